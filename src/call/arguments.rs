@@ -1,0 +1,125 @@
+use std::sync::{Arc, LazyLock};
+
+use serde_json::{Map, Value};
+
+use super::MAX_DEPTH;
+
+/// Arguments behind an `Arc` of their own, so that copying a call never copies them.
+///
+/// Dropping a `Value` recurses once per level, and ten thousand levels overflow a stack. So
+/// arguments deeper than [`MAX_DEPTH`] are noticed once, here, and taken apart level by level.
+#[derive(Clone, Default)]
+pub(super) struct Arguments(Option<Arc<Inner>>);
+
+struct Inner {
+    map: Map<String, Value>,
+    too_deep: bool,
+}
+
+impl Arguments {
+    pub(super) fn new(map: Map<String, Value>) -> Self {
+        if map.is_empty() {
+            return Self(None);
+        }
+        let too_deep = is_deeper_than(&map, MAX_DEPTH);
+        Self(Some(Arc::new(Inner { map, too_deep })))
+    }
+
+    pub(super) fn map(&self) -> &Map<String, Value> {
+        static EMPTY: LazyLock<Map<String, Value>> = LazyLock::new(Map::new);
+        self.0.as_ref().map_or_else(|| &*EMPTY, |inner| &inner.map)
+    }
+
+    pub(super) fn is_too_deep(&self) -> bool {
+        self.0.as_ref().is_some_and(|inner| inner.too_deep)
+    }
+
+    /// The map itself if nobody shares it, else a copy; empty if it is too deep to copy.
+    pub(super) fn into_map(self) -> Map<String, Value> {
+        match self.0 {
+            None => Map::new(),
+            Some(inner) if inner.too_deep => Map::new(),
+            Some(mut inner) => match Arc::get_mut(&mut inner) {
+                Some(inner) => std::mem::take(&mut inner.map),
+                None => inner.map.clone(),
+            },
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if self.too_deep {
+            dismantle(Value::Object(std::mem::take(&mut self.map)));
+        }
+    }
+}
+
+/// Drops a value of any depth without recursion.
+pub(super) fn dismantle(value: Value) {
+    let mut rest = vec![value];
+    while let Some(value) = rest.pop() {
+        match value {
+            Value::Array(items) => rest.extend(items),
+            Value::Object(map) => rest.extend(map.into_iter().map(|(_, value)| value)),
+            _ => {}
+        }
+    }
+}
+
+/// Whether an object has more than `limit` levels, itself being the first.
+fn is_deeper_than(map: &Map<String, Value>, limit: usize) -> bool {
+    let nested = |v: &&Value| v.is_array() || v.is_object();
+    // Flat arguments, the usual case, need no list of places to visit.
+    if !map.values().any(|v| nested(&v)) {
+        return limit == 0;
+    }
+    let mut rest: Vec<(&Value, usize)> = map.values().filter(nested).map(|v| (v, 2)).collect();
+    while let Some((value, level)) = rest.pop() {
+        if level > limit {
+            return true;
+        }
+        match value {
+            Value::Array(items) => rest.extend(items.iter().filter(nested).map(|v| (v, level + 1))),
+            Value::Object(map) => rest.extend(map.values().filter(nested).map(|v| (v, level + 1))),
+            _ => {}
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nested(levels: usize) -> Map<String, Value> {
+        let mut value = Value::Null;
+        for _ in 1..levels {
+            value = Value::Array(vec![value]);
+        }
+        Map::from_iter([("a".to_owned(), value)])
+    }
+
+    #[test]
+    fn depth_is_counted_from_the_object_itself() {
+        assert!(!is_deeper_than(&nested(1), 1));
+        assert!(!is_deeper_than(&nested(128), 128));
+        assert!(is_deeper_than(&nested(129), 128));
+    }
+
+    #[test]
+    fn a_hundred_thousand_levels_are_dropped_without_recursion() {
+        let arguments = Arguments::new(nested(100_000));
+        assert!(arguments.is_too_deep());
+        drop(arguments);
+    }
+
+    #[test]
+    fn the_map_is_moved_out_when_nobody_shares_it() {
+        let arguments = Arguments::new(nested(1));
+        let before: *const String = arguments.map().keys().next().unwrap();
+        let map = arguments.into_map();
+        let after: *const String = map.keys().next().unwrap();
+        assert_eq!(before, after);
+    }
+}

@@ -1,0 +1,494 @@
+//! The request that every layer takes: a call of one tool.
+//!
+//! A [`ToolCall`] has two parts. What the caller wrote (tool, server, ids, arguments, extensions)
+//! lies behind one [`Arc`] and is copied on write, so a clone costs one reference count whatever
+//! the arguments weigh. What layers change for each attempt (deadline, attempt number, replay
+//! safety, claims) lies inline.
+//!
+//! # Clone
+//!
+//! `clone()` does not allocate. A copy that a retry makes belongs to the same logical call and
+//! shares its [record](ToolCall::observe). A caller who clones a call to send it twice makes two
+//! logical calls: each gets its own record when the first layer that observes it sees it.
+
+mod arguments;
+mod info;
+mod progress;
+mod record;
+mod wire;
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU8, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use http::Extensions;
+use serde_json::{Map, Value};
+use tokio::time::Instant;
+#[cfg(feature = "cancel")]
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    error::{ErrorKind, ToolError},
+    text::Short,
+};
+
+pub(crate) use self::info::hash_of;
+use self::{arguments::Arguments, info::Data};
+pub use self::{
+    info::CallInfo,
+    progress::Progress,
+    record::{Observation, Record},
+};
+
+/// A tool name longer than this many bytes is refused by [`ToolCall::check`].
+///
+/// MCP allows 128 characters (specification of 2025-11-25, "Tool Names"); twice that leaves room
+/// for the prefix that a gateway puts before the name.
+pub const MAX_NAME_BYTES: usize = 256;
+
+/// Arguments nested deeper than this many levels are refused by [`ToolCall::check`].
+///
+/// It is the limit of `serde_json`'s parser, so whatever came in as text passes.
+pub const MAX_DEPTH: usize = 128;
+
+/// May a call run twice?
+///
+/// After an ambiguous failure (a timeout, a lost connection) nobody knows whether the tool ran.
+/// A retry layer repeats such a call only when running it twice is harmless.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ReplaySafety {
+    /// Nobody said. Treated as unsafe unless a retry policy assumes otherwise. The default.
+    #[default]
+    Unknown,
+    /// Running it twice does no harm: it only reads, or it is idempotent.
+    Safe,
+    /// Running it twice would do harm: it pays, sends or deletes.
+    Unsafe,
+}
+
+/// What a layer takes upon itself for a call, so that no layer below it does the same again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Claim {
+    /// The claimant repeats this call. Retriers and rate-limit layers below do not.
+    Retry,
+    /// The claimant waits out rate limits for this call. Layers below do not.
+    RateLimit,
+}
+
+impl Claim {
+    const fn bit(self) -> u8 {
+        match self {
+            Self::Retry => 1,
+            Self::RateLimit => 2,
+        }
+    }
+}
+
+/// A call of one tool: the request type of every layer in this crate.
+///
+/// 32 bytes; see the [module docs](self) for what a clone shares.
+///
+/// # Example
+///
+/// ```
+/// use serde_json::json;
+/// use std::time::Duration;
+/// use tower_toolcall::ToolCall;
+///
+/// let call = ToolCall::new("search")
+///     .with_server("docs")
+///     .with_id("call_1")
+///     .with_json(json!({ "query": "tower" }))?
+///     .with_timeout(Duration::from_secs(5));
+///
+/// assert_eq!(call.tool(), "search");
+/// assert_eq!(call.arguments()["query"], "tower");
+/// # Ok::<_, tower_toolcall::ToolError>(())
+/// ```
+pub struct ToolCall {
+    data: Arc<Data>,
+    deadline: Option<Instant>,
+    /// Which recording the call belongs to; 0 while nobody observes it.
+    recording: u32,
+    attempt: u16,
+    replay: ReplaySafety,
+    claims: AtomicU8,
+}
+
+impl ToolCall {
+    /// A call of the tool `name`, without arguments.
+    ///
+    /// Any name is taken; [`check`](Self::check) tells whether it is a usable one.
+    pub fn new(name: impl Into<Arc<str>>) -> Self {
+        Self {
+            data: Arc::new(Data::new(name.into())),
+            deadline: None,
+            recording: 0,
+            attempt: 1,
+            replay: ReplaySafety::Unknown,
+            claims: AtomicU8::new(0),
+        }
+    }
+
+    /// Sets the arguments.
+    #[must_use]
+    pub fn with_arguments(mut self, arguments: Map<String, Value>) -> Self {
+        self.data_mut().arguments = Arguments::new(arguments);
+        self
+    }
+
+    /// Sets the arguments from a JSON value; `null` means none.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`] if the value is neither an object nor `null`.
+    pub fn with_json(self, arguments: Value) -> Result<Self, ToolError> {
+        match arguments {
+            Value::Object(map) => Ok(self.with_arguments(map)),
+            Value::Null => Ok(self.with_arguments(Map::new())),
+            other => {
+                let error = ToolError::new(
+                    ErrorKind::InvalidInput,
+                    format!(
+                        "tool arguments must be a JSON object, not {}",
+                        json_type(&other)
+                    ),
+                )
+                .about(&self.info());
+                arguments::dismantle(other);
+                Err(error)
+            }
+        }
+    }
+
+    /// Sets the arguments from JSON text, as models write them; blank text means none.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`] if the text is not JSON, is nested deeper than [`MAX_DEPTH`]
+    /// levels, or is neither an object nor `null`. The error never quotes the text.
+    pub fn with_json_str(self, arguments: &str) -> Result<Self, ToolError> {
+        if arguments.trim().is_empty() {
+            return Ok(self.with_arguments(Map::new()));
+        }
+        match serde_json::from_str(arguments) {
+            Ok(value) => self.with_json(value),
+            Err(error) => Err(ToolError::new(
+                ErrorKind::InvalidInput,
+                format!(
+                    "tool arguments are not valid JSON (line {}, column {})",
+                    error.line(),
+                    error.column()
+                ),
+            )
+            .about(&self.info())),
+        }
+    }
+
+    /// Sets the call's id, as the model or the caller gave it.
+    #[must_use]
+    pub fn with_id(mut self, id: impl Into<Arc<str>>) -> Self {
+        self.data_mut().id = Some(id.into());
+        self
+    }
+
+    /// Sets the server that has the tool; part of the default [`Key`](crate::key::Key).
+    #[must_use]
+    pub fn with_server(mut self, server: impl Into<Arc<str>>) -> Self {
+        let data = self.data_mut();
+        data.server = Some(server.into());
+        data.hash = Default::default();
+        self
+    }
+
+    /// Sets the id of the agent that makes the call.
+    #[must_use]
+    pub fn with_agent_id(mut self, id: impl Into<Arc<str>>) -> Self {
+        self.data_mut().agent_id = Some(id.into());
+        self
+    }
+
+    /// Sets the trace id, copied into events.
+    #[must_use]
+    pub fn with_trace_id(mut self, id: impl Into<Arc<str>>) -> Self {
+        self.data_mut().trace_id = Some(id.into());
+        self
+    }
+
+    /// Sets the session id, copied into spans.
+    #[must_use]
+    pub fn with_session_id(mut self, id: impl Into<Arc<str>>) -> Self {
+        self.data_mut().session_id = Some(id.into());
+        self
+    }
+
+    /// Sets a timeout for this call alone; it beats a tool's timeout and the default.
+    #[must_use]
+    pub fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.data_mut().timeout = Some(timeout);
+        self
+    }
+
+    /// Sets the moment by which the call must have ended, retries and waits included.
+    ///
+    /// It replaces an earlier deadline. Layers use [`tighten`](Self::tighten), which cannot extend.
+    #[must_use]
+    pub fn with_deadline(mut self, at: Instant) -> Self {
+        self.deadline = Some(at);
+        self
+    }
+
+    /// Says whether the call may run twice. Default: [`ReplaySafety::Unknown`].
+    #[must_use]
+    pub fn with_replay_safety(mut self, replay: ReplaySafety) -> Self {
+        self.replay = replay;
+        self
+    }
+
+    /// Gives the call a token by which the caller can cancel it.
+    ///
+    /// [`DeadlineLayer`](crate::deadline::DeadlineLayer) watches it: when it fires, the inner
+    /// future is dropped and the answer is [`ErrorKind::Cancelled`]. Without that layer the token
+    /// does nothing: drop the response future instead.
+    #[cfg(feature = "cancel")]
+    #[must_use]
+    pub fn with_cancellation(mut self, token: CancellationToken) -> Self {
+        self.data_mut().cancellation = Some(token);
+        self
+    }
+
+    /// The tool's name.
+    pub fn tool(&self) -> &str {
+        &self.data.name
+    }
+
+    /// The arguments; empty if there are none.
+    pub fn arguments(&self) -> &Map<String, Value> {
+        self.data.arguments.map()
+    }
+
+    /// Takes the arguments out: without a copy if no other clone of the call has them.
+    pub fn take_arguments(&mut self) -> Map<String, Value> {
+        match Arc::get_mut(&mut self.data) {
+            Some(data) => std::mem::take(&mut data.arguments).into_map(),
+            None => self.data.arguments.clone().into_map(),
+        }
+    }
+
+    /// The call's id, if it has one.
+    pub fn id(&self) -> Option<&str> {
+        self.data.id.as_deref()
+    }
+
+    /// The server that has the tool, if known.
+    pub fn server(&self) -> Option<&str> {
+        self.data.server.as_deref()
+    }
+
+    /// The id of the agent that makes the call.
+    pub fn agent_id(&self) -> Option<&str> {
+        self.data.agent_id.as_deref()
+    }
+
+    /// The trace id.
+    pub fn trace_id(&self) -> Option<&str> {
+        self.data.trace_id.as_deref()
+    }
+
+    /// The session id.
+    pub fn session_id(&self) -> Option<&str> {
+        self.data.session_id.as_deref()
+    }
+
+    /// The timeout set on the call itself.
+    pub fn timeout(&self) -> Option<Duration> {
+        self.data.timeout
+    }
+
+    /// The moment by which the call must have ended.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
+    /// Whether the call may run twice.
+    pub fn replay_safety(&self) -> ReplaySafety {
+        self.replay
+    }
+
+    /// The caller's cancellation token.
+    #[cfg(feature = "cancel")]
+    pub fn cancellation(&self) -> Option<&CancellationToken> {
+        self.data.cancellation.as_ref()
+    }
+
+    /// Which attempt this is, from 1.
+    pub fn attempt(&self) -> u16 {
+        self.attempt
+    }
+
+    /// What else the caller put on the call.
+    pub fn extensions(&self) -> &Extensions {
+        &self.data.extensions
+    }
+
+    /// The extensions, to change them. Copies what the caller wrote if a clone shares it.
+    pub fn extensions_mut(&mut self) -> &mut Extensions {
+        &mut self.data_mut().extensions
+    }
+
+    /// A cheap handle on what the caller wrote, for those who outlive the call.
+    pub fn info(&self) -> CallInfo {
+        CallInfo::new(Arc::clone(&self.data), self.recording)
+    }
+
+    /// Moves the deadline to `at` unless it is earlier already: an outer deadline always wins.
+    pub fn tighten(&mut self, at: Instant) {
+        self.deadline = Some(self.deadline.map_or(at, |outer| outer.min(at)));
+    }
+
+    /// Counts another attempt. For layers that repeat calls.
+    pub fn next_attempt(&mut self) {
+        self.attempt = self.attempt.saturating_add(1);
+        let attempt = self.attempt;
+        self.data
+            .record(self.recording, |r| r.set_attempts(attempt.into()));
+    }
+
+    /// Claims the call, and tells whether it had been claimed before.
+    ///
+    /// Takes `&self`, because tower's `Policy::clone_request` sees the first attempt only so. A
+    /// clone carries the claims made before it.
+    pub fn claim(&self, claim: Claim) -> bool {
+        let before = self.claims.load(Relaxed);
+        self.claims.store(before | claim.bit(), Relaxed);
+        before & claim.bit() != 0
+    }
+
+    /// Whether a layer above has made this claim.
+    pub fn is_claimed(&self, claim: Claim) -> bool {
+        self.claims.load(Relaxed) & claim.bit() != 0
+    }
+
+    /// Observes the call: the answer lives as long as the observer and tells, whenever asked, what
+    /// the layers below have [recorded](CallInfo::record).
+    ///
+    /// The outermost observer starts the record, the ones below read the same. It allocates only if
+    /// the caller sends clones of one call at the same time.
+    pub fn observe(&mut self) -> Observation {
+        if self.recording != 0 {
+            return Observation::shared(Arc::clone(&self.data.record), self.recording);
+        }
+        let (observation, recording) = match Record::start(&self.data.record) {
+            Some(started) => started,
+            None => {
+                // A clone of this call is being observed: this one gets a record of its own.
+                let fresh = Arc::new(Record::default());
+                let started = Record::start(&fresh).expect("a fresh record is free");
+                self.data_mut().record = fresh;
+                started
+            }
+        };
+        self.recording = recording;
+        observation
+    }
+
+    /// Writes to the record, if somebody observes the call.
+    #[inline]
+    pub(crate) fn record(&self, write: impl FnOnce(&Record)) {
+        self.data.record(self.recording, write);
+    }
+
+    /// Where a tool reports progress; `None` unless a timeout layer in idle mode waits for it.
+    pub fn progress(&self) -> Option<Progress> {
+        self.data.progress.clone()
+    }
+
+    /// Asks the tool for progress reports; what was asked for outside is told as well.
+    pub(crate) fn ask_for_progress(&mut self) -> Progress {
+        let progress = Progress::new(self.data.progress.clone());
+        self.data_mut().progress = Some(progress.clone());
+        progress
+    }
+
+    /// Whether the call can be sent: a name of 1 to [`MAX_NAME_BYTES`] bytes without control
+    /// characters, arguments nested at most [`MAX_DEPTH`] levels. Leaves call it before they send.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`] naming the limit.
+    pub fn check(&self) -> Result<(), ToolError> {
+        let name = self.tool();
+        let message = if name.is_empty() {
+            "the tool name is empty".into()
+        } else if name.len() > MAX_NAME_BYTES {
+            format!(
+                "the tool name is {} bytes long, the limit is {MAX_NAME_BYTES}",
+                name.len()
+            )
+        } else if name.chars().any(char::is_control) {
+            "the tool name has control characters".into()
+        } else if self.data.arguments.is_too_deep() {
+            format!("the arguments are nested deeper than {MAX_DEPTH} levels")
+        } else {
+            return Ok(());
+        };
+        Err(ToolError::new(ErrorKind::InvalidInput, message).about(&self.info()))
+    }
+
+    fn data_mut(&mut self) -> &mut Data {
+        Arc::make_mut(&mut self.data)
+    }
+}
+
+impl Clone for ToolCall {
+    fn clone(&self) -> Self {
+        Self {
+            data: Arc::clone(&self.data),
+            deadline: self.deadline,
+            recording: self.recording,
+            attempt: self.attempt,
+            replay: self.replay,
+            claims: AtomicU8::new(self.claims.load(Relaxed)),
+        }
+    }
+}
+
+/// Shows names and sizes, never a value.
+impl fmt::Debug for ToolCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ToolCall")
+            .field("tool", &Short::name(self.tool()))
+            .field("server", &self.server().map(Short::name))
+            .field("id", &self.id().map(Short::name))
+            .field(
+                "arguments",
+                &format_args!("{} keys", self.arguments().len()),
+            )
+            .field("attempt", &self.attempt)
+            .field("replay_safety", &self.replay)
+            .field("timeout", &self.timeout())
+            .field("deadline", &self.deadline)
+            .finish_non_exhaustive()
+    }
+}
+
+fn json_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "an array",
+        Value::Object(_) => "an object",
+    }
+}
+
+#[cfg(test)]
+mod tests;

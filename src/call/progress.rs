@@ -1,0 +1,73 @@
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+/// Where a tool reports that it is still at work; see
+/// [`TimeoutLayer::with_idle_timeout`](crate::timeout::TimeoutLayer::with_idle_timeout).
+///
+/// Cheap to clone and to report to; nobody is woken by a report.
+///
+/// ```
+/// # use tower_toolcall::{BoxError, ToolCall};
+/// async fn import(call: ToolCall) -> Result<u32, BoxError> {
+///     let progress = call.progress(); // `None` unless somebody waits for it
+///     for _batch in 0..3 {
+///         // ... work ...
+///         if let Some(progress) = &progress {
+///             progress.report();
+///         }
+///     }
+///     Ok(3)
+/// }
+/// ```
+#[derive(Clone)]
+pub struct Progress(Arc<Inner>);
+
+struct Inner {
+    since: Instant,
+    /// Nanoseconds from `since` to the last report.
+    last: AtomicU64,
+    outer: Option<Progress>,
+}
+
+impl Progress {
+    pub(super) fn new(outer: Option<Progress>) -> Self {
+        Self(Arc::new(Inner {
+            since: Instant::now(),
+            last: AtomicU64::new(0),
+            outer,
+        }))
+    }
+
+    /// Reports progress: every idle timeout above starts anew. Hard limits are not moved.
+    pub fn report(&self) {
+        let mut next = Some(self);
+        let now = Instant::now();
+        while let Some(Self(inner)) = next {
+            let at = now.saturating_duration_since(inner.since).as_nanos();
+            // `fetch_max`: reports may come from several threads, and time must not go back.
+            inner
+                .last
+                .fetch_max(u64::try_from(at).unwrap_or(u64::MAX), Relaxed);
+            next = inner.outer.as_ref();
+        }
+    }
+
+    /// When progress was last reported; the start if never.
+    pub(crate) fn last(&self) -> Instant {
+        self.0.since + Duration::from_nanos(self.0.last.load(Relaxed))
+    }
+}
+
+impl fmt::Debug for Progress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Progress").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,163 @@
+use std::{
+    sync::{
+        Arc,
+        atomic::{
+            AtomicBool, AtomicU32, AtomicU64,
+            Ordering::{AcqRel, Acquire, Relaxed, Release},
+        },
+    },
+    time::Duration,
+};
+
+/// What happened below an observer during one logical call: layers write it, those above read it
+/// through an [`Observation`].
+///
+/// It exists because a *success* carries no news of what it took: attempts, the timeout in force,
+/// slowness, waits, refusals.
+///
+/// One is allocated with each call and reused by the clones of that call that are sent one after
+/// the other. A recording has a number; what a straggler of an earlier recording writes is ignored.
+#[derive(Debug, Default)]
+pub struct Record {
+    /// `number << 1 | in use`.
+    state: AtomicU32,
+    attempts: AtomicU32,
+    refusals: AtomicU32,
+    slow: AtomicBool,
+    timeout: Nanos,
+    configured: Nanos,
+    waited: Nanos,
+}
+
+/// A duration in whole nanoseconds, capped at 584 years.
+#[derive(Debug, Default)]
+struct Nanos(AtomicU64);
+
+impl Nanos {
+    fn set(&self, d: Duration) {
+        self.0
+            .store(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX), Relaxed);
+    }
+
+    fn get(&self) -> Duration {
+        Duration::from_nanos(self.0.load(Relaxed))
+    }
+}
+
+impl Record {
+    /// Starts a recording and returns its number, never 0; `None` while another one runs.
+    pub(super) fn start(this: &Arc<Self>) -> Option<(Observation, u32)> {
+        let state = this.state.load(Relaxed);
+        if state & 1 == 1 {
+            return None;
+        }
+        // In use, and the next number: the low bit is set, so it is never 0.
+        let recording = state.wrapping_add(2) | 1;
+        this.state
+            .compare_exchange(state, recording, AcqRel, Relaxed)
+            .ok()?;
+        this.attempts.store(1, Relaxed);
+        this.refusals.store(0, Relaxed);
+        this.slow.store(false, Relaxed);
+        for nanos in [&this.timeout, &this.configured, &this.waited] {
+            nanos.0.store(0, Relaxed);
+        }
+        let observation = Observation {
+            record: Arc::clone(this),
+            recording,
+            owner: true,
+        };
+        Some((observation, recording))
+    }
+
+    #[inline]
+    pub(super) fn is_current(&self, recording: u32) -> bool {
+        self.state.load(Acquire) == recording
+    }
+
+    /// Sets the timeout in force, and the configured one, which a deadline may have shortened.
+    pub fn set_timeout(&self, in_force: Duration, configured: Duration) {
+        self.timeout.set(in_force);
+        self.configured.set(configured);
+    }
+
+    /// Marks the call as slow.
+    pub fn set_slow(&self) {
+        self.slow.store(true, Relaxed);
+    }
+
+    /// Sets the number of attempts so far.
+    pub fn set_attempts(&self, attempts: u32) {
+        self.attempts.store(attempts, Relaxed);
+    }
+
+    /// Adds time spent waiting for a backoff or a cooldown.
+    pub fn add_wait(&self, waited: Duration) {
+        self.waited.set(self.waited.get().saturating_add(waited));
+    }
+
+    /// Counts a retry that was refused.
+    pub fn add_refusal(&self) {
+        self.refusals.fetch_add(1, Relaxed);
+    }
+}
+
+/// An observer's view of a call's [`Record`]; see [`ToolCall::observe`](super::ToolCall::observe).
+///
+/// Once the outermost observer has dropped its own, the figures of those below may be of a later
+/// call; layers nest, so in a stack that does not happen.
+#[derive(Debug)]
+#[must_use]
+pub struct Observation {
+    record: Arc<Record>,
+    recording: u32,
+    owner: bool,
+}
+
+impl Observation {
+    pub(super) fn shared(record: Arc<Record>, recording: u32) -> Self {
+        Self {
+            record,
+            recording,
+            owner: false,
+        }
+    }
+
+    /// Attempts made, at least 1.
+    pub fn attempts(&self) -> u32 {
+        self.record.attempts.load(Relaxed).max(1)
+    }
+
+    /// The timeout in force at the last attempt; `None` without a timeout layer.
+    pub fn timeout(&self) -> Option<Duration> {
+        Some(self.record.timeout.get()).filter(|d| !d.is_zero())
+    }
+
+    /// The timeout as configured, before a deadline shortened it.
+    pub fn configured_timeout(&self) -> Option<Duration> {
+        Some(self.record.configured.get()).filter(|d| !d.is_zero())
+    }
+
+    /// Whether a timeout layer found the call slow.
+    pub fn is_slow(&self) -> bool {
+        self.record.slow.load(Relaxed)
+    }
+
+    /// Time spent waiting for backoffs and cooldowns.
+    pub fn waited(&self) -> Duration {
+        self.record.waited.get()
+    }
+
+    /// Retries that were refused.
+    pub fn refusals(&self) -> u32 {
+        self.record.refusals.load(Relaxed)
+    }
+}
+
+impl Drop for Observation {
+    fn drop(&mut self) {
+        if self.owner {
+            self.record.state.store(self.recording & !1, Release);
+        }
+    }
+}

@@ -1,0 +1,299 @@
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use tokio::time::Instant;
+
+use super::*;
+use crate::ErrorKind;
+
+fn call() -> ToolCall {
+    ToolCall::new("search")
+}
+
+/// N3: the request moves through every layer, so its size is every layer's cost.
+#[test]
+fn a_call_is_32_bytes() {
+    assert_eq!(size_of::<ToolCall>(), 32);
+}
+
+#[test]
+fn a_clone_shares_the_arguments() {
+    let a = call().with_json(json!({ "q": "x" })).unwrap();
+    let b = a.clone();
+    assert!(std::ptr::eq(a.arguments(), b.arguments()));
+}
+
+#[test]
+fn writing_to_a_clone_leaves_the_original_alone() {
+    let a = call().with_id("1");
+    let b = a.clone().with_id("2");
+    assert_eq!((a.id(), b.id()), (Some("1"), Some("2")));
+    assert!(std::ptr::eq(a.arguments(), b.arguments()));
+}
+
+/// T5: an outer deadline is never extended inside.
+#[tokio::test(start_paused = true)]
+async fn a_later_deadline_never_extends_an_earlier_one() {
+    let now = Instant::now();
+    let mut call = call().with_deadline(now + Duration::from_secs(5));
+    call.tighten(now + Duration::from_secs(9));
+    assert_eq!(call.deadline(), Some(now + Duration::from_secs(5)));
+    call.tighten(now + Duration::from_secs(1));
+    assert_eq!(call.deadline(), Some(now + Duration::from_secs(1)));
+}
+
+#[test]
+fn a_claim_is_carried_by_clones_made_after_it() {
+    let call = call();
+    let before = call.clone();
+    assert!(!call.claim(Claim::Retry));
+    assert!(call.claim(Claim::Retry));
+    assert!(call.clone().is_claimed(Claim::Retry));
+    assert!(!call.is_claimed(Claim::RateLimit));
+    assert!(!before.is_claimed(Claim::Retry));
+}
+
+#[test]
+fn attempts_are_counted_from_one() {
+    let mut call = call();
+    assert_eq!(call.attempt(), 1);
+    call.next_attempt();
+    assert_eq!(call.attempt(), 2);
+}
+
+#[test]
+fn an_observer_reads_what_layers_below_record() {
+    let mut call = call();
+    let seen = call.observe();
+    call.record(|r| r.set_timeout(Duration::from_secs(4), Duration::from_secs(5)));
+    call.next_attempt();
+    call.info().record(|r| {
+        r.set_slow();
+        r.add_wait(Duration::from_secs(1));
+        r.add_wait(Duration::from_secs(2));
+        r.add_refusal();
+    });
+    assert_eq!(seen.timeout(), Some(Duration::from_secs(4)));
+    assert_eq!(seen.configured_timeout(), Some(Duration::from_secs(5)));
+    assert_eq!((seen.attempts(), seen.refusals()), (2, 1));
+    assert_eq!(seen.waited(), Duration::from_secs(3));
+    assert!(seen.is_slow());
+}
+
+#[test]
+fn the_copies_that_a_retry_makes_share_the_record() {
+    let mut call = call();
+    let seen = call.observe();
+    let mut copy = call.clone();
+    copy.next_attempt();
+    assert_eq!(seen.attempts(), 2);
+}
+
+#[test]
+fn the_record_survives_copy_on_write() {
+    let mut call = call();
+    let seen = call.observe();
+    let _template = call.clone();
+    let call = call.with_id("changed below the observer");
+    call.record(|r| r.set_slow());
+    assert!(seen.is_slow());
+}
+
+#[test]
+fn a_call_that_is_cloned_and_sent_twice_gets_two_records() {
+    let (mut a, mut b) = (call(), call());
+    b.clone_from(&a);
+    let (seen_a, seen_b) = (a.observe(), b.observe());
+    a.record(|r| r.set_slow());
+    assert!(seen_a.is_slow());
+    assert!(!seen_b.is_slow());
+}
+
+#[test]
+fn a_clone_that_is_sent_later_starts_with_a_clean_record() {
+    let template = call();
+    let mut first = template.clone();
+    let seen = first.observe();
+    first.record(|r| r.set_slow());
+    drop(seen);
+    let mut second = template.clone();
+    assert!(!second.observe().is_slow());
+}
+
+#[test]
+fn a_straggler_of_an_earlier_recording_is_ignored() {
+    let template = call();
+    let mut first = template.clone();
+    drop(first.observe());
+    let mut second = template.clone();
+    let seen = second.observe();
+    first.record(|r| r.set_slow());
+    assert!(!seen.is_slow());
+}
+
+#[test]
+fn nested_observers_read_the_same_record() {
+    let mut call = call();
+    let outer = call.observe();
+    let inner = call.observe();
+    call.record(|r| r.set_slow());
+    assert!(inner.is_slow());
+    drop(inner);
+    call.record(|r| r.add_refusal());
+    assert_eq!(outer.refusals(), 1);
+}
+
+/// Rule 9: nothing that a caller passed as an argument is printed.
+#[test]
+fn debug_shows_names_and_sizes_and_no_value() {
+    let call = call()
+        .with_json(json!({ "password": "hunter2", "q": "where" }))
+        .unwrap();
+    let shown = format!("{call:?} {:?}", call.info());
+    assert!(
+        shown.contains("search") && shown.contains("2 keys"),
+        "{shown}"
+    );
+    assert!(
+        !shown.contains("hunter2") && !shown.contains("where"),
+        "{shown}"
+    );
+}
+
+/// Bad input: arguments that are no object are a clear error.
+#[test]
+fn arguments_that_are_no_object_are_refused() {
+    for (value, what) in [
+        (json!([1]), "an array"),
+        (json!("x"), "a string"),
+        (json!(1), "a number"),
+    ] {
+        let error = call().with_json(value).unwrap_err();
+        assert_eq!(
+            (error.kind(), error.tool()),
+            (ErrorKind::InvalidInput, Some("search"))
+        );
+        assert!(error.message().contains(what), "{error}");
+    }
+    assert!(
+        call()
+            .with_json(Value::Null)
+            .unwrap()
+            .arguments()
+            .is_empty()
+    );
+}
+
+/// Bad input: text that a model got wrong is an error that does not quote it.
+#[test]
+fn broken_json_text_is_refused_without_being_quoted() {
+    let error = call()
+        .with_json_str(r#"{"password": "hunter2""#)
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    assert!(!format!("{error:?}").contains("hunter2"));
+    assert!(call().with_json_str("  ").unwrap().arguments().is_empty());
+}
+
+fn nested(levels: usize) -> Map<String, Value> {
+    let mut value = Value::Null;
+    for _ in 1..levels {
+        value = Value::Array(vec![value]);
+    }
+    Map::from_iter([("a".to_owned(), value)])
+}
+
+/// Bad input: 10,000 levels are an error, not a stack overflow, as a value and as text.
+#[test]
+fn ten_thousand_levels_are_refused_without_recursion() {
+    let mut call = call().with_arguments(nested(10_000));
+    assert_eq!(call.check().unwrap_err().kind(), ErrorKind::InvalidInput);
+    assert!(serde_json::to_string(&call).is_err());
+    assert!(call.info().sanitized().to_string().len() < 1000);
+    assert!(call.take_arguments().is_empty());
+
+    let text = format!("{{\"a\":{}{}}}", "[".repeat(10_000), "]".repeat(10_000));
+    assert_eq!(
+        super::ToolCall::new("x")
+            .with_json_str(&text)
+            .unwrap_err()
+            .kind(),
+        ErrorKind::InvalidInput
+    );
+    let Value::Object(map) = json!({}) else {
+        unreachable!()
+    };
+    assert!(ToolCall::new("x").with_arguments(map).check().is_ok());
+}
+
+/// Bad input: a name of a megabyte is an error, and everything printed of it stays short.
+#[test]
+fn a_name_of_a_megabyte_is_refused_and_printed_short() {
+    let call = ToolCall::new("x".repeat(1 << 20));
+    let error = call.check().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    let shown = format!("{call:?} {error:?} {error} {}", error.to_json_rpc());
+    assert!(shown.len() < 2000, "{}", shown.len());
+}
+
+#[test]
+fn names_are_checked() {
+    assert!(call().check().is_ok());
+    for name in ["", "a\nb", "\u{0}"] {
+        assert_eq!(
+            ToolCall::new(name).check().unwrap_err().kind(),
+            ErrorKind::InvalidInput
+        );
+    }
+}
+
+#[test]
+fn serde_carries_what_the_caller_wrote() {
+    let call = call()
+        .with_server("docs")
+        .with_id("1")
+        .with_json(json!({ "q": "x" }))
+        .unwrap()
+        .with_timeout(Duration::from_millis(1500))
+        .with_replay_safety(ReplaySafety::Safe);
+    let text = serde_json::to_string(&call).unwrap();
+    assert_eq!(
+        text,
+        r#"{"name":"search","arguments":{"q":"x"},"id":"1","server":"docs","timeout_ms":1500,"replay_safe":true}"#
+    );
+    let back: ToolCall = serde_json::from_str(&text).unwrap();
+    assert_eq!(serde_json::to_string(&back).unwrap(), text);
+}
+
+#[test]
+fn serde_refuses_arguments_that_are_no_object() {
+    let error = serde_json::from_str::<ToolCall>(r#"{"name":"x","arguments":[1]}"#).unwrap_err();
+    assert!(
+        error.to_string().contains("must be a JSON object"),
+        "{error}"
+    );
+}
+
+#[test]
+fn arguments_are_moved_out_of_an_unshared_call_and_copied_out_of_a_shared_one() {
+    let mut a = call().with_json(json!({ "q": "x" })).unwrap();
+    let mut b = a.clone();
+    assert_eq!(b.take_arguments().len(), 1);
+    drop(b);
+    assert_eq!(a.arguments().len(), 1);
+    assert_eq!(a.take_arguments().len(), 1);
+    assert!(a.arguments().is_empty());
+}
+
+/// T8: nested idle timeouts both hear of progress.
+#[tokio::test(start_paused = true)]
+async fn progress_is_told_to_every_layer_that_asked() {
+    let mut call = call();
+    assert!(call.progress().is_none());
+    let outer = call.ask_for_progress();
+    let inner = call.ask_for_progress();
+    tokio::time::advance(Duration::from_secs(3)).await;
+    call.progress().unwrap().report();
+    assert_eq!(outer.last(), Instant::now());
+    assert_eq!(inner.last(), Instant::now());
+}

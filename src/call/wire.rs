@@ -1,0 +1,83 @@
+//! Serde for what the caller wrote. Deadlines and claims belong to one process and stay in it.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+use serde_json::{Map, Value};
+
+use super::{ReplaySafety, ToolCall};
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+struct Wire<'a, A> {
+    #[serde(borrow)]
+    name: std::borrow::Cow<'a, str>,
+    #[serde(default = "none", skip_serializing_if = "Option::is_none")]
+    arguments: Option<A>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    server: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    agent_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    trace_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    session_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    timeout_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    replay_safe: Option<bool>,
+}
+
+fn none<A>() -> Option<A> {
+    None
+}
+
+/// Writes the real arguments: for a wire or a queue, not for a log.
+impl Serialize for ToolCall {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let owned = |s: Option<&str>| s.map(str::to_owned);
+        self.check().map_err(serde::ser::Error::custom)?;
+        Wire {
+            name: self.tool().into(),
+            arguments: Some(self.arguments()).filter(|a| !a.is_empty()),
+            id: owned(self.id()),
+            server: owned(self.server()),
+            agent_id: owned(self.agent_id()),
+            trace_id: owned(self.trace_id()),
+            session_id: owned(self.session_id()),
+            timeout_ms: self
+                .timeout()
+                .map(|d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX)),
+            replay_safe: match self.replay_safety() {
+                ReplaySafety::Unknown => None,
+                other => Some(other == ReplaySafety::Safe),
+            },
+        }
+        .serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for ToolCall {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let wire = Wire::<Value>::deserialize(deserializer)?;
+        let mut call = ToolCall::new(wire.name.into_owned())
+            .with_json(wire.arguments.unwrap_or_else(|| Value::Object(Map::new())))
+            .map_err(D::Error::custom)?;
+        let data = call.data_mut();
+        data.id = wire.id.map(Into::into);
+        data.server = wire.server.map(Into::into);
+        data.agent_id = wire.agent_id.map(Into::into);
+        data.trace_id = wire.trace_id.map(Into::into);
+        data.session_id = wire.session_id.map(Into::into);
+        data.timeout = wire.timeout_ms.map(Duration::from_millis);
+        call.replay = match wire.replay_safe {
+            None => ReplaySafety::Unknown,
+            Some(true) => ReplaySafety::Safe,
+            Some(false) => ReplaySafety::Unsafe,
+        };
+        call.check().map_err(D::Error::custom)?;
+        Ok(call)
+    }
+}

@@ -1,0 +1,61 @@
+//! The caller's cancellation token, watched. Nothing at all without the feature `cancel`.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use crate::call::ToolCall;
+
+#[cfg(feature = "cancel")]
+pin_project_lite::pin_project! {
+    /// Ready once the caller has cancelled; never for a call without a token.
+    #[derive(Debug)]
+    pub(crate) struct Caller {
+        #[pin]
+        cancelled: Option<tokio_util::sync::WaitForCancellationFutureOwned>,
+    }
+}
+
+#[cfg(feature = "cancel")]
+impl Caller {
+    pub(crate) fn of(call: &ToolCall) -> Self {
+        Self {
+            cancelled: call.cancellation().map(|t| t.clone().cancelled_owned()),
+        }
+    }
+
+    pub(crate) fn has_cancelled(call: &ToolCall) -> bool {
+        call.cancellation().is_some_and(|t| t.is_cancelled())
+    }
+
+    pub(crate) fn poll_cancelled(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        match self.project().cancelled.as_pin_mut() {
+            // As for a timer: a busy inner future must not make us deaf.
+            Some(cancelled) => Pin::new(&mut tokio::task::coop::unconstrained(cancelled)).poll(cx),
+            None => Poll::Pending,
+        }
+    }
+}
+
+#[cfg(feature = "cancel")]
+use std::future::Future as _;
+
+#[cfg(not(feature = "cancel"))]
+#[derive(Debug)]
+pub(crate) struct Caller;
+
+#[cfg(not(feature = "cancel"))]
+impl Caller {
+    pub(crate) fn of(_: &ToolCall) -> Self {
+        Self
+    }
+
+    pub(crate) fn has_cancelled(_: &ToolCall) -> bool {
+        false
+    }
+
+    pub(crate) fn poll_cancelled(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+        Poll::Pending
+    }
+}

@@ -1,0 +1,179 @@
+//! Middleware that turns a panicking tool into an error.
+//!
+//! Without it a panic goes up through every layer and ends the task that awaits the call. With it,
+//! innermost, the panic is [`ErrorKind::Panicked`](crate::ErrorKind::Panicked) for every layer above:
+//! it counts for the breaker, is measured, and becomes a result. The panic hook still runs, so the
+//! panic is printed as always. Dropping the response future drops the inner one.
+//!
+//! # Order
+//!
+//! Innermost, directly around the tool.
+//!
+//! # Example
+//!
+//! ```
+//! use tower::{ServiceBuilder, ServiceExt, service_fn};
+//! use tower_toolcall::{BoxError, ErrorKind, ToolCall, catch_panic::CatchPanicLayer};
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! let tool = service_fn(|call: ToolCall| async move {
+//!     if call.arguments().is_empty() { panic!("no arguments") }
+//!     Ok::<_, BoxError>(())
+//! });
+//! let stack = ServiceBuilder::new().layer(CatchPanicLayer::new()).service(tool);
+//!
+//! let error = stack.oneshot(ToolCall::new("buggy")).await.unwrap_err();
+//! assert_eq!(error.kind(), ErrorKind::Panicked);
+//! # }
+//! ```
+//!
+//! # Errors
+//!
+//! `Panicked`, with the panic's text, redacted and cut, as the message. Errors of the inner service
+//! pass, stamped with the call's names.
+//!
+//! # Panics
+//!
+//! A panic while the inner future is dropped is not caught when it is the caller who drops it.
+//! Compiled with `panic = "abort"` nothing can be caught.
+//!
+//! # Clone
+//!
+//! There is no state to share.
+
+use std::{
+    any::Any,
+    future::Future,
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use pin_project_lite::pin_project;
+use tower_layer::Layer;
+use tower_service::Service;
+
+use crate::{
+    call::{CallInfo, ToolCall},
+    error::{ErrorKind, ToolError},
+};
+
+/// Layer that turns panics into errors. See the [module docs](self) for an example.
+#[derive(Clone, Copy, Debug, Default)]
+#[must_use]
+pub struct CatchPanicLayer {
+    _private: (),
+}
+
+impl CatchPanicLayer {
+    /// A layer that catches panics.
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+impl<S> Layer<S> for CatchPanicLayer {
+    type Service = CatchPanic<S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        CatchPanic { inner }
+    }
+}
+
+/// Turns panics into errors. See the [module docs](self) for an example.
+#[derive(Clone, Debug)]
+pub struct CatchPanic<S> {
+    inner: S,
+}
+
+impl<S> Service<ToolCall> for CatchPanic<S>
+where
+    S: Service<ToolCall>,
+    S::Error: Into<ToolError>,
+{
+    type Response = S::Response;
+    type Error = ToolError;
+    type Future = ResponseFuture<S::Future>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
+        match catch_unwind(AssertUnwindSafe(|| self.inner.poll_ready(cx))) {
+            Ok(polled) => polled.map_err(Into::into),
+            Err(payload) => Poll::Ready(Err(panicked(&*payload))),
+        }
+    }
+
+    fn call(&mut self, call: ToolCall) -> Self::Future {
+        let info = call.info();
+        // Unwind safety: a tool that panicked is asked again only if its owner calls it again,
+        // exactly as if the panic had ended another task.
+        let state = match catch_unwind(AssertUnwindSafe(|| self.inner.call(call))) {
+            Ok(fut) => State::Called { fut },
+            Err(payload) => State::Panicked {
+                error: Some(panicked(&*payload).about(&info)),
+            },
+        };
+        ResponseFuture { state, info }
+    }
+}
+
+pin_project! {
+    /// Response future for [`CatchPanic`].
+    #[derive(Debug)]
+    #[must_use = "futures do nothing unless polled"]
+    pub struct ResponseFuture<F> {
+        #[pin]
+        state: State<F>,
+        info: CallInfo,
+    }
+}
+
+pin_project! {
+    #[derive(Debug)]
+    #[project = StateProj]
+    enum State<F> {
+        // Waiting for the response.
+        Called { #[pin] fut: F },
+        // The tool panicked when it was called; or the inner future is gone.
+        Panicked { error: Option<ToolError> },
+    }
+}
+
+impl<F, Res, E> Future for ResponseFuture<F>
+where
+    F: Future<Output = Result<Res, E>>,
+    E: Into<ToolError>,
+{
+    type Output = Result<Res, ToolError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut this = self.project();
+        let fut = match this.state.as_mut().project() {
+            StateProj::Called { fut } => fut,
+            StateProj::Panicked { error } => {
+                return Poll::Ready(Err(error.take().expect("polled after completion")));
+            }
+        };
+        match catch_unwind(AssertUnwindSafe(|| fut.poll(cx))) {
+            Ok(polled) => polled.map_err(|e| e.into().about(this.info)),
+            Err(payload) => {
+                let error = panicked(&*payload).about(this.info);
+                // What panicked once may panic again while it is dropped; one report is enough.
+                let _ = catch_unwind(AssertUnwindSafe(|| {
+                    this.state.set(State::Panicked { error: None });
+                }));
+                Poll::Ready(Err(error))
+            }
+        }
+    }
+}
+
+fn panicked(payload: &(dyn Any + Send)) -> ToolError {
+    let text = payload
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+    match text {
+        Some(text) => ToolError::new(ErrorKind::Panicked, format!("the tool panicked: {text}")),
+        None => ToolError::new(ErrorKind::Panicked, "the tool panicked"),
+    }
+}

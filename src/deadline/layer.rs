@@ -1,0 +1,77 @@
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tower_layer::Layer;
+
+use super::service::Deadline;
+
+/// Layer that ends calls at their deadline. See the [module docs](super) for an example.
+#[derive(Clone, Copy, Debug)]
+#[must_use]
+pub struct DeadlineLayer {
+    settings: Settings,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Settings {
+    budget: Option<Duration>,
+    reserve: Duration,
+}
+
+impl Settings {
+    /// The moment by which a call that comes `now` must have ended (T5). `None`: no limit that a
+    /// clock reaches.
+    pub(super) fn limit(&self, now: Instant, outer: Option<Instant>) -> Option<Instant> {
+        let own = self.budget.and_then(|budget| now.checked_add(budget));
+        // An outer deadline too early to hold the reserve leaves nothing.
+        let outer = outer.map(|at| at.checked_sub(self.reserve).map_or(now, |at| at.max(now)));
+        match (own, outer) {
+            (Some(own), Some(outer)) => Some(own.min(outer)),
+            (own, outer) => own.or(outer),
+        }
+    }
+
+    /// What the call would have had without an outer deadline.
+    pub(super) fn configured(&self, share: Duration) -> Duration {
+        self.budget.unwrap_or(share)
+    }
+}
+
+impl DeadlineLayer {
+    /// A layer that gives each call `budget` for everything below.
+    ///
+    /// A zero budget starts no call; [`Duration::MAX`] is no budget.
+    pub fn new(budget: Duration) -> Self {
+        Self::with_budget(Some(budget))
+    }
+
+    /// A layer without a budget of its own: it enforces the deadline that a call brings along, and
+    /// watches the caller's token.
+    pub fn inherited() -> Self {
+        Self::with_budget(None)
+    }
+
+    fn with_budget(budget: Option<Duration>) -> Self {
+        Self {
+            settings: Settings {
+                budget,
+                reserve: Duration::from_millis(500),
+            },
+        }
+    }
+
+    /// Sets what is kept back from an outer deadline, so that its owner can finish in time.
+    /// Default 500 ms (T5).
+    pub fn with_reserve(mut self, reserve: Duration) -> Self {
+        self.settings.reserve = reserve;
+        self
+    }
+}
+
+impl<S> Layer<S> for DeadlineLayer {
+    type Service = Deadline<S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        Deadline::new(inner, self.settings)
+    }
+}

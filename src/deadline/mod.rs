@@ -1,0 +1,68 @@
+//! Middleware that ends a call at its deadline, or when its caller cancels.
+//!
+//! It gives each call a time budget for everything below: waiting until a service is ready, retries,
+//! cooldowns, the call itself. A deadline that the call brought along is never exceeded:
+//! the call gets `min(budget, remaining - reserve)`, where the reserve (500 ms by default) is what
+//! the owner of the outer deadline keeps to finish its own work. If nothing is left, the call is
+//! not started. When the time is up, or when the caller's token fires (feature `cancel`), the inner
+//! future is dropped in that moment. Dropping the response future drops the inner one.
+//!
+//! # Order
+//!
+//! Above every layer that waits or repeats, below the observers. It is always ready: it can refuse a
+//! call although the service below is not ready, so back-pressure ends here; bound the load with a
+//! limit above it.
+//!
+//! # Example
+//!
+//! ```
+//! use std::time::Duration;
+//! use tokio::time::Instant;
+//! use tower::{ServiceBuilder, ServiceExt, service_fn};
+//! use tower_toolcall::{BoxError, ErrorKind, ToolCall, deadline::DeadlineLayer};
+//!
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() {
+//! let tool = service_fn(|_call: ToolCall| async { Ok::<_, BoxError>("done") });
+//! let stack = ServiceBuilder::new()
+//!     .layer(DeadlineLayer::new(Duration::from_secs(10)))
+//!     .service(tool);
+//!
+//! // The agent's whole turn ends in 300 ms: less than the reserve is left.
+//! let call = ToolCall::new("search").with_deadline(Instant::now() + Duration::from_millis(300));
+//! let error = stack.oneshot(call).await.unwrap_err();
+//! assert_eq!(error.kind(), ErrorKind::DeadlineExceeded);
+//! # }
+//! ```
+//!
+//! Budgets nest; each keeps its reserve from the one outside:
+//!
+//! ```
+//! use std::time::Duration;
+//! use tower_toolcall::deadline::DeadlineLayer;
+//!
+//! let agent = DeadlineLayer::new(Duration::from_secs(50));
+//! let tools = DeadlineLayer::new(Duration::from_secs(15)).with_reserve(Duration::from_secs(1));
+//! let tool = DeadlineLayer::inherited(); // no budget of its own: enforces what is set outside
+//! ```
+//!
+//! # Errors
+//!
+//! [`DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded) for a call that was not started,
+//! [`Timeout`](crate::ErrorKind::Timeout) with the deadline named as its limit for one that was, and
+//! [`Cancelled`](crate::ErrorKind::Cancelled). Errors of the inner service pass, stamped with the
+//! call's names; an inner readiness error is the result of the call that meets it.
+//!
+//! # Cancel safety
+//!
+//! Nothing is lost or leaked when the future is dropped. The response is polled before token and
+//! timer: when several are ready, the response wins.
+//!
+//! # Clone
+//!
+//! Clones share the settings. Readiness is not shared: a clone starts unpolled.
+
+mod future;
+mod layer;
+mod service;
+
+pub use self::{future::ResponseFuture, layer::DeadlineLayer, service::Deadline};

@@ -1,0 +1,104 @@
+use std::{
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+use tower_service::Service;
+
+use super::{
+    future::{Limit, ResponseFuture, State},
+    layer::Settings,
+};
+use crate::{
+    call::ToolCall,
+    caller::Caller,
+    error::{ErrorKind, Execution, ToolError},
+    ready::{Prepared, Taken},
+};
+
+/// Ends calls at their deadline. See the [module docs](super) for an example.
+#[derive(Clone, Debug)]
+pub struct Deadline<S> {
+    inner: Prepared<S>,
+    settings: Settings,
+}
+
+impl<S> Deadline<S> {
+    pub(super) fn new(inner: S, settings: Settings) -> Self {
+        Self {
+            inner: Prepared::new(inner),
+            settings,
+        }
+    }
+}
+
+impl<S> Service<ToolCall> for Deadline<S>
+where
+    S: Service<ToolCall> + Clone,
+    S::Error: Into<ToolError>,
+{
+    type Response = S::Response;
+    type Error = ToolError;
+    type Future = ResponseFuture<S, S::Future>;
+
+    /// Always ready.
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
+        self.inner.poll(cx);
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, mut call: ToolCall) -> Self::Future {
+        let now = Instant::now();
+        let at = self.settings.limit(now, call.deadline());
+        if let Some(at) = at {
+            call.tighten(at);
+        }
+        let limit = Limit {
+            since: now,
+            at,
+            configured: self
+                .settings
+                .configured(at.map_or(Duration::MAX, |at| at - now)),
+        };
+        let info = call.info();
+        let caller = Caller::of(&call);
+        let refusal = if Caller::has_cancelled(&call) {
+            Some(cancelled(Execution::NotStarted))
+        } else if at.is_some_and(|at| at <= now) {
+            Some(skipped())
+        } else {
+            None
+        };
+        let state = if let Some(error) = refusal {
+            self.inner.renew();
+            State::Refused { error: Some(error) }
+        } else {
+            match self.inner.take() {
+                Taken::Ready => State::Called {
+                    fut: self.inner.get().call(call),
+                },
+                Taken::Wait(svc) => State::Waiting {
+                    svc,
+                    call: Some(call),
+                },
+                Taken::Failed(error) => State::Refused { error: Some(error) },
+            }
+        };
+        ResponseFuture::new(state, limit, caller, info)
+    }
+}
+
+/// The caller's token has fired.
+pub(super) fn cancelled(execution: Execution) -> ToolError {
+    ToolError::new(ErrorKind::Cancelled, "cancelled by the caller").with_execution(execution)
+}
+
+/// The call was not started in time.
+pub(super) fn skipped() -> ToolError {
+    ToolError::new(
+        ErrorKind::DeadlineExceeded,
+        "the time budget was spent before the call could start",
+    )
+    .with_elapsed(Duration::ZERO)
+}

@@ -1,0 +1,251 @@
+use std::fmt;
+
+use http::StatusCode;
+
+use crate::outcome::Count;
+
+/// Did the tool run? What a retry needs to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Execution {
+    /// Surely not: the call never reached the tool. Repeating it is always safe.
+    NotStarted,
+    /// Nobody knows. Repeating it is safe only for a tool that is.
+    Unknown,
+    /// It ran to its end.
+    Completed,
+}
+
+/// What went wrong, in one word. Everything that follows from it stands in one table: the code,
+/// what the caller may do, how it counts, and the codes on three wires.
+///
+/// | kind | [code](Self::code) | [retryable](Self::is_retryable) | [execution](Self::execution) | [breaker](Self::count) | JSON-RPC | HTTP | gRPC |
+/// |---|---|---|---|---|---|---|---|
+/// | `Timeout` | `TOOL_TIMEOUT` | yes | unknown | failure | -32000 | 504 | 4 |
+/// | `DeadlineExceeded` | `TOOL_DEADLINE_EXCEEDED` | no | not started | neutral | -32000 | 504 | 4 |
+/// | `RateLimited` | `RATE_LIMITED` | yes | not started | neutral | -32603 | 429 | 8 |
+/// | `CircuitOpen` | `CIRCUIT_OPEN` | later | not started | neutral | -32001 | 503 | 14 |
+/// | `Overloaded` | `OVERLOADED` | yes | not started | neutral | -32603 | 503 | 14 |
+/// | `ConnectionFailed` | `MCP_CONNECTION_FAILED` | yes | unknown, or not started | failure | -32603 | 502 | 14 |
+/// | `Upstream` | `UPSTREAM_ERROR` | yes | unknown | failure | -32603 | 502 | 14 |
+/// | `Denied` | `TOOL_UNAVAILABLE` | no | not started | neutral | -32603 | 403 | 7 |
+/// | `NotFound` | `TOOL_NOT_FOUND` | no | not started | neutral | -32602 | 404 | 5 |
+/// | `InvalidInput` | `TOOL_INVALID_INPUT` | no | not started | neutral | -32602 | 400 | 3 |
+/// | `Failed` | `TOOL_EXECUTION_FAILED` | no | unknown | failure of the tool | -32603 | 502 | 2 |
+/// | `Reported` | `TOOL_EXECUTION_FAILED` | no | completed | neutral | -32603 | 502 | 2 |
+/// | `Cancelled` | `CANCELLED` | no | unknown | neutral | -32603 | 499 | 1 |
+/// | `TokenExchange` | `TOKEN_EXCHANGE_FAILED` | if its cause is | not started | neutral | -32603 | 502 | 14 |
+/// | `PollTimeout` | `POLL_TIMEOUT` | yes | unknown | failure | -32603 | 504 | 4 |
+/// | `Panicked`, `Internal` | `INTERNAL_ERROR` | no | unknown | failure | -32603 | 500 | 13 |
+///
+/// The JSON-RPC numbers are for JSON-RPC gateways. To MCP peers -32000 and -32001 mean
+/// ConnectionClosed and RequestTimeout: an MCP server answers with `isError` results instead.
+///
+/// Retryable is advice to the caller: the same call may succeed later. Recoverable means that the
+/// agent can go on without the tool's answer: all but `NotFound`, `Cancelled`, `Panicked` and
+/// `Internal`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The call was started and did not end in time.
+    Timeout,
+    /// The time budget was spent before the call could start. It did not run.
+    DeadlineExceeded,
+    /// The server, or a limit in front of it, asks for patience.
+    RateLimited,
+    /// A circuit breaker refused the call.
+    CircuitOpen,
+    /// A limiter or load shedder refused the call.
+    Overloaded,
+    /// The server could not be reached, or the connection was lost.
+    ConnectionFailed,
+    /// The server failed: HTTP 5xx and the like.
+    Upstream,
+    /// Not allowed: HTTP 401, 403 and the like.
+    Denied,
+    /// There is no such tool.
+    NotFound,
+    /// The arguments are wrong: HTTP 400, 422, a failed validation.
+    InvalidInput,
+    /// The tool failed, and nobody can say how.
+    Failed,
+    /// The tool ran and reported an error (`isError`), or its result did not pass a check.
+    Reported,
+    /// The caller gave up.
+    Cancelled,
+    /// No token for the tool could be had.
+    TokenExchange,
+    /// A long job did not end within its polls.
+    PollTimeout,
+    /// The tool panicked.
+    Panicked,
+    /// A defect on our side.
+    Internal,
+}
+
+struct Row {
+    code: &'static str,
+    retryable: bool,
+    execution: Execution,
+    count: Count,
+    json_rpc: i32,
+    http: u16,
+    grpc: i32,
+}
+
+#[rustfmt::skip]
+const fn row(kind: ErrorKind) -> Row {
+    use Count::{Failure, Neutral, ToolFailure};
+    use Execution::{Completed, NotStarted, Unknown};
+    const fn r(code: &'static str, retryable: bool, execution: Execution, count: Count, json_rpc: i32, http: u16, grpc: i32) -> Row {
+        Row { code, retryable, execution, count, json_rpc, http, grpc }
+    }
+    match kind {
+        ErrorKind::Timeout          => r("TOOL_TIMEOUT",           true,  Unknown,    Failure,     -32000, 504, 4),
+        ErrorKind::DeadlineExceeded => r("TOOL_DEADLINE_EXCEEDED", false, NotStarted, Neutral,     -32000, 504, 4),
+        ErrorKind::RateLimited      => r("RATE_LIMITED",           true,  NotStarted, Neutral,     -32603, 429, 8),
+        ErrorKind::CircuitOpen      => r("CIRCUIT_OPEN",           true,  NotStarted, Neutral,     -32001, 503, 14),
+        ErrorKind::Overloaded       => r("OVERLOADED",             true,  NotStarted, Neutral,     -32603, 503, 14),
+        ErrorKind::ConnectionFailed => r("MCP_CONNECTION_FAILED",  true,  Unknown,    Failure,     -32603, 502, 14),
+        ErrorKind::Upstream         => r("UPSTREAM_ERROR",         true,  Unknown,    Failure,     -32603, 502, 14),
+        ErrorKind::Denied           => r("TOOL_UNAVAILABLE",       false, NotStarted, Neutral,     -32603, 403, 7),
+        ErrorKind::NotFound         => r("TOOL_NOT_FOUND",         false, NotStarted, Neutral,     -32602, 404, 5),
+        ErrorKind::InvalidInput     => r("TOOL_INVALID_INPUT",     false, NotStarted, Neutral,     -32602, 400, 3),
+        ErrorKind::Failed           => r("TOOL_EXECUTION_FAILED",  false, Unknown,    ToolFailure, -32603, 502, 2),
+        ErrorKind::Reported         => r("TOOL_EXECUTION_FAILED",  false, Completed,  Neutral,     -32603, 502, 2),
+        ErrorKind::Cancelled        => r("CANCELLED",              false, Unknown,    Neutral,     -32603, 499, 1),
+        ErrorKind::TokenExchange    => r("TOKEN_EXCHANGE_FAILED",  false, NotStarted, Neutral,     -32603, 502, 14),
+        ErrorKind::PollTimeout      => r("POLL_TIMEOUT",           true,  Unknown,    Failure,     -32603, 504, 4),
+        ErrorKind::Panicked         => r("INTERNAL_ERROR",         false, Unknown,    Failure,     -32603, 500, 13),
+        ErrorKind::Internal         => r("INTERNAL_ERROR",         false, Unknown,    Failure,     -32603, 500, 13),
+    }
+}
+
+impl ErrorKind {
+    /// Every kind, in the table's order.
+    pub const ALL: &'static [Self] = &[
+        Self::Timeout,
+        Self::DeadlineExceeded,
+        Self::RateLimited,
+        Self::CircuitOpen,
+        Self::Overloaded,
+        Self::ConnectionFailed,
+        Self::Upstream,
+        Self::Denied,
+        Self::NotFound,
+        Self::InvalidInput,
+        Self::Failed,
+        Self::Reported,
+        Self::Cancelled,
+        Self::TokenExchange,
+        Self::PollTimeout,
+        Self::Panicked,
+        Self::Internal,
+    ];
+
+    /// The stable code, as results and logs carry it.
+    pub const fn code(self) -> &'static str {
+        row(self).code
+    }
+
+    /// Whether the same call may succeed later. Advice to the caller.
+    pub const fn is_retryable(self) -> bool {
+        row(self).retryable
+    }
+
+    /// Whether the agent can go on without this tool's answer.
+    pub const fn is_recoverable(self) -> bool {
+        !matches!(
+            self,
+            Self::NotFound | Self::Cancelled | Self::Panicked | Self::Internal
+        )
+    }
+
+    /// Whether the tool ran, as far as the kind alone tells.
+    pub const fn execution(self) -> Execution {
+        row(self).execution
+    }
+
+    /// How a circuit breaker counts it.
+    pub const fn count(self) -> Count {
+        row(self).count
+    }
+
+    /// The code of a JSON-RPC error object; see the [type](Self) for who may send it.
+    pub const fn json_rpc_code(self) -> i32 {
+        row(self).json_rpc
+    }
+
+    /// The HTTP status for a plain endpoint. 499 is nginx's "client closed request".
+    pub fn http_status(self) -> StatusCode {
+        StatusCode::from_u16(row(self).http).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+
+    /// The gRPC status code, as a number.
+    pub const fn grpc_code(self) -> i32 {
+        row(self).grpc
+    }
+
+    /// What an HTTP status of a peer means; `None` for one that is no error.
+    ///
+    /// 400 and 422 are wrong input, and so are the other statuses that reject what was sent (413,
+    /// 414, 415); 401, 403, 407 and 451 are denials; 404 and 410 mean there is nothing; 408 is a
+    /// timeout; 429 a rate limit; 5xx the server's failure. Any other 4xx is [`Self::Failed`].
+    pub const fn from_http_status(status: u16) -> Option<Self> {
+        Some(match status {
+            400 | 413 | 414 | 415 | 422 => Self::InvalidInput,
+            401 | 403 | 407 | 451 => Self::Denied,
+            404 | 410 => Self::NotFound,
+            408 => Self::Timeout,
+            429 => Self::RateLimited,
+            499 => Self::Cancelled,
+            402..=498 => Self::Failed,
+            500..=599 => Self::Upstream,
+            _ => return None,
+        })
+    }
+
+    /// What a gRPC status code of a peer means; `None` for `OK` and numbers that are none.
+    pub const fn from_grpc_code(code: i32) -> Option<Self> {
+        Some(match code {
+            1 => Self::Cancelled,
+            3 | 9 | 11 => Self::InvalidInput,
+            4 => Self::Timeout,
+            5 | 12 => Self::NotFound,
+            7 | 16 => Self::Denied,
+            8 => Self::RateLimited,
+            13..=15 => Self::Upstream,
+            2 | 6 | 10 => Self::Failed,
+            _ => return None,
+        })
+    }
+
+    /// The low-cardinality value of OpenTelemetry's `error.type`.
+    pub const fn error_type(self) -> &'static str {
+        match self {
+            Self::Timeout => "timeout",
+            Self::DeadlineExceeded => "deadline_exceeded",
+            Self::RateLimited => "rate_limited",
+            Self::CircuitOpen => "circuit_open",
+            Self::Overloaded => "overloaded",
+            Self::ConnectionFailed => "connection_failed",
+            Self::Upstream => "upstream",
+            Self::Denied => "denied",
+            Self::NotFound => "not_found",
+            Self::InvalidInput => "invalid_arguments",
+            Self::Failed => "failed",
+            Self::Reported => "tool_error",
+            Self::Cancelled => "cancelled",
+            Self::TokenExchange => "token_exchange",
+            Self::PollTimeout => "poll_timeout",
+            Self::Panicked => "panicked",
+            Self::Internal => "internal",
+        }
+    }
+}
+
+impl fmt::Display for ErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.code())
+    }
+}

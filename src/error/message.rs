@@ -1,0 +1,130 @@
+//! Text for users and for models: one sentence for each kind, at most 200 characters, the tool's
+//! name in it. "Try again" stands only where trying again helps.
+
+use std::time::Duration;
+
+use super::{ErrorKind, ToolError};
+use crate::text::{Short, prefix};
+
+/// The longest message, in characters.
+pub(super) const MAX: usize = 200;
+
+/// Cuts to [`MAX`], the dots included.
+pub(super) fn fit(text: String) -> String {
+    if prefix(&text, MAX).1 {
+        return format!("{}...", prefix(&text, MAX - 3).0);
+    }
+    text
+}
+
+pub(super) fn seconds(d: Duration) -> u64 {
+    // Whole, rounded up, at least 1: nobody may come back too early (E5).
+    let up = u64::from(d.subsec_nanos() > 0);
+    d.as_secs().saturating_add(up).max(1)
+}
+
+pub(super) fn for_user(e: &ToolError) -> String {
+    let name = Short::name(e.tool().unwrap_or("tool"));
+    fit(match e.kind() {
+        ErrorKind::Timeout => format!("The tool '{name}' took too long to answer."),
+        ErrorKind::DeadlineExceeded => {
+            format!("There was no time left to run the tool '{name}'.")
+        }
+        ErrorKind::RateLimited => match e.retry_after() {
+            Some(d) => format!(
+                "The tool '{name}' is limiting requests. Please try again in {} s.",
+                seconds(d)
+            ),
+            None => format!("The tool '{name}' is limiting requests. Please try again later."),
+        },
+        ErrorKind::CircuitOpen => match e.retry_after() {
+            Some(d) => format!(
+                "The tool '{name}' is unavailable for now. Please try again in {} s.",
+                seconds(d)
+            ),
+            None => format!("The tool '{name}' is unavailable for now. Please try again later."),
+        },
+        ErrorKind::Overloaded => format!("The tool '{name}' is busy. Please try again shortly."),
+        ErrorKind::ConnectionFailed => format!("The tool '{name}' could not be reached."),
+        ErrorKind::Upstream => format!("The service behind the tool '{name}' failed."),
+        ErrorKind::Denied => format!("Access to the tool '{name}' was denied."),
+        ErrorKind::NotFound => format!("The tool '{name}' is not available."),
+        ErrorKind::InvalidInput => format!("The tool '{name}' could not use the given input."),
+        ErrorKind::Failed | ErrorKind::Reported => format!("The tool '{name}' failed."),
+        ErrorKind::Cancelled => format!("The tool '{name}' was cancelled."),
+        ErrorKind::TokenExchange => format!("Signing in to the tool '{name}' failed."),
+        ErrorKind::PollTimeout => format!("The job of the tool '{name}' has not finished in time."),
+        ErrorKind::Panicked | ErrorKind::Internal => {
+            format!("The tool '{name}' failed because of an internal error.")
+        }
+    })
+}
+
+pub(super) fn for_model(e: &ToolError) -> String {
+    let name = Short::name(e.tool().unwrap_or("tool"));
+    let why = Short::new(e.message(), 60);
+    fit(match e.kind() {
+        ErrorKind::Timeout => format!(
+            "Tool '{name}' timed out and may still be running. Do not repeat the same call; ask for less, or continue without it."
+        ),
+        ErrorKind::DeadlineExceeded => format!(
+            "Tool '{name}' was not run: the time for tools is used up. Answer with what you have."
+        ),
+        ErrorKind::RateLimited => match e.retry_after() {
+            Some(d) => format!(
+                "Tool '{name}' is rate limited. Try again once, after {} s, or continue without it.",
+                seconds(d)
+            ),
+            None => {
+                format!(
+                    "Tool '{name}' is rate limited. Continue without it, or try again once, later."
+                )
+            }
+        },
+        ErrorKind::CircuitOpen => match e.retry_after() {
+            Some(d) => format!(
+                "Tool '{name}' keeps failing and is switched off for {} s. Use another tool or continue without it.",
+                seconds(d)
+            ),
+            None => format!(
+                "Tool '{name}' keeps failing and is switched off for now. Use another tool or continue without it."
+            ),
+        },
+        ErrorKind::Overloaded => {
+            format!("Tool '{name}' is busy. Try again once, later, or continue without it.")
+        }
+        ErrorKind::ConnectionFailed => {
+            format!("Tool '{name}' could not be reached. Use another tool or continue without it.")
+        }
+        ErrorKind::Upstream => format!(
+            "The service behind tool '{name}' failed. Use another tool or continue without it."
+        ),
+        ErrorKind::Denied => format!(
+            "Access to tool '{name}' was denied. Do not call it again; tell the user, or continue without it."
+        ),
+        ErrorKind::NotFound => {
+            format!("Tool '{name}' does not exist. Call only tools that you were given.")
+        }
+        ErrorKind::InvalidInput => {
+            format!("Tool '{name}' refused its arguments: {why}. Correct them and call it again.")
+        }
+        ErrorKind::Failed => format!(
+            "Tool '{name}' failed: {why}. Do not repeat the same call; change it or continue without it."
+        ),
+        ErrorKind::Reported => format!(
+            "Tool '{name}' reported an error: {why}. Change the call or continue without it."
+        ),
+        ErrorKind::Cancelled => {
+            format!("The call of tool '{name}' was cancelled. Do not repeat it unless asked to.")
+        }
+        ErrorKind::TokenExchange => format!(
+            "Signing in to tool '{name}' failed. Do not call it again; tell the user, or continue without it."
+        ),
+        ErrorKind::PollTimeout => format!(
+            "The job that tool '{name}' started has not finished and may still run. Do not start it again; continue without it."
+        ),
+        ErrorKind::Panicked | ErrorKind::Internal => format!(
+            "Tool '{name}' failed because of an internal error. Do not call it again; continue without it."
+        ),
+    })
+}

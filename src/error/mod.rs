@@ -1,0 +1,553 @@
+//! The one error type, and how other errors become it.
+//!
+//! Every layer of this crate has `Error = ToolError` and takes any inner service whose error
+//! converts into it. A tool function returns [`BoxError`], where `?` and `"text".into()` work; the
+//! conversion walks the source chain: our own error first, then errors known by type (tower's,
+//! [`std::io::Error`], HTTP status carriers, the errors of the enabled features), and text only as a
+//! last resort. What nobody can classify is [`ErrorKind::Failed`].
+//!
+//! # Your own error type
+//!
+//! ```
+//! use tower_toolcall::{ErrorKind, ToolError};
+//!
+//! enum MyError { QuotaUsedUp, Other(String) }
+//!
+//! impl From<MyError> for ToolError {
+//!     fn from(e: MyError) -> Self {
+//!         match e {
+//!             MyError::QuotaUsedUp => ToolError::new(ErrorKind::RateLimited, "quota used up"),
+//!             MyError::Other(text) => ToolError::new(ErrorKind::Failed, text),
+//!         }
+//!     }
+//! }
+//! ```
+
+mod kind;
+mod message;
+mod recognise;
+mod text;
+
+use std::{
+    borrow::Cow, convert::Infallible, error::Error as StdError, fmt, io, sync::Arc, time::Duration,
+};
+
+use http::StatusCode;
+use serde_json::{Map, Value, json};
+
+pub use self::kind::{ErrorKind, Execution};
+use crate::{
+    call::CallInfo,
+    redact::{Redacted, redact_text},
+    text::{Short, truncate},
+};
+
+/// Any error, as tower and most tool functions have it.
+pub type BoxError = Box<dyn StdError + Send + Sync>;
+
+/// The longest developer message and the longest upstream body that an error keeps, in characters.
+pub const MAX_TEXT: usize = 500;
+
+/// Which limit ended a call that timed out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum TimeoutLimit {
+    /// The timeout of one attempt.
+    Timeout,
+    /// The deadline of the whole call, or of what it is part of.
+    Deadline,
+    /// The idle timeout: no progress was reported for so long.
+    Idle,
+}
+
+/// What went wrong with a tool call.
+///
+/// One word wide; cloning it shares everything, the source too.
+///
+/// `Debug`, `Display` and every text that it gives are redacted and bounded. [`source`](StdError::source)
+/// is the original error, for those who look for it by type: what *it* prints is its own affair, so
+/// do not print whole source chains where secrets must not go.
+#[derive(Clone)]
+pub struct ToolError(Arc<Inner>);
+
+#[derive(Clone)]
+struct Inner {
+    kind: ErrorKind,
+    execution: Execution,
+    retryable: bool,
+    attempts: u32,
+    message: Cow<'static, str>,
+    code: Option<Cow<'static, str>>,
+    tool: Option<Arc<str>>,
+    server: Option<Arc<str>>,
+    call_id: Option<Arc<str>>,
+    retry_after: Option<Duration>,
+    elapsed: Option<Duration>,
+    timeout: Option<TimeoutData>,
+    source: Option<Arc<dyn StdError + Send + Sync>>,
+    more: Option<Box<More>>,
+}
+
+#[derive(Clone, Copy)]
+struct TimeoutData {
+    in_force: Duration,
+    configured: Duration,
+    limit: TimeoutLimit,
+}
+
+/// What few errors have.
+#[derive(Clone, Default)]
+struct More {
+    status: Option<StatusCode>,
+    body: Option<String>,
+    details: Map<String, Value>,
+    user_message: Option<String>,
+    model_message: Option<String>,
+}
+
+impl ToolError {
+    /// An error of a kind, with a message for developers.
+    ///
+    /// A message that was put together at run time is redacted and cut at [`MAX_TEXT`] characters;
+    /// a literal is taken as it is.
+    pub fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
+        let message = match message.into() {
+            Cow::Borrowed(literal) => Cow::Borrowed(literal),
+            Cow::Owned(text) => Cow::Owned(safe(&text)),
+        };
+        Self(Arc::new(Inner {
+            kind,
+            execution: kind.execution(),
+            retryable: kind.is_retryable(),
+            attempts: 0,
+            message,
+            code: None,
+            tool: None,
+            server: None,
+            call_id: None,
+            retry_after: None,
+            elapsed: None,
+            timeout: None,
+            source: None,
+            more: None,
+        }))
+    }
+
+    /// The error that a peer's HTTP status means. For a status that is no error the kind is
+    /// [`ErrorKind::Failed`]: the caller came here with one.
+    ///
+    /// A 503 or 429 *with* a delay ([`with_retry_after`](Self::with_retry_after)) says that the
+    /// request was turned away, so it counts as not started.
+    pub fn from_status(status: StatusCode, message: impl Into<Cow<'static, str>>) -> Self {
+        let kind = ErrorKind::from_http_status(status.as_u16()).unwrap_or(ErrorKind::Failed);
+        Self::new(kind, message).with_status(status)
+    }
+
+    /// Any error as a `ToolError`: the function for `map_err`. See the [module docs](self).
+    pub fn from_box(error: BoxError) -> Self {
+        recognise::from_box(error)
+    }
+
+    /// The timeout error of a layer (T3).
+    pub(crate) fn timed_out(
+        call: &CallInfo,
+        in_force: Duration,
+        configured: Duration,
+        limit: TimeoutLimit,
+    ) -> Self {
+        let ms = in_force.as_millis();
+        let message = match limit {
+            TimeoutLimit::Timeout => format!("Tool invocation timed out after {ms}ms"),
+            TimeoutLimit::Deadline => {
+                format!("Tool invocation timed out after {ms}ms (limited by the deadline)")
+            }
+            TimeoutLimit::Idle => {
+                format!("Tool invocation timed out after {ms}ms without progress")
+            }
+        };
+        Self::new(ErrorKind::Timeout, message)
+            .edit(|e| {
+                e.timeout = Some(TimeoutData {
+                    in_force,
+                    configured,
+                    limit,
+                });
+            })
+            .about(call)
+    }
+
+    /// Sets an own code in the place of the kind's.
+    #[must_use]
+    pub fn with_code(self, code: impl Into<Cow<'static, str>>) -> Self {
+        let code = code.into();
+        self.edit(|e| e.code = Some(code))
+    }
+
+    /// Sets the cause. An error's own messages are not changed by it.
+    #[must_use]
+    pub fn with_source(self, source: impl Into<BoxError>) -> Self {
+        let source: Arc<dyn StdError + Send + Sync> = source.into().into();
+        self.edit(|e| e.source = Some(source))
+    }
+
+    /// Sets the tool's name.
+    #[must_use]
+    pub fn with_tool(self, tool: impl Into<Arc<str>>) -> Self {
+        let tool = tool.into();
+        self.edit(|e| e.tool = Some(tool))
+    }
+
+    /// Sets the server's name.
+    #[must_use]
+    pub fn with_server(self, server: impl Into<Arc<str>>) -> Self {
+        let server = server.into();
+        self.edit(|e| e.server = Some(server))
+    }
+
+    /// Sets how long to wait before another attempt has a chance.
+    ///
+    /// An [`Upstream`](ErrorKind::Upstream) error with status 503 becomes
+    /// [`Execution::NotStarted`]: the server turned the request away and said when to come back.
+    #[must_use]
+    pub fn with_retry_after(self, delay: Duration) -> Self {
+        let unavailable = self.status() == Some(StatusCode::SERVICE_UNAVAILABLE);
+        self.edit(|e| {
+            e.retry_after = Some(delay);
+            if unavailable && e.kind == ErrorKind::Upstream {
+                e.execution = Execution::NotStarted;
+            }
+        })
+    }
+
+    /// Says whether the tool ran, where more is known than the kind tells.
+    #[must_use]
+    pub fn with_execution(self, execution: Execution) -> Self {
+        self.edit(|e| e.execution = execution)
+    }
+
+    /// Says whether the same call may succeed later, where more is known than the kind tells.
+    #[must_use]
+    pub fn with_retryable(self, retryable: bool) -> Self {
+        self.edit(|e| e.retryable = retryable)
+    }
+
+    /// Sets the upstream's HTTP status.
+    #[must_use]
+    pub fn with_status(self, status: StatusCode) -> Self {
+        self.edit_more(|m| m.status = Some(status))
+    }
+
+    /// Keeps the upstream's body, redacted and cut at [`MAX_TEXT`] characters.
+    #[must_use]
+    pub fn with_body(self, body: &str) -> Self {
+        self.edit_more(|m| m.body = Some(safe(body)))
+    }
+
+    /// Adds a detail. Details are redacted when they are read.
+    #[must_use]
+    pub fn with_detail(self, key: impl Into<String>, value: impl Into<Value>) -> Self {
+        self.edit_more(|m| {
+            m.details.insert(key.into(), value.into());
+        })
+    }
+
+    /// Sets how many attempts were made.
+    #[must_use]
+    pub fn with_attempts(self, attempts: u32) -> Self {
+        self.edit(|e| e.attempts = attempts)
+    }
+
+    /// Sets how long the call took.
+    #[must_use]
+    pub fn with_elapsed(self, elapsed: Duration) -> Self {
+        self.edit(|e| e.elapsed = Some(elapsed))
+    }
+
+    /// Replaces the text for users. Taken as it is.
+    #[must_use]
+    pub fn with_user_message(self, text: impl Into<String>) -> Self {
+        self.edit_more(|m| m.user_message = Some(text.into()))
+    }
+
+    /// Replaces the text for models. Taken as it is.
+    #[must_use]
+    pub fn with_model_message(self, text: impl Into<String>) -> Self {
+        self.edit_more(|m| m.model_message = Some(text.into()))
+    }
+
+    /// Stamps what the error does not say yet: tool, server, call id. The first writer wins.
+    #[must_use]
+    pub fn about(self, call: &CallInfo) -> Self {
+        if self.0.tool.is_some()
+            && (self.0.server.is_some() || call.server().is_none())
+            && (self.0.call_id.is_some() || call.id().is_none())
+        {
+            return self;
+        }
+        self.edit(|e| {
+            if e.tool.is_none() {
+                e.tool = Some(Arc::clone(call.shared_tool()));
+            }
+            if e.server.is_none() {
+                e.server = call.shared_server().cloned();
+            }
+            if e.call_id.is_none() {
+                e.call_id = call.shared_id().cloned();
+            }
+        })
+    }
+
+    /// What went wrong.
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// The code: the kind's, unless [`with_code`](Self::with_code) set another.
+    pub fn code(&self) -> &str {
+        self.0.code.as_deref().unwrap_or(self.0.kind.code())
+    }
+
+    /// The message for developers: redacted, at most [`MAX_TEXT`] characters.
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    /// One sentence that may be shown to a user: names the tool, nothing internal, at most 200
+    /// characters unless [replaced](Self::with_user_message).
+    pub fn user_message(&self) -> String {
+        match self.more().and_then(|m| m.user_message.as_ref()) {
+            Some(text) => text.clone(),
+            None => message::for_user(self),
+        }
+    }
+
+    /// One sentence for the model: names the tool and what to do next, at most 200 characters
+    /// unless [replaced](Self::with_model_message).
+    pub fn model_message(&self) -> String {
+        match self.more().and_then(|m| m.model_message.as_ref()) {
+            Some(text) => text.clone(),
+            None => message::for_model(self),
+        }
+    }
+
+    /// Whether the same call may succeed later. Advice to the caller, not what a retry layer does.
+    pub fn is_retryable(&self) -> bool {
+        self.0.retryable
+    }
+
+    /// Whether the agent can go on without this tool's answer.
+    pub fn is_recoverable(&self) -> bool {
+        self.0.kind.is_recoverable()
+    }
+
+    /// How long to wait before another attempt has a chance.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.0.retry_after
+    }
+
+    /// [`retry_after`](Self::retry_after) for a header: whole seconds, rounded up, at least 1.
+    pub fn retry_after_seconds(&self) -> Option<u64> {
+        self.0.retry_after.map(message::seconds)
+    }
+
+    /// Did the tool run?
+    pub fn execution(&self) -> Execution {
+        self.0.execution
+    }
+
+    /// The tool's name, if known.
+    pub fn tool(&self) -> Option<&str> {
+        self.0.tool.as_deref()
+    }
+
+    /// The server's name, if known.
+    pub fn server(&self) -> Option<&str> {
+        self.0.server.as_deref()
+    }
+
+    /// The call's id, if known.
+    pub fn call_id(&self) -> Option<&str> {
+        self.0.call_id.as_deref()
+    }
+
+    /// The upstream's HTTP status.
+    pub fn status(&self) -> Option<StatusCode> {
+        self.more()?.status
+    }
+
+    /// The upstream's body: redacted, at most [`MAX_TEXT`] characters.
+    pub fn body(&self) -> Option<&str> {
+        self.more()?.body.as_deref()
+    }
+
+    /// How many attempts were made, if a retry layer counted them.
+    pub fn attempts(&self) -> Option<u32> {
+        Some(self.0.attempts).filter(|n| *n > 0)
+    }
+
+    /// How long the call took, if somebody measured it.
+    pub fn elapsed(&self) -> Option<Duration> {
+        self.0.elapsed
+    }
+
+    /// The timeout that was in force when the call timed out.
+    pub fn timeout(&self) -> Option<Duration> {
+        self.0.timeout.map(|t| t.in_force)
+    }
+
+    /// The timeout as configured, before a deadline shortened it.
+    pub fn configured_timeout(&self) -> Option<Duration> {
+        self.0.timeout.map(|t| t.configured)
+    }
+
+    /// Which limit ended the call that timed out.
+    pub fn timeout_limit(&self) -> Option<TimeoutLimit> {
+        self.0.timeout.map(|t| t.limit)
+    }
+
+    /// The details, redacted.
+    pub fn details(&self) -> Option<Redacted<'_>> {
+        let details = &self.more()?.details;
+        (!details.is_empty()).then(|| Redacted::of_map(details))
+    }
+
+    /// The JSON-RPC error object for a JSON-RPC gateway (not for an MCP peer; see [`ErrorKind`]).
+    ///
+    /// `data` always has `code` and `tool_id`, and where they are known `server`, `timeout_ms`,
+    /// `configured_timeout_ms`, `retry_after_seconds` and `attempts`.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tower_toolcall::{ErrorKind, ToolError};
+    ///
+    /// let error = ToolError::new(ErrorKind::CircuitOpen, "5 failures in a row")
+    ///     .with_tool("search")
+    ///     .with_retry_after(Duration::from_millis(1500));
+    ///
+    /// assert_eq!(error.to_json_rpc(), serde_json::json!({
+    ///     "code": -32001,
+    ///     "message": "Circuit breaker open",
+    ///     "data": { "code": "CIRCUIT_OPEN", "tool_id": "search", "retry_after_seconds": 2 },
+    /// }));
+    /// ```
+    pub fn to_json_rpc(&self) -> Value {
+        let message = match self.kind() {
+            ErrorKind::Timeout | ErrorKind::DeadlineExceeded => "Tool invocation timed out",
+            ErrorKind::CircuitOpen => "Circuit breaker open",
+            _ => self.message(),
+        };
+        json!({
+            "code": self.kind().json_rpc_code(),
+            "message": message,
+            "data": self.data(),
+        })
+    }
+
+    /// The members of a JSON-RPC error's `data`.
+    fn data(&self) -> Map<String, Value> {
+        let ms = |d: Duration| json!(u64::try_from(d.as_millis()).unwrap_or(u64::MAX));
+        let name = |s: &str| json!(Short::name(s).to_string());
+        let members = [
+            ("code", Some(json!(self.code()))),
+            ("tool_id", Some(self.tool().map_or(Value::Null, name))),
+            ("server", self.server().map(name)),
+            ("timeout_ms", self.timeout().map(ms)),
+            (
+                "configured_timeout_ms",
+                self.configured_timeout()
+                    .filter(|d| Some(*d) != self.timeout())
+                    .map(ms),
+            ),
+            (
+                "retry_after_seconds",
+                self.retry_after_seconds().map(Value::from),
+            ),
+            ("attempts", self.attempts().map(Value::from)),
+        ];
+        members
+            .into_iter()
+            .filter_map(|(key, value)| Some((key.to_owned(), value?)))
+            .collect()
+    }
+
+    fn more(&self) -> Option<&More> {
+        self.0.more.as_deref()
+    }
+
+    fn edit(mut self, change: impl FnOnce(&mut Inner)) -> Self {
+        change(Arc::make_mut(&mut self.0));
+        self
+    }
+
+    fn edit_more(self, change: impl FnOnce(&mut More)) -> Self {
+        self.edit(|e| change(e.more.get_or_insert_default()))
+    }
+}
+
+/// Foreign text as an error may show it.
+fn safe(text: &str) -> String {
+    // Cut first, with room for a secret that spans the cut: redaction is linear in what is left.
+    let (head, _) = crate::text::prefix(text, 4 * MAX_TEXT);
+    truncate(&redact_text(head), MAX_TEXT)
+}
+
+/// Code and message: `TOOL_TIMEOUT: Tool invocation timed out after 5000ms`.
+impl fmt::Display for ToolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.code(), self.message())
+    }
+}
+
+/// Redacted; shows that there is a source, not what it says.
+impl fmt::Debug for ToolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut d = f.debug_struct("ToolError");
+        d.field("kind", &self.kind())
+            .field("code", &self.code())
+            .field("message", &self.message())
+            .field("execution", &self.execution())
+            .field("retryable", &self.is_retryable());
+        let mut known = |name, value: Option<&dyn fmt::Debug>| {
+            if let Some(value) = value {
+                d.field(name, value);
+            }
+        };
+        let (tool, server) = (self.tool().map(Short::name), self.server().map(Short::name));
+        known("tool", tool.as_ref().map(|v| v as _));
+        known("server", server.as_ref().map(|v| v as _));
+        known("retry_after", self.0.retry_after.as_ref().map(|v| v as _));
+        known("timeout", self.timeout().as_ref().map(|v| v as _));
+        known("status", self.status().as_ref().map(|v| v as _));
+        known("body", self.body().as_ref().map(|v| v as _));
+        known("attempts", self.attempts().as_ref().map(|v| v as _));
+        known("source", self.0.source.as_ref().map(|_| &"[error]" as _));
+        d.finish()
+    }
+}
+
+impl StdError for ToolError {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0.source.as_deref().map(|e| e as _)
+    }
+}
+
+impl From<BoxError> for ToolError {
+    fn from(error: BoxError) -> Self {
+        Self::from_box(error)
+    }
+}
+
+impl From<Infallible> for ToolError {
+    fn from(never: Infallible) -> Self {
+        match never {}
+    }
+}
+
+impl From<io::Error> for ToolError {
+    fn from(error: io::Error) -> Self {
+        Self::from_box(error.into())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,147 @@
+//! Finding out what a foreign error means: by type through the source chain, by text last (E2).
+
+use std::{error::Error as StdError, io};
+
+use super::{BoxError, ErrorKind, Execution, ToolError, text};
+use crate::text::Bounded;
+
+/// How many links of a source chain are looked at: a chain may be a circle.
+const MAX_LINKS: usize = 32;
+
+/// How much text of a foreign error is looked at, in bytes.
+const MAX_BYTES: usize = 4096;
+
+pub(super) fn from_box(error: BoxError) -> ToolError {
+    let error = match error.downcast::<ToolError>() {
+        Ok(ours) => return *ours,
+        Err(other) => other,
+    };
+    // Our own error under foreign ones, tower's `Buffer` for one: the context above it is kept as
+    // the source, the verdict is ours.
+    if let Some(ours) = links(&*error).find_map(|e| e.downcast_ref::<ToolError>()) {
+        return ours.clone();
+    }
+    let message = describe(&*error);
+    let known = links(&*error).find_map(by_type);
+    match known {
+        Some(known) => known.named(message),
+        None => match text::classify(&message) {
+            Some((kind, execution)) => ToolError::new(kind, message).with_execution(execution),
+            None => ToolError::new(ErrorKind::Failed, message),
+        },
+    }
+    .with_source(error)
+}
+
+impl ToolError {
+    /// What a text means, for edges that get errors as text; `None` if it is not clear.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn from_text(message: &str) -> Option<Self> {
+        let (head, _) = crate::text::prefix(message, MAX_BYTES);
+        let (kind, execution) = text::classify(head)?;
+        Some(Self::new(kind, message.to_owned()).with_execution(execution))
+    }
+
+    /// Puts the whole chain's text in the place of one link's.
+    fn named(self, message: String) -> Self {
+        let text = super::safe(&message);
+        self.edit(|e| e.message = text.into())
+    }
+}
+
+/// The error and its causes. [`io::Error`] hides the error that it wraps from its own chain, so
+/// that one is visited as well.
+fn links<'a>(
+    error: &'a (dyn StdError + 'static),
+) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
+    std::iter::successors(Some(error), |&e| {
+        let hidden = e
+            .downcast_ref::<io::Error>()
+            .and_then(|e| e.get_ref())
+            .map(|e| e as &(dyn StdError + 'static));
+        hidden.or_else(|| e.source())
+    })
+    .take(MAX_LINKS)
+}
+
+/// The chain's text: each link that says something new, joined by `: `.
+fn describe(error: &(dyn StdError + 'static)) -> String {
+    let mut text = String::new();
+    for link in links(error) {
+        let room = MAX_BYTES.saturating_sub(text.len());
+        if room == 0 {
+            break;
+        }
+        let part = Bounded::print(room, &link);
+        if text.is_empty() {
+            text = part;
+        } else if !text.contains(&*part) {
+            text.push_str(": ");
+            text.push_str(&part);
+        }
+    }
+    text
+}
+
+/// One link, known by its type.
+fn by_type(error: &(dyn StdError + 'static)) -> Option<ToolError> {
+    let found = |kind, execution| Some(ToolError::new(kind, "").with_execution(execution));
+    if let Some(io) = error.downcast_ref::<io::Error>() {
+        let (kind, execution) = from_io(io.kind())?;
+        return found(kind, execution);
+    }
+    if error.is::<tokio::time::error::Elapsed>() {
+        return found(ErrorKind::Timeout, Execution::Unknown);
+    }
+    if let Some(join) = error.downcast_ref::<tokio::task::JoinError>() {
+        let kind = if join.is_panic() {
+            ErrorKind::Panicked
+        } else {
+            ErrorKind::Cancelled
+        };
+        return found(kind, Execution::Unknown);
+    }
+    #[cfg(feature = "tower")]
+    if let Some((kind, execution)) = from_tower(error) {
+        return found(kind, execution);
+    }
+    #[cfg(feature = "mcp")]
+    if let Some(known) = crate::edge::mcp::recognise(error) {
+        return Some(known);
+    }
+    None
+}
+
+fn from_io(kind: io::ErrorKind) -> Option<(ErrorKind, Execution)> {
+    use io::ErrorKind as Io;
+    Some(match kind {
+        Io::ConnectionRefused
+        | Io::HostUnreachable
+        | Io::NetworkUnreachable
+        | Io::NetworkDown
+        | Io::AddrNotAvailable
+        | Io::NotConnected => (ErrorKind::ConnectionFailed, Execution::NotStarted),
+        Io::ConnectionReset | Io::ConnectionAborted | Io::BrokenPipe | Io::UnexpectedEof => {
+            (ErrorKind::ConnectionFailed, Execution::Unknown)
+        }
+        Io::TimedOut => (ErrorKind::Timeout, Execution::Unknown),
+        Io::PermissionDenied => (ErrorKind::Denied, Execution::NotStarted),
+        _ => return None,
+    })
+}
+
+#[cfg(feature = "tower")]
+fn from_tower(error: &(dyn StdError + 'static)) -> Option<(ErrorKind, Execution)> {
+    use tower::{buffer, load_shed, timeout};
+    if error.is::<timeout::error::Elapsed>() {
+        return Some((ErrorKind::Timeout, Execution::Unknown));
+    }
+    if error.is::<load_shed::error::Overloaded>() {
+        return Some((ErrorKind::Overloaded, Execution::NotStarted));
+    }
+    // The worker is gone for good: whether it had taken this call, nobody knows.
+    if error.is::<buffer::error::Closed>() {
+        return Some((ErrorKind::ConnectionFailed, Execution::Unknown));
+    }
+    None
+}

@@ -1,0 +1,658 @@
+use std::{error::Error as StdError, fmt, io, sync::Arc, time::Duration};
+
+use super::{BoxError, ErrorKind, Execution, MAX_TEXT, ToolError};
+use crate::ToolCall;
+
+/// Error texts as they are met in the wild, and what they mean; `None` is "nobody can tell".
+const TEXTS: &[(&str, Option<ErrorKind>)] = &[
+    // Rate limits.
+    ("429 Too Many Requests", Some(ErrorKind::RateLimited)),
+    (
+        "Request failed with status code 429",
+        Some(ErrorKind::RateLimited),
+    ),
+    (
+        "Error code: 429 - {'error': {'message': 'Rate limit reached for gpt-4o'}}",
+        Some(ErrorKind::RateLimited),
+    ),
+    ("HTTP 429", Some(ErrorKind::RateLimited)),
+    (
+        "HTTP/1.1 429 Too Many Requests",
+        Some(ErrorKind::RateLimited),
+    ),
+    (
+        "API rate limit exceeded for user ID 12345.",
+        Some(ErrorKind::RateLimited),
+    ),
+    ("RateLimitError: slow down", Some(ErrorKind::RateLimited)),
+    ("rate_limit_exceeded", Some(ErrorKind::RateLimited)),
+    (
+        "You exceeded your current quota, please check your plan and billing details",
+        Some(ErrorKind::RateLimited),
+    ),
+    (
+        "ThrottlingException: Rate exceeded",
+        Some(ErrorKind::RateLimited),
+    ),
+    (
+        "rpc error: code = ResourceExhausted desc = quota",
+        Some(ErrorKind::RateLimited),
+    ),
+    (
+        "server returned 429 from upstream",
+        Some(ErrorKind::RateLimited),
+    ),
+    (
+        "Quota exceeded for quota metric 'Read requests'",
+        Some(ErrorKind::RateLimited),
+    ),
+    // Timeouts.
+    ("timeout of 30000ms exceeded", Some(ErrorKind::Timeout)),
+    ("Request timed out.", Some(ErrorKind::Timeout)),
+    (
+        "ReadTimeout: HTTPSConnectionPool(host='api', port=443): Read timed out. (read timeout=30)",
+        Some(ErrorKind::Timeout),
+    ),
+    (
+        "TimeoutError: The operation was aborted due to timeout",
+        Some(ErrorKind::Timeout),
+    ),
+    ("context deadline exceeded", Some(ErrorKind::Timeout)),
+    (
+        "rpc error: code = DeadlineExceeded desc = took too long",
+        Some(ErrorKind::Timeout),
+    ),
+    ("connect ETIMEDOUT 10.0.0.1:443", Some(ErrorKind::Timeout)),
+    (
+        "MCP error -32001: Request timed out",
+        Some(ErrorKind::Timeout),
+    ),
+    ("408 Request Timeout", Some(ErrorKind::Timeout)),
+    (
+        "net/http: request canceled (Client.Timeout exceeded while awaiting headers)",
+        Some(ErrorKind::Timeout),
+    ),
+    ("operation timed out", Some(ErrorKind::Timeout)),
+    // Connections.
+    (
+        "connect ECONNREFUSED 127.0.0.1:3000",
+        Some(ErrorKind::ConnectionFailed),
+    ),
+    ("read ECONNRESET", Some(ErrorKind::ConnectionFailed)),
+    ("fetch failed", Some(ErrorKind::ConnectionFailed)),
+    (
+        "TypeError: Failed to fetch",
+        Some(ErrorKind::ConnectionFailed),
+    ),
+    ("socket hang up", Some(ErrorKind::ConnectionFailed)),
+    (
+        "getaddrinfo ENOTFOUND api.example.com",
+        Some(ErrorKind::ConnectionFailed),
+    ),
+    (
+        "tcp connect error: Connection refused (os error 111)",
+        Some(ErrorKind::ConnectionFailed),
+    ),
+    ("Network Error", Some(ErrorKind::ConnectionFailed)),
+    (
+        "NetworkError when attempting to fetch resource.",
+        Some(ErrorKind::ConnectionFailed),
+    ),
+    ("network is unreachable", Some(ErrorKind::ConnectionFailed)),
+    (
+        "dial tcp: lookup db.internal: no such host",
+        Some(ErrorKind::ConnectionFailed),
+    ),
+    ("write: broken pipe", Some(ErrorKind::ConnectionFailed)),
+    (
+        "Connection reset by peer",
+        Some(ErrorKind::ConnectionFailed),
+    ),
+    (
+        "MCP error -32000: Connection closed",
+        Some(ErrorKind::ConnectionFailed),
+    ),
+    (
+        "('Connection aborted.', RemoteDisconnected('Remote end closed connection without response'))",
+        Some(ErrorKind::ConnectionFailed),
+    ),
+    (
+        "temporary failure in name resolution",
+        Some(ErrorKind::ConnectionFailed),
+    ),
+    // Cancellation.
+    ("This operation was aborted", Some(ErrorKind::Cancelled)),
+    (
+        "AbortError: signal is aborted without reason",
+        Some(ErrorKind::Cancelled),
+    ),
+    ("The user aborted a request.", Some(ErrorKind::Cancelled)),
+    ("context canceled", Some(ErrorKind::Cancelled)),
+    // The server's failures.
+    (
+        "Request failed with status code 500",
+        Some(ErrorKind::Upstream),
+    ),
+    ("502 Bad Gateway", Some(ErrorKind::Upstream)),
+    ("upstream responded with 503", Some(ErrorKind::Upstream)),
+    (
+        "503 Service Temporarily Unavailable",
+        Some(ErrorKind::Upstream),
+    ),
+    ("HTTP error: status: 504", Some(ErrorKind::Upstream)),
+    (
+        "529 {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\"}}",
+        Some(ErrorKind::Upstream),
+    ),
+    (
+        "Server error '500 Internal Server Error' for url 'https://api.example.com'",
+        Some(ErrorKind::Upstream),
+    ),
+    ("Internal Server Error", Some(ErrorKind::Upstream)),
+    ("statusCode=502", Some(ErrorKind::Upstream)),
+    ("\"GET /v1/x HTTP/1.1\" 503 1234", Some(ErrorKind::Upstream)),
+    // Denials.
+    ("401 Unauthorized", Some(ErrorKind::Denied)),
+    (
+        "Request failed with status code 403",
+        Some(ErrorKind::Denied),
+    ),
+    (
+        "HTTP 403: Resource not accessible by integration",
+        Some(ErrorKind::Denied),
+    ),
+    (
+        "Incorrect API key provided: sk-abc",
+        Some(ErrorKind::Denied),
+    ),
+    (
+        "403 Client Error: Forbidden for url: https://example.com",
+        Some(ErrorKind::Denied),
+    ),
+    ("AccessDenied: Access Denied", Some(ErrorKind::Denied)),
+    (
+        "rpc error: code = Unauthenticated desc = bad token",
+        Some(ErrorKind::Denied),
+    ),
+    ("Error: 401", Some(ErrorKind::Denied)),
+    // Nothing there.
+    ("404 page not found", Some(ErrorKind::NotFound)),
+    (
+        "404 Client Error: Not Found for url: http://x",
+        Some(ErrorKind::NotFound),
+    ),
+    ("Unknown tool: get_wether", Some(ErrorKind::NotFound)),
+    (
+        "MCP error -32602: Tool nope not found",
+        Some(ErrorKind::NotFound),
+    ),
+    ("status code 404", Some(ErrorKind::NotFound)),
+    // Wrong input.
+    ("400 Bad Request", Some(ErrorKind::InvalidInput)),
+    ("422 Unprocessable Entity", Some(ErrorKind::InvalidInput)),
+    ("HTTPError(400)", Some(ErrorKind::InvalidInput)),
+    (
+        "1 validation error for WeatherArgs",
+        Some(ErrorKind::InvalidInput),
+    ),
+    (
+        "Invalid arguments for tool search",
+        Some(ErrorKind::InvalidInput),
+    ),
+    (
+        "Error code: 400 - invalid_request_error",
+        Some(ErrorKind::InvalidInput),
+    ),
+    // Numbers that are no status.
+    ("took 4290 ms", None),
+    ("took 429 ms", None),
+    ("user 401k plan", None),
+    ("port 5003", None),
+    ("cannot open port 503", None),
+    ("processed 429 records, 3 invalid", None),
+    ("received 500 rows, expected 10", None),
+    ("404 rows deleted", None),
+    ("order 404 has no address", None),
+    ("error at line 500, column 12", None),
+    ("error: 503 items could not be sorted", None),
+    ("process exited with exit code 401", None),
+    ("exit status 500", None),
+    ("balance is $429.00", None),
+    ("only 1,429 of 2,000 done", None),
+    ("version 4.0.4 is not supported", None),
+    ("row 400: bad date", None),
+    ("10.0.0.503 is no address", None),
+    ("model gpt-500 does not fit", None),
+    ("got 429k tokens", None),
+    ("limit is 500", None),
+    ("zip code 404 is too short", None),
+    ("id=503 is taken", None),
+    ("HTTP 4290", None),
+    ("disk 500GB full", None),
+    ("event on 404-500 street", None),
+    // Words that mean something else.
+    ("timeout must be a positive integer", None),
+    ("unknown option: timeout", None),
+    ("unexpected keyword argument 'timeout'", None),
+    ("invalid timeout value", None),
+    ("corporate limit exceeded", None),
+    ("neural network failed to converge", None),
+    ("social network profile is private", None),
+    (
+        "current transaction is aborted, commands ignored until end of block",
+        None,
+    ),
+    ("name contains forbidden characters", None),
+    ("the subscription was cancelled in May", None),
+    ("rate limit header is missing", None),
+    ("completed without timeout, but empty", None),
+    ("division by zero", None),
+    ("key 'network' not in config", None),
+    ("no rate limit configured", None),
+    // What a first version got wrong.
+    (
+        "Error: A rate limit was exceeded (url: conversations.history)",
+        Some(ErrorKind::RateLimited),
+    ),
+    (
+        "Cannot connect to host localhost:5000 ssl:default [Connect call failed]",
+        Some(ErrorKind::ConnectionFailed),
+    ),
+    (
+        "No connection could be made because the target machine actively refused it. (localhost:5001)",
+        Some(ErrorKind::ConnectionFailed),
+    ),
+    ("CanceledError: canceled", Some(ErrorKind::Cancelled)),
+    (
+        "System.Threading.Tasks.TaskCanceledException: A task was canceled.",
+        Some(ErrorKind::Cancelled),
+    ),
+    (
+        "kotlinx.coroutines.JobCancellationException: Job was cancelled",
+        Some(ErrorKind::Cancelled),
+    ),
+    (
+        "An error occurred (404) when calling the HeadObject operation: Not Found",
+        Some(ErrorKind::NotFound),
+    ),
+    (
+        "Response status code does not indicate success: 404 (Not Found).",
+        Some(ErrorKind::NotFound),
+    ),
+    ("Process exited with code 401", None),
+    (
+        "Module not found: Error: Can't resolve './timeout' in '/app/src'",
+        None,
+    ),
+    ("Substring \"forbidden\" not found in the document", None),
+    (
+        "Invalid value for 'timeout' in config.yaml: expected a number, got 'soon'",
+        None,
+    ),
+    (
+        "would be overwritten by merge:\n   src/timeout.ts\n Please commit",
+        None,
+    ),
+    ("Aborted (core dumped)", None),
+    ("The character '<' is forbidden in file names", None),
+    ("", None),
+];
+
+/// E2: text is the last resort, and never mistakes a number inside other text for a status.
+#[test]
+fn texts_from_the_wild_are_recognised_and_look_alikes_are_not() {
+    let mut wrong = Vec::new();
+    for &(text, expected) in TEXTS {
+        let kind = ToolError::from_box(text.into()).kind();
+        if kind != expected.unwrap_or(ErrorKind::Failed) {
+            wrong.push(format!("{text:?}: {kind:?}, not {expected:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let innocent = TEXTS.iter().filter(|t| t.1.is_none()).count();
+    assert!(TEXTS.len() >= 80 && innocent * 3 >= TEXTS.len());
+}
+
+/// R6: what surely never reached the tool may be repeated; a lost connection is ambiguous.
+#[test]
+fn a_refused_connection_has_not_started_and_a_lost_one_may_have() {
+    let refused = ToolError::from_box("connect ECONNREFUSED 127.0.0.1:1".into());
+    assert_eq!(refused.execution(), Execution::NotStarted);
+    let lost = ToolError::from_box("read ECONNRESET".into());
+    assert_eq!(lost.execution(), Execution::Unknown);
+}
+
+#[derive(Debug)]
+struct Context(&'static str, Option<BoxError>);
+
+impl fmt::Display for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl StdError for Context {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.1.as_deref().map(|e| e as _)
+    }
+}
+
+/// E2: by type through the source chain first, our own error before all others.
+#[test]
+fn our_own_error_is_found_under_foreign_ones() {
+    let ours = ToolError::new(ErrorKind::RateLimited, "slow down")
+        .with_retry_after(Duration::from_secs(3));
+    let wrapped: BoxError = Context("connection timed out", Some(ours.into())).into();
+    let found = ToolError::from_box(wrapped);
+    assert_eq!(found.kind(), ErrorKind::RateLimited);
+    assert_eq!(found.retry_after(), Some(Duration::from_secs(3)));
+}
+
+#[test]
+fn our_own_error_passes_without_another_box() {
+    let ours = ToolError::new(ErrorKind::Denied, "no");
+    let inner = Arc::as_ptr(&ours.0);
+    let found = ToolError::from_box(BoxError::from(ours));
+    assert_eq!(Arc::as_ptr(&found.0), inner);
+}
+
+/// E2: an I/O error's kind beats whatever the texts around it say.
+#[test]
+fn a_type_in_the_chain_beats_the_text_above_it() {
+    let io = io::Error::new(io::ErrorKind::ConnectionRefused, "nobody there");
+    let found = ToolError::from_box(Context("429 records lost: timeout", Some(io.into())).into());
+    assert_eq!(found.kind(), ErrorKind::ConnectionFailed);
+    assert_eq!(found.execution(), Execution::NotStarted);
+    assert_eq!(found.message(), "429 records lost: timeout: nobody there");
+}
+
+#[test]
+fn an_error_hidden_in_an_io_error_is_found() {
+    let io = io::Error::other(ToolError::new(ErrorKind::NotFound, "gone"));
+    assert_eq!(ToolError::from(io).kind(), ErrorKind::NotFound);
+}
+
+/// E2: I/O errors by kind.
+#[test]
+fn io_errors_are_recognised_by_kind() {
+    use io::ErrorKind as Io;
+    for (io, kind, execution) in [
+        (
+            Io::ConnectionRefused,
+            ErrorKind::ConnectionFailed,
+            Execution::NotStarted,
+        ),
+        (
+            Io::HostUnreachable,
+            ErrorKind::ConnectionFailed,
+            Execution::NotStarted,
+        ),
+        (
+            Io::ConnectionReset,
+            ErrorKind::ConnectionFailed,
+            Execution::Unknown,
+        ),
+        (
+            Io::BrokenPipe,
+            ErrorKind::ConnectionFailed,
+            Execution::Unknown,
+        ),
+        (
+            Io::UnexpectedEof,
+            ErrorKind::ConnectionFailed,
+            Execution::Unknown,
+        ),
+        (Io::TimedOut, ErrorKind::Timeout, Execution::Unknown),
+        (
+            Io::PermissionDenied,
+            ErrorKind::Denied,
+            Execution::NotStarted,
+        ),
+        (Io::NotFound, ErrorKind::Failed, Execution::Unknown),
+    ] {
+        let found = ToolError::from(io::Error::from(io));
+        assert_eq!(
+            (found.kind(), found.execution()),
+            (kind, execution),
+            "{io:?}"
+        );
+    }
+}
+
+/// E2: tower's own errors.
+#[cfg(feature = "tower")]
+#[test]
+fn towers_errors_are_recognised_by_type() {
+    use tower::{load_shed, timeout};
+    let kind = |e: BoxError| ToolError::from_box(e).kind();
+    assert_eq!(
+        kind(timeout::error::Elapsed::new().into()),
+        ErrorKind::Timeout
+    );
+    assert_eq!(
+        kind(load_shed::error::Overloaded::new().into()),
+        ErrorKind::Overloaded
+    );
+}
+
+/// E2: tokio's own errors, so that a spawned tool that panicked is told from one that failed.
+#[tokio::test]
+async fn a_panicked_task_is_recognised() {
+    let join = tokio::spawn(async { panic!("boom") }).await.unwrap_err();
+    assert_eq!(ToolError::from_box(join.into()).kind(), ErrorKind::Panicked);
+}
+
+#[test]
+fn a_circular_source_chain_ends() {
+    #[derive(Debug)]
+    struct Circle;
+    impl fmt::Display for Circle {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("round")
+        }
+    }
+    impl StdError for Circle {
+        fn source(&self) -> Option<&(dyn StdError + 'static)> {
+            Some(&Circle)
+        }
+    }
+    assert_eq!(ToolError::from_box(Circle.into()).message(), "round");
+}
+
+/// Bad input: a peer may send text of any size.
+#[test]
+fn a_message_of_16_mebibytes_is_cut() {
+    let error = ToolError::from_box("ä".repeat(16 << 20).into());
+    assert!(error.message().chars().count() <= MAX_TEXT + 14);
+}
+
+/// E2: what an HTTP status means.
+#[test]
+fn http_statuses_map_to_kinds() {
+    for (status, kind) in [
+        (400, Some(ErrorKind::InvalidInput)),
+        (422, Some(ErrorKind::InvalidInput)),
+        (401, Some(ErrorKind::Denied)),
+        (403, Some(ErrorKind::Denied)),
+        (404, Some(ErrorKind::NotFound)),
+        (408, Some(ErrorKind::Timeout)),
+        (429, Some(ErrorKind::RateLimited)),
+        (418, Some(ErrorKind::Failed)),
+        (500, Some(ErrorKind::Upstream)),
+        (599, Some(ErrorKind::Upstream)),
+        (200, None),
+        (302, None),
+        (999, None),
+    ] {
+        assert_eq!(ErrorKind::from_http_status(status), kind, "{status}");
+    }
+}
+
+/// R2: a 503 that says when to come back has turned the request away.
+#[test]
+fn a_503_with_a_delay_has_not_started() {
+    let error = ToolError::from_status(http::StatusCode::SERVICE_UNAVAILABLE, "busy");
+    assert_eq!(error.execution(), Execution::Unknown);
+    let error = error.with_retry_after(Duration::from_secs(1));
+    assert_eq!(error.execution(), Execution::NotStarted);
+}
+
+/// E8: recoverable for all kinds but these.
+#[test]
+fn recoverable_means_that_the_agent_can_go_on() {
+    let lost: Vec<_> = ErrorKind::ALL
+        .iter()
+        .filter(|k| !k.is_recoverable())
+        .collect();
+    assert_eq!(
+        lost,
+        [
+            &ErrorKind::NotFound,
+            &ErrorKind::Cancelled,
+            &ErrorKind::Panicked,
+            &ErrorKind::Internal
+        ]
+    );
+}
+
+/// E4: one sentence for each kind, short, naming the tool; bounded for a monstrous name.
+#[test]
+fn messages_name_the_tool_and_stay_within_200_characters() {
+    let monster = "tool\n".repeat(1 << 18);
+    for &kind in ErrorKind::ALL {
+        for tool in ["search", &monster] {
+            let error = ToolError::new(kind, "x".repeat(600))
+                .with_tool(tool)
+                .with_retry_after(Duration::from_millis(12_345));
+            for text in [error.user_message(), error.model_message()] {
+                assert!(text.chars().count() <= 200, "{kind:?}: {text}");
+                assert!(text.contains(&tool[..4]), "{kind:?}: {text}");
+                assert!(!text.contains('\n'), "{kind:?}: {text}");
+            }
+        }
+    }
+}
+
+/// E4: no sentence invites an endless loop.
+#[test]
+fn only_what_may_help_later_invites_to_try_again() {
+    for &kind in ErrorKind::ALL {
+        let text = ToolError::new(kind, "no").with_tool("t").model_message();
+        let invites = text.contains("ry again");
+        let may_help = matches!(kind, ErrorKind::RateLimited | ErrorKind::Overloaded);
+        assert_eq!(invites, may_help, "{text}");
+    }
+}
+
+/// E4: both texts can be replaced.
+#[test]
+fn messages_can_be_replaced() {
+    let error = ToolError::new(ErrorKind::Failed, "x")
+        .with_user_message("Sorry.")
+        .with_model_message("Stop.");
+    assert_eq!(
+        (error.user_message(), error.model_message()),
+        ("Sorry.".into(), "Stop.".into())
+    );
+}
+
+/// E5: the JSON-RPC object of a timeout, field by field.
+#[test]
+fn a_timeout_as_a_json_rpc_error() {
+    let call = ToolCall::new("search").with_server("docs").info();
+    let ms = Duration::from_millis;
+    let error = ToolError::timed_out(&call, ms(4500), ms(5000), super::TimeoutLimit::Deadline)
+        .with_attempts(2);
+    assert_eq!(
+        error.to_json_rpc(),
+        serde_json::json!({
+            "code": -32000,
+            "message": "Tool invocation timed out",
+            "data": {
+                "code": "TOOL_TIMEOUT", "tool_id": "search", "server": "docs",
+                "timeout_ms": 4500, "configured_timeout_ms": 5000, "attempts": 2,
+            },
+        })
+    );
+}
+
+/// E5: HTTP and gRPC codes come from the same table.
+#[test]
+fn codes_on_three_wires() {
+    for (kind, json_rpc, http, grpc) in [
+        (ErrorKind::Timeout, -32000, 504, 4),
+        (ErrorKind::CircuitOpen, -32001, 503, 14),
+        (ErrorKind::RateLimited, -32603, 429, 8),
+        (ErrorKind::InvalidInput, -32602, 400, 3),
+        (ErrorKind::NotFound, -32602, 404, 5),
+        (ErrorKind::ConnectionFailed, -32603, 502, 14),
+        (ErrorKind::Cancelled, -32603, 499, 1),
+        (ErrorKind::Internal, -32603, 500, 13),
+    ] {
+        let codes = (
+            kind.json_rpc_code(),
+            kind.http_status().as_u16(),
+            kind.grpc_code(),
+        );
+        assert_eq!(codes, (json_rpc, http, grpc), "{kind:?}");
+    }
+}
+
+/// E5: whole seconds, rounded up, at least 1.
+#[test]
+fn retry_after_in_seconds_never_comes_too_early() {
+    for (delay, seconds) in [(0, 1), (1, 1), (999, 1), (1000, 1), (1001, 2), (30_000, 30)] {
+        let error = ToolError::new(ErrorKind::RateLimited, "")
+            .with_retry_after(Duration::from_millis(delay));
+        assert_eq!(error.retry_after_seconds(), Some(seconds));
+    }
+    let never = ToolError::new(ErrorKind::RateLimited, "").with_retry_after(Duration::MAX);
+    assert_eq!(never.retry_after_seconds(), Some(u64::MAX));
+}
+
+/// E1: everything that an error carries, and that the first writer of a name wins.
+#[test]
+fn the_first_writer_of_a_name_wins() {
+    let call = ToolCall::new("outer").with_server("s").with_id("c1").info();
+    let error = ToolError::new(ErrorKind::Failed, "x")
+        .with_tool("inner")
+        .about(&call);
+    assert_eq!(
+        (error.tool(), error.server(), error.call_id()),
+        (Some("inner"), Some("s"), Some("c1"))
+    );
+}
+
+/// E1: details and upstream bodies are redacted and bounded.
+#[test]
+fn what_an_error_keeps_of_a_peer_is_redacted() {
+    let error = ToolError::new(ErrorKind::Upstream, "token=s3cr3t-canary failed".to_owned())
+        .with_body(&format!(
+            "{{\"password\": \"s3cr3t-canary\"}} {}",
+            "x".repeat(1000)
+        ))
+        .with_detail("api_key", "s3cr3t-canary")
+        .with_source("Bearer s3cr3t-canary");
+    let shown = format!(
+        "{error} {error:?} {} {} {} {}",
+        error.details().unwrap(),
+        error.user_message(),
+        error.model_message(),
+        error.to_json_rpc()
+    );
+    assert!(!shown.contains("s3cr3t-canary"), "{shown}");
+    assert!(error.body().unwrap().chars().count() <= MAX_TEXT + 14);
+}
+
+/// E7: an own code in the place of ours.
+#[test]
+fn a_code_can_be_replaced() {
+    let error = ToolError::new(ErrorKind::Timeout, "late").with_code("TOOL_EXECUTION_FAILED");
+    assert_eq!(error.to_string(), "TOOL_EXECUTION_FAILED: late");
+}
+
+#[test]
+fn an_error_is_one_word_wide() {
+    assert_eq!(size_of::<ToolError>(), size_of::<usize>());
+    assert_eq!(size_of::<Result<(), ToolError>>(), size_of::<usize>());
+}

@@ -1,0 +1,466 @@
+//! What an error's text means. The last resort: only for errors that no type explains.
+//!
+//! Two rules keep it from guessing. A number is a status only where the text says so (`HTTP 429`,
+//! `status code 503`, `404: Not Found`), so `took 429 ms` and `port 503` are none. A phrase counts
+//! only as whole words, and a word that is as often a setting's name (`timeout`, `rate limit`) not
+//! where the text talks about the setting.
+
+use super::{ErrorKind, Execution};
+
+type Verdict = (ErrorKind, Execution);
+
+/// What the text means, if it is clear.
+pub(super) fn classify(text: &str) -> Option<Verdict> {
+    if let Some(status) = status(text) {
+        let kind = ErrorKind::from_http_status(status)?;
+        return Some((kind, kind.execution()));
+    }
+    let words = normalise(text);
+    PHRASES
+        .iter()
+        .find(|(phrase, ..)| mentions(&words, phrase))
+        .map(|&(_, kind, execution)| (kind, execution.unwrap_or(kind.execution())))
+        .or_else(|| {
+            let kind = ErrorKind::NotFound;
+            names_missing_tool(&words).then_some((kind, kind.execution()))
+        })
+}
+
+const NOT_STARTED: Option<Execution> = Some(Execution::NotStarted);
+
+/// The first that is mentioned decides: limits before timeouts, timeouts before lost connections.
+#[rustfmt::skip]
+const PHRASES: &[(&str, ErrorKind, Option<Execution>)] = &[
+    ("rate limit", ErrorKind::RateLimited, None),
+    ("rate limits", ErrorKind::RateLimited, None),
+    ("rate limited", ErrorKind::RateLimited, None),
+    ("rate limiting", ErrorKind::RateLimited, None),
+    ("ratelimit", ErrorKind::RateLimited, None),
+    ("ratelimited", ErrorKind::RateLimited, None),
+    ("too many requests", ErrorKind::RateLimited, None),
+    ("quota exceeded", ErrorKind::RateLimited, None),
+    ("insufficient quota", ErrorKind::RateLimited, None),
+    ("exceeded your current quota", ErrorKind::RateLimited, None),
+    ("resource exhausted", ErrorKind::RateLimited, None),
+    ("throttled", ErrorKind::RateLimited, None),
+    ("throttling", ErrorKind::RateLimited, None),
+
+    ("timeout", ErrorKind::Timeout, None),
+    ("timed out", ErrorKind::Timeout, None),
+    ("request time out", ErrorKind::Timeout, None),
+    ("gateway time out", ErrorKind::Timeout, None),
+    ("deadline exceeded", ErrorKind::Timeout, None),
+    ("deadline has elapsed", ErrorKind::Timeout, None),
+    ("etimedout", ErrorKind::Timeout, None),
+    ("esockettimedout", ErrorKind::Timeout, None),
+
+    ("econnrefused", ErrorKind::ConnectionFailed, NOT_STARTED),
+    ("connection refused", ErrorKind::ConnectionFailed, NOT_STARTED),
+    ("connect error", ErrorKind::ConnectionFailed, NOT_STARTED),
+    ("enotfound", ErrorKind::ConnectionFailed, NOT_STARTED),
+    ("eai again", ErrorKind::ConnectionFailed, NOT_STARTED),
+    ("ehostunreach", ErrorKind::ConnectionFailed, NOT_STARTED),
+    ("enetunreach", ErrorKind::ConnectionFailed, NOT_STARTED),
+    ("getaddrinfo", ErrorKind::ConnectionFailed, NOT_STARTED),
+    ("dns error", ErrorKind::ConnectionFailed, NOT_STARTED),
+    ("no such host", ErrorKind::ConnectionFailed, NOT_STARTED),
+    ("name or service not known", ErrorKind::ConnectionFailed, NOT_STARTED),
+    ("name resolution", ErrorKind::ConnectionFailed, NOT_STARTED),
+    ("no route to host", ErrorKind::ConnectionFailed, NOT_STARTED),
+    ("host unreachable", ErrorKind::ConnectionFailed, NOT_STARTED),
+    ("host is unreachable", ErrorKind::ConnectionFailed, NOT_STARTED),
+    ("network unreachable", ErrorKind::ConnectionFailed, NOT_STARTED),
+    ("network is unreachable", ErrorKind::ConnectionFailed, NOT_STARTED),
+    ("network is down", ErrorKind::ConnectionFailed, NOT_STARTED),
+
+    ("connect call failed", ErrorKind::ConnectionFailed, NOT_STARTED),
+    ("cannot connect", ErrorKind::ConnectionFailed, NOT_STARTED),
+    ("could not connect", ErrorKind::ConnectionFailed, NOT_STARTED),
+    ("failed to connect", ErrorKind::ConnectionFailed, NOT_STARTED),
+    ("unable to connect", ErrorKind::ConnectionFailed, NOT_STARTED),
+    ("no connection could be made", ErrorKind::ConnectionFailed, NOT_STARTED),
+
+    ("econnreset", ErrorKind::ConnectionFailed, None),
+    ("econnaborted", ErrorKind::ConnectionFailed, None),
+    ("epipe", ErrorKind::ConnectionFailed, None),
+    ("broken pipe", ErrorKind::ConnectionFailed, None),
+    ("connection reset", ErrorKind::ConnectionFailed, None),
+    ("connection aborted", ErrorKind::ConnectionFailed, None),
+    ("connection abort", ErrorKind::ConnectionFailed, None),
+    ("connection closed", ErrorKind::ConnectionFailed, None),
+    ("connection was closed", ErrorKind::ConnectionFailed, None),
+    ("connection lost", ErrorKind::ConnectionFailed, None),
+    ("connection error", ErrorKind::ConnectionFailed, None),
+    ("connection failed", ErrorKind::ConnectionFailed, None),
+    ("transport closed", ErrorKind::ConnectionFailed, None),
+    ("server disconnected", ErrorKind::ConnectionFailed, None),
+    ("socket hang up", ErrorKind::ConnectionFailed, None),
+    ("fetch failed", ErrorKind::ConnectionFailed, None),
+    ("failed to fetch", ErrorKind::ConnectionFailed, None),
+    ("network error", ErrorKind::ConnectionFailed, None),
+    ("network failure", ErrorKind::ConnectionFailed, None),
+    ("network connection", ErrorKind::ConnectionFailed, None),
+    ("network request failed", ErrorKind::ConnectionFailed, None),
+    ("network issue", ErrorKind::ConnectionFailed, None),
+    ("network problem", ErrorKind::ConnectionFailed, None),
+
+    ("abort error", ErrorKind::Cancelled, None),
+    ("aborted", ErrorKind::Cancelled, None),
+    ("context canceled", ErrorKind::Cancelled, None),
+    ("request cancelled", ErrorKind::Cancelled, None),
+    ("request canceled", ErrorKind::Cancelled, None),
+    ("request was cancelled", ErrorKind::Cancelled, None),
+    ("request was canceled", ErrorKind::Cancelled, None),
+    ("operation cancelled", ErrorKind::Cancelled, None),
+    ("operation canceled", ErrorKind::Cancelled, None),
+    ("operation was cancelled", ErrorKind::Cancelled, None),
+    ("operation was canceled", ErrorKind::Cancelled, None),
+    ("task was cancelled", ErrorKind::Cancelled, None),
+    ("task was canceled", ErrorKind::Cancelled, None),
+    ("job was cancelled", ErrorKind::Cancelled, None),
+    ("promise was canceled", ErrorKind::Cancelled, None),
+    ("cancelled on client", ErrorKind::Cancelled, None),
+    ("cancel error", ErrorKind::Cancelled, None),
+    ("canceled error", ErrorKind::Cancelled, None),
+    ("cancelled error", ErrorKind::Cancelled, None),
+    ("canceled exception", ErrorKind::Cancelled, None),
+    ("cancelled exception", ErrorKind::Cancelled, None),
+    ("cancellation exception", ErrorKind::Cancelled, None),
+    ("canceling statement due to user request", ErrorKind::Cancelled, None),
+
+    ("internal server error", ErrorKind::Upstream, None),
+    ("bad gateway", ErrorKind::Upstream, None),
+    ("service unavailable", ErrorKind::Upstream, None),
+    ("temporarily unavailable", ErrorKind::Upstream, None),
+    ("overloaded error", ErrorKind::Upstream, None),
+
+    ("unauthorized", ErrorKind::Denied, None),
+    ("unauthorised", ErrorKind::Denied, None),
+    ("unauthenticated", ErrorKind::Denied, None),
+    ("forbidden", ErrorKind::Denied, None),
+    ("access denied", ErrorKind::Denied, None),
+    ("permission denied", ErrorKind::Denied, None),
+    ("authentication failed", ErrorKind::Denied, None),
+    ("authentication required", ErrorKind::Denied, None),
+    ("authentication error", ErrorKind::Denied, None),
+    ("invalid api key", ErrorKind::Denied, None),
+    ("incorrect api key", ErrorKind::Denied, None),
+    ("insufficient scope", ErrorKind::Denied, None),
+    ("insufficient permissions", ErrorKind::Denied, None),
+
+    ("unknown tool", ErrorKind::NotFound, None),
+    ("tool not found", ErrorKind::NotFound, None),
+    ("no such tool", ErrorKind::NotFound, None),
+    ("method not found", ErrorKind::NotFound, None),
+
+    ("bad request", ErrorKind::InvalidInput, None),
+    ("unprocessable entity", ErrorKind::InvalidInput, None),
+    ("unprocessable content", ErrorKind::InvalidInput, None),
+    ("validation error", ErrorKind::InvalidInput, None),
+    ("validation errors", ErrorKind::InvalidInput, None),
+    ("validation failed", ErrorKind::InvalidInput, None),
+    ("invalid params", ErrorKind::InvalidInput, None),
+    ("invalid parameters", ErrorKind::InvalidInput, None),
+    ("invalid argument", ErrorKind::InvalidInput, None),
+    ("invalid arguments", ErrorKind::InvalidInput, None),
+    ("invalid input", ErrorKind::InvalidInput, None),
+    ("invalid request", ErrorKind::InvalidInput, None),
+];
+
+/// Lower case, words split where CamelCase, `_`, `-` and other marks split them, one blank between
+/// and at both ends: `RateLimitError` and `rate_limit-error` are ` rate limit error `. Marks that end
+/// a clause are kept as a word, so that a phrase never spans two clauses.
+fn normalise(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 16);
+    out.push(' ');
+    let blank = |out: &mut String| {
+        if !out.ends_with(' ') {
+            out.push(' ');
+        }
+    };
+    let mut before = ' ';
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        if c.is_alphanumeric() {
+            let starts_word = c.is_uppercase()
+                && (before.is_lowercase()
+                    || before.is_uppercase() && chars.peek().is_some_and(|n| n.is_lowercase()));
+            if starts_word {
+                blank(&mut out);
+            }
+            out.extend(c.to_lowercase());
+        } else if matches!(c, ':' | ';' | ',' | '.' | '(' | ')' | '=' | '?' | '!' | '/') {
+            blank(&mut out);
+            out.push(c);
+            out.push(' ');
+        } else if c != '\'' && c != '`' && c != '"' || before.is_alphanumeric() {
+            blank(&mut out);
+        }
+        before = c;
+    }
+    blank(&mut out);
+    out
+}
+
+/// Whether the phrase stands in the text as whole words and is meant.
+fn mentions(words: &str, phrase: &str) -> bool {
+    words.match_indices(phrase).any(|(at, _)| {
+        let (head, tail) = (&words[..at], &words[at + phrase.len()..]);
+        head.ends_with(' ') && tail.starts_with(' ') && is_meant(phrase, head, tail)
+    })
+}
+
+/// Whether the words around a phrase show that it is the error and not its subject.
+fn is_meant(phrase: &str, head: &str, tail: &str) -> bool {
+    // `option: timeout` talks about an option as `option timeout` does.
+    let before = head
+        .split_whitespace()
+        .rfind(|w| *w != ":")
+        .unwrap_or_default();
+    let mut following = tail.split_whitespace();
+    let after = following.next().unwrap_or_default();
+    let then = following.next().unwrap_or_default();
+    if matches!(before, "no" | "not" | "never" | "without" | "zero" | "/") {
+        return false;
+    }
+    match phrase {
+        "timeout" | "throttling" => !is_setting(before, after, then),
+        _ if phrase.starts_with("rate") => {
+            !is_setting(before, after, then) && !matches!(before, "first" | "second" | "flat")
+        }
+        "aborted" => {
+            let transaction = head.contains(" transaction ") && !head.contains(" request ");
+            let crash = (after, then) == ("(", "core");
+            !(transaction || crash || matches!(after, "false" | "="))
+        }
+        "forbidden" => {
+            const SUBJECTS: &[&str] = &[
+                "character",
+                "characters",
+                "word",
+                "words",
+                "pattern",
+                "value",
+                "values",
+            ];
+            !SUBJECTS.contains(&after) && !head.contains(" character ") && before != "substring"
+        }
+        _ => true,
+    }
+}
+
+/// Whether the words around a noun show that a setting of that name is meant.
+#[rustfmt::skip]
+fn is_setting(before: &str, after: &str, then: &str) -> bool {
+    const BEFORE: &[&str] = &[
+        "invalid", "unknown", "missing", "unexpected", "unsupported", "negative", "set", "setting",
+        "configure", "default", "argument", "parameter", "option", "keyword", "field", "flag", "key",
+        "variable", "property", "increase", "your", "checking", "within", "for",
+    ];
+    const AFTER: &[&str] = &[
+        "must", "should", "cannot", "value", "parameter", "argument", "option", "setting", "settings",
+        "config", "configuration", "configured", "field", "flag", "header", "headers", "is", "was",
+        "not", "set", "remaining", "policy", "disabled", "enabled", "updated", "changed", "accepts",
+        "expects", "=",
+    ];
+    const FILES: &[&str] = &["ts", "js", "py", "rs", "go", "java", "rb", "json", "yaml", "yml", "toml", "md"];
+    let hit = matches!(then, "exceeded" | "reached" | "hit");
+    BEFORE.contains(&before)
+        || AFTER.contains(&after) && !hit
+        || after == "." && FILES.contains(&then)
+}
+
+/// `tool 'x' not found`, `tool x does not exist`: the name stands in between.
+fn names_missing_tool(words: &str) -> bool {
+    let Some(at) = words.find(" tool ") else {
+        return false;
+    };
+    let rest: Vec<&str> = words[at + 6..].split_whitespace().take(9).collect();
+    [&["not", "found"][..], &["does", "not", "exist"]]
+        .iter()
+        .any(|end| rest.windows(end.len()).any(|w| w == *end))
+}
+
+/// The HTTP status that the text names, if it names one as such.
+fn status(text: &str) -> Option<u16> {
+    let text = text.to_ascii_lowercase();
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        if !bytes[at].is_ascii_digit() {
+            at += 1;
+            continue;
+        }
+        let end = at
+            + bytes[at..]
+                .iter()
+                .take_while(|b| b.is_ascii_digit())
+                .count();
+        if end - at == 3
+            && let Ok(number @ 400..=599) = text[at..end].parse()
+            && is_status(&text[..at], &text[end..], number)
+        {
+            return Some(number);
+        }
+        at = end;
+    }
+    None
+}
+
+fn is_status(head: &str, tail: &str, number: u16) -> bool {
+    // Glued to something: `401k`, `1.429`, `-503`, `v429`, `#404`, `500%`, `10.0.0.503`.
+    let glued_before = head
+        .chars()
+        .next_back()
+        .is_some_and(|c| c.is_alphanumeric() || "-#$.,_+/@~".contains(c));
+    let mut next = tail.chars();
+    let glued_after = match next.next() {
+        Some(c) if c.is_alphanumeric() || "%_/$°".contains(c) => true,
+        // A decimal, a range, a thousands separator, a time of day.
+        Some('.' | ',' | '-' | ':') => next.next().is_some_and(|c| c.is_ascii_digit()),
+        _ => false,
+    };
+    if glued_before || glued_after {
+        return false;
+    }
+    let follows = Follows::of(tail, number);
+    if follows == Follows::Reason {
+        return !matches!(last_word(head).0, "port" | "line" | "row");
+    }
+    let (word, between, rest) = last_word_and_rest(head);
+    if word.is_empty() {
+        // The text begins with it: `404`, `429: slow down`.
+        return rest.is_empty() && follows == Follows::Clause;
+    }
+    let before_word = last_word(rest).0;
+    let http_version =
+        rest.ends_with("http/") || rest.ends_with("http/1.") || rest.ends_with("http/2.");
+    let strong = http_version && word.len() <= 1
+        || matches!(
+            word,
+            "http"
+                | "https"
+                | "status"
+                | "statuscode"
+                | "status_code"
+                | "http_status"
+                | "httpstatus"
+        ) && before_word != "exit";
+    if strong {
+        return follows != Follows::Other || between.contains([':', '=', '"']);
+    }
+    let named = word == "code"
+        && !matches!(
+            before_word,
+            "exit" | "zip" | "area" | "postal" | "country" | "return" | "line" | "dial"
+        )
+        && !rest.ends_with("exited with ")
+        || word.ends_with("error")
+        || word.ends_with("exception")
+        || matches!(
+            word,
+            "failed"
+                | "failure"
+                | "rejected"
+                | "returned"
+                | "returns"
+                | "responded"
+                | "response"
+                | "answered"
+                | "replied"
+                | "got"
+                | "received"
+                | "fetch"
+                | "upstream"
+                | "server"
+                | "api"
+                | "requests"
+                | "request"
+                | "unavailable"
+                | "unauthorized"
+                | "forbidden"
+                | "found"
+                | "gateway"
+                | "occurred"
+                | "success"
+        )
+        || word == "with"
+            && matches!(
+                before_word,
+                "failed" | "responded" | "rejected" | "replied" | "answered" | "error" | "returned"
+            )
+        || word == "a" && matches!(before_word, "returned" | "got" | "received" | "with");
+    named && follows != Follows::Other
+}
+
+#[derive(PartialEq, Eq)]
+enum Follows {
+    /// The number's own reason phrase.
+    Reason,
+    /// The end, or a mark that ends a clause.
+    Clause,
+    /// A word that goes with a status.
+    Word,
+    /// Anything else: a unit, a noun that is counted.
+    Other,
+}
+
+impl Follows {
+    fn of(tail: &str, number: u16) -> Self {
+        let trimmed = tail.trim_start();
+        let Some(first) = trimmed.chars().next() else {
+            return Self::Clause;
+        };
+        if !first.is_alphanumeric() {
+            // An opening bracket or a bare quote after a blank may hold anything.
+            return Self::Clause;
+        }
+        let mut words = trimmed
+            .split(|c: char| !c.is_alphanumeric())
+            .filter(|w| !w.is_empty());
+        let two = (words.next().unwrap_or(""), words.next().unwrap_or(""));
+        let reason = match number {
+            400 => two == ("bad", "request"),
+            401 => matches!(two.0, "unauthorized" | "unauthorised"),
+            403 => two.0 == "forbidden",
+            404 => two == ("not", "found") || two == ("page", "not"),
+            408 => two == ("request", "timeout") || two == ("request", "time"),
+            422 => two.0 == "unprocessable",
+            429 => two == ("too", "many"),
+            500 => two == ("internal", "server") || two == ("internal", "error"),
+            502 => two == ("bad", "gateway"),
+            503 => two == ("service", "unavailable") || two == ("service", "temporarily"),
+            504 => two == ("gateway", "timeout") || two == ("gateway", "time"),
+            _ => false,
+        };
+        if reason || matches!(two, ("client" | "server", "error")) {
+            return Self::Reason;
+        }
+        match two.0 {
+            "error" | "response" | "status" | "from" | "for" | "on" | "when" | "while"
+            | "after" | "because" | "due" | "by" | "returned" | "overloaded" | "retry"
+            | "retrying" | "but" | "https" | "http" => Self::Word,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// The last word before a number, and what stands before that word. Marks and quotes in between
+/// are passed over, blanks too.
+fn last_word(text: &str) -> (&str, &str) {
+    let (word, _, rest) = last_word_and_rest(text);
+    (word, rest)
+}
+
+fn last_word_and_rest(text: &str) -> (&str, &str, &str) {
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    let trimmed =
+        text.trim_end_matches(|c: char| c.is_whitespace() || "\"':=([{<>*`|\\".contains(c));
+    let start = trimmed
+        .char_indices()
+        .rev()
+        .take_while(|(_, c)| is_word(*c))
+        .last()
+        .map_or(trimmed.len(), |(i, _)| i);
+    (&trimmed[start..], &text[trimmed.len()..], &trimmed[..start])
+}

@@ -1,0 +1,123 @@
+//! What observers learn of things that a result does not show.
+//!
+//! How a call ended is in its result, and a layer above sees that. For the rest: layers do not know
+//! each other. A layer that has something to tell gives an [`Event`] to its
+//! [`Listen`]er, if it has one, and emits it through [`tracing`] as well. Nothing is told on the
+//! path of a call that succeeds in good time.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use crate::call::CallInfo;
+
+/// The target of every span and event of this crate.
+pub const TARGET: &str = "tower_toolcall";
+
+/// Something that happened to a call below its observers.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// The call used more than its fraction of the timeout; it may have succeeded (T6).
+    /// `tool.slow`, WARN.
+    #[non_exhaustive]
+    Slow {
+        /// The call.
+        call: &'a CallInfo,
+        /// How long it took, from its first wait on.
+        elapsed: Duration,
+        /// The timeout in force.
+        timeout: Duration,
+    },
+    /// The response future was dropped unfinished, so that there is no result to see.
+    /// `tool.cancelled`, INFO.
+    #[non_exhaustive]
+    Cancelled {
+        /// The call.
+        call: &'a CallInfo,
+        /// How long it had been waiting; zero if it was never polled to wait.
+        elapsed: Duration,
+    },
+}
+
+/// Emits one of our events: its name is the message, and who was called is always told.
+macro_rules! emit {
+    ($level:ident, $name:literal, $call:expr $(, $($fields:tt)*)?) => {{
+        let call: &$crate::call::CallInfo = $call;
+        tracing::event!(
+            name: $name,
+            target: $crate::event::TARGET,
+            tracing::Level::$level,
+            tool = %$crate::text::Short::name(call.tool()),
+            server = call.server().map(|s| tracing::field::display($crate::text::Short::name(s))),
+            call_id = call.id().map(|s| tracing::field::display($crate::text::Short::name(s))),
+            trace_id = call.trace_id().map(|s| tracing::field::display($crate::text::Short::name(s))),
+            $($($fields)*,)?
+            $name
+        )
+    }};
+}
+pub(crate) use emit;
+
+/// Milliseconds, with fractions, as the fields of events have them.
+pub(crate) fn ms(d: Duration) -> f64 {
+    // Whole microseconds: more digits are noise.
+    (d.as_secs_f64() * 1e6).round() / 1e3
+}
+
+impl Event<'_> {
+    fn trace(&self) {
+        match *self {
+            Event::Slow {
+                call,
+                elapsed,
+                timeout,
+            } => emit!(
+                WARN,
+                "tool.slow",
+                call,
+                duration_ms = ms(elapsed),
+                timeout_ms = ms(timeout)
+            ),
+            Event::Cancelled { call, elapsed } => {
+                emit!(INFO, "tool.cancelled", call, duration_ms = ms(elapsed))
+            }
+        }
+    }
+}
+
+/// Hears of [`Event`]s. Called in the middle of a poll: must be quick, must not block.
+pub trait Listen: Send + Sync {
+    /// Something happened.
+    fn on(&self, event: &Event<'_>);
+}
+
+impl<F> Listen for F
+where
+    F: Fn(&Event<'_>) + Send + Sync,
+{
+    fn on(&self, event: &Event<'_>) {
+        self(event);
+    }
+}
+
+/// A layer's listener: none by default, which costs a branch.
+#[derive(Clone, Default)]
+pub(crate) struct Listener(Option<Arc<dyn Listen>>);
+
+impl Listener {
+    pub(crate) fn new(listen: impl Listen + 'static) -> Self {
+        Self(Some(Arc::new(listen)))
+    }
+
+    pub(crate) fn tell(&self, event: &Event<'_>) {
+        event.trace();
+        if let Some(listen) = &self.0 {
+            listen.on(event);
+        }
+    }
+}
+
+impl fmt::Debug for Listener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "Some(..)" } else { "None" })
+    }
+}

@@ -1,0 +1,155 @@
+//! A call's one report, on whichever way it ends.
+
+use std::{task::Poll, time::Duration};
+
+use tokio::time::Instant;
+
+/// Hears how a call ended that has no result.
+pub(crate) trait Report {
+    /// The future was dropped unfinished.
+    fn abandoned(self, how: Abandoned);
+
+    /// The future panicked while it was polled.
+    fn panicked(self);
+}
+
+/// How a call was abandoned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Abandoned {
+    /// How long it had been pending; zero if it never was.
+    pub(crate) pending: Duration,
+    /// Whether its deadline had passed: then the drop is a timeout that somebody outside enforced.
+    pub(crate) past_deadline: bool,
+}
+
+/// Guards a call in flight: the report is given back with the result, or is told of the panic or
+/// of the drop. Exactly one of the three happens.
+///
+/// `thread::panicking()` cannot tell a panic from a drop, because it is false again above a
+/// `catch_unwind`; the `polling` flag can.
+#[derive(Debug)]
+pub(crate) struct InFlight<R: Report> {
+    report: Option<R>,
+    deadline: Option<Instant>,
+    since: Option<Instant>,
+    polling: bool,
+}
+
+impl<R: Report> InFlight<R> {
+    pub(crate) fn new(report: R, deadline: Option<Instant>) -> Self {
+        Self {
+            report: Some(report),
+            deadline,
+            since: None,
+            polling: false,
+        }
+    }
+
+    /// The report, while the call is in flight.
+    pub(crate) fn report(&self) -> Option<&R> {
+        self.report.as_ref()
+    }
+
+    /// Polls the call. The clock is read at the first `Pending` only, so a call that answers at
+    /// once reads none.
+    pub(crate) fn poll<T>(&mut self, poll: impl FnOnce() -> Poll<T>) -> Poll<(T, R)> {
+        self.polling = true;
+        let polled = poll();
+        self.polling = false;
+        match polled {
+            Poll::Ready(result) => {
+                let report = self.report.take().expect("polled after completion");
+                Poll::Ready((result, report))
+            }
+            Poll::Pending => {
+                self.since.get_or_insert_with(Instant::now);
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl<R: Report> Drop for InFlight<R> {
+    fn drop(&mut self) {
+        let Some(report) = self.report.take() else {
+            return;
+        };
+        if self.polling {
+            return report.panicked();
+        }
+        let now = (self.since.is_some() || self.deadline.is_some()).then(Instant::now);
+        report.abandoned(Abandoned {
+            pending: match (now, self.since) {
+                (Some(now), Some(since)) => now.saturating_duration_since(since),
+                _ => Duration::ZERO,
+            },
+            past_deadline: matches!((now, self.deadline), (Some(now), Some(at)) if now >= at),
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{cell::RefCell, panic, rc::Rc};
+
+    #[derive(Clone, Default)]
+    struct Log(Rc<RefCell<Vec<String>>>);
+
+    impl Report for Log {
+        fn abandoned(self, how: Abandoned) {
+            self.0.borrow_mut().push(format!("{how:?}"));
+        }
+        fn panicked(self) {
+            self.0.borrow_mut().push("panicked".into());
+        }
+    }
+
+    #[test]
+    fn a_result_takes_the_report_and_the_drop_says_nothing() {
+        let log = Log::default();
+        let mut flight = InFlight::new(log.clone(), None);
+        assert!(matches!(
+            flight.poll(|| Poll::Ready(1)),
+            Poll::Ready((1, _))
+        ));
+        drop(flight);
+        assert!(log.0.borrow().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_drop_in_flight_tells_how_long_it_was_pending() {
+        let log = Log::default();
+        let mut flight = InFlight::new(log.clone(), None);
+        assert!(flight.poll(|| Poll::<()>::Pending).is_pending());
+        tokio::time::advance(Duration::from_secs(2)).await;
+        drop(flight);
+        let expected = Abandoned {
+            pending: Duration::from_secs(2),
+            past_deadline: false,
+        };
+        assert_eq!(*log.0.borrow(), [format!("{expected:?}")]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_drop_after_the_deadline_is_told_as_such() {
+        let log = Log::default();
+        let flight = InFlight::new(log.clone(), Some(Instant::now() + Duration::from_secs(1)));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        drop(flight);
+        assert!(log.0.borrow()[0].contains("past_deadline: true"));
+    }
+
+    /// Trap 20: below a catch the thread is not panicking any more when the guard is dropped.
+    #[test]
+    fn a_panic_is_told_from_a_drop_even_below_a_catch() {
+        let log = Log::default();
+        let mut flight = InFlight::new(log.clone(), None);
+        let polled = panic::catch_unwind(panic::AssertUnwindSafe(|| {
+            flight.poll(|| -> Poll<()> { panic!("boom") })
+        }));
+        assert!(polled.is_err());
+        drop(flight);
+        assert_eq!(*log.0.borrow(), ["panicked"]);
+    }
+}

@@ -1,0 +1,110 @@
+//! What keyed layers tell calls apart by.
+
+use std::{fmt, sync::Arc};
+
+use crate::call::{CallInfo, hash_of};
+
+/// Which calls share one state: one breaker, one cooldown. Looking a key up does not allocate.
+///
+/// ```
+/// use tower_toolcall::Key;
+///
+/// let per_tool = Key::default();
+/// let per_session = Key::by(|call| call.session_id().unwrap_or(""));
+/// # let _ = (per_tool, per_session);
+/// ```
+#[derive(Clone, Default)]
+#[non_exhaustive]
+pub enum Key {
+    /// (server, tool). The default: one bad tool never affects another.
+    #[default]
+    Tool,
+    /// The tool's name alone, where names are unique over all servers.
+    ToolName,
+    /// The server alone. Calls without a server share one key.
+    Server,
+    /// A part of the call that a function picks out; see [`Key::by`].
+    By(Arc<dyn Fn(&CallInfo) -> &str + Send + Sync>),
+}
+
+impl Key {
+    /// A part of the call, picked out by a function: a session id, an agent id, a prefix of the
+    /// tool's name.
+    pub fn by(f: impl Fn(&CallInfo) -> &str + Send + Sync + 'static) -> Self {
+        Self::By(Arc::new(f))
+    }
+
+    /// The call's key under this rule.
+    pub(crate) fn of<'a>(&self, call: &'a CallInfo) -> KeyRef<'a> {
+        let (server, name, hash) = match self {
+            Self::Tool => (call.server(), Some(call.tool()), Some(call.tool_hash())),
+            Self::ToolName => (None, Some(call.tool()), None),
+            Self::Server => (call.server(), None, None),
+            Self::By(f) => (None, Some(f(call)), None),
+        };
+        KeyRef {
+            server,
+            name,
+            hash: hash.unwrap_or_else(|| hash_of(server, name)),
+        }
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Tool => "Tool",
+            Self::ToolName => "ToolName",
+            Self::Server => "Server",
+            Self::By(_) => "By(..)",
+        })
+    }
+}
+
+/// A key borrowed from a call, with its hash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct KeyRef<'a> {
+    pub(crate) server: Option<&'a str>,
+    pub(crate) name: Option<&'a str>,
+    pub(crate) hash: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ToolCall;
+
+    fn info(server: &str, name: &str) -> CallInfo {
+        ToolCall::new(name).with_server(server).info()
+    }
+
+    #[test]
+    fn the_default_key_tells_servers_and_tools_apart() {
+        let key = Key::default();
+        let (a, b, c) = (info("s", "x"), info("s", "y"), info("t", "x"));
+        assert_eq!(key.of(&a), key.of(&info("s", "x")));
+        assert_ne!(key.of(&a), key.of(&b));
+        assert_ne!(key.of(&a), key.of(&c));
+    }
+
+    #[test]
+    fn a_changed_server_changes_the_hash() {
+        let call = ToolCall::new("x");
+        let before = Key::Tool.of(&call.info()).hash;
+        let call = call.with_server("s");
+        assert_ne!(Key::Tool.of(&call.info()).hash, before);
+    }
+
+    #[test]
+    fn a_server_key_and_a_name_key_of_the_same_text_differ() {
+        let call = info("x", "x");
+        assert_ne!(Key::Server.of(&call).hash, Key::ToolName.of(&call).hash);
+    }
+
+    #[test]
+    fn a_function_picks_a_part_of_the_call() {
+        let key = Key::by(|call| call.session_id().unwrap_or(""));
+        let call = ToolCall::new("x").with_session_id("s1").info();
+        assert_eq!(key.of(&call).name, Some("s1"));
+    }
+}

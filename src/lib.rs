@@ -1,0 +1,43 @@
+#![doc = include_str!("../README.md")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod call;
+mod caller;
+#[cfg(feature = "cancel")]
+pub mod cancel;
+pub mod catch_panic;
+mod config;
+pub mod deadline;
+#[cfg(feature = "mcp")]
+pub mod edge;
+pub mod error;
+pub mod event;
+mod in_flight;
+mod key;
+pub mod normalize;
+pub mod outcome;
+mod ready;
+pub mod redact;
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "the keyed layers that come next stand on it")
+)]
+mod registry;
+mod text;
+pub mod timeout;
+mod timer;
+pub mod trace;
+
+pub use self::{
+    call::{
+        CallInfo, Claim, MAX_DEPTH, MAX_NAME_BYTES, Observation, Progress, Record, ReplaySafety,
+        ToolCall,
+    },
+    config::ConfigError,
+    error::{BoxError, ErrorKind, Execution, ToolError},
+    event::{Event, Listen},
+    key::Key,
+    outcome::{Classify, Outcome},
+};
+#[cfg(feature = "mcp")]
+pub use edge::mcp;

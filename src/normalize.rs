@@ -1,0 +1,125 @@
+//! Middleware that turns whatever error the inner service has into a [`ToolError`].
+//!
+//! For a stack whose outermost layer is not one of ours: tower's `timeout`, `buffer`, `load_shed` and
+//! others widen every error to a [`BoxError`](crate::BoxError). Success passes unchanged. Dropping the
+//! response future drops the inner one.
+//!
+//! # Order
+//!
+//! Outermost, or wherever a layer needs `Error = ToolError`.
+//!
+//! # Example
+//!
+//! ```
+//! use std::time::Duration;
+//! use tower::{ServiceBuilder, ServiceExt, service_fn};
+//! use tower_toolcall::{BoxError, ErrorKind, ToolCall, normalize::NormalizeLayer};
+//!
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() {
+//! let tool = service_fn(|_call: ToolCall| std::future::pending::<Result<(), BoxError>>());
+//! let stack = ServiceBuilder::new()
+//!     .layer(NormalizeLayer::new())
+//!     .timeout(Duration::from_secs(1)) // tower's own
+//!     .service(tool);
+//!
+//! let error = stack.oneshot(ToolCall::new("slow")).await.unwrap_err();
+//! assert_eq!((error.kind(), error.tool()), (ErrorKind::Timeout, Some("slow")));
+//! # }
+//! ```
+//!
+//! # Errors
+//!
+//! Those of the inner service, [converted](crate::error) and stamped with the call's names.
+//!
+//! # Clone
+//!
+//! There is no state to share.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use pin_project_lite::pin_project;
+use tower_layer::Layer;
+use tower_service::Service;
+
+use crate::{
+    call::{CallInfo, ToolCall},
+    error::ToolError,
+};
+
+/// Layer that gives a stack our error type. See the [module docs](self) for an example.
+#[derive(Clone, Copy, Debug, Default)]
+#[must_use]
+pub struct NormalizeLayer {
+    _private: (),
+}
+
+impl NormalizeLayer {
+    /// A layer that converts errors.
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+impl<S> Layer<S> for NormalizeLayer {
+    type Service = Normalize<S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        Normalize { inner }
+    }
+}
+
+/// Gives a service our error type. See the [module docs](self) for an example.
+#[derive(Clone, Debug)]
+pub struct Normalize<S> {
+    inner: S,
+}
+
+impl<S> Service<ToolCall> for Normalize<S>
+where
+    S: Service<ToolCall>,
+    S::Error: Into<ToolError>,
+{
+    type Response = S::Response;
+    type Error = ToolError;
+    type Future = ResponseFuture<S::Future>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
+        self.inner.poll_ready(cx).map_err(Into::into)
+    }
+
+    fn call(&mut self, call: ToolCall) -> Self::Future {
+        let info = call.info();
+        ResponseFuture {
+            fut: self.inner.call(call),
+            info,
+        }
+    }
+}
+
+pin_project! {
+    /// Response future for [`Normalize`].
+    #[derive(Debug)]
+    #[must_use = "futures do nothing unless polled"]
+    pub struct ResponseFuture<F> {
+        #[pin]
+        fut: F,
+        info: CallInfo,
+    }
+}
+
+impl<F, Res, E> Future for ResponseFuture<F>
+where
+    F: Future<Output = Result<Res, E>>,
+    E: Into<ToolError>,
+{
+    type Output = Result<Res, ToolError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        this.fut.poll(cx).map_err(|e| e.into().about(this.info))
+    }
+}

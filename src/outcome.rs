@@ -1,0 +1,221 @@
+//! What a result means: the verdicts that breakers, retriers and rate-limit layers act on.
+//!
+//! A [`Classify`] looks at a result and never decides anything. Its three verdicts are separate:
+//! whether the result [counts](Count) for a breaker, whether the call may be
+//! [repeated](Outcome::is_retryable), and whether it is a [rate limit](Outcome::is_rate_limited).
+//!
+//! # Example
+//!
+//! A tool that answers `{"status": "busy"}` instead of failing:
+//!
+//! ```
+//! use serde_json::Value;
+//! use tower_toolcall::outcome::{ByError, Classify, Outcome, classify_fn};
+//! use tower_toolcall::ToolError;
+//!
+//! let classifier = classify_fn(|result: Result<&Value, &ToolError>| match result {
+//!     Ok(value) if value["status"] == "busy" => Outcome::rate_limited(None),
+//!     other => ByError.classify(other),
+//! });
+//!
+//! assert!(classifier.classify(Ok(&serde_json::json!({ "status": "busy" }))).is_rate_limited());
+//! ```
+
+use std::{fmt, time::Duration};
+
+use crate::error::{ErrorKind, ToolError};
+
+/// How a result counts for a circuit breaker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Count {
+    /// The tool works.
+    Success,
+    /// The tool, or the way to it, is broken.
+    Failure,
+    /// A failure that tells of the tool alone and not of its server: it counts where the key names
+    /// the tool, and is neutral for a breaker of a whole server.
+    ToolFailure,
+    /// Tells nothing: the caller's mistake, a rate limit, a cancellation, our own rejection.
+    Neutral,
+}
+
+/// The verdicts on one result. Opaque: made by its constructors, read by its getters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    count: Count,
+    retryable: bool,
+    rate_limited: bool,
+    retry_after: Option<Duration>,
+}
+
+impl Outcome {
+    const fn new(count: Count, retryable: bool) -> Self {
+        Self {
+            count,
+            retryable,
+            rate_limited: false,
+            retry_after: None,
+        }
+    }
+
+    /// The tool works.
+    pub const fn success() -> Self {
+        Self::new(Count::Success, false)
+    }
+
+    /// The tool is broken; the call may be repeated as far as its replay safety allows.
+    pub const fn failure() -> Self {
+        Self::new(Count::Failure, true)
+    }
+
+    /// The tool is broken, its server may be well; not to be repeated.
+    pub const fn tool_failure() -> Self {
+        Self::new(Count::ToolFailure, false)
+    }
+
+    /// Tells nothing about the tool; not to be repeated.
+    pub const fn neutral() -> Self {
+        Self::new(Count::Neutral, false)
+    }
+
+    /// The server asks for patience, for as long as it says. Neutral; the call did not run.
+    pub const fn rate_limited(retry_after: Option<Duration>) -> Self {
+        Self {
+            count: Count::Neutral,
+            retryable: true,
+            rate_limited: true,
+            retry_after,
+        }
+    }
+
+    /// Says whether the call may be repeated.
+    #[must_use]
+    pub const fn with_retryable(mut self, retryable: bool) -> Self {
+        self.retryable = retryable;
+        self
+    }
+
+    /// Says how the result counts for a breaker.
+    #[must_use]
+    pub const fn with_count(mut self, count: Count) -> Self {
+        self.count = count;
+        self
+    }
+
+    /// How the result counts for a breaker.
+    pub const fn count(&self) -> Count {
+        self.count
+    }
+
+    /// Whether a retry may help. Replay safety and budgets have their say as well.
+    pub const fn is_retryable(&self) -> bool {
+        self.retryable
+    }
+
+    /// Whether the server asks for patience.
+    pub const fn is_rate_limited(&self) -> bool {
+        self.rate_limited
+    }
+
+    /// How long the server asks to wait.
+    pub const fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
+    }
+}
+
+/// Looks at a result and says what it means. Pure: no clock, no state, no decision.
+pub trait Classify<Res> {
+    /// The verdicts on `result`.
+    fn classify(&self, result: Result<&Res, &ToolError>) -> Outcome;
+}
+
+impl<Res, F> Classify<Res> for F
+where
+    F: Fn(Result<&Res, &ToolError>) -> Outcome,
+{
+    fn classify(&self, result: Result<&Res, &ToolError>) -> Outcome {
+        self(result)
+    }
+}
+
+/// A closure as a classifier, its argument types inferred. See the [module docs](self).
+pub fn classify_fn<Res, F>(f: F) -> F
+where
+    F: Fn(Result<&Res, &ToolError>) -> Outcome,
+{
+    f
+}
+
+/// The default: every `Ok` is a success, an `Err` is what its [kind](ErrorKind) says.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ByError;
+
+impl<Res> Classify<Res> for ByError {
+    fn classify(&self, result: Result<&Res, &ToolError>) -> Outcome {
+        let Err(error) = result else {
+            return Outcome::success();
+        };
+        let kind = error.kind();
+        // Our own rejection: whoever retries it hammers the breaker that protects the tool.
+        let retryable = error.is_retryable() && kind != ErrorKind::CircuitOpen;
+        Outcome {
+            count: kind.count(),
+            retryable,
+            rate_limited: kind == ErrorKind::RateLimited,
+            retry_after: error.retry_after(),
+        }
+    }
+}
+
+impl fmt::Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Success => "success",
+            Self::Failure => "failure",
+            Self::ToolFailure => "tool_failure",
+            Self::Neutral => "neutral",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn by_error(error: &ToolError) -> Outcome {
+        Classify::<()>::classify(&ByError, Err(error))
+    }
+
+    #[test]
+    fn our_own_rejection_is_neutral_and_not_repeated() {
+        let outcome = by_error(&ToolError::new(ErrorKind::CircuitOpen, "open"));
+        assert_eq!(outcome.count(), Count::Neutral);
+        assert!(!outcome.is_retryable());
+    }
+
+    #[test]
+    fn a_rate_limit_carries_its_hint_and_is_neutral() {
+        let hint = Duration::from_secs(7);
+        let error = ToolError::new(ErrorKind::RateLimited, "slow down").with_retry_after(hint);
+        assert_eq!(by_error(&error), Outcome::rate_limited(Some(hint)));
+    }
+
+    #[test]
+    fn what_nobody_can_classify_counts_for_the_tool_only() {
+        let error = ToolError::new(ErrorKind::Failed, "?");
+        assert_eq!(by_error(&error), Outcome::tool_failure());
+    }
+
+    #[test]
+    fn a_closure_and_the_default_are_both_classifiers() {
+        fn takes<C: Classify<u8>>(c: C) -> Outcome {
+            c.classify(Ok(&1))
+        }
+        assert_eq!(takes(ByError), Outcome::success());
+        assert_eq!(
+            takes(classify_fn(|_: Result<&u8, &ToolError>| Outcome::neutral())),
+            Outcome::neutral()
+        );
+    }
+}

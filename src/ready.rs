@@ -1,0 +1,105 @@
+//! Readiness for layers whose answer depends on the call.
+//!
+//! Such a layer is always ready: it must be able to refuse although the service below is not. So its
+//! `poll_ready` asks the inner service and remembers; its `call` finds the inner service ready and
+//! calls it in place, or moves the very instance that was polled, with its place in the queue, into
+//! the future. A refusal gives the reservation back at once.
+
+use std::{
+    mem,
+    task::{Context, Poll},
+};
+
+use tower_service::Service;
+
+use crate::error::ToolError;
+
+/// An inner service, and what is known of its readiness.
+#[derive(Debug)]
+pub(crate) struct Prepared<S> {
+    svc: S,
+    ready: Readiness,
+}
+
+#[derive(Debug)]
+enum Readiness {
+    Unpolled,
+    Yes,
+    NotYet,
+    Failed(ToolError),
+}
+
+/// What a call has to do with the inner service.
+#[derive(Debug)]
+pub(crate) enum Taken<S> {
+    /// Call [`Prepared::get`] in place.
+    Ready,
+    /// Poll this instance to readiness, then call it.
+    Wait(S),
+    /// The inner service failed to become ready: the result of this call.
+    Failed(ToolError),
+}
+
+impl<S> Prepared<S> {
+    pub(crate) fn new(svc: S) -> Self {
+        Self {
+            svc,
+            ready: Readiness::Unpolled,
+        }
+    }
+
+    /// Asks the inner service. A service that failed is not asked again before a call met its error.
+    pub(crate) fn poll<R>(&mut self, cx: &mut Context<'_>)
+    where
+        S: Service<R>,
+        S::Error: Into<ToolError>,
+    {
+        if matches!(self.ready, Readiness::Failed(_)) {
+            return;
+        }
+        self.ready = match self.svc.poll_ready(cx) {
+            Poll::Ready(Ok(())) => Readiness::Yes,
+            Poll::Pending => Readiness::NotYet,
+            Poll::Ready(Err(error)) => Readiness::Failed(error.into()),
+        };
+    }
+
+    /// The inner service, for the one call after [`Taken::Ready`].
+    pub(crate) fn get(&mut self) -> &mut S {
+        &mut self.svc
+    }
+
+    pub(crate) fn take(&mut self) -> Taken<S>
+    where
+        S: Clone,
+    {
+        match mem::replace(&mut self.ready, Readiness::Unpolled) {
+            Readiness::Yes => Taken::Ready,
+            // The instance that was polled has its place in the queue: it goes, the clone stays.
+            Readiness::NotYet | Readiness::Unpolled => {
+                let fresh = self.svc.clone();
+                Taken::Wait(mem::replace(&mut self.svc, fresh))
+            }
+            Readiness::Failed(error) => {
+                self.renew();
+                Taken::Failed(error)
+            }
+        }
+    }
+
+    /// Gives back what the inner service has reserved.
+    pub(crate) fn renew(&mut self)
+    where
+        S: Clone,
+    {
+        self.svc = self.svc.clone();
+        self.ready = Readiness::Unpolled;
+    }
+}
+
+/// Readiness belongs to an instance: a clone has none.
+impl<S: Clone> Clone for Prepared<S> {
+    fn clone(&self) -> Self {
+        Self::new(self.svc.clone())
+    }
+}

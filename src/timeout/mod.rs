@@ -1,0 +1,75 @@
+//! Middleware that bounds each call's time.
+//!
+//! A call that answers in time passes unchanged. One that does not ends with
+//! [`ErrorKind::Timeout`](crate::ErrorKind::Timeout): its inner future is dropped in that moment,
+//! which is how the work below learns of it. A call that used more than 80 % of its time is
+//! reported as slow, even if it succeeded. Dropping the response future drops the inner one.
+//!
+//! The timeout is the call's own, else its tool's, else the layer's (30 s by default), and never
+//! reaches past the call's deadline. The clock starts when the call first waits: a call that
+//! answers at once reads no clock and makes no timer.
+//!
+//! # Order
+//!
+//! Below a retry layer, so that it bounds one attempt; above
+//! [`CatchPanicLayer`](crate::catch_panic::CatchPanicLayer). It bounds a call, not the wait until a
+//! service below is ready: [`DeadlineLayer`](crate::deadline::DeadlineLayer) bounds both.
+//!
+//! # Example
+//!
+//! ```
+//! use std::time::Duration;
+//! use tower::{ServiceBuilder, ServiceExt, service_fn};
+//! use tower_toolcall::{BoxError, ErrorKind, ToolCall, timeout::TimeoutLayer};
+//!
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() {
+//! let tool = service_fn(|_call: ToolCall| async {
+//!     tokio::time::sleep(Duration::from_secs(60)).await;
+//!     Ok::<_, BoxError>("too late")
+//! });
+//! let stack = ServiceBuilder::new().layer(TimeoutLayer::default()).service(tool);
+//!
+//! let error = stack.oneshot(ToolCall::new("slow")).await.unwrap_err();
+//! assert_eq!(error.kind(), ErrorKind::Timeout);
+//! assert_eq!(error.message(), "Tool invocation timed out after 30000ms");
+//! # }
+//! ```
+//!
+//! Per tool, and an idle timeout for tools that report progress:
+//!
+//! ```
+//! use std::time::Duration;
+//! use tower_toolcall::timeout::TimeoutLayer;
+//!
+//! let layer = TimeoutLayer::new(Duration::from_secs(5))
+//!     .with_tool("import", Duration::from_secs(600))
+//!     .with_slow_fraction(0.5)?
+//!     .with_idle_timeout(Duration::from_secs(2))?;
+//! # Ok::<_, tower_toolcall::ConfigError>(())
+//! ```
+//!
+//! # Errors
+//!
+//! `Timeout`, with the time in force and, beside it, the configured one if a deadline shortened it,
+//! and [which limit](crate::error::TimeoutLimit) it was. Errors of the inner service pass, stamped
+//! with the call's names.
+//!
+//! # Cancel safety
+//!
+//! Nothing is lost or leaked when the future is dropped. The response is polled before the timer:
+//! when both are ready, the response wins.
+//!
+//! # Clone
+//!
+//! Clones share the settings and nothing else.
+//!
+//! # Differences from `tower::timeout`
+//!
+//! The error is a [`ToolError`](crate::ToolError), not a box. The timer is made only when a call
+//! waits, and a busy inner future cannot starve it. On expiry the inner future is dropped at once.
+
+mod future;
+mod layer;
+mod service;
+
+pub use self::{future::ResponseFuture, layer::TimeoutLayer, service::Timeout};

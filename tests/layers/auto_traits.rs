@@ -1,0 +1,48 @@
+//! Everything public can go into any task: `Send`, `Sync`, `Unpin` and `'static` are part of the API.
+
+use static_assertions::assert_impl_all;
+use tower_toolcall::{
+    CallInfo, ConfigError, ErrorKind, Key, Observation, Outcome, Progress, ToolCall, ToolError,
+    catch_panic, deadline, normalize, timeout, trace,
+};
+
+type Tool = std::future::Ready<Result<(), ToolError>>;
+type Svc = tower::util::BoxCloneSyncService<ToolCall, (), ToolError>;
+
+assert_impl_all!(ToolCall: Send, Sync, Unpin, Clone);
+assert_impl_all!(CallInfo: Send, Sync, Unpin, Clone);
+assert_impl_all!(ToolError: Send, Sync, Unpin, Clone, std::error::Error);
+assert_impl_all!(ConfigError: Send, Sync, Unpin, Clone, std::error::Error);
+assert_impl_all!(ErrorKind: Send, Sync, Copy);
+assert_impl_all!(Key: Send, Sync, Unpin, Clone);
+assert_impl_all!(Observation: Send, Sync, Unpin);
+assert_impl_all!(Outcome: Send, Sync, Copy);
+assert_impl_all!(Progress: Send, Sync, Unpin, Clone);
+
+assert_impl_all!(timeout::TimeoutLayer: Send, Sync, Unpin, Clone);
+assert_impl_all!(timeout::Timeout<Svc>: Send, Sync, Unpin, Clone);
+assert_impl_all!(timeout::ResponseFuture<Tool>: Send, Sync);
+assert_impl_all!(deadline::DeadlineLayer: Send, Sync, Unpin, Clone);
+assert_impl_all!(deadline::Deadline<Svc>: Send, Sync, Unpin, Clone);
+assert_impl_all!(deadline::ResponseFuture<Svc, Tool>: Send, Sync);
+assert_impl_all!(catch_panic::CatchPanicLayer: Send, Sync, Unpin, Clone);
+assert_impl_all!(catch_panic::CatchPanic<Svc>: Send, Sync, Unpin, Clone);
+assert_impl_all!(catch_panic::ResponseFuture<Tool>: Send, Sync);
+assert_impl_all!(normalize::NormalizeLayer: Send, Sync, Unpin, Clone);
+assert_impl_all!(normalize::Normalize<Svc>: Send, Sync, Unpin, Clone);
+assert_impl_all!(normalize::ResponseFuture<Tool>: Send, Sync);
+assert_impl_all!(trace::TraceLayer: Send, Sync, Unpin, Clone);
+assert_impl_all!(trace::Trace<Svc>: Send, Sync, Unpin, Clone);
+assert_impl_all!(trace::ResponseFuture<Tool>: Send, Sync);
+
+#[cfg(feature = "mcp")]
+mod mcp {
+    use super::assert_impl_all;
+    use tower_toolcall::mcp::{Catalog, McpClassifier, McpProgress, McpService, ResponseFuture};
+
+    assert_impl_all!(McpService: Send, Sync, Unpin, Clone);
+    assert_impl_all!(McpProgress: Send, Sync, Unpin, Clone);
+    assert_impl_all!(McpClassifier: Send, Sync, Copy);
+    assert_impl_all!(Catalog: Send, Sync, Unpin, Clone);
+    assert_impl_all!(ResponseFuture: Send, Unpin);
+}

@@ -1,0 +1,96 @@
+use std::task::{Context, Poll};
+
+use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
+use tower_toolcall::{
+    BoxError, ErrorKind, ToolCall, ToolError, catch_panic::CatchPanicLayer, timeout::TimeoutLayer,
+};
+
+async fn panics(tool: fn(ToolCall)) -> ToolError {
+    let tool = service_fn(move |call: ToolCall| async move {
+        tool(call);
+        Ok::<(), BoxError>(())
+    });
+    let stack = ServiceBuilder::new()
+        .layer(TimeoutLayer::default())
+        .layer(CatchPanicLayer::new())
+        .service(tool);
+    stack.oneshot(ToolCall::new("buggy")).await.unwrap_err()
+}
+
+/// Trap 20: a panicking tool is told from a timeout and from a cancel.
+#[tokio::test]
+async fn a_panicking_tool_is_panicked_for_every_layer_above() {
+    let error = panics(|_| panic!("no such row")).await;
+    assert_eq!(
+        (error.kind(), error.tool()),
+        (ErrorKind::Panicked, Some("buggy"))
+    );
+    assert_eq!(error.message(), "the tool panicked: no such row");
+}
+
+/// Rule 9: a panic's text may hold what the caller passed.
+#[tokio::test]
+async fn a_secret_in_a_panic_is_redacted() {
+    let error = panics(|_| panic!("cannot use api_key={}", "s3cr3t-canary")).await;
+    assert!(!format!("{error:?}").contains("s3cr3t-canary"), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_panic_payload_that_is_no_text_is_caught() {
+    let error = panics(|_| std::panic::panic_any(7_u8)).await;
+    assert_eq!(error.message(), "the tool panicked");
+}
+
+#[derive(Clone)]
+struct PanicsIn(&'static str);
+
+impl Service<ToolCall> for PanicsIn {
+    type Response = ();
+    type Error = BoxError;
+    type Future = std::future::Ready<Result<(), BoxError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        assert_ne!(self.0, "poll_ready", "in poll_ready");
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: ToolCall) -> Self::Future {
+        panic!("in call")
+    }
+}
+
+#[tokio::test]
+async fn a_panic_in_call_and_in_poll_ready_is_caught_too() {
+    for place in ["call", "poll_ready"] {
+        let stack = CatchPanicLayer::new();
+        let stack = ServiceBuilder::new().layer(stack).service(PanicsIn(place));
+        let error = stack.oneshot(ToolCall::new("buggy")).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Panicked, "{place}");
+    }
+}
+
+#[tokio::test]
+async fn a_future_that_panics_when_it_is_dropped_after_its_panic_is_reported_once() {
+    struct Bomb;
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            if !std::thread::panicking() {
+                panic!("in drop");
+            }
+        }
+    }
+    struct Tool {
+        _bomb: Bomb,
+    }
+    impl Future for Tool {
+        type Output = Result<(), BoxError>;
+        fn poll(self: std::pin::Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+            panic!("in poll")
+        }
+    }
+    let stack = ServiceBuilder::new()
+        .layer(CatchPanicLayer::new())
+        .service(service_fn(|_: ToolCall| Tool { _bomb: Bomb }));
+    let error = stack.oneshot(ToolCall::new("buggy")).await.unwrap_err();
+    assert_eq!(error.message(), "the tool panicked: in poll");
+}

@@ -1,0 +1,50 @@
+//! The contract, kept by each layer.
+
+use std::time::Duration;
+
+use tower_toolcall::{
+    catch_panic::CatchPanicLayer, deadline::DeadlineLayer, normalize::NormalizeLayer,
+    timeout::TimeoutLayer, trace::TraceLayer,
+};
+
+use crate::kit::contract;
+
+contract!(
+    timeout,
+    TimeoutLayer::default(),
+    Readiness::Passes,
+    Panics::Pass
+);
+contract!(
+    timeout_in_idle_mode,
+    TimeoutLayer::default()
+        .with_idle_timeout(Duration::from_secs(1))
+        .unwrap(),
+    Readiness::Passes,
+    Panics::Pass
+);
+contract!(
+    deadline,
+    DeadlineLayer::new(Duration::from_secs(60)),
+    Readiness::Eager,
+    Panics::Pass
+);
+contract!(
+    deadline_inherited,
+    DeadlineLayer::inherited(),
+    Readiness::Eager,
+    Panics::Pass
+);
+contract!(
+    catch_panic,
+    CatchPanicLayer::new(),
+    Readiness::Passes,
+    Panics::BecomeErrors
+);
+contract!(
+    normalize,
+    NormalizeLayer::new(),
+    Readiness::Passes,
+    Panics::Pass
+);
+contract!(trace, TraceLayer::new(), Readiness::Passes, Panics::Pass);

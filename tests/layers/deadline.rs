@@ -1,0 +1,290 @@
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use tokio::time::{Instant, sleep};
+use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
+use tower_toolcall::{
+    BoxError, ErrorKind, Execution, ToolCall, ToolError, deadline::DeadlineLayer,
+    error::TimeoutLimit, timeout::TimeoutLayer,
+};
+
+use crate::kit::{self, Mode, limited};
+
+fn secs(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+fn within(d: Duration) -> ToolCall {
+    ToolCall::new("t").with_deadline(Instant::now() + d)
+}
+
+/// Runs a tool of a minute; answers the error, how long it took, and whether the tool was started.
+async fn run<L>(layer: L, call: ToolCall) -> (ToolError, Duration, usize)
+where
+    L: Layer<kit::Probe, Service: Service<ToolCall, Response = &'static str, Error = ToolError>>,
+{
+    let probe = kit::Probe::new(Mode::Hangs);
+    let start = Instant::now();
+    let error = layer.layer(probe.clone()).oneshot(call).await.unwrap_err();
+    assert_eq!(probe.alive.load(SeqCst), 0);
+    (error, start.elapsed(), probe.calls.load(SeqCst))
+}
+
+/// T5: a budget bounds the call.
+#[tokio::test(start_paused = true)]
+async fn a_budget_ends_the_call_as_a_timeout_that_names_the_deadline() {
+    let (error, took, started) = run(DeadlineLayer::new(secs(10)), ToolCall::new("t")).await;
+    assert_eq!((took, started), (secs(10), 1));
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    assert_eq!(error.timeout_limit(), Some(TimeoutLimit::Deadline));
+    assert_eq!(error.timeout(), Some(secs(10)));
+    assert_eq!(error.tool(), Some("t"));
+}
+
+/// T5: `min(own, remaining - reserve)`, reserve 500 ms; a deadline set outside is never exceeded.
+#[tokio::test(start_paused = true)]
+async fn an_outer_deadline_wins_and_keeps_its_reserve() {
+    let layer = DeadlineLayer::new(secs(10));
+    let (error, took, _) = run(layer.clone(), within(secs(4))).await;
+    assert_eq!(took, Duration::from_millis(3500));
+    assert_eq!(error.timeout(), Some(Duration::from_millis(3500)));
+    assert_eq!(error.configured_timeout(), Some(secs(10)));
+    let (_, took, _) = run(layer.with_reserve(secs(1)), within(secs(4))).await;
+    assert_eq!(took, secs(3));
+}
+
+/// T5: a call whose share is nothing is not started, and still gets its own result.
+#[tokio::test(start_paused = true)]
+async fn a_call_without_a_share_is_not_started() {
+    for remaining in [Duration::ZERO, Duration::from_millis(500)] {
+        let (error, took, started) = run(DeadlineLayer::new(secs(10)), within(remaining)).await;
+        assert_eq!((took, started), (Duration::ZERO, 0));
+        assert_eq!(error.kind(), ErrorKind::DeadlineExceeded);
+        assert_eq!(error.execution(), Execution::NotStarted);
+        assert_eq!(error.elapsed(), Some(Duration::ZERO));
+        assert_eq!(error.tool(), Some("t"));
+    }
+    let (_, _, started) = run(
+        DeadlineLayer::new(secs(10)),
+        within(Duration::from_millis(501)),
+    )
+    .await;
+    assert_eq!(started, 1);
+}
+
+/// T5: budgets nest, each leaving time to clean up.
+#[tokio::test(start_paused = true)]
+async fn budgets_nest_and_each_keeps_its_reserve() {
+    let layers = ServiceBuilder::new()
+        .layer(DeadlineLayer::new(secs(50)))
+        .layer(DeadlineLayer::new(secs(60)))
+        .layer(TimeoutLayer::new(secs(70)));
+    let (error, took, _) = run(layers, within(secs(100))).await;
+    assert_eq!(took, Duration::from_millis(49_500));
+    assert_eq!(error.configured_timeout(), Some(secs(70)));
+    assert_eq!(error.timeout_limit(), Some(TimeoutLimit::Deadline));
+}
+
+/// T5: without an own budget the layer enforces what is set outside, and nothing else.
+#[tokio::test(start_paused = true)]
+async fn an_inherited_deadline_is_enforced() {
+    let layer = DeadlineLayer::inherited().with_reserve(Duration::ZERO);
+    let (error, took, _) = run(layer, within(secs(3))).await;
+    assert_eq!((error.kind(), took), (ErrorKind::Timeout, secs(3)));
+}
+
+/// T5: the deadline bounds the wait for readiness too, and says that the tool never ran.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_waits_for_readiness_until_its_deadline_was_never_started() {
+    let (limited, probe, semaphore) = limited(Mode::Answers);
+    let held = semaphore.clone().acquire_owned().await.unwrap();
+    let start = Instant::now();
+    let mut stack = DeadlineLayer::new(secs(2)).layer(limited);
+    let error = stack
+        .ready()
+        .await
+        .unwrap()
+        .call(kit::call())
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (error.kind(), start.elapsed()),
+        (ErrorKind::DeadlineExceeded, secs(2))
+    );
+    assert_eq!(error.execution(), Execution::NotStarted);
+    drop(held);
+    assert_eq!(probe.calls.load(SeqCst), 0);
+    assert_eq!(semaphore.available_permits(), 1);
+}
+
+/// Rule 3b: the place in the queue of the instance that was polled is kept.
+#[tokio::test(start_paused = true)]
+async fn a_waiting_call_keeps_its_place_in_the_queue() {
+    let (limited, _, semaphore) = limited(Mode::Answers);
+    let held = semaphore.clone().acquire_owned().await.unwrap();
+    let mut stack = DeadlineLayer::new(secs(60)).layer(limited);
+    let mut first = tokio_test::task::spawn(stack.ready().await.unwrap().call(kit::call()));
+    let mut second = tokio_test::task::spawn(stack.ready().await.unwrap().call(kit::call()));
+    tokio_test::assert_pending!(second.poll());
+    tokio_test::assert_pending!(first.poll());
+    drop(held);
+    tokio_test::assert_pending!(second.poll());
+    tokio_test::assert_ready_ok!(first.poll());
+    // tower's limit keeps a permit until the finished future is dropped.
+    drop(first);
+    tokio_test::assert_ready_ok!(second.poll());
+}
+
+/// Trap 24: a readiness error is the result of the call that meets it, once.
+#[tokio::test(start_paused = true)]
+async fn a_readiness_error_is_the_result_of_one_call() {
+    let (mock, mut handle) = tower_test::mock::pair::<ToolCall, ()>();
+    handle.send_error("connection refused");
+    let mut stack = DeadlineLayer::new(secs(5)).layer(mock);
+    let call = stack.ready().await.unwrap().call(kit::call());
+    let error = call.await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionFailed);
+    assert_eq!(error.tool(), Some("search"));
+
+    handle.allow(1);
+    let mut next = tokio_test::task::spawn(stack.ready().await.unwrap().call(kit::call()));
+    tokio_test::assert_pending!(next.poll());
+    handle.next_request().await.unwrap().1.send_response(());
+    tokio_test::assert_ready_ok!(next.poll());
+}
+
+/// Rule 3b: a refusal gives the inner's reservation back before its future is polled.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_gives_the_reservation_back() {
+    let spent = kit::call().with_deadline(Instant::now());
+    kit::a_refusal_gives_the_reservation_back(DeadlineLayer::new(secs(5)), spent).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_zero_budget_starts_no_call_and_the_longest_is_none() {
+    let (error, ..) = run(DeadlineLayer::new(Duration::ZERO), ToolCall::new("t")).await;
+    assert_eq!(error.kind(), ErrorKind::DeadlineExceeded);
+    let tool = service_fn(|call: ToolCall| async move { Ok::<_, BoxError>(call.deadline()) });
+    let stack = DeadlineLayer::new(Duration::MAX).layer(tool);
+    assert_eq!(stack.oneshot(ToolCall::new("t")).await.unwrap(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_tool_sees_the_tightened_deadline() {
+    let tool = service_fn(|call: ToolCall| async move { Ok::<_, BoxError>(call.deadline()) });
+    let stack = DeadlineLayer::new(secs(5)).layer(tool);
+    let seen = stack.oneshot(within(secs(60))).await.unwrap();
+    assert_eq!(seen, Some(Instant::now() + secs(5)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_response_and_deadline_come_together_the_response_wins() {
+    let tool = service_fn(|_: ToolCall| async {
+        sleep(secs(5)).await;
+        Ok::<_, BoxError>(())
+    });
+    assert!(
+        DeadlineLayer::new(secs(5))
+            .layer(tool)
+            .oneshot(ToolCall::new("t"))
+            .await
+            .is_ok()
+    );
+}
+
+#[cfg(feature = "cancel")]
+mod cancellation {
+    use super::*;
+    use tokio_util::sync::CancellationToken;
+    use tower_toolcall::cancel::cancellable;
+
+    /// T4, trap 14: the caller's token drops the inner future first and is terminal.
+    #[tokio::test(start_paused = true)]
+    async fn the_callers_token_ends_the_call() {
+        let token = CancellationToken::new();
+        let call = ToolCall::new("t").with_cancellation(token.clone());
+        tokio::spawn(async move {
+            sleep(secs(1)).await;
+            token.cancel();
+        });
+        let (error, took, started) = run(DeadlineLayer::new(secs(10)), call).await;
+        assert_eq!(
+            (error.kind(), took, started),
+            (ErrorKind::Cancelled, secs(1), 1)
+        );
+        assert_eq!(error.execution(), Execution::Unknown);
+        assert!(!error.is_retryable());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_is_cancelled_already_is_not_started() {
+        let token = CancellationToken::new();
+        token.cancel();
+        let call = ToolCall::new("t").with_cancellation(token);
+        let (error, _, started) = run(DeadlineLayer::inherited(), call).await;
+        assert_eq!((error.kind(), started), (ErrorKind::Cancelled, 0));
+        assert_eq!(error.execution(), Execution::NotStarted);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_waits_for_readiness_is_cancelled_too() {
+        let (limited, _, semaphore) = limited(Mode::Answers);
+        let _held = semaphore.acquire_owned().await.unwrap();
+        let token = CancellationToken::new();
+        let mut stack = DeadlineLayer::inherited().layer(limited);
+        let call = ToolCall::new("t").with_cancellation(token.clone());
+        let mut response = tokio_test::task::spawn(stack.ready().await.unwrap().call(call));
+        tokio_test::assert_pending!(response.poll());
+        token.cancel();
+        assert!(response.is_woken());
+        let error = tokio_test::assert_ready_err!(response.poll());
+        assert_eq!(error.execution(), Execution::NotStarted);
+    }
+
+    /// T4: a tool that spawns work learns of the timeout by a token, each attempt by its own.
+    #[tokio::test(start_paused = true)]
+    async fn a_token_fires_for_spawned_work_when_the_attempt_times_out() {
+        let stopped = Arc::new(AtomicUsize::new(0));
+        let count = stopped.clone();
+        let tool = service_fn(move |call: ToolCall| {
+            let count = count.clone();
+            let quick = call.arguments().contains_key("quick");
+            cancellable(&call, move |token| async move {
+                tokio::spawn(async move {
+                    token.cancelled().await;
+                    count.fetch_add(1, SeqCst);
+                });
+                sleep(secs(if quick { 0 } else { 60 })).await;
+                Ok::<_, BoxError>(())
+            })
+        });
+        let stack = TimeoutLayer::new(secs(1)).layer(tool);
+        stack.clone().oneshot(ToolCall::new("t")).await.unwrap_err();
+        tokio::task::yield_now().await;
+        assert_eq!(stopped.load(SeqCst), 1);
+
+        // One that finishes leaves its spawned work alone.
+        let quick = serde_json::json!({ "quick": true });
+        stack
+            .oneshot(ToolCall::new("t").with_json(quick).unwrap())
+            .await
+            .unwrap();
+        tokio::task::yield_now().await;
+        assert_eq!(stopped.load(SeqCst), 1);
+    }
+
+    /// T4: the tool's token is a child of the caller's.
+    #[tokio::test(start_paused = true)]
+    async fn the_tools_token_fires_with_the_callers() {
+        let token = CancellationToken::new();
+        let call = ToolCall::new("t").with_cancellation(token.clone());
+        let waits = cancellable(&call, |token| async move { token.cancelled().await });
+        token.cancel();
+        waits.await;
+    }
+}

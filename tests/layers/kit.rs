@@ -1,0 +1,390 @@
+//! The contract that every layer keeps, as one set of tests; see [`contract!`].
+//!
+//! Two inner services: `tower_test::mock`, which panics when it is called without having been ready,
+//! and a [`Probe`] behind tower's `ConcurrencyLimit`, because the mock knows no reservations: what a
+//! layer takes from the semaphore and forgets to give back shows there.
+
+use std::{
+    future::Future,
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::{Pin, pin},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    task::{Context, Poll},
+};
+
+use tokio::sync::Semaphore;
+use tokio_test::{assert_pending, assert_ready, assert_ready_err, assert_ready_ok, task};
+use tower::{Service, ServiceExt, limit::ConcurrencyLimit};
+use tower_layer::Layer;
+use tower_test::mock::{self, Mock};
+use tower_toolcall::{BoxError, ErrorKind, ToolCall, ToolError};
+
+/// What a layer makes of any of the inner services.
+pub(crate) trait Stack:
+    Service<ToolCall, Response = &'static str, Error = ToolError, Future: Send> + Clone + Send
+{
+}
+
+impl<S> Stack for S where
+    S: Service<ToolCall, Response = &'static str, Error = ToolError, Future: Send> + Clone + Send
+{
+}
+
+pub(crate) type MockTool = Mock<ToolCall, &'static str>;
+pub(crate) type Limited = ConcurrencyLimit<Probe>;
+
+/// How a layer treats readiness (rule 3 of the design).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Readiness {
+    /// Passes the inner service's readiness through.
+    Passes,
+    /// Is always ready, and waits for the inner service in its future.
+    Eager,
+}
+
+/// What a layer makes of a panic below.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Panics {
+    Pass,
+    BecomeErrors,
+}
+
+/// A tool that does as it is told and counts what becomes of its futures.
+#[derive(Clone)]
+pub(crate) struct Probe {
+    mode: Mode,
+    pub(crate) calls: Arc<AtomicUsize>,
+    pub(crate) alive: Arc<AtomicUsize>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Mode {
+    Answers,
+    Hangs,
+    Panics,
+}
+
+impl Probe {
+    pub(crate) fn new(mode: Mode) -> Self {
+        Self {
+            mode,
+            calls: Arc::default(),
+            alive: Arc::default(),
+        }
+    }
+}
+
+impl Service<ToolCall> for Probe {
+    type Response = &'static str;
+    type Error = BoxError;
+    type Future = ProbeFuture;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: ToolCall) -> ProbeFuture {
+        self.calls.fetch_add(1, SeqCst);
+        self.alive.fetch_add(1, SeqCst);
+        ProbeFuture {
+            mode: self.mode,
+            alive: self.alive.clone(),
+        }
+    }
+}
+
+pub(crate) struct ProbeFuture {
+    mode: Mode,
+    alive: Arc<AtomicUsize>,
+}
+
+impl Future for ProbeFuture {
+    type Output = Result<&'static str, BoxError>;
+
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.mode {
+            Mode::Answers => Poll::Ready(Ok("answer")),
+            Mode::Hangs => Poll::Pending,
+            Mode::Panics => panic!("the probe panics"),
+        }
+    }
+}
+
+impl Drop for ProbeFuture {
+    fn drop(&mut self) {
+        self.alive.fetch_sub(1, SeqCst);
+    }
+}
+
+/// A probe behind a limit of one, and the means to look at both.
+pub(crate) fn limited(mode: Mode) -> (Limited, Probe, Arc<Semaphore>) {
+    let probe = Probe::new(mode);
+    let semaphore = Arc::new(Semaphore::new(1));
+    let limited = ConcurrencyLimit::with_semaphore(probe.clone(), semaphore.clone());
+    (limited, probe, semaphore)
+}
+
+pub(crate) fn call() -> ToolCall {
+    ToolCall::new("search").with_server("docs").with_id("c1")
+}
+
+pub(crate) async fn passes_the_response<L>(layer: L)
+where
+    L: Layer<MockTool, Service: Stack>,
+{
+    let (mut svc, mut handle) = mock::spawn_layer(layer);
+    assert_ready_ok!(svc.poll_ready());
+    let mut response = task::spawn(svc.call(call()));
+    assert_pending!(response.poll());
+    let (request, respond) = handle.next_request().await.unwrap();
+    assert_eq!((request.tool(), request.id()), ("search", Some("c1")));
+    respond.send_response("answer");
+    assert!(response.is_woken());
+    assert_eq!(assert_ready_ok!(response.poll()), "answer");
+}
+
+pub(crate) async fn converts_an_inner_error_and_names_the_call<L>(layer: L)
+where
+    L: Layer<MockTool, Service: Stack>,
+{
+    let (mut svc, mut handle) = mock::spawn_layer(layer);
+    assert_ready_ok!(svc.poll_ready());
+    let mut response = task::spawn(svc.call(call()));
+    assert_pending!(response.poll());
+    let (_, respond) = handle.next_request().await.unwrap();
+    respond.send_error("503 Service Unavailable");
+    let error = assert_ready_err!(response.poll());
+    assert_eq!(error.kind(), ErrorKind::Upstream);
+    assert_eq!(
+        (error.tool(), error.server(), error.call_id()),
+        (Some("search"), Some("docs"), Some("c1"))
+    );
+}
+
+pub(crate) async fn treats_readiness_as_documented<L>(layer: L, readiness: Readiness)
+where
+    L: Layer<MockTool, Service: Stack>,
+{
+    let (mut svc, mut handle) = mock::spawn_layer(layer);
+    handle.allow(0);
+    if readiness == Readiness::Passes {
+        assert_pending!(svc.poll_ready());
+        handle.allow(1);
+        assert_ready_ok!(svc.poll_ready());
+        return;
+    }
+    assert_ready_ok!(svc.poll_ready());
+    let mut response = task::spawn(svc.call(call()));
+    assert_pending!(response.poll());
+    assert_pending!(pin!(handle.next_request()).as_mut().poll(&mut noop()));
+    handle.allow(1);
+    assert!(response.is_woken());
+    assert_pending!(response.poll());
+    let (_, respond) = handle.next_request().await.unwrap();
+    respond.send_response("answer");
+    assert_eq!(assert_ready_ok!(response.poll()), "answer");
+}
+
+pub(crate) async fn an_inner_readiness_error_reaches_the_caller<L>(layer: L, readiness: Readiness)
+where
+    L: Layer<MockTool, Service: Stack>,
+{
+    let (mut svc, mut handle) = mock::spawn_layer(layer);
+    handle.send_error("connection refused");
+    let error = match readiness {
+        Readiness::Passes => assert_ready_err!(svc.poll_ready()),
+        Readiness::Eager => {
+            assert_ready_ok!(svc.poll_ready());
+            let mut response = task::spawn(svc.call(call()));
+            assert_ready_err!(response.poll())
+        }
+    };
+    assert_eq!(error.kind(), ErrorKind::ConnectionFailed);
+}
+
+/// Trap 18. `ConcurrencyLimit` panics when an instance is called that has no permit.
+pub(crate) async fn a_clone_is_not_ready_because_the_original_is<L>(layer: L, readiness: Readiness)
+where
+    L: Layer<Limited, Service: Stack>,
+{
+    let (limited, probe, _) = limited(Mode::Answers);
+    let mut svc = layer.layer(limited);
+    svc.ready().await.unwrap();
+    let mut clone = svc.clone();
+    let polled = clone.poll_ready(&mut noop());
+    match readiness {
+        Readiness::Passes => assert_pending!(polled),
+        Readiness::Eager => {
+            assert_ready_ok!(polled);
+            let mut second = task::spawn(clone.call(call()));
+            assert_pending!(second.poll());
+            assert_eq!(probe.calls.load(SeqCst), 0);
+        }
+    }
+    // The original's turn is its own still.
+    assert_eq!(svc.call(call()).await.unwrap(), "answer");
+    assert_eq!(probe.calls.load(SeqCst), 1);
+}
+
+pub(crate) async fn a_future_dropped_before_its_first_poll_gives_everything_back<L>(layer: L)
+where
+    L: Layer<Limited, Service: Stack>,
+{
+    let (limited, probe, semaphore) = limited(Mode::Hangs);
+    let mut svc = layer.layer(limited);
+    let response = svc.ready().await.unwrap().call(call());
+    drop(response);
+    assert_eq!(probe.alive.load(SeqCst), 0);
+    assert_eq!(semaphore.available_permits(), 1);
+}
+
+pub(crate) async fn a_future_dropped_in_flight_gives_everything_back<L>(layer: L)
+where
+    L: Layer<Limited, Service: Stack>,
+{
+    let (limited, probe, semaphore) = limited(Mode::Hangs);
+    let mut svc = layer.layer(limited);
+    let mut response = task::spawn(svc.ready().await.unwrap().call(call()));
+    assert_pending!(response.poll());
+    assert_eq!(semaphore.available_permits(), 0);
+    drop(response);
+    assert_eq!(probe.alive.load(SeqCst), 0);
+    assert_eq!(semaphore.available_permits(), 1);
+}
+
+pub(crate) async fn a_future_dropped_while_it_waits_for_readiness_gives_its_place_back<L>(
+    layer: L,
+    readiness: Readiness,
+) where
+    L: Layer<Limited, Service: Stack>,
+{
+    let (limited, probe, semaphore) = limited(Mode::Answers);
+    let mut svc = layer.layer(limited);
+    let held = semaphore.clone().acquire_owned().await.unwrap();
+    let mut ready = svc.clone();
+    let polled = ready.poll_ready(&mut noop());
+    match readiness {
+        Readiness::Passes => assert_pending!(polled),
+        Readiness::Eager => {
+            assert_ready_ok!(polled);
+            let mut response = task::spawn(ready.call(call()));
+            assert_pending!(response.poll());
+            drop(response);
+        }
+    }
+    drop(ready);
+    drop(held);
+    assert_eq!(probe.calls.load(SeqCst), 0);
+    assert_eq!(semaphore.available_permits(), 1);
+    assert_eq!(
+        svc.ready().await.unwrap().call(call()).await.unwrap(),
+        "answer"
+    );
+}
+
+pub(crate) async fn a_completed_call_gives_its_permit_back<L>(layer: L)
+where
+    L: Layer<Limited, Service: Stack>,
+{
+    let (limited, probe, semaphore) = limited(Mode::Answers);
+    let mut svc = layer.layer(limited);
+    for _ in 0..3 {
+        let answer = svc.ready().await.unwrap().call(call()).await;
+        assert_eq!(answer.unwrap(), "answer");
+    }
+    assert_eq!(probe.calls.load(SeqCst), 3);
+    // An instance may hold the permit of a next call that it has prepared.
+    drop(svc);
+    assert_eq!(semaphore.available_permits(), 1);
+}
+
+pub(crate) async fn a_panic_below_leaks_nothing<L>(layer: L, panics: Panics)
+where
+    L: Layer<Limited, Service: Stack>,
+{
+    let (limited, probe, semaphore) = limited(Mode::Panics);
+    let mut svc = layer.layer(limited);
+    let mut response = task::spawn(svc.ready().await.unwrap().call(call()));
+    match (catch_unwind(AssertUnwindSafe(|| response.poll())), panics) {
+        (Ok(polled), Panics::BecomeErrors) => {
+            assert_eq!(
+                assert_ready!(polled).unwrap_err().kind(),
+                ErrorKind::Panicked
+            );
+        }
+        (Err(payload), Panics::Pass) => {
+            assert_eq!(payload.downcast_ref(), Some(&"the probe panics"));
+        }
+        (polled, _) => panic!("{polled:?}"),
+    }
+    drop(response);
+    assert_eq!(probe.alive.load(SeqCst), 0);
+    assert_eq!(semaphore.available_permits(), 1);
+}
+
+pub(crate) async fn works_in_a_spawned_task<L>(layer: L)
+where
+    L: Layer<Limited, Service: Stack + 'static>,
+    <L::Service as Service<ToolCall>>::Future: 'static,
+{
+    let (limited, ..) = limited(Mode::Answers);
+    let svc = layer.layer(limited);
+    let answer = tokio::spawn(svc.oneshot(call())).await.unwrap();
+    assert_eq!(answer.unwrap(), "answer");
+}
+
+/// Trap 23 and rule 3b: a refusal gives the inner's reservation back before its future is polled.
+pub(crate) async fn a_refusal_gives_the_reservation_back<L>(layer: L, refused: ToolCall)
+where
+    L: Layer<Limited, Service: Stack>,
+{
+    let (limited, probe, semaphore) = limited(Mode::Answers);
+    let mut svc = layer.layer(limited);
+    svc.ready().await.unwrap();
+    assert_eq!(semaphore.available_permits(), 0);
+    let response = svc.call(refused);
+    assert_eq!(semaphore.available_permits(), 1);
+    assert!(response.await.is_err());
+    assert_eq!(probe.calls.load(SeqCst), 0);
+}
+
+fn noop() -> Context<'static> {
+    Context::from_waker(std::task::Waker::noop())
+}
+
+/// The contract for one layer: `contract!(name, layer, readiness, panics)`.
+macro_rules! contract {
+    ($name:ident, $layer:expr, $readiness:expr, $panics:expr) => {
+        mod $name {
+            #[allow(unused_imports)]
+            use super::*;
+            use crate::kit::{self, Panics, Readiness};
+
+            $crate::kit::contract! { @tests
+                passes_the_response($layer);
+                converts_an_inner_error_and_names_the_call($layer);
+                treats_readiness_as_documented($layer, $readiness);
+                an_inner_readiness_error_reaches_the_caller($layer, $readiness);
+                a_clone_is_not_ready_because_the_original_is($layer, $readiness);
+                a_future_dropped_before_its_first_poll_gives_everything_back($layer);
+                a_future_dropped_in_flight_gives_everything_back($layer);
+                a_future_dropped_while_it_waits_for_readiness_gives_its_place_back($layer, $readiness);
+                a_completed_call_gives_its_permit_back($layer);
+                a_panic_below_leaks_nothing($layer, $panics);
+                works_in_a_spawned_task($layer);
+            }
+        }
+    };
+    (@tests $($test:ident($($arg:expr),*);)*) => {
+        $(
+            #[tokio::test(start_paused = true)]
+            async fn $test() {
+                kit::$test($($arg),*).await
+            }
+        )*
+    };
+}
+pub(crate) use contract;

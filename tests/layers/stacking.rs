@@ -1,0 +1,171 @@
+//! Our layers around any service, in any company.
+
+use std::{convert::Infallible, time::Duration};
+
+use tower::{Service, ServiceBuilder, ServiceExt, service_fn, util::BoxCloneSyncService};
+use tower_toolcall::{
+    BoxError, ErrorKind, ToolCall, ToolError, catch_panic::CatchPanicLayer,
+    deadline::DeadlineLayer, normalize::NormalizeLayer, timeout::TimeoutLayer, trace::TraceLayer,
+};
+
+/// The documented order, around whatever tool.
+macro_rules! stack {
+    ($tool:expr) => {
+        ServiceBuilder::new()
+            .layer(TraceLayer::new())
+            .layer(DeadlineLayer::new(Duration::from_secs(10)))
+            .layer(TimeoutLayer::new(Duration::from_secs(5)))
+            .layer(CatchPanicLayer::new())
+            .service($tool)
+    };
+}
+
+fn call() -> ToolCall {
+    ToolCall::new("t")
+}
+
+async fn kind<S>(stack: S) -> ErrorKind
+where
+    S: Service<ToolCall, Response = (), Error = ToolError>,
+{
+    stack.oneshot(call()).await.unwrap_err().kind()
+}
+
+#[tokio::test]
+async fn around_a_function_that_returns_a_boxed_error() {
+    let tool = service_fn(|_: ToolCall| async { Err::<(), BoxError>("404 Not Found".into()) });
+    assert_eq!(kind(stack!(tool)).await, ErrorKind::NotFound);
+}
+
+#[tokio::test]
+async fn around_a_function_that_cannot_fail() {
+    let tool = service_fn(|_: ToolCall| async { Ok::<_, Infallible>(7) });
+    assert_eq!(stack!(tool).oneshot(call()).await.unwrap(), 7);
+}
+
+#[tokio::test]
+async fn around_a_function_with_the_users_own_error() {
+    enum Mine {
+        Quota,
+    }
+    impl From<Mine> for ToolError {
+        fn from(Mine::Quota: Mine) -> Self {
+            ToolError::new(ErrorKind::RateLimited, "quota used up").with_code("QUOTA")
+        }
+    }
+    let tool = service_fn(|_: ToolCall| async { Err::<(), _>(Mine::Quota) });
+    let error = stack!(tool).oneshot(call()).await.unwrap_err();
+    assert_eq!(
+        (error.kind(), error.code()),
+        (ErrorKind::RateLimited, "QUOTA")
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn around_load_shedding_and_a_concurrency_limit() {
+    let tool = service_fn(|_: ToolCall| std::future::pending::<Result<(), BoxError>>());
+    let stack = stack!(
+        ServiceBuilder::new()
+            .load_shed()
+            .concurrency_limit(1)
+            .service(tool)
+    );
+    let mut first = tokio_test::task::spawn(stack.clone().oneshot(call()));
+    tokio_test::assert_pending!(first.poll());
+    assert_eq!(kind(stack).await, ErrorKind::Overloaded);
+}
+
+/// E2: the error behind `Buffer` is shared and boxed, and still ours.
+#[tokio::test]
+async fn around_a_buffer() {
+    let denied = service_fn(|_: ToolCall| async {
+        Err::<(), _>(ToolError::new(ErrorKind::Denied, "no").with_code("MINE"))
+    });
+    let stack = stack!(ServiceBuilder::new().buffer(4).service(denied));
+    let error = stack.oneshot(call()).await.unwrap_err();
+    assert_eq!((error.kind(), error.code()), (ErrorKind::Denied, "MINE"));
+}
+
+/// E2: a buffer whose service failed to become ready shares that error with every later call.
+#[tokio::test]
+async fn around_a_buffer_whose_service_has_failed() {
+    let (mock, mut handle) = tower_test::mock::pair::<ToolCall, ()>();
+    handle.send_error(ToolError::new(ErrorKind::TokenExchange, "expired"));
+    let stack = stack!(ServiceBuilder::new().buffer(4).service(mock));
+    assert_eq!(kind(stack.clone()).await, ErrorKind::TokenExchange);
+    assert_eq!(kind(stack).await, ErrorKind::TokenExchange);
+}
+
+#[tokio::test]
+async fn boxed_cloned_and_shared_between_tasks() {
+    let tool = service_fn(|_: ToolCall| async { Ok::<_, BoxError>(7) });
+    let stack: BoxCloneSyncService<ToolCall, i32, ToolError> =
+        BoxCloneSyncService::new(stack!(tool));
+    let tasks: Vec<_> = (0..8)
+        .map(|_| tokio::spawn(stack.clone().oneshot(call())))
+        .collect();
+    for task in tasks {
+        assert_eq!(task.await.unwrap().unwrap(), 7);
+    }
+    // Around a boxed one as well.
+    assert_eq!(stack!(stack).oneshot(call()).await.unwrap(), 7);
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_towers_own_timeout_in_the_middle() {
+    let tool = service_fn(|_: ToolCall| std::future::pending::<Result<(), BoxError>>());
+    let stack = ServiceBuilder::new()
+        .layer(TraceLayer::new())
+        .layer(DeadlineLayer::new(Duration::from_secs(10)))
+        .timeout(Duration::from_secs(1))
+        .layer(CatchPanicLayer::new())
+        .service(tool);
+    let start = tokio::time::Instant::now();
+    let error = stack.oneshot(call()).await.unwrap_err();
+    assert_eq!(
+        (error.kind(), error.tool()),
+        (ErrorKind::Timeout, Some("t"))
+    );
+    assert_eq!(start.elapsed(), Duration::from_secs(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn under_towers_layers_with_a_normalised_error() {
+    let tool = service_fn(|_: ToolCall| std::future::pending::<Result<(), BoxError>>());
+    let stack = ServiceBuilder::new()
+        .layer(NormalizeLayer::new())
+        .load_shed()
+        .concurrency_limit(1)
+        .layer(TimeoutLayer::new(Duration::from_secs(1)))
+        .service(tool);
+    let error = stack.oneshot(call()).await.unwrap_err();
+    assert_eq!(
+        (error.kind(), error.tool()),
+        (ErrorKind::Timeout, Some("t"))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn from_box_is_the_function_for_map_err() {
+    let tool = service_fn(|_: ToolCall| std::future::pending::<Result<(), BoxError>>());
+    let stack = ServiceBuilder::new()
+        .map_err(ToolError::from_box)
+        .timeout(Duration::from_secs(1))
+        .service(tool);
+    let result = tokio::spawn(stack.oneshot(call())).await.unwrap();
+    assert_eq!(result.unwrap_err().kind(), ErrorKind::Timeout);
+}
+
+/// N4: every layer works without configuration.
+#[tokio::test]
+async fn every_layer_works_without_configuration() {
+    let tool = service_fn(|_: ToolCall| async { Ok::<_, BoxError>(7) });
+    let stack = ServiceBuilder::new()
+        .layer(NormalizeLayer::default())
+        .layer(TraceLayer::default())
+        .layer(DeadlineLayer::inherited())
+        .layer(TimeoutLayer::default())
+        .layer(CatchPanicLayer::default())
+        .service(tool);
+    assert_eq!(stack.oneshot(call()).await.unwrap(), 7);
+}

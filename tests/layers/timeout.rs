@@ -1,0 +1,357 @@
+use std::{
+    future::{Future, poll_fn},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
+    },
+    task::Poll,
+    time::Duration,
+};
+
+use tokio::time::{Instant, sleep};
+use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
+use tower_toolcall::{
+    BoxError, ErrorKind, Event, ToolCall, ToolError, error::TimeoutLimit, timeout::TimeoutLayer,
+};
+
+fn secs(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+/// A tool that works for so long.
+fn works_for(
+    d: Duration,
+) -> impl Service<ToolCall, Response = &'static str, Error = BoxError, Future: Send> + Clone {
+    service_fn(move |_: ToolCall| async move {
+        sleep(d).await;
+        Ok::<_, BoxError>("done")
+    })
+}
+
+async fn run(layer: TimeoutLayer, work: Duration, call: ToolCall) -> Result<Duration, ToolError> {
+    let start = Instant::now();
+    let stack = ServiceBuilder::new().layer(layer).service(works_for(work));
+    stack.oneshot(call).await.map(|_| start.elapsed())
+}
+
+/// T1: every call has a timeout, 30 s by default.
+#[tokio::test(start_paused = true)]
+async fn a_call_times_out_after_30_seconds_by_default() {
+    let start = Instant::now();
+    let error = run(TimeoutLayer::default(), secs(31), ToolCall::new("t"))
+        .await
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    assert_eq!(start.elapsed(), secs(30));
+}
+
+/// T2: the call's own timeout beats its tool's, and that beats the default.
+#[tokio::test(start_paused = true)]
+async fn the_calls_own_timeout_beats_its_tools_and_that_beats_the_default() {
+    let layer = TimeoutLayer::new(secs(9)).with_tool("slow", secs(5));
+    let timeout = async |call: ToolCall| {
+        let error = run(layer.clone(), secs(60), call).await.unwrap_err();
+        error.timeout().unwrap()
+    };
+    assert_eq!(timeout(ToolCall::new("other")).await, secs(9));
+    assert_eq!(timeout(ToolCall::new("slow")).await, secs(5));
+    assert_eq!(
+        timeout(ToolCall::new("slow").with_timeout(secs(7))).await,
+        secs(7)
+    );
+}
+
+/// T3: what the error says.
+#[tokio::test(start_paused = true)]
+async fn the_error_names_the_call_and_the_time() {
+    let call = ToolCall::new("search").with_server("docs");
+    let error = run(TimeoutLayer::new(secs(5)), secs(6), call)
+        .await
+        .unwrap_err();
+    assert_eq!(error.code(), "TOOL_TIMEOUT");
+    assert_eq!(error.message(), "Tool invocation timed out after 5000ms");
+    assert!(error.is_retryable() && error.is_recoverable());
+    assert!(error.user_message().contains("search"));
+    assert_eq!(
+        (error.tool(), error.server()),
+        (Some("search"), Some("docs"))
+    );
+    assert_eq!(error.timeout(), Some(secs(5)));
+    assert_eq!(error.configured_timeout(), Some(secs(5)));
+    assert_eq!(error.timeout_limit(), Some(TimeoutLimit::Timeout));
+}
+
+/// T3, T5: the time in force, and beside it the configured one that the deadline shortened.
+#[tokio::test(start_paused = true)]
+async fn a_deadline_shortens_the_timeout_and_is_named_as_the_limit() {
+    let call = ToolCall::new("t").with_deadline(Instant::now() + secs(2));
+    let error = run(TimeoutLayer::new(secs(5)), secs(6), call)
+        .await
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    assert_eq!(error.timeout(), Some(secs(2)));
+    assert_eq!(error.configured_timeout(), Some(secs(5)));
+    assert_eq!(error.timeout_limit(), Some(TimeoutLimit::Deadline));
+}
+
+/// T4: expiry drops the inner future in that moment, not when the response future is dropped.
+#[tokio::test(start_paused = true)]
+async fn the_work_is_dropped_when_the_time_is_up() {
+    struct Gone(Arc<AtomicBool>);
+    impl Drop for Gone {
+        fn drop(&mut self) {
+            self.0.store(true, SeqCst);
+        }
+    }
+    let gone = Arc::new(AtomicBool::new(false));
+    let flag = gone.clone();
+    let tool = service_fn(move |_: ToolCall| {
+        let gone = Gone(flag.clone());
+        async move {
+            let _gone = gone;
+            std::future::pending::<Result<(), BoxError>>().await
+        }
+    });
+    let stack = ServiceBuilder::new()
+        .layer(TimeoutLayer::new(secs(1)))
+        .service(tool);
+    let mut response = tokio_test::task::spawn(stack.oneshot(ToolCall::new("t")));
+    tokio_test::assert_pending!(response.poll());
+    tokio::time::advance(secs(1)).await;
+    tokio_test::assert_ready_err!(response.poll());
+    assert!(
+        gone.load(SeqCst),
+        "the finished future still holds the work"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_response_and_timer_come_together_the_response_wins() {
+    assert_eq!(
+        run(TimeoutLayer::new(secs(5)), secs(5), ToolCall::new("t"))
+            .await
+            .unwrap(),
+        secs(5)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_longest_duration_is_no_timeout_and_does_not_overflow() {
+    let call = || ToolCall::new("t").with_timeout(Duration::MAX);
+    assert!(
+        run(TimeoutLayer::default(), secs(1 << 20), call())
+            .await
+            .is_ok()
+    );
+    let call = call().with_deadline(Instant::now() + secs(3));
+    let error = run(TimeoutLayer::default(), secs(9), call)
+        .await
+        .unwrap_err();
+    assert_eq!(error.timeout(), Some(secs(3)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_zero_timeout_lets_only_those_succeed_that_answer_at_once() {
+    let layer = TimeoutLayer::new(Duration::ZERO);
+    let stack = ServiceBuilder::new()
+        .layer(layer.clone())
+        .service(service_fn(|_: ToolCall| async { Ok::<_, BoxError>(1) }));
+    assert_eq!(stack.oneshot(ToolCall::new("t")).await.unwrap(), 1);
+    assert!(run(layer, secs(1), ToolCall::new("t")).await.is_err());
+}
+
+/// Trap 21: a future that is always busy uses up the task's budget; the timer fires all the same.
+#[tokio::test(start_paused = true)]
+async fn a_busy_inner_future_cannot_starve_the_timer() {
+    let tool = service_fn(|_: ToolCall| {
+        let (tx, mut rx) = tokio::sync::mpsc::unbounded_channel::<()>();
+        async move {
+            loop {
+                // Always ready, until the budget says otherwise.
+                tx.send(()).unwrap();
+                rx.recv().await;
+                poll_fn(|cx| {
+                    cx.waker().wake_by_ref();
+                    Poll::Ready(())
+                })
+                .await;
+            }
+            #[allow(unreachable_code)]
+            Ok::<(), BoxError>(())
+        }
+    });
+    let stack = ServiceBuilder::new()
+        .layer(TimeoutLayer::new(secs(1)))
+        .service(tool);
+    let mut response = tokio::spawn(stack.oneshot(ToolCall::new("busy")));
+    tokio::task::yield_now().await;
+    tokio::time::advance(secs(1)).await;
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+        if response.is_finished() {
+            break;
+        }
+    }
+    assert!(response.is_finished(), "the timer starves");
+    let error = poll_fn(|cx| std::pin::Pin::new(&mut response).poll(cx))
+        .await
+        .unwrap()
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+}
+
+type Slow = Arc<Mutex<Vec<(Duration, Duration)>>>;
+
+fn slow_log(layer: TimeoutLayer) -> (TimeoutLayer, Slow) {
+    let log = Slow::default();
+    let heard = log.clone();
+    let layer = layer.with_listener(move |event: &Event<'_>| {
+        if let Event::Slow {
+            elapsed, timeout, ..
+        } = *event
+        {
+            heard.lock().unwrap().push((elapsed, timeout));
+        }
+    });
+    (layer, log)
+}
+
+/// T6: more than 80 % of the timeout is slow, also when it succeeds.
+#[tokio::test(start_paused = true)]
+async fn a_success_that_used_more_than_80_percent_is_reported_as_slow() {
+    let (layer, log) = slow_log(TimeoutLayer::new(secs(10)));
+    run(layer.clone(), secs(8), ToolCall::new("t"))
+        .await
+        .unwrap();
+    assert!(log.lock().unwrap().is_empty());
+    run(layer, secs(9), ToolCall::new("t")).await.unwrap();
+    assert_eq!(*log.lock().unwrap(), [(secs(9), secs(10))]);
+}
+
+/// T6: it is the effective timeout that counts.
+#[tokio::test(start_paused = true)]
+async fn slow_is_measured_by_the_timeout_in_force() {
+    let (layer, log) = slow_log(TimeoutLayer::new(secs(100)));
+    let call = ToolCall::new("t").with_deadline(Instant::now() + secs(10));
+    run(layer, secs(9), call).await.unwrap();
+    assert_eq!(*log.lock().unwrap(), [(secs(9), secs(10))]);
+}
+
+/// T7: a call that timed out is no slow call.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_timed_out_is_not_reported_as_slow() {
+    let (layer, log) = slow_log(TimeoutLayer::new(secs(1)));
+    run(layer, secs(2), ToolCall::new("t")).await.unwrap_err();
+    assert!(log.lock().unwrap().is_empty());
+}
+
+#[test]
+fn a_slow_fraction_that_cannot_be_met_is_refused() {
+    for fraction in [0.0, -1.0, 1.1, f64::NAN, f64::INFINITY] {
+        let error = TimeoutLayer::default()
+            .with_slow_fraction(fraction)
+            .unwrap_err();
+        assert_eq!(error.field(), "slow_fraction");
+    }
+    assert!(TimeoutLayer::default().with_slow_fraction(1.0).is_ok());
+    let error = TimeoutLayer::default()
+        .with_idle_timeout(Duration::ZERO)
+        .unwrap_err();
+    assert_eq!(error.field(), "idle_timeout");
+}
+
+/// A tool that reports progress every so often, `times` times, and then goes quiet.
+async fn idle(
+    every: Duration,
+    times: u32,
+    timeout: Duration,
+    idle: Duration,
+) -> (Result<(), ToolError>, Duration) {
+    let tool = service_fn(move |call: ToolCall| async move {
+        let progress = call.progress().expect("idle mode");
+        for _ in 0..times {
+            sleep(every).await;
+            progress.report();
+        }
+        sleep(every).await;
+        Ok::<_, BoxError>(())
+    });
+    let layer = TimeoutLayer::new(timeout).with_idle_timeout(idle).unwrap();
+    let start = Instant::now();
+    let stack = ServiceBuilder::new().layer(layer).service(tool);
+    (
+        stack.oneshot(ToolCall::new("import")).await,
+        start.elapsed(),
+    )
+}
+
+/// T8: each report starts the idle time anew.
+#[tokio::test(start_paused = true)]
+async fn progress_keeps_a_call_alive_beyond_its_idle_time() {
+    let (result, took) = idle(secs(2), 9, secs(60), secs(3)).await;
+    assert!(result.is_ok());
+    assert_eq!(took, secs(20));
+}
+
+/// T8: a tool that goes quiet is ended.
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_goes_quiet_is_ended() {
+    let (result, took) = idle(secs(4), 0, secs(60), secs(3)).await;
+    let error = result.unwrap_err();
+    assert_eq!(error.timeout_limit(), Some(TimeoutLimit::Idle));
+    assert_eq!(
+        error.message(),
+        "Tool invocation timed out after 3000ms without progress"
+    );
+    assert_eq!(
+        (error.timeout(), error.configured_timeout()),
+        (Some(secs(3)), Some(secs(60)))
+    );
+    assert_eq!(took, secs(3));
+}
+
+/// T8: the total is hard, with progress and without.
+#[tokio::test(start_paused = true)]
+async fn the_total_holds_whatever_progress_is_reported() {
+    let (result, took) = idle(secs(1), 1000, secs(10), secs(3)).await;
+    assert_eq!(
+        result.unwrap_err().timeout_limit(),
+        Some(TimeoutLimit::Timeout)
+    );
+    assert_eq!(took, secs(10));
+    let (result, took) = idle(secs(60), 0, secs(2), secs(3)).await;
+    assert_eq!(
+        result.unwrap_err().timeout_limit(),
+        Some(TimeoutLimit::Timeout)
+    );
+    assert_eq!(took, secs(2));
+}
+
+/// T8: progress is asked for in idle mode only.
+#[tokio::test]
+async fn outside_idle_mode_nobody_waits_for_progress() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = asked.clone();
+    let tool = service_fn(move |call: ToolCall| {
+        count.fetch_add(call.progress().is_some().into(), SeqCst);
+        async { Ok::<_, BoxError>(()) }
+    });
+    let stack = ServiceBuilder::new()
+        .layer(TimeoutLayer::default())
+        .service(tool);
+    stack.oneshot(ToolCall::new("t")).await.unwrap();
+    assert_eq!(asked.load(SeqCst), 0);
+}
+
+/// Trap 12: windows and timers know only the monotonic clock, which a paused test shows.
+#[tokio::test(start_paused = true)]
+async fn an_observer_learns_of_the_timeout_in_force_and_of_slowness() {
+    let mut call = ToolCall::new("t").with_deadline(Instant::now() + secs(10));
+    let seen = call.observe();
+    run(TimeoutLayer::new(secs(30)), secs(9), call)
+        .await
+        .unwrap();
+    assert_eq!(seen.timeout(), Some(secs(10)));
+    assert_eq!(seen.configured_timeout(), Some(secs(30)));
+    assert!(seen.is_slow());
+}

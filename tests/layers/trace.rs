@@ -1,0 +1,323 @@
+//! What a subscriber sees.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use serde_json::json;
+use tower::{ServiceBuilder, ServiceExt, service_fn};
+use tower_toolcall::{
+    BoxError, Event, ToolCall, ToolError, catch_panic::CatchPanicLayer, deadline::DeadlineLayer,
+    timeout::TimeoutLayer, trace::TraceLayer,
+};
+use tracing::{Subscriber, field::Visit, span};
+use tracing_subscriber::{Layer, layer::Context, prelude::*, registry::LookupSpan};
+
+type Fields = BTreeMap<String, String>;
+
+/// Records everything: spans with all their fields, and events.
+#[derive(Clone, Default)]
+struct Record(Arc<Mutex<Seen>>);
+
+#[derive(Clone, Debug, Default)]
+struct Seen {
+    spans: Vec<(Option<String>, String, Fields)>,
+    ids: Vec<u64>,
+    events: Vec<(tracing::Level, String, Fields)>,
+}
+
+struct Collect<'a>(&'a mut Fields);
+
+impl Visit for Collect<'_> {
+    fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn fmt::Debug) {
+        self.0.insert(field.name().into(), format!("{value:?}"));
+    }
+    fn record_str(&mut self, field: &tracing::field::Field, value: &str) {
+        self.0.insert(field.name().into(), value.into());
+    }
+}
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Record {
+    fn on_new_span(&self, attrs: &span::Attributes<'_>, id: &span::Id, cx: Context<'_, S>) {
+        let mut fields = Fields::new();
+        attrs.record(&mut Collect(&mut fields));
+        let parent = cx
+            .span(id)
+            .and_then(|s| s.parent())
+            .map(|s| s.name().to_owned());
+        let mut seen = self.0.lock().unwrap();
+        seen.spans
+            .push((parent, attrs.metadata().name().into(), fields));
+        seen.ids.push(id.into_u64());
+    }
+    fn on_record(&self, id: &span::Id, values: &span::Record<'_>, _: Context<'_, S>) {
+        let mut seen = self.0.lock().unwrap();
+        if let Some(i) = seen.ids.iter().rposition(|i| *i == id.into_u64()) {
+            values.record(&mut Collect(&mut seen.spans[i].2));
+        }
+    }
+    fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
+        let mut fields = Fields::new();
+        event.record(&mut Collect(&mut fields));
+        let name = fields.remove("message").unwrap_or_default();
+        assert_eq!(name, event.metadata().name());
+        let level = *event.metadata().level();
+        self.0.lock().unwrap().events.push((level, name, fields));
+    }
+}
+
+impl Seen {
+    fn names(&self) -> Vec<(tracing::Level, &str)> {
+        self.events.iter().map(|e| (e.0, e.1.as_str())).collect()
+    }
+}
+
+/// What is seen of a call of `tool`, and its result.
+async fn watch<F, Fut>(call: ToolCall, tool: F) -> (Seen, Result<&'static str, ToolError>)
+where
+    F: Fn(ToolCall) -> Fut + Clone,
+    Fut: Future<Output = Result<&'static str, BoxError>>,
+{
+    let record = Record::default();
+    let _guard = tracing_subscriber::registry()
+        .with(record.clone())
+        .set_default();
+    let stack = ServiceBuilder::new()
+        .layer(TraceLayer::new())
+        .layer(DeadlineLayer::inherited())
+        .layer(TimeoutLayer::new(Duration::from_secs(10)))
+        .layer(CatchPanicLayer::new())
+        .service(service_fn(tool));
+    let result = stack.oneshot(call).await;
+    let seen = record.0.lock().unwrap().clone();
+    (seen, result)
+}
+
+fn call() -> ToolCall {
+    ToolCall::new("search")
+        .with_server("docs")
+        .with_id("c1")
+        .with_trace_id("t1")
+        .with_json(json!({ "query": "tower", "api_key": "s3cr3t-canary" }))
+        .unwrap()
+}
+
+const DEBUG: tracing::Level = tracing::Level::DEBUG;
+const INFO: tracing::Level = tracing::Level::INFO;
+const WARN: tracing::Level = tracing::Level::WARN;
+const ERROR: tracing::Level = tracing::Level::ERROR;
+
+#[tokio::test(start_paused = true)]
+async fn a_success_is_one_span_with_what_the_layers_below_did() {
+    let (seen, _) = watch(call(), |_| async { Ok("done") }).await;
+    let [(parent, name, fields)] = &seen.spans[..] else {
+        panic!("{seen:?}")
+    };
+    assert_eq!((parent.as_deref(), name.as_str()), (None, "execute_tool"));
+    for (field, value) in [
+        ("otel.name", "execute_tool search"),
+        ("gen_ai.operation.name", "execute_tool"),
+        ("gen_ai.tool.name", "search"),
+        ("gen_ai.tool.call.id", "c1"),
+        ("gen_ai.tool.type", "function"),
+        ("tool.server", "docs"),
+        ("tool.trace_id", "t1"),
+        ("tool.success", "true"),
+        ("tool.attempts", "1"),
+        ("tool.slow", "false"),
+        ("tool.timeout_ms", "10000.0"),
+        (
+            "gen_ai.tool.call.arguments",
+            r#"{"api_key":"[REDACTED]","query":"tower"}"#,
+        ),
+    ] {
+        assert_eq!(
+            fields.get(field).map(String::as_str),
+            Some(value),
+            "{field}"
+        );
+    }
+    assert_eq!(
+        seen.names(),
+        [(DEBUG, "tool.start"), (INFO, "tool.success")]
+    );
+}
+
+/// T7: slow, timed out, skipped and failed are told apart.
+#[tokio::test(start_paused = true)]
+async fn each_way_to_end_has_its_event_and_its_error_type() {
+    let sleep = |s| tokio::time::sleep(Duration::from_secs(s));
+    let (slow, _) = watch(call(), move |_| async move {
+        sleep(9).await;
+        Ok("done")
+    })
+    .await;
+    assert_eq!(
+        slow.names(),
+        [
+            (DEBUG, "tool.start"),
+            (WARN, "tool.slow"),
+            (INFO, "tool.success")
+        ]
+    );
+    assert_eq!(slow.spans[0].2["tool.slow"], "true");
+
+    let (timeout, _) = watch(call(), move |_| async move {
+        sleep(11).await;
+        Ok("done")
+    })
+    .await;
+    assert_eq!(timeout.names()[1..], [(WARN, "tool.timeout")]);
+    assert_eq!(timeout.spans[0].2["error.type"], "timeout");
+    assert_eq!(timeout.events[1].2["timeout_ms"], "10000.0");
+
+    let spent = call().with_deadline(tokio::time::Instant::now());
+    let (skipped, _) = watch(spent, |_| async { Ok("done") }).await;
+    assert_eq!(skipped.names()[1..], [(WARN, "tool.skipped")]);
+    assert_eq!(skipped.spans[0].2["error.type"], "deadline_exceeded");
+
+    let (failed, _) = watch(call(), |_| async { Err("502 Bad Gateway".into()) }).await;
+    assert_eq!(failed.names()[1..], [(ERROR, "tool.failure")]);
+    assert_eq!(failed.spans[0].2["error.type"], "upstream");
+    assert_eq!(failed.spans[0].2["otel.status_code"], "ERROR");
+    assert_eq!(failed.events[1].2["code"], "UPSTREAM_ERROR");
+
+    let (panicked, _) = watch(call(), |_| async { panic!("boom") }).await;
+    assert_eq!(panicked.names()[1..], [(ERROR, "tool.failure")]);
+    assert_eq!(panicked.spans[0].2["error.type"], "panicked");
+}
+
+/// Rule 4: a call that is dropped unfinished is seen, by the subscriber and by the listener.
+#[tokio::test(start_paused = true)]
+async fn a_dropped_call_is_seen_as_cancelled() {
+    let record = Record::default();
+    let _guard = tracing_subscriber::registry()
+        .with(record.clone())
+        .set_default();
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let log = heard.clone();
+    let layer = TraceLayer::new().with_listener(move |event: &Event<'_>| {
+        if let Event::Cancelled { call, elapsed, .. } = *event {
+            log.lock().unwrap().push((call.tool().to_owned(), elapsed));
+        }
+    });
+    let stack = ServiceBuilder::new().layer(layer).service(service_fn(|_| {
+        std::future::pending::<Result<(), BoxError>>()
+    }));
+    let mut response = tokio_test::task::spawn(stack.oneshot(call()));
+    tokio_test::assert_pending!(response.poll());
+    tokio::time::advance(Duration::from_secs(2)).await;
+    drop(response);
+
+    assert_eq!(
+        *heard.lock().unwrap(),
+        [("search".to_owned(), Duration::from_secs(2))]
+    );
+    let seen = record.0.lock().unwrap().clone();
+    assert_eq!(
+        seen.names(),
+        [(DEBUG, "tool.start"), (INFO, "tool.cancelled")]
+    );
+    assert_eq!(seen.events[1].2["duration_ms"], "2000.0");
+    assert_eq!(seen.spans[0].2["error.type"], "cancelled");
+}
+
+/// Trap 20, without a layer that catches: the panic goes on up and is seen as one.
+#[tokio::test]
+async fn a_panic_that_nobody_catches_is_seen_as_a_panic() {
+    let record = Record::default();
+    let _guard = tracing_subscriber::registry()
+        .with(record.clone())
+        .set_default();
+    let stack = ServiceBuilder::new()
+        .layer(TraceLayer::new())
+        .service(service_fn(|_: ToolCall| async {
+            panic!("boom");
+            #[allow(unreachable_code)]
+            Ok::<(), BoxError>(())
+        }));
+    let mut response = tokio_test::task::spawn(stack.oneshot(call()));
+    let polled = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| response.poll()));
+    assert!(polled.is_err());
+    drop(response);
+    let seen = record.0.lock().unwrap().clone();
+    assert_eq!(seen.spans[0].2["error.type"], "panicked");
+    assert_eq!(
+        seen.names(),
+        [(DEBUG, "tool.start"), (ERROR, "tool.failure")]
+    );
+}
+
+#[tokio::test]
+async fn the_callers_span_is_the_parent_and_the_tools_span_a_child() {
+    let record = Record::default();
+    let _guard = tracing_subscriber::registry()
+        .with(record.clone())
+        .set_default();
+    let stack = ServiceBuilder::new()
+        .layer(TraceLayer::new())
+        .service(service_fn(|_: ToolCall| async {
+            tokio::task::yield_now().await;
+            tracing::info_span!("inside").in_scope(|| ());
+            Ok::<(), BoxError>(())
+        }));
+    let outer = tracing::info_span!("agent_turn");
+    let entered = outer.enter();
+    let response = stack.oneshot(call());
+    let mut response = tokio_test::task::spawn(response);
+    tokio_test::assert_pending!(response.poll());
+    drop(entered);
+    tokio_test::assert_ready_ok!(response.poll());
+    let seen = record.0.lock().unwrap().clone();
+    let parents: Vec<_> = seen
+        .spans
+        .iter()
+        .map(|s| (s.1.as_str(), s.0.as_deref()))
+        .collect();
+    assert_eq!(
+        parents,
+        [
+            ("agent_turn", None),
+            ("execute_tool", Some("agent_turn")),
+            ("inside", Some("execute_tool")),
+        ]
+    );
+}
+
+/// Rule 9, trap 15: a secret in arguments and in error text reaches no span and no event.
+#[tokio::test]
+async fn no_secret_reaches_a_span_or_an_event() {
+    let call = call()
+        .with_json(json!({
+            "password": "s3cr3t-canary",
+            "nested": [{ "Authorization": "Bearer s3cr3t-canary" }],
+            "note": "use Bearer s3cr3t-canary-0123456789 please",
+            "url": "https://user:s3cr3t-canary@example.com/",
+        }))
+        .unwrap();
+    let (seen, result) = watch(call, |_| async {
+        Err("503: Authorization: Bearer s3cr3t-canary-123 was refused".into())
+    })
+    .await;
+    let error = result.unwrap_err();
+    let shown = format!("{seen:?} {error} {error:?}");
+    assert!(shown.contains("[REDACTED]"));
+    assert!(!shown.contains("s3cr3t-canary"), "{shown}");
+}
+
+#[tokio::test]
+async fn arguments_can_be_left_out() {
+    let record = Record::default();
+    let _guard = tracing_subscriber::registry()
+        .with(record.clone())
+        .set_default();
+    let stack = ServiceBuilder::new()
+        .layer(TraceLayer::new().with_arguments(false))
+        .service(service_fn(|_: ToolCall| async { Ok::<(), BoxError>(()) }));
+    stack.oneshot(call()).await.unwrap();
+    let seen = record.0.lock().unwrap().clone();
+    assert!(!seen.spans[0].2.contains_key("gen_ai.tool.call.arguments"));
+}
