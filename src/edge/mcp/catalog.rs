@@ -1,0 +1,224 @@
+use std::{collections::HashMap, fmt, time::Duration};
+
+use rmcp::{
+    model::{PaginatedRequestParams, Tool},
+    service::ServiceError,
+};
+
+use super::{McpService, errors};
+use crate::{
+    call::{ReplaySafety, ToolCall},
+    error::{ErrorKind, ToolError},
+};
+
+/// More tools than that are refused: a server that invents pages must not fill the memory.
+const MAX_TOOLS: usize = 10_000;
+
+/// How long listing the tools may take in all.
+const LIST_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The tools of one server, with their schemas and annotations.
+///
+/// A server's annotations are claims. They say whether a call may be repeated only if the server is
+/// [trusted](Self::trust_annotations); what you [set](Self::with_replay_safety) yourself always
+/// holds.
+///
+/// ```
+/// use tower_toolcall::{ReplaySafety, ToolCall, mcp::Catalog};
+///
+/// # let tools = Vec::new();
+/// let catalog = Catalog::new(tools)
+///     .trust_annotations(true)
+///     .with_replay_safety("pay", ReplaySafety::Unsafe);
+/// let call = catalog.prepare(ToolCall::new("pay"));
+/// assert_eq!(call.replay_safety(), ReplaySafety::Unsafe);
+/// ```
+#[derive(Clone, Default)]
+pub struct Catalog {
+    tools: HashMap<String, Tool>,
+    trusted: bool,
+    own: HashMap<String, ReplaySafety>,
+}
+
+impl Catalog {
+    /// A catalog of these tools. Of several with one name the last stays.
+    pub fn new(tools: impl IntoIterator<Item = Tool>) -> Self {
+        Self {
+            tools: tools.into_iter().map(|t| (t.name.to_string(), t)).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Whether to believe the server's annotations. Default: no.
+    #[must_use]
+    pub fn trust_annotations(mut self, trusted: bool) -> Self {
+        self.trusted = trusted;
+        self
+    }
+
+    /// Says whether calls of a tool may be repeated, whatever the server claims.
+    #[must_use]
+    pub fn with_replay_safety(mut self, tool: impl Into<String>, replay: ReplaySafety) -> Self {
+        self.own.insert(tool.into(), replay);
+        self
+    }
+
+    /// The tool of this name.
+    pub fn get(&self, tool: &str) -> Option<&Tool> {
+        self.tools.get(tool)
+    }
+
+    /// All tools, in no order.
+    pub fn tools(&self) -> impl Iterator<Item = &Tool> {
+        self.tools.values()
+    }
+
+    /// The number of tools.
+    pub fn len(&self) -> usize {
+        self.tools.len()
+    }
+
+    /// Whether the server has no tools.
+    pub fn is_empty(&self) -> bool {
+        self.tools.is_empty()
+    }
+
+    /// Whether calls of this tool may be repeated.
+    ///
+    /// What was set here; else, from a trusted server: [`Safe`](ReplaySafety::Safe) if the tool only
+    /// reads or is idempotent, [`Unsafe`](ReplaySafety::Unsafe) if it says that it is destructive
+    /// or not idempotent; else [`Unknown`](ReplaySafety::Unknown).
+    pub fn replay_safety(&self, tool: &str) -> ReplaySafety {
+        if let Some(own) = self.own.get(tool) {
+            return *own;
+        }
+        let hints = self
+            .get(tool)
+            .and_then(|t| t.annotations.as_ref())
+            .filter(|_| self.trusted);
+        let Some(hints) = hints else {
+            return ReplaySafety::Unknown;
+        };
+        if hints.read_only_hint == Some(true) || hints.idempotent_hint == Some(true) {
+            ReplaySafety::Safe
+        } else if hints.destructive_hint == Some(true) || hints.idempotent_hint == Some(false) {
+            ReplaySafety::Unsafe
+        } else {
+            ReplaySafety::Unknown
+        }
+    }
+
+    /// Writes the replay safety onto a call that does not say it yet.
+    pub fn prepare(&self, call: ToolCall) -> ToolCall {
+        if call.replay_safety() != ReplaySafety::Unknown {
+            return call;
+        }
+        let replay = self.replay_safety(call.tool());
+        call.with_replay_safety(replay)
+    }
+}
+
+impl fmt::Debug for Catalog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Catalog")
+            .field("tools", &self.len())
+            .field("trusted", &self.trusted)
+            .finish_non_exhaustive()
+    }
+}
+
+impl McpService {
+    /// Asks the server for its tools, page by page.
+    ///
+    /// # Errors
+    ///
+    /// Those of the connection; `Timeout` if it takes longer than 30 s in all; `Reported` if the
+    /// server lists more than 10,000 tools.
+    pub async fn catalog(&self) -> Result<Catalog, ToolError> {
+        match tokio::time::timeout(LIST_TIMEOUT, self.list()).await {
+            Ok(tools) => Ok(Catalog::new(tools?)),
+            Err(_) => Err(ToolError::new(
+                ErrorKind::Timeout,
+                "the MCP server has not listed its tools within 30 s",
+            )),
+        }
+    }
+
+    async fn list(&self) -> Result<Vec<Tool>, ToolError> {
+        let mut tools = Vec::new();
+        let mut cursor = None;
+        loop {
+            let page = PaginatedRequestParams::default().with_cursor(cursor);
+            let listed = self.peer().list_tools(Some(page)).await;
+            let listed = listed.map_err(|e: ServiceError| errors::from_service(e))?;
+            tools.extend(listed.tools);
+            if tools.len() > MAX_TOOLS {
+                return Err(ToolError::new(
+                    ErrorKind::Reported,
+                    "the MCP server lists more than 10,000 tools",
+                ));
+            }
+            cursor = listed.next_cursor;
+            if cursor.is_none() {
+                return Ok(tools);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rmcp::model::ToolAnnotations;
+    use std::sync::Arc;
+
+    fn tool(name: &'static str, annotations: ToolAnnotations) -> Tool {
+        let mut tool = Tool::new(name, "", Arc::default());
+        tool.annotations = Some(annotations);
+        tool
+    }
+
+    fn catalog() -> Catalog {
+        Catalog::new([
+            tool("read", ToolAnnotations::new().read_only(true)),
+            tool("put", ToolAnnotations::new().idempotent(true)),
+            tool("pay", ToolAnnotations::new().destructive(true)),
+            tool("mute", ToolAnnotations::new()),
+        ])
+    }
+
+    /// R6: annotations are believed only from a trusted server.
+    #[test]
+    fn annotations_of_an_untrusted_server_say_nothing() {
+        let catalog = catalog();
+        assert!(
+            catalog
+                .tools()
+                .all(|t| catalog.replay_safety(&t.name) == ReplaySafety::Unknown)
+        );
+    }
+
+    #[test]
+    fn a_trusted_server_says_what_may_be_repeated() {
+        let catalog = catalog().trust_annotations(true);
+        for (name, replay) in [
+            ("read", ReplaySafety::Safe),
+            ("put", ReplaySafety::Safe),
+            ("pay", ReplaySafety::Unsafe),
+            ("mute", ReplaySafety::Unknown),
+            ("unheard-of", ReplaySafety::Unknown),
+        ] {
+            assert_eq!(catalog.replay_safety(name), replay, "{name}");
+        }
+    }
+
+    #[test]
+    fn an_own_word_beats_the_annotations_and_the_calls_word_beats_both() {
+        let catalog = catalog()
+            .trust_annotations(true)
+            .with_replay_safety("read", ReplaySafety::Unsafe);
+        assert_eq!(catalog.replay_safety("read"), ReplaySafety::Unsafe);
+        let call = ToolCall::new("read").with_replay_safety(ReplaySafety::Safe);
+        assert_eq!(catalog.prepare(call).replay_safety(), ReplaySafety::Safe);
+    }
+}

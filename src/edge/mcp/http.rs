@@ -1,0 +1,98 @@
+//! Errors of rmcp's streamable HTTP client.
+
+use std::{
+    error::Error as StdError,
+    time::{Duration, SystemTime},
+};
+
+use http::StatusCode;
+use rmcp::transport::streamable_http_client::StreamableHttpError;
+
+use crate::error::{ErrorKind, Execution, ToolError};
+
+/// rmcp's error is transparent: walking its sources does not reach the status, only a downcast does.
+pub(super) fn recognise(error: &(dyn StdError + Send + Sync + 'static)) -> Option<ToolError> {
+    use StreamableHttpError as Http;
+    let error = error.downcast_ref::<Http<reqwest::Error>>()?;
+    let new = |kind| ToolError::new(kind, error.to_string());
+    Some(match error {
+        Http::HttpStatus(failure) => {
+            let status = StatusCode::from_u16(failure.status).ok()?;
+            let error = ToolError::from_status(status, error.to_string());
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "an HTTP date can be compared with the wall clock only"
+            )]
+            let now = SystemTime::now();
+            match failure
+                .retry_after
+                .as_deref()
+                .and_then(|v| retry_after(v, now))
+            {
+                Some(delay) => error.with_retry_after(delay),
+                None => error,
+            }
+        }
+        Http::Client(error) => request(error),
+        Http::AuthRequired(_) | Http::InsufficientScope(_) => new(ErrorKind::Denied),
+        Http::ResponseBodyTooLarge { .. } => new(ErrorKind::Reported),
+        // The session is gone, and rmcp has not sent the request again.
+        Http::SessionExpired => {
+            new(ErrorKind::ConnectionFailed).with_execution(Execution::NotStarted)
+        }
+        Http::UnexpectedServerResponse(_)
+        | Http::UnexpectedContentType(_)
+        | Http::Deserialize(_)
+        | Http::ReinitializationFailed(_) => new(ErrorKind::Failed),
+        _ => new(ErrorKind::ConnectionFailed),
+    })
+}
+
+fn request(error: &reqwest::Error) -> ToolError {
+    // reqwest prints the URL, which may hold credentials; the message is redacted like any other.
+    let message = error.to_string();
+    if let Some(status) = error.status() {
+        return ToolError::from_status(status, message);
+    }
+    if error.is_connect() {
+        return ToolError::new(ErrorKind::ConnectionFailed, message)
+            .with_execution(Execution::NotStarted);
+    }
+    if error.is_timeout() {
+        return ToolError::new(ErrorKind::Timeout, message);
+    }
+    ToolError::new(ErrorKind::ConnectionFailed, message)
+}
+
+/// A `Retry-After` value (RFC 9110, section 10.2.3): seconds, which some servers send with a
+/// fraction, or an HTTP date. Anything else is nothing.
+fn retry_after(value: &str, now: SystemTime) -> Option<Duration> {
+    let value = value.trim();
+    if let Ok(seconds) = value.parse::<f64>() {
+        return Duration::try_from_secs_f64(seconds).ok();
+    }
+    let at = httpdate::parse_http_date(value).ok()?;
+    Some(at.duration_since(now).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bad input: a value, or nothing.
+    #[test]
+    fn retry_after_is_parsed_totally() {
+        let now = httpdate::parse_http_date("Sun, 06 Nov 1994 08:49:37 GMT").unwrap();
+        let parse = |v| retry_after(v, now);
+        assert_eq!(parse("120"), Some(Duration::from_secs(120)));
+        assert_eq!(parse(" 1.5 "), Some(Duration::from_millis(1500)));
+        assert_eq!(
+            parse("Sun, 06 Nov 1994 08:50:07 GMT"),
+            Some(Duration::from_secs(30))
+        );
+        assert_eq!(parse("Sun, 06 Nov 1994 08:00:00 GMT"), Some(Duration::ZERO));
+        for rubbish in ["", "-1", "NaN", "inf", "1e400", "1e20", "soon", "12 apples"] {
+            assert_eq!(parse(rubbish), None, "{rubbish}");
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! MCP servers as tools: an [rmcp](https://docs.rs/rmcp) client as a `Service<ToolCall>`.
+//!
+//! [`McpService`] is the leaf of a stack. It sends each call to its MCP server as `tools/call` and
+//! answers with what came back:
+//!
+//! - A complete result is `Ok`, also with `isError: true`: the model reads the tool's own words.
+//!   [`McpClassifier`] tells breakers and retriers of the flag.
+//! - `input_required` and `task` results are handed up as they are. The tool has begun to work, so
+//!   neither is ever repeated.
+//! - Everything else is a [`ToolError`](crate::ToolError): protocol errors, HTTP statuses with their
+//!   `Retry-After` (feature `mcp-http`), lost connections. See [`recognise`] for the table.
+//!
+//! Dropping the response future tells the server, once: `notifications/cancelled`, or a closed
+//! response stream over streamable HTTP of 2026-07-28. It is a hint; a server may go on working, so
+//! a call that timed out is not known to have stopped.
+//!
+//! rmcp has no timeout of its own, and its line-based transports drop a message of more than 16 MiB
+//! without a word: the call would wait for ever. So put a [`TimeoutLayer`](crate::timeout) above it.
+//! Requests beyond that size are refused with a clear error.
+//!
+//! # Example
+//!
+//! ```no_run
+//! use rmcp::ServiceExt as _;
+//! use tower::{ServiceBuilder, ServiceExt as _};
+//! use tower_toolcall::{ToolCall, mcp::{McpService, ModelText}, timeout::TimeoutLayer};
+//!
+//! # async fn run(transport: tokio::io::DuplexStream) -> Result<(), Box<dyn std::error::Error>> {
+//! let client = ().serve(transport).await?; // any rmcp client
+//! let stack = ServiceBuilder::new()
+//!     .layer(TimeoutLayer::default())
+//!     .service(McpService::new(client.peer().clone()).with_server("docs"));
+//!
+//! let call = ToolCall::new("search").with_json_str(r#"{ "query": "tower" }"#)?;
+//! let result = stack.oneshot(call).await?;
+//! println!("{}", result.model_text());
+//! # Ok(()) }
+//! ```
+
+mod catalog;
+mod classify;
+mod errors;
+#[cfg(feature = "mcp-http")]
+mod http;
+mod progress;
+mod service;
+mod text;
+
+pub use self::{
+    catalog::Catalog,
+    classify::McpClassifier,
+    errors::recognise,
+    progress::McpProgress,
+    service::{McpService, ResponseFuture},
+    text::ModelText,
+};

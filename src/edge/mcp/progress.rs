@@ -1,0 +1,93 @@
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use rmcp::{
+    ClientHandler, RoleClient,
+    model::{ProgressNotificationParam, ProgressToken},
+    service::NotificationContext,
+};
+
+use crate::call::Progress;
+
+/// Brings a server's progress notifications to the calls that they belong to.
+///
+/// It is an rmcp client handler. A program with a handler of its own calls
+/// [`report`](Self::report) from its `on_progress`.
+///
+/// ```no_run
+/// use rmcp::ServiceExt as _;
+/// use tower_toolcall::mcp::{McpProgress, McpService};
+///
+/// # async fn run(transport: tokio::io::DuplexStream) -> Result<(), Box<dyn std::error::Error>> {
+/// let progress = McpProgress::new();
+/// let client = progress.clone().serve(transport).await?;
+/// let tools = McpService::new(client.peer().clone()).with_progress(progress);
+/// # Ok(()) }
+/// ```
+///
+/// Holds one entry per call in flight that somebody waits for in idle mode. Clones share them.
+#[derive(Clone, Default)]
+pub struct McpProgress {
+    routes: Arc<Mutex<HashMap<ProgressToken, Progress>>>,
+}
+
+impl McpProgress {
+    /// A handler without calls.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Tells the call that the notification belongs to, if it is still in flight.
+    pub fn report(&self, notification: &ProgressNotificationParam) {
+        let to = self.lock().get(&notification.progress_token).cloned();
+        if let Some(to) = to {
+            to.report();
+        }
+    }
+
+    /// Routes notifications with this token to a call, until the route is dropped.
+    pub(super) fn route(&self, token: ProgressToken, to: Progress) -> Route {
+        self.lock().insert(token.clone(), to);
+        Route {
+            all: self.clone(),
+            token,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<ProgressToken, Progress>> {
+        self.routes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ClientHandler for McpProgress {
+    async fn on_progress(
+        &self,
+        params: ProgressNotificationParam,
+        _: NotificationContext<RoleClient>,
+    ) {
+        self.report(&params);
+    }
+}
+
+impl fmt::Debug for McpProgress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("McpProgress")
+            .field("calls", &self.lock().len())
+            .finish()
+    }
+}
+
+/// One call's entry; see [`McpProgress::route`].
+pub(super) struct Route {
+    all: McpProgress,
+    token: ProgressToken,
+}
+
+impl Drop for Route {
+    fn drop(&mut self) {
+        self.all.lock().remove(&self.token);
+    }
+}

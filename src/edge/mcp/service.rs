@@ -1,0 +1,248 @@
+use std::{
+    fmt,
+    future::Future,
+    io,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+};
+
+use rmcp::{
+    model::{
+        CallToolRequest, CallToolRequestParams, CallToolResponse, CancelledNotificationParam,
+        ClientRequest, RequestId, ServerResult,
+    },
+    service::{Peer, PeerRequestOptions, RoleClient, ServiceError},
+};
+use serde_json::{Map, Value};
+use tower_service::Service;
+
+use super::{McpProgress, errors};
+use crate::{
+    call::ToolCall,
+    error::{ErrorKind, Execution, ToolError},
+};
+
+/// The longest message that rmcp's line-based transports let through.
+const MAX_MESSAGE_BYTES: usize = 16 << 20;
+
+/// What a request has beside its arguments: name, ids, protocol metadata.
+const ENVELOPE_BYTES: usize = 4 << 10;
+
+/// The tools of one MCP server. See the [module docs](super) for an example.
+///
+/// Always ready; cheap to clone; clones share the connection. Errors come from the response future
+/// only, a closed connection included.
+#[derive(Clone)]
+pub struct McpService {
+    peer: Peer<RoleClient>,
+    server: Option<Arc<str>>,
+    progress: Option<McpProgress>,
+}
+
+impl McpService {
+    /// A service that calls the tools of `peer`.
+    pub fn new(peer: Peer<RoleClient>) -> Self {
+        Self {
+            peer,
+            server: None,
+            progress: None,
+        }
+    }
+
+    /// Names the server in errors of calls that do not name one.
+    #[must_use]
+    pub fn with_server(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.server = Some(name.into());
+        self
+    }
+
+    /// Passes the server's progress notifications on to the idle timeout of a
+    /// [`TimeoutLayer`](crate::timeout::TimeoutLayer::with_idle_timeout).
+    ///
+    /// `progress` has to be the client handler of this very connection, or be told by it.
+    #[must_use]
+    pub fn with_progress(mut self, progress: McpProgress) -> Self {
+        self.progress = Some(progress);
+        self
+    }
+
+    /// The rmcp peer.
+    pub fn peer(&self) -> &Peer<RoleClient> {
+        &self.peer
+    }
+
+    async fn run(self, mut call: ToolCall) -> Result<CallToolResponse, ToolError> {
+        call.check()?;
+        check_size(call.arguments())?;
+        let progress = call.progress();
+        let params = CallToolRequestParams::new(call.tool().to_owned())
+            .with_arguments(call.take_arguments());
+        // Nothing below needs the call, and the result may be long in coming.
+        drop(call);
+        let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
+
+        let sent = self
+            .peer
+            .send_cancellable_request(request, PeerRequestOptions::no_options())
+            .await;
+        // What could not be sent has not run.
+        let handle =
+            sent.map_err(|e| errors::from_service(e).with_execution(Execution::NotStarted))?;
+        let mut pending = Pending {
+            peer: &self.peer,
+            id: Some(handle.id.clone()),
+        };
+        let _reports = progress
+            .zip(self.progress.as_ref())
+            .map(|(report_to, all)| all.route(handle.progress_token.clone(), report_to));
+
+        let answer = handle.await_response().await;
+        pending.id = None;
+        match answer.map_err(errors::from_service)? {
+            ServerResult::CallToolResult(result) => Ok(CallToolResponse::Complete(result)),
+            ServerResult::InputRequiredResult(result) => {
+                Ok(CallToolResponse::InputRequired(result))
+            }
+            ServerResult::CreateTaskResult(result) => Ok(CallToolResponse::Task(result)),
+            _ => Err(errors::from_service(ServiceError::UnexpectedResponse)),
+        }
+    }
+}
+
+impl fmt::Debug for McpService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("McpService")
+            .field("server", &self.server)
+            .field("closed", &self.peer.is_transport_closed())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Service<ToolCall> for McpService {
+    type Response = CallToolResponse;
+    type Error = ToolError;
+    type Future = ResponseFuture;
+
+    /// Always ready.
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, call: ToolCall) -> Self::Future {
+        let (service, server) = (self.clone(), self.server.clone());
+        let info = call.info();
+        ResponseFuture(Box::pin(async move {
+            service.run(call).await.map_err(|error| {
+                let error = error.about(&info);
+                match (error.server(), server) {
+                    (None, Some(server)) => error.with_server(server),
+                    _ => error,
+                }
+            })
+        }))
+    }
+}
+
+/// Response future of [`McpService`].
+///
+/// Boxed, because rmcp's own futures have no names. One allocation beside the dozens of a message.
+#[must_use = "futures do nothing unless polled"]
+pub struct ResponseFuture(
+    Pin<Box<dyn Future<Output = Result<CallToolResponse, ToolError>> + Send>>,
+);
+
+impl fmt::Debug for ResponseFuture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResponseFuture").finish_non_exhaustive()
+    }
+}
+
+impl Future for ResponseFuture {
+    type Output = Result<CallToolResponse, ToolError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.as_mut().poll(cx)
+    }
+}
+
+/// A request whose answer has not come. Dropped in this state, it tells the server that nobody
+/// waits any more, and rmcp that it may forget the request.
+struct Pending<'a> {
+    peer: &'a Peer<RoleClient>,
+    id: Option<RequestId>,
+}
+
+impl Drop for Pending<'_> {
+    fn drop(&mut self) {
+        let Some(id) = self.id.take() else { return };
+        let params = CancelledNotificationParam::new(
+            Some(id),
+            Some("the caller does not wait for the result any more".to_owned()),
+        );
+        // The first poll puts the notification into rmcp's queue; waiting for it to be written needs
+        // nobody. If the queue is full, the server does not read and would not learn of it anyway.
+        // Unconstrained, because the task that drops us may have used up its budget.
+        let notify = tokio::task::coop::unconstrained(self.peer.notify_cancelled(params));
+        let _ = std::pin::pin!(notify).poll(&mut Context::from_waker(Waker::noop()));
+    }
+}
+
+/// Refuses what the server's transport would drop without a word.
+fn check_size(arguments: &Map<String, Value>) -> Result<(), ToolError> {
+    struct Room(usize);
+    impl io::Write for Room {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 = self
+                .0
+                .checked_sub(bytes.len())
+                .ok_or(io::ErrorKind::FileTooLarge)?;
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    // Few arguments are so large that they need to be measured.
+    let cheap = arguments.iter().all(|(key, value)| {
+        key.len() < 1024
+            && match value {
+                Value::String(text) => text.len() < 1024,
+                Value::Array(_) | Value::Object(_) => false,
+                _ => true,
+            }
+    });
+    if cheap && arguments.len() < 1024 {
+        return Ok(());
+    }
+    serde_json::to_writer(Room(MAX_MESSAGE_BYTES - ENVELOPE_BYTES), arguments).map_err(|_| {
+        ToolError::new(
+            ErrorKind::InvalidInput,
+            "the arguments exceed the 16 MiB that an MCP message may have",
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn size(value: Value) -> Result<(), ErrorKind> {
+        let Value::Object(map) = value else {
+            panic!("an object")
+        };
+        check_size(&map).map_err(|e| e.kind())
+    }
+
+    #[test]
+    fn arguments_over_16_mebibytes_are_refused() {
+        assert_eq!(size(json!({})), Ok(()));
+        assert_eq!(size(json!({ "a": ["x", { "b": 1 }] })), Ok(()));
+        assert_eq!(size(json!({ "a": "x".repeat(15 << 20) })), Ok(()));
+        let refused = Err(ErrorKind::InvalidInput);
+        assert_eq!(size(json!({ "a": "x".repeat(16 << 20) })), refused);
+        // It is the escaped length that counts.
+        assert_eq!(size(json!({ "a": "\n".repeat(9 << 20) })), refused);
+    }
+}

@@ -1,0 +1,95 @@
+use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock};
+use serde::Serialize;
+use serde_json::Value;
+
+/// A result as text for the model (X5).
+///
+/// A string passes unchanged; text blocks are joined by line feeds; if any block is no text, the
+/// whole content is JSON; nothing is the empty string. The text is the tool's own and unbounded.
+pub trait ModelText {
+    /// The text that the model reads.
+    fn model_text(&self) -> String;
+}
+
+impl ModelText for Value {
+    fn model_text(&self) -> String {
+        match self {
+            Self::Null => String::new(),
+            Self::String(text) => text.clone(),
+            other => json(other),
+        }
+    }
+}
+
+impl ModelText for [ContentBlock] {
+    fn model_text(&self) -> String {
+        let texts: Option<Vec<&str>> = self
+            .iter()
+            .map(|block| block.as_text().map(|t| t.text.as_str()))
+            .collect();
+        match texts {
+            Some(texts) => texts.join("\n"),
+            None => json(self),
+        }
+    }
+}
+
+/// The content; without any, the structured content.
+impl ModelText for CallToolResult {
+    fn model_text(&self) -> String {
+        match &self.structured_content {
+            Some(structured) if self.content.is_empty() => structured.model_text(),
+            _ => self.content.model_text(),
+        }
+    }
+}
+
+/// A complete result's text; JSON for a result that asks for input or names a task.
+impl ModelText for CallToolResponse {
+    fn model_text(&self) -> String {
+        match self {
+            Self::Complete(result) => result.model_text(),
+            Self::InputRequired(result) => json(result),
+            Self::Task(result) => json(result),
+            _ => String::new(),
+        }
+    }
+}
+
+fn json<T: Serialize + ?Sized>(value: &T) -> String {
+    // It came out of JSON, so it goes back into it.
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// X5: each rule.
+    #[test]
+    fn results_become_text_for_the_model() {
+        let text = |s: &str| ContentBlock::text(s);
+        assert_eq!(json!("as it is\n").model_text(), "as it is\n");
+        assert_eq!(json!(null).model_text(), "");
+        assert_eq!(json!({ "a": 1 }).model_text(), r#"{"a":1}"#);
+        assert_eq!([text("a"), text("b")].model_text(), "a\nb");
+        assert_eq!(CallToolResult::success(vec![]).model_text(), "");
+        let image = ContentBlock::image("aGk=", "image/png");
+        assert_eq!(
+            serde_json::from_str::<Value>(&[text("a"), image].model_text()).unwrap(),
+            json!([
+                { "type": "text", "text": "a" },
+                { "type": "image", "data": "aGk=", "mimeType": "image/png" },
+            ])
+        );
+    }
+
+    #[test]
+    fn structured_content_stands_in_for_missing_content() {
+        let mut result = CallToolResult::structured(json!({ "sum": 3 }));
+        assert_eq!(result.model_text(), r#"{"sum":3}"#);
+        result.content.clear();
+        assert_eq!(result.model_text(), r#"{"sum":3}"#);
+    }
+}

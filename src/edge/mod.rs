@@ -1,0 +1,3 @@
+//! Adapters to other crates, each behind its feature.
+#[cfg(feature = "mcp")]
+pub mod mcp;
