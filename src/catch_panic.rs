@@ -1,7 +1,7 @@
 //! Middleware that turns a panicking tool into an error.
 //!
 //! Without it a panic goes up through every layer and ends the task that awaits the call. With it,
-//! innermost, the panic is [`ErrorKind::Panicked`](crate::ErrorKind::Panicked) for every layer above:
+//! innermost, the panic is [`ErrorKind::Panicked`] for every layer above:
 //! it counts for the breaker, is measured, and becomes a result. The panic hook still runs, so the
 //! panic is printed as always. Dropping the response future drops the inner one.
 //!

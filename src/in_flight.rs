@@ -45,20 +45,16 @@ impl<R: Report> InFlight<R> {
         }
     }
 
-    /// The report, while the call is in flight.
-    pub(crate) fn report(&self) -> Option<&R> {
-        self.report.as_ref()
-    }
-
     /// Polls the call. The clock is read at the first `Pending` only, so a call that answers at
     /// once reads none.
-    pub(crate) fn poll<T>(&mut self, poll: impl FnOnce() -> Poll<T>) -> Poll<(T, R)> {
+    pub(crate) fn poll<T>(&mut self, poll: impl FnOnce(&R) -> Poll<T>) -> Poll<(T, R)> {
+        let report = self.report.as_ref().expect("polled after completion");
         self.polling = true;
-        let polled = poll();
+        let polled = poll(report);
         self.polling = false;
         match polled {
             Poll::Ready(result) => {
-                let report = self.report.take().expect("polled after completion");
+                let report = self.report.take().expect("was there above");
                 Poll::Ready((result, report))
             }
             Poll::Pending => {
@@ -110,7 +106,7 @@ mod tests {
         let log = Log::default();
         let mut flight = InFlight::new(log.clone(), None);
         assert!(matches!(
-            flight.poll(|| Poll::Ready(1)),
+            flight.poll(|_| Poll::Ready(1)),
             Poll::Ready((1, _))
         ));
         drop(flight);
@@ -121,7 +117,7 @@ mod tests {
     async fn a_drop_in_flight_tells_how_long_it_was_pending() {
         let log = Log::default();
         let mut flight = InFlight::new(log.clone(), None);
-        assert!(flight.poll(|| Poll::<()>::Pending).is_pending());
+        assert!(flight.poll(|_| Poll::<()>::Pending).is_pending());
         tokio::time::advance(Duration::from_secs(2)).await;
         drop(flight);
         let expected = Abandoned {
@@ -146,7 +142,7 @@ mod tests {
         let log = Log::default();
         let mut flight = InFlight::new(log.clone(), None);
         let polled = panic::catch_unwind(panic::AssertUnwindSafe(|| {
-            flight.poll(|| -> Poll<()> { panic!("boom") })
+            flight.poll(|_| -> Poll<()> { panic!("boom") })
         }));
         assert!(polled.is_err());
         drop(flight);

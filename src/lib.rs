@@ -1,7 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod call;
+pub mod call;
 mod caller;
 #[cfg(feature = "cancel")]
 pub mod cancel;
@@ -9,11 +9,11 @@ pub mod catch_panic;
 mod config;
 pub mod deadline;
 #[cfg(feature = "mcp")]
-pub mod edge;
+mod edge;
 pub mod error;
 pub mod event;
 mod in_flight;
-mod key;
+pub mod key;
 pub mod normalize;
 pub mod outcome;
 mod ready;

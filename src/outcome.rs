@@ -46,6 +46,7 @@ pub struct Outcome {
     count: Count,
     retryable: bool,
     rate_limited: bool,
+    reported: bool,
     retry_after: Option<Duration>,
 }
 
@@ -55,6 +56,7 @@ impl Outcome {
             count,
             retryable,
             rate_limited: false,
+            reported: false,
             retry_after: None,
         }
     }
@@ -85,8 +87,22 @@ impl Outcome {
             count: Count::Neutral,
             retryable: true,
             rate_limited: true,
+            reported: false,
             retry_after,
         }
+    }
+
+    /// The tool ran and its answer is an error in its own words, as MCP's `isError` says. Neutral and
+    /// not to be repeated, but no success for those who look on.
+    pub const fn reported() -> Self {
+        Self::neutral().with_reported(true)
+    }
+
+    /// Says whether the answer is an error in the tool's own words.
+    #[must_use]
+    pub const fn with_reported(mut self, reported: bool) -> Self {
+        self.reported = reported;
+        self
     }
 
     /// Says whether the call may be repeated.
@@ -116,6 +132,11 @@ impl Outcome {
     /// Whether the server asks for patience.
     pub const fn is_rate_limited(&self) -> bool {
         self.rate_limited
+    }
+
+    /// Whether the answer is an error in the tool's own words.
+    pub const fn is_reported(&self) -> bool {
+        self.reported
     }
 
     /// How long the server asks to wait.
@@ -163,6 +184,7 @@ impl<Res> Classify<Res> for ByError {
             count: kind.count(),
             retryable,
             rate_limited: kind == ErrorKind::RateLimited,
+            reported: kind == ErrorKind::Reported,
             retry_after: error.retry_after(),
         }
     }

@@ -9,24 +9,16 @@ use std::{
 
 use pin_project_lite::pin_project;
 use tokio::{
-    task::coop::{Unconstrained, unconstrained},
+    task::coop::unconstrained,
     time::{Instant, Sleep, sleep_until},
 };
 
 pin_project! {
-    /// Made at the first `Pending` of what it bounds, and polled after it. Unconstrained: a busy
-    /// inner future uses up the task's budget, and a constrained timer would then never fire.
+    /// Made at the first `Pending` of what it bounds, and polled after it.
     #[derive(Default)]
     pub(crate) struct Timer {
         #[pin]
-        sleep: Option<Unconstrained<Sleep>>,
-        at: Option<Instant>,
-    }
-}
-
-impl fmt::Debug for Timer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Timer").field("at", &self.at).finish()
+        sleep: Option<Sleep>,
     }
 }
 
@@ -40,14 +32,25 @@ impl Timer {
         let Some(at) = at else {
             return Poll::Pending;
         };
-        let mut this = self.project();
-        if *this.at != Some(at) {
-            *this.at = Some(at);
-            this.sleep.set(Some(unconstrained(sleep_until(at))));
+        let mut slot = self.project().sleep;
+        if slot.is_none() {
+            slot.set(Some(sleep_until(at)));
         }
-        match this.sleep.as_pin_mut() {
-            Some(sleep) => sleep.poll(cx),
-            None => Poll::Pending,
+        let Some(mut sleep) = slot.as_mut().as_pin_mut() else {
+            return Poll::Pending;
+        };
+        if sleep.deadline() != at {
+            sleep.as_mut().reset(at);
         }
+        // Unconstrained: a busy inner future uses up the task's budget, and a constrained timer would
+        // then never fire.
+        Pin::new(&mut unconstrained(sleep)).poll(cx)
+    }
+}
+
+impl fmt::Debug for Timer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let at = self.sleep.as_ref().map(Sleep::deadline);
+        f.debug_struct("Timer").field("at", &at).finish()
     }
 }

@@ -122,6 +122,11 @@ impl CallInfo {
         self.data.session_id.as_deref()
     }
 
+    /// Whether the call has arguments.
+    pub fn has_arguments(&self) -> bool {
+        !self.data.arguments.map().is_empty()
+    }
+
     /// A redacted view of the arguments: made when it is printed or serialised, not before.
     pub fn sanitized(&self) -> Redacted<'_> {
         Redacted::of_map(self.data.arguments.map())

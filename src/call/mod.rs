@@ -410,9 +410,10 @@ impl ToolCall {
         self.data.progress.clone()
     }
 
-    /// Asks the tool for progress reports; what was asked for outside is told as well.
-    pub(crate) fn ask_for_progress(&mut self) -> Progress {
-        let progress = Progress::new(self.data.progress.clone());
+    /// Asks the tool for progress reports, one within every `allowed`; those who asked before are
+    /// told as well.
+    pub(crate) fn ask_for_progress(&mut self, allowed: Duration) -> Progress {
+        let progress = Progress::new(allowed, self.data.progress.clone());
         self.data_mut().progress = Some(progress.clone());
         progress
     }

@@ -32,15 +32,18 @@ pub struct Progress(Arc<Inner>);
 
 struct Inner {
     since: Instant,
+    /// How long a call may go without a report.
+    allowed: Duration,
     /// Nanoseconds from `since` to the last report.
     last: AtomicU64,
     outer: Option<Progress>,
 }
 
 impl Progress {
-    pub(super) fn new(outer: Option<Progress>) -> Self {
+    pub(super) fn new(allowed: Duration, outer: Option<Progress>) -> Self {
         Self(Arc::new(Inner {
             since: Instant::now(),
+            allowed,
             last: AtomicU64::new(0),
             outer,
         }))
@@ -60,9 +63,15 @@ impl Progress {
         }
     }
 
-    /// When progress was last reported; the start if never.
-    pub(crate) fn last(&self) -> Instant {
-        self.0.since + Duration::from_nanos(self.0.last.load(Relaxed))
+    /// How long a call may go without a report.
+    pub(crate) fn allowed(&self) -> Duration {
+        self.0.allowed
+    }
+
+    /// When that time is over for a call that has waited `since`, as things stand.
+    pub(crate) fn limit(&self, since: Instant) -> Option<Instant> {
+        let last = self.0.since + Duration::from_nanos(self.0.last.load(Relaxed));
+        last.max(since).checked_add(self.0.allowed)
     }
 }
 

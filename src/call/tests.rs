@@ -290,10 +290,12 @@ fn arguments_are_moved_out_of_an_unshared_call_and_copied_out_of_a_shared_one() 
 async fn progress_is_told_to_every_layer_that_asked() {
     let mut call = call();
     assert!(call.progress().is_none());
-    let outer = call.ask_for_progress();
-    let inner = call.ask_for_progress();
-    tokio::time::advance(Duration::from_secs(3)).await;
+    let start = Instant::now();
+    let s = Duration::from_secs;
+    let outer = call.ask_for_progress(s(10));
+    let inner = call.ask_for_progress(s(5));
+    tokio::time::advance(s(3)).await;
     call.progress().unwrap().report();
-    assert_eq!(outer.last(), Instant::now());
-    assert_eq!(inner.last(), Instant::now());
+    assert_eq!(outer.limit(start), Some(start + s(13)));
+    assert_eq!(inner.limit(start), Some(start + s(8)));
 }

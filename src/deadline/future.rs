@@ -52,14 +52,16 @@ pin_project! {
 pub(super) struct Limit {
     pub(super) since: Instant,
     pub(super) at: Option<Instant>,
-    pub(super) configured: Duration,
+    pub(super) budget: Option<Duration>,
 }
 
 impl Limit {
     /// The call was started and has not ended in time.
     fn expired(&self, call: &CallInfo) -> ToolError {
         let share = self.at.map_or(Duration::MAX, |at| at - self.since);
-        ToolError::timed_out(call, share, self.configured, TimeoutLimit::Deadline)
+        // Without an own budget nothing shortened it.
+        let configured = self.budget.unwrap_or(share);
+        ToolError::timed_out(call, share, configured, TimeoutLimit::Deadline)
     }
 }
 

@@ -6,7 +6,7 @@ use tower_layer::Layer;
 use super::service::Deadline;
 
 /// Layer that ends calls at their deadline. See the [module docs](super) for an example.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 #[must_use]
 pub struct DeadlineLayer {
     settings: Settings,
@@ -14,7 +14,7 @@ pub struct DeadlineLayer {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settings {
-    budget: Option<Duration>,
+    pub(super) budget: Option<Duration>,
     reserve: Duration,
 }
 
@@ -29,11 +29,6 @@ impl Settings {
             (Some(own), Some(outer)) => Some(own.min(outer)),
             (own, outer) => own.or(outer),
         }
-    }
-
-    /// What the call would have had without an outer deadline.
-    pub(super) fn configured(&self, share: Duration) -> Duration {
-        self.budget.unwrap_or(share)
     }
 }
 

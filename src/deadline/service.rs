@@ -57,9 +57,7 @@ where
         let limit = Limit {
             since: now,
             at,
-            configured: self
-                .settings
-                .configured(at.map_or(Duration::MAX, |at| at - now)),
+            budget: self.settings.budget,
         };
         let info = call.info();
         let caller = Caller::of(&call);

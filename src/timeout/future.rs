@@ -25,14 +25,7 @@ pin_project! {
         state: State<F>,
         #[pin]
         timer: Timer,
-        info: CallInfo,
-        after: Duration,
-        deadline: Option<Instant>,
-        slow_fraction: f64,
-        idle: Option<(Duration, Progress)>,
-        listener: Listener,
-        // Set at the first `Pending`.
-        since: Option<Instant>,
+        watch: Watch,
     }
 }
 
@@ -47,25 +40,50 @@ pin_project! {
     }
 }
 
+/// What bounds the call.
+#[derive(Debug)]
+struct Watch {
+    info: CallInfo,
+    timeout: Duration,
+    slow_fraction: f64,
+    deadline: Option<Instant>,
+    /// Only in idle mode.
+    idle: Option<Progress>,
+    listener: Listener,
+    /// `None` until the call has to wait.
+    waiting: Option<Waiting>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    since: Instant,
+    /// When something has to be looked at next.
+    next: Option<Instant>,
+    slow: bool,
+}
+
 impl<F> ResponseFuture<F> {
+    #[inline]
     pub(super) fn new(
         fut: F,
         info: CallInfo,
-        after: Duration,
+        timeout: Duration,
         deadline: Option<Instant>,
-        idle: Option<(Duration, Progress)>,
+        idle: Option<Progress>,
         settings: &Settings,
     ) -> Self {
         Self {
             state: State::Called { fut },
             timer: Timer::default(),
-            info,
-            after,
-            deadline,
-            slow_fraction: settings.slow_fraction,
-            idle,
-            listener: settings.listener.clone(),
-            since: None,
+            watch: Watch {
+                info,
+                timeout,
+                slow_fraction: settings.slow_fraction,
+                deadline,
+                idle,
+                listener: settings.listener.clone(),
+                waiting: None,
+            },
         }
     }
 }
@@ -84,47 +102,16 @@ where
         };
         // The response first: a tie is a success.
         if let Poll::Ready(result) = fut.poll(cx) {
-            if let Some(since) = *this.since {
-                let limits = Limits::new(since, *this.after, *this.deadline);
-                limits.tell_if_slow(*this.slow_fraction, this.info, this.listener);
-            }
-            return Poll::Ready(result.map_err(|e| e.into().about(this.info)));
+            this.watch.ended();
+            return Poll::Ready(result.map_err(|e| e.into().about(&this.watch.info)));
         }
-
-        let since = *this.since.get_or_insert_with(|| {
-            let since = Instant::now();
-            let limits = Limits::new(since, *this.after, *this.deadline);
-            if limits.in_force < limits.configured {
-                this.info
-                    .record(|r| r.set_timeout(limits.in_force, limits.configured));
-            }
-            since
-        });
-        let limits = Limits::new(since, *this.after, *this.deadline);
         let error = loop {
-            // Progress may come while the timer runs: it is looked at when the timer fires, so a
-            // report wakes nobody.
-            let quiet = this.idle.as_ref().map(|(idle, progress)| {
-                let from = progress.last().max(since);
-                (from.checked_add(*idle), *idle)
-            });
-            let idle_at = quiet.and_then(|(at, _)| at);
-            let at = match (limits.at, idle_at) {
-                (Some(hard), Some(idle)) => Some(hard.min(idle)),
-                (hard, idle) => hard.or(idle),
-            };
-            if this.timer.as_mut().poll_at(cx, at).is_pending() {
+            let next = this.watch.waiting().next;
+            if this.timer.as_mut().poll_at(cx, next).is_pending() {
                 return Poll::Pending;
             }
-            if at == limits.at {
-                break limits.error(this.info);
-            }
-            let (idle, progress) = this
-                .idle
-                .as_ref()
-                .expect("only idle mode has another limit");
-            if progress.last().max(since).checked_add(*idle) == at {
-                break ToolError::timed_out(this.info, *idle, *this.after, TimeoutLimit::Idle);
+            if let Some(error) = this.watch.fired() {
+                break error;
             }
         };
         // The work is cancelled now, not when somebody drops the finished future (T4).
@@ -133,50 +120,101 @@ where
     }
 }
 
-/// The limits of a call that has begun to wait.
-struct Limits {
-    since: Instant,
-    /// `None`: so far away that no clock reaches it.
-    at: Option<Instant>,
-    in_force: Duration,
-    configured: Duration,
-    limit: TimeoutLimit,
-}
-
-impl Limits {
-    fn new(since: Instant, after: Duration, deadline: Option<Instant>) -> Self {
-        let own = since.checked_add(after);
-        match deadline {
-            Some(deadline) if own.is_none_or(|own| deadline < own) => Self {
+impl Watch {
+    fn waiting(&mut self) -> &mut Waiting {
+        if self.waiting.is_none() {
+            let since = Instant::now();
+            if let Some(share) = self.share(since) {
+                self.info.record(|r| r.set_timeout(share, self.timeout));
+            }
+            let next = self.next(since, self.slow_at(since));
+            self.waiting = Some(Waiting {
                 since,
-                at: Some(deadline),
-                in_force: deadline.saturating_duration_since(since),
-                configured: after,
-                limit: TimeoutLimit::Deadline,
-            },
-            _ => Self {
-                since,
-                at: own,
-                in_force: after,
-                configured: after,
-                limit: TimeoutLimit::Timeout,
-            },
-        }
-    }
-
-    fn error(&self, info: &CallInfo) -> ToolError {
-        ToolError::timed_out(info, self.in_force, self.configured, self.limit)
-    }
-
-    fn tell_if_slow(&self, fraction: f64, call: &CallInfo, listener: &Listener) {
-        let elapsed = self.since.elapsed();
-        if elapsed.as_secs_f64() > self.in_force.as_secs_f64() * fraction {
-            call.record(|r| r.set_slow());
-            listener.tell(&Event::Slow {
-                call,
-                elapsed,
-                timeout: self.in_force,
+                next,
+                slow: false,
             });
         }
+        self.waiting.as_mut().expect("just set")
+    }
+
+    /// The timer has come to `next`: the error, if the call has to end.
+    #[cold]
+    fn fired(&mut self) -> Option<ToolError> {
+        let &mut Waiting { since, next, slow } = self.waiting();
+        let hard = self.hard(since);
+        let error = |time, limit| ToolError::timed_out(&self.info, time, self.timeout, limit);
+        if next == hard {
+            return Some(match self.share(since) {
+                Some(share) => error(share, TimeoutLimit::Deadline),
+                None => error(self.timeout, TimeoutLimit::Timeout),
+            });
+        }
+        // Progress may have come while the timer ran: it is looked at here, so a report wakes nobody.
+        if let Some(idle) = &self.idle
+            && next == idle.limit(since)
+        {
+            return Some(error(idle.allowed(), TimeoutLimit::Idle));
+        }
+        let slow = slow || next == self.slow_at(since);
+        let next = match slow {
+            true => self.next(since, hard),
+            false => self.next(since, self.slow_at(since)),
+        };
+        let waiting = self.waiting();
+        (waiting.slow, waiting.next) = (slow, next);
+        None
+    }
+
+    /// What comes first: `first`, or the end of the idle time.
+    fn next(&self, since: Instant, first: Option<Instant>) -> Option<Instant> {
+        match self.idle.as_ref().and_then(|idle| idle.limit(since)) {
+            Some(idle) => Some(first.map_or(idle, |first| first.min(idle))),
+            None => first,
+        }
+    }
+
+    /// When the call has to end.
+    fn hard(&self, since: Instant) -> Option<Instant> {
+        let own = since.checked_add(self.timeout);
+        match self.deadline {
+            Some(deadline) => Some(own.map_or(deadline, |own| own.min(deadline))),
+            None => own,
+        }
+    }
+
+    /// When the call becomes slow. The timer stops there on its way, so that a call which is not slow
+    /// reads no clock at its end.
+    fn slow_at(&self, since: Instant) -> Option<Instant> {
+        let time = self.share(since).unwrap_or(self.timeout);
+        // By hand: `Duration::mul_f64` checks what cannot be here and is several times as dear.
+        let nanos = f64::from(time.subsec_nanos()) + time.as_secs() as f64 * 1e9;
+        // A cast saturates, at 584 years.
+        since.checked_add(Duration::from_nanos((nanos * self.slow_fraction) as u64))
+    }
+
+    /// What the deadline leaves of the timeout, if it leaves less.
+    fn share(&self, since: Instant) -> Option<Duration> {
+        let share = self.deadline?.saturating_duration_since(since);
+        (share < self.timeout).then_some(share)
+    }
+
+    /// The call has a result.
+    #[inline]
+    fn ended(&self) {
+        if let Some(waiting) = &self.waiting
+            && waiting.slow
+        {
+            self.tell_slow(waiting.since);
+        }
+    }
+
+    #[cold]
+    fn tell_slow(&self, since: Instant) {
+        self.info.record(|r| r.set_slow());
+        self.listener.tell(&Event::Slow {
+            call: &self.info,
+            elapsed: since.elapsed(),
+            timeout: self.share(since).unwrap_or(self.timeout),
+        });
     }
 }

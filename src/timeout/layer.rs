@@ -1,4 +1,4 @@
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use tower_layer::Layer;
 
@@ -20,7 +20,8 @@ pub struct TimeoutLayer {
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
     default: Duration,
-    tools: HashMap<Box<str>, Duration>,
+    /// Sorted by name: few tools have a timeout of their own.
+    tools: Vec<(Box<str>, Duration)>,
     pub(super) slow_fraction: f64,
     pub(super) idle: Option<Duration>,
     pub(super) listener: Listener,
@@ -36,7 +37,12 @@ impl Settings {
         if self.tools.is_empty() {
             return self.default;
         }
-        *self.tools.get(call.tool()).unwrap_or(&self.default)
+        self.find(call.tool())
+            .map_or(self.default, |i| self.tools[i].1)
+    }
+
+    fn find(&self, tool: &str) -> Result<usize, usize> {
+        self.tools.binary_search_by(|(name, _)| (**name).cmp(tool))
     }
 }
 
@@ -56,7 +62,7 @@ impl TimeoutLayer {
         Self {
             settings: Arc::new(Settings {
                 default: timeout,
-                tools: HashMap::new(),
+                tools: Vec::new(),
                 slow_fraction: 0.8,
                 idle: None,
                 listener: Listener::default(),
@@ -66,8 +72,10 @@ impl TimeoutLayer {
 
     /// Gives the calls of one tool another timeout. A timeout on the call itself beats it.
     pub fn with_tool(self, name: impl Into<Box<str>>, timeout: Duration) -> Self {
-        self.edit(|s| {
-            s.tools.insert(name.into(), timeout);
+        let name = name.into();
+        self.edit(|s| match s.find(&name) {
+            Ok(i) => s.tools[i].1 = timeout,
+            Err(i) => s.tools.insert(i, (name, timeout)),
         })
     }
 

@@ -19,16 +19,6 @@ impl<S> Timeout<S> {
     pub(super) fn new(inner: S, settings: Arc<Settings>) -> Self {
         Self { inner, settings }
     }
-
-    /// The inner service.
-    pub fn get_ref(&self) -> &S {
-        &self.inner
-    }
-
-    /// Gives the inner service back.
-    pub fn into_inner(self) -> S {
-        self.inner
-    }
 }
 
 impl<S> Service<ToolCall> for Timeout<S>
@@ -46,11 +36,11 @@ where
 
     fn call(&mut self, mut call: ToolCall) -> Self::Future {
         let settings = &*self.settings;
-        let after = settings.timeout_of(&call);
-        call.record(|r| r.set_timeout(after, after));
-        let idle = settings.idle.map(|idle| (idle, call.ask_for_progress()));
+        let timeout = settings.timeout_of(&call);
+        call.record(|r| r.set_timeout(timeout, timeout));
+        let idle = settings.idle.map(|idle| call.ask_for_progress(idle));
         let (info, deadline) = (call.info(), call.deadline());
         let fut = self.inner.call(call);
-        ResponseFuture::new(fut, info, after, deadline, idle, settings)
+        ResponseFuture::new(fut, info, timeout, deadline, idle, settings)
     }
 }

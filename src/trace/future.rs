@@ -2,19 +2,18 @@ use std::{
     future::Future,
     pin::Pin,
     task::{Context, Poll, ready},
-    time::Duration,
 };
 
 use pin_project_lite::pin_project;
 use tokio::time::Instant;
 use tracing::{Level, Span, field::Empty};
 
-use super::layer::Settings;
 use crate::{
     call::{CallInfo, Observation, ToolCall},
     error::{ErrorKind, ToolError},
     event::{Event, Listener, TARGET, emit, ms},
     in_flight::{Abandoned, InFlight, Report},
+    outcome::Classify,
     text::Short,
 };
 
@@ -22,37 +21,45 @@ pin_project! {
     /// Response future for [`Trace`](super::Trace).
     #[derive(Debug)]
     #[must_use = "futures do nothing unless polled"]
-    pub struct ResponseFuture<F> {
+    pub struct ResponseFuture<F, C> {
         #[pin]
         fut: F,
         flight: InFlight<Observer>,
+        classifier: C,
     }
 }
 
-impl<F> ResponseFuture<F> {
-    pub(super) fn new(fut: F, observer: Observer) -> Self {
+impl<F, C> ResponseFuture<F, C> {
+    pub(super) fn new(fut: F, observer: Observer, classifier: C) -> Self {
         Self {
             fut,
             flight: InFlight::new(observer, None),
+            classifier,
         }
     }
 }
 
-impl<F, Res, E> Future for ResponseFuture<F>
+impl<F, C, Res, E> Future for ResponseFuture<F, C>
 where
     F: Future<Output = Result<Res, E>>,
     E: Into<ToolError>,
+    C: Classify<Res>,
 {
     type Output = Result<Res, ToolError>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let span = this.flight.report().map(|o| o.span().clone());
-        let _entered = span.as_ref().map(Span::enter);
-        let (result, observer) = ready!(this.flight.poll(|| this.fut.poll(cx)));
+        let polled = this
+            .flight
+            .poll(|observer| observer.span().in_scope(|| this.fut.poll(cx)));
+        let (result, observer) = ready!(polled);
         Poll::Ready(match result {
             Ok(response) => {
-                observer.succeeded();
+                if this.classifier.classify(Ok(&response)).is_reported() {
+                    observer.reported();
+                } else {
+                    observer.succeeded();
+                }
                 Ok(response)
             }
             Err(error) => {
@@ -75,17 +82,17 @@ pub(super) struct Observer {
 }
 
 impl Observer {
-    pub(super) fn start(call: &mut ToolCall, settings: &Settings) -> Self {
+    pub(super) fn start(call: &mut ToolCall, arguments: bool, listener: &Listener) -> Self {
         let info = call.info();
         // Whoever hears anything hears errors.
         let seen = tracing::enabled!(target: TARGET, Level::ERROR)
             .then(|| (Instant::now(), call.observe()));
-        let span = make_span(&info, call, settings);
+        let span = make_span(&info, arguments);
         span.in_scope(|| emit!(DEBUG, "tool.start", &info));
         Self {
             span,
             info,
-            listener: settings.listener.clone(),
+            listener: listener.clone(),
             seen,
         }
     }
@@ -94,81 +101,86 @@ impl Observer {
         &self.span
     }
 
-    fn elapsed(&self) -> Duration {
-        self.seen
-            .as_ref()
-            .map_or(Duration::ZERO, |(since, _)| since.elapsed())
-    }
-
-    fn attempts(&self) -> u32 {
-        self.seen.as_ref().map_or(1, |(_, seen)| seen.attempts())
-    }
-
-    /// Fields that every end has.
-    fn record_end(&self, success: bool) {
-        let Some((_, seen)) = &self.seen else { return };
+    /// Records what every end has, and gives it to the event: how long it took, and the attempts.
+    fn end(&self, success: bool) -> (f64, u32) {
+        let Some((since, seen)) = &self.seen else {
+            return (0.0, 1);
+        };
+        let duration_ms = ms(since.elapsed());
         self.span.record("tool.success", success);
-        self.span.record("tool.duration_ms", ms(self.elapsed()));
+        self.span.record("tool.duration_ms", duration_ms);
         self.span.record("tool.attempts", seen.attempts());
         self.span.record("tool.slow", seen.is_slow());
         if let Some(timeout) = seen.timeout() {
             self.span.record("tool.timeout_ms", ms(timeout));
         }
+        (duration_ms, seen.attempts())
     }
 
-    fn record_error(&self, error_type: &str, text: &str) {
-        self.record_end(false);
-        self.span.record("error.type", error_type);
+    /// The same for an end that is no success.
+    fn end_as(&self, kind: ErrorKind, code: &str, text: &str) -> (f64, u32) {
+        self.span.record("error.type", kind.error_type());
+        self.span.record("tool.error_code", code);
         self.span.record("otel.status_code", "ERROR");
         self.span.record("otel.status_description", text);
+        self.end(false)
     }
 
     fn succeeded(self) {
-        self.record_end(true);
+        let _entered = self.span.enter();
+        let (duration_ms, attempts) = self.end(true);
+        emit!(INFO, "tool.success", &self.info, duration_ms, attempts);
+    }
+
+    /// The tool answered with an error in its own words (E6).
+    fn reported(self) {
+        self.broken(ErrorKind::Reported, "the tool reported an error");
+    }
+
+    fn broken(self, kind: ErrorKind, error: &str) {
+        let _entered = self.span.enter();
+        let code = kind.code();
+        let (duration_ms, attempts) = self.end_as(kind, code, error);
         emit!(
-            INFO,
-            "tool.success",
+            ERROR,
+            "tool.failure",
             &self.info,
-            duration_ms = ms(self.elapsed()),
-            attempts = self.attempts()
+            code,
+            error,
+            duration_ms,
+            attempts
         );
     }
 
-    fn failed(self, error: &ToolError) {
-        self.record_error(error.kind().error_type(), error.message());
-        self.span.record("tool.error_code", error.code());
-        let duration_ms = ms(self.elapsed());
-        let attempts = self.attempts();
-        match error.kind() {
+    fn failed(self, failure: &ToolError) {
+        let _entered = self.span.enter();
+        let (code, error) = (failure.code(), failure.message());
+        let (duration_ms, attempts) = self.end_as(failure.kind(), code, error);
+        match failure.kind() {
             ErrorKind::Timeout => emit!(
                 WARN,
                 "tool.timeout",
                 &self.info,
-                code = error.code(),
-                error = error.message(),
+                code,
+                error,
                 duration_ms,
                 attempts,
-                timeout_ms = error.timeout().map(ms),
-                configured_timeout_ms = error.configured_timeout().map(ms)
+                timeout_ms = failure.timeout().map(ms),
+                configured_timeout_ms = failure.configured_timeout().map(ms)
             ),
-            ErrorKind::DeadlineExceeded => emit!(
-                WARN,
-                "tool.skipped",
-                &self.info,
-                code = error.code(),
-                error = error.message(),
-                attempts
-            ),
+            ErrorKind::DeadlineExceeded => {
+                emit!(WARN, "tool.skipped", &self.info, code, error, attempts)
+            }
             ErrorKind::Cancelled => emit!(INFO, "tool.cancelled", &self.info, duration_ms),
             _ => emit!(
                 ERROR,
                 "tool.failure",
                 &self.info,
-                code = error.code(),
-                error = error.message(),
+                code,
+                error,
                 duration_ms,
                 attempts,
-                status = error.status().map(|s| s.as_u16())
+                status = failure.status().map(|s| s.as_u16())
             ),
         }
     }
@@ -176,34 +188,21 @@ impl Observer {
 
 impl Report for Observer {
     fn abandoned(self, how: Abandoned) {
-        self.record_error(ErrorKind::Cancelled.error_type(), "dropped unfinished");
-        let elapsed = how.pending;
-        self.span.in_scope(|| {
-            self.listener.tell(&Event::Cancelled {
-                call: &self.info,
-                elapsed,
-            });
+        let _entered = self.span.enter();
+        let kind = ErrorKind::Cancelled;
+        self.end_as(kind, kind.code(), "dropped unfinished");
+        self.listener.tell(&Event::Cancelled {
+            call: &self.info,
+            elapsed: how.pending,
         });
     }
 
     fn panicked(self) {
-        let kind = ErrorKind::Panicked;
-        self.record_error(kind.error_type(), "the tool panicked");
-        self.span.in_scope(|| {
-            emit!(
-                ERROR,
-                "tool.failure",
-                &self.info,
-                code = kind.code(),
-                error = "the tool panicked",
-                duration_ms = ms(self.elapsed()),
-                attempts = self.attempts()
-            );
-        });
+        self.broken(ErrorKind::Panicked, "the tool panicked");
     }
 }
 
-fn make_span(info: &CallInfo, call: &ToolCall, settings: &Settings) -> Span {
+fn make_span(info: &CallInfo, arguments: bool) -> Span {
     let name = Short::name(info.tool());
     let shown = |s: Option<&'_ str>| s.map(|s| tracing::field::display(Short::name(s).to_string()));
     let span = tracing::info_span!(
@@ -230,7 +229,7 @@ fn make_span(info: &CallInfo, call: &ToolCall, settings: &Settings) -> Span {
         tool.success = Empty,
         tool.timeout_ms = Empty,
     );
-    if settings.arguments && !span.is_disabled() && !call.arguments().is_empty() {
+    if arguments && !span.is_disabled() && info.has_arguments() {
         span.record(
             "gen_ai.tool.call.arguments",
             tracing::field::display(info.sanitized()),

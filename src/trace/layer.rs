@@ -1,17 +1,21 @@
 use tower_layer::Layer;
 
 use super::service::Trace;
-use crate::event::{Listen, Listener};
+use crate::{
+    event::{Listen, Listener},
+    outcome::ByError,
+};
 
 /// Layer that makes a span for each call. See the [module docs](super) for an example.
 #[derive(Clone, Debug)]
 #[must_use]
-pub struct TraceLayer {
-    settings: Settings,
+pub struct TraceLayer<C = ByError> {
+    settings: Settings<C>,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Settings {
+pub(super) struct Settings<C> {
+    pub(super) classifier: C,
     pub(super) arguments: bool,
     pub(super) listener: Listener,
 }
@@ -27,8 +31,24 @@ impl TraceLayer {
     pub fn new() -> Self {
         Self {
             settings: Settings {
+                classifier: ByError,
                 arguments: true,
                 listener: Listener::default(),
+            },
+        }
+    }
+}
+
+impl<C> TraceLayer<C> {
+    /// Sets who tells answers that are errors in the tool's own words
+    /// ([`Outcome::is_reported`](crate::Outcome::is_reported)) from successes. Default: every `Ok` is
+    /// a success. For MCP tools: `McpClassifier`.
+    pub fn with_classifier<D>(self, classifier: D) -> TraceLayer<D> {
+        TraceLayer {
+            settings: Settings {
+                classifier,
+                arguments: self.settings.arguments,
+                listener: self.settings.listener,
             },
         }
     }
@@ -47,8 +67,8 @@ impl TraceLayer {
     }
 }
 
-impl<S> Layer<S> for TraceLayer {
-    type Service = Trace<S>;
+impl<S, C: Clone> Layer<S> for TraceLayer<C> {
+    type Service = Trace<S, C>;
 
     fn layer(&self, inner: S) -> Self::Service {
         Trace::new(inner, self.settings.clone())

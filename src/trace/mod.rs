@@ -11,7 +11,8 @@
 //! | timeout | `tool.timeout` | WARN | `success = false`, `error.type`, status ERROR |
 //! | not started: no time left | `tool.skipped` | WARN | the same |
 //! | cancelled, or dropped unfinished | `tool.cancelled` | INFO | `error.type = cancelled` |
-//! | any other error, a panic | `tool.failure` | ERROR | the same |
+//! | the tool's own error (`isError`) | `tool.failure` | ERROR | `success = false`, `error.type = tool_error` |
+//! | any other error, a panic | `tool.failure` | ERROR | `success = false`, `error.type`, status ERROR |
 //!
 //! # Order
 //!
@@ -27,6 +28,16 @@
 //! let tool = service_fn(|_call: ToolCall| async { Ok::<_, BoxError>("sunny") });
 //! let stack = ServiceBuilder::new().layer(TraceLayer::new()).service(tool);
 //! stack.oneshot(ToolCall::new("weather")).await.unwrap();
+//! # }
+//! ```
+//!
+//! An MCP tool's own errors (`isError`) are `Ok` inside a stack. The classifier tells:
+//!
+//! ```
+//! # #[cfg(feature = "mcp")] {
+//! use tower_toolcall::{mcp::McpClassifier, trace::TraceLayer};
+//!
+//! let layer = TraceLayer::new().with_classifier(McpClassifier::new());
 //! # }
 //! ```
 //!

@@ -33,7 +33,7 @@ assert_impl_all!(normalize::Normalize<Svc>: Send, Sync, Unpin, Clone);
 assert_impl_all!(normalize::ResponseFuture<Tool>: Send, Sync);
 assert_impl_all!(trace::TraceLayer: Send, Sync, Unpin, Clone);
 assert_impl_all!(trace::Trace<Svc>: Send, Sync, Unpin, Clone);
-assert_impl_all!(trace::ResponseFuture<Tool>: Send, Sync);
+assert_impl_all!(trace::ResponseFuture<Tool, tower_toolcall::outcome::ByError>: Send, Sync);
 
 #[cfg(feature = "mcp")]
 mod mcp {

@@ -1,4 +1,5 @@
 //! Every layer: the contract that all keep, and what each does.
+#![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
 mod auto_traits;
 mod bounds;

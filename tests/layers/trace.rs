@@ -10,8 +10,12 @@ use std::{
 use serde_json::json;
 use tower::{ServiceBuilder, ServiceExt, service_fn};
 use tower_toolcall::{
-    BoxError, Event, ToolCall, ToolError, catch_panic::CatchPanicLayer, deadline::DeadlineLayer,
-    timeout::TimeoutLayer, trace::TraceLayer,
+    BoxError, Classify, Event, Outcome, ToolCall, ToolError,
+    catch_panic::CatchPanicLayer,
+    deadline::DeadlineLayer,
+    outcome::{ByError, classify_fn},
+    timeout::TimeoutLayer,
+    trace::TraceLayer,
 };
 use tracing::{Subscriber, field::Visit, span};
 use tracing_subscriber::{Layer, layer::Context, prelude::*, registry::LookupSpan};
@@ -306,6 +310,29 @@ async fn no_secret_reaches_a_span_or_an_event() {
     let shown = format!("{seen:?} {error} {error:?}");
     assert!(shown.contains("[REDACTED]"));
     assert!(!shown.contains("s3cr3t-canary"), "{shown}");
+}
+
+/// E6: an answer that is the tool's own error is `Ok` for the caller and no success in the span.
+#[tokio::test]
+async fn an_error_in_the_tools_own_words_is_no_success_in_the_span() {
+    let record = Record::default();
+    let _guard = tracing_subscriber::registry()
+        .with(record.clone())
+        .set_default();
+    let classifier = classify_fn(|r: Result<&&str, &ToolError>| match r {
+        Ok(text) if text.starts_with("error") => Outcome::reported(),
+        other => ByError.classify(other),
+    });
+    let stack = ServiceBuilder::new()
+        .layer(TraceLayer::new().with_classifier(classifier))
+        .service(service_fn(|_: ToolCall| async {
+            Ok::<_, BoxError>("error: no table for 40")
+        }));
+    assert!(stack.oneshot(call()).await.is_ok());
+    let seen = record.0.lock().unwrap().clone();
+    assert_eq!(seen.spans[0].2["tool.success"], "false");
+    assert_eq!(seen.spans[0].2["error.type"], "tool_error");
+    assert_eq!(seen.names()[1..], [(ERROR, "tool.failure")]);
 }
 
 #[tokio::test]

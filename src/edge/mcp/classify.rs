@@ -24,7 +24,7 @@ pub struct McpClassifier {
 impl Default for McpClassifier {
     fn default() -> Self {
         Self {
-            reported: Outcome::neutral(),
+            reported: Outcome::reported(),
         }
     }
 }
@@ -35,10 +35,11 @@ impl McpClassifier {
         Self::default()
     }
 
-    /// Sets what a result flagged `isError` means. Default: [`Outcome::neutral`].
+    /// Sets what a result flagged `isError` means for breakers and retriers. Default: nothing, as
+    /// [`Outcome::reported`] says. It is no success for observers either way.
     #[must_use]
     pub fn with_reported(mut self, outcome: Outcome) -> Self {
-        self.reported = outcome;
+        self.reported = outcome.with_reported(true);
         self
     }
 }
@@ -77,10 +78,11 @@ mod tests {
         let response = flagged();
         assert_eq!(
             McpClassifier::new().classify(Ok(&response)),
-            Outcome::neutral()
+            Outcome::reported()
         );
         let strict = McpClassifier::new().with_reported(Outcome::tool_failure());
-        assert_eq!(strict.classify(Ok(&response)), Outcome::tool_failure());
+        let outcome = strict.classify(Ok(&response));
+        assert_eq!(outcome, Outcome::tool_failure().with_reported(true));
     }
 
     #[test]

@@ -1,0 +1,178 @@
+//! The success path of each layer allocates nothing (rule 2): counted by a global allocator.
+#![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
+
+use std::{
+    future::Future,
+    pin::{Pin, pin},
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use serde_json::{Map, Value, json};
+use tower::{Service, ServiceBuilder};
+use tower_layer::Layer;
+use tower_toolcall::{
+    ToolCall, ToolError, catch_panic::CatchPanicLayer, deadline::DeadlineLayer,
+    normalize::NormalizeLayer, timeout::TimeoutLayer, trace::TraceLayer,
+};
+
+/// A tool that answers at once, or after one `Pending`, and allocates nothing itself.
+#[derive(Clone)]
+struct Tool {
+    waits: bool,
+}
+
+struct Answer {
+    waits: bool,
+}
+
+impl Future for Answer {
+    type Output = Result<usize, ToolError>;
+
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+        if std::mem::take(&mut self.waits) {
+            Poll::Pending
+        } else {
+            Poll::Ready(Ok(1))
+        }
+    }
+}
+
+impl Service<ToolCall> for Tool {
+    type Response = usize;
+    type Error = ToolError;
+    type Future = Answer;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: ToolCall) -> Answer {
+        Answer { waits: self.waits }
+    }
+}
+
+fn drive<S>(svc: &mut S, call: ToolCall)
+where
+    S: Service<ToolCall, Response = usize, Error = ToolError>,
+{
+    let mut cx = Context::from_waker(Waker::noop());
+    assert!(matches!(svc.poll_ready(&mut cx), Poll::Ready(Ok(()))));
+    let mut response = pin!(svc.call(call));
+    for _ in 0..2 {
+        if let Poll::Ready(result) = response.as_mut().poll(&mut cx) {
+            assert_eq!(result.unwrap(), 1, "the path that is measured must succeed");
+            return;
+        }
+    }
+    panic!("pending");
+}
+
+/// Allocations of a hundred calls through the layer, over what a hundred bare calls make.
+fn allocations<L>(layer: &L, waits: bool, call: &ToolCall) -> u64
+where
+    L: Layer<Tool, Service: Service<ToolCall, Response = usize, Error = ToolError>>,
+{
+    let mut svc = layer.layer(Tool { waits });
+    drive(&mut svc, call.clone()); // what is made once: tracing's call sites
+    allocation_counter::measure(|| {
+        for _ in 0..100 {
+            drive(&mut svc, call.clone());
+        }
+    })
+    .count_total
+}
+
+fn calls() -> Vec<ToolCall> {
+    let plain = ToolCall::new("search");
+    let five: Map<String, Value> = (0..5).map(|i| (format!("key{i}"), json!("v"))).collect();
+    vec![
+        plain.clone(),
+        plain.clone().with_arguments(five),
+        plain
+            .with_json(json!({ "text": "x".repeat(64 << 10) }))
+            .unwrap(),
+    ]
+}
+
+macro_rules! allocates_nothing {
+    ($($name:ident: $layer:expr;)*) => {$(
+        #[tokio::test(start_paused = true)]
+        async fn $name() {
+            let layer = $layer;
+            for call in calls() {
+                assert_eq!(allocations(&layer, false, &call), 0, "answers at once");
+                assert_eq!(allocations(&layer, true, &call), 0, "waits once");
+            }
+        }
+    )*};
+}
+
+allocates_nothing! {
+    timeout: TimeoutLayer::default();
+    timeout_per_tool: TimeoutLayer::default().with_tool("search", Duration::from_secs(1));
+    deadline: DeadlineLayer::new(Duration::from_secs(60));
+    catch_panic: CatchPanicLayer::new();
+    normalize: NormalizeLayer::new();
+    trace_without_a_subscriber: TraceLayer::new();
+    stack: ServiceBuilder::new()
+        .layer(TraceLayer::new())
+        .layer(DeadlineLayer::new(Duration::from_secs(60)))
+        .layer(TimeoutLayer::default())
+        .layer(CatchPanicLayer::new())
+        .into_inner();
+}
+
+/// The record of a call costs no allocation inside a layer, clones sent one after the other included.
+#[tokio::test(start_paused = true)]
+async fn observing_a_call_allocates_nothing() {
+    #[derive(Clone)]
+    struct Observe<S>(S);
+    impl<S: Service<ToolCall>> Service<ToolCall> for Observe<S> {
+        type Response = S::Response;
+        type Error = S::Error;
+        type Future = S::Future;
+        fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+            self.0.poll_ready(cx)
+        }
+        fn call(&mut self, mut call: ToolCall) -> S::Future {
+            let seen = call.observe();
+            let future = self.0.call(call);
+            assert_eq!(seen.timeout(), Some(Duration::from_secs(30)));
+            future
+        }
+    }
+    let layer = ServiceBuilder::new()
+        .layer(tower::layer::layer_fn(Observe))
+        .layer(TimeoutLayer::default())
+        .into_inner();
+    for call in calls() {
+        assert_eq!(allocations(&layer, true, &call), 0);
+    }
+}
+
+/// Cloning a call is one reference count, whatever its arguments weigh.
+#[test]
+fn cloning_a_call_allocates_nothing() {
+    for call in calls() {
+        let counted = allocation_counter::measure(|| drop(call.clone()));
+        assert_eq!(counted.count_total, 0);
+    }
+}
+
+/// A refusal is one allocation: the error.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_allocates_the_error_and_nothing_else() {
+    let mut svc = DeadlineLayer::new(Duration::ZERO).layer(Tool { waits: false });
+    let call = ToolCall::new("search").with_server("docs");
+    let mut cx = Context::from_waker(Waker::noop());
+    let counted = allocation_counter::measure(|| {
+        assert!(svc.poll_ready(&mut cx).is_ready());
+        let mut response = pin!(svc.call(call.clone()));
+        assert!(matches!(
+            response.as_mut().poll(&mut cx),
+            Poll::Ready(Err(_))
+        ));
+    });
+    assert_eq!(counted.count_total, 1);
+}

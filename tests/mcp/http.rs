@@ -1,0 +1,182 @@
+//! A real rmcp server over streamable HTTP, and statuses in its way.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU16, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use axum::{
+    Router,
+    extract::Request,
+    http::{HeaderName, StatusCode},
+    middleware::{self, Next},
+    response::IntoResponse,
+};
+use rmcp::{
+    ClientServiceExt as _, ServiceExt as _,
+    transport::{
+        StreamableHttpClientTransport, StreamableHttpServerConfig, StreamableHttpService,
+        streamable_http_server::session::local::LocalSessionManager,
+    },
+};
+use tokio::{net::TcpListener, task::AbortHandle};
+use tower::{Service, ServiceBuilder, ServiceExt};
+use tower_toolcall::{
+    ErrorKind, Execution, ToolCall, ToolError,
+    mcp::{McpService, ModelText},
+    timeout::TimeoutLayer,
+};
+
+use crate::server::{Client, Server, modern};
+
+struct Running {
+    url: String,
+    /// While it is not zero, every request is answered with this status.
+    status: Arc<AtomicU16>,
+    server: Server,
+    task: AbortHandle,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn serve() -> Running {
+    let server = Server::default();
+    let factory = server.clone();
+    let mcp = StreamableHttpService::new(
+        move || Ok(factory.clone()),
+        Arc::new(LocalSessionManager::default()),
+        StreamableHttpServerConfig::default(),
+    );
+    let status = Arc::new(AtomicU16::new(0));
+    let forced = status.clone();
+    let fail = move |request: Request, next: Next| {
+        let status = StatusCode::from_u16(forced.load(SeqCst));
+        async move {
+            match status {
+                Ok(status) if status != StatusCode::OK => {
+                    let header = [(HeaderName::from_static("retry-after"), "7")];
+                    (status, header, "no").into_response()
+                }
+                _ => next.run(request).await,
+            }
+        }
+    };
+    let app = Router::new()
+        .nest_service("/mcp", mcp)
+        .layer(middleware::from_fn(fail));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    let task =
+        tokio::spawn(async move { axum::serve(listener, app).await.unwrap() }).abort_handle();
+    Running {
+        url,
+        status,
+        server,
+        task,
+    }
+}
+
+type Stack = tower::util::BoxCloneSyncService<ToolCall, rmcp::model::CallToolResponse, ToolError>;
+
+fn stack(client: &Client<()>) -> Stack {
+    Stack::new(
+        ServiceBuilder::new()
+            .layer(TimeoutLayer::new(Duration::from_secs(5)))
+            .service(McpService::new(client.peer().clone())),
+    )
+}
+
+async fn client(url: &str) -> Client<()> {
+    let transport = StreamableHttpClientTransport::from_uri(url);
+    ().serve_with_lifecycle(transport, modern()).await.unwrap()
+}
+
+#[tokio::test]
+async fn calls_go_over_http() {
+    let running = serve().await;
+    let client = client(&running.url).await;
+    let response = stack(&client).oneshot(ToolCall::new("echo")).await.unwrap();
+    assert_eq!(response.model_text(), "{}");
+}
+
+/// E2: HTTP statuses by type, with `Retry-After`; the same client goes on afterwards.
+#[tokio::test]
+async fn http_statuses_are_recognised_with_their_delay() {
+    let running = serve().await;
+    let client = client(&running.url).await;
+    let mut stack = stack(&client);
+    for (status, kind, execution) in [
+        (429, ErrorKind::RateLimited, Execution::NotStarted),
+        (503, ErrorKind::Upstream, Execution::NotStarted),
+    ] {
+        running.status.store(status, SeqCst);
+        let call = stack.ready().await.unwrap().call(ToolCall::new("echo"));
+        let error = call.await.unwrap_err();
+        assert_eq!(
+            (error.kind(), error.execution()),
+            (kind, execution),
+            "{status}"
+        );
+        assert_eq!(error.status().unwrap().as_u16(), status);
+        assert_eq!(error.retry_after(), Some(Duration::from_secs(7)));
+    }
+    running.status.store(200, SeqCst);
+    assert!(stack.oneshot(ToolCall::new("echo")).await.is_ok());
+    assert_eq!(running.server.started.load(SeqCst), 1);
+}
+
+/// R6: a server that cannot be reached has not run the tool.
+#[tokio::test]
+async fn a_server_that_is_gone_has_not_started_the_call() {
+    let running = serve().await;
+    let client = client(&running.url).await;
+    let stack = stack(&client);
+    stack.clone().oneshot(ToolCall::new("echo")).await.unwrap();
+    // The old connection may serve one call more; then nobody listens.
+    drop(running);
+    let mut last = None;
+    for _ in 0..50 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        let error = stack.clone().oneshot(ToolCall::new("echo")).await.err();
+        let settled = error
+            .as_ref()
+            .is_some_and(|e| e.execution() == Execution::NotStarted);
+        last = error;
+        if settled {
+            break;
+        }
+    }
+    let error = last.expect("the server is gone");
+    assert_eq!(error.kind(), ErrorKind::ConnectionFailed);
+    assert_eq!(error.execution(), Execution::NotStarted);
+}
+
+/// T4: over HTTP too a dropped call is seen at the server.
+#[tokio::test]
+async fn a_dropped_call_is_cancelled_at_the_server() {
+    for modern_revision in [true, false] {
+        let running = serve().await;
+        let transport = StreamableHttpClientTransport::from_uri(running.url.as_str());
+        let client: Client<()> = if modern_revision {
+            ().serve_with_lifecycle(transport, modern()).await.unwrap()
+        } else {
+            ().serve(transport).await.unwrap()
+        };
+        let leaf = McpService::new(client.peer().clone());
+        let stack = ServiceBuilder::new()
+            .layer(TimeoutLayer::new(Duration::from_millis(200)))
+            .service(leaf);
+        let error = stack.oneshot(ToolCall::new("hang")).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Timeout);
+        let told = running.server.on_cancel.notified();
+        let told = tokio::time::timeout(Duration::from_secs(5), told).await;
+        told.expect("the server was not told");
+    }
+}

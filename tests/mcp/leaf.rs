@@ -1,0 +1,293 @@
+//! Calls through the leaf to a real server in this process.
+
+use std::{sync::atomic::Ordering::SeqCst, time::Duration};
+
+use rmcp::model::CallToolResponse;
+use serde_json::json;
+use tokio::time::{Instant, timeout};
+use tower::{ServiceBuilder, ServiceExt};
+use tower_toolcall::{
+    Classify, ErrorKind, Outcome, ReplaySafety, ToolCall, ToolError,
+    deadline::DeadlineLayer,
+    error::TimeoutLimit,
+    mcp::{McpClassifier, McpProgress, McpService, ModelText},
+    outcome::Count,
+    timeout::TimeoutLayer,
+};
+
+use crate::server::{Server, connect, connect_modern};
+
+fn secs(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+async fn run(call: ToolCall) -> Result<CallToolResponse, ToolError> {
+    let client = connect(Server::default(), ()).await;
+    let leaf = McpService::new(client.peer().clone()).with_server("docs");
+    leaf.oneshot(call).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn arguments_reach_the_server_and_the_answer_comes_back() {
+    let call = ToolCall::new("echo")
+        .with_json(json!({ "password": "real" }))
+        .unwrap();
+    let response = run(call).await.unwrap();
+    assert_eq!(response.model_text(), r#"{"password":"real"}"#);
+}
+
+#[tokio::test(start_paused = true)]
+async fn structured_content_comes_back() {
+    let CallToolResponse::Complete(result) = run(ToolCall::new("structured")).await.unwrap() else {
+        panic!("not complete")
+    };
+    assert_eq!(result.structured_content, Some(json!({ "sum": 3 })));
+}
+
+/// E6: `isError` is `Ok` inside the stack: the model reads the tool's own words.
+#[tokio::test(start_paused = true)]
+async fn a_flagged_result_is_ok_and_the_classifier_sees_the_flag() {
+    let response = run(ToolCall::new("flagged")).await.unwrap();
+    assert_eq!(response.model_text(), "no such city");
+    let strict = McpClassifier::new().with_reported(Outcome::tool_failure());
+    let outcome = strict.classify(Ok(&response));
+    assert_eq!(outcome.count(), Count::ToolFailure);
+    assert!(outcome.is_reported());
+}
+
+/// E2: protocol errors, each with its kind and the names of the call.
+#[tokio::test(start_paused = true)]
+async fn protocol_errors_have_their_kinds() {
+    for (tool, kind) in [
+        ("nope", ErrorKind::NotFound),
+        ("invalid", ErrorKind::InvalidInput),
+        ("broken", ErrorKind::Upstream),
+    ] {
+        let error = run(ToolCall::new(tool)).await.unwrap_err();
+        assert_eq!(error.kind(), kind);
+        assert_eq!((error.tool(), error.server()), (Some(tool), Some("docs")));
+        assert!(std::error::Error::source(&error).is_some());
+    }
+}
+
+/// T4: a dropped call tells the server, seen at the server.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_times_out_is_cancelled_at_the_server_once() {
+    let server = Server::default();
+    let client = connect(server.clone(), ()).await;
+    let stack = ServiceBuilder::new()
+        .layer(TimeoutLayer::new(secs(1)))
+        .service(McpService::new(client.peer().clone()));
+    let error = stack
+        .clone()
+        .oneshot(ToolCall::new("hang"))
+        .await
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    timeout(secs(5), server.on_cancel.notified())
+        .await
+        .expect("the server was not told");
+    // The connection goes on, and a call that is answered is not cancelled.
+    stack.oneshot(ToolCall::new("echo")).await.unwrap();
+    tokio::time::sleep(secs(1)).await;
+    assert_eq!(server.cancelled.load(SeqCst), 1);
+}
+
+/// T4: the same over the stateless revision.
+#[tokio::test(start_paused = true)]
+async fn a_dropped_call_is_cancelled_at_a_modern_server() {
+    let server = Server::default();
+    let client = connect_modern(server.clone()).await;
+    let leaf = McpService::new(client.peer().clone());
+    let call = timeout(secs(1), leaf.oneshot(ToolCall::new("hang")));
+    assert!(call.await.is_err());
+    timeout(secs(5), server.on_cancel.notified())
+        .await
+        .expect("the server was not told");
+}
+
+/// T4, trap 14: the caller's token reaches the server through the drop.
+#[tokio::test(start_paused = true)]
+async fn the_callers_token_is_told_to_the_server() {
+    let server = Server::default();
+    let client = connect(server.clone(), ()).await;
+    let stack = ServiceBuilder::new()
+        .layer(DeadlineLayer::inherited())
+        .service(McpService::new(client.peer().clone()));
+    let token = tokio_util::sync::CancellationToken::new();
+    let call = ToolCall::new("hang").with_cancellation(token.clone());
+    let response = tokio::spawn(stack.oneshot(call));
+    tokio::time::sleep(secs(1)).await;
+    token.cancel();
+    assert_eq!(
+        response.await.unwrap().unwrap_err().kind(),
+        ErrorKind::Cancelled
+    );
+    timeout(secs(5), server.on_cancel.notified())
+        .await
+        .expect("the server was not told");
+}
+
+/// T4: the notification goes out although the dropping task has used up its budget.
+#[tokio::test(start_paused = true)]
+async fn a_drop_in_a_task_without_budget_is_told_all_the_same() {
+    let server = Server::default();
+    let client = connect(server.clone(), ()).await;
+    let leaf = McpService::new(client.peer().clone());
+    let mut call = Box::pin(leaf.oneshot(ToolCall::new("hang")));
+    assert!(timeout(secs(1), call.as_mut()).await.is_err());
+    tokio::spawn(async move {
+        while tokio::task::coop::has_budget_remaining() {
+            let _ = std::future::poll_fn(|cx| {
+                let left = tokio::task::coop::poll_proceed(cx);
+                left.map(|proceed| proceed.made_progress())
+            })
+            .await;
+        }
+        drop(call);
+    });
+    timeout(secs(5), server.on_cancel.notified())
+        .await
+        .expect("the server was not told");
+}
+
+/// A future that was never polled has sent nothing, so there is nothing to cancel.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_was_never_polled_never_reaches_the_server() {
+    let server = Server::default();
+    let client = connect(server.clone(), ()).await;
+    drop(McpService::new(client.peer().clone()).oneshot(ToolCall::new("hang")));
+    tokio::time::sleep(secs(1)).await;
+    assert_eq!(server.started.load(SeqCst), 0);
+}
+
+/// T8: the server's progress notifications feed the idle timeout.
+#[tokio::test(start_paused = true)]
+async fn progress_keeps_a_call_alive_beyond_its_idle_time() {
+    let progress = McpProgress::new();
+    let client = connect(Server::default(), progress.clone()).await;
+    let leaf = McpService::new(client.peer().clone()).with_progress(progress.clone());
+    let stack = |total| {
+        let layer = TimeoutLayer::new(total).with_idle_timeout(secs(3)).unwrap();
+        ServiceBuilder::new().layer(layer).service(leaf.clone())
+    };
+    let start = Instant::now();
+    let response = stack(secs(60))
+        .oneshot(ToolCall::new("progress"))
+        .await
+        .unwrap();
+    assert_eq!(
+        (response.model_text().as_str(), start.elapsed()),
+        ("imported", secs(10))
+    );
+
+    // The total is hard, and the entry of a call that is gone is gone.
+    let error = stack(secs(5))
+        .oneshot(ToolCall::new("progress"))
+        .await
+        .unwrap_err();
+    assert_eq!(error.timeout_limit(), Some(TimeoutLimit::Timeout));
+    assert_eq!(format!("{progress:?}"), "McpProgress { calls: 0 }");
+}
+
+/// T8: a server that reports nothing is ended by the idle timeout.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_goes_quiet_is_ended() {
+    let progress = McpProgress::new();
+    let client = connect(Server::default(), progress.clone()).await;
+    let layer = TimeoutLayer::new(secs(60))
+        .with_idle_timeout(secs(3))
+        .unwrap();
+    let stack = ServiceBuilder::new()
+        .layer(layer)
+        .service(McpService::new(client.peer().clone()).with_progress(progress));
+    let error = stack.oneshot(ToolCall::new("hang")).await.unwrap_err();
+    assert_eq!(error.timeout_limit(), Some(TimeoutLimit::Idle));
+}
+
+#[tokio::test(start_paused = true)]
+async fn input_required_is_handed_up_and_never_repeated() {
+    let client = connect_modern(Server::default()).await;
+    let leaf = McpService::new(client.peer().clone());
+    let response = leaf.oneshot(ToolCall::new("ask")).await.unwrap();
+    assert!(matches!(response, CallToolResponse::InputRequired(_)));
+    assert_eq!(
+        McpClassifier::new().classify(Ok(&response)),
+        Outcome::neutral()
+    );
+    assert!(response.model_text().contains("input_required"));
+}
+
+/// A result over 16 MiB is dropped by rmcp's transport without a word: the timeout ends the call,
+/// the server is told, and the connection goes on.
+#[tokio::test(start_paused = true)]
+async fn a_result_over_16_mebibytes_ends_with_the_timeout() {
+    let client = connect(Server::default(), ()).await;
+    let stack = ServiceBuilder::new()
+        .layer(TimeoutLayer::new(secs(5)))
+        .service(McpService::new(client.peer().clone()));
+    let error = stack
+        .clone()
+        .oneshot(ToolCall::new("large"))
+        .await
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    assert!(stack.oneshot(ToolCall::new("echo")).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_over_16_mebibytes_is_refused_with_a_clear_error() {
+    let call = ToolCall::new("echo")
+        .with_json(json!({ "a": "x".repeat(16 << 20) }))
+        .unwrap();
+    let error = run(call).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    assert!(error.message().contains("16 MiB"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_sent_is_refused_before_it_is_sent() {
+    let server = Server::default();
+    let client = connect(server.clone(), ()).await;
+    let leaf = McpService::new(client.peer().clone());
+    let error = leaf
+        .oneshot(ToolCall::new("x".repeat(1 << 20)))
+        .await
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    assert_eq!(server.started.load(SeqCst), 0);
+}
+
+/// R6: what could not be sent has not run; what was sent may have.
+#[tokio::test(start_paused = true)]
+async fn a_closed_connection_is_an_error_of_the_call() {
+    let client = connect(Server::default(), ()).await;
+    let leaf = McpService::new(client.peer().clone());
+    let in_flight = tokio::spawn(leaf.clone().oneshot(ToolCall::new("hang")));
+    tokio::time::sleep(secs(1)).await;
+    client.cancel().await.unwrap();
+
+    let lost = in_flight.await.unwrap().unwrap_err();
+    assert_eq!(lost.kind(), ErrorKind::ConnectionFailed);
+    assert_eq!(lost.execution(), tower_toolcall::Execution::Unknown);
+    let refused = leaf.oneshot(ToolCall::new("echo")).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::ConnectionFailed);
+    assert_eq!(refused.execution(), tower_toolcall::Execution::NotStarted);
+}
+
+/// R6: the catalog reads every page, and believes annotations only if told to.
+#[tokio::test(start_paused = true)]
+async fn the_catalog_has_the_tools_of_every_page() {
+    let client = connect(Server::default(), ()).await;
+    let catalog = McpService::new(client.peer().clone())
+        .catalog()
+        .await
+        .unwrap();
+    assert_eq!(catalog.len(), 2);
+    assert_eq!(catalog.replay_safety("echo"), ReplaySafety::Unknown);
+    let catalog = catalog.trust_annotations(true);
+    assert_eq!(catalog.replay_safety("echo"), ReplaySafety::Safe);
+    assert_eq!(catalog.replay_safety("pay"), ReplaySafety::Unsafe);
+    let call = catalog.prepare(ToolCall::new("echo"));
+    assert_eq!(call.replay_safety(), ReplaySafety::Safe);
+}

@@ -1,0 +1,129 @@
+//! What no well-behaved server sends, from a server that answers by script, line by line.
+
+use std::time::Duration;
+
+use rmcp::{ServiceExt as _, model::CallToolResponse};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tower::{ServiceBuilder, ServiceExt};
+use tower_toolcall::{
+    Classify, ErrorKind, Execution, Outcome, ToolCall, ToolError,
+    mcp::{McpClassifier, McpService, ModelText},
+    timeout::TimeoutLayer,
+};
+
+/// Calls a tool of a server whose answer to `tools/call` is `answer`, its id filled in. `None`:
+/// the server closes the connection instead.
+async fn answer(answer: Option<Value>) -> Result<CallToolResponse, ToolError> {
+    let (theirs, ours) = tokio::io::duplex(64 * 1024);
+    tokio::spawn(async move {
+        let (read, mut write) = tokio::io::split(theirs);
+        let mut lines = BufReader::new(read).lines();
+        while let Some(line) = lines.next_line().await.unwrap() {
+            let request: Value = serde_json::from_str(&line).unwrap();
+            let mut reply = match request["method"].as_str() {
+                Some("initialize") => json!({ "result": {
+                    "protocolVersion": "2025-11-25",
+                    "capabilities": { "tools": {} },
+                    "serverInfo": { "name": "script", "version": "1" },
+                }}),
+                Some("tools/call") => match answer.clone() {
+                    Some(answer) => answer,
+                    None => return,
+                },
+                _ => continue,
+            };
+            reply["jsonrpc"] = "2.0".into();
+            reply["id"] = request["id"].clone();
+            write
+                .write_all(format!("{reply}\n").as_bytes())
+                .await
+                .unwrap();
+        }
+    });
+    let client = ().serve(ours).await.unwrap();
+    ServiceBuilder::new()
+        .layer(TimeoutLayer::new(Duration::from_secs(5)))
+        .service(McpService::new(client.peer().clone()))
+        .oneshot(ToolCall::new("t"))
+        .await
+}
+
+async fn error(code: i32, message: &str) -> ToolError {
+    let error = json!({ "error": { "code": code, "message": message } });
+    answer(Some(error)).await.unwrap_err()
+}
+
+/// E2: a peer's codes are read by what they mean, the meaningless ones by their message.
+#[tokio::test(start_paused = true)]
+async fn error_codes_of_other_sdks() {
+    for (code, message, kind) in [
+        (-32602, "Unknown tool: t", ErrorKind::NotFound),
+        (-32001, "Request timed out", ErrorKind::Timeout),
+        (-32000, "Connection closed", ErrorKind::ConnectionFailed),
+        (-32000, "Too Many Requests", ErrorKind::RateLimited),
+        (-32603, "oops", ErrorKind::Upstream),
+        (-32099, "oops", ErrorKind::Failed),
+        (-32020, "header mismatch", ErrorKind::InvalidInput),
+        (429, "slow down", ErrorKind::RateLimited),
+    ] {
+        assert_eq!(error(code, message).await.kind(), kind, "{code} {message}");
+    }
+}
+
+/// Rule 9: a peer may echo what it was sent.
+#[tokio::test(start_paused = true)]
+async fn a_secret_in_a_peers_message_is_redacted() {
+    let error = error(-32603, "denied for api_key=s3cr3t-canary").await;
+    assert!(
+        !format!("{error} {error:?}").contains("s3cr3t-canary"),
+        "{error:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_is_handed_up_and_never_repeated() {
+    let task = json!({ "result": {
+        "resultType": "task", "taskId": "t-1", "status": "working",
+        "createdAt": "2026-11-21T00:00:00Z", "lastUpdatedAt": "2026-11-21T00:00:00Z", "ttlMs": null,
+    }});
+    let response = answer(Some(task)).await.unwrap();
+    assert!(
+        matches!(response, CallToolResponse::Task(_)),
+        "{response:?}"
+    );
+    assert_eq!(
+        McpClassifier::new().classify(Ok(&response)),
+        Outcome::neutral()
+    );
+    assert!(response.model_text().contains("t-1"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_no_tool_result_is_reported_and_not_repeated() {
+    let error = answer(Some(json!({ "result": { "tools": [] } })))
+        .await
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Reported);
+    assert!(!error.is_retryable());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_closes_mid_call_leaves_open_whether_the_tool_ran() {
+    let error = answer(None).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionFailed);
+    assert_eq!(error.execution(), Execution::Unknown);
+}
+
+/// E6: an absent flag is false, and content may be missing.
+#[tokio::test(start_paused = true)]
+async fn a_bare_result_is_a_success() {
+    let response = answer(Some(json!({ "result": { "content": [] } })))
+        .await
+        .unwrap();
+    assert_eq!(
+        McpClassifier::new().classify(Ok(&response)),
+        Outcome::success()
+    );
+    assert_eq!(response.model_text(), "");
+}
