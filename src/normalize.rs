@@ -27,17 +27,30 @@
 //! # }
 //! ```
 //!
+//! Where another system's codes are expected, they are a setting:
+//!
+//! ```
+//! use tower_toolcall::{ErrorKind, ToolError, normalize::NormalizeLayer};
+//!
+//! let layer = NormalizeLayer::new().with_codes(|error: &ToolError| match error.kind() {
+//!     ErrorKind::ConnectionFailed => Some("MCP_CONNECTION_ERROR"),
+//!     _ => None,
+//! });
+//! ```
+//!
 //! # Errors
 //!
 //! Those of the inner service, [converted](crate::error) and stamped with the call's names.
 //!
 //! # Clone
 //!
-//! There is no state to share.
+//! Clones share the code mapper.
 
 use std::{
+    fmt,
     future::Future,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
 };
 
@@ -51,10 +64,29 @@ use crate::{
 };
 
 /// Layer that gives a stack our error type. See the [module docs](self) for an example.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct NormalizeLayer {
-    _private: (),
+    codes: Codes,
+}
+
+/// Gives errors other codes; `None` leaves them alone.
+#[derive(Clone, Default)]
+struct Codes(Option<Arc<dyn Fn(&ToolError) -> Option<&'static str> + Send + Sync>>);
+
+impl Codes {
+    fn apply(&self, error: ToolError) -> ToolError {
+        match self.0.as_ref().and_then(|codes| codes(&error)) {
+            Some(code) => error.with_code(code),
+            None => error,
+        }
+    }
+}
+
+impl fmt::Debug for Codes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "Some(..)" } else { "None" })
+    }
 }
 
 impl NormalizeLayer {
@@ -62,13 +94,25 @@ impl NormalizeLayer {
     pub fn new() -> Self {
         Self::default()
     }
+
+    /// Sets a function that gives errors other [codes](ToolError::code); `None` keeps the error's own.
+    pub fn with_codes<F>(mut self, codes: F) -> Self
+    where
+        F: Fn(&ToolError) -> Option<&'static str> + Send + Sync + 'static,
+    {
+        self.codes = Codes(Some(Arc::new(codes)));
+        self
+    }
 }
 
 impl<S> Layer<S> for NormalizeLayer {
     type Service = Normalize<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Normalize { inner }
+        Normalize {
+            inner,
+            codes: self.codes.clone(),
+        }
     }
 }
 
@@ -76,6 +120,7 @@ impl<S> Layer<S> for NormalizeLayer {
 #[derive(Clone, Debug)]
 pub struct Normalize<S> {
     inner: S,
+    codes: Codes,
 }
 
 impl<S> Service<ToolCall> for Normalize<S>
@@ -88,7 +133,9 @@ where
     type Future = ResponseFuture<S::Future>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
-        self.inner.poll_ready(cx).map_err(Into::into)
+        self.inner
+            .poll_ready(cx)
+            .map_err(|e| self.codes.apply(e.into()))
     }
 
     fn call(&mut self, call: ToolCall) -> Self::Future {
@@ -96,6 +143,7 @@ where
         ResponseFuture {
             fut: self.inner.call(call),
             info,
+            codes: self.codes.clone(),
         }
     }
 }
@@ -108,6 +156,7 @@ pin_project! {
         #[pin]
         fut: F,
         info: CallInfo,
+        codes: Codes,
     }
 }
 
@@ -120,6 +169,8 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        this.fut.poll(cx).map_err(|e| e.into().about(this.info))
+        this.fut
+            .poll(cx)
+            .map_err(|e| this.codes.apply(e.into().about(this.info)))
     }
 }

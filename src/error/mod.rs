@@ -6,6 +6,23 @@
 //! [`std::io::Error`], HTTP status carriers, the errors of the enabled features), and text only as a
 //! last resort. What nobody can classify is [`ErrorKind::Failed`].
 //!
+//! # Other systems' codes
+//!
+//! | ours | elsewhere |
+//! |---|---|
+//! | `TOOL_TIMEOUT` | `TOOL_EXECUTION_FAILED` (an agent loop's timeouts), `upstream_timeout` (an HTTP tool proxy) |
+//! | `MCP_CONNECTION_FAILED` | `MCP_CONNECTION_ERROR` (a TypeScript executor), `upstream_connection_error` |
+//! | `TOOL_EXECUTION_FAILED` | `TOOL_FAILED` (a TypeScript executor) |
+//! | `TOOL_INVALID_INPUT` | `validation_error` |
+//! | `TOKEN_EXCHANGE_FAILED` | `token_exchange_failed` |
+//! | `CIRCUIT_OPEN` | `circuit_open` |
+//! | `POLL_TIMEOUT` | `poll_timeout` |
+//! | `INTERNAL_ERROR` | `internal_error` |
+//!
+//! [`ToolError::with_code`] sets a code on one error, [`NormalizeLayer::with_codes`] on all that pass.
+//!
+//! [`NormalizeLayer::with_codes`]: crate::normalize::NormalizeLayer::with_codes
+//!
 //! # Your own error type
 //!
 //! ```

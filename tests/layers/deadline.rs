@@ -1,10 +1,4 @@
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::SeqCst},
-    },
-    time::Duration,
-};
+use std::{sync::atomic::Ordering::SeqCst, time::Duration};
 
 use tokio::time::{Instant, sleep};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
@@ -199,6 +193,8 @@ async fn when_response_and_deadline_come_together_the_response_wins() {
 
 #[cfg(feature = "cancel")]
 mod cancellation {
+    use std::sync::{Arc, atomic::AtomicUsize};
+
     use super::*;
     use tokio_util::sync::CancellationToken;
     use tower_toolcall::cancel::cancellable;

@@ -2,9 +2,9 @@
 
 use std::{convert::Infallible, time::Duration};
 
-use tower::{Service, ServiceBuilder, ServiceExt, service_fn, util::BoxCloneSyncService};
+use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn, util::BoxCloneSyncService};
 use tower_toolcall::{
-    BoxError, ErrorKind, ToolCall, ToolError, catch_panic::CatchPanicLayer,
+    BoxError, ErrorKind, Event, ToolCall, ToolError, catch_panic::CatchPanicLayer,
     deadline::DeadlineLayer, normalize::NormalizeLayer, timeout::TimeoutLayer, trace::TraceLayer,
 };
 
@@ -154,6 +154,41 @@ async fn from_box_is_the_function_for_map_err() {
         .service(tool);
     let result = tokio::spawn(stack.oneshot(call())).await.unwrap();
     assert_eq!(result.unwrap_err().kind(), ErrorKind::Timeout);
+}
+
+/// E7: another system's codes are a setting.
+#[tokio::test]
+async fn codes_can_be_mapped_to_another_systems() {
+    let tool = service_fn(|_: ToolCall| async { Err::<(), BoxError>("fetch failed".into()) });
+    let codes = |error: &ToolError| match error.kind() {
+        ErrorKind::ConnectionFailed => Some("MCP_CONNECTION_ERROR"),
+        _ => None,
+    };
+    let stack = ServiceBuilder::new()
+        .layer(NormalizeLayer::new().with_codes(codes))
+        .service(tool);
+    let error = stack.oneshot(call()).await.unwrap_err();
+    assert_eq!(error.code(), "MCP_CONNECTION_ERROR");
+    assert_eq!(error.kind(), ErrorKind::ConnectionFailed);
+}
+
+/// Trap 25: what a layer value holds is shared by all services made from it or its clones, as axum
+/// makes one per route.
+#[tokio::test(start_paused = true)]
+async fn services_of_one_layer_value_share_what_it_holds() {
+    let slow = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let heard = slow.clone();
+    let layer = TimeoutLayer::new(Duration::from_secs(10)).with_listener(move |_: &Event<'_>| {
+        heard.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+    });
+    let tool = service_fn(|_: ToolCall| async {
+        tokio::time::sleep(Duration::from_secs(9)).await;
+        Ok::<_, BoxError>(())
+    });
+    for route in [layer.layer(tool), layer.clone().layer(tool)] {
+        route.oneshot(call()).await.unwrap();
+    }
+    assert_eq!(slow.load(std::sync::atomic::Ordering::SeqCst), 2);
 }
 
 /// N4: every layer works without configuration.

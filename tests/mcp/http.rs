@@ -158,6 +158,25 @@ async fn a_server_that_is_gone_has_not_started_the_call() {
     assert_eq!(error.execution(), Execution::NotStarted);
 }
 
+/// E2: reqwest's own errors, for tools that call HTTP themselves.
+#[tokio::test]
+async fn reqwests_errors_are_recognised_by_type() {
+    let refused = reqwest::get("http://127.0.0.1:1/?api_key=s3cr3t-canary")
+        .await
+        .unwrap_err();
+    let error = ToolError::from_box(refused.into());
+    assert_eq!(error.kind(), ErrorKind::ConnectionFailed);
+    assert_eq!(error.execution(), Execution::NotStarted);
+    assert!(!error.to_string().contains("s3cr3t-canary"), "{error}");
+
+    let running = serve().await;
+    running.status.store(429, SeqCst);
+    let response = reqwest::get(&running.url).await.unwrap();
+    let error = ToolError::from_box(response.error_for_status().unwrap_err().into());
+    assert_eq!(error.kind(), ErrorKind::RateLimited);
+    assert_eq!(error.status().unwrap().as_u16(), 429);
+}
+
 /// T4: over HTTP too a dropped call is seen at the server.
 #[tokio::test]
 async fn a_dropped_call_is_cancelled_at_the_server() {

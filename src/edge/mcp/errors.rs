@@ -4,7 +4,8 @@ use rmcp::{model::ErrorData, service::ServiceError};
 
 use crate::error::{ErrorKind, Execution, ToolError};
 
-/// What an error of rmcp means; `None` for an error of another crate.
+/// What an error of rmcp means; `None` for an error of another crate. With the feature `mcp-http`,
+/// errors of reqwest are recognised as well.
 ///
 /// | error | kind | did the tool run? |
 /// |---|---|---|
@@ -28,7 +29,14 @@ pub fn recognise(error: &(dyn StdError + 'static)) -> Option<ToolError> {
     if let Some(error) = error.downcast_ref::<ServiceError>() {
         return Some(service(error));
     }
-    error.downcast_ref::<ErrorData>().map(protocol)
+    if let Some(error) = error.downcast_ref::<ErrorData>() {
+        return Some(protocol(error));
+    }
+    #[cfg(feature = "mcp-http")]
+    if let Some(known) = super::http::recognise(error) {
+        return Some(known);
+    }
+    None
 }
 
 /// The error, with rmcp's as its source.

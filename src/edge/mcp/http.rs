@@ -11,8 +11,11 @@ use rmcp::transport::streamable_http_client::StreamableHttpError;
 use crate::error::{ErrorKind, Execution, ToolError};
 
 /// rmcp's error is transparent: walking its sources does not reach the status, only a downcast does.
-pub(super) fn recognise(error: &(dyn StdError + Send + Sync + 'static)) -> Option<ToolError> {
+pub(super) fn recognise(error: &(dyn StdError + 'static)) -> Option<ToolError> {
     use StreamableHttpError as Http;
+    if let Some(error) = error.downcast_ref::<reqwest::Error>() {
+        return Some(request(error));
+    }
     let error = error.downcast_ref::<Http<reqwest::Error>>()?;
     let new = |kind| ToolError::new(kind, error.to_string());
     Some(match error {
