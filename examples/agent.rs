@@ -102,10 +102,9 @@ async fn main() -> anyhow::Result<()> {
         ("no time left for another call", spent),
     ];
     for (n, (what, call)) in calls.into_iter().enumerate() {
-        let info = call.info();
         println!("\n{}", style.bold(&format!("{}  {what}", n + 1)));
         // Arguments are shown through the redacting view, here as everywhere.
-        println!("   call    {} {}", info.tool(), info.sanitized());
+        println!("   call    {} {}", call.tool(), call.sanitized());
         let start = Instant::now();
         let result = tools.clone().oneshot(call).await;
         show(style, &result, start.elapsed());

@@ -96,9 +96,10 @@ where
     type Future = ResponseFuture<S::Future>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
-        match catch_unwind(AssertUnwindSafe(|| self.inner.poll_ready(cx))) {
-            Ok(polled) => polled.map_err(Into::into),
-            Err(payload) => Poll::Ready(Err(panicked(&*payload))),
+        let poll = || self.inner.poll_ready(cx).map_err(Into::into);
+        match catch_unwind(AssertUnwindSafe(poll)) {
+            Ok(polled) => polled,
+            Err(payload) => Poll::Ready(Err(panicked(payload))),
         }
     }
 
@@ -109,7 +110,7 @@ where
         let state = match catch_unwind(AssertUnwindSafe(|| self.inner.call(call))) {
             Ok(fut) => State::Called { fut },
             Err(payload) => State::Panicked {
-                error: Some(panicked(&*payload).about(&info)),
+                error: Some(panicked(payload).about(&info)),
             },
         };
         ResponseFuture { state, info }
@@ -153,10 +154,12 @@ where
                 return Poll::Ready(Err(error.take().expect("polled after completion")));
             }
         };
-        match catch_unwind(AssertUnwindSafe(|| fut.poll(cx))) {
-            Ok(polled) => polled.map_err(|e| e.into().about(this.info)),
+        // Inside, because a foreign error runs foreign code when it is converted.
+        let poll = || fut.poll(cx).map_err(|e| e.into().about(this.info));
+        match catch_unwind(AssertUnwindSafe(poll)) {
+            Ok(polled) => polled,
             Err(payload) => {
-                let error = panicked(&*payload).about(this.info);
+                let error = panicked(payload).about(this.info);
                 // What panicked once may panic again while it is dropped; one report is enough.
                 let _ = catch_unwind(AssertUnwindSafe(|| {
                     this.state.set(State::Panicked { error: None });
@@ -167,13 +170,16 @@ where
     }
 }
 
-fn panicked(payload: &(dyn Any + Send)) -> ToolError {
+fn panicked(payload: Box<dyn Any + Send>) -> ToolError {
     let text = payload
         .downcast_ref::<&str>()
         .copied()
         .or_else(|| payload.downcast_ref::<String>().map(String::as_str));
-    match text {
+    let error = match text {
         Some(text) => ToolError::new(ErrorKind::Panicked, format!("the tool panicked: {text}")),
         None => ToolError::new(ErrorKind::Panicked, "the tool panicked"),
-    }
+    };
+    // A payload may panic when it is dropped.
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(payload)));
+    error
 }

@@ -7,7 +7,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use crate::call::CallInfo;
+use crate::{call::CallInfo, error::ErrorKind};
 
 /// The target of every span and event of this crate.
 pub const TARGET: &str = "tower_toolcall";
@@ -35,6 +35,9 @@ pub enum Event<'a> {
         call: &'a CallInfo,
         /// How long it had been waiting; zero if it was never polled to wait.
         elapsed: Duration,
+        /// Whether its deadline had passed: then somebody outside enforced a timeout, and the event
+        /// is `tool.timeout`, WARN.
+        past_deadline: bool,
     },
 }
 
@@ -77,8 +80,19 @@ impl Event<'_> {
                 duration_ms = ms(elapsed),
                 timeout_ms = ms(timeout)
             ),
-            Event::Cancelled { call, elapsed } => {
-                emit!(INFO, "tool.cancelled", call, duration_ms = ms(elapsed))
+            Event::Cancelled {
+                call,
+                elapsed,
+                past_deadline,
+            } => {
+                let duration_ms = ms(elapsed);
+                if past_deadline {
+                    let code = ErrorKind::Timeout.code();
+                    let error = "dropped after its deadline";
+                    emit!(WARN, "tool.timeout", call, code, error, duration_ms);
+                } else {
+                    emit!(INFO, "tool.cancelled", call, duration_ms);
+                }
             }
         }
     }
@@ -96,6 +110,13 @@ where
 {
     fn on(&self, event: &Event<'_>) {
         self(event);
+    }
+}
+
+/// One listener for several layers.
+impl<T: Listen + ?Sized> Listen for Arc<T> {
+    fn on(&self, event: &Event<'_>) {
+        (**self).on(event);
     }
 }
 

@@ -45,14 +45,19 @@ impl<R: Report> InFlight<R> {
         }
     }
 
+    /// Runs a part of the call that may panic: the inner service's `call`, or a poll.
+    pub(crate) fn enter<T>(&mut self, part: impl FnOnce(&R) -> T) -> T {
+        let report = self.report.as_ref().expect("polled after completion");
+        self.polling = true;
+        let output = part(report);
+        self.polling = false;
+        output
+    }
+
     /// Polls the call. The clock is read at the first `Pending` only, so a call that answers at
     /// once reads none.
     pub(crate) fn poll<T>(&mut self, poll: impl FnOnce(&R) -> Poll<T>) -> Poll<(T, R)> {
-        let report = self.report.as_ref().expect("polled after completion");
-        self.polling = true;
-        let polled = poll(report);
-        self.polling = false;
-        match polled {
+        match self.enter(poll) {
             Poll::Ready(result) => {
                 let report = self.report.take().expect("was there above");
                 Poll::Ready((result, report))
@@ -134,6 +139,18 @@ mod tests {
         tokio::time::advance(Duration::from_secs(1)).await;
         drop(flight);
         assert!(log.0.borrow()[0].contains("past_deadline: true"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_is_pending_since_the_first_time() {
+        let log = Log::default();
+        let mut flight = InFlight::new(log.clone(), None);
+        for _ in 0..2 {
+            assert!(flight.poll(|_| Poll::<()>::Pending).is_pending());
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+        drop(flight);
+        assert!(log.0.borrow()[0].contains("pending: 2s"));
     }
 
     /// Trap 20: below a catch the thread is not panicking any more when the guard is dropped.

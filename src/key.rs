@@ -24,14 +24,24 @@ pub enum Key {
     /// The server alone. Calls without a server share one key.
     Server,
     /// A part of the call that a function picks out; see [`Key::by`].
-    By(Arc<dyn Fn(&CallInfo) -> &str + Send + Sync>),
+    By(KeyFn),
+}
+
+/// The function of [`Key::by`].
+#[derive(Clone)]
+pub struct KeyFn(Arc<dyn Fn(&CallInfo) -> &str + Send + Sync>);
+
+impl fmt::Debug for KeyFn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("KeyFn(..)")
+    }
 }
 
 impl Key {
     /// A part of the call, picked out by a function: a session id, an agent id, a prefix of the
     /// tool's name.
     pub fn by(f: impl Fn(&CallInfo) -> &str + Send + Sync + 'static) -> Self {
-        Self::By(Arc::new(f))
+        Self::By(KeyFn(Arc::new(f)))
     }
 
     /// The call's key under this rule.
@@ -40,7 +50,7 @@ impl Key {
             Self::Tool => (call.server(), Some(call.tool()), Some(call.tool_hash())),
             Self::ToolName => (None, Some(call.tool()), None),
             Self::Server => (call.server(), None, None),
-            Self::By(f) => (None, Some(f(call)), None),
+            Self::By(KeyFn(f)) => (None, Some(f(call)), None),
         };
         KeyRef {
             server,

@@ -139,6 +139,14 @@ impl Outcome {
         self.reported
     }
 
+    /// Whether the answer is what the caller asked for: no failure, no rate limit, no error in the
+    /// tool's own words. A neutral answer is one.
+    pub const fn is_success(&self) -> bool {
+        matches!(self.count, Count::Success | Count::Neutral)
+            && !self.reported
+            && !self.rate_limited
+    }
+
     /// How long the server asks to wait.
     pub const fn retry_after(&self) -> Option<Duration> {
         self.retry_after

@@ -8,13 +8,19 @@
 //! added to a table, and each service instance keeps the table it saw last, revalidated by one load.
 //! When a table is full, a new one takes what is needed still: what was used again since the last
 //! sweep or may not be forgotten, and if that is nearly everything, only the latter. If even that
-//! fills the table, unknown keys share one overflow entry; so do keys longer than any sensible name.
+//! fills the table, unknown keys share one overflow entry.
+//!
+//! An instance that makes no calls for a while keeps the table it saw last alive. So old tables are
+//! counted: while [`MAX_OLD_TABLES`] of them live, nothing is swept, and unknown keys share the
+//! overflow entry. So at most five times the bound of entries live: the present table's, three old
+//! ones', and those of tables that were outgrown before the first sweep. A clone starts without a
+//! table.
 //!
 //! A call that looks a key up in the very moment in which it is evicted works on the evicted entry.
 //! Nothing is lost but that call's mark on a state that was clean.
 
 use std::sync::{
-    Arc, Mutex, OnceLock, PoisonError,
+    Arc, Mutex, OnceLock, PoisonError, Weak,
     atomic::{
         AtomicBool, AtomicU64,
         Ordering::{Acquire, Relaxed, Release},
@@ -29,6 +35,9 @@ use crate::{
 /// The default bound on the number of keys.
 pub(crate) const DEFAULT_MAX_KEYS: usize = 10_000;
 
+/// How many tables that were swept may be kept alive by idle instances.
+const MAX_OLD_TABLES: usize = 3;
+
 /// A value that can tell whether it may be forgotten.
 pub(crate) trait Evict {
     /// False while forgetting would do harm: an open breaker, a call in flight.
@@ -39,38 +48,71 @@ pub(crate) trait Evict {
 #[derive(Debug)]
 pub(crate) struct Entry<V> {
     hash: u64,
-    server: Option<Box<str>>,
-    name: Option<Box<str>>,
+    server: Option<Part>,
+    name: Option<Part>,
     /// Looked up again since it was added, or since the last sweep.
     used: AtomicBool,
     pub(crate) value: V,
+}
+
+/// A part of a key. Of a long one only the beginning is kept; its length and the hash tell it from
+/// others. Nobody can choose a name for its hash.
+#[derive(Debug)]
+struct Part {
+    text: Box<str>,
+    len: usize,
+}
+
+impl Part {
+    fn new(text: &str) -> Self {
+        Self {
+            text: head(text).into(),
+            len: text.len(),
+        }
+    }
+
+    fn is(&self, text: &str) -> bool {
+        self.len == text.len() && *self.text == *head(text)
+    }
+}
+
+/// The first [`MAX_NAME_BYTES`], and less in front of a character that they would split.
+fn head(text: &str) -> &str {
+    let mut end = text.len().min(MAX_NAME_BYTES);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
 }
 
 impl<V> Entry<V> {
     fn new(key: &KeyRef<'_>, value: V) -> Arc<Self> {
         Arc::new(Self {
             hash: key.hash,
-            server: key.server.map(Into::into),
-            name: key.name.map(Into::into),
+            server: key.server.map(Part::new),
+            name: key.name.map(Part::new),
             used: AtomicBool::new(false),
             value,
         })
     }
 
     fn is(&self, key: &KeyRef<'_>) -> bool {
-        self.hash == key.hash
-            && self.server.as_deref() == key.server
-            && self.name.as_deref() == key.name
+        let same = |part: &Option<Part>, text: Option<&str>| match (part, text) {
+            (Some(part), Some(text)) => part.is(text),
+            (None, None) => true,
+            _ => false,
+        };
+        self.hash == key.hash && same(&self.server, key.server) && same(&self.name, key.name)
     }
 
-    /// The server part of the key.
+    /// The server part of the key, its first 256 bytes.
     pub(crate) fn server(&self) -> Option<&str> {
-        self.server.as_deref()
+        self.server.as_ref().map(|part| &*part.text)
     }
 
-    /// The tool's name, or what a key function picked.
+    /// The tool's name, or what a key function picked, its first 256 bytes.
     pub(crate) fn name(&self) -> Option<&str> {
-        self.name.as_deref()
+        self.name.as_ref().map(|part| &*part.text)
     }
 }
 
@@ -109,14 +151,12 @@ impl<V> Table<V> {
 
     /// Puts an entry in whose key is not there. For the one writer.
     fn insert(&self, entry: Arc<Entry<V>>) {
-        let key = KeyRef {
-            server: entry.server.as_deref(),
-            name: entry.name.as_deref(),
-            hash: entry.hash,
-        };
-        if let Err(at) = self.find(&key) {
-            let _ = self.slots[at].set(Arc::clone(&entry));
+        let mask = self.slots.len() - 1;
+        let mut at = entry.hash as usize & mask;
+        while self.slots[at].get().is_some() {
+            at = (at + 1) & mask;
         }
+        let _ = self.slots[at].set(entry);
     }
 
     fn entry(&self, at: usize) -> &Arc<Entry<V>> {
@@ -144,7 +184,9 @@ struct Shared<V> {
 struct Writer<V> {
     table: Arc<Table<V>>,
     len: usize,
-    /// Unknown keys to send to the overflow entry before the next sweep is worth its while.
+    /// Tables that were swept and that somebody may hold still.
+    old: Vec<Weak<Table<V>>>,
+    /// Unknown keys to send to the overflow entry before the next sweep is tried.
     patience: usize,
 }
 
@@ -152,16 +194,15 @@ struct Writer<V> {
 #[derive(Debug)]
 pub(crate) struct Registry<V> {
     shared: Arc<Shared<V>>,
-    table: Arc<Table<V>>,
-    generation: u64,
+    /// The table seen last, and its generation; none before the first look-up.
+    seen: Option<(Arc<Table<V>>, u64)>,
 }
 
 impl<V> Clone for Registry<V> {
     fn clone(&self) -> Self {
         Self {
             shared: Arc::clone(&self.shared),
-            table: Arc::clone(&self.table),
-            generation: self.generation,
+            seen: None,
         }
     }
 }
@@ -176,7 +217,6 @@ impl<V: Evict> Registry<V> {
     /// A map of at most `max` keys, at least 1. `overflow` is shared by the keys beyond.
     pub(crate) fn new(key: Key, max: usize, overflow: V) -> Self {
         let max = max.max(1);
-        let table = Arc::new(Table::new(max.min(32)));
         let nobody = KeyRef {
             server: None,
             name: None,
@@ -185,8 +225,9 @@ impl<V: Evict> Registry<V> {
         Self {
             shared: Arc::new(Shared {
                 writer: Mutex::new(Writer {
-                    table: Arc::clone(&table),
+                    table: Arc::new(Table::new(max.min(32))),
                     len: 0,
+                    old: Vec::new(),
                     patience: 0,
                 }),
                 generation: AtomicU64::new(0),
@@ -194,30 +235,37 @@ impl<V: Evict> Registry<V> {
                 key,
                 max,
             }),
-            table,
-            generation: 0,
+            seen: None,
         }
     }
 
     /// The entry of the call's key, made by `make` if it is new. Lives as long as somebody holds it.
     pub(crate) fn get(&mut self, call: &CallInfo, make: impl FnOnce() -> V) -> &Arc<Entry<V>> {
         let key = &self.shared.key.of(call);
-        if self.shared.generation.load(Acquire) != self.generation {
+        let mut make = Some(make);
+        // Once, unless the key is evicted between its insertion and the second look.
+        for _ in 0..3 {
+            if let Ok(at) = self.table().find(key) {
+                let entry = self.table().entry(at);
+                if make.is_some() && !entry.used.load(Relaxed) {
+                    entry.used.store(true, Relaxed);
+                }
+                return self.table().entry(at);
+            }
+            if !self.insert(key, &mut make) {
+                break;
+            }
+        }
+        &self.shared.overflow
+    }
+
+    /// The present table.
+    fn table(&mut self) -> &Table<V> {
+        let present = self.shared.generation.load(Acquire);
+        if self.seen.as_ref().is_none_or(|seen| seen.1 != present) {
             self.refresh();
         }
-        let at = match self.table.find(key) {
-            Ok(at) => at,
-            Err(_) if self.insert(key, make) => match self.table.find(key) {
-                Ok(at) => return self.table.entry(at),
-                Err(_) => return &self.shared.overflow,
-            },
-            Err(_) => return &self.shared.overflow,
-        };
-        let entry = self.table.entry(at);
-        if !entry.used.load(Relaxed) {
-            entry.used.store(true, Relaxed);
-        }
-        entry
+        &self.seen.as_ref().expect("just looked up").0
     }
 
     /// Every entry but the overflow one, in no order.
@@ -238,37 +286,30 @@ impl<V: Evict> Registry<V> {
 
     #[cold]
     fn refresh(&mut self) {
-        let (table, generation) = {
-            let writer = self.lock();
-            let generation = self.shared.generation.load(Acquire);
-            (Arc::clone(&writer.table), generation)
-        };
-        (self.table, self.generation) = (table, generation);
+        let writer = self.lock();
+        // Under the lock, where it is counted up: the two belong together.
+        let generation = self.shared.generation.load(Acquire);
+        let table = Arc::clone(&writer.table);
+        drop(writer);
+        self.seen = Some((table, generation));
     }
 
-    /// Adds a key, unless there is no place for it.
+    /// Adds a key, unless it is known by now; false if there is no place for it.
     #[cold]
-    fn insert(&mut self, key: &KeyRef<'_>, make: impl FnOnce() -> V) -> bool {
-        let too_long = |s: Option<&str>| s.is_some_and(|s| s.len() > MAX_NAME_BYTES);
-        if too_long(key.name) || too_long(key.server) {
+    fn insert(&self, key: &KeyRef<'_>, make: &mut Option<impl FnOnce() -> V>) -> bool {
+        let mut writer = self.lock();
+        if writer.table.find(key).is_ok() {
+            return true;
+        }
+        if !self.make_room(&mut writer) {
             return false;
         }
-        let added = {
-            let mut writer = self.lock();
-            if writer.table.find(key).is_ok() {
-                true
-            } else if self.make_room(&mut writer) {
-                writer.table.insert(Entry::new(key, make()));
-                writer.len += 1;
-                true
-            } else {
-                false
-            }
+        let Some(make) = make.take() else {
+            return false;
         };
-        if self.shared.generation.load(Acquire) != self.generation {
-            self.refresh();
-        }
-        added
+        writer.table.insert(Entry::new(key, make()));
+        writer.len += 1;
+        true
     }
 
     fn make_room(&self, writer: &mut Writer<V>) -> bool {
@@ -285,18 +326,26 @@ impl<V: Evict> Registry<V> {
             writer.patience -= 1;
             return false;
         }
-        // A sweep looks at every key, so it has to be rare: each frees an eighth at least, or is
-        // not tried again for as many unknown keys.
-        let worth = max.div_ceil(8);
-        let kept = |e: &Entry<V>| e.used.load(Relaxed) || !e.value.may_evict();
-        let enough = writer.table.entries().filter(|e| kept(e)).count() <= max - worth;
+        writer.old.retain(|old| old.strong_count() > 0);
+        let (mut needed, mut pinned) = (0, 0);
+        for entry in writer.table.entries() {
+            let pin = !entry.value.may_evict();
+            pinned += usize::from(pin);
+            needed += usize::from(pin || entry.used.load(Relaxed));
+        }
+        // A sweep looks at every key. One that frees nothing, or cannot be made, is not tried again
+        // at once; one that keeps all that was used again has to free an eighth.
+        if pinned == max || writer.old.len() >= MAX_OLD_TABLES {
+            writer.patience = max / 64;
+            return false;
+        }
+        let keep_used = needed <= max - max.div_ceil(8);
+        let old = Arc::downgrade(&writer.table);
         self.publish(writer, Table::new(max), |e| {
             let used = e.used.swap(false, Relaxed);
-            used && enough || !e.value.may_evict()
+            used && keep_used || !e.value.may_evict()
         });
-        if writer.len > max - worth {
-            writer.patience = worth;
-        }
+        writer.old.push(old);
         writer.len < max
     }
 
@@ -424,10 +473,108 @@ mod tests {
     }
 
     #[test]
-    fn a_name_of_a_megabyte_is_not_kept() {
+    fn of_a_name_of_a_megabyte_little_is_kept_and_it_has_its_own_entry() {
         let mut registry = registry(10);
-        look(&mut registry, &"x".repeat(1 << 20));
-        assert_eq!(registry.len(), 0);
+        let name = "ä".repeat(1 << 19);
+        let entry = look(&mut registry, &name);
+        assert!(Arc::ptr_eq(&entry, &look(&mut registry, &name)));
+        let other = look(&mut registry, &format!("{}x", &name[2..]));
+        assert!(!Arc::ptr_eq(&entry, &other));
+        assert_eq!(entry.name().unwrap().len(), MAX_NAME_BYTES);
+    }
+
+    #[test]
+    fn two_servers_with_long_addresses_have_their_own_entries() {
+        let mut registry = registry(10);
+        let mut look = |server: String| {
+            let call = ToolCall::new("t").with_server(server).info();
+            Arc::clone(registry.get(&call, State::default))
+        };
+        let a = look(format!("{}a", "x".repeat(300)));
+        let b = look(format!("{}b", "x".repeat(300)));
+        assert!(!Arc::ptr_eq(&a, &b));
+    }
+
+    /// Counts the values that live.
+    #[derive(Debug)]
+    struct Live(Arc<AtomicUsize>);
+
+    impl Live {
+        fn new(count: &Arc<AtomicUsize>) -> Self {
+            count.fetch_add(1, Relaxed);
+            Self(Arc::clone(count))
+        }
+    }
+
+    impl Drop for Live {
+        fn drop(&mut self) {
+            self.0.fetch_sub(1, Relaxed);
+        }
+    }
+
+    impl Evict for Live {
+        fn may_evict(&self) -> bool {
+            true
+        }
+    }
+
+    #[test]
+    fn idle_instances_cannot_keep_more_than_a_few_old_tables_alive() {
+        let live = Arc::new(AtomicUsize::new(0));
+        let mut registry = Registry::new(Key::Tool, 100, Live::new(&live));
+        let mut idle = Vec::new();
+        for i in 0..10_000 {
+            let call = ToolCall::new(format!("invented-{i}")).info();
+            registry.get(&call, || Live::new(&live));
+            if i % 100 == 0 {
+                let mut clone = registry.clone();
+                clone.get(&call, || Live::new(&live));
+                idle.push(clone);
+            }
+            // The overflow entry, the present table, the old ones, the outgrown ones.
+            assert!(live.load(Relaxed) <= 1 + 100 * (2 + MAX_OLD_TABLES));
+        }
+        // Once they are gone, keys find their places again.
+        drop(idle);
+        let found = (0..10).any(|_| {
+            let call = ToolCall::new("new").info();
+            registry.get(&call, || Live::new(&live)).name() == Some("new")
+        });
+        assert!(found);
+    }
+
+    #[test]
+    fn a_key_that_was_evicted_and_made_anew_is_one_key_for_all() {
+        let mut a = registry(100);
+        let mut idle = a.clone();
+        let old = look(&mut idle, "y");
+        for i in 0..1000 {
+            look(&mut a, &format!("invented-{i}"));
+        }
+        let new = look(&mut a, "y");
+        assert!(!Arc::ptr_eq(&old, &new));
+        assert!(Arc::ptr_eq(&new, &look(&mut idle, "y")));
+    }
+
+    #[test]
+    fn a_key_that_is_not_used_any_more_loses_its_place_in_the_end() {
+        let mut registry = registry(100);
+        let once_used = look(&mut registry, "y");
+        look(&mut registry, "y");
+        for i in 0..1000 {
+            look(&mut registry, &format!("invented-{i}"));
+        }
+        assert!(!Arc::ptr_eq(&once_used, &look(&mut registry, "y")));
+    }
+
+    #[test]
+    fn a_bound_of_one_holds() {
+        let mut registry = registry(1);
+        for i in 0..100 {
+            let name = format!("{i}");
+            assert_eq!(look(&mut registry, &name).name(), Some(&*name));
+            assert_eq!(registry.len(), 1);
+        }
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use std::fmt::{self, Write as _};
 
+use crate::redact::redact_text;
+
 /// Marks that something was cut away (S3).
 pub(crate) const TRUNCATED: &str = "...[truncated]";
 
@@ -21,7 +23,7 @@ pub(crate) fn truncate(text: &str, max: usize) -> String {
     }
 }
 
-/// Prints at most `max` characters, control characters as spaces: for names that a model or a peer
+/// Prints at most `max` characters, redacted, control characters as spaces: for names that a model or a peer
 /// chose and that go into messages, spans and labels.
 #[derive(Clone, Copy)]
 pub(crate) struct Short<'a> {
@@ -43,7 +45,7 @@ impl<'a> Short<'a> {
 impl fmt::Display for Short<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (head, cut) = prefix(self.text, self.max);
-        for c in head.chars() {
+        for c in redact_text(head).chars() {
             f.write_char(if c.is_control() { ' ' } else { c })?;
         }
         if cut { f.write_str("...") } else { Ok(()) }

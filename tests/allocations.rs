@@ -151,6 +151,27 @@ async fn observing_a_call_allocates_nothing() {
     }
 }
 
+/// A handle on a call's names, which every layer keeps, does not make the tool copy the arguments.
+#[tokio::test(start_paused = true)]
+async fn a_tool_takes_its_arguments_without_a_copy() {
+    let tool = tower::service_fn(|mut call: ToolCall| async move {
+        let arguments = call.take_arguments();
+        std::mem::forget(arguments); // what it costs to drop them is not the question
+        Ok::<_, ToolError>(1)
+    });
+    let mut stack = ServiceBuilder::new()
+        .layer(TraceLayer::new())
+        .layer(DeadlineLayer::new(Duration::from_secs(60)))
+        .layer(TimeoutLayer::default())
+        .layer(CatchPanicLayer::new())
+        .service(tool);
+    let five = || calls().remove(1);
+    drive(&mut stack, five());
+    let call = five();
+    let counted = allocation_counter::measure(|| drive(&mut stack, call));
+    assert_eq!(counted.count_total, 0);
+}
+
 /// Cloning a call is one reference count, whatever its arguments weigh.
 #[test]
 fn cloning_a_call_allocates_nothing() {

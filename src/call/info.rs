@@ -11,47 +11,62 @@ use std::{
 use http::Extensions;
 
 use super::{Progress, Record, arguments::Arguments};
-use crate::{redact::Redacted, text::Short};
+use crate::text::Short;
 
 /// What the caller wrote. Behind an `Arc`, copied on write.
 #[derive(Clone)]
 pub(super) struct Data {
+    pub(super) ident: Arc<Ident>,
+    pub(super) arguments: Arguments,
+    pub(super) timeout: Option<Duration>,
+    pub(super) extensions: Extensions,
+    pub(super) progress: Option<Progress>,
+    #[cfg(feature = "cancel")]
+    pub(super) cancellation: Option<tokio_util::sync::CancellationToken>,
+}
+
+/// Who calls whom. Apart from the rest, so that a future that names its call in an error keeps no
+/// arguments alive, and the tool can take them without a copy.
+#[derive(Clone)]
+pub(super) struct Ident {
     pub(super) name: Arc<str>,
     pub(super) server: Option<Arc<str>>,
     pub(super) id: Option<Arc<str>>,
     pub(super) agent_id: Option<Arc<str>>,
     pub(super) trace_id: Option<Arc<str>>,
     pub(super) session_id: Option<Arc<str>>,
-    pub(super) arguments: Arguments,
-    pub(super) timeout: Option<Duration>,
-    pub(super) extensions: Extensions,
     pub(super) hash: ToolHash,
     pub(super) record: Arc<Record>,
-    pub(super) progress: Option<Progress>,
-    #[cfg(feature = "cancel")]
-    pub(super) cancellation: Option<tokio_util::sync::CancellationToken>,
 }
 
 impl Data {
     pub(super) fn new(name: Arc<str>) -> Self {
         Self {
-            name,
-            server: None,
-            id: None,
-            agent_id: None,
-            trace_id: None,
-            session_id: None,
+            ident: Arc::new(Ident {
+                name,
+                server: None,
+                id: None,
+                agent_id: None,
+                trace_id: None,
+                session_id: None,
+                hash: ToolHash::default(),
+                record: Arc::default(),
+            }),
             arguments: Arguments::default(),
             timeout: None,
             extensions: Extensions::new(),
-            hash: ToolHash::default(),
-            record: Arc::default(),
             progress: None,
             #[cfg(feature = "cancel")]
             cancellation: None,
         }
     }
 
+    pub(super) fn ident_mut(&mut self) -> &mut Ident {
+        Arc::make_mut(&mut self.ident)
+    }
+}
+
+impl Ident {
     #[inline]
     pub(super) fn record(&self, recording: u32, write: impl FnOnce(&Record)) {
         if recording != 0 && self.record.is_current(recording) {
@@ -77,85 +92,75 @@ pub(crate) fn hash_of(server: Option<&str>, name: Option<&str>) -> u64 {
     SEED.hash_one((server, name)).max(1)
 }
 
-/// A cheap handle on a call: what the caller wrote, without what layers change per attempt.
+/// A cheap handle on a call: its names and its [record](Record), not its arguments.
 ///
 /// Events carry it, and futures keep it to name the call in an error. 16 bytes; making one costs
 /// one reference count.
 #[derive(Clone)]
 pub struct CallInfo {
-    data: Arc<Data>,
+    ident: Arc<Ident>,
     recording: u32,
 }
 
 impl CallInfo {
-    pub(super) fn new(data: Arc<Data>, recording: u32) -> Self {
-        Self { data, recording }
+    pub(super) fn new(ident: Arc<Ident>, recording: u32) -> Self {
+        Self { ident, recording }
     }
 
     /// The tool's name.
     pub fn tool(&self) -> &str {
-        &self.data.name
+        &self.ident.name
     }
 
     /// The server that has the tool, if known.
     pub fn server(&self) -> Option<&str> {
-        self.data.server.as_deref()
+        self.ident.server.as_deref()
     }
 
     /// The call's id, if it has one.
     pub fn id(&self) -> Option<&str> {
-        self.data.id.as_deref()
+        self.ident.id.as_deref()
     }
 
     /// The id of the agent that makes the call.
     pub fn agent_id(&self) -> Option<&str> {
-        self.data.agent_id.as_deref()
+        self.ident.agent_id.as_deref()
     }
 
     /// The trace id.
     pub fn trace_id(&self) -> Option<&str> {
-        self.data.trace_id.as_deref()
+        self.ident.trace_id.as_deref()
     }
 
     /// The session id.
     pub fn session_id(&self) -> Option<&str> {
-        self.data.session_id.as_deref()
-    }
-
-    /// Whether the call has arguments.
-    pub fn has_arguments(&self) -> bool {
-        !self.data.arguments.map().is_empty()
-    }
-
-    /// A redacted view of the arguments: made when it is printed or serialised, not before.
-    pub fn sanitized(&self) -> Redacted<'_> {
-        Redacted::of_map(self.data.arguments.map())
+        self.ident.session_id.as_deref()
     }
 
     /// Writes to the call's record, if somebody [observes](super::ToolCall::observe) it.
     #[inline]
     pub fn record(&self, write: impl FnOnce(&Record)) {
-        self.data.record(self.recording, write);
+        self.ident.record(self.recording, write);
     }
 
     pub(crate) fn shared_tool(&self) -> &Arc<str> {
-        &self.data.name
+        &self.ident.name
     }
 
     pub(crate) fn shared_server(&self) -> Option<&Arc<str>> {
-        self.data.server.as_ref()
+        self.ident.server.as_ref()
     }
 
     pub(crate) fn shared_id(&self) -> Option<&Arc<str>> {
-        self.data.id.as_ref()
+        self.ident.id.as_ref()
     }
 
     /// The hash of (server, name), made once per call.
     pub(crate) fn tool_hash(&self) -> u64 {
-        match self.data.hash.0.load(Relaxed) {
+        match self.ident.hash.0.load(Relaxed) {
             0 => {
                 let hash = hash_of(self.server(), Some(self.tool()));
-                self.data.hash.0.store(hash, Relaxed);
+                self.ident.hash.0.store(hash, Relaxed);
                 hash
             }
             hash => hash,

@@ -34,6 +34,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     error::{ErrorKind, ToolError},
+    redact::Redacted,
     text::Short,
 };
 
@@ -195,37 +196,37 @@ impl ToolCall {
     /// Sets the call's id, as the model or the caller gave it.
     #[must_use]
     pub fn with_id(mut self, id: impl Into<Arc<str>>) -> Self {
-        self.data_mut().id = Some(id.into());
+        self.data_mut().ident_mut().id = Some(id.into());
         self
     }
 
     /// Sets the server that has the tool; part of the default [`Key`](crate::key::Key).
     #[must_use]
     pub fn with_server(mut self, server: impl Into<Arc<str>>) -> Self {
-        let data = self.data_mut();
-        data.server = Some(server.into());
-        data.hash = Default::default();
+        let ident = self.data_mut().ident_mut();
+        ident.server = Some(server.into());
+        ident.hash = Default::default();
         self
     }
 
     /// Sets the id of the agent that makes the call.
     #[must_use]
     pub fn with_agent_id(mut self, id: impl Into<Arc<str>>) -> Self {
-        self.data_mut().agent_id = Some(id.into());
+        self.data_mut().ident_mut().agent_id = Some(id.into());
         self
     }
 
     /// Sets the trace id, copied into events.
     #[must_use]
     pub fn with_trace_id(mut self, id: impl Into<Arc<str>>) -> Self {
-        self.data_mut().trace_id = Some(id.into());
+        self.data_mut().ident_mut().trace_id = Some(id.into());
         self
     }
 
     /// Sets the session id, copied into spans.
     #[must_use]
     pub fn with_session_id(mut self, id: impl Into<Arc<str>>) -> Self {
-        self.data_mut().session_id = Some(id.into());
+        self.data_mut().ident_mut().session_id = Some(id.into());
         self
     }
 
@@ -266,7 +267,7 @@ impl ToolCall {
 
     /// The tool's name.
     pub fn tool(&self) -> &str {
-        &self.data.name
+        &self.data.ident.name
     }
 
     /// The arguments; empty if there are none.
@@ -284,27 +285,27 @@ impl ToolCall {
 
     /// The call's id, if it has one.
     pub fn id(&self) -> Option<&str> {
-        self.data.id.as_deref()
+        self.data.ident.id.as_deref()
     }
 
     /// The server that has the tool, if known.
     pub fn server(&self) -> Option<&str> {
-        self.data.server.as_deref()
+        self.data.ident.server.as_deref()
     }
 
     /// The id of the agent that makes the call.
     pub fn agent_id(&self) -> Option<&str> {
-        self.data.agent_id.as_deref()
+        self.data.ident.agent_id.as_deref()
     }
 
     /// The trace id.
     pub fn trace_id(&self) -> Option<&str> {
-        self.data.trace_id.as_deref()
+        self.data.ident.trace_id.as_deref()
     }
 
     /// The session id.
     pub fn session_id(&self) -> Option<&str> {
-        self.data.session_id.as_deref()
+        self.data.ident.session_id.as_deref()
     }
 
     /// The timeout set on the call itself.
@@ -343,9 +344,14 @@ impl ToolCall {
         &mut self.data_mut().extensions
     }
 
-    /// A cheap handle on what the caller wrote, for those who outlive the call.
+    /// A redacted view of the arguments: made when it is printed or serialised, not before.
+    pub fn sanitized(&self) -> Redacted<'_> {
+        Redacted::of_map(self.arguments())
+    }
+
+    /// A cheap handle on the call's names, for those who outlive the call.
     pub fn info(&self) -> CallInfo {
-        CallInfo::new(Arc::clone(&self.data), self.recording)
+        CallInfo::new(Arc::clone(&self.data.ident), self.recording)
     }
 
     /// Moves the deadline to `at` unless it is earlier already: an outer deadline always wins.
@@ -357,8 +363,7 @@ impl ToolCall {
     pub fn next_attempt(&mut self) {
         self.attempt = self.attempt.saturating_add(1);
         let attempt = self.attempt;
-        self.data
-            .record(self.recording, |r| r.set_attempts(attempt.into()));
+        self.record(|r| r.begin_attempt(attempt.into()));
     }
 
     /// Claims the call, and tells whether it had been claimed before.
@@ -382,16 +387,18 @@ impl ToolCall {
     /// The outermost observer starts the record, the ones below read the same. It allocates only if
     /// the caller sends clones of one call at the same time.
     pub fn observe(&mut self) -> Observation {
-        if self.recording != 0 {
-            return Observation::shared(Arc::clone(&self.data.record), self.recording);
+        let record = &self.data.ident.record;
+        // A recording that is over belongs to an earlier call that this one was cloned from.
+        if self.recording != 0 && record.is_current(self.recording) {
+            return Observation::shared(Arc::clone(record), self.recording);
         }
-        let (observation, recording) = match Record::start(&self.data.record) {
+        let (observation, recording) = match Record::start(record) {
             Some(started) => started,
             None => {
                 // A clone of this call is being observed: this one gets a record of its own.
                 let fresh = Arc::new(Record::default());
                 let started = Record::start(&fresh).expect("a fresh record is free");
-                self.data_mut().record = fresh;
+                self.data_mut().ident_mut().record = fresh;
                 started
             }
         };
@@ -402,7 +409,7 @@ impl ToolCall {
     /// Writes to the record, if somebody observes the call.
     #[inline]
     pub(crate) fn record(&self, write: impl FnOnce(&Record)) {
-        self.data.record(self.recording, write);
+        self.data.ident.record(self.recording, write);
     }
 
     /// Where a tool reports progress; `None` unless a timeout layer in idle mode waits for it.

@@ -16,7 +16,8 @@ use std::{
 /// slowness, waits, refusals.
 ///
 /// One is allocated with each call and reused by the clones of that call that are sent one after
-/// the other. A recording has a number; what a straggler of an earlier recording writes is ignored.
+/// the other. A recording has a number; what a straggler of an earlier recording writes is ignored,
+/// unless it comes in the very moment in which the next one begins.
 #[derive(Debug, Default)]
 pub struct Record {
     /// `number << 1 | in use`.
@@ -26,21 +27,32 @@ pub struct Record {
     slow: AtomicBool,
     timeout: Nanos,
     configured: Nanos,
-    waited: Nanos,
+    waited_nanos: AtomicU64,
 }
 
-/// A duration in whole nanoseconds, capped at 584 years.
-#[derive(Debug, Default)]
+/// A duration in whole nanoseconds; none if it is not known, or 584 years and more.
+#[derive(Debug)]
 struct Nanos(AtomicU64);
 
 impl Nanos {
+    const NONE: u64 = u64::MAX;
+
     fn set(&self, d: Duration) {
         self.0
-            .store(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX), Relaxed);
+            .store(u64::try_from(d.as_nanos()).unwrap_or(Self::NONE), Relaxed);
     }
 
-    fn get(&self) -> Duration {
-        Duration::from_nanos(self.0.load(Relaxed))
+    fn get(&self) -> Option<Duration> {
+        match self.0.load(Relaxed) {
+            Self::NONE => None,
+            nanos => Some(Duration::from_nanos(nanos)),
+        }
+    }
+}
+
+impl Default for Nanos {
+    fn default() -> Self {
+        Self(AtomicU64::new(Self::NONE))
     }
 }
 
@@ -56,12 +68,10 @@ impl Record {
         this.state
             .compare_exchange(state, recording, AcqRel, Relaxed)
             .ok()?;
-        this.attempts.store(1, Relaxed);
+        this.begin_attempt(1);
         this.refusals.store(0, Relaxed);
         this.slow.store(false, Relaxed);
-        for nanos in [&this.timeout, &this.configured, &this.waited] {
-            nanos.0.store(0, Relaxed);
-        }
+        this.waited_nanos.store(0, Relaxed);
         let observation = Observation {
             record: Arc::clone(this),
             recording,
@@ -75,10 +85,13 @@ impl Record {
         self.state.load(Acquire) == recording
     }
 
-    /// Sets the timeout in force, and the configured one, which a deadline may have shortened.
+    /// Sets the timeout in force, and the configured one, which a deadline may have shortened. Of
+    /// several in one attempt the shortest holds.
     pub fn set_timeout(&self, in_force: Duration, configured: Duration) {
-        self.timeout.set(in_force);
-        self.configured.set(configured);
+        if self.timeout.get().is_none_or(|known| in_force < known) {
+            self.timeout.set(in_force);
+            self.configured.set(configured);
+        }
     }
 
     /// Marks the call as slow.
@@ -86,14 +99,19 @@ impl Record {
         self.slow.store(true, Relaxed);
     }
 
-    /// Sets the number of attempts so far.
-    pub fn set_attempts(&self, attempts: u32) {
-        self.attempts.store(attempts, Relaxed);
+    /// Begins attempt `n`: its timeout is not known yet.
+    pub fn begin_attempt(&self, n: u32) {
+        self.attempts.store(n, Relaxed);
+        self.timeout.0.store(Nanos::NONE, Relaxed);
+        self.configured.0.store(Nanos::NONE, Relaxed);
     }
 
     /// Adds time spent waiting for a backoff or a cooldown.
     pub fn add_wait(&self, waited: Duration) {
-        self.waited.set(self.waited.get().saturating_add(waited));
+        let nanos = u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX);
+        let _ = self
+            .waited_nanos
+            .fetch_update(Relaxed, Relaxed, |w| Some(w.saturating_add(nanos)));
     }
 
     /// Counts a retry that was refused.
@@ -128,14 +146,15 @@ impl Observation {
         self.record.attempts.load(Relaxed).max(1)
     }
 
-    /// The timeout in force at the last attempt; `None` without a timeout layer.
+    /// The timeout in force at the last attempt; `None` without one. What a deadline leaves of it is
+    /// known once the call has waited.
     pub fn timeout(&self) -> Option<Duration> {
-        Some(self.record.timeout.get()).filter(|d| !d.is_zero())
+        self.record.timeout.get()
     }
 
     /// The timeout as configured, before a deadline shortened it.
     pub fn configured_timeout(&self) -> Option<Duration> {
-        Some(self.record.configured.get()).filter(|d| !d.is_zero())
+        self.record.configured.get()
     }
 
     /// Whether a timeout layer found the call slow.
@@ -145,7 +164,7 @@ impl Observation {
 
     /// Time spent waiting for backoffs and cooldowns.
     pub fn waited(&self) -> Duration {
-        self.record.waited.get()
+        Duration::from_nanos(self.record.waited_nanos.load(Relaxed))
     }
 
     /// Retries that were refused.

@@ -50,6 +50,8 @@ fn a_claim_is_carried_by_clones_made_after_it() {
     assert!(call.claim(Claim::Retry));
     assert!(call.clone().is_claimed(Claim::Retry));
     assert!(!call.is_claimed(Claim::RateLimit));
+    call.claim(Claim::RateLimit);
+    assert!(call.clone().is_claimed(Claim::RateLimit));
     assert!(!before.is_claimed(Claim::Retry));
 }
 
@@ -65,8 +67,8 @@ fn attempts_are_counted_from_one() {
 fn an_observer_reads_what_layers_below_record() {
     let mut call = call();
     let seen = call.observe();
-    call.record(|r| r.set_timeout(Duration::from_secs(4), Duration::from_secs(5)));
     call.next_attempt();
+    call.record(|r| r.set_timeout(Duration::from_secs(4), Duration::from_secs(5)));
     call.info().record(|r| {
         r.set_slow();
         r.add_wait(Duration::from_secs(1));
@@ -114,10 +116,49 @@ fn a_clone_that_is_sent_later_starts_with_a_clean_record() {
     let template = call();
     let mut first = template.clone();
     let seen = first.observe();
-    first.record(|r| r.set_slow());
+    first.next_attempt();
+    first.record(|r| {
+        r.set_slow();
+        r.add_refusal();
+        r.add_wait(Duration::from_secs(1));
+        r.set_timeout(Duration::from_secs(1), Duration::from_secs(2));
+    });
     drop(seen);
     let mut second = template.clone();
-    assert!(!second.observe().is_slow());
+    let seen = second.observe();
+    assert!(!seen.is_slow());
+    assert_eq!((seen.attempts(), seen.refusals()), (1, 0));
+    assert_eq!((seen.timeout(), seen.configured_timeout()), (None, None));
+    assert_eq!(seen.waited(), Duration::ZERO);
+}
+
+#[test]
+fn of_nested_timeouts_the_shortest_is_in_force_until_the_next_attempt() {
+    let mut call = call();
+    let s = Duration::from_secs;
+    let seen = call.observe();
+    assert_eq!(seen.timeout(), None);
+    call.record(|r| r.set_timeout(s(5), s(5)));
+    call.record(|r| r.set_timeout(s(30), s(30)));
+    assert_eq!(seen.timeout(), Some(s(5)));
+    call.record(|r| r.set_timeout(Duration::ZERO, s(30)));
+    assert_eq!(seen.timeout(), Some(Duration::ZERO));
+    call.next_attempt();
+    assert_eq!(seen.timeout(), None);
+    call.record(|r| r.set_timeout(Duration::MAX, Duration::MAX));
+    assert_eq!(seen.timeout(), None);
+}
+
+#[test]
+fn a_call_whose_recording_is_over_is_observed_afresh() {
+    let mut call = call();
+    let earlier = call.observe();
+    call.record(|r| r.set_slow());
+    drop(earlier);
+    let seen = call.observe();
+    assert!(!seen.is_slow());
+    call.record(|r| r.add_refusal());
+    assert_eq!(seen.refusals(), 1);
 }
 
 #[test]
@@ -209,7 +250,7 @@ fn ten_thousand_levels_are_refused_without_recursion() {
     let mut call = call().with_arguments(nested(10_000));
     assert_eq!(call.check().unwrap_err().kind(), ErrorKind::InvalidInput);
     assert!(serde_json::to_string(&call).is_err());
-    assert!(call.info().sanitized().to_string().len() < 1000);
+    assert!(call.sanitized().to_string().len() < 1000);
     assert!(call.take_arguments().is_empty());
 
     let text = format!("{{\"a\":{}{}}}", "[".repeat(10_000), "]".repeat(10_000));
@@ -277,6 +318,8 @@ fn serde_refuses_arguments_that_are_no_object() {
 #[test]
 fn arguments_are_moved_out_of_an_unshared_call_and_copied_out_of_a_shared_one() {
     let mut a = call().with_json(json!({ "q": "x" })).unwrap();
+    // A handle on the names is no share in the arguments.
+    let _info = a.info();
     let mut b = a.clone();
     assert_eq!(b.take_arguments().len(), 1);
     drop(b);

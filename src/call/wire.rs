@@ -66,11 +66,12 @@ impl<'de> Deserialize<'de> for ToolCall {
             .with_json(wire.arguments.unwrap_or_else(|| Value::Object(Map::new())))
             .map_err(D::Error::custom)?;
         let data = call.data_mut();
-        data.id = wire.id.map(Into::into);
-        data.server = wire.server.map(Into::into);
-        data.agent_id = wire.agent_id.map(Into::into);
-        data.trace_id = wire.trace_id.map(Into::into);
-        data.session_id = wire.session_id.map(Into::into);
+        let ident = data.ident_mut();
+        ident.id = wire.id.map(Into::into);
+        ident.server = wire.server.map(Into::into);
+        ident.agent_id = wire.agent_id.map(Into::into);
+        ident.trace_id = wire.trace_id.map(Into::into);
+        ident.session_id = wire.session_id.map(Into::into);
         data.timeout = wire.timeout_ms.map(Duration::from_millis);
         call.replay = match wire.replay_safe {
             None => ReplaySafety::Unknown,

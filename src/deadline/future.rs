@@ -94,8 +94,12 @@ where
                         this.state.set(State::Done);
                         return Poll::Ready(Err(error.into().about(this.info)));
                     }
-                    // It became ready too late: nothing is started after the deadline.
-                    Poll::Ready(Ok(())) if this.limit.at.is_some_and(|at| at <= Instant::now()) => {
+                    // It became ready too late: nothing is started after the deadline, or after the
+                    // caller has given up.
+                    Poll::Ready(Ok(()))
+                        if this.limit.at.is_some_and(|at| at <= Instant::now())
+                            || this.caller.as_mut().poll_cancelled(cx).is_ready() =>
+                    {
                         break false;
                     }
                     Poll::Ready(Ok(())) => {
@@ -132,7 +136,7 @@ where
         Poll::Ready(Err(if started {
             this.limit.expired(this.info)
         } else {
-            skipped().about(this.info)
+            skipped(this.limit.since.elapsed()).about(this.info)
         }))
     }
 }

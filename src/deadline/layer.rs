@@ -41,7 +41,8 @@ impl DeadlineLayer {
     }
 
     /// A layer without a budget of its own: it enforces the deadline that a call brings along, and
-    /// watches the caller's token.
+    /// watches the caller's token. The [reserve](Self::with_reserve) is kept all the same: with the
+    /// default one, a call whose deadline is 500 ms away or nearer is not started.
     pub fn inherited() -> Self {
         Self::with_budget(None)
     }

@@ -55,7 +55,12 @@
 //! # Cancel safety
 //!
 //! Nothing is lost or leaked when the future is dropped. The response is polled before token and
-//! timer: when several are ready, the response wins.
+//! timer: when several are ready, the response wins. So a future that is first polled after its
+//! deadline polls the tool once.
+//!
+//! # Panics
+//!
+//! A call that has to wait panics outside a tokio runtime, or in one without the time driver.
 //!
 //! # Clone
 //!

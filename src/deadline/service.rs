@@ -64,7 +64,7 @@ where
         let refusal = if Caller::has_cancelled(&call) {
             Some(cancelled(Execution::NotStarted))
         } else if at.is_some_and(|at| at <= now) {
-            Some(skipped())
+            Some(skipped(Duration::ZERO))
         } else {
             None
         };
@@ -93,10 +93,10 @@ pub(super) fn cancelled(execution: Execution) -> ToolError {
 }
 
 /// The call was not started in time.
-pub(super) fn skipped() -> ToolError {
+pub(super) fn skipped(waited: Duration) -> ToolError {
     ToolError::new(
         ErrorKind::DeadlineExceeded,
         "the time budget was spent before the call could start",
     )
-    .with_elapsed(Duration::ZERO)
+    .with_elapsed(waited)
 }

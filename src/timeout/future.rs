@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::layer::Settings;
 use crate::{
     call::{CallInfo, Progress},
-    error::{TimeoutLimit, ToolError},
+    error::{ErrorKind, TimeoutLimit, ToolError},
     event::{Event, Listener},
     timer::Timer,
 };
@@ -50,16 +50,8 @@ struct Watch {
     /// Only in idle mode.
     idle: Option<Progress>,
     listener: Listener,
-    /// `None` until the call has to wait.
-    waiting: Option<Waiting>,
-}
-
-#[derive(Debug)]
-struct Waiting {
-    since: Instant,
-    /// When something has to be looked at next.
-    next: Option<Instant>,
-    slow: bool,
+    /// When the call began to wait.
+    since: Option<Instant>,
 }
 
 impl<F> ResponseFuture<F> {
@@ -82,7 +74,7 @@ impl<F> ResponseFuture<F> {
                 deadline,
                 idle,
                 listener: settings.listener.clone(),
-                waiting: None,
+                since: None,
             },
         }
     }
@@ -102,16 +94,20 @@ where
         };
         // The response first: a tie is a success.
         if let Poll::Ready(result) = fut.poll(cx) {
-            this.watch.ended();
-            return Poll::Ready(result.map_err(|e| e.into().about(&this.watch.info)));
+            let result = result.map_err(|e| e.into().about(&this.watch.info));
+            this.watch.ended(result.as_ref().err());
+            return Poll::Ready(result);
         }
+        let since = this.watch.begin_to_wait();
         let error = loop {
-            let next = this.watch.waiting().next;
-            if this.timer.as_mut().poll_at(cx, next).is_pending() {
+            let at = this.watch.limit(since);
+            if this.timer.as_mut().poll_at(cx, at).is_pending() {
                 return Poll::Pending;
             }
-            if let Some(error) = this.watch.fired() {
-                break error;
+            // Progress may have come while the timer ran: then there is another limit. It is looked at
+            // here only, so a report wakes nobody.
+            if at == this.watch.limit(since) {
+                break this.watch.error(since);
             }
         };
         // The work is cancelled now, not when somebody drops the finished future (T4).
@@ -121,75 +117,26 @@ where
 }
 
 impl Watch {
-    fn waiting(&mut self) -> &mut Waiting {
-        if self.waiting.is_none() {
-            let since = Instant::now();
-            if let Some(share) = self.share(since) {
-                self.info.record(|r| r.set_timeout(share, self.timeout));
-            }
-            let next = self.next(since, self.slow_at(since));
-            self.waiting = Some(Waiting {
-                since,
-                next,
-                slow: false,
-            });
+    fn begin_to_wait(&mut self) -> Instant {
+        if let Some(since) = self.since {
+            return since;
         }
-        self.waiting.as_mut().expect("just set")
+        let since = Instant::now();
+        if let Some(share) = self.share(since) {
+            self.info.record(|r| r.set_timeout(share, self.timeout));
+        }
+        *self.since.insert(since)
     }
 
-    /// The timer has come to `next`: the error, if the call has to end.
-    #[cold]
-    fn fired(&mut self) -> Option<ToolError> {
-        let &mut Waiting { since, next, slow } = self.waiting();
-        let hard = self.hard(since);
-        let error = |time, limit| ToolError::timed_out(&self.info, time, self.timeout, limit);
-        if next == hard {
-            return Some(match self.share(since) {
-                Some(share) => error(share, TimeoutLimit::Deadline),
-                None => error(self.timeout, TimeoutLimit::Timeout),
-            });
-        }
-        // Progress may have come while the timer ran: it is looked at here, so a report wakes nobody.
-        if let Some(idle) = &self.idle
-            && next == idle.limit(since)
-        {
-            return Some(error(idle.allowed(), TimeoutLimit::Idle));
-        }
-        let slow = slow || next == self.slow_at(since);
-        let next = match slow {
-            true => self.next(since, hard),
-            false => self.next(since, self.slow_at(since)),
-        };
-        let waiting = self.waiting();
-        (waiting.slow, waiting.next) = (slow, next);
-        None
+    /// When the call has to end, as things stand; `None`: so late that no clock reaches it.
+    fn limit(&self, since: Instant) -> Option<Instant> {
+        let idle = self.idle.as_ref().and_then(|idle| idle.limit(since));
+        earlier(self.hard(since), idle)
     }
 
-    /// What comes first: `first`, or the end of the idle time.
-    fn next(&self, since: Instant, first: Option<Instant>) -> Option<Instant> {
-        match self.idle.as_ref().and_then(|idle| idle.limit(since)) {
-            Some(idle) => Some(first.map_or(idle, |first| first.min(idle))),
-            None => first,
-        }
-    }
-
-    /// When the call has to end.
+    /// The same without regard to progress.
     fn hard(&self, since: Instant) -> Option<Instant> {
-        let own = since.checked_add(self.timeout);
-        match self.deadline {
-            Some(deadline) => Some(own.map_or(deadline, |own| own.min(deadline))),
-            None => own,
-        }
-    }
-
-    /// When the call becomes slow. The timer stops there on its way, so that a call which is not slow
-    /// reads no clock at its end.
-    fn slow_at(&self, since: Instant) -> Option<Instant> {
-        let time = self.share(since).unwrap_or(self.timeout);
-        // By hand: `Duration::mul_f64` checks what cannot be here and is several times as dear.
-        let nanos = f64::from(time.subsec_nanos()) + time.as_secs() as f64 * 1e9;
-        // A cast saturates, at 584 years.
-        since.checked_add(Duration::from_nanos((nanos * self.slow_fraction) as u64))
+        earlier(since.checked_add(self.timeout), self.deadline)
     }
 
     /// What the deadline leaves of the timeout, if it leaves less.
@@ -198,23 +145,38 @@ impl Watch {
         (share < self.timeout).then_some(share)
     }
 
-    /// The call has a result.
-    #[inline]
-    fn ended(&self) {
-        if let Some(waiting) = &self.waiting
-            && waiting.slow
-        {
-            self.tell_slow(waiting.since);
-        }
+    #[cold]
+    fn error(&self, since: Instant) -> ToolError {
+        let (time, limit) = match (&self.idle, self.share(since)) {
+            (Some(idle), _) if self.limit(since) != self.hard(since) => {
+                (idle.allowed(), TimeoutLimit::Idle)
+            }
+            (_, Some(share)) => (share, TimeoutLimit::Deadline),
+            (_, None) => (self.timeout, TimeoutLimit::Timeout),
+        };
+        ToolError::timed_out(&self.info, time, self.timeout, limit)
     }
 
-    #[cold]
-    fn tell_slow(&self, since: Instant) {
-        self.info.record(|r| r.set_slow());
-        self.listener.tell(&Event::Slow {
-            call: &self.info,
-            elapsed: since.elapsed(),
-            timeout: self.share(since).unwrap_or(self.timeout),
-        });
+    /// The call has a result. A timeout from below is told as one, not as a slow call as well (T7).
+    fn ended(&self, error: Option<&ToolError>) {
+        let Some(since) = self.since else { return };
+        let elapsed = since.elapsed();
+        let timeout = self.share(since).unwrap_or(self.timeout);
+        let timed_out = error.is_some_and(|e| e.kind() == ErrorKind::Timeout);
+        if elapsed.as_secs_f64() > timeout.as_secs_f64() * self.slow_fraction && !timed_out {
+            self.info.record(|r| r.set_slow());
+            self.listener.tell(&Event::Slow {
+                call: &self.info,
+                elapsed,
+                timeout,
+            });
+        }
+    }
+}
+
+fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
     }
 }

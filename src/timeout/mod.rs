@@ -7,7 +7,9 @@
 //!
 //! The timeout is the call's own, else its tool's, else the layer's (30 s by default), and never
 //! reaches past the call's deadline. The clock starts when the call first waits: a call that
-//! answers at once reads no clock and makes no timer.
+//! answers at once reads no clock and makes no timer. A deadline that has passed already ends the
+//! call as soon as it waits; to refuse such a call before it starts is the work of
+//! [`DeadlineLayer`](crate::deadline::DeadlineLayer).
 //!
 //! # Order
 //!
@@ -58,6 +60,10 @@
 //!
 //! Nothing is lost or leaked when the future is dropped. The response is polled before the timer:
 //! when both are ready, the response wins.
+//!
+//! # Panics
+//!
+//! A call that has to wait panics outside a tokio runtime, or in one without the time driver.
 //!
 //! # Clone
 //!

@@ -13,7 +13,7 @@ use crate::{
     error::{ErrorKind, ToolError},
     event::{Event, Listener, TARGET, emit, ms},
     in_flight::{Abandoned, InFlight, Report},
-    outcome::Classify,
+    outcome::{Classify, Outcome},
     text::Short,
 };
 
@@ -30,10 +30,10 @@ pin_project! {
 }
 
 impl<F, C> ResponseFuture<F, C> {
-    pub(super) fn new(fut: F, observer: Observer, classifier: C) -> Self {
+    pub(super) fn new(fut: F, flight: InFlight<Observer>, classifier: C) -> Self {
         Self {
             fut,
-            flight: InFlight::new(observer, None),
+            flight,
             classifier,
         }
     }
@@ -49,25 +49,20 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let polled = this
-            .flight
-            .poll(|observer| observer.span().in_scope(|| this.fut.poll(cx)));
-        let (result, observer) = ready!(polled);
-        Poll::Ready(match result {
-            Ok(response) => {
-                if this.classifier.classify(Ok(&response)).is_reported() {
-                    observer.reported();
-                } else {
-                    observer.succeeded();
-                }
-                Ok(response)
-            }
-            Err(error) => {
-                let error = error.into().about(&observer.info);
-                observer.failed(&error);
-                Err(error)
-            }
-        })
+        // Converting and classifying run foreign code: inside, so that a panic there is reported too.
+        let polled = this.flight.poll(|observer| {
+            let _entered = observer.span.enter();
+            let result = ready!(this.fut.poll(cx)).map_err(|e| e.into().about(&observer.info));
+            let outcome = this.classifier.classify(result.as_ref());
+            Poll::Ready((result, outcome))
+        });
+        let ((result, outcome), observer) = ready!(polled);
+        match &result {
+            Ok(_) if outcome.is_success() => observer.succeeded(),
+            Ok(_) => observer.unsuccessful(&outcome),
+            Err(error) => observer.failed(error),
+        }
+        Poll::Ready(result)
     }
 }
 
@@ -81,20 +76,30 @@ pub(super) struct Observer {
     seen: Option<(Instant, Observation)>,
 }
 
+/// What every end has. `None` when nobody listens to spans, and nobody did at the start.
+type End = (Option<f64>, Option<u32>);
+
 impl Observer {
-    pub(super) fn start(call: &mut ToolCall, arguments: bool, listener: &Listener) -> Self {
-        let info = call.info();
-        // Whoever hears anything hears errors.
-        let seen = tracing::enabled!(target: TARGET, Level::ERROR)
-            .then(|| (Instant::now(), call.observe()));
-        let span = make_span(&info, arguments);
-        span.in_scope(|| emit!(DEBUG, "tool.start", &info));
-        Self {
+    /// Guards the call from here on.
+    pub(super) fn start(
+        call: &mut ToolCall,
+        arguments: bool,
+        listener: &Listener,
+    ) -> InFlight<Self> {
+        let span = make_span(call, arguments);
+        // Whoever hears any event hears errors.
+        let heard = !span.is_disabled()
+            || tracing::event_enabled!(target: TARGET, Level::ERROR, code, error);
+        let observer = Self {
+            seen: heard.then(|| (Instant::now(), call.observe())),
             span,
-            info,
+            info: call.info(),
             listener: listener.clone(),
-            seen,
-        }
+        };
+        observer
+            .span
+            .in_scope(|| emit!(DEBUG, "tool.start", &observer.info));
+        InFlight::new(observer, call.deadline())
     }
 
     pub(super) fn span(&self) -> &Span {
@@ -102,23 +107,23 @@ impl Observer {
     }
 
     /// Records what every end has, and gives it to the event: how long it took, and the attempts.
-    fn end(&self, success: bool) -> (f64, u32) {
+    fn end(&self, success: bool) -> End {
+        self.span.record("tool.success", success);
         let Some((since, seen)) = &self.seen else {
-            return (0.0, 1);
+            return (None, None);
         };
         let duration_ms = ms(since.elapsed());
-        self.span.record("tool.success", success);
         self.span.record("tool.duration_ms", duration_ms);
         self.span.record("tool.attempts", seen.attempts());
         self.span.record("tool.slow", seen.is_slow());
         if let Some(timeout) = seen.timeout() {
             self.span.record("tool.timeout_ms", ms(timeout));
         }
-        (duration_ms, seen.attempts())
+        (Some(duration_ms), Some(seen.attempts()))
     }
 
     /// The same for an end that is no success.
-    fn end_as(&self, kind: ErrorKind, code: &str, text: &str) -> (f64, u32) {
+    fn end_as(&self, kind: ErrorKind, code: &str, text: &str) -> End {
         self.span.record("error.type", kind.error_type());
         self.span.record("tool.error_code", code);
         self.span.record("otel.status_code", "ERROR");
@@ -132,9 +137,16 @@ impl Observer {
         emit!(INFO, "tool.success", &self.info, duration_ms, attempts);
     }
 
-    /// The tool answered with an error in its own words (E6).
-    fn reported(self) {
-        self.broken(ErrorKind::Reported, "the tool reported an error");
+    /// An answer that is no success: an error in the tool's own words (E6), or what the classifier
+    /// says of it.
+    fn unsuccessful(self, outcome: &Outcome) {
+        if outcome.is_reported() {
+            self.broken(ErrorKind::Reported, "the tool reported an error");
+        } else if outcome.is_rate_limited() {
+            self.broken(ErrorKind::RateLimited, "the answer is a rate limit");
+        } else {
+            self.broken(ErrorKind::Failed, "the answer is a failure");
+        }
     }
 
     fn broken(self, kind: ErrorKind, error: &str) {
@@ -169,7 +181,15 @@ impl Observer {
                 configured_timeout_ms = failure.configured_timeout().map(ms)
             ),
             ErrorKind::DeadlineExceeded => {
-                emit!(WARN, "tool.skipped", &self.info, code, error, attempts)
+                emit!(
+                    WARN,
+                    "tool.skipped",
+                    &self.info,
+                    code,
+                    error,
+                    duration_ms,
+                    attempts
+                )
             }
             ErrorKind::Cancelled => emit!(INFO, "tool.cancelled", &self.info, duration_ms),
             _ => emit!(
@@ -189,11 +209,16 @@ impl Observer {
 impl Report for Observer {
     fn abandoned(self, how: Abandoned) {
         let _entered = self.span.enter();
-        let kind = ErrorKind::Cancelled;
-        self.end_as(kind, kind.code(), "dropped unfinished");
+        let (kind, text) = if how.past_deadline {
+            (ErrorKind::Timeout, "dropped after its deadline")
+        } else {
+            (ErrorKind::Cancelled, "dropped unfinished")
+        };
+        self.end_as(kind, kind.code(), text);
         self.listener.tell(&Event::Cancelled {
             call: &self.info,
             elapsed: how.pending,
+            past_deadline: how.past_deadline,
         });
     }
 
@@ -202,8 +227,8 @@ impl Report for Observer {
     }
 }
 
-fn make_span(info: &CallInfo, arguments: bool) -> Span {
-    let name = Short::name(info.tool());
+fn make_span(call: &ToolCall, arguments: bool) -> Span {
+    let name = Short::name(call.tool());
     let shown = |s: Option<&'_ str>| s.map(|s| tracing::field::display(Short::name(s).to_string()));
     let span = tracing::info_span!(
         target: TARGET,
@@ -214,14 +239,14 @@ fn make_span(info: &CallInfo, arguments: bool) -> Span {
         otel.status_description = Empty,
         gen_ai.operation.name = "execute_tool",
         gen_ai.tool.name = %name,
-        gen_ai.tool.call.id = shown(info.id()),
+        gen_ai.tool.call.id = shown(call.id()),
         gen_ai.tool.r#type = "function",
         gen_ai.tool.call.arguments = Empty,
         error.r#type = Empty,
-        tool.server = shown(info.server()),
-        tool.agent_id = shown(info.agent_id()),
-        tool.trace_id = shown(info.trace_id()),
-        session.id = shown(info.session_id()),
+        tool.server = shown(call.server()),
+        tool.agent_id = shown(call.agent_id()),
+        tool.trace_id = shown(call.trace_id()),
+        session.id = shown(call.session_id()),
         tool.attempts = Empty,
         tool.duration_ms = Empty,
         tool.error_code = Empty,
@@ -229,10 +254,10 @@ fn make_span(info: &CallInfo, arguments: bool) -> Span {
         tool.success = Empty,
         tool.timeout_ms = Empty,
     );
-    if arguments && !span.is_disabled() && info.has_arguments() {
+    if arguments && !span.is_disabled() && !call.arguments().is_empty() {
         span.record(
             "gen_ai.tool.call.arguments",
-            tracing::field::display(info.sanitized()),
+            tracing::field::display(call.sanitized()),
         );
     }
     span

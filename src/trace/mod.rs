@@ -2,7 +2,7 @@
 //!
 //! The span is OpenTelemetry's for the execution of a tool (`execute_tool {name}`), a child of the
 //! span that the caller is in. The arguments stand in it redacted, never raw. When no subscriber
-//! listens, nothing is formatted and no clock is read.
+//! listens, nothing is formatted, and no clock is read until the call waits.
 //!
 //! | ends with | event | level | span |
 //! |---|---|---|---|
@@ -10,9 +10,10 @@
 //! | success | `tool.success` | INFO | `success = true` |
 //! | timeout | `tool.timeout` | WARN | `success = false`, `error.type`, status ERROR |
 //! | not started: no time left | `tool.skipped` | WARN | the same |
-//! | cancelled, or dropped unfinished | `tool.cancelled` | INFO | `error.type = cancelled` |
-//! | the tool's own error (`isError`) | `tool.failure` | ERROR | `success = false`, `error.type = tool_error` |
-//! | any other error, a panic | `tool.failure` | ERROR | `success = false`, `error.type`, status ERROR |
+//! | cancelled, or dropped unfinished | `tool.cancelled` | INFO | the same |
+//! | dropped after its deadline | `tool.timeout` | WARN | the same |
+//! | the tool's own error (`isError`) | `tool.failure` | ERROR | the same; `error.type = tool_error` |
+//! | any other error, a panic | `tool.failure` | ERROR | the same |
 //!
 //! # Order
 //!

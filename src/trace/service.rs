@@ -40,9 +40,10 @@ where
     }
 
     fn call(&mut self, mut call: ToolCall) -> Self::Future {
-        let observer = Observer::start(&mut call, self.settings.arguments, &self.settings.listener);
+        let settings = &self.settings;
+        let mut flight = Observer::start(&mut call, settings.arguments, &settings.listener);
         // The inner `call` may run a tool's first steps: they belong to the span.
-        let fut = observer.span().in_scope(|| self.inner.call(call));
-        ResponseFuture::new(fut, observer, self.settings.classifier.clone())
+        let fut = flight.enter(|o| o.span().in_scope(|| self.inner.call(call)));
+        ResponseFuture::new(fut, flight, settings.classifier.clone())
     }
 }

@@ -41,6 +41,36 @@ async fn a_panic_payload_that_is_no_text_is_caught() {
     assert_eq!(error.message(), "the tool panicked");
 }
 
+#[tokio::test]
+async fn a_panic_payload_that_panics_when_it_is_dropped_is_caught() {
+    struct Bomb;
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic!("in the payload's drop");
+        }
+    }
+    let error = panics(|_| std::panic::panic_any(Bomb)).await;
+    assert_eq!(error.kind(), ErrorKind::Panicked);
+}
+
+#[tokio::test]
+async fn a_foreign_error_that_panics_when_it_is_printed_is_caught() {
+    #[derive(Debug)]
+    struct Unprintable;
+    impl std::fmt::Display for Unprintable {
+        fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            panic!("in Display")
+        }
+    }
+    impl std::error::Error for Unprintable {}
+    let tool = service_fn(|_: ToolCall| async { Err::<(), BoxError>(Unprintable.into()) });
+    let stack = ServiceBuilder::new()
+        .layer(CatchPanicLayer::new())
+        .service(tool);
+    let error = stack.oneshot(ToolCall::new("buggy")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Panicked);
+}
+
 #[derive(Clone)]
 struct PanicsIn(&'static str);
 

@@ -116,6 +116,35 @@ async fn a_call_that_waits_for_readiness_until_its_deadline_was_never_started() 
     assert_eq!(semaphore.available_permits(), 1);
 }
 
+/// T5: a permit and the deadline come together, and nothing is started.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_becomes_ready_at_its_deadline_is_not_started() {
+    let (limited, probe, semaphore) = limited(Mode::Answers);
+    let held = semaphore.clone().acquire_owned().await.unwrap();
+    let mut stack = DeadlineLayer::new(secs(2)).layer(limited);
+    let mut response = tokio_test::task::spawn(stack.ready().await.unwrap().call(kit::call()));
+    tokio_test::assert_pending!(response.poll());
+    tokio::time::advance(secs(2)).await;
+    drop(held);
+    let error = tokio_test::assert_ready_err!(response.poll());
+    assert_eq!(error.kind(), ErrorKind::DeadlineExceeded);
+    assert_eq!(error.elapsed(), Some(secs(2)));
+    assert_eq!(probe.calls.load(SeqCst), 0);
+    assert_eq!(semaphore.available_permits(), 1);
+}
+
+/// T4: the work is dropped at the deadline, not with the finished future.
+#[tokio::test(start_paused = true)]
+async fn the_work_is_dropped_at_the_deadline() {
+    let probe = kit::Probe::new(Mode::Hangs);
+    let mut stack = DeadlineLayer::new(secs(2)).layer(probe.clone());
+    let mut response = tokio_test::task::spawn(stack.ready().await.unwrap().call(kit::call()));
+    tokio_test::assert_pending!(response.poll());
+    tokio::time::advance(secs(2)).await;
+    tokio_test::assert_ready_err!(response.poll());
+    assert_eq!(probe.alive.load(SeqCst), 0);
+}
+
 /// Rule 3b: the place in the queue of the instance that was polled is kept.
 #[tokio::test(start_paused = true)]
 async fn a_waiting_call_keeps_its_place_in_the_queue() {
@@ -240,6 +269,65 @@ mod cancellation {
         assert!(response.is_woken());
         let error = tokio_test::assert_ready_err!(response.poll());
         assert_eq!(error.execution(), Execution::NotStarted);
+    }
+
+    /// Trap 14: a permit and the cancellation come together, and nothing is started.
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_becomes_ready_after_it_is_cancelled_is_not_started() {
+        let (limited, probe, semaphore) = limited(Mode::Answers);
+        let held = semaphore.clone().acquire_owned().await.unwrap();
+        let token = CancellationToken::new();
+        let mut stack = DeadlineLayer::inherited().layer(limited);
+        let call = ToolCall::new("t").with_cancellation(token.clone());
+        let mut response = tokio_test::task::spawn(stack.ready().await.unwrap().call(call));
+        tokio_test::assert_pending!(response.poll());
+        token.cancel();
+        drop(held);
+        let error = tokio_test::assert_ready_err!(response.poll());
+        assert_eq!(error.execution(), Execution::NotStarted);
+        assert_eq!(probe.calls.load(SeqCst), 0);
+        assert_eq!(semaphore.available_permits(), 1);
+    }
+
+    /// Trap 21 for the token: a busy inner future does not make us deaf.
+    #[tokio::test(start_paused = true)]
+    async fn a_busy_inner_future_cannot_hide_the_callers_token() {
+        let tool = service_fn(|_: ToolCall| {
+            let (tx, mut rx) = tokio::sync::mpsc::unbounded_channel::<()>();
+            async move {
+                while tx.send(()).is_ok() {
+                    rx.recv().await;
+                }
+                Ok::<(), BoxError>(())
+            }
+        });
+        let token = CancellationToken::new();
+        let call = ToolCall::new("busy").with_cancellation(token.clone());
+        let response = tokio::spawn(DeadlineLayer::inherited().layer(tool).oneshot(call));
+        tokio::task::yield_now().await;
+        token.cancel();
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        assert!(response.is_finished());
+        assert_eq!(
+            response.await.unwrap().unwrap_err().kind(),
+            ErrorKind::Cancelled
+        );
+    }
+
+    /// T4: the work is dropped when the token fires, not with the finished future.
+    #[tokio::test(start_paused = true)]
+    async fn the_work_is_dropped_when_the_token_fires() {
+        let probe = kit::Probe::new(Mode::Hangs);
+        let token = CancellationToken::new();
+        let call = ToolCall::new("t").with_cancellation(token.clone());
+        let mut stack = DeadlineLayer::inherited().layer(probe.clone());
+        let mut response = tokio_test::task::spawn(stack.ready().await.unwrap().call(call));
+        tokio_test::assert_pending!(response.poll());
+        token.cancel();
+        tokio_test::assert_ready_err!(response.poll());
+        assert_eq!(probe.alive.load(SeqCst), 0);
     }
 
     /// T4: a tool that spawns work learns of the timeout by a token, each attempt by its own.

@@ -65,6 +65,7 @@ pub(crate) enum Mode {
     Answers,
     Hangs,
     Panics,
+    PanicsInCall,
 }
 
 impl Probe {
@@ -88,6 +89,9 @@ impl Service<ToolCall> for Probe {
 
     fn call(&mut self, _: ToolCall) -> ProbeFuture {
         self.calls.fetch_add(1, SeqCst);
+        if matches!(self.mode, Mode::PanicsInCall) {
+            panic!("the probe panics");
+        }
         self.alive.fetch_add(1, SeqCst);
         ProbeFuture {
             mode: self.mode,
@@ -108,7 +112,7 @@ impl Future for ProbeFuture {
         match self.mode {
             Mode::Answers => Poll::Ready(Ok("answer")),
             Mode::Hangs => Poll::Pending,
-            Mode::Panics => panic!("the probe panics"),
+            Mode::Panics | Mode::PanicsInCall => panic!("the probe panics"),
         }
     }
 }
@@ -336,6 +340,27 @@ where
     assert_eq!(answer.unwrap(), "answer");
 }
 
+/// A tool may panic before it has a future.
+pub(crate) async fn a_panic_in_call_leaks_nothing<L>(layer: L, panics: Panics)
+where
+    L: Layer<Limited, Service: Stack>,
+{
+    let (limited, _, semaphore) = limited(Mode::PanicsInCall);
+    let mut svc = layer.layer(limited);
+    svc.ready().await.unwrap();
+    match (catch_unwind(AssertUnwindSafe(|| svc.call(call()))), panics) {
+        (Ok(response), Panics::BecomeErrors) => {
+            assert_eq!(response.await.unwrap_err().kind(), ErrorKind::Panicked);
+        }
+        (Err(payload), Panics::Pass) => {
+            assert_eq!(payload.downcast_ref(), Some(&"the probe panics"));
+        }
+        (called, _) => panic!("{}", called.is_ok()),
+    }
+    drop(svc);
+    assert_eq!(semaphore.available_permits(), 1);
+}
+
 /// Trap 23 and rule 3b: a refusal gives the inner's reservation back before its future is polled.
 pub(crate) async fn a_refusal_gives_the_reservation_back<L>(layer: L, refused: ToolCall)
 where
@@ -374,6 +399,7 @@ macro_rules! contract {
                 a_future_dropped_while_it_waits_for_readiness_gives_its_place_back($layer, $readiness);
                 a_completed_call_gives_its_permit_back($layer);
                 a_panic_below_leaks_nothing($layer, $panics);
+                a_panic_in_call_leaks_nothing($layer, $panics);
                 works_in_a_spawned_task($layer);
             }
         }

@@ -245,6 +245,65 @@ async fn a_call_that_timed_out_is_not_reported_as_slow() {
     assert!(log.lock().unwrap().is_empty());
 }
 
+/// T6: exactly when the runtime is late it is worth knowing.
+#[tokio::test(start_paused = true)]
+async fn a_slow_call_is_reported_although_its_task_was_polled_late() {
+    let (layer, log) = slow_log(TimeoutLayer::new(secs(10)));
+    let stack = ServiceBuilder::new()
+        .layer(layer)
+        .service(works_for(secs(5)));
+    let mut response = tokio_test::task::spawn(stack.oneshot(ToolCall::new("t")));
+    tokio_test::assert_pending!(response.poll());
+    tokio::time::advance(secs(9)).await;
+    tokio_test::assert_ready_ok!(response.poll());
+    assert_eq!(*log.lock().unwrap(), [(secs(9), secs(10))]);
+}
+
+/// T7: a timeout from below is told as one.
+#[tokio::test(start_paused = true)]
+async fn a_timeout_from_below_is_not_reported_as_slow() {
+    let (layer, log) = slow_log(TimeoutLayer::new(secs(10)));
+    let layers = ServiceBuilder::new()
+        .layer(layer)
+        .layer(TimeoutLayer::new(secs(9)));
+    let stack = layers.service(works_for(secs(60)));
+    stack.oneshot(ToolCall::new("t")).await.unwrap_err();
+    assert!(log.lock().unwrap().is_empty());
+}
+
+/// T6, T8: a call kept alive by its progress can be slow.
+#[tokio::test(start_paused = true)]
+async fn a_call_in_idle_mode_is_reported_as_slow_too() {
+    let (layer, log) = slow_log(
+        TimeoutLayer::new(secs(10))
+            .with_idle_timeout(secs(3))
+            .unwrap(),
+    );
+    let tool = service_fn(|call: ToolCall| async move {
+        for _ in 0..9 {
+            sleep(secs(1)).await;
+            call.progress().unwrap().report();
+        }
+        Ok::<_, BoxError>(())
+    });
+    ServiceBuilder::new()
+        .layer(layer)
+        .service(tool)
+        .oneshot(ToolCall::new("t"))
+        .await
+        .unwrap();
+    assert_eq!(*log.lock().unwrap(), [(secs(9), secs(10))]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tools_timeout_can_be_set_anew() {
+    let layer = TimeoutLayer::default()
+        .with_tool("t", secs(5))
+        .with_tool("t", secs(6));
+    let error = run(layer, secs(9), ToolCall::new("t")).await.unwrap_err();
+    assert_eq!(error.timeout(), Some(secs(6)));
+}
+
 #[test]
 fn a_slow_fraction_that_cannot_be_met_is_refused() {
     for fraction in [0.0, -1.0, 1.1, f64::NAN, f64::INFINITY] {

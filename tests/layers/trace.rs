@@ -335,6 +335,92 @@ async fn an_error_in_the_tools_own_words_is_no_success_in_the_span() {
     assert_eq!(seen.names()[1..], [(ERROR, "tool.failure")]);
 }
 
+/// The usual set-up of an exporter: it asks for spans only.
+#[tokio::test]
+async fn a_subscriber_that_takes_spans_only_sees_how_the_call_ended() {
+    let record = Record::default();
+    let spans_only = tracing_subscriber::filter::filter_fn(|m| m.is_span());
+    let _guard = tracing_subscriber::registry()
+        .with(record.clone().with_filter(spans_only))
+        .set_default();
+    let stack = ServiceBuilder::new()
+        .layer(TraceLayer::new())
+        .service(service_fn(|_: ToolCall| async { Ok::<(), BoxError>(()) }));
+    stack.oneshot(call()).await.unwrap();
+    let seen = record.0.lock().unwrap().clone();
+    assert_eq!(seen.spans[0].2["tool.success"], "true");
+    assert_eq!(seen.spans[0].2["tool.attempts"], "1");
+    assert!(seen.spans[0].2.contains_key("tool.duration_ms"));
+}
+
+/// Rule 4: a tool may panic before it has a future.
+#[tokio::test]
+async fn a_panic_in_call_is_seen_as_a_panic() {
+    let record = Record::default();
+    let _guard = tracing_subscriber::registry()
+        .with(record.clone())
+        .set_default();
+    let mut stack = ServiceBuilder::new()
+        .layer(TraceLayer::new())
+        .service(crate::kit::Probe::new(crate::kit::Mode::PanicsInCall));
+    let called = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        tower::Service::call(&mut stack, call())
+    }));
+    assert!(called.is_err());
+    let seen = record.0.lock().unwrap().clone();
+    assert_eq!(seen.spans[0].2["error.type"], "panicked");
+    assert_eq!(
+        seen.names(),
+        [(DEBUG, "tool.start"), (ERROR, "tool.failure")]
+    );
+}
+
+/// Trap 6: a call that somebody outside drops after its deadline timed out.
+#[tokio::test(start_paused = true)]
+async fn a_call_dropped_after_its_deadline_is_seen_as_a_timeout() {
+    let record = Record::default();
+    let _guard = tracing_subscriber::registry()
+        .with(record.clone())
+        .set_default();
+    let stack = ServiceBuilder::new()
+        .layer(TraceLayer::new())
+        .service(service_fn(|_| {
+            std::future::pending::<Result<(), BoxError>>()
+        }));
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(1);
+    let call = stack.oneshot(call().with_deadline(deadline));
+    assert!(
+        tokio::time::timeout(Duration::from_secs(2), call)
+            .await
+            .is_err()
+    );
+    let seen = record.0.lock().unwrap().clone();
+    assert_eq!(seen.spans[0].2["error.type"], "timeout");
+    assert_eq!(seen.names()[1..], [(WARN, "tool.timeout")]);
+}
+
+/// One listener for several layers.
+#[tokio::test(start_paused = true)]
+async fn layers_share_a_listener() {
+    let heard = Arc::new(Mutex::new(0));
+    let count = heard.clone();
+    let listener: Arc<dyn tower_toolcall::Listen> = Arc::new(move |_: &Event<'_>| {
+        *count.lock().unwrap() += 1;
+    });
+    let stack = ServiceBuilder::new()
+        .layer(TraceLayer::new().with_listener(listener.clone()))
+        .layer(TimeoutLayer::new(Duration::from_secs(10)).with_listener(listener))
+        .service(service_fn(|call: ToolCall| async move {
+            let hang = call.arguments().contains_key("hang");
+            tokio::time::sleep(Duration::from_secs(if hang { 60 } else { 9 })).await;
+            Ok::<_, BoxError>(())
+        }));
+    stack.clone().oneshot(ToolCall::new("t")).await.unwrap();
+    let hangs = ToolCall::new("t").with_json(json!({ "hang": 1 })).unwrap();
+    let _ = tokio::time::timeout(Duration::from_secs(5), stack.oneshot(hangs)).await;
+    assert_eq!(*heard.lock().unwrap(), 2);
+}
+
 #[tokio::test]
 async fn arguments_can_be_left_out() {
     let record = Record::default();
