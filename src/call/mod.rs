@@ -54,8 +54,9 @@ pub const MAX_NAME_BYTES: usize = 256;
 
 /// Arguments nested deeper than this many levels are refused by [`ToolCall::check`].
 ///
-/// It is the limit of `serde_json`'s parser, so whatever came in as text passes.
-pub const MAX_DEPTH: usize = 128;
+/// `serde_json` parses 128 levels, as other parsers do; what a message has around its arguments needs
+/// a few of them. An MCP server drops a message that is deeper without a word.
+pub const MAX_DEPTH: usize = 120;
 
 /// May a call run twice?
 ///
@@ -173,8 +174,8 @@ impl ToolCall {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] if the text is not JSON, is nested deeper than [`MAX_DEPTH`]
-    /// levels, or is neither an object nor `null`. The error never quotes the text.
+    /// [`ErrorKind::InvalidInput`] if the text is not JSON, is nested deeper than `serde_json` parses
+    /// (128 levels), or is neither an object nor `null`. The error never quotes the text.
     pub fn with_json_str(self, arguments: &str) -> Result<Self, ToolError> {
         if arguments.trim().is_empty() {
             return Ok(self.with_arguments(Map::new()));

@@ -62,7 +62,7 @@ pub(super) fn for_user(e: &ToolError) -> String {
 
 pub(super) fn for_model(e: &ToolError) -> String {
     let name = Short::name(e.tool().unwrap_or("tool"));
-    let why = Short::new(e.message(), 60);
+    let why = Short::new(e.message().trim_end_matches(['.', ' ']), 40);
     fit(match e.kind() {
         ErrorKind::Timeout => format!(
             "Tool '{name}' timed out and may still be running. Do not repeat the same call; ask for less, or continue without it."
@@ -101,6 +101,10 @@ pub(super) fn for_model(e: &ToolError) -> String {
         ),
         ErrorKind::Denied => format!(
             "Access to tool '{name}' was denied. Do not call it again; tell the user, or continue without it."
+        ),
+        // A status tells of what the tool looked for, not of the tool.
+        ErrorKind::NotFound if e.status().is_some() => format!(
+            "Tool '{name}' did not find what it was asked for. Check the arguments, or continue without it."
         ),
         ErrorKind::NotFound => {
             format!("Tool '{name}' does not exist. Call only tools that you were given.")

@@ -2,9 +2,9 @@
 //!
 //! Every layer of this crate has `Error = ToolError` and takes any inner service whose error
 //! converts into it. A tool function returns [`BoxError`], where `?` and `"text".into()` work; the
-//! conversion walks the source chain: our own error first, then errors known by type (tower's,
-//! [`std::io::Error`], HTTP status carriers, the errors of the enabled features), and text only as a
-//! last resort. What nobody can classify is [`ErrorKind::Failed`].
+//! conversion walks the source chain: our own error first, then errors known by type (tower's, tokio's,
+//! [`std::io::Error`], those of the enabled features: rmcp's, reqwest's), and text only as a last
+//! resort. An HTTP status of your own becomes an error by [`ToolError::from_status`]. What nobody can classify is [`ErrorKind::Failed`].
 //!
 //! # Other systems' codes
 //!
@@ -200,11 +200,20 @@ impl ToolError {
         self.edit(|e| e.code = Some(code))
     }
 
-    /// Sets the cause. An error's own messages are not changed by it.
+    /// Sets the cause. An error's own messages are not changed by it. A
+    /// [`TokenExchange`](ErrorKind::TokenExchange) is as retryable as the [`ToolError`] that caused it.
     #[must_use]
     pub fn with_source(self, source: impl Into<BoxError>) -> Self {
         let source: Arc<dyn StdError + Send + Sync> = source.into().into();
-        self.edit(|e| e.source = Some(source))
+        let cause = source
+            .downcast_ref::<Self>()
+            .map(|cause| cause.is_retryable());
+        self.edit(|e| {
+            e.source = Some(source);
+            if let (ErrorKind::TokenExchange, Some(retryable)) = (e.kind, cause) {
+                e.retryable = retryable;
+            }
+        })
     }
 
     /// Sets the tool's name.
@@ -293,15 +302,23 @@ impl ToolError {
     }
 
     /// Stamps what the error does not say yet: tool, server, call id. The first writer wins.
+    ///
+    /// The error of a call with another id was met while this one ran: that it had not started says
+    /// nothing of this one, and becomes [`Execution::Unknown`].
     #[must_use]
     pub fn about(self, call: &CallInfo) -> Self {
         if self.0.tool.is_some()
             && (self.0.server.is_some() || call.server().is_none())
             && (self.0.call_id.is_some() || call.id().is_none())
+            && !self.is_of_another(call)
         {
             return self;
         }
+        let of_another = self.is_of_another(call);
         self.edit(|e| {
+            if of_another {
+                e.execution = Execution::Unknown;
+            }
             if e.tool.is_none() {
                 e.tool = Some(Arc::clone(call.shared_tool()));
             }
@@ -430,7 +447,8 @@ impl ToolError {
 
     /// The JSON-RPC error object for a JSON-RPC gateway (not for an MCP peer; see [`ErrorKind`]).
     ///
-    /// `data` always has `code` and `tool_id`, and where they are known `server`, `timeout_ms`,
+    /// Beside the two fixed texts of timeouts and open breakers the message is the
+    /// [user's](Self::user_message). `data` always has `code` and `tool_id`, and where they are known `server`, `timeout_ms`,
     /// `configured_timeout_ms`, `retry_after_seconds` and `attempts`.
     ///
     /// ```
@@ -451,7 +469,7 @@ impl ToolError {
         let message = match self.kind() {
             ErrorKind::Timeout | ErrorKind::DeadlineExceeded => "Tool invocation timed out",
             ErrorKind::CircuitOpen => "Circuit breaker open",
-            _ => self.message(),
+            _ => &self.user_message(),
         };
         json!({
             "code": self.kind().json_rpc_code(),
@@ -487,6 +505,11 @@ impl ToolError {
             .collect()
     }
 
+    fn is_of_another(&self, call: &CallInfo) -> bool {
+        self.execution() == Execution::NotStarted
+            && matches!((self.call_id(), call.id()), (Some(a), Some(b)) if a != b)
+    }
+
     fn more(&self) -> Option<&More> {
         self.0.more.as_deref()
     }
@@ -505,7 +528,11 @@ impl ToolError {
 fn safe(text: &str) -> String {
     // Cut first, with room for a secret that spans the cut: redaction is linear in what is left.
     let (head, _) = crate::text::prefix(text, 4 * MAX_TEXT);
+    let plain = |c: char| if c.is_control() { ' ' } else { c };
     truncate(&redact_text(head), MAX_TEXT)
+        .chars()
+        .map(plain)
+        .collect()
 }
 
 /// Code and message: `TOOL_TIMEOUT: Tool invocation timed out after 5000ms`.

@@ -16,10 +16,16 @@ pub(super) fn from_box(error: BoxError) -> ToolError {
         Ok(ours) => return *ours,
         Err(other) => other,
     };
-    // Our own error under foreign ones, tower's `Buffer` for one: the context above it is kept as
-    // the source, the verdict is ours.
+    // Our own error under foreign ones: the verdict is ours. Where somebody put context above it, it
+    // was one step of several, so that it proves nothing of the others.
     if let Some(ours) = links(&*error).find_map(|e| e.downcast_ref::<ToolError>()) {
-        return ours.clone();
+        let ours = ours.clone();
+        return match ours.execution() {
+            Execution::NotStarted if !is_transparent(&*error) => {
+                ours.with_execution(Execution::Unknown)
+            }
+            _ => ours,
+        };
     }
     let message = describe(&*error);
     let known = links(&*error).find_map(by_type);
@@ -47,6 +53,15 @@ impl ToolError {
         let text = super::safe(&message);
         self.edit(|e| e.message = text.into())
     }
+}
+
+/// Wrappers that add nothing: tower's `Buffer`, which shares its service's error, and [`io::Error`].
+fn is_transparent(error: &(dyn StdError + 'static)) -> bool {
+    #[cfg(feature = "tower")]
+    if error.is::<tower::buffer::error::ServiceError>() {
+        return true;
+    }
+    error.is::<io::Error>()
 }
 
 /// The error and its causes. [`io::Error`] hides the error that it wraps from its own chain, so
@@ -115,15 +130,18 @@ fn by_type(error: &(dyn StdError + 'static)) -> Option<ToolError> {
 fn from_io(kind: io::ErrorKind) -> Option<(ErrorKind, Execution)> {
     use io::ErrorKind as Io;
     Some(match kind {
-        Io::ConnectionRefused
+        Io::ConnectionRefused | Io::AddrNotAvailable => {
+            (ErrorKind::ConnectionFailed, Execution::NotStarted)
+        }
+        // All of these are met on connections that were up, too.
+        Io::ConnectionReset
+        | Io::ConnectionAborted
+        | Io::BrokenPipe
+        | Io::UnexpectedEof
+        | Io::NotConnected
         | Io::HostUnreachable
         | Io::NetworkUnreachable
-        | Io::NetworkDown
-        | Io::AddrNotAvailable
-        | Io::NotConnected => (ErrorKind::ConnectionFailed, Execution::NotStarted),
-        Io::ConnectionReset | Io::ConnectionAborted | Io::BrokenPipe | Io::UnexpectedEof => {
-            (ErrorKind::ConnectionFailed, Execution::Unknown)
-        }
+        | Io::NetworkDown => (ErrorKind::ConnectionFailed, Execution::Unknown),
         Io::TimedOut => (ErrorKind::Timeout, Execution::Unknown),
         Io::PermissionDenied => (ErrorKind::Denied, Execution::NotStarted),
         _ => return None,

@@ -322,6 +322,101 @@ fn a_refused_connection_has_not_started_and_a_lost_one_may_have() {
     assert_eq!(lost.execution(), Execution::Unknown);
 }
 
+/// R6: a tool of several steps may have run although its last step could not start.
+#[test]
+fn only_a_text_that_says_nothing_else_proves_that_nothing_ran() {
+    for (text, kind) in [
+        ("429 Too Many Requests", ErrorKind::RateLimited),
+        (
+            "Request failed with status code 429",
+            ErrorKind::RateLimited,
+        ),
+        ("RateLimitError: slow down", ErrorKind::RateLimited),
+        (
+            "tcp connect error: Connection refused (os error 111)",
+            ErrorKind::ConnectionFailed,
+        ),
+    ] {
+        let error = ToolError::from_box(text.into());
+        assert_eq!(
+            (error.kind(), error.execution()),
+            (kind, Execution::NotStarted),
+            "{text}"
+        );
+    }
+    for (text, kind) in [
+        (
+            "order placed; read ECONNRESET; reconnect failed: connect ECONNREFUSED 10.0.0.1:80",
+            ErrorKind::ConnectionFailed,
+        ),
+        (
+            "Connection reset by peer; then failed to connect again",
+            ErrorKind::ConnectionFailed,
+        ),
+        (
+            "payment captured; ledger: Connection refused (os error 111)",
+            ErrorKind::ConnectionFailed,
+        ),
+        (
+            "charged the card, but the receipt mail failed: HTTP 429",
+            ErrorKind::RateLimited,
+        ),
+        ("Disk quota exceeded (os error 122)", ErrorKind::Failed),
+        (
+            "ResourceExhausted desc = grpc: received message larger than max (5242880 vs. 4194304)",
+            ErrorKind::Failed,
+        ),
+        ("process exited with status: 429", ErrorKind::Failed),
+        (
+            "Tool execution failed: customer not found",
+            ErrorKind::Failed,
+        ),
+    ] {
+        let error = ToolError::from_box(text.into());
+        assert_eq!(
+            (error.kind(), error.execution()),
+            (kind, Execution::Unknown),
+            "{text}"
+        );
+    }
+}
+
+/// R6: another tool's refusal, met by a tool that had begun, proves nothing of that tool.
+#[test]
+fn a_refusal_with_context_above_it_is_ambiguous() {
+    let open = ToolError::new(ErrorKind::CircuitOpen, "open");
+    let wrapped: BoxError = Context("after charging the card", Some(open.into())).into();
+    assert_eq!(ToolError::from_box(wrapped).execution(), Execution::Unknown);
+
+    let inner = ToolCall::new("mail").with_id("2").info();
+    let outer = ToolCall::new("pay").with_id("1").info();
+    let error = ToolError::new(ErrorKind::RateLimited, "slow down").about(&inner);
+    assert_eq!(
+        error.clone().about(&inner).execution(),
+        Execution::NotStarted
+    );
+    assert_eq!(error.about(&outer).execution(), Execution::Unknown);
+}
+
+/// A token exchange may succeed later if its cause may.
+#[test]
+fn a_failed_token_exchange_is_as_retryable_as_its_cause() {
+    let exchange = |cause| {
+        ToolError::new(ErrorKind::TokenExchange, "no token")
+            .with_source(ToolError::new(cause, "x"))
+            .is_retryable()
+    };
+    assert!(exchange(ErrorKind::Timeout));
+    assert!(!exchange(ErrorKind::Denied));
+}
+
+/// A peer's text goes into logs: no line of its own, no terminal codes.
+#[test]
+fn control_characters_in_a_message_become_blanks() {
+    let error = ToolError::from_box("a\nFORGED \u{1b}[31m".into());
+    assert_eq!(error.message(), "a FORGED  [31m");
+}
+
 #[derive(Debug)]
 struct Context(&'static str, Option<BoxError>);
 
@@ -385,7 +480,7 @@ fn io_errors_are_recognised_by_kind() {
         (
             Io::HostUnreachable,
             ErrorKind::ConnectionFailed,
-            Execution::NotStarted,
+            Execution::Unknown,
         ),
         (
             Io::ConnectionReset,

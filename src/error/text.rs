@@ -10,27 +10,74 @@ use super::{ErrorKind, Execution};
 type Verdict = (ErrorKind, Execution);
 
 /// What the text means, if it is clear.
+///
+/// That the tool surely did not run is believed only of a text that says nothing else: in `order placed;
+/// mail failed: HTTP 429` the limit met a later step.
 pub(super) fn classify(text: &str) -> Option<Verdict> {
-    if let Some(status) = status(text) {
-        let kind = ErrorKind::from_http_status(status)?;
-        return Some((kind, kind.execution()));
-    }
     let words = normalise(text);
-    PHRASES
-        .iter()
-        .find(|(phrase, ..)| mentions(&words, phrase))
-        .map(|&(_, kind, execution)| (kind, execution.unwrap_or(kind.execution())))
-        .or_else(|| {
-            let kind = ErrorKind::NotFound;
-            names_missing_tool(&words).then_some((kind, kind.execution()))
-        })
+    if words.contains(" message larger than ") {
+        return None;
+    }
+    let (kind, execution, before) = match status(text) {
+        Some((status, at)) => {
+            let kind = ErrorKind::from_http_status(status)?;
+            (kind, kind.execution(), normalise(&text[..at]))
+        }
+        None => by_phrase(&words)?,
+    };
+    let ambiguous = || {
+        PHRASES
+            .iter()
+            .any(|p| is_ambiguous(p) && mentions(&words, p.0).is_some())
+    };
+    match execution {
+        Execution::NotStarted if !says_nothing_else(&before) || ambiguous() => {
+            Some((kind, Execution::Unknown))
+        }
+        _ => Some((kind, execution)),
+    }
+}
+
+/// The first phrase that is meant, and the words before it.
+fn by_phrase(words: &str) -> Option<(ErrorKind, Execution, String)> {
+    for &(phrase, kind, execution) in PHRASES {
+        if let Some(at) = mentions(words, phrase) {
+            let execution = execution.unwrap_or(kind.execution());
+            return Some((kind, execution, words[..at].to_owned()));
+        }
+    }
+    let kind = ErrorKind::NotFound;
+    names_missing_tool(words).then(|| (kind, kind.execution(), String::new()))
+}
+
+/// A lost connection: whatever else the text says, something had begun.
+fn is_ambiguous(&(_, kind, execution): &Phrase) -> bool {
+    kind == ErrorKind::ConnectionFailed && execution.is_none()
+}
+
+/// Whether the words before the evidence only lead to it.
+fn says_nothing_else(words: &str) -> bool {
+    #[rustfmt::skip]
+    const LEADS: &[&str] = &[
+        "a", "an", "the", "error", "errors", "exception", "code", "status", "http", "https", "api", "mcp", "rpc",
+        "desc", "request", "requests", "response", "failed", "failure", "fetch", "with", "returned", "responded",
+        "replied", "got", "received", "from", "to", "for", "client", "server", "upstream", "service", "call",
+        "connect", "connecting", "connection", "tcp", "tls", "dns", "dial", "socket", "reached", "exceeded", "you",
+        "are", "being", "was", "is", "been", "has", "have", "reason", "cause", "caused", "by", "trying", "sending",
+        "io", "os", "network", "type", "message", "grpc", "not", "does", "indicate", "success", "occurred", "unexpected",
+    ];
+    words
+        .split_whitespace()
+        .all(|w| LEADS.contains(&w) || !w.chars().any(char::is_alphabetic))
 }
 
 const NOT_STARTED: Option<Execution> = Some(Execution::NotStarted);
 
+type Phrase = (&'static str, ErrorKind, Option<Execution>);
+
 /// The first that is mentioned decides: limits before timeouts, timeouts before lost connections.
 #[rustfmt::skip]
-const PHRASES: &[(&str, ErrorKind, Option<Execution>)] = &[
+const PHRASES: &[Phrase] = &[
     ("rate limit", ErrorKind::RateLimited, None),
     ("rate limits", ErrorKind::RateLimited, None),
     ("rate limited", ErrorKind::RateLimited, None),
@@ -59,19 +106,19 @@ const PHRASES: &[(&str, ErrorKind, Option<Execution>)] = &[
     ("connect error", ErrorKind::ConnectionFailed, NOT_STARTED),
     ("enotfound", ErrorKind::ConnectionFailed, NOT_STARTED),
     ("eai again", ErrorKind::ConnectionFailed, NOT_STARTED),
-    ("ehostunreach", ErrorKind::ConnectionFailed, NOT_STARTED),
-    ("enetunreach", ErrorKind::ConnectionFailed, NOT_STARTED),
+    ("ehostunreach", ErrorKind::ConnectionFailed, None),
+    ("enetunreach", ErrorKind::ConnectionFailed, None),
     ("getaddrinfo", ErrorKind::ConnectionFailed, NOT_STARTED),
     ("dns error", ErrorKind::ConnectionFailed, NOT_STARTED),
     ("no such host", ErrorKind::ConnectionFailed, NOT_STARTED),
     ("name or service not known", ErrorKind::ConnectionFailed, NOT_STARTED),
     ("name resolution", ErrorKind::ConnectionFailed, NOT_STARTED),
-    ("no route to host", ErrorKind::ConnectionFailed, NOT_STARTED),
-    ("host unreachable", ErrorKind::ConnectionFailed, NOT_STARTED),
-    ("host is unreachable", ErrorKind::ConnectionFailed, NOT_STARTED),
-    ("network unreachable", ErrorKind::ConnectionFailed, NOT_STARTED),
-    ("network is unreachable", ErrorKind::ConnectionFailed, NOT_STARTED),
-    ("network is down", ErrorKind::ConnectionFailed, NOT_STARTED),
+    ("no route to host", ErrorKind::ConnectionFailed, None),
+    ("host unreachable", ErrorKind::ConnectionFailed, None),
+    ("host is unreachable", ErrorKind::ConnectionFailed, None),
+    ("network unreachable", ErrorKind::ConnectionFailed, None),
+    ("network is unreachable", ErrorKind::ConnectionFailed, None),
+    ("network is down", ErrorKind::ConnectionFailed, None),
 
     ("connect call failed", ErrorKind::ConnectionFailed, NOT_STARTED),
     ("cannot connect", ErrorKind::ConnectionFailed, NOT_STARTED),
@@ -202,9 +249,9 @@ fn normalise(text: &str) -> String {
     out
 }
 
-/// Whether the phrase stands in the text as whole words and is meant.
-fn mentions(words: &str, phrase: &str) -> bool {
-    words.match_indices(phrase).any(|(at, _)| {
+/// Where the phrase stands in the text as whole words and is meant.
+fn mentions(words: &str, phrase: &str) -> Option<usize> {
+    words.match_indices(phrase).map(|(at, _)| at).find(|&at| {
         let (head, tail) = (&words[..at], &words[at + phrase.len()..]);
         head.ends_with(' ') && tail.starts_with(' ') && is_meant(phrase, head, tail)
     })
@@ -228,6 +275,7 @@ fn is_meant(phrase: &str, head: &str, tail: &str) -> bool {
         _ if phrase.starts_with("rate") => {
             !is_setting(before, after, then) && !matches!(before, "first" | "second" | "flat")
         }
+        "quota exceeded" => !matches!(before, "disk" | "storage" | "mailbox"),
         "aborted" => {
             let transaction = head.contains(" transaction ") && !head.contains(" request ");
             let crash = (after, then) == ("(", "core");
@@ -270,19 +318,33 @@ fn is_setting(before: &str, after: &str, then: &str) -> bool {
         || after == "." && FILES.contains(&then)
 }
 
-/// `tool 'x' not found`, `tool x does not exist`: the name stands in between.
+/// `tool 'x' not found`, `tool x does not exist`: the name, and nothing but it, stands in between.
 fn names_missing_tool(words: &str) -> bool {
     let Some(at) = words.find(" tool ") else {
         return false;
     };
-    let rest: Vec<&str> = words[at + 6..].split_whitespace().take(9).collect();
-    [&["not", "found"][..], &["does", "not", "exist"]]
-        .iter()
-        .any(|end| rest.windows(end.len()).any(|w| w == *end))
+    const NO_NAMES: &[&str] = &[
+        "failed",
+        "execution",
+        "error",
+        "call",
+        "result",
+        "output",
+        "returned",
+    ];
+    let rest = &words[at + 6..];
+    [" not found ", " does not exist "].iter().any(|end| {
+        rest.find(end).is_some_and(|end| {
+            let name: Vec<&str> = rest[..end].split_whitespace().collect();
+            let clause =
+                |w: &&str| NO_NAMES.contains(w) || w.chars().all(|c| c.is_ascii_punctuation());
+            name.len() <= 6 && !name.iter().any(clause)
+        })
+    })
 }
 
-/// The HTTP status that the text names, if it names one as such.
-fn status(text: &str) -> Option<u16> {
+/// The HTTP status that the text names, if it names one as such, and where.
+fn status(text: &str) -> Option<(u16, usize)> {
     let text = text.to_ascii_lowercase();
     let bytes = text.as_bytes();
     let mut at = 0;
@@ -300,7 +362,7 @@ fn status(text: &str) -> Option<u16> {
             && let Ok(number @ 400..=599) = text[at..end].parse()
             && is_status(&text[..at], &text[end..], number)
         {
-            return Some(number);
+            return Some((number, at));
         }
         at = end;
     }
@@ -345,7 +407,8 @@ fn is_status(head: &str, tail: &str, number: u16) -> bool {
                 | "status_code"
                 | "http_status"
                 | "httpstatus"
-        ) && before_word != "exit";
+        ) && before_word != "exit"
+            && !rest.ends_with("exited with ");
     if strong {
         return follows != Follows::Other || between.contains([':', '=', '"']);
     }

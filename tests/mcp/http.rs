@@ -115,6 +115,10 @@ async fn http_statuses_are_recognised_with_their_delay() {
     for (status, kind, execution) in [
         (429, ErrorKind::RateLimited, Execution::NotStarted),
         (503, ErrorKind::Upstream, Execution::NotStarted),
+        (400, ErrorKind::InvalidInput, Execution::NotStarted),
+        (403, ErrorKind::Denied, Execution::NotStarted),
+        (404, ErrorKind::NotFound, Execution::NotStarted),
+        (408, ErrorKind::Timeout, Execution::Unknown),
     ] {
         running.status.store(status, SeqCst);
         let call = stack.ready().await.unwrap().call(ToolCall::new("echo"));
@@ -125,7 +129,9 @@ async fn http_statuses_are_recognised_with_their_delay() {
             "{status}"
         );
         assert_eq!(error.status().unwrap().as_u16(), status);
-        assert_eq!(error.retry_after(), Some(Duration::from_secs(7)));
+        if status == 429 || status == 503 {
+            assert_eq!(error.retry_after(), Some(Duration::from_secs(7)));
+        }
     }
     running.status.store(200, SeqCst);
     assert!(stack.oneshot(ToolCall::new("echo")).await.is_ok());
@@ -166,7 +172,8 @@ async fn reqwests_errors_are_recognised_by_type() {
         .unwrap_err();
     let error = ToolError::from_box(refused.into());
     assert_eq!(error.kind(), ErrorKind::ConnectionFailed);
-    assert_eq!(error.execution(), Execution::NotStarted);
+    // It might have followed a redirect.
+    assert_eq!(error.execution(), Execution::Unknown);
     assert!(!error.to_string().contains("s3cr3t-canary"), "{error}");
 
     let running = serve().await;

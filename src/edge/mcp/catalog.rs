@@ -1,4 +1,4 @@
-use std::{collections::HashMap, fmt, time::Duration};
+use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
 use rmcp::{
     model::{PaginatedRequestParams, Tool},
@@ -36,6 +36,7 @@ const LIST_TIMEOUT: Duration = Duration::from_secs(30);
 #[derive(Clone, Default)]
 pub struct Catalog {
     tools: HashMap<String, Tool>,
+    server: Option<Arc<str>>,
     trusted: bool,
     own: HashMap<String, ReplaySafety>,
 }
@@ -47,6 +48,14 @@ impl Catalog {
             tools: tools.into_iter().map(|t| (t.name.to_string(), t)).collect(),
             ..Self::default()
         }
+    }
+
+    /// Names the server whose tools these are: calls that name another are left alone. Default: the
+    /// name of the [`McpService`] that was asked.
+    #[must_use]
+    pub fn with_server(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.server = Some(name.into());
+        self
     }
 
     /// Whether to believe the server's annotations. Default: no.
@@ -108,9 +117,10 @@ impl Catalog {
         }
     }
 
-    /// Writes the replay safety onto a call that does not say it yet.
+    /// Writes the replay safety onto a call that does not say it yet, unless it is for another server.
     pub fn prepare(&self, call: ToolCall) -> ToolCall {
-        if call.replay_safety() != ReplaySafety::Unknown {
+        let elsewhere = matches!((&self.server, call.server()), (Some(a), Some(b)) if **a != *b);
+        if elsewhere || call.replay_safety() != ReplaySafety::Unknown {
             return call;
         }
         let replay = self.replay_safety(call.tool());
@@ -136,7 +146,11 @@ impl McpService {
     /// server lists more than 10,000 tools.
     pub async fn catalog(&self) -> Result<Catalog, ToolError> {
         match tokio::time::timeout(LIST_TIMEOUT, self.list()).await {
-            Ok(tools) => Ok(Catalog::new(tools?)),
+            Ok(tools) => {
+                let mut catalog = Catalog::new(tools?);
+                catalog.server = self.server().cloned();
+                Ok(catalog)
+            }
             Err(_) => Err(ToolError::new(
                 ErrorKind::Timeout,
                 "the MCP server has not listed its tools within 30 s",
@@ -220,5 +234,13 @@ mod tests {
         assert_eq!(catalog.replay_safety("read"), ReplaySafety::Unsafe);
         let call = ToolCall::new("read").with_replay_safety(ReplaySafety::Safe);
         assert_eq!(catalog.prepare(call).replay_safety(), ReplaySafety::Safe);
+    }
+
+    #[test]
+    fn a_call_for_another_server_is_left_alone() {
+        let catalog = catalog().trust_annotations(true).with_server("a");
+        let prepared = |server| catalog.prepare(ToolCall::new("read").with_server(server));
+        assert_eq!(prepared("a").replay_safety(), ReplaySafety::Safe);
+        assert_eq!(prepared("b").replay_safety(), ReplaySafety::Unknown);
     }
 }

@@ -14,8 +14,8 @@ use crate::error::{ErrorKind, Execution, ToolError};
 /// | `McpError` -32042 (the user has to open a URL) | `Denied` | no |
 /// | `McpError` -32800 | `Cancelled` | unknown |
 /// | `McpError` with a code that is an HTTP status | that status' kind | by the kind |
-/// | `McpError` -32603 | by its message, else `Upstream` | by the kind |
-/// | any other `McpError`, -32000 and -32001 too | by its message, else `Failed`, retryable | unknown |
+/// | `McpError` -32603 | a rate limit or timeout by its message, else `Upstream` | unknown; a message that is nothing but a rate limit: no |
+/// | any other `McpError`, -32000 and -32001 too | by its message, else `Failed`, retryable | the same |
 /// | `TransportSend`, over HTTP (feature `mcp-http`) | the status' kind, with `Retry-After` | 429: no, 503 with a delay: no, else unknown |
 /// | `TransportSend`, could not connect (feature `mcp-http`) | `ConnectionFailed` | no |
 /// | `TransportSend` otherwise, `TransportClosed` | `ConnectionFailed` | unknown |
@@ -52,7 +52,12 @@ fn service(error: &ServiceError) -> ToolError {
             if let Some(known) = super::http::recognise(&*send.error) {
                 return known;
             }
-            ToolError::new(ErrorKind::ConnectionFailed, send.error.to_string())
+            let message = send.error.to_string();
+            let kind = match ToolError::from_text(&message) {
+                Some(known) => known.kind(),
+                None => ErrorKind::ConnectionFailed,
+            };
+            ToolError::new(kind, message).with_execution(Execution::Unknown)
         }
         ServiceError::TransportClosed => ToolError::new(
             ErrorKind::ConnectionFailed,
@@ -72,33 +77,42 @@ fn protocol(error: &ErrorData) -> ToolError {
     let code = error.code.0;
     let message = || format!("MCP error {code}: {}", error.message);
     // The message alone: in `MCP error -32603` the number is no status.
-    let by_text = || ToolError::from_text(&error.message);
+    let by_text = || ToolError::from_text(&error.message).map(|e| e.kind());
     let kind = match code {
-        -32602 if by_text().is_some_and(|e| e.kind() == ErrorKind::NotFound) => ErrorKind::NotFound,
+        -32602 if by_text() == Some(ErrorKind::NotFound) => ErrorKind::NotFound,
         -32601 => ErrorKind::NotFound,
         -32700 | -32600 | -32602 | -32022..=-32020 => ErrorKind::InvalidInput,
         -32042 => ErrorKind::Denied,
         -32800 => ErrorKind::Cancelled,
         400..=599 => {
             let status = u16::try_from(code).ok();
-            status
-                .and_then(ErrorKind::from_http_status)
-                .unwrap_or(ErrorKind::Failed)
+            if let Some(status) = status.and_then(|s| http::StatusCode::from_u16(s).ok()) {
+                return ToolError::from_status(status, message());
+            }
+            ErrorKind::Failed
         }
-        _ => {
-            return match by_text() {
-                Some(known) => {
-                    ToolError::new(known.kind(), message()).with_execution(known.execution())
-                }
-                None if code == -32603 => ToolError::new(ErrorKind::Upstream, message()),
-                // Nobody knows what it means: it counts for the tool alone, and a repeat may help.
-                None => ToolError::new(ErrorKind::Failed, message())
-                    .with_execution(Execution::Unknown)
-                    .with_retryable(true),
-            };
-        }
+        _ => return ambiguous(code, by_text(), message()),
     };
     ToolError::new(kind, message())
+}
+
+/// A code that says little. The server was reached, so the tool may have run, whatever the message
+/// tells of connections beyond it.
+fn ambiguous(code: i32, by_text: Option<ErrorKind>, message: String) -> ToolError {
+    let error = match by_text {
+        Some(kind @ (ErrorKind::RateLimited | ErrorKind::Timeout)) => {
+            return match ToolError::from_text(&message) {
+                // Nothing but a rate limit: it was turned away.
+                Some(limited) if limited.kind() == kind => limited,
+                _ => ToolError::new(kind, message).with_execution(Execution::Unknown),
+            };
+        }
+        _ if code == -32603 => ToolError::new(ErrorKind::Upstream, message),
+        Some(kind) => ToolError::new(kind, message),
+        // Nobody knows what it means: it counts for the tool alone, and a repeat may help.
+        None => ToolError::new(ErrorKind::Failed, message).with_retryable(true),
+    };
+    error.with_execution(Execution::Unknown)
 }
 
 #[cfg(test)]
@@ -138,6 +152,47 @@ mod tests {
         ] {
             assert_eq!(mcp(code, message).kind(), kind, "{code} {message}");
         }
+    }
+
+    /// R6: the server was reached, so what its message says of others proves nothing.
+    #[test]
+    fn a_peers_answer_never_proves_that_the_tool_did_not_run() {
+        for (code, message, kind) in [
+            (
+                -32603,
+                "payment captured, but the ledger is down: connect ECONNREFUSED 10.0.0.7:5432",
+                ErrorKind::Upstream,
+            ),
+            (
+                -32000,
+                "charged; then mail API said 429 Too Many Requests",
+                ErrorKind::RateLimited,
+            ),
+            (
+                -32603,
+                "saved 3 of 5 rows: validation failed",
+                ErrorKind::Upstream,
+            ),
+            (
+                -32603,
+                "tool ran; file /tmp/x not found",
+                ErrorKind::Upstream,
+            ),
+            (
+                -32000,
+                "connect ECONNREFUSED 10.0.0.7:5432",
+                ErrorKind::ConnectionFailed,
+            ),
+        ] {
+            let error = mcp(code, message);
+            assert_eq!(
+                (error.kind(), error.execution()),
+                (kind, Execution::Unknown),
+                "{message}"
+            );
+        }
+        let limited = mcp(-32000, "Too Many Requests");
+        assert_eq!(limited.execution(), Execution::NotStarted);
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub(super) fn recognise(error: &(dyn StdError + 'static)) -> Option<ToolError> {
         return Some(request(error));
     }
     let error = error.downcast_ref::<Http<reqwest::Error>>()?;
-    let new = |kind| ToolError::new(kind, error.to_string());
+    let new = |kind| ToolError::new(kind, without_url(error));
     Some(match error {
         Http::HttpStatus(failure) => {
             let status = StatusCode::from_u16(failure.status).ok()?;
@@ -36,6 +36,10 @@ pub(super) fn recognise(error: &(dyn StdError + 'static)) -> Option<ToolError> {
                 None => error,
             }
         }
+        // It is the leaf's own request: one that did not connect was not sent.
+        Http::Client(error) if error.is_connect() && error.status().is_none() => {
+            new(ErrorKind::ConnectionFailed).with_execution(Execution::NotStarted)
+        }
         Http::Client(error) => request(error),
         Http::AuthRequired(_) | Http::InsufficientScope(_) => new(ErrorKind::Denied),
         Http::ResponseBodyTooLarge { .. } => new(ErrorKind::Reported),
@@ -43,28 +47,46 @@ pub(super) fn recognise(error: &(dyn StdError + 'static)) -> Option<ToolError> {
         Http::SessionExpired => {
             new(ErrorKind::ConnectionFailed).with_execution(Execution::NotStarted)
         }
-        Http::UnexpectedServerResponse(_)
-        | Http::UnexpectedContentType(_)
-        | Http::Deserialize(_)
-        | Http::ReinitializationFailed(_) => new(ErrorKind::Failed),
+        Http::UnexpectedServerResponse(text) => match status_in(text) {
+            Some(status) => ToolError::from_status(status, error.to_string()),
+            None => new(ErrorKind::Failed),
+        },
+        Http::UnexpectedContentType(_) | Http::Deserialize(_) | Http::ReinitializationFailed(_) => {
+            new(ErrorKind::Failed)
+        }
         _ => new(ErrorKind::ConnectionFailed),
     })
 }
 
+/// Any error of reqwest. That it did not connect proves nothing: it may have followed a redirect of a
+/// request that had done its work, or be the second request of a tool.
 fn request(error: &reqwest::Error) -> ToolError {
-    // reqwest prints the URL, which may hold credentials; the message is redacted like any other.
     let message = error.to_string();
     if let Some(status) = error.status() {
         return ToolError::from_status(status, message);
-    }
-    if error.is_connect() {
-        return ToolError::new(ErrorKind::ConnectionFailed, message)
-            .with_execution(Execution::NotStarted);
     }
     if error.is_timeout() {
         return ToolError::new(ErrorKind::Timeout, message);
     }
     ToolError::new(ErrorKind::ConnectionFailed, message)
+}
+
+/// The error's text without the address, which may be a secret as a whole.
+fn without_url(error: &StreamableHttpError<reqwest::Error>) -> String {
+    let text = error.to_string();
+    match error {
+        StreamableHttpError::Client(client) => match client.url() {
+            Some(url) => text.replace(url.as_str(), url.host_str().unwrap_or("the server")),
+            None => text,
+        },
+        _ => text,
+    }
+}
+
+/// The status of an answer that rmcp could not use: `HTTP 403 Forbidden: ...`.
+fn status_in(text: &str) -> Option<StatusCode> {
+    let status = text.strip_prefix("HTTP ")?.get(..3)?;
+    StatusCode::from_bytes(status.as_bytes()).ok()
 }
 
 /// A `Retry-After` value (RFC 9110, section 10.2.3): seconds, which some servers send with a

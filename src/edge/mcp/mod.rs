@@ -11,8 +11,9 @@
 //!   `Retry-After` (feature `mcp-http`), lost connections. See [`recognise`] for the table.
 //!
 //! Dropping the response future tells the server, once: `notifications/cancelled`, or a closed
-//! response stream over streamable HTTP of 2026-07-28. It is a hint; a server may go on working, so
-//! a call that timed out is not known to have stopped.
+//! response stream over streamable HTTP of 2026-07-28. It is best effort and a hint: the message may
+//! overtake the request, and a server may go on working, so a call that timed out is not known to
+//! have stopped.
 //!
 //! rmcp has no timeout of its own, and its line-based transports drop a message of more than 16 MiB
 //! without a word: the call would wait for ever. So put a [`TimeoutLayer`](crate::timeout) above it.

@@ -5,6 +5,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, Waker},
+    time::Duration,
 };
 
 use rmcp::{
@@ -25,6 +26,9 @@ use crate::{
 
 /// The longest message that rmcp's line-based transports let through.
 const MAX_MESSAGE_BYTES: usize = 16 << 20;
+
+/// How long a cancellation waits for room in rmcp's queue.
+const NOTIFY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What a request has beside its arguments: name, ids, protocol metadata.
 const ENVELOPE_BYTES: usize = 4 << 10;
@@ -65,6 +69,10 @@ impl McpService {
     pub fn with_progress(mut self, progress: McpProgress) -> Self {
         self.progress = Some(progress);
         self
+    }
+
+    pub(super) fn server(&self) -> Option<&Arc<str>> {
+        self.server.as_ref()
     }
 
     /// The rmcp peer.
@@ -180,11 +188,21 @@ impl Drop for Pending<'_> {
             Some(id),
             Some("the caller does not wait for the result any more".to_owned()),
         );
-        // The first poll puts the notification into rmcp's queue; waiting for it to be written needs
-        // nobody. If the queue is full, the server does not read and would not learn of it anyway.
+        let peer = self.peer.clone();
+        let mut notify = Box::pin(tokio::task::coop::unconstrained(async move {
+            peer.notify_cancelled(params).await
+        }));
+        // The first poll puts the notification into rmcp's queue, before anything that is sent later.
         // Unconstrained, because the task that drops us may have used up its budget.
-        let notify = tokio::task::coop::unconstrained(self.peer.notify_cancelled(params));
-        let _ = std::pin::pin!(notify).poll(&mut Context::from_waker(Waker::noop()));
+        let first = notify
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()));
+        // If the queue was full, the rest needs somebody to wait for it.
+        if first.is_pending()
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            runtime.spawn(tokio::time::timeout(NOTIFY_TIMEOUT, notify));
+        }
     }
 }
 
