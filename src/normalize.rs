@@ -72,7 +72,9 @@ pub struct NormalizeLayer {
 
 /// Gives errors other codes; `None` leaves them alone.
 #[derive(Clone, Default)]
-struct Codes(Option<Arc<dyn Fn(&ToolError) -> Option<&'static str> + Send + Sync>>);
+struct Codes(Option<Arc<CodeFn>>);
+
+type CodeFn = dyn Fn(&ToolError) -> Option<&'static str> + Send + Sync;
 
 impl Codes {
     fn apply(&self, error: ToolError) -> ToolError {

@@ -103,3 +103,52 @@ impl<S: Clone> Clone for Prepared<S> {
         Self::new(self.svc.clone())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use tower_test::mock::{self, Mock};
+
+    use super::*;
+    use crate::{BoxError, ToolCall};
+
+    fn prepared() -> (Prepared<Mock<ToolCall, ()>>, mock::Handle<ToolCall, ()>) {
+        let (mock, handle) = mock::pair();
+        (Prepared::new(mock), handle)
+    }
+
+    fn poll(prepared: &mut Prepared<Mock<ToolCall, ()>>) {
+        prepared.poll(&mut Context::from_waker(Waker::noop()));
+    }
+
+    #[tokio::test]
+    async fn a_ready_service_is_called_in_place_once() {
+        let (mut prepared, mut handle) = prepared();
+        handle.allow(1);
+        poll(&mut prepared);
+        assert!(matches!(prepared.take(), Taken::Ready));
+        assert!(matches!(prepared.take(), Taken::Wait(_)));
+    }
+
+    #[tokio::test]
+    async fn a_clone_and_a_renewed_service_are_not_ready() {
+        let (mut prepared, mut handle) = prepared();
+        handle.allow(1);
+        poll(&mut prepared);
+        assert!(matches!(prepared.clone().take(), Taken::Wait(_)));
+        prepared.renew();
+        assert!(matches!(prepared.take(), Taken::Wait(_)));
+    }
+
+    /// Trap 24: held until a call meets it, and not asked for again before.
+    #[tokio::test]
+    async fn a_failure_is_held_for_one_call() {
+        let (mut prepared, mut handle) = prepared();
+        handle.send_error(BoxError::from("connection refused"));
+        poll(&mut prepared);
+        poll(&mut prepared);
+        assert!(matches!(prepared.take(), Taken::Failed(_)));
+        assert!(matches!(prepared.take(), Taken::Wait(_)));
+    }
+}

@@ -328,6 +328,17 @@ fn arguments_are_moved_out_of_an_unshared_call_and_copied_out_of_a_shared_one() 
     assert!(a.arguments().is_empty());
 }
 
+/// T8: a report of another call, or of the time before the call, never shortens the idle time.
+#[tokio::test(start_paused = true)]
+async fn the_idle_time_starts_no_earlier_than_the_wait() {
+    let mut call = call();
+    let s = Duration::from_secs;
+    let progress = call.ask_for_progress(s(5));
+    tokio::time::advance(s(3)).await;
+    let since = Instant::now();
+    assert_eq!(progress.limit(since), Some(since + s(5)));
+}
+
 /// T8: nested idle timeouts both hear of progress.
 #[tokio::test(start_paused = true)]
 async fn progress_is_told_to_every_layer_that_asked() {

@@ -55,8 +55,8 @@ use serde_json::{Map, Value, json};
 pub use self::kind::{ErrorKind, Execution};
 use crate::{
     call::CallInfo,
-    redact::{Redacted, redact_text},
-    text::{Short, truncate},
+    redact::{Redacted, shown},
+    text::Short,
 };
 
 /// Any error, as tower and most tool functions have it.
@@ -526,13 +526,8 @@ impl ToolError {
 
 /// Foreign text as an error may show it.
 fn safe(text: &str) -> String {
-    // Cut first, with room for a secret that spans the cut: redaction is linear in what is left.
-    let (head, _) = crate::text::prefix(text, 4 * MAX_TEXT);
     let plain = |c: char| if c.is_control() { ' ' } else { c };
-    truncate(&redact_text(head), MAX_TEXT)
-        .chars()
-        .map(plain)
-        .collect()
+    shown(text, MAX_TEXT).chars().map(plain).collect()
 }
 
 /// Code and message: `TOOL_TIMEOUT: Tool invocation timed out after 5000ms`.

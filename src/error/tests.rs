@@ -295,6 +295,34 @@ const TEXTS: &[(&str, Option<ErrorKind>)] = &[
     ),
     ("Aborted (core dumped)", None),
     ("The character '<' is forbidden in file names", None),
+    // What a second version got wrong.
+    ("请求失败，状态码 429", Some(ErrorKind::RateLimited)),
+    ("サーバーがHTTP 500を返しました", Some(ErrorKind::Upstream)),
+    (
+        "statuscode 503 ontvangen van leverancier",
+        Some(ErrorKind::Upstream),
+    ),
+    (
+        "varnish: Error 503 Backend fetch failed, XID: 404291",
+        Some(ErrorKind::Upstream),
+    ),
+    (
+        "botocore: HTTPStatusCode: 400, Code: ValidationException",
+        Some(ErrorKind::InvalidInput),
+    ),
+    ("expected 500 rows, found 499", None),
+    (
+        "{\"retries\":3,\"timeout\":30000,\"error\":\"checksum mismatch\"}",
+        None,
+    ),
+    ("aborted.csv has no header row", None),
+    ("column \"timeout\" does not exist", None),
+    (
+        "this is not a network problem: the spreadsheet has a circular formula",
+        None,
+    ),
+    ("song \"Mission Aborted\" has no lyrics", None),
+    ("invalid regex /timeout|aborted/: missing group name", None),
     ("", None),
 ];
 

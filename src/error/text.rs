@@ -216,36 +216,46 @@ const PHRASES: &[Phrase] = &[
 
 /// Lower case, words split where CamelCase, `_`, `-` and other marks split them, one blank between
 /// and at both ends: `RateLimitError` and `rate_limit-error` are ` rate limit error `. Marks that end
-/// a clause are kept as a word, so that a phrase never spans two clauses.
+/// a clause and quotes are kept as words, so that a phrase never spans two clauses; a point inside a
+/// word, as in a file's name, is kept as `·`.
 fn normalise(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 16);
     out.push(' ');
-    let blank = |out: &mut String| {
+    let mark = |out: &mut String, mark: &str| {
         if !out.ends_with(' ') {
+            out.push(' ');
+        }
+        if !mark.is_empty() {
+            out.push_str(mark);
             out.push(' ');
         }
     };
     let mut before = ' ';
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {
+        let next = chars.peek().copied().unwrap_or(' ');
         if c.is_alphanumeric() {
             let starts_word = c.is_uppercase()
-                && (before.is_lowercase()
-                    || before.is_uppercase() && chars.peek().is_some_and(|n| n.is_lowercase()));
+                && (before.is_lowercase() || before.is_uppercase() && next.is_lowercase());
             if starts_word {
-                blank(&mut out);
+                mark(&mut out, "");
             }
             out.extend(c.to_lowercase());
-        } else if matches!(c, ':' | ';' | ',' | '.' | '(' | ')' | '=' | '?' | '!' | '/') {
-            blank(&mut out);
-            out.push(c);
-            out.push(' ');
-        } else if c != '\'' && c != '`' && c != '"' || before.is_alphanumeric() {
-            blank(&mut out);
+        } else {
+            let inside = before.is_alphanumeric() && next.is_alphanumeric();
+            match c {
+                '.' if inside => mark(&mut out, "·"),
+                '\'' | '`' if inside => {} // an apostrophe
+                '"' | '\'' | '`' => mark(&mut out, "\""),
+                ':' | ';' | ',' | '.' | '(' | ')' | '=' | '?' | '!' | '/' => {
+                    mark(&mut out, c.encode_utf8(&mut [0; 4]));
+                }
+                _ => mark(&mut out, ""),
+            }
         }
         before = c;
     }
-    blank(&mut out);
+    mark(&mut out, "");
     out
 }
 
@@ -259,15 +269,25 @@ fn mentions(words: &str, phrase: &str) -> Option<usize> {
 
 /// Whether the words around a phrase show that it is the error and not its subject.
 fn is_meant(phrase: &str, head: &str, tail: &str) -> bool {
-    // `option: timeout` talks about an option as `option timeout` does.
-    let before = head
+    // `option: timeout` talks about an option as `option timeout` does, and so does `option 'timeout'`.
+    let mut preceding = head
         .split_whitespace()
-        .rfind(|w| *w != ":")
-        .unwrap_or_default();
-    let mut following = tail.split_whitespace();
+        .rev()
+        .filter(|w| !matches!(*w, ":" | "\""));
+    let before = preceding.next().unwrap_or_default();
+    let earlier = preceding.next().unwrap_or_default();
+    let next = tail.split_whitespace().next().unwrap_or_default();
+    let mut following = tail.split_whitespace().filter(|w| *w != "\"");
     let after = following.next().unwrap_or_default();
     let then = following.next().unwrap_or_default();
-    if matches!(before, "no" | "not" | "never" | "without" | "zero" | "/") {
+    let negated = |w: &str| matches!(w, "no" | "not" | "never" | "without" | "zero");
+    if negated(before)
+        || matches!(before, "a" | "an" | "any" | "the") && negated(earlier)
+        || head.ends_with(" / ")
+        || matches!(next, "·" | "/")
+        || tail.starts_with(" \" : ")
+        || is_title(head)
+    {
         return false;
     }
     match phrase {
@@ -297,6 +317,34 @@ fn is_meant(phrase: &str, head: &str, tail: &str) -> bool {
     }
 }
 
+/// Whether a quotation is open that is the name of something: `column "`, `the song "`. That of an error
+/// comes after a mark, or after a word that announces it.
+fn is_title(head: &str) -> bool {
+    const ANNOUNCE: &[&str] = &[
+        "error",
+        "errors",
+        "reason",
+        "message",
+        "cause",
+        "with",
+        "code",
+        "said",
+        "returned",
+        "failed",
+        "status",
+        "exception",
+        "got",
+        "response",
+        "was",
+    ];
+    let Some(opened) = head.rfind('"') else {
+        return false;
+    };
+    let before = head[..opened].split_whitespace().next_back();
+    head.matches('"').count() % 2 == 1
+        && before.is_some_and(|w| w.chars().all(char::is_alphabetic) && !ANNOUNCE.contains(&w))
+}
+
 /// Whether the words around a noun show that a setting of that name is meant.
 #[rustfmt::skip]
 fn is_setting(before: &str, after: &str, then: &str) -> bool {
@@ -311,11 +359,9 @@ fn is_setting(before: &str, after: &str, then: &str) -> bool {
         "not", "set", "remaining", "policy", "disabled", "enabled", "updated", "changed", "accepts",
         "expects", "=",
     ];
-    const FILES: &[&str] = &["ts", "js", "py", "rs", "go", "java", "rb", "json", "yaml", "yml", "toml", "md"];
     let hit = matches!(then, "exceeded" | "reached" | "hit");
     BEFORE.contains(&before)
         || AFTER.contains(&after) && !hit
-        || after == "." && FILES.contains(&then)
 }
 
 /// `tool 'x' not found`, `tool x does not exist`: the name, and nothing but it, stands in between.
@@ -377,7 +423,7 @@ fn is_status(head: &str, tail: &str, number: u16) -> bool {
         .is_some_and(|c| c.is_alphanumeric() || "-#$.,_+/@~".contains(c));
     let mut next = tail.chars();
     let glued_after = match next.next() {
-        Some(c) if c.is_alphanumeric() || "%_/$°".contains(c) => true,
+        Some(c) if c.is_ascii_alphanumeric() || "%_/$°".contains(c) => true,
         // A decimal, a range, a thousands separator, a time of day.
         Some('.' | ',' | '-' | ':') => next.next().is_some_and(|c| c.is_ascii_digit()),
         _ => false,
@@ -397,27 +443,26 @@ fn is_status(head: &str, tail: &str, number: u16) -> bool {
     let before_word = last_word(rest).0;
     let http_version =
         rest.ends_with("http/") || rest.ends_with("http/1.") || rest.ends_with("http/2.");
+    // Behind another script the word may stand without a blank.
+    let latin = word.trim_start_matches(|c: char| !c.is_ascii());
+    let exited = before_word == "exit" || rest.ends_with("exited with ");
     let strong = http_version && word.len() <= 1
         || matches!(
-            word,
-            "http"
-                | "https"
-                | "status"
-                | "statuscode"
-                | "status_code"
-                | "http_status"
-                | "httpstatus"
-        ) && before_word != "exit"
-            && !rest.ends_with("exited with ");
+            latin,
+            "http" | "https" | "status" | "http_status" | "httpstatus"
+        ) && !exited
+        || ["statuscode", "status_code", "状态码"]
+            .iter()
+            .any(|w| word.ends_with(w));
     if strong {
-        return follows != Follows::Other || between.contains([':', '=', '"']);
+        return follows != Follows::Counted;
     }
     let named = word == "code"
         && !matches!(
             before_word,
             "exit" | "zip" | "area" | "postal" | "country" | "return" | "line" | "dial"
         )
-        && !rest.ends_with("exited with ")
+        && !exited
         || word.ends_with("error")
         || word.ends_with("exception")
         || matches!(
@@ -437,13 +482,8 @@ fn is_status(head: &str, tail: &str, number: u16) -> bool {
                 | "upstream"
                 | "server"
                 | "api"
-                | "requests"
                 | "request"
-                | "unavailable"
-                | "unauthorized"
-                | "forbidden"
-                | "found"
-                | "gateway"
+                | "unacceptable"
                 | "occurred"
                 | "success"
         )
@@ -453,7 +493,13 @@ fn is_status(head: &str, tail: &str, number: u16) -> bool {
                 "failed" | "responded" | "rejected" | "replied" | "answered" | "error" | "returned"
             )
         || word == "a" && matches!(before_word, "returned" | "got" | "received" | "with");
-    named && follows != Follows::Other
+    // `Too Many Requests (429)`.
+    let bracketed = between.contains(['(', '['])
+        && matches!(
+            word,
+            "requests" | "unavailable" | "unauthorized" | "forbidden" | "found" | "gateway"
+        );
+    (named || bracketed) && matches!(follows, Follows::Reason | Follows::Clause | Follows::Word)
 }
 
 #[derive(PartialEq, Eq)]
@@ -464,7 +510,9 @@ enum Follows {
     Clause,
     /// A word that goes with a status.
     Word,
-    /// Anything else: a unit, a noun that is counted.
+    /// A unit, or a noun that is counted.
+    Counted,
+    /// Anything else.
     Other,
 }
 
@@ -501,8 +549,12 @@ impl Follows {
         }
         match two.0 {
             "error" | "response" | "status" | "from" | "for" | "on" | "when" | "while"
-            | "after" | "because" | "due" | "by" | "returned" | "overloaded" | "retry"
-            | "retrying" | "but" | "https" | "http" => Self::Word,
+            | "after" | "because" | "back" | "backend" | "due" | "by" | "returned"
+            | "overloaded" | "retry" | "retrying" | "but" | "https" | "http" => Self::Word,
+            "ms" | "s" | "sec" | "seconds" | "minutes" | "hours" | "days" | "times" | "bytes"
+            | "kb" | "mb" | "gb" | "rows" | "items" | "records" | "lines" | "files" | "users"
+            | "requests" | "entries" | "events" | "messages" | "tokens" | "characters"
+            | "percent" | "of" | "k" => Self::Counted,
             _ => Self::Other,
         }
     }

@@ -151,6 +151,49 @@ async fn a_drop_in_a_task_without_budget_is_told_all_the_same() {
         .expect("the server was not told");
 }
 
+/// T4: rmcp's queue has 1024 places; a cancellation that finds it full is told all the same.
+#[tokio::test(start_paused = true)]
+async fn a_bulk_of_dropped_calls_is_told_to_the_last() {
+    let server = Server::default();
+    let client = connect(server.clone(), ()).await;
+    let leaf = McpService::new(client.peer().clone());
+    let mut calls = tokio::task::JoinSet::new();
+    for _ in 0..1500 {
+        calls.spawn(leaf.clone().oneshot(ToolCall::new("hang")));
+    }
+    while server.started.load(SeqCst) < 1500 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    calls.shutdown().await;
+    for _ in 0..500 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(server.cancelled.load(SeqCst), 1500);
+}
+
+/// Bad input: what passes the check comes back, what does not is refused: nothing hangs.
+#[tokio::test(start_paused = true)]
+async fn the_deepest_arguments_that_are_let_through_reach_the_server() {
+    let nested = |levels: usize| {
+        let mut value = json!(1);
+        for _ in 1..levels {
+            value = json!([value]);
+        }
+        ToolCall::new("echo")
+            .with_json(json!({ "a": value }))
+            .unwrap()
+    };
+    for (levels, arrives) in [
+        (tower_toolcall::MAX_DEPTH, true),
+        (tower_toolcall::MAX_DEPTH + 1, false),
+    ] {
+        let client = connect_modern(Server::default()).await;
+        let leaf = McpService::new(client.peer().clone());
+        let answer = timeout(secs(5), leaf.oneshot(nested(levels))).await;
+        assert_eq!(answer.expect("an answer").is_ok(), arrives, "{levels}");
+    }
+}
+
 /// A future that was never polled has sent nothing, so there is nothing to cancel.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_was_never_polled_never_reaches_the_server() {
