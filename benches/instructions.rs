@@ -78,13 +78,13 @@ impl Service<ToolCall> for Tool {
 
 /// What callgrind counts: everything from here to the return.
 #[inline(never)]
-fn counted_loop<S>(svc: &mut S, template: &ToolCall) -> u64
+fn counted_loop<S>(svc: &mut S, template: &ToolCall, calls: u64) -> u64
 where
     S: Service<ToolCall, Response = u64>,
 {
     let mut cx = Context::from_waker(Waker::noop());
     let mut sum = 0;
-    for _ in 0..CALLS {
+    for _ in 0..calls {
         assert!(matches!(svc.poll_ready(&mut cx), Poll::Ready(Ok(()))));
         let mut response = pin!(svc.call(template.clone()));
         loop {
@@ -100,30 +100,26 @@ where
 
 struct Case {
     name: &'static str,
-    run: fn(waits: bool),
+    run: fn(waits: bool, calls: u64),
     /// Bytes of the service and of its future.
     sizes: (usize, usize),
 }
 
-fn run<S>(mut svc: S)
+fn run<S>(mut svc: S, calls: u64)
 where
     S: Service<ToolCall, Response = u64>,
 {
     let template = ToolCall::new("search").with_server("docs");
-    // What is made once (tracing's call sites, thread locals) is not counted.
-    let mut cx = Context::from_waker(Waker::noop());
-    assert!(svc.poll_ready(&mut cx).is_ready());
-    let mut first = Box::pin(svc.call(template.clone()));
-    while first.as_mut().poll(&mut cx).is_pending() {}
-    drop(first);
-    assert_eq!(black_box(counted_loop(&mut svc, &template)), CALLS);
+    assert_eq!(black_box(counted_loop(&mut svc, &template, calls)), calls);
 }
 
 macro_rules! cases {
     ($($name:literal => $layer:expr;)*) => {
         vec![$(Case {
             name: $name,
-            run: |waits| run(ServiceBuilder::new().layer($layer).service(Tool { waits })),
+            run: |waits, calls| {
+                run(ServiceBuilder::new().layer($layer).service(Tool { waits }), calls);
+            },
             sizes: {
                 let svc = ServiceBuilder::new().layer($layer).service(Tool { waits: false });
                 sizes(svc)
@@ -169,7 +165,8 @@ fn main() -> ExitCode {
     if let Some(name) = value("--case") {
         let waits = args.iter().any(|a| a == "--waits");
         let case = cases().into_iter().find(|c| c.name == name);
-        (case.expect("a known case").run)(waits);
+        let calls = value("--calls").and_then(|n| n.parse().ok());
+        (case.expect("a known case").run)(waits, calls.expect("a number of calls"));
         return ExitCode::SUCCESS;
     }
     let update = args.iter().any(|a| a == "--update");
@@ -264,14 +261,20 @@ fn read(file: &Path) -> BTreeMap<String, f64> {
         .collect()
 }
 
-/// Instructions of one call of a case, the loop's own included.
+/// Instructions of one call of a case, the loop's own included. The difference of two runs: what is
+/// made once (tracing's call sites, thread locals) is in both.
 fn count(case: &str, waits: bool) -> Result<f64, BoxError> {
+    let more = collected(case, waits, 2 * CALLS)? - collected(case, waits, CALLS)?;
+    Ok(more / CALLS as f64)
+}
+
+fn collected(case: &str, waits: bool, calls: u64) -> Result<f64, BoxError> {
     let mut command = Command::new("valgrind");
     command
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
         .args(["--collect-atstart=no", "--toggle-collect=*counted_loop*"])
         .arg(env::current_exe()?)
-        .args(["--case", case]);
+        .args(["--case", case, "--calls", &calls.to_string()]);
     if waits {
         command.arg("--waits");
     }
@@ -284,6 +287,5 @@ fn count(case: &str, waits: bool) -> Result<f64, BoxError> {
         .find_map(|line| line.split_once("Collected :"))
         .and_then(|(_, n)| n.trim().parse::<f64>().ok())
         .filter(|n| *n > 0.0 && output.status.success());
-    let total = collected.ok_or_else(|| format!("callgrind failed on '{case}':\n{text}"))?;
-    Ok(total / CALLS as f64)
+    collected.ok_or_else(|| format!("callgrind failed on '{case}':\n{text}").into())
 }

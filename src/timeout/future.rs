@@ -87,6 +87,7 @@ where
 {
     type Output = Result<Res, ToolError>;
 
+    #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         let StateProj::Called { fut } = this.state.as_mut().project() else {
@@ -95,7 +96,9 @@ where
         // The response first: a tie is a success.
         if let Poll::Ready(result) = fut.poll(cx) {
             let result = result.map_err(|e| e.into().about(&this.watch.info));
-            this.watch.ended(result.as_ref().err());
+            if let Some(since) = this.watch.since {
+                this.watch.ended(since, result.as_ref().err());
+            }
             return Poll::Ready(result);
         }
         let since = this.watch.begin_to_wait();
@@ -158,8 +161,7 @@ impl Watch {
     }
 
     /// The call has a result. A timeout from below is told as one, not as a slow call as well (T7).
-    fn ended(&self, error: Option<&ToolError>) {
-        let Some(since) = self.since else { return };
+    fn ended(&self, since: Instant, error: Option<&ToolError>) {
         let elapsed = since.elapsed();
         let timeout = self.share(since).unwrap_or(self.timeout);
         let timed_out = error.is_some_and(|e| e.kind() == ErrorKind::Timeout);
