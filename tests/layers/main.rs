@@ -9,4 +9,3 @@ mod deadline;
 mod kit;
 mod stacking;
 mod timeout;
-mod trace;

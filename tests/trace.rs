@@ -1,9 +1,13 @@
 //! What a subscriber sees.
+//!
+//! A binary of its own: tracing caches for each call site whether anybody listens, and a thread without
+//! a subscriber must not be the first to come by.
+#![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
 use std::{
     collections::BTreeMap,
     fmt,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, Once},
     time::Duration,
 };
 
@@ -42,6 +46,22 @@ impl Visit for Collect<'_> {
     fn record_str(&mut self, field: &tracing::field::Field, value: &str) {
         self.0.insert(field.name().into(), value.into());
     }
+}
+
+/// Every thread has a subscriber that hears everything.
+fn everybody_listens() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| tracing_subscriber::registry().init());
+}
+
+/// Records what happens in this test.
+fn record() -> (Record, tracing::subscriber::DefaultGuard) {
+    everybody_listens();
+    let record = Record::default();
+    let guard = tracing_subscriber::registry()
+        .with(record.clone())
+        .set_default();
+    (record, guard)
 }
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Record {
@@ -85,10 +105,7 @@ where
     F: Fn(ToolCall) -> Fut + Clone,
     Fut: Future<Output = Result<&'static str, BoxError>>,
 {
-    let record = Record::default();
-    let _guard = tracing_subscriber::registry()
-        .with(record.clone())
-        .set_default();
+    let (record, _guard) = record();
     let stack = ServiceBuilder::new()
         .layer(TraceLayer::new())
         .layer(DeadlineLayer::inherited())
@@ -197,10 +214,7 @@ async fn each_way_to_end_has_its_event_and_its_error_type() {
 /// Rule 4: a call that is dropped unfinished is seen, by the subscriber and by the listener.
 #[tokio::test(start_paused = true)]
 async fn a_dropped_call_is_seen_as_cancelled() {
-    let record = Record::default();
-    let _guard = tracing_subscriber::registry()
-        .with(record.clone())
-        .set_default();
+    let (record, _guard) = record();
     let heard = Arc::new(Mutex::new(Vec::new()));
     let log = heard.clone();
     let layer = TraceLayer::new().with_listener(move |event: &Event<'_>| {
@@ -232,10 +246,7 @@ async fn a_dropped_call_is_seen_as_cancelled() {
 /// Trap 20, without a layer that catches: the panic goes on up and is seen as one.
 #[tokio::test]
 async fn a_panic_that_nobody_catches_is_seen_as_a_panic() {
-    let record = Record::default();
-    let _guard = tracing_subscriber::registry()
-        .with(record.clone())
-        .set_default();
+    let (record, _guard) = record();
     let stack = ServiceBuilder::new()
         .layer(TraceLayer::new())
         .service(service_fn(|_: ToolCall| async {
@@ -257,10 +268,7 @@ async fn a_panic_that_nobody_catches_is_seen_as_a_panic() {
 
 #[tokio::test]
 async fn the_callers_span_is_the_parent_and_the_tools_span_a_child() {
-    let record = Record::default();
-    let _guard = tracing_subscriber::registry()
-        .with(record.clone())
-        .set_default();
+    let (record, _guard) = record();
     let stack = ServiceBuilder::new()
         .layer(TraceLayer::new())
         .service(service_fn(|_: ToolCall| async {
@@ -315,10 +323,7 @@ async fn no_secret_reaches_a_span_or_an_event() {
 /// E6: an answer that is the tool's own error is `Ok` for the caller and no success in the span.
 #[tokio::test]
 async fn an_error_in_the_tools_own_words_is_no_success_in_the_span() {
-    let record = Record::default();
-    let _guard = tracing_subscriber::registry()
-        .with(record.clone())
-        .set_default();
+    let (record, _guard) = record();
     let classifier = classify_fn(|r: Result<&&str, &ToolError>| match r {
         Ok(text) if text.starts_with("error") => Outcome::reported(),
         other => ByError.classify(other),
@@ -338,6 +343,7 @@ async fn an_error_in_the_tools_own_words_is_no_success_in_the_span() {
 /// The usual set-up of an exporter: it asks for spans only.
 #[tokio::test]
 async fn a_subscriber_that_takes_spans_only_sees_how_the_call_ended() {
+    everybody_listens();
     let record = Record::default();
     let spans_only = tracing_subscriber::filter::filter_fn(|m| m.is_span());
     let _guard = tracing_subscriber::registry()
@@ -356,13 +362,12 @@ async fn a_subscriber_that_takes_spans_only_sees_how_the_call_ended() {
 /// Rule 4: a tool may panic before it has a future.
 #[tokio::test]
 async fn a_panic_in_call_is_seen_as_a_panic() {
-    let record = Record::default();
-    let _guard = tracing_subscriber::registry()
-        .with(record.clone())
-        .set_default();
+    let (record, _guard) = record();
     let mut stack = ServiceBuilder::new()
         .layer(TraceLayer::new())
-        .service(crate::kit::Probe::new(crate::kit::Mode::PanicsInCall));
+        .service(service_fn(
+            |_: ToolCall| -> std::future::Ready<Result<(), BoxError>> { panic!("in call") },
+        ));
     let called = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         tower::Service::call(&mut stack, call())
     }));
@@ -378,10 +383,7 @@ async fn a_panic_in_call_is_seen_as_a_panic() {
 /// Trap 6: a call that somebody outside drops after its deadline timed out.
 #[tokio::test(start_paused = true)]
 async fn a_call_dropped_after_its_deadline_is_seen_as_a_timeout() {
-    let record = Record::default();
-    let _guard = tracing_subscriber::registry()
-        .with(record.clone())
-        .set_default();
+    let (record, _guard) = record();
     let stack = ServiceBuilder::new()
         .layer(TraceLayer::new())
         .service(service_fn(|_| {
@@ -402,6 +404,7 @@ async fn a_call_dropped_after_its_deadline_is_seen_as_a_timeout() {
 /// One listener for several layers.
 #[tokio::test(start_paused = true)]
 async fn layers_share_a_listener() {
+    everybody_listens();
     let heard = Arc::new(Mutex::new(0));
     let count = heard.clone();
     let listener: Arc<dyn tower_toolcall::Listen> = Arc::new(move |_: &Event<'_>| {
@@ -423,10 +426,7 @@ async fn layers_share_a_listener() {
 
 #[tokio::test]
 async fn arguments_can_be_left_out() {
-    let record = Record::default();
-    let _guard = tracing_subscriber::registry()
-        .with(record.clone())
-        .set_default();
+    let (record, _guard) = record();
     let stack = ServiceBuilder::new()
         .layer(TraceLayer::new().with_arguments(false))
         .service(service_fn(|_: ToolCall| async { Ok::<(), BoxError>(()) }));
