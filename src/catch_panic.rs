@@ -1,4 +1,4 @@
-//! Middleware that turns a panicking tool into an error.
+//! A layer that turns a panicking tool into an error.
 //!
 //! Without it a panic goes up through every layer and ends the task that awaits the call. With it,
 //! innermost, the panic is [`ErrorKind::Panicked`] for every layer above:

@@ -1,4 +1,4 @@
-//! Middleware that turns whatever error the inner service has into a [`ToolError`].
+//! A layer that turns whatever error the inner service has into a [`ToolError`].
 //!
 //! For a stack whose outermost layer is not one of ours: tower's `timeout`, `buffer`, `load_shed` and
 //! others widen every error to a [`BoxError`](crate::BoxError). Success passes unchanged. Dropping the

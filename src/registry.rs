@@ -245,27 +245,35 @@ impl<V: Evict> Registry<V> {
         let mut make = Some(make);
         // Once, unless the key is evicted between its insertion and the second look.
         for _ in 0..3 {
-            if let Ok(at) = self.table().find(key) {
-                let entry = self.table().entry(at);
-                if make.is_some() && !entry.used.load(Relaxed) {
-                    entry.used.store(true, Relaxed);
+            self.catch_up();
+            // One table for the look and for the entry: a place means nothing in another one.
+            let found = self.seen().find(key);
+            match found {
+                Ok(at) => {
+                    let entry = self.seen().entry(at);
+                    if make.is_some() && !entry.used.load(Relaxed) {
+                        entry.used.store(true, Relaxed);
+                    }
+                    return entry;
                 }
-                return self.table().entry(at);
-            }
-            if !self.insert(key, &mut make) {
-                break;
+                Err(_) if self.insert(key, &mut make) => {}
+                Err(_) => break,
             }
         }
         &self.shared.overflow
     }
 
-    /// The present table.
-    fn table(&mut self) -> &Table<V> {
+    /// Takes the present table if it is a newer one.
+    #[inline]
+    fn catch_up(&mut self) {
         let present = self.shared.generation.load(Acquire);
         if self.seen.as_ref().is_none_or(|seen| seen.1 != present) {
             self.refresh();
         }
-        &self.seen.as_ref().expect("just looked up").0
+    }
+
+    fn seen(&self) -> &Table<V> {
+        &self.seen.as_ref().expect("caught up").0
     }
 
     /// Every entry but the overflow one, in no order.
@@ -346,6 +354,11 @@ impl<V: Evict> Registry<V> {
             used && keep_used || !e.value.may_evict()
         });
         writer.old.push(old);
+        // A sweep that freed little is not made again for the next few keys.
+        let few = max / 64;
+        if max - writer.len < few {
+            writer.patience = few;
+        }
         writer.len < max
     }
 
@@ -565,6 +578,35 @@ mod tests {
             look(&mut registry, &format!("invented-{i}"));
         }
         assert!(!Arc::ptr_eq(&once_used, &look(&mut registry, "y")));
+    }
+
+    /// Tables change while others look up: nobody gets another key's entry.
+    #[test]
+    fn a_key_finds_its_own_entry_while_tables_change() {
+        let shared = registry(64);
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                let (mut mine, done) = (shared.clone(), &done);
+                scope.spawn(move || {
+                    while !done.load(Relaxed) {
+                        for i in 0..8 {
+                            let name = format!("known-{i}");
+                            // The overflow entry, when there is no place, has no name.
+                            let found = look(&mut mine, &name);
+                            assert!(found.name().is_none_or(|found| found == name));
+                        }
+                    }
+                });
+            }
+            let mut inventive = shared.clone();
+            for i in 0..50_000 {
+                let name = format!("{i}");
+                let found = look(&mut inventive, &name);
+                assert!(found.name().is_none_or(|found| found == name));
+            }
+            done.store(true, Relaxed);
+        });
     }
 
     #[test]

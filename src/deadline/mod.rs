@@ -1,4 +1,4 @@
-//! Middleware that ends a call at its deadline, or when its caller cancels.
+//! A layer that ends a call at its deadline, or when its caller cancels.
 //!
 //! It gives each call a time budget for everything below: waiting until a service is ready, retries,
 //! cooldowns, the call itself. A deadline that the call brought along is never exceeded:

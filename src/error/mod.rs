@@ -303,7 +303,7 @@ impl ToolError {
 
     /// Stamps what the error does not say yet: tool, server, call id. The first writer wins.
     ///
-    /// The error of a call with another id was met while this one ran: that it had not started says
+    /// The error of a call with another id, or without ids of another tool, was met while this one ran: that it had not started says
     /// nothing of this one, and becomes [`Execution::Unknown`].
     #[must_use]
     pub fn about(self, call: &CallInfo) -> Self {
@@ -506,8 +506,11 @@ impl ToolError {
     }
 
     fn is_of_another(&self, call: &CallInfo) -> bool {
-        self.execution() == Execution::NotStarted
-            && matches!((self.call_id(), call.id()), (Some(a), Some(b)) if a != b)
+        let another = match (self.call_id(), call.id()) {
+            (Some(theirs), Some(own)) => theirs != own,
+            _ => self.tool().is_some_and(|theirs| theirs != call.tool()),
+        };
+        another && self.execution() == Execution::NotStarted
     }
 
     fn more(&self) -> Option<&More> {

@@ -28,9 +28,21 @@ pub(super) fn from_box(error: BoxError) -> ToolError {
         };
     }
     let message = describe(&*error);
-    let known = links(&*error).find_map(by_type);
+    let known = links(&*error)
+        .enumerate()
+        .find_map(|(depth, e)| Some((depth, by_type(e)?)));
     match known {
-        Some(known) => known.named(message),
+        Some((0, known)) if !known.message().is_empty() => known,
+        Some((depth, known)) => {
+            let known = known.named(message);
+            // Somebody met it on the way and put it into an error of theirs.
+            match known.execution() {
+                Execution::NotStarted if depth > 0 && !is_transparent(&*error) => {
+                    known.with_execution(Execution::Unknown)
+                }
+                _ => known,
+            }
+        }
         None => match text::classify(&message) {
             Some((kind, execution)) => ToolError::new(kind, message).with_execution(execution),
             None => ToolError::new(ErrorKind::Failed, message),
@@ -87,7 +99,7 @@ fn describe(error: &(dyn StdError + 'static)) -> String {
         if room == 0 {
             break;
         }
-        let part = Bounded::print(room, &link);
+        let part = text_of(link, room);
         if text.is_empty() {
             text = part;
         } else if !text.contains(&*part) {
@@ -96,6 +108,15 @@ fn describe(error: &(dyn StdError + 'static)) -> String {
         }
     }
     text
+}
+
+/// What one link prints, without the addresses that are known to be in it.
+fn text_of(link: &(dyn StdError + 'static), max: usize) -> String {
+    #[cfg(feature = "mcp-http")]
+    if let Some(text) = crate::edge::mcp::text_without_url(link) {
+        return crate::text::prefix(&text, max / 4).0.to_owned();
+    }
+    Bounded::print(max, &link)
 }
 
 /// One link, known by its type.
@@ -143,7 +164,7 @@ fn from_io(kind: io::ErrorKind) -> Option<(ErrorKind, Execution)> {
         | Io::NetworkUnreachable
         | Io::NetworkDown => (ErrorKind::ConnectionFailed, Execution::Unknown),
         Io::TimedOut => (ErrorKind::Timeout, Execution::Unknown),
-        Io::PermissionDenied => (ErrorKind::Denied, Execution::NotStarted),
+        Io::PermissionDenied => (ErrorKind::Denied, Execution::Unknown),
         _ => return None,
     })
 }

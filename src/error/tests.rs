@@ -361,6 +361,14 @@ fn only_a_text_that_says_nothing_else_proves_that_nothing_ran() {
         ),
         ("RateLimitError: slow down", ErrorKind::RateLimited),
         (
+            "Rate limit exceeded, try again in 20s",
+            ErrorKind::RateLimited,
+        ),
+        (
+            "connect ECONNREFUSED 127.0.0.1:3000",
+            ErrorKind::ConnectionFailed,
+        ),
+        (
             "tcp connect error: Connection refused (os error 111)",
             ErrorKind::ConnectionFailed,
         ),
@@ -389,6 +397,22 @@ fn only_a_text_that_says_nothing_else_proves_that_nothing_ran() {
             "charged the card, but the receipt mail failed: HTTP 429",
             ErrorKind::RateLimited,
         ),
+        (
+            "Rate limit exceeded on the mail API; payment was captured",
+            ErrorKind::RateLimited,
+        ),
+        (
+            "Connection refused by the ledger after the card was charged",
+            ErrorKind::ConnectionFailed,
+        ),
+        (
+            "HTTP 429 from mail API, order 17 was placed",
+            ErrorKind::RateLimited,
+        ),
+        (
+            "429 Too Many Requests - order was placed",
+            ErrorKind::RateLimited,
+        ),
         ("Disk quota exceeded (os error 122)", ErrorKind::Failed),
         (
             "ResourceExhausted desc = grpc: received message larger than max (5242880 vs. 4194304)",
@@ -409,6 +433,18 @@ fn only_a_text_that_says_nothing_else_proves_that_nothing_ran() {
     }
 }
 
+/// R6: the cause of a foreign error was met somewhere on the way.
+#[test]
+fn an_io_error_with_context_above_it_is_ambiguous() {
+    let refused = || io::Error::from(io::ErrorKind::ConnectionRefused);
+    let bare = ToolError::from(refused());
+    assert_eq!(bare.execution(), Execution::NotStarted);
+    let wrapped = Context("order placed, then mail failed", Some(refused().into()));
+    let wrapped = ToolError::from_box(wrapped.into());
+    assert_eq!(wrapped.kind(), ErrorKind::ConnectionFailed);
+    assert_eq!(wrapped.execution(), Execution::Unknown);
+}
+
 /// R6: another tool's refusal, met by a tool that had begun, proves nothing of that tool.
 #[test]
 fn a_refusal_with_context_above_it_is_ambiguous() {
@@ -424,6 +460,11 @@ fn a_refusal_with_context_above_it_is_ambiguous() {
         Execution::NotStarted
     );
     assert_eq!(error.about(&outer).execution(), Execution::Unknown);
+
+    // Without ids the names tell.
+    let refused = ToolError::new(ErrorKind::CircuitOpen, "open").with_tool("mail");
+    let order = ToolCall::new("order").info();
+    assert_eq!(refused.about(&order).execution(), Execution::Unknown);
 }
 
 /// A token exchange may succeed later if its cause may.
@@ -485,7 +526,6 @@ fn a_type_in_the_chain_beats_the_text_above_it() {
     let io = io::Error::new(io::ErrorKind::ConnectionRefused, "nobody there");
     let found = ToolError::from_box(Context("429 records lost: timeout", Some(io.into())).into());
     assert_eq!(found.kind(), ErrorKind::ConnectionFailed);
-    assert_eq!(found.execution(), Execution::NotStarted);
     assert_eq!(found.message(), "429 records lost: timeout: nobody there");
 }
 
@@ -526,11 +566,7 @@ fn io_errors_are_recognised_by_kind() {
             Execution::Unknown,
         ),
         (Io::TimedOut, ErrorKind::Timeout, Execution::Unknown),
-        (
-            Io::PermissionDenied,
-            ErrorKind::Denied,
-            Execution::NotStarted,
-        ),
+        (Io::PermissionDenied, ErrorKind::Denied, Execution::Unknown),
         (Io::NotFound, ErrorKind::Failed, Execution::Unknown),
     ] {
         let found = ToolError::from(io::Error::from(io));

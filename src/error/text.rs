@@ -11,43 +11,62 @@ type Verdict = (ErrorKind, Execution);
 
 /// What the text means, if it is clear.
 ///
-/// That the tool surely did not run is believed only of a text that says nothing else: in `order placed;
-/// mail failed: HTTP 429` the limit met a later step.
+/// That the tool surely did not run is believed only of a text that says nothing else, and of a rate
+/// limit that tells of no work: in `order placed; mail failed: HTTP 429` the limit met a later step.
 pub(super) fn classify(text: &str) -> Option<Verdict> {
     let words = normalise(text);
     if words.contains(" message larger than ") {
         return None;
     }
-    let (kind, execution, before) = match status(text) {
+    let (kind, execution, around) = match status(text) {
         Some((status, at)) => {
             let kind = ErrorKind::from_http_status(status)?;
-            (kind, kind.execution(), normalise(&text[..at]))
+            let around = [normalise(&text[..at]), normalise(&text[at + 3..])];
+            (kind, kind.execution(), around)
         }
         None => by_phrase(&words)?,
     };
-    let ambiguous = || {
-        PHRASES
-            .iter()
-            .any(|p| is_ambiguous(p) && mentions(&words, p.0).is_some())
-    };
-    match execution {
-        Execution::NotStarted if !says_nothing_else(&before) || ambiguous() => {
-            Some((kind, Execution::Unknown))
-        }
-        _ => Some((kind, execution)),
+    if execution != Execution::NotStarted {
+        return Some((kind, execution));
     }
+    let proved = match kind {
+        // Servers say much about their limits, so here it is the signs of work that count.
+        ErrorKind::RateLimited => !tells_of_work(&words),
+        _ => {
+            let lost = |p: &Phrase| is_ambiguous(p) && mentions(&words, p.0).is_some();
+            around.iter().all(|w| says_nothing_else(w)) && !PHRASES.iter().any(lost)
+        }
+    };
+    let execution = if proved {
+        Execution::NotStarted
+    } else {
+        Execution::Unknown
+    };
+    Some((kind, execution))
 }
 
-/// The first phrase that is meant, and the words before it.
-fn by_phrase(words: &str) -> Option<(ErrorKind, Execution, String)> {
+/// Whether the text tells that something was done, or of a second step.
+fn tells_of_work(words: &str) -> bool {
+    #[rustfmt::skip]
+    const WORK: &[&str] = &[
+        "placed", "captured", "charged", "paid", "sent", "saved", "created", "completed", "booked", "wrote", "written",
+        "uploaded", "deleted", "updated", "succeeded", "succeed", "done", "finished", "processed", "submitted", "inserted", "moved",
+        "but", "then", "partially", "partial", "already",
+    ];
+    words.split_whitespace().any(|w| WORK.contains(&w))
+}
+
+/// The first phrase that is meant, and the words around it.
+fn by_phrase(words: &str) -> Option<(ErrorKind, Execution, [String; 2])> {
     for &(phrase, kind, execution) in PHRASES {
         if let Some(at) = mentions(words, phrase) {
             let execution = execution.unwrap_or(kind.execution());
-            return Some((kind, execution, words[..at].to_owned()));
+            let around = [&words[..at], &words[at + phrase.len()..]].map(str::to_owned);
+            return Some((kind, execution, around));
         }
     }
     let kind = ErrorKind::NotFound;
-    names_missing_tool(words).then(|| (kind, kind.execution(), String::new()))
+    names_missing_tool(words).then(|| (kind, kind.execution(), Default::default()))
 }
 
 /// A lost connection: whatever else the text says, something had begun.
@@ -55,7 +74,7 @@ fn is_ambiguous(&(_, kind, execution): &Phrase) -> bool {
     kind == ErrorKind::ConnectionFailed && execution.is_none()
 }
 
-/// Whether the words before the evidence only lead to it.
+/// Whether the words before or after the evidence only belong to it.
 fn says_nothing_else(words: &str) -> bool {
     #[rustfmt::skip]
     const LEADS: &[&str] = &[
@@ -65,10 +84,12 @@ fn says_nothing_else(words: &str) -> bool {
         "connect", "connecting", "connection", "tcp", "tls", "dns", "dial", "socket", "reached", "exceeded", "you",
         "are", "being", "was", "is", "been", "has", "have", "reason", "cause", "caused", "by", "trying", "sending",
         "io", "os", "network", "type", "message", "grpc", "not", "does", "indicate", "success", "occurred", "unexpected",
+        "unauthorized", "forbidden", "found", "bad", "page", "url", "refused", "econnrefused", "enotfound", "getaddrinfo",
+        "localhost", "please", "try", "again", "later",
     ];
     words
         .split_whitespace()
-        .all(|w| LEADS.contains(&w) || !w.chars().any(char::is_alphabetic))
+        .all(|w| LEADS.contains(&w) || !w.starts_with(char::is_alphabetic))
 }
 
 const NOT_STARTED: Option<Execution> = Some(Execution::NotStarted);

@@ -92,7 +92,8 @@ impl Token<'_> {
     fn value_of_key(&self) -> Option<Range<usize>> {
         let token = &self.text[self.at..self.end()];
         let name = token.rsplit(['/', '.']).next().unwrap_or(token);
-        if !is_sensitive_key(name) {
+        let signature = name.to_ascii_lowercase().ends_with("signature");
+        if !is_sensitive_key(name) && !signature {
             return None;
         }
         let rest = &self.text[self.end()..];
@@ -114,7 +115,10 @@ impl Token<'_> {
         let marks = ["==", ":=", "=>", "=", "%3D", "%3d", ":"];
         let found = marks.iter().find(|m| self.text[mark..].starts_with(**m))?;
         let colon = *found == ":";
-        let header = colon && is_header(name);
+        if signature && colon {
+            return None;
+        }
+        let header = is_header(name);
         // A value may stand on the next line; a header's does not, unless that line is indented.
         let start = skip(self.text, mark + found.len(), |c| {
             c.is_whitespace() && (!header || c != '\n')
@@ -206,10 +210,13 @@ impl Token<'_> {
         if port.is_empty() || port.chars().all(|c| c.is_ascii_digit()) {
             return None;
         }
+        let whole = word_end(self.text, start).max(start + end);
         match url.rfind('@') {
             Some(sign) => Some(start..start + sign),
-            // Its end is beyond the cut.
-            None if self.cut && start + end == near.len() => Some(start..near.len()),
+            // Its end is beyond the window, or beyond the cut.
+            None if start + end == near.len() && (near.len() < self.text.len() || self.cut) => {
+                Some(start..whole)
+            }
             None => None,
         }
     }
@@ -267,20 +274,40 @@ const VENDORS: &[Vendor] = &{
 /// Whether `name: value` in prose announces a secret.
 fn names_secret(name: &str, value: &str) -> bool {
     let words = words(name);
-    let alone = words.len() == 1;
-    match words.last().map(String::as_str) {
-        Some("password" | "passwd" | "passphrase" | "secret" | "pwd") => true,
-        // `Missing key: city`, `Unexpected token: identifier`.
-        Some(
-            "key" | "keys" | "token" | "tokens" | "credential" | "credentials" | "auth" | "pass",
-        ) => !alone || looks_secret(value),
-        Some("jwt" | "otp" | "apikey" | "cookie" | "authorization") => true,
-        // `mytoken`, but not `KeyError` or `unauthorized`.
-        Some(word) => ["token", "secret", "password", "key"]
-            .iter()
-            .any(|s| word.ends_with(s)),
-        None => false,
+    let singular = |w: &str| {
+        let w = w.trim_end_matches(|c: char| c.is_ascii_digit());
+        w.strip_suffix('s').unwrap_or(w).to_owned()
+    };
+    let words: Vec<String> = words.iter().map(|w| singular(w)).collect();
+    let has = |parts: &[&str]| words.iter().any(|w| parts.contains(&&**w));
+    if has(&[
+        "password",
+        "passwd",
+        "passphrase",
+        "pas",
+        "secret",
+        "pwd",
+        "jwt",
+        "otp",
+        "apikey",
+    ]) {
+        return true;
     }
+    // `api_key`, `mytoken`; but not `KeyError`, nor the words of `Missing key: city`.
+    let last = words.last().map(String::as_str).unwrap_or_default();
+    let nouns = [
+        "key",
+        "token",
+        "credential",
+        "auth",
+        "cookie",
+        "authorization",
+    ];
+    let names = words.len() > 1 && nouns.contains(&last)
+        || ["token", "secret", "password"]
+            .iter()
+            .any(|s| last.len() > s.len() && last.ends_with(s));
+    names || looks_secret(value)
 }
 
 /// Headers whose value is a secret as a whole, its scheme included.
@@ -297,15 +324,26 @@ fn value_end(text: &str, start: usize) -> usize {
     {
         return end;
     }
-    for quote in ["\\\"", "\\'", "\"", "'", "`"] {
-        if let Some(inner) = rest.strip_prefix(quote) {
-            return start + quote.len() + quoted_end(inner, quote);
-        }
+    // JSON inside JSON escapes its quotes: the whole run of backslashes opens, and closes.
+    let slashes = rest.len() - rest.trim_start_matches('\\').len();
+    if let Some(quote @ ('"' | '\'' | '`')) = rest[slashes..].chars().next() {
+        let from = slashes + 1;
+        return start + from + quoted_end(&rest[from..], quote, slashes);
     }
     if rest.starts_with(['[', '{', '(']) {
         return start + bracket_end(rest);
     }
     let end = word_end(text, start);
+    // `token=Bearer x`: the scheme goes with what it announces.
+    let scheme = ["bearer", "basic", "digest", "negotiate", "apikey", "token"];
+    let next = skip(text, end, |c| c == ' ' || c == '\t');
+    if next > end
+        && scheme
+            .iter()
+            .any(|s| text[start..end].eq_ignore_ascii_case(s))
+    {
+        return word_end(text, next);
+    }
     // `Some("x")`, `b'x'`: the word only introduces the value.
     if end > start && text[end..].starts_with(['(', '"', '\'']) {
         return value_end(text, end);
@@ -313,14 +351,20 @@ fn value_end(text: &str, start: usize) -> usize {
     end
 }
 
-/// The end of a quoted text, its closing quote included; the whole if there is none.
-fn quoted_end(inner: &str, quote: &str) -> usize {
-    let mut escaped = false;
+/// The end of a quoted text, its closing quote included; the whole if there is none. The closing quote
+/// has as many backslashes before it as the opening one had.
+fn quoted_end(inner: &str, quote: char, slashes: usize) -> usize {
+    let mut run = 0;
     for (i, c) in inner.char_indices() {
-        if !escaped && inner[i..].starts_with(quote) {
-            return i + quote.len();
+        if c == quote && run == slashes {
+            return i + 1;
         }
-        escaped = !escaped && c == '\\';
+        // Two backslashes are one that is written: `"a\\"` ends.
+        run = match c {
+            '\\' if slashes == 0 => (run + 1) % 2,
+            '\\' => run + 1,
+            _ => 0,
+        };
     }
     inner.len()
 }
@@ -328,8 +372,11 @@ fn quoted_end(inner: &str, quote: &str) -> usize {
 /// The end of a bracketed text, its closing bracket included; the whole if there is none.
 fn bracket_end(text: &str) -> usize {
     let mut depth = 0_usize;
+    let mut quoted = false;
     for (i, c) in text.char_indices() {
         match c {
+            '"' => quoted = !quoted,
+            _ if quoted => {}
             '[' | '{' | '(' => depth += 1,
             ']' | '}' | ')' => {
                 depth = depth.saturating_sub(1);

@@ -320,10 +320,31 @@ mod tests {
                 "key [REDACTED] is wrong",
             ),
             (
-                "/tmp/task-1/sk-proj-abcdefghijkl0",
-                "/tmp/task-1/[REDACTED]",
+                "/data/task-1/sk-proj-abcdefghijkl0",
+                "/data/task-1/[REDACTED]",
             ),
             ("AKIAIOSFODNN7EXAMPLE here", "[REDACTED] here"),
+            ("Authorization=Bearer abc def", "Authorization=[REDACTED]"),
+            ("api_token: Bearer abcdef, 1", "api_token: [REDACTED], 1"),
+            ("token=Bearer abcdef&q=1", "token=[REDACTED]&q=1"),
+            ("password1: hunter2", "password1: [REDACTED]"),
+            ("db_password_old: hunter2", "db_password_old: [REDACTED]"),
+            ("API_KEY_1: s3cr3tABCDEF99", "API_KEY_1: [REDACTED]"),
+            ("secrets: hunter2", "secrets: [REDACTED]"),
+            ("DB_PASS: hunter2", "DB_PASS: [REDACTED]"),
+            (
+                r#"{\\\"password\\\":\\\"hunter2 x\\\",1"#,
+                r#"{\\\"password\\\":[REDACTED],1"#,
+            ),
+            (
+                r#"{\"password\":\"a\\\"REST\",1"#,
+                r#"{\"password\":[REDACTED],1"#,
+            ),
+            (r#"tokens=["a]b", "x"] 1"#, "tokens=[REDACTED] 1"),
+            (
+                "?X-Amz-Signature=abcdef&q=1",
+                "?X-Amz-Signature=[REDACTED]&q=1",
+            ),
         ] {
             assert_eq!(redact_text(text), expected);
         }
@@ -389,6 +410,12 @@ mod tests {
         }
         let shown = shown(&format!("{} end", "word ".repeat(400)), MAX_STRING);
         assert!(shown.ends_with(TRUNCATED));
+    }
+
+    #[test]
+    fn a_password_longer_than_the_window_is_redacted() {
+        let text = format!("postgres://ada:{}@db/x end", "x".repeat(600));
+        assert!(!redact_text(&text).contains("xxx"));
     }
 
     /// One pass, linear time: no text makes it slow or panic.

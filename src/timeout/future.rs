@@ -110,7 +110,7 @@ where
             // Progress may have come while the timer ran: then there is another limit. It is looked at
             // here only, so a report wakes nobody.
             if at == this.watch.limit(since) {
-                break this.watch.error(since);
+                break this.watch.error(since, at);
             }
         };
         // The work is cancelled now, not when somebody drops the finished future (T4).
@@ -149,11 +149,9 @@ impl Watch {
     }
 
     #[cold]
-    fn error(&self, since: Instant) -> ToolError {
+    fn error(&self, since: Instant, at: Option<Instant>) -> ToolError {
         let (time, limit) = match (&self.idle, self.share(since)) {
-            (Some(idle), _) if self.limit(since) != self.hard(since) => {
-                (idle.allowed(), TimeoutLimit::Idle)
-            }
+            (Some(idle), _) if at != self.hard(since) => (idle.allowed(), TimeoutLimit::Idle),
             (_, Some(share)) => (share, TimeoutLimit::Deadline),
             (_, None) => (self.timeout, TimeoutLimit::Timeout),
         };

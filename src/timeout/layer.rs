@@ -83,7 +83,8 @@ impl TimeoutLayer {
     ///
     /// # Errors
     ///
-    /// If the fraction is not above 0 and at most 1. With 1 nothing is ever slow.
+    /// If the fraction is not above 0 and at most 1. With 1 only a call is slow whose answer came so late
+    /// that the timer would have ended it.
     pub fn with_slow_fraction(self, fraction: f64) -> Result<Self, ConfigError> {
         if !(fraction > 0.0 && fraction <= 1.0) {
             return Err(ConfigError::new(

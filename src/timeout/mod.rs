@@ -1,4 +1,4 @@
-//! Middleware that bounds each call's time.
+//! A layer that bounds each call's time.
 //!
 //! A call that answers in time passes unchanged. One that does not ends with
 //! [`ErrorKind::Timeout`](crate::ErrorKind::Timeout): its inner future is dropped in that moment,

@@ -1,4 +1,4 @@
-//! Middleware that shows each call as a span, and how it ended as an event.
+//! A layer that shows each call as a span, and how it ended as an event.
 //!
 //! The span is OpenTelemetry's for the execution of a tool (`execute_tool {name}`), a child of the
 //! span that the caller is in. The arguments stand in it redacted, never raw. When no subscriber

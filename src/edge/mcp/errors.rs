@@ -13,7 +13,7 @@ use crate::error::{ErrorKind, Execution, ToolError};
 /// | `McpError` -32700, -32600, -32602, -32020 to -32022 | `InvalidInput` | no |
 /// | `McpError` -32042 (the user has to open a URL) | `Denied` | no |
 /// | `McpError` -32800 | `Cancelled` | unknown |
-/// | `McpError` with a code that is an HTTP status | that status' kind | by the kind |
+/// | `McpError` with a code that is an HTTP status | that status' kind | by the kind if the message says nothing else, else unknown |
 /// | `McpError` -32603 | a rate limit or timeout by its message, else `Upstream` | unknown; a message that is nothing but a rate limit: no |
 /// | any other `McpError`, -32000 and -32001 too | by its message, else `Failed`, retryable | the same |
 /// | `TransportSend`, over HTTP (feature `mcp-http`) | the status' kind, with `Retry-After` | 429: no, 503 with a delay: no, else unknown |
@@ -84,16 +84,22 @@ fn protocol(error: &ErrorData) -> ToolError {
         -32700 | -32600 | -32602 | -32022..=-32020 => ErrorKind::InvalidInput,
         -32042 => ErrorKind::Denied,
         -32800 => ErrorKind::Cancelled,
-        400..=599 => {
-            let status = u16::try_from(code).ok();
-            if let Some(status) = status.and_then(|s| http::StatusCode::from_u16(s).ok()) {
-                return ToolError::from_status(status, message());
-            }
-            ErrorKind::Failed
-        }
+        400..=599 => return as_status(code, error, message()),
         _ => return ambiguous(code, by_text(), message()),
     };
     ToolError::new(kind, message())
+}
+
+/// A code that is an HTTP status, often that of something beyond the server. That the tool did not run
+/// is believed only if the message says nothing else.
+fn as_status(code: i32, error: &ErrorData, message: String) -> ToolError {
+    let status = u16::try_from(code).ok();
+    let Some(status) = status.and_then(|s| http::StatusCode::from_u16(s).ok()) else {
+        return ToolError::new(ErrorKind::Failed, message);
+    };
+    let bare = ToolError::from_text(&format!("HTTP {code}: {}", error.message));
+    let execution = bare.map_or(Execution::Unknown, |e| e.execution());
+    ToolError::from_status(status, message).with_execution(execution)
 }
 
 /// A code that says little. The server was reached, so the tool may have run, whatever the message
@@ -156,7 +162,7 @@ mod tests {
 
     /// R6: the server was reached, so what its message says of others proves nothing.
     #[test]
-    fn a_peers_answer_never_proves_that_the_tool_did_not_run() {
+    fn a_peers_answer_proves_that_the_tool_did_not_run_only_if_it_says_nothing_else() {
         for (code, message, kind) in [
             (
                 -32603,
@@ -175,7 +181,7 @@ mod tests {
             ),
             (
                 -32603,
-                "tool ran; file /tmp/x not found",
+                "tool ran; file x.csv not found",
                 ErrorKind::Upstream,
             ),
             (
@@ -191,8 +197,28 @@ mod tests {
                 "{message}"
             );
         }
-        let limited = mcp(-32000, "Too Many Requests");
-        assert_eq!(limited.execution(), Execution::NotStarted);
+        for (code, message) in [
+            (429, "charged; then mail API said 429"),
+            (-32603, "Rate limit exceeded after the card was charged"),
+        ] {
+            let error = mcp(code, message);
+            assert_eq!(
+                (error.kind(), error.execution()),
+                (ErrorKind::RateLimited, Execution::Unknown),
+                "{message}"
+            );
+        }
+        for (code, message) in [
+            (-32000, "Too Many Requests"),
+            (429, "slow down"),
+            (-32603, "rate limit exceeded"),
+        ] {
+            assert_eq!(
+                mcp(code, message).execution(),
+                Execution::NotStarted,
+                "{message}"
+            );
+        }
     }
 
     #[test]

@@ -14,7 +14,9 @@ use crate::error::{ErrorKind, Execution, ToolError};
 pub(super) fn recognise(error: &(dyn StdError + 'static)) -> Option<ToolError> {
     use StreamableHttpError as Http;
     if let Some(error) = error.downcast_ref::<reqwest::Error>() {
-        return Some(request(error));
+        // It may be the second request of a tool, or have followed a redirect of one that had done its
+        // work: neither a status nor a failed connection proves that nothing ran.
+        return Some(from_request(error).with_execution(Execution::Unknown));
     }
     let error = error.downcast_ref::<Http<reqwest::Error>>()?;
     let new = |kind| ToolError::new(kind, without_url(error));
@@ -36,14 +38,15 @@ pub(super) fn recognise(error: &(dyn StdError + 'static)) -> Option<ToolError> {
                 None => error,
             }
         }
-        // It is the leaf's own request: one that did not connect was not sent.
+        // The leaf's own request: one that did not connect was not sent. (Unless it followed a redirect;
+        // an MCP server sends none.)
         Http::Client(error) if error.is_connect() && error.status().is_none() => {
             new(ErrorKind::ConnectionFailed).with_execution(Execution::NotStarted)
         }
-        Http::Client(error) => request(error),
+        Http::Client(error) => from_request(error),
         Http::AuthRequired(_) | Http::InsufficientScope(_) => new(ErrorKind::Denied),
         Http::ResponseBodyTooLarge { .. } => new(ErrorKind::Reported),
-        // The session is gone, and rmcp has not sent the request again.
+        // Refused with a 404, and again after rmcp's own attempt at a new session.
         Http::SessionExpired => {
             new(ErrorKind::ConnectionFailed).with_execution(Execution::NotStarted)
         }
@@ -58,28 +61,37 @@ pub(super) fn recognise(error: &(dyn StdError + 'static)) -> Option<ToolError> {
     })
 }
 
-/// Any error of reqwest. That it did not connect proves nothing: it may have followed a redirect of a
-/// request that had done its work, or be the second request of a tool.
-fn request(error: &reqwest::Error) -> ToolError {
-    let message = error.to_string();
-    if let Some(status) = error.status() {
-        return ToolError::from_status(status, message);
+fn from_request(error: &reqwest::Error) -> ToolError {
+    let message = request_text(error);
+    match error.status() {
+        Some(status) => ToolError::from_status(status, message),
+        None if error.is_timeout() => ToolError::new(ErrorKind::Timeout, message),
+        None => ToolError::new(ErrorKind::ConnectionFailed, message),
     }
-    if error.is_timeout() {
-        return ToolError::new(ErrorKind::Timeout, message);
-    }
-    ToolError::new(ErrorKind::ConnectionFailed, message)
 }
 
-/// The error's text without the address, which may be a secret as a whole.
-fn without_url(error: &StreamableHttpError<reqwest::Error>) -> String {
+/// reqwest's text without the address, which may be a secret as a whole.
+fn request_text(error: &reqwest::Error) -> String {
     let text = error.to_string();
+    match error.url() {
+        Some(url) => text.replace(url.as_str(), url.host_str().unwrap_or("the server")),
+        None => text,
+    }
+}
+
+/// What an error of reqwest, or of rmcp over it, prints without the address.
+pub(crate) fn text_without_url(error: &(dyn StdError + 'static)) -> Option<String> {
+    if let Some(error) = error.downcast_ref::<reqwest::Error>() {
+        return Some(request_text(error));
+    }
+    let error = error.downcast_ref::<StreamableHttpError<reqwest::Error>>()?;
+    Some(without_url(error))
+}
+
+fn without_url(error: &StreamableHttpError<reqwest::Error>) -> String {
     match error {
-        StreamableHttpError::Client(client) => match client.url() {
-            Some(url) => text.replace(url.as_str(), url.host_str().unwrap_or("the server")),
-            None => text,
-        },
-        _ => text,
+        StreamableHttpError::Client(client) => format!("Client error: {}", request_text(client)),
+        other => other.to_string(),
     }
 }
 

@@ -47,6 +47,8 @@ mod progress;
 mod service;
 mod text;
 
+#[cfg(feature = "mcp-http")]
+pub(crate) use self::http::text_without_url;
 pub use self::{
     catalog::Catalog,
     classify::McpClassifier,

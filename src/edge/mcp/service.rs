@@ -5,7 +5,6 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, Waker},
-    time::Duration,
 };
 
 use rmcp::{
@@ -26,9 +25,6 @@ use crate::{
 
 /// The longest message that rmcp's line-based transports let through.
 const MAX_MESSAGE_BYTES: usize = 16 << 20;
-
-/// How long a cancellation waits for room in rmcp's queue.
-const NOTIFY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What a request has beside its arguments: name, ids, protocol metadata.
 const ENVELOPE_BYTES: usize = 4 << 10;
@@ -197,11 +193,11 @@ impl Drop for Pending<'_> {
         let first = notify
             .as_mut()
             .poll(&mut Context::from_waker(Waker::noop()));
-        // If the queue was full, the rest needs somebody to wait for it.
+        // If the queue was full, the rest needs somebody to wait for it. It ends with the connection.
         if first.is_pending()
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
-            runtime.spawn(tokio::time::timeout(NOTIFY_TIMEOUT, notify));
+            runtime.spawn(notify);
         }
     }
 }
