@@ -1,0 +1,272 @@
+use super::*;
+use crate::{Key, ToolCall};
+use std::sync::atomic::AtomicUsize;
+
+/// May be evicted unless told otherwise.
+#[derive(Debug, Default)]
+struct State {
+    open: AtomicBool,
+    calls: AtomicUsize,
+}
+
+impl Evict for State {
+    fn may_evict(&self) -> bool {
+        !self.open.load(Relaxed)
+    }
+}
+
+fn look(registry: &mut Registry<State>, name: &str) -> Arc<Entry<State>> {
+    let call = ToolCall::new(name).info();
+    Arc::clone(registry.get(&call, State::default))
+}
+
+fn registry(max: usize) -> Registry<State> {
+    Registry::new(Key::Tool, max, State::default())
+}
+
+#[test]
+fn the_same_key_finds_the_same_entry_and_clones_share_it() {
+    let mut a = registry(10);
+    let mut b = a.clone();
+    let entry = look(&mut a, "x");
+    assert!(Arc::ptr_eq(&entry, &look(&mut b, "x")));
+    assert!(!Arc::ptr_eq(&entry, &look(&mut b, "y")));
+    assert_eq!(
+        (a.len(), entry.name(), entry.server()),
+        (2, Some("x"), None)
+    );
+}
+
+#[test]
+fn the_default_bound_is_ten_thousand_keys() {
+    let mut registry = Registry::<State>::default();
+    for i in 0..11_000 {
+        let entry = look(&mut registry, &format!("{i}"));
+        entry.value.open.store(true, Relaxed);
+    }
+    assert_eq!(registry.len(), 10_000);
+}
+
+#[test]
+fn a_hundred_thousand_invented_names_never_exceed_the_bound() {
+    let mut registry = registry(1000);
+    let open = look(&mut registry, "open");
+    open.value.open.store(true, Relaxed);
+    for i in 0..100_000 {
+        look(&mut registry, &format!("invented-{i}"));
+        assert!(registry.len() <= 1000);
+    }
+    assert!(Arc::ptr_eq(&open, &look(&mut registry, "open")));
+}
+
+#[test]
+fn a_key_that_is_used_outlives_keys_that_are_not() {
+    let mut registry = registry(100);
+    let used = look(&mut registry, "used");
+    for i in 0..10_000 {
+        look(&mut registry, &format!("invented-{i}"));
+        assert!(Arc::ptr_eq(&used, &look(&mut registry, "used")), "{i}");
+    }
+}
+
+#[test]
+fn an_idle_key_is_evicted_and_starts_afresh() {
+    let mut registry = registry(100);
+    let idle = look(&mut registry, "idle");
+    for i in 0..1000 {
+        look(&mut registry, &format!("invented-{i}"));
+    }
+    assert!(!Arc::ptr_eq(&idle, &look(&mut registry, "idle")));
+}
+
+#[test]
+fn when_nothing_may_be_evicted_new_keys_share_the_overflow_entry() {
+    let mut registry = registry(100);
+    for i in 0..100 {
+        let entry = look(&mut registry, &format!("open-{i}"));
+        entry.value.open.store(true, Relaxed);
+    }
+    let (a, b) = (look(&mut registry, "a"), look(&mut registry, "b"));
+    assert!(Arc::ptr_eq(&a, &b));
+    assert!(Arc::ptr_eq(&a, &registry.shared.overflow));
+    assert_eq!(registry.len(), 100);
+    assert_eq!(registry.entries().len(), 100);
+}
+
+#[test]
+fn a_key_finds_a_place_again_once_others_may_be_evicted() {
+    let mut registry = registry(8);
+    let open: Vec<_> = (0..8)
+        .map(|i| look(&mut registry, &format!("{i}")))
+        .collect();
+    open.iter().for_each(|e| e.value.open.store(true, Relaxed));
+    assert_eq!(look(&mut registry, "new").name(), None);
+    open.iter().for_each(|e| e.value.open.store(false, Relaxed));
+    assert!((0..3).any(|_| look(&mut registry, "new").name() == Some("new")));
+}
+
+#[test]
+fn of_a_name_of_a_megabyte_little_is_kept_and_it_has_its_own_entry() {
+    let mut registry = registry(10);
+    let name = "ä".repeat(1 << 19);
+    let entry = look(&mut registry, &name);
+    assert!(Arc::ptr_eq(&entry, &look(&mut registry, &name)));
+    let other = look(&mut registry, &format!("{}x", &name[2..]));
+    assert!(!Arc::ptr_eq(&entry, &other));
+    assert_eq!(entry.name().unwrap().len(), MAX_NAME_BYTES);
+}
+
+#[test]
+fn two_servers_with_long_addresses_have_their_own_entries() {
+    let mut registry = registry(10);
+    let mut look = |server: String| {
+        let call = ToolCall::new("t").with_server(server).info();
+        Arc::clone(registry.get(&call, State::default))
+    };
+    let a = look(format!("{}a", "x".repeat(300)));
+    let b = look(format!("{}b", "x".repeat(300)));
+    assert!(!Arc::ptr_eq(&a, &b));
+}
+
+/// Counts the values that live.
+#[derive(Debug)]
+struct Live(Arc<AtomicUsize>);
+
+impl Live {
+    fn new(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Relaxed);
+        Self(Arc::clone(count))
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
+impl Evict for Live {
+    fn may_evict(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn idle_instances_cannot_keep_more_than_a_few_old_tables_alive() {
+    let live = Arc::new(AtomicUsize::new(0));
+    let mut registry = Registry::new(Key::Tool, 100, Live::new(&live));
+    let mut idle = Vec::new();
+    for i in 0..10_000 {
+        let call = ToolCall::new(format!("invented-{i}")).info();
+        registry.get(&call, || Live::new(&live));
+        if i % 100 == 0 {
+            let mut clone = registry.clone();
+            clone.get(&call, || Live::new(&live));
+            idle.push(clone);
+        }
+        // The overflow entry, the present table, the old ones, the outgrown ones.
+        assert!(live.load(Relaxed) <= 1 + 100 * (2 + MAX_OLD_TABLES));
+    }
+    // Once they are gone, keys find their places again.
+    drop(idle);
+    let found = (0..10).any(|_| {
+        let call = ToolCall::new("new").info();
+        registry.get(&call, || Live::new(&live)).name() == Some("new")
+    });
+    assert!(found);
+}
+
+#[test]
+fn a_key_that_was_evicted_and_made_anew_is_one_key_for_all() {
+    let mut a = registry(100);
+    let mut idle = a.clone();
+    let old = look(&mut idle, "y");
+    for i in 0..1000 {
+        look(&mut a, &format!("invented-{i}"));
+    }
+    let new = look(&mut a, "y");
+    assert!(!Arc::ptr_eq(&old, &new));
+    assert!(Arc::ptr_eq(&new, &look(&mut idle, "y")));
+}
+
+#[test]
+fn a_key_that_is_not_used_any_more_loses_its_place_in_the_end() {
+    let mut registry = registry(100);
+    let once_used = look(&mut registry, "y");
+    look(&mut registry, "y");
+    for i in 0..1000 {
+        look(&mut registry, &format!("invented-{i}"));
+    }
+    assert!(!Arc::ptr_eq(&once_used, &look(&mut registry, "y")));
+}
+
+/// Tables change while others look up: nobody gets another key's entry.
+#[test]
+fn a_key_finds_its_own_entry_while_tables_change() {
+    let shared = registry(64);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            let (mut mine, done) = (shared.clone(), &done);
+            scope.spawn(move || {
+                while !done.load(Relaxed) {
+                    for i in 0..8 {
+                        let name = format!("known-{i}");
+                        // The overflow entry, when there is no place, has no name.
+                        let found = look(&mut mine, &name);
+                        assert!(found.name().is_none_or(|found| found == name));
+                    }
+                }
+            });
+        }
+        let mut inventive = shared.clone();
+        for i in 0..300_000 {
+            let name = format!("{i}");
+            let found = look(&mut inventive, &name);
+            assert!(found.name().is_none_or(|found| found == name));
+        }
+        done.store(true, Relaxed);
+    });
+}
+
+#[test]
+fn a_bound_of_one_holds() {
+    let mut registry = registry(1);
+    for i in 0..100 {
+        let name = format!("{i}");
+        assert_eq!(look(&mut registry, &name).name(), Some(&*name));
+        assert_eq!(registry.len(), 1);
+    }
+}
+
+#[test]
+fn an_instance_that_has_not_looked_since_sees_the_present_table() {
+    let mut a = registry(64);
+    let mut idle = a.clone();
+    let entry = look(&mut a, "x");
+    for i in 0..10_000 {
+        look(&mut a, &format!("invented-{i}"));
+        look(&mut a, "x");
+    }
+    assert!(Arc::ptr_eq(&entry, &look(&mut idle, "x")));
+}
+
+#[test]
+fn threads_that_add_the_same_keys_at_once_agree_on_them() {
+    let shared = registry(1000);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            let mut mine = shared.clone();
+            scope.spawn(move || {
+                for i in 0..500 {
+                    let entry = look(&mut mine, &format!("{i}"));
+                    entry.value.calls.fetch_add(1, Relaxed);
+                }
+            });
+        }
+    });
+    assert_eq!(shared.len(), 500);
+    for entry in shared.entries() {
+        assert_eq!(entry.value.calls.load(Relaxed), 4);
+    }
+}
