@@ -32,7 +32,6 @@ pub(super) fn from_box(error: BoxError) -> ToolError {
         .enumerate()
         .find_map(|(depth, e)| Some((depth, by_type(e)?)));
     match known {
-        Some((0, known)) if !known.message().is_empty() => known,
         Some((depth, known)) => {
             let known = known.named(message);
             // Somebody met it on the way and put it into an error of theirs.
@@ -99,7 +98,7 @@ fn describe(error: &(dyn StdError + 'static)) -> String {
         if room == 0 {
             break;
         }
-        let part = text_of(link, room);
+        let part = Bounded::print(room, &link);
         if text.is_empty() {
             text = part;
         } else if !text.contains(&*part) {
@@ -107,16 +106,12 @@ fn describe(error: &(dyn StdError + 'static)) -> String {
             text.push_str(&part);
         }
     }
-    text
-}
-
-/// What one link prints, without the addresses that are known to be in it.
-fn text_of(link: &(dyn StdError + 'static), max: usize) -> String {
+    // An address may be a secret as a whole.
     #[cfg(feature = "mcp-http")]
-    if let Some(text) = crate::edge::mcp::text_without_url(link) {
-        return crate::text::prefix(&text, max / 4).0.to_owned();
+    for link in links(error) {
+        text = crate::edge::mcp::without_address(text, link);
     }
-    Bounded::print(max, &link)
+    text
 }
 
 /// One link, known by its type.

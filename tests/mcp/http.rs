@@ -69,10 +69,13 @@ async fn serve() -> Running {
         }
     };
     let app = Router::new()
-        .nest_service("/mcp", mcp)
+        .nest_service("/s3cr3t-canary/mcp", mcp)
         .layer(middleware::from_fn(fail));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    let url = format!(
+        "http://{}/s3cr3t-canary/mcp",
+        listener.local_addr().unwrap()
+    );
     let task =
         tokio::spawn(async move { axum::serve(listener, app).await.unwrap() }).abort_handle();
     Running {
@@ -162,19 +165,28 @@ async fn a_server_that_is_gone_has_not_started_the_call() {
     let error = last.expect("the server is gone");
     assert_eq!(error.kind(), ErrorKind::ConnectionFailed);
     assert_eq!(error.execution(), Execution::NotStarted);
+    // An address may be a secret as a whole: here, and where a tool of the user's own met the error.
+    assert!(!error.to_string().contains("s3cr3t-canary"), "{error}");
+    let params = rmcp::model::CallToolRequestParams::new("echo");
+    let raw = client.peer().call_tool_once(params).await.unwrap_err();
+    let error = ToolError::from_box(anyhow::Error::from(raw).context("asking the docs").into());
+    assert!(error.message().starts_with("asking the docs"), "{error}");
+    assert!(!error.to_string().contains("s3cr3t-canary"), "{error}");
 }
 
 /// E2: reqwest's own errors, for tools that call HTTP themselves.
 #[tokio::test]
 async fn reqwests_errors_are_recognised_by_type() {
-    let refused = reqwest::get("http://127.0.0.1:1/?api_key=s3cr3t-canary")
+    let refused = reqwest::get("http://127.0.0.1:1/s/s3cr3t-canary/mcp")
         .await
         .unwrap_err();
     let error = ToolError::from_box(refused.into());
     assert_eq!(error.kind(), ErrorKind::ConnectionFailed);
     // It might have followed a redirect.
     assert_eq!(error.execution(), Execution::Unknown);
+    // The cause is told, the address is not.
     assert!(!error.to_string().contains("s3cr3t-canary"), "{error}");
+    assert!(error.message().contains("refused"), "{error}");
 
     let running = serve().await;
     running.status.store(429, SeqCst);

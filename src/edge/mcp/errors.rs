@@ -77,15 +77,16 @@ fn protocol(error: &ErrorData) -> ToolError {
     let code = error.code.0;
     let message = || format!("MCP error {code}: {}", error.message);
     // The message alone: in `MCP error -32603` the number is no status.
-    let by_text = || ToolError::from_text(&error.message).map(|e| e.kind());
+    let by_text = ToolError::from_text(&error.message);
+    let by_text_kind = by_text.as_ref().map(ToolError::kind);
     let kind = match code {
-        -32602 if by_text() == Some(ErrorKind::NotFound) => ErrorKind::NotFound,
+        -32602 if by_text_kind == Some(ErrorKind::NotFound) => ErrorKind::NotFound,
         -32601 => ErrorKind::NotFound,
         -32700 | -32600 | -32602 | -32022..=-32020 => ErrorKind::InvalidInput,
         -32042 => ErrorKind::Denied,
         -32800 => ErrorKind::Cancelled,
         400..=599 => return as_status(code, error, message()),
-        _ => return ambiguous(code, by_text(), message()),
+        _ => return ambiguous(code, by_text, message()),
     };
     ToolError::new(kind, message())
 }
@@ -104,21 +105,20 @@ fn as_status(code: i32, error: &ErrorData, message: String) -> ToolError {
 
 /// A code that says little. The server was reached, so the tool may have run, whatever the message
 /// tells of connections beyond it.
-fn ambiguous(code: i32, by_text: Option<ErrorKind>, message: String) -> ToolError {
-    let error = match by_text {
-        Some(kind @ (ErrorKind::RateLimited | ErrorKind::Timeout)) => {
-            return match ToolError::from_text(&message) {
-                // Nothing but a rate limit: it was turned away.
-                Some(limited) if limited.kind() == kind => limited,
-                _ => ToolError::new(kind, message).with_execution(Execution::Unknown),
-            };
-        }
-        _ if code == -32603 => ToolError::new(ErrorKind::Upstream, message),
-        Some(kind) => ToolError::new(kind, message),
+fn ambiguous(code: i32, by_text: Option<ToolError>, message: String) -> ToolError {
+    let (kind, execution) = match by_text.map(|e| (e.kind(), e.execution())) {
+        // A message that is nothing but a rate limit: it was turned away.
+        Some(known @ (ErrorKind::RateLimited | ErrorKind::Timeout, _)) => known,
+        _ if code == -32603 => (ErrorKind::Upstream, Execution::Unknown),
+        Some((kind, _)) => (kind, Execution::Unknown),
         // Nobody knows what it means: it counts for the tool alone, and a repeat may help.
-        None => ToolError::new(ErrorKind::Failed, message).with_retryable(true),
+        None => {
+            return ToolError::new(ErrorKind::Failed, message)
+                .with_execution(Execution::Unknown)
+                .with_retryable(true);
+        }
     };
-    error.with_execution(Execution::Unknown)
+    ToolError::new(kind, message).with_execution(execution)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::{
 };
 
 use http::StatusCode;
-use rmcp::transport::streamable_http_client::StreamableHttpError;
+use rmcp::{service::ServiceError, transport::streamable_http_client::StreamableHttpError};
 
 use crate::error::{ErrorKind, Execution, ToolError};
 
@@ -19,7 +19,7 @@ pub(super) fn recognise(error: &(dyn StdError + 'static)) -> Option<ToolError> {
         return Some(from_request(error).with_execution(Execution::Unknown));
     }
     let error = error.downcast_ref::<Http<reqwest::Error>>()?;
-    let new = |kind| ToolError::new(kind, without_url(error));
+    let new = |kind| ToolError::new(kind, without_address(error.to_string(), error));
     Some(match error {
         Http::HttpStatus(failure) => {
             let status = StatusCode::from_u16(failure.status).ok()?;
@@ -62,7 +62,7 @@ pub(super) fn recognise(error: &(dyn StdError + 'static)) -> Option<ToolError> {
 }
 
 fn from_request(error: &reqwest::Error) -> ToolError {
-    let message = request_text(error);
+    let message = without_address(error.to_string(), error);
     match error.status() {
         Some(status) => ToolError::from_status(status, message),
         None if error.is_timeout() => ToolError::new(ErrorKind::Timeout, message),
@@ -70,28 +70,23 @@ fn from_request(error: &reqwest::Error) -> ToolError {
     }
 }
 
-/// reqwest's text without the address, which may be a secret as a whole.
-fn request_text(error: &reqwest::Error) -> String {
-    let text = error.to_string();
-    match error.url() {
+/// A text that was made of `error`, with the server's name in the place of the address, which may be a
+/// secret as a whole.
+pub(crate) fn without_address(text: String, error: &(dyn StdError + 'static)) -> String {
+    match request_in(error).and_then(reqwest::Error::url) {
         Some(url) => text.replace(url.as_str(), url.host_str().unwrap_or("the server")),
         None => text,
     }
 }
 
-/// What an error of reqwest, or of rmcp over it, prints without the address.
-pub(crate) fn text_without_url(error: &(dyn StdError + 'static)) -> Option<String> {
-    if let Some(error) = error.downcast_ref::<reqwest::Error>() {
-        return Some(request_text(error));
+/// The failed request that an error is, or wraps without telling of it as its source.
+fn request_in<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a reqwest::Error> {
+    if let Some(ServiceError::TransportSend(send)) = error.downcast_ref() {
+        return request_in(&*send.error);
     }
-    let error = error.downcast_ref::<StreamableHttpError<reqwest::Error>>()?;
-    Some(without_url(error))
-}
-
-fn without_url(error: &StreamableHttpError<reqwest::Error>) -> String {
-    match error {
-        StreamableHttpError::Client(client) => format!("Client error: {}", request_text(client)),
-        other => other.to_string(),
+    match error.downcast_ref() {
+        Some(StreamableHttpError::Client(request)) => Some(request),
+        _ => error.downcast_ref(),
     }
 }
 

@@ -48,7 +48,7 @@ mod service;
 mod text;
 
 #[cfg(feature = "mcp-http")]
-pub(crate) use self::http::text_without_url;
+pub(crate) use self::http::without_address;
 pub use self::{
     catalog::Catalog,
     classify::McpClassifier,
