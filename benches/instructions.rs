@@ -28,8 +28,13 @@ use std::{
 
 use tower::{Service, ServiceBuilder};
 use tower_toolcall::{
-    BoxError, ToolCall, catch_panic::CatchPanicLayer, deadline::DeadlineLayer,
-    normalize::NormalizeLayer, timeout::TimeoutLayer, trace::TraceLayer,
+    BoxError, ToolCall,
+    catch_panic::CatchPanicLayer,
+    circuit_breaker::{CircuitBreakerBuilder, CircuitBreakerLayer, Rates},
+    deadline::DeadlineLayer,
+    normalize::NormalizeLayer,
+    timeout::TimeoutLayer,
+    trace::TraceLayer,
 };
 
 /// Growth above both is refused: in percent, and in instructions (a tiny layer may gain one or two
@@ -109,8 +114,7 @@ fn run<S>(mut svc: S, calls: u64)
 where
     S: Service<ToolCall, Response = u64>,
 {
-    let template = ToolCall::new("search").with_server("docs");
-    assert_eq!(black_box(counted_loop(&mut svc, &template, calls)), calls);
+    assert_eq!(black_box(counted_loop(&mut svc, &template(), calls)), calls);
 }
 
 macro_rules! cases {
@@ -132,12 +136,35 @@ fn sizes<S: Service<ToolCall>>(_: S) -> (usize, usize) {
     (size_of::<S>(), size_of::<S::Future>())
 }
 
+/// A breaker whose window is full and not clean.
+fn rate(rates: Rates) -> CircuitBreakerLayer {
+    let layer = CircuitBreakerLayer::builder().with_trip(rates.with_failure_rate(0.5));
+    let layer = layer.build().expect("valid");
+    let breaker = layer.handle().breaker(&template());
+    for n in 0..100 {
+        if n % 10 == 0 {
+            breaker.record_failure();
+        } else {
+            breaker.record_success();
+        }
+    }
+    layer
+}
+
+fn template() -> ToolCall {
+    ToolCall::new("search").with_server("docs")
+}
+
 fn cases() -> Vec<Case> {
     cases! {
         "bare" => tower::layer::util::Identity::new();
         "timeout" => TimeoutLayer::default();
         "timeout, per tool" => TimeoutLayer::default().with_tool("search", Duration::from_secs(9));
         "deadline" => DeadlineLayer::new(Duration::from_secs(60));
+        "circuit_breaker" => CircuitBreakerLayer::new();
+        "circuit_breaker, failures in a window" => CircuitBreakerBuilder::gateway().build().expect("valid");
+        "circuit_breaker, rate over calls" => rate(Rates::over_calls(100));
+        "circuit_breaker, rate over time" => rate(Rates::over_time(Duration::from_secs(60)));
         "catch_panic" => CatchPanicLayer::new();
         "normalize" => NormalizeLayer::new();
         "trace, nobody listens" => TraceLayer::new();

@@ -7,7 +7,8 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use crate::{call::CallInfo, error::ErrorKind};
+pub use crate::transition::{BreakerState, Transition, TransitionReason};
+use crate::{call::CallInfo, error::ErrorKind, text::Short};
 
 /// The target of every span and event of this crate.
 pub const TARGET: &str = "tower_toolcall";
@@ -38,6 +39,23 @@ pub enum Event<'a> {
         /// Whether its deadline had passed: then somebody outside enforced a timeout, and the event
         /// is `tool.timeout`, WARN.
         past_deadline: bool,
+    },
+    /// A circuit breaker changed its state (C6). `tool.breaker`, WARN.
+    #[non_exhaustive]
+    Transition {
+        /// Which one, from where to where, and why.
+        transition: &'a Transition,
+        /// The call that brought it about; none if somebody forced it.
+        call: Option<&'a CallInfo>,
+    },
+    /// A keyed layer has forgotten keys that were not in use, to make room for others (C9).
+    /// `tool.evicted`, DEBUG.
+    #[non_exhaustive]
+    Evicted {
+        /// How many.
+        keys: usize,
+        /// How many it keeps.
+        kept: usize,
     },
 }
 
@@ -94,6 +112,35 @@ impl Event<'_> {
                     emit!(INFO, "tool.cancelled", call, duration_ms);
                 }
             }
+            Event::Transition {
+                transition: t,
+                call,
+            } => tracing::event!(
+                name: "tool.breaker",
+                target: TARGET,
+                tracing::Level::WARN,
+                tool = t.tool.as_deref().map(|s| display(Short::name(s))),
+                server = t.server.as_deref().map(|s| display(Short::name(s))),
+                call_id = call.and_then(CallInfo::id).map(|s| display(Short::name(s))),
+                trace_id = call.and_then(CallInfo::trace_id).map(|s| display(Short::name(s))),
+                from = t.from.name(),
+                to = t.to.name(),
+                reason = t.reason.name(),
+                generation = t.generation,
+                calls = t.calls,
+                failures = t.failures,
+                slow_calls = t.slow_calls,
+                open_ms = t.open_for.map(ms),
+                "tool.breaker"
+            ),
+            Event::Evicted { keys, kept } => tracing::event!(
+                name: "tool.evicted",
+                target: TARGET,
+                tracing::Level::DEBUG,
+                keys,
+                kept,
+                "tool.evicted"
+            ),
         }
     }
 }

@@ -13,69 +13,94 @@ pub(crate) trait Report {
     fn panicked(self);
 }
 
-/// How a call was abandoned.
+/// How a call was abandoned: its response future was dropped unfinished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Abandoned {
+#[non_exhaustive]
+pub struct Abandoned {
     /// How long it had been pending; zero if it never was.
-    pub(crate) pending: Duration,
+    pub pending: Duration,
     /// Whether its deadline had passed: then the drop is a timeout that somebody outside enforced.
-    pub(crate) past_deadline: bool,
+    pub past_deadline: bool,
 }
 
-/// Guards a call in flight: the report is given back with the result, or is told of the panic or
-/// of the drop. Exactly one of the three happens.
+/// Guards a call in flight: once it has a result, the report is there to be taken; until then it is told
+/// of the panic or of the drop. Exactly one of the three happens.
 ///
 /// `thread::panicking()` cannot tell a panic from a drop, because it is false again above a
-/// `catch_unwind`; the `polling` flag can.
+/// `catch_unwind`; the stage can.
 #[derive(Debug)]
 pub(crate) struct InFlight<R: Report> {
     report: Option<R>,
     deadline: Option<Instant>,
     since: Option<Instant>,
-    polling: bool,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Waiting,
+    /// The call is being polled: if this is seen from outside, it panicked.
+    Polling,
+    Ended,
 }
 
 impl<R: Report> InFlight<R> {
+    #[inline]
     pub(crate) fn new(report: R, deadline: Option<Instant>) -> Self {
         Self {
             report: Some(report),
             deadline,
             since: None,
-            polling: false,
+            stage: Stage::Waiting,
         }
     }
 
     /// Runs a part of the call that may panic: the inner service's `call`, or a poll.
+    #[inline]
     pub(crate) fn enter<T>(&mut self, part: impl FnOnce(&R) -> T) -> T {
         let report = self.report.as_ref().expect("polled after completion");
-        self.polling = true;
+        self.stage = Stage::Polling;
         let output = part(report);
-        self.polling = false;
+        self.stage = Stage::Waiting;
         output
     }
 
     /// Polls the call. The clock is read at the first `Pending` only, so a call that answers at
     /// once reads none.
-    pub(crate) fn poll<T>(&mut self, poll: impl FnOnce(&R) -> Poll<T>) -> Poll<(T, R)> {
-        match self.enter(poll) {
-            Poll::Ready(result) => {
-                let report = self.report.take().expect("was there above");
-                Poll::Ready((result, report))
-            }
+    #[inline]
+    pub(crate) fn poll<T>(&mut self, poll: impl FnOnce(&R) -> Poll<T>) -> Poll<T> {
+        let polled = self.enter(poll);
+        match polled {
+            Poll::Ready(_) => self.stage = Stage::Ended,
             Poll::Pending => {
                 self.since.get_or_insert_with(Instant::now);
-                Poll::Pending
             }
         }
+        polled
     }
-}
 
-impl<R: Report> Drop for InFlight<R> {
-    fn drop(&mut self) {
+    /// What reports; for a call that has its result.
+    #[inline]
+    pub(crate) fn report(&self) -> &R {
+        self.report.as_ref().expect("it was not taken yet")
+    }
+
+    /// The same, taken out.
+    pub(crate) fn take(&mut self) -> R {
+        self.report.take().expect("it was not taken yet")
+    }
+
+    /// When the call began to wait; `None` if it never did.
+    pub(crate) fn since(&self) -> Option<Instant> {
+        self.since
+    }
+
+    #[cold]
+    fn unfinished(&mut self) {
         let Some(report) = self.report.take() else {
             return;
         };
-        if self.polling {
+        if self.stage == Stage::Polling {
             return report.panicked();
         }
         let now = (self.since.is_some() || self.deadline.is_some()).then(Instant::now);
@@ -86,6 +111,15 @@ impl<R: Report> Drop for InFlight<R> {
             },
             past_deadline: matches!((now, self.deadline), (Some(now), Some(at)) if now >= at),
         });
+    }
+}
+
+impl<R: Report> Drop for InFlight<R> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.stage != Stage::Ended {
+            self.unfinished();
+        }
     }
 }
 
@@ -107,13 +141,10 @@ mod tests {
     }
 
     #[test]
-    fn a_result_takes_the_report_and_the_drop_says_nothing() {
+    fn a_call_that_has_its_result_is_not_reported_again() {
         let log = Log::default();
         let mut flight = InFlight::new(log.clone(), None);
-        assert!(matches!(
-            flight.poll(|_| Poll::Ready(1)),
-            Poll::Ready((1, _))
-        ));
+        assert_eq!(flight.poll(|_| Poll::Ready(1)), Poll::Ready(1));
         drop(flight);
         assert!(log.0.borrow().is_empty());
     }

@@ -45,17 +45,29 @@ impl Key {
     }
 
     /// The call's key under this rule.
+    #[inline]
     pub(crate) fn of<'a>(&self, call: &'a CallInfo) -> KeyRef<'a> {
-        let (server, name, hash) = match self {
-            Self::Tool => (call.server(), Some(call.tool()), Some(call.tool_hash())),
-            Self::ToolName => (None, Some(call.tool()), None),
-            Self::Server => (call.server(), None, None),
-            Self::By(KeyFn(f)) => (None, Some(f(call)), None),
+        if let Self::Tool = self {
+            return KeyRef {
+                server: call.server(),
+                name: Some(call.tool()),
+                hash: call.tool_hash(),
+            };
+        }
+        self.hash(call)
+    }
+
+    fn hash<'a>(&self, call: &'a CallInfo) -> KeyRef<'a> {
+        let (server, name) = match self {
+            Self::Tool => (call.server(), Some(call.tool())),
+            Self::ToolName => (None, Some(call.tool())),
+            Self::Server => (call.server(), None),
+            Self::By(KeyFn(f)) => (None, Some(f(call))),
         };
         KeyRef {
             server,
             name,
-            hash: hash.unwrap_or_else(|| hash_of(server, name)),
+            hash: hash_of(server, name),
         }
     }
 }

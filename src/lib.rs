@@ -6,6 +6,7 @@ mod caller;
 #[cfg(feature = "cancel")]
 pub mod cancel;
 pub mod catch_panic;
+pub mod circuit_breaker;
 mod config;
 pub mod deadline;
 #[cfg(feature = "mcp")]
@@ -18,15 +19,12 @@ pub mod normalize;
 pub mod outcome;
 mod ready;
 pub mod redact;
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "the keyed layers that come next stand on it")
-)]
 mod registry;
 mod text;
 pub mod timeout;
 mod timer;
 pub mod trace;
+mod transition;
 
 pub use self::{
     call::{

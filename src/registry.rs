@@ -16,19 +16,22 @@
 //! ones', and those of tables that were outgrown before the first sweep. A clone starts without a
 //! table.
 //!
-//! A call that looks a key up in the very moment in which it is evicted works on the evicted entry.
-//! Nothing is lost but that call's mark on a state that was clean.
+//! A key with a call in flight is not forgotten: whoever looks a key up for a call keeps the entry until
+//! the call has ended, and entries that somebody keeps stay. A call that looks a key up in the very moment
+//! in which it is evicted works on the evicted entry; nothing is lost but that call's mark on a state that
+//! was clean.
 
 use std::sync::{
     Arc, Mutex, OnceLock, PoisonError, Weak,
     atomic::{
-        AtomicBool, AtomicU64,
+        AtomicBool, AtomicU64, AtomicUsize,
         Ordering::{Acquire, Relaxed, Release},
     },
 };
 
 use crate::{
     call::{CallInfo, MAX_NAME_BYTES},
+    event::{Event, Listener},
     key::{Key, KeyRef},
 };
 
@@ -48,32 +51,17 @@ pub(crate) trait Evict {
 #[derive(Debug)]
 pub(crate) struct Entry<V> {
     hash: u64,
-    server: Option<Part>,
-    name: Option<Part>,
+    /// Both parts of the key, one after the other. Of a long one only the beginning is kept; its length
+    /// and the hash tell it from others. Nobody can choose a name for its hash.
+    text: Box<str>,
+    /// Where the second part begins.
+    split: usize,
+    lengths: [usize; 2],
     /// Looked up again since it was added, or since the last sweep.
     used: AtomicBool,
+    /// How many tables hold it. Whoever else does has a call in flight.
+    tables: AtomicUsize,
     pub(crate) value: V,
-}
-
-/// A part of a key. Of a long one only the beginning is kept; its length and the hash tell it from
-/// others. Nobody can choose a name for its hash.
-#[derive(Debug)]
-struct Part {
-    text: Box<str>,
-    len: usize,
-}
-
-impl Part {
-    fn new(text: &str) -> Self {
-        Self {
-            text: head(text).into(),
-            len: text.len(),
-        }
-    }
-
-    fn is(&self, text: &str) -> bool {
-        self.len == text.len() && *self.text == *head(text)
-    }
 }
 
 /// The first [`MAX_NAME_BYTES`], and less in front of a character that they would split.
@@ -85,34 +73,69 @@ fn head(text: &str) -> &str {
     &text[..end]
 }
 
+/// The length of a part that a key does not have.
+const NONE: usize = usize::MAX;
+
+#[inline(always)]
+fn length(part: Option<&str>) -> usize {
+    part.map_or(NONE, str::len)
+}
+
+#[inline(always)]
+fn starts_with(part: Option<&str>, known: &[u8]) -> bool {
+    part.unwrap_or_default().as_bytes().starts_with(known)
+}
+
 impl<V> Entry<V> {
     fn new(key: &KeyRef<'_>, value: V) -> Arc<Self> {
+        let [server, name] = [key.server, key.name].map(|part| head(part.unwrap_or_default()));
         Arc::new(Self {
             hash: key.hash,
-            server: key.server.map(Part::new),
-            name: key.name.map(Part::new),
+            text: [server, name].concat().into(),
+            split: server.len(),
+            lengths: [key.server, key.name].map(length),
             used: AtomicBool::new(false),
+            tables: AtomicUsize::new(0),
             value,
         })
     }
 
+    /// Writes only if that is news.
+    #[inline]
+    fn mark_used(&self) {
+        if !self.used.load(Relaxed) {
+            self.used.store(true, Relaxed);
+        }
+    }
+
+    /// Whether it may not be forgotten.
+    fn is_pinned(this: &Arc<Self>) -> bool
+    where
+        V: Evict,
+    {
+        Arc::strong_count(this) > this.tables.load(Acquire) || !this.value.may_evict()
+    }
+
+    #[inline(always)]
     fn is(&self, key: &KeyRef<'_>) -> bool {
-        let same = |part: &Option<Part>, text: Option<&str>| match (part, text) {
-            (Some(part), Some(text)) => part.is(text),
-            (None, None) => true,
-            _ => false,
-        };
-        self.hash == key.hash && same(&self.server, key.server) && same(&self.name, key.name)
+        if self.hash != key.hash
+            || self.lengths[0] != length(key.server)
+            || self.lengths[1] != length(key.name)
+        {
+            return false;
+        }
+        let (server, name) = self.text.as_bytes().split_at(self.split);
+        starts_with(key.server, server) && starts_with(key.name, name)
     }
 
     /// The server part of the key, its first 256 bytes.
     pub(crate) fn server(&self) -> Option<&str> {
-        self.server.as_ref().map(|part| &*part.text)
+        (self.lengths[0] != NONE).then(|| &self.text[..self.split])
     }
 
     /// The tool's name, or what a key function picked, its first 256 bytes.
     pub(crate) fn name(&self) -> Option<&str> {
-        self.name.as_ref().map(|part| &*part.text)
+        (self.lengths[1] != NONE).then(|| &self.text[self.split..])
     }
 }
 
@@ -135,23 +158,25 @@ impl<V> Table<V> {
         self.slots.len() / 2
     }
 
-    /// The place of the key's entry, or the empty one where it would be.
-    fn find(&self, key: &KeyRef<'_>) -> Result<usize, usize> {
+    /// The place of the key's entry.
+    #[inline(always)]
+    fn find(&self, key: &KeyRef<'_>) -> Option<usize> {
         let mask = self.slots.len() - 1;
         // The low bits choose the slot; the table is never full, so the search ends.
         let mut at = key.hash as usize & mask;
-        loop {
-            match self.slots[at].get() {
-                Some(entry) if entry.is(key) => return Ok(at),
-                Some(_) => at = (at + 1) & mask,
-                None => return Err(at),
+        while let Some(entry) = self.slots[at].get() {
+            if entry.is(key) {
+                return Some(at);
             }
+            at = (at + 1) & mask;
         }
+        None
     }
 
     /// Puts an entry in whose key is not there. For the one writer.
     fn insert(&self, entry: Arc<Entry<V>>) {
         let mask = self.slots.len() - 1;
+        entry.tables.fetch_add(1, Relaxed);
         let mut at = entry.hash as usize & mask;
         while self.slots[at].get().is_some() {
             at = (at + 1) & mask;
@@ -170,14 +195,26 @@ impl<V> Table<V> {
     }
 }
 
+impl<V> Drop for Table<V> {
+    fn drop(&mut self) {
+        for entry in self.entries() {
+            // Before the entry's count goes down: in between it seems to be in use, which is harmless.
+            entry.tables.fetch_sub(1, Release);
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Shared<V> {
     writer: Mutex<Writer<V>>,
     /// Counts tables: tells an instance that its table is an old one.
     generation: AtomicU64,
+    /// What an instance has seen before its first look-up.
+    nothing: Arc<Table<V>>,
     overflow: Arc<Entry<V>>,
     key: Key,
     max: usize,
+    listener: Listener,
 }
 
 #[derive(Debug)]
@@ -194,86 +231,99 @@ struct Writer<V> {
 #[derive(Debug)]
 pub(crate) struct Registry<V> {
     shared: Arc<Shared<V>>,
-    /// The table seen last, and its generation; none before the first look-up.
-    seen: Option<(Arc<Table<V>>, u64)>,
+    /// The table seen last; before the first look-up an empty one, of no generation.
+    seen: Arc<Table<V>>,
+    generation: u64,
+}
+
+/// The generation of no table.
+const UNSEEN: u64 = u64::MAX;
+
+impl<V> Registry<V> {
+    fn unseen(shared: Arc<Shared<V>>) -> Self {
+        Self {
+            seen: Arc::clone(&shared.nothing),
+            generation: UNSEEN,
+            shared,
+        }
+    }
 }
 
 impl<V> Clone for Registry<V> {
     fn clone(&self) -> Self {
-        Self {
-            shared: Arc::clone(&self.shared),
-            seen: None,
-        }
+        Self::unseen(Arc::clone(&self.shared))
     }
 }
 
 impl<V: Evict + Default> Default for Registry<V> {
     fn default() -> Self {
-        Self::new(Key::default(), DEFAULT_MAX_KEYS, V::default())
+        Self::new(
+            Key::default(),
+            DEFAULT_MAX_KEYS,
+            V::default(),
+            Listener::default(),
+        )
     }
 }
 
 impl<V: Evict> Registry<V> {
     /// A map of at most `max` keys, at least 1. `overflow` is shared by the keys beyond.
-    pub(crate) fn new(key: Key, max: usize, overflow: V) -> Self {
+    pub(crate) fn new(key: Key, max: usize, overflow: V, listener: Listener) -> Self {
         let max = max.max(1);
         let nobody = KeyRef {
             server: None,
             name: None,
             hash: 0,
         };
-        Self {
-            shared: Arc::new(Shared {
-                writer: Mutex::new(Writer {
-                    table: Arc::new(Table::new(max.min(32))),
-                    len: 0,
-                    old: Vec::new(),
-                    patience: 0,
-                }),
-                generation: AtomicU64::new(0),
-                overflow: Entry::new(&nobody, overflow),
-                key,
-                max,
+        Self::unseen(Arc::new(Shared {
+            writer: Mutex::new(Writer {
+                table: Arc::new(Table::new(max.min(32))),
+                len: 0,
+                old: Vec::new(),
+                patience: 0,
             }),
-            seen: None,
-        }
+            generation: AtomicU64::new(0),
+            nothing: Arc::new(Table::new(1)),
+            overflow: Entry::new(&nobody, overflow),
+            key,
+            max,
+            listener,
+        }))
     }
 
     /// The entry of the call's key, made by `make` if it is new. Lives as long as somebody holds it.
+    #[inline]
     pub(crate) fn get(&mut self, call: &CallInfo, make: impl FnOnce() -> V) -> &Arc<Entry<V>> {
-        let key = &self.shared.key.of(call);
+        let key = self.shared.key.of(call);
+        if self.generation == self.shared.generation.load(Acquire)
+            && let Some(at) = self.seen.find(&key)
+        {
+            let entry = self.seen.entry(at);
+            entry.mark_used();
+            return entry;
+        }
+        self.get_or_insert(&key, make)
+    }
+
+    #[cold]
+    fn get_or_insert(&mut self, key: &KeyRef<'_>, make: impl FnOnce() -> V) -> &Arc<Entry<V>> {
         let mut make = Some(make);
         // Once, unless the key is evicted between its insertion and the second look.
         for _ in 0..3 {
-            self.catch_up();
+            self.refresh();
             // One table for the look and for the entry: a place means nothing in another one.
-            let found = self.seen().find(key);
-            match found {
-                Ok(at) => {
-                    let entry = self.seen().entry(at);
-                    if make.is_some() && !entry.used.load(Relaxed) {
-                        entry.used.store(true, Relaxed);
-                    }
-                    return entry;
+            if let Some(at) = self.seen.find(key) {
+                let entry = self.seen.entry(at);
+                if make.is_some() {
+                    entry.mark_used();
                 }
-                Err(_) if self.insert(key, &mut make) => {}
-                Err(_) => break,
+                return entry;
+            }
+            if !self.insert(key, &mut make) {
+                break;
             }
         }
         &self.shared.overflow
-    }
-
-    /// Takes the present table if it is a newer one.
-    #[inline]
-    fn catch_up(&mut self) {
-        let present = self.shared.generation.load(Acquire);
-        if self.seen.as_ref().is_none_or(|seen| seen.1 != present) {
-            self.refresh();
-        }
-    }
-
-    fn seen(&self) -> &Table<V> {
-        &self.seen.as_ref().expect("caught up").0
     }
 
     /// Every entry but the overflow one, in no order.
@@ -292,31 +342,37 @@ impl<V: Evict> Registry<V> {
         writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    #[cold]
     fn refresh(&mut self) {
         let writer = self.lock();
         // Under the lock, where it is counted up: the two belong together.
         let generation = self.shared.generation.load(Acquire);
         let table = Arc::clone(&writer.table);
         drop(writer);
-        self.seen = Some((table, generation));
+        (self.seen, self.generation) = (table, generation);
     }
 
     /// Adds a key, unless it is known by now; false if there is no place for it.
-    #[cold]
     fn insert(&self, key: &KeyRef<'_>, make: &mut Option<impl FnOnce() -> V>) -> bool {
         let mut writer = self.lock();
-        if writer.table.find(key).is_ok() {
+        if writer.table.find(key).is_some() {
             return true;
         }
+        let before = writer.len;
         if !self.make_room(&mut writer) {
             return false;
         }
         let Some(make) = make.take() else {
             return false;
         };
+        let kept = writer.len;
         writer.table.insert(Entry::new(key, make()));
         writer.len += 1;
+        // A listener may look at the keys itself.
+        drop(writer);
+        if kept < before {
+            let keys = before - kept;
+            self.shared.listener.tell(&Event::Evicted { keys, kept });
+        }
         true
     }
 
@@ -337,7 +393,7 @@ impl<V: Evict> Registry<V> {
         writer.old.retain(|old| old.strong_count() > 0);
         let (mut needed, mut pinned) = (0, 0);
         for entry in writer.table.entries() {
-            let pin = !entry.value.may_evict();
+            let pin = Entry::is_pinned(entry);
             pinned += usize::from(pin);
             needed += usize::from(pin || entry.used.load(Relaxed));
         }
@@ -351,7 +407,7 @@ impl<V: Evict> Registry<V> {
         let old = Arc::downgrade(&writer.table);
         self.publish(writer, Table::new(max), |e| {
             let used = e.used.swap(false, Relaxed);
-            used && keep_used || !e.value.may_evict()
+            used && keep_used || Entry::is_pinned(e)
         });
         writer.old.push(old);
         // A sweep that freed little is not made again for the next few keys.
@@ -363,7 +419,12 @@ impl<V: Evict> Registry<V> {
     }
 
     /// Replaces the table by one that has the entries to keep.
-    fn publish(&self, writer: &mut Writer<V>, next: Table<V>, keep: impl Fn(&Entry<V>) -> bool) {
+    fn publish(
+        &self,
+        writer: &mut Writer<V>,
+        next: Table<V>,
+        keep: impl Fn(&Arc<Entry<V>>) -> bool,
+    ) {
         writer.len = 0;
         for entry in writer.table.entries() {
             if keep(entry) {

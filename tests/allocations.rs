@@ -12,8 +12,13 @@ use serde_json::{Map, Value, json};
 use tower::{Service, ServiceBuilder};
 use tower_layer::Layer;
 use tower_toolcall::{
-    ToolCall, ToolError, catch_panic::CatchPanicLayer, deadline::DeadlineLayer,
-    normalize::NormalizeLayer, timeout::TimeoutLayer, trace::TraceLayer,
+    ErrorKind, ToolCall, ToolError,
+    catch_panic::CatchPanicLayer,
+    circuit_breaker::{CircuitBreakerBuilder, CircuitBreakerLayer, Rates},
+    deadline::DeadlineLayer,
+    normalize::NormalizeLayer,
+    timeout::TimeoutLayer,
+    trace::TraceLayer,
 };
 
 /// A tool that answers at once, or after one `Pending`, and allocates nothing itself.
@@ -112,6 +117,10 @@ allocates_nothing! {
     timeout: TimeoutLayer::default();
     timeout_per_tool: TimeoutLayer::default().with_tool("search", Duration::from_secs(1));
     deadline: DeadlineLayer::new(Duration::from_secs(60));
+    circuit_breaker: CircuitBreakerLayer::new();
+    circuit_breaker_with_failures_in_a_window: CircuitBreakerBuilder::gateway().build().unwrap();
+    circuit_breaker_with_rates_over_calls: rates(Rates::over_calls(100));
+    circuit_breaker_with_rates_over_time: rates(Rates::over_time(Duration::from_secs(60)));
     catch_panic: CatchPanicLayer::new();
     normalize: NormalizeLayer::new();
     trace_without_a_subscriber: TraceLayer::new();
@@ -121,6 +130,37 @@ allocates_nothing! {
         .layer(TimeoutLayer::default())
         .layer(CatchPanicLayer::new())
         .into_inner();
+}
+
+fn rates(rates: Rates) -> CircuitBreakerLayer {
+    let rates = rates
+        .with_failure_rate(0.5)
+        .with_slow_call_rate(0.9, Duration::from_secs(1));
+    CircuitBreakerLayer::builder()
+        .with_trip(rates)
+        .build()
+        .unwrap()
+}
+
+/// A rejection costs its error, and nothing else.
+#[tokio::test(start_paused = true)]
+async fn a_rejection_allocates_only_the_error() {
+    let layer = CircuitBreakerLayer::new();
+    layer.handle().breaker(&calls()[0]).force_open();
+    let mut svc = layer.layer(Tool { waits: false });
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut refused = |call: ToolCall| {
+        assert!(svc.poll_ready(&mut cx).is_ready());
+        let mut response = pin!(svc.call(call));
+        let Poll::Ready(Err(error)) = response.as_mut().poll(&mut cx) else {
+            panic!("the breaker is open");
+        };
+        assert_eq!(error.kind(), ErrorKind::CircuitOpen);
+    };
+    let call = &calls()[0];
+    refused(call.clone());
+    let counted = allocation_counter::measure(|| refused(call.clone()));
+    assert_eq!(counted.count_total, 1);
 }
 
 /// The record of a call costs no allocation inside a layer, clones sent one after the other included.

@@ -156,15 +156,19 @@ impl CallInfo {
     }
 
     /// The hash of (server, name), made once per call.
+    #[inline]
     pub(crate) fn tool_hash(&self) -> u64 {
         match self.ident.hash.0.load(Relaxed) {
-            0 => {
-                let hash = hash_of(self.server(), Some(self.tool()));
-                self.ident.hash.0.store(hash, Relaxed);
-                hash
-            }
+            0 => self.make_tool_hash(),
             hash => hash,
         }
+    }
+
+    #[cold]
+    fn make_tool_hash(&self) -> u64 {
+        let hash = hash_of(self.server(), Some(self.tool()));
+        self.ident.hash.0.store(hash, Relaxed);
+        hash
     }
 }
 

@@ -56,7 +56,9 @@ where
             let outcome = this.classifier.classify(result.as_ref());
             Poll::Ready((result, outcome))
         });
-        let ((result, outcome), observer) = ready!(polled);
+        let (result, outcome) = ready!(polled);
+        // Taken, so that the span is closed with the call and not with the future.
+        let observer = this.flight.take();
         match &result {
             Ok(_) if outcome.is_success() => observer.succeeded(),
             Ok(_) => observer.unsuccessful(&outcome),

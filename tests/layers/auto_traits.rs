@@ -3,7 +3,7 @@
 use static_assertions::assert_impl_all;
 use tower_toolcall::{
     CallInfo, ConfigError, ErrorKind, Key, Observation, Outcome, Progress, ToolCall, ToolError,
-    catch_panic, deadline, normalize, timeout, trace,
+    catch_panic, circuit_breaker, deadline, normalize, outcome::ByError, timeout, trace,
 };
 
 type Tool = std::future::Ready<Result<(), ToolError>>;
@@ -25,6 +25,16 @@ assert_impl_all!(timeout::ResponseFuture<Tool>: Send, Sync);
 assert_impl_all!(deadline::DeadlineLayer: Send, Sync, Unpin, Clone);
 assert_impl_all!(deadline::Deadline<Svc>: Send, Sync, Unpin, Clone);
 assert_impl_all!(deadline::ResponseFuture<Svc, Tool>: Send, Sync);
+assert_impl_all!(circuit_breaker::CircuitBreakerLayer: Send, Sync, Unpin, Clone);
+assert_impl_all!(circuit_breaker::CircuitBreakerBuilder: Send, Sync, Unpin, Clone);
+assert_impl_all!(circuit_breaker::CircuitBreaker<Svc, ByError>: Send, Sync, Unpin, Clone);
+assert_impl_all!(circuit_breaker::ResponseFuture<Svc, Tool, ByError>: Send, Sync);
+assert_impl_all!(circuit_breaker::CircuitBreakerHandle: Send, Sync, Unpin, Clone);
+assert_impl_all!(circuit_breaker::Breaker: Send, Sync, Unpin, Clone);
+assert_impl_all!(circuit_breaker::Permit: Send, Sync, Unpin);
+assert_impl_all!(circuit_breaker::Snapshot: Send, Sync, Unpin, Clone);
+assert_impl_all!(circuit_breaker::Transition: Send, Sync, Unpin, Clone);
+assert_impl_all!(circuit_breaker::Transitions: Send, Sync, Unpin);
 assert_impl_all!(catch_panic::CatchPanicLayer: Send, Sync, Unpin, Clone);
 assert_impl_all!(catch_panic::CatchPanic<Svc>: Send, Sync, Unpin, Clone);
 assert_impl_all!(catch_panic::ResponseFuture<Tool>: Send, Sync);
@@ -33,7 +43,7 @@ assert_impl_all!(normalize::Normalize<Svc>: Send, Sync, Unpin, Clone);
 assert_impl_all!(normalize::ResponseFuture<Tool>: Send, Sync);
 assert_impl_all!(trace::TraceLayer: Send, Sync, Unpin, Clone);
 assert_impl_all!(trace::Trace<Svc>: Send, Sync, Unpin, Clone);
-assert_impl_all!(trace::ResponseFuture<Tool, tower_toolcall::outcome::ByError>: Send, Sync);
+assert_impl_all!(trace::ResponseFuture<Tool, ByError>: Send, Sync);
 
 #[cfg(feature = "mcp")]
 mod mcp {

@@ -3,8 +3,12 @@
 use std::time::Duration;
 
 use tower_toolcall::{
-    catch_panic::CatchPanicLayer, deadline::DeadlineLayer, normalize::NormalizeLayer,
-    timeout::TimeoutLayer, trace::TraceLayer,
+    catch_panic::CatchPanicLayer,
+    circuit_breaker::{CircuitBreakerLayer, Rates},
+    deadline::DeadlineLayer,
+    normalize::NormalizeLayer,
+    timeout::TimeoutLayer,
+    trace::TraceLayer,
 };
 
 use crate::kit::contract;
@@ -32,6 +36,21 @@ contract!(
 contract!(
     deadline_inherited,
     DeadlineLayer::inherited(),
+    Readiness::Eager,
+    Panics::Pass
+);
+contract!(
+    circuit_breaker,
+    CircuitBreakerLayer::new(),
+    Readiness::Eager,
+    Panics::Pass
+);
+contract!(
+    circuit_breaker_with_rates,
+    CircuitBreakerLayer::builder()
+        .with_trip(Rates::over_time(Duration::from_secs(60)).with_failure_rate(0.5))
+        .build()
+        .unwrap(),
     Readiness::Eager,
     Panics::Pass
 );

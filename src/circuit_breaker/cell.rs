@@ -1,0 +1,291 @@
+//! A state machine that many threads use at once.
+//!
+//! What happens most takes no lock: admission while closed is one load, a success that changes nothing is
+//! one load, and a success that a window has to count is one compare-and-swap. Everything
+//! else goes through the mutex, which is never held across an await.
+//!
+//! `word` is what the machine last published: its generation, and what may be done without it. `run` counts
+//! the successes that the machine has not heard of yet; it is taken up whenever the mutex is, and as long as
+//! the mutex is held, nobody adds to it.
+
+use std::time::Duration;
+
+use super::{
+    rules::Rules,
+    state::{Change, Demand, Machine, Pass, Recorded, Verdict},
+    sync::{AcqRel, Acquire, AtomicU64, Mutex, MutexGuard, Relaxed, Release, lock},
+    window::{Quiet, Tally, nanos},
+};
+use crate::transition::BreakerState;
+
+/// Calls are admitted without a question.
+const ADMITS: u64 = 1;
+/// One more success changes nothing.
+const QUIET: u64 = 2;
+/// One more success changes nothing, if it is not a slow one.
+const QUIET_IF_FAST: u64 = 32;
+/// A success is counted in `run`.
+const RUN: u64 = 4;
+/// As `RUN`, before the moment in `until`.
+const TIMED: u64 = 8;
+/// Calls are refused before the moment in `until`.
+const OPEN: u64 = 16;
+
+/// The epoch's bits of `run`.
+const EPOCH: u64 = !(u32::MAX as u64);
+
+fn generation(word: u64) -> u32 {
+    (word >> 32) as u32
+}
+
+#[derive(Debug)]
+pub(super) struct Cell {
+    /// `generation << 32 | flags`.
+    word: AtomicU64,
+    /// `epoch << 32 | successes that still have room`. The epoch changes whenever the mutex is taken.
+    run: AtomicU64,
+    /// Nanoseconds; what they mean is in `word`.
+    until: AtomicU64,
+    rejected: AtomicU64,
+    stale: AtomicU64,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    machine: Machine,
+    /// How many successes `run` had room for when it was published.
+    room: u32,
+}
+
+/// Everything about a breaker at one moment.
+#[derive(Debug)]
+pub(super) struct Look {
+    pub(super) state: BreakerState,
+    pub(super) generation: u32,
+    pub(super) tally: Tally,
+    pub(super) trials: usize,
+    pub(super) retry_after: Option<Duration>,
+    pub(super) failures: u64,
+    pub(super) opened: u64,
+    pub(super) rejected: u64,
+    pub(super) stale: u64,
+}
+
+impl Cell {
+    pub(super) fn new(state: BreakerState, rules: &Rules) -> Self {
+        let cell = Self {
+            word: AtomicU64::new(0),
+            run: AtomicU64::new(0),
+            until: AtomicU64::new(0),
+            rejected: AtomicU64::new(0),
+            stale: AtomicU64::new(0),
+            inner: Mutex::new(Inner {
+                machine: Machine::new(state, rules),
+                room: 0,
+            }),
+        };
+        cell.publish(&mut cell.lock(), rules);
+        cell
+    }
+
+    /// Admits a call, or tells when to come back. The clock is read only if the breaker is not closed.
+    #[inline]
+    pub(super) fn admit(
+        &self,
+        now: impl Fn() -> Duration,
+        rules: &Rules,
+    ) -> (Result<Pass, Duration>, Option<Change>) {
+        let word = self.word.load(Acquire);
+        if word & ADMITS != 0 {
+            let generation = generation(word);
+            return (
+                Ok(Pass {
+                    generation,
+                    ticket: 0,
+                }),
+                None,
+            );
+        }
+        self.admit_or_refuse(now(), rules)
+    }
+
+    #[cold]
+    fn admit_or_refuse(
+        &self,
+        now: Duration,
+        rules: &Rules,
+    ) -> (Result<Pass, Duration>, Option<Change>) {
+        let (admission, change) = match self.open_for(now) {
+            Some(remaining) => (Err(remaining), None),
+            None => self.with(rules, |machine| machine.admit(now, rules)),
+        };
+        if admission.is_err() {
+            self.rejected.fetch_add(1, Relaxed);
+        }
+        (admission, change)
+    }
+
+    /// A look without an admission: when to come back, if a call would be refused. Counts a refusal.
+    #[inline]
+    pub(super) fn refuses(&self, now: impl Fn() -> Duration, rules: &Rules) -> Option<Duration> {
+        if self.word.load(Acquire) & ADMITS != 0 {
+            return None;
+        }
+        let now = now();
+        let refusal = self
+            .open_for(now)
+            .or_else(|| self.lock().machine.look(now, rules).err())?;
+        self.rejected.fetch_add(1, Relaxed);
+        Some(refusal)
+    }
+
+    /// How long the breaker is open still, if that can be told without the mutex.
+    fn open_for(&self, now: Duration) -> Option<Duration> {
+        let word = self.word.load(Acquire);
+        let until = self.until.load(Acquire);
+        // `until` belongs to the word only if the word is there still.
+        let open = word & OPEN != 0 && nanos(now) < until && self.word.load(Relaxed) == word;
+        open.then(|| Duration::from_nanos(until).saturating_sub(now))
+    }
+
+    /// Whether a success changes nothing, be it a slow one.
+    #[inline]
+    pub(super) fn is_quiet(&self, pass: Pass) -> bool {
+        let word = self.word.load(Acquire);
+        generation(word) == pass.generation && word & QUIET != 0
+    }
+
+    /// Takes the end of an admitted call. A success reads the clock only if the window is one of time.
+    pub(super) fn record(
+        &self,
+        pass: Pass,
+        verdict: Verdict,
+        now: impl Fn() -> Duration,
+        rules: &Rules,
+    ) -> Recorded {
+        let word = self.word.load(Acquire);
+        let mut known = None;
+        if generation(word) == pass.generation {
+            let timed = word & TIMED != 0;
+            let done = match verdict {
+                Verdict::Neutral => word & ADMITS != 0,
+                Verdict::SUCCESS if word & (QUIET | QUIET_IF_FAST) != 0 => true,
+                Verdict::SUCCESS if word & RUN != 0 && timed => {
+                    self.count(word, Some(*known.insert(now())))
+                }
+                Verdict::SUCCESS if word & RUN != 0 => self.count(word, None),
+                Verdict::Result(_) => false,
+            };
+            if done {
+                return Recorded::Counted(None);
+            }
+        }
+        // The clock was read above, or is now: once at most.
+        let now = known.unwrap_or_else(now);
+        let recorded = self.with(rules, |machine| machine.record(pass, verdict, now, rules));
+        if recorded == Recorded::Stale {
+            self.stale.fetch_add(1, Relaxed);
+        }
+        recorded
+    }
+
+    /// Counts a success without the mutex; false if the machine has to hear of it.
+    fn count(&self, word: u64, now: Option<Duration>) -> bool {
+        let mut run = self.run.load(Acquire);
+        loop {
+            let room = run as u32;
+            let timely = now.is_none_or(|now| nanos(now) < self.until.load(Acquire));
+            // If the word is there still, the machine was not at work between the two loads; and if
+            // it is from here on, the epoch is another one, and the swap fails.
+            if room == 0 || !timely || self.word.load(Acquire) != word {
+                return false;
+            }
+            match self
+                .run
+                .compare_exchange_weak(run, run - 1, AcqRel, Acquire)
+            {
+                Ok(_) => return true,
+                Err(present) => run = present,
+            }
+        }
+    }
+
+    pub(super) fn force(&self, demand: Demand, now: Duration, rules: &Rules) -> Option<Change> {
+        self.with(rules, |machine| machine.force(demand, now, rules))
+    }
+
+    /// The generation in which a result counts that comes `now` without an admission.
+    pub(super) fn present(&self, now: Duration, rules: &Rules) -> (Pass, Option<Change>) {
+        self.with(rules, |machine| {
+            let change = machine.end_period(now);
+            let generation = machine.generation();
+            (
+                Pass {
+                    generation,
+                    ticket: 0,
+                },
+                change,
+            )
+        })
+    }
+
+    pub(super) fn look(&self, now: Duration, rules: &Rules) -> Look {
+        self.with(rules, |machine| Look {
+            state: machine.state(),
+            generation: machine.generation(),
+            tally: machine.tally(now),
+            trials: machine.trials(now),
+            retry_after: machine.look(now, rules).err(),
+            failures: machine.failures(),
+            opened: machine.opened(),
+            rejected: self.rejected.load(Relaxed),
+            stale: self.stale.load(Relaxed),
+        })
+    }
+
+    /// Whether forgetting this breaker would do no harm.
+    pub(super) fn is_closed(&self) -> bool {
+        self.lock().machine.state() == BreakerState::Closed
+    }
+
+    fn with<T>(&self, rules: &Rules, work: impl FnOnce(&mut Machine) -> T) -> T {
+        let mut inner = self.lock();
+        // No room: whoever has a success to count waits for the mutex now.
+        let run = self.run.fetch_and(EPOCH, AcqRel);
+        let successes = inner.room - run as u32;
+        inner.machine.add_successes(successes);
+        let result = work(&mut inner.machine);
+        self.publish(&mut inner, rules);
+        result
+    }
+
+    fn publish(&self, inner: &mut Inner, rules: &Rules) {
+        let machine = &inner.machine;
+        let (quiet, room, bucket_end) = match machine.quiet(rules) {
+            Quiet::No => (0, 0, None),
+            Quiet::Always if rules.times_calls() => (QUIET_IF_FAST, 0, None),
+            Quiet::Always => (QUIET, 0, None),
+            Quiet::Run { room, until: None } => (RUN, room, None),
+            Quiet::Run { room, until } => (RUN | TIMED, room, until),
+        };
+        let entry = match machine.state() {
+            BreakerState::Closed | BreakerState::ForcedClosed | BreakerState::Disabled => ADMITS,
+            BreakerState::Open => OPEN,
+            BreakerState::HalfOpen | BreakerState::ForcedOpen => 0,
+        };
+        if let Some(until) = bucket_end.or(machine.open_until()) {
+            self.until.store(nanos(until), Release);
+        }
+        let generation = u64::from(machine.generation());
+        self.word.store(generation << 32 | quiet | entry, Release);
+        inner.room = room;
+        // Only who holds the mutex changes the epoch.
+        let epoch = (self.run.load(Relaxed) & EPOCH).wrapping_add(1 << 32);
+        self.run.store(epoch | u64::from(room), Release);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        lock(&self.inner)
+    }
+}

@@ -1,0 +1,268 @@
+//! One breaker as the layer uses it: the cell, its settings, and who hears of it.
+
+use std::{
+    fmt,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use tokio::{sync::broadcast, time::Instant};
+
+use super::{
+    cell::Cell,
+    rules::Rules,
+    state::{Change, Pass, Recorded, Verdict},
+    window::Mark,
+};
+use crate::{
+    call::CallInfo,
+    error::{ErrorKind, ToolError},
+    event::{Event, Listener},
+    in_flight::{Abandoned, Report},
+    outcome::{Count, Outcome},
+    registry::{Entry, Evict, Registry},
+    transition::{BreakerState, Transition},
+};
+
+/// Transitions that a subscriber may be behind.
+pub(super) const BACKLOG: usize = 256;
+
+/// Shared by all breakers of one layer value.
+pub(super) struct Shared {
+    pub(super) rules: Rules,
+    /// Whether the key names a tool: then what tells of a tool alone counts.
+    pub(super) counts_tools: bool,
+    pub(super) counts_reported: bool,
+    pub(super) abandoned: AbandonedPolicy,
+    pub(super) listener: Listener,
+    pub(super) disabled: AtomicBool,
+    pub(super) subscribers: OnceLock<broadcast::Sender<Transition>>,
+    pub(super) origin: Instant,
+}
+
+/// How a call counts that was dropped unfinished.
+#[derive(Clone, Default)]
+pub(super) enum AbandonedPolicy {
+    /// A failure if its deadline had passed, or it had been pending for the call's own timeout.
+    #[default]
+    Timeout,
+    /// As before, with this limit in place of the call's timeout.
+    After(Duration),
+    By(Arc<dyn Fn(&Abandoned) -> Count + Send + Sync>),
+}
+
+/// The limit for a call that has no timeout of its own: the timeout layer's default (T1).
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+impl Shared {
+    pub(super) fn now(&self) -> Duration {
+        self.origin.elapsed()
+    }
+
+    fn verdict(&self, count: Count, reported: bool, slow: bool) -> Verdict {
+        let failure = match count {
+            Count::Success => false,
+            Count::Failure => true,
+            Count::ToolFailure if self.counts_tools => true,
+            Count::Neutral if reported && self.counts_reported && self.counts_tools => true,
+            Count::ToolFailure | Count::Neutral => return Verdict::Neutral,
+        };
+        Verdict::Result(Mark { failure, slow })
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.rules.fmt(f)
+    }
+}
+
+/// The value of a key in the registry.
+#[derive(Debug)]
+pub(super) struct Circuit {
+    pub(super) cell: Cell,
+    pub(super) shared: Arc<Shared>,
+}
+
+impl Circuit {
+    pub(super) fn new(shared: &Arc<Shared>) -> Self {
+        let state = if shared.disabled.load(Relaxed) {
+            BreakerState::Disabled
+        } else {
+            BreakerState::Closed
+        };
+        Self::in_state(state, shared)
+    }
+
+    /// What the keys beyond the bound share: it lets calls pass, so that one bad tool does not stop
+    /// all others there.
+    pub(super) fn overflow(shared: &Arc<Shared>) -> Self {
+        Self::in_state(BreakerState::Disabled, shared)
+    }
+
+    fn in_state(state: BreakerState, shared: &Arc<Shared>) -> Self {
+        Self {
+            cell: Cell::new(state, &shared.rules),
+            shared: Arc::clone(shared),
+        }
+    }
+}
+
+/// Only a closed breaker may be forgotten.
+impl Evict for Circuit {
+    fn may_evict(&self) -> bool {
+        self.cell.is_closed()
+    }
+}
+
+pub(super) type Circuits = Registry<Circuit>;
+pub(super) type CircuitEntry = Entry<Circuit>;
+
+/// Looks the call's breaker up.
+#[inline]
+pub(super) fn find<'a>(
+    circuits: &'a mut Circuits,
+    call: &CallInfo,
+    shared: &Arc<Shared>,
+) -> &'a Arc<CircuitEntry> {
+    circuits.get(call, || Circuit::new(shared))
+}
+
+impl CircuitEntry {
+    /// Admits a call, or says why not.
+    #[inline]
+    pub(super) fn admit(&self, call: Option<&CallInfo>) -> Result<Pass, Duration> {
+        let shared = &self.value.shared;
+        let (admission, change) = self.value.cell.admit(|| shared.now(), &shared.rules);
+        if let Some(change) = change {
+            self.tell(&change, call);
+        }
+        admission
+    }
+
+    /// When to come back, if the call would be refused now.
+    #[inline]
+    pub(super) fn refuses(&self) -> Option<Duration> {
+        let shared = &self.value.shared;
+        self.value.cell.refuses(|| shared.now(), &shared.rules)
+    }
+
+    /// Takes a verdict; true if it has just opened the breaker.
+    #[inline]
+    pub(super) fn record(&self, pass: Pass, verdict: Verdict, call: Option<&CallInfo>) -> bool {
+        let shared = &self.value.shared;
+        let recorded = self
+            .value
+            .cell
+            .record(pass, verdict, || shared.now(), &shared.rules);
+        match recorded {
+            Recorded::Counted(Some(change)) => {
+                self.tell(&change, call);
+                change.to == BreakerState::Open
+            }
+            Recorded::Counted(None) | Recorded::Stale => false,
+        }
+    }
+
+    #[cold]
+    pub(super) fn tell(&self, change: &Change, call: Option<&CallInfo>) {
+        let transition = Transition {
+            server: self.server().map(Arc::from),
+            tool: self.name().map(Arc::from),
+            from: change.from,
+            to: change.to,
+            reason: change.reason,
+            generation: change.generation,
+            calls: change.tally.calls,
+            failures: change.tally.failures,
+            slow_calls: change.tally.slow,
+            open_for: change.open_for,
+        };
+        let shared = &self.value.shared;
+        shared.listener.tell(&Event::Transition {
+            transition: &transition,
+            call,
+        });
+        if let Some(subscribers) = shared.subscribers.get() {
+            // An error says that nobody is subscribed now.
+            let _ = subscribers.send(transition);
+        }
+    }
+}
+
+/// A refusal (C4).
+#[cold]
+pub(super) fn refusal(retry_after: Duration) -> ToolError {
+    ToolError::new(ErrorKind::CircuitOpen, "Circuit breaker open").with_retry_after(retry_after)
+}
+
+/// An admitted call, until its end is known.
+#[derive(Debug)]
+pub(super) struct Admitted {
+    entry: Arc<CircuitEntry>,
+    pub(super) info: CallInfo,
+    pass: Pass,
+    /// How long it may be pending before a drop counts as a failure.
+    patience: Duration,
+}
+
+impl Admitted {
+    #[inline]
+    pub(super) fn new(
+        entry: Arc<CircuitEntry>,
+        info: CallInfo,
+        pass: Pass,
+        timeout: Option<Duration>,
+    ) -> Self {
+        let patience = match &entry.value.shared.abandoned {
+            AbandonedPolicy::After(limit) => *limit,
+            AbandonedPolicy::Timeout | AbandonedPolicy::By(_) => timeout.unwrap_or(TIMEOUT),
+        };
+        Self {
+            entry,
+            info,
+            pass,
+            patience,
+        }
+    }
+
+    /// The call has a result.
+    #[inline]
+    pub(super) fn ended(&self, outcome: &Outcome, since: Option<Instant>) {
+        let quiet = outcome.count() == Count::Success;
+        if !(quiet && self.entry.value.cell.is_quiet(self.pass)) {
+            self.record(outcome, since);
+        }
+    }
+
+    #[inline(never)]
+    fn record(&self, outcome: &Outcome, since: Option<Instant>) {
+        let shared = &self.entry.value.shared;
+        let elapsed = || since.map_or(Duration::ZERO, |since| since.elapsed());
+        let slow = shared.rules.is_slow(elapsed);
+        let verdict = shared.verdict(outcome.count(), outcome.is_reported(), slow);
+        self.entry.record(self.pass, verdict, Some(&self.info));
+    }
+}
+
+impl Report for Admitted {
+    fn abandoned(self, how: Abandoned) {
+        let shared = &self.entry.value.shared;
+        let count = match &shared.abandoned {
+            AbandonedPolicy::By(policy) => policy(&how),
+            _ if how.past_deadline || how.pending >= self.patience => Count::Failure,
+            _ => Count::Neutral,
+        };
+        let slow = shared.rules.is_slow(|| how.pending);
+        let verdict = shared.verdict(count, false, slow);
+        self.entry.record(self.pass, verdict, Some(&self.info));
+    }
+
+    fn panicked(self) {
+        self.entry
+            .record(self.pass, Verdict::FAILURE, Some(&self.info));
+    }
+}

@@ -1,0 +1,150 @@
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use pin_project_lite::pin_project;
+use tower_service::Service;
+
+use super::{
+    circuit::{Admitted, CircuitEntry, refusal},
+    service::not_ready,
+    state::Pass,
+};
+use crate::{
+    call::{CallInfo, ToolCall},
+    error::ToolError,
+    in_flight::InFlight,
+    outcome::Classify,
+};
+
+pin_project! {
+    /// Response future for [`CircuitBreaker`](super::CircuitBreaker).
+    #[must_use = "futures do nothing unless polled"]
+    pub struct ResponseFuture<S, F, C> {
+        #[pin]
+        state: State<S, F>,
+        classifier: C,
+    }
+}
+
+pin_project! {
+    #[project = StateProj]
+    pub(super) enum State<S, F> {
+        // The inner service was not ready: waiting for it, without a permit.
+        Waiting { svc: S, call: Option<ToolCall>, entry: Arc<CircuitEntry> },
+        // Waiting for the response. The inner future is dropped before its end is reported.
+        Called { #[pin] fut: F, flight: InFlight<Admitted> },
+        // Refused, or the inner service failed to become ready.
+        Refused { error: Option<ToolError> },
+    }
+}
+
+impl<S, F> State<S, F> {
+    /// Makes the call that was admitted.
+    #[inline]
+    pub(super) fn call(
+        svc: &mut S,
+        call: ToolCall,
+        entry: &Arc<CircuitEntry>,
+        info: CallInfo,
+        pass: Pass,
+    ) -> Self
+    where
+        S: Service<ToolCall, Future = F>,
+    {
+        let admitted = Admitted::new(Arc::clone(entry), info, pass, call.timeout());
+        let mut flight = InFlight::new(admitted, call.deadline());
+        let fut = flight.enter(|_| svc.call(call));
+        Self::Called { fut, flight }
+    }
+
+    pub(super) fn refused(error: ToolError) -> Self {
+        Self::Refused { error: Some(error) }
+    }
+}
+
+impl<S, F, C> ResponseFuture<S, F, C> {
+    #[inline]
+    pub(super) fn new(state: State<S, F>, classifier: C) -> Self {
+        Self { state, classifier }
+    }
+}
+
+impl<S, C> Future for ResponseFuture<S, S::Future, C>
+where
+    S: Service<ToolCall>,
+    S::Error: Into<ToolError>,
+    C: Classify<S::Response>,
+{
+    type Output = Result<S::Response, ToolError>;
+
+    #[inline]
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut this = self.project();
+        loop {
+            let next = match this.state.as_mut().project() {
+                StateProj::Called { fut, flight } => {
+                    // Converting and classifying run foreign code: inside, so that a panic there is
+                    // reported too.
+                    let polled = flight.poll(|admitted| {
+                        let result = ready!(fut.poll(cx));
+                        let result = result.map_err(|e| e.into().about(&admitted.info));
+                        let outcome = this.classifier.classify(result.as_ref());
+                        Poll::Ready((result, outcome))
+                    });
+                    let (result, outcome) = ready!(polled);
+                    flight.report().ended(&outcome, flight.since());
+                    return Poll::Ready(result);
+                }
+                StateProj::Waiting { svc, call, entry } => {
+                    let ready = ready!(svc.poll_ready(cx));
+                    let call = call.take().expect("called once");
+                    match ready {
+                        Ok(()) => start(svc, call, entry),
+                        Err(error) => {
+                            let error = error.into().about(&call.info());
+                            State::refused(not_ready(entry, &call, error, this.classifier))
+                        }
+                    }
+                }
+                StateProj::Refused { error } => {
+                    return Poll::Ready(Err(error.take().expect("polled after completion")));
+                }
+            };
+            // Drops the service that was waited for, with what it had reserved for a refused call.
+            this.state.set(next);
+        }
+    }
+}
+
+/// The inner service is ready. Only now it is decided whether the call may run: what was queued before the
+/// breaker opened does not run after it.
+fn start<S>(svc: &mut S, call: ToolCall, entry: &Arc<CircuitEntry>) -> State<S, S::Future>
+where
+    S: Service<ToolCall>,
+{
+    let info = call.info();
+    match entry.admit(Some(&info)) {
+        Ok(pass) => State::call(svc, call, entry, info, pass),
+        Err(retry_after) => State::refused(refusal(retry_after).about(&info)),
+    }
+}
+
+impl<S, F, C> fmt::Debug for ResponseFuture<S, F, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResponseFuture")
+            .field(
+                "state",
+                &match &self.state {
+                    State::Waiting { .. } => "Waiting",
+                    State::Called { .. } => "Called",
+                    State::Refused { .. } => "Refused",
+                },
+            )
+            .finish_non_exhaustive()
+    }
+}

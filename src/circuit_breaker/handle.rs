@@ -1,0 +1,370 @@
+use std::{fmt, sync::Arc, time::Duration};
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::broadcast::{self, error::RecvError};
+
+use super::{
+    circuit::{BACKLOG, CircuitEntry, Circuits, Shared, find, refusal},
+    state::{Demand, Pass, Verdict},
+};
+use crate::{
+    call::ToolCall,
+    error::ToolError,
+    transition::{BreakerState, Transition, millis},
+};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Reads the breakers of a layer, forces them, and subscribes to them (C7).
+///
+/// Cheap to clone. Keeps working when the layer and its services are gone.
+///
+/// ```
+/// use tower_toolcall::{ToolCall, circuit_breaker::CircuitBreakerLayer};
+///
+/// let layer = CircuitBreakerLayer::new();
+/// let handle = layer.handle();
+///
+/// let search = handle.breaker(&ToolCall::new("search").with_server("docs"));
+/// search.force_open();
+/// assert!(search.is_open());
+/// search.reset();
+/// println!("{}", serde_json::to_string_pretty(&handle.snapshot()).unwrap());
+/// ```
+#[derive(Clone)]
+pub struct CircuitBreakerHandle {
+    circuits: Circuits,
+    shared: Arc<Shared>,
+}
+
+impl CircuitBreakerHandle {
+    pub(super) fn new(circuits: Circuits, shared: Arc<Shared>) -> Self {
+        Self { circuits, shared }
+    }
+
+    /// The breaker of a call's key, made if it is not known yet. Of the call only what the key is made
+    /// of matters.
+    pub fn breaker(&self, call: &ToolCall) -> Breaker {
+        let mut circuits = self.circuits.clone();
+        let entry = find(&mut circuits, &call.info(), &self.shared);
+        Breaker(Arc::clone(entry))
+    }
+
+    /// Every breaker, in the order of server and tool.
+    pub fn breakers(&self) -> Vec<Breaker> {
+        let mut entries = self.circuits.entries();
+        entries.sort_by(|a, b| (a.server(), a.name()).cmp(&(b.server(), b.name())));
+        entries.into_iter().map(Breaker).collect()
+    }
+
+    /// Every breaker's state and counters, in the order of server and tool.
+    pub fn snapshot(&self) -> Vec<Snapshot> {
+        self.breakers().iter().map(Breaker::snapshot).collect()
+    }
+
+    /// The number of breakers; never more than the layer's bound.
+    pub fn len(&self) -> usize {
+        self.circuits.len()
+    }
+
+    /// Whether no tool was called yet.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Closes every breaker and forgets what it has counted in its window. Takes back
+    /// [`disable_all`](Self::disable_all).
+    pub fn reset_all(&self) {
+        self.demand_all(Demand::Reset, false);
+    }
+
+    /// Lets every call pass from now on, also those of tools that were never called before.
+    pub fn disable_all(&self) {
+        self.demand_all(Demand::Disabled, true);
+    }
+
+    fn demand_all(&self, demand: Demand, disabled: bool) {
+        // First: a breaker that is made meanwhile sees it, or is among the entries.
+        self.shared.disabled.store(disabled, Relaxed);
+        for breaker in self.breakers() {
+            breaker.demand(demand);
+        }
+    }
+
+    /// A stream of the transitions from now on.
+    ///
+    /// A subscriber that falls behind by more than 256 transitions is told how many it missed; no call
+    /// ever waits for it.
+    pub fn subscribe(&self) -> Transitions {
+        let make = || broadcast::Sender::new(BACKLOG);
+        Transitions(self.shared.subscribers.get_or_init(make).subscribe())
+    }
+}
+
+impl fmt::Debug for CircuitBreakerHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CircuitBreakerHandle")
+            .field("rules", &self.shared.rules)
+            .finish_non_exhaustive()
+    }
+}
+
+/// One breaker: reads it, forces it, or drives it by hand without the layer.
+///
+/// ```
+/// use tower_toolcall::{ToolCall, circuit_breaker::CircuitBreakerLayer};
+///
+/// let breaker = CircuitBreakerLayer::new().handle().breaker(&ToolCall::new("search"));
+/// for n in 1..=5 {
+///     assert!(!breaker.is_open());
+///     let just_opened = breaker.record_failure();
+///     assert_eq!(just_opened, n == 5);
+/// }
+/// assert!(breaker.admit().is_err());
+/// ```
+#[derive(Clone)]
+pub struct Breaker(Arc<CircuitEntry>);
+
+impl Breaker {
+    fn now(&self) -> Duration {
+        self.0.value.shared.now()
+    }
+
+    /// The server part of its key.
+    pub fn server(&self) -> Option<&str> {
+        self.0.server()
+    }
+
+    /// The tool part of its key, or what a key function picked.
+    pub fn tool(&self) -> Option<&str> {
+        self.0.name()
+    }
+
+    /// Its state. An open breaker stays open until a call comes after its period.
+    pub fn state(&self) -> BreakerState {
+        self.look().state
+    }
+
+    /// Whether a call would be refused now.
+    pub fn is_open(&self) -> bool {
+        self.look().retry_after.is_some()
+    }
+
+    /// State and counters.
+    pub fn snapshot(&self) -> Snapshot {
+        let look = self.look();
+        Snapshot {
+            server: self.server().map(str::to_owned),
+            tool: self.tool().map(str::to_owned),
+            state: look.state,
+            generation: look.generation,
+            calls: look.tally.calls,
+            failures: look.tally.failures,
+            slow_calls: look.tally.slow,
+            trials: look.trials,
+            retry_after: look.retry_after,
+            failed_total: look.failures,
+            opened_total: look.opened,
+            rejected_total: look.rejected,
+            stale_total: look.stale,
+        }
+    }
+
+    fn look(&self) -> super::cell::Look {
+        let circuit = &self.0.value;
+        circuit.cell.look(self.now(), &circuit.shared.rules)
+    }
+
+    /// Refuses every call until it is reset.
+    pub fn force_open(&self) {
+        self.demand(Demand::Open);
+    }
+
+    /// Lets every call pass until it is reset; results are counted, but do not open it.
+    pub fn force_closed(&self) {
+        self.demand(Demand::Closed);
+    }
+
+    /// Lets every call pass until it is reset, and counts nothing.
+    pub fn disable(&self) {
+        self.demand(Demand::Disabled);
+    }
+
+    /// Closes it, whatever its state is, and forgets what it has counted in its window.
+    pub fn reset(&self) {
+        self.demand(Demand::Reset);
+    }
+
+    fn demand(&self, demand: Demand) {
+        let circuit = &self.0.value;
+        let rules = &circuit.shared.rules;
+        if let Some(change) = circuit.cell.force(demand, self.now(), rules) {
+            self.0.tell(&change, None);
+        }
+    }
+
+    /// Asks to make a call. The permit takes the result; dropped, it says nothing and gives a trial's
+    /// place back.
+    ///
+    /// # Errors
+    ///
+    /// [`CircuitOpen`](crate::ErrorKind::CircuitOpen), with the time to come back.
+    pub fn admit(&self) -> Result<Permit, ToolError> {
+        match self.0.admit(None) {
+            Ok(pass) => Ok(Permit {
+                entry: Arc::clone(&self.0),
+                pass: Some(pass),
+            }),
+            Err(retry_after) => {
+                let mut error = refusal(retry_after);
+                if let Some(tool) = self.tool() {
+                    error = error.with_tool(tool);
+                }
+                if let Some(server) = self.server() {
+                    error = error.with_server(server);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Counts a success as of now, without a permit.
+    pub fn record_success(&self) {
+        self.record(Verdict::SUCCESS);
+    }
+
+    /// Counts a failure as of now, without a permit; true if it has just opened the breaker.
+    pub fn record_failure(&self) -> bool {
+        self.record(Verdict::FAILURE)
+    }
+
+    fn record(&self, verdict: Verdict) -> bool {
+        let circuit = &self.0.value;
+        let (pass, change) = circuit.cell.present(self.now(), &circuit.shared.rules);
+        if let Some(change) = change {
+            self.0.tell(&change, None);
+        }
+        self.0.record(pass, verdict, None)
+    }
+}
+
+impl fmt::Debug for Breaker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Breaker")
+            .field("server", &self.server().map(crate::text::Short::name))
+            .field("tool", &self.tool().map(crate::text::Short::name))
+            .field("state", &self.state())
+            .finish_non_exhaustive()
+    }
+}
+
+/// An admission by [`Breaker::admit`].
+#[must_use = "a permit that is dropped says nothing about the call"]
+pub struct Permit {
+    entry: Arc<CircuitEntry>,
+    pass: Option<Pass>,
+}
+
+impl Permit {
+    /// The call succeeded.
+    pub fn success(mut self) {
+        self.end(Verdict::SUCCESS);
+    }
+
+    /// The call failed; true if that has just opened the breaker.
+    pub fn failure(mut self) -> bool {
+        self.end(Verdict::FAILURE)
+    }
+
+    fn end(&mut self, verdict: Verdict) -> bool {
+        let pass = self.pass.take();
+        pass.is_some_and(|pass| self.entry.record(pass, verdict, None))
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.end(Verdict::Neutral);
+    }
+}
+
+impl fmt::Debug for Permit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Permit").finish_non_exhaustive()
+    }
+}
+
+/// A breaker at one moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Snapshot {
+    /// The server part of its key, the first 256 bytes.
+    pub server: Option<String>,
+    /// The tool part of its key, or what a key function picked, the first 256 bytes.
+    pub tool: Option<String>,
+    /// Its state. An open breaker stays open until a call comes after its period.
+    pub state: BreakerState,
+    /// Counts its states.
+    pub generation: u32,
+    /// Results in the window, or in it when the breaker opened. With consecutive failures, their
+    /// number.
+    pub calls: u32,
+    /// Failures among them.
+    pub failures: u32,
+    /// Slow calls among them.
+    pub slow_calls: u32,
+    /// Trial calls that are running.
+    pub trials: usize,
+    /// When a call that would be refused now should come back; `None` if it would not be. In JSON as
+    /// whole milliseconds, rounded up.
+    #[serde(rename = "retry_after_ms", with = "millis")]
+    pub retry_after: Option<Duration>,
+    /// Failures that counted, since the breaker exists. Successes are not counted: one that changes
+    /// nothing writes nothing.
+    pub failed_total: u64,
+    /// How often it has opened.
+    pub opened_total: u64,
+    /// Calls that it has refused.
+    pub rejected_total: u64,
+    /// Results that came after a change of state, and did not count.
+    pub stale_total: u64,
+}
+
+/// The transitions of a layer's breakers, from [`CircuitBreakerHandle::subscribe`].
+#[derive(Debug)]
+pub struct Transitions(broadcast::Receiver<Transition>);
+
+impl Transitions {
+    /// The next transition; `None` when the layer, its services and its handles are gone.
+    ///
+    /// # Errors
+    ///
+    /// [`Lagged`] if this subscriber was too slow, once; then the oldest transition that is kept
+    /// follows.
+    ///
+    /// # Cancel safety
+    ///
+    /// A transition is not lost when the future is dropped.
+    pub async fn next(&mut self) -> Option<Result<Transition, Lagged>> {
+        match self.0.recv().await {
+            Ok(transition) => Some(Ok(transition)),
+            Err(RecvError::Lagged(missed)) => Some(Err(Lagged { missed })),
+            Err(RecvError::Closed) => None,
+        }
+    }
+}
+
+/// A subscriber was too slow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Lagged {
+    /// How many transitions it missed.
+    pub missed: u64,
+}
+
+impl fmt::Display for Lagged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "missed {} transitions", self.missed)
+    }
+}
+
+impl std::error::Error for Lagged {}

@@ -1,0 +1,210 @@
+//! The cell under every interleaving of up to three threads, with at most three preemptions:
+//!
+//! ```text
+//! RUSTFLAGS="--cfg toolcall_loom" cargo test --release --lib circuit_breaker::loom
+//! ```
+
+use std::time::Duration;
+
+use loom::{sync::Arc, thread};
+
+use super::{
+    cell::{Cell, Look},
+    rules::{Rates, Rules, Trip},
+    state::{Change, Pass, Recorded, Verdict},
+};
+use crate::transition::BreakerState as State;
+
+const START: Duration = Duration::ZERO;
+
+fn check(model: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(model);
+}
+
+/// A cell with its rules, as threads share it.
+struct Shared {
+    cell: Cell,
+    rules: Rules,
+}
+
+impl Shared {
+    fn new(trip: impl Into<Trip>) -> Arc<Self> {
+        let rules = Rules {
+            trip: trip.into().0,
+            ..Rules::default()
+        };
+        let cell = Cell::new(State::Closed, &rules);
+        Arc::new(Self { cell, rules })
+    }
+
+    fn admit(&self, now: Duration) -> (Option<Pass>, Option<Change>) {
+        let (admission, change) = self.cell.admit(|| now, &self.rules);
+        (admission.ok(), change)
+    }
+
+    fn record(&self, pass: Pass, verdict: Verdict, now: Duration) -> Recorded {
+        self.cell.record(pass, verdict, || now, &self.rules)
+    }
+
+    fn look(&self, now: Duration) -> Look {
+        self.cell.look(now, &self.rules)
+    }
+
+    /// An admitted call with its result. True if it opened the breaker.
+    fn call(&self, verdict: Verdict) -> bool {
+        let (Some(pass), _) = self.admit(START) else {
+            return false;
+        };
+        let recorded = self.record(pass, verdict, START);
+        matches!(recorded, Recorded::Counted(Some(change)) if change.to == State::Open)
+    }
+}
+
+fn threads<T: 'static>(
+    shared: &Arc<Shared>,
+    work: [fn(&Shared) -> T; 2],
+    own: impl FnOnce(&Shared) -> T,
+) -> [T; 3] {
+    let spawned = work.map(|work| {
+        let shared = Arc::clone(shared);
+        thread::spawn(move || work(&shared))
+    });
+    let own = own(shared);
+    let [a, b] = spawned.map(|thread| thread.join().expect("no panic"));
+    [a, b, own]
+}
+
+/// Trap 2: three failures at once against a limit of two: one opens the breaker, and one at most is
+/// stale or refused.
+#[test]
+fn one_of_the_failures_opens_the_breaker() {
+    check(|| {
+        let shared = Shared::new(Trip::consecutive_failures(2));
+        let fail = |shared: &Shared| shared.call(Verdict::FAILURE);
+        let opened = threads(&shared, [fail, fail], fail);
+        assert_eq!(opened.iter().filter(|opened| **opened).count(), 1);
+        let look = shared.look(START);
+        assert_eq!((look.state, look.generation), (State::Open, 1));
+        assert_eq!(look.failures + look.stale + look.rejected, 3);
+    });
+}
+
+/// Trap 1: one trial runs at a time, whoever asks; and its place comes back.
+#[test]
+fn one_of_the_calls_becomes_the_trial() {
+    check(|| {
+        let shared = Shared::new(Trip::consecutive_failures(1));
+        assert!(shared.call(Verdict::FAILURE));
+        let later = |shared: &Shared| shared.admit(START + shared.rules.open_for);
+        let [a, b, c] = threads(&shared, [later, later], later);
+        let admitted: Vec<Pass> = [a.0, b.0, c.0].into_iter().flatten().collect();
+        let changes = [a.1, b.1, c.1].into_iter().flatten().count();
+        assert_eq!((admitted.len(), changes), (1, 1));
+        let now = START + shared.rules.open_for;
+        shared.record(admitted[0], Verdict::Neutral, now);
+        assert!(shared.admit(now).0.is_some());
+    });
+}
+
+/// Trap 2: what was admitted before the trip does not decide the trial.
+#[test]
+fn a_late_result_is_counted_before_the_trip_or_stale() {
+    check(|| {
+        let shared = Shared::new(Trip::consecutive_failures(1));
+        let (pass, _) = shared.admit(START);
+        let pass = pass.expect("closed");
+        let thread = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || shared.record(pass, Verdict::SUCCESS, START))
+        };
+        assert!(shared.call(Verdict::FAILURE));
+        let now = START + shared.rules.open_for;
+        let (trial, change) = shared.admit(now);
+        assert!(trial.is_some() && change.is_some());
+        thread.join().expect("no panic");
+        let look = shared.look(now);
+        assert_eq!((look.state, look.trials), (State::HalfOpen, 1));
+    });
+}
+
+/// Successes that are counted without the mutex are all there when a failure takes them up.
+#[test]
+fn no_success_is_lost_between_the_counter_and_the_window() {
+    check(|| {
+        let rates = Rates::over_calls(8)
+            .with_failure_rate(1.0)
+            .with_minimum_calls(8);
+        let shared = Shared::new(rates);
+        let work: [fn(&Shared) -> bool; 2] = [
+            |shared| shared.call(Verdict::SUCCESS),
+            |shared| shared.call(Verdict::FAILURE),
+        ];
+        threads(&shared, work, |shared| shared.call(Verdict::SUCCESS));
+        let tally = shared.look(START).tally;
+        assert_eq!((tally.calls, tally.failures), (3, 1));
+    });
+}
+
+/// The success that completes the minimum opens the breaker, whichever it is.
+#[test]
+fn the_minimum_is_noticed_whoever_completes_it() {
+    check(|| {
+        let rates = Rates::over_calls(3)
+            .with_failure_rate(0.3)
+            .with_minimum_calls(3);
+        let shared = Shared::new(rates);
+        let work: [fn(&Shared) -> bool; 2] = [
+            |shared| shared.call(Verdict::SUCCESS),
+            |shared| shared.call(Verdict::FAILURE),
+        ];
+        let opened = threads(&shared, work, |shared| shared.call(Verdict::SUCCESS));
+        assert_eq!(opened.iter().filter(|opened| **opened).count(), 1);
+        assert_eq!(shared.look(START).state, State::Open);
+    });
+}
+
+/// A success belongs to the bucket in which it ended, or to a later one: never to one before.
+#[test]
+fn a_success_is_counted_in_its_bucket() {
+    const BUCKET: Duration = Duration::from_secs(1);
+    check(|| {
+        let rates = Rates::over_time(32 * BUCKET).with_failure_rate(1.0);
+        let shared = Shared::new(rates);
+        let (pass, _) = shared.admit(START);
+        let pass = pass.expect("closed");
+        let work: [fn(&Shared) -> bool; 2] = [
+            |shared| shared.call(Verdict::SUCCESS),
+            |shared| shared.call(Verdict::SUCCESS),
+        ];
+        threads(&shared, work, |shared| {
+            shared.record(pass, Verdict::SUCCESS, BUCKET);
+            false
+        });
+        assert_eq!(shared.look(31 * BUCKET).tally.calls, 3);
+        // The two are gone, if they did not come after the clock had moved on.
+        assert!((1..=3).contains(&shared.look(32 * BUCKET).tally.calls));
+        assert_eq!(shared.look(33 * BUCKET).tally.calls, 0);
+    });
+}
+
+/// A reset makes everything before it stale.
+#[test]
+fn a_reset_forgets_what_is_counted_at_the_same_time() {
+    use super::state::Demand;
+    check(|| {
+        let shared = Shared::new(Trip::consecutive_failures(2));
+        assert!(!shared.call(Verdict::FAILURE));
+        let thread = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || shared.call(Verdict::FAILURE))
+        };
+        shared.cell.force(Demand::Reset, START, &shared.rules);
+        thread.join().expect("no panic");
+        // Open, then reset; or reset, then the first failure.
+        let look = shared.look(START);
+        assert_eq!(look.state, State::Closed);
+        assert!(look.tally.failures <= 1);
+    });
+}

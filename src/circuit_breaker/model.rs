@@ -1,0 +1,361 @@
+//! The state machine against a naive model of it, over random schedules.
+//!
+//! The model keeps every result with its time and looks at all of them each time. It knows neither
+//! generations nor tickets: an admission is the number of the period in which it was given.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::{
+    cell::Cell,
+    rules::{Rates, Rules, Trip},
+    state::{Change, Demand, Pass, Recorded, Verdict},
+    window::{BUCKETS, Mark},
+};
+use crate::transition::BreakerState as State;
+
+/// One step of a schedule.
+#[derive(Clone, Debug)]
+enum Step {
+    Admit,
+    /// The end of one of the calls in flight, picked by the number.
+    End(u8, End),
+    Wait(u16),
+    /// A thread comes with a moment that has passed already.
+    Back(u16),
+    Demand(Demand),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum End {
+    Result(bool, bool),
+    Neutral,
+    /// Never, as far as the breaker can see.
+    Hang,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let end = prop_oneof![
+        4 => Just(End::Result(false, false)),
+        6 => Just(End::Result(true, false)),
+        1 => Just(End::Result(false, true)),
+        1 => Just(End::Result(true, true)),
+        1 => Just(End::Neutral),
+        1 => Just(End::Hang),
+    ];
+    let demand = prop_oneof![
+        Just(Demand::Reset),
+        Just(Demand::Open),
+        Just(Demand::Closed),
+        Just(Demand::Disabled),
+    ];
+    let step = prop_oneof![
+        30 => Just(Step::Admit),
+        30 => (any::<u8>(), end).prop_map(|(n, end)| Step::End(n, end)),
+        8 => (0u16..400).prop_map(Step::Wait),
+        2 => (0u16..100).prop_map(Step::Back),
+        1 => demand.prop_map(Step::Demand),
+    ];
+    prop::collection::vec(step, 1..60)
+}
+
+fn rules() -> impl Strategy<Value = Rules> {
+    let rates = |rates: Rates| {
+        (1u32..6, 1u32..=10, 0u32..=10).prop_map(move |(minimum, failure, slow)| {
+            let rates = rates
+                .clone()
+                .with_minimum_calls(minimum)
+                .with_failure_rate(f64::from(failure) / 10.0);
+            // Without the rate a slow call is one as any other.
+            Trip::from(match slow {
+                0 => rates,
+                slow => rates.with_slow_call_rate(f64::from(slow) / 10.0, millis(1)),
+            })
+        })
+    };
+    let trip = prop_oneof![
+        (1u32..5).prop_map(Trip::consecutive_failures),
+        (1u32..5, 1u64..500).prop_map(|(n, w)| Trip::failures_within(n, millis(w))),
+        (6u32..12).prop_flat_map(move |calls| rates(Rates::over_calls(calls))),
+        // Buckets of whole milliseconds.
+        (1u64..20).prop_flat_map(move |w| rates(Rates::over_time(millis(w * BUCKETS as u64)))),
+    ];
+    (trip, 1u64..200, 0u8..3, 1u32..4, 0u32..4, 1u64..300).prop_map(
+        |(trip, open, growth, trials, successes, lease)| Rules {
+            trip: trip.0,
+            open_for: millis(open),
+            growth: 1.0 + f64::from(growth) / 2.0,
+            max_open_for: millis(2 * open),
+            trials,
+            successes: (successes > 0).then_some(successes),
+            lease: millis(lease),
+        },
+    )
+}
+
+fn millis(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// What is so simple that it can be seen to be right.
+struct Naive {
+    state: State,
+    /// Counts changes of state.
+    period: u32,
+    /// When the present period began.
+    since: Duration,
+    results: Vec<(Duration, Mark)>,
+    trials: Vec<(usize, Duration)>,
+    successes: u32,
+    failed_trials: u32,
+}
+
+impl Naive {
+    fn turn(&mut self, state: State, now: Duration) {
+        (self.state, self.since) = (state, now);
+        self.period += 1;
+        self.trials.clear();
+        self.successes = 0;
+        if matches!(state, State::Closed | State::ForcedClosed) {
+            self.results.clear();
+            self.failed_trials = 0;
+        }
+    }
+
+    fn open_for(&self, rules: &Rules) -> Duration {
+        let mut period = rules.open_for.as_secs_f64();
+        for _ in 0..self.failed_trials {
+            period *= rules.growth;
+        }
+        Duration::from_secs_f64(period).min(rules.max_open_for.max(rules.open_for))
+    }
+
+    fn admits(&mut self, call: usize, now: Duration, rules: &Rules) -> bool {
+        if self.state == State::Open && now >= self.since + self.open_for(rules) {
+            self.turn(State::HalfOpen, now);
+        }
+        match self.state {
+            State::Closed | State::ForcedClosed | State::Disabled => true,
+            State::HalfOpen => {
+                self.trials.retain(|(_, begun)| now < *begun + rules.lease);
+                let running = self.trials.len() as u32;
+                let needed = rules.trials.max(rules.successes());
+                let admits = running < rules.trials && running + self.successes < needed;
+                if admits {
+                    self.trials.push((call, now));
+                }
+                admits
+            }
+            _ => false,
+        }
+    }
+
+    fn ends(&mut self, call: usize, period: u32, end: End, now: Duration, rules: &Rules) {
+        if period != self.period || matches!(end, End::Hang) {
+            return;
+        }
+        self.trials.retain(|(trial, _)| *trial != call);
+        let End::Result(failure, slow) = end else {
+            return;
+        };
+        match self.state {
+            State::Closed | State::ForcedClosed => {
+                self.results.push((now, Mark { failure, slow }));
+                if self.state == State::Closed && self.trips(now, rules) {
+                    self.turn(State::Open, now);
+                }
+            }
+            State::HalfOpen if failure || slow => {
+                self.failed_trials += 1;
+                self.turn(State::Open, now);
+            }
+            State::HalfOpen => {
+                self.successes += 1;
+                if self.successes >= rules.successes() {
+                    self.turn(State::Closed, now);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn trips(&self, now: Duration, rules: &Rules) -> bool {
+        use super::rules::{Kind, Span};
+        let failures = |marks: &[Mark]| marks.iter().filter(|m| m.failure).count();
+        let marks: Vec<Mark> = self.results.iter().map(|(_, mark)| *mark).collect();
+        match &rules.trip {
+            Kind::Consecutive { failures } => {
+                marks.iter().rev().take_while(|m| m.failure).count() >= *failures as usize
+            }
+            Kind::Within {
+                failures: limit,
+                window,
+            } => {
+                // A success never opens it.
+                let within: Vec<Mark> = self
+                    .results
+                    .iter()
+                    .filter(|(at, _)| now - *at < *window)
+                    .map(|(_, mark)| *mark)
+                    .collect();
+                failures(&within) >= *limit as usize
+            }
+            Kind::Rates(rates) => {
+                let marks: Vec<Mark> = match rates.span {
+                    Span::Calls(calls) => {
+                        let from = marks.len().saturating_sub(calls as usize);
+                        marks[from..].to_vec()
+                    }
+                    Span::Time(window) => {
+                        let width = window.as_nanos() / BUCKETS as u128;
+                        let bucket = |at: Duration| at.as_nanos() / width;
+                        let oldest = (bucket(now) + 1).saturating_sub(BUCKETS as u128);
+                        let all = self.results.iter();
+                        all.filter(|(at, _)| bucket(*at) >= oldest)
+                            .map(|(_, mark)| *mark)
+                            .collect()
+                    }
+                };
+                let share = |n: usize| n as f64 / marks.len() as f64;
+                let slow = marks.iter().filter(|m| m.slow).count();
+                let (failure_rate, slow_rate) = rates.rates();
+                marks.len() >= rates.minimum() as usize
+                    && (failure_rate.is_some_and(|r| share(failures(&marks)) >= r)
+                        || slow_rate.is_some_and(|r| share(slow) >= r))
+            }
+        }
+    }
+}
+
+/// Runs a schedule through both and compares every verdict.
+fn run(rules: &Rules, steps: Vec<Step>) -> Result<(), TestCaseError> {
+    let cell = Cell::new(State::Closed, rules);
+    let mut naive = Naive {
+        state: State::Closed,
+        period: 0,
+        since: Duration::ZERO,
+        results: Vec::new(),
+        trials: Vec::new(),
+        successes: 0,
+        failed_trials: 0,
+    };
+    let mut now = Duration::ZERO;
+    let mut calls: Vec<(usize, Pass, u32)> = Vec::new();
+    let mut changes: Vec<Change> = Vec::new();
+    for (n, step) in steps.into_iter().enumerate() {
+        match step {
+            Step::Admit => {
+                let (admission, change) = cell.admit(|| now, rules);
+                changes.extend(change);
+                prop_assert_eq!(admission.is_ok(), naive.admits(n, now, rules));
+                match admission {
+                    Ok(pass) => calls.push((n, pass, naive.period)),
+                    Err(retry_after) => prop_assert!(!retry_after.is_zero()),
+                }
+            }
+            Step::End(which, end) if !calls.is_empty() => {
+                let which = usize::from(which) % calls.len();
+                let (call, pass, period) = calls.swap_remove(which);
+                // Without a rate of slow calls nobody is slow.
+                let end = match end {
+                    End::Result(failure, slow) => End::Result(failure, slow && rules.times_calls()),
+                    end => end,
+                };
+                let verdict = match end {
+                    End::Result(failure, slow) => Verdict::Result(Mark { failure, slow }),
+                    End::Neutral => Verdict::Neutral,
+                    End::Hang => continue,
+                };
+                let stale = period != naive.period;
+                naive.ends(call, period, end, now, rules);
+                match cell.record(pass, verdict, || now, rules) {
+                    Recorded::Stale => prop_assert!(stale),
+                    Recorded::Counted(change) => {
+                        prop_assert!(!stale);
+                        changes.extend(change);
+                    }
+                }
+            }
+            Step::End(..) => {}
+            Step::Wait(ms) => now += millis(ms.into()),
+            Step::Back(ms) => {
+                let early = now.saturating_sub(millis(ms.into()));
+                let look = cell.look(early, rules);
+                prop_assert_eq!(look.state, naive.state);
+            }
+            Step::Demand(demand) => {
+                let to = match demand {
+                    Demand::Reset => State::Closed,
+                    Demand::Open => State::ForcedOpen,
+                    Demand::Closed => State::ForcedClosed,
+                    Demand::Disabled => State::Disabled,
+                };
+                if naive.state != to {
+                    naive.turn(to, now);
+                } else if demand == Demand::Reset {
+                    naive.results.clear();
+                }
+                changes.extend(cell.force(demand, now, rules));
+            }
+        }
+        let look = cell.look(now, rules);
+        prop_assert_eq!(look.state, naive.state);
+        prop_assert_eq!(look.generation, naive.period);
+        prop_assert!(look.trials <= rules.trials as usize);
+    }
+    // Each change begins where the one before ended, and is numbered.
+    let mut state = State::Closed;
+    for (n, change) in changes.iter().enumerate() {
+        prop_assert_eq!(change.from, state);
+        prop_assert_eq!(change.generation as usize, n + 1);
+        state = change.to;
+    }
+    Ok(())
+}
+
+/// Whatever happened, and whoever hangs: once calls succeed, the breaker closes.
+fn recovers(rules: &Rules, steps: Vec<Step>) -> Result<(), TestCaseError> {
+    let cell = Cell::new(State::Closed, rules);
+    let mut now = Duration::ZERO;
+    let mut calls = Vec::new();
+    for step in steps {
+        match step {
+            Step::Admit => calls.extend(cell.admit(|| now, rules).0.ok()),
+            Step::End(n, End::Result(failure, slow)) if !calls.is_empty() => {
+                let pass = calls.swap_remove(usize::from(n) % calls.len());
+                cell.record(pass, Verdict::Result(Mark { failure, slow }), || now, rules);
+            }
+            Step::Wait(ms) => now += millis(ms.into()),
+            // Calls that are never heard of again.
+            Step::End(..) => calls.clear(),
+            Step::Back(_) | Step::Demand(_) => {}
+        }
+    }
+    // It may open once more, by the failures that are in its window still.
+    for _ in 0..2 * (rules.successes() + 12) {
+        now += rules.max_open_for + rules.lease;
+        if let Ok(pass) = cell.admit(|| now, rules).0 {
+            cell.record(pass, Verdict::SUCCESS, || now, rules);
+        }
+    }
+    prop_assert_eq!(cell.look(now, rules).state, State::Closed);
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 50_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Traps 1, 2, 3, 4, 12, 16 at once. The cell, and the machine in it, as one thread sees them.
+    #[test]
+    fn the_same_verdicts_as_the_naive_model(rules in rules(), steps in steps()) {
+        prop_assume!(rules.check().is_ok());
+        run(&rules, steps)?;
+    }
+
+    #[test]
+    fn never_wedged(rules in rules(), steps in steps()) {
+        prop_assume!(rules.check().is_ok());
+        recovers(&rules, steps)?;
+    }
+}

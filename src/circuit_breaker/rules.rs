@@ -1,0 +1,371 @@
+//! When a breaker opens, for how long, and what closes it again.
+
+use std::time::Duration;
+
+use super::window::{BUCKETS, Tally};
+use crate::{config::ConfigError, transition::TransitionReason};
+
+/// The most results that a window remembers one by one.
+pub const MAX_WINDOW_CALLS: u32 = 10_000;
+
+/// The most trial calls at a time.
+pub const MAX_TRIALS: u32 = 1_000;
+
+/// The longest time that a setting may name: a year. What is longer would never end.
+pub const MAX_PERIOD: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// What opens a breaker.
+///
+/// ```
+/// use std::time::Duration;
+/// use tower_toolcall::circuit_breaker::{Rates, Trip};
+///
+/// let default = Trip::consecutive_failures(5);
+/// let gateway = Trip::failures_within(5, Duration::from_secs(300));
+/// let busy = Rates::over_calls(100).with_failure_rate(0.5).with_minimum_calls(20);
+/// let slow = Rates::over_time(Duration::from_secs(60)).with_slow_call_rate(0.8, Duration::from_secs(5));
+/// # let _ = (default, gateway, Trip::from(busy), Trip::from(slow));
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trip(pub(super) Kind);
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Kind {
+    Consecutive { failures: u32 },
+    Within { failures: u32, window: Duration },
+    Rates(Rates),
+}
+
+impl Trip {
+    /// So many failures with no success in between, however long that takes: a tool that is called
+    /// rarely is stopped as well. The default, with 5 (C2). At least 1.
+    pub const fn consecutive_failures(failures: u32) -> Self {
+        Self(Kind::Consecutive { failures })
+    }
+
+    /// So many failures within a sliding window of time, whatever succeeds in between. Exact: the
+    /// window is the time between the ends of the first and the last of them. At least 1 and
+    /// at most [`MAX_WINDOW_CALLS`].
+    pub const fn failures_within(failures: u32, window: Duration) -> Self {
+        Self(Kind::Within { failures, window })
+    }
+}
+
+impl Default for Trip {
+    fn default() -> Self {
+        Self::consecutive_failures(5)
+    }
+}
+
+impl From<Rates> for Trip {
+    fn from(rates: Rates) -> Self {
+        Self(Kind::Rates(rates))
+    }
+}
+
+/// Opens a breaker when the share of failures, or of slow calls, is too high.
+#[derive(Clone, Debug, PartialEq)]
+#[must_use]
+pub struct Rates {
+    pub(super) span: Span,
+    minimum: Option<u32>,
+    failure_rate: Option<f64>,
+    slow_call_rate: Option<f64>,
+    slow_call: Option<Duration>,
+}
+
+/// What the shares are of.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Span {
+    Calls(u32),
+    Time(Duration),
+}
+
+impl Rates {
+    const fn over(span: Span) -> Self {
+        Self {
+            span,
+            minimum: None,
+            failure_rate: None,
+            slow_call_rate: None,
+            slow_call: None,
+        }
+    }
+
+    /// Over the last `calls` results: 1 byte each per key, at most [`MAX_WINDOW_CALLS`].
+    pub const fn over_calls(calls: u32) -> Self {
+        Self::over(Span::Calls(calls))
+    }
+
+    /// Over the results of the last `window`, in 32 buckets: a result counts for at least 31/32 of
+    /// the window and at most all of it. 0.4 KiB per key.
+    pub const fn over_time(window: Duration) -> Self {
+        Self::over(Span::Time(window))
+    }
+
+    /// The share of failures that opens the breaker, above 0 and at most 1. Default: not looked at.
+    pub const fn with_failure_rate(mut self, rate: f64) -> Self {
+        self.failure_rate = Some(rate);
+        self
+    }
+
+    /// The share of calls longer than `slow_call` that opens the breaker, above 0 and at most 1.
+    /// Default: not looked at. A call that took so long and succeeded counts as slow; one that
+    /// failed, or was dropped, as slow and as a failure. A slow trial call is a failed one.
+    pub const fn with_slow_call_rate(mut self, rate: f64, slow_call: Duration) -> Self {
+        self.slow_call_rate = Some(rate);
+        self.slow_call = Some(slow_call);
+        self
+    }
+
+    /// The number of results below which no share means anything. Default: 10, or the whole window
+    /// of calls if that is smaller.
+    pub const fn with_minimum_calls(mut self, calls: u32) -> Self {
+        self.minimum = Some(calls);
+        self
+    }
+
+    pub(super) fn minimum(&self) -> u32 {
+        const DEFAULT: u32 = 10;
+        match (self.minimum, self.span) {
+            (Some(minimum), _) => minimum,
+            (None, Span::Calls(calls)) => DEFAULT.min(calls),
+            (None, Span::Time(_)) => DEFAULT,
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn rates(&self) -> (Option<f64>, Option<f64>) {
+        (self.failure_rate, self.slow_call_rate)
+    }
+
+    pub(super) fn verdict(&self, tally: Tally) -> Option<TransitionReason> {
+        if tally.calls < self.minimum() {
+            return None;
+        }
+        let reaches = |part: u32, rate: Option<f64>| {
+            rate.is_some_and(|rate| f64::from(part) / f64::from(tally.calls) >= rate)
+        };
+        if reaches(tally.failures, self.failure_rate) {
+            Some(TransitionReason::FailureRate)
+        } else if reaches(tally.slow, self.slow_call_rate) {
+            Some(TransitionReason::SlowCallRate)
+        } else {
+            None
+        }
+    }
+
+    /// How many successes may come before the verdict has to be asked for.
+    pub(super) fn room(&self, tally: Tally) -> u32 {
+        // A long run is handed over now and then.
+        const MANY: u32 = 1 << 30;
+        if tally.is_clean() {
+            return MANY;
+        }
+        match self.minimum().checked_sub(tally.calls) {
+            // The success that completes the minimum may open the breaker.
+            Some(missing) if missing > 0 => missing - 1,
+            // So may the next one, where what has left the window was better than what is in it.
+            _ if self.verdict(tally).is_some() => 0,
+            // Any other success only lowers the rates.
+            _ => MANY,
+        }
+    }
+
+    fn check(&self) -> Result<(), ConfigError> {
+        match self.span {
+            Span::Calls(0) => return Err(never("window", "it holds no call")),
+            Span::Calls(calls) if calls > MAX_WINDOW_CALLS => {
+                return Err(too_many("window", calls, MAX_WINDOW_CALLS));
+            }
+            Span::Calls(calls) if self.minimum() > calls => {
+                let reason = format!("{} never fit into a window of {calls}", self.minimum());
+                return Err(never("minimum_calls", &reason));
+            }
+            Span::Time(window) if window.as_nanos() < BUCKETS as u128 => {
+                return Err(never("window", "nothing stays in so short a window"));
+            }
+            Span::Time(window) => period("window", window)?,
+            Span::Calls(_) => {}
+        }
+        if self.minimum() == 0 {
+            return Err(ConfigError::new(
+                "minimum_calls",
+                "it is zero: a share of nothing has no meaning",
+            ));
+        }
+        if self.failure_rate.is_none() && self.slow_call_rate.is_none() {
+            return Err(never(
+                "failure_rate",
+                "neither it nor `slow_call_rate` is set",
+            ));
+        }
+        for (field, rate) in [
+            ("failure_rate", self.failure_rate),
+            ("slow_call_rate", self.slow_call_rate),
+        ] {
+            if let Some(rate) = rate
+                && !(rate > 0.0 && rate <= 1.0)
+            {
+                let reason = format!("{rate} is not above 0 and at most 1");
+                return Err(ConfigError::new(field, reason));
+            }
+        }
+        match self.slow_call {
+            Some(Duration::ZERO) => Err(ConfigError::new(
+                "slow_call",
+                "it is zero: every call would be slow",
+            )),
+            Some(slow) => period("slow_call", slow),
+            None => Ok(()),
+        }
+    }
+}
+
+/// All that the state machine goes by.
+#[derive(Clone, Debug)]
+pub(super) struct Rules {
+    pub(super) trip: Kind,
+    pub(super) open_for: Duration,
+    pub(super) growth: f64,
+    pub(super) max_open_for: Duration,
+    pub(super) trials: u32,
+    /// As many as trials, unless set.
+    pub(super) successes: Option<u32>,
+    pub(super) lease: Duration,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self {
+            trip: Trip::default().0,
+            open_for: Duration::from_secs(60),
+            growth: 1.0,
+            max_open_for: MAX_PERIOD,
+            trials: 1,
+            successes: None,
+            lease: Duration::from_secs(120),
+        }
+    }
+}
+
+impl Rules {
+    /// Trial successes that close the breaker.
+    pub(super) fn successes(&self) -> u32 {
+        self.successes.unwrap_or(self.trials)
+    }
+
+    /// How long the breaker stays open after so many failed trials in a row.
+    pub(super) fn open_for(&self, failed_trials: u32) -> Duration {
+        if self.growth == 1.0 || failed_trials == 0 {
+            return self.open_for;
+        }
+        let exponent = i32::try_from(failed_trials).unwrap_or(i32::MAX);
+        let secs = self.open_for.as_secs_f64() * self.growth.powi(exponent);
+        Duration::try_from_secs_f64(secs)
+            .unwrap_or(Duration::MAX)
+            .min(self.max_open_for)
+    }
+
+    /// Whether a call that took so long counts as slow.
+    pub(super) fn is_slow(&self, elapsed: impl FnOnce() -> Duration) -> bool {
+        self.slow_call().is_some_and(|limit| elapsed() >= limit)
+    }
+
+    /// Whether it matters how long a call took.
+    pub(super) fn times_calls(&self) -> bool {
+        self.slow_call().is_some()
+    }
+
+    fn slow_call(&self) -> Option<Duration> {
+        match &self.trip {
+            Kind::Rates(rates) => rates.slow_call,
+            Kind::Consecutive { .. } | Kind::Within { .. } => None,
+        }
+    }
+
+    /// Refuses what can never open, or never close again.
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        match &self.trip {
+            Kind::Consecutive { failures: 0 } | Kind::Within { failures: 0, .. } => {
+                return Err(ConfigError::new(
+                    "failures",
+                    "it is zero: the breaker would be open before the first failure",
+                ));
+            }
+            Kind::Within { failures, .. } if *failures > MAX_WINDOW_CALLS => {
+                return Err(too_many("failures", *failures, MAX_WINDOW_CALLS));
+            }
+            Kind::Within {
+                window: Duration::ZERO,
+                ..
+            } => return Err(never("window", "nothing stays in a window of zero")),
+            Kind::Within { window, .. } => period("window", *window)?,
+            Kind::Consecutive { .. } => {}
+            Kind::Rates(rates) => rates.check()?,
+        }
+        if self.open_for.is_zero() {
+            return Err(never("open_for", "it is zero: no call is ever refused"));
+        }
+        if self.open_for > MAX_PERIOD {
+            return Err(ConfigError::new(
+                "open_for",
+                "the breaker could never close again: longer than a year",
+            ));
+        }
+        if !(self.growth >= 1.0 && self.growth.is_finite()) {
+            let reason = format!("the factor {} is not a number of at least 1", self.growth);
+            return Err(ConfigError::new("growth", reason));
+        }
+        if self.max_open_for < self.open_for {
+            return Err(ConfigError::new(
+                "max_open_for",
+                "it is shorter than `open_for`",
+            ));
+        }
+        period("max_open_for", self.max_open_for)?;
+        if self.trials == 0 {
+            return Err(ConfigError::new(
+                "trials",
+                "it is zero: the breaker could never close again",
+            ));
+        }
+        if self.trials > MAX_TRIALS {
+            return Err(too_many("trials", self.trials, MAX_TRIALS));
+        }
+        if self.successes() == 0 {
+            return Err(ConfigError::new(
+                "successes",
+                "it is zero: the breaker would close without a success",
+            ));
+        }
+        if self.successes() > MAX_WINDOW_CALLS {
+            return Err(too_many("successes", self.successes(), MAX_WINDOW_CALLS));
+        }
+        if self.lease.is_zero() {
+            return Err(ConfigError::new(
+                "trial_lease",
+                "it is zero: any number of trials could run at once",
+            ));
+        }
+        period("trial_lease", self.lease)
+    }
+}
+
+fn never(field: &'static str, why: &str) -> ConfigError {
+    ConfigError::new(field, format!("the breaker could never open: {why}"))
+}
+
+fn too_many(field: &'static str, n: u32, max: u32) -> ConfigError {
+    ConfigError::new(field, format!("{n} is more than {max}"))
+}
+
+fn period(field: &'static str, d: Duration) -> Result<(), ConfigError> {
+    if d > MAX_PERIOD {
+        return Err(ConfigError::new(
+            field,
+            format!("{d:?} is longer than a year"),
+        ));
+    }
+    Ok(())
+}

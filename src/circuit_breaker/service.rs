@@ -1,0 +1,114 @@
+use std::{
+    fmt,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use tower_service::Service;
+
+use super::{
+    circuit::{Admitted, CircuitEntry, Circuits, Shared, find, refusal},
+    future::{ResponseFuture, State},
+};
+use crate::{
+    call::ToolCall,
+    error::ToolError,
+    outcome::Classify,
+    ready::{Prepared, Taken},
+};
+
+/// Stops calling a tool that is broken. See the [module docs](super) for an example.
+#[derive(Clone)]
+pub struct CircuitBreaker<S, C> {
+    inner: Prepared<S>,
+    circuits: Circuits,
+    shared: Arc<Shared>,
+    classifier: C,
+}
+
+impl<S, C> CircuitBreaker<S, C> {
+    pub(super) fn new(inner: S, circuits: Circuits, shared: Arc<Shared>, classifier: C) -> Self {
+        Self {
+            inner: Prepared::new(inner),
+            circuits,
+            shared,
+            classifier,
+        }
+    }
+}
+
+impl<S, C> Service<ToolCall> for CircuitBreaker<S, C>
+where
+    S: Service<ToolCall> + Clone,
+    S::Error: Into<ToolError>,
+    C: Classify<S::Response> + Clone,
+{
+    type Response = S::Response;
+    type Error = ToolError;
+    type Future = ResponseFuture<S, S::Future, C>;
+
+    /// Always ready.
+    #[inline]
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
+        self.inner.poll(cx);
+        Poll::Ready(Ok(()))
+    }
+
+    #[inline]
+    fn call(&mut self, call: ToolCall) -> Self::Future {
+        let info = call.info();
+        let entry = find(&mut self.circuits, &info, &self.shared);
+        let state = match self.inner.take() {
+            Taken::Ready => match entry.admit(Some(&info)) {
+                Ok(pass) => State::call(self.inner.get(), call, entry, info, pass),
+                Err(retry_after) => {
+                    self.inner.renew();
+                    State::refused(refusal(retry_after).about(&info))
+                }
+            },
+            // A look, no permit: that is taken when the call is about to run.
+            Taken::Wait(svc) => match entry.refuses() {
+                Some(retry_after) => State::refused(refusal(retry_after).about(&info)),
+                None => State::Waiting {
+                    svc,
+                    call: Some(call),
+                    entry: Arc::clone(entry),
+                },
+            },
+            Taken::Failed(error) => {
+                let error = error.about(&info);
+                State::refused(not_ready(entry, &call, error, &self.classifier))
+            }
+        };
+        ResponseFuture::new(state, self.classifier.clone())
+    }
+}
+
+/// The inner service failed to become ready: that is the result of the call, and counts as one, if the
+/// breaker admits it.
+pub(super) fn not_ready<Res>(
+    entry: &Arc<CircuitEntry>,
+    call: &ToolCall,
+    error: ToolError,
+    classifier: &impl Classify<Res>,
+) -> ToolError {
+    let info = call.info();
+    // Foreign code, and it may panic: before there is a permit.
+    let outcome = classifier.classify(Err(&error));
+    match entry.admit(Some(&info)) {
+        Ok(pass) => {
+            Admitted::new(Arc::clone(entry), info, pass, None).ended(&outcome, None);
+            error
+        }
+        Err(retry_after) => refusal(retry_after).about(&info),
+    }
+}
+
+impl<S: fmt::Debug, C> fmt::Debug for CircuitBreaker<S, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CircuitBreaker")
+            .field("inner", &self.inner)
+            .field("rules", &self.shared.rules)
+            .finish_non_exhaustive()
+    }
+}

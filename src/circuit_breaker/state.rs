@@ -1,0 +1,364 @@
+//! The state machine of one breaker. Pure: `now` is an argument, the time since any fixed moment.
+//!
+//! An admission carries the generation of the state in which it was given. The generation changes with
+//! the state and only then, and a result of an earlier one is stale: it decides nothing.
+
+use std::{mem, time::Duration};
+
+use super::{
+    rules::Rules,
+    window::{Mark, Quiet, Tally, Window},
+};
+use crate::transition::{BreakerState, TransitionReason};
+
+#[derive(Debug)]
+pub(super) struct Machine {
+    phase: Phase,
+    generation: u32,
+    window: Window,
+    /// The window as it was when the breaker opened.
+    tripped: Tally,
+    /// Trials that failed since the breaker was closed last.
+    failed_trials: u32,
+    /// The latest moment seen. Threads may come with an earlier one; time does not go back for that.
+    now: Duration,
+    tickets: u32,
+    failures: u64,
+    opened: u64,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Closed,
+    Open { until: Duration },
+    HalfOpen { trials: Vec<Trial>, successes: u32 },
+    ForcedOpen,
+    ForcedClosed,
+    Disabled,
+}
+
+/// The place of a trial call. A trial that hangs loses it after its lease.
+#[derive(Debug)]
+struct Trial {
+    ticket: u32,
+    until: Duration,
+}
+
+/// An admission: what its result has to come with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Pass {
+    pub(super) generation: u32,
+    /// Which trial it is; 0 for none.
+    pub(super) ticket: u32,
+}
+
+/// What a call's end says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Result(Mark),
+    /// Nothing: the place is given back.
+    Neutral,
+}
+
+impl Verdict {
+    pub(super) const SUCCESS: Self = Self::Result(Mark {
+        failure: false,
+        slow: false,
+    });
+    pub(super) const FAILURE: Self = Self::Result(Mark {
+        failure: true,
+        slow: false,
+    });
+}
+
+/// A change of state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Change {
+    pub(super) from: BreakerState,
+    pub(super) to: BreakerState,
+    pub(super) reason: TransitionReason,
+    pub(super) generation: u32,
+    pub(super) tally: Tally,
+    pub(super) open_for: Option<Duration>,
+}
+
+/// What somebody may demand of a breaker from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Demand {
+    /// Closed, and everything forgotten.
+    Reset,
+    Open,
+    Closed,
+    Disabled,
+}
+
+/// What became of a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Recorded {
+    Counted(Option<Change>),
+    /// It was admitted in an earlier state.
+    Stale,
+}
+
+/// While trials run nobody can know when they end: look again soon.
+pub(super) const HALF_OPEN_RETRY_AFTER: Duration = Duration::from_secs(1);
+
+impl Machine {
+    pub(super) fn new(state: BreakerState, rules: &Rules) -> Self {
+        let mut machine = Self {
+            phase: Phase::Closed,
+            generation: 0,
+            window: Window::new(&rules.trip),
+            tripped: Tally::default(),
+            failed_trials: 0,
+            now: Duration::ZERO,
+            tickets: 0,
+            failures: 0,
+            opened: 0,
+        };
+        if state == BreakerState::Disabled {
+            machine.phase = Phase::Disabled;
+        }
+        machine
+    }
+
+    pub(super) fn state(&self) -> BreakerState {
+        match self.phase {
+            Phase::Closed => BreakerState::Closed,
+            Phase::Open { .. } => BreakerState::Open,
+            Phase::HalfOpen { .. } => BreakerState::HalfOpen,
+            Phase::ForcedOpen => BreakerState::ForcedOpen,
+            Phase::ForcedClosed => BreakerState::ForcedClosed,
+            Phase::Disabled => BreakerState::Disabled,
+        }
+    }
+
+    pub(super) fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    /// Failures counted since the breaker exists.
+    pub(super) fn failures(&self) -> u64 {
+        self.failures
+    }
+
+    /// How often the breaker has opened.
+    pub(super) fn opened(&self) -> u64 {
+        self.opened
+    }
+
+    /// Admits a call, or tells when to come back.
+    pub(super) fn admit(
+        &mut self,
+        now: Duration,
+        rules: &Rules,
+    ) -> (Result<Pass, Duration>, Option<Change>) {
+        let change = self.end_period(now);
+        if let Err(retry_after) = self.look(now, rules) {
+            return (Err(retry_after), change);
+        }
+        let now = self.now;
+        let ticket = match &mut self.phase {
+            Phase::HalfOpen { trials, .. } => {
+                trials.retain(|trial| trial.until > now);
+                // Never 0, and not one that a hanging trial has still: a trial hangs no longer than it
+                // takes to hand out four billion.
+                self.tickets = self.tickets.wrapping_add(1).max(1);
+                let until = now.saturating_add(rules.lease);
+                trials.push(Trial {
+                    ticket: self.tickets,
+                    until,
+                });
+                self.tickets
+            }
+            _ => 0,
+        };
+        let generation = self.generation;
+        (Ok(Pass { generation, ticket }), change)
+    }
+
+    /// Whether a call would be refused `now`, and when it should come back. Changes nothing.
+    pub(super) fn look(&self, now: Duration, rules: &Rules) -> Result<(), Duration> {
+        let now = self.now.max(now);
+        match &self.phase {
+            Phase::Closed | Phase::ForcedClosed | Phase::Disabled => Ok(()),
+            Phase::Open { until } if now >= *until => Ok(()),
+            Phase::Open { until } => Err(*until - now),
+            Phase::ForcedOpen => Err(rules.open_for),
+            Phase::HalfOpen { trials, successes } => {
+                let running = trials.iter().filter(|trial| trial.until > now).count();
+                // At most u32::MAX places, each of them a trial that is running.
+                let running = running as u32;
+                let enough = rules.trials.max(rules.successes());
+                if running < rules.trials && running + successes < enough {
+                    Ok(())
+                } else {
+                    Err(HALF_OPEN_RETRY_AFTER.min(rules.open_for))
+                }
+            }
+        }
+    }
+
+    /// An open breaker whose period is over becomes half-open.
+    pub(super) fn end_period(&mut self, now: Duration) -> Option<Change> {
+        self.now = self.now.max(now);
+        match self.phase {
+            Phase::Open { until } if self.now >= until => {
+                let phase = Phase::HalfOpen {
+                    trials: Vec::new(),
+                    successes: 0,
+                };
+                Some(self.turn(phase, TransitionReason::PeriodElapsed))
+            }
+            _ => None,
+        }
+    }
+
+    /// Takes the end of an admitted call.
+    pub(super) fn record(
+        &mut self,
+        pass: Pass,
+        verdict: Verdict,
+        now: Duration,
+        rules: &Rules,
+    ) -> Recorded {
+        self.now = self.now.max(now);
+        if pass.generation != self.generation {
+            return Recorded::Stale;
+        }
+        let now = self.now;
+        if let Verdict::Result(mark) = verdict {
+            self.failures += u64::from(mark.failure);
+        }
+        let change = match (&mut self.phase, verdict) {
+            (Phase::Closed | Phase::ForcedClosed, Verdict::Result(mark)) => {
+                self.window.record(mark, now);
+                match self.window.verdict(&rules.trip, now) {
+                    Some(reason) if matches!(self.phase, Phase::Closed) => {
+                        self.tripped = self.window.tally(now);
+                        Some(self.open(reason, rules))
+                    }
+                    _ => None,
+                }
+            }
+            (Phase::HalfOpen { trials, successes }, verdict) => {
+                // Only the owner gives a place back: it is gone if the lease was over.
+                trials.retain(|trial| trial.ticket != pass.ticket);
+                match verdict {
+                    Verdict::Neutral => None,
+                    Verdict::Result(Mark {
+                        failure: false,
+                        slow: false,
+                    }) => {
+                        *successes += 1;
+                        if *successes >= rules.successes() {
+                            self.forget(rules);
+                            Some(self.turn(Phase::Closed, TransitionReason::TrialsSucceeded))
+                        } else {
+                            None
+                        }
+                    }
+                    Verdict::Result(_) => {
+                        self.failed_trials = self.failed_trials.saturating_add(1);
+                        Some(self.open(TransitionReason::TrialFailed, rules))
+                    }
+                }
+            }
+            _ => None,
+        };
+        Recorded::Counted(change)
+    }
+
+    /// Successes of this generation that ended before now and need no look at the clock.
+    pub(super) fn add_successes(&mut self, count: u32) {
+        if matches!(self.phase, Phase::Closed | Phase::ForcedClosed) {
+            self.window.add_successes(count);
+        }
+    }
+
+    /// How many successes may go by unheard.
+    pub(super) fn quiet(&self, rules: &Rules) -> Quiet {
+        match self.phase {
+            Phase::Closed | Phase::ForcedClosed => self.window.quiet(&rules.trip),
+            Phase::Disabled => Quiet::Always,
+            Phase::Open { .. } | Phase::HalfOpen { .. } | Phase::ForcedOpen => Quiet::No,
+        }
+    }
+
+    /// When the open period ends; `None` if the breaker is not open.
+    pub(super) fn open_until(&self) -> Option<Duration> {
+        match self.phase {
+            Phase::Open { until } => Some(until),
+            _ => None,
+        }
+    }
+
+    /// Trial calls that run and hold their place.
+    pub(super) fn trials(&self, now: Duration) -> usize {
+        let now = self.now.max(now);
+        match &self.phase {
+            Phase::HalfOpen { trials, .. } => trials.iter().filter(|t| t.until > now).count(),
+            _ => 0,
+        }
+    }
+
+    /// What is in the window, or was when the breaker opened.
+    pub(super) fn tally(&mut self, now: Duration) -> Tally {
+        match self.phase {
+            Phase::Closed | Phase::ForcedClosed => self.window.tally(self.now.max(now)),
+            _ => self.tripped,
+        }
+    }
+
+    /// Does what somebody demands from outside; nothing if it is so already.
+    pub(super) fn force(&mut self, demand: Demand, now: Duration, rules: &Rules) -> Option<Change> {
+        self.now = self.now.max(now);
+        let phase = match demand {
+            Demand::Reset => {
+                self.forget(rules);
+                Phase::Closed
+            }
+            Demand::Open => Phase::ForcedOpen,
+            Demand::Closed => Phase::ForcedClosed,
+            Demand::Disabled => Phase::Disabled,
+        };
+        if mem::discriminant(&phase) == mem::discriminant(&self.phase) {
+            return None;
+        }
+        if let Demand::Closed = demand {
+            self.forget(rules);
+        }
+        Some(self.turn(phase, TransitionReason::Forced))
+    }
+
+    fn open(&mut self, reason: TransitionReason, rules: &Rules) -> Change {
+        self.opened += 1;
+        let period = rules.open_for(self.failed_trials);
+        let until = self.now.saturating_add(period);
+        Change {
+            open_for: Some(period),
+            ..self.turn(Phase::Open { until }, reason)
+        }
+    }
+
+    /// What was before does not count any more.
+    fn forget(&mut self, rules: &Rules) {
+        self.window = Window::new(&rules.trip);
+        self.tripped = Tally::default();
+        self.failed_trials = 0;
+    }
+
+    fn turn(&mut self, phase: Phase, reason: TransitionReason) -> Change {
+        let from = self.state();
+        self.phase = phase;
+        self.generation = self.generation.wrapping_add(1);
+        Change {
+            from,
+            to: self.state(),
+            reason,
+            generation: self.generation,
+            tally: self.tripped,
+            open_for: None,
+        }
+    }
+}

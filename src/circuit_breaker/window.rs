@@ -1,0 +1,279 @@
+//! What a breaker remembers while it is closed. Pure: time is an argument.
+//!
+//! Each window has a fixed size, and recording a result takes constant time.
+
+use std::{collections::VecDeque, mem, time::Duration};
+
+use super::rules::{Kind, Rates, Span};
+use crate::transition::TransitionReason;
+
+/// Buckets of a time window.
+pub(super) const BUCKETS: usize = 32;
+
+/// What a window holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tally {
+    pub(super) calls: u32,
+    pub(super) failures: u32,
+    pub(super) slow: u32,
+}
+
+impl Tally {
+    fn merge(&mut self, other: Tally) {
+        self.calls = self.calls.saturating_add(other.calls);
+        self.failures = self.failures.saturating_add(other.failures);
+        self.slow = self.slow.saturating_add(other.slow);
+    }
+
+    fn remove(&mut self, other: Tally) {
+        self.calls = self.calls.saturating_sub(other.calls);
+        self.failures = self.failures.saturating_sub(other.failures);
+        self.slow = self.slow.saturating_sub(other.slow);
+    }
+
+    pub(super) fn is_clean(&self) -> bool {
+        self.failures == 0 && self.slow == 0
+    }
+}
+
+/// One result.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Mark {
+    pub(super) failure: bool,
+    pub(super) slow: bool,
+}
+
+impl From<Mark> for Tally {
+    fn from(mark: Mark) -> Self {
+        Self {
+            calls: 1,
+            failures: mark.failure.into(),
+            slow: mark.slow.into(),
+        }
+    }
+}
+
+/// How many successes may come before the window has to hear of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Quiet {
+    /// Each has to be recorded.
+    No,
+    /// One more success changes nothing, now and later.
+    Always,
+    /// They may be counted and added later, as long as there are at most so many, and in a window of
+    /// time before the moment.
+    Run { room: u32, until: Option<Duration> },
+}
+
+#[derive(Debug)]
+pub(super) enum Window {
+    Consecutive {
+        failures: u32,
+    },
+    /// When the last failures ended, at most as many as open the breaker: so it is exact.
+    Within {
+        failures: VecDeque<Duration>,
+        max: u32,
+        window: Duration,
+    },
+    Calls(Ring),
+    Time(Box<Buckets>),
+}
+
+impl Window {
+    pub(super) fn new(trip: &Kind) -> Self {
+        match trip {
+            Kind::Consecutive { .. } => Self::Consecutive { failures: 0 },
+            Kind::Within { failures, window } => Self::Within {
+                failures: VecDeque::new(),
+                max: *failures,
+                window: *window,
+            },
+            Kind::Rates(Rates { span, .. }) => match *span {
+                Span::Calls(calls) => Self::Calls(Ring::new(calls)),
+                Span::Time(window) => Self::Time(Box::new(Buckets::new(window))),
+            },
+        }
+    }
+
+    /// Records a result that ended `now`.
+    pub(super) fn record(&mut self, mark: Mark, now: Duration) {
+        match self {
+            Self::Consecutive { failures } if mark.failure => {
+                *failures = failures.saturating_add(1);
+            }
+            Self::Consecutive { failures } => *failures = 0,
+            Self::Within { failures, max, .. } if mark.failure => {
+                if failures.len() >= *max as usize {
+                    failures.pop_front();
+                }
+                failures.push_back(now);
+            }
+            Self::Within { .. } => {}
+            Self::Calls(ring) => ring.push(mark),
+            Self::Time(buckets) => {
+                buckets.advance(now);
+                buckets.add(mark.into());
+            }
+        }
+    }
+
+    /// Records successes that ended before the window was last looked at.
+    pub(super) fn add_successes(&mut self, count: u32) {
+        match self {
+            Self::Consecutive { failures } if count > 0 => *failures = 0,
+            Self::Consecutive { .. } | Self::Within { .. } => {}
+            Self::Calls(ring) => ring.push_successes(count),
+            Self::Time(buckets) => buckets.add(Tally {
+                calls: count,
+                ..Tally::default()
+            }),
+        }
+    }
+
+    /// What is in the window `now`.
+    pub(super) fn tally(&mut self, now: Duration) -> Tally {
+        match self {
+            Self::Consecutive { failures } => Tally {
+                calls: *failures,
+                failures: *failures,
+                slow: 0,
+            },
+            Self::Within {
+                failures, window, ..
+            } => {
+                let expired = |&at: &Duration| now.saturating_sub(at) >= *window;
+                while failures.front().is_some_and(expired) {
+                    failures.pop_front();
+                }
+                // At most the threshold, which is a u32.
+                let failures = failures.len() as u32;
+                Tally {
+                    calls: failures,
+                    failures,
+                    slow: 0,
+                }
+            }
+            Self::Calls(ring) => ring.tally,
+            Self::Time(buckets) => {
+                buckets.advance(now);
+                buckets.tally
+            }
+        }
+    }
+
+    /// Why the breaker should open, if it should.
+    pub(super) fn verdict(&mut self, trip: &Kind, now: Duration) -> Option<TransitionReason> {
+        let tally = self.tally(now);
+        match trip {
+            Kind::Consecutive { failures } => {
+                (tally.failures >= *failures).then_some(TransitionReason::ConsecutiveFailures)
+            }
+            Kind::Within { failures, .. } => {
+                (tally.failures >= *failures).then_some(TransitionReason::FailuresInWindow)
+            }
+            Kind::Rates(rates) => rates.verdict(tally),
+        }
+    }
+
+    pub(super) fn quiet(&self, trip: &Kind) -> Quiet {
+        let (tally, until) = match self {
+            Self::Consecutive { failures: 0 } | Self::Within { .. } => return Quiet::Always,
+            Self::Consecutive { .. } => return Quiet::No,
+            Self::Calls(ring) if ring.is_full() && ring.tally.is_clean() => return Quiet::Always,
+            Self::Calls(ring) => (ring.tally, None),
+            Self::Time(buckets) => (buckets.tally, Some(buckets.end())),
+        };
+        let room = match trip {
+            Kind::Rates(rates) => rates.room(tally),
+            Kind::Consecutive { .. } | Kind::Within { .. } => 0,
+        };
+        Quiet::Run { room, until }
+    }
+}
+
+/// The last `n` results, exactly.
+#[derive(Debug)]
+pub(super) struct Ring {
+    marks: Box<[Mark]>,
+    next: usize,
+    tally: Tally,
+}
+
+impl Ring {
+    fn new(calls: u32) -> Self {
+        Self {
+            marks: vec![Mark::default(); calls as usize].into(),
+            next: 0,
+            tally: Tally::default(),
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.tally.calls as usize == self.marks.len()
+    }
+
+    fn push(&mut self, mark: Mark) {
+        if self.is_full() {
+            self.tally.remove(self.marks[self.next].into());
+        }
+        self.marks[self.next] = mark;
+        self.next = (self.next + 1) % self.marks.len();
+        self.tally.merge(mark.into());
+    }
+
+    fn push_successes(&mut self, count: u32) {
+        for _ in 0..(count as usize).min(self.marks.len()) {
+            self.push(Mark::default());
+        }
+    }
+}
+
+/// The results of the last `window`, in buckets of a 32nd of it: a result counts for at least 31 and at
+/// most 32 of them.
+#[derive(Debug)]
+pub(super) struct Buckets {
+    /// Nanoseconds.
+    width: u64,
+    buckets: [Tally; BUCKETS],
+    /// The number of the present bucket, counted from the origin of time.
+    present: u64,
+    tally: Tally,
+}
+
+impl Buckets {
+    fn new(window: Duration) -> Self {
+        Self {
+            width: nanos(window).div_ceil(BUCKETS as u64).max(1),
+            buckets: [Tally::default(); BUCKETS],
+            present: 0,
+            tally: Tally::default(),
+        }
+    }
+
+    /// Forgets what is too old `now`.
+    fn advance(&mut self, now: Duration) {
+        let target = nanos(now) / self.width;
+        let steps = target.saturating_sub(self.present).min(BUCKETS as u64);
+        for bucket in (target + 1 - steps)..=target {
+            let old = &mut self.buckets[bucket as usize % BUCKETS];
+            self.tally.remove(mem::take(old));
+        }
+        self.present = self.present.max(target);
+    }
+
+    fn add(&mut self, what: Tally) {
+        self.tally.merge(what);
+        self.buckets[self.present as usize % BUCKETS].merge(what);
+    }
+
+    /// When the present bucket ends.
+    fn end(&self) -> Duration {
+        Duration::from_nanos(self.width.saturating_mul(self.present + 1))
+    }
+}
+
+/// Whole nanoseconds; 584 years at most.
+pub(super) fn nanos(d: Duration) -> u64 {
+    u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,137 @@
+//! A circuit breaker's states, and how it goes from one to the next.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+/// The state of a circuit breaker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum BreakerState {
+    /// Calls pass.
+    Closed,
+    /// Calls are refused until the open period is over.
+    Open,
+    /// A few trial calls pass, and their results decide.
+    HalfOpen,
+    /// Calls are refused until somebody resets the breaker.
+    ForcedOpen,
+    /// Calls pass and their results are counted, but they do not open the breaker.
+    ForcedClosed,
+    /// Calls pass and nothing is counted.
+    Disabled,
+}
+
+impl BreakerState {
+    /// The state's name in events and snapshots.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Closed => "closed",
+            Self::Open => "open",
+            Self::HalfOpen => "half_open",
+            Self::ForcedOpen => "forced_open",
+            Self::ForcedClosed => "forced_closed",
+            Self::Disabled => "disabled",
+        }
+    }
+}
+
+impl fmt::Display for BreakerState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// Why a circuit breaker changed its state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum TransitionReason {
+    /// So many failures came one after the other.
+    ConsecutiveFailures,
+    /// So many failures came within the window.
+    FailuresInWindow,
+    /// The share of failures in the window was too high.
+    FailureRate,
+    /// The share of slow calls in the window was too high.
+    SlowCallRate,
+    /// The open period was over.
+    PeriodElapsed,
+    /// Enough trial calls succeeded.
+    TrialsSucceeded,
+    /// A trial call failed.
+    TrialFailed,
+    /// Somebody forced the state, or reset it, through a handle.
+    Forced,
+}
+
+impl TransitionReason {
+    /// The reason's name in events.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ConsecutiveFailures => "consecutive_failures",
+            Self::FailuresInWindow => "failures_in_window",
+            Self::FailureRate => "failure_rate",
+            Self::SlowCallRate => "slow_call_rate",
+            Self::PeriodElapsed => "period_elapsed",
+            Self::TrialsSucceeded => "trials_succeeded",
+            Self::TrialFailed => "trial_failed",
+            Self::Forced => "forced",
+        }
+    }
+}
+
+impl fmt::Display for TransitionReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A circuit breaker's change of state (C6).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Transition {
+    /// The server part of the breaker's key, its first 256 bytes.
+    pub server: Option<Arc<str>>,
+    /// The tool part of the key, or what a key function picked; its first 256 bytes.
+    pub tool: Option<Arc<str>>,
+    /// The state that was left.
+    pub from: BreakerState,
+    /// The new state.
+    pub to: BreakerState,
+    /// Why.
+    pub reason: TransitionReason,
+    /// Counts the breaker's states; the new one's number. Of two transitions of one breaker the one
+    /// with the higher number is the later one.
+    pub generation: u32,
+    /// Results in the window when the breaker opened; with consecutive failures, their number.
+    pub calls: u32,
+    /// Failures among them.
+    pub failures: u32,
+    /// Slow calls among them.
+    pub slow_calls: u32,
+    /// How long the breaker stays open, if it does now.
+    #[serde(with = "millis")]
+    pub open_for: Option<Duration>,
+}
+
+/// Durations as whole milliseconds, rounded up.
+pub(crate) mod millis {
+    use std::time::Duration;
+
+    use serde::{Deserialize as _, Deserializer, Serialize as _, Serializer};
+
+    pub(crate) fn serialize<S: Serializer>(d: &Option<Duration>, s: S) -> Result<S::Ok, S::Error> {
+        let millis = |d: &Duration| d.as_nanos().div_ceil(1_000_000);
+        d.as_ref()
+            .map(|d| u64::try_from(millis(d)).unwrap_or(u64::MAX))
+            .serialize(s)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        d: D,
+    ) -> Result<Option<Duration>, D::Error> {
+        Ok(Option::<u64>::deserialize(d)?.map(Duration::from_millis))
+    }
+}
