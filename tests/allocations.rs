@@ -163,6 +163,34 @@ async fn a_rejection_allocates_only_the_error() {
     assert_eq!(counted.count_total, 1);
 }
 
+/// C9: a hundred thousand invented names against the default bound of ten thousand.
+#[tokio::test(start_paused = true)]
+async fn memory_stays_bounded_whatever_names_are_invented() {
+    let layer = CircuitBreakerLayer::new();
+    let mut svc = layer.layer(Tool { waits: false });
+    let mut last = 0;
+    let mut held = 0;
+    for round in 0..10 {
+        let counted = allocation_counter::measure(|| {
+            for i in 0..10_000 {
+                drive(&mut svc, ToolCall::new(format!("invented-{round}-{i}")));
+            }
+        });
+        held += counted.bytes_current;
+        if round == 0 {
+            last = held;
+        }
+    }
+    let keys = layer.handle().len();
+    println!(
+        "{keys} keys of 100,000 are kept: {} bytes each",
+        held / keys as i64
+    );
+    assert!(keys <= 10_000);
+    assert!(held <= last + last / 10, "{last} bytes, then {held}");
+    assert!(held < 10_000 * 600, "{held} bytes");
+}
+
 /// The record of a call costs no allocation inside a layer, clones sent one after the other included.
 #[tokio::test(start_paused = true)]
 async fn observing_a_call_allocates_nothing() {

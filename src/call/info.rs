@@ -18,14 +18,13 @@ use crate::text::Short;
 pub(super) struct Data {
     pub(super) ident: Arc<Ident>,
     pub(super) arguments: Arguments,
-    pub(super) timeout: Option<Duration>,
     pub(super) extensions: Extensions,
     pub(super) progress: Option<Progress>,
     #[cfg(feature = "cancel")]
     pub(super) cancellation: Option<tokio_util::sync::CancellationToken>,
 }
 
-/// Who calls whom. Apart from the rest, so that a future that names its call in an error keeps no
+/// Who calls whom, and how long it may take. Apart from the rest, so that a future that names its call in an error keeps no
 /// arguments alive, and the tool can take them without a copy.
 #[derive(Clone)]
 pub(super) struct Ident {
@@ -35,6 +34,7 @@ pub(super) struct Ident {
     pub(super) agent_id: Option<Arc<str>>,
     pub(super) trace_id: Option<Arc<str>>,
     pub(super) session_id: Option<Arc<str>>,
+    pub(super) timeout: Option<Duration>,
     pub(super) hash: ToolHash,
     pub(super) record: Arc<Record>,
 }
@@ -49,11 +49,11 @@ impl Data {
                 agent_id: None,
                 trace_id: None,
                 session_id: None,
+                timeout: None,
                 hash: ToolHash::default(),
                 record: Arc::default(),
             }),
             arguments: Arguments::default(),
-            timeout: None,
             extensions: Extensions::new(),
             progress: None,
             #[cfg(feature = "cancel")]
@@ -135,6 +135,11 @@ impl CallInfo {
     /// The session id.
     pub fn session_id(&self) -> Option<&str> {
         self.ident.session_id.as_deref()
+    }
+
+    /// The timeout set on the call itself.
+    pub fn timeout(&self) -> Option<Duration> {
+        self.ident.timeout
     }
 
     /// Writes to the call's record, if somebody [observes](super::ToolCall::observe) it.

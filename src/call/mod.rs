@@ -234,7 +234,7 @@ impl ToolCall {
     /// Sets a timeout for this call alone; it beats a tool's timeout and the default.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
-        self.data_mut().timeout = Some(timeout);
+        self.data_mut().ident_mut().timeout = Some(timeout);
         self
     }
 
@@ -311,7 +311,7 @@ impl ToolCall {
 
     /// The timeout set on the call itself.
     pub fn timeout(&self) -> Option<Duration> {
-        self.data.timeout
+        self.data.ident.timeout
     }
 
     /// The moment by which the call must have ended.

@@ -65,14 +65,13 @@ impl<'de> Deserialize<'de> for ToolCall {
         let mut call = ToolCall::new(wire.name.into_owned())
             .with_json(wire.arguments.unwrap_or_else(|| Value::Object(Map::new())))
             .map_err(D::Error::custom)?;
-        let data = call.data_mut();
-        let ident = data.ident_mut();
+        let ident = call.data_mut().ident_mut();
         ident.id = wire.id.map(Into::into);
+        ident.timeout = wire.timeout_ms.map(Duration::from_millis);
         ident.server = wire.server.map(Into::into);
         ident.agent_id = wire.agent_id.map(Into::into);
         ident.trace_id = wire.trace_id.map(Into::into);
         ident.session_id = wire.session_id.map(Into::into);
-        data.timeout = wire.timeout_ms.map(Duration::from_millis);
         call.replay = match wire.replay_safe {
             None => ReplaySafety::Unknown,
             Some(true) => ReplaySafety::Safe,

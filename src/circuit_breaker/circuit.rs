@@ -205,28 +205,12 @@ pub(super) struct Admitted {
     entry: Arc<CircuitEntry>,
     pub(super) info: CallInfo,
     pass: Pass,
-    /// How long it may be pending before a drop counts as a failure.
-    patience: Duration,
 }
 
 impl Admitted {
     #[inline]
-    pub(super) fn new(
-        entry: Arc<CircuitEntry>,
-        info: CallInfo,
-        pass: Pass,
-        timeout: Option<Duration>,
-    ) -> Self {
-        let patience = match &entry.value.shared.abandoned {
-            AbandonedPolicy::After(limit) => *limit,
-            AbandonedPolicy::Timeout | AbandonedPolicy::By(_) => timeout.unwrap_or(TIMEOUT),
-        };
-        Self {
-            entry,
-            info,
-            pass,
-            patience,
-        }
+    pub(super) fn new(entry: Arc<CircuitEntry>, info: CallInfo, pass: Pass) -> Self {
+        Self { entry, info, pass }
     }
 
     /// The call has a result.
@@ -251,10 +235,14 @@ impl Admitted {
 impl Report for Admitted {
     fn abandoned(self, how: Abandoned) {
         let shared = &self.entry.value.shared;
+        let after = |limit: Duration| match how.past_deadline || how.pending >= limit {
+            true => Count::Failure,
+            false => Count::Neutral,
+        };
         let count = match &shared.abandoned {
+            AbandonedPolicy::Timeout => after(self.info.timeout().unwrap_or(TIMEOUT)),
+            AbandonedPolicy::After(limit) => after(*limit),
             AbandonedPolicy::By(policy) => policy(&how),
-            _ if how.past_deadline || how.pending >= self.patience => Count::Failure,
-            _ => Count::Neutral,
         };
         let slow = shared.rules.is_slow(|| how.pending);
         let verdict = shared.verdict(count, false, slow);

@@ -56,7 +56,7 @@ impl<S, F> State<S, F> {
     where
         S: Service<ToolCall, Future = F>,
     {
-        let admitted = Admitted::new(Arc::clone(entry), info, pass, call.timeout());
+        let admitted = Admitted::new(Arc::clone(entry), info, pass);
         let mut flight = InFlight::new(admitted, call.deadline());
         let fut = flight.enter(|_| svc.call(call));
         Self::Called { fut, flight }

@@ -277,3 +277,122 @@ impl Buckets {
 pub(super) fn nanos(d: Duration) -> u64 {
     u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::circuit_breaker::{Rates, Trip};
+
+    const FAILURE: Mark = Mark {
+        failure: true,
+        slow: false,
+    };
+    const SUCCESS: Mark = Mark {
+        failure: false,
+        slow: false,
+    };
+
+    fn secs(s: u64) -> Duration {
+        Duration::from_secs(s)
+    }
+
+    fn window(trip: impl Into<Trip>) -> (Window, Kind) {
+        let trip = trip.into().0;
+        (Window::new(&trip), trip)
+    }
+
+    /// Trap 16: what happened before the last N does not matter.
+    #[test]
+    fn a_window_of_calls_holds_the_last_n() {
+        let (mut window, _) = window(Rates::over_calls(3).with_failure_rate(1.0));
+        for (mark, failures) in [
+            (FAILURE, 1),
+            (FAILURE, 2),
+            (SUCCESS, 2),
+            (SUCCESS, 1),
+            (SUCCESS, 0),
+            (FAILURE, 1),
+        ] {
+            window.record(mark, secs(0));
+            assert_eq!(window.tally(secs(0)).failures, failures);
+        }
+        assert_eq!(window.tally(secs(0)).calls, 3);
+    }
+
+    #[test]
+    fn successes_that_are_added_later_push_failures_out() {
+        let (mut window, _) = window(Rates::over_calls(3).with_failure_rate(1.0));
+        window.record(FAILURE, secs(0));
+        window.add_successes(2);
+        assert_eq!(window.tally(secs(0)).failures, 1);
+        window.add_successes(u32::MAX);
+        let clean = Tally {
+            calls: 3,
+            ..Tally::default()
+        };
+        assert_eq!(window.tally(secs(0)), clean);
+    }
+
+    /// Trap 16, from both sides.
+    #[test]
+    fn a_result_stays_in_a_window_of_time_for_31_buckets_and_leaves_with_the_32nd() {
+        let (mut window, _) = window(Rates::over_time(secs(32)).with_failure_rate(1.0));
+        window.record(FAILURE, Duration::from_millis(500));
+        assert_eq!(window.tally(Duration::from_millis(31_999)).failures, 1);
+        assert_eq!(window.tally(secs(32)).failures, 0);
+    }
+
+    #[test]
+    fn a_window_of_time_that_nobody_looked_at_for_a_year_is_empty() {
+        let (mut window, _) = window(Rates::over_time(secs(32)).with_failure_rate(1.0));
+        window.record(FAILURE, secs(1));
+        assert_eq!(window.tally(secs(365 * 86_400)), Tally::default());
+        window.record(FAILURE, Duration::MAX);
+        assert_eq!(window.tally(Duration::MAX).failures, 1);
+    }
+
+    /// To the nanosecond.
+    #[test]
+    fn failures_within_a_window_are_those_within_it() {
+        let (mut window, trip) = window(Trip::failures_within(2, secs(10)));
+        window.record(FAILURE, secs(0));
+        window.record(FAILURE, secs(10));
+        assert_eq!(window.verdict(&trip, secs(10)), None);
+        window.record(FAILURE, secs(20) - Duration::from_nanos(1));
+        assert!(
+            window
+                .verdict(&trip, secs(20) - Duration::from_nanos(1))
+                .is_some()
+        );
+    }
+
+    /// The model found it: a look at the window moved it on, the shares were above their limit without
+    /// a failure, and successes went by unheard.
+    #[test]
+    fn a_success_is_heard_where_what_has_left_was_better_than_what_is_there() {
+        let rates = Rates::over_time(secs(32)).with_failure_rate(0.5);
+        let (mut window, trip) = window(rates.with_minimum_calls(2));
+        window.record(SUCCESS, secs(0));
+        window.record(SUCCESS, secs(0));
+        window.record(FAILURE, secs(20));
+        assert_eq!(window.verdict(&trip, secs(20)), None);
+        window.record(SUCCESS, secs(20));
+        window.tally(secs(32));
+        let Quiet::Run { room, .. } = window.quiet(&trip) else {
+            panic!("{:?}", window.quiet(&trip));
+        };
+        assert_eq!(room, 0);
+    }
+
+    #[test]
+    fn the_success_that_completes_the_minimum_is_heard() {
+        let rates = Rates::over_calls(10).with_failure_rate(0.1);
+        let (mut window, trip) = window(rates.with_minimum_calls(5));
+        window.record(FAILURE, secs(0));
+        let three_more = Quiet::Run {
+            room: 3,
+            until: None,
+        };
+        assert_eq!(window.quiet(&trip), three_more);
+    }
+}
