@@ -189,7 +189,8 @@ impl Breaker {
         self.demand(Demand::Disabled);
     }
 
-    /// Closes it, whatever its state is, and forgets what it has counted in its window.
+    /// Closes it, whatever its state is, and forgets what it has counted in its window. Results of calls
+    /// that are in flight do not count, unless it was closed.
     pub fn reset(&self) {
         self.demand(Demand::Reset);
     }

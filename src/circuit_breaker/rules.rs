@@ -109,7 +109,7 @@ impl Rates {
         self
     }
 
-    /// The share of calls longer than `slow_call` that opens the breaker, above 0 and at most 1.
+    /// The share of calls of at least `slow_call` that opens the breaker, above 0 and at most 1.
     /// Default: not looked at. A call that took so long and succeeded counts as slow; one that
     /// failed, or was dropped, as slow and as a failure. A slow trial call is a failed one.
     pub const fn with_slow_call_rate(mut self, rate: f64, slow_call: Duration) -> Self {

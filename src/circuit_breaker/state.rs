@@ -227,7 +227,7 @@ impl Machine {
             return Recorded::Stale;
         }
         let now = self.now;
-        if let Verdict::Result(mark) = verdict {
+        if let (Verdict::Result(mark), true) = (verdict, self.counts()) {
             self.failures += u64::from(mark.failure);
         }
         let change = match (&mut self.phase, verdict) {
@@ -267,6 +267,14 @@ impl Machine {
             _ => None,
         };
         Recorded::Counted(change)
+    }
+
+    /// Whether results matter in this state.
+    fn counts(&self) -> bool {
+        matches!(
+            self.phase,
+            Phase::Closed | Phase::ForcedClosed | Phase::HalfOpen { .. }
+        )
     }
 
     /// Successes of this generation that ended before now and need no look at the clock.
