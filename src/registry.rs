@@ -6,9 +6,9 @@
 //!
 //! Looking up a known key takes no lock, writes nothing and does not allocate: entries are only ever
 //! added to a table, and each service instance keeps the table it saw last, revalidated by one load.
-//! When a table is full, a new one takes what is needed still: what was used again since the last
-//! sweep or may not be forgotten, and if that is nearly everything, only the latter. If even that
-//! fills the table, unknown keys share one overflow entry.
+//! When a table is full, a new one takes what wants to stay, as far as that frees an eighth of the places:
+//! what must not be forgotten or has a call in flight, always; then what should not, then what was used
+//! again since the last sweep. If what must stay fills the table, unknown keys share one overflow entry.
 //!
 //! An instance that makes no calls for a while keeps the table it saw last alive. So old tables are
 //! counted: while [`MAX_OLD_TABLES`] of them live, nothing is swept, and unknown keys share the
@@ -16,8 +16,8 @@
 //! ones', and those of tables that were outgrown before the first sweep. A clone starts without a
 //! table.
 //!
-//! A key with a call in flight is not forgotten: whoever looks a key up for a call keeps the entry until
-//! the call has ended, and entries that somebody keeps stay. A call that looks a key up in the very moment
+//! Whoever looks a key up for a call keeps the entry until the call has ended; that is how a call in flight
+//! is seen. A call that looks a key up in the very moment
 //! in which it is evicted works on the evicted entry; nothing is lost but that call's mark on a state that
 //! was clean.
 
@@ -41,11 +41,24 @@ pub(crate) const DEFAULT_MAX_KEYS: usize = 10_000;
 /// How many tables that were swept may be kept alive by idle instances.
 const MAX_OLD_TABLES: usize = 3;
 
-/// A value that can tell whether it may be forgotten.
+/// A value that can tell how much harm it would do to forget it.
 pub(crate) trait Evict {
-    /// False while forgetting would do harm: an open breaker, a call in flight.
-    fn may_evict(&self) -> bool;
+    fn keep(&self) -> Keep;
 }
+
+/// What has to stay when a table is swept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keep {
+    /// An open breaker.
+    Always,
+    /// A breaker that has counted failures: unless there are too many.
+    IfPossible,
+    /// A state that is as good as new: only if it is used, and there are not too many.
+    IfUsed,
+}
+
+/// The tier of what is idle and as good as new.
+const FORGOTTEN: usize = 4;
 
 /// One key and its value.
 #[derive(Debug)]
@@ -108,12 +121,21 @@ impl<V> Entry<V> {
         }
     }
 
-    /// Whether it may not be forgotten.
-    fn is_pinned(this: &Arc<Self>) -> bool
+    /// Its place among those that want to stay when a table is swept.
+    fn tier(this: &Arc<Self>) -> usize
     where
         V: Evict,
     {
-        Arc::strong_count(this) > this.tables.load(Acquire) || !this.value.may_evict()
+        let used = this.used.load(Relaxed);
+        let in_flight = Arc::strong_count(this) > this.tables.load(Acquire);
+        match this.value.keep() {
+            _ if in_flight => 0,
+            Keep::Always => 0,
+            Keep::IfPossible if used => 1,
+            Keep::IfPossible => 2,
+            Keep::IfUsed if used => 3,
+            Keep::IfUsed => FORGOTTEN,
+        }
     }
 
     #[inline(always)]
@@ -391,23 +413,24 @@ impl<V: Evict> Registry<V> {
             return false;
         }
         writer.old.retain(|old| old.strong_count() > 0);
-        let (mut needed, mut pinned) = (0, 0);
+        let mut tiers = [0; FORGOTTEN + 1];
         for entry in writer.table.entries() {
-            let pin = Entry::is_pinned(entry);
-            pinned += usize::from(pin);
-            needed += usize::from(pin || entry.used.load(Relaxed));
+            tiers[Entry::tier(entry)] += 1;
         }
         // A sweep looks at every key. One that frees nothing, or cannot be made, is not tried again
-        // at once; one that keeps all that was used again has to free an eighth.
-        if pinned == max || writer.old.len() >= MAX_OLD_TABLES {
+        // at once; one that keeps more than it must has to free an eighth.
+        if tiers[0] == max || writer.old.len() >= MAX_OLD_TABLES {
             writer.patience = max / 64;
             return false;
         }
-        let keep_used = needed <= max - max.div_ceil(8);
+        let room = max - max.div_ceil(8);
+        let fits = |last: &usize| tiers[..=*last].iter().sum::<usize>() <= room;
+        let last = (0..FORGOTTEN).rev().find(fits).unwrap_or(0);
         let old = Arc::downgrade(&writer.table);
         self.publish(writer, Table::new(max), |e| {
-            let used = e.used.swap(false, Relaxed);
-            used && keep_used || Entry::is_pinned(e)
+            let stays = Entry::tier(e) <= last;
+            e.used.store(false, Relaxed);
+            stays
         });
         writer.old.push(old);
         // A sweep that freed little is not made again for the next few keys.

@@ -105,7 +105,8 @@ pub struct Transition {
     /// Counts the breaker's states; the new one's number. Of two transitions of one breaker the one
     /// with the higher number is the later one.
     pub generation: u32,
-    /// Results in the window when the breaker opened; with consecutive failures, their number.
+    /// How many results led to it: those in the window (with consecutive failures, those), or those of
+    /// the trials; for a breaker that becomes half-open or is forced, those that had opened it.
     pub calls: u32,
     /// Failures among them.
     pub failures: u32,

@@ -16,7 +16,7 @@ use super::{
     sync::{AcqRel, Acquire, AtomicU64, Mutex, MutexGuard, Relaxed, Release, lock},
     window::{Quiet, Tally, nanos},
 };
-use crate::transition::BreakerState;
+use crate::{registry::Keep, transition::BreakerState};
 
 /// Calls are admitted without a question.
 const ADMITS: u64 = 1;
@@ -244,9 +244,9 @@ impl Cell {
         })
     }
 
-    /// Whether forgetting this breaker would do no harm.
-    pub(super) fn is_closed(&self) -> bool {
-        self.lock().machine.state() == BreakerState::Closed
+    /// How much harm it would do to forget this breaker.
+    pub(super) fn keep(&self, now: Duration) -> Keep {
+        self.lock().machine.keep(now)
     }
 
     fn with<T>(&self, rules: &Rules, work: impl FnOnce(&mut Machine) -> T) -> T {

@@ -1,7 +1,7 @@
 //! One breaker as the layer uses it: the cell, its settings, and who hears of it.
 
 use std::{
-    fmt,
+    fmt, mem,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -23,7 +23,7 @@ use crate::{
     event::{Event, Listener},
     in_flight::{Abandoned, Report},
     outcome::{Count, Outcome},
-    registry::{Entry, Evict, Registry},
+    registry::{Entry, Evict, Keep, Registry},
     transition::{BreakerState, Transition},
 };
 
@@ -46,7 +46,8 @@ pub(super) struct Shared {
 /// How a call counts that was dropped unfinished.
 #[derive(Clone, Default)]
 pub(super) enum AbandonedPolicy {
-    /// A failure if its deadline had passed, or it had been pending for the call's own timeout.
+    /// A failure if its deadline had passed, or it had been pending for as long as a slow call takes,
+    /// or for 99 % of the call's timeout.
     #[default]
     Timeout,
     /// As before, with this limit in place of the call's timeout.
@@ -85,6 +86,8 @@ impl fmt::Debug for Shared {
 pub(super) struct Circuit {
     pub(super) cell: Cell,
     pub(super) shared: Arc<Shared>,
+    /// Shared by all keys beyond the bound.
+    pub(super) is_overflow: bool,
 }
 
 impl Circuit {
@@ -100,21 +103,24 @@ impl Circuit {
     /// What the keys beyond the bound share: it lets calls pass, so that one bad tool does not stop
     /// all others there.
     pub(super) fn overflow(shared: &Arc<Shared>) -> Self {
-        Self::in_state(BreakerState::Disabled, shared)
+        Self {
+            is_overflow: true,
+            ..Self::in_state(BreakerState::Disabled, shared)
+        }
     }
 
     fn in_state(state: BreakerState, shared: &Arc<Shared>) -> Self {
         Self {
             cell: Cell::new(state, &shared.rules),
             shared: Arc::clone(shared),
+            is_overflow: false,
         }
     }
 }
 
-/// Only a closed breaker may be forgotten.
 impl Evict for Circuit {
-    fn may_evict(&self) -> bool {
-        self.cell.is_closed()
+    fn keep(&self) -> Keep {
+        self.cell.keep(self.shared.now())
     }
 }
 
@@ -138,7 +144,10 @@ impl CircuitEntry {
         let shared = &self.value.shared;
         let (admission, change) = self.value.cell.admit(|| shared.now(), &shared.rules);
         if let Some(change) = change {
+            // A listener that panics must not cost a trial's place.
+            let place = Place(self, admission.ok());
             self.tell(&change, call);
+            mem::forget(place);
         }
         admission
     }
@@ -193,6 +202,17 @@ impl CircuitEntry {
     }
 }
 
+/// A trial's place, given back when it is dropped.
+struct Place<'a>(&'a CircuitEntry, Option<Pass>);
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        if let Some(pass) = self.1 {
+            self.0.record(pass, Verdict::Neutral, None);
+        }
+    }
+}
+
 /// A refusal (C4).
 #[cold]
 pub(super) fn refusal(retry_after: Duration) -> ToolError {
@@ -235,12 +255,21 @@ impl Admitted {
 impl Report for Admitted {
     fn abandoned(self, how: Abandoned) {
         let shared = &self.entry.value.shared;
-        let after = |limit: Duration| match how.past_deadline || how.pending >= limit {
-            true => Count::Failure,
-            false => Count::Neutral,
+        let after = |limit: Duration| {
+            // A deadline that had passed before the call began to wait says nothing of the tool.
+            let timed_out = how.past_deadline && !how.pending.is_zero();
+            if timed_out || how.pending >= limit {
+                Count::Failure
+            } else {
+                Count::Neutral
+            }
         };
         let count = match &shared.abandoned {
-            AbandonedPolicy::Timeout => after(self.info.timeout().unwrap_or(TIMEOUT)),
+            AbandonedPolicy::Timeout => after(shared.rules.slow_call().unwrap_or_else(|| {
+                // Whoever enforces the timeout has started the clock a moment earlier.
+                let timeout = self.info.timeout().unwrap_or(TIMEOUT);
+                timeout - timeout / 100
+            })),
             AbandonedPolicy::After(limit) => after(*limit),
             AbandonedPolicy::By(policy) => policy(&how),
         };

@@ -42,7 +42,10 @@ impl CircuitBreakerHandle {
     }
 
     /// The breaker of a call's key, made if it is not known yet. Of the call only what the key is made
-    /// of matters.
+    /// of matters. As long as somebody holds it, it is not forgotten.
+    ///
+    /// If there is no place for another key, it is one that lets every call pass, and whatever is
+    /// demanded of it does nothing.
     pub fn breaker(&self, call: &ToolCall) -> Breaker {
         let mut circuits = self.circuits.clone();
         let entry = find(&mut circuits, &call.info(), &self.shared);
@@ -197,6 +200,10 @@ impl Breaker {
 
     fn demand(&self, demand: Demand) {
         let circuit = &self.0.value;
+        // It belongs to many keys: what is meant for one of them must not reach the others.
+        if circuit.is_overflow {
+            return;
+        }
         let rules = &circuit.shared.rules;
         if let Some(change) = circuit.cell.force(demand, self.now(), rules) {
             self.0.tell(&change, None);

@@ -184,23 +184,25 @@ impl<C> CircuitBreakerBuilder<C> {
 
     /// Sets how many breakers are kept at most. Default 10,000 (C9); at most 16,777,216.
     ///
-    /// Beyond it those go that are closed, idle and without a call in flight. If no place is left,
-    /// calls of unknown keys pass without a breaker.
+    /// Beyond it those go that are idle, without a call in flight, and closed; first those without a
+    /// failure in their window. An open one goes only when its period has been over for an hour and
+    /// nobody called. If no place is left, calls of unknown keys pass without a breaker.
     pub fn with_max_keys(mut self, max: usize) -> Self {
         self.max_keys = max;
         self
     }
 
     /// Says whether an answer that is an error in the tool's own words (MCP's `isError`) counts as a
-    /// failure of the tool. Default: no; it is neutral (E6).
+    /// failure of the tool. Default: no; it is neutral (E6). Not for [`Key::Server`].
     pub fn with_reported_failures(mut self, count: bool) -> Self {
         self.counts_reported = count;
         self
     }
 
     /// Sets how long a call has to have been pending, so that it counts as a failure if it is dropped
-    /// then. Default: the call's own timeout, or 30 s if it has none. A call that is dropped after its
-    /// deadline is a failure either way; any other tells nothing.
+    /// then. Default: as long as a slow call takes, if [`Rates`](super::Rates) say that, else 99 %
+    /// of the call's own timeout, or of 30 s if it has none. A call that had to wait and is
+    /// dropped after its deadline is a failure either way; any other tells nothing.
     pub fn with_abandoned_after(mut self, pending: Duration) -> Self {
         self.abandoned = AbandonedPolicy::After(pending);
         self
@@ -262,6 +264,12 @@ impl<C> CircuitBreakerBuilder<C> {
         if self.max_keys > MOST_KEYS {
             let reason = format!("{} is more than {MOST_KEYS}", self.max_keys);
             return Err(ConfigError::new("max_keys", reason));
+        }
+        if self.counts_reported && matches!(self.key, Key::Server) {
+            return Err(ConfigError::new(
+                "reported_failures",
+                "they tell of a tool, and the key is a server",
+            ));
         }
         if let AbandonedPolicy::After(limit) = self.abandoned
             && limit > MAX_PERIOD

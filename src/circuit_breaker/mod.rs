@@ -16,7 +16,7 @@
 //!   rate limits, cancellations and refusals, ours as well, tell nothing: such a call does not count at
 //!   all, and a trial's place is free again.
 //! - **Its future is dropped**: past its deadline that is a failure, as somebody outside enforced a
-//!   timeout; so it is after it had been pending for the call's timeout
+//!   timeout; so it is after it had been pending for about the call's own timeout, or 30 s
 //!   ([`with_abandoned_after`](CircuitBreakerBuilder::with_abandoned_after)). Before that it tells
 //!   nothing.
 //! - **It panics**: a failure; the panic passes.
@@ -25,7 +25,8 @@
 //! # Order
 //!
 //! Below retry and rate-limit layers, so that each attempt counts and no wait holds a trial's place;
-//! above [`TimeoutLayer`](crate::timeout::TimeoutLayer), so that timeouts are errors that it sees. It is always
+//! above [`TimeoutLayer`](crate::timeout::TimeoutLayer), so that timeouts are errors that it sees. (A timeout above it
+//! drops calls; what that tells, see above.) It is always
 //! ready: an open breaker answers although the service below is not ready, and gives back what was
 //! reserved there. So back-pressure ends here; bound the load with a limit above it. A call that had to wait
 //! for readiness is admitted when it is about to run: what was queued on a tool before it died does not
@@ -118,8 +119,9 @@
 //!
 //! At most 10,000 breakers are kept ([`with_max_keys`](CircuitBreakerBuilder::with_max_keys)). When there
 //! is no place for another one, those that are closed, have no call in flight and were not used for a
-//! while are forgotten. An open, half-open or forced breaker never is. If all places are taken by such ones,
-//! calls of unknown keys pass without a breaker, until there is a place.
+//! while are forgotten, first those without a failure in their window. An open, half-open or forced breaker is not,
+//! unless its open period has been over for an hour and nobody called. If all places are taken, calls of
+//! unknown keys pass without a breaker, until there is a place.
 //!
 //! # Errors
 //!

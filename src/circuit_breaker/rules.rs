@@ -277,7 +277,8 @@ impl Rules {
         self.slow_call().is_some()
     }
 
-    fn slow_call(&self) -> Option<Duration> {
+    /// From when on a call is slow, if that matters.
+    pub(super) fn slow_call(&self) -> Option<Duration> {
         match &self.trip {
             Kind::Rates(rates) => rates.slow_call,
             Kind::Consecutive { .. } | Kind::Within { .. } => None,

@@ -9,6 +9,7 @@ use super::{
     rules::Rules,
     window::{Mark, Quiet, Tally, Window},
 };
+use crate::registry::Keep;
 use crate::transition::{BreakerState, TransitionReason};
 
 #[derive(Debug)]
@@ -208,7 +209,7 @@ impl Machine {
                     trials: Vec::new(),
                     successes: 0,
                 };
-                Some(self.turn(phase, TransitionReason::PeriodElapsed))
+                Some(self.turn(phase, TransitionReason::PeriodElapsed, self.tripped))
             }
             _ => None,
         }
@@ -236,7 +237,7 @@ impl Machine {
                 match self.window.verdict(&rules.trip, now) {
                     Some(reason) if matches!(self.phase, Phase::Closed) => {
                         self.tripped = self.window.tally(now);
-                        Some(self.open(reason, rules))
+                        Some(self.open(reason, rules, self.tripped))
                     }
                     _ => None,
                 }
@@ -244,29 +245,36 @@ impl Machine {
             (Phase::HalfOpen { trials, successes }, verdict) => {
                 // Only the owner gives a place back: it is gone if the lease was over.
                 trials.retain(|trial| trial.ticket != pass.ticket);
-                match verdict {
-                    Verdict::Neutral => None,
-                    Verdict::Result(Mark {
-                        failure: false,
-                        slow: false,
-                    }) => {
-                        *successes += 1;
-                        if *successes >= rules.successes() {
-                            self.forget(rules);
-                            Some(self.turn(Phase::Closed, TransitionReason::TrialsSucceeded))
-                        } else {
-                            None
-                        }
-                    }
-                    Verdict::Result(_) => {
-                        self.failed_trials = self.failed_trials.saturating_add(1);
-                        Some(self.open(TransitionReason::TrialFailed, rules))
-                    }
+                let Verdict::Result(mark) = verdict else {
+                    return Recorded::Counted(None);
+                };
+                let mut tally = Tally::of(*successes);
+                tally.merge(mark.into());
+                if mark.failure || mark.slow {
+                    self.failed_trials = self.failed_trials.saturating_add(1);
+                    Some(self.open(TransitionReason::TrialFailed, rules, tally))
+                } else {
+                    *successes += 1;
+                    (*successes >= rules.successes()).then(|| {
+                        self.forget(rules);
+                        self.turn(Phase::Closed, TransitionReason::TrialsSucceeded, tally)
+                    })
                 }
             }
             _ => None,
         };
         Recorded::Counted(change)
+    }
+
+    /// How much harm it would do to forget it.
+    pub(super) fn keep(&self, now: Duration) -> Keep {
+        const LONG: Duration = Duration::from_secs(3600);
+        match self.phase {
+            Phase::Open { until } if now >= until.saturating_add(LONG) => Keep::IfPossible,
+            Phase::Closed if self.window.is_clean(now) => Keep::IfUsed,
+            Phase::Closed => Keep::IfPossible,
+            _ => Keep::Always,
+        }
     }
 
     /// Whether results matter in this state.
@@ -336,16 +344,16 @@ impl Machine {
         if let Demand::Closed = demand {
             self.forget(rules);
         }
-        Some(self.turn(phase, TransitionReason::Forced))
+        Some(self.turn(phase, TransitionReason::Forced, self.tripped))
     }
 
-    fn open(&mut self, reason: TransitionReason, rules: &Rules) -> Change {
+    fn open(&mut self, reason: TransitionReason, rules: &Rules, tally: Tally) -> Change {
         self.opened += 1;
         let period = rules.open_for(self.failed_trials);
         let until = self.now.saturating_add(period);
         Change {
             open_for: Some(period),
-            ..self.turn(Phase::Open { until }, reason)
+            ..self.turn(Phase::Open { until }, reason, tally)
         }
     }
 
@@ -356,7 +364,7 @@ impl Machine {
         self.failed_trials = 0;
     }
 
-    fn turn(&mut self, phase: Phase, reason: TransitionReason) -> Change {
+    fn turn(&mut self, phase: Phase, reason: TransitionReason, tally: Tally) -> Change {
         let from = self.state();
         self.phase = phase;
         self.generation = self.generation.wrapping_add(1);
@@ -365,7 +373,7 @@ impl Machine {
             to: self.state(),
             reason,
             generation: self.generation,
-            tally: self.tripped,
+            tally,
             open_for: None,
         }
     }

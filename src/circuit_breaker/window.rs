@@ -19,7 +19,15 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    fn merge(&mut self, other: Tally) {
+    /// So many successes.
+    pub(super) fn of(successes: u32) -> Self {
+        Self {
+            calls: successes,
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn merge(&mut self, other: Tally) {
         self.calls = self.calls.saturating_add(other.calls);
         self.failures = self.failures.saturating_add(other.failures);
         self.slow = self.slow.saturating_add(other.slow);
@@ -124,10 +132,7 @@ impl Window {
             Self::Consecutive { failures } if count > 0 => *failures = 0,
             Self::Consecutive { .. } | Self::Within { .. } => {}
             Self::Calls(ring) => ring.push_successes(count),
-            Self::Time(buckets) => buckets.add(Tally {
-                calls: count,
-                ..Tally::default()
-            }),
+            Self::Time(buckets) => buckets.add(Tally::of(count)),
         }
     }
 
@@ -158,6 +163,24 @@ impl Window {
             Self::Time(buckets) => {
                 buckets.advance(now);
                 buckets.tally
+            }
+        }
+    }
+
+    /// Whether it is as good as new, without moving it on.
+    pub(super) fn is_clean(&self, now: Duration) -> bool {
+        match self {
+            Self::Consecutive { failures } => *failures == 0,
+            Self::Within {
+                failures, window, ..
+            } => {
+                let last = failures.back();
+                last.is_none_or(|&at| now.saturating_sub(at) >= *window)
+            }
+            Self::Calls(ring) => ring.tally.is_clean(),
+            Self::Time(buckets) => {
+                let last = buckets.present.saturating_add(BUCKETS as u64);
+                buckets.tally.is_clean() || nanos(now) / buckets.width >= last
             }
         }
     }

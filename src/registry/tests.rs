@@ -6,12 +6,17 @@ use std::sync::atomic::AtomicUsize;
 #[derive(Debug, Default)]
 struct State {
     open: AtomicBool,
+    dirty: AtomicBool,
     calls: AtomicUsize,
 }
 
 impl Evict for State {
-    fn may_evict(&self) -> bool {
-        !self.open.load(Relaxed)
+    fn keep(&self) -> Keep {
+        match self.open.load(Relaxed) {
+            true => Keep::Always,
+            false if self.dirty.load(Relaxed) => Keep::IfPossible,
+            false => Keep::IfUsed,
+        }
     }
 }
 
@@ -86,6 +91,37 @@ fn an_idle_key_is_evicted_and_starts_afresh() {
         look(&mut registry, &format!("invented-{i}"));
     }
     assert!(!is_marked(&look(&mut registry, "idle")));
+}
+
+/// A breaker that has counted four failures of five, between two of its calls.
+#[test]
+fn a_key_that_should_stay_outlives_idle_and_busy_ones() {
+    let mut registry = registry(100);
+    let dirty = look(&mut registry, "dirty");
+    dirty.value.dirty.store(true, Relaxed);
+    mark(&dirty);
+    drop(dirty);
+    for i in 0..10_000 {
+        look(&mut registry, &format!("busy-{}", i % 80));
+        look(&mut registry, &format!("invented-{i}"));
+    }
+    assert!(is_marked(&look(&mut registry, "dirty")));
+}
+
+#[test]
+fn of_too_many_keys_that_should_stay_those_that_are_used_do() {
+    let mut registry = registry(100);
+    for i in 0..10_000 {
+        let entry = look(&mut registry, &format!("invented-{i}"));
+        entry.value.dirty.store(true, Relaxed);
+        let used = look(&mut registry, "used");
+        used.value.dirty.store(true, Relaxed);
+        if i == 0 {
+            mark(&used);
+        }
+    }
+    assert!(is_marked(&look(&mut registry, "used")));
+    assert_eq!(look(&mut registry, "another").name(), Some("another"));
 }
 
 #[test]
@@ -185,8 +221,8 @@ impl Drop for Live {
 }
 
 impl Evict for Live {
-    fn may_evict(&self) -> bool {
-        true
+    fn keep(&self) -> Keep {
+        Keep::IfUsed
     }
 }
 

@@ -4,6 +4,7 @@
 mod auto_traits;
 mod bounds;
 mod catch_panic;
+mod circuit_breaker;
 mod contract;
 mod deadline;
 mod kit;

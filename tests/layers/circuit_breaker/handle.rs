@@ -1,0 +1,444 @@
+//! C6 and C7: who hears of transitions, and what can be done from outside.
+
+use std::{
+    future::Future,
+    pin::pin,
+    sync::{Arc, Mutex},
+    task::{Context, Waker},
+};
+
+use tokio::time::advance;
+use tokio_test::assert_ready_ok;
+use tower_toolcall::{
+    ErrorKind, Event,
+    circuit_breaker::{
+        BreakerState, CircuitBreakerHandle, CircuitBreakerLayer, Snapshot, Transition,
+        TransitionReason,
+    },
+};
+
+use super::{Act, FAILS, Heard, Rig, default_rig, hears, kind, secs, tool};
+use crate::kit::call;
+
+/// What C6 wants to know of a transition.
+fn told(t: &Transition) -> (BreakerState, BreakerState, TransitionReason, u32) {
+    assert_eq!(
+        (t.server.as_deref(), t.tool.as_deref()),
+        (Some("docs"), Some("search"))
+    );
+    (t.from, t.to, t.reason, t.generation)
+}
+
+use BreakerState::{Closed, Disabled, ForcedClosed, ForcedOpen, HalfOpen, Open};
+use TransitionReason::{ConsecutiveFailures, Forced, PeriodElapsed, TrialFailed, TrialsSucceeded};
+
+/// What a breaker goes through here: trip, failed trial, recovery, and every demand.
+async fn a_life(rig: &Rig) {
+    rig.half_opens().await;
+    rig.fails(1).await;
+    advance(secs(60)).await;
+    rig.ask(Act::Succeeds).await.unwrap();
+    let breaker = rig.breaker();
+    breaker.force_open();
+    breaker.force_closed();
+    breaker.disable();
+    breaker.reset();
+}
+
+const A_LIFE: [(BreakerState, BreakerState, TransitionReason, u32); 9] = [
+    (Closed, Open, ConsecutiveFailures, 1),
+    (Open, HalfOpen, PeriodElapsed, 2),
+    (HalfOpen, Open, TrialFailed, 3),
+    (Open, HalfOpen, PeriodElapsed, 4),
+    (HalfOpen, Closed, TrialsSucceeded, 5),
+    (Closed, ForcedOpen, Forced, 6),
+    (ForcedOpen, ForcedClosed, Forced, 7),
+    (ForcedClosed, Disabled, Forced, 8),
+    (Disabled, Closed, Forced, 9),
+];
+
+/// C6: every transition reaches the listener, in order, with who, why, and the call that brought it about.
+#[tokio::test(start_paused = true)]
+async fn every_transition_reaches_the_listener() {
+    let heard = Heard::default();
+    let rig = Rig::new(CircuitBreakerLayer::builder().with_listener(hears(&heard)));
+    a_life(&rig).await;
+    let heard = heard.lock().unwrap();
+    let seen: Vec<_> = heard.iter().map(|(t, _)| told(t)).collect();
+    assert_eq!(seen, A_LIFE);
+    let calls: Vec<_> = heard.iter().map(|(_, id)| id.is_some()).collect();
+    assert_eq!(calls, A_LIFE.map(|(_, _, reason, _)| reason != Forced));
+    let (opened, id) = &heard[0];
+    assert_eq!((opened.calls, opened.failures), (5, 5));
+    assert_eq!(opened.open_for, Some(secs(60)));
+    assert_eq!(id.as_deref(), Some("c1"));
+    assert_eq!(heard[1].0.open_for, None);
+}
+
+/// C6: and the stream, from the subscription on.
+#[tokio::test(start_paused = true)]
+async fn every_transition_reaches_the_stream() {
+    let rig = default_rig();
+    let mut stream = rig.handle.subscribe();
+    let mut second = rig.handle.subscribe();
+    a_life(&rig).await;
+    let mut late = rig.handle.subscribe();
+    drop(rig);
+    for expected in A_LIFE {
+        for stream in [&mut stream, &mut second] {
+            let transition = stream.next().await.unwrap().unwrap();
+            assert_eq!(told(&transition), expected);
+        }
+    }
+    // The layer, its services and its handles are gone.
+    assert!(stream.next().await.is_none());
+    assert!(late.next().await.is_none());
+}
+
+/// C6: a subscriber that falls behind is told how much it missed, and goes on with the oldest that is kept.
+#[tokio::test(start_paused = true)]
+async fn a_subscriber_that_lags_is_told() {
+    let rig = default_rig();
+    let mut stream = rig.handle.subscribe();
+    let breaker = rig.breaker();
+    for _ in 0..150 {
+        breaker.force_open();
+        breaker.reset();
+    }
+    assert_eq!(stream.next().await.unwrap().unwrap_err().missed, 300 - 256);
+    for generation in 45..=300 {
+        let transition = stream.next().await.unwrap().unwrap();
+        assert_eq!(transition.generation, generation);
+    }
+}
+
+/// C6: 256 transitions are not too many.
+#[tokio::test(start_paused = true)]
+async fn a_subscriber_may_be_behind_by_its_backlog() {
+    let rig = default_rig();
+    let mut stream = rig.handle.subscribe();
+    for _ in 0..128 {
+        rig.breaker().force_open();
+        rig.breaker().reset();
+    }
+    assert_eq!(stream.next().await.unwrap().unwrap().generation, 1);
+}
+
+/// C6: the stream waits for the next transition, and a wait that is given up loses none.
+#[tokio::test(start_paused = true)]
+async fn the_stream_wakes_for_a_transition() {
+    let rig = default_rig();
+    let mut stream = rig.handle.subscribe();
+    let mut noop = Context::from_waker(Waker::noop());
+    assert!(pin!(stream.next()).poll(&mut noop).is_pending());
+    let breaker = rig.breaker();
+    let waiting = tokio::spawn(async move { stream.next().await });
+    tokio::task::yield_now().await;
+    breaker.force_open();
+    let transition = waiting.await.unwrap().unwrap().unwrap();
+    assert_eq!(transition.to, ForcedOpen);
+}
+
+/// C6: a transition can be written down and read again.
+#[tokio::test(start_paused = true)]
+async fn a_transition_goes_through_json() {
+    let heard = Heard::default();
+    let rig = Rig::new(CircuitBreakerLayer::builder().with_listener(hears(&heard)));
+    rig.fails(5).await;
+    let (transition, _) = heard.lock().unwrap()[0].clone();
+    let json = serde_json::to_value(&transition).unwrap();
+    assert_eq!(json["to"], "open");
+    assert_eq!(json["reason"], "consecutive_failures");
+    assert_eq!(
+        serde_json::from_value::<Transition>(json).unwrap(),
+        transition
+    );
+}
+
+/// C6: a listener is told while no lock is held: it may look at the breaker that changed, and at all.
+#[tokio::test(start_paused = true)]
+async fn a_listener_may_use_the_handle() {
+    let slot: Arc<Mutex<Option<CircuitBreakerHandle>>> = Arc::default();
+    let seen: Arc<Mutex<Vec<BreakerState>>> = Arc::default();
+    let (handle, states) = (slot.clone(), seen.clone());
+    let builder = CircuitBreakerLayer::builder().with_listener(move |event: &Event<'_>| {
+        if let Event::Transition { transition, .. } = event {
+            let guard = handle.lock().unwrap();
+            let handle = guard.as_ref().unwrap();
+            assert_eq!(handle.snapshot()[0].state, transition.to);
+            states.lock().unwrap().push(handle.breakers()[0].state());
+        }
+    });
+    let rig = Rig::new(builder);
+    *slot.lock().unwrap() = Some(rig.handle.clone());
+    rig.half_opens().await;
+    rig.ask(Act::Succeeds).await.unwrap();
+    assert_eq!(*seen.lock().unwrap(), [Open, HalfOpen, Closed]);
+}
+
+/// C7: the handle lists every breaker with its state and counters, in the order of server and tool.
+#[tokio::test(start_paused = true)]
+async fn the_handle_lists_every_breaker() {
+    let rig = default_rig();
+    assert!(rig.handle.is_empty());
+    rig.tool.does(FAILS);
+    for (name, times) in [("b", 6), ("a", 2), ("c", 1)] {
+        for _ in 0..times {
+            let _ = rig.send(tool(name)).await;
+        }
+    }
+    let listed: Vec<_> = rig
+        .handle
+        .snapshot()
+        .into_iter()
+        .map(|s| (s.tool.unwrap(), s.state, s.failures, s.rejected_total))
+        .collect();
+    let expected = [("a", Closed, 2, 0), ("b", Open, 5, 1), ("c", Closed, 1, 0)];
+    let expected = expected.map(|(tool, state, f, r)| (tool.to_owned(), state, f, r));
+    assert_eq!(listed, expected);
+    assert_eq!(rig.handle.len(), 3);
+}
+
+/// C7: a snapshot goes to JSON and back.
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_goes_through_json() {
+    let rig = default_rig();
+    rig.fails(5).await;
+    advance(secs(1)).await;
+    rig.ask(FAILS).await.unwrap_err();
+    rig.send(tool("other")).await.unwrap_err();
+    let snapshot = rig.handle.snapshot();
+    let json = serde_json::to_string(&snapshot).unwrap();
+    let back: Vec<Snapshot> = serde_json::from_str(&json).unwrap();
+    assert_eq!(back, snapshot);
+    let search = &serde_json::to_value(&snapshot).unwrap()[1];
+    assert_eq!(search["server"], "docs");
+    assert_eq!(search["tool"], "search");
+    assert_eq!(search["state"], "open");
+    assert_eq!(search["retry_after_ms"], 59_000);
+    assert_eq!(search["rejected_total"], 1);
+}
+
+/// C7: forced open, a breaker refuses until it is reset, however long.
+#[tokio::test(start_paused = true)]
+async fn forced_open_it_refuses_until_it_is_reset() {
+    let rig = default_rig();
+    rig.breaker().force_open();
+    for _ in 0..3 {
+        assert!(!rig.reaches(Act::Succeeds).await);
+        assert!(rig.breaker().is_open());
+        advance(secs(10_000)).await;
+    }
+    rig.breaker().reset();
+    assert!(rig.reaches(Act::Succeeds).await);
+}
+
+/// C7: forced closed, it lets everything pass until it is reset, and counts.
+#[tokio::test(start_paused = true)]
+async fn forced_closed_it_passes_until_it_is_reset() {
+    let rig = default_rig();
+    rig.fails(5).await;
+    rig.breaker().force_closed();
+    rig.fails(20).await;
+    assert_eq!(rig.breaker().state(), ForcedClosed);
+    assert_eq!(rig.breaker().snapshot().failures, 20);
+    rig.breaker().reset();
+    rig.fails(4).await;
+    assert_eq!(rig.breaker().state(), Closed);
+    rig.fails(1).await;
+    assert_eq!(rig.breaker().state(), Open);
+}
+
+/// C7: disabled, it lets everything pass and counts nothing.
+#[tokio::test(start_paused = true)]
+async fn disabled_it_passes_and_counts_nothing() {
+    let rig = default_rig();
+    rig.breaker().disable();
+    rig.fails(20).await;
+    let after = rig.breaker().snapshot();
+    assert_eq!(after.state, Disabled);
+    assert_eq!((after.calls, after.failures, after.failed_total), (0, 0, 0));
+    rig.breaker().reset();
+    rig.fails(4).await;
+    assert_eq!(rig.breaker().state(), Closed);
+}
+
+/// C7: a reset closes one breaker and leaves the others.
+#[tokio::test(start_paused = true)]
+async fn a_reset_closes_one_breaker() {
+    let rig = default_rig();
+    rig.fails(5).await;
+    let other = rig.handle.breaker(&tool("other"));
+    while !other.record_failure() {}
+    rig.breaker().reset();
+    assert!(!rig.breaker().is_open());
+    assert!(other.is_open());
+    rig.fails(4).await;
+    assert!(!rig.breaker().is_open());
+}
+
+/// C7: a reset of a closed breaker forgets its failures too.
+#[tokio::test(start_paused = true)]
+async fn a_reset_forgets_the_failures_of_a_closed_breaker() {
+    let rig = default_rig();
+    rig.fails(4).await;
+    rig.breaker().reset();
+    rig.fails(4).await;
+    assert_eq!(rig.breaker().state(), Closed);
+}
+
+/// C7: a reset of a half-open breaker closes it, and its trial's result is stale.
+#[tokio::test(start_paused = true)]
+async fn a_reset_closes_a_half_open_breaker() {
+    let rig = default_rig();
+    rig.half_opens().await;
+    let mut trial = rig.starts(Act::SucceedsIn(secs(1)), call());
+    rig.breaker().reset();
+    assert_eq!(rig.breaker().state(), Closed);
+    rig.fails(3).await;
+    advance(secs(1)).await;
+    assert_ready_ok!(trial.poll());
+    assert_eq!(rig.breaker().snapshot().failures, 3);
+}
+
+/// C7: all are reset at once.
+#[tokio::test(start_paused = true)]
+async fn all_breakers_are_reset_at_once() {
+    let rig = default_rig();
+    rig.fails(5).await;
+    rig.handle.breaker(&tool("other")).force_open();
+    rig.handle.reset_all();
+    assert!(rig.handle.breakers().iter().all(|b| b.state() == Closed));
+}
+
+/// C7: all are disabled at once, those of tools that come later included, until all are reset.
+#[tokio::test(start_paused = true)]
+async fn all_breakers_are_disabled_at_once_later_tools_included() {
+    let rig = default_rig();
+    rig.fails(5).await;
+    rig.handle.disable_all();
+    rig.fails(20).await;
+    for _ in 0..20 {
+        assert_eq!(kind(rig.send(tool("later")).await), ErrorKind::Upstream);
+    }
+    assert!(rig.handle.breakers().iter().all(|b| b.state() == Disabled));
+    rig.handle.reset_all();
+    rig.fails(5).await;
+    for name in ["search", "later", "latest"] {
+        for _ in 0..5 {
+            let _ = rig.send(tool(name)).await;
+        }
+        assert_eq!(kind(rig.send(tool(name)).await), ErrorKind::CircuitOpen);
+    }
+}
+
+/// C7: driven by hand, a failure says whether it just opened the breaker, once.
+#[tokio::test(start_paused = true)]
+async fn a_failure_recorded_by_hand_tells_whether_it_opened_the_breaker() {
+    let breaker = default_rig().breaker();
+    for n in 1..=8 {
+        assert_eq!(breaker.record_failure(), n == 5, "{n}");
+    }
+    assert!(breaker.is_open());
+    advance(secs(60)).await;
+    // Half-open: whoever records goes without a permit, and the record decides.
+    assert!(!breaker.is_open());
+    assert!(breaker.record_failure());
+    advance(secs(60)).await;
+    breaker.record_success();
+    assert_eq!(breaker.state(), Closed);
+}
+
+/// C7: a success recorded by hand resets the count.
+#[tokio::test(start_paused = true)]
+async fn a_success_recorded_by_hand_resets_the_count() {
+    let breaker = default_rig().breaker();
+    for _ in 0..10 {
+        for _ in 0..4 {
+            assert!(!breaker.record_failure());
+        }
+        breaker.record_success();
+    }
+    assert!(!breaker.is_open());
+}
+
+/// C7: what is recorded by hand reaches the layer's calls, and theirs the hand.
+#[tokio::test(start_paused = true)]
+async fn the_hand_and_the_layer_share_a_breaker() {
+    let rig = default_rig();
+    rig.fails(4).await;
+    assert!(rig.breaker().record_failure());
+    assert!(!rig.reaches(Act::Succeeds).await);
+    assert!(rig.breaker().admit().is_err());
+}
+
+/// C7: a permit that is dropped says nothing.
+#[tokio::test(start_paused = true)]
+async fn a_dropped_permit_is_neutral() {
+    let rig = default_rig();
+    rig.fails(4).await;
+    drop(rig.breaker().admit().unwrap());
+    assert_eq!(rig.breaker().snapshot().failures, 4);
+    assert!(rig.breaker().admit().unwrap().failure());
+}
+
+/// C7, C10: the permit of a trial gives its place back when it is dropped, and its result decides.
+#[tokio::test(start_paused = true)]
+async fn a_trials_permit_gives_its_place_back() {
+    let rig = default_rig();
+    rig.half_opens().await;
+    let breaker = rig.breaker();
+    let permit = breaker.admit().unwrap();
+    assert!(breaker.is_open());
+    assert!(breaker.admit().is_err());
+    drop(permit);
+    assert!(!breaker.is_open());
+    assert!(breaker.admit().unwrap().failure());
+    advance(secs(60)).await;
+    breaker.admit().unwrap().success();
+    assert_eq!(breaker.state(), Closed);
+}
+
+/// C7, trap 2: a permit of an earlier state decides nothing.
+#[tokio::test(start_paused = true)]
+async fn a_stale_permit_decides_nothing() {
+    let rig = default_rig();
+    let (success, failure) = (
+        rig.breaker().admit().unwrap(),
+        rig.breaker().admit().unwrap(),
+    );
+    rig.half_opens().await;
+    let _trial = rig.hangs();
+    success.success();
+    assert!(!failure.failure());
+    let after = rig.breaker().snapshot();
+    assert_eq!((after.state, after.stale_total), (HalfOpen, 2));
+}
+
+/// C7: an open breaker whose period is over would not refuse a call, so it is not open.
+#[tokio::test(start_paused = true)]
+async fn is_open_says_whether_a_call_would_be_refused() {
+    let rig = default_rig();
+    assert!(!rig.breaker().is_open());
+    rig.fails(5).await;
+    assert!(rig.breaker().is_open());
+    advance(secs(60)).await;
+    assert!(!rig.breaker().is_open());
+    assert_eq!(rig.breaker().snapshot().retry_after, None);
+    let _trial = rig.hangs();
+    assert!(rig.breaker().is_open());
+}
+
+/// C7: to look changes nothing: no trial is taken, no transition made.
+#[tokio::test(start_paused = true)]
+async fn to_look_changes_nothing() {
+    let rig = default_rig();
+    rig.half_opens().await;
+    let breaker = rig.breaker();
+    let before = breaker.snapshot();
+    for _ in 0..10 {
+        let _ = (breaker.state(), breaker.is_open(), rig.handle.snapshot());
+    }
+    assert_eq!(breaker.snapshot(), before);
+    assert_eq!(before.state, Open);
+}

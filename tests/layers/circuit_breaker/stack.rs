@@ -1,0 +1,348 @@
+//! The breaker in company: what is around it, and what calls it sees end.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use tokio::{
+    sync::Semaphore,
+    time::{advance, timeout},
+};
+use tokio_test::{assert_ready_err, task};
+use tower::{Layer, Service, ServiceBuilder, ServiceExt, limit::ConcurrencyLimit};
+use tower_test::mock;
+use tower_toolcall::{
+    ErrorKind, ToolCall, ToolError,
+    catch_panic::CatchPanicLayer,
+    circuit_breaker::{Abandoned, BreakerState, CircuitBreakerLayer, Rates},
+    deadline::DeadlineLayer,
+    outcome::Count,
+    timeout::TimeoutLayer,
+};
+
+use super::{Act, FAILS, Rig, Tool, default_rig, kind, secs};
+use crate::kit::{MockTool, call};
+
+/// Rule 3b: an open breaker answers at once, although the service below is not ready.
+#[tokio::test(start_paused = true)]
+async fn an_open_breaker_answers_although_the_service_is_not_ready() {
+    let (mock, mut handle): (MockTool, _) = mock::pair();
+    handle.allow(0);
+    let layer = CircuitBreakerLayer::new();
+    layer.handle().breaker(&call()).force_open();
+    let mut response = task::spawn(layer.layer(mock).oneshot(call()));
+    let error = assert_ready_err!(response.poll());
+    assert_eq!(error.kind(), ErrorKind::CircuitOpen);
+}
+
+/// Rule 3b: so does a half-open one that is full.
+#[tokio::test(start_paused = true)]
+async fn a_full_half_open_breaker_answers_although_the_service_is_not_ready() {
+    let (mock, mut handle): (MockTool, _) = mock::pair();
+    handle.allow(0);
+    let layer = CircuitBreakerLayer::new();
+    let breaker = layer.handle().breaker(&call());
+    while !breaker.record_failure() {}
+    advance(secs(60)).await;
+    let _trial = breaker.admit().unwrap();
+    let mut response = task::spawn(layer.layer(mock).oneshot(call()));
+    let error = assert_ready_err!(response.poll());
+    assert_eq!(error.kind(), ErrorKind::CircuitOpen);
+}
+
+/// Trap 25: services made from one layer value, or from its clones, share their breakers.
+#[tokio::test(start_paused = true)]
+async fn services_of_one_layer_value_share_their_breakers() {
+    let layer = CircuitBreakerLayer::new();
+    let routes = [
+        layer.layer(Tool::new(FAILS)),
+        layer.clone().layer(Tool::new(FAILS)),
+    ];
+    for n in 0..5 {
+        let answer = routes[n % 2].clone().oneshot(call()).await;
+        assert_eq!(kind(answer), ErrorKind::Upstream);
+    }
+    for route in routes {
+        let answer = route.oneshot(call()).await;
+        assert_eq!(kind(answer), ErrorKind::CircuitOpen);
+    }
+}
+
+/// The documented order: a timeout below counts.
+#[tokio::test(start_paused = true)]
+async fn timeouts_of_the_layer_below_count() {
+    let dead = Tool::new(Act::Hangs);
+    let stack = ServiceBuilder::new()
+        .layer(CircuitBreakerLayer::new())
+        .layer(TimeoutLayer::new(secs(3)))
+        .service(dead.clone());
+    for _ in 0..5 {
+        let answer = stack.clone().oneshot(call()).await;
+        assert_eq!(kind(answer), ErrorKind::Timeout);
+    }
+    assert_eq!(kind(stack.oneshot(call()).await), ErrorKind::CircuitOpen);
+    assert_eq!(dead.calls(), 5);
+}
+
+/// The documented order: a panic caught below counts.
+#[tokio::test(start_paused = true)]
+async fn panics_caught_below_count() {
+    let stack = ServiceBuilder::new()
+        .layer(CircuitBreakerLayer::new())
+        .layer(CatchPanicLayer::new())
+        .service(Tool::new(Act::Panics));
+    for _ in 0..5 {
+        let answer = stack.clone().oneshot(call()).await;
+        assert_eq!(kind(answer), ErrorKind::Panicked);
+    }
+    assert_eq!(kind(stack.oneshot(call()).await), ErrorKind::CircuitOpen);
+}
+
+/// Trap 6: a call that a deadline layer outside drops at its deadline is a failure.
+#[tokio::test(start_paused = true)]
+async fn calls_dropped_by_a_deadline_layer_count() {
+    let dead = Tool::new(Act::Hangs);
+    let stack = ServiceBuilder::new()
+        .layer(DeadlineLayer::new(secs(3)))
+        .layer(CircuitBreakerLayer::new())
+        .service(dead.clone());
+    for _ in 0..5 {
+        let answer = stack.clone().oneshot(call()).await;
+        assert_eq!(kind(answer), ErrorKind::Timeout);
+    }
+    assert_eq!(kind(stack.oneshot(call()).await), ErrorKind::CircuitOpen);
+    assert_eq!(dead.calls(), 5);
+}
+
+/// Trap 6: a caller's deadline that the deadline layer takes over, reserve and all, is one too.
+#[tokio::test(start_paused = true)]
+async fn calls_dropped_at_an_inherited_deadline_count() {
+    let stack = ServiceBuilder::new()
+        .layer(DeadlineLayer::inherited())
+        .layer(CircuitBreakerLayer::new())
+        .service(Tool::new(Act::Hangs));
+    for _ in 0..5 {
+        let within = call().with_deadline(tokio::time::Instant::now() + secs(3));
+        let answer = stack.clone().oneshot(within).await;
+        assert_eq!(kind(answer), ErrorKind::Timeout);
+    }
+    assert_eq!(kind(stack.oneshot(call()).await), ErrorKind::CircuitOpen);
+}
+
+/// Trap 6: so is one that a plain timeout drops, if the call says how long it may take.
+#[tokio::test(start_paused = true)]
+async fn calls_dropped_by_a_plain_timeout_count() {
+    let rig = default_rig();
+    rig.tool.does(Act::Hangs);
+    for _ in 0..5 {
+        let running = timeout(secs(3), rig.send(call().with_timeout(secs(3))));
+        assert!(running.await.is_err());
+    }
+    assert_eq!(kind(rig.send(call()).await), ErrorKind::CircuitOpen);
+}
+
+/// Trap 6: the trial too.
+#[tokio::test(start_paused = true)]
+async fn a_trial_dropped_at_its_deadline_reopens_the_breaker() {
+    let dead = Tool::new(Act::Hangs);
+    let layer = CircuitBreakerLayer::new();
+    let breaker = layer.handle().breaker(&call());
+    while !breaker.record_failure() {}
+    advance(secs(60)).await;
+    let stack = ServiceBuilder::new()
+        .layer(DeadlineLayer::new(secs(3)))
+        .layer(layer)
+        .service(dead);
+    assert_eq!(kind(stack.oneshot(call()).await), ErrorKind::Timeout);
+    let after = breaker.snapshot();
+    assert_eq!((after.state, after.trials), (BreakerState::Open, 0));
+}
+
+/// A call that its deadline meets in the queue below has not told anything of the tool.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_ends_in_the_queue_is_neutral() {
+    let semaphore = Arc::new(Semaphore::new(0));
+    let tool = Tool::new(Act::Succeeds);
+    let layer = CircuitBreakerLayer::new();
+    let stack = ServiceBuilder::new()
+        .layer(DeadlineLayer::new(secs(3)))
+        .layer(layer.clone())
+        .service(ConcurrencyLimit::with_semaphore(tool.clone(), semaphore));
+    for _ in 0..10 {
+        stack.clone().oneshot(call()).await.unwrap_err();
+    }
+    let after = layer.handle().breaker(&call()).snapshot();
+    assert_eq!((after.state, after.failed_total), (BreakerState::Closed, 0));
+    assert_eq!(tool.calls(), 0);
+}
+
+/// C5: a caller that is impatient, or gives up, tells nothing of the tool.
+#[tokio::test(start_paused = true)]
+async fn a_call_dropped_early_by_an_impatient_caller_is_neutral() {
+    let rig = default_rig();
+    rig.fails(4).await;
+    rig.tool.does(Act::Hangs);
+    for _ in 0..50 {
+        let running = timeout(secs(1), rig.send(call().with_timeout(secs(10))));
+        assert!(running.await.is_err());
+    }
+    // Nor does it say that the tool is well.
+    assert_eq!(rig.breaker().snapshot().failures, 4);
+    assert_eq!(rig.breaker().state(), BreakerState::Closed);
+}
+
+/// C5: so does one that cancels by its token.
+#[cfg(feature = "cancel")]
+#[tokio::test(start_paused = true)]
+async fn a_call_cancelled_by_its_token_is_neutral() {
+    use tokio_util::sync::CancellationToken;
+    let layer = CircuitBreakerLayer::new();
+    let stack = ServiceBuilder::new()
+        .layer(DeadlineLayer::new(secs(10)))
+        .layer(layer.clone())
+        .service(Tool::new(Act::Hangs));
+    for _ in 0..10 {
+        let token = CancellationToken::new();
+        let mut running = task::spawn(
+            stack
+                .clone()
+                .oneshot(call().with_cancellation(token.clone())),
+        );
+        assert!(running.poll().is_pending());
+        token.cancel();
+        assert_eq!(kind(running.await), ErrorKind::Cancelled);
+    }
+    let after = layer.handle().breaker(&call()).snapshot();
+    assert_eq!((after.state, after.failed_total), (BreakerState::Closed, 0));
+}
+
+/// Trap 6: without any limit of its own, a call that has been pending for 30 s (T1) is a failure.
+#[tokio::test(start_paused = true)]
+async fn without_a_timeout_the_limit_is_thirty_seconds() {
+    let rig = default_rig();
+    let running = rig.hangs();
+    advance(secs(29)).await;
+    drop(running);
+    assert_eq!(rig.breaker().snapshot().failed_total, 0);
+    let running = rig.hangs();
+    advance(secs(30)).await;
+    drop(running);
+    assert_eq!(rig.breaker().snapshot().failed_total, 1);
+}
+
+/// Trap 6: the limit is a setting, and beats the call's own timeout in both directions.
+#[tokio::test(start_paused = true)]
+async fn the_limit_for_abandoned_calls_is_a_setting() {
+    let rig = Rig::new(CircuitBreakerLayer::builder().with_abandoned_after(secs(5)));
+    for (own, pending, failures) in [(60, 4, 0), (60, 5, 1), (1, 4, 1), (1, 6, 2)] {
+        let running = rig.starts(Act::Hangs, call().with_timeout(secs(own)));
+        advance(secs(pending)).await;
+        drop(running);
+        assert_eq!(rig.breaker().snapshot().failed_total, failures);
+    }
+}
+
+/// Trap 6: a deadline that has passed is a failure whatever the limit is.
+#[tokio::test(start_paused = true)]
+async fn a_passed_deadline_beats_the_limit_for_abandoned_calls() {
+    let rig = Rig::new(CircuitBreakerLayer::builder().with_abandoned_after(secs(50)));
+    let at = tokio::time::Instant::now() + secs(2);
+    let running = rig.starts(Act::Hangs, call().with_deadline(at));
+    advance(secs(2)).await;
+    drop(running);
+    assert_eq!(rig.breaker().snapshot().failed_total, 1);
+}
+
+/// Trap 6: a policy can change the rule, and is told how the call was abandoned.
+#[tokio::test(start_paused = true)]
+async fn a_policy_decides_how_abandoned_calls_count() {
+    let asked: Arc<Mutex<Vec<Abandoned>>> = Arc::default();
+    let log = asked.clone();
+    let policy = move |how: &Abandoned| {
+        log.lock().unwrap().push(*how);
+        if how.pending >= secs(10) {
+            Count::Success
+        } else if how.pending.is_zero() {
+            Count::Neutral
+        } else {
+            Count::Failure
+        }
+    };
+    let rig = Rig::new(CircuitBreakerLayer::builder().with_abandoned_policy(policy));
+    for (pending, failures) in [(1, 1), (2, 2), (0, 2), (3, 3), (10, 0), (1, 1)] {
+        let at = tokio::time::Instant::now() + secs(3);
+        let running = rig.starts(Act::Hangs, call().with_deadline(at));
+        advance(secs(pending)).await;
+        drop(running);
+        assert_eq!(rig.breaker().snapshot().failures, failures);
+    }
+    let asked = asked.lock().unwrap();
+    let passed: Vec<_> = asked.iter().map(|how| how.past_deadline).collect();
+    assert_eq!(passed, [false, false, false, true, true, false]);
+    assert_eq!(asked[1].pending, secs(2));
+}
+
+/// Trap 6: a call that has its result is not asked about.
+#[tokio::test(start_paused = true)]
+async fn a_finished_call_is_not_abandoned() {
+    let rig = Rig::new(
+        CircuitBreakerLayer::builder().with_abandoned_policy(|how: &Abandoned| panic!("{how:?}")),
+    );
+    for act in [Act::Succeeds, FAILS, Act::SucceedsIn(secs(50))] {
+        let _ = rig.ask(act).await;
+    }
+    rig.breaker().force_open();
+    rig.ask(Act::Succeeds).await.unwrap_err();
+}
+
+/// C5: time spent in the queue below is no call time: the call was not slow.
+#[tokio::test(start_paused = true)]
+async fn waiting_for_the_service_below_is_not_slow() {
+    let semaphore = Arc::new(Semaphore::new(1));
+    let rates = Rates::over_calls(10).with_slow_call_rate(0.1, secs(5));
+    let layer = CircuitBreakerLayer::builder()
+        .with_trip(rates)
+        .build()
+        .unwrap();
+    let tool = Tool::new(Act::SucceedsIn(secs(4)));
+    let svc = layer.layer(ConcurrencyLimit::with_semaphore(tool, semaphore));
+    let mut calls = tokio::task::JoinSet::new();
+    for _ in 0..20 {
+        calls.spawn(svc.clone().oneshot(call()));
+    }
+    for answer in calls.join_all().await {
+        answer.unwrap();
+    }
+    let after = layer.handle().breaker(&call()).snapshot();
+    assert_eq!((after.calls, after.slow_calls), (10, 0));
+}
+
+/// A result is passed on as it is, and a failure names the call.
+#[tokio::test(start_paused = true)]
+async fn results_pass_unchanged() {
+    let rig = default_rig();
+    assert_eq!(rig.ask(Act::Succeeds).await.unwrap(), "answer");
+    let error: ToolError = rig.ask(FAILS).await.unwrap_err();
+    assert_eq!(error.message(), "told to fail");
+    assert_eq!(
+        (error.tool(), error.server(), error.call_id()),
+        (Some("search"), Some("docs"), Some("c1"))
+    );
+}
+
+/// Trap 20: a panic is a failure though it is caught above, and nothing hangs on it.
+#[tokio::test(start_paused = true)]
+async fn a_panic_that_is_caught_above_counts() {
+    let layer = CircuitBreakerLayer::new();
+    let stack = ServiceBuilder::new()
+        .layer(CatchPanicLayer::new())
+        .layer(layer.clone())
+        .service(Tool::new(Act::Panics));
+    for _ in 0..5 {
+        let mut stack = stack.clone();
+        let response = stack.ready().await.unwrap().call(ToolCall::new("p"));
+        assert_eq!(response.await.unwrap_err().kind(), ErrorKind::Panicked);
+    }
+    assert!(layer.handle().breaker(&ToolCall::new("p")).is_open());
+}
