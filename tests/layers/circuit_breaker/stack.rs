@@ -1,9 +1,6 @@
 //! The breaker in company: what is around it, and what calls it sees end.
 
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::sync::{Arc, Mutex};
 
 use tokio::{
     sync::Semaphore,
