@@ -8,7 +8,11 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 pub use crate::transition::{BreakerState, Transition, TransitionReason};
-use crate::{call::CallInfo, error::ErrorKind, text::Short};
+use crate::{
+    call::CallInfo,
+    error::{ErrorKind, ToolError},
+    text::Short,
+};
 
 /// The target of every span and event of this crate.
 pub const TARGET: &str = "tower_toolcall";
@@ -40,12 +44,39 @@ pub enum Event<'a> {
         /// is `tool.timeout`, WARN.
         past_deadline: bool,
     },
+    /// A call failed and will be sent again (R4). `tool.retry`, WARN.
+    #[non_exhaustive]
+    Retry {
+        /// The call.
+        call: &'a CallInfo,
+        /// The attempt that failed, counted from 1.
+        attempt: u32,
+        /// How long is waited before the next one.
+        delay: Duration,
+        /// Whether the server told how long.
+        told: bool,
+        /// What it failed with; none if its answer was a failure in the classifier's eyes.
+        error: Option<&'a ToolError>,
+    },
+    /// A call failed in a way that a retry might mend, and is not sent again (R4). `tool.exhausted`,
+    /// ERROR, if its attempts are used up, else `tool.retry`, WARN, with the reason as `refused`.
+    #[non_exhaustive]
+    RetryRefused {
+        /// The call.
+        call: &'a CallInfo,
+        /// The attempt that failed, counted from 1.
+        attempt: u32,
+        /// Why there is no other.
+        reason: RetryRefusal,
+        /// What it failed with; none if its answer was a failure in the classifier's eyes.
+        error: Option<&'a ToolError>,
+    },
     /// A circuit breaker changed its state (C6). `tool.breaker`, WARN.
     #[non_exhaustive]
     Transition {
         /// Which one, from where to where, and why.
         transition: &'a Transition,
-        /// The call that brought it about; none if somebody forced it.
+        /// The call that brought it about; none if somebody used a handle.
         call: Option<&'a CallInfo>,
     },
     /// A keyed layer has forgotten keys that were not in use, to make room for others (C9).
@@ -57,6 +88,35 @@ pub enum Event<'a> {
         /// How many it keeps.
         kept: usize,
     },
+}
+
+/// Why a call was not sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum RetryRefusal {
+    /// Its attempts are used up (R3).
+    Exhausted,
+    /// It may have run, and nobody says that it may run twice (R6).
+    Unsafe,
+    /// The [`RetryBudget`](crate::retry::RetryBudget) is used up (R7).
+    Budget,
+    /// The delay does not end before its deadline (R5).
+    Deadline,
+    /// The server asks for a longer delay than the policy grants (L2).
+    TooLong,
+}
+
+impl RetryRefusal {
+    /// The reason's name in events.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Exhausted => "exhausted",
+            Self::Unsafe => "unsafe",
+            Self::Budget => "budget",
+            Self::Deadline => "deadline",
+            Self::TooLong => "too_long",
+        }
+    }
 }
 
 /// Emits one of our events: its name is the message, and who was called is always told.
@@ -112,6 +172,36 @@ impl Event<'_> {
                     emit!(INFO, "tool.cancelled", call, duration_ms);
                 }
             }
+            Event::Retry {
+                call,
+                attempt,
+                delay,
+                told,
+                error,
+            } => emit!(
+                WARN,
+                "tool.retry",
+                call,
+                attempt,
+                delay_ms = ms(delay),
+                told,
+                code = error.map(ToolError::code),
+                error = error.map(ToolError::message)
+            ),
+            Event::RetryRefused {
+                call,
+                attempt,
+                reason,
+                error,
+            } => {
+                let (code, error) = (error.map(ToolError::code), error.map(ToolError::message));
+                if reason == RetryRefusal::Exhausted {
+                    emit!(ERROR, "tool.exhausted", call, attempt, code, error);
+                } else {
+                    let refused = reason.name();
+                    emit!(WARN, "tool.retry", call, attempt, refused, code, error);
+                }
+            }
             Event::Transition {
                 transition: t,
                 call,
@@ -145,7 +235,8 @@ impl Event<'_> {
     }
 }
 
-/// Hears of [`Event`]s. Called in the middle of a poll: must be quick, must not block.
+/// Hears of [`Event`]s. Called in the middle of a poll or a drop: must be quick, must not block and must
+/// not panic.
 pub trait Listen: Send + Sync {
     /// Something happened.
     fn on(&self, event: &Event<'_>);

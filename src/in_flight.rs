@@ -58,7 +58,9 @@ impl<R: Report> InFlight<R> {
     /// Runs a part of the call that may panic: the inner service's `call`, or a poll.
     #[inline]
     pub(crate) fn enter<T>(&mut self, part: impl FnOnce(&R) -> T) -> T {
-        let report = self.report.as_ref().expect("polled after completion");
+        // A second report would follow from here.
+        assert!(self.stage != Stage::Ended, "polled after completion");
+        let report = self.report.as_ref().expect("taken only after the end");
         self.stage = Stage::Polling;
         let output = part(report);
         self.stage = Stage::Waiting;
@@ -79,7 +81,7 @@ impl<R: Report> InFlight<R> {
         polled
     }
 
-    /// What reports; for a call that has its result.
+    /// What reports.
     #[inline]
     pub(crate) fn report(&self) -> &R {
         self.report.as_ref().expect("it was not taken yet")
@@ -182,6 +184,19 @@ mod tests {
         }
         drop(flight);
         assert!(log.0.borrow()[0].contains("pending: 2s"));
+    }
+
+    #[test]
+    fn a_call_that_is_polled_after_its_end_is_not_reported_again() {
+        let log = Log::default();
+        let mut flight = InFlight::new(log.clone(), None);
+        assert!(flight.poll(|_| Poll::Ready(())).is_ready());
+        let polled = panic::catch_unwind(panic::AssertUnwindSafe(|| {
+            flight.poll(|_| -> Poll<()> { panic!("boom") })
+        }));
+        assert!(polled.is_err());
+        drop(flight);
+        assert!(log.0.borrow().is_empty());
     }
 
     /// Trap 20: below a catch the thread is not panicking any more when the guard is dropped.

@@ -4,30 +4,26 @@
 //! bounded; and what protects a tool (an open breaker, a cooldown) must not be the thing that is
 //! forgotten, so every value says whether it may be.
 //!
-//! Looking up a known key takes no lock, writes nothing and does not allocate: entries are only ever
-//! added to a table, and each service instance keeps the table it saw last, revalidated by one load.
-//! When a table is full, a new one takes what wants to stay, as far as that frees an eighth of the places:
-//! what must not be forgotten or has a call in flight, always; then what should not, then what was used
-//! again since the last sweep. If what must stay fills the table, unknown keys share one overflow entry.
-//!
-//! An instance that makes no calls for a while keeps the table it saw last alive. So old tables are
-//! counted: while [`MAX_OLD_TABLES`] of them live, nothing is swept, and unknown keys share the
-//! overflow entry. So at most five times the bound of entries live: the present table's, three old
-//! ones', and those of tables that were outgrown before the first sweep. A clone starts without a
-//! table.
+//! Looking up a known key takes no lock and does not allocate: entries are only ever added to a table, and a
+//! look-up borrows the present one. When a table is full, a new one takes what wants to stay, as far as that
+//! frees an eighth of the places: what must not be forgotten or has a call in flight, always; then what should
+//! not, then what was used again since the last sweep. If what must stay fills the table, unknown keys
+//! share one overflow entry.
 //!
 //! Whoever looks a key up for a call keeps the entry until the call has ended; that is how a call in flight
-//! is seen. A call that looks a key up in the very moment
-//! in which it is evicted works on the evicted entry; nothing is lost but that call's mark on a state that
-//! was clean.
+//! is seen. A call that looks a key up in the very moment in which it is evicted works on the evicted
+//! entry; nothing is lost but that call's mark on a state that was not worth keeping.
 
 use std::sync::{
-    Arc, Mutex, OnceLock, PoisonError, Weak,
+    Arc, Mutex, MutexGuard, OnceLock, PoisonError,
     atomic::{
-        AtomicBool, AtomicU64, AtomicUsize,
+        AtomicBool, AtomicUsize,
         Ordering::{Acquire, Relaxed, Release},
+        fence,
     },
 };
+
+use arc_swap::ArcSwap;
 
 use crate::{
     call::{CallInfo, MAX_NAME_BYTES},
@@ -37,9 +33,6 @@ use crate::{
 
 /// The default bound on the number of keys.
 pub(crate) const DEFAULT_MAX_KEYS: usize = 10_000;
-
-/// How many tables that were swept may be kept alive by idle instances.
-const MAX_OLD_TABLES: usize = 3;
 
 /// A value that can tell how much harm it would do to forget it.
 pub(crate) trait Evict {
@@ -127,7 +120,10 @@ impl<V> Entry<V> {
         V: Evict,
     {
         let used = this.used.load(Relaxed);
-        let in_flight = Arc::strong_count(this) > this.tables.load(Acquire);
+        let holders = Arc::strong_count(this);
+        // A table lets go of its count first: whoever sees fewer holders sees fewer tables.
+        fence(Acquire);
+        let in_flight = holders > this.tables.load(Relaxed);
         match this.value.keep() {
             _ if in_flight => 0,
             Keep::Always => 0,
@@ -180,15 +176,14 @@ impl<V> Table<V> {
         self.slots.len() / 2
     }
 
-    /// The place of the key's entry.
     #[inline(always)]
-    fn find(&self, key: &KeyRef<'_>) -> Option<usize> {
+    fn find(&self, key: &KeyRef<'_>) -> Option<&Arc<Entry<V>>> {
         let mask = self.slots.len() - 1;
         // The low bits choose the slot; the table is never full, so the search ends.
         let mut at = key.hash as usize & mask;
         while let Some(entry) = self.slots[at].get() {
             if entry.is(key) {
-                return Some(at);
+                return Some(entry);
             }
             at = (at + 1) & mask;
         }
@@ -204,12 +199,6 @@ impl<V> Table<V> {
             at = (at + 1) & mask;
         }
         let _ = self.slots[at].set(entry);
-    }
-
-    fn entry(&self, at: usize) -> &Arc<Entry<V>> {
-        self.slots[at]
-            .get()
-            .expect("found there, and never removed")
     }
 
     fn entries(&self) -> impl Iterator<Item = &Arc<Entry<V>>> {
@@ -228,52 +217,29 @@ impl<V> Drop for Table<V> {
 
 #[derive(Debug)]
 struct Shared<V> {
-    writer: Mutex<Writer<V>>,
-    /// Counts tables: tells an instance that its table is an old one.
-    generation: AtomicU64,
-    /// What an instance has seen before its first look-up.
-    nothing: Arc<Table<V>>,
+    table: ArcSwap<Table<V>>,
+    writer: Mutex<Writer>,
     overflow: Arc<Entry<V>>,
     key: Key,
     max: usize,
     listener: Listener,
 }
 
-#[derive(Debug)]
-struct Writer<V> {
-    table: Arc<Table<V>>,
+#[derive(Debug, Default)]
+struct Writer {
+    /// Keys in the table.
     len: usize,
-    /// Tables that were swept and that somebody may hold still.
-    old: Vec<Weak<Table<V>>>,
     /// Unknown keys to send to the overflow entry before the next sweep is tried.
     patience: usize,
 }
 
-/// The map, as a service instance holds it. Clones share the keys.
+/// The map. Clones share it.
 #[derive(Debug)]
-pub(crate) struct Registry<V> {
-    shared: Arc<Shared<V>>,
-    /// The table seen last; before the first look-up an empty one, of no generation.
-    seen: Arc<Table<V>>,
-    generation: u64,
-}
-
-/// The generation of no table.
-const UNSEEN: u64 = u64::MAX;
-
-impl<V> Registry<V> {
-    fn unseen(shared: Arc<Shared<V>>) -> Self {
-        Self {
-            seen: Arc::clone(&shared.nothing),
-            generation: UNSEEN,
-            shared,
-        }
-    }
-}
+pub(crate) struct Registry<V>(Arc<Shared<V>>);
 
 impl<V> Clone for Registry<V> {
     fn clone(&self) -> Self {
-        Self::unseen(Arc::clone(&self.shared))
+        Self(Arc::clone(&self.0))
     }
 }
 
@@ -297,15 +263,9 @@ impl<V: Evict> Registry<V> {
             name: None,
             hash: 0,
         };
-        Self::unseen(Arc::new(Shared {
-            writer: Mutex::new(Writer {
-                table: Arc::new(Table::new(max.min(32))),
-                len: 0,
-                old: Vec::new(),
-                patience: 0,
-            }),
-            generation: AtomicU64::new(0),
-            nothing: Arc::new(Table::new(1)),
+        Self(Arc::new(Shared {
+            table: ArcSwap::from_pointee(Table::new(max.min(32))),
+            writer: Mutex::default(),
             overflow: Entry::new(&nobody, overflow),
             key,
             max,
@@ -313,45 +273,27 @@ impl<V: Evict> Registry<V> {
         }))
     }
 
-    /// The entry of the call's key, made by `make` if it is new. Lives as long as somebody holds it.
+    /// The entry of the call's key, made by `make` if it is new.
     #[inline]
-    pub(crate) fn get(&mut self, call: &CallInfo, make: impl FnOnce() -> V) -> &Arc<Entry<V>> {
-        let key = self.shared.key.of(call);
-        if self.generation == self.shared.generation.load(Acquire)
-            && let Some(at) = self.seen.find(&key)
-        {
-            let entry = self.seen.entry(at);
+    pub(crate) fn get(&self, call: &CallInfo, make: impl FnOnce() -> V) -> Arc<Entry<V>> {
+        let key = self.0.key.of(call);
+        if let Some(entry) = self.0.table.load().find(&key) {
             entry.mark_used();
-            return entry;
+            return Arc::clone(entry);
         }
-        self.get_or_insert(&key, make)
+        self.insert(&key, make)
     }
 
-    #[cold]
-    fn get_or_insert(&mut self, key: &KeyRef<'_>, make: impl FnOnce() -> V) -> &Arc<Entry<V>> {
-        let mut make = Some(make);
-        // Once, unless the key is evicted between its insertion and the second look.
-        for _ in 0..3 {
-            self.refresh();
-            // One table for the look and for the entry: a place means nothing in another one.
-            if let Some(at) = self.seen.find(key) {
-                let entry = self.seen.entry(at);
-                if make.is_some() {
-                    entry.mark_used();
-                }
-                return entry;
-            }
-            if !self.insert(key, &mut make) {
-                break;
-            }
-        }
-        &self.shared.overflow
+    /// The entry of the call's key, if it is known. That it was asked for keeps no key.
+    pub(crate) fn peek(&self, call: &CallInfo) -> Option<Arc<Entry<V>>> {
+        self.0.table.load().find(&self.0.key.of(call)).cloned()
     }
 
     /// Every entry but the overflow one, in no order.
     pub(crate) fn entries(&self) -> Vec<Arc<Entry<V>>> {
-        let writer = self.lock();
-        writer.table.entries().cloned().collect()
+        // Nobody is adding one meanwhile.
+        let _writer = self.lock();
+        self.0.table.load().entries().cloned().collect()
     }
 
     /// The number of keys.
@@ -359,52 +301,42 @@ impl<V: Evict> Registry<V> {
         self.lock().len
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Writer<V>> {
-        let writer = &self.shared.writer;
-        writer.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Writer> {
+        let writer = self.0.writer.lock();
+        writer.unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn refresh(&mut self) {
-        let writer = self.lock();
-        // Under the lock, where it is counted up: the two belong together.
-        let generation = self.shared.generation.load(Acquire);
-        let table = Arc::clone(&writer.table);
-        drop(writer);
-        (self.seen, self.generation) = (table, generation);
-    }
-
-    /// Adds a key, unless it is known by now; false if there is no place for it.
-    fn insert(&self, key: &KeyRef<'_>, make: &mut Option<impl FnOnce() -> V>) -> bool {
+    /// Adds a key, unless somebody was faster.
+    #[cold]
+    fn insert(&self, key: &KeyRef<'_>, make: impl FnOnce() -> V) -> Arc<Entry<V>> {
         let mut writer = self.lock();
-        if writer.table.find(key).is_some() {
-            return true;
+        if let Some(entry) = self.0.table.load().find(key) {
+            return Arc::clone(entry);
         }
         let before = writer.len;
         if !self.make_room(&mut writer) {
-            return false;
+            return Arc::clone(&self.0.overflow);
         }
-        let Some(make) = make.take() else {
-            return false;
-        };
         let kept = writer.len;
-        writer.table.insert(Entry::new(key, make()));
+        let entry = Entry::new(key, make());
+        self.0.table.load().insert(Arc::clone(&entry));
         writer.len += 1;
         // A listener may look at the keys itself.
         drop(writer);
         if kept < before {
             let keys = before - kept;
-            self.shared.listener.tell(&Event::Evicted { keys, kept });
+            self.0.listener.tell(&Event::Evicted { keys, kept });
         }
-        true
+        entry
     }
 
-    fn make_room(&self, writer: &mut Writer<V>) -> bool {
-        let max = self.shared.max;
-        if writer.len < max.min(writer.table.capacity()) {
+    fn make_room(&self, writer: &mut Writer) -> bool {
+        let (max, table) = (self.0.max, self.0.table.load_full());
+        if writer.len < max.min(table.capacity()) {
             return true;
         }
         if writer.len < max {
-            let room = (2 * writer.table.capacity()).min(max);
+            let room = (2 * table.capacity()).min(max);
             self.publish(writer, Table::new(room), |_| true);
             return true;
         }
@@ -412,29 +344,25 @@ impl<V: Evict> Registry<V> {
             writer.patience -= 1;
             return false;
         }
-        writer.old.retain(|old| old.strong_count() > 0);
         let mut tiers = [0; FORGOTTEN + 1];
-        for entry in writer.table.entries() {
+        for entry in table.entries() {
             tiers[Entry::tier(entry)] += 1;
         }
-        // A sweep looks at every key. One that frees nothing, or cannot be made, is not tried again
-        // at once; one that keeps more than it must has to free an eighth.
-        if tiers[0] == max || writer.old.len() >= MAX_OLD_TABLES {
-            writer.patience = max / 64;
+        // A sweep looks at every key. One that frees nothing is not tried again at once; one that keeps
+        // more than it must has to free an eighth.
+        let few = max / 64;
+        if tiers[0] == max {
+            writer.patience = few;
             return false;
         }
         let room = max - max.div_ceil(8);
         let fits = |last: &usize| tiers[..=*last].iter().sum::<usize>() <= room;
         let last = (0..FORGOTTEN).rev().find(fits).unwrap_or(0);
-        let old = Arc::downgrade(&writer.table);
         self.publish(writer, Table::new(max), |e| {
             let stays = Entry::tier(e) <= last;
             e.used.store(false, Relaxed);
             stays
         });
-        writer.old.push(old);
-        // A sweep that freed little is not made again for the next few keys.
-        let few = max / 64;
         if max - writer.len < few {
             writer.patience = few;
         }
@@ -442,21 +370,15 @@ impl<V: Evict> Registry<V> {
     }
 
     /// Replaces the table by one that has the entries to keep.
-    fn publish(
-        &self,
-        writer: &mut Writer<V>,
-        next: Table<V>,
-        keep: impl Fn(&Arc<Entry<V>>) -> bool,
-    ) {
+    fn publish(&self, writer: &mut Writer, next: Table<V>, keep: impl Fn(&Arc<Entry<V>>) -> bool) {
         writer.len = 0;
-        for entry in writer.table.entries() {
+        for entry in self.0.table.load().entries() {
             if keep(entry) {
                 next.insert(Arc::clone(entry));
                 writer.len += 1;
             }
         }
-        writer.table = Arc::new(next);
-        self.shared.generation.fetch_add(1, Release);
+        self.0.table.store(Arc::new(next));
     }
 }
 

@@ -4,6 +4,8 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
+use crate::text::Short;
+
 /// The state of a circuit breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -89,7 +91,7 @@ impl fmt::Display for TransitionReason {
 }
 
 /// A circuit breaker's change of state (C6).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Transition {
     /// The server part of the breaker's key, its first 256 bytes.
@@ -115,6 +117,24 @@ pub struct Transition {
     /// How long the breaker stays open, if it does now.
     #[serde(with = "millis")]
     pub open_for: Option<Duration>,
+}
+
+/// Shows the key short and redacted, as events do.
+impl fmt::Debug for Transition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Transition")
+            .field("server", &self.server.as_deref().map(Short::name))
+            .field("tool", &self.tool.as_deref().map(Short::name))
+            .field("from", &self.from)
+            .field("to", &self.to)
+            .field("reason", &self.reason)
+            .field("generation", &self.generation)
+            .field("calls", &self.calls)
+            .field("failures", &self.failures)
+            .field("slow_calls", &self.slow_calls)
+            .field("open_for", &self.open_for)
+            .finish()
+    }
 }
 
 /// Durations as whole milliseconds, rounded up.

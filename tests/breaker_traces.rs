@@ -534,12 +534,12 @@ traces! {
 
     /// gobreaker, `TestGeneration`: a result counts in the state of its admission, or not at all.
     a_late_result_decides_nothing {
-        in_a_row(2) => "9*P FF wOlOdO 2:2 +60s IH wH lH SC wC lC dC 0:0 %8 PF wC lO %9 >OHCO #4";
+        in_a_row(2) => "9*P FF wOlOdO 2:2 +60s IH wH lH SC wC lC dC 0:0 %6 PF wC lO %7 >OHCO #4";
     }
 
     /// resilience4j: a late ignored result would give a trial's place back twice.
     a_late_ignored_result_gives_no_place_back {
-        in_a_row(1) => "PPP F +60s PH D dD dD dD wC %3";
+        in_a_row(1) => "PPP F +60s PH D dD dD dD wC %0";
     }
 
     /// resilience4j, `shouldConsumeOnStateTransitionEvent`, `shouldConsumeCallNotPermittedEvent`.

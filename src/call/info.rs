@@ -142,6 +142,13 @@ impl CallInfo {
         self.ident.timeout
     }
 
+    /// The timeout in force below, if somebody observes the call and a layer has set one.
+    pub(crate) fn timeout_in_force(&self) -> Option<Duration> {
+        let mut timeout = None;
+        self.record(|record| timeout = record.timeout());
+        timeout
+    }
+
     /// Writes to the call's record, if somebody [observes](super::ToolCall::observe) it.
     #[inline]
     pub fn record(&self, write: impl FnOnce(&Record)) {

@@ -43,7 +43,7 @@ use self::{arguments::Arguments, info::Data};
 pub use self::{
     info::CallInfo,
     progress::Progress,
-    record::{Observation, Record},
+    record::{IdempotencyKey, Observation, Record},
 };
 
 /// A tool name longer than this many bytes is refused by [`ToolCall::check`].
@@ -92,6 +92,10 @@ impl Claim {
         }
     }
 }
+
+/// The bit of a copy that tower's retry keeps, in the byte of the claims.
+#[cfg(feature = "tower")]
+const KEPT: u8 = 4;
 
 /// A call of one tool: the request type of every layer in this crate.
 ///
@@ -380,6 +384,30 @@ impl ToolCall {
     /// Whether a layer above has made this claim.
     pub fn is_claimed(&self, claim: Claim) -> bool {
         self.claims.load(Relaxed) & claim.bit() != 0
+    }
+
+    /// The copy of the call that somebody keeps to send it again, and who cannot mark it otherwise.
+    #[cfg(feature = "tower")]
+    pub(crate) fn keep(&self) -> Self {
+        self.claims.fetch_and(!KEPT, Relaxed);
+        let kept = self.clone();
+        kept.claims.fetch_or(KEPT, Relaxed);
+        kept
+    }
+
+    /// Whether this is such a copy.
+    #[cfg(feature = "tower")]
+    pub(crate) fn is_kept(&self) -> bool {
+        self.claims.load(Relaxed) & KEPT != 0
+    }
+
+    /// One key for all attempts at this call, and another for each other call (R8).
+    ///
+    /// For leaves, to send along, so that a server can tell a repetition from a new call. `None` unless
+    /// a [`RetryLayer`](crate::retry::RetryLayer) above may repeat it.
+    pub fn idempotency_key(&self) -> Option<IdempotencyKey> {
+        let repeated = self.is_claimed(Claim::Retry) && self.recording != 0;
+        repeated.then(|| self.data.ident.record.idempotency_key(self.recording))
     }
 
     /// Observes the call: the answer lives as long as the observer and tells, whenever asked, what

@@ -1,4 +1,6 @@
 use std::{
+    fmt,
+    hash::{BuildHasher, RandomState},
     sync::{
         Arc,
         atomic::{
@@ -28,6 +30,24 @@ pub struct Record {
     timeout: Nanos,
     configured: Nanos,
     waited_nanos: AtomicU64,
+    /// What the idempotency keys of its recordings begin with; 0 before the first one is asked for.
+    key: AtomicU64,
+}
+
+/// Tells repetitions of a call from other calls; see
+/// [`ToolCall::idempotency_key`](super::ToolCall::idempotency_key).
+///
+/// Prints as 24 hexadecimal digits: a random number of 64 bits, and the number of the recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct IdempotencyKey {
+    random: u64,
+    recording: u32,
+}
+
+impl fmt::Display for IdempotencyKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}{:08x}", self.random, self.recording)
+    }
 }
 
 /// A duration in whole nanoseconds; none if it is not known, or 584 years and more.
@@ -80,6 +100,19 @@ impl Record {
         Some((observation, recording))
     }
 
+    pub(super) fn idempotency_key(&self, recording: u32) -> IdempotencyKey {
+        let mut random = self.key.load(Relaxed);
+        if random == 0 {
+            // Another one for each value of its type.
+            let fresh = RandomState::new().hash_one(recording).max(1);
+            random = match self.key.compare_exchange(0, fresh, Relaxed, Relaxed) {
+                Ok(_) => fresh,
+                Err(first) => first,
+            };
+        }
+        IdempotencyKey { random, recording }
+    }
+
     #[inline]
     pub(super) fn is_current(&self, recording: u32) -> bool {
         self.state.load(Acquire) == recording
@@ -92,6 +125,10 @@ impl Record {
             self.timeout.set(in_force);
             self.configured.set(configured);
         }
+    }
+
+    pub(super) fn timeout(&self) -> Option<Duration> {
+        self.timeout.get()
     }
 
     /// Marks the call as slow.
@@ -149,7 +186,7 @@ impl Observation {
     /// The timeout in force at the last attempt; `None` without one. What a deadline leaves of it is
     /// known once the call has waited.
     pub fn timeout(&self) -> Option<Duration> {
-        self.record.timeout.get()
+        self.record.timeout()
     }
 
     /// The timeout as configured, before a deadline shortened it.

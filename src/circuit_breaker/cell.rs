@@ -5,8 +5,8 @@
 //! else goes through the mutex, which is never held across an await.
 //!
 //! `word` is what the machine last published: its generation, and what may be done without it. `run` counts
-//! the successes that the machine has not heard of yet; it is taken up whenever the mutex is, and as long as
-//! the mutex is held, nobody adds to it.
+//! the successes that the machine has not heard of yet; whoever is about to change the machine takes it up
+//! first, and until the change is published nobody adds to it.
 
 use std::time::Duration;
 
@@ -26,9 +26,9 @@ const QUIET: u64 = 2;
 const QUIET_IF_FAST: u64 = 32;
 /// A success is counted in `run`.
 const RUN: u64 = 4;
-/// As `RUN`, before the moment in `until`.
+/// As `RUN`, before the moment in `bucket_end`.
 const TIMED: u64 = 8;
-/// Calls are refused before the moment in `until`.
+/// Calls are refused before the moment in `open_until`.
 const OPEN: u64 = 16;
 
 /// The epoch's bits of `run`.
@@ -44,8 +44,10 @@ pub(super) struct Cell {
     word: AtomicU64,
     /// `epoch << 32 | successes that still have room`. The epoch changes whenever the mutex is taken.
     run: AtomicU64,
-    /// Nanoseconds; what they mean is in `word`.
-    until: AtomicU64,
+    /// When the open period ends, in nanoseconds; of the last one, if the breaker is not open.
+    open_until: AtomicU64,
+    /// When the present bucket of a window of time ends, likewise.
+    bucket_end: AtomicU64,
     rejected: AtomicU64,
     stale: AtomicU64,
     inner: Mutex<Inner>,
@@ -77,7 +79,8 @@ impl Cell {
         let cell = Self {
             word: AtomicU64::new(0),
             run: AtomicU64::new(0),
-            until: AtomicU64::new(0),
+            open_until: AtomicU64::new(0),
+            bucket_end: AtomicU64::new(0),
             rejected: AtomicU64::new(0),
             stale: AtomicU64::new(0),
             inner: Mutex::new(Inner {
@@ -143,9 +146,9 @@ impl Cell {
     /// How long the breaker is open still, if that can be told without the mutex.
     fn open_for(&self, now: Duration) -> Option<Duration> {
         let word = self.word.load(Acquire);
-        let until = self.until.load(Acquire);
-        // `until` belongs to the word only if the word is there still.
-        let open = word & OPEN != 0 && nanos(now) < until && self.word.load(Relaxed) == word;
+        // Of this open period, or of one that began meanwhile: either is an answer.
+        let until = self.open_until.load(Acquire);
+        let open = word & OPEN != 0 && nanos(now) < until;
         open.then(|| Duration::from_nanos(until).saturating_sub(now))
     }
 
@@ -184,7 +187,7 @@ impl Cell {
         // The clock was read above, or is now: once at most.
         let now = known.unwrap_or_else(now);
         let recorded = self.with(rules, |machine| machine.record(pass, verdict, now, rules));
-        if recorded == Recorded::Stale {
+        if recorded == Recorded::Stale && verdict != Verdict::Neutral {
             self.stale.fetch_add(1, Relaxed);
         }
         recorded
@@ -195,7 +198,7 @@ impl Cell {
         let mut run = self.run.load(Acquire);
         loop {
             let room = run as u32;
-            let timely = now.is_none_or(|now| nanos(now) < self.until.load(Acquire));
+            let timely = now.is_none_or(|now| nanos(now) < self.bucket_end.load(Acquire));
             // If the word is there still, the machine was not at work between the two loads; and if
             // it is from here on, the epoch is another one, and the swap fails.
             if room == 0 || !timely || self.word.load(Acquire) != word {
@@ -274,8 +277,11 @@ impl Cell {
             BreakerState::Open => OPEN,
             BreakerState::HalfOpen | BreakerState::ForcedOpen => 0,
         };
-        if let Some(until) = bucket_end.or(machine.open_until()) {
-            self.until.store(nanos(until), Release);
+        if let Some(end) = bucket_end {
+            self.bucket_end.store(nanos(end), Release);
+        }
+        if let Some(until) = machine.open_until() {
+            self.open_until.store(nanos(until), Release);
         }
         let generation = u64::from(machine.generation());
         self.word.store(generation << 32 | quiet | entry, Release);

@@ -3,7 +3,7 @@
 use std::{
     fmt, mem,
     sync::{
-        Arc, OnceLock,
+        Arc, Mutex, OnceLock,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     time::Duration,
@@ -33,12 +33,15 @@ pub(super) const BACKLOG: usize = 256;
 /// Shared by all breakers of one layer value.
 pub(super) struct Shared {
     pub(super) rules: Rules,
-    /// Whether the key names a tool: then what tells of a tool alone counts.
+    /// Whether what tells of a tool alone counts.
     pub(super) counts_tools: bool,
     pub(super) counts_reported: bool,
     pub(super) abandoned: AbandonedPolicy,
     pub(super) listener: Listener,
+    /// What breakers that are made from now on begin as.
     pub(super) disabled: AtomicBool,
+    /// Taken by those who demand something of all breakers.
+    pub(super) demanding: Mutex<()>,
     pub(super) subscribers: OnceLock<broadcast::Sender<Transition>>,
     pub(super) origin: Instant,
 }
@@ -46,16 +49,33 @@ pub(super) struct Shared {
 /// How a call counts that was dropped unfinished.
 #[derive(Clone, Default)]
 pub(super) enum AbandonedPolicy {
-    /// A failure if its deadline had passed, or it had been pending for as long as a slow call takes,
-    /// or for 99 % of the call's timeout.
+    /// A failure if its deadline had passed, or it had been pending for as long as a slow call takes, or
+    /// as its timeout allows.
     #[default]
     Timeout,
-    /// As before, with this limit in place of the call's timeout.
+    /// As before, with this limit.
     After(Duration),
     By(Arc<dyn Fn(&Abandoned) -> Count + Send + Sync>),
 }
 
-/// The limit for a call that has no timeout of its own: the timeout layer's default (T1).
+impl AbandonedPolicy {
+    fn count(&self, how: &Abandoned, patience: impl FnOnce() -> Duration) -> Count {
+        let patience = match self {
+            Self::Timeout => patience(),
+            Self::After(limit) => *limit,
+            Self::By(policy) => return policy(how),
+        };
+        // A deadline that had passed before the call began to wait says nothing of the tool.
+        let timed_out = how.past_deadline && !how.pending.is_zero();
+        if timed_out || how.pending >= patience {
+            Count::Failure
+        } else {
+            Count::Neutral
+        }
+    }
+}
+
+/// The limit for a call that has no timeout that we know of: the timeout layer's default (T1).
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 impl Shared {
@@ -68,7 +88,7 @@ impl Shared {
             Count::Success => false,
             Count::Failure => true,
             Count::ToolFailure if self.counts_tools => true,
-            Count::Neutral if reported && self.counts_reported && self.counts_tools => true,
+            Count::Neutral if reported && self.counts_reported => true,
             Count::ToolFailure | Count::Neutral => return Verdict::Neutral,
         };
         Verdict::Result(Mark { failure, slow })
@@ -126,16 +146,6 @@ impl Evict for Circuit {
 
 pub(super) type Circuits = Registry<Circuit>;
 pub(super) type CircuitEntry = Entry<Circuit>;
-
-/// Looks the call's breaker up.
-#[inline]
-pub(super) fn find<'a>(
-    circuits: &'a mut Circuits,
-    call: &CallInfo,
-    shared: &Arc<Shared>,
-) -> &'a Arc<CircuitEntry> {
-    circuits.get(call, || Circuit::new(shared))
-}
 
 impl CircuitEntry {
     /// Admits a call, or says why not.
@@ -233,6 +243,17 @@ impl Admitted {
         Self { entry, info, pass }
     }
 
+    /// How long the call may be pending before a drop counts as a timeout.
+    fn patience(&self) -> Duration {
+        let slow_call = self.entry.value.shared.rules.slow_call();
+        slow_call.unwrap_or_else(|| {
+            let own = || self.info.timeout();
+            let timeout = self.info.timeout_in_force().or_else(own).unwrap_or(TIMEOUT);
+            // Whoever enforces it has started the clock a moment earlier.
+            timeout - timeout / 100
+        })
+    }
+
     /// The call has a result.
     #[inline]
     pub(super) fn ended(&self, outcome: &Outcome, since: Option<Instant>) {
@@ -255,24 +276,10 @@ impl Admitted {
 impl Report for Admitted {
     fn abandoned(self, how: Abandoned) {
         let shared = &self.entry.value.shared;
-        let after = |limit: Duration| {
-            // A deadline that had passed before the call began to wait says nothing of the tool.
-            let timed_out = how.past_deadline && !how.pending.is_zero();
-            if timed_out || how.pending >= limit {
-                Count::Failure
-            } else {
-                Count::Neutral
-            }
-        };
-        let count = match &shared.abandoned {
-            AbandonedPolicy::Timeout => after(shared.rules.slow_call().unwrap_or_else(|| {
-                // Whoever enforces the timeout has started the clock a moment earlier.
-                let timeout = self.info.timeout().unwrap_or(TIMEOUT);
-                timeout - timeout / 100
-            })),
-            AbandonedPolicy::After(limit) => after(*limit),
-            AbandonedPolicy::By(policy) => policy(&how),
-        };
+        // A policy that panics must not cost a trial's place.
+        let place = Place(&self.entry, Some(self.pass));
+        let count = shared.abandoned.count(&how, || self.patience());
+        mem::forget(place);
         let slow = shared.rules.is_slow(|| how.pending);
         let verdict = shared.verdict(count, false, slow);
         self.entry.record(self.pass, verdict, Some(&self.info));

@@ -49,14 +49,14 @@ impl<S, F> State<S, F> {
     pub(super) fn call(
         svc: &mut S,
         call: ToolCall,
-        entry: &Arc<CircuitEntry>,
+        entry: Arc<CircuitEntry>,
         info: CallInfo,
         pass: Pass,
     ) -> Self
     where
         S: Service<ToolCall, Future = F>,
     {
-        let admitted = Admitted::new(Arc::clone(entry), info, pass);
+        let admitted = Admitted::new(entry, info, pass);
         let mut flight = InFlight::new(admitted, call.deadline());
         let fut = flight.enter(|_| svc.call(call));
         Self::Called { fut, flight }
@@ -129,7 +129,7 @@ where
 {
     let info = call.info();
     match entry.admit(Some(&info)) {
-        Ok(pass) => State::call(svc, call, entry, info, pass),
+        Ok(pass) => State::call(svc, call, Arc::clone(entry), info, pass),
         Err(retry_after) => State::refused(refusal(retry_after).about(&info)),
     }
 }

@@ -1,18 +1,23 @@
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, PoisonError, atomic::Ordering::Relaxed},
+    time::Duration,
+};
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::broadcast::{self, error::RecvError};
 
 use super::{
-    circuit::{BACKLOG, CircuitEntry, Circuits, Shared, find, refusal},
+    cell::Look,
+    circuit::{BACKLOG, Circuit, CircuitEntry, Circuits, Shared, refusal},
     state::{Demand, Pass, Verdict},
 };
 use crate::{
     call::ToolCall,
     error::ToolError,
+    text::Short,
     transition::{BreakerState, Transition, millis},
 };
-use std::sync::atomic::Ordering::Relaxed;
 
 /// Reads the breakers of a layer, forces them, and subscribes to them (C7).
 ///
@@ -47,9 +52,13 @@ impl CircuitBreakerHandle {
     /// If there is no place for another key, it is one that lets every call pass, and whatever is
     /// demanded of it does nothing.
     pub fn breaker(&self, call: &ToolCall) -> Breaker {
-        let mut circuits = self.circuits.clone();
-        let entry = find(&mut circuits, &call.info(), &self.shared);
-        Breaker(Arc::clone(entry))
+        let make = || Circuit::new(&self.shared);
+        Breaker(self.circuits.get(&call.info(), make))
+    }
+
+    /// The breaker of a call's key, if there is one.
+    pub fn find(&self, call: &ToolCall) -> Option<Breaker> {
+        self.circuits.peek(&call.info()).map(Breaker)
     }
 
     /// Every breaker, in the order of server and tool.
@@ -86,6 +95,8 @@ impl CircuitBreakerHandle {
     }
 
     fn demand_all(&self, demand: Demand, disabled: bool) {
+        let demanding = self.shared.demanding.lock();
+        let _one_after_the_other = demanding.unwrap_or_else(PoisonError::into_inner);
         // First: a breaker that is made meanwhile sees it, or is among the entries.
         self.shared.disabled.store(disabled, Relaxed);
         for breaker in self.breakers() {
@@ -147,7 +158,8 @@ impl Breaker {
         self.look().state
     }
 
-    /// Whether a call would be refused now.
+    /// Whether a call would be refused now. A look: in a half-open breaker everybody who looks sees that
+    /// a trial may run; [`admit`](Self::admit) takes its place.
     pub fn is_open(&self) -> bool {
         self.look().retry_after.is_some()
     }
@@ -172,7 +184,7 @@ impl Breaker {
         }
     }
 
-    fn look(&self) -> super::cell::Look {
+    fn look(&self) -> Look {
         let circuit = &self.0.value;
         circuit.cell.look(self.now(), &circuit.shared.rules)
     }
@@ -193,7 +205,7 @@ impl Breaker {
     }
 
     /// Closes it, whatever its state is, and forgets what it has counted in its window. Results of calls
-    /// that are in flight do not count, unless it was closed.
+    /// that are in flight do not count.
     pub fn reset(&self) {
         self.demand(Demand::Reset);
     }
@@ -235,12 +247,13 @@ impl Breaker {
         }
     }
 
-    /// Counts a success as of now, without a permit.
+    /// Counts a success as of now, without a permit: in a half-open breaker as that of a trial.
     pub fn record_success(&self) {
         self.record(Verdict::SUCCESS);
     }
 
-    /// Counts a failure as of now, without a permit; true if it has just opened the breaker.
+    /// Counts a failure as of now, without a permit: in a half-open breaker as that of a trial. True if
+    /// it has just opened the breaker.
     pub fn record_failure(&self) -> bool {
         self.record(Verdict::FAILURE)
     }
@@ -258,8 +271,8 @@ impl Breaker {
 impl fmt::Debug for Breaker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Breaker")
-            .field("server", &self.server().map(crate::text::Short::name))
-            .field("tool", &self.tool().map(crate::text::Short::name))
+            .field("server", &self.server().map(Short::name))
+            .field("tool", &self.tool().map(Short::name))
             .field("state", &self.state())
             .finish_non_exhaustive()
     }
@@ -302,7 +315,7 @@ impl fmt::Debug for Permit {
 }
 
 /// A breaker at one moment.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Snapshot {
     /// The server part of its key, the first 256 bytes.
@@ -333,8 +346,29 @@ pub struct Snapshot {
     pub opened_total: u64,
     /// Calls that it has refused.
     pub rejected_total: u64,
-    /// Results that came after a change of state, and did not count.
+    /// Successes and failures that came after a change of state, and did not count.
     pub stale_total: u64,
+}
+
+/// Shows the key short and redacted, as events do.
+impl fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Snapshot")
+            .field("server", &self.server.as_deref().map(Short::name))
+            .field("tool", &self.tool.as_deref().map(Short::name))
+            .field("state", &self.state)
+            .field("generation", &self.generation)
+            .field("calls", &self.calls)
+            .field("failures", &self.failures)
+            .field("slow_calls", &self.slow_calls)
+            .field("trials", &self.trials)
+            .field("retry_after", &self.retry_after)
+            .field("failed_total", &self.failed_total)
+            .field("opened_total", &self.opened_total)
+            .field("rejected_total", &self.rejected_total)
+            .field("stale_total", &self.stale_total)
+            .finish()
+    }
 }
 
 /// The transitions of a layer's breakers, from [`CircuitBreakerHandle::subscribe`].

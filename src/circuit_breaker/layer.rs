@@ -1,6 +1,6 @@
 use std::{
     fmt,
-    sync::{Arc, OnceLock, atomic::AtomicBool},
+    sync::{Arc, Mutex, OnceLock, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -13,9 +13,9 @@ use super::{
     rules::{MAX_PERIOD, Rules, Trip},
     service::CircuitBreaker,
 };
-use crate::ToolError;
 use crate::{
     config::ConfigError,
+    error::ToolError,
     event::{Listen, Listener},
     in_flight::Abandoned,
     key::Key,
@@ -91,6 +91,7 @@ pub struct CircuitBreakerBuilder<C = ByError> {
     rules: Rules,
     key: Key,
     max_keys: usize,
+    counts_tools: Option<bool>,
     counts_reported: bool,
     abandoned: AbandonedPolicy,
     listener: Listener,
@@ -110,6 +111,7 @@ impl CircuitBreakerBuilder {
             rules: Rules::default(),
             key: Key::default(),
             max_keys: DEFAULT_MAX_KEYS,
+            counts_tools: None,
             counts_reported: false,
             abandoned: AbandonedPolicy::default(),
             listener: Listener::default(),
@@ -192,17 +194,27 @@ impl<C> CircuitBreakerBuilder<C> {
         self
     }
 
+    /// Says whether what tells of one tool alone counts ([`Count::ToolFailure`]), such as an error that
+    /// nobody can classify. Default: yes for [`Key::Tool`] and [`Key::ToolName`], else no, so that one
+    /// tool's own errors do not stop a whole server (C5).
+    pub fn with_tool_failures(mut self, count: bool) -> Self {
+        self.counts_tools = Some(count);
+        self
+    }
+
     /// Says whether an answer that is an error in the tool's own words (MCP's `isError`) counts as a
-    /// failure of the tool. Default: no; it is neutral (E6). Not for [`Key::Server`].
+    /// failure of the tool. Default: no; it is neutral (E6). Needs
+    /// [`with_tool_failures`](Self::with_tool_failures).
     pub fn with_reported_failures(mut self, count: bool) -> Self {
         self.counts_reported = count;
         self
     }
 
     /// Sets how long a call has to have been pending, so that it counts as a failure if it is dropped
-    /// then. Default: as long as a slow call takes, if [`Rates`](super::Rates) say that, else 99 %
-    /// of the call's own timeout, or of 30 s if it has none. A call that had to wait and is
-    /// dropped after its deadline is a failure either way; any other tells nothing.
+    /// then. Default: as long as a slow call takes, if [`Rates`](super::Rates) say that; else 99 %
+    /// of the timeout in force below, as far as it is known (that is while somebody observes the call: a
+    /// subscriber to traces, a retry layer), of the call's own timeout, or of 30 s. A call that had to wait
+    /// and is dropped after its deadline is a failure either way; any other tells nothing.
     pub fn with_abandoned_after(mut self, pending: Duration) -> Self {
         self.abandoned = AbandonedPolicy::After(pending);
         self
@@ -231,6 +243,7 @@ impl<C> CircuitBreakerBuilder<C> {
             rules: self.rules,
             key: self.key,
             max_keys: self.max_keys,
+            counts_tools: self.counts_tools,
             counts_reported: self.counts_reported,
             abandoned: self.abandoned,
             listener: self.listener,
@@ -265,10 +278,10 @@ impl<C> CircuitBreakerBuilder<C> {
             let reason = format!("{} is more than {MOST_KEYS}", self.max_keys);
             return Err(ConfigError::new("max_keys", reason));
         }
-        if self.counts_reported && matches!(self.key, Key::Server) {
+        if self.counts_reported && !self.counts_tools() {
             return Err(ConfigError::new(
                 "reported_failures",
-                "they tell of a tool, and the key is a server",
+                "they tell of a tool, and `tool_failures` do not count for this key",
             ));
         }
         if let AbandonedPolicy::After(limit) = self.abandoned
@@ -280,14 +293,20 @@ impl<C> CircuitBreakerBuilder<C> {
         Ok(self.build_checked())
     }
 
+    fn counts_tools(&self) -> bool {
+        let named = matches!(self.key, Key::Tool | Key::ToolName);
+        self.counts_tools.unwrap_or(named)
+    }
+
     fn build_checked(self) -> CircuitBreakerLayer<C> {
         let shared = Arc::new(Shared {
+            counts_tools: self.counts_tools(),
             rules: self.rules,
-            counts_tools: !matches!(self.key, Key::Server),
             counts_reported: self.counts_reported,
             abandoned: self.abandoned,
             listener: self.listener.clone(),
             disabled: AtomicBool::new(false),
+            demanding: Mutex::new(()),
             subscribers: OnceLock::new(),
             origin: Instant::now(),
         });

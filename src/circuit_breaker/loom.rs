@@ -11,7 +11,7 @@ use loom::{sync::Arc, thread};
 use super::{
     cell::{Cell, Look},
     rules::{Rates, Rules, Trip},
-    state::{Change, Pass, Recorded, Verdict},
+    state::{Change, Demand, Pass, Recorded, Verdict},
 };
 use crate::transition::BreakerState as State;
 
@@ -189,10 +189,33 @@ fn a_success_is_counted_in_its_bucket() {
     });
 }
 
-/// A reset makes everything before it stale.
+/// Trap 2: a success that was admitted before a reset is not in the window after it, although nothing
+/// else has changed. (The machine's epoch and the second look at the word see to that.)
 #[test]
-fn a_reset_forgets_what_is_counted_at_the_same_time() {
-    use super::state::Demand;
+fn a_reset_forgets_the_success_that_is_counted_at_the_same_time() {
+    check(|| {
+        let rates = Rates::over_calls(8).with_failure_rate(1.0);
+        let shared = Shared::new(rates);
+        let thread = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || {
+                let (pass, _) = shared.admit(START);
+                let pass = pass.expect("closed");
+                let stale = shared.record(pass, Verdict::SUCCESS, START) == Recorded::Stale;
+                (pass, stale)
+            })
+        };
+        shared.cell.force(Demand::Reset, START, &shared.rules);
+        let (pass, stale) = thread.join().expect("no panic");
+        let look = shared.look(START);
+        let after = pass.generation == look.generation;
+        assert_eq!(look.tally.calls, u32::from(after));
+        assert!(!(after && stale));
+    });
+}
+
+#[test]
+fn a_reset_forgets_the_failures_before_it() {
     check(|| {
         let shared = Shared::new(Trip::consecutive_failures(2));
         assert!(!shared.call(Verdict::FAILURE));
@@ -206,5 +229,25 @@ fn a_reset_forgets_what_is_counted_at_the_same_time() {
         let look = shared.look(START);
         assert_eq!(look.state, State::Closed);
         assert!(look.tally.failures <= 1);
+    });
+}
+
+/// A refusal tells the end of the open period, whatever is published meanwhile.
+#[test]
+fn a_refusal_tells_of_its_own_period() {
+    check(|| {
+        let rates = Rates::over_time(Duration::from_secs(32_000))
+            .with_failure_rate(1.0)
+            .with_minimum_calls(1);
+        let shared = Shared::new(rates);
+        assert!(shared.call(Verdict::FAILURE));
+        let thread = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || shared.cell.admit(|| START, &shared.rules).0)
+        };
+        shared.cell.force(Demand::Reset, START, &shared.rules);
+        if let Err(retry_after) = thread.join().expect("no panic") {
+            assert!(retry_after <= shared.rules.open_for, "{retry_after:?}");
+        }
     });
 }

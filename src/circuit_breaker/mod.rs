@@ -126,9 +126,11 @@
 //! # Errors
 //!
 //! [`CircuitOpen`](crate::ErrorKind::CircuitOpen), not started, always with a `retry_after`: the rest of the
-//! open period; the period itself while the breaker is forced open; 1 s while trials run, as nobody knows
-//! when they end. Errors of the inner service pass, stamped with the call's names. An inner
+//! open period; the period itself while the breaker is forced open; 1 s (or the period, if that is shorter)
+//! while trials run, as nobody knows when they end. Errors of the inner service pass, stamped with the call's names. An inner
 //! readiness error is the result of the call that meets it, and counts.
+//!
+//! A listener or a policy for dropped calls must not panic.
 //!
 //! # Cancel safety
 //!

@@ -27,6 +27,7 @@ pub const MAX_PERIOD: Duration = Duration::from_secs(365 * 24 * 3600);
 /// # let _ = (default, gateway, Trip::from(busy), Trip::from(slow));
 /// ```
 #[derive(Clone, Debug, PartialEq)]
+#[must_use]
 pub struct Trip(pub(super) Kind);
 
 #[derive(Clone, Debug, PartialEq)]
@@ -45,7 +46,7 @@ impl Trip {
 
     /// So many failures within a sliding window of time, whatever succeeds in between. Exact: the
     /// window is the time between the ends of the first and the last of them. At least 1 and
-    /// at most [`MAX_WINDOW_CALLS`].
+    /// at most [`MAX_WINDOW_CALLS`]. 16 bytes for each failure in the window.
     pub const fn failures_within(failures: u32, window: Duration) -> Self {
         Self(Kind::Within { failures, window })
     }
@@ -92,7 +93,8 @@ impl Rates {
         }
     }
 
-    /// Over the last `calls` results: 1 byte each per key, at most [`MAX_WINDOW_CALLS`].
+    /// Over the last `calls` results, at most [`MAX_WINDOW_CALLS`]. 2 bytes each per key, from the first
+    /// failure or slow call on.
     pub const fn over_calls(calls: u32) -> Self {
         Self::over(Span::Calls(calls))
     }
@@ -111,7 +113,8 @@ impl Rates {
 
     /// The share of calls of at least `slow_call` that opens the breaker, above 0 and at most 1.
     /// Default: not looked at. A call that took so long and succeeded counts as slow; one that
-    /// failed, or was dropped, as slow and as a failure. A slow trial call is a failed one.
+    /// failed, or was dropped, as slow and as a failure. A slow trial call is a failed one. The time runs
+    /// from the first wait of the call, so work that blocks before it is not seen.
     pub const fn with_slow_call_rate(mut self, rate: f64, slow_call: Duration) -> Self {
         self.slow_call_rate = Some(rate);
         self.slow_call = Some(slow_call);
@@ -134,7 +137,7 @@ impl Rates {
         }
     }
 
-    #[cfg(test)]
+    #[cfg(all(test, not(toolcall_loom)))]
     pub(super) fn rates(&self) -> (Option<f64>, Option<f64>) {
         (self.failure_rate, self.slow_call_rate)
     }

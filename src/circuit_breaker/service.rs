@@ -7,7 +7,7 @@ use std::{
 use tower_service::Service;
 
 use super::{
-    circuit::{Admitted, CircuitEntry, Circuits, Shared, find, refusal},
+    circuit::{Admitted, Circuit, CircuitEntry, Circuits, Shared, refusal},
     future::{ResponseFuture, State},
 };
 use crate::{
@@ -57,7 +57,7 @@ where
     #[inline]
     fn call(&mut self, call: ToolCall) -> Self::Future {
         let info = call.info();
-        let entry = find(&mut self.circuits, &info, &self.shared);
+        let entry = self.circuits.get(&info, || Circuit::new(&self.shared));
         let state = match self.inner.take() {
             Taken::Ready => match entry.admit(Some(&info)) {
                 Ok(pass) => State::call(self.inner.get(), call, entry, info, pass),
@@ -72,12 +72,12 @@ where
                 None => State::Waiting {
                     svc,
                     call: Some(call),
-                    entry: Arc::clone(entry),
+                    entry,
                 },
             },
             Taken::Failed(error) => {
                 let error = error.about(&info);
-                State::refused(not_ready(entry, &call, error, &self.classifier))
+                State::refused(not_ready(&entry, &call, error, &self.classifier))
             }
         };
         ResponseFuture::new(state, self.classifier.clone())

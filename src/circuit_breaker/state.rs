@@ -1,7 +1,8 @@
 //! The state machine of one breaker. Pure: `now` is an argument, the time since any fixed moment.
 //!
 //! An admission carries the generation of the state in which it was given. The generation changes with
-//! the state and only then, and a result of an earlier one is stale: it decides nothing.
+//! the state, or when a closed breaker is reset, and only then; a result of an earlier one is stale: it
+//! decides nothing.
 
 use std::{mem, time::Duration};
 
@@ -271,23 +272,26 @@ impl Machine {
         const LONG: Duration = Duration::from_secs(3600);
         match self.phase {
             Phase::Open { until } if now >= until.saturating_add(LONG) => Keep::IfPossible,
+            Phase::HalfOpen { .. } if now >= self.now.saturating_add(LONG) => Keep::IfPossible,
             Phase::Closed if self.window.is_clean(now) => Keep::IfUsed,
             Phase::Closed => Keep::IfPossible,
             _ => Keep::Always,
         }
     }
 
+    /// Whether every call is admitted, and its result noted.
+    fn admits(&self) -> bool {
+        matches!(self.phase, Phase::Closed | Phase::ForcedClosed)
+    }
+
     /// Whether results matter in this state.
     fn counts(&self) -> bool {
-        matches!(
-            self.phase,
-            Phase::Closed | Phase::ForcedClosed | Phase::HalfOpen { .. }
-        )
+        self.admits() || matches!(self.phase, Phase::HalfOpen { .. })
     }
 
     /// Successes of this generation that ended before now and need no look at the clock.
     pub(super) fn add_successes(&mut self, count: u32) {
-        if matches!(self.phase, Phase::Closed | Phase::ForcedClosed) {
+        if self.admits() {
             self.window.add_successes(count);
         }
     }
@@ -339,7 +343,14 @@ impl Machine {
             Demand::Disabled => Phase::Disabled,
         };
         if mem::discriminant(&phase) == mem::discriminant(&self.phase) {
+            if demand == Demand::Reset {
+                // What was admitted before is stale, although the state is the same.
+                self.generation = self.generation.wrapping_add(1);
+            }
             return None;
+        }
+        if demand == Demand::Open && self.admits() {
+            self.tripped = self.window.tally(self.now);
         }
         if let Demand::Closed = demand {
             self.forget(rules);

@@ -203,7 +203,12 @@ impl Window {
         let (tally, until) = match self {
             Self::Consecutive { failures: 0 } | Self::Within { .. } => return Quiet::Always,
             Self::Consecutive { .. } => return Quiet::No,
-            Self::Calls(ring) if ring.is_full() && ring.tally.is_clean() => return Quiet::Always,
+            Self::Calls(ring) if ring.tally.is_clean() => {
+                return match ring.room() {
+                    0 => Quiet::Always,
+                    room => Quiet::Run { room, until: None },
+                };
+            }
             Self::Calls(ring) => (ring.tally, None),
             Self::Time(buckets) => (buckets.tally, Some(buckets.end())),
         };
@@ -218,26 +223,37 @@ impl Window {
 /// The last `n` results, exactly.
 #[derive(Debug)]
 pub(super) struct Ring {
+    /// Empty as long as there were successes only.
     marks: Box<[Mark]>,
+    capacity: u32,
     next: usize,
     tally: Tally,
 }
 
 impl Ring {
-    fn new(calls: u32) -> Self {
+    fn new(capacity: u32) -> Self {
         Self {
-            marks: vec![Mark::default(); calls as usize].into(),
+            marks: Box::default(),
+            capacity,
             next: 0,
             tally: Tally::default(),
         }
     }
 
-    fn is_full(&self) -> bool {
-        self.tally.calls as usize == self.marks.len()
+    /// Results that it has room for yet.
+    fn room(&self) -> u32 {
+        self.capacity - self.tally.calls
     }
 
     fn push(&mut self, mark: Mark) {
-        if self.is_full() {
+        if self.marks.is_empty() {
+            if mark == Mark::default() {
+                return self.push_successes(1);
+            }
+            self.marks = vec![Mark::default(); self.capacity as usize].into();
+            self.next = self.tally.calls as usize % self.marks.len();
+        }
+        if self.room() == 0 {
             self.tally.remove(self.marks[self.next].into());
         }
         self.marks[self.next] = mark;
@@ -246,7 +262,11 @@ impl Ring {
     }
 
     fn push_successes(&mut self, count: u32) {
-        for _ in 0..(count as usize).min(self.marks.len()) {
+        if self.marks.is_empty() {
+            self.tally.calls += count.min(self.room());
+            return;
+        }
+        for _ in 0..count.min(self.capacity) {
             self.push(Mark::default());
         }
     }

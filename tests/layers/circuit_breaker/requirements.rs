@@ -661,3 +661,53 @@ async fn breakers_that_have_been_open_for_long_make_room_in_the_end() {
     advance(secs(60)).await;
     assert!(open("new".into()));
 }
+
+/// C5, trap 5: with a key of one's own an error that nobody can classify counts only if asked for.
+#[tokio::test(start_paused = true)]
+async fn unclassified_errors_count_for_an_own_key_only_if_asked_for() {
+    for (count, failed) in [(None, 0), (Some(true), 1), (Some(false), 0)] {
+        let mut builder =
+            CircuitBreakerLayer::builder().with_key(Key::by(|call| call.server().unwrap_or("")));
+        if let Some(count) = count {
+            builder = builder.with_tool_failures(count);
+        }
+        let layer = builder.build().unwrap();
+        let tool = tower::service_fn(|_: ToolCall| async {
+            Err::<(), tower_toolcall::BoxError>("odd".into())
+        });
+        let error = layer.layer(tool).oneshot(call()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Failed);
+        let seen = layer.handle().breaker(&call()).snapshot();
+        assert_eq!(seen.failed_total, failed, "{count:?}");
+    }
+}
+
+/// C6: whoever forces a breaker open sees how many failures it had counted.
+#[tokio::test(start_paused = true)]
+async fn a_breaker_that_is_forced_open_keeps_its_counts() {
+    let breaker = CircuitBreakerLayer::new().handle().breaker(&call());
+    (0..3).for_each(|_| assert!(!breaker.record_failure()));
+    breaker.force_open();
+    assert_eq!(breaker.snapshot().failures, 3);
+}
+
+/// C7: results of calls that were in flight at a reset do not count, from whatever state.
+#[tokio::test(start_paused = true)]
+async fn a_reset_makes_calls_in_flight_stale() {
+    let breaker = CircuitBreakerLayer::new().handle().breaker(&call());
+    let permits: Vec<_> = (0..5).map(|_| breaker.admit().unwrap()).collect();
+    breaker.reset();
+    assert!(permits.into_iter().all(|permit| !permit.failure()));
+    let seen = breaker.snapshot();
+    assert_eq!((seen.failures, seen.stale_total), (0, 5));
+}
+
+/// C9: asking for a breaker does not make one.
+#[tokio::test(start_paused = true)]
+async fn a_look_makes_no_breaker() {
+    let handle = CircuitBreakerLayer::new().handle();
+    assert!(handle.find(&call()).is_none());
+    assert!(handle.is_empty());
+    handle.breaker(&call()).force_open();
+    assert!(handle.find(&call()).unwrap().is_open());
+}

@@ -757,3 +757,41 @@ async fn an_open_breaker_hides_a_readiness_error() {
     let error = assert_ready!(response.poll()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::CircuitOpen);
 }
+
+/// Trap 6: a caller who gives up on a tool that is allowed to take long says nothing, if the timeout in
+/// force is known.
+#[tokio::test(start_paused = true)]
+async fn a_cancel_of_a_long_call_is_neutral_if_its_timeout_is_known() {
+    let layer = CircuitBreakerLayer::new();
+    let timeout = tower_toolcall::timeout::TimeoutLayer::new(secs(600));
+    let stack = tower::ServiceBuilder::new()
+        .layer(layer.clone())
+        .layer(timeout)
+        .service(crate::kit::Probe::new(crate::kit::Mode::Hangs));
+    let mut observed = call();
+    let _observer = observed.observe();
+    let mut running = task::spawn(stack.oneshot(observed));
+    assert!(running.poll().is_pending());
+    advance(secs(100)).await;
+    drop(running);
+    assert_eq!(layer.handle().breaker(&call()).snapshot().failed_total, 0);
+}
+
+/// Trap 1: a policy for dropped calls that panics does not keep the trial either.
+#[tokio::test(start_paused = true)]
+async fn an_abandoned_policy_that_panics_does_not_keep_the_trial() {
+    let layer = CircuitBreakerLayer::builder()
+        .with_abandoned_policy(|_| panic!("as it should not"))
+        .build()
+        .unwrap();
+    let breaker = layer.handle().breaker(&call());
+    while !breaker.record_failure() {}
+    advance(secs(60)).await;
+    let stack = layer.layer(crate::kit::Probe::new(crate::kit::Mode::Hangs));
+    let mut trial = task::spawn(stack.oneshot(call()));
+    assert!(trial.poll().is_pending());
+    assert!(breaker.is_open());
+    let dropped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(trial)));
+    assert!(dropped.is_err());
+    assert!(!breaker.is_open());
+}
