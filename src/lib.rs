@@ -14,6 +14,7 @@ pub mod deadline;
 mod edge;
 pub mod error;
 pub mod event;
+pub mod hint;
 mod in_flight;
 pub mod key;
 pub mod normalize;

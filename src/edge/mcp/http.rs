@@ -1,14 +1,14 @@
 //! Errors of rmcp's streamable HTTP client.
 
-use std::{
-    error::Error as StdError,
-    time::{Duration, SystemTime},
-};
+use std::{error::Error as StdError, time::SystemTime};
 
 use http::StatusCode;
 use rmcp::{service::ServiceError, transport::streamable_http_client::StreamableHttpError};
 
-use crate::error::{ErrorKind, Execution, ToolError};
+use crate::{
+    error::{ErrorKind, Execution, ToolError},
+    hint,
+};
 
 /// rmcp's error is transparent: walking its sources does not reach the status, only a downcast does.
 pub(super) fn recognise(error: &(dyn StdError + 'static)) -> Option<ToolError> {
@@ -32,7 +32,7 @@ pub(super) fn recognise(error: &(dyn StdError + 'static)) -> Option<ToolError> {
             match failure
                 .retry_after
                 .as_deref()
-                .and_then(|v| retry_after(v, now))
+                .and_then(|v| hint::retry_after(v, now))
             {
                 Some(delay) => error.with_retry_after(delay),
                 None => error,
@@ -94,37 +94,4 @@ fn request_in<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a reqwest::Er
 fn status_in(text: &str) -> Option<StatusCode> {
     let status = text.strip_prefix("HTTP ")?.get(..3)?;
     StatusCode::from_bytes(status.as_bytes()).ok()
-}
-
-/// A `Retry-After` value (RFC 9110, section 10.2.3): seconds, which some servers send with a
-/// fraction, or an HTTP date. Anything else is nothing.
-fn retry_after(value: &str, now: SystemTime) -> Option<Duration> {
-    let value = value.trim();
-    if let Ok(seconds) = value.parse::<f64>() {
-        return Duration::try_from_secs_f64(seconds).ok();
-    }
-    let at = httpdate::parse_http_date(value).ok()?;
-    Some(at.duration_since(now).unwrap_or_default())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Bad input: a value, or nothing.
-    #[test]
-    fn retry_after_is_parsed_totally() {
-        let now = httpdate::parse_http_date("Sun, 06 Nov 1994 08:49:37 GMT").unwrap();
-        let parse = |v| retry_after(v, now);
-        assert_eq!(parse("120"), Some(Duration::from_secs(120)));
-        assert_eq!(parse(" 1.5 "), Some(Duration::from_millis(1500)));
-        assert_eq!(
-            parse("Sun, 06 Nov 1994 08:50:07 GMT"),
-            Some(Duration::from_secs(30))
-        );
-        assert_eq!(parse("Sun, 06 Nov 1994 08:00:00 GMT"), Some(Duration::ZERO));
-        for rubbish in ["", "-1", "NaN", "inf", "1e400", "1e20", "soon", "12 apples"] {
-            assert_eq!(parse(rubbish), None, "{rubbish}");
-        }
-    }
 }

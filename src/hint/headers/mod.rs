@@ -1,0 +1,135 @@
+//! Delays in headers.
+//!
+//! Peers' clocks are not ours: a moment counts from the answer's own `Date`, where it has one.
+
+use std::time::{Duration, SystemTime};
+
+use http::HeaderMap;
+
+use super::{
+    Hint, HintSource,
+    time::{millis, number, seconds},
+};
+
+mod quota;
+mod structured;
+
+/// Longer values are ignored, in bytes.
+const MAX_VALUE: usize = 4_096;
+
+/// What the headers of an answer that refuses (429, 503, 403 ...) say.
+///
+/// The first of these that can be read:
+///
+/// 1. `retry-after-ms`, then `Retry-After`; of several the longest.
+/// 2. `RateLimit` with `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers-10, which gives `Retry-After`
+///    precedence): the longest `t` of the items with `r=0`, or the window of their policy where `t` is
+///    missing. Also its form up to -07: `limit=100, remaining=0, reset=5`.
+/// 3. `RateLimit-Reset`, if `RateLimit-Remaining` is 0 or missing.
+/// 4. All other headers about a limit's reset: `X-RateLimit-Reset`, `x-ratelimit-reset-tokens`,
+///    `anthropic-ratelimit-requests-reset` ...: the longest of those whose limit is used up; if none says so,
+///    of those that say nothing else. Seconds since 1970 (over 10⁹), milliseconds (over 10¹¹), a number of
+///    seconds, [`go_duration`](super::go_duration), [`rfc3339`](super::rfc3339) or an HTTP date.
+///
+/// `x-should-retry` is the verdict, with or without a delay.
+///
+/// Moments count from the answer's `Date`, if it has one, else from `now`. One that has passed is zero.
+///
+/// ```
+/// use std::time::{Duration, SystemTime};
+/// use http::{HeaderMap, HeaderValue};
+/// use tower_toolcall::hint;
+///
+/// let mut headers = HeaderMap::new();
+/// headers.insert("ratelimit", HeaderValue::from_static(r#""burst";r=0;t=30, "daily";r=900;t=3600"#));
+/// let hint = hint::from_headers(&headers, SystemTime::UNIX_EPOCH).unwrap();
+/// assert_eq!(hint.delay, Some(Duration::from_secs(30)));
+/// ```
+pub fn from_headers(headers: &HeaderMap, now: SystemTime) -> Option<Hint> {
+    let clock = clock(headers, now);
+    let of = |source, delay: Option<Duration>| Some((delay?, source));
+    let found = of(
+        HintSource::RetryAfterMs,
+        longest(headers, "retry-after-ms", millis),
+    )
+    .or_else(|| {
+        let read = |value: &str| retry_after(value, clock);
+        of(
+            HintSource::RetryAfter,
+            longest(headers, "retry-after", read),
+        )
+    })
+    .or_else(|| quota::wait(headers, clock, quota::Answer::Refused));
+    let retry = values(headers, "x-should-retry").find_map(verdict);
+    if found.is_none() && retry.is_none() {
+        return None;
+    }
+    Some(Hint {
+        delay: found.map(|(delay, _)| delay),
+        retry,
+        source: found.map_or(HintSource::ShouldRetry, |(_, source)| source),
+    })
+}
+
+/// How long until there is quota again, if the headers of a success say that it is used up.
+///
+/// The same headers and forms as in [`from_headers`] but for `Retry-After`; a limit counts only if it says
+/// that nothing remains. Some (OpenAI's) tell when it is full again, which is later.
+pub fn exhausted(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let found = quota::wait(headers, clock(headers, now), quota::Answer::Accepted);
+    found.map(|(delay, _)| delay)
+}
+
+/// The value of `Retry-After` (RFC 9110, section 10.2.3): seconds, which some servers send with a fraction,
+/// or an HTTP date in any of its three forms.
+pub fn retry_after(value: &str, now: SystemTime) -> Option<Duration> {
+    seconds(value).or_else(|| Some(until(http_date(value)?, now)))
+}
+
+fn verdict(value: &str) -> Option<bool> {
+    value.trim().to_ascii_lowercase().parse().ok()
+}
+
+fn clock(headers: &HeaderMap, now: SystemTime) -> SystemTime {
+    values(headers, "date").find_map(http_date).unwrap_or(now)
+}
+
+fn http_date(value: &str) -> Option<SystemTime> {
+    httpdate::parse_http_date(value.trim()).ok()
+}
+
+fn until(moment: SystemTime, clock: SystemTime) -> Duration {
+    moment.duration_since(clock).unwrap_or_default()
+}
+
+/// The values of a header that are text of a sensible length.
+fn values<'a>(headers: &'a HeaderMap, name: &str) -> impl Iterator<Item = &'a str> {
+    let values = headers.get_all(name).into_iter();
+    values
+        .filter(|value| value.len() <= MAX_VALUE)
+        .filter_map(|value| value.to_str().ok())
+}
+
+fn longest(
+    headers: &HeaderMap,
+    name: &str,
+    read: impl Fn(&str) -> Option<Duration>,
+) -> Option<Duration> {
+    values(headers, name).filter_map(read).max()
+}
+
+/// The lines of a header as one list (RFC 9110, section 5.3).
+fn joined(headers: &HeaderMap, name: &str) -> Option<String> {
+    let mut joined: Option<String> = None;
+    for value in values(headers, name) {
+        match &mut joined {
+            Some(list) if list.len() + value.len() > MAX_VALUE => return None,
+            Some(list) => list.extend([", ", value]),
+            None => joined = Some(value.to_owned()),
+        }
+    }
+    joined
+}
+
+#[cfg(test)]
+mod tests;

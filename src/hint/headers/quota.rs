@@ -1,0 +1,143 @@
+//! Headers that tell what remains of a limit, and when it is full again.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use http::HeaderMap;
+
+use super::{http_date, joined, number, structured, until};
+use crate::hint::{
+    HintSource,
+    time::{go_duration, rfc3339},
+};
+
+/// What is known of one limit.
+pub(super) struct Limit {
+    /// Whether it is used up; `None` where nobody says so.
+    pub(super) exhausted: Option<bool>,
+    pub(super) wait: Duration,
+}
+
+/// The answer in which the headers stood.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// Some limit is used up, and one that is silent about it may be the one.
+    Refused,
+    Accepted,
+}
+
+pub(super) fn wait(
+    headers: &HeaderMap,
+    clock: SystemTime,
+    answer: Answer,
+) -> Option<(Duration, HintSource)> {
+    use HintSource as Source;
+    let sources = [
+        Source::RateLimit,
+        Source::RateLimitReset,
+        Source::XRateLimitReset,
+    ];
+    sources.into_iter().find_map(|source| {
+        let delay = longest(limits(headers, clock, source), answer)?;
+        Some((delay, source))
+    })
+}
+
+/// Trap 9: of several exhausted limits the longest wait.
+fn longest(limits: Vec<Limit>, answer: Answer) -> Option<Duration> {
+    let (mut known, mut silent) = (None, None);
+    for limit in limits {
+        match limit.exhausted {
+            Some(true) => known = known.max(Some(limit.wait)),
+            Some(false) => {}
+            None => silent = silent.max(Some(limit.wait)),
+        }
+    }
+    known.or(silent.filter(|_| answer == Answer::Refused))
+}
+
+/// `RateLimit`; or all limits whose headers have the word `reset` in their names: `x-ratelimit-reset`,
+/// `x-ratelimit-reset-tokens`, `anthropic-ratelimit-tokens-reset`, `x-rate-limit-reset` ...
+fn limits(headers: &HeaderMap, clock: SystemTime, source: HintSource) -> Vec<Limit> {
+    if source == HintSource::RateLimit {
+        return structured::limits(headers);
+    }
+    let of_draft = source == HintSource::RateLimitReset;
+    let names = headers.keys().map(|name| name.as_str());
+    names
+        .filter(|name| tells_a_reset(name) && (*name == "ratelimit-reset") == of_draft)
+        .flat_map(|name| of_header(headers, name, clock))
+        .collect()
+}
+
+fn tells_a_reset(name: &str) -> bool {
+    // Milliseconds would need a rule of their own; nobody is known to send them.
+    let mut words = name.split('-');
+    name.contains("limit") && words.any(|word| word == "reset") && !name.ends_with("-ms")
+}
+
+/// One limit, or several in a list, as Brave sends them: `Remaining: 0, 14523`, `Reset: 1, 1419704`.
+fn of_header(headers: &HeaderMap, name: &str, clock: SystemTime) -> Vec<Limit> {
+    let Some(resets) = joined(headers, name) else {
+        return Vec::new();
+    };
+    let remaining = fellow(headers, name, "remaining").unwrap_or_default();
+    let limit = |reset: &str, exhausted| delay(reset, clock).map(|wait| Limit { exhausted, wait });
+    let lists = (resets.split(','), remaining.split(','));
+    if lists.0.clone().count() > 1 && lists.0.clone().count() == lists.1.clone().count() {
+        let pairs = lists.0.zip(lists.1);
+        return pairs
+            .filter_map(|(reset, n)| limit(reset, is_zero(n)))
+            .collect();
+    }
+    let exhausted = is_zero(&remaining).or_else(|| says_so(headers, name));
+    limit(&resets, exhausted).into_iter().collect()
+}
+
+/// The header that has another word in the place of `reset`; for `x-ratelimit-reset-after` the one of
+/// `x-ratelimit-reset`, if it has none of its own.
+fn fellow(headers: &HeaderMap, reset: &str, word: &str) -> Option<String> {
+    let at = reset.find("reset")?;
+    let (head, tail) = (&reset[..at], &reset[at + "reset".len()..]);
+    joined(headers, &format!("{head}{word}{tail}"))
+        .or_else(|| joined(headers, &format!("{head}{word}")))
+}
+
+/// Some servers count in fractions, and Docker Hub adds the window: `0;w=21600`. A negative number is "not
+/// known" at Azure.
+fn is_zero(remaining: &str) -> Option<bool> {
+    let count = remaining.split(';').next()?;
+    number(count).map(|n| n == 0.0)
+}
+
+/// Anthropic's unified limits tell no remainder, but a status and what share is used.
+fn says_so(headers: &HeaderMap, name: &str) -> Option<bool> {
+    if let Some(status) = fellow(headers, name, "status") {
+        return Some(status.trim() == "rejected");
+    }
+    let share = fellow(headers, name, "utilization")?;
+    number(&share).map(|share| share >= 1.0)
+}
+
+/// How long it is until a reset, in whatever form.
+fn delay(reset: &str, clock: SystemTime) -> Option<Duration> {
+    if let Some(number) = number(reset) {
+        return delay_of_number(number, clock);
+    }
+    go_duration(reset).or_else(|| {
+        let moment = rfc3339(reset).or_else(|| http_date(reset))?;
+        Some(until(moment, clock))
+    })
+}
+
+/// A delay of 10⁹ seconds would be one of 31 years, and 10¹¹ seconds after 1970 is the year 5138.
+fn delay_of_number(number: f64, clock: SystemTime) -> Option<Duration> {
+    let (moment, number) = match number {
+        n if n > 1e11 => (true, n / 1000.0),
+        n => (n > 1e9, n),
+    };
+    let duration = Duration::try_from_secs_f64(number).ok()?;
+    if !moment {
+        return Some(duration);
+    }
+    Some(until(UNIX_EPOCH.checked_add(duration)?, clock))
+}
