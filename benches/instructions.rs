@@ -33,6 +33,7 @@ use tower_toolcall::{
     circuit_breaker::{CircuitBreakerBuilder, CircuitBreakerLayer, Rates},
     deadline::DeadlineLayer,
     normalize::NormalizeLayer,
+    retry::RetryLayer,
     timeout::TimeoutLayer,
     trace::TraceLayer,
 };
@@ -151,6 +152,33 @@ fn rate(rates: Rates) -> CircuitBreakerLayer {
     layer
 }
 
+/// tower's own budget, in the simplest policy.
+#[derive(Clone, Default)]
+struct Budgeted(std::sync::Arc<tower::retry::budget::TpsBudget>);
+
+impl<Res> tower::retry::Policy<ToolCall, Res, BoxError> for Budgeted {
+    type Future = std::future::Ready<()>;
+
+    fn retry(
+        &mut self,
+        _: &mut ToolCall,
+        result: &mut Result<Res, BoxError>,
+    ) -> Option<Self::Future> {
+        use tower::retry::budget::Budget;
+        match result {
+            Ok(_) => {
+                self.0.deposit();
+                None
+            }
+            Err(_) => self.0.withdraw().then(|| std::future::ready(())),
+        }
+    }
+
+    fn clone_request(&mut self, call: &ToolCall) -> Option<ToolCall> {
+        Some(call.clone())
+    }
+}
+
 fn template() -> ToolCall {
     ToolCall::new("search").with_server("docs")
 }
@@ -161,6 +189,7 @@ fn cases() -> Vec<Case> {
         "timeout" => TimeoutLayer::default();
         "timeout, per tool" => TimeoutLayer::default().with_tool("search", Duration::from_secs(9));
         "deadline" => DeadlineLayer::new(Duration::from_secs(60));
+        "retry" => RetryLayer::default();
         "circuit_breaker" => CircuitBreakerLayer::new();
         "circuit_breaker, failures in a window" => CircuitBreakerBuilder::gateway().build().expect("valid");
         "circuit_breaker, rate over calls" => rate(Rates::over_calls(100));
@@ -173,6 +202,7 @@ fn cases() -> Vec<Case> {
             .layer(DeadlineLayer::new(Duration::from_secs(60)))
             .layer(TimeoutLayer::default())
             .layer(CatchPanicLayer::new());
+        "peer: tower retry, with a budget" => tower::retry::RetryLayer::new(Budgeted::default());
         "peer: tower timeout" => tower::timeout::TimeoutLayer::new(Duration::from_secs(30));
     }
 }

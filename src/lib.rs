@@ -22,6 +22,7 @@ pub mod outcome;
 mod ready;
 pub mod redact;
 mod registry;
+pub mod retry;
 mod text;
 pub mod timeout;
 mod timer;
@@ -30,8 +31,8 @@ mod transition;
 
 pub use self::{
     call::{
-        CallInfo, Claim, MAX_DEPTH, MAX_NAME_BYTES, Observation, Progress, Record, ReplaySafety,
-        ToolCall,
+        CallInfo, Claim, IdempotencyKey, MAX_DEPTH, MAX_NAME_BYTES, Observation, Progress, Record,
+        ReplaySafety, ToolCall,
     },
     config::ConfigError,
     error::{BoxError, ErrorKind, Execution, ToolError},

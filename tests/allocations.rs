@@ -17,6 +17,7 @@ use tower_toolcall::{
     circuit_breaker::{CircuitBreakerBuilder, CircuitBreakerLayer, Rates},
     deadline::DeadlineLayer,
     normalize::NormalizeLayer,
+    retry::RetryLayer,
     timeout::TimeoutLayer,
     trace::TraceLayer,
 };
@@ -121,6 +122,7 @@ allocates_nothing! {
     circuit_breaker_with_failures_in_a_window: CircuitBreakerBuilder::gateway().build().unwrap();
     circuit_breaker_with_rates_over_calls: rates(Rates::over_calls(100));
     circuit_breaker_with_rates_over_time: rates(Rates::over_time(Duration::from_secs(60)));
+    retry: RetryLayer::default();
     catch_panic: CatchPanicLayer::new();
     normalize: NormalizeLayer::new();
     trace_without_a_subscriber: TraceLayer::new();

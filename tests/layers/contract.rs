@@ -7,6 +7,7 @@ use tower_toolcall::{
     circuit_breaker::{CircuitBreakerLayer, Rates},
     deadline::DeadlineLayer,
     normalize::NormalizeLayer,
+    retry::RetryLayer,
     timeout::TimeoutLayer,
     trace::TraceLayer,
 };
@@ -52,6 +53,12 @@ contract!(
         .build()
         .unwrap(),
     Readiness::Eager,
+    Panics::Pass
+);
+contract!(
+    retry,
+    RetryLayer::default(),
+    Readiness::Passes,
     Panics::Pass
 );
 contract!(

@@ -8,5 +8,6 @@ mod circuit_breaker;
 mod contract;
 mod deadline;
 mod kit;
+mod retry;
 mod stacking;
 mod timeout;

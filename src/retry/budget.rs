@@ -1,0 +1,262 @@
+use std::{
+    fmt,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+use crate::config::ConfigError;
+
+/// Bounds the retries of many calls to a share of their number, so that retries do not finish off a
+/// server that is in trouble (R7).
+///
+/// Over the last two windows (10 s each) there are never more retries than the larger of 20 % of the calls
+/// and 2. So a lone call gets its 3 attempts, and under a full outage a server sees at most 1.2 times the
+/// calls. Clones share the budget. A retry is withdrawn before its sleep, and not given back.
+///
+/// ```
+/// use tower_toolcall::retry::RetryBudget;
+///
+/// # fn main() -> Result<(), tower_toolcall::ConfigError> {
+/// let half = RetryBudget::new(0.5, 10)?;
+/// # let _ = half; Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct RetryBudget(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    ratio: f64,
+    minimum: u32,
+    window: Duration,
+    /// Calls since the budget exists. Nothing else is written by most of them.
+    calls: AtomicU64,
+    windows: Mutex<Windows>,
+}
+
+/// How many calls come between two looks at the clock.
+const STRIDE: u64 = 64;
+
+/// The window before and the present one.
+#[derive(Debug, Default)]
+struct Windows {
+    before: Window,
+    /// None before the first call.
+    present: Option<(Instant, Window)>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Window {
+    /// The number of calls when it began.
+    calls: u64,
+    retries: u64,
+}
+
+impl Default for RetryBudget {
+    fn default() -> Self {
+        Self::unchecked(0.2, 2, Duration::from_secs(10))
+    }
+}
+
+impl RetryBudget {
+    /// `ratio` retries per call, or `minimum` retries in two windows of 10 s where that is more.
+    ///
+    /// # Errors
+    ///
+    /// If the ratio is negative or not a number, or if ratio and minimum are both zero: then no call
+    /// would ever be retried, which is what a policy with one attempt is for.
+    pub fn new(ratio: f64, minimum: u32) -> Result<Self, ConfigError> {
+        if !(ratio >= 0.0 && ratio.is_finite()) {
+            let reason = format!("{ratio} is not a number of at least 0");
+            return Err(ConfigError::new("ratio", reason));
+        }
+        if ratio == 0.0 && minimum == 0 {
+            let reason = "it is zero, and so is `minimum`: no call would be retried";
+            return Err(ConfigError::new("ratio", reason));
+        }
+        Ok(Self::unchecked(ratio, minimum, Duration::from_secs(10)))
+    }
+
+    fn unchecked(ratio: f64, minimum: u32, window: Duration) -> Self {
+        Self(Arc::new(Shared {
+            ratio,
+            minimum,
+            window,
+            calls: AtomicU64::new(0),
+            windows: Mutex::default(),
+        }))
+    }
+
+    /// Counts a call. Every 64th looks whether a window is over, as does every retry.
+    #[inline]
+    pub(super) fn deposit(&self, now: impl FnOnce() -> Instant) {
+        let before = self.0.calls.fetch_add(1, Relaxed);
+        if before.is_multiple_of(STRIDE) {
+            drop(self.turn(now()));
+        }
+    }
+
+    #[cold]
+    fn turn(&self, now: Instant) -> (MutexGuard<'_, Windows>, u64) {
+        let shared = &*self.0;
+        let mut windows = shared
+            .windows
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let calls = shared.calls.load(Relaxed);
+        windows.turn(calls, now, shared.window);
+        (windows, calls)
+    }
+
+    /// Asks for a retry.
+    pub(super) fn withdraw(&self, now: Instant) -> bool {
+        let shared = &*self.0;
+        let (mut windows, calls) = self.turn(now);
+        let Windows { before, present } = &mut *windows;
+        let Some((_, present)) = present else {
+            return false;
+        };
+        let retries = before.retries + present.retries;
+        let allowed = (calls.saturating_sub(before.calls) as f64 * shared.ratio) as u64;
+        let granted = retries < allowed.max(shared.minimum.into());
+        present.retries += u64::from(granted);
+        granted
+    }
+}
+
+impl Windows {
+    /// Begins a new window when the present one is over.
+    fn turn(&mut self, calls: u64, now: Instant, length: Duration) {
+        // When the calls before came is not known (there were less than 64): they do not count, but for
+        // the one that is here.
+        let fresh = Window {
+            calls: calls.saturating_sub(1),
+            retries: 0,
+        };
+        match self.present {
+            Some((since, _)) if now.saturating_duration_since(since) < length => {}
+            Some((since, ended)) if now.saturating_duration_since(since) < 2 * length => {
+                self.before = ended;
+                let calls = calls.max(ended.calls);
+                self.present = Some((now, Window { calls, retries: 0 }));
+            }
+            Some(_) | None => {
+                self.before = fresh;
+                self.present = Some((now, fresh));
+            }
+        }
+    }
+}
+
+impl fmt::Debug for RetryBudget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RetryBudget")
+            .field("ratio", &self.0.ratio)
+            .field("minimum", &self.0.minimum)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn secs(s: u64) -> Duration {
+        Duration::from_secs(s)
+    }
+
+    fn call(budget: &RetryBudget, now: Instant) {
+        budget.deposit(|| now);
+    }
+
+    /// R7: a lone call has its 3 attempts.
+    #[test]
+    fn a_lone_call_may_be_retried_twice() {
+        let (budget, now) = (RetryBudget::default(), Instant::now());
+        call(&budget, now);
+        assert!(budget.withdraw(now));
+        assert!(budget.withdraw(now + secs(1)));
+        assert!(!budget.withdraw(now + secs(3)));
+    }
+
+    /// R7: exactly a fifth of the calls.
+    #[test]
+    fn of_a_thousand_failing_calls_two_hundred_are_retried() {
+        let (budget, now) = (RetryBudget::default(), Instant::now());
+        let granted = (0..1000).filter(|_| {
+            call(&budget, now);
+            budget.withdraw(now)
+        });
+        assert_eq!(granted.count(), 200);
+    }
+
+    #[test]
+    fn calls_that_are_made_at_once_all_count() {
+        let (budget, now) = (RetryBudget::default(), Instant::now());
+        (0..200).for_each(|_| call(&budget, now));
+        assert_eq!((0..200).filter(|_| budget.withdraw(now)).count(), 40);
+    }
+
+    #[test]
+    fn what_a_quiet_hour_has_saved_is_gone() {
+        let (budget, now) = (RetryBudget::default(), Instant::now());
+        (0..1_000).for_each(|_| call(&budget, now));
+        let later = now + secs(3600);
+        call(&budget, later);
+        assert_eq!((0..100).filter(|_| budget.withdraw(later)).count(), 2);
+    }
+
+    #[test]
+    fn a_lone_call_each_minute_is_retried_each_time() {
+        let (budget, start) = (RetryBudget::default(), Instant::now());
+        for minute in 0..10 {
+            let now = start + secs(60 * minute);
+            call(&budget, now);
+            assert!(budget.withdraw(now) && budget.withdraw(now));
+        }
+    }
+
+    #[test]
+    fn clones_share_it() {
+        let (budget, now) = (RetryBudget::default(), Instant::now());
+        call(&budget.clone(), now);
+        assert!(budget.withdraw(now) && budget.clone().withdraw(now));
+        assert!(!budget.withdraw(now));
+    }
+
+    #[test]
+    fn what_is_no_budget_is_refused() {
+        for (ratio, minimum) in [(-0.1, 1), (f64::NAN, 1), (f64::INFINITY, 1), (0.0, 0)] {
+            assert_eq!(
+                RetryBudget::new(ratio, minimum).unwrap_err().field(),
+                "ratio"
+            );
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// Every call fails and asks for up to two retries: in any stretch of time, there are no more
+        /// retries than a fifth of the calls since the budget exists, and two per window.
+        #[test]
+        fn a_full_outage_is_bounded(gaps in prop::collection::vec(0u64..3_000, 1..300)) {
+            let (budget, start) = (RetryBudget::default(), Instant::now());
+            let (mut now, mut calls, mut retries) = (start, 0, 0);
+            for gap in gaps {
+                now += Duration::from_millis(gap);
+                calls += 1;
+                call(&budget, now);
+                retries += u64::from(budget.withdraw(now)) + u64::from(budget.withdraw(now));
+                let windows = (now - start).as_secs() / 10 + 1;
+                prop_assert!(retries <= calls / 5 + 2 * windows, "{retries} of {calls}");
+            }
+        }
+    }
+}

@@ -1,0 +1,44 @@
+use std::sync::{Arc, Mutex};
+
+use tower_layer::Layer;
+
+use super::{
+    policy::RetryPolicy,
+    service::{Retry, Shared},
+};
+use crate::outcome::ByError;
+
+/// Layer that repeats calls that failed. See the [module docs](super) for an example.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct RetryLayer<C = ByError> {
+    policy: RetryPolicy<C>,
+}
+
+impl Default for RetryLayer {
+    fn default() -> Self {
+        Self::new(RetryPolicy::new())
+    }
+}
+
+impl<C> RetryLayer<C> {
+    /// A layer with a policy. Its budget is shared by all services of this layer value and of its
+    /// clones, and by whoever else has a clone of the policy.
+    pub fn new(policy: RetryPolicy<C>) -> Self {
+        Self { policy }
+    }
+}
+
+impl<S: Clone, C: Clone> Layer<S> for RetryLayer<C> {
+    type Service = Retry<S, C>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        Retry::new(
+            inner.clone(),
+            Arc::new(Shared {
+                template: Mutex::new(inner),
+                policy: self.policy.clone(),
+            }),
+        )
+    }
+}

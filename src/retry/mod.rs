@@ -1,0 +1,126 @@
+//! A layer that repeats calls that failed.
+//!
+//! A call is sent again if the [classifier](crate::Classify) says that a repetition may help (timeouts, lost
+//! connections, 5xx, rate limits), if it may run twice, and if another attempt can begin before its deadline:
+//! at most 3 attempts in all, after 1 s and 2 s and a little more by chance (R1). A delay that the server asks
+//! for wins over these. The last error is returned, with the number of attempts.
+//!
+//! **May it run twice?** After a failure that leaves open whether the tool ran (a timeout, a 5xx, a connection
+//! lost in mid-call), only a call that is known to be safe is repeated: by
+//! [`ToolCall::with_replay_safety`](crate::ToolCall::with_replay_safety), by a rule or a catalog of trusted tools
+//! ([`RetryPolicy::with_replay_safety`]), or because the policy assumes it
+//! ([`RetryPolicy::assume_replay_safe`]). What surely never reached the tool (connection refused, 429, 503 with
+//! `Retry-After`) may always be repeated. A refusal is an event with its reason ([`RetryRefusal`]), never silence.
+//!
+//! **How many at once?** A [`RetryBudget`] bounds the retries of all calls to a fifth of their number, so that
+//! under a full outage a server sees at most 1.2 times the calls.
+//!
+//! Dropping the response future drops the attempt that runs, or ends the wait. An attempt that failed is dropped
+//! before the wait for the next one. A [cancellation token](crate::cancel) on the call ends the wait as well, with
+//! [`Cancelled`](crate::ErrorKind::Cancelled).
+//!
+//! # Order
+//!
+//! Above the breaker and the timeout, so that both see each attempt; below the deadline, which bounds all of them
+//! together. It passes readiness through; further attempts are made on fresh instances, which wait for their own. One
+//! retrier is enough: the outermost claims the call, and those below, tower's with our policy too, leave it alone.
+//!
+//! # Example
+//!
+//! ```
+//! use tower::{ServiceBuilder, ServiceExt, service_fn};
+//! use tower_toolcall::{BoxError, ReplaySafety, ToolCall, retry::RetryLayer};
+//!
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() {
+//! let tool = service_fn(|call: ToolCall| async move {
+//!     match call.attempt() {
+//!         1 => Err(BoxError::from("503 Service Unavailable")),
+//!         n => Ok(format!("done at attempt {n}")),
+//!     }
+//! });
+//! let stack = ServiceBuilder::new().layer(RetryLayer::default()).service(tool);
+//!
+//! // A search may run twice.
+//! let search = ToolCall::new("search").with_replay_safety(ReplaySafety::Safe);
+//! assert_eq!(stack.clone().oneshot(search).await.unwrap(), "done at attempt 2");
+//!
+//! // Nobody says so of a payment: it is not sent again.
+//! let error = stack.oneshot(ToolCall::new("pay")).await.unwrap_err();
+//! assert_eq!(error.attempts(), Some(1));
+//! # }
+//! ```
+//!
+//! Customised:
+//!
+//! ```
+//! use std::time::Duration;
+//! use tower_toolcall::{
+//!     ReplaySafety,
+//!     backoff::{Backoff, Jitter},
+//!     retry::{RetryBudget, RetryLayer, RetryPolicy},
+//! };
+//!
+//! # fn main() -> Result<(), tower_toolcall::ConfigError> {
+//! let backoff = Backoff::exponential(Duration::from_millis(200), 2.0)?.with_jitter(Jitter::Full);
+//! let policy = RetryPolicy::new()
+//!     .with_attempts(4)?
+//!     .with_backoff(backoff)
+//!     .with_tool("import", 1, backoff)? // never
+//!     .with_budget(RetryBudget::new(0.1, 5)?)
+//!     .with_replay_safety(|call| match call.tool() {
+//!         name if name.starts_with("get_") => ReplaySafety::Safe,
+//!         _ => ReplaySafety::Unknown,
+//!     });
+//! let layer = RetryLayer::new(policy);
+//! # let _ = layer; Ok(()) }
+//! ```
+//!
+//! The policy inside tower's own layer (feature `tower`), around a tool with a boxed error:
+//!
+//! ```
+//! # #[cfg(feature = "tower")] {
+//! use tower::{ServiceBuilder, retry::RetryLayer, service_fn};
+//! use tower_toolcall::{BoxError, ToolCall, retry::RetryPolicy};
+//!
+//! let stack = ServiceBuilder::new()
+//!     .layer(RetryLayer::new(RetryPolicy::new()))
+//!     .service(service_fn(|_: ToolCall| async { Ok::<_, BoxError>("done") }));
+//! # let _ = async { tower::ServiceExt::oneshot(stack, ToolCall::new("t")).await };
+//! # }
+//! ```
+//!
+//! # Idempotency key
+//!
+//! Leaves can send [`ToolCall::idempotency_key`](crate::ToolCall::idempotency_key) along: one for all attempts at a
+//! call, another for each other call (R8).
+//!
+//! # Errors
+//!
+//! Those of the inner service, stamped with the call's names and, on calls that are ours to repeat, the number of
+//! attempts.
+//!
+//! # Panics
+//!
+//! A retry that has to wait panics outside a tokio runtime, or in one without the time driver.
+//!
+//! # Clone
+//!
+//! Clones, and services of one layer value, share the policy with its budget. Readiness belongs to the inner
+//! service.
+//!
+//! # Differences from `tower::retry`
+//!
+//! A call keeps one count on the shared policy and template, not a clone of the whole stack. The policy sees the
+//! call, so it can tell what ran, and whose deadline is near.
+
+mod budget;
+mod future;
+mod layer;
+mod policy;
+mod service;
+
+pub use self::{
+    budget::RetryBudget, future::ResponseFuture, layer::RetryLayer, policy::RetryPolicy,
+    service::Retry,
+};
+pub use crate::event::RetryRefusal;

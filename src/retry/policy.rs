@@ -1,0 +1,442 @@
+use std::{
+    fmt,
+    hash::{BuildHasher, RandomState},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+use super::budget::RetryBudget;
+use crate::{
+    backoff::{Backoff, after_hint},
+    call::{Claim, ReplaySafety, ToolCall},
+    caller::Caller,
+    config::ConfigError,
+    error::{Execution, ToolError},
+    event::{Event, Listen, Listener, RetryRefusal},
+    outcome::{ByError, Classify, Outcome},
+};
+
+/// Whether and when a call is repeated. See the [module docs](super).
+///
+/// It keeps no state of a call, so it is a [`tower::retry::Policy`] as well (feature `tower`).
+#[derive(Clone)]
+#[must_use]
+pub struct RetryPolicy<C = ByError> {
+    settings: Arc<Settings>,
+    classifier: C,
+}
+
+#[derive(Clone)]
+struct Settings {
+    default: Schedule,
+    /// Sorted by name: few tools have settings of their own.
+    tools: Vec<(Box<str>, Schedule)>,
+    max_delay: Duration,
+    rate_limit_delay: Duration,
+    budget: Option<RetryBudget>,
+    replay: Replay,
+    listener: Listener,
+    random: Arc<Random>,
+}
+
+/// How often and after which delays.
+#[derive(Clone, Copy)]
+struct Schedule {
+    attempts: u32,
+    backoff: Backoff,
+}
+
+/// Who says whether a call may run twice.
+#[derive(Clone)]
+enum Replay {
+    Call,
+    AssumeSafe,
+    By(Arc<dyn Fn(&ToolCall) -> ReplaySafety + Send + Sync>),
+}
+
+impl Replay {
+    /// What the call says itself beats what is assumed.
+    fn allows(&self, call: &ToolCall) -> bool {
+        let safety = match (self, call.replay_safety()) {
+            (Self::By(decide), ReplaySafety::Unknown) => decide(call),
+            (_, said) => said,
+        };
+        match safety {
+            ReplaySafety::Safe => true,
+            ReplaySafety::Unsafe => false,
+            ReplaySafety::Unknown => matches!(self, Self::AssumeSafe),
+        }
+    }
+}
+
+/// Random numbers, others for each call (splitmix64: Steele, Lea and Flood, 2014).
+struct Random(AtomicU64);
+
+impl Random {
+    fn next(&self) -> u64 {
+        const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
+        let mut z = self.0.fetch_add(GAMMA, Relaxed).wrapping_add(GAMMA);
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
+
+impl Default for RetryPolicy {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl RetryPolicy {
+    /// At most 3 attempts in all, after 1 s and 2 s and a little more by chance (R1), within the default
+    /// [`RetryBudget`]; after a rate limit without a hint 30 s (L1).
+    pub fn new() -> Self {
+        Self {
+            settings: Arc::new(Settings {
+                default: Schedule {
+                    attempts: 3,
+                    backoff: Backoff::default(),
+                },
+                tools: Vec::new(),
+                max_delay: Duration::from_secs(300),
+                rate_limit_delay: Duration::from_secs(30),
+                budget: Some(RetryBudget::default()),
+                replay: Replay::Call,
+                listener: Listener::default(),
+                random: Arc::new(Random(AtomicU64::new(RandomState::new().hash_one(0)))),
+            }),
+            classifier: ByError,
+        }
+    }
+}
+
+impl<C> RetryPolicy<C> {
+    /// Sets how many attempts are made at most, the first one included. Default 3; 1 means no retry.
+    ///
+    /// # Errors
+    ///
+    /// If it is zero.
+    pub fn with_attempts(self, attempts: u32) -> Result<Self, ConfigError> {
+        check(attempts)?;
+        Ok(self.edit(|s| s.default.attempts = attempts))
+    }
+
+    /// Sets the delays. Default: 1 s, 2 s, 4 s and so on up to 30 s, and a little more by chance.
+    pub fn with_backoff(self, backoff: Backoff) -> Self {
+        self.edit(|s| s.default.backoff = backoff)
+    }
+
+    /// Gives one tool its own number of attempts and its own delays.
+    ///
+    /// # Errors
+    ///
+    /// If the number of attempts is zero.
+    pub fn with_tool(
+        self,
+        name: impl Into<Box<str>>,
+        attempts: u32,
+        backoff: Backoff,
+    ) -> Result<Self, ConfigError> {
+        check(attempts)?;
+        let (name, schedule) = (name.into(), Schedule { attempts, backoff });
+        Ok(self.edit(|s| match s.find(&name) {
+            Ok(i) => s.tools[i].1 = schedule,
+            Err(i) => s.tools.insert(i, (name, schedule)),
+        }))
+    }
+
+    /// Sets the longest delay that a server may ask for. One that asks for more is not obeyed, and
+    /// not hurried either: the error is returned at once, with its `retry_after`. Default 300 s (L2).
+    pub fn with_max_delay(self, max: Duration) -> Self {
+        self.edit(|s| s.max_delay = max)
+    }
+
+    /// Sets the delay after a rate limit that came without a hint. Default 30 s (L1).
+    pub fn with_rate_limit_delay(self, delay: Duration) -> Self {
+        self.edit(|s| s.rate_limit_delay = delay)
+    }
+
+    /// Sets the budget that bounds the retries of all calls. Default: [`RetryBudget::default`].
+    pub fn with_budget(self, budget: RetryBudget) -> Self {
+        self.edit(|s| s.budget = Some(budget))
+    }
+
+    /// Removes the budget: each call is retried as often as its attempts allow, whatever the state of
+    /// the server.
+    pub fn without_budget(self) -> Self {
+        self.edit(|s| s.budget = None)
+    }
+
+    /// Decides whether a call may run twice that does not say so itself, by the tool's name or by a
+    /// catalog of trusted tools. Default: [`ReplaySafety::Unknown`], which is treated as unsafe (R6).
+    pub fn with_replay_safety(
+        self,
+        decide: impl Fn(&ToolCall) -> ReplaySafety + Send + Sync + 'static,
+    ) -> Self {
+        self.edit(|s| s.replay = Replay::By(Arc::new(decide)))
+    }
+
+    /// Treats every call as safe to run twice that does not say that it is not.
+    pub fn assume_replay_safe(self) -> Self {
+        self.edit(|s| s.replay = Replay::AssumeSafe)
+    }
+
+    /// Sets who hears of retries, and of those that were refused. Default: nobody; the events are
+    /// emitted either way.
+    pub fn with_listener(self, listen: impl Listen + 'static) -> Self {
+        self.edit(|s| s.listener = Listener::new(listen))
+    }
+
+    /// Makes the jitter the same in each run, for tests.
+    pub fn with_seed(self, seed: u64) -> Self {
+        self.edit(|s| s.random = Arc::new(Random(AtomicU64::new(seed))))
+    }
+
+    /// Sets what results mean. Default: [`ByError`].
+    pub fn with_classifier<D>(self, classifier: D) -> RetryPolicy<D> {
+        RetryPolicy {
+            settings: self.settings,
+            classifier,
+        }
+    }
+
+    /// The same with a closure, its argument types inferred.
+    pub fn classify_fn<Res, F>(self, classify: F) -> RetryPolicy<F>
+    where
+        F: Fn(Result<&Res, &ToolError>) -> Outcome,
+    {
+        self.with_classifier(classify)
+    }
+
+    fn edit(mut self, change: impl FnOnce(&mut Settings)) -> Self {
+        change(Arc::make_mut(&mut self.settings));
+        self
+    }
+
+    /// Takes the call upon itself, unless somebody above has, or it has one attempt anyway.
+    #[inline]
+    pub(super) fn begin(&self, call: &ToolCall) -> bool {
+        if self.settings.of(call).attempts == 1 || call.claim(Claim::Retry) {
+            return false;
+        }
+        if let Some(budget) = &self.settings.budget {
+            budget.deposit(Instant::now);
+        }
+        true
+    }
+
+    /// How long to wait before the call is sent again; `None`: this result is the last.
+    ///
+    /// The success path asks the classifier and nobody else.
+    #[inline]
+    pub(super) fn decide<Res>(
+        &self,
+        call: &ToolCall,
+        result: Result<&Res, &ToolError>,
+    ) -> Option<Duration>
+    where
+        C: Classify<Res>,
+    {
+        let outcome = self.classifier.classify(result);
+        if !outcome.is_retryable() {
+            return None;
+        }
+        self.settings.consider(call, &outcome, result.err())
+    }
+}
+
+fn check(attempts: u32) -> Result<(), ConfigError> {
+    if attempts == 0 {
+        return Err(ConfigError::new("attempts", "it is zero: no call is made"));
+    }
+    Ok(())
+}
+
+impl Settings {
+    #[inline]
+    fn of(&self, call: &ToolCall) -> Schedule {
+        if self.tools.is_empty() {
+            return self.default;
+        }
+        self.find(call.tool())
+            .map_or(self.default, |i| self.tools[i].1)
+    }
+
+    fn find(&self, tool: &str) -> Result<usize, usize> {
+        self.tools.binary_search_by(|(name, _)| (**name).cmp(tool))
+    }
+
+    #[cold]
+    fn consider(
+        &self,
+        call: &ToolCall,
+        outcome: &Outcome,
+        error: Option<&ToolError>,
+    ) -> Option<Duration> {
+        // A layer above waits out rate limits; and whoever has given up wants no other attempt.
+        let waited_out = outcome.is_rate_limited() && call.is_claimed(Claim::RateLimit);
+        if waited_out || Caller::has_cancelled(call) {
+            return None;
+        }
+        let (info, attempt) = (call.info(), u32::from(call.attempt()));
+        match self.delay(call, outcome, error) {
+            Ok(delay) => {
+                info.record(|r| r.add_wait(delay));
+                self.listener.tell(&Event::Retry {
+                    call: &info,
+                    attempt,
+                    delay,
+                    told: outcome.retry_after().is_some(),
+                    error,
+                });
+                Some(delay)
+            }
+            Err(reason) => {
+                info.record(|r| r.add_refusal());
+                self.listener.tell(&Event::RetryRefused {
+                    call: &info,
+                    attempt,
+                    reason,
+                    error,
+                });
+                None
+            }
+        }
+    }
+
+    /// The delay, or why there is none. The budget comes last: what is withdrawn is used.
+    fn delay(
+        &self,
+        call: &ToolCall,
+        outcome: &Outcome,
+        error: Option<&ToolError>,
+    ) -> Result<Duration, RetryRefusal> {
+        let schedule = self.of(call);
+        let attempt = u32::from(call.attempt());
+        if attempt >= schedule.attempts {
+            return Err(RetryRefusal::Exhausted);
+        }
+        // A rate limit means that it did not run, whoever says so.
+        let not_started = outcome.is_rate_limited()
+            || error.is_some_and(|e| e.execution() == Execution::NotStarted);
+        if !not_started && !self.replay.allows(call) {
+            return Err(RetryRefusal::Unsafe);
+        }
+        let random = self.random.next();
+        let delay = match outcome.retry_after() {
+            Some(told) if told > self.max_delay => return Err(RetryRefusal::TooLong),
+            Some(told) => after_hint(told, random),
+            None if outcome.is_rate_limited() => after_hint(self.rate_limit_delay, random),
+            None => schedule.backoff.delay(attempt, random),
+        };
+        let now = Instant::now();
+        // Nothing that cannot end in time is begun (R5).
+        let end = now.checked_add(delay);
+        if let Some(deadline) = call.deadline()
+            && end.is_none_or(|end| end >= deadline)
+        {
+            return Err(RetryRefusal::Deadline);
+        }
+        match &self.budget {
+            Some(budget) if !budget.withdraw(now) => Err(RetryRefusal::Budget),
+            _ => Ok(delay),
+        }
+    }
+}
+
+#[cfg(feature = "tower")]
+mod with_tower {
+    use std::mem;
+
+    use tokio::time::{Sleep, sleep};
+    use tower::retry::Policy;
+
+    use super::*;
+    use crate::error::BoxError;
+
+    impl<C> RetryPolicy<C> {
+        /// The copy that is sent again, if need be. tower asks at each attempt, and `&ToolCall` is all it shows.
+        fn keep(&self, call: &ToolCall) -> Option<ToolCall> {
+            (call.is_kept() || self.begin(call)).then(|| call.keep())
+        }
+    }
+
+    /// Inside tower's own `RetryLayer`.
+    impl<C, Res> Policy<ToolCall, Res, ToolError> for RetryPolicy<C>
+    where
+        C: Classify<Res>,
+    {
+        type Future = Sleep;
+
+        fn retry(
+            &mut self,
+            call: &mut ToolCall,
+            result: &mut Result<Res, ToolError>,
+        ) -> Option<Sleep> {
+            let delay = self.decide(call, result.as_ref());
+            if delay.is_none()
+                && let Err(error) = result
+            {
+                *error = error.clone().with_attempts(call.attempt().into());
+            }
+            let delay = delay?;
+            call.next_attempt();
+            Some(sleep(delay))
+        }
+
+        fn clone_request(&mut self, call: &ToolCall) -> Option<ToolCall> {
+            self.keep(call)
+        }
+    }
+
+    /// The same around services with a boxed error. What it was stays in it, as a [`ToolError`].
+    impl<C, Res> Policy<ToolCall, Res, BoxError> for RetryPolicy<C>
+    where
+        C: Classify<Res>,
+    {
+        type Future = Sleep;
+
+        fn retry(
+            &mut self,
+            call: &mut ToolCall,
+            result: &mut Result<Res, BoxError>,
+        ) -> Option<Sleep> {
+            let delay = match result {
+                Ok(response) => self.decide(call, Ok(&*response)),
+                Err(boxed) => {
+                    let taken = mem::replace(boxed, Box::new(fmt::Error));
+                    let error = ToolError::from(taken).about(&call.info());
+                    let delay = self.decide(call, Err::<&Res, _>(&error));
+                    *boxed = match delay {
+                        Some(_) => error.into(),
+                        None => error.with_attempts(call.attempt().into()).into(),
+                    };
+                    delay
+                }
+            }?;
+            call.next_attempt();
+            Some(sleep(delay))
+        }
+
+        fn clone_request(&mut self, call: &ToolCall) -> Option<ToolCall> {
+            self.keep(call)
+        }
+    }
+}
+
+impl<C> fmt::Debug for RetryPolicy<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RetryPolicy")
+            .field("attempts", &self.settings.default.attempts)
+            .field("backoff", &self.settings.default.backoff)
+            .field("max_delay", &self.settings.max_delay)
+            .field("budget", &self.settings.budget)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,85 @@
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    task::{Context, Poll},
+};
+
+use tower_service::Service;
+
+use super::{future::ResponseFuture, policy::RetryPolicy};
+use crate::{
+    call::{Observation, ToolCall},
+    error::ToolError,
+    outcome::{ByError, Classify},
+};
+
+/// Repeats calls that failed. See the [module docs](super) for an example.
+#[derive(Clone)]
+pub struct Retry<S, C = ByError> {
+    inner: S,
+    shared: Arc<Shared<S, C>>,
+}
+
+/// What a call keeps one count of, whatever the depth of the stack below.
+pub(super) struct Shared<S, C> {
+    /// What further attempts are made on. A mutex, because `S` need not be `Sync`; it is taken by a
+    /// retry only.
+    pub(super) template: Mutex<S>,
+    pub(super) policy: RetryPolicy<C>,
+}
+
+impl<S: Clone, C> Shared<S, C> {
+    /// An instance of its own, not ready yet.
+    pub(super) fn fresh(&self) -> S {
+        let template = self.template.lock();
+        template.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl<S, C> Retry<S, C> {
+    pub(super) fn new(inner: S, shared: Arc<Shared<S, C>>) -> Self {
+        Self { inner, shared }
+    }
+}
+
+/// A call that is ours to repeat.
+pub(super) struct Session<S, C> {
+    pub(super) call: ToolCall,
+    pub(super) shared: Arc<Shared<S, C>>,
+    /// Keeps the call's record, which its attempts share, from being taken by another call.
+    pub(super) _record: Observation,
+}
+
+impl<S, C> Service<ToolCall> for Retry<S, C>
+where
+    S: Service<ToolCall> + Clone,
+    S::Error: Into<ToolError>,
+    C: Classify<S::Response>,
+{
+    type Response = S::Response;
+    type Error = ToolError;
+    type Future = ResponseFuture<S, S::Future, C>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
+        self.inner.poll_ready(cx).map_err(Into::into)
+    }
+
+    fn call(&mut self, mut call: ToolCall) -> Self::Future {
+        let session = self.shared.policy.begin(&call).then(|| Session {
+            _record: call.observe(),
+            call: call.clone(),
+            shared: Arc::clone(&self.shared),
+        });
+        let info = session.is_none().then(|| call.info());
+        ResponseFuture::new(self.inner.call(call), session, info)
+    }
+}
+
+impl<S: fmt::Debug, C> fmt::Debug for Retry<S, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Retry")
+            .field("inner", &self.inner)
+            .field("policy", &self.shared.policy)
+            .finish()
+    }
+}

@@ -1,0 +1,600 @@
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use tokio::time::{Instant, sleep};
+use tower::{Layer, Service, ServiceBuilder, ServiceExt, limit::ConcurrencyLimit, service_fn};
+use tower_toolcall::{
+    ErrorKind, Event, Execution, Outcome, ReplaySafety, ToolCall, ToolError,
+    backoff::{Backoff, Jitter},
+    deadline::DeadlineLayer,
+    retry::{RetryBudget, RetryLayer, RetryPolicy, RetryRefusal},
+    timeout::TimeoutLayer,
+};
+
+use crate::kit::{self, Mode};
+
+fn secs(s: u64) -> Duration {
+    Duration::from_secs(s)
+}
+
+/// A call that may run twice.
+fn call() -> ToolCall {
+    ToolCall::new("search")
+        .with_server("docs")
+        .with_replay_safety(ReplaySafety::Safe)
+}
+
+/// Without chance: 1 s, 2 s, 4 s.
+fn policy() -> RetryPolicy {
+    RetryPolicy::new().with_backoff(Backoff::default().with_jitter(Jitter::None))
+}
+
+/// A tool that counts its calls and answers by their number, from 1.
+fn tool<F>(
+    answer: F,
+) -> (
+    Arc<AtomicUsize>,
+    impl Service<ToolCall, Response = usize, Error = ToolError, Future: Send> + Clone + Send,
+)
+where
+    F: Fn(usize, ToolCall) -> Result<usize, ToolError> + Clone + Send,
+{
+    let calls = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&calls);
+    let tool = service_fn(move |call: ToolCall| {
+        let result = answer(count.fetch_add(1, SeqCst) + 1, call);
+        async move { result }
+    });
+    (calls, tool)
+}
+
+fn upstream() -> ToolError {
+    ToolError::new(ErrorKind::Upstream, "503 Service Unavailable")
+}
+
+fn fails(kind: ErrorKind) -> impl Fn(usize, ToolCall) -> Result<usize, ToolError> + Clone + Send {
+    move |_, _| Err(ToolError::new(kind, "as it is"))
+}
+
+/// The reasons for which retries were refused.
+fn refusals() -> (
+    Arc<Mutex<Vec<RetryRefusal>>>,
+    impl Fn(&Event<'_>) + Send + Sync + 'static,
+) {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let hear = Arc::clone(&seen);
+    let listen = move |event: &Event<'_>| {
+        if let Event::RetryRefused { reason, .. } = event {
+            hear.lock().unwrap().push(*reason);
+        }
+    };
+    (seen, listen)
+}
+
+/// R1, R3, trap 8: three attempts in all, after 1 s and 2 s, and the last error tells of them.
+#[tokio::test(start_paused = true)]
+async fn three_attempts_after_one_and_two_seconds() {
+    let (calls, tool) =
+        tool(|n, _| Err(ToolError::new(ErrorKind::Upstream, format!("failure {n}"))));
+    let start = Instant::now();
+    let error = RetryLayer::new(policy())
+        .layer(tool)
+        .oneshot(call())
+        .await
+        .unwrap_err();
+    assert_eq!(calls.load(SeqCst), 3);
+    assert_eq!(start.elapsed(), secs(3));
+    assert_eq!((error.message(), error.attempts()), ("failure 3", Some(3)));
+}
+
+/// R1, trap 10: the default jitter never shortens a delay.
+#[tokio::test(start_paused = true)]
+async fn the_default_delays_are_not_shorter() {
+    let (_, tool) = tool(fails(ErrorKind::Upstream));
+    let start = Instant::now();
+    let _ = RetryLayer::default().layer(tool).oneshot(call()).await;
+    assert!(start.elapsed() >= secs(3) && start.elapsed() <= Duration::from_millis(3760));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_success_at_the_second_attempt_is_the_answer() {
+    let (calls, tool) = tool(|n, _| if n == 1 { Err(upstream()) } else { Ok(n) });
+    let answer = RetryLayer::default().layer(tool).oneshot(call()).await;
+    assert_eq!((answer.unwrap(), calls.load(SeqCst)), (2, 2));
+}
+
+/// R2: what may be mended by a repetition, and what may not.
+#[tokio::test(start_paused = true)]
+async fn what_is_repeated() {
+    use ErrorKind::{
+        Cancelled, CircuitOpen, ConnectionFailed, DeadlineExceeded, Denied, Failed, Internal,
+        InvalidInput, NotFound, Overloaded, Panicked, PollTimeout, RateLimited, Reported, Timeout,
+        Upstream,
+    };
+    for (kinds, attempts) in [
+        (
+            &[
+                Timeout,
+                ConnectionFailed,
+                Upstream,
+                Overloaded,
+                RateLimited,
+                PollTimeout,
+            ][..],
+            3,
+        ),
+        (
+            &[
+                InvalidInput,
+                NotFound,
+                Denied,
+                DeadlineExceeded,
+                CircuitOpen,
+                Cancelled,
+                Reported,
+                Failed,
+                Panicked,
+                Internal,
+            ],
+            1,
+        ),
+    ] {
+        for kind in kinds {
+            let (calls, tool) = tool(fails(*kind));
+            let _ = RetryLayer::default().layer(tool).oneshot(call()).await;
+            assert_eq!(calls.load(SeqCst), attempts, "{kind:?}");
+        }
+    }
+}
+
+/// R6, trap 7: after an ambiguous failure a call is not repeated unless somebody knows that it may be.
+#[tokio::test(start_paused = true)]
+async fn what_may_have_run_is_repeated_only_if_that_is_safe() {
+    use ReplaySafety::{Safe, Unknown, Unsafe};
+    for (safety, policy, attempts) in [
+        (Unknown, policy(), 1),
+        (Unsafe, policy(), 1),
+        (Safe, policy(), 3),
+        (Unknown, policy().assume_replay_safe(), 3),
+        (Unsafe, policy().assume_replay_safe(), 1),
+        (Unknown, policy().with_replay_safety(|_| Safe), 3),
+        (Unknown, policy().with_replay_safety(|_| Unsafe), 1),
+        (Unsafe, policy().with_replay_safety(|_| Safe), 1),
+    ] {
+        let (calls, tool) = tool(fails(ErrorKind::Timeout));
+        let call = ToolCall::new("pay").with_replay_safety(safety);
+        let _ = RetryLayer::new(policy).layer(tool).oneshot(call).await;
+        assert_eq!(calls.load(SeqCst), attempts, "{safety:?}");
+    }
+}
+
+/// R6: what surely did not run may always be repeated.
+#[tokio::test(start_paused = true)]
+async fn what_did_not_start_is_repeated_even_if_it_is_unsafe() {
+    for error in [
+        ToolError::new(ErrorKind::RateLimited, "429"),
+        ToolError::new(ErrorKind::ConnectionFailed, "refused")
+            .with_execution(Execution::NotStarted),
+        ToolError::new(ErrorKind::Overloaded, "shed"),
+    ] {
+        let (calls, tool) = tool(move |_, _| Err(error.clone()));
+        let call = ToolCall::new("pay").with_replay_safety(ReplaySafety::Unsafe);
+        let _ = RetryLayer::default().layer(tool).oneshot(call).await;
+        assert_eq!(calls.load(SeqCst), 3);
+    }
+}
+
+/// R4, R6: a refusal is never silent.
+#[tokio::test(start_paused = true)]
+async fn each_refusal_is_an_event_with_its_reason() {
+    let one_retry = RetryBudget::new(0.0, 1).unwrap();
+    for (policy, call, error, expected) in [
+        (policy(), call(), upstream(), RetryRefusal::Exhausted),
+        (
+            policy(),
+            ToolCall::new("t"),
+            upstream(),
+            RetryRefusal::Unsafe,
+        ),
+        (
+            policy().with_budget(one_retry),
+            call(),
+            upstream(),
+            RetryRefusal::Budget,
+        ),
+        (
+            policy(),
+            call().with_deadline(Instant::now() + secs(1)),
+            upstream(),
+            RetryRefusal::Deadline,
+        ),
+        (
+            policy(),
+            call(),
+            upstream().with_retry_after(secs(301)),
+            RetryRefusal::TooLong,
+        ),
+    ] {
+        let (seen, listen) = refusals();
+        let (_, tool) = tool(move |_, _| Err(error.clone()));
+        let layer = RetryLayer::new(policy.with_listener(listen));
+        let _ = layer.layer(tool).oneshot(call).await;
+        assert_eq!(*seen.lock().unwrap(), [expected]);
+    }
+}
+
+/// R4.
+#[tokio::test(start_paused = true)]
+async fn each_retry_is_an_event() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let hear = Arc::clone(&seen);
+    let policy = policy().with_listener(move |event: &Event<'_>| {
+        if let Event::Retry {
+            call,
+            attempt,
+            delay,
+            error,
+            ..
+        } = event
+        {
+            let code = error.map(|e| e.code().to_owned());
+            let tool = call.tool().to_owned();
+            hear.lock().unwrap().push((tool, *attempt, *delay, code));
+        }
+    });
+    let (_, tool) = tool(fails(ErrorKind::Upstream));
+    let _ = RetryLayer::new(policy).layer(tool).oneshot(call()).await;
+    let event = |n, delay| {
+        let code = Some("UPSTREAM_ERROR".to_owned());
+        ("search".to_owned(), n, secs(delay), code)
+    };
+    assert_eq!(*seen.lock().unwrap(), [event(1, 1), event(2, 2)]);
+}
+
+/// R5, trap 10: a delay that does not fit is not begun; the error comes at once.
+#[tokio::test(start_paused = true)]
+async fn a_delay_beyond_the_deadline_is_not_begun() {
+    let (calls, tool) = tool(fails(ErrorKind::Upstream));
+    let start = Instant::now();
+    let call = call().with_deadline(start + secs(3));
+    let error = RetryLayer::new(policy())
+        .layer(tool)
+        .oneshot(call)
+        .await
+        .unwrap_err();
+    assert_eq!((start.elapsed(), calls.load(SeqCst)), (secs(1), 2));
+    assert_eq!(
+        (error.kind(), error.attempts()),
+        (ErrorKind::Upstream, Some(2))
+    );
+}
+
+/// L2, trap 10: never earlier than told, and only a little later.
+#[tokio::test(start_paused = true)]
+async fn a_delay_that_the_server_tells_is_kept() {
+    let (_, tool) = tool(|n, _| match n {
+        1 => Err(upstream().with_retry_after(secs(7))),
+        n => Ok(n),
+    });
+    let start = Instant::now();
+    RetryLayer::default()
+        .layer(tool)
+        .oneshot(call())
+        .await
+        .unwrap();
+    assert!(start.elapsed() >= secs(7) && start.elapsed() <= secs(8));
+}
+
+/// L2, trap 10: 86,400 s are not slept, and not shortened.
+#[tokio::test(start_paused = true)]
+async fn a_delay_above_the_maximum_is_returned() {
+    let told = secs(86_400);
+    let (calls, tool) = tool(move |_, _| Err(upstream().with_retry_after(told)));
+    let start = Instant::now();
+    let error = RetryLayer::default()
+        .layer(tool)
+        .oneshot(call())
+        .await
+        .unwrap_err();
+    assert_eq!((start.elapsed(), calls.load(SeqCst)), (Duration::ZERO, 1));
+    assert_eq!(error.retry_after(), Some(told));
+}
+
+/// L1: a rate limit without a hint backs off for 30 s, and the second attempt may succeed.
+#[tokio::test(start_paused = true)]
+async fn a_rate_limit_without_a_hint_waits_thirty_seconds() {
+    let (_, tool) = tool(|n, _| match n {
+        1 => Err(ToolError::new(ErrorKind::RateLimited, "429")),
+        n => Ok(n),
+    });
+    let start = Instant::now();
+    let answer = RetryLayer::default().layer(tool).oneshot(call()).await;
+    assert_eq!(answer.unwrap(), 2);
+    assert!(start.elapsed() >= secs(30) && start.elapsed() <= secs(31));
+}
+
+/// R7: under a full outage, at most 1.2 requests per call.
+#[tokio::test(start_paused = true)]
+async fn a_full_outage_is_not_made_worse() {
+    let (calls, tool) = tool(fails(ErrorKind::Upstream));
+    let stack = RetryLayer::default().layer(tool);
+    let sent: Vec<_> = (0..1000)
+        .map(|_| tokio::spawn(stack.clone().oneshot(call())))
+        .collect();
+    for sent in sent {
+        sent.await.unwrap().unwrap_err();
+    }
+    assert!(calls.load(SeqCst) <= 1200, "{calls:?}");
+    assert!(calls.load(SeqCst) >= 1150, "{calls:?}");
+}
+
+/// R7.
+#[tokio::test(start_paused = true)]
+async fn without_a_budget_every_call_has_its_attempts() {
+    let (calls, tool) = tool(fails(ErrorKind::Upstream));
+    let stack = RetryLayer::new(policy().without_budget()).layer(tool);
+    let sent: Vec<_> = (0..100)
+        .map(|_| tokio::spawn(stack.clone().oneshot(call())))
+        .collect();
+    for sent in sent {
+        sent.await.unwrap().unwrap_err();
+    }
+    assert_eq!(calls.load(SeqCst), 300);
+}
+
+/// R1.
+#[tokio::test(start_paused = true)]
+async fn a_tool_may_have_its_own_schedule() {
+    let own = Backoff::fixed(secs(5)).unwrap().with_jitter(Jitter::None);
+    let policy = policy().with_tool("import", 2, own).unwrap();
+    let (calls, tool) = tool(fails(ErrorKind::Upstream));
+    let start = Instant::now();
+    let call = ToolCall::new("import").with_replay_safety(ReplaySafety::Safe);
+    let _ = RetryLayer::new(policy).layer(tool).oneshot(call).await;
+    assert_eq!((start.elapsed(), calls.load(SeqCst)), (secs(5), 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_classifier_may_have_an_answer_repeated() {
+    let policy = policy().classify_fn(|result: Result<&usize, &ToolError>| match result {
+        Ok(1) => Outcome::failure(),
+        _ => Outcome::success(),
+    });
+    let (_, tool) = tool(|n, _| Ok(n));
+    let answer = RetryLayer::new(policy).layer(tool).oneshot(call()).await;
+    assert_eq!(answer.unwrap(), 2);
+}
+
+/// Attempts are counted on the call, for those below.
+#[tokio::test(start_paused = true)]
+async fn each_attempt_knows_its_number() {
+    let (_, tool) = tool(|n, call| {
+        assert_eq!(usize::from(call.attempt()), n);
+        Err(upstream())
+    });
+    let _ = RetryLayer::default().layer(tool).oneshot(call()).await;
+}
+
+/// R8.
+#[tokio::test(start_paused = true)]
+async fn the_attempts_at_one_call_have_one_key_and_other_calls_others() {
+    let keys = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&keys);
+    let (_, tool) = tool(move |_, call| {
+        seen.lock().unwrap().push(call.idempotency_key().unwrap());
+        Err(upstream())
+    });
+    let stack = RetryLayer::default().layer(tool);
+    let template = call();
+    for _ in 0..2 {
+        let _ = stack.clone().oneshot(template.clone()).await;
+        sleep(secs(60)).await;
+    }
+    let keys = keys.lock().unwrap();
+    assert_eq!(keys.len(), 6);
+    assert!(keys[..3].iter().all(|key| *key == keys[0]));
+    assert!(keys[3..].iter().all(|key| *key == keys[3]));
+    assert_ne!(keys[0], keys[3]);
+    assert_eq!(keys[0].to_string().len(), 24);
+}
+
+/// A policy that will not repeat claims nothing, so another one below may.
+#[tokio::test(start_paused = true)]
+async fn a_policy_of_one_attempt_leaves_the_call_to_others() {
+    let (calls, tool) = tool(fails(ErrorKind::Upstream));
+    let stack = ServiceBuilder::new()
+        .layer(RetryLayer::new(policy().with_attempts(1).unwrap()))
+        .layer(RetryLayer::default())
+        .service(tool);
+    let _ = stack.oneshot(call()).await;
+    assert_eq!(calls.load(SeqCst), 3);
+}
+
+/// Rule 3d: nothing sleeps on a reservation, and each attempt waits for its own.
+#[tokio::test(start_paused = true)]
+async fn the_wait_holds_no_permit() {
+    let (probe, tool) = tool(fails(ErrorKind::Upstream));
+    let semaphore = Arc::new(tokio::sync::Semaphore::new(1));
+    let tool = ConcurrencyLimit::with_semaphore(tool, Arc::clone(&semaphore));
+    let mut stack = RetryLayer::default().layer(tool);
+    let response = stack.ready().await.unwrap().call(call());
+    let mut response = tokio_test::task::spawn(response);
+    assert!(response.poll().is_pending());
+    assert_eq!(semaphore.available_permits(), 1);
+    // Somebody else has it when the wait is over.
+    let held = Arc::clone(&semaphore).acquire_owned().await.unwrap();
+    tokio::time::advance(secs(2)).await;
+    assert!(response.poll().is_pending());
+    assert_eq!(probe.load(SeqCst), 1);
+    drop(held);
+    assert!(response.poll().is_pending());
+    assert_eq!(probe.load(SeqCst), 2);
+}
+
+/// T4: an attempt is dropped before the wait for the next one.
+#[tokio::test(start_paused = true)]
+async fn a_failed_attempt_is_dropped_before_the_wait() {
+    let probe = kit::Probe::new(Mode::Hangs);
+    let stack = ServiceBuilder::new()
+        .layer(RetryLayer::new(policy()))
+        .layer(TimeoutLayer::new(secs(1)))
+        .service(probe.clone());
+    let mut response = tokio_test::task::spawn(stack.oneshot(call()));
+    assert!(response.poll().is_pending());
+    tokio::time::advance(Duration::from_millis(1001)).await;
+    assert!(response.poll().is_pending());
+    assert_eq!(probe.alive.load(SeqCst), 0);
+}
+
+/// T5, trap 11: one deadline for all attempts.
+#[tokio::test(start_paused = true)]
+async fn the_deadline_bounds_all_attempts_together() {
+    let probe = kit::Probe::new(Mode::Hangs);
+    let stack = ServiceBuilder::new()
+        .layer(DeadlineLayer::new(secs(10)))
+        .layer(RetryLayer::new(policy()))
+        .layer(TimeoutLayer::new(secs(4)))
+        .service(probe.clone());
+    let start = Instant::now();
+    let error = stack.oneshot(call()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    // 4 s, a wait of 1 s, 4 s; the wait of 2 s does not fit.
+    assert_eq!((start.elapsed(), probe.calls.load(SeqCst)), (secs(9), 2));
+}
+
+/// Trap 17: calls that fail together do not come back together.
+#[tokio::test(start_paused = true)]
+async fn each_call_has_its_own_jitter() {
+    let delays = Arc::new(Mutex::new(Vec::new()));
+    let hear = Arc::clone(&delays);
+    let policy = RetryPolicy::new()
+        .without_budget()
+        .with_listener(move |event: &Event<'_>| {
+            if let Event::Retry {
+                delay, attempt: 1, ..
+            } = event
+            {
+                hear.lock().unwrap().push(*delay);
+            }
+        });
+    let (_, tool) = tool(fails(ErrorKind::Upstream));
+    let stack = RetryLayer::new(policy).layer(tool);
+    for _ in 0..50 {
+        let _ = stack.clone().oneshot(call()).await;
+    }
+    let mut delays = delays.lock().unwrap();
+    delays.sort();
+    delays.dedup();
+    assert_eq!(delays.len(), 50);
+}
+
+#[test]
+fn a_policy_without_attempts_is_refused() {
+    assert_eq!(policy().with_attempts(0).unwrap_err().field(), "attempts");
+    let of_a_tool = policy().with_tool("t", 0, Backoff::default());
+    assert_eq!(of_a_tool.unwrap_err().field(), "attempts");
+}
+
+/// The policy inside tower's own layer.
+#[cfg(feature = "tower")]
+mod with_tower {
+    use tower::retry::RetryLayer as Towers;
+    use tower_toolcall::BoxError;
+
+    use super::*;
+
+    /// Trap 13: nested retriers do not multiply, ours and tower's in any order.
+    #[tokio::test(start_paused = true)]
+    async fn nested_retriers_do_not_multiply() {
+        let fresh = || RetryLayer::default();
+        let towers = || Towers::new(policy());
+        {
+            let (calls, tool) = tool(fails(ErrorKind::Upstream));
+            let stack = ServiceBuilder::new()
+                .layer(fresh())
+                .layer(fresh())
+                .service(tool);
+            let _ = stack.oneshot(call()).await;
+            assert_eq!(calls.load(SeqCst), 3, "ours in ours");
+        }
+        {
+            let (calls, tool) = tool(fails(ErrorKind::Upstream));
+            let stack = ServiceBuilder::new()
+                .layer(towers())
+                .layer(fresh())
+                .service(tool);
+            let _ = stack.oneshot(call()).await;
+            assert_eq!(calls.load(SeqCst), 3, "ours in tower's");
+        }
+        {
+            let (calls, tool) = tool(fails(ErrorKind::Upstream));
+            let stack = ServiceBuilder::new()
+                .layer(fresh())
+                .layer(towers())
+                .service(tool);
+            let _ = stack.oneshot(call()).await;
+            assert_eq!(calls.load(SeqCst), 3, "tower's in ours");
+        }
+        {
+            let (calls, tool) = tool(fails(ErrorKind::Upstream));
+            let stack = ServiceBuilder::new()
+                .layer(towers())
+                .layer(towers())
+                .service(tool);
+            let _ = stack.oneshot(call()).await;
+            assert_eq!(calls.load(SeqCst), 3, "tower's in tower's");
+        }
+    }
+
+    /// The policy inside tower's layer, over a boxed error.
+    #[tokio::test(start_paused = true)]
+    async fn the_policy_works_in_towers_layer_with_boxed_errors() {
+        let calls = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&calls);
+        let tool = service_fn(move |_: ToolCall| {
+            count.fetch_add(1, SeqCst);
+            async { Err::<(), BoxError>("503 Service Unavailable".into()) }
+        });
+        let start = Instant::now();
+        let error = Towers::new(policy())
+            .layer(tool)
+            .oneshot(call())
+            .await
+            .unwrap_err();
+        let error = ToolError::from_box(error);
+        assert_eq!(
+            (error.kind(), error.attempts()),
+            (ErrorKind::Upstream, Some(3))
+        );
+        assert_eq!((calls.load(SeqCst), start.elapsed()), (3, secs(3)));
+    }
+}
+
+#[cfg(feature = "cancel")]
+mod cancel {
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+
+    /// Trap 14: the caller's cancel ends the wait, and nothing is sent after it.
+    #[tokio::test(start_paused = true)]
+    async fn a_cancel_between_two_attempts_is_the_end() {
+        let (calls, tool) = tool(fails(ErrorKind::Upstream));
+        let token = CancellationToken::new();
+        let call = call().with_cancellation(token.clone());
+        let running = tokio::spawn(RetryLayer::default().layer(tool).oneshot(call));
+        sleep(Duration::from_millis(500)).await;
+        token.cancel();
+        let error = running.await.unwrap().unwrap_err();
+        assert_eq!(
+            (error.kind(), error.attempts()),
+            (ErrorKind::Cancelled, Some(1))
+        );
+        assert_eq!(calls.load(SeqCst), 1);
+    }
+}
