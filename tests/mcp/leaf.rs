@@ -1,17 +1,21 @@
 //! Calls through the leaf to a real server in this process.
 
-use std::{sync::atomic::Ordering::SeqCst, time::Duration};
+use std::{
+    sync::{Arc, Mutex, atomic::Ordering::SeqCst},
+    time::Duration,
+};
 
 use rmcp::model::CallToolResponse;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
-use tower::{ServiceBuilder, ServiceExt};
+use tower::{Layer, ServiceBuilder, ServiceExt};
 use tower_toolcall::{
     Classify, ErrorKind, Outcome, ReplaySafety, ToolCall, ToolError,
     deadline::DeadlineLayer,
     error::TimeoutLimit,
-    mcp::{McpClassifier, McpProgress, McpService, ModelText},
+    mcp::{IDEMPOTENCY_KEY_META, McpClassifier, McpProgress, McpService, ModelText},
     outcome::Count,
+    retry::{RetryLayer, RetryPolicy},
     timeout::TimeoutLayer,
 };
 
@@ -53,6 +57,37 @@ async fn a_flagged_result_is_ok_and_the_classifier_sees_the_flag() {
     let outcome = strict.classify(Ok(&response));
     assert_eq!(outcome.count(), Count::ToolFailure);
     assert!(outcome.is_reported());
+}
+
+/// R8: the attempts at one call carry one key to the server, other calls carry others, and a call that
+/// nobody repeats carries none.
+#[tokio::test(start_paused = true)]
+async fn the_idempotency_key_reaches_the_server() {
+    let client = connect(Server::default(), ()).await;
+    let leaf = McpService::new(client.peer().clone());
+    let sent = |answer: &CallToolResponse| {
+        let meta: Value = serde_json::from_str(&answer.model_text()).unwrap();
+        meta.get(IDEMPOTENCY_KEY_META).cloned()
+    };
+    let call = ToolCall::new("meta").with_replay_safety(ReplaySafety::Safe);
+    let keys = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&keys);
+    let policy = RetryPolicy::new().classify_fn(move |answer| {
+        let mut keys = seen.lock().unwrap();
+        keys.push(sent(answer.unwrap()).unwrap());
+        // Each call is made twice.
+        match keys.len() % 2 {
+            1 => Outcome::failure(),
+            _ => Outcome::success(),
+        }
+    });
+    let stack = RetryLayer::new(policy).layer(leaf.clone());
+    stack.clone().oneshot(call.clone()).await.unwrap();
+    stack.oneshot(call.clone()).await.unwrap();
+    let keys = keys.lock().unwrap();
+    assert_eq!((&keys[0], &keys[2]), (&keys[1], &keys[3]));
+    assert_ne!(keys[0], keys[2]);
+    assert_eq!(sent(&leaf.oneshot(call).await.unwrap()), None);
 }
 
 /// E2: protocol errors, each with its kind and the names of the call.

@@ -65,6 +65,7 @@ impl ServerHandler for Server {
         let text = |s: &str| Ok(CallToolResult::success(vec![ContentBlock::text(s)]).into());
         match &*call.name {
             "echo" => text(&Value::from(call.arguments.unwrap_or_default()).to_string()),
+            "meta" => text(&Value::from(cx.meta.0.0).to_string()),
             "structured" => Ok(CallToolResult::structured(json!({ "sum": 3 })).into()),
             "flagged" => Ok(CallToolResult::error(vec![ContentBlock::text("no such city")]).into()),
             "hang" => {

@@ -54,6 +54,6 @@ pub use self::{
     classify::McpClassifier,
     errors::recognise,
     progress::McpProgress,
-    service::{McpService, ResponseFuture},
+    service::{IDEMPOTENCY_KEY_META, McpService, ResponseFuture},
     text::ModelText,
 };

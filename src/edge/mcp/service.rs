@@ -10,7 +10,7 @@ use std::{
 use rmcp::{
     model::{
         CallToolRequest, CallToolRequestParams, CallToolResponse, CancelledNotificationParam,
-        ClientRequest, RequestId, ServerResult,
+        ClientRequest, RequestId, RequestMetaObject, ServerResult,
     },
     service::{Peer, PeerRequestOptions, RoleClient, ServiceError},
 };
@@ -19,7 +19,7 @@ use tower_service::Service;
 
 use super::{McpProgress, errors};
 use crate::{
-    call::ToolCall,
+    call::{IdempotencyKey, ToolCall},
     error::{ErrorKind, Execution, ToolError},
 };
 
@@ -28,6 +28,10 @@ const MAX_MESSAGE_BYTES: usize = 16 << 20;
 
 /// What a request has beside its arguments: name, ids, protocol metadata.
 const ENVELOPE_BYTES: usize = 4 << 10;
+
+/// The key in a request's `_meta` under which [`McpService`] sends a call's
+/// [idempotency key](crate::ToolCall::idempotency_key), if the call may be repeated.
+pub const IDEMPOTENCY_KEY_META: &str = "tower-toolcall/idempotency-key";
 
 /// The tools of one MCP server. See the [module docs](super) for an example.
 ///
@@ -80,16 +84,14 @@ impl McpService {
         call.check()?;
         check_size(call.arguments())?;
         let progress = call.progress();
+        let options = options(call.idempotency_key());
         let params = CallToolRequestParams::new(call.tool().to_owned())
             .with_arguments(call.take_arguments());
         // Nothing below needs the call, and the result may be long in coming.
         drop(call);
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
 
-        let sent = self
-            .peer
-            .send_cancellable_request(request, PeerRequestOptions::no_options())
-            .await;
+        let sent = self.peer.send_cancellable_request(request, options).await;
         // What could not be sent has not run.
         let handle =
             sent.map_err(|e| errors::from_service(e).with_execution(Execution::NotStarted))?;
@@ -112,6 +114,17 @@ impl McpService {
             _ => Err(errors::from_service(ServiceError::UnexpectedResponse)),
         }
     }
+}
+
+/// What goes along in the request's `_meta`.
+fn options(key: Option<IdempotencyKey>) -> PeerRequestOptions {
+    let mut options = PeerRequestOptions::no_options();
+    options.meta = key.map(|key| {
+        let mut meta = RequestMetaObject::default();
+        let _ = meta.insert(IDEMPOTENCY_KEY_META.to_owned(), key.to_string().into());
+        meta
+    });
+    options
 }
 
 impl fmt::Debug for McpService {
