@@ -33,6 +33,7 @@ use tower_toolcall::{
     circuit_breaker::{CircuitBreakerBuilder, CircuitBreakerLayer, Rates},
     deadline::DeadlineLayer,
     normalize::NormalizeLayer,
+    rate_limit::RateLimitBackoffLayer,
     retry::RetryLayer,
     timeout::TimeoutLayer,
     trace::TraceLayer,
@@ -190,6 +191,7 @@ fn cases() -> Vec<Case> {
         "timeout, per tool" => TimeoutLayer::default().with_tool("search", Duration::from_secs(9));
         "deadline" => DeadlineLayer::new(Duration::from_secs(60));
         "retry" => RetryLayer::default();
+        "rate_limit, nothing cools" => RateLimitBackoffLayer::new();
         "circuit_breaker" => CircuitBreakerLayer::new();
         "circuit_breaker, failures in a window" => CircuitBreakerBuilder::gateway().build().expect("valid");
         "circuit_breaker, rate over calls" => rate(Rates::over_calls(100));

@@ -1,6 +1,10 @@
 //! How long to wait before the next attempt. Pure: randomness is an argument.
 
-use std::time::Duration;
+use std::{
+    hash::{BuildHasher, RandomState},
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::Duration,
+};
 
 use crate::config::ConfigError;
 
@@ -140,6 +144,31 @@ impl Jitter {
 /// earlier than told, and not everybody at once.
 pub fn after_hint(told: Duration, random: u64) -> Duration {
     told.saturating_add(part((told / 10).min(Duration::from_secs(1)), random))
+}
+
+/// Random numbers, others for each call (splitmix64: Steele, Lea and Flood, 2014).
+#[derive(Debug)]
+pub(crate) struct Random(AtomicU64);
+
+impl Random {
+    /// The same numbers in each run.
+    pub(crate) fn seeded(seed: u64) -> Self {
+        Self(AtomicU64::new(seed))
+    }
+
+    pub(crate) fn next(&self) -> u64 {
+        const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
+        let mut z = self.0.fetch_add(GAMMA, Relaxed).wrapping_add(GAMMA);
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
+
+impl Default for Random {
+    fn default() -> Self {
+        Self::seeded(RandomState::new().hash_one(0))
+    }
 }
 
 /// A random part of `d`.

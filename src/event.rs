@@ -71,6 +71,18 @@ pub enum Event<'a> {
         /// What it failed with; none if its answer was a failure in the classifier's eyes.
         error: Option<&'a ToolError>,
     },
+    /// A rate limit was met, or a server has told that nothing is left of it. `tool.rate_limited`, WARN.
+    #[non_exhaustive]
+    RateLimited {
+        /// The call.
+        call: &'a CallInfo,
+        /// The attempt that met it, counted from 1.
+        attempt: u32,
+        /// For how long calls of the same key are held back.
+        cooldown: Duration,
+        /// Whether the server told how long.
+        told: bool,
+    },
     /// A circuit breaker changed its state (C6). `tool.breaker`, WARN.
     #[non_exhaustive]
     Transition {
@@ -201,6 +213,24 @@ impl Event<'_> {
                     let refused = reason.name();
                     emit!(WARN, "tool.retry", call, attempt, refused, code, error);
                 }
+            }
+            Event::RateLimited {
+                call,
+                attempt,
+                cooldown,
+                told,
+            } => {
+                let code = ErrorKind::RateLimited.code();
+                let delay_ms = ms(cooldown);
+                emit!(
+                    WARN,
+                    "tool.rate_limited",
+                    call,
+                    attempt,
+                    code,
+                    delay_ms,
+                    told
+                );
             }
             Event::Transition {
                 transition: t,

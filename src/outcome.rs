@@ -48,6 +48,7 @@ pub struct Outcome {
     rate_limited: bool,
     reported: bool,
     retry_after: Option<Duration>,
+    cooldown: Option<Duration>,
 }
 
 impl Outcome {
@@ -58,6 +59,7 @@ impl Outcome {
             rate_limited: false,
             reported: false,
             retry_after: None,
+            cooldown: None,
         }
     }
 
@@ -89,6 +91,7 @@ impl Outcome {
             rate_limited: true,
             reported: false,
             retry_after,
+            cooldown: None,
         }
     }
 
@@ -119,6 +122,14 @@ impl Outcome {
         self
     }
 
+    /// Says that the answer used up what the server grants, as its headers may tell: for so long no
+    /// further call should be sent. See `hint::exhausted` (feature `hints`).
+    #[must_use]
+    pub const fn with_cooldown(mut self, cooldown: Duration) -> Self {
+        self.cooldown = Some(cooldown);
+        self
+    }
+
     /// How the result counts for a breaker.
     pub const fn count(&self) -> Count {
         self.count
@@ -145,6 +156,11 @@ impl Outcome {
         matches!(self.count, Count::Success | Count::Neutral)
             && !self.reported
             && !self.rate_limited
+    }
+
+    /// For how long nothing is left of what the server grants.
+    pub const fn cooldown(&self) -> Option<Duration> {
+        self.cooldown
     }
 
     /// How long the server asks to wait.
@@ -194,6 +210,7 @@ impl<Res> Classify<Res> for ByError {
             rate_limited: kind == ErrorKind::RateLimited,
             reported: kind == ErrorKind::Reported,
             retry_after: error.retry_after(),
+            cooldown: None,
         }
     }
 }

@@ -34,6 +34,9 @@ use crate::{
 /// The default bound on the number of keys.
 pub(crate) const DEFAULT_MAX_KEYS: usize = 10_000;
 
+/// The highest bound that a layer takes.
+pub(crate) const MOST_KEYS: usize = 1 << 24;
+
 /// A value that can tell how much harm it would do to forget it.
 pub(crate) trait Evict {
     fn keep(&self) -> Keep;

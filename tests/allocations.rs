@@ -17,6 +17,7 @@ use tower_toolcall::{
     circuit_breaker::{CircuitBreakerBuilder, CircuitBreakerLayer, Rates},
     deadline::DeadlineLayer,
     normalize::NormalizeLayer,
+    rate_limit::RateLimitBackoffLayer,
     retry::RetryLayer,
     timeout::TimeoutLayer,
     trace::TraceLayer,
@@ -122,6 +123,7 @@ allocates_nothing! {
     circuit_breaker_with_failures_in_a_window: CircuitBreakerBuilder::gateway().build().unwrap();
     circuit_breaker_with_rates_over_calls: rates(Rates::over_calls(100));
     circuit_breaker_with_rates_over_time: rates(Rates::over_time(Duration::from_secs(60)));
+    rate_limit: RateLimitBackoffLayer::new();
     retry: RetryLayer::default();
     catch_panic: CatchPanicLayer::new();
     normalize: NormalizeLayer::new();

@@ -20,11 +20,8 @@ use crate::{
     in_flight::Abandoned,
     key::Key,
     outcome::{ByError, Classify, Count, Outcome},
-    registry::{DEFAULT_MAX_KEYS, Registry},
+    registry::{DEFAULT_MAX_KEYS, MOST_KEYS, Registry},
 };
-
-/// The most keys that a layer can be told to keep.
-const MOST_KEYS: usize = 1 << 24;
 
 /// Layer that stops calling a tool that is broken. See the [module docs](super) for an example.
 ///

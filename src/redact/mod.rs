@@ -443,7 +443,8 @@ mod tests {
             let text = part.repeat(100_000 / part.len());
             let start = tokio::time::Instant::now();
             let _ = redact_text(&text);
-            assert!(start.elapsed().as_secs() < 3, "{part}");
+            // Far from both: linear is tenths of a second, quadratic a minute and more.
+            assert!(start.elapsed().as_secs() < 20, "{part}");
         }
     }
 

@@ -79,7 +79,7 @@ where
                         return Poll::Ready(Err(session.cancelled()));
                     }
                     ready!(timer.poll_at(cx, *until));
-                    let svc = session.shared.fresh();
+                    let svc = session.shared.template.fresh();
                     this.state.set(State::Preparing { svc });
                     continue;
                 }

@@ -1,4 +1,4 @@
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use tower_layer::Layer;
 
@@ -6,7 +6,7 @@ use super::{
     policy::RetryPolicy,
     service::{Retry, Shared},
 };
-use crate::outcome::ByError;
+use crate::{outcome::ByError, template::Template};
 
 /// Layer that repeats calls that failed. See the [module docs](super) for an example.
 #[derive(Clone, Debug)]
@@ -36,7 +36,7 @@ impl<S: Clone, C: Clone> Layer<S> for RetryLayer<C> {
         Retry::new(
             inner.clone(),
             Arc::new(Shared {
-                template: Mutex::new(inner),
+                template: Template::new(inner),
                 policy: self.policy.clone(),
             }),
         )

@@ -1,18 +1,10 @@
-use std::{
-    fmt,
-    hash::{BuildHasher, RandomState},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
-    time::Duration,
-};
+use std::{fmt, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
 use super::budget::RetryBudget;
 use crate::{
-    backoff::{Backoff, after_hint},
+    backoff::{Backoff, Random, after_hint},
     call::{Claim, ReplaySafety, ToolCall},
     caller::Caller,
     config::ConfigError,
@@ -74,19 +66,6 @@ impl Replay {
     }
 }
 
-/// Random numbers, others for each call (splitmix64: Steele, Lea and Flood, 2014).
-struct Random(AtomicU64);
-
-impl Random {
-    fn next(&self) -> u64 {
-        const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
-        let mut z = self.0.fetch_add(GAMMA, Relaxed).wrapping_add(GAMMA);
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-}
-
 impl Default for RetryPolicy {
     fn default() -> Self {
         Self::new()
@@ -109,7 +88,7 @@ impl RetryPolicy {
                 budget: Some(RetryBudget::default()),
                 replay: Replay::Call,
                 listener: Listener::default(),
-                random: Arc::new(Random(AtomicU64::new(RandomState::new().hash_one(0)))),
+                random: Arc::default(),
             }),
             classifier: ByError,
         }
@@ -195,7 +174,7 @@ impl<C> RetryPolicy<C> {
 
     /// Makes the jitter the same in each run, for tests.
     pub fn with_seed(self, seed: u64) -> Self {
-        self.edit(|s| s.random = Arc::new(Random(AtomicU64::new(seed))))
+        self.edit(|s| s.random = Arc::new(Random::seeded(seed)))
     }
 
     /// Sets what results mean. Default: [`ByError`].

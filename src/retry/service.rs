@@ -1,6 +1,6 @@
 use std::{
     fmt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     task::{Context, Poll},
 };
 
@@ -11,6 +11,7 @@ use crate::{
     call::{Observation, ToolCall},
     error::ToolError,
     outcome::{ByError, Classify},
+    template::Template,
 };
 
 /// Repeats calls that failed. See the [module docs](super) for an example.
@@ -20,20 +21,10 @@ pub struct Retry<S, C = ByError> {
     shared: Arc<Shared<S, C>>,
 }
 
-/// What a call keeps one count of, whatever the depth of the stack below.
+/// What a call keeps one count of.
 pub(super) struct Shared<S, C> {
-    /// What further attempts are made on. A mutex, because `S` need not be `Sync`; it is taken by a
-    /// retry only.
-    pub(super) template: Mutex<S>,
+    pub(super) template: Template<S>,
     pub(super) policy: RetryPolicy<C>,
-}
-
-impl<S: Clone, C> Shared<S, C> {
-    /// An instance of its own, not ready yet.
-    pub(super) fn fresh(&self) -> S {
-        let template = self.template.lock();
-        template.unwrap_or_else(PoisonError::into_inner).clone()
-    }
 }
 
 impl<S, C> Retry<S, C> {

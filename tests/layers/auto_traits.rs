@@ -3,7 +3,8 @@
 use static_assertions::assert_impl_all;
 use tower_toolcall::{
     CallInfo, ConfigError, ErrorKind, Key, Observation, Outcome, Progress, ToolCall, ToolError,
-    catch_panic, circuit_breaker, deadline, normalize, outcome::ByError, retry, timeout, trace,
+    catch_panic, circuit_breaker, deadline, normalize, outcome::ByError, rate_limit, retry,
+    timeout, trace,
 };
 
 type Tool = std::future::Ready<Result<(), ToolError>>;
@@ -41,6 +42,10 @@ assert_impl_all!(catch_panic::ResponseFuture<Tool>: Send, Sync);
 assert_impl_all!(normalize::NormalizeLayer: Send, Sync, Unpin, Clone);
 assert_impl_all!(normalize::Normalize<Svc>: Send, Sync, Unpin, Clone);
 assert_impl_all!(normalize::ResponseFuture<Tool>: Send, Sync);
+assert_impl_all!(rate_limit::RateLimitBackoffLayer: Send, Sync, Unpin, Clone);
+assert_impl_all!(rate_limit::RateLimitBackoffBuilder: Send, Sync, Unpin, Clone);
+assert_impl_all!(rate_limit::RateLimitBackoff<Svc, ByError>: Send, Sync, Unpin, Clone);
+assert_impl_all!(rate_limit::ResponseFuture<Svc, Tool, ByError>: Send, Sync);
 assert_impl_all!(retry::RetryPolicy: Send, Sync, Unpin, Clone);
 assert_impl_all!(retry::RetryBudget: Send, Sync, Unpin, Clone);
 assert_impl_all!(retry::RetryLayer: Send, Sync, Unpin, Clone);

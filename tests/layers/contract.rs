@@ -7,6 +7,7 @@ use tower_toolcall::{
     circuit_breaker::{CircuitBreakerLayer, Rates},
     deadline::DeadlineLayer,
     normalize::NormalizeLayer,
+    rate_limit::RateLimitBackoffLayer,
     retry::RetryLayer,
     timeout::TimeoutLayer,
     trace::TraceLayer,
@@ -59,6 +60,12 @@ contract!(
     retry,
     RetryLayer::default(),
     Readiness::Passes,
+    Panics::Pass
+);
+contract!(
+    rate_limit,
+    RateLimitBackoffLayer::new(),
+    Readiness::Eager,
     Panics::Pass
 );
 contract!(

@@ -8,6 +8,7 @@ mod circuit_breaker;
 mod contract;
 mod deadline;
 mod kit;
+mod rate_limit;
 mod retry;
 mod stacking;
 mod timeout;

@@ -84,7 +84,7 @@ async fn the_idempotency_key_reaches_the_server() {
     let stack = RetryLayer::new(policy).layer(leaf.clone());
     stack.clone().oneshot(call.clone()).await.unwrap();
     stack.oneshot(call.clone()).await.unwrap();
-    let keys = keys.lock().unwrap();
+    let keys = keys.lock().unwrap().clone();
     assert_eq!((&keys[0], &keys[2]), (&keys[1], &keys[3]));
     assert_ne!(keys[0], keys[2]);
     assert_eq!(sent(&leaf.oneshot(call).await.unwrap()), None);

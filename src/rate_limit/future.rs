@@ -1,0 +1,155 @@
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use pin_project_lite::pin_project;
+use tokio::time::Instant;
+use tower_service::Service;
+
+use super::session::{Session, Turn};
+use crate::{call::ToolCall, caller::Caller, error::ToolError, outcome::Classify, timer::Timer};
+
+pin_project! {
+    /// Response future for [`RateLimitBackoff`](super::RateLimitBackoff).
+    #[must_use = "futures do nothing unless polled"]
+    pub struct ResponseFuture<S, F, C> {
+        #[pin]
+        state: State<S, F>,
+        session: Session<S, C>,
+    }
+}
+
+pin_project! {
+    #[project = StateProj]
+    pub(super) enum State<S, F> {
+        // Waiting for its turn, without a reservation.
+        Waiting { #[pin] timer: Timer, #[pin] caller: Option<Caller>, until: Instant },
+        // Its turn has come: waiting for the service to become ready.
+        Preparing { svc: S },
+        // Waiting for the response.
+        Called { #[pin] fut: F },
+        // Refused, or the inner service failed to become ready.
+        Refused { error: Option<ToolError> },
+    }
+}
+
+impl<S, F> State<S, F> {
+    pub(super) fn waiting<C>(session: &Session<S, C>, until: Instant) -> Self {
+        Self::Waiting {
+            timer: Timer::default(),
+            caller: session.call().map(Caller::of),
+            until,
+        }
+    }
+
+    pub(super) fn refused(error: ToolError) -> Self {
+        Self::Refused { error: Some(error) }
+    }
+}
+
+impl<S, F, C> ResponseFuture<S, F, C> {
+    pub(super) fn new(state: State<S, F>, session: Session<S, C>) -> Self {
+        Self { state, session }
+    }
+}
+
+impl<S, C> Future for ResponseFuture<S, S::Future, C>
+where
+    S: Service<ToolCall> + Clone,
+    S::Error: Into<ToolError>,
+    C: Classify<S::Response>,
+{
+    type Output = Result<S::Response, ToolError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut this = self.project();
+        let session = this.session;
+        loop {
+            let next = match this.state.as_mut().project() {
+                StateProj::Called { fut } => {
+                    let result = ready!(fut.poll(cx)).map_err(|e| e.into().about(&session.info));
+                    let outcome = session.shared.classifier.classify(result.as_ref());
+                    let (response, mut error) = match result {
+                        Ok(response) => (Some(response), None),
+                        Err(error) => (None, Some(error)),
+                    };
+                    let attempts = session.attempt();
+                    let again = session.learn(&outcome, &mut error);
+                    let result = match (response, error) {
+                        (Some(response), _) => Ok(response),
+                        (None, error) => Err(error.expect("one of the two is there")),
+                    };
+                    if !again {
+                        return Poll::Ready(result.map_err(|e| session.last(e, attempts)));
+                    }
+                    match session.turn() {
+                        Turn::Now => State::Preparing {
+                            svc: session.shared.template.fresh(),
+                        },
+                        Turn::At(until) => State::waiting(session, until),
+                        // A wait that cannot end in time is not begun: the limit itself is the result.
+                        Turn::Never(_) => {
+                            return Poll::Ready(result.map_err(|e| session.last(e, attempts)));
+                        }
+                    }
+                }
+                StateProj::Waiting {
+                    timer,
+                    caller,
+                    until,
+                } => {
+                    if let Some(caller) = caller.as_pin_mut()
+                        && caller.poll_cancelled(cx).is_ready()
+                    {
+                        State::refused(session.cancelled())
+                    } else {
+                        ready!(timer.poll_at(cx, Some(*until)));
+                        match session.turn_after_wait() {
+                            Turn::Now => State::Preparing {
+                                svc: session.shared.template.fresh(),
+                            },
+                            Turn::At(until) => State::waiting(session, until),
+                            Turn::Never(error) => State::refused(error),
+                        }
+                    }
+                }
+                StateProj::Preparing { svc } => {
+                    let ready = ready!(svc.poll_ready(cx));
+                    match ready {
+                        // If a limit was met meanwhile, what was reserved is given back.
+                        Ok(()) => match session.turn_after_wait() {
+                            Turn::Now => {
+                                let fut = svc.call(session.next_call());
+                                State::Called { fut }
+                            }
+                            Turn::At(until) => State::waiting(session, until),
+                            Turn::Never(error) => State::refused(error),
+                        },
+                        Err(error) => State::refused(error.into().about(&session.info)),
+                    }
+                }
+                StateProj::Refused { error } => {
+                    return Poll::Ready(Err(error.take().expect("polled after completion")));
+                }
+            };
+            this.state.set(next);
+        }
+    }
+}
+
+impl<S, F, C> fmt::Debug for ResponseFuture<S, F, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = match &self.state {
+            State::Waiting { .. } => "Waiting",
+            State::Preparing { .. } => "Preparing",
+            State::Called { .. } => "Called",
+            State::Refused { .. } => "Refused",
+        };
+        f.debug_struct("ResponseFuture")
+            .field("state", &state)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,144 @@
+//! The gate of one key as many calls use it at once.
+
+use std::{
+    fmt,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{
+            AtomicU64,
+            Ordering::{Acquire, Release},
+        },
+    },
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+use super::gate::{Admission, Gate};
+use crate::{
+    backoff::{Random, after_hint},
+    event::Listener,
+    registry::{Evict, Keep, Registry},
+};
+
+/// Shared by all gates of one layer value.
+pub(super) struct Settings {
+    pub(super) attempts: u32,
+    pub(super) waits: bool,
+    pub(super) default_cooldown: Duration,
+    pub(super) max_wait: Duration,
+    pub(super) listener: Listener,
+    pub(super) random: Random,
+    pub(super) origin: Instant,
+}
+
+impl Settings {
+    pub(super) fn now(&self) -> Duration {
+        self.origin.elapsed()
+    }
+
+    /// The cooldown for a hint, or for none: never shorter, and a little longer by chance, so that
+    /// several processes do not come back together.
+    pub(super) fn cooldown(&self, told: Option<Duration>) -> Duration {
+        after_hint(told.unwrap_or(self.default_cooldown), self.random.next())
+    }
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings")
+            .field("attempts", &self.attempts)
+            .field("waits", &self.waits)
+            .field("default_cooldown", &self.default_cooldown)
+            .field("max_wait", &self.max_wait)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The value of a key in the registry.
+#[derive(Debug)]
+pub(super) struct Keyed {
+    /// `round << 1 | whether the gate is open`, as last published: an open gate costs one load.
+    word: AtomicU64,
+    gate: Mutex<Gate>,
+    settings: Arc<Settings>,
+    /// Shared by all keys beyond the bound: always open.
+    is_overflow: bool,
+}
+
+pub(super) type Gates = Registry<Keyed>;
+
+impl Keyed {
+    pub(super) fn new(settings: &Arc<Settings>) -> Self {
+        Self {
+            word: AtomicU64::new(1),
+            gate: Mutex::default(),
+            settings: Arc::clone(settings),
+            is_overflow: false,
+        }
+    }
+
+    /// One limit there must not hold back all others.
+    pub(super) fn overflow(settings: &Arc<Settings>) -> Self {
+        Self {
+            is_overflow: true,
+            ..Self::new(settings)
+        }
+    }
+
+    pub(super) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The present round, if the gate is open.
+    #[inline]
+    pub(super) fn open_round(&self) -> Option<u32> {
+        let word = self.word.load(Acquire);
+        (word & 1 == 1).then_some((word >> 1) as u32)
+    }
+
+    /// Gives a call its turn, unless that would come after `latest`; and the round of it.
+    pub(super) fn admit(&self, now: Duration, latest: Duration) -> (Admission, u32) {
+        let mut gate = self.lock();
+        let admission = gate.admit(now, latest);
+        let round = gate.round();
+        self.publish(&gate);
+        (admission, round)
+    }
+
+    /// Whether a turn of `round` holds still.
+    pub(super) fn holds(&self, round: u32) -> bool {
+        (self.word.load(Acquire) >> 1) as u32 == round
+    }
+
+    pub(super) fn limit(&self, now: Duration, round: u32, cooldown: Duration) {
+        if self.is_overflow {
+            return;
+        }
+        let mut gate = self.lock();
+        gate.limit(now, round, cooldown);
+        self.publish(&gate);
+    }
+
+    fn publish(&self, gate: &Gate) {
+        let word = u64::from(gate.round()) << 1 | u64::from(gate.is_open());
+        self.word.store(word, Release);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Gate> {
+        self.gate.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Evict for Keyed {
+    fn keep(&self) -> Keep {
+        let (gate, now) = (self.lock(), self.settings.now());
+        if gate.is_cooling(now) {
+            Keep::Always
+        } else if gate.closed_until(now).is_some() {
+            Keep::IfPossible
+        } else {
+            Keep::IfUsed
+        }
+    }
+}

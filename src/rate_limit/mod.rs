@@ -1,0 +1,96 @@
+//! A layer that waits out rate limits, for all calls of a key together.
+//!
+//! When a call meets a rate limit (a 429 or one of its other forms; the [classifier](crate::Classify) says), the
+//! gate of its key closes for as long as the server asks, or for 30 s if it does not say (L1). Until then no call of
+//! that key is sent: each waits for its turn, or is refused at once where it could not have one in time. Then they return
+//! one by one, ever faster, so that they do not meet the limit together again (L3): one call per second at first,
+//! twice as many each second; and if that meets the limit again, half as fast as it was then, a
+//! tenth of that more each second.
+//!
+//! The call that met the limit is sent again, at most 3 times in all. A rate limit means that it did not run, so this is
+//! safe for any call. Its last error carries [`retry_after`](crate::ToolError::retry_after).
+//!
+//! A success may tell that it used up what the server grants
+//! ([`Outcome::with_cooldown`](crate::Outcome::with_cooldown)); that closes the gate as well.
+//!
+//! # Order
+//!
+//! Above the breaker, so that a wait holds no trial's place; below the retry layer, or without one. Under a
+//! retrier, this layer holds calls back and does not repeat them; a retrier below it repeats everything but rate
+//! limits. So the two never multiply attempts, nor sleep twice. It is always ready: back-pressure ends here; bound
+//! the load with a limit above it. A waiting call holds no reservation of the service below.
+//!
+//! # Example
+//!
+//! ```
+//! use std::time::Duration;
+//! use tokio::time::Instant;
+//! use tower::{ServiceBuilder, ServiceExt, service_fn};
+//! use tower_toolcall::{ErrorKind, ToolCall, ToolError, rate_limit::RateLimitBackoffLayer};
+//!
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() {
+//! let tool = service_fn(|call: ToolCall| async move {
+//!     match call.attempt() {
+//!         1 => Err(ToolError::new(ErrorKind::RateLimited, "429").with_retry_after(Duration::from_secs(5))),
+//!         _ => Ok("done"),
+//!     }
+//! });
+//! let stack = ServiceBuilder::new().layer(RateLimitBackoffLayer::new()).service(tool);
+//!
+//! let start = Instant::now();
+//! assert_eq!(stack.oneshot(ToolCall::new("search")).await.unwrap(), "done");
+//! assert!(start.elapsed() >= Duration::from_secs(5));
+//! # }
+//! ```
+//!
+//! One limit for a whole server, and no waiting:
+//!
+//! ```
+//! use tower_toolcall::{Key, rate_limit::RateLimitBackoffLayer};
+//!
+//! # fn main() -> Result<(), tower_toolcall::ConfigError> {
+//! let layer = RateLimitBackoffLayer::builder()
+//!     .with_key(Key::Server)
+//!     .fail_fast()
+//!     .build()?;
+//! # let _ = layer; Ok(()) }
+//! ```
+//!
+//! Where the server's wishes stand in headers, [`hint`](crate::hint) reads them.
+//!
+//! # Errors
+//!
+//! [`RateLimited`](crate::ErrorKind::RateLimited) with `retry_after`: the server's own error after the last
+//! attempt, or at once if the wait would exceed 300 s or the deadline; or ours, not started, for a call that could not
+//! have its turn in time. [`Cancelled`](crate::ErrorKind::Cancelled) if the caller's token fires during the wait. Errors of
+//! the inner service pass, stamped with the call's names.
+//!
+//! # Bounds
+//!
+//! At most 10,000 keys are kept ([`with_max_keys`](RateLimitBackoffBuilder::with_max_keys)); one that is cooling is not
+//! forgotten. If all are, calls of unknown keys pass.
+//!
+//! # Cancel safety
+//!
+//! Nothing is lost when the future is dropped; a turn that was given to it is not given to another.
+//!
+//! # Panics
+//!
+//! A call that has to wait panics outside a tokio runtime, or in one without the time driver.
+//!
+//! # Clone
+//!
+//! All services made from one layer value, or from its clones, share the gates. Readiness is not shared.
+
+mod future;
+mod gate;
+mod keyed;
+mod layer;
+mod service;
+mod session;
+
+pub use self::{
+    future::ResponseFuture,
+    layer::{RateLimitBackoffBuilder, RateLimitBackoffLayer},
+    service::RateLimitBackoff,
+};

@@ -1,0 +1,111 @@
+use std::{
+    fmt,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use tower_service::Service;
+
+use super::{
+    future::{ResponseFuture, State},
+    keyed::{Gates, Keyed, Settings},
+    session::{Session, Turn},
+};
+use crate::{
+    call::{Claim, ToolCall},
+    error::ToolError,
+    outcome::{ByError, Classify},
+    ready::{Prepared, Taken},
+    template::Template,
+};
+
+/// Waits out rate limits. See the [module docs](super) for an example.
+pub struct RateLimitBackoff<S, C = ByError> {
+    inner: Prepared<S>,
+    shared: Arc<Shared<S, C>>,
+}
+
+/// What a call keeps one count of.
+pub(super) struct Shared<S, C> {
+    pub(super) template: Template<S>,
+    pub(super) gates: Gates,
+    pub(super) settings: Arc<Settings>,
+    pub(super) classifier: C,
+}
+
+impl<S, C> RateLimitBackoff<S, C> {
+    pub(super) fn new(inner: S, shared: Arc<Shared<S, C>>) -> Self {
+        Self {
+            inner: Prepared::new(inner),
+            shared,
+        }
+    }
+}
+
+/// Clones share the gates; readiness belongs to an instance.
+impl<S: Clone, C> Clone for RateLimitBackoff<S, C> {
+    fn clone(&self) -> Self {
+        Self {
+            inner: self.inner.clone(),
+            shared: Arc::clone(&self.shared),
+        }
+    }
+}
+
+impl<S, C> Service<ToolCall> for RateLimitBackoff<S, C>
+where
+    S: Service<ToolCall> + Clone,
+    S::Error: Into<ToolError>,
+    C: Classify<S::Response>,
+{
+    type Response = S::Response;
+    type Error = ToolError;
+    type Future = ResponseFuture<S, S::Future, C>;
+
+    /// Always ready.
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
+        self.inner.poll(cx);
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, call: ToolCall) -> Self::Future {
+        let settings = &*self.shared.settings;
+        // Whoever repeats calls above waits out their limits as well.
+        let repeats = settings.waits
+            && settings.attempts > 1
+            && !call.is_claimed(Claim::Retry)
+            && !call.claim(Claim::RateLimit);
+        let info = call.info();
+        let make = || Keyed::new(&self.shared.settings);
+        let entry = self.shared.gates.get(&info, make);
+        let mut session = Session::new(call, info, entry, Arc::clone(&self.shared), repeats);
+        let state = match session.turn() {
+            Turn::Now => match self.inner.take() {
+                Taken::Ready => State::Called {
+                    fut: self.inner.get().call(session.next_call()),
+                },
+                Taken::Wait(svc) => State::Preparing { svc },
+                Taken::Failed(error) => State::refused(error.about(&session.info)),
+            },
+            // What was reserved below is for calls that run.
+            Turn::At(until) => {
+                self.inner.renew();
+                State::waiting(&session, until)
+            }
+            Turn::Never(error) => {
+                self.inner.renew();
+                State::refused(error)
+            }
+        };
+        ResponseFuture::new(state, session)
+    }
+}
+
+impl<S: fmt::Debug, C> fmt::Debug for RateLimitBackoff<S, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RateLimitBackoff")
+            .field("inner", &self.inner)
+            .field("settings", &self.shared.settings)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,403 @@
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use tokio::time::{Instant, advance, sleep};
+use tokio_test::task;
+use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
+use tower_toolcall::{
+    ErrorKind, Event, Execution, Key, Outcome, ToolCall, ToolError,
+    circuit_breaker::CircuitBreakerLayer,
+    rate_limit::RateLimitBackoffLayer,
+    retry::{RetryLayer, RetryPolicy},
+};
+
+use crate::kit::{self, Mode};
+
+fn secs(s: u64) -> Duration {
+    Duration::from_secs(s)
+}
+
+fn call() -> ToolCall {
+    ToolCall::new("search").with_server("docs")
+}
+
+fn limited(retry_after: Option<u64>) -> ToolError {
+    let error = ToolError::new(ErrorKind::RateLimited, "429 Too Many Requests");
+    match retry_after {
+        Some(after) => error.with_retry_after(secs(after)),
+        None => error,
+    }
+}
+
+/// When the tool was called.
+type Calls = Arc<Mutex<Vec<Instant>>>;
+
+/// A tool that answers by the number of its call, from 1.
+fn tool<F>(
+    answer: F,
+) -> (
+    Calls,
+    impl Service<ToolCall, Response = usize, Error = ToolError, Future: Send> + Clone + Send,
+)
+where
+    F: Fn(usize) -> Result<usize, ToolError> + Clone + Send,
+{
+    let calls = Calls::default();
+    let seen = Arc::clone(&calls);
+    let tool = service_fn(move |_: ToolCall| {
+        let mut seen = seen.lock().unwrap();
+        seen.push(Instant::now());
+        let result = answer(seen.len());
+        async move { result }
+    });
+    (calls, tool)
+}
+
+fn count(calls: &Calls) -> usize {
+    calls.lock().unwrap().len()
+}
+
+/// L1, L4: without a hint the call is sent again after 30 s, by the layer alone.
+#[tokio::test(start_paused = true)]
+async fn alone_it_waits_thirty_seconds_and_sends_the_call_again() {
+    let (calls, tool) = tool(|n| if n == 1 { Err(limited(None)) } else { Ok(n) });
+    let start = Instant::now();
+    let answer = RateLimitBackoffLayer::new()
+        .layer(tool)
+        .oneshot(call())
+        .await;
+    assert_eq!((answer.unwrap(), count(&calls)), (2, 2));
+    assert!(start.elapsed() >= secs(30) && start.elapsed() <= secs(31));
+}
+
+/// L2: the server's delay wins, and is never shortened.
+#[tokio::test(start_paused = true)]
+async fn a_hint_is_obeyed() {
+    let (_, tool) = tool(|n| if n == 1 { Err(limited(Some(7))) } else { Ok(n) });
+    let start = Instant::now();
+    RateLimitBackoffLayer::new()
+        .layer(tool)
+        .oneshot(call())
+        .await
+        .unwrap();
+    assert!(start.elapsed() >= secs(7) && start.elapsed() <= secs(8));
+}
+
+/// L4: three attempts, and the last error.
+#[tokio::test(start_paused = true)]
+async fn alone_it_makes_three_attempts() {
+    let (calls, tool) = tool(|_| Err(limited(Some(1))));
+    let error = RateLimitBackoffLayer::new()
+        .layer(tool)
+        .oneshot(call())
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (error.kind(), error.attempts()),
+        (ErrorKind::RateLimited, Some(3))
+    );
+    assert_eq!(count(&calls), 3);
+}
+
+/// Other failures are not its business.
+#[tokio::test(start_paused = true)]
+async fn other_failures_pass() {
+    let (calls, tool) = tool(|_| Err(ToolError::new(ErrorKind::Upstream, "503")));
+    let error = RateLimitBackoffLayer::new()
+        .layer(tool)
+        .oneshot(call())
+        .await
+        .unwrap_err();
+    assert_eq!((error.kind(), count(&calls)), (ErrorKind::Upstream, 1));
+}
+
+/// L3: while a key cools nothing is sent to it; afterwards its calls return one by one.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_sent_to_a_cooling_key_and_calls_return_gradually() {
+    let (calls, tool) = tool(|n| {
+        if n == 1 {
+            Err(limited(Some(10)))
+        } else {
+            Ok(n)
+        }
+    });
+    let stack = RateLimitBackoffLayer::new().layer(tool);
+    let start = Instant::now();
+    let first = tokio::spawn(stack.clone().oneshot(call()));
+    sleep(secs(1)).await;
+    let others: Vec<_> = (0..20)
+        .map(|_| tokio::spawn(stack.clone().oneshot(call())))
+        .collect();
+    sleep(secs(8)).await;
+    assert_eq!(count(&calls), 1);
+    first.await.unwrap().unwrap();
+    for other in others {
+        other.await.unwrap().unwrap();
+    }
+    let calls = calls.lock().unwrap();
+    let after: Vec<_> = calls[1..].iter().map(|at| *at - start).collect();
+    assert_eq!(after.len(), 21);
+    assert!(after[0] >= secs(10));
+    // No two of the first at once; the last ones soon after each other.
+    assert!(after[1] - after[0] >= Duration::from_millis(900));
+    assert!(after[20] - after[19] <= Duration::from_millis(150));
+    assert!(after[20] - after[0] <= secs(5));
+}
+
+/// L3, C1: another key is not held back.
+#[tokio::test(start_paused = true)]
+async fn another_key_is_not_held_back() {
+    for (key, held) in [(Key::Tool, false), (Key::Server, true)] {
+        let (_, tool) = tool(|n| {
+            if n == 1 {
+                Err(limited(Some(10)))
+            } else {
+                Ok(n)
+            }
+        });
+        let layer = RateLimitBackoffLayer::builder().with_key(key).fail_fast();
+        let stack = layer.build().unwrap().layer(tool);
+        stack.clone().oneshot(call()).await.unwrap_err();
+        let other = ToolCall::new("weather").with_server("docs");
+        assert_eq!(stack.oneshot(other).await.is_err(), held);
+    }
+}
+
+/// L3: in this mode the remaining time is told at once.
+#[tokio::test(start_paused = true)]
+async fn it_may_refuse_at_once() {
+    let (calls, tool) = tool(|_| Err(limited(Some(10))));
+    let layer = RateLimitBackoffLayer::builder()
+        .fail_fast()
+        .build()
+        .unwrap();
+    let stack = layer.layer(tool);
+    stack.clone().oneshot(call()).await.unwrap_err();
+    sleep(secs(4)).await;
+    let start = Instant::now();
+    let error = stack.oneshot(call()).await.unwrap_err();
+    assert_eq!((start.elapsed(), count(&calls)), (Duration::ZERO, 1));
+    assert_eq!(error.kind(), ErrorKind::RateLimited);
+    assert_eq!(error.execution(), Execution::NotStarted);
+    let remaining = error.retry_after().unwrap();
+    assert!(
+        remaining >= secs(6) && remaining <= secs(7),
+        "{remaining:?}"
+    );
+}
+
+/// L2, trap 10: neither slept nor shortened.
+#[tokio::test(start_paused = true)]
+async fn a_cooldown_above_the_maximum_is_returned_at_once() {
+    let (calls, tool) = tool(|_| Err(limited(Some(86_400))));
+    let stack = RateLimitBackoffLayer::new().layer(tool);
+    let start = Instant::now();
+    let error = stack.clone().oneshot(call()).await.unwrap_err();
+    assert_eq!(error.retry_after(), Some(secs(86_400)));
+    let error = stack.oneshot(call()).await.unwrap_err();
+    assert!(error.retry_after().unwrap() >= secs(86_400));
+    assert_eq!((start.elapsed(), count(&calls)), (Duration::ZERO, 1));
+}
+
+/// Trap 10.
+#[tokio::test(start_paused = true)]
+async fn a_wait_beyond_the_deadline_is_not_begun() {
+    let (calls, tool) = tool(|_| Err(limited(Some(10))));
+    let stack = RateLimitBackoffLayer::new().layer(tool);
+    let start = Instant::now();
+    for attempts in [1, 1] {
+        let call = call().with_deadline(start + secs(10));
+        let error = stack.clone().oneshot(call).await.unwrap_err();
+        assert!(error.retry_after().unwrap() >= secs(10));
+        assert_eq!((start.elapsed(), count(&calls)), (Duration::ZERO, attempts));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hint_that_no_clock_reaches_is_returned() {
+    let error = limited(None).with_retry_after(Duration::MAX);
+    let (_, tool) = tool(move |_| Err(error.clone()));
+    let layer = RateLimitBackoffLayer::builder().with_max_wait(Duration::MAX);
+    let stack = layer.build().unwrap().layer(tool);
+    for _ in 0..2 {
+        let error = stack.clone().oneshot(call()).await.unwrap_err();
+        assert!(error.retry_after().unwrap() > secs(1 << 40));
+    }
+}
+
+/// Trap 23: a call that waits for its turn holds no permit.
+#[tokio::test(start_paused = true)]
+async fn a_waiting_call_holds_no_permit() {
+    let (limited_tool, _, semaphore) = kit::limited(Mode::Answers);
+    let limit = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&limit);
+    let layer = RateLimitBackoffLayer::builder()
+        .classify_fn(
+            move |_: Result<&&'static str, &ToolError>| match seen.fetch_add(1, SeqCst) {
+                0 => Outcome::rate_limited(Some(secs(5))),
+                _ => Outcome::success(),
+            },
+        )
+        .build()
+        .unwrap();
+    let mut stack = layer.layer(limited_tool);
+    let response = stack.ready().await.unwrap().call(call());
+    let mut first = task::spawn(response);
+    assert!(first.poll().is_pending());
+    let mut second = task::spawn(stack.ready().await.unwrap().call(call()));
+    assert!(second.poll().is_pending());
+    assert_eq!(semaphore.available_permits(), 1);
+    advance(secs(20)).await;
+    assert_eq!(first.await.unwrap(), "answer");
+    assert_eq!(second.await.unwrap(), "answer");
+}
+
+/// L2: a success may tell that nothing is left.
+#[tokio::test(start_paused = true)]
+async fn a_success_that_used_up_the_limit_holds_back_the_next_call() {
+    let (calls, tool) = tool(Ok);
+    let layer = RateLimitBackoffLayer::builder()
+        .classify_fn(|result: Result<&usize, &ToolError>| match result {
+            Ok(1) => Outcome::success().with_cooldown(secs(5)),
+            _ => Outcome::success(),
+        })
+        .build()
+        .unwrap();
+    let stack = layer.layer(tool);
+    let start = Instant::now();
+    stack.clone().oneshot(call()).await.unwrap();
+    assert_eq!(start.elapsed(), Duration::ZERO);
+    stack.oneshot(call()).await.unwrap();
+    assert!(start.elapsed() >= secs(5));
+    assert_eq!(count(&calls), 2);
+}
+
+/// L4, trap 13: in all four nestings of a retrier and a gate a limited call is sent three times at most,
+/// other failures are repeated by the retrier, and no wait is made twice.
+#[tokio::test(start_paused = true)]
+async fn retrier_and_gate_do_not_multiply_in_any_order() {
+    let retry = || RetryLayer::new(RetryPolicy::new().assume_replay_safe());
+    let gate = RateLimitBackoffLayer::new;
+    macro_rules! run {
+        ($answer:expr, $($layer:expr),*) => {{
+            let (calls, tool) = tool($answer);
+            let stack = ServiceBuilder::new()$(.layer($layer))*.service(tool);
+            let start = Instant::now();
+            let result = stack.oneshot(call()).await;
+            (result.is_ok(), count(&calls), start.elapsed().as_secs())
+        }};
+    }
+    let always = |_| Err(limited(Some(10)));
+    let upstream = |n| match n {
+        3 => Ok(n),
+        _ => Err(ToolError::new(ErrorKind::Upstream, "503")),
+    };
+    for (always, upstream) in [
+        (
+            run!(always, retry(), gate()),
+            run!(upstream, retry(), gate()),
+        ),
+        (
+            run!(always, gate(), retry()),
+            run!(upstream, gate(), retry()),
+        ),
+        (
+            run!(always, gate(), gate(), retry()),
+            run!(upstream, gate(), gate(), retry()),
+        ),
+        (
+            run!(always, retry(), gate(), retry()),
+            run!(upstream, retry(), gate(), retry()),
+        ),
+    ] {
+        let (ok, calls, waited) = always;
+        assert!(!ok && calls == 3, "{always:?}");
+        // Two waits of ten seconds and a little more.
+        assert!((20..=24).contains(&waited), "{always:?}");
+        assert_eq!((upstream.0, upstream.1), (true, 3), "{upstream:?}");
+    }
+}
+
+/// The documented order: time spent waiting for a turn holds no trial, and a limit is no failure.
+#[tokio::test(start_paused = true)]
+async fn above_a_breaker_limits_do_not_count() {
+    let breaker = CircuitBreakerLayer::new();
+    let (_, tool) = tool(|_| Err(limited(Some(1))));
+    let stack = ServiceBuilder::new()
+        .layer(RateLimitBackoffLayer::new())
+        .layer(breaker.clone())
+        .service(tool);
+    for _ in 0..10 {
+        stack.clone().oneshot(call()).await.unwrap_err();
+    }
+    assert_eq!(breaker.handle().breaker(&call()).snapshot().failed_total, 0);
+}
+
+/// O2.
+#[tokio::test(start_paused = true)]
+async fn each_limit_is_an_event() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let hear = Arc::clone(&seen);
+    let layer = RateLimitBackoffLayer::builder()
+        .with_listener(move |event: &Event<'_>| {
+            if let Event::RateLimited {
+                attempt,
+                told,
+                cooldown,
+                ..
+            } = event
+            {
+                hear.lock()
+                    .unwrap()
+                    .push((*attempt, *told, cooldown.as_secs()));
+            }
+        })
+        .build()
+        .unwrap();
+    let (_, tool) = tool(|n| Err(limited((n == 1).then_some(7))));
+    let _ = layer.layer(tool).oneshot(call()).await;
+    assert_eq!(
+        *seen.lock().unwrap(),
+        [(1, true, 7), (2, false, 30), (3, false, 30)]
+    );
+}
+
+/// Rule 6.
+#[tokio::test(start_paused = true)]
+async fn a_cooling_key_is_not_forgotten_and_beyond_the_bound_calls_pass() {
+    let (calls, tool) = tool(|_| Err(limited(Some(60))));
+    let layer = RateLimitBackoffLayer::builder()
+        .with_max_keys(2)
+        .fail_fast();
+    let stack = layer.build().unwrap().layer(tool);
+    for name in ["a", "b", "c", "c", "a", "b"] {
+        stack
+            .clone()
+            .oneshot(ToolCall::new(name))
+            .await
+            .unwrap_err();
+    }
+    // Both calls of `c` were sent, the second ones of `a` and `b` were not.
+    assert_eq!(count(&calls), 4);
+}
+
+#[test]
+fn impossible_settings_are_refused() {
+    let builder = RateLimitBackoffLayer::builder;
+    for (built, field) in [
+        (builder().with_attempts(0).build(), "attempts"),
+        (builder().with_max_keys(0).build(), "max_keys"),
+        (builder().with_max_keys(usize::MAX).build(), "max_keys"),
+        (
+            builder().with_default_cooldown(Duration::ZERO).build(),
+            "default_cooldown",
+        ),
+    ] {
+        assert_eq!(built.unwrap_err().field(), field);
+    }
+}
