@@ -93,9 +93,13 @@ impl Claim {
     }
 }
 
-/// The bit of a copy that tower's retry keeps, in the byte of the claims.
+/// Other bits in the byte of the claims: a copy that tower's retry keeps;
 #[cfg(feature = "tower")]
 const KEPT: u8 = 4;
+/// a call whose recording was begun by whoever repeats it, so that all attempts share it;
+const KEYED: u8 = 8;
+/// a call of which an earlier attempt may have run.
+const AMBIGUOUS: u8 = 16;
 
 /// A call of one tool: the request type of every layer in this crate.
 ///
@@ -376,9 +380,28 @@ impl ToolCall {
     /// Takes `&self`, because tower's `Policy::clone_request` sees the first attempt only so. A
     /// clone carries the claims made before it.
     pub fn claim(&self, claim: Claim) -> bool {
+        // A load and a store: nobody else has this value.
         let before = self.claims.load(Relaxed);
         self.claims.store(before | claim.bit(), Relaxed);
         before & claim.bit() != 0
+    }
+
+    /// Begins the recording of a call that the caller of this will repeat: its attempts share it, and
+    /// with it the idempotency key.
+    pub(crate) fn begin_repeated(&mut self) -> Observation {
+        let observation = self.observe();
+        *self.claims.get_mut() |= KEYED;
+        observation
+    }
+
+    /// Notes that an attempt may have run.
+    pub(crate) fn set_ambiguous(&self) {
+        self.claims.fetch_or(AMBIGUOUS, Relaxed);
+    }
+
+    /// Whether an earlier attempt may have run.
+    pub(crate) fn is_ambiguous(&self) -> bool {
+        self.claims.load(Relaxed) & AMBIGUOUS != 0
     }
 
     /// Whether a layer above has made this claim.
@@ -404,10 +427,11 @@ impl ToolCall {
     /// One key for all attempts at this call, and another for each other call (R8).
     ///
     /// For leaves, to send along, so that a server can tell a repetition from a new call. `None` unless
-    /// a [`RetryLayer`](crate::retry::RetryLayer) above may repeat it.
+    /// a [`RetryLayer`](crate::retry::RetryLayer) above may repeat it; tower's retry layer cannot give
+    /// one.
     pub fn idempotency_key(&self) -> Option<IdempotencyKey> {
-        let repeated = self.is_claimed(Claim::Retry) && self.recording != 0;
-        repeated.then(|| self.data.ident.record.idempotency_key(self.recording))
+        let keyed = self.claims.load(Relaxed) & KEYED != 0;
+        keyed.then(|| self.data.ident.record.idempotency_key(self.recording))
     }
 
     /// Observes the call: the answer lives as long as the observer and tells, whenever asked, what

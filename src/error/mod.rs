@@ -53,6 +53,8 @@ use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 pub use self::kind::{ErrorKind, Execution};
+#[cfg(feature = "mcp")]
+pub(crate) use self::recognise::told;
 use crate::{
     call::CallInfo,
     redact::{Redacted, shown},
@@ -508,7 +510,11 @@ impl ToolError {
     fn is_of_another(&self, call: &CallInfo) -> bool {
         let another = match (self.call_id(), call.id()) {
             (Some(theirs), Some(own)) => theirs != own,
-            _ => self.tool().is_some_and(|theirs| theirs != call.tool()),
+            _ => {
+                let elsewhere =
+                    matches!((self.server(), call.server()), (Some(a), Some(b)) if a != b);
+                elsewhere || self.tool().is_some_and(|theirs| theirs != call.tool())
+            }
         };
         another && self.execution() == Execution::NotStarted
     }

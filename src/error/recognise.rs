@@ -1,9 +1,12 @@
 //! Finding out what a foreign error means: by type through the source chain, by text last (E2).
 
-use std::{error::Error as StdError, io};
+use std::{error::Error as StdError, io, time::Duration};
 
 use super::{BoxError, ErrorKind, Execution, ToolError, text};
-use crate::text::Bounded;
+use crate::{
+    hint::{self, Hint},
+    text::Bounded,
+};
 
 /// How many links of a source chain are looked at: a chain may be a circle.
 const MAX_LINKS: usize = 32;
@@ -43,14 +46,32 @@ pub(super) fn from_box(error: BoxError) -> ToolError {
             }
         }
         None => match text::classify(&message) {
-            Some((kind, execution)) => ToolError::new(kind, message).with_execution(execution),
+            Some((kind, execution)) => {
+                let told = told(kind, || hint::from_text(&message));
+                let error = ToolError::new(kind, message).hinted(told);
+                error.with_execution(execution)
+            }
             None => ToolError::new(ErrorKind::Failed, message),
         },
     }
     .with_source(error)
 }
 
+/// How long a peer asks to wait, if it does so with such an error.
+pub(crate) fn told(kind: ErrorKind, read: impl FnOnce() -> Option<Hint>) -> Option<Duration> {
+    let asks = matches!(kind, ErrorKind::RateLimited | ErrorKind::Upstream);
+    asks.then(read)??.delay
+}
+
 impl ToolError {
+    /// Takes a hint over, if there is one.
+    pub(crate) fn hinted(self, told: Option<Duration>) -> Self {
+        match told {
+            Some(delay) => self.with_retry_after(delay),
+            None => self,
+        }
+    }
+
     /// What a text means, for edges that get errors as text; `None` if it is not clear.
     #[cfg(feature = "mcp")]
     pub(crate) fn from_text(message: &str) -> Option<Self> {

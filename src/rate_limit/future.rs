@@ -10,7 +10,13 @@ use tokio::time::Instant;
 use tower_service::Service;
 
 use super::session::{Session, Turn};
-use crate::{call::ToolCall, caller::Caller, error::ToolError, outcome::Classify, timer::Timer};
+use crate::{
+    call::ToolCall,
+    caller::{Caller, GivenUp, Patience},
+    error::ToolError,
+    outcome::Classify,
+    timer::Timer,
+};
 
 pin_project! {
     /// Response future for [`RateLimitBackoff`](super::RateLimitBackoff).
@@ -26,9 +32,9 @@ pin_project! {
     #[project = StateProj]
     pub(super) enum State<S, F> {
         // Waiting for its turn, without a reservation.
-        Waiting { #[pin] timer: Timer, #[pin] caller: Option<Caller>, until: Instant },
+        Waiting { #[pin] timer: Timer, #[pin] caller: Caller, until: Instant },
         // Its turn has come: waiting for the service to become ready.
-        Preparing { svc: S },
+        Preparing { svc: S, #[pin] patience: Patience },
         // Waiting for the response.
         Called { #[pin] fut: F },
         // Refused, or the inner service failed to become ready.
@@ -40,8 +46,15 @@ impl<S, F> State<S, F> {
     pub(super) fn waiting<C>(session: &Session<S, C>, until: Instant) -> Self {
         Self::Waiting {
             timer: Timer::default(),
-            caller: session.call().map(Caller::of),
+            caller: Caller::of(session.call()),
             until,
+        }
+    }
+
+    pub(super) fn preparing<C>(session: &Session<S, C>, svc: S) -> Self {
+        Self::Preparing {
+            svc,
+            patience: Patience::of(session.call()),
         }
     }
 
@@ -86,9 +99,7 @@ where
                         return Poll::Ready(result.map_err(|e| session.last(e, attempts)));
                     }
                     match session.turn() {
-                        Turn::Now => State::Preparing {
-                            svc: session.shared.template.fresh(),
-                        },
+                        Turn::Now => State::preparing(session, session.shared.template.fresh()),
                         Turn::At(until) => State::waiting(session, until),
                         // A wait that cannot end in time is not begun: the limit itself is the result.
                         Turn::Never(_) => {
@@ -101,26 +112,27 @@ where
                     caller,
                     until,
                 } => {
-                    if let Some(caller) = caller.as_pin_mut()
-                        && caller.poll_cancelled(cx).is_ready()
-                    {
-                        State::refused(session.cancelled())
+                    if caller.poll_cancelled(cx).is_ready() {
+                        State::refused(session.given_up(GivenUp::Cancelled))
                     } else {
                         ready!(timer.poll_at(cx, Some(*until)));
                         match session.turn_after_wait() {
-                            Turn::Now => State::Preparing {
-                                svc: session.shared.template.fresh(),
-                            },
+                            Turn::Now => State::preparing(session, session.shared.template.fresh()),
                             Turn::At(until) => State::waiting(session, until),
                             Turn::Never(error) => State::refused(error),
                         }
                     }
                 }
-                StateProj::Preparing { svc } => {
-                    let ready = ready!(svc.poll_ready(cx));
-                    match ready {
+                StateProj::Preparing { svc, patience } => match svc.poll_ready(cx) {
+                    Poll::Pending => {
+                        let why = ready!(patience.poll_given_up(cx));
+                        State::refused(session.given_up(why))
+                    }
+                    Poll::Ready(Err(error)) => State::refused(error.into().about(&session.info)),
+                    Poll::Ready(Ok(())) => match session.is_over() {
+                        Some(why) => State::refused(session.given_up(why)),
                         // If a limit was met meanwhile, what was reserved is given back.
-                        Ok(()) => match session.turn_after_wait() {
+                        None => match session.turn_after_wait() {
                             Turn::Now => {
                                 let fut = svc.call(session.next_call());
                                 State::Called { fut }
@@ -128,9 +140,8 @@ where
                             Turn::At(until) => State::waiting(session, until),
                             Turn::Never(error) => State::refused(error),
                         },
-                        Err(error) => State::refused(error.into().about(&session.info)),
-                    }
-                }
+                    },
+                },
                 StateProj::Refused { error } => {
                     return Poll::Ready(Err(error.take().expect("polled after completion")));
                 }

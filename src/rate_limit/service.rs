@@ -84,7 +84,7 @@ where
                 Taken::Ready => State::Called {
                     fut: self.inner.get().call(session.next_call()),
                 },
-                Taken::Wait(svc) => State::Preparing { svc },
+                Taken::Wait(svc) => State::preparing(&session, svc),
                 Taken::Failed(error) => State::refused(error.about(&session.info)),
             },
             // What was reserved below is for calls that run.

@@ -4,8 +4,8 @@ use tokio::time::Instant;
 
 use super::{gate::Admission, keyed::Keyed, service::Shared};
 use crate::{
-    call::{CallInfo, ToolCall},
-    caller::Caller,
+    call::{CallInfo, ReplaySafety, ToolCall},
+    caller::{Caller, GivenUp, Patience},
     error::{ErrorKind, Execution, ToolError},
     event::Event,
     outcome::Outcome,
@@ -22,6 +22,8 @@ pub(super) struct Session<S, C> {
     /// Whether we send it again ourselves.
     repeats: bool,
     attempt: u32,
+    /// Whether an earlier attempt may have run.
+    ambiguous: bool,
     deadline: Option<Instant>,
     /// In which round of the gate it has its turn.
     round: u32,
@@ -49,6 +51,7 @@ impl<S, C> Session<S, C> {
             repeats,
             attempt: call.attempt().into(),
             deadline: call.deadline(),
+            ambiguous: false,
             round: 0,
             call: Some(call),
         }
@@ -58,8 +61,16 @@ impl<S, C> Session<S, C> {
         &self.entry.value
     }
 
-    pub(super) fn call(&self) -> Option<&ToolCall> {
-        self.call.as_ref()
+    /// The call, while it waits to be sent.
+    pub(super) fn call(&self) -> &ToolCall {
+        self.call
+            .as_ref()
+            .expect("waits, so it was not sent for the last time")
+    }
+
+    /// Whether it is too late to send it.
+    pub(super) fn is_over(&self) -> Option<GivenUp> {
+        Patience::is_over(self.call())
     }
 
     /// Asks for a turn. While nothing cools that is one load.
@@ -146,10 +157,16 @@ impl<S, C> Session<S, C> {
         let Some(call) = &mut self.call else {
             return false;
         };
-        if Caller::has_cancelled(call) {
+        // What may have run in spite of the limit is not ours to repeat.
+        let not_started = error
+            .as_ref()
+            .is_none_or(|e| e.execution() == Execution::NotStarted);
+        let may_run = not_started || call.replay_safety() == ReplaySafety::Safe;
+        if !may_run || Caller::has_cancelled(call) {
             return false;
         }
         call.next_attempt();
+        self.ambiguous |= !not_started;
         self.attempt += 1;
         true
     }
@@ -170,22 +187,27 @@ impl<S, C> Session<S, C> {
 
     /// The error of a call that is ours to repeat tells how many attempts there were.
     pub(super) fn last(&self, error: ToolError, attempts: u32) -> ToolError {
-        let error = error.about(&self.info);
+        let mut error = error.about(&self.info);
         if self.repeats {
-            error.with_attempts(attempts)
-        } else {
-            error
+            error = error.with_attempts(attempts);
         }
+        if self.ambiguous && error.execution() == Execution::NotStarted {
+            error = error.with_execution(Execution::Unknown);
+        }
+        error
     }
 
-    /// The caller has given up while the call waited for its turn.
-    pub(super) fn cancelled(&self) -> ToolError {
+    /// A wait was ended: the attempt that it was for is not made.
+    pub(super) fn given_up(&self, why: GivenUp) -> ToolError {
         let made = self.attempt.saturating_sub(1);
-        let error = ToolError::new(ErrorKind::Cancelled, "cancelled by the caller");
-        let error = match made {
-            0 => error.with_execution(Execution::NotStarted),
-            _ => error,
+        let (kind, text) = match why {
+            GivenUp::Cancelled => (ErrorKind::Cancelled, "cancelled by the caller"),
+            GivenUp::Deadline => (
+                ErrorKind::DeadlineExceeded,
+                "the deadline passed before the call could be sent",
+            ),
         };
+        let error = ToolError::new(kind, text).with_execution(Execution::NotStarted);
         self.last(error, made)
     }
 

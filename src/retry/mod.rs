@@ -16,8 +16,9 @@
 //! under a full outage a server sees at most 1.2 times the calls.
 //!
 //! Dropping the response future drops the attempt that runs, or ends the wait. An attempt that failed is dropped
-//! before the wait for the next one. A [cancellation token](crate::cancel) on the call ends the wait as well, with
-//! [`Cancelled`](crate::ErrorKind::Cancelled).
+//! before the wait for the next one. A cancellation token on the call, and its deadline, end every wait between two
+//! attempts: with [`Cancelled`](crate::ErrorKind::Cancelled), or with the error of the attempt before. (Inside tower's
+//! layer they cannot; there the next attempt meets them.)
 //!
 //! # Order
 //!
@@ -92,7 +93,7 @@
 //! # Idempotency key
 //!
 //! Leaves can send [`ToolCall::idempotency_key`](crate::ToolCall::idempotency_key) along: one for all attempts at a
-//! call, another for each other call (R8).
+//! call, another for each other call (R8). tower's layer cannot give one.
 //!
 //! # Errors
 //!

@@ -31,7 +31,8 @@ struct Settings {
     max_delay: Duration,
     rate_limit_delay: Duration,
     budget: Option<RetryBudget>,
-    replay: Replay,
+    rule: Option<Rule>,
+    assumes_safe: bool,
     listener: Listener,
     random: Arc<Random>,
 }
@@ -39,32 +40,12 @@ struct Settings {
 /// How often and after which delays.
 #[derive(Clone, Copy)]
 struct Schedule {
-    attempts: u32,
+    attempts: u16,
     backoff: Backoff,
 }
 
-/// Who says whether a call may run twice.
-#[derive(Clone)]
-enum Replay {
-    Call,
-    AssumeSafe,
-    By(Arc<dyn Fn(&ToolCall) -> ReplaySafety + Send + Sync>),
-}
-
-impl Replay {
-    /// What the call says itself beats what is assumed.
-    fn allows(&self, call: &ToolCall) -> bool {
-        let safety = match (self, call.replay_safety()) {
-            (Self::By(decide), ReplaySafety::Unknown) => decide(call),
-            (_, said) => said,
-        };
-        match safety {
-            ReplaySafety::Safe => true,
-            ReplaySafety::Unsafe => false,
-            ReplaySafety::Unknown => matches!(self, Self::AssumeSafe),
-        }
-    }
-}
+/// Says whether a call may run twice that does not say so itself.
+type Rule = Arc<dyn Fn(&ToolCall) -> ReplaySafety + Send + Sync>;
 
 impl Default for RetryPolicy {
     fn default() -> Self {
@@ -86,7 +67,8 @@ impl RetryPolicy {
                 max_delay: Duration::from_secs(300),
                 rate_limit_delay: Duration::from_secs(30),
                 budget: Some(RetryBudget::default()),
-                replay: Replay::Call,
+                rule: None,
+                assumes_safe: false,
                 listener: Listener::default(),
                 random: Arc::default(),
             }),
@@ -101,7 +83,7 @@ impl<C> RetryPolicy<C> {
     /// # Errors
     ///
     /// If it is zero.
-    pub fn with_attempts(self, attempts: u32) -> Result<Self, ConfigError> {
+    pub fn with_attempts(self, attempts: u16) -> Result<Self, ConfigError> {
         check(attempts)?;
         Ok(self.edit(|s| s.default.attempts = attempts))
     }
@@ -119,7 +101,7 @@ impl<C> RetryPolicy<C> {
     pub fn with_tool(
         self,
         name: impl Into<Box<str>>,
-        attempts: u32,
+        attempts: u16,
         backoff: Backoff,
     ) -> Result<Self, ConfigError> {
         check(attempts)?;
@@ -158,12 +140,13 @@ impl<C> RetryPolicy<C> {
         self,
         decide: impl Fn(&ToolCall) -> ReplaySafety + Send + Sync + 'static,
     ) -> Self {
-        self.edit(|s| s.replay = Replay::By(Arc::new(decide)))
+        self.edit(|s| s.rule = Some(Arc::new(decide)))
     }
 
-    /// Treats every call as safe to run twice that does not say that it is not.
+    /// Treats every call as safe to run twice of which neither it nor the
+    /// [rule](Self::with_replay_safety) says that it is not.
     pub fn assume_replay_safe(self) -> Self {
-        self.edit(|s| s.replay = Replay::AssumeSafe)
+        self.edit(|s| s.assumes_safe = true)
     }
 
     /// Sets who hears of retries, and of those that were refused. Default: nobody; the events are
@@ -210,6 +193,16 @@ impl<C> RetryPolicy<C> {
         true
     }
 
+    /// The error of the last attempt: it tells how many there were (R3), and that an earlier one may have
+    /// run.
+    pub(super) fn last(&self, call: &ToolCall, error: ToolError) -> ToolError {
+        let error = error.with_attempts(call.attempt().into());
+        if call.is_ambiguous() && error.execution() == Execution::NotStarted {
+            return error.with_execution(Execution::Unknown);
+        }
+        error
+    }
+
     /// How long to wait before the call is sent again; `None`: this result is the last.
     ///
     /// The success path asks the classifier and nobody else.
@@ -230,7 +223,7 @@ impl<C> RetryPolicy<C> {
     }
 }
 
-fn check(attempts: u32) -> Result<(), ConfigError> {
+fn check(attempts: u16) -> Result<(), ConfigError> {
     if attempts == 0 {
         return Err(ConfigError::new("attempts", "it is zero: no call is made"));
     }
@@ -266,6 +259,9 @@ impl Settings {
         let (info, attempt) = (call.info(), u32::from(call.attempt()));
         match self.delay(call, outcome, error) {
             Ok(delay) => {
+                if error.is_none_or(|e| e.execution() != Execution::NotStarted) {
+                    call.set_ambiguous();
+                }
                 info.record(|r| r.add_wait(delay));
                 self.listener.tell(&Event::Retry {
                     call: &info,
@@ -289,6 +285,19 @@ impl Settings {
         }
     }
 
+    /// The call's own word first, then the rule's, then what is assumed.
+    fn may_run_twice(&self, call: &ToolCall) -> bool {
+        let safety = match (&self.rule, call.replay_safety()) {
+            (Some(rule), ReplaySafety::Unknown) => rule(call),
+            (_, said) => said,
+        };
+        match safety {
+            ReplaySafety::Safe => true,
+            ReplaySafety::Unsafe => false,
+            ReplaySafety::Unknown => self.assumes_safe,
+        }
+    }
+
     /// The delay, or why there is none. The budget comes last: what is withdrawn is used.
     fn delay(
         &self,
@@ -298,28 +307,34 @@ impl Settings {
     ) -> Result<Duration, RetryRefusal> {
         let schedule = self.of(call);
         let attempt = u32::from(call.attempt());
-        if attempt >= schedule.attempts {
+        if call.attempt() >= schedule.attempts {
             return Err(RetryRefusal::Exhausted);
         }
-        // A rate limit means that it did not run, whoever says so.
-        let not_started = outcome.is_rate_limited()
-            || error.is_some_and(|e| e.execution() == Execution::NotStarted);
-        if !not_started && !self.replay.allows(call) {
+        // An answer that is a rate limit means that the tool did not run; an error says so itself.
+        let not_started = match error {
+            Some(error) => error.execution() == Execution::NotStarted,
+            None => outcome.is_rate_limited(),
+        };
+        if !not_started && !self.may_run_twice(call) {
             return Err(RetryRefusal::Unsafe);
         }
         let random = self.random.next();
-        let delay = match outcome.retry_after() {
+        // A hint of zero does not tell how long, and all clients would come back at once.
+        let told = outcome.retry_after().filter(|told| !told.is_zero());
+        let delay = match told {
             Some(told) if told > self.max_delay => return Err(RetryRefusal::TooLong),
             Some(told) => after_hint(told, random),
-            None if outcome.is_rate_limited() => after_hint(self.rate_limit_delay, random),
+            None if outcome.is_rate_limited() && outcome.retry_after().is_none() => {
+                after_hint(self.rate_limit_delay, random)
+            }
             None => schedule.backoff.delay(attempt, random),
         };
         let now = Instant::now();
+        let Some(end) = now.checked_add(delay) else {
+            return Err(RetryRefusal::TooLong);
+        };
         // Nothing that cannot end in time is begun (R5).
-        let end = now.checked_add(delay);
-        if let Some(deadline) = call.deadline()
-            && end.is_none_or(|end| end >= deadline)
-        {
+        if call.deadline().is_some_and(|deadline| end >= deadline) {
             return Err(RetryRefusal::Deadline);
         }
         match &self.budget {
@@ -344,6 +359,18 @@ mod with_tower {
         fn keep(&self, call: &ToolCall) -> Option<ToolCall> {
             (call.is_kept() || self.begin(call)).then(|| call.keep())
         }
+
+        /// An error, stamped, and what follows from it.
+        fn met<Res>(&self, call: &ToolCall, error: ToolError) -> (ToolError, Option<Duration>)
+        where
+            C: Classify<Res>,
+        {
+            let error = error.about(&call.info());
+            match self.decide(call, Err(&error)) {
+                Some(delay) => (error, Some(delay)),
+                None => (self.last(call, error), None),
+            }
+        }
     }
 
     /// Inside tower's own `RetryLayer`.
@@ -358,13 +385,14 @@ mod with_tower {
             call: &mut ToolCall,
             result: &mut Result<Res, ToolError>,
         ) -> Option<Sleep> {
-            let delay = self.decide(call, result.as_ref());
-            if delay.is_none()
-                && let Err(error) = result
-            {
-                *error = error.clone().with_attempts(call.attempt().into());
-            }
-            let delay = delay?;
+            let delay = match result {
+                Ok(response) => self.decide(call, Ok(&*response)),
+                Err(error) => {
+                    let (stamped, delay) = self.met(call, error.clone());
+                    *error = stamped;
+                    delay
+                }
+            }?;
             call.next_attempt();
             Some(sleep(delay))
         }
@@ -390,12 +418,8 @@ mod with_tower {
                 Ok(response) => self.decide(call, Ok(&*response)),
                 Err(boxed) => {
                     let taken = mem::replace(boxed, Box::new(fmt::Error));
-                    let error = ToolError::from(taken).about(&call.info());
-                    let delay = self.decide(call, Err::<&Res, _>(&error));
-                    *boxed = match delay {
-                        Some(_) => error.into(),
-                        None => error.with_attempts(call.attempt().into()).into(),
-                    };
+                    let (stamped, delay) = self.met(call, taken.into());
+                    *boxed = stamped.into();
                     delay
                 }
             }?;

@@ -15,7 +15,6 @@ use crate::{
 };
 
 /// Repeats calls that failed. See the [module docs](super) for an example.
-#[derive(Clone)]
 pub struct Retry<S, C = ByError> {
     inner: S,
     shared: Arc<Shared<S, C>>,
@@ -33,12 +32,23 @@ impl<S, C> Retry<S, C> {
     }
 }
 
+impl<S: Clone, C> Clone for Retry<S, C> {
+    fn clone(&self) -> Self {
+        Self {
+            inner: self.inner.clone(),
+            shared: Arc::clone(&self.shared),
+        }
+    }
+}
+
 /// A call that is ours to repeat.
 pub(super) struct Session<S, C> {
     pub(super) call: ToolCall,
     pub(super) shared: Arc<Shared<S, C>>,
     /// Keeps the call's record, which its attempts share, from being taken by another call.
     pub(super) _record: Observation,
+    /// What the attempt before failed with.
+    pub(super) failed: Option<ToolError>,
 }
 
 impl<S, C> Service<ToolCall> for Retry<S, C>
@@ -57,9 +67,10 @@ where
 
     fn call(&mut self, mut call: ToolCall) -> Self::Future {
         let session = self.shared.policy.begin(&call).then(|| Session {
-            _record: call.observe(),
+            _record: call.begin_repeated(),
             call: call.clone(),
             shared: Arc::clone(&self.shared),
+            failed: None,
         });
         let info = session.is_none().then(|| call.info());
         ResponseFuture::new(self.inner.call(call), session, info)

@@ -104,6 +104,21 @@ async fn alone_it_makes_three_attempts() {
     assert_eq!(count(&calls), 3);
 }
 
+/// Trap 7: a limit that was met in the middle of the work does not make a call safe to repeat.
+#[tokio::test(start_paused = true)]
+async fn a_limit_after_which_the_tool_may_have_run_is_not_repeated() {
+    let (calls, tool) = tool(|_| Err(limited(Some(1)).with_execution(Execution::Unknown)));
+    let stack = ServiceBuilder::new()
+        .layer(RateLimitBackoffLayer::new())
+        .service(tool.clone());
+    stack.oneshot(call()).await.unwrap_err();
+    let stack = ServiceBuilder::new()
+        .layer(RetryLayer::default())
+        .service(tool);
+    stack.oneshot(call()).await.unwrap_err();
+    assert_eq!(count(&calls), 2);
+}
+
 /// Other failures are not its business.
 #[tokio::test(start_paused = true)]
 async fn other_failures_pass() {

@@ -189,6 +189,114 @@ async fn what_did_not_start_is_repeated_even_if_it_is_unsafe() {
     }
 }
 
+/// R6, trap 7: a rate limit that was met in the middle of the work, by this call or by one that it made, does
+/// not make it safe.
+#[tokio::test(start_paused = true)]
+async fn a_rate_limit_after_which_the_tool_may_have_run_is_not_repeated() {
+    for error in [
+        ToolError::from_box("order placed; mail failed: HTTP 429".into()),
+        ToolError::new(ErrorKind::RateLimited, "429").with_tool("mail"),
+        ToolError::new(ErrorKind::RateLimited, "429").with_execution(Execution::Completed),
+        ToolError::new(ErrorKind::RateLimited, "429")
+            .with_tool("pay")
+            .with_server("another bank"),
+    ] {
+        let (calls, tool) = tool(move |_, _| Err(error.clone()));
+        let call = ToolCall::new("pay").with_server("bank");
+        let _ = RetryLayer::default().layer(tool).oneshot(call).await;
+        assert_eq!(calls.load(SeqCst), 1);
+    }
+}
+
+/// R6: the call's own word beats the rule's, and that beats what is assumed, in whatever order they are set.
+#[tokio::test(start_paused = true)]
+async fn a_rule_holds_beside_an_assumption() {
+    let rule = |call: &ToolCall| match call.tool() {
+        "pay" => ReplaySafety::Unsafe,
+        _ => ReplaySafety::Unknown,
+    };
+    for policy in [
+        policy().with_replay_safety(rule).assume_replay_safe(),
+        policy().assume_replay_safe().with_replay_safety(rule),
+    ] {
+        for (name, attempts) in [("pay", 1), ("look", 3)] {
+            let (calls, tool) = tool(fails(ErrorKind::Timeout));
+            let layer = RetryLayer::new(policy.clone());
+            let _ = layer.layer(tool).oneshot(ToolCall::new(name)).await;
+            assert_eq!(calls.load(SeqCst), attempts, "{name}");
+        }
+    }
+}
+
+/// The last error says that the call may have run, if any attempt may have.
+#[tokio::test(start_paused = true)]
+async fn an_ambiguous_attempt_is_not_forgotten() {
+    let (_, tool) = tool(|n, _| {
+        Err(match n {
+            1 => ToolError::new(ErrorKind::Timeout, "slow"),
+            _ => ToolError::new(ErrorKind::CircuitOpen, "open"),
+        })
+    });
+    let error = RetryLayer::default()
+        .layer(tool)
+        .oneshot(call())
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (error.kind(), error.execution(), error.attempts()),
+        (ErrorKind::CircuitOpen, Execution::Unknown, Some(2))
+    );
+}
+
+/// R5, rule 3d: the wait for a service to become ready is bounded by the deadline as well.
+#[tokio::test(start_paused = true)]
+async fn no_attempt_is_sent_after_the_deadline() {
+    let (calls, tool) = tool(fails(ErrorKind::Upstream));
+    let semaphore = Arc::new(tokio::sync::Semaphore::new(1));
+    let tool = ConcurrencyLimit::with_semaphore(tool, Arc::clone(&semaphore));
+    let start = Instant::now();
+    let call = call().with_deadline(start + secs(5));
+    let running = tokio::spawn(RetryLayer::new(policy()).layer(tool).oneshot(call));
+    sleep(Duration::from_millis(500)).await;
+    let _held = semaphore.acquire_owned().await.unwrap();
+    let error = running.await.unwrap().unwrap_err();
+    assert_eq!((start.elapsed(), calls.load(SeqCst)), (secs(5), 1));
+    assert_eq!(
+        (error.kind(), error.attempts()),
+        (ErrorKind::Upstream, Some(1))
+    );
+}
+
+/// L2: a hint that no clock reaches is returned, whatever the policy grants.
+#[tokio::test(start_paused = true)]
+async fn a_hint_that_no_clock_reaches_is_returned() {
+    let (calls, tool) = tool(|_, _| Err(upstream().with_retry_after(Duration::MAX)));
+    let policy = policy().with_max_delay(Duration::MAX);
+    let _ = RetryLayer::new(policy).layer(tool).oneshot(call()).await;
+    assert_eq!(calls.load(SeqCst), 1);
+}
+
+/// A hint of zero does not tell how long: the backoff does.
+#[tokio::test(start_paused = true)]
+async fn a_hint_of_zero_is_backed_off_from() {
+    let (_, tool) = tool(|_, _| Err(upstream().with_retry_after(Duration::ZERO)));
+    let start = Instant::now();
+    let _ = RetryLayer::new(policy()).layer(tool).oneshot(call()).await;
+    assert_eq!(start.elapsed(), secs(3));
+}
+
+/// An attempt, with all that it holds, is gone when the answer is there.
+#[tokio::test(start_paused = true)]
+async fn the_last_attempt_is_dropped_with_its_answer() {
+    let (limited, probe, semaphore) = kit::limited(Mode::Answers);
+    let mut stack = RetryLayer::default().layer(limited);
+    let response = stack.ready().await.unwrap().call(call());
+    let mut response = tokio_test::task::spawn(response);
+    assert!(response.poll().is_ready());
+    assert_eq!(probe.alive.load(SeqCst), 0);
+    assert_eq!(semaphore.available_permits(), 1);
+}
+
 /// R4, R6: a refusal is never silent.
 #[tokio::test(start_paused = true)]
 async fn each_refusal_is_an_event_with_its_reason() {
@@ -508,6 +616,31 @@ mod with_tower {
 
     use super::*;
 
+    /// R6, trap 7: errors are stamped before they are judged, so a nested call's error does not make this
+    /// one safe; and the last one names the call.
+    #[tokio::test(start_paused = true)]
+    async fn a_nested_refusal_is_no_refusal_of_this_call() {
+        let nested = ToolError::new(ErrorKind::ConnectionFailed, "refused")
+            .with_execution(Execution::NotStarted)
+            .with_tool("mail");
+        let (calls, tool) = tool(move |_, _| Err(nested.clone()));
+        let call = ToolCall::new("pay").with_id("c1");
+        let error = Towers::new(policy()).layer(tool).oneshot(call).await;
+        let error = error.unwrap_err();
+        assert_eq!((calls.load(SeqCst), error.call_id()), (1, Some("c1")));
+    }
+
+    /// R8: what cannot be the same for all attempts is not offered.
+    #[tokio::test(start_paused = true)]
+    async fn there_is_no_idempotency_key_under_towers_layer() {
+        let (_, tool) = tool(|_, mut call| {
+            let _observer = call.observe();
+            assert_eq!(call.idempotency_key(), None);
+            Err(upstream())
+        });
+        let _ = Towers::new(policy()).layer(tool).oneshot(call()).await;
+    }
+
     /// Trap 13: nested retriers do not multiply, ours and tower's in any order.
     #[tokio::test(start_paused = true)]
     async fn nested_retriers_do_not_multiply() {
@@ -580,6 +713,28 @@ mod cancel {
     use tokio_util::sync::CancellationToken;
 
     use super::*;
+
+    /// Trap 14: also while the next attempt waits for a service to become ready.
+    #[tokio::test(start_paused = true)]
+    async fn a_cancel_while_the_next_attempt_waits_for_readiness_is_the_end() {
+        let (calls, tool) = tool(fails(ErrorKind::Upstream));
+        let semaphore = Arc::new(tokio::sync::Semaphore::new(1));
+        let tool = ConcurrencyLimit::with_semaphore(tool, Arc::clone(&semaphore));
+        let token = CancellationToken::new();
+        let call = call().with_cancellation(token.clone());
+        let running = tokio::spawn(RetryLayer::default().layer(tool).oneshot(call));
+        sleep(Duration::from_millis(500)).await;
+        let _held = semaphore.acquire_owned().await.unwrap();
+        sleep(secs(10)).await;
+        token.cancel();
+        let error = running.await.unwrap().unwrap_err();
+        assert_eq!(
+            (error.kind(), calls.load(SeqCst)),
+            (ErrorKind::Cancelled, 1)
+        );
+        // What it had failed with is its cause.
+        assert!(std::error::Error::source(&error).is_some());
+    }
 
     /// Trap 14: the caller's cancel ends the wait, and nothing is sent after it.
     #[tokio::test(start_paused = true)]

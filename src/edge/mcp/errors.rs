@@ -2,7 +2,10 @@ use std::error::Error as StdError;
 
 use rmcp::{model::ErrorData, service::ServiceError};
 
-use crate::error::{ErrorKind, Execution, ToolError};
+use crate::{
+    error::{ErrorKind, Execution, ToolError, told},
+    hint,
+};
 
 /// What an error of rmcp means; `None` for an error of another crate. With the feature `mcp-http`,
 /// errors of reqwest are recognised as well.
@@ -74,6 +77,17 @@ fn service(error: &ServiceError) -> ToolError {
 }
 
 fn protocol(error: &ErrorData) -> ToolError {
+    let known = by_code(error);
+    let told = told(known.kind(), || {
+        let data = error.data.as_ref().and_then(hint::from_json);
+        data.or_else(|| hint::from_text(&error.message))
+    });
+    // A hint says when to come back, and nothing of whether the tool has run.
+    let execution = known.execution();
+    known.hinted(told).with_execution(execution)
+}
+
+fn by_code(error: &ErrorData) -> ToolError {
     let code = error.code.0;
     let message = || format!("MCP error {code}: {}", error.message);
     // The message alone: in `MCP error -32603` the number is no status.
@@ -123,8 +137,11 @@ fn ambiguous(code: i32, by_text: Option<ToolError>, message: String) -> ToolErro
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use rmcp::model::ErrorCode;
+    use serde_json::json;
 
     fn mcp(code: i32, message: &'static str) -> ToolError {
         from_service(ServiceError::McpError(ErrorData::new(
@@ -132,6 +149,31 @@ mod tests {
             message,
             None,
         )))
+    }
+
+    /// L2: in `data`, or else in the text.
+    #[test]
+    fn the_hint_of_a_rate_limit_is_read() {
+        let data = |data| ErrorData::new(ErrorCode(429), "slow down", data);
+        for (error, seconds) in [
+            (data(Some(json!({ "retryAfter": 12 }))), Some(12)),
+            (
+                ErrorData::new(
+                    ErrorCode(-32603),
+                    "rate limit exceeded, try again in 20s",
+                    None,
+                ),
+                Some(20),
+            ),
+            (data(None), None),
+            (
+                ErrorData::new(ErrorCode(404), "try again in 20s", None),
+                None,
+            ),
+        ] {
+            let error = from_service(ServiceError::McpError(error));
+            assert_eq!(error.retry_after(), seconds.map(Duration::from_secs));
+        }
     }
 
     /// E2: MCP errors by code; a peer's -32000 and -32001 are decided by their message.
