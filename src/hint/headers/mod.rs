@@ -8,7 +8,7 @@ use http::HeaderMap;
 
 use super::{
     Hint, HintSource,
-    time::{millis, number, seconds},
+    time::{go_duration, millis, number, seconds},
 };
 
 mod quota;
@@ -80,10 +80,30 @@ pub fn exhausted(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     found.map(|(delay, _)| delay)
 }
 
-/// The value of `Retry-After` (RFC 9110, section 10.2.3): seconds, which some servers send with a fraction,
-/// or an HTTP date in any of its three forms.
+/// The value of `Retry-After` (RFC 9110, section 10.2.3): seconds, or an HTTP date in any of its three forms.
+///
+/// As sent in practice also: seconds with a fraction, in quotes, as `30s`, as seconds since 1970 (over 10⁹), and
+/// several of these where a proxy has joined them; then the longest counts.
 pub fn retry_after(value: &str, now: SystemTime) -> Option<Duration> {
-    seconds(value).or_else(|| Some(until(http_date(value)?, now)))
+    if let Some(date) = http_date(value) {
+        return Some(until(date, now));
+    }
+    if value.len() > MAX_VALUE {
+        return None;
+    }
+    // Not `1,5`, which may be one and a half.
+    let parts = value.split(", ");
+    parts.filter_map(|part| delta(part, now)).max()
+}
+
+fn delta(value: &str, now: SystemTime) -> Option<Duration> {
+    /// No server asks for thirty years: it is a moment.
+    const EPOCH: Duration = Duration::from_secs(1_000_000_000);
+    let value = value.trim().trim_matches('"');
+    match seconds(value).or_else(|| go_duration(value))? {
+        moment if moment >= EPOCH => Some(until(SystemTime::UNIX_EPOCH.checked_add(moment)?, now)),
+        delay => Some(delay),
+    }
 }
 
 fn verdict(value: &str) -> Option<bool> {

@@ -54,6 +54,12 @@ fn retry_after_is_read_in_all_its_forms() {
         ("retry-after: Thursday, 21-Aug-25 12:41:29 GMT", 30_000, S::RetryAfter),
         ("retry-after: Thu Aug 21 12:41:29 2025", 30_000, S::RetryAfter),
         ("retry-after: Thu, 21 Aug 2025 11:51:22 GMT", 0, S::RetryAfter),
+        // As a proxy joins them, and as some write them.
+        ("retry-after: 120, 120", 120_000, S::RetryAfter),
+        ("retry-after: \"30\"", 30_000, S::RetryAfter),
+        ("retry-after: 30s", 30_000, S::RetryAfter),
+        // 30 s after the moment of the test.
+        ("retry-after: 1755780089", 30_000, S::RetryAfter),
         // Several: the longest that is valid.
         ("retry-after: 5\nretry-after: 60\nretry-after: soon", 60_000, S::RetryAfter),
         ("retry-after: 5\nretry-after: Thu, 21 Aug 2025 12:41:29 GMT", 30_000, S::RetryAfter),
