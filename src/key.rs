@@ -25,6 +25,18 @@ pub enum Key {
     Server,
     /// A part of the call that a function picks out; see [`Key::by`].
     By(KeyFn),
+    /// A hash that a function makes; see [`Key::hashed`].
+    Hashed(HashFn),
+}
+
+/// The function of [`Key::hashed`].
+#[derive(Clone)]
+pub struct HashFn(Arc<dyn Fn(&CallInfo) -> u64 + Send + Sync>);
+
+impl fmt::Debug for HashFn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("HashFn(..)")
+    }
 }
 
 /// The function of [`Key::by`].
@@ -42,6 +54,22 @@ impl Key {
     /// tool's name.
     pub fn by(f: impl Fn(&CallInfo) -> &str + Send + Sync + 'static) -> Self {
         Self::By(KeyFn(Arc::new(f)))
+    }
+
+    /// A hash of what must not be kept as text, of a credential for one: calls with the same hash share
+    /// one state, whatever it was made of, so it should be one that tells credentials apart.
+    ///
+    /// ```
+    /// use std::hash::{BuildHasher, RandomState};
+    /// use tower_toolcall::Key;
+    ///
+    /// let seed = RandomState::new();
+    /// let token_of = |agent: Option<&str>| format!("the token of {agent:?}");
+    /// let per_credential = Key::hashed(move |call| seed.hash_one(token_of(call.agent_id())));
+    /// # let _ = per_credential;
+    /// ```
+    pub fn hashed(f: impl Fn(&CallInfo) -> u64 + Send + Sync + 'static) -> Self {
+        Self::Hashed(HashFn(Arc::new(f)))
     }
 
     /// The call's key under this rule.
@@ -63,6 +91,13 @@ impl Key {
             Self::ToolName => (None, Some(call.tool())),
             Self::Server => (call.server(), None),
             Self::By(KeyFn(f)) => (None, Some(f(call))),
+            Self::Hashed(HashFn(f)) => {
+                return KeyRef {
+                    server: None,
+                    name: None,
+                    hash: f(call),
+                };
+            }
         };
         KeyRef {
             server,
@@ -79,6 +114,7 @@ impl fmt::Debug for Key {
             Self::ToolName => "ToolName",
             Self::Server => "Server",
             Self::By(_) => "By(..)",
+            Self::Hashed(_) => "Hashed(..)",
         })
     }
 }
@@ -121,6 +157,17 @@ mod tests {
     fn a_server_key_and_a_name_key_of_the_same_text_differ() {
         let call = info("x", "x");
         assert_ne!(Key::Server.of(&call).hash, Key::ToolName.of(&call).hash);
+    }
+
+    /// L3.
+    #[test]
+    fn a_hash_keeps_no_text() {
+        let key = Key::hashed(|call| call.agent_id().map_or(0, |id| id.len() as u64));
+        let of = |agent: &'static str| ToolCall::new("x").with_agent_id(agent).info();
+        let (a, b, c) = (of("abc"), of("xyz"), of("longer"));
+        assert_eq!(key.of(&a), key.of(&b));
+        assert_ne!(key.of(&a), key.of(&c));
+        assert_eq!((key.of(&a).name, key.of(&a).server), (None, None));
     }
 
     #[test]

@@ -94,6 +94,8 @@ struct Inner {
     kind: ErrorKind,
     execution: Execution,
     retryable: bool,
+    /// Made by a gate of ours: the server was not asked.
+    own_refusal: bool,
     attempts: u32,
     message: Cow<'static, str>,
     code: Option<Cow<'static, str>>,
@@ -138,6 +140,7 @@ impl ToolError {
             kind,
             execution: kind.execution(),
             retryable: kind.is_retryable(),
+            own_refusal: false,
             attempts: 0,
             message,
             code: None,
@@ -301,6 +304,16 @@ impl ToolError {
     #[must_use]
     pub fn with_model_message(self, text: impl Into<String>) -> Self {
         self.edit_more(|m| m.model_message = Some(text.into()))
+    }
+
+    /// Marks a refusal by a gate of ours, which tells nothing of the server.
+    pub(crate) fn into_own_refusal(self) -> Self {
+        self.edit(|e| e.own_refusal = true)
+    }
+
+    /// Whether it is one.
+    pub(crate) fn is_own_refusal(&self) -> bool {
+        self.0.own_refusal
     }
 
     /// Stamps what the error does not say yet: tool, server, call id. The first writer wins.

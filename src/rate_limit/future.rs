@@ -39,6 +39,8 @@ pin_project! {
         Called { #[pin] fut: F },
         // Refused, or the inner service failed to become ready.
         Refused { error: Option<ToolError> },
+        // The inner future is gone.
+        Done,
     }
 }
 
@@ -89,21 +91,22 @@ where
                         Ok(response) => (Some(response), None),
                         Err(error) => (None, Some(error)),
                     };
-                    let attempts = session.attempt();
                     let again = session.learn(&outcome, &mut error);
                     let result = match (response, error) {
                         (Some(response), _) => Ok(response),
                         (None, error) => Err(error.expect("one of the two is there")),
                     };
+                    // The attempt is gone with its result, not with the future.
+                    this.state.set(State::Done);
                     if !again {
-                        return Poll::Ready(result.map_err(|e| session.last(e, attempts)));
+                        return Poll::Ready(result.map_err(|e| session.last(e)));
                     }
                     match session.turn() {
                         Turn::Now => State::preparing(session, session.shared.template.fresh()),
                         Turn::At(until) => State::waiting(session, until),
                         // A wait that cannot end in time is not begun: the limit itself is the result.
                         Turn::Never(_) => {
-                            return Poll::Ready(result.map_err(|e| session.last(e, attempts)));
+                            return Poll::Ready(result.map_err(|e| session.last(e)));
                         }
                     }
                 }
@@ -128,7 +131,7 @@ where
                         let why = ready!(patience.poll_given_up(cx));
                         State::refused(session.given_up(why))
                     }
-                    Poll::Ready(Err(error)) => State::refused(error.into().about(&session.info)),
+                    Poll::Ready(Err(error)) => State::refused(session.not_sent(error.into())),
                     Poll::Ready(Ok(())) => match session.is_over() {
                         Some(why) => State::refused(session.given_up(why)),
                         // If a limit was met meanwhile, what was reserved is given back.
@@ -145,6 +148,7 @@ where
                 StateProj::Refused { error } => {
                     return Poll::Ready(Err(error.take().expect("polled after completion")));
                 }
+                StateProj::Done => panic!("polled after completion"),
             };
             this.state.set(next);
         }
@@ -158,6 +162,7 @@ impl<S, F, C> fmt::Debug for ResponseFuture<S, F, C> {
             State::Preparing { .. } => "Preparing",
             State::Called { .. } => "Called",
             State::Refused { .. } => "Refused",
+            State::Done => "Done",
         };
         f.debug_struct("ResponseFuture")
             .field("state", &state)

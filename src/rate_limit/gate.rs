@@ -1,16 +1,21 @@
 //! The gate of one key. Pure: time is an argument, counted from any fixed moment.
 //!
 //! A rate limit closes it for as long as the server says. After that calls return one by one, ever faster, so
-//! that they do not meet the limit together again: from one call per second on, at twice the rate each second; or,
-//! if a return has met the limit before, from half the rate at which it did, a tenth of that more each second.
+//! that they do not meet the limit together again: from one call per second on, at twice the rate each second. If a
+//! return has met the limit before, the next one begins at half the rate that was too much, grows to that rate
+//! within ten seconds, and only then doubles, every five. So every return ends within a minute and a half, whatever
+//! the demand.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 /// Calls per second from which on nobody is held back any more.
 const FREE: f64 = 1000.0;
 
 /// When nobody had to be held back for so long, the return is over.
 const IDLE: Duration = Duration::from_secs(10);
+
+/// The longest cooldown that others share. Whoever met the limit is told the full one.
+pub(super) const MAX_COOLDOWN: Duration = Duration::from_secs(24 * 3600);
 
 #[derive(Debug, Default)]
 pub(super) struct Gate {
@@ -27,7 +32,11 @@ struct Return {
     since: Duration,
     /// The first moment that nobody has been given yet.
     next: Duration,
-    /// The rate at which the limit was met in the return before.
+    /// Turns that were given and came back unused.
+    free: BTreeSet<Duration>,
+    /// Turns that were given.
+    given: u32,
+    /// The rate at which a return before has met the limit.
     ceiling: Option<f64>,
 }
 
@@ -43,13 +52,30 @@ pub(super) enum Admission {
 }
 
 impl Return {
+    fn new(since: Duration, ceiling: Option<f64>) -> Self {
+        Self {
+            since,
+            next: since,
+            free: BTreeSet::new(),
+            given: 0,
+            ceiling,
+        }
+    }
+
     /// Calls per second at a moment.
     fn rate(&self, at: Duration) -> f64 {
         let secs = at.saturating_sub(self.since).as_secs_f64();
-        match self.ceiling {
+        let rate = match self.ceiling {
             None => secs.exp2(),
-            Some(ceiling) => ceiling * (0.5 + 0.05 * secs),
-        }
+            Some(ceiling) if secs < 10.0 => ceiling / 2.0 * (1.0 + secs / 10.0),
+            Some(ceiling) => ceiling * ((secs - 10.0) / 5.0).exp2(),
+        };
+        rate.clamp(0.5, FREE)
+    }
+
+    /// The moment after a turn.
+    fn after(&self, turn: Duration) -> Duration {
+        turn.saturating_add(Duration::from_secs_f64(1.0 / self.rate(turn)))
     }
 }
 
@@ -78,51 +104,89 @@ impl Gate {
     /// Gives a call its turn, unless that would come after `latest`.
     pub(super) fn admit(&mut self, now: Duration, latest: Duration) -> Admission {
         self.now = self.now.max(now);
+        let now = self.now;
         let Some(returning) = &mut self.returning else {
             return Admission::Go;
         };
-        let turn = returning.next.max(self.now);
-        let rate = returning.rate(turn);
-        if turn > self.now {
+        // What somebody gave back comes first, if it is not over.
+        returning.free = returning.free.split_off(&now);
+        let again = returning.free.first().copied();
+        let turn = again.unwrap_or(returning.next.max(now));
+        if turn > now {
             if turn > latest {
                 return Admission::TooLate(turn);
             }
-        } else if rate >= FREE || self.now >= returning.next.saturating_add(IDLE) {
+        } else if returning.rate(turn) >= FREE || now >= returning.next.saturating_add(IDLE) {
             self.returning = None;
             return Admission::Go;
         }
-        // A ceiling below one call in ten seconds is as good as that.
-        let gap = Duration::from_secs_f64(1.0 / rate.clamp(0.1, FREE));
-        returning.next = turn.saturating_add(gap);
-        if turn > self.now {
+        match again {
+            Some(turn) => {
+                returning.free.remove(&turn);
+            }
+            None => returning.next = returning.after(turn),
+        }
+        returning.given = returning.given.saturating_add(1);
+        if turn > now {
             Admission::At(turn)
         } else {
             Admission::Go
         }
     }
 
-    /// A call that was admitted in `round` has met the limit, or brought the news that nothing is left of
-    /// it; the server wants `delay`.
+    /// Takes a turn back that was not used.
+    pub(super) fn give_back(&mut self, round: u32, turn: Duration) {
+        let Some(returning) = &mut self.returning else {
+            return;
+        };
+        if round != self.round || turn < self.now {
+            return;
+        }
+        returning.given = returning.given.saturating_sub(1);
+        returning.free.insert(turn);
+        // At the end of the queue it makes it shorter.
+        while let Some(last) = returning.free.last().copied()
+            && returning.after(last) == returning.next
+        {
+            returning.free.remove(&last);
+            returning.next = last;
+        }
+    }
+
+    /// A call that was admitted in `round` has met the limit; the server wants `delay`.
     pub(super) fn limit(&mut self, now: Duration, round: u32, delay: Duration) {
         self.now = self.now.max(now);
-        let until = self.now.saturating_add(delay);
         let ceiling = match &self.returning {
             // Those that were sent before the cooldown began say nothing of the rate.
             Some(returning) if round != self.round || self.now < returning.since => {
-                if until <= returning.since {
-                    return;
-                }
-                returning.ceiling
+                return self.cool(now, delay);
             }
-            Some(returning) => Some(returning.rate(self.now)),
+            // Nor does the first one of a return.
+            Some(returning) if returning.given > 1 => {
+                // What was sent was sent at that rate at most, whenever the answer comes.
+                Some(returning.rate(returning.next.min(self.now)))
+            }
+            Some(returning) => returning.ceiling,
             None => None,
         };
+        self.close(delay, ceiling);
+    }
+
+    /// Nothing is left of what the server grants for `delay`: no limit was met.
+    pub(super) fn cool(&mut self, now: Duration, delay: Duration) {
+        self.now = self.now.max(now);
+        let ceiling = match &self.returning {
+            Some(returning) if returning.since >= self.now.saturating_add(delay) => return,
+            Some(returning) => returning.ceiling,
+            None => None,
+        };
+        self.close(delay, ceiling);
+    }
+
+    fn close(&mut self, delay: Duration, ceiling: Option<f64>) {
+        let until = self.now.saturating_add(delay.min(MAX_COOLDOWN));
         self.round = self.round.wrapping_add(1);
-        self.returning = Some(Return {
-            since: until,
-            next: until,
-            ceiling,
-        });
+        self.returning = Some(Return::new(until, ceiling));
     }
 }
 
@@ -198,11 +262,56 @@ mod tests {
         let mut gate = cooling(secs(1));
         let round = gate.round();
         // Four seconds into the return: 16 calls per second.
+        for at in 1..=5 {
+            gate.admit(secs(at), Duration::MAX);
+        }
         gate.limit(secs(5), round, secs(1));
         let first = gate.admit(secs(6), Duration::MAX);
         let second = gate.admit(secs(6), Duration::MAX);
         assert_eq!(first, Admission::Go);
         assert_eq!(second, Admission::At(secs(6) + ms(125)));
+    }
+
+    /// A limit that the first call of a return meets says nothing of the rate.
+    #[test]
+    fn limits_that_are_met_at_once_do_not_slow_the_return_down() {
+        let (mut gate, mut now) = (cooling(secs(1)), secs(0));
+        for _ in 0..40 {
+            now += secs(2);
+            assert_eq!(gate.admit(now, Duration::MAX), Admission::Go);
+            gate.limit(now, gate.round(), secs(1));
+        }
+        let turns = (0..100).filter(|_| gate.admit(now, now + secs(10)) != Admission::Go);
+        assert_eq!(turns.count(), 100);
+        assert_eq!(gate.returning.as_ref().unwrap().ceiling, None);
+    }
+
+    /// A turn that is given back is given to the next one who asks.
+    #[test]
+    fn turns_that_come_back_are_given_again() {
+        let mut gate = cooling(secs(30));
+        let turn = |gate: &mut Gate| match gate.admit(secs(1), Duration::MAX) {
+            Admission::At(at) => at,
+            other => panic!("{other:?}"),
+        };
+        let turns: Vec<_> = (0..200).map(|_| turn(&mut gate)).collect();
+        let round = gate.round();
+        gate.give_back(round, turns[50]);
+        assert_eq!(turn(&mut gate), turns[50]);
+        for turn in &turns {
+            gate.give_back(round, *turn);
+        }
+        assert_eq!(turn(&mut gate), secs(30));
+        // One of another round is none of ours.
+        gate.limit(secs(1), round, secs(60));
+        gate.give_back(round, turns[0]);
+        assert_eq!(turn(&mut gate), secs(61));
+    }
+
+    #[test]
+    fn no_hint_closes_the_gate_for_more_than_a_day() {
+        let gate = cooling(Duration::MAX);
+        assert_eq!(gate.closed_until(secs(1)), Some(MAX_COOLDOWN));
     }
 
     #[test]
@@ -239,8 +348,15 @@ mod tests {
                     Admission::TooLate(_) => prop_assert!(false),
                 }
             }
-            gate.limit(now, gate.round(), Duration::MAX);
-            prop_assert_eq!(gate.admit(now, Duration::MAX), Admission::At(Duration::MAX));
+            // However slow it has become: once no limit is met any more, it opens within two minutes,
+            // whatever the demand.
+            now = now.max(until);
+            let end = now + secs(120);
+            while now < end {
+                gate.admit(now, now);
+                now += ms(100);
+            }
+            prop_assert!(gate.is_open());
         }
     }
 }

@@ -38,9 +38,14 @@ impl Settings {
     }
 
     /// The cooldown for a hint, or for none: never shorter, and a little longer by chance, so that
-    /// several processes do not come back together.
+    /// several processes do not come back together. A hint of zero does not tell how long: a second.
     pub(super) fn cooldown(&self, told: Option<Duration>) -> Duration {
-        after_hint(told.unwrap_or(self.default_cooldown), self.random.next())
+        let told = match told {
+            Some(Duration::ZERO) => Duration::from_secs(1),
+            Some(told) => told,
+            None => self.default_cooldown,
+        };
+        after_hint(told, self.random.next())
     }
 }
 
@@ -111,13 +116,31 @@ impl Keyed {
         (self.word.load(Acquire) >> 1) as u32 == round
     }
 
+    pub(super) fn give_back(&self, round: u32, turn: Duration) {
+        self.lock().give_back(round, turn);
+    }
+
+    /// A call of `round` has met the limit.
     pub(super) fn limit(&self, now: Duration, round: u32, cooldown: Duration) {
-        if self.is_overflow {
-            return;
+        self.close(|gate| gate.limit(now, round, cooldown));
+    }
+
+    /// A success has used up what the server grants.
+    pub(super) fn cool(&self, now: Duration, cooldown: Duration) {
+        self.close(|gate| gate.cool(now, cooldown));
+    }
+
+    fn close(&self, close: impl FnOnce(&mut Gate)) {
+        if !self.is_overflow {
+            let mut gate = self.lock();
+            close(&mut gate);
+            self.publish(&gate);
         }
-        let mut gate = self.lock();
-        gate.limit(now, round, cooldown);
-        self.publish(&gate);
+    }
+
+    /// Whether it keeps no limit.
+    pub(super) fn is_overflow(&self) -> bool {
+        self.is_overflow
     }
 
     fn publish(&self, gate: &Gate) {

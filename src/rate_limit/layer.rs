@@ -4,6 +4,7 @@ use tokio::time::Instant;
 use tower_layer::Layer;
 
 use super::{
+    gate::MAX_COOLDOWN,
     keyed::{Gates, Keyed, Settings},
     service::{RateLimitBackoff, Shared},
 };
@@ -130,20 +131,20 @@ impl<C> RateLimitBackoffBuilder<C> {
     }
 
     /// Refuses calls of a cooling key at once, with the time to come back, in place of letting them
-    /// wait; and repeats none.
+    /// wait; and repeats none. Nor does a retry layer below repeat a rate limit then.
     pub fn fail_fast(mut self) -> Self {
         self.waits = false;
         self
     }
 
-    /// Sets the cooldown after a rate limit that came without a hint. Default 30 s (L1).
+    /// Sets the cooldown after a rate limit that came without a hint. Default 30 s (L1); at most a day.
     pub fn with_default_cooldown(mut self, cooldown: Duration) -> Self {
         self.default_cooldown = cooldown;
         self
     }
 
-    /// Sets the longest time that a call waits for its turn. One that would have to wait longer, or
-    /// beyond its deadline, is refused at once, with the full time. Default 300 s (L2).
+    /// Sets the longest time that a call waits for its turns, all of them together. One that would have to
+    /// wait longer, or beyond its deadline, is refused at once, with the full time. Default 300 s (L2).
     pub fn with_max_wait(mut self, max: Duration) -> Self {
         self.max_wait = max;
         self
@@ -193,6 +194,10 @@ impl<C> RateLimitBackoffBuilder<C> {
         if self.max_keys > MOST_KEYS {
             let reason = format!("{} is more than {MOST_KEYS}", self.max_keys);
             return Err(ConfigError::new("max_keys", reason));
+        }
+        if self.default_cooldown > MAX_COOLDOWN {
+            let reason = format!("{:?} is longer than a day", self.default_cooldown);
+            return Err(ConfigError::new("default_cooldown", reason));
         }
         if self.default_cooldown.is_zero() {
             return Err(ConfigError::new(

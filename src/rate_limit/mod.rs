@@ -4,11 +4,12 @@
 //! gate of its key closes for as long as the server asks, or for 30 s if it does not say (L1). Until then no call of
 //! that key is sent: each waits for its turn, or is refused at once where it could not have one in time. Then they return
 //! one by one, ever faster, so that they do not meet the limit together again (L3): one call per second at first,
-//! twice as many each second; and if that meets the limit again, half as fast as it was then, a
-//! tenth of that more each second.
+//! twice as many each second; and if that meets the limit again, half as fast as it was then, back to that rate within
+//! ten seconds, and only then faster. Within two minutes after the last limit nobody is held back any more.
 //!
 //! The call that met the limit is sent again, at most 3 times in all. A rate limit means that it did not run, so this is
-//! safe for any call. Its last error carries [`retry_after`](crate::ToolError::retry_after).
+//! safe for any call; where the error says that it may have run, only a call is repeated that says itself that
+//! it is safe. Its last error carries [`retry_after`](crate::ToolError::retry_after).
 //!
 //! A success may tell that it used up what the server grants
 //! ([`Outcome::with_cooldown`](crate::Outcome::with_cooldown)); that closes the gate as well.
@@ -17,7 +18,7 @@
 //!
 //! Above the breaker, so that a wait holds no trial's place; below the retry layer, or without one. Under a
 //! retrier, this layer holds calls back and does not repeat them; a retrier below it repeats everything but rate
-//! limits. So the two never multiply attempts, nor sleep twice. It is always ready: back-pressure ends here; bound
+//! limits, and the attempts of both count together. So the two never multiply attempts, nor sleep twice. It is always ready: back-pressure ends here; bound
 //! the load with a limit above it. A waiting call holds no reservation of the service below.
 //!
 //! # Example
@@ -62,17 +63,21 @@
 //!
 //! [`RateLimited`](crate::ErrorKind::RateLimited) with `retry_after`: the server's own error after the last
 //! attempt, or at once if the wait would exceed 300 s or the deadline; or ours, not started, for a call that could not
-//! have its turn in time. [`Cancelled`](crate::ErrorKind::Cancelled) if the caller's token fires during the wait. Errors of
+//! have its turn in time; or [`DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded), if the service below became
+//! ready too late. [`Cancelled`](crate::ErrorKind::Cancelled) if the caller's token fires during the wait. Errors of
 //! the inner service pass, stamped with the call's names.
 //!
 //! # Bounds
 //!
 //! At most 10,000 keys are kept ([`with_max_keys`](RateLimitBackoffBuilder::with_max_keys)); one that is cooling is not
-//! forgotten. If all are, calls of unknown keys pass.
+//! forgotten. If all are, calls of unknown keys pass, and are not repeated. No cooldown is shared for more than a day,
+//! whatever a server says.
 //!
 //! # Cancel safety
 //!
-//! Nothing is lost when the future is dropped; a turn that was given to it is not given to another.
+//! Nothing is lost when the future is dropped: a turn that was given to it is given to the next call that asks.
+//! (Calls that wait already keep theirs.) When a cooldown is extended, those who wait ask again when their old turn
+//! comes, so a later call may then be sent before them.
 //!
 //! # Panics
 //!

@@ -71,10 +71,8 @@ where
     fn call(&mut self, call: ToolCall) -> Self::Future {
         let settings = &*self.shared.settings;
         // Whoever repeats calls above waits out their limits as well.
-        let repeats = settings.waits
-            && settings.attempts > 1
-            && !call.is_claimed(Claim::Retry)
-            && !call.claim(Claim::RateLimit);
+        let ours = !call.is_claimed(Claim::Retry) && !call.claim(Claim::RateLimit);
+        let repeats = ours && settings.waits && settings.attempts > 1;
         let info = call.info();
         let make = || Keyed::new(&self.shared.settings);
         let entry = self.shared.gates.get(&info, make);
@@ -85,7 +83,7 @@ where
                     fut: self.inner.get().call(session.next_call()),
                 },
                 Taken::Wait(svc) => State::preparing(&session, svc),
-                Taken::Failed(error) => State::refused(error.about(&session.info)),
+                Taken::Failed(error) => State::refused(session.not_sent(error)),
             },
             // What was reserved below is for calls that run.
             Turn::At(until) => {

@@ -21,12 +21,19 @@ pub(super) struct Session<S, C> {
     entry: Arc<Entry<Keyed>>,
     /// Whether we send it again ourselves.
     repeats: bool,
-    attempt: u32,
+    /// Attempts that were made, by those below too.
+    made: u32,
     /// Whether an earlier attempt may have run.
     ambiguous: bool,
+    /// What the attempt before failed with.
+    failed: Option<ToolError>,
     deadline: Option<Instant>,
+    /// By when it has to have its turn; set when it first has to wait.
+    latest: Option<Duration>,
     /// In which round of the gate it has its turn.
     round: u32,
+    /// A turn that is given back if it is not used.
+    turn: Option<Duration>,
 }
 
 /// When a call has its turn.
@@ -49,10 +56,13 @@ impl<S, C> Session<S, C> {
             info,
             entry,
             repeats,
-            attempt: call.attempt().into(),
-            deadline: call.deadline(),
+            made: u32::from(call.attempt()).saturating_sub(1),
             ambiguous: false,
+            failed: None,
+            deadline: call.deadline(),
+            latest: None,
             round: 0,
+            turn: None,
             call: Some(call),
         }
     }
@@ -63,9 +73,8 @@ impl<S, C> Session<S, C> {
 
     /// The call, while it waits to be sent.
     pub(super) fn call(&self) -> &ToolCall {
-        self.call
-            .as_ref()
-            .expect("waits, so it was not sent for the last time")
+        let call = self.call.as_ref();
+        call.expect("waits, so it was not sent for the last time")
     }
 
     /// Whether it is too late to send it.
@@ -74,6 +83,7 @@ impl<S, C> Session<S, C> {
     }
 
     /// Asks for a turn. While nothing cools that is one load.
+    #[inline]
     pub(super) fn turn(&mut self) -> Turn {
         if let Some(round) = self.keyed().open_round() {
             self.round = round;
@@ -86,7 +96,7 @@ impl<S, C> Session<S, C> {
     fn closed_turn(&mut self) -> Turn {
         let settings = self.keyed().settings();
         let (origin, now) = (settings.origin, settings.now());
-        let latest = match self.deadline {
+        let latest = self.latest.unwrap_or_else(|| match self.deadline {
             _ if !settings.waits => now,
             // Nothing is sent at the deadline itself.
             Some(at) => at
@@ -94,27 +104,26 @@ impl<S, C> Session<S, C> {
                 .saturating_sub(Duration::from_nanos(1))
                 .min(now.saturating_add(settings.max_wait)),
             None => now.saturating_add(settings.max_wait),
-        };
+        });
+        self.latest = Some(latest);
         let (admission, round) = self.keyed().admit(now, latest);
         self.round = round;
         let at = match admission {
             Admission::Go => return Turn::Now,
             Admission::At(at) | Admission::TooLate(at) => at,
         };
-        // What no clock reaches is too late as well.
-        if let (Admission::At(_), Some(turn)) = (admission, origin.checked_add(at)) {
+        // A cooldown ends within a day, so the clock reaches it.
+        if let (Admission::At(_), Some(instant)) = (admission, origin.checked_add(at)) {
+            self.turn = Some(at);
             self.info.record(|r| r.add_wait(at - now));
-            return Turn::At(turn);
+            return Turn::At(instant);
         }
-        let error = ToolError::new(
-            ErrorKind::RateLimited,
-            "the rate limit of this tool is used up",
-        );
-        Turn::Never(error.with_retry_after(at - now).about(&self.info))
+        Turn::Never(self.not_sent(own_refusal(at - now)))
     }
 
     /// The turn of a call that has waited: now, unless a limit was met meanwhile.
     pub(super) fn turn_after_wait(&mut self) -> Turn {
+        self.turn = None;
         if self.keyed().holds(self.round) {
             Turn::Now
         } else {
@@ -123,14 +132,22 @@ impl<S, C> Session<S, C> {
     }
 
     /// The call, to be sent; a copy, if it may have to be sent again.
+    #[inline]
     pub(super) fn next_call(&mut self) -> ToolCall {
-        let last = !self.repeats || self.attempt >= self.shared.settings.attempts;
+        let call = self.call.as_mut();
+        let call = call.expect("sent again only while it is kept");
+        // Those below may have made some of the attempts.
+        while u32::from(call.attempt()) <= self.made && call.attempt() < u16::MAX {
+            call.next_attempt();
+        }
+        self.made += 1;
+        let last = !self.repeats || self.made >= self.shared.settings.attempts;
         let call = if last {
             self.call.take()
         } else {
             self.call.clone()
         };
-        call.expect("sent again only while it is kept")
+        call.expect("it was there above")
     }
 
     /// Learns from a result. True if it was a limit, and the call is to be sent again.
@@ -139,22 +156,33 @@ impl<S, C> Session<S, C> {
         if outcome.is_rate_limited() {
             return self.limited(outcome, error);
         }
-        if let Some(cooldown) = outcome.cooldown() {
-            self.close(Some(cooldown));
+        if let Some(cooldown) = outcome.cooldown().filter(|cooldown| !cooldown.is_zero()) {
+            let settings = self.keyed().settings();
+            let cooldown = settings.cooldown(Some(cooldown));
+            self.keyed().cool(settings.now(), cooldown);
+            self.tell(cooldown, true);
         }
         false
     }
 
     #[cold]
     fn limited(&mut self, outcome: &Outcome, error: &mut Option<ToolError>) -> bool {
-        let cooldown = self.close(outcome.retry_after());
+        // A gate below has refused it: the server has not been asked.
+        if error.as_ref().is_some_and(ToolError::is_own_refusal) {
+            return false;
+        }
+        let settings = self.keyed().settings();
+        let cooldown = settings.cooldown(outcome.retry_after());
+        self.keyed().limit(settings.now(), self.round, cooldown);
+        self.tell(cooldown, outcome.retry_after().is_some());
         if let Some(known) = error.take() {
+            self.made = self.made.max(known.attempts().unwrap_or_default());
             *error = Some(match known.retry_after() {
                 None => known.with_retry_after(cooldown),
                 Some(_) => known,
             });
         }
-        let Some(call) = &mut self.call else {
+        let Some(call) = &self.call else {
             return false;
         };
         // What may have run in spite of the limit is not ours to repeat.
@@ -162,34 +190,33 @@ impl<S, C> Session<S, C> {
             .as_ref()
             .is_none_or(|e| e.execution() == Execution::NotStarted);
         let may_run = not_started || call.replay_safety() == ReplaySafety::Safe;
-        if !may_run || Caller::has_cancelled(call) {
+        let exhausted = self.made >= self.shared.settings.attempts;
+        // Where no limit is kept, nobody would wait for it.
+        if !may_run || exhausted || self.keyed().is_overflow() || Caller::has_cancelled(call) {
             return false;
         }
-        call.next_attempt();
         self.ambiguous |= !not_started;
-        self.attempt += 1;
+        self.failed = error.clone();
         true
     }
 
     #[cold]
-    fn close(&self, told: Option<Duration>) -> Duration {
-        let settings = self.keyed().settings();
-        let cooldown = settings.cooldown(told);
-        self.keyed().limit(settings.now(), self.round, cooldown);
-        settings.listener.tell(&Event::RateLimited {
+    fn tell(&self, cooldown: Duration, told: bool) {
+        self.keyed().settings().listener.tell(&Event::RateLimited {
             call: &self.info,
-            attempt: self.attempt,
+            attempt: self.made,
             cooldown,
-            told: told.is_some(),
+            told,
         });
-        cooldown
     }
 
-    /// The error of a call that is ours to repeat tells how many attempts there were.
-    pub(super) fn last(&self, error: ToolError, attempts: u32) -> ToolError {
+    /// An error of the call: it tells how many attempts there were, if it is ours to repeat, and that an
+    /// earlier one may have run.
+    pub(super) fn last(&self, error: ToolError) -> ToolError {
         let mut error = error.about(&self.info);
         if self.repeats {
-            error = error.with_attempts(attempts);
+            let made = self.made.max(error.attempts().unwrap_or_default());
+            error = error.with_attempts(made);
         }
         if self.ambiguous && error.execution() == Execution::NotStarted {
             error = error.with_execution(Execution::Unknown);
@@ -197,9 +224,14 @@ impl<S, C> Session<S, C> {
         error
     }
 
+    /// The next attempt is not made: the limit that it would have repeated is the result, or else `why`.
+    pub(super) fn not_sent(&mut self, why: ToolError) -> ToolError {
+        let error = self.failed.take().unwrap_or(why);
+        self.last(error)
+    }
+
     /// A wait was ended: the attempt that it was for is not made.
-    pub(super) fn given_up(&self, why: GivenUp) -> ToolError {
-        let made = self.attempt.saturating_sub(1);
+    pub(super) fn given_up(&mut self, why: GivenUp) -> ToolError {
         let (kind, text) = match why {
             GivenUp::Cancelled => (ErrorKind::Cancelled, "cancelled by the caller"),
             GivenUp::Deadline => (
@@ -208,10 +240,28 @@ impl<S, C> Session<S, C> {
             ),
         };
         let error = ToolError::new(kind, text).with_execution(Execution::NotStarted);
-        self.last(error, made)
+        match (why, self.failed.take()) {
+            (GivenUp::Deadline, Some(failed)) => self.last(failed),
+            (_, Some(failed)) => self.last(error.with_source(failed)),
+            (_, None) => self.last(error),
+        }
     }
+}
 
-    pub(super) fn attempt(&self) -> u32 {
-        self.attempt
+/// A turn that is not used is another's.
+impl<S, C> Drop for Session<S, C> {
+    fn drop(&mut self) {
+        if let Some(turn) = self.turn.take() {
+            self.keyed().give_back(self.round, turn);
+        }
     }
+}
+
+fn own_refusal(retry_after: Duration) -> ToolError {
+    ToolError::new(
+        ErrorKind::RateLimited,
+        "the rate limit of this tool is used up",
+    )
+    .with_retry_after(retry_after)
+    .into_own_refusal()
 }

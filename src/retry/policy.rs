@@ -8,7 +8,7 @@ use crate::{
     call::{Claim, ReplaySafety, ToolCall},
     caller::Caller,
     config::ConfigError,
-    error::{Execution, ToolError},
+    error::{ErrorKind, Execution, ToolError},
     event::{Event, Listen, Listener, RetryRefusal},
     outcome::{ByError, Classify, Outcome},
 };
@@ -197,7 +197,11 @@ impl<C> RetryPolicy<C> {
     /// run.
     pub(super) fn last(&self, call: &ToolCall, error: ToolError) -> ToolError {
         let error = error.with_attempts(call.attempt().into());
-        if call.is_ambiguous() && error.execution() == Execution::NotStarted {
+        // The gate above that waits a limit out would take it for one of this attempt; what is repeated
+        // here may run twice.
+        let for_a_gate =
+            error.kind() == ErrorKind::RateLimited && call.is_claimed(Claim::RateLimit);
+        if call.is_ambiguous() && error.execution() == Execution::NotStarted && !for_a_gate {
             return error.with_execution(Execution::Unknown);
         }
         error

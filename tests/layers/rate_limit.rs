@@ -412,7 +412,166 @@ fn impossible_settings_are_refused() {
             builder().with_default_cooldown(Duration::ZERO).build(),
             "default_cooldown",
         ),
+        (
+            builder().with_default_cooldown(Duration::MAX).build(),
+            "default_cooldown",
+        ),
     ] {
         assert_eq!(built.unwrap_err().field(), field);
     }
+}
+
+/// L4: nor do they multiply when limits and other failures come in turn; and the error tells the true number.
+#[tokio::test(start_paused = true)]
+async fn mixed_failures_do_not_multiply_either() {
+    let answers = [503, 503, 429, 503, 429, 429];
+    let (calls, tool) = tool(move |n| {
+        Err(match answers[n - 1] {
+            503 => ToolError::new(ErrorKind::Upstream, "503"),
+            _ => limited(Some(1)),
+        })
+    });
+    let retry = RetryLayer::new(RetryPolicy::new().assume_replay_safe());
+    let stack = ServiceBuilder::new()
+        .layer(RateLimitBackoffLayer::new())
+        .layer(retry)
+        .service(tool);
+    let error = stack.oneshot(call()).await.unwrap_err();
+    assert_eq!((count(&calls), error.attempts()), (3, Some(3)));
+}
+
+/// Trap 13: a gate outside does not switch a retry off that would have happened.
+#[tokio::test(start_paused = true)]
+async fn a_gate_outside_leaves_a_retrier_its_retries() {
+    let (calls, tool) = tool(|n| match n {
+        1 => Err(ToolError::new(ErrorKind::Upstream, "503")),
+        2 => Err(limited(Some(1))),
+        n => Ok(n),
+    });
+    let retry = RetryLayer::new(RetryPolicy::new().assume_replay_safe());
+    let stack = ServiceBuilder::new()
+        .layer(RateLimitBackoffLayer::new())
+        .layer(retry)
+        .service(tool);
+    assert_eq!(stack.oneshot(call()).await.unwrap(), 3);
+    assert_eq!(count(&calls), 3);
+}
+
+/// L3: above a retrier too, it refuses at once and sends nothing to a cooling key.
+#[tokio::test(start_paused = true)]
+async fn above_a_retrier_it_may_refuse_at_once_as_well() {
+    let (calls, tool) = tool(|_| Err(limited(Some(10))));
+    let layer = RateLimitBackoffLayer::builder()
+        .fail_fast()
+        .build()
+        .unwrap();
+    let stack = ServiceBuilder::new()
+        .layer(layer)
+        .layer(RetryLayer::default())
+        .service(tool);
+    let start = Instant::now();
+    stack.clone().oneshot(call()).await.unwrap_err();
+    stack.oneshot(call()).await.unwrap_err();
+    assert_eq!((count(&calls), start.elapsed()), (1, Duration::ZERO));
+}
+
+/// A hint of zero does not mean that everybody may come at once.
+#[tokio::test(start_paused = true)]
+async fn a_hint_of_zero_is_a_second() {
+    let (calls, tool) = tool(|n| if n == 1 { Err(limited(Some(0))) } else { Ok(n) });
+    let stack = RateLimitBackoffLayer::new().layer(tool);
+    let start = Instant::now();
+    let all: Vec<_> = (0..50)
+        .map(|_| tokio::spawn(stack.clone().oneshot(call())))
+        .collect();
+    sleep(Duration::from_millis(900)).await;
+    assert_eq!(count(&calls), 1);
+    for one in all {
+        one.await.unwrap().unwrap();
+    }
+    assert!(start.elapsed() <= secs(15), "{:?}", start.elapsed());
+}
+
+/// Rule 6, trap 10: where no limit can be kept, a call is not repeated either.
+#[tokio::test(start_paused = true)]
+async fn beyond_the_bound_a_limit_is_returned_at_once() {
+    let (calls, tool) = tool(|_| Err(limited(Some(60))));
+    let layer = RateLimitBackoffLayer::builder().with_max_keys(1);
+    let stack = layer.build().unwrap().layer(tool);
+    let mut first = task::spawn(stack.clone().oneshot(ToolCall::new("a")));
+    assert!(first.poll().is_pending());
+    let error = stack.oneshot(ToolCall::new("b")).await.unwrap_err();
+    assert_eq!(error.retry_after(), Some(secs(60)));
+    assert_eq!(count(&calls), 2);
+}
+
+/// Trap 13: our own refusals tell nothing of the server.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_of_an_inner_gate_closes_no_outer_one() {
+    let (calls, tool) = tool(|n| {
+        if n == 1 {
+            Err(limited(Some(600)))
+        } else {
+            Ok(n)
+        }
+    });
+    let of_the_server = RateLimitBackoffLayer::builder().with_key(Key::Server);
+    let inner = RateLimitBackoffLayer::new().layer(tool);
+    inner.clone().oneshot(call()).await.unwrap_err();
+    let stack = of_the_server.build().unwrap().layer(inner);
+    let error = stack.clone().oneshot(call()).await.unwrap_err();
+    assert!(error.retry_after().unwrap() >= secs(599));
+    let other = ToolCall::new("weather").with_server("docs");
+    stack.oneshot(other).await.unwrap();
+    assert_eq!(count(&calls), 2);
+}
+
+/// Calls that give up while they wait do not make others wait for them.
+#[tokio::test(start_paused = true)]
+async fn the_turns_of_those_who_gave_up_are_given_again() {
+    let (_, tool) = tool(|n| {
+        if n == 1 {
+            Err(limited(Some(10)))
+        } else {
+            Ok(n)
+        }
+    });
+    let stack = RateLimitBackoffLayer::new().layer(tool);
+    let start = Instant::now();
+    let first = tokio::spawn(stack.clone().oneshot(call()));
+    sleep(secs(1)).await;
+    for _ in 0..200 {
+        let mut waiting = task::spawn(stack.clone().oneshot(call()));
+        assert!(waiting.poll().is_pending());
+    }
+    stack.oneshot(call()).await.unwrap();
+    assert!(start.elapsed() <= Duration::from_millis(12_500));
+    first.await.unwrap().unwrap();
+}
+
+/// The documented success path of a server that says so each time: its pace, not half of it.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_tells_its_pace_is_not_slowed_down() {
+    let (_, tool) = tool(Ok);
+    let layer = RateLimitBackoffLayer::builder()
+        .classify_fn(|_: Result<&usize, &ToolError>| Outcome::success().with_cooldown(secs(1)))
+        .build()
+        .unwrap();
+    let stack = layer.layer(tool);
+    let start = Instant::now();
+    for _ in 0..30 {
+        stack.clone().oneshot(call()).await.unwrap();
+    }
+    assert!(start.elapsed() >= secs(29) && start.elapsed() <= secs(36));
+}
+
+/// An attempt, with all that it holds, is gone when the answer is there.
+#[tokio::test(start_paused = true)]
+async fn the_last_attempt_is_dropped_with_its_answer() {
+    let (limited, _, semaphore) = kit::limited(Mode::Answers);
+    let mut stack = RateLimitBackoffLayer::new().layer(limited);
+    let response = stack.ready().await.unwrap().call(call());
+    let mut response = task::spawn(response);
+    assert!(response.poll().is_ready());
+    assert_eq!(semaphore.available_permits(), 1);
 }
