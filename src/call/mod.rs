@@ -370,9 +370,13 @@ impl ToolCall {
 
     /// Counts another attempt. For layers that repeat calls.
     pub fn next_attempt(&mut self) {
-        self.attempt = self.attempt.saturating_add(1);
-        let attempt = self.attempt;
-        self.record(|r| r.begin_attempt(attempt.into()));
+        self.begin_attempt(self.attempt.saturating_add(1));
+    }
+
+    /// The same where others have made some of them.
+    pub(crate) fn begin_attempt(&mut self, n: u16) {
+        self.attempt = n;
+        self.record(|r| r.begin_attempt(n.into()));
     }
 
     /// Claims the call, and tells whether it had been claimed before.

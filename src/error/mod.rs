@@ -96,6 +96,8 @@ struct Inner {
     retryable: bool,
     /// Made by a gate of ours: the server was not asked.
     own_refusal: bool,
+    /// An earlier attempt may have run, although this one has not started.
+    ran_before: bool,
     attempts: u32,
     message: Cow<'static, str>,
     code: Option<Cow<'static, str>>,
@@ -141,6 +143,7 @@ impl ToolError {
             execution: kind.execution(),
             retryable: kind.is_retryable(),
             own_refusal: false,
+            ran_before: false,
             attempts: 0,
             message,
             code: None,
@@ -314,6 +317,16 @@ impl ToolError {
     /// Whether it is one.
     pub(crate) fn is_own_refusal(&self) -> bool {
         self.0.own_refusal
+    }
+
+    /// Says that an earlier attempt may have run, to a gate above that repeats this one.
+    pub(crate) fn after_ambiguous(self) -> Self {
+        self.edit(|e| e.ran_before = true)
+    }
+
+    /// Whether somebody said so.
+    pub(crate) fn is_after_ambiguous(&self) -> bool {
+        self.0.ran_before
     }
 
     /// Stamps what the error does not say yet: tool, server, call id. The first writer wins.

@@ -108,17 +108,20 @@ impl Gate {
         let Some(returning) = &mut self.returning else {
             return Admission::Go;
         };
-        // What somebody gave back comes first, if it is not over.
-        returning.free = returning.free.split_off(&now);
-        let again = returning.free.first().copied();
-        let turn = again.unwrap_or(returning.next.max(now));
-        if turn > now {
-            if turn > latest {
-                return Admission::TooLate(turn);
-            }
-        } else if returning.rate(turn) >= FREE || now >= returning.next.saturating_add(IDLE) {
+        let idle = now >= returning.next.saturating_add(IDLE);
+        // However many wait still: they keep their turns, which come within moments.
+        if now >= returning.since && (idle || returning.rate(now) >= FREE) {
             self.returning = None;
             return Admission::Go;
+        }
+        // What somebody gave back comes first, if it is not over.
+        while returning.free.first().is_some_and(|&turn| turn < now) {
+            returning.free.pop_first();
+        }
+        let again = returning.free.first().copied();
+        let turn = again.unwrap_or(returning.next.max(now));
+        if turn > now && turn > latest {
+            return Admission::TooLate(turn);
         }
         match again {
             Some(turn) => {
@@ -161,8 +164,10 @@ impl Gate {
             Some(returning) if round != self.round || self.now < returning.since => {
                 return self.cool(now, delay);
             }
-            // Nor does the first one of a return.
-            Some(returning) if returning.given > 1 => {
+            // Nor does the first one of a return, whoever waits behind it.
+            Some(returning)
+                if returning.given > 1 && self.now >= returning.after(returning.since) =>
+            {
                 // What was sent was sent at that rate at most, whenever the answer comes.
                 Some(returning.rate(returning.next.min(self.now)))
             }
@@ -272,6 +277,20 @@ mod tests {
         assert_eq!(second, Admission::At(secs(6) + ms(125)));
     }
 
+    /// A backlog does not keep the gate closed.
+    #[test]
+    fn a_gate_opens_under_any_demand() {
+        let mut gate = cooling(secs(1));
+        let mut now = secs(0);
+        while now < secs(120) {
+            for _ in 0..5 {
+                gate.admit(now, Duration::MAX);
+            }
+            now += ms(2);
+        }
+        assert!(gate.is_open());
+    }
+
     /// A limit that the first call of a return meets says nothing of the rate.
     #[test]
     fn limits_that_are_met_at_once_do_not_slow_the_return_down() {
@@ -283,6 +302,8 @@ mod tests {
         }
         let turns = (0..100).filter(|_| gate.admit(now, now + secs(10)) != Admission::Go);
         assert_eq!(turns.count(), 100);
+        // With a queue behind it as well.
+        gate.limit(now + secs(1), gate.round(), secs(1));
         assert_eq!(gate.returning.as_ref().unwrap().ceiling, None);
     }
 

@@ -23,6 +23,8 @@ pub(super) struct Session<S, C> {
     repeats: bool,
     /// Attempts that were made, by those below too.
     made: u32,
+    /// Whether we have sent it at all.
+    sent: bool,
     /// Whether an earlier attempt may have run.
     ambiguous: bool,
     /// What the attempt before failed with.
@@ -57,6 +59,7 @@ impl<S, C> Session<S, C> {
             entry,
             repeats,
             made: u32::from(call.attempt()).saturating_sub(1),
+            sent: false,
             ambiguous: false,
             failed: None,
             deadline: call.deadline(),
@@ -94,6 +97,9 @@ impl<S, C> Session<S, C> {
 
     #[cold]
     fn closed_turn(&mut self) -> Turn {
+        if let Some(why) = self.is_over() {
+            return Turn::Never(self.given_up(why));
+        }
         let settings = self.keyed().settings();
         let (origin, now) = (settings.origin, settings.now());
         let latest = self.latest.unwrap_or_else(|| match self.deadline {
@@ -118,7 +124,12 @@ impl<S, C> Session<S, C> {
             self.info.record(|r| r.add_wait(at - now));
             return Turn::At(instant);
         }
-        Turn::Never(self.not_sent(own_refusal(at - now)))
+        let refusal = refusal(at - now);
+        Turn::Never(match self.sent {
+            // The server has been asked, and has met its limit.
+            true => self.not_sent(refusal),
+            false => self.not_sent(refusal.into_own_refusal()),
+        })
     }
 
     /// The turn of a call that has waited: now, unless a limit was met meanwhile.
@@ -137,10 +148,12 @@ impl<S, C> Session<S, C> {
         let call = self.call.as_mut();
         let call = call.expect("sent again only while it is kept");
         // Those below may have made some of the attempts.
-        while u32::from(call.attempt()) <= self.made && call.attempt() < u16::MAX {
-            call.next_attempt();
+        let next = u16::try_from(self.made + 1).unwrap_or(u16::MAX);
+        if next > call.attempt() {
+            call.begin_attempt(next);
         }
         self.made += 1;
+        self.sent = true;
         let last = !self.repeats || self.made >= self.shared.settings.attempts;
         let call = if last {
             self.call.take()
@@ -167,6 +180,13 @@ impl<S, C> Session<S, C> {
 
     #[cold]
     fn limited(&mut self, outcome: &Outcome, error: &mut Option<ToolError>) -> bool {
+        if let Some(error) = error.as_ref() {
+            self.ambiguous |= error.is_after_ambiguous();
+            // Not the attempts at a call that the tool made itself.
+            if error.tool() == Some(self.info.tool()) {
+                self.made = self.made.max(error.attempts().unwrap_or_default());
+            }
+        }
         // A gate below has refused it: the server has not been asked.
         if error.as_ref().is_some_and(ToolError::is_own_refusal) {
             return false;
@@ -176,7 +196,6 @@ impl<S, C> Session<S, C> {
         self.keyed().limit(settings.now(), self.round, cooldown);
         self.tell(cooldown, outcome.retry_after().is_some());
         if let Some(known) = error.take() {
-            self.made = self.made.max(known.attempts().unwrap_or_default());
             *error = Some(match known.retry_after() {
                 None => known.with_retry_after(cooldown),
                 Some(_) => known,
@@ -215,10 +234,11 @@ impl<S, C> Session<S, C> {
     pub(super) fn last(&self, error: ToolError) -> ToolError {
         let mut error = error.about(&self.info);
         if self.repeats {
-            let made = self.made.max(error.attempts().unwrap_or_default());
-            error = error.with_attempts(made);
+            error = error.with_attempts(self.made);
         }
-        if self.ambiguous && error.execution() == Execution::NotStarted {
+        if (self.ambiguous || error.is_after_ambiguous())
+            && error.execution() == Execution::NotStarted
+        {
             error = error.with_execution(Execution::Unknown);
         }
         error
@@ -226,12 +246,14 @@ impl<S, C> Session<S, C> {
 
     /// The next attempt is not made: the limit that it would have repeated is the result, or else `why`.
     pub(super) fn not_sent(&mut self, why: ToolError) -> ToolError {
+        self.release();
         let error = self.failed.take().unwrap_or(why);
         self.last(error)
     }
 
     /// A wait was ended: the attempt that it was for is not made.
     pub(super) fn given_up(&mut self, why: GivenUp) -> ToolError {
+        self.release();
         let (kind, text) = match why {
             GivenUp::Cancelled => (ErrorKind::Cancelled, "cancelled by the caller"),
             GivenUp::Deadline => (
@@ -248,20 +270,25 @@ impl<S, C> Session<S, C> {
     }
 }
 
-/// A turn that is not used is another's.
-impl<S, C> Drop for Session<S, C> {
-    fn drop(&mut self) {
+impl<S, C> Session<S, C> {
+    /// A turn that is not used is another's.
+    fn release(&mut self) {
         if let Some(turn) = self.turn.take() {
             self.keyed().give_back(self.round, turn);
         }
     }
 }
 
-fn own_refusal(retry_after: Duration) -> ToolError {
+impl<S, C> Drop for Session<S, C> {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
+fn refusal(retry_after: Duration) -> ToolError {
     ToolError::new(
         ErrorKind::RateLimited,
         "the rate limit of this tool is used up",
     )
     .with_retry_after(retry_after)
-    .into_own_refusal()
 }

@@ -197,14 +197,15 @@ impl<C> RetryPolicy<C> {
     /// run.
     pub(super) fn last(&self, call: &ToolCall, error: ToolError) -> ToolError {
         let error = error.with_attempts(call.attempt().into());
-        // The gate above that waits a limit out would take it for one of this attempt; what is repeated
-        // here may run twice.
-        let for_a_gate =
-            error.kind() == ErrorKind::RateLimited && call.is_claimed(Claim::RateLimit);
-        if call.is_ambiguous() && error.execution() == Execution::NotStarted && !for_a_gate {
-            return error.with_execution(Execution::Unknown);
+        if !call.is_ambiguous() || error.execution() != Execution::NotStarted {
+            return error;
         }
-        error
+        // The gate above that waits a limit out has to know that this attempt did not run.
+        if error.kind() == ErrorKind::RateLimited && call.is_claimed(Claim::RateLimit) {
+            error.after_ambiguous()
+        } else {
+            error.with_execution(Execution::Unknown)
+        }
     }
 
     /// How long to wait before the call is sent again; `None`: this result is the last.

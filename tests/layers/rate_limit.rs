@@ -575,3 +575,74 @@ async fn the_last_attempt_is_dropped_with_its_answer() {
     assert!(response.poll().is_ready());
     assert_eq!(semaphore.available_permits(), 1);
 }
+
+/// Trap 7: what an earlier attempt may have done is not forgotten, whoever repeats.
+#[tokio::test(start_paused = true)]
+async fn an_ambiguous_attempt_below_is_not_forgotten() {
+    for fail_fast in [false, true] {
+        let (_, tool) = tool(|n| {
+            Err(match n {
+                1 => ToolError::new(ErrorKind::Upstream, "503"),
+                _ => limited(Some(1)),
+            })
+        });
+        let mut layer = RateLimitBackoffLayer::builder();
+        if fail_fast {
+            layer = layer.fail_fast();
+        }
+        let stack = ServiceBuilder::new()
+            .layer(layer.build().unwrap())
+            .layer(RetryLayer::new(RetryPolicy::new().assume_replay_safe()))
+            .service(tool);
+        let error = stack.oneshot(call()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::RateLimited);
+        assert_eq!(error.execution(), Execution::Unknown, "{fail_fast}");
+    }
+}
+
+/// A wait that was ended gives its turn back, whoever keeps the finished future.
+#[cfg(feature = "cancel")]
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_wait_gives_its_turn_back_at_once() {
+    let (_, tool) = tool(|n| {
+        if n == 1 {
+            Err(limited(Some(10)))
+        } else {
+            Ok(n)
+        }
+    });
+    let layer = RateLimitBackoffLayer::builder().with_attempts(1);
+    let stack = layer.build().unwrap().layer(tool);
+    let start = Instant::now();
+    stack.clone().oneshot(call()).await.unwrap_err();
+    let token = tokio_util::sync::CancellationToken::new();
+    let mut kept: Vec<_> = (0..200)
+        .map(|_| {
+            let call = call().with_cancellation(token.clone());
+            let mut waiting = task::spawn(stack.clone().oneshot(call));
+            assert!(waiting.poll().is_pending());
+            waiting
+        })
+        .collect();
+    token.cancel();
+    assert!(kept.iter_mut().all(|waiting| waiting.poll().is_ready()));
+    stack.oneshot(call()).await.unwrap();
+    assert!(start.elapsed() <= Duration::from_millis(11_100));
+    drop(kept);
+}
+
+/// Nothing is sent after the deadline, also by a gate that is about to open.
+#[tokio::test(start_paused = true)]
+async fn a_returning_gate_sends_nothing_after_the_deadline() {
+    let (calls, tool) = tool(|n| if n == 1 { Err(limited(Some(1))) } else { Ok(n) });
+    let layer = RateLimitBackoffLayer::builder().with_attempts(1);
+    let stack = layer.build().unwrap().layer(tool);
+    stack.clone().oneshot(call()).await.unwrap_err();
+    sleep(secs(3)).await;
+    let late = call().with_deadline(Instant::now());
+    let error = stack.oneshot(late).await.unwrap_err();
+    assert_eq!(
+        (error.kind(), count(&calls)),
+        (ErrorKind::DeadlineExceeded, 1)
+    );
+}
