@@ -27,6 +27,7 @@ use arc_swap::ArcSwap;
 
 use crate::{
     call::{CallInfo, MAX_NAME_BYTES},
+    config::ConfigError,
     event::{Event, Listener},
     key::{Key, KeyRef},
 };
@@ -34,8 +35,16 @@ use crate::{
 /// The default bound on the number of keys.
 pub(crate) const DEFAULT_MAX_KEYS: usize = 10_000;
 
-/// The highest bound that a layer takes.
-pub(crate) const MOST_KEYS: usize = 1 << 24;
+/// Checks the bound that somebody has set.
+pub(crate) fn check_max_keys(max: usize) -> Result<(), ConfigError> {
+    const MOST: usize = 1 << 24;
+    let reason = match max {
+        0 => "it is zero: nothing would be kept of any key".to_owned(),
+        1..=MOST => return Ok(()),
+        _ => format!("{max} is more than {MOST}"),
+    };
+    Err(ConfigError::new("max_keys", reason))
+}
 
 /// A value that can tell how much harm it would do to forget it.
 pub(crate) trait Evict {

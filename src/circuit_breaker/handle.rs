@@ -78,7 +78,7 @@ impl CircuitBreakerHandle {
         self.circuits.len()
     }
 
-    /// Whether no tool was called yet.
+    /// Whether there is none yet.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

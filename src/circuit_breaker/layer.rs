@@ -20,7 +20,7 @@ use crate::{
     in_flight::Abandoned,
     key::Key,
     outcome::{ByError, Classify, Count, Outcome},
-    registry::{DEFAULT_MAX_KEYS, MOST_KEYS, Registry},
+    registry::{DEFAULT_MAX_KEYS, Registry, check_max_keys},
 };
 
 /// Layer that stops calling a tool that is broken. See the [module docs](super) for an example.
@@ -265,16 +265,7 @@ impl<C> CircuitBreakerBuilder<C> {
     /// beyond its bound. The error names the setting.
     pub fn build(self) -> Result<CircuitBreakerLayer<C>, ConfigError> {
         self.rules.check()?;
-        if self.max_keys == 0 {
-            return Err(ConfigError::new(
-                "max_keys",
-                "the breaker could never open: no key is kept",
-            ));
-        }
-        if self.max_keys > MOST_KEYS {
-            let reason = format!("{} is more than {MOST_KEYS}", self.max_keys);
-            return Err(ConfigError::new("max_keys", reason));
-        }
+        check_max_keys(self.max_keys)?;
         if self.counts_reported && !self.counts_tools() {
             return Err(ConfigError::new(
                 "reported_failures",

@@ -15,7 +15,7 @@ use crate::{
     event::{Listen, Listener},
     key::Key,
     outcome::{ByError, Classify, Outcome},
-    registry::{DEFAULT_MAX_KEYS, MOST_KEYS, Registry},
+    registry::{DEFAULT_MAX_KEYS, Registry, check_max_keys},
     template::Template,
 };
 
@@ -188,13 +188,7 @@ impl<C> RateLimitBackoffBuilder<C> {
         if self.attempts == 0 {
             return Err(ConfigError::new("attempts", "it is zero: no call is made"));
         }
-        if self.max_keys == 0 {
-            return Err(ConfigError::new("max_keys", "it is zero: no limit is kept"));
-        }
-        if self.max_keys > MOST_KEYS {
-            let reason = format!("{} is more than {MOST_KEYS}", self.max_keys);
-            return Err(ConfigError::new("max_keys", reason));
-        }
+        check_max_keys(self.max_keys)?;
         if self.default_cooldown > MAX_COOLDOWN {
             let reason = format!("{:?} is longer than a day", self.default_cooldown);
             return Err(ConfigError::new("default_cooldown", reason));

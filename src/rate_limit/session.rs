@@ -29,7 +29,6 @@ pub(super) struct Session<S, C> {
     ambiguous: bool,
     /// What the attempt before failed with.
     failed: Option<ToolError>,
-    deadline: Option<Instant>,
     /// By when it has to have its turn; set when it first has to wait.
     latest: Option<Duration>,
     /// In which round of the gate it has its turn.
@@ -62,7 +61,6 @@ impl<S, C> Session<S, C> {
             sent: false,
             ambiguous: false,
             failed: None,
-            deadline: call.deadline(),
             latest: None,
             round: 0,
             turn: None,
@@ -102,7 +100,7 @@ impl<S, C> Session<S, C> {
         }
         let settings = self.keyed().settings();
         let (origin, now) = (settings.origin, settings.now());
-        let latest = self.latest.unwrap_or_else(|| match self.deadline {
+        let latest = self.latest.unwrap_or_else(|| match self.call().deadline() {
             _ if !settings.waits => now,
             // Nothing is sent at the deadline itself.
             Some(at) => at
@@ -268,9 +266,7 @@ impl<S, C> Session<S, C> {
             (_, None) => self.last(error),
         }
     }
-}
 
-impl<S, C> Session<S, C> {
     /// A turn that is not used is another's.
     fn release(&mut self) {
         if let Some(turn) = self.turn.take() {

@@ -10,9 +10,9 @@ use pin_project_lite::pin_project;
 use tokio::time::Instant;
 use tower_service::Service;
 
-use super::service::Session;
+use super::service::{Owner, Session};
 use crate::{
-    call::{CallInfo, ToolCall},
+    call::ToolCall,
     caller::{Caller, GivenUp, Patience},
     error::{ErrorKind, Execution, ToolError},
     outcome::Classify,
@@ -25,9 +25,7 @@ pin_project! {
     pub struct ResponseFuture<S, F, C> {
         #[pin]
         state: State<S, F>,
-        // Who repeats the call: we, or somebody above, and then only its names are kept.
-        session: Option<Session<S, C>>,
-        info: Option<CallInfo>,
+        owner: Owner<S, C>,
     }
 }
 
@@ -47,11 +45,10 @@ pin_project! {
 
 impl<S, F, C> ResponseFuture<S, F, C> {
     #[inline]
-    pub(super) fn new(fut: F, session: Option<Session<S, C>>, info: Option<CallInfo>) -> Self {
+    pub(super) fn new(fut: F, owner: Owner<S, C>) -> Self {
         Self {
             state: State::Called { fut },
-            session,
-            info,
+            owner,
         }
     }
 }
@@ -66,6 +63,17 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
+        let session = match this.owner {
+            Owner::Us(session) => session,
+            Owner::Other(info) => {
+                let StateProj::Called { fut } = this.state.as_mut().project() else {
+                    panic!("polled after completion");
+                };
+                let result = ready!(fut.poll(cx)).map_err(|e| e.into().about(info));
+                this.state.set(State::Done);
+                return Poll::Ready(result);
+            }
+        };
         loop {
             let result = match this.state.as_mut().project() {
                 StateProj::Called { fut } => ready!(fut.poll(cx)).map_err(Into::into),
@@ -74,7 +82,6 @@ where
                     until,
                     caller,
                 } => {
-                    let session = this.session.as_mut().expect("only our own calls wait");
                     if caller.poll_cancelled(cx).is_ready() {
                         this.state.set(State::Done);
                         return Poll::Ready(Err(session.given_up(GivenUp::Cancelled)));
@@ -86,56 +93,41 @@ where
                     this.state.set(State::Preparing { svc, patience });
                     continue;
                 }
-                StateProj::Preparing { svc, patience } => {
-                    let session = this.session.as_mut().expect("only our own calls wait");
-                    let mut unsent = None;
-                    let given_up = match svc.poll_ready(cx) {
-                        Poll::Pending => Some(ready!(patience.poll_given_up(cx))),
-                        Poll::Ready(Ok(())) => Patience::is_over(&session.call),
-                        // As if the attempt had been made; but it was not.
-                        Poll::Ready(Err(error)) => {
-                            unsent = Some(error.into().with_execution(Execution::NotStarted));
-                            None
-                        }
-                    };
-                    if let Some(why) = given_up {
-                        this.state.set(State::Done);
-                        return Poll::Ready(Err(session.given_up(why)));
+                StateProj::Preparing { svc, patience } => match svc.poll_ready(cx) {
+                    // As if the attempt had been made; but it was not.
+                    Poll::Ready(Err(error)) => {
+                        Err(error.into().with_execution(Execution::NotStarted))
                     }
-                    match unsent {
-                        Some(error) => Err(error),
-                        None => {
-                            let fut = svc.call(session.call.clone());
-                            this.state.set(State::Called { fut });
-                            continue;
+                    polled => {
+                        let given_up = match polled.is_ready() {
+                            true => Patience::is_over(&session.call),
+                            false => Some(ready!(patience.poll_given_up(cx))),
+                        };
+                        if let Some(why) = given_up {
+                            this.state.set(State::Done);
+                            return Poll::Ready(Err(session.given_up(why)));
                         }
+                        let fut = svc.call(session.call.clone());
+                        this.state.set(State::Called { fut });
+                        continue;
                     }
-                }
+                },
                 StateProj::Done => panic!("polled after completion"),
             };
-            let Some(session) = this.session.as_mut() else {
-                this.state.set(State::Done);
-                let info = this.info.as_ref().expect("one of the two is there");
-                return Poll::Ready(result.map_err(|e| e.about(info)));
-            };
             let result = result.map_err(|e| e.about(&session.call.info()));
-            match session.shared.policy.decide(&session.call, result.as_ref()) {
-                None => {
-                    // The attempt is gone with its result, not with the future.
-                    this.state.set(State::Done);
-                    return Poll::Ready(result.map_err(|e| session.last(e)));
-                }
-                Some(delay) => {
-                    session.call.next_attempt();
-                    session.failed = result.err();
-                    // Drops the attempt before the wait (T4), and what it had reserved.
-                    this.state.set(State::Waiting {
-                        timer: Timer::default(),
-                        until: later(delay),
-                        caller: Caller::of(&session.call),
-                    });
-                }
-            }
+            let Some(delay) = session.shared.policy.decide(&session.call, result.as_ref()) else {
+                // The attempt is gone with its result, not with the future.
+                this.state.set(State::Done);
+                return Poll::Ready(result.map_err(|e| session.last(e)));
+            };
+            session.call.next_attempt();
+            session.failed = result.err();
+            // Drops the attempt before the wait (T4), and what it had reserved.
+            this.state.set(State::Waiting {
+                timer: Timer::default(),
+                until: later(delay),
+                caller: Caller::of(&session.call),
+            });
         }
     }
 }

@@ -8,7 +8,7 @@ use tower_service::Service;
 
 use super::{future::ResponseFuture, policy::RetryPolicy};
 use crate::{
-    call::{Observation, ToolCall},
+    call::{CallInfo, Observation, ToolCall},
     error::ToolError,
     outcome::{ByError, Classify},
     template::Template,
@@ -41,6 +41,13 @@ impl<S: Clone, C> Clone for Retry<S, C> {
     }
 }
 
+/// Whose call it is to repeat.
+pub(super) enum Owner<S, C> {
+    Us(Session<S, C>),
+    /// Somebody above, or nobody: only its names are kept.
+    Other(CallInfo),
+}
+
 /// A call that is ours to repeat.
 pub(super) struct Session<S, C> {
     pub(super) call: ToolCall,
@@ -66,14 +73,17 @@ where
     }
 
     fn call(&mut self, mut call: ToolCall) -> Self::Future {
-        let session = self.shared.policy.begin(&call).then(|| Session {
-            _record: call.begin_repeated(),
-            call: call.clone(),
-            shared: Arc::clone(&self.shared),
-            failed: None,
-        });
-        let info = session.is_none().then(|| call.info());
-        ResponseFuture::new(self.inner.call(call), session, info)
+        let owner = if self.shared.policy.begin(&call) {
+            Owner::Us(Session {
+                _record: call.begin_repeated(),
+                call: call.clone(),
+                shared: Arc::clone(&self.shared),
+                failed: None,
+            })
+        } else {
+            Owner::Other(call.info())
+        };
+        ResponseFuture::new(self.inner.call(call), owner)
     }
 }
 
