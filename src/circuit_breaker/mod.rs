@@ -35,7 +35,7 @@
 //! # Example
 //!
 //! ```
-//! use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
+//! use tower::{ServiceBuilder, ServiceExt, service_fn};
 //! use tower_toolcall::{BoxError, ErrorKind, ToolCall, circuit_breaker::CircuitBreakerLayer};
 //!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() {
@@ -140,7 +140,7 @@
 //!
 //! # Cost
 //!
-//! While a breaker is closed, admission is one atomic load. With consecutive failures or failures in a window a
+//! Finding the breaker of a known key takes no lock. While it is closed, admission is one atomic load. With consecutive failures or failures in a window a
 //! success is another one; no lock, no clock, no allocation. With [`Rates`] a success is a
 //! compare-and-swap, over time after one look at the clock. Failures, and what happens in the other states, take a
 //! mutex for a moment, but for refusals of an open breaker. `tokio`'s clock is monotonic: a wall clock

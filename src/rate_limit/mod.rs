@@ -18,7 +18,8 @@
 //!
 //! Above the breaker, so that a wait holds no trial's place; below the retry layer, or without one. Under a
 //! retrier, this layer holds calls back and does not repeat them; a retrier below it repeats everything but rate
-//! limits, and the attempts of both count together. So the two never multiply attempts, nor sleep twice. It is always ready: back-pressure ends here; bound
+//! limits, and the attempts of both count together (as far as an error tells them: where a classifier takes an `Ok` for
+//! a limit, it does not). So the two never multiply attempts, nor sleep twice. It is always ready: back-pressure ends here; bound
 //! the load with a limit above it. A waiting call holds no reservation of the service below.
 //!
 //! # Example
