@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+pub mod answer;
 pub mod backoff;
 pub mod call;
 mod caller;
@@ -32,6 +33,7 @@ pub mod trace;
 mod transition;
 
 pub use self::{
+    answer::Answer,
     call::{
         CallInfo, Claim, IdempotencyKey, MAX_DEPTH, MAX_NAME_BYTES, Observation, Progress, Record,
         ReplaySafety, ToolCall,

@@ -56,7 +56,7 @@ impl Drop for Inner {
 }
 
 /// Drops a value of any depth without recursion.
-pub(super) fn dismantle(value: Value) {
+pub(crate) fn dismantle(value: Value) {
     let mut rest = vec![value];
     while let Some(value) = rest.pop() {
         match value {

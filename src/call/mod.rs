@@ -38,6 +38,8 @@ use crate::{
     text::Short,
 };
 
+#[cfg(test)]
+pub(crate) use self::arguments::dismantle;
 pub(crate) use self::info::hash_of;
 use self::{arguments::Arguments, info::Data};
 pub use self::{

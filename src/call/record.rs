@@ -25,11 +25,14 @@ pub struct Record {
     /// `number << 1 | in use`.
     state: AtomicU32,
     attempts: AtomicU32,
+    /// 0 while nobody has said.
+    max_attempts: AtomicU32,
     refusals: AtomicU32,
     slow: AtomicBool,
-    timeout: Nanos,
-    configured: Nanos,
+    timeout: Known,
+    configured: Known,
     waited_nanos: AtomicU64,
+    output_bytes: Known,
     /// What the idempotency keys of its recordings begin with; 0 before the first one is asked for.
     key: AtomicU64,
 }
@@ -50,30 +53,35 @@ impl fmt::Display for IdempotencyKey {
     }
 }
 
-/// A duration in whole nanoseconds; none if it is not known, or 584 years and more.
+/// A number that may not be known; the largest stands for that.
 #[derive(Debug)]
-struct Nanos(AtomicU64);
+struct Known(AtomicU64);
 
-impl Nanos {
+impl Known {
     const NONE: u64 = u64::MAX;
 
-    fn set(&self, d: Duration) {
-        self.0
-            .store(u64::try_from(d.as_nanos()).unwrap_or(Self::NONE), Relaxed);
+    fn set(&self, value: u64) {
+        self.0.store(value, Relaxed);
     }
 
-    fn get(&self) -> Option<Duration> {
-        match self.0.load(Relaxed) {
-            Self::NONE => None,
-            nanos => Some(Duration::from_nanos(nanos)),
-        }
+    fn forget(&self) {
+        self.set(Self::NONE);
+    }
+
+    fn get(&self) -> Option<u64> {
+        Some(self.0.load(Relaxed)).filter(|value| *value != Self::NONE)
     }
 }
 
-impl Default for Nanos {
+impl Default for Known {
     fn default() -> Self {
         Self(AtomicU64::new(Self::NONE))
     }
+}
+
+/// Whole nanoseconds; a duration of 584 years and more is the largest number.
+fn nanos(d: Duration) -> u64 {
+    u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl Record {
@@ -89,6 +97,7 @@ impl Record {
             .compare_exchange(state, recording, AcqRel, Relaxed)
             .ok()?;
         this.begin_attempt(1);
+        this.max_attempts.store(0, Relaxed);
         this.refusals.store(0, Relaxed);
         this.slow.store(false, Relaxed);
         this.waited_nanos.store(0, Relaxed);
@@ -121,14 +130,25 @@ impl Record {
     /// Sets the timeout in force, and the configured one, which a deadline may have shortened. Of
     /// several in one attempt the shortest holds.
     pub fn set_timeout(&self, in_force: Duration, configured: Duration) {
-        if self.timeout.get().is_none_or(|known| in_force < known) {
-            self.timeout.set(in_force);
-            self.configured.set(configured);
+        if self.timeout().is_none_or(|known| in_force < known) {
+            self.timeout.set(nanos(in_force));
+            self.configured.set(nanos(configured));
         }
     }
 
     pub(super) fn timeout(&self) -> Option<Duration> {
-        self.timeout.get()
+        self.timeout.get().map(Duration::from_nanos)
+    }
+
+    /// Sets how many attempts there may be.
+    pub fn set_max_attempts(&self, n: u32) {
+        self.max_attempts.store(n, Relaxed);
+    }
+
+    /// Sets how many bytes the answer has, as compact JSON. For whoever knows it: the tool itself, or
+    /// a layer that has measured it.
+    pub fn set_output_bytes(&self, bytes: u64) {
+        self.output_bytes.set(bytes);
     }
 
     /// Marks the call as slow.
@@ -136,19 +156,20 @@ impl Record {
         self.slow.store(true, Relaxed);
     }
 
-    /// Begins attempt `n`: its timeout is not known yet.
+    /// Begins attempt `n`: its timeout and its answer are not known yet.
     pub fn begin_attempt(&self, n: u32) {
         self.attempts.store(n, Relaxed);
-        self.timeout.0.store(Nanos::NONE, Relaxed);
-        self.configured.0.store(Nanos::NONE, Relaxed);
+        self.timeout.forget();
+        self.configured.forget();
+        self.output_bytes.forget();
     }
 
     /// Adds time spent waiting for a backoff or a cooldown.
     pub fn add_wait(&self, waited: Duration) {
-        let nanos = u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX);
+        let waited = nanos(waited);
         let _ = self
             .waited_nanos
-            .fetch_update(Relaxed, Relaxed, |w| Some(w.saturating_add(nanos)));
+            .fetch_update(Relaxed, Relaxed, |w| Some(w.saturating_add(waited)));
     }
 
     /// Counts a retry that was refused.
@@ -191,7 +212,17 @@ impl Observation {
 
     /// The timeout as configured, before a deadline shortened it.
     pub fn configured_timeout(&self) -> Option<Duration> {
-        self.record.configured.get()
+        self.record.configured.get().map(Duration::from_nanos)
+    }
+
+    /// How many attempts there may be; `None` if no layer repeats the call.
+    pub fn max_attempts(&self) -> Option<u32> {
+        Some(self.record.max_attempts.load(Relaxed)).filter(|n| *n > 0)
+    }
+
+    /// How many bytes the answer has, as compact JSON, if whoever gave it has said.
+    pub fn output_bytes(&self) -> Option<u64> {
+        self.record.output_bytes.get()
     }
 
     /// Whether a timeout layer found the call slow.

@@ -74,6 +74,9 @@ where
         let ours = !call.is_claimed(Claim::Retry) && !call.claim(Claim::RateLimit);
         let repeats = ours && settings.waits && settings.attempts > 1;
         let info = call.info();
+        if repeats {
+            info.record(|r| r.set_max_attempts(settings.attempts));
+        }
         let make = || Keyed::new(&self.shared.settings);
         let entry = self.shared.gates.get(&info, make);
         let mut session = Session::new(call, info, entry, Arc::clone(&self.shared), repeats);

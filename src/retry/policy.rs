@@ -181,16 +181,18 @@ impl<C> RetryPolicy<C> {
         self
     }
 
-    /// Takes the call upon itself, unless somebody above has, or it has one attempt anyway.
+    /// Takes the call upon itself, unless somebody above has, or it has one attempt anyway. Tells how
+    /// many attempts it grants.
     #[inline]
-    pub(super) fn begin(&self, call: &ToolCall) -> bool {
-        if self.settings.of(call).attempts == 1 || call.claim(Claim::Retry) {
-            return false;
+    pub(super) fn begin(&self, call: &ToolCall) -> Option<u16> {
+        let attempts = self.settings.of(call).attempts;
+        if attempts == 1 || call.claim(Claim::Retry) {
+            return None;
         }
         if let Some(budget) = &self.settings.budget {
             budget.deposit(Instant::now);
         }
-        true
+        Some(attempts)
     }
 
     /// The error of the last attempt: it tells how many there were (R3), and that an earlier one may have
@@ -362,7 +364,7 @@ mod with_tower {
     impl<C> RetryPolicy<C> {
         /// The copy that is sent again, if need be. tower asks at each attempt, and `&ToolCall` is all it shows.
         fn keep(&self, call: &ToolCall) -> Option<ToolCall> {
-            (call.is_kept() || self.begin(call)).then(|| call.keep())
+            (call.is_kept() || self.begin(call).is_some()).then(|| call.keep())
         }
 
         /// An error, stamped, and what follows from it.

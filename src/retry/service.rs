@@ -73,9 +73,11 @@ where
     }
 
     fn call(&mut self, mut call: ToolCall) -> Self::Future {
-        let owner = if self.shared.policy.begin(&call) {
+        let owner = if let Some(attempts) = self.shared.policy.begin(&call) {
+            let record = call.begin_repeated();
+            call.record(|r| r.set_max_attempts(attempts.into()));
             Owner::Us(Session {
-                _record: call.begin_repeated(),
+                _record: record,
                 call: call.clone(),
                 shared: Arc::clone(&self.shared),
                 failed: None,

@@ -1,23 +1,29 @@
 use tower_layer::Layer;
 
-use super::service::Trace;
-use crate::{
-    event::{Listen, Listener},
-    outcome::ByError,
-};
+use super::{hooks::DefaultHooks, service::Trace, span::Scope};
+use crate::event::{Listen, Listener};
 
-/// Layer that makes a span for each call. See the [module docs](super) for an example.
+/// Layer that makes a span for each call, or for each attempt. See the [module docs](super) for an
+/// example.
 #[derive(Clone, Debug)]
 #[must_use]
-pub struct TraceLayer<C = ByError> {
-    settings: Settings<C>,
+pub struct TraceLayer<H = DefaultHooks> {
+    settings: Settings<H>,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Settings<C> {
-    pub(super) classifier: C,
-    pub(super) arguments: bool,
+pub(super) struct Settings<H> {
+    pub(super) hooks: H,
+    pub(super) show: Show,
     pub(super) listener: Listener,
+}
+
+/// What is shown.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Show {
+    pub(super) scope: Scope,
+    pub(super) arguments: bool,
+    pub(super) output: bool,
 }
 
 impl Default for TraceLayer {
@@ -27,48 +33,78 @@ impl Default for TraceLayer {
 }
 
 impl TraceLayer {
-    /// A layer with the default settings.
+    /// A layer with the default settings: a span and the events for each call.
     pub fn new() -> Self {
+        Self::of(Scope::Call)
+    }
+
+    /// A layer that makes a span for each attempt, inside the span of the call. Its place is below
+    /// the layer that repeats calls.
+    ///
+    /// An attempt has no events, and no arguments in its span: the call has them.
+    pub fn attempts() -> Self {
+        Self::of(Scope::Attempt)
+    }
+
+    fn of(scope: Scope) -> Self {
         Self {
             settings: Settings {
-                classifier: ByError,
-                arguments: true,
+                hooks: DefaultHooks::default(),
+                show: Show {
+                    scope,
+                    arguments: scope == Scope::Call,
+                    output: false,
+                },
                 listener: Listener::default(),
             },
         }
     }
 }
 
-impl<C> TraceLayer<C> {
+impl<H> TraceLayer<H> {
     /// Sets who tells answers that are errors in the tool's own words
     /// ([`Outcome::is_reported`](crate::Outcome::is_reported)) from successes. Default: every `Ok` is
-    /// a success. For MCP tools: `McpClassifier`.
-    pub fn with_classifier<D>(self, classifier: D) -> TraceLayer<D> {
+    /// a success. For MCP tools: `McpClassifier`. Takes the place of other hooks.
+    pub fn with_classifier<C>(self, classifier: C) -> TraceLayer<DefaultHooks<C>> {
+        self.with_hooks(DefaultHooks::new(classifier))
+    }
+
+    /// Sets who knows the answers and hears how calls begin and end. For the answers of an MCP
+    /// server: `McpHooks`.
+    pub fn with_hooks<G>(self, hooks: G) -> TraceLayer<G> {
         TraceLayer {
             settings: Settings {
-                classifier,
-                arguments: self.settings.arguments,
+                hooks,
+                show: self.settings.show,
                 listener: self.settings.listener,
             },
         }
     }
 
-    /// Whether the redacted arguments stand in the span (`gen_ai.tool.call.arguments`). Default: yes.
+    /// Whether the redacted arguments stand in the span (`gen_ai.tool.call.arguments`). Default: yes
+    /// for calls, no for attempts.
     pub fn with_arguments(mut self, show: bool) -> Self {
-        self.settings.arguments = show;
+        self.settings.show.arguments = show;
+        self
+    }
+
+    /// Whether the redacted answer stands in the span (`gen_ai.tool.call.result`). Default: no. Its
+    /// size is there in any case, where [it is known](super#the-answers-size).
+    pub fn with_output(mut self, show: bool) -> Self {
+        self.settings.show.output = show;
         self
     }
 
     /// Sets who hears of calls whose future was dropped unfinished. Default: nobody; the
-    /// `tool.cancelled` event is emitted either way.
+    /// `tool.cancelled` event is emitted either way. A layer for attempts tells nobody.
     pub fn with_listener(mut self, listen: impl Listen + 'static) -> Self {
         self.settings.listener = Listener::new(listen);
         self
     }
 }
 
-impl<S, C: Clone> Layer<S> for TraceLayer<C> {
-    type Service = Trace<S, C>;
+impl<S, H: Clone> Layer<S> for TraceLayer<H> {
+    type Service = Trace<S, H>;
 
     fn layer(&self, inner: S) -> Self::Service {
         Trace::new(inner, self.settings.clone())

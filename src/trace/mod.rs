@@ -60,7 +60,15 @@
 //! force, slowness) is in the span of a success too.
 
 mod future;
+mod hooks;
 mod layer;
+mod observer;
 mod service;
+mod span;
 
-pub use self::{future::ResponseFuture, layer::TraceLayer, service::Trace};
+pub use self::{
+    future::ResponseFuture,
+    hooks::{DefaultHooks, End, TraceHooks},
+    layer::TraceLayer,
+    service::Trace,
+};

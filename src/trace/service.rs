@@ -3,47 +3,44 @@ use std::task::{Context, Poll};
 use tower_service::Service;
 
 use super::{
-    future::{Observer, ResponseFuture},
+    future::ResponseFuture,
+    hooks::{DefaultHooks, TraceHooks},
     layer::Settings,
+    observer::Observer,
 };
-use crate::{
-    call::ToolCall,
-    error::ToolError,
-    outcome::{ByError, Classify},
-};
+use crate::{call::ToolCall, error::ToolError};
 
 /// Makes a span for each call. See the [module docs](super) for an example.
 #[derive(Clone, Debug)]
-pub struct Trace<S, C = ByError> {
+pub struct Trace<S, H = DefaultHooks> {
     inner: S,
-    settings: Settings<C>,
+    settings: Settings<H>,
 }
 
-impl<S, C> Trace<S, C> {
-    pub(super) fn new(inner: S, settings: Settings<C>) -> Self {
+impl<S, H> Trace<S, H> {
+    pub(super) fn new(inner: S, settings: Settings<H>) -> Self {
         Self { inner, settings }
     }
 }
 
-impl<S, C> Service<ToolCall> for Trace<S, C>
+impl<S, H> Service<ToolCall> for Trace<S, H>
 where
     S: Service<ToolCall>,
     S::Error: Into<ToolError>,
-    C: Classify<S::Response> + Clone,
+    H: TraceHooks<S::Response> + Clone,
 {
     type Response = S::Response;
     type Error = ToolError;
-    type Future = ResponseFuture<S::Future, C>;
+    type Future = ResponseFuture<S::Future, H, S::Response>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
         self.inner.poll_ready(cx).map_err(Into::into)
     }
 
     fn call(&mut self, mut call: ToolCall) -> Self::Future {
-        let settings = &self.settings;
-        let mut flight = Observer::start(&mut call, settings.arguments, &settings.listener);
+        let mut flight = Observer::start(&mut call, &self.settings);
         // The inner `call` may run a tool's first steps: they belong to the span.
         let fut = flight.enter(|o| o.span().in_scope(|| self.inner.call(call)));
-        ResponseFuture::new(fut, flight, settings.classifier.clone())
+        ResponseFuture::new(fut, flight)
     }
 }

@@ -53,7 +53,7 @@ assert_impl_all!(retry::Retry<Svc, ByError>: Send, Sync, Unpin, Clone);
 assert_impl_all!(retry::ResponseFuture<Svc, Tool, ByError>: Send, Sync);
 assert_impl_all!(trace::TraceLayer: Send, Sync, Unpin, Clone);
 assert_impl_all!(trace::Trace<Svc>: Send, Sync, Unpin, Clone);
-assert_impl_all!(trace::ResponseFuture<Tool, ByError>: Send, Sync);
+assert_impl_all!(trace::ResponseFuture<Tool, trace::DefaultHooks, ()>: Send, Sync);
 
 #[cfg(feature = "mcp")]
 mod mcp {

@@ -41,6 +41,7 @@
 mod catalog;
 mod classify;
 mod errors;
+mod hooks;
 #[cfg(feature = "mcp-http")]
 mod http;
 mod progress;
@@ -53,6 +54,7 @@ pub use self::{
     catalog::Catalog,
     classify::McpClassifier,
     errors::recognise,
+    hooks::McpHooks,
     progress::McpProgress,
     service::{IDEMPOTENCY_KEY_META, McpService, ResponseFuture},
     text::ModelText,

@@ -1,7 +1,6 @@
 use std::{
     fmt,
     future::Future,
-    io,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, Waker},
@@ -19,15 +18,16 @@ use tower_service::Service;
 
 use super::{McpProgress, errors};
 use crate::{
+    answer::json_bytes,
     call::{IdempotencyKey, ToolCall},
     error::{ErrorKind, Execution, ToolError},
 };
 
 /// The longest message that rmcp's line-based transports let through.
-const MAX_MESSAGE_BYTES: usize = 16 << 20;
+const MAX_MESSAGE_BYTES: u64 = 16 << 20;
 
 /// What a request has beside its arguments: name, ids, protocol metadata.
-const ENVELOPE_BYTES: usize = 4 << 10;
+const ENVELOPE_BYTES: u64 = 4 << 10;
 
 /// The key in a request's `_meta` under which [`McpService`] sends a call's
 /// [idempotency key](crate::ToolCall::idempotency_key), if the call may be repeated.
@@ -83,7 +83,7 @@ impl McpService {
     async fn run(self, mut call: ToolCall) -> Result<CallToolResponse, ToolError> {
         call.check()?;
         check_size(call.arguments())?;
-        let progress = call.progress();
+        let (info, progress) = (call.info(), call.progress());
         let options = options(call.idempotency_key());
         let params = CallToolRequestParams::new(call.tool().to_owned())
             .with_arguments(call.take_arguments());
@@ -105,14 +105,19 @@ impl McpService {
 
         let answer = handle.await_response().await;
         pending.id = None;
-        match answer.map_err(errors::from_service)? {
-            ServerResult::CallToolResult(result) => Ok(CallToolResponse::Complete(result)),
-            ServerResult::InputRequiredResult(result) => {
-                Ok(CallToolResponse::InputRequired(result))
+        let response = match answer.map_err(errors::from_service)? {
+            ServerResult::CallToolResult(result) => CallToolResponse::Complete(result),
+            ServerResult::InputRequiredResult(result) => CallToolResponse::InputRequired(result),
+            ServerResult::CreateTaskResult(result) => CallToolResponse::Task(result),
+            _ => return Err(errors::from_service(ServiceError::UnexpectedResponse)),
+        };
+        // Measured only if somebody observes the call.
+        info.record(|r| {
+            if let Some(bytes) = response_bytes(&response) {
+                r.set_output_bytes(bytes);
             }
-            ServerResult::CreateTaskResult(result) => Ok(CallToolResponse::Task(result)),
-            _ => Err(errors::from_service(ServiceError::UnexpectedResponse)),
-        }
+        });
+        Ok(response)
     }
 }
 
@@ -215,21 +220,18 @@ impl Drop for Pending<'_> {
     }
 }
 
+/// How many bytes the result has as JSON.
+fn response_bytes(response: &CallToolResponse) -> Option<u64> {
+    match response {
+        CallToolResponse::Complete(result) => json_bytes(result, u64::MAX),
+        CallToolResponse::InputRequired(result) => json_bytes(result, u64::MAX),
+        CallToolResponse::Task(result) => json_bytes(result, u64::MAX),
+        _ => None,
+    }
+}
+
 /// Refuses what the server's transport would drop without a word.
 fn check_size(arguments: &Map<String, Value>) -> Result<(), ToolError> {
-    struct Room(usize);
-    impl io::Write for Room {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0 = self
-                .0
-                .checked_sub(bytes.len())
-                .ok_or(io::ErrorKind::FileTooLarge)?;
-            Ok(bytes.len())
-        }
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
     // Few arguments are so large that they need to be measured.
     let cheap = arguments.iter().all(|(key, value)| {
         key.len() < 1024
@@ -242,12 +244,13 @@ fn check_size(arguments: &Map<String, Value>) -> Result<(), ToolError> {
     if cheap && arguments.len() < 1024 {
         return Ok(());
     }
-    serde_json::to_writer(Room(MAX_MESSAGE_BYTES - ENVELOPE_BYTES), arguments).map_err(|_| {
-        ToolError::new(
+    match json_bytes(arguments, MAX_MESSAGE_BYTES - ENVELOPE_BYTES) {
+        Some(_) => Ok(()),
+        None => Err(ToolError::new(
             ErrorKind::InvalidInput,
             "the arguments exceed the 16 MiB that an MCP message may have",
-        )
-    })
+        )),
+    }
 }
 
 #[cfg(test)]

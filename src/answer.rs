@@ -1,0 +1,146 @@
+//! What observers see of a tool's answer: its size, and a view of it to be redacted.
+
+use std::{any::Any, borrow::Cow, io, sync::Arc};
+
+use serde::Serialize;
+use serde_json::Value;
+
+/// A tool's answer as an observer sees it. Whoever prints it redacts it first.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Answer<'a> {
+    /// Text, as the model reads it.
+    Text(&'a str),
+    /// JSON.
+    Json(Cow<'a, Value>),
+}
+
+impl<'a> Answer<'a> {
+    /// The answer of a usual type: text, JSON, `()`. `None` for any other.
+    pub fn of_usual<T: Any>(answer: &'a T) -> Option<Self> {
+        let any: &dyn Any = answer;
+        if let Some(json) = any.downcast_ref::<Value>() {
+            return Some(Self::Json(Cow::Borrowed(json)));
+        }
+        if any.is::<()>() {
+            return Some(Self::Json(Cow::Owned(Value::Null)));
+        }
+        let text = any
+            .downcast_ref::<String>()
+            .map(String::as_str)
+            .or_else(|| any.downcast_ref::<&'static str>().copied())
+            .or_else(|| any.downcast_ref::<Box<str>>().map(|s| &**s))
+            .or_else(|| any.downcast_ref::<Arc<str>>().map(|s| &**s))
+            .or_else(|| any.downcast_ref::<Cow<'static, str>>().map(|s| &**s))?;
+        Some(Self::Text(text))
+    }
+
+    /// Any answer that can be serialised, by way of a copy. `None` if it cannot be written as JSON.
+    pub fn of<T: Serialize + ?Sized>(answer: &T) -> Option<Self> {
+        let json = serde_json::to_value(answer).ok()?;
+        Some(Self::Json(Cow::Owned(json)))
+    }
+
+    /// How many bytes it has as compact JSON.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Self::Text(text) => leaf_bytes(text),
+            Self::Json(json) => value_bytes(json),
+        }
+    }
+}
+
+/// How many bytes `value` has as compact JSON; `None` if it has more than `max`, or cannot be
+/// written. Stops there, so the work is bounded.
+pub(crate) fn json_bytes<T: Serialize + ?Sized>(value: &T, max: u64) -> Option<u64> {
+    struct Room(u64);
+    impl io::Write for Room {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let left = self.0.checked_sub(bytes.len() as u64);
+            self.0 = left.ok_or(io::ErrorKind::FileTooLarge)?;
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut room = Room(max);
+    serde_json::to_writer(&mut room, value).ok()?;
+    Some(max - room.0)
+}
+
+fn leaf_bytes<T: Serialize + ?Sized>(leaf: &T) -> u64 {
+    json_bytes(leaf, u64::MAX).unwrap_or(0)
+}
+
+/// The same for a value of any depth: without recursion, which a deep one would take too far.
+fn value_bytes(value: &Value) -> u64 {
+    let mut bytes = 0;
+    let mut left = vec![value];
+    while let Some(value) = left.pop() {
+        // Two brackets, and a comma after each member but the last.
+        let frame = |members: usize| 2 + members.saturating_sub(1) as u64;
+        bytes += match value {
+            Value::Array(items) => {
+                left.extend(items);
+                frame(items.len())
+            }
+            Value::Object(map) => {
+                left.extend(map.values());
+                let keys: u64 = map.keys().map(|key| leaf_bytes(key) + 1).sum();
+                frame(map.len()) + keys
+            }
+            leaf => leaf_bytes(leaf),
+        };
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_size_is_that_of_the_compact_json() {
+        for value in [
+            json!(null),
+            json!("a\n\"ä\u{1}"),
+            json!([]),
+            json!({}),
+            json!({ "a": [1, 2.5, true, null, { "b\t": "c" }], "d": {} }),
+        ] {
+            let expected = value.to_string().len() as u64;
+            assert_eq!(Answer::Json(Cow::Borrowed(&value)).bytes(), expected);
+            assert_eq!(json_bytes(&value, 1000), Some(expected));
+        }
+        assert_eq!(Answer::Text("a\n").bytes(), 5);
+    }
+
+    #[test]
+    fn an_answer_of_ten_thousand_levels_is_measured() {
+        let mut deep = json!(1);
+        for _ in 0..10_000 {
+            deep = Value::Array(vec![deep]);
+        }
+        assert_eq!(Answer::Json(Cow::Borrowed(&deep)).bytes(), 20_001);
+        crate::call::dismantle(deep);
+    }
+
+    #[test]
+    fn measuring_stops_at_the_limit() {
+        assert_eq!(json_bytes("abc", 5), Some(5));
+        assert_eq!(json_bytes("abc", 4), None);
+    }
+
+    #[test]
+    fn usual_answers_are_known_by_their_type() {
+        let bytes = |answer: Option<Answer<'_>>| answer.map(|a| a.bytes());
+        assert_eq!(bytes(Answer::of_usual(&"ab")), Some(4));
+        assert_eq!(bytes(Answer::of_usual(&"ab".to_owned())), Some(4));
+        assert_eq!(bytes(Answer::of_usual(&json!([1]))), Some(3));
+        assert_eq!(bytes(Answer::of_usual(&())), Some(4));
+        assert_eq!(bytes(Answer::of_usual(&7_u8)), None);
+        assert_eq!(bytes(Answer::of(&[7_u8])), Some(3));
+    }
+}

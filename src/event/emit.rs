@@ -1,0 +1,166 @@
+//! Events as `tracing` has them.
+
+use std::time::Duration;
+
+use tracing::field::display;
+
+use super::{
+    Event, RetryRefusal, TARGET,
+    names::{event, field},
+};
+use crate::{
+    call::CallInfo,
+    error::{ErrorKind, ToolError},
+    text::Short,
+    transition::Transition,
+};
+
+/// Emits one of our [events](super::names::event) with some of our [fields](super::names::field): its
+/// name is the message, and who was called is always told.
+macro_rules! emit {
+    ($level:ident, $name:ident, $call:expr $(, $field:ident = $value:expr)* $(,)?) => {{
+        use $crate::{call::CallInfo, event::names, text::Short};
+        let call: &CallInfo = $call;
+        let name = |s| tracing::field::display(Short::name(s));
+        tracing::event!(
+            name: names::event::$name,
+            target: $crate::event::TARGET,
+            tracing::Level::$level,
+            { names::field::TOOL } = name(call.tool()),
+            { names::field::SERVER } = call.server().map(name),
+            { names::field::CALL_ID } = call.id().map(name),
+            { names::field::TRACE_ID } = call.trace_id().map(name),
+            $({ names::field::$field } = $value,)*
+            "{}", names::event::$name
+        )
+    }};
+}
+pub(crate) use emit;
+
+/// Milliseconds, with fractions, as the fields of events have them.
+pub(crate) fn ms(d: Duration) -> f64 {
+    // Whole microseconds: more digits are noise.
+    (d.as_secs_f64() * 1e6).round() / 1e3
+}
+
+impl Event<'_> {
+    pub(super) fn trace(&self) {
+        match *self {
+            Event::Slow {
+                call,
+                elapsed,
+                timeout,
+            } => emit!(
+                WARN,
+                SLOW,
+                call,
+                DURATION_MS = ms(elapsed),
+                TIMEOUT_MS = ms(timeout)
+            ),
+            Event::Cancelled {
+                call,
+                elapsed,
+                past_deadline: true,
+            } => emit!(
+                WARN,
+                TIMEOUT,
+                call,
+                CODE = ErrorKind::Timeout.code(),
+                ERROR = "dropped after its deadline",
+                DURATION_MS = ms(elapsed)
+            ),
+            Event::Cancelled { call, elapsed, .. } => {
+                emit!(INFO, CANCELLED, call, DURATION_MS = ms(elapsed));
+            }
+            Event::Retry {
+                call,
+                attempt,
+                delay,
+                told,
+                error,
+            } => emit!(
+                WARN,
+                RETRY,
+                call,
+                ATTEMPT = attempt,
+                DELAY_MS = ms(delay),
+                TOLD = told,
+                CODE = error.map(ToolError::code),
+                ERROR = error.map(ToolError::message)
+            ),
+            Event::RetryRefused {
+                call,
+                attempt,
+                reason: RetryRefusal::Exhausted,
+                error,
+            } => emit!(
+                ERROR,
+                EXHAUSTED,
+                call,
+                ATTEMPT = attempt,
+                CODE = error.map(ToolError::code),
+                ERROR = error.map(ToolError::message)
+            ),
+            Event::RetryRefused {
+                call,
+                attempt,
+                reason,
+                error,
+            } => emit!(
+                WARN,
+                RETRY,
+                call,
+                ATTEMPT = attempt,
+                REFUSED = reason.name(),
+                CODE = error.map(ToolError::code),
+                ERROR = error.map(ToolError::message)
+            ),
+            Event::RateLimited {
+                call,
+                attempt,
+                cooldown,
+                told,
+            } => emit!(
+                WARN,
+                RATE_LIMITED,
+                call,
+                ATTEMPT = attempt,
+                CODE = ErrorKind::RateLimited.code(),
+                DELAY_MS = ms(cooldown),
+                TOLD = told
+            ),
+            Event::Transition { transition, call } => breaker(transition, call),
+            Event::Evicted { keys, kept } => tracing::event!(
+                name: event::EVICTED,
+                target: TARGET,
+                tracing::Level::DEBUG,
+                { field::KEYS } = keys,
+                { field::KEPT } = kept,
+                "{}", event::EVICTED
+            ),
+        }
+    }
+}
+
+/// A breaker may be of a whole server, and somebody may have changed it by hand.
+fn breaker(t: &Transition, call: Option<&CallInfo>) {
+    let name = |s| display(Short::name(s));
+    tracing::event!(
+        name: event::BREAKER,
+        target: TARGET,
+        tracing::Level::WARN,
+        { field::TOOL } = t.tool.as_deref().map(name),
+        { field::SERVER } = t.server.as_deref().map(name),
+        { field::CALL_ID } = call.and_then(CallInfo::id).map(name),
+        { field::TRACE_ID } = call.and_then(CallInfo::trace_id).map(name),
+        { field::FROM } = t.from.name(),
+        { field::TO } = t.to.name(),
+        { field::REASON } = t.reason.name(),
+        { field::GENERATION } = t.generation,
+        { field::CALLS } = t.calls,
+        { field::FAILURES } = t.failures,
+        { field::SLOW_CALLS } = t.slow_calls,
+        { field::OPEN_MS } = t.open_for.map(ms),
+        "{}", event::BREAKER
+    );
+}

@@ -1,0 +1,137 @@
+//! What observers learn of things that a result does not show.
+//!
+//! How a call ended is in its result, and a layer above sees that. For the rest: layers do not know
+//! each other. A layer that has something to tell gives an [`Event`] to its
+//! [`Listen`]er, if it has one, and emits it through [`tracing`] as well. Nothing is told on the
+//! path of a call that succeeds in good time.
+
+mod emit;
+mod listen;
+pub mod names;
+
+use std::time::Duration;
+
+pub use self::listen::Listen;
+pub(crate) use self::{
+    emit::{emit, ms},
+    listen::Listener,
+};
+pub use crate::transition::{BreakerState, Transition, TransitionReason};
+use crate::{call::CallInfo, error::ToolError};
+
+/// The target of every span and event of this crate.
+pub const TARGET: &str = "tower_toolcall";
+
+/// Something that happened to a call below its observers.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// The call used more than its fraction of the timeout; it may have succeeded (T6).
+    /// `tool.slow`, WARN.
+    #[non_exhaustive]
+    Slow {
+        /// The call.
+        call: &'a CallInfo,
+        /// How long it took, from its first wait on.
+        elapsed: Duration,
+        /// The timeout in force.
+        timeout: Duration,
+    },
+    /// The response future was dropped unfinished, so that there is no result to see.
+    /// `tool.cancelled`, INFO.
+    #[non_exhaustive]
+    Cancelled {
+        /// The call.
+        call: &'a CallInfo,
+        /// How long it had been waiting; zero if it was never polled to wait.
+        elapsed: Duration,
+        /// Whether its deadline had passed: then somebody outside enforced a timeout, and the event
+        /// is `tool.timeout`, WARN.
+        past_deadline: bool,
+    },
+    /// A call failed and will be sent again (R4). `tool.retry`, WARN.
+    #[non_exhaustive]
+    Retry {
+        /// The call.
+        call: &'a CallInfo,
+        /// The attempt that failed, counted from 1.
+        attempt: u32,
+        /// How long is waited before the next one.
+        delay: Duration,
+        /// Whether the server told how long.
+        told: bool,
+        /// What it failed with; none if its answer was a failure in the classifier's eyes.
+        error: Option<&'a ToolError>,
+    },
+    /// A call failed in a way that a retry might mend, and is not sent again (R4). `tool.exhausted`,
+    /// ERROR, if its attempts are used up, else `tool.retry`, WARN, with the reason as `refused`.
+    #[non_exhaustive]
+    RetryRefused {
+        /// The call.
+        call: &'a CallInfo,
+        /// The attempt that failed, counted from 1.
+        attempt: u32,
+        /// Why there is no other.
+        reason: RetryRefusal,
+        /// What it failed with; none if its answer was a failure in the classifier's eyes.
+        error: Option<&'a ToolError>,
+    },
+    /// A rate limit was met, or a server has told that nothing is left of it. `tool.rate_limited`, WARN.
+    #[non_exhaustive]
+    RateLimited {
+        /// The call.
+        call: &'a CallInfo,
+        /// The attempt that met it, counted from 1.
+        attempt: u32,
+        /// For how long calls of the same key are held back.
+        cooldown: Duration,
+        /// Whether the server told how long.
+        told: bool,
+    },
+    /// A circuit breaker changed its state (C6). `tool.breaker`, WARN.
+    #[non_exhaustive]
+    Transition {
+        /// Which one, from where to where, and why.
+        transition: &'a Transition,
+        /// The call that brought it about; none if somebody used a handle.
+        call: Option<&'a CallInfo>,
+    },
+    /// A keyed layer has forgotten keys that were not in use, to make room for others (C9).
+    /// `tool.evicted`, DEBUG.
+    #[non_exhaustive]
+    Evicted {
+        /// How many.
+        keys: usize,
+        /// How many it keeps.
+        kept: usize,
+    },
+}
+
+/// Why a call was not sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum RetryRefusal {
+    /// Its attempts are used up (R3).
+    Exhausted,
+    /// It may have run, and nobody says that it may run twice (R6).
+    Unsafe,
+    /// The [`RetryBudget`](crate::retry::RetryBudget) is used up (R7).
+    Budget,
+    /// The delay does not end before its deadline (R5).
+    Deadline,
+    /// The server asks for a longer delay than the policy grants (L2).
+    TooLong,
+}
+
+impl RetryRefusal {
+    /// The reason's name in events.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Exhausted => "exhausted",
+            Self::Unsafe => "unsafe",
+            Self::Budget => "budget",
+            Self::Deadline => "deadline",
+            Self::TooLong => "too_long",
+        }
+    }
+}

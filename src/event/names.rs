@@ -1,0 +1,156 @@
+//! The names of events, and of the fields of events and spans: all of them, and nowhere else.
+//!
+//! They are part of what this crate promises: what somebody searches for in a log store does not
+//! change with a patch release.
+
+/// Names of events. The name is the event's message as well.
+pub mod event {
+    /// A call begins. DEBUG.
+    pub const START: &str = "tool.start";
+    /// A call has its answer. INFO.
+    pub const SUCCESS: &str = "tool.success";
+    /// A call failed, panicked, or was answered with an error in the tool's own words. ERROR.
+    pub const FAILURE: &str = "tool.failure";
+    /// A call's attempts are used up. ERROR.
+    pub const EXHAUSTED: &str = "tool.exhausted";
+    /// A call, or what was left of its time, ran out of time. WARN.
+    pub const TIMEOUT: &str = "tool.timeout";
+    /// A call took more than its fraction of the timeout; it may have succeeded. WARN.
+    pub const SLOW: &str = "tool.slow";
+    /// A call failed and is sent again, or is not, and why. WARN.
+    pub const RETRY: &str = "tool.retry";
+    /// A rate limit was met. WARN.
+    pub const RATE_LIMITED: &str = "tool.rate_limited";
+    /// A call was not started: no time was left. WARN.
+    pub const SKIPPED: &str = "tool.skipped";
+    /// A circuit breaker changed its state. WARN.
+    pub const BREAKER: &str = "tool.breaker";
+    /// A call was cancelled, or dropped unfinished. INFO.
+    pub const CANCELLED: &str = "tool.cancelled";
+    /// A keyed layer has forgotten keys, to make room for others. DEBUG.
+    pub const EVICTED: &str = "tool.evicted";
+}
+
+/// Fields of events.
+pub mod field {
+    /// The tool's name.
+    pub const TOOL: &str = "tool";
+    /// The server's name.
+    pub const SERVER: &str = "server";
+    /// The call's id.
+    pub const CALL_ID: &str = "call_id";
+    /// The trace id that the caller gave the call.
+    pub const TRACE_ID: &str = "trace_id";
+    /// The code of the error, `TOOL_TIMEOUT` for one.
+    pub const CODE: &str = "code";
+    /// The error's message for developers, redacted.
+    pub const ERROR: &str = "error";
+    /// The upstream's HTTP status.
+    pub const STATUS: &str = "status";
+    /// How long the call took, in milliseconds.
+    pub const DURATION_MS: &str = "duration_ms";
+    /// How many attempts were made.
+    pub const ATTEMPTS: &str = "attempts";
+    /// How many there may be, if a layer repeats calls.
+    pub const MAX_ATTEMPTS: &str = "max_attempts";
+    /// Which attempt it was, from 1.
+    pub const ATTEMPT: &str = "attempt";
+    /// The timeout in force, in milliseconds.
+    pub const TIMEOUT_MS: &str = "timeout_ms";
+    /// The timeout before a deadline shortened it, in milliseconds.
+    pub const CONFIGURED_TIMEOUT_MS: &str = "configured_timeout_ms";
+    /// The answer's size as JSON, in bytes.
+    pub const OUTPUT_BYTES: &str = "output_bytes";
+    /// How long is waited, in milliseconds.
+    pub const DELAY_MS: &str = "delay_ms";
+    /// Whether the server told how long.
+    pub const TOLD: &str = "told";
+    /// Why a call is not sent again.
+    pub const REFUSED: &str = "refused";
+    /// The state that a breaker left.
+    pub const FROM: &str = "from";
+    /// The state that it has now.
+    pub const TO: &str = "to";
+    /// Why it changed.
+    pub const REASON: &str = "reason";
+    /// How often it has changed.
+    pub const GENERATION: &str = "generation";
+    /// How many calls it had counted.
+    pub const CALLS: &str = "calls";
+    /// How many of them had failed.
+    pub const FAILURES: &str = "failures";
+    /// How many of them were slow.
+    pub const SLOW_CALLS: &str = "slow_calls";
+    /// For how long it is open, in milliseconds.
+    pub const OPEN_MS: &str = "open_ms";
+    /// How many keys were forgotten.
+    pub const KEYS: &str = "keys";
+    /// How many are kept.
+    pub const KEPT: &str = "kept";
+}
+
+/// Fields of spans: OpenTelemetry's (semantic conventions for generative AI, in development), and
+/// `tool.*` where there is none.
+pub mod span {
+    /// The name of the span that a call has.
+    pub const CALL: &str = "execute_tool";
+    /// The name of the span that an attempt has.
+    pub const ATTEMPT: &str = "tool_attempt";
+
+    /// What an exporter calls the span: `execute_tool {name}`.
+    pub const OTEL_NAME: &str = "otel.name";
+    /// `internal`.
+    pub const OTEL_KIND: &str = "otel.kind";
+    /// `ERROR`, or not there.
+    pub const OTEL_STATUS_CODE: &str = "otel.status_code";
+    /// The error's message for developers, redacted.
+    pub const OTEL_STATUS_DESCRIPTION: &str = "otel.status_description";
+    /// `execute_tool`.
+    pub const OPERATION_NAME: &str = "gen_ai.operation.name";
+    /// The tool's name.
+    pub const TOOL_NAME: &str = "gen_ai.tool.name";
+    /// The call's id.
+    pub const CALL_ID: &str = "gen_ai.tool.call.id";
+    /// `function`.
+    pub const TOOL_TYPE: &str = "gen_ai.tool.type";
+    /// The arguments, redacted, as JSON.
+    pub const ARGUMENTS: &str = "gen_ai.tool.call.arguments";
+    /// The answer, redacted, as JSON or text, if it was asked for.
+    pub const RESULT: &str = "gen_ai.tool.call.result";
+    /// What kind of error it was; few values.
+    pub const ERROR_TYPE: &str = "error.type";
+    /// The session id that the caller gave the call.
+    pub const SESSION_ID: &str = "session.id";
+    /// The tool's name, in the span of an attempt.
+    pub const TOOL: &str = "tool.name";
+    /// The server's name.
+    pub const SERVER: &str = "tool.server";
+    /// The call's id, in the span of an attempt.
+    pub const ATTEMPT_CALL_ID: &str = "tool.call_id";
+    /// The id of the agent that makes the call.
+    pub const AGENT_ID: &str = "tool.agent_id";
+    /// The trace id that the caller gave the call.
+    pub const TRACE_ID: &str = "tool.trace_id";
+    /// Which attempt it is, from 1; in the span of an attempt.
+    pub const ATTEMPT_NUMBER: &str = "tool.attempt";
+    /// How many attempts were made.
+    pub const ATTEMPTS: &str = "tool.attempts";
+    /// How many there may be, if a layer repeats calls.
+    pub const MAX_ATTEMPTS: &str = "tool.max_attempts";
+    /// How long it took, in milliseconds.
+    pub const DURATION_MS: &str = "tool.duration_ms";
+    /// How much of that was spent waiting for another attempt, in milliseconds.
+    pub const WAITED_MS: &str = "tool.waited_ms";
+    /// The timeout in force, in milliseconds.
+    pub const TIMEOUT_MS: &str = "tool.timeout_ms";
+    /// The timeout before a deadline shortened it, in milliseconds.
+    pub const CONFIGURED_TIMEOUT_MS: &str = "tool.configured_timeout_ms";
+    /// The code of the error.
+    pub const ERROR_CODE: &str = "tool.error_code";
+    /// Whether it took more than its fraction of the timeout.
+    pub const SLOW: &str = "tool.slow";
+    /// Whether it succeeded.
+    pub const SUCCESS: &str = "tool.success";
+    /// The answer's size as JSON, in bytes.
+    pub const OUTPUT_BYTES: &str = "tool.output_bytes";
+}

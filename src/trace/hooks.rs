@@ -1,0 +1,152 @@
+use std::{fmt, sync::Arc, time::Duration};
+
+use tracing::Span;
+
+use crate::{
+    answer::Answer,
+    call::{CallInfo, ToolCall},
+    error::{ErrorKind, ToolError},
+    outcome::{ByError, Classify, Outcome},
+};
+
+/// What a [`TraceLayer`](super::TraceLayer) is told about answers, and whom it tells how calls begin
+/// and end. Every method has a default; `()` has all of them.
+///
+/// [`classify`](Self::classify) is asked at the end of each call, the others only if a subscriber
+/// listens. They are called in the middle of a poll or a drop, inside the call's span: they must be
+/// quick, must not block and must not panic.
+///
+/// # Example
+///
+/// What an answer costs, as a field of an event of your own:
+///
+/// ```
+/// use tower_toolcall::{CallInfo, trace::{End, TraceHooks, TraceLayer}};
+/// use tracing::Span;
+///
+/// #[derive(Clone)]
+/// struct Rows;
+///
+/// impl TraceHooks<Vec<String>> for Rows {
+///     fn on_end(&self, call: &CallInfo, end: &End<'_, Vec<String>>, _span: &Span) {
+///         if let Some(rows) = end.answer() {
+///             tracing::info!(tool = call.tool(), rows = rows.len());
+///         }
+///     }
+/// }
+///
+/// let layer = TraceLayer::new().with_hooks(Rows);
+/// ```
+pub trait TraceHooks<Res> {
+    /// What a result means: an answer that is an error in the tool's own words, or a rate limit, is
+    /// no success. Default: every `Ok` is a success.
+    fn classify(&self, result: Result<&Res, &ToolError>) -> Outcome {
+        ByError.classify(result)
+    }
+
+    /// The answer, for its size, and to be shown redacted if that is
+    /// [asked for](super::TraceLayer::with_output). Default: not known.
+    fn answer<'a>(&self, response: &'a Res) -> Option<Answer<'a>> {
+        let _ = response;
+        None
+    }
+
+    /// A call begins; `span` is its span. Default: nothing.
+    fn on_start(&self, call: &ToolCall, span: &Span) {
+        let _ = (call, span);
+    }
+
+    /// A call has ended, in whichever way. Default: nothing.
+    fn on_end(&self, call: &CallInfo, end: &End<'_, Res>, span: &Span) {
+        let _ = (call, end, span);
+    }
+}
+
+/// No hooks.
+impl<Res> TraceHooks<Res> for () {}
+
+impl<Res, H: TraceHooks<Res> + ?Sized> TraceHooks<Res> for Arc<H> {
+    fn classify(&self, result: Result<&Res, &ToolError>) -> Outcome {
+        (**self).classify(result)
+    }
+
+    fn answer<'a>(&self, response: &'a Res) -> Option<Answer<'a>> {
+        (**self).answer(response)
+    }
+
+    fn on_start(&self, call: &ToolCall, span: &Span) {
+        (**self).on_start(call, span);
+    }
+
+    fn on_end(&self, call: &CallInfo, end: &End<'_, Res>, span: &Span) {
+        (**self).on_end(call, end, span);
+    }
+}
+
+/// The default hooks: a classifier, and the answers of [the usual types](Answer::of_usual).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DefaultHooks<C = ByError> {
+    classifier: C,
+}
+
+impl<C> DefaultHooks<C> {
+    pub(super) fn new(classifier: C) -> Self {
+        Self { classifier }
+    }
+}
+
+impl<Res: 'static, C: Classify<Res>> TraceHooks<Res> for DefaultHooks<C> {
+    fn classify(&self, result: Result<&Res, &ToolError>) -> Outcome {
+        self.classifier.classify(result)
+    }
+
+    fn answer<'a>(&self, response: &'a Res) -> Option<Answer<'a>> {
+        Answer::of_usual(response)
+    }
+}
+
+/// How a call ended.
+pub struct End<'a, Res> {
+    pub(super) result: Option<Result<&'a Res, &'a ToolError>>,
+    pub(super) failure: Option<ErrorKind>,
+    pub(super) duration: Duration,
+    pub(super) attempts: u32,
+}
+
+impl<'a, Res> End<'a, Res> {
+    /// The answer, also one that is no success; none if the call failed or was dropped.
+    pub fn answer(&self) -> Option<&'a Res> {
+        self.result?.ok()
+    }
+
+    /// The error; none if there was an answer, or if the call was dropped or panicked.
+    pub fn error(&self) -> Option<&'a ToolError> {
+        self.result?.err()
+    }
+
+    /// What went wrong; none after a success. A call that was dropped unfinished is
+    /// [`Cancelled`](ErrorKind::Cancelled), after its deadline [`Timeout`](ErrorKind::Timeout).
+    pub fn failure(&self) -> Option<ErrorKind> {
+        self.failure
+    }
+
+    /// How long it took.
+    pub fn duration(&self) -> Duration {
+        self.duration
+    }
+
+    /// How many attempts were made, at least 1.
+    pub fn attempts(&self) -> u32 {
+        self.attempts
+    }
+}
+
+impl<Res> fmt::Debug for End<'_, Res> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("End")
+            .field("failure", &self.failure)
+            .field("duration", &self.duration)
+            .field("attempts", &self.attempts)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,316 @@
+use std::{fmt, marker::PhantomData};
+
+use tokio::time::Instant;
+use tracing::{Level, Span};
+
+use super::{
+    hooks::{End, TraceHooks},
+    layer::{Settings, Show},
+    span::Scope,
+};
+use crate::{
+    answer::Answer,
+    call::{CallInfo, Observation, ToolCall},
+    error::{ErrorKind, MAX_TEXT, ToolError},
+    event::{Event, Listener, TARGET, emit, ms, names::span},
+    in_flight::{Abandoned, InFlight, Report},
+    outcome::Outcome,
+    redact::{Redacted, shown},
+};
+
+/// What is known of a call, or of an attempt, while it runs.
+pub(super) struct Observer<H, Res> {
+    span: Span,
+    info: CallInfo,
+    hooks: H,
+    show: Show,
+    listener: Listener,
+    /// `None` when nobody listens.
+    seen: Option<Seen>,
+    answer: PhantomData<fn(&Res)>,
+}
+
+#[derive(Debug)]
+struct Seen {
+    since: Instant,
+    below: Observation,
+}
+
+/// What went wrong, as spans and events tell it.
+struct Failure<'a> {
+    kind: ErrorKind,
+    code: &'a str,
+    text: &'a str,
+}
+
+impl Failure<'static> {
+    fn of_kind(kind: ErrorKind, text: &'static str) -> Self {
+        let code = kind.code();
+        Self { kind, code, text }
+    }
+}
+
+/// What the events of an end tell.
+struct Facts {
+    duration_ms: f64,
+    attempts: u32,
+    max_attempts: Option<u32>,
+    output_bytes: Option<u64>,
+}
+
+impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
+    /// Guards the call from here on.
+    pub(super) fn start(call: &mut ToolCall, settings: &Settings<H>) -> InFlight<Self>
+    where
+        H: Clone,
+    {
+        let show = settings.show;
+        let span = show.scope.span(call);
+        // Whoever hears any event hears errors.
+        let heard = !span.is_disabled()
+            || show.scope == Scope::Call && tracing::event_enabled!(target: TARGET, Level::ERROR);
+        let observer = Self {
+            seen: heard.then(|| Seen {
+                since: Instant::now(),
+                below: call.observe(),
+            }),
+            span,
+            info: call.info(),
+            hooks: settings.hooks.clone(),
+            show,
+            listener: settings.listener.clone(),
+            answer: PhantomData,
+        };
+        if heard {
+            observer.started(call);
+        }
+        InFlight::new(observer, call.deadline())
+    }
+
+    #[cold]
+    fn started(&self, call: &ToolCall) {
+        let _entered = self.span.enter();
+        if self.show.arguments && !call.arguments().is_empty() {
+            let arguments = tracing::field::display(call.sanitized());
+            self.span.record(span::ARGUMENTS, arguments);
+        }
+        if self.show.scope == Scope::Call {
+            emit!(DEBUG, START, &self.info);
+        }
+        self.hooks.on_start(call, &self.span);
+    }
+
+    pub(super) fn span(&self) -> &Span {
+        &self.span
+    }
+
+    /// The error, stamped with the call's names.
+    pub(super) fn about(&self, error: ToolError) -> ToolError {
+        error.about(&self.info)
+    }
+
+    pub(super) fn classify(&self, result: &Result<Res, ToolError>) -> Outcome {
+        self.hooks.classify(result.as_ref())
+    }
+
+    /// The call has a result.
+    pub(super) fn ended(self, result: &Result<Res, ToolError>, outcome: &Outcome) {
+        let Some(seen) = &self.seen else { return };
+        let _entered = self.span.enter();
+        let failure = match result {
+            Ok(_) if outcome.is_success() => None,
+            Ok(_) => Some(unsuccessful(outcome)),
+            Err(error) => Some(Failure {
+                kind: error.kind(),
+                code: error.code(),
+                text: error.message(),
+            }),
+        };
+        let facts = self.record(seen, Some(result.as_ref()), failure.as_ref());
+        if self.show.scope == Scope::Call {
+            self.tell(failure, result.as_ref().err(), &facts);
+        }
+    }
+
+    /// Records what the span of an end has, and tells the hooks.
+    fn record(
+        &self,
+        seen: &Seen,
+        result: Option<Result<&Res, &ToolError>>,
+        failure: Option<&Failure<'_>>,
+    ) -> Facts {
+        let (span, below) = (&self.span, &seen.below);
+        let duration = seen.since.elapsed();
+        span.record(span::SUCCESS, failure.is_none());
+        span.record(span::DURATION_MS, ms(duration));
+        span.record(span::ATTEMPTS, below.attempts());
+        span.record(span::SLOW, below.is_slow());
+        span.record(span::MAX_ATTEMPTS, below.max_attempts());
+        span.record(span::TIMEOUT_MS, below.timeout().map(ms));
+        let configured = below.configured_timeout();
+        span.record(span::CONFIGURED_TIMEOUT_MS, configured.map(ms));
+        if !below.waited().is_zero() {
+            span.record(span::WAITED_MS, ms(below.waited()));
+        }
+        if let Some(failure) = failure {
+            span.record(span::ERROR_TYPE, failure.kind.error_type());
+            span.record(span::ERROR_CODE, failure.code);
+            span.record(span::OTEL_STATUS_CODE, "ERROR");
+            span.record(span::OTEL_STATUS_DESCRIPTION, failure.text);
+        }
+        let output_bytes = match result {
+            Some(Ok(response)) => self.record_answer(below, response),
+            _ => None,
+        };
+        let end = End {
+            result,
+            failure: failure.map(|f| f.kind),
+            duration,
+            attempts: below.attempts(),
+        };
+        self.hooks.on_end(&self.info, &end, span);
+        Facts {
+            duration_ms: ms(duration),
+            attempts: below.attempts(),
+            max_attempts: below.max_attempts(),
+            output_bytes,
+        }
+    }
+
+    /// Records the answer's size, and the answer if it was asked for.
+    fn record_answer(&self, below: &Observation, response: &Res) -> Option<u64> {
+        let known = below.output_bytes();
+        let answer = match known {
+            Some(_) if !self.show.output => None,
+            _ => self.hooks.answer(response),
+        };
+        let bytes = known.or_else(|| answer.as_ref().map(Answer::bytes));
+        self.span.record(span::OUTPUT_BYTES, bytes);
+        if self.show.output
+            && let Some(answer) = answer
+        {
+            let shown = match &answer {
+                Answer::Text(text) => shown(text, MAX_TEXT),
+                Answer::Json(json) => Redacted::of(json).to_string(),
+            };
+            self.span.record(span::RESULT, shown);
+        }
+        bytes
+    }
+
+    fn tell(&self, failure: Option<Failure<'_>>, error: Option<&ToolError>, facts: &Facts) {
+        let call = &self.info;
+        let Facts {
+            duration_ms,
+            attempts,
+            max_attempts,
+            output_bytes,
+        } = *facts;
+        let Some(Failure { kind, code, text }) = failure else {
+            return emit!(
+                INFO,
+                SUCCESS,
+                call,
+                DURATION_MS = duration_ms,
+                ATTEMPTS = attempts,
+                MAX_ATTEMPTS = max_attempts,
+                OUTPUT_BYTES = output_bytes
+            );
+        };
+        match kind {
+            ErrorKind::Timeout => emit!(
+                WARN,
+                TIMEOUT,
+                call,
+                CODE = code,
+                ERROR = text,
+                DURATION_MS = duration_ms,
+                ATTEMPTS = attempts,
+                MAX_ATTEMPTS = max_attempts,
+                TIMEOUT_MS = error.and_then(ToolError::timeout).map(ms),
+                CONFIGURED_TIMEOUT_MS = error.and_then(ToolError::configured_timeout).map(ms)
+            ),
+            ErrorKind::DeadlineExceeded => emit!(
+                WARN,
+                SKIPPED,
+                call,
+                CODE = code,
+                ERROR = text,
+                DURATION_MS = duration_ms,
+                ATTEMPTS = attempts,
+                MAX_ATTEMPTS = max_attempts
+            ),
+            ErrorKind::Cancelled => emit!(
+                INFO,
+                CANCELLED,
+                call,
+                DURATION_MS = duration_ms,
+                ATTEMPTS = attempts,
+                MAX_ATTEMPTS = max_attempts
+            ),
+            _ => emit!(
+                ERROR,
+                FAILURE,
+                call,
+                CODE = code,
+                ERROR = text,
+                DURATION_MS = duration_ms,
+                ATTEMPTS = attempts,
+                MAX_ATTEMPTS = max_attempts,
+                OUTPUT_BYTES = output_bytes,
+                STATUS = error.and_then(ToolError::status).map(|s| s.as_u16())
+            ),
+        }
+    }
+}
+
+/// An answer that is no success: an error in the tool's own words (E6), or what the hooks say of it.
+fn unsuccessful(outcome: &Outcome) -> Failure<'static> {
+    if outcome.is_reported() {
+        Failure::of_kind(ErrorKind::Reported, "the tool reported an error")
+    } else if outcome.is_rate_limited() {
+        Failure::of_kind(ErrorKind::RateLimited, "the answer is a rate limit")
+    } else {
+        Failure::of_kind(ErrorKind::Failed, "the answer is a failure")
+    }
+}
+
+impl<H: TraceHooks<Res>, Res> Report for Observer<H, Res> {
+    fn abandoned(self, how: Abandoned) {
+        let _entered = self.span.enter();
+        if let Some(seen) = &self.seen {
+            let failure = if how.past_deadline {
+                Failure::of_kind(ErrorKind::Timeout, "dropped after its deadline")
+            } else {
+                Failure::of_kind(ErrorKind::Cancelled, "dropped unfinished")
+            };
+            self.record(seen, None, Some(&failure));
+        }
+        if self.show.scope == Scope::Call {
+            self.listener.tell(&Event::Cancelled {
+                call: &self.info,
+                elapsed: how.pending,
+                past_deadline: how.past_deadline,
+            });
+        }
+    }
+
+    fn panicked(self) {
+        let Some(seen) = &self.seen else { return };
+        let _entered = self.span.enter();
+        let failure = Failure::of_kind(ErrorKind::Panicked, "the tool panicked");
+        let facts = self.record(seen, None, Some(&failure));
+        if self.show.scope == Scope::Call {
+            self.tell(Some(failure), None, &facts);
+        }
+    }
+}
+
+impl<H, Res> fmt::Debug for Observer<H, Res> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Observer")
+            .field("call", &self.info)
+            .field("seen", &self.seen)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,92 @@
+//! The spans, with all the fields that they may have.
+
+use tracing::{Span, field::Empty};
+
+use crate::{
+    call::ToolCall,
+    event::{TARGET, names::span},
+    text::Short,
+};
+
+/// What a span is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scope {
+    Call,
+    Attempt,
+}
+
+impl Scope {
+    pub(super) fn span(self, call: &ToolCall) -> Span {
+        match self {
+            Self::Call => of_call(call),
+            Self::Attempt => of_attempt(call),
+        }
+    }
+}
+
+/// A field of a caller's or a peer's own text.
+fn named(text: &str) -> tracing::field::DisplayValue<Short<'_>> {
+    tracing::field::display(Short::name(text))
+}
+
+fn of_call(call: &ToolCall) -> Span {
+    let name = Short::name(call.tool());
+    tracing::info_span!(
+        target: TARGET,
+        span::CALL,
+        { span::OTEL_NAME } = %format_args!("execute_tool {name}"),
+        { span::OTEL_KIND } = "internal",
+        { span::OTEL_STATUS_CODE } = Empty,
+        { span::OTEL_STATUS_DESCRIPTION } = Empty,
+        { span::OPERATION_NAME } = "execute_tool",
+        { span::TOOL_NAME } = %name,
+        { span::CALL_ID } = call.id().map(named),
+        { span::TOOL_TYPE } = "function",
+        { span::ARGUMENTS } = Empty,
+        { span::RESULT } = Empty,
+        { span::ERROR_TYPE } = Empty,
+        { span::SERVER } = call.server().map(named),
+        { span::AGENT_ID } = call.agent_id().map(named),
+        { span::TRACE_ID } = call.trace_id().map(named),
+        { span::SESSION_ID } = call.session_id().map(named),
+        { span::ATTEMPTS } = Empty,
+        { span::MAX_ATTEMPTS } = Empty,
+        { span::DURATION_MS } = Empty,
+        { span::WAITED_MS } = Empty,
+        { span::ERROR_CODE } = Empty,
+        { span::OUTPUT_BYTES } = Empty,
+        { span::SLOW } = Empty,
+        { span::SUCCESS } = Empty,
+        { span::TIMEOUT_MS } = Empty,
+        { span::CONFIGURED_TIMEOUT_MS } = Empty,
+    )
+}
+
+/// Without OpenTelemetry's name for a tool's execution: backends count by it, and this is a part of one.
+fn of_attempt(call: &ToolCall) -> Span {
+    let name = Short::name(call.tool());
+    let attempt = call.attempt();
+    tracing::info_span!(
+        target: TARGET,
+        span::ATTEMPT,
+        { span::OTEL_NAME } = %format_args!("attempt {attempt} {name}"),
+        { span::OTEL_KIND } = "internal",
+        { span::OTEL_STATUS_CODE } = Empty,
+        { span::OTEL_STATUS_DESCRIPTION } = Empty,
+        { span::TOOL } = %name,
+        { span::ATTEMPT_CALL_ID } = call.id().map(named),
+        { span::ARGUMENTS } = Empty,
+        { span::RESULT } = Empty,
+        { span::ERROR_TYPE } = Empty,
+        { span::SERVER } = call.server().map(named),
+        { span::TRACE_ID } = call.trace_id().map(named),
+        { span::SESSION_ID } = call.session_id().map(named),
+        { span::ATTEMPT_NUMBER } = attempt,
+        { span::DURATION_MS } = Empty,
+        { span::ERROR_CODE } = Empty,
+        { span::OUTPUT_BYTES } = Empty,
+        { span::SUCCESS } = Empty,
+        { span::TIMEOUT_MS } = Empty,
+        { span::CONFIGURED_TIMEOUT_MS } = Empty,
+    )
+}
