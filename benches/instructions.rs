@@ -30,10 +30,12 @@ use tower::{Service, ServiceBuilder};
 use tower_toolcall::{
     BoxError, ToolCall,
     catch_panic::CatchPanicLayer,
+    check::CheckLayer,
     circuit_breaker::{CircuitBreakerBuilder, CircuitBreakerLayer, Rates},
     deadline::DeadlineLayer,
     normalize::NormalizeLayer,
     rate_limit::RateLimitBackoffLayer,
+    result::{ToolResult, ToolResultLayer},
     retry::RetryLayer,
     timeout::TimeoutLayer,
     trace::TraceLayer,
@@ -199,6 +201,10 @@ fn cases() -> Vec<Case> {
         "catch_panic" => CatchPanicLayer::new();
         "normalize" => NormalizeLayer::new();
         "trace, nobody listens" => TraceLayer::new();
+        "result, taken apart again" => ServiceBuilder::new()
+            .map_response(|result: ToolResult<u64>| result.into_result().expect("a success"))
+            .layer(ToolResultLayer::new());
+        "check, an answer of one byte" => CheckLayer::max_bytes(100);
         "stack of four" => ServiceBuilder::new()
             .layer(TraceLayer::new())
             .layer(DeadlineLayer::new(Duration::from_secs(60)))

@@ -8,6 +8,7 @@ mod caller;
 #[cfg(feature = "cancel")]
 pub mod cancel;
 pub mod catch_panic;
+pub mod check;
 pub mod circuit_breaker;
 mod config;
 pub mod deadline;
@@ -24,6 +25,7 @@ pub mod rate_limit;
 mod ready;
 pub mod redact;
 mod registry;
+pub mod result;
 pub mod retry;
 mod template;
 mod text;
@@ -43,6 +45,7 @@ pub use self::{
     event::{Event, Listen},
     key::Key,
     outcome::{Classify, Outcome},
+    result::ToolResult,
 };
 #[cfg(feature = "mcp")]
 pub use edge::mcp;

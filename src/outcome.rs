@@ -158,6 +158,19 @@ impl Outcome {
             && !self.rate_limited
     }
 
+    /// What an answer is that is no success, and how observers say so; none for one that is.
+    pub(crate) const fn failure_of_answer(&self) -> Option<(ErrorKind, &'static str)> {
+        Some(if self.is_success() {
+            return None;
+        } else if self.reported {
+            (ErrorKind::Reported, "the tool reported an error")
+        } else if self.rate_limited {
+            (ErrorKind::RateLimited, "the answer is a rate limit")
+        } else {
+            (ErrorKind::Failed, "the answer is a failure")
+        })
+    }
+
     /// For how long nothing is left of what the server grants.
     pub const fn cooldown(&self) -> Option<Duration> {
         self.cooldown

@@ -14,10 +14,12 @@ use tower_layer::Layer;
 use tower_toolcall::{
     ErrorKind, ToolCall, ToolError,
     catch_panic::CatchPanicLayer,
+    check::CheckLayer,
     circuit_breaker::{CircuitBreakerBuilder, CircuitBreakerLayer, Rates},
     deadline::DeadlineLayer,
     normalize::NormalizeLayer,
     rate_limit::RateLimitBackoffLayer,
+    result::ToolResultLayer,
     retry::RetryLayer,
     timeout::TimeoutLayer,
     trace::TraceLayer,
@@ -128,12 +130,34 @@ allocates_nothing! {
     catch_panic: CatchPanicLayer::new();
     normalize: NormalizeLayer::new();
     trace_without_a_subscriber: TraceLayer::new();
+    trace_of_attempts_without_a_subscriber: TraceLayer::attempts();
+    check: CheckLayer::max_bytes(100);
     stack: ServiceBuilder::new()
         .layer(TraceLayer::new())
         .layer(DeadlineLayer::new(Duration::from_secs(60)))
         .layer(TimeoutLayer::default())
         .layer(CatchPanicLayer::new())
         .into_inner();
+}
+
+/// A success as a [`ToolResult`] is no allocation either.
+#[tokio::test(start_paused = true)]
+async fn result() {
+    let mut svc = ToolResultLayer::new().layer(Tool { waits: true });
+    let mut cx = Context::from_waker(Waker::noop());
+    for call in calls() {
+        let mut run = || {
+            assert!(svc.poll_ready(&mut cx).is_ready());
+            let mut response = pin!(svc.call(call.clone()));
+            assert!(response.as_mut().poll(&mut cx).is_pending());
+            let Poll::Ready(Ok(result)) = response.as_mut().poll(&mut cx) else {
+                panic!("pending");
+            };
+            assert!(result.is_success());
+        };
+        run();
+        assert_eq!(allocation_counter::measure(run).count_total, 0);
+    }
 }
 
 fn rates(rates: Rates) -> CircuitBreakerLayer {

@@ -14,12 +14,13 @@ use std::{
 use serde_json::json;
 use tower::{ServiceBuilder, ServiceExt, service_fn};
 use tower_toolcall::{
-    BoxError, Classify, Event, Outcome, ToolCall, ToolError,
+    Answer, BoxError, CallInfo, Classify, Event, Outcome, ToolCall, ToolError,
     catch_panic::CatchPanicLayer,
     deadline::DeadlineLayer,
     outcome::{ByError, classify_fn},
+    retry::RetryLayer,
     timeout::TimeoutLayer,
-    trace::TraceLayer,
+    trace::{End, TraceHooks, TraceLayer},
 };
 use tracing::{Subscriber, field::Visit, span};
 use tracing_subscriber::{Layer, layer::Context, prelude::*, registry::LookupSpan};
@@ -433,4 +434,228 @@ async fn arguments_can_be_left_out() {
     stack.oneshot(call()).await.unwrap();
     let seen = record.0.lock().unwrap().clone();
     assert!(!seen.spans[0].2.contains_key("gen_ai.tool.call.arguments"));
+}
+
+/// O1: a span per attempt inside the call's, with how each ended.
+#[tokio::test(start_paused = true)]
+async fn each_attempt_has_a_span_inside_the_calls() {
+    let (record, _guard) = record();
+    let stack = ServiceBuilder::new()
+        .layer(TraceLayer::new())
+        .layer(RetryLayer::default())
+        .layer(TraceLayer::attempts())
+        .layer(TimeoutLayer::new(Duration::from_secs(10)))
+        .service(service_fn(|call: ToolCall| async move {
+            tracing::info_span!("inside").in_scope(|| ());
+            match call.attempt() {
+                1 => Err(BoxError::from(
+                    "429 Too Many Requests, api_key=s3cr3t-canary",
+                )),
+                _ => Ok("done"),
+            }
+        }));
+    stack.oneshot(call()).await.unwrap();
+    let seen = record.0.lock().unwrap().clone();
+    let names: Vec<_> = seen
+        .spans
+        .iter()
+        .map(|(parent, name, _)| (parent.as_deref(), name.as_str()))
+        .collect();
+    assert_eq!(
+        names,
+        [
+            (None, "execute_tool"),
+            (Some("execute_tool"), "tool_attempt"),
+            (Some("tool_attempt"), "inside"),
+            (Some("execute_tool"), "tool_attempt"),
+            (Some("tool_attempt"), "inside"),
+        ]
+    );
+    let (call, first, second) = (&seen.spans[0].2, &seen.spans[1].2, &seen.spans[3].2);
+    assert_eq!(
+        (&*call["tool.attempts"], &*call["tool.max_attempts"]),
+        ("2", "3")
+    );
+    assert_eq!(call["tool.success"], "true");
+    assert!(call.contains_key("tool.waited_ms"));
+    assert_eq!(first["otel.name"], "attempt 1 search");
+    assert_eq!(
+        (&*first["tool.attempt"], &*second["tool.attempt"]),
+        ("1", "2")
+    );
+    assert_eq!(first["error.type"], "rate_limited");
+    assert_eq!(first["tool.success"], "false");
+    assert_eq!(second["tool.success"], "true");
+    assert_eq!(second["tool.timeout_ms"], "10000.0");
+    assert_eq!(second["tool.call_id"], "c1");
+    // OpenTelemetry's name for a tool's execution is the call's alone: backends count by it.
+    assert!(!first.contains_key("gen_ai.operation.name"));
+    assert!(!format!("{seen:?}").contains("s3cr3t-canary"));
+    // The events are the call's.
+    assert_eq!(
+        seen.names(),
+        [
+            (DEBUG, "tool.start"),
+            (WARN, "tool.retry"),
+            (INFO, "tool.success")
+        ]
+    );
+    assert_eq!(seen.events[2].2["attempts"], "2");
+    assert_eq!(seen.events[2].2["max_attempts"], "3");
+}
+
+/// An attempt that is dropped or panics ends its span, and says nothing else.
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_is_dropped_is_cancelled_in_its_span_and_nowhere_else() {
+    let (record, _guard) = record();
+    let heard = Arc::new(Mutex::new(0));
+    let count = heard.clone();
+    let layer = TraceLayer::attempts().with_listener(move |_: &Event<'_>| {
+        *count.lock().unwrap() += 1;
+    });
+    let stack = ServiceBuilder::new().layer(layer).service(service_fn(|_| {
+        std::future::pending::<Result<(), BoxError>>()
+    }));
+    let mut response = tokio_test::task::spawn(stack.oneshot(call()));
+    tokio_test::assert_pending!(response.poll());
+    drop(response);
+    let seen = record.0.lock().unwrap().clone();
+    assert_eq!(seen.spans[0].2["error.type"], "cancelled");
+    assert!(seen.events.is_empty());
+    assert_eq!(*heard.lock().unwrap(), 0);
+}
+
+/// S8: the size of an answer is told wherever it is known, the redacted answer if it is asked for.
+#[tokio::test]
+async fn the_answers_size_is_in_span_and_event_and_the_answer_if_asked_for() {
+    let answer = json!({ "user": "ada", "token": "s3cr3t-canary" });
+    let size = answer.to_string().len().to_string();
+    for asked in [false, true] {
+        let (record, _guard) = record();
+        let answer = answer.clone();
+        ServiceBuilder::new()
+            .layer(TraceLayer::new().with_output(asked))
+            .service(service_fn(move |_: ToolCall| {
+                let answer = answer.clone();
+                async { Ok::<_, BoxError>(answer) }
+            }))
+            .oneshot(call())
+            .await
+            .unwrap();
+        let seen = record.0.lock().unwrap().clone();
+        let span = &seen.spans[0].2;
+        assert_eq!(span["tool.output_bytes"], size);
+        assert_eq!(seen.events[1].2["output_bytes"], size);
+        let shown = span.get("gen_ai.tool.call.result").map(String::as_str);
+        let redacted = r#"{"token":"[REDACTED]","user":"ada"}"#;
+        assert_eq!(shown, asked.then_some(redacted));
+    }
+}
+
+/// A tool that knows its size better says so, also where the answer's type is not a usual one.
+#[tokio::test]
+async fn a_size_that_the_tool_tells_is_taken() {
+    struct Opaque;
+    let (record, _guard) = record();
+    ServiceBuilder::new()
+        .layer(TraceLayer::new())
+        .service(service_fn(|call: ToolCall| async move {
+            call.info().record(|r| r.set_output_bytes(4711));
+            Ok::<_, BoxError>(Opaque)
+        }))
+        .oneshot(call())
+        .await
+        .unwrap();
+    let seen = record.0.lock().unwrap().clone();
+    assert_eq!(seen.spans[0].2["tool.output_bytes"], "4711");
+}
+
+/// Hooks are told of every way to end, and only if somebody listens.
+#[tokio::test(start_paused = true)]
+async fn hooks_hear_how_calls_begin_and_end() {
+    #[derive(Clone, Default)]
+    struct Log(Arc<Mutex<Vec<String>>>);
+    impl TraceHooks<&'static str> for Log {
+        fn on_start(&self, call: &ToolCall, span: &tracing::Span) {
+            assert!(!span.is_disabled());
+            self.0
+                .lock()
+                .unwrap()
+                .push(format!("start {}", call.tool()));
+        }
+        fn on_end(&self, call: &CallInfo, end: &End<'_, &'static str>, _: &tracing::Span) {
+            let line = format!(
+                "{} {:?} {:?} {:?} {} {}",
+                call.tool(),
+                end.answer(),
+                end.error().map(ToolError::code),
+                end.failure(),
+                end.duration().as_secs(),
+                end.attempts(),
+            );
+            self.0.lock().unwrap().push(line);
+        }
+    }
+    let log = Log::default();
+    let stack = ServiceBuilder::new()
+        .layer(TraceLayer::new().with_hooks(log.clone()))
+        .service(service_fn(|call: ToolCall| async move {
+            match call.tool() {
+                "fails" => Err(BoxError::from("boom")),
+                "hangs" => std::future::pending().await,
+                "panics" => panic!("boom"),
+                _ => Ok("done"),
+            }
+        }));
+    let run = || {
+        let stack = stack.clone();
+        async move {
+            for tool in ["works", "fails"] {
+                let _ = stack.clone().oneshot(ToolCall::new(tool)).await;
+            }
+            let hangs = stack.clone().oneshot(ToolCall::new("hangs"));
+            let _ = tokio::time::timeout(Duration::from_secs(1), hangs).await;
+            let panics = tokio::spawn(stack.oneshot(ToolCall::new("panics")));
+            assert!(panics.await.unwrap_err().is_panic());
+        }
+    };
+    let (_record, guard) = record();
+    run().await;
+    drop(guard);
+    assert_eq!(
+        log.0.lock().unwrap().split_off(0),
+        [
+            "start works",
+            "works Some(\"done\") None None 0 1",
+            "start fails",
+            "fails None Some(\"TOOL_EXECUTION_FAILED\") Some(Failed) 0 1",
+            "start hangs",
+            "hangs None None Some(Cancelled) 1 1",
+            "start panics",
+            "panics None None Some(Panicked) 0 1",
+        ]
+    );
+    let _nobody = tracing::subscriber::set_default(tracing::subscriber::NoSubscriber::default());
+    run().await;
+    assert!(log.0.lock().unwrap().is_empty());
+}
+
+/// S6: what would have to be printed is not printed when nobody listens.
+#[tokio::test]
+async fn nothing_is_looked_at_when_nobody_listens() {
+    #[derive(Clone)]
+    struct NotAsked;
+    impl TraceHooks<()> for NotAsked {
+        fn answer<'a>(&self, _: &'a ()) -> Option<Answer<'a>> {
+            panic!("asked for the answer")
+        }
+    }
+    everybody_listens();
+    let _nobody = tracing::subscriber::set_default(tracing::subscriber::NoSubscriber::default());
+    ServiceBuilder::new()
+        .layer(TraceLayer::new().with_hooks(NotAsked).with_output(true))
+        .service(service_fn(|_: ToolCall| async { Ok::<(), BoxError>(()) }))
+        .oneshot(call())
+        .await
+        .unwrap();
 }

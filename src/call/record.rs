@@ -215,6 +215,11 @@ impl Observation {
         self.record.configured.get().map(Duration::from_nanos)
     }
 
+    /// For a layer that repeats calls.
+    pub(crate) fn set_max_attempts(&self, n: u32) {
+        self.record.set_max_attempts(n);
+    }
+
     /// How many attempts there may be; `None` if no layer repeats the call.
     pub fn max_attempts(&self) -> Option<u32> {
         Some(self.record.max_attempts.load(Relaxed)).filter(|n| *n > 0)

@@ -65,13 +65,14 @@ impl<'de> Deserialize<'de> for ToolCall {
         let mut call = ToolCall::new(wire.name.into_owned())
             .with_json(wire.arguments.unwrap_or_else(|| Value::Object(Map::new())))
             .map_err(D::Error::custom)?;
-        let ident = call.data_mut().ident_mut();
-        ident.id = wire.id.map(Into::into);
-        ident.timeout = wire.timeout_ms.map(Duration::from_millis);
-        ident.server = wire.server.map(Into::into);
-        ident.agent_id = wire.agent_id.map(Into::into);
-        ident.trace_id = wire.trace_id.map(Into::into);
-        ident.session_id = wire.session_id.map(Into::into);
+        call.set_names([
+            wire.server,
+            wire.id,
+            wire.agent_id,
+            wire.trace_id,
+            wire.session_id,
+        ]);
+        call.data_mut().ident_mut().timeout = wire.timeout_ms.map(Duration::from_millis);
         call.replay = match wire.replay_safe {
             None => ReplaySafety::Unknown,
             Some(true) => ReplaySafety::Safe,
@@ -79,5 +80,20 @@ impl<'de> Deserialize<'de> for ToolCall {
         };
         call.check().map_err(D::Error::custom)?;
         Ok(call)
+    }
+}
+
+impl ToolCall {
+    /// Sets server, id, agent, trace and session, as far as they are known.
+    pub(crate) fn set_names(&mut self, names: [Option<String>; 5]) {
+        let ident = self.data_mut().ident_mut();
+        [
+            ident.server,
+            ident.id,
+            ident.agent_id,
+            ident.trace_id,
+            ident.session_id,
+        ] = names.map(|name| name.map(Into::into));
+        ident.hash = Default::default();
     }
 }

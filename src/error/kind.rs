@@ -1,11 +1,13 @@
 use std::fmt;
 
 use http::StatusCode;
+use serde::{Deserialize, Serialize};
 
 use crate::outcome::Count;
 
 /// Did the tool run? What a retry needs to know.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Execution {
     /// Surely not: the call never reached the tool. Repeating it is always safe.
@@ -44,7 +46,8 @@ pub enum Execution {
 /// Retryable is advice to the caller: the same call may succeed later. Recoverable means that the
 /// agent can go on without the tool's answer: all but `NotFound`, `Cancelled`, `Panicked` and
 /// `Internal`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// The call was started and did not end in time.

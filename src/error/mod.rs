@@ -44,12 +44,14 @@ mod kind;
 mod message;
 mod recognise;
 mod text;
+mod wire;
 
 use std::{
     borrow::Cow, convert::Infallible, error::Error as StdError, fmt, io, sync::Arc, time::Duration,
 };
 
 use http::StatusCode;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 pub use self::kind::{ErrorKind, Execution};
@@ -68,7 +70,8 @@ pub type BoxError = Box<dyn StdError + Send + Sync>;
 pub const MAX_TEXT: usize = 500;
 
 /// Which limit ended a call that timed out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum TimeoutLimit {
     /// The timeout of one attempt.

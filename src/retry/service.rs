@@ -75,7 +75,7 @@ where
     fn call(&mut self, mut call: ToolCall) -> Self::Future {
         let owner = if let Some(attempts) = self.shared.policy.begin(&call) {
             let record = call.begin_repeated();
-            call.record(|r| r.set_max_attempts(attempts.into()));
+            record.set_max_attempts(attempts.into());
             Owner::Us(Session {
                 _record: record,
                 call: call.clone(),

@@ -118,8 +118,9 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
         let Some(seen) = &self.seen else { return };
         let _entered = self.span.enter();
         let failure = match result {
-            Ok(_) if outcome.is_success() => None,
-            Ok(_) => Some(unsuccessful(outcome)),
+            Ok(_) => outcome
+                .failure_of_answer()
+                .map(|(kind, text)| Failure::of_kind(kind, text)),
             Err(error) => Some(Failure {
                 kind: error.kind(),
                 code: error.code(),
@@ -261,17 +262,6 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
                 STATUS = error.and_then(ToolError::status).map(|s| s.as_u16())
             ),
         }
-    }
-}
-
-/// An answer that is no success: an error in the tool's own words (E6), or what the hooks say of it.
-fn unsuccessful(outcome: &Outcome) -> Failure<'static> {
-    if outcome.is_reported() {
-        Failure::of_kind(ErrorKind::Reported, "the tool reported an error")
-    } else if outcome.is_rate_limited() {
-        Failure::of_kind(ErrorKind::RateLimited, "the answer is a rate limit")
-    } else {
-        Failure::of_kind(ErrorKind::Failed, "the answer is a failure")
     }
 }
 

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use tower_toolcall::{
+    CallInfo,
     catch_panic::CatchPanicLayer,
+    check::CheckLayer,
     circuit_breaker::{CircuitBreakerLayer, Rates},
     deadline::DeadlineLayer,
     normalize::NormalizeLayer,
@@ -81,3 +83,21 @@ contract!(
     Panics::Pass
 );
 contract!(trace, TraceLayer::new(), Readiness::Passes, Panics::Pass);
+contract!(
+    trace_of_attempts,
+    TraceLayer::attempts(),
+    Readiness::Passes,
+    Panics::Pass
+);
+contract!(
+    check,
+    CheckLayer::new(|_: &CallInfo, _: &&'static str| Ok(())),
+    Readiness::Passes,
+    Panics::Pass
+);
+contract!(
+    result,
+    crate::result::TakenApart,
+    Readiness::Eager,
+    Panics::Pass
+);

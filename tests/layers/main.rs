@@ -4,11 +4,13 @@
 mod auto_traits;
 mod bounds;
 mod catch_panic;
+mod check;
 mod circuit_breaker;
 mod contract;
 mod deadline;
 mod kit;
 mod rate_limit;
+mod result;
 mod retry;
 mod stacking;
 mod timeout;

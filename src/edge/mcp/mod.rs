@@ -44,6 +44,7 @@ mod errors;
 mod hooks;
 #[cfg(feature = "mcp-http")]
 mod http;
+mod max_bytes;
 mod progress;
 mod service;
 mod text;
@@ -55,6 +56,7 @@ pub use self::{
     classify::McpClassifier,
     errors::recognise,
     hooks::McpHooks,
+    max_bytes::McpMaxBytes,
     progress::McpProgress,
     service::{IDEMPOTENCY_KEY_META, McpService, ResponseFuture},
     text::ModelText,

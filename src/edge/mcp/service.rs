@@ -16,7 +16,7 @@ use rmcp::{
 use serde_json::{Map, Value};
 use tower_service::Service;
 
-use super::{McpProgress, errors};
+use super::{McpProgress, errors, max_bytes::response_bytes};
 use crate::{
     answer::json_bytes,
     call::{IdempotencyKey, ToolCall},
@@ -113,7 +113,7 @@ impl McpService {
         };
         // Measured only if somebody observes the call.
         info.record(|r| {
-            if let Some(bytes) = response_bytes(&response) {
+            if let Some(bytes) = response_bytes(&response, u64::MAX) {
                 r.set_output_bytes(bytes);
             }
         });
@@ -217,16 +217,6 @@ impl Drop for Pending<'_> {
         {
             runtime.spawn(notify);
         }
-    }
-}
-
-/// How many bytes the result has as JSON.
-fn response_bytes(response: &CallToolResponse) -> Option<u64> {
-    match response {
-        CallToolResponse::Complete(result) => json_bytes(result, u64::MAX),
-        CallToolResponse::InputRequired(result) => json_bytes(result, u64::MAX),
-        CallToolResponse::Task(result) => json_bytes(result, u64::MAX),
-        _ => None,
     }
 }
 

@@ -1,0 +1,231 @@
+//! A layer that looks at an answer before it is handed on.
+//!
+//! A success that does not pass the [`Check`] becomes [`ErrorKind::Reported`]: the tool ran, and what
+//! it gave is no use. That is never retried and says nothing to a breaker. Errors pass, and a call
+//! that is dropped is not checked.
+//!
+//! # Order
+//!
+//! Below those who look on (trace, metrics, result), so that they see what the caller sees; above
+//! those who repeat calls.
+//!
+//! # Example
+//!
+//! An answer may have 64 KiB as JSON and no more:
+//!
+//! ```
+//! use tower::{ServiceBuilder, ServiceExt, service_fn};
+//! use tower_toolcall::{BoxError, ErrorKind, ToolCall, check::CheckLayer};
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! let tool = service_fn(|_call: ToolCall| async { Ok::<_, BoxError>("x".repeat(1 << 20)) });
+//! let tools = ServiceBuilder::new().layer(CheckLayer::max_bytes(64 << 10)).service(tool);
+//!
+//! let error = tools.oneshot(ToolCall::new("dump")).await.unwrap_err();
+//! assert_eq!(error.kind(), ErrorKind::Reported);
+//! assert_eq!(error.message(), "the answer has more than 65536 bytes");
+//! # }
+//! ```
+//!
+//! An own function; its error's text is the reason:
+//!
+//! ```
+//! use serde_json::Value;
+//! use tower_toolcall::{BoxError, CallInfo, check::CheckLayer};
+//!
+//! let layer = CheckLayer::new(|_call: &CallInfo, answer: &Value| match answer["rows"].as_array() {
+//!     Some(rows) if !rows.is_empty() => Ok(()),
+//!     _ => Err(BoxError::from("no rows")),
+//! });
+//! ```
+//!
+//! # Errors
+//!
+//! `Reported`, and those of the inner service, stamped with the call's names.
+//!
+//! # Clone
+//!
+//! There is no state to share.
+
+use std::{
+    any::type_name,
+    fmt,
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use pin_project_lite::pin_project;
+use serde::Serialize;
+use tower_layer::Layer;
+use tower_service::Service;
+
+use crate::{
+    answer::json_bytes,
+    call::{CallInfo, ToolCall},
+    error::{BoxError, ErrorKind, ToolError},
+};
+
+/// Says whether an answer may be handed on.
+pub trait Check<Res> {
+    /// Looks at an answer.
+    ///
+    /// # Errors
+    ///
+    /// Why it may not be handed on.
+    fn check(&self, call: &CallInfo, answer: &Res) -> Result<(), BoxError>;
+}
+
+impl<Res, F> Check<Res> for F
+where
+    F: Fn(&CallInfo, &Res) -> Result<(), BoxError>,
+{
+    fn check(&self, call: &CallInfo, answer: &Res) -> Result<(), BoxError> {
+        self(call, answer)
+    }
+}
+
+/// How many bytes an answer may have, as compact JSON. See [`CheckLayer::max_bytes`].
+#[derive(Clone, Copy, Debug)]
+pub struct MaxBytes(u64);
+
+impl<Res: Serialize> Check<Res> for MaxBytes {
+    fn check(&self, call: &CallInfo, answer: &Res) -> Result<(), BoxError> {
+        within(call, self.0, json_bytes(answer, self.0))
+    }
+}
+
+/// Judges by a size that is none if it is more than `max`, and tells observers the size of what passes.
+pub(crate) fn within(call: &CallInfo, max: u64, bytes: Option<u64>) -> Result<(), BoxError> {
+    let Some(bytes) = bytes else {
+        return Err(format!("the answer has more than {max} bytes").into());
+    };
+    call.record(|r| r.set_output_bytes(bytes));
+    Ok(())
+}
+
+/// Layer that checks answers. See the [module docs](self) for an example.
+#[derive(Clone, Copy)]
+#[must_use]
+pub struct CheckLayer<K> {
+    check: K,
+}
+
+impl<K> CheckLayer<K> {
+    /// A layer with an own check.
+    pub fn new<Res>(check: K) -> Self
+    where
+        K: Check<Res>,
+    {
+        Self { check }
+    }
+}
+
+impl CheckLayer<MaxBytes> {
+    /// A layer that refuses answers of more than `max` bytes, as compact JSON. For MCP results:
+    /// `McpMaxBytes`.
+    pub fn max_bytes(max: u64) -> Self {
+        Self {
+            check: MaxBytes(max),
+        }
+    }
+}
+
+impl<S, K: Clone> Layer<S> for CheckLayer<K> {
+    type Service = Checked<S, K>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        Checked {
+            inner,
+            check: self.check.clone(),
+        }
+    }
+}
+
+impl<K> fmt::Debug for CheckLayer<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CheckLayer")
+            .field("check", &format_args!("{}", type_name::<K>()))
+            .finish()
+    }
+}
+
+/// Checks answers. See the [module docs](self) for an example.
+#[derive(Clone)]
+pub struct Checked<S, K> {
+    inner: S,
+    check: K,
+}
+
+impl<S: fmt::Debug, K> fmt::Debug for Checked<S, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Checked")
+            .field("inner", &self.inner)
+            .field("check", &format_args!("{}", type_name::<K>()))
+            .finish()
+    }
+}
+
+impl<S, K> Service<ToolCall> for Checked<S, K>
+where
+    S: Service<ToolCall>,
+    S::Error: Into<ToolError>,
+    K: Check<S::Response> + Clone,
+{
+    type Response = S::Response;
+    type Error = ToolError;
+    type Future = ResponseFuture<S::Future, K>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
+        self.inner.poll_ready(cx).map_err(Into::into)
+    }
+
+    fn call(&mut self, call: ToolCall) -> Self::Future {
+        let info = call.info();
+        ResponseFuture {
+            fut: self.inner.call(call),
+            check: self.check.clone(),
+            info,
+        }
+    }
+}
+
+pin_project! {
+    /// Response future for [`Checked`].
+    #[must_use = "futures do nothing unless polled"]
+    pub struct ResponseFuture<F, K> {
+        #[pin]
+        fut: F,
+        check: K,
+        info: CallInfo,
+    }
+}
+
+impl<F, K, Res, E> Future for ResponseFuture<F, K>
+where
+    F: Future<Output = Result<Res, E>>,
+    E: Into<ToolError>,
+    K: Check<Res>,
+{
+    type Output = Result<Res, ToolError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let answer = ready!(this.fut.poll(cx)).map_err(|e| e.into().about(this.info))?;
+        Poll::Ready(match this.check.check(this.info, &answer) {
+            Ok(()) => Ok(answer),
+            Err(why) => Err(ToolError::new(ErrorKind::Reported, why.to_string())
+                .with_source(why)
+                .about(this.info)),
+        })
+    }
+}
+
+impl<F: fmt::Debug, K> fmt::Debug for ResponseFuture<F, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResponseFuture")
+            .field("fut", &self.fut)
+            .field("info", &self.info)
+            .finish_non_exhaustive()
+    }
+}

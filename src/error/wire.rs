@@ -1,0 +1,125 @@
+//! Serde for errors: what a log, or the other end of a wire, has to know. The source stays here.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Map, Value};
+
+use super::{ErrorKind, Execution, TimeoutData, TimeoutLimit, ToolError, message};
+use crate::transition::millis;
+
+#[derive(Serialize, Deserialize)]
+struct Wire {
+    kind: ErrorKind,
+    code: String,
+    message: String,
+    user_message: String,
+    model_message: String,
+    execution: Execution,
+    retryable: bool,
+    /// Follows from the kind; for readers.
+    #[serde(default)]
+    recoverable: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tool: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    server: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    call_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "millis")]
+    retry_after_ms: Option<Duration>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    attempts: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "millis")]
+    elapsed_ms: Option<Duration>,
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "millis")]
+    timeout_ms: Option<Duration>,
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "millis")]
+    configured_timeout_ms: Option<Duration>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    timeout_limit: Option<TimeoutLimit>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    status: Option<u16>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    body: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    details: Option<Map<String, Value>>,
+}
+
+/// Redacted and bounded, as everything that an error tells.
+impl Serialize for ToolError {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let name = |s: Option<&str>| s.map(|s| crate::text::Short::name(s).to_string());
+        let details = self.details().map(serde_json::to_value).transpose();
+        let details = match details.map_err(serde::ser::Error::custom)? {
+            Some(Value::Object(map)) => Some(map),
+            _ => None,
+        };
+        Wire {
+            kind: self.kind(),
+            code: self.code().to_owned(),
+            message: self.message().to_owned(),
+            user_message: self.user_message(),
+            model_message: self.model_message(),
+            execution: self.execution(),
+            retryable: self.is_retryable(),
+            recoverable: self.is_recoverable(),
+            tool: name(self.tool()),
+            server: name(self.server()),
+            call_id: name(self.call_id()),
+            retry_after_ms: self.retry_after(),
+            attempts: self.attempts(),
+            elapsed_ms: self.elapsed(),
+            timeout_ms: self.timeout(),
+            configured_timeout_ms: self.configured_timeout(),
+            timeout_limit: self.timeout_limit(),
+            status: self.status().map(|s| s.as_u16()),
+            body: self.body().map(str::to_owned),
+            details,
+        }
+        .serialize(serializer)
+    }
+}
+
+/// What a peer wrote: every text is redacted and cut again.
+impl<'de> Deserialize<'de> for ToolError {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let wire = Wire::deserialize(deserializer)?;
+        let mut error = Self::new(wire.kind, wire.message)
+            .with_execution(wire.execution)
+            .with_retryable(wire.retryable)
+            .with_attempts(wire.attempts.unwrap_or_default());
+        if wire.code != wire.kind.code() {
+            error = error.with_code(super::safe(&wire.code));
+        }
+        if let Some(status) = wire.status.and_then(|s| StatusCode::from_u16(s).ok()) {
+            error = error.with_status(status);
+        }
+        if let Some(body) = wire.body {
+            error = error.with_body(&body);
+        }
+        for (key, value) in wire.details.unwrap_or_default() {
+            error = error.with_detail(key, value);
+        }
+        error = error.edit(|e| {
+            e.tool = wire.tool.map(Into::into);
+            e.server = wire.server.map(Into::into);
+            e.call_id = wire.call_id.map(Into::into);
+            e.retry_after = wire.retry_after_ms;
+            e.elapsed = wire.elapsed_ms;
+            e.timeout = wire.timeout_ms.map(|in_force| TimeoutData {
+                in_force,
+                configured: wire.configured_timeout_ms.unwrap_or(in_force),
+                limit: wire.timeout_limit.unwrap_or(TimeoutLimit::Timeout),
+            });
+        });
+        if wire.user_message != error.user_message() {
+            error = error.with_user_message(message::fit(super::safe(&wire.user_message)));
+        }
+        if wire.model_message != error.model_message() {
+            error = error.with_model_message(message::fit(super::safe(&wire.model_message)));
+        }
+        Ok(error)
+    }
+}

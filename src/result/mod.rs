@@ -1,0 +1,98 @@
+//! A layer that never fails: whatever happens to a call, its caller gets a [`ToolResult`].
+//!
+//! For agent loops and batches, where the failure of one tool must not end the turn. The result says
+//! how the call ended ([`Status`]), what it answered or what went wrong, how long it took, and what
+//! the layers below did for it. A readiness error is the result of the call that meets it.
+//!
+//! | ended with | [status](Status) | data | error |
+//! |---|---|---|---|
+//! | an answer | `success` | yes | |
+//! | an answer that is no success in the classifier's eyes: the tool's own error (`isError`) | `error` | yes | `Reported` |
+//! | `Timeout` | `timeout` | | yes |
+//! | `DeadlineExceeded`: no time was left, it did not start | `skipped` | | yes |
+//! | `Cancelled` | `cancelled` | | yes |
+//! | any other error | `error` | | yes |
+//!
+//! # Serde
+//!
+//! A result is written *redacted*: [`ToolResult`]'s `Serialize` is for logs and stores, as its `Debug`
+//! is. To hand the tool's real answer on, ask for it: [`ToolResult::exposed`], [`ToolResult::into_data`].
+//!
+//! # Order
+//!
+//! Outermost. It is always ready, so back-pressure ends here: bound the load with a limit outside it.
+//! A [`CatchPanicLayer`](crate::catch_panic) innermost makes results of panics as well; without it a
+//! panic goes on up.
+//!
+//! # Example
+//!
+//! ```
+//! use tower::{ServiceBuilder, ServiceExt, service_fn};
+//! use tower_toolcall::{BoxError, ToolCall, result::{Status, ToolResultLayer}};
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! let tool = service_fn(|call: ToolCall| async move {
+//!     if call.arguments().is_empty() { return Err(BoxError::from("503 Service Unavailable")) }
+//!     Ok(12)
+//! });
+//! let tools = ServiceBuilder::new().layer(ToolResultLayer::new()).service(tool);
+//!
+//! let Ok(result) = tools.oneshot(ToolCall::new("weather").with_id("call_1")).await;
+//! assert_eq!(result.status(), Status::Error);
+//! assert_eq!((result.tool(), result.call_id()), ("weather", Some("call_1")));
+//! assert_eq!(
+//!     result.model_message(),
+//!     "The service behind tool 'weather' failed. Use another tool or continue without it.",
+//! );
+//! # }
+//! ```
+//!
+//! Tools that flag their own errors are told by a classifier:
+//!
+//! ```
+//! # #[cfg(feature = "mcp")] {
+//! use tower_toolcall::{mcp::McpClassifier, result::ToolResultLayer};
+//!
+//! let layer = ToolResultLayer::new().with_classifier(McpClassifier::new());
+//! # }
+//! ```
+//!
+//! # Other systems' names
+//!
+//! | ours | elsewhere |
+//! |---|---|
+//! | `is_success()` | `success` (a TypeScript executor) |
+//! | [`Status::Timeout`], [`Status::Skipped`] | both are `timeout` in a Go agent library; [`ToolResult::ran_out_of_time`] is true for both |
+//! | `duration()`, `duration_ms` | `executionTimeMs`, `tool.execution_time_ms` |
+//! | `user_message()` | `userMessage` |
+//! | `error().code()` | see [the codes](crate::error#other-systems-codes) |
+//!
+//! # Errors
+//!
+//! None: the error type is [`Infallible`](std::convert::Infallible).
+//!
+//! # Cancel safety
+//!
+//! Dropping the response future drops the inner one; nobody is left to take a result. A call that
+//! its token cancels has one.
+//!
+//! # Clone
+//!
+//! Clones share nothing; a clone has no reservation.
+
+mod future;
+mod layer;
+mod metadata;
+mod service;
+mod status;
+mod tool_result;
+mod wire;
+
+pub use self::{
+    future::ResponseFuture,
+    layer::ToolResultLayer,
+    metadata::Metadata,
+    service::ToolResultService,
+    status::Status,
+    tool_result::{Exposed, ToolResult},
+};

@@ -1,0 +1,70 @@
+use std::{
+    convert::Infallible,
+    task::{Context, Poll},
+};
+
+use tokio::time::Instant;
+use tower_service::Service;
+
+use super::{
+    future::{Pending, ResponseFuture, State},
+    tool_result::ToolResult,
+};
+use crate::{
+    call::ToolCall,
+    error::ToolError,
+    outcome::{ByError, Classify},
+    ready::{Prepared, Taken},
+};
+
+/// Makes a [`ToolResult`] of whatever happens. See the [module docs](super) for an example.
+#[derive(Clone, Debug)]
+pub struct ToolResultService<S, C = ByError> {
+    inner: Prepared<S>,
+    classifier: C,
+}
+
+impl<S, C> ToolResultService<S, C> {
+    pub(super) fn new(inner: S, classifier: C) -> Self {
+        Self {
+            inner: Prepared::new(inner),
+            classifier,
+        }
+    }
+}
+
+impl<S, C> Service<ToolCall> for ToolResultService<S, C>
+where
+    S: Service<ToolCall> + Clone,
+    S::Error: Into<ToolError>,
+    C: Classify<S::Response> + Clone,
+{
+    type Response = ToolResult<S::Response>;
+    type Error = Infallible;
+    type Future = ResponseFuture<S, S::Future, C>;
+
+    /// Always ready.
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.inner.poll(cx);
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, mut call: ToolCall) -> Self::Future {
+        let pending = Pending {
+            since: Instant::now(),
+            below: call.observe(),
+            info: call.info(),
+        };
+        let state = match self.inner.take() {
+            Taken::Ready => State::Called {
+                fut: self.inner.get().call(call),
+            },
+            Taken::Wait(svc) => State::Waiting {
+                svc,
+                call: Some(call),
+            },
+            Taken::Failed(error) => State::Failed { error: Some(error) },
+        };
+        ResponseFuture::new(state, pending, self.classifier.clone())
+    }
+}

@@ -1,0 +1,187 @@
+use std::{fmt, time::Duration};
+
+use super::{metadata::Metadata, status::Status};
+use crate::{call::CallInfo, error::ToolError, text::Short};
+
+/// How a call ended, and with what: there always is one, whatever happened.
+///
+/// `Debug` shows no data, and `Serialize` writes it redacted; see the [module docs](super).
+#[derive(Clone)]
+#[must_use]
+pub struct ToolResult<T>(Parts<T>);
+
+#[derive(Clone)]
+pub(super) struct Parts<T> {
+    pub(super) status: Status,
+    pub(super) call: CallInfo,
+    pub(super) data: Option<T>,
+    pub(super) error: Option<ToolError>,
+    pub(super) duration: Duration,
+    pub(super) attempts: u32,
+    pub(super) metadata: Metadata,
+}
+
+impl<T> ToolResult<T> {
+    pub(super) fn new(parts: Parts<T>) -> Self {
+        Self(parts)
+    }
+
+    /// Whether the tool answered, and not with an error of its own.
+    pub fn is_success(&self) -> bool {
+        self.status() == Status::Success
+    }
+
+    /// How the call ended.
+    pub fn status(&self) -> Status {
+        self.0.status
+    }
+
+    /// Whether the call timed out, or was not started because no time was left.
+    pub fn ran_out_of_time(&self) -> bool {
+        matches!(self.status(), Status::Timeout | Status::Skipped)
+    }
+
+    /// The tool's name.
+    pub fn tool(&self) -> &str {
+        self.0.call.tool()
+    }
+
+    /// The server that has the tool: as the call says, or else the error.
+    pub fn server(&self) -> Option<&str> {
+        let told = || self.error().and_then(ToolError::server);
+        self.0.call.server().or_else(told)
+    }
+
+    /// The call's id, if it has one.
+    pub fn call_id(&self) -> Option<&str> {
+        self.0.call.id()
+    }
+
+    /// The call's other names: agent, trace, session.
+    pub fn call(&self) -> &CallInfo {
+        &self.0.call
+    }
+
+    /// The tool's answer: of a success, and of an answer that is an error in the tool's own words.
+    pub fn data(&self) -> Option<&T> {
+        self.0.data.as_ref()
+    }
+
+    /// What went wrong; none after a success.
+    pub fn error(&self) -> Option<&ToolError> {
+        self.0.error.as_ref()
+    }
+
+    /// The same, taken out.
+    pub fn into_data(self) -> Option<T> {
+        self.0.data
+    }
+
+    /// The answer of a success, or else what went wrong. An answer that is an error in the tool's own
+    /// words is lost here: [`data`](Self::data) has it.
+    ///
+    /// # Errors
+    ///
+    /// What went wrong.
+    pub fn into_result(self) -> Result<T, ToolError> {
+        match (self.0.data, self.0.error) {
+            (_, Some(error)) => Err(error),
+            (Some(data), None) => Ok(data),
+            (None, None) => unreachable!("a success has data"),
+        }
+    }
+
+    /// Another form of the data, the rest unchanged.
+    pub fn map<U>(self, f: impl FnOnce(T) -> U) -> ToolResult<U> {
+        let Parts {
+            status,
+            call,
+            data,
+            error,
+            duration,
+            attempts,
+            metadata,
+        } = self.0;
+        ToolResult(Parts {
+            status,
+            call,
+            data: data.map(f),
+            error,
+            duration,
+            attempts,
+            metadata,
+        })
+    }
+
+    /// How long it took, waiting and all attempts included.
+    pub fn duration(&self) -> Duration {
+        self.0.duration
+    }
+
+    /// How many attempts were made, at least 1; 0 if a retry layer ended the call before any.
+    pub fn attempts(&self) -> u32 {
+        self.0.attempts
+    }
+
+    /// What the layers below did.
+    pub fn metadata(&self) -> &Metadata {
+        &self.0.metadata
+    }
+
+    /// The same, to add to it.
+    pub fn metadata_mut(&mut self) -> &mut Metadata {
+        &mut self.0.metadata
+    }
+
+    /// What a user may read: [`ToolError::user_message`], empty after a success (E4).
+    pub fn user_message(&self) -> String {
+        self.error()
+            .map_or_else(String::new, ToolError::user_message)
+    }
+
+    /// What the model should read: [`ToolError::model_message`], empty after a success (E4).
+    pub fn model_message(&self) -> String {
+        self.error()
+            .map_or_else(String::new, ToolError::model_message)
+    }
+
+    /// The result with its real data, to be serialised: for a wire, not for a log.
+    pub fn exposed(&self) -> Exposed<'_, T> {
+        Exposed(self)
+    }
+}
+
+/// Shows how the call ended, never the data.
+impl<T> fmt::Debug for ToolResult<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ToolResult")
+            .field("status", &self.status())
+            .field("tool", &Short::name(self.tool()))
+            .field("server", &self.server().map(Short::name))
+            .field("call_id", &self.call_id().map(Short::name))
+            .field("data", &self.data().map(|_| format_args!("..")))
+            .field("error", &self.error())
+            .field("duration", &self.duration())
+            .field("attempts", &self.attempts())
+            .field("metadata", self.metadata())
+            .finish()
+    }
+}
+
+/// A [`ToolResult`] whose `Serialize` writes the tool's real answer. See [`ToolResult::exposed`].
+///
+/// ```
+/// # use tower::{ServiceBuilder, ServiceExt, service_fn};
+/// # use tower_toolcall::{BoxError, ToolCall, result::{ToolResult, ToolResultLayer}};
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// # let tools = ServiceBuilder::new().layer(ToolResultLayer::new())
+/// #     .service(service_fn(|_: ToolCall| async { Ok::<_, BoxError>("12 degrees".to_owned()) }));
+/// let Ok(result) = tools.oneshot(ToolCall::new("weather")).await;
+///
+/// let sent = serde_json::to_string(&result.exposed()).unwrap();
+/// let received: ToolResult<String> = serde_json::from_str(&sent).unwrap();
+/// assert_eq!(received.data().unwrap(), "12 degrees");
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Exposed<'a, T>(pub(super) &'a ToolResult<T>);

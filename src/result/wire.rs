@@ -1,0 +1,179 @@
+//! Serde for results: redacted, and as they are.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
+use serde_json::{Map, Value};
+
+use super::{
+    metadata::Metadata,
+    status::Status,
+    tool_result::{Exposed, Parts, ToolResult},
+};
+use crate::{
+    call::ToolCall, error::ToolError, event::ms, redact::Redacted, text::Short, transition::millis,
+};
+
+#[derive(Serialize, Deserialize)]
+#[serde(bound(deserialize = "D: Deserialize<'de>"))]
+struct Wire<D> {
+    success: bool,
+    status: Status,
+    tool: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    server: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    call_id: Option<String>,
+    #[serde(
+        default = "none",
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "present"
+    )]
+    data: Option<D>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    error: Option<ToolError>,
+    duration_ms: f64,
+    attempts: u32,
+    #[serde(default)]
+    metadata: WireMetadata,
+}
+
+#[derive(Serialize, Deserialize, Default)]
+struct WireMetadata {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    agent_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    trace_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    session_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    max_attempts: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "millis")]
+    timeout_ms: Option<Duration>,
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "millis")]
+    configured_timeout_ms: Option<Duration>,
+    #[serde(default)]
+    slow: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "millis")]
+    waited_ms: Option<Duration>,
+    #[serde(default)]
+    refused_retries: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    output_bytes: Option<u64>,
+    /// What the caller has added.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    extra: Map<String, Value>,
+}
+
+fn none<D>() -> Option<D> {
+    None
+}
+
+/// Data that is `null` is data all the same.
+fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(d: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(d).map(Some)
+}
+
+impl<D> Wire<D> {
+    fn of<T>(result: &ToolResult<T>, data: Option<D>, name: fn(&str) -> String) -> Self {
+        let (call, metadata) = (result.call(), result.metadata());
+        Self {
+            success: result.is_success(),
+            status: result.status(),
+            tool: name(result.tool()),
+            server: result.server().map(name),
+            call_id: result.call_id().map(name),
+            data,
+            error: result.error().cloned(),
+            duration_ms: ms(result.duration()),
+            attempts: result.attempts(),
+            metadata: WireMetadata {
+                agent_id: call.agent_id().map(name),
+                trace_id: call.trace_id().map(name),
+                session_id: call.session_id().map(name),
+                max_attempts: metadata.max_attempts,
+                timeout_ms: metadata.timeout,
+                configured_timeout_ms: metadata.configured_timeout,
+                slow: metadata.slow,
+                waited_ms: Some(metadata.waited).filter(|d| !d.is_zero()),
+                refused_retries: metadata.refused_retries,
+                output_bytes: metadata.output_bytes,
+                extra: Map::new(),
+            },
+        }
+    }
+}
+
+/// Redacted, the data too: for logs and stores. See [`ToolResult::exposed`].
+impl<T: Serialize> Serialize for ToolResult<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let data = self.data().map(serde_json::to_value).transpose();
+        let data = data.map_err(ser::Error::custom)?;
+        let mut wire = Wire::of(self, data.as_ref().map(Redacted::of), |s| {
+            Short::name(s).to_string()
+        });
+        wire.metadata.extra = redacted(&self.metadata().extra).map_err(ser::Error::custom)?;
+        wire.serialize(serializer)
+    }
+}
+
+fn redacted(map: &Map<String, Value>) -> serde_json::Result<Map<String, Value>> {
+    Ok(match serde_json::to_value(Redacted::of_map(map))? {
+        Value::Object(map) => map,
+        _ => Map::new(),
+    })
+}
+
+/// The data as it is; errors are redacted all the same.
+impl<T: Serialize> Serialize for Exposed<'_, T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut wire = Wire::of(self.0, self.0.data(), str::to_owned);
+        wire.metadata.extra = self.0.metadata().extra.clone();
+        wire.serialize(serializer)
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for ToolResult<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let wire = Wire::<T>::deserialize(deserializer)?;
+        let is_success = wire.status == Status::Success;
+        if wire.success != is_success {
+            return Err(de::Error::custom("`success` contradicts `status`"));
+        }
+        if is_success != wire.error.is_none() {
+            return Err(de::Error::custom("only a failure has an `error`"));
+        }
+        if is_success && wire.data.is_none() {
+            return Err(de::Error::missing_field("data"));
+        }
+        let duration = Duration::try_from_secs_f64(wire.duration_ms / 1e3)
+            .map_err(|_| de::Error::custom("`duration_ms` is no duration"))?;
+        let metadata = wire.metadata;
+        let mut call = ToolCall::new(wire.tool);
+        call.set_names([
+            wire.server,
+            wire.call_id,
+            metadata.agent_id,
+            metadata.trace_id,
+            metadata.session_id,
+        ]);
+        Ok(Self::new(Parts {
+            status: wire.status,
+            call: call.info(),
+            data: wire.data,
+            error: wire.error,
+            duration,
+            attempts: wire.attempts,
+            metadata: Metadata {
+                max_attempts: metadata.max_attempts,
+                timeout: metadata.timeout_ms,
+                configured_timeout: metadata.configured_timeout_ms,
+                slow: metadata.slow,
+                waited: metadata.waited_ms.unwrap_or_default(),
+                refused_retries: metadata.refused_retries,
+                output_bytes: metadata.output_bytes,
+                extra: metadata.extra,
+            },
+        }))
+    }
+}

@@ -1,0 +1,90 @@
+//! What a check does to an answer.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tower::{ServiceBuilder, ServiceExt, service_fn};
+use tower_toolcall::{
+    BoxError, CallInfo, ErrorKind, Execution, ReplaySafety, ToolCall, ToolError, check::CheckLayer,
+    result::ToolResultLayer, retry::RetryLayer,
+};
+
+async fn checked(max: u64, answer: Value) -> Result<Value, ToolError> {
+    ServiceBuilder::new()
+        .layer(CheckLayer::max_bytes(max))
+        .service(service_fn(move |_: ToolCall| {
+            let answer = answer.clone();
+            async { Ok::<_, BoxError>(answer) }
+        }))
+        .oneshot(ToolCall::new("search"))
+        .await
+}
+
+/// X7: the limit itself passes, one byte more does not.
+#[tokio::test]
+async fn an_answer_of_the_largest_size_passes_and_a_larger_one_does_not() {
+    let answer = json!({ "a": "\n" }); // {"a":"\n"}
+    assert_eq!(checked(10, answer.clone()).await.unwrap(), answer);
+    let error = checked(9, answer).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Reported);
+    assert_eq!(error.execution(), Execution::Completed);
+    assert_eq!(error.tool(), Some("search"));
+    assert!(!error.is_retryable());
+}
+
+/// X7: a bad answer is never retried, not even of a call that may run twice.
+#[tokio::test(start_paused = true)]
+async fn a_bad_answer_is_not_retried_on_either_side_of_the_retry_layer() {
+    let refuse = |_: &CallInfo, _: &u32| Err(BoxError::from("no use"));
+    let calls = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let count = calls.clone();
+    let tool = service_fn(move |_: ToolCall| {
+        let n = 1 + count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        async move { Ok::<_, BoxError>(n) }
+    });
+    let call = ToolCall::new("search").with_replay_safety(ReplaySafety::Safe);
+    let above = ServiceBuilder::new()
+        .layer(CheckLayer::new(refuse))
+        .layer(RetryLayer::default())
+        .service(tool.clone());
+    let below = ServiceBuilder::new()
+        .layer(RetryLayer::default())
+        .layer(CheckLayer::new(refuse))
+        .service(tool);
+    for error in [
+        above.oneshot(call.clone()).await.unwrap_err(),
+        below.oneshot(call).await.unwrap_err(),
+    ] {
+        assert_eq!(error.message(), "no use");
+        assert_eq!(error.kind(), ErrorKind::Reported);
+    }
+    assert_eq!(calls.load(std::sync::atomic::Ordering::SeqCst), 2);
+}
+
+#[tokio::test]
+async fn the_reason_is_redacted() {
+    let layer = CheckLayer::new(|_: &CallInfo, answer: &&str| {
+        Err(BoxError::from(format!("unexpected: {answer}")))
+    });
+    let tools = ServiceBuilder::new()
+        .layer(layer)
+        .service(service_fn(|_: ToolCall| async {
+            Ok::<_, BoxError>("api_key=s3cr3t-canary")
+        }));
+    let error = tools.oneshot(ToolCall::new("t")).await.unwrap_err();
+    assert_eq!(error.message(), "unexpected: api_key=[REDACTED]");
+}
+
+/// Those above learn the size of what passed.
+#[tokio::test(start_paused = true)]
+async fn the_size_of_an_answer_that_passes_is_told_to_observers() {
+    let tools = ServiceBuilder::new()
+        .layer(ToolResultLayer::new())
+        .layer(CheckLayer::max_bytes(100))
+        .service(service_fn(|_: ToolCall| async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            Ok::<_, BoxError>("12345")
+        }));
+    let Ok(result) = tools.oneshot(ToolCall::new("t")).await;
+    assert_eq!(result.metadata().output_bytes(), Some(7));
+}

@@ -1,0 +1,309 @@
+//! What becomes of a call as a result.
+
+use std::{
+    convert::Infallible,
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
+use tower_layer::Layer;
+use tower_toolcall::{
+    BoxError, Classify, ErrorKind, Outcome, ReplaySafety, ToolCall, ToolError, ToolResult,
+    catch_panic::CatchPanicLayer,
+    deadline::DeadlineLayer,
+    outcome::{ByError, classify_fn},
+    result::{Status, ToolResultLayer},
+    retry::RetryLayer,
+    timeout::TimeoutLayer,
+};
+
+/// The result layer, and above it what takes its results apart again: so it fits the contract.
+#[derive(Clone)]
+pub(crate) struct TakenApart;
+
+#[derive(Clone)]
+pub(crate) struct Open<S>(S);
+
+impl<S> Layer<S> for TakenApart {
+    type Service = Open<<ToolResultLayer as Layer<S>>::Service>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        Open(ToolResultLayer::new().layer(inner))
+    }
+}
+
+impl<S, T> Service<ToolCall> for Open<S>
+where
+    S: Service<ToolCall, Response = ToolResult<T>, Error = Infallible, Future: Send + 'static>,
+{
+    type Response = T;
+    type Error = ToolError;
+    type Future = Pin<Box<dyn Future<Output = Result<T, ToolError>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
+        self.0.poll_ready(cx).map_err(Into::into)
+    }
+
+    fn call(&mut self, call: ToolCall) -> Self::Future {
+        let response = self.0.call(call);
+        Box::pin(async move {
+            let Ok(result) = response.await;
+            result.into_result()
+        })
+    }
+}
+
+fn call() -> ToolCall {
+    ToolCall::new("search")
+        .with_server("docs")
+        .with_id("c1")
+        .with_trace_id("t1")
+}
+
+/// The result of a call through the usual stack.
+async fn result_of<F, Fut, T>(call: ToolCall, tool: F) -> ToolResult<T>
+where
+    F: Fn(ToolCall) -> Fut + Clone,
+    Fut: Future<Output = Result<T, BoxError>>,
+{
+    let tools = ServiceBuilder::new()
+        .layer(ToolResultLayer::new())
+        .layer(DeadlineLayer::inherited())
+        .layer(RetryLayer::default())
+        .layer(TimeoutLayer::new(Duration::from_secs(10)))
+        .layer(CatchPanicLayer::new())
+        .service(service_fn(tool));
+    let Ok(result) = tools.oneshot(call).await;
+    result
+}
+
+/// E3: success.
+#[tokio::test(start_paused = true)]
+async fn a_success_has_data_and_no_text() {
+    let result = result_of(call(), |_| async {
+        sleep(Duration::from_secs(9)).await;
+        Ok("done")
+    })
+    .await;
+    assert!(result.is_success());
+    assert_eq!(result.status(), Status::Success);
+    assert_eq!((result.tool(), result.server()), ("search", Some("docs")));
+    assert_eq!(result.call_id(), Some("c1"));
+    assert_eq!(result.call().trace_id(), Some("t1"));
+    assert_eq!(result.data(), Some(&"done"));
+    assert_eq!(result.duration(), Duration::from_secs(9));
+    assert_eq!(result.attempts(), 1);
+    assert_eq!(result.metadata().max_attempts(), Some(3));
+    assert_eq!(result.metadata().timeout(), Some(Duration::from_secs(10)));
+    assert!(result.metadata().is_slow());
+    // E4: empty after a success.
+    assert_eq!(
+        (result.user_message(), result.model_message()),
+        Default::default()
+    );
+    assert_eq!(result.into_result().unwrap(), "done");
+}
+
+/// E3, T7: each way to end has its status.
+#[tokio::test(start_paused = true)]
+async fn each_way_to_end_has_its_status() {
+    let timeout = result_of(call(), |_| async {
+        sleep(Duration::from_secs(11)).await;
+        Ok(())
+    })
+    .await;
+    assert_eq!(timeout.status(), Status::Timeout);
+    assert_eq!(timeout.error().unwrap().kind(), ErrorKind::Timeout);
+    assert!(timeout.ran_out_of_time());
+
+    // T5: a call that was not started has its own result, and took no time.
+    let spent = call().with_deadline(Instant::now());
+    let skipped = result_of(spent, |_| async { Ok(()) }).await;
+    assert_eq!(skipped.status(), Status::Skipped);
+    assert_eq!(skipped.duration(), Duration::ZERO);
+    assert!(skipped.ran_out_of_time());
+
+    let cancelled = result_of(call(), |_| async {
+        Err(ToolError::new(ErrorKind::Cancelled, "given up").into())
+    });
+    let cancelled: ToolResult<()> = cancelled.await;
+    assert_eq!(cancelled.status(), Status::Cancelled);
+
+    let failed: ToolResult<()> = result_of(call(), |_| async { Err("boom".into()) }).await;
+    assert_eq!(failed.status(), Status::Error);
+    assert!(!failed.ran_out_of_time());
+    assert!(!failed.user_message().is_empty());
+    assert_eq!(failed.into_result().unwrap_err().kind(), ErrorKind::Failed);
+}
+
+/// E3: a panic is a result, because it is caught innermost.
+#[tokio::test(start_paused = true)]
+async fn a_panic_is_a_result() {
+    let result: ToolResult<()> = result_of(call(), |_| async { panic!("boom") }).await;
+    assert_eq!(result.error().unwrap().kind(), ErrorKind::Panicked);
+}
+
+/// E3: attempts, and the time between them.
+#[tokio::test(start_paused = true)]
+async fn a_result_tells_of_attempts_and_waits() {
+    let safe = call().with_replay_safety(ReplaySafety::Safe);
+    let result: ToolResult<()> = result_of(safe, |_| async { Err("503".into()) }).await;
+    assert_eq!(result.attempts(), 3);
+    let waited = result.metadata().waited();
+    assert!(waited >= Duration::from_secs(3), "{waited:?}");
+    let working = result.duration() - waited;
+    assert!(working < Duration::from_millis(5), "{working:?}");
+    assert_eq!(result.metadata().refused_retries(), 1);
+}
+
+/// E6: the tool's own error is no success, and its words are there all the same.
+#[tokio::test]
+async fn an_error_in_the_tools_own_words_has_data_and_error() {
+    let classifier = classify_fn(|r: Result<&&str, &ToolError>| match r {
+        Ok(text) if text.starts_with("error") => Outcome::reported(),
+        other => ByError.classify(other),
+    });
+    let tools = ServiceBuilder::new()
+        .layer(ToolResultLayer::new().with_classifier(classifier))
+        .service(service_fn(|_: ToolCall| async {
+            Ok::<_, BoxError>("error: no table for 40")
+        }));
+    let Ok(result) = tools.oneshot(call()).await;
+    assert!(!result.is_success());
+    assert_eq!(result.status(), Status::Error);
+    assert_eq!(result.error().unwrap().kind(), ErrorKind::Reported);
+    assert_eq!(result.error().unwrap().call_id(), Some("c1"));
+    assert_eq!(result.into_data(), Some("error: no table for 40"));
+}
+
+/// Trap 24.
+#[tokio::test]
+async fn a_readiness_error_is_the_result_of_the_call_that_meets_it() {
+    let (mock, mut handle) = tower_test::mock::pair::<ToolCall, ()>();
+    handle.send_error("connection refused");
+    let mut tools = ToolResultLayer::new().layer(mock);
+    let Ok(result) = tools.ready().await.unwrap().call(call()).await;
+    assert_eq!(result.error().unwrap().kind(), ErrorKind::ConnectionFailed);
+    assert_eq!(result.tool(), "search");
+}
+
+/// S8: what is serialised without being asked for the data is redacted, the data too.
+#[tokio::test]
+async fn a_serialised_result_is_redacted() {
+    let mut result = result_of(call(), |_| async {
+        Ok(json!({ "user": "ada", "password": "s3cr3t-canary", "text": "{\"token\":\"s3cr3t-canary\"}" }))
+    })
+    .await;
+    result.metadata_mut().insert("api_key", "s3cr3t-canary");
+    let written = serde_json::to_value(&result).unwrap();
+    assert_eq!(written["data"]["user"], "ada");
+    assert_eq!(written["data"]["password"], "[REDACTED]");
+    assert_eq!(written["metadata"]["extra"]["api_key"], "[REDACTED]");
+    let shown = format!("{written} {result:?}");
+    assert!(!shown.contains("s3cr3t-canary"), "{shown}");
+}
+
+/// The members of a written result (E3).
+#[tokio::test(start_paused = true)]
+async fn a_result_is_written_with_the_documented_members() {
+    let result: ToolResult<()> = result_of(call(), |_| async {
+        sleep(Duration::from_secs(11)).await;
+        Ok(())
+    })
+    .await;
+    assert_eq!(
+        serde_json::to_value(&result).unwrap(),
+        json!({
+            "success": false,
+            "status": "timeout",
+            "tool": "search",
+            "server": "docs",
+            "call_id": "c1",
+            "duration_ms": 10000.0,
+            "attempts": 1,
+            "error": {
+                "kind": "timeout",
+                "code": "TOOL_TIMEOUT",
+                "message": "Tool invocation timed out after 10000ms",
+                "user_message": "The tool 'search' took too long to answer.",
+                "model_message": "Tool 'search' timed out and may still be running. Do not repeat the same call; ask for less, or continue without it.",
+                "execution": "unknown",
+                "retryable": true,
+                "recoverable": true,
+                "tool": "search",
+                "server": "docs",
+                "call_id": "c1",
+                "elapsed_ms": 10000,
+                "timeout_ms": 10000,
+                "configured_timeout_ms": 10000,
+                "timeout_limit": "timeout",
+                "attempts": 1,
+            },
+            "metadata": {
+                "trace_id": "t1",
+                "max_attempts": 3,
+                "timeout_ms": 10000,
+                "configured_timeout_ms": 10000,
+                "slow": false,
+                "refused_retries": 1,
+            },
+        })
+    );
+}
+
+/// What is sent over a wire arrives.
+#[tokio::test(start_paused = true)]
+async fn an_exposed_result_survives_the_wire() {
+    let mut success = result_of(call(), |_| async {
+        Ok(json!({ "token": "real", "n": null }))
+    })
+    .await;
+    success.metadata_mut().insert("room", 7);
+    let failure: ToolResult<Value> = result_of(call(), |_| async {
+        Err(ToolError::new(ErrorKind::RateLimited, "slow down")
+            .with_code("MY_CODE")
+            .with_user_message("Later.")
+            .with_retry_after(Duration::from_millis(86_400_500))
+            .with_detail("limit", 10)
+            .into())
+    })
+    .await;
+    for result in [success, failure] {
+        let sent = serde_json::to_value(result.exposed()).unwrap();
+        let received: ToolResult<Value> = serde_json::from_value(sent.clone()).unwrap();
+        assert_eq!(received.data(), result.data());
+        assert_eq!(serde_json::to_value(received.exposed()).unwrap(), sent);
+        let retry_after = |r: &ToolResult<Value>| r.error().map(|e| e.retry_after());
+        assert_eq!(retry_after(&received), retry_after(&result));
+    }
+}
+
+/// Rule 8: what contradicts itself is refused, with the reason.
+#[test]
+fn a_written_result_that_contradicts_itself_is_refused() {
+    let good = json!({ "success": true, "status": "success", "tool": "t", "data": null, "duration_ms": 1.5, "attempts": 1 });
+    assert!(serde_json::from_value::<ToolResult<()>>(good.clone()).is_ok());
+    for (member, value, why) in [
+        ("status", json!("timeout"), "contradicts"),
+        ("duration_ms", json!(-1), "no duration"),
+        ("duration_ms", json!(1e300), "no duration"),
+        ("status", json!("lost"), "unknown variant"),
+    ] {
+        let mut bad = good.clone();
+        bad[member] = value;
+        let error = serde_json::from_value::<ToolResult<()>>(bad).unwrap_err();
+        assert!(error.to_string().contains(why), "{error}");
+    }
+    let mut bad = good;
+    bad.as_object_mut().unwrap().remove("data");
+    let error = serde_json::from_value::<ToolResult<()>>(bad).unwrap_err();
+    assert!(
+        error.to_string().contains("missing field `data`"),
+        "{error}"
+    );
+}
