@@ -1,0 +1,434 @@
+//! The stack of the example `mcp_stdio` around a third party's server in a child process: npm's
+//! `@modelcontextprotocol/server-everything`, which `tests/run` installs.
+//!
+//! Real time, and a server of its own for each test.
+#![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
+#![cfg(feature = "mcp")]
+
+use std::{
+    io::Write,
+    sync::{Arc, Mutex, OnceLock},
+    time::Duration,
+};
+
+use rmcp::model::{CallToolResponse, CallToolResult};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep, timeout};
+use tower::ServiceExt as _;
+use tower_toolcall::{
+    Classify as _, ErrorKind, Execution, Outcome, ReplaySafety, ToolCall, ToolError,
+    circuit_breaker::{BreakerState, CircuitBreakerHandle, CircuitBreakerLayer},
+    error::TimeoutLimit,
+    mcp::{McpClassifier, ModelText as _},
+};
+use tracing_subscriber::fmt::format::FmtSpan;
+
+use self::example::{LONG, Server, Tools, Way, installed, stack};
+
+#[allow(dead_code, reason = "the transcript is the example's alone")]
+#[path = "../examples/mcp_stdio.rs"]
+mod example;
+
+/// A server, the stack around it, and all that went over the wire.
+struct Bench {
+    server: Server,
+    tools: Tools,
+    breakers: CircuitBreakerHandle,
+    wire: Arc<Mutex<Vec<(Way, Value)>>>,
+}
+
+/// Runs a test against a server of its own, and bounds it: nothing may hang.
+async fn bench(test: impl AsyncFnOnce(&mut Bench)) {
+    bench_with(McpClassifier::new(), test).await;
+}
+
+/// The same with a breaker that is told by another classifier.
+async fn bench_with(classifier: McpClassifier, test: impl AsyncFnOnce(&mut Bench)) {
+    trace();
+    let breaker = CircuitBreakerLayer::builder()
+        .with_classifier(classifier)
+        .build()
+        .unwrap();
+    let wire = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&wire);
+    let run = async {
+        let seen = move |way, message: &Value| seen.lock().unwrap().push((way, message.clone()));
+        let server = Server::start(installed().unwrap(), seen).await.unwrap();
+        let mut bench = Bench {
+            tools: stack(server.tools(), breaker.clone()).unwrap(),
+            server,
+            breakers: breaker.handle(),
+            wire,
+        };
+        test(&mut bench).await;
+    };
+    bounded(run).await;
+}
+
+async fn bounded(test: impl Future<Output = ()>) {
+    let limit = Duration::from_secs(20);
+    timeout(limit, test).await.expect("it hangs");
+}
+
+impl Bench {
+    async fn run(&self, call: ToolCall) -> Result<CallToolResult, ToolError> {
+        match self.tools.clone().oneshot(call).await? {
+            CallToolResponse::Complete(result) => Ok(result),
+            other => panic!("not complete: {other:?}"),
+        }
+    }
+
+    /// The messages of one direction that have this method.
+    fn messages(&self, way: Way, method: &str) -> Vec<Value> {
+        let wire = self.wire.lock().unwrap();
+        let these = wire
+            .iter()
+            .filter(|(w, m)| *w == way && m["method"] == method);
+        these.map(|(_, m)| m.clone()).collect()
+    }
+
+    /// The ids of the calls that were sent.
+    fn sent(&self) -> Vec<Value> {
+        let calls = self.messages(Way::ToServer, "tools/call");
+        calls.into_iter().map(|call| call["id"].clone()).collect()
+    }
+
+    /// Whether the server has answered the request of this id.
+    fn answered(&self, id: &Value) -> bool {
+        let wire = self.wire.lock().unwrap();
+        wire.iter()
+            .any(|(way, m)| *way == Way::FromServer && m["id"] == *id && m.get("result").is_some())
+    }
+
+    /// Waits until the server has reported so many steps.
+    async fn progress(&self, steps: u32) {
+        let reported = || {
+            let reports = self.messages(Way::FromServer, "notifications/progress");
+            let step = |m: &Value| m["params"]["progress"].as_f64() == Some(steps.into());
+            reports.iter().any(step)
+        };
+        while !reported() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
+fn call(tool: &str, arguments: Value) -> ToolCall {
+    ToolCall::new(tool).with_json(arguments).unwrap()
+}
+
+fn echo(message: &str) -> ToolCall {
+    call("echo", json!({ "message": message }))
+}
+
+/// A call that takes `ms` milliseconds, and reports progress in so many steps.
+fn long(ms: u32, steps: u32) -> ToolCall {
+    let arguments = json!({ "duration": f64::from(ms) / 1000.0, "steps": steps });
+    call(LONG, arguments)
+}
+
+/// What the whole process has traced. The call's id tells which test it is from.
+fn trace() -> &'static Trace {
+    static TRACE: OnceLock<Trace> = OnceLock::new();
+    TRACE.get_or_init(|| {
+        let trace = Trace::default();
+        let writer = trace.clone();
+        tracing_subscriber::fmt()
+            .with_ansi(false)
+            .with_span_events(FmtSpan::CLOSE)
+            .with_writer(move || writer.clone())
+            .init();
+        trace
+    })
+}
+
+#[derive(Clone, Default)]
+struct Trace(Arc<Mutex<Vec<u8>>>);
+
+impl Trace {
+    /// The lines of the call with this id.
+    fn of(&self, id: &str) -> String {
+        let all = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
+        let these: Vec<&str> = all.lines().filter(|line| line.contains(id)).collect();
+        these.join("\n")
+    }
+}
+
+impl Write for Trace {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_text_comes_back() {
+    bench(async |bench| {
+        let result = bench.run(echo("grüß dich")).await.unwrap();
+        assert_eq!(result.model_text(), "Echo: grüß dich");
+        assert_eq!(result.is_error, None);
+    })
+    .await;
+}
+
+/// X5: the model reads the text that goes with it.
+#[tokio::test]
+async fn structured_content_comes_back() {
+    bench(async |bench| {
+        let chicago = call("get-structured-content", json!({ "location": "Chicago" }));
+        let result = bench.run(chicago).await.unwrap();
+        let weather =
+            json!({ "temperature": 36, "conditions": "Light rain / drizzle", "humidity": 82 });
+        assert_eq!(result.structured_content, Some(weather.clone()));
+        let text: Value = serde_json::from_str(&result.model_text()).unwrap();
+        assert_eq!(text, weather);
+    })
+    .await;
+}
+
+/// T8: the stack's idle timeout is 1 s.
+#[tokio::test]
+async fn an_operation_beyond_the_idle_timeout_passes_with_progress() {
+    bench(async |bench| {
+        let start = Instant::now();
+        let result = bench.run(long(1600, 8)).await.unwrap();
+        assert!(start.elapsed() >= Duration::from_millis(1500));
+        assert!(result.model_text().contains("completed"));
+        assert_eq!(bench.sent().len(), 1);
+    })
+    .await;
+}
+
+/// T8.
+#[tokio::test]
+async fn an_operation_without_progress_is_ended_by_the_idle_timeout() {
+    bench(async |bench| {
+        let error = bench.run(long(3000, 1)).await.unwrap_err();
+        assert_eq!(error.timeout_limit(), Some(TimeoutLimit::Idle));
+        assert_eq!(error.execution(), Execution::Unknown);
+    })
+    .await;
+}
+
+/// T2, T8: the total holds with progress, and the call's own beats the tool's 5 s.
+#[tokio::test]
+async fn the_total_is_hard_whatever_progress_is_reported() {
+    bench(async |bench| {
+        let total = Duration::from_millis(700);
+        let start = Instant::now();
+        let ended = bench.run(long(2000, 10).with_timeout(total)).await;
+        let error = ended.unwrap_err();
+        assert_eq!(error.timeout_limit(), Some(TimeoutLimit::Timeout));
+        assert_eq!(error.timeout(), Some(total));
+        assert!(start.elapsed() < Duration::from_millis(1700));
+        bench.progress(1).await;
+    })
+    .await;
+}
+
+/// T3, T4, R6: the server is told, once and of the right call. It works on all the same, which is why the call
+/// may have run, but it does not answer any more.
+#[tokio::test]
+async fn a_timeout_cancels_and_the_server_stays_usable() {
+    bench(async |bench| {
+        let short = Duration::from_millis(300);
+        let error = bench.run(long(1200, 2).with_timeout(short)).await;
+        let error = error.unwrap_err();
+        assert_eq!(
+            (error.kind(), error.code(), error.execution()),
+            (ErrorKind::Timeout, "TOOL_TIMEOUT", Execution::Unknown)
+        );
+        assert!(error.is_retryable());
+
+        let start = Instant::now();
+        assert!(bench.run(echo("at once")).await.is_ok());
+        assert!(start.elapsed() < Duration::from_millis(500));
+
+        let told = bench.messages(Way::ToServer, "notifications/cancelled");
+        let [timed_out, at_once] = &bench.sent()[..] else {
+            panic!("{:?}", bench.sent())
+        };
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert_eq!(told[0]["params"]["requestId"], *timed_out);
+
+        bench.progress(2).await;
+        bench.run(echo("after the last step")).await.unwrap();
+        assert!(bench.answered(at_once));
+        assert!(!bench.answered(timed_out), "the server was not told");
+    })
+    .await;
+}
+
+/// T4: so does a caller that goes away.
+#[tokio::test]
+async fn a_dropped_call_is_cancelled() {
+    bench(async |bench| {
+        let call = bench.run(long(1000, 1));
+        assert!(timeout(Duration::from_millis(200), call).await.is_err());
+        bench.run(echo("next")).await.unwrap();
+        let told = bench.messages(Way::ToServer, "notifications/cancelled");
+        assert_eq!(told.len(), 1);
+        assert_eq!(told[0]["params"]["requestId"], bench.sent()[0]);
+    })
+    .await;
+}
+
+/// A tool that the server does not have, and arguments that it does not take. To be repeated, if any
+/// answer were.
+fn mistakes() -> [(ToolCall, &'static str); 2] {
+    let safe = |call: ToolCall| call.with_replay_safety(ReplaySafety::Safe);
+    [
+        (
+            safe(call("ecko", json!({ "message": "hi" }))),
+            "MCP error -32602: Tool ecko not found",
+        ),
+        (
+            safe(call("echo", json!({ "massage": "hi" }))),
+            "MCP error -32602: Input validation error: Invalid arguments for tool echo",
+        ),
+    ]
+}
+
+/// E6, R2, C5: this server answers both with `isError`; the model reads its words.
+#[tokio::test]
+async fn mistakes_are_answers_that_are_not_repeated_and_open_no_breaker() {
+    bench(async |bench| {
+        for (call, words) in mistakes() {
+            let before = bench.sent().len();
+            for _ in 0..6 {
+                let result = bench.run(call.clone()).await.unwrap();
+                assert_eq!(result.is_error, Some(true));
+                assert!(result.model_text().starts_with(words), "{result:?}");
+            }
+            assert_eq!(bench.sent().len() - before, 6);
+            assert_eq!(bench.breakers.breaker(&call).state(), BreakerState::Closed);
+        }
+    })
+    .await;
+}
+
+/// C5, E6: by setting they count.
+#[tokio::test]
+async fn mistakes_open_a_breaker_that_is_told_to_count_them() {
+    let strict = McpClassifier::new().with_reported(Outcome::tool_failure());
+    bench_with(strict, async |bench| {
+        for (call, _) in mistakes() {
+            for _ in 0..5 {
+                bench.run(call.clone()).await.unwrap();
+            }
+            let error = bench.run(call).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::CircuitOpen);
+        }
+    })
+    .await;
+}
+
+/// E6, O1.
+#[tokio::test]
+async fn mistakes_are_reported_to_observers() {
+    bench(async |bench| {
+        for ((call, _), id) in mistakes().into_iter().zip(["call-m1", "call-m2"]) {
+            let result = bench.run(call.with_id(id)).await.unwrap();
+            let outcome = McpClassifier::new().classify(Ok(&result));
+            assert_eq!(outcome, Outcome::reported());
+            let seen = trace().of(id);
+            assert!(seen.contains(": tool.failure "), "{seen}");
+            assert!(seen.contains("error.type=\"tool_error\""), "{seen}");
+            assert!(!seen.contains(": tool.success "), "{seen}");
+        }
+        bench.run(echo("hi").with_id("call-ok")).await.unwrap();
+        let seen = trace().of("call-ok");
+        assert!(seen.contains(": tool.success "), "{seen}");
+        assert!(!seen.contains("error.type=\""), "{seen}");
+    })
+    .await;
+}
+
+/// Kills the server in the middle of a call, and says how that one ended.
+async fn killed_during(bench: &mut Bench, call: ToolCall) -> (ToolError, Duration) {
+    let call = tokio::spawn(bench.tools.clone().oneshot(call));
+    bench.progress(1).await;
+    let killed = Instant::now();
+    bench.server.kill().await.unwrap();
+    (call.await.unwrap().unwrap_err(), killed.elapsed())
+}
+
+/// E2, R6: it may have run, so it is not sent again.
+#[tokio::test]
+async fn a_server_killed_in_mid_call_ends_an_unsafe_call_within_a_second() {
+    bench(async |bench| {
+        let unsafe_call = long(4000, 40).with_replay_safety(ReplaySafety::Unsafe);
+        let (error, took) = killed_during(bench, unsafe_call).await;
+        assert_eq!(
+            (error.kind(), error.execution(), error.attempts()),
+            (ErrorKind::ConnectionFailed, Execution::Unknown, Some(1))
+        );
+        assert_eq!(
+            (error.tool(), error.server()),
+            (Some(LONG), Some("everything"))
+        );
+        assert!(took < Duration::from_secs(1), "{took:?}");
+        assert_eq!(bench.sent().len(), 1);
+    })
+    .await;
+}
+
+/// R3, R6: a call that may run twice is sent again, in vain; the first attempt may have run all the same.
+#[tokio::test]
+async fn a_server_killed_in_mid_call_costs_a_safe_call_all_attempts() {
+    bench(async |bench| {
+        let safe_call = long(4000, 40).with_replay_safety(ReplaySafety::Safe);
+        let (error, took) = killed_during(bench, safe_call).await;
+        assert_eq!(
+            (error.kind(), error.execution(), error.attempts()),
+            (ErrorKind::ConnectionFailed, Execution::Unknown, Some(3))
+        );
+        assert!(took < Duration::from_secs(2), "{took:?}");
+    })
+    .await;
+}
+
+/// C1, C4: 5 failures open the breaker; then nothing is tried any more.
+#[tokio::test]
+async fn calls_to_a_dead_server_fail_fast_and_open_the_breaker() {
+    bench(async |bench| {
+        bench.run(echo("alive")).await.unwrap();
+        bench.server.kill().await.unwrap();
+        // What is sent in the moment of its death may have arrived, for all that the client knows.
+        while !bench.server.tools().peer().is_transport_closed() {
+            sleep(Duration::from_millis(5)).await;
+        }
+
+        // Three attempts, and two.
+        let error = bench.run(echo("1")).await.unwrap_err();
+        assert_eq!(
+            (error.kind(), error.execution(), error.attempts()),
+            (ErrorKind::ConnectionFailed, Execution::NotStarted, Some(3))
+        );
+        assert!(bench.run(echo("2")).await.is_err());
+        assert!(bench.breakers.breaker(&echo("")).is_open());
+
+        let start = Instant::now();
+        let error = bench.run(echo("3")).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::CircuitOpen);
+        assert!(error.retry_after().is_some());
+        assert!(start.elapsed() < Duration::from_millis(100));
+    })
+    .await;
+}
+
+/// Unforced: with its own exit code.
+#[tokio::test]
+async fn the_child_ends_with_the_connection() {
+    let run = async {
+        let server = Server::start(installed().unwrap(), |_, _| {})
+            .await
+            .unwrap();
+        // A server that has something to say as the pipes close dies of that.
+        server.tools().oneshot(echo("bye")).await.unwrap();
+        assert_eq!(server.stop().await.unwrap().code(), Some(0));
+    };
+    bounded(run).await;
+}
