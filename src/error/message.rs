@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{ErrorKind, ToolError};
+use super::{ErrorKind, Execution, ToolError};
 use crate::text::{Short, prefix};
 
 /// The longest message, in characters.
@@ -21,6 +21,11 @@ pub(super) fn seconds(d: Duration) -> u64 {
     // Whole, rounded up, at least 1: nobody may come back too early (E5).
     let up = u64::from(d.subsec_nanos() > 0);
     d.as_secs().saturating_add(up).max(1)
+}
+
+/// Whether the tool may have been reached: another tool might do what it has done already.
+fn lost_midway(e: &ToolError) -> bool {
+    e.execution() != Execution::NotStarted
 }
 
 pub(super) fn for_user(e: &ToolError) -> String {
@@ -45,6 +50,9 @@ pub(super) fn for_user(e: &ToolError) -> String {
             None => format!("The tool '{name}' is unavailable for now. Please try again later."),
         },
         ErrorKind::Overloaded => format!("The tool '{name}' is busy. Please try again shortly."),
+        ErrorKind::ConnectionFailed if lost_midway(e) => {
+            format!("The connection to the tool '{name}' was lost.")
+        }
         ErrorKind::ConnectionFailed => format!("The tool '{name}' could not be reached."),
         ErrorKind::Upstream => format!("The service behind the tool '{name}' failed."),
         ErrorKind::Denied => format!("Access to the tool '{name}' was denied."),
@@ -93,6 +101,9 @@ pub(super) fn for_model(e: &ToolError) -> String {
         ErrorKind::Overloaded => {
             format!("Tool '{name}' is busy. Try again once, later, or continue without it.")
         }
+        ErrorKind::ConnectionFailed if lost_midway(e) => format!(
+            "The connection to tool '{name}' was lost; it may have run all the same. Do not repeat the same call; continue without it."
+        ),
         ErrorKind::ConnectionFailed => {
             format!("Tool '{name}' could not be reached. Use another tool or continue without it.")
         }

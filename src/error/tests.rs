@@ -815,3 +815,18 @@ fn an_error_is_one_word_wide() {
     assert_eq!(size_of::<ToolError>(), size_of::<usize>());
     assert_eq!(size_of::<Result<(), ToolError>>(), size_of::<usize>());
 }
+
+/// E4: a connection that was lost midway is no "could not be reached": another tool might do twice what
+/// this one has done.
+#[test]
+fn a_connection_lost_midway_does_not_invite_a_second_run() {
+    let lost = ToolError::new(ErrorKind::ConnectionFailed, "closed").with_tool("pay");
+    for text in [lost.model_message(), lost.user_message()] {
+        assert!(
+            text.contains("lost") && !text.contains("another tool"),
+            "{text}"
+        );
+    }
+    let refused = lost.with_execution(Execution::NotStarted);
+    assert!(refused.model_message().contains("could not be reached"));
+}

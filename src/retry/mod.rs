@@ -15,6 +15,9 @@
 //! **How many at once?** A [`RetryBudget`] bounds the retries of all calls to a fifth of their number, so that
 //! under a full outage a server sees at most 1.2 times the calls.
 //!
+//! Layers do not know each other: where a failure has just opened the breaker below, the next attempt is waited for
+//! all the same, and the breaker's refusal is the last error. The `tool.retry` event before it has the failure.
+//!
 //! Dropping the response future drops the attempt that runs, or ends the wait. An attempt that failed is dropped
 //! before the wait for the next one. A cancellation token on the call, and its deadline, end every wait between two
 //! attempts: with [`Cancelled`](crate::ErrorKind::Cancelled), or with the error of the attempt before. (Inside tower's
