@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt,
     sync::{Arc, Mutex, Once},
     time::Duration,
@@ -14,11 +14,14 @@ use std::{
 use serde_json::json;
 use tower::{ServiceBuilder, ServiceExt, service_fn};
 use tower_toolcall::{
-    Answer, BoxError, CallInfo, Classify, Event, Outcome, ToolCall, ToolError,
+    Answer, BoxError, CallInfo, Classify, ErrorKind, Event, Outcome, ReplaySafety, ToolCall,
+    ToolError,
     catch_panic::CatchPanicLayer,
+    circuit_breaker::CircuitBreakerLayer,
     deadline::DeadlineLayer,
     outcome::{ByError, classify_fn},
-    retry::RetryLayer,
+    rate_limit::RateLimitBackoffLayer,
+    retry::{RetryLayer, RetryPolicy},
     timeout::TimeoutLayer,
     trace::{End, TraceHooks, TraceLayer},
 };
@@ -658,4 +661,170 @@ async fn nothing_is_looked_at_when_nobody_listens() {
         .oneshot(call())
         .await
         .unwrap();
+}
+
+/// O2: the names, levels and fields that `event` promises, all of them and no other.
+#[tokio::test(start_paused = true)]
+async fn each_event_has_the_level_and_the_fields_that_are_documented() {
+    const OF_CALL: &[&str] = &["call_id", "server", "tool", "trace_id"];
+    const DOCUMENTED: &[(&str, tracing::Level, &[&str])] = &[
+        ("tool.start", DEBUG, &[]),
+        (
+            "tool.success",
+            INFO,
+            &["duration_ms", "attempts", "max_attempts", "output_bytes"],
+        ),
+        (
+            "tool.failure",
+            ERROR,
+            &[
+                "code",
+                "error",
+                "duration_ms",
+                "attempts",
+                "max_attempts",
+                "output_bytes",
+                "status",
+            ],
+        ),
+        (
+            "tool.timeout",
+            WARN,
+            &[
+                "code",
+                "error",
+                "duration_ms",
+                "attempts",
+                "max_attempts",
+                "timeout_ms",
+                "configured_timeout_ms",
+            ],
+        ),
+        ("tool.skipped", WARN, &["code", "error", "duration_ms"]),
+        (
+            "tool.cancelled",
+            INFO,
+            &["duration_ms", "attempts", "max_attempts"],
+        ),
+        ("tool.slow", WARN, &["duration_ms", "timeout_ms"]),
+        (
+            "tool.retry",
+            WARN,
+            &["attempt", "delay_ms", "told", "code", "error", "refused"],
+        ),
+        ("tool.exhausted", ERROR, &["attempt", "code", "error"]),
+        (
+            "tool.rate_limited",
+            WARN,
+            &["attempt", "code", "delay_ms", "told"],
+        ),
+        (
+            "tool.breaker",
+            WARN,
+            &[
+                "from",
+                "to",
+                "reason",
+                "generation",
+                "calls",
+                "failures",
+                "slow_calls",
+                "open_ms",
+            ],
+        ),
+        ("tool.evicted", DEBUG, &["keys", "kept"]),
+    ];
+
+    let (record, _guard) = record();
+    let classifier = classify_fn(|r: Result<&serde_json::Value, &ToolError>| match r {
+        Ok(answer) if answer["isError"] == true => Outcome::reported(),
+        other => ByError.classify(other),
+    });
+    let breaker = CircuitBreakerLayer::builder()
+        .with_max_keys(1)
+        .build()
+        .unwrap();
+    let stack = ServiceBuilder::new()
+        .layer(TraceLayer::new().with_classifier(classifier))
+        .layer(DeadlineLayer::inherited())
+        .layer(RetryLayer::new(RetryPolicy::default()))
+        .layer(RateLimitBackoffLayer::new())
+        .layer(breaker)
+        .layer(TimeoutLayer::new(Duration::from_secs(10)))
+        .service(service_fn(|call: ToolCall| async move {
+            let sleep = |s| tokio::time::sleep(Duration::from_secs(s));
+            match call.tool() {
+                "reports" => return Ok(json!({ "isError": true })),
+                "fails" => {
+                    return Err(ToolError::from_status(http::StatusCode::BAD_GATEWAY, "502"));
+                }
+                "limited" if call.attempt() == 1 => {
+                    return Err(ToolError::new(ErrorKind::RateLimited, "429"));
+                }
+                "slow" => sleep(9).await,
+                "hangs" => sleep(60).await,
+                _ => {}
+            }
+            Ok(json!({}))
+        }));
+    let call = |tool: &str| {
+        ToolCall::new(tool)
+            .with_server("docs")
+            .with_id("c1")
+            .with_trace_id("t1")
+    };
+    let soon = || tokio::time::Instant::now() + Duration::from_secs(1);
+    for call in [
+        call("works"),
+        call("reports"),
+        call("slow"),
+        call("limited"),
+        call("hangs"),
+        // Skipped; and with less time than the timeout.
+        call("works").with_deadline(tokio::time::Instant::now()),
+        // Refused to be sent again, and sent until its attempts are used up; then the breaker opens.
+        call("fails"),
+        call("fails").with_replay_safety(ReplaySafety::Safe),
+        call("fails").with_replay_safety(ReplaySafety::Safe),
+    ] {
+        let _ = stack.clone().oneshot(call).await;
+    }
+    for _ in 0..2 {
+        drop(tokio_test::task::spawn(
+            stack.clone().oneshot(call("hangs")),
+        ));
+        let mut hangs = tokio_test::task::spawn(stack.clone().oneshot(call("hangs")));
+        tokio_test::assert_pending!(hangs.poll());
+    }
+    let mut late =
+        tokio_test::task::spawn(stack.clone().oneshot(call("hangs").with_deadline(soon())));
+    tokio_test::assert_pending!(late.poll());
+    tokio::time::advance(Duration::from_secs(2)).await;
+    drop(late);
+    let told = ToolError::new(ErrorKind::Cancelled, "given up");
+    let cancels = ServiceBuilder::new()
+        .layer(TraceLayer::new())
+        .layer(RetryLayer::default())
+        .service(service_fn(move |_: ToolCall| {
+            let told = told.clone();
+            async move { Err::<(), _>(told) }
+        }));
+    cancels.oneshot(call("cancels")).await.unwrap_err();
+
+    let seen = record.0.lock().unwrap().clone();
+    let mut fields: BTreeMap<&str, (tracing::Level, BTreeSet<&str>)> = BTreeMap::new();
+    for (level, name, of_event) in &seen.events {
+        let entry = fields.entry(name).or_insert((*level, BTreeSet::new()));
+        assert_eq!(entry.0, *level, "{name}");
+        entry.1.extend(of_event.keys().map(String::as_str));
+    }
+    for (name, level, own) in DOCUMENTED {
+        let of_call = match *name {
+            "tool.evicted" => &[],
+            _ => OF_CALL,
+        };
+        let expected: BTreeSet<_> = own.iter().chain(of_call).copied().collect();
+        assert_eq!(fields.remove(name), Some((*level, expected)), "{name}");
+    }
+    assert!(fields.is_empty(), "{fields:?}");
 }

@@ -4,6 +4,39 @@
 //! each other. A layer that has something to tell gives an [`Event`] to its
 //! [`Listen`]er, if it has one, and emits it through [`tracing`] as well. Nothing is told on the
 //! path of a call that succeeds in good time.
+//!
+//! # Which layer emits what
+//!
+//! Every event has the target [`TARGET`] and the fields `tool`, `server`, `call_id` and `trace_id`, as far as they are
+//! known. Names of callers and peers are cut at 64 characters; errors are redacted. All durations are milliseconds with
+//! fractions. The names are constants of [`names`], and do not change with a patch release.
+//!
+//! | event | level | layer | further fields |
+//! |---|---|---|---|
+//! | `tool.start` | DEBUG | trace | |
+//! | `tool.success` | INFO | trace | `duration_ms`, `attempts`, `max_attempts`, `output_bytes` |
+//! | `tool.failure` | ERROR | trace | `code`, `error`, `duration_ms`, `attempts`, `max_attempts`, `output_bytes`, `status` |
+//! | `tool.timeout` | WARN | trace | `code`, `error`, `duration_ms`, `attempts`, `max_attempts`, `timeout_ms`, `configured_timeout_ms` |
+//! | `tool.skipped` | WARN | trace | `code`, `error`, `duration_ms` |
+//! | `tool.cancelled` | INFO | trace | `duration_ms`, `attempts`, `max_attempts` |
+//! | `tool.slow` | WARN | timeout | `duration_ms`, `timeout_ms` |
+//! | `tool.retry` | WARN | retry | `attempt`, `delay_ms`, `told`, `code`, `error`; `refused` in the place of the delay where there is none |
+//! | `tool.exhausted` | ERROR | retry | `attempt`, `code`, `error` |
+//! | `tool.rate_limited` | WARN | rate_limit | `attempt`, `code`, `delay_ms`, `told` |
+//! | `tool.breaker` | WARN | circuit_breaker | `from`, `to`, `reason`, `generation`, `calls`, `failures`, `slow_calls`, `open_ms` |
+//! | `tool.evicted` | DEBUG | circuit_breaker, rate_limit | `keys`, `kept` |
+//!
+//! `tool.timeout` and `tool.cancelled` of a call whose future was dropped have no attempts. `tool.exhausted` comes
+//! before the `tool.failure` of the call. Retries of tower's own retry layer with our policy are events too.
+//!
+//! # Other systems' names
+//!
+//! | ours | elsewhere |
+//! |---|---|
+//! | `tool.start`, `tool.success`, `tool.failure` | start, success and error of the span of a TypeScript executor |
+//! | `tool.timeout`, `tool.skipped`, `tool.slow` | timed out, skipped for the budget, slow tool of a Go agent library |
+//! | `tool.retry`, `tool.exhausted`, `tool.rate_limited`, `tool.cancelled` | retry, retries exhausted, 429 backoff, abort of a TypeScript agent loop |
+//! | `tool.breaker` | breaker opened, half-open, closed of an MCP gateway and of an HTTP tool proxy |
 
 mod emit;
 mod listen;

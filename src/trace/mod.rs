@@ -7,40 +7,76 @@
 //! | ends with | event | level | span |
 //! |---|---|---|---|
 //! | (start) | `tool.start` | DEBUG | |
-//! | success | `tool.success` | INFO | `success = true` |
-//! | timeout | `tool.timeout` | WARN | `success = false`, `error.type`, status ERROR |
+//! | success | `tool.success` | INFO | `tool.success = true` |
+//! | timeout | `tool.timeout` | WARN | `tool.success = false`, `error.type`, status ERROR |
 //! | not started: no time left | `tool.skipped` | WARN | the same |
 //! | cancelled, or dropped unfinished | `tool.cancelled` | INFO | the same |
 //! | dropped after its deadline | `tool.timeout` | WARN | the same |
 //! | the tool's own error (`isError`) | `tool.failure` | ERROR | the same; `error.type = tool_error` |
 //! | any other error, a panic | `tool.failure` | ERROR | the same |
 //!
+//! What other layers emit is in the table of [`event`](crate::event#which-layer-emits-what); all names are constants of
+//! [`event::names`](crate::event::names).
+//!
+//! # Attempts
+//!
+//! [`TraceLayer::attempts`] below a layer that repeats calls makes a span `tool_attempt` for each attempt, inside
+//! the call's: how it ended, how long it took, its timeout. Without it the call's span has their number, and
+//! the events `tool.retry` and `tool.exhausted` tell of each.
+//!
+//! # The answer's size
+//!
+//! `tool.output_bytes` in the span and `output_bytes` in the event say how large the answer is, as compact JSON. It is known
+//! - of text, JSON and `()`, by their types;
+//! - of MCP results: `McpService` tells it;
+//! - where a [`CheckLayer`](crate::check) has measured it;
+//! - of any other answer if the tool tells it ([`Record::set_output_bytes`](crate::Record::set_output_bytes)), or
+//!   [hooks](TraceHooks::answer) do.
+//!
+//! [`TraceLayer::with_output`] shows the redacted answer as well.
+//!
 //! # Order
 //!
-//! Outside everything that should be inside the span; inside `ToolResultLayer`.
+//! Outside everything that should be inside the span; inside `ToolResultLayer` and `SanitizeLayer`.
 //!
 //! # Example
 //!
 //! ```
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
-//! use tower_toolcall::{BoxError, ToolCall, trace::TraceLayer};
+//! use tower_toolcall::{BoxError, ToolCall, retry::RetryLayer, trace::TraceLayer};
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
 //! let tool = service_fn(|_call: ToolCall| async { Ok::<_, BoxError>("sunny") });
-//! let stack = ServiceBuilder::new().layer(TraceLayer::new()).service(tool);
+//! let stack = ServiceBuilder::new()
+//!     .layer(TraceLayer::new())
+//!     .layer(RetryLayer::default())
+//!     .layer(TraceLayer::attempts())
+//!     .service(tool);
 //! stack.oneshot(ToolCall::new("weather")).await.unwrap();
 //! # }
 //! ```
 //!
-//! An MCP tool's own errors (`isError`) are `Ok` inside a stack. The classifier tells:
+//! An MCP tool's own errors (`isError`) are `Ok` inside a stack. The hooks tell, and know the answers:
 //!
 //! ```
 //! # #[cfg(feature = "mcp")] {
-//! use tower_toolcall::{mcp::McpClassifier, trace::TraceLayer};
+//! use tower_toolcall::{mcp::McpHooks, trace::TraceLayer};
 //!
-//! let layer = TraceLayer::new().with_classifier(McpClassifier::new());
+//! let layer = TraceLayer::new().with_hooks(McpHooks::new()).with_output(true);
 //! # }
 //! ```
+//!
+//! # Other systems' names
+//!
+//! | ours, in the span | elsewhere |
+//! |---|---|
+//! | `gen_ai.tool.name` | `tool.id` (an HTTP tool proxy), `tool.name` (a TypeScript executor) |
+//! | `tool.server` | `tool.source_path` (an HTTP tool proxy) |
+//! | (an extension of the caller's; [hooks](TraceHooks::on_start) can record it) | `tool.execution_mode` (an HTTP tool proxy) |
+//! | `tool.duration_ms` | `tool.execution_time_ms` (an HTTP tool proxy), `executionTimeMs` (a TypeScript executor) |
+//! | `tool.success`, `error.type` | `tool.status` (an HTTP tool proxy) |
+//! | `tool.error_code` | `error.code` (see [the codes](crate::error#other-systems-codes)) |
+//! | `tool.timeout_ms`, `tool.configured_timeout_ms` | `timeout_ms` of a gateway's JSON-RPC errors; effective and configured timeout of a Go agent library |
 //!
 //! # Errors
 //!
@@ -56,8 +92,8 @@
 //!
 //! # Differences from `tower_http::trace`
 //!
-//! A call that is dropped unfinished is seen. What the layers below did (attempts, the timeout in
-//! force, slowness) is in the span of a success too.
+//! One trait of hooks in the place of seven type parameters. A call that is dropped unfinished is seen. What the
+//! layers below did (attempts, the timeout in force, slowness) is in the span of a success too.
 
 mod future;
 mod hooks;

@@ -237,9 +237,7 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
                 call,
                 CODE = code,
                 ERROR = text,
-                DURATION_MS = duration_ms,
-                ATTEMPTS = attempts,
-                MAX_ATTEMPTS = max_attempts
+                DURATION_MS = duration_ms
             ),
             ErrorKind::Cancelled => emit!(
                 INFO,
