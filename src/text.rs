@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write as _};
 
-use crate::redact::redact_text;
+use crate::redact;
 
 /// Marks that something was cut away (S3).
 pub(crate) const TRUNCATED: &str = "...[truncated]";
@@ -15,12 +15,13 @@ pub(crate) fn prefix(text: &str, max: usize) -> (&str, bool) {
     }
 }
 
-/// `text` cut to `max` characters, the mark not counted.
-pub(crate) fn truncate(text: &str, max: usize) -> String {
-    match prefix(text, max) {
-        (head, true) => format!("{head}{TRUNCATED}"),
-        (whole, false) => whole.to_owned(),
+/// The highest boundary between characters up to `at`.
+pub(crate) fn floor(text: &str, at: usize) -> usize {
+    let mut at = at.min(text.len());
+    while !text.is_char_boundary(at) {
+        at -= 1;
     }
+    at
 }
 
 /// Prints at most `max` characters, redacted, control characters as spaces: for names that a model or a peer
@@ -44,8 +45,8 @@ impl<'a> Short<'a> {
 
 impl fmt::Display for Short<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (head, cut) = prefix(self.text, self.max);
-        for c in redact_text(head).chars() {
+        let (head, cut) = redact::head(self.text, self.max);
+        for c in head.chars() {
             f.write_char(if c.is_control() { ' ' } else { c })?;
         }
         if cut { f.write_str("...") } else { Ok(()) }
@@ -80,6 +81,11 @@ impl Bounded {
         let _ = write!(out, "{value}");
         out.text
     }
+
+    /// What was written.
+    pub(crate) fn into_text(self) -> String {
+        self.text
+    }
 }
 
 impl fmt::Write for Bounded {
@@ -89,11 +95,7 @@ impl fmt::Write for Bounded {
             self.text.push_str(s);
             return Ok(());
         }
-        let mut end = room;
-        while !s.is_char_boundary(end) {
-            end -= 1;
-        }
-        self.text.push_str(&s[..end]);
+        self.text.push_str(&s[..floor(s, room)]);
         self.max = self.text.len();
         Err(fmt::Error)
     }
@@ -105,8 +107,9 @@ mod tests {
 
     #[test]
     fn text_is_cut_on_a_character_boundary() {
-        assert_eq!(truncate("äöü", 2), "äö...[truncated]");
-        assert_eq!(truncate("äöü", 3), "äöü");
+        assert_eq!(prefix("äöü", 2), ("äö", true));
+        assert_eq!(prefix("äöü", 3), ("äöü", false));
+        assert_eq!(floor("äöü", 3), 2);
     }
 
     #[test]

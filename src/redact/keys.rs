@@ -1,100 +1,263 @@
 //! Which keys have secrets as their values (S2).
 
-/// Parts of a key that make its value a secret, wherever they stand in it.
-const SENSITIVE: &[&str] = &[
-    "password",
-    "passwd",
-    "passphrase",
-    "token",
-    "secret",
-    "key",
-    "auth",
-    "credential",
-    "cookie",
-];
+use super::{filter::suspicious, rules::Words, words::*};
 
-/// Words that do so only as a whole.
-const SENSITIVE_WORDS: &[&str] = &["pwd", "pass", "jwt", "otp", "sig"];
+/// Folded characters that are judged at once; a longer key is judged in pieces that overlap.
+const PIECE: usize = 128;
+const OVERLAP: usize = 48;
 
-/// Words that hold a sensitive part by accident; taken out of a key before it is judged.
-#[rustfmt::skip]
-const HARMLESS: &[&str] = &[
-    "author", "authors", "authored", "authoring", "monkey", "monkeys", "keyboard", "keyboards", "keyword", "keywords",
-    "keynote", "keynotes", "keyframe", "keyframes", "keypoint", "keypoints", "turkey", "hockey", "donkey", "donkeys",
-    "jockey", "whiskey", "tokenizer", "tokenize", "tokenized", "tokenization", "secretary", "maxtokens", "mintokens",
-    "numtokens", "ntokens", "totaltokens", "inputtokens", "outputtokens", "prompttokens", "completiontokens",
-    "tokencount",
-];
-
-/// Words that make a number of the `tokens` after them.
-#[rustfmt::skip]
-const QUANTITIES: &[&str] = &[
-    "max", "min", "num", "n", "total", "input", "output", "prompt", "completion", "cached", "reasoning", "used",
-    "remaining", "new",
-];
-
-/// Words that make a number of the `token` before them.
-const COUNTS: &[&str] = &["count", "counts", "limit", "budget", "usage"];
-
-/// Whether values under this key are secrets: it contains `password`, `token`, `secret`, `key`,
-/// `auth`, `credential` or the like, in any case and with any separators, after harmless words
-/// (`author`, `monkey`, `max_tokens` ...) are taken out. In doubt it is one.
-///
-/// ```
-/// use tower_toolcall::redact::is_sensitive_key;
-///
-/// assert!(is_sensitive_key("X-Api-Key") && is_sensitive_key("adminTokens"));
-/// assert!(!is_sensitive_key("max_tokens") && !is_sensitive_key("author"));
-/// ```
-pub fn is_sensitive_key(key: &str) -> bool {
-    // A key longer than any sensible one is judged by its beginning and its end.
-    let short;
-    let key = if key.len() <= 256 {
-        key
-    } else {
-        let (head, _) = crate::text::prefix(key, 128);
-        let tail: String = key.chars().rev().take(128).collect();
-        short = format!("{head} {}", tail.chars().rev().collect::<String>());
-        &short
-    };
-    let words = words(key);
-    let mut rest = String::new();
-    for (i, word) in words.iter().enumerate() {
-        let before = i.checked_sub(1).map(|i| &*words[i]);
-        let after = words.get(i + 1).map(|w| &**w);
-        let counted = word == "tokens" && before.is_some_and(|w| QUANTITIES.contains(&w))
-            || word == "token" && after.is_some_and(|w| COUNTS.contains(&w));
-        if counted || HARMLESS.contains(&&**word) {
-            // A mark in its place, so that the rest does not grow together into a new word.
-            rest.push('|');
-        } else if SENSITIVE_WORDS.contains(&&**word) {
-            return true;
-        } else {
-            rest.push_str(word);
-        }
-    }
-    SENSITIVE.iter().any(|part| rest.contains(part))
+/// What a name says about the value beside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Strength {
+    /// Nothing.
+    Harmless,
+    /// The value is a secret where names have values (JSON), but not where prose uses the word.
+    Weak,
+    /// The value is a secret in prose, too.
+    Strong,
 }
 
-/// The words of a key, in lower case: split at separators and where CamelCase splits.
-pub(super) fn words(key: &str) -> Vec<String> {
-    let mut words = vec![String::new()];
-    let mut chars = key.chars().peekable();
-    let mut before = ' ';
-    while let Some(c) = chars.next() {
-        let starts = c.is_uppercase()
-            && (before.is_lowercase()
-                || before.is_uppercase() && chars.peek().is_some_and(|n| n.is_lowercase()));
-        if starts || !c.is_alphanumeric() {
-            words.push(String::new());
-        }
-        if c.is_alphanumeric()
-            && let Some(word) = words.last_mut()
-        {
-            word.extend(c.to_lowercase());
-        }
-        before = c;
+/// What `key` says by the built-in words and by `extra`.
+pub(super) fn strength(key: &str, extra: Option<&Words>) -> Strength {
+    if extra.is_none_or(|words| words.sensitive.is_empty()) && !suspicious(key) {
+        return Strength::Harmless;
     }
-    words.retain(|word| !word.is_empty());
-    words
+    let mut best = Strength::Harmless;
+    let mut rest = key;
+    loop {
+        let (piece, next) = Folded::of(rest);
+        best = best.max(piece.judge(extra));
+        match next {
+            Some(next) if best < Strength::Strong => rest = &rest[next..],
+            _ => return best,
+        }
+    }
+}
+
+/// `word` in the form in which words are compared; empty if nothing is left of it.
+pub(super) fn folded(word: &str) -> String {
+    word.chars().filter_map(fold).map(char::from).collect()
+}
+
+/// A letter or digit in lower case; letters without an ASCII form stand as `?`. None for all others.
+fn fold(c: char) -> Option<u8> {
+    let c = match c {
+        // The full-width forms of ASCII.
+        '\u{ff01}'..='\u{ff5e}' => char::from_u32(u32::from(c) - 0xfee0).unwrap_or(c),
+        '\u{17f}' => 's',
+        'ñ' | 'Ñ' => 'n',
+        _ => c,
+    };
+    if !c.is_alphanumeric() {
+        return None;
+    }
+    let lower = c.to_lowercase().next().unwrap_or(c);
+    Some(
+        u8::try_from(lower)
+            .ok()
+            .filter(u8::is_ascii)
+            .unwrap_or(b'?'),
+    )
+}
+
+/// A piece of a key without case and separators, and where its words begin.
+struct Folded {
+    bytes: [u8; PIECE],
+    len: usize,
+    starts: u128,
+}
+
+impl Folded {
+    /// The beginning of `key`, and where the next piece begins if this is not all.
+    fn of(key: &str) -> (Self, Option<usize>) {
+        let mut piece = Self {
+            bytes: [0; PIECE],
+            len: 0,
+            starts: 0,
+        };
+        let mut next = 0;
+        let mut before = ' ';
+        let mut chars = key.char_indices().peekable();
+        while let Some((i, c)) = chars.next() {
+            let Some(byte) = fold(c) else {
+                // Zero-width characters and the like are nothing at all, other characters separate.
+                if c.is_ascii() || c.is_whitespace() {
+                    before = ' ';
+                }
+                continue;
+            };
+            if piece.len == PIECE {
+                return (piece, Some(next));
+            }
+            let lower_follows = chars.peek().is_some_and(|(_, n)| n.is_lowercase());
+            let starts = before == ' '
+                || c.is_uppercase()
+                    && (!before.is_uppercase() || before.is_uppercase() && lower_follows);
+            if starts {
+                piece.starts |= 1 << piece.len;
+            }
+            if piece.len == PIECE - OVERLAP {
+                next = i;
+            }
+            piece.bytes[piece.len] = byte;
+            piece.len += 1;
+            before = c;
+        }
+        (piece, None)
+    }
+
+    fn text(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    fn starts_at(&self, i: usize) -> bool {
+        i >= self.len || self.starts >> i & 1 == 1
+    }
+
+    /// Whether a word begins strictly inside of `from..to`.
+    fn is_split(&self, from: usize, to: usize) -> bool {
+        self.starts & mask(from + 1, to) != 0
+    }
+
+    /// The words, as ranges.
+    fn words(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        let mut at = 0;
+        std::iter::from_fn(move || {
+            let from = at;
+            if from >= self.len {
+                return None;
+            }
+            at += 1;
+            while !self.starts_at(at) {
+                at += 1;
+            }
+            Some((from, at))
+        })
+    }
+
+    fn judge(&self, extra: Option<&Words>) -> Strength {
+        let covered = self.covered(extra);
+        let bare = |from, to| covered & mask(from, to) != mask(from, to);
+        let holds = |parts: &[&str]| self.find(parts, &bare);
+        let own = extra.is_some_and(|words| words.sensitive.iter().any(|p| self.find(&[p], &bare)));
+        if own || holds(STRONG) {
+            return self.in_prose(Strength::Strong);
+        }
+        if self
+            .words()
+            .any(|(from, to)| bare(from, to) && self.is_whole(from, to))
+        {
+            return self.in_prose(Strength::Strong);
+        }
+        if holds(WEAK) {
+            return self.in_prose(self.compound());
+        }
+        Strength::Harmless
+    }
+
+    fn find(&self, parts: &[&str], bare: &impl Fn(usize, usize) -> bool) -> bool {
+        let text = self.text();
+        (0..text.len()).any(|i| {
+            parts.iter().any(|part| {
+                part.as_bytes()[0] == text[i]
+                    && text[i..].starts_with(part.as_bytes())
+                    && bare(i, i + part.len())
+            })
+        })
+    }
+
+    /// `pass`, `otp2`, `dbpass`.
+    fn is_whole(&self, from: usize, to: usize) -> bool {
+        let mut word = &self.text()[from..to];
+        while let [head @ .., b'0'..=b'9'] = word {
+            word = head;
+        }
+        word.ends_with(b"pass") || WHOLE.iter().any(|w| w.as_bytes() == word)
+    }
+
+    /// The places that harmless words take up.
+    fn covered(&self, extra: Option<&Words>) -> u128 {
+        let mut covered = 0;
+        let mut before: &[u8] = &[];
+        let mut words = self.words().peekable();
+        while let Some((from, to)) = words.next() {
+            let rest = &self.text()[from..];
+            let word = &self.text()[from..to];
+            let mut cover = |len: usize| covered |= mask(from, from + len);
+            for harmless in HARMLESS {
+                if rest.starts_with(harmless.as_bytes())
+                    && !self.is_split(from, from + harmless.len())
+                {
+                    cover(harmless.len());
+                }
+            }
+            let own = extra.map_or(&[][..], |words| &words.harmless);
+            for phrase in PHRASES.iter().copied().chain(own.iter().map(|w| &**w)) {
+                let end = from + phrase.len();
+                if rest.starts_with(phrase.as_bytes())
+                    && (self.starts_at(end) || !self.is_split(from, end))
+                {
+                    cover(phrase.len());
+                }
+            }
+            let after = words
+                .peek()
+                .map_or(&[][..], |(from, to)| &self.text()[*from..*to]);
+            if is_count(before, word, after) {
+                cover(word.len());
+            }
+            before = word;
+        }
+        covered
+    }
+
+    /// Whether a name that holds a weak part announces a secret: `X-Api-Key`, `mytoken`, but neither
+    /// `token` nor `missing_key`.
+    fn compound(&self) -> Strength {
+        let (mut first, mut last, mut count) = ((0, 0), (0, 0), 0);
+        for word in self.words() {
+            if count == 0 {
+                first = word;
+            }
+            (last, count) = (word, count + 1);
+        }
+        let mut word = &self.text()[last.0..last.1];
+        while let [head @ .., b'0'..=b'9'] = word {
+            word = head;
+        }
+        let failing = FAILING
+            .iter()
+            .any(|w| w.as_bytes() == &self.text()[first.0..first.1]);
+        let noun = NOUNS.iter().any(|noun| noun.as_bytes() == word);
+        let grown = ["token", "authorization"]
+            .iter()
+            .any(|noun| word.len() > noun.len() && word.ends_with(noun.as_bytes()));
+        if (count > 1 && noun && !failing) || grown {
+            Strength::Strong
+        } else {
+            Strength::Weak
+        }
+    }
+
+    /// The strength of a name that does not tell of a failure (`PasswordExpiredError`).
+    fn in_prose(&self, strength: Strength) -> Strength {
+        let failure = self.words().last().is_some_and(|(from, to)| {
+            let word = &self.text()[from..to];
+            from > 0 && FAILURES.iter().any(|w| w.as_bytes() == word) || word == b"keyerror"
+        });
+        if failure { Strength::Weak } else { strength }
+    }
+}
+
+/// Whether `word` is a `tokens` that is counted.
+fn is_count(before: &[u8], word: &[u8], after: &[u8]) -> bool {
+    let one_of = |words: &[&str], word: &[u8]| words.iter().any(|w| w.as_bytes() == word);
+    word == b"tokens" && (one_of(QUANTITIES, before) || one_of(COUNTS, after))
+        || word == b"token" && one_of(&COUNTS[..6], after)
+}
+
+/// The bits `from..to`.
+fn mask(from: usize, to: usize) -> u128 {
+    let below = |n: usize| if n >= 128 { u128::MAX } else { (1 << n) - 1 };
+    below(to) & !below(from)
 }

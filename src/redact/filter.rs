@@ -1,0 +1,68 @@
+//! A quick look at a key: most keys hold none of the three-letter sequences that sensitive ones hold.
+
+use super::words::TRIGRAMS;
+
+/// For a byte: the trigrams (one bit each) that have it in their first, second, third place.
+#[derive(Clone, Copy)]
+struct Places {
+    first: u32,
+    second: u32,
+    third: u32,
+    /// All bits for a separator, which is passed over.
+    passed: u32,
+}
+
+/// `pw` is a word of its own; its bit is the one that no trigram has.
+const PW: u32 = 1 << 31;
+
+/// Of the ASCII bytes; a key with others is looked at closely.
+static PLACES: [Places; 128] = {
+    assert!(TRIGRAMS.len() <= 31);
+    let mut places = [Places {
+        first: 0,
+        second: 0,
+        third: 0,
+        passed: 0,
+    }; 128];
+    let mut byte = 0;
+    while byte < 128 {
+        if !(byte as u8).is_ascii_alphanumeric() {
+            places[byte].passed = u32::MAX;
+        }
+        byte += 1;
+    }
+    let mut i = 0;
+    while i < TRIGRAMS.len() {
+        let part = TRIGRAMS[i].as_bytes();
+        assert!(part.len() == 3);
+        let (a, b, c) = (part[0] as usize, part[1] as usize, part[2] as usize);
+        places[a].first |= 1 << i;
+        places[a - 32].first |= 1 << i;
+        places[b].second |= 1 << i;
+        places[b - 32].second |= 1 << i;
+        places[c].third |= 1 << i;
+        places[c - 32].third |= 1 << i;
+        i += 1;
+    }
+    places[b'p' as usize].first |= PW;
+    places[b'P' as usize].first |= PW;
+    places[b'w' as usize].second |= PW;
+    places[b'W' as usize].second |= PW;
+    places
+};
+
+/// Whether `key` may be sensitive by the built-in words: false is certain.
+pub(super) fn suspicious(key: &str) -> bool {
+    let (mut one, mut two, mut found) = (0, 0, 0);
+    for byte in key.bytes() {
+        let Some(place) = PLACES.get(usize::from(byte)) else {
+            return true;
+        };
+        found |= two & place.third;
+        let second = one & place.second;
+        found |= second & PW;
+        two = (two & place.passed) | (second & !place.passed);
+        one = (one & place.passed) | (place.first & !place.passed);
+    }
+    found != 0
+}

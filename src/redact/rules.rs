@@ -1,0 +1,325 @@
+//! The rules of redaction: the built-in words and what a user adds.
+
+use std::{borrow::Cow, fmt, sync::Arc};
+
+use serde_json::{Map, Value};
+
+use super::{
+    Redacted,
+    keys::{self, Strength, folded},
+    shown,
+    view::Source,
+};
+use crate::config::ConfigError;
+
+/// Added keys, words and prefixes together; more are refused.
+pub const MAX_ENTRIES: usize = 256;
+
+/// What is a secret, and how much of the rest is shown.
+///
+/// The default has the built-in words and allocates nothing; a clone is one reference count.
+///
+/// ```
+/// use serde_json::json;
+/// use tower_toolcall::redact::Rules;
+///
+/// let rules = Rules::default()
+///     .with_sensitive_key("iban")?
+///     .with_harmless_key("idempotency_key")?
+///     .with_secret_prefix("acme_live_", 8)?
+///     .with_max_string(500)?;
+///
+/// let arguments = json!({ "iban": "DE02", "note": "by acme_live_1234abcd", "idempotency_key": "a" });
+/// assert_eq!(
+///     rules.json(&arguments).to_string(),
+///     r#"{"iban":"[REDACTED]","idempotency_key":"a","note":"by [REDACTED]"}"#,
+/// );
+/// # Ok::<(), tower_toolcall::ConfigError>(())
+/// ```
+///
+/// # Limits
+///
+/// | setting | default | highest |
+/// |---|---|---|
+/// | characters of a string | 200 | 65,536 |
+/// | levels | 16 | 64 |
+/// | values | 1,000 | 100,000 |
+/// | bytes of a whole view | 16 KiB (at least 64) | 1 MiB |
+/// | entries added | | [`MAX_ENTRIES`], of 64 bytes each |
+#[derive(Clone, Default)]
+pub struct Rules(Option<Arc<Custom>>);
+
+#[derive(Clone, Debug, Default)]
+struct Custom {
+    words: Words,
+    prefixes: Vec<Prefix>,
+    limits: Limits,
+}
+
+/// Words that were added, folded.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Words {
+    pub(super) sensitive: Vec<Box<str>>,
+    pub(super) harmless: Vec<Box<str>>,
+}
+
+/// How tokens of an own kind begin, and how many characters follow at least.
+#[derive(Clone, Debug)]
+pub(super) struct Prefix {
+    pub(super) text: Box<str>,
+    pub(super) min_tail: usize,
+}
+
+/// How much is shown.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    pub(super) string: usize,
+    pub(super) depth: usize,
+    pub(super) nodes: usize,
+    pub(super) bytes: usize,
+}
+
+impl Limits {
+    pub(super) const DEFAULT: Self = Self {
+        string: super::MAX_STRING,
+        depth: super::MAX_DEPTH,
+        nodes: super::MAX_NODES,
+        bytes: super::MAX_BYTES,
+    };
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+/// The built-in rules, to borrow.
+pub(super) static BUILT_IN: Rules = Rules(None);
+
+impl Rules {
+    /// The built-in rules.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Makes keys sensitive that contain `part`, whatever their case and separators.
+    ///
+    /// # Errors
+    ///
+    /// If `part` has no letter or digit, is longer than 64 bytes, or there are too many entries.
+    pub fn with_sensitive_key(self, part: &str) -> Result<Self, ConfigError> {
+        let part = entry("sensitive_key", part)?;
+        self.add("sensitive_key", |custom| custom.words.sensitive.push(part))
+    }
+
+    /// Takes `word` out of a key before the key is judged. It counts where words of the key begin and
+    /// end, so that `monkey` does not hide `common_key`.
+    ///
+    /// # Errors
+    ///
+    /// If `word` has no letter or digit, is longer than 64 bytes, or there are too many entries.
+    pub fn with_harmless_key(self, word: &str) -> Result<Self, ConfigError> {
+        let word = entry("harmless_key", word)?;
+        self.add("harmless_key", |custom| custom.words.harmless.push(word))
+    }
+
+    /// Redacts words that begin with `prefix` and have at least `min_tail` letters, digits, `_` or `-`
+    /// after it: tokens of an own kind.
+    ///
+    /// # Errors
+    ///
+    /// If `prefix` is not 3 to 64 ASCII letters, digits, `_`, `-` or `.`, `min_tail` is above 256, or
+    /// there are too many entries.
+    pub fn with_secret_prefix(self, prefix: &str, min_tail: usize) -> Result<Self, ConfigError> {
+        const FIELD: &str = "secret_prefix";
+        let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.');
+        if !(3..=64).contains(&prefix.len()) || !prefix.bytes().all(plain) {
+            let reason = "must be 3 to 64 ASCII letters, digits, `_`, `-` or `.`";
+            return Err(ConfigError::new(FIELD, reason));
+        }
+        within(FIELD, min_tail, 0, 256)?;
+        let text = prefix.into();
+        self.add(FIELD, |custom| {
+            custom.prefixes.push(Prefix { text, min_tail })
+        })
+    }
+
+    /// Sets after how many characters a string is cut. Default: 200.
+    ///
+    /// # Errors
+    ///
+    /// If it is 0 or above 65,536.
+    pub fn with_max_string(self, chars: usize) -> Result<Self, ConfigError> {
+        within("max_string", chars, 1, 1 << 16)?;
+        Ok(self.edit(|custom| custom.limits.string = chars))
+    }
+
+    /// Sets how many levels are shown. Default: 16.
+    ///
+    /// # Errors
+    ///
+    /// If it is 0 or above 64.
+    pub fn with_max_depth(self, levels: usize) -> Result<Self, ConfigError> {
+        within("max_depth", levels, 1, 64)?;
+        Ok(self.edit(|custom| custom.limits.depth = levels))
+    }
+
+    /// Sets how many values are shown. Default: 1,000.
+    ///
+    /// # Errors
+    ///
+    /// If it is 0 or above 100,000.
+    pub fn with_max_nodes(self, values: usize) -> Result<Self, ConfigError> {
+        within("max_nodes", values, 1, 100_000)?;
+        Ok(self.edit(|custom| custom.limits.nodes = values))
+    }
+
+    /// Sets how many bytes a whole view has at most. Default: 16 KiB.
+    ///
+    /// # Errors
+    ///
+    /// If it is below 64 or above 1 MiB.
+    pub fn with_max_bytes(self, bytes: usize) -> Result<Self, ConfigError> {
+        within("max_bytes", bytes, 64, 1 << 20)?;
+        Ok(self.edit(|custom| custom.limits.bytes = bytes))
+    }
+
+    /// Whether values under this key are secrets. See [`is_sensitive_key`](super::is_sensitive_key).
+    pub fn is_sensitive_key(&self, key: &str) -> bool {
+        self.strength(key) != Strength::Harmless
+    }
+
+    /// Text without its secrets. See [`redact_text`](super::redact_text).
+    pub fn redact_text<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        shown::redacted(self, text, 0)
+    }
+
+    /// Text without its secrets, cut after `max_chars` characters. Made when it is printed.
+    pub fn text<'a>(&'a self, text: &'a str, max_chars: usize) -> RedactedText<'a> {
+        RedactedText {
+            rules: self,
+            text,
+            max: max_chars,
+        }
+    }
+
+    /// The view of any JSON value.
+    pub fn json<'a>(&'a self, value: &'a Value) -> Redacted<'a> {
+        Redacted::new(self, Source::Value(value))
+    }
+
+    /// The view of a JSON object.
+    pub fn object<'a>(&'a self, object: &'a Map<String, Value>) -> Redacted<'a> {
+        Redacted::new(self, Source::Map(object))
+    }
+
+    pub(super) fn limits(&self) -> Limits {
+        self.0
+            .as_ref()
+            .map_or(Limits::DEFAULT, |custom| custom.limits)
+    }
+
+    pub(super) fn prefixes(&self) -> &[Prefix] {
+        self.0.as_ref().map_or(&[], |custom| &custom.prefixes)
+    }
+
+    pub(super) fn strength(&self, key: &str) -> Strength {
+        keys::strength(key, self.0.as_ref().map(|custom| &custom.words))
+    }
+
+    fn add(
+        self,
+        field: &'static str,
+        change: impl FnOnce(&mut Custom),
+    ) -> Result<Self, ConfigError> {
+        let added = self.0.as_ref().map_or(0, |custom| {
+            custom.words.sensitive.len() + custom.words.harmless.len() + custom.prefixes.len()
+        });
+        if added >= MAX_ENTRIES {
+            let reason = format!("more than {MAX_ENTRIES} entries were added");
+            return Err(ConfigError::new(field, reason));
+        }
+        Ok(self.edit(change))
+    }
+
+    fn edit(mut self, change: impl FnOnce(&mut Custom)) -> Self {
+        change(Arc::make_mut(self.0.get_or_insert_default()));
+        self
+    }
+}
+
+/// Two values are equal if one is a clone of the other, or both are the built-in rules.
+impl PartialEq for Rules {
+    fn eq(&self, other: &Self) -> bool {
+        match (&self.0, &other.0) {
+            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+            (None, None) => true,
+            _ => false,
+        }
+    }
+}
+
+impl Eq for Rules {}
+
+impl fmt::Debug for Rules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(custom) = &self.0 else {
+            return f.write_str("Rules(built-in)");
+        };
+        f.debug_struct("Rules")
+            .field("sensitive", &custom.words.sensitive)
+            .field("harmless", &custom.words.harmless)
+            .field("prefixes", &custom.prefixes)
+            .field("limits", &custom.limits)
+            .finish()
+    }
+}
+
+/// A redacted and bounded view of text, made when it is printed. Prints at most as many characters as it
+/// was told, and a mark if something is missing.
+#[derive(Clone, Copy)]
+pub struct RedactedText<'a> {
+    rules: &'a Rules,
+    text: &'a str,
+    max: usize,
+}
+
+impl fmt::Display for RedactedText<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (head, cut) = shown::head(self.rules, self.text, self.max, 0);
+        f.write_str(&head)?;
+        if cut {
+            f.write_str(crate::text::TRUNCATED)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+impl fmt::Debug for RedactedText<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.to_string())
+    }
+}
+
+fn entry(field: &'static str, word: &str) -> Result<Box<str>, ConfigError> {
+    if word.len() > 64 {
+        return Err(ConfigError::new(field, "is longer than 64 bytes"));
+    }
+    let word = folded(word);
+    if word.is_empty() {
+        return Err(ConfigError::new(field, "has neither a letter nor a digit"));
+    }
+    Ok(word.into())
+}
+
+fn within(field: &'static str, value: usize, min: usize, max: usize) -> Result<(), ConfigError> {
+    if (min..=max).contains(&value) {
+        return Ok(());
+    }
+    Err(ConfigError::new(
+        field,
+        format!("must be {min} to {max}, is {value}"),
+    ))
+}

@@ -1,0 +1,77 @@
+//! Text as it may be shown: redacted, bounded, and JSON inside of it taken for what it is.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+
+use super::{
+    rules::{Limits, Rules},
+    text,
+    view::Walk,
+};
+use crate::text::{floor, prefix};
+
+/// A longer text is not parsed as JSON, but looked through as text.
+const MAX_JSON: usize = 64 * 1024;
+
+/// JSON inside a string inside JSON ...: deeper levels are looked through as text.
+const MAX_NESTED: usize = 4;
+
+/// What stands beyond the last character that may be shown is looked at so far, in bytes: a secret
+/// that begins before it is told by what follows.
+const LOOKAHEAD: usize = 1024;
+
+/// `text` without its secrets; `nested` times already inside a string.
+pub(super) fn redacted<'t>(rules: &Rules, text: &'t str, nested: usize) -> Cow<'t, str> {
+    match json(rules, text, nested) {
+        Some(view) => Cow::Owned(view),
+        None => text::redact(rules, text, text.len()),
+    }
+}
+
+/// The first `max` characters of that, and whether anything is missing.
+pub(super) fn head<'t>(
+    rules: &Rules,
+    text: &'t str,
+    max: usize,
+    nested: usize,
+) -> (Cow<'t, str>, bool) {
+    if let Some(view) = json(rules, text, nested) {
+        let (head, cut) = prefix(&view, max);
+        return (Cow::Owned(head.to_owned()), cut);
+    }
+    // Redaction shrinks text, so more is read than is shown; but all that is read is bounded.
+    let limit = prefix(text, max.saturating_mul(4)).0.len();
+    let seen = floor(text, limit.saturating_add(LOOKAHEAD));
+    let redacted = text::redact(rules, &text[..seen], limit);
+    let end = prefix(&redacted, max).0.len();
+    let cut = limit < text.len() || end < redacted.len();
+    let head = match redacted {
+        Cow::Borrowed(text) => Cow::Borrowed(&text[..end]),
+        Cow::Owned(mut text) => {
+            text.truncate(end);
+            Cow::Owned(text)
+        }
+    };
+    (head, cut)
+}
+
+/// The redacted view of a text that is JSON and has something to hide.
+fn json(rules: &Rules, text: &str, nested: usize) -> Option<String> {
+    let inner = text.trim_ascii();
+    let (first, last) = (inner.bytes().next()?, inner.bytes().next_back()?);
+    let is_json = matches!((first, last), (b'{', b'}') | (b'[', b']') | (b'"', b'"'));
+    if !is_json || inner.len() > MAX_JSON || nested >= MAX_NESTED {
+        return None;
+    }
+    let value: Value = serde_json::from_str(inner).ok()?;
+    let limits = Limits {
+        string: usize::MAX,
+        depth: usize::MAX,
+        nodes: usize::MAX,
+        bytes: usize::MAX,
+    };
+    let walk = Walk::new(rules, limits, nested + 1);
+    let view = serde_json::to_string(&walk.of(&value)).ok()?;
+    walk.has_found().then_some(view)
+}

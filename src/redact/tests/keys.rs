@@ -1,0 +1,50 @@
+//! Keys that are sensitive, and their look-alikes.
+
+use super::*;
+use crate::redact::{filter::suspicious, words};
+
+#[rustfmt::skip]
+const SENSITIVE: &[&str] = &[
+    "apiKey", "api_key", "X-Auth-Token", "client-secret", "passwd", "privateKey", "accesskey", "mytoken", "authheader", "Authorization", "PASSWORD", "author_token", "adminTokens",
+    "common_key", "daemon_key", "addon_key", "private_key_notes", "api_key_word", "DB_PASS", "pwd", "APIKey", "key2", "key", "token", "auth", "user[password]", "db.password", "keyboard_key",
+    "monkeyToken", "authorization", "authentication", "dbpass", "userpwd", "pass2", "otp", "totp_code", "jwt", "sid", "session_id", "PHPSESSID", "JSESSIONID", "csrf", "pin", "cvv", "db_pw", "pw",
+    "cookie", "Set-Cookie", "credentials", "creds", "AWS_SECRET_ACCESS_KEY", "pass\u{200b}word", "ｐａｓｓｗｏｒｄ", "to\u{feff}ken", "ToKeN", "t-o-k-e-n", "refresh_token", "tokens", "new_tokens", "max_token_secret",
+    "auth_order", "tokenizer_token", "passphrase", "Passwort", "authorized_keys", "x_sig", "author_auth", "secretary_secret", "token_value", "pässword_key", "\u{212a}ey",
+];
+
+#[rustfmt::skip]
+const HARMLESS: &[&str] = &[
+    "max_tokens", "monkey", "author", "keyboard", "maxTokens", "query", "keywords", "author_id", "token_count", "total_tokens", "compass", "passenger", "maxtokens", "turkey", "authors", "authored_by",
+    "authority", "keyframes", "tokenizer", "tokenize", "secretary", "hockey", "donkey", "prompt_tokens", "completion_tokens", "input_tokens", "cache_read_input_tokens", "reasoning_tokens",
+    "max_output_tokens", "promptTokenCount", "totalTokenCount", "token_type", "token_limit", "tokens_used", "eos_token_id", "primary_key", "coauthors", "keynote", "whiskey", "authorized", "bypass",
+    "passive", "design", "inside", "path", "url", "name", "city", "created_at", "description", "spinner", "shipping", "x-ratelimit-remaining-tokens", "authenticated", "keycloak_url", "tokens_per_second", "", "日本", "ключ",
+];
+
+#[test]
+fn sensitive_keys_are_told_from_their_look_alikes() {
+    let wrong = |keys: &[&'static str], is: bool| -> Vec<&str> {
+        keys.iter()
+            .copied()
+            .filter(|key| is_sensitive_key(key) != is)
+            .collect()
+    };
+    assert_eq!(wrong(SENSITIVE, true), [""; 0]);
+    assert_eq!(wrong(HARMLESS, false), [""; 0]);
+}
+
+/// No sensitive word slips through the filter.
+#[test]
+fn the_filter_stops_every_word() {
+    for word in words::STRONG.iter().chain(words::WEAK).chain(words::WHOLE) {
+        assert!(suspicious(word), "{word}");
+    }
+}
+
+#[test]
+fn a_word_is_found_anywhere_in_a_long_key() {
+    for at in [0, 70, 79, 80, 90, 120, 128, 200, 1_000] {
+        let key = format!("{}_password_{}", "x".repeat(at), "y".repeat(300));
+        assert!(is_sensitive_key(&key), "{at}");
+    }
+    assert!(!is_sensitive_key(&"author_id_".repeat(100)));
+}

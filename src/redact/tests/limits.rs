@@ -1,0 +1,226 @@
+//! Bounds: of what is shown, of time, of depth.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const PEM: &str = "-----BEGIN RSA PRIVATE KEY-----\nMIIE\nabc\n-----END RSA PRIVATE KEY-----";
+
+#[test]
+fn a_private_key_goes_as_a_whole_whatever_its_field_is_called() {
+    assert_eq!(redact_text(&format!("x {PEM} y")), "x [REDACTED] y");
+    assert_eq!(
+        redact_text(&format!("ssh_key={PEM} y")),
+        "ssh_key=[REDACTED] y"
+    );
+    let json = json!({ "private_key": PEM, "q": 1 }).to_string();
+    assert_eq!(redact_text(&json), r#"{"private_key":"[REDACTED]","q":1}"#);
+    let nested = json!({ "file": json!({ "file": PEM }).to_string() }).to_string();
+    assert!(!redact_text(&nested).contains("MIIE"));
+    assert!(!redact_text(&format!("oops {nested}")).contains("MIIE"));
+    assert!(!redact_text(&PEM[..PEM.len() - 30]).contains("MIIE"));
+    for form in [
+        "x -----BEGIN PGP PRIVATE KEY BLOCK-----\nMIIE\n-----END PGP PRIVATE KEY BLOCK----- y",
+        "x -----BEGIN OPENSSH PRIVATE KEY-----\\nMIIE\\n-----END OPENSSH PRIVATE KEY----- y",
+        "x ---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----\nMIIE\n---- END SSH2 ENCRYPTED PRIVATE KEY ---- y",
+        "x PuTTY-User-Key-File-2: ssh-rsa\nPrivate-Lines: 1\nMIIE\nPrivate-MAC: 00\n y",
+    ] {
+        let shown = redact_text(form);
+        assert!(
+            !shown.contains("MIIE") && shown.starts_with("x ") && shown.ends_with(" y"),
+            "{shown}"
+        );
+    }
+}
+
+#[test]
+fn a_secret_that_the_cut_has_halved_does_not_come_into_view() {
+    for filler in 0..1200 {
+        let text = format!(
+            "Bearer {} postgres://ada:S3cr3tCanary9xLONGER@db/x",
+            "a1".repeat(filler)
+        );
+        let shown = shown(&text, MAX_STRING);
+        assert!(!shown.contains("S3cr"), "{shown}");
+    }
+    let shown = shown(&format!("{} end", "word ".repeat(400)), MAX_STRING);
+    assert!(shown.ends_with(TRUNCATED));
+}
+
+#[test]
+fn a_password_longer_than_the_window_is_redacted() {
+    let text = format!("postgres://ada:{}@db/x end", "x".repeat(600));
+    assert!(!redact_text(&text).contains("xxx"));
+}
+
+/// No text makes it slow or panic: twice the text, twice the time.
+#[test]
+fn hostile_text_is_passed_in_linear_time() {
+    let time = |text: &str| {
+        let start = tokio::time::Instant::now();
+        let _ = redact_text(text);
+        start.elapsed().as_secs_f64()
+    };
+    let mut slow = String::new();
+    for part in NASTY {
+        let half = part.repeat((1 << 16) / part.len());
+        let whole = half.repeat(2);
+        let (half, whole) = (time(&half), time(&whole));
+        // A quadratic pass needs minutes.
+        if whole > 0.5 && whole > 3.5 * half || whole > 10.0 {
+            slow += &format!("{part:?}: {half:.3} {whole:.3}\n");
+        }
+    }
+    assert!(slow.is_empty(), "\n{slow}");
+}
+
+#[rustfmt::skip]
+const NASTY: &[&str] = &[
+    "password=", "\"password\": ", "Bearer ", "://", "a:b@", "x://a:b", "sk-", "-----BEGIN", "-----BEGIN PRIVATE", "-----BEGIN PRIVATE KEY-----\n", "key:", "[", "Some(", "\\\"", "é=", "token\u{a0}:\u{2028}", "<key>", "<password>",
+    "<password ", "--key ", "eyJ", "Authorization: \n ", "password:\n", "password: |\n", "password:\n  a", "\"token\",", "[\"token\",", "\"name\":\"token\",", "token is ", "password \"", "-p", "mysql -p", "curl -u ", "pass\\u0077",
+    "password='''", "password=\"\"\"", "login password ", "machine login password", "a:1234:b:c:", "https://hooks.slack.com/services/", "/", ".", "-", "_", "password%3D", "%22", "token=a,", "token=a;", "token=\\", "\"", "{", "}", "&quot;password&quot;:&quot;",
+    "PuTTY-User-Key-File-2", "Cookie: a\\", "x-amz-signature=", "aaaa", "é", " ", "\n", "password = a b\n", "key=\"a\"b", "-sk-", "sk-a1_", "AC", "SK0", "u=", "tokens:\n- a\n", "123456:AA", "\u{201c}password\u{201d}:\u{201c}",
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn any_text_is_redacted_without_a_panic_and_stays_so(
+        parts in proptest::collection::vec(fragment(), 0..14),
+        max in 0_usize..60,
+    ) {
+        let text = parts.concat();
+        let once = redact_text(&text).into_owned();
+        prop_assert_eq!(redact_text(&once), &*once, "{:?}", text);
+        let shown = shown(&text, max);
+        prop_assert!(shown.chars().count() <= max + TRUNCATED.len());
+    }
+
+    #[test]
+    fn a_view_is_never_longer_than_its_limit(
+        strings in proptest::collection::vec("[a-zé\"\\\\]{0,40}", 0..40),
+        max in 64_usize..600,
+    ) {
+        let rules = Rules::new().with_max_bytes(max).unwrap();
+        let value = json!({ "a": strings });
+        let whole = value.to_string();
+        let shown = rules.json(&value).to_string();
+        prop_assert!(shown.len() <= max);
+        prop_assert_eq!(shown == whole, whole.len() <= max);
+    }
+}
+
+fn fragment() -> impl Strategy<Value = String> {
+    let words = prop::sample::select(vec![
+        "password",
+        "token",
+        "Bearer",
+        "://",
+        "@",
+        ":",
+        "=",
+        "\"",
+        "'",
+        "\\",
+        "(",
+        ")",
+        "[",
+        "]",
+        "{",
+        "}",
+        "-----BEGIN PRIVATE",
+        "-----END",
+        " ",
+        "\n",
+        "  ",
+        "é",
+        "sk-",
+        "name",
+        "value",
+        "key",
+        ",",
+        ";",
+        "&",
+        "%3D",
+        "%26",
+        "<",
+        ">",
+        "</",
+        "--",
+        "-p",
+        "mysql",
+        "curl",
+        "-u",
+        "Authorization",
+        "Cookie",
+        "is",
+        "|",
+        "\u{200b}",
+        "\u{a0}",
+        REDACTED,
+        "Some",
+        "hooks.slack.com/services/",
+        "login",
+        "machine",
+        "eyJ",
+        "ghp_",
+        "\\n",
+        "\\u0070",
+        "&quot;",
+        "...",
+        "***",
+        "null",
+        "Basic",
+        "auth",
+        "http",
+        "1",
+        "- ",
+        "`",
+        "=>",
+        "\"password\":\"",
+        "$",
+        "/",
+        "#",
+    ]);
+    prop_oneof![4 => words.prop_map(str::to_owned), 1 => "[a-z0-9A-Z]{1,24}"]
+}
+
+#[test]
+fn output_is_bounded_in_depth_nodes_and_string_length() {
+    let mut deep = json!(1);
+    for _ in 0..100 {
+        deep = json!([deep]);
+    }
+    assert!(Redacted::of(&deep).to_string().contains("[...]"));
+    let wide = Value::Array(vec![json!(1); 100_000]);
+    assert!(Redacted::of(&wide).to_string().len() < 4 * MAX_NODES);
+    let long = Value::String("ä".repeat(1 << 20));
+    let shown = Redacted::of(&long).to_string();
+    assert_eq!(shown.chars().count(), 2 + MAX_STRING + TRUNCATED.len());
+    let bulk = Value::Array(vec![json!("a".repeat(300)); 1_000]);
+    assert_eq!(Redacted::of(&bulk).to_string().len(), MAX_BYTES);
+    assert!(serde_json::to_string(&Redacted::of(&bulk)).unwrap().len() < 2 * MAX_BYTES);
+}
+
+#[test]
+fn ten_thousand_levels_do_not_overflow_the_stack() {
+    let mut deep = json!("password=x");
+    for i in 0..10_000 {
+        deep = match i % 2 {
+            0 => Value::Array(vec![deep]),
+            _ => Value::Object([("a".to_owned(), deep)].into_iter().collect()),
+        };
+    }
+    assert!(Redacted::of(&deep).to_string().contains("[...]"));
+    while let Some(inner) = match &mut deep {
+        Value::Array(items) => items.pop(),
+        Value::Object(map) => map.get_mut("a").map(Value::take),
+        _ => None,
+    } {
+        deep = inner;
+    }
+    for level in ["[", "{\"a\":", "(", "password=[", "\"\\\"", "<a>"] {
+        let _ = redact_text(&level.repeat(10_000));
+    }
+}

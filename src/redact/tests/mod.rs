@@ -1,0 +1,11 @@
+//! Tests of the whole module; the tables are in files of their own.
+
+use serde_json::{Value, json};
+
+use super::*;
+
+mod innocents;
+mod keys;
+mod limits;
+mod secrets;
+mod views;

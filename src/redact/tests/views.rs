@@ -1,0 +1,114 @@
+//! Views of JSON, and own rules.
+
+use super::*;
+
+fn view(value: &Value) -> Value {
+    serde_json::from_str(&Redacted::of(value).to_string()).unwrap()
+}
+
+#[test]
+fn values_under_sensitive_keys_are_redacted_at_any_depth() {
+    let value = json!({ "user": "ada", "password": "hunter2", "a": [{ "X-Auth-Token": 7, "key": null }], "auth": { "a": [1] } });
+    let expected = json!({
+        "user": "ada", "password": REDACTED, "a": [{ "X-Auth-Token": REDACTED, "key": REDACTED }], "auth": REDACTED
+    });
+    assert_eq!(view(&value), expected);
+}
+
+#[test]
+fn names_and_values_beside_each_other_are_pairs() {
+    let value = json!({
+        "headers": [["Authorization", "x y"], ["Host", "h"]],
+        "env": [{ "name": "DB_PASSWORD", "value": "x" }, { "name": "HOST", "value": "h" }],
+        "rows": [{ "value": { "a": 1 }, "key": "password" }],
+        "argv": ["curl", "-u", "ada:x", "--token", "x", "http://h"],
+        "mysql": ["mysql", "-px", "shop"],
+    });
+    let expected = json!({
+        "headers": [["Authorization", REDACTED], ["Host", "h"]],
+        "env": [{ "name": "DB_PASSWORD", "value": REDACTED }, { "name": "HOST", "value": "h" }],
+        "rows": [{ "value": REDACTED, "key": REDACTED }],
+        "argv": ["curl", "-u", REDACTED, "--token", REDACTED, "http://h"],
+        "mysql": ["mysql", REDACTED, "shop"],
+    });
+    assert_eq!(view(&value), expected);
+}
+
+#[test]
+fn json_in_a_string_is_seen_through_twice() {
+    let inner = json!({ "password": "Zq7hunterX", "n": 1 }).to_string();
+    let middle = json!({ "body": inner, "m": 2 }).to_string();
+    let shown = Redacted::of(&json!({ "outer": middle })).to_string();
+    assert!(
+        !shown.contains("Zq7hunterX") && shown.contains("\\\"m\\\":2"),
+        "{shown}"
+    );
+    let escaped = r#"{"\u0070assword": "Zq7hunterX"}"#;
+    assert!(!redact_text(escaped).contains("Zq7hunterX"));
+}
+
+#[test]
+fn secrets_in_keys_are_redacted() {
+    let value = json!({ "ghp_abcdefghijklmnopqrstuvwxyz0123456789": 1 });
+    assert_eq!(view(&value), json!({ REDACTED: 1 }));
+}
+
+#[test]
+fn own_rules_add_to_the_built_in_ones() {
+    let rules = Rules::new()
+        .with_sensitive_key("I-BAN")
+        .and_then(|r| r.with_harmless_key("idempotency_key"))
+        .and_then(|r| r.with_secret_prefix("acme_", 6))
+        .and_then(|r| r.with_max_string(20))
+        .unwrap();
+    assert!(rules.is_sensitive_key("my_iban") && rules.is_sensitive_key("password"));
+    assert!(
+        !rules.is_sensitive_key("idempotencyKey") && rules.is_sensitive_key("idempotency_keys_key")
+    );
+    assert_eq!(
+        rules.redact_text("x acme_123456 y, iban=DE02"),
+        "x [REDACTED] y, iban=[REDACTED]"
+    );
+    assert_eq!(rules.redact_text("acme_12345"), "acme_12345");
+    assert_eq!(
+        rules.json(&json!("a".repeat(21))).to_string(),
+        format!("\"{}...[truncated]\"", "a".repeat(20))
+    );
+    assert_eq!(
+        rules.text("token=abc and more", 18).to_string(),
+        "token=[REDACTED] a...[truncated]"
+    );
+    assert_eq!(rules.clone(), rules);
+    assert!(Rules::default() == Rules::new() && rules != Rules::new());
+}
+
+#[test]
+fn rules_that_cannot_work_are_refused_and_the_field_is_named() {
+    let field =
+        |rules: Result<Rules, crate::ConfigError>| rules.map_err(|e| e.field()).unwrap_err();
+    let rules = Rules::new;
+    assert_eq!(field(rules().with_sensitive_key("-_ ")), "sensitive_key");
+    assert_eq!(
+        field(rules().with_sensitive_key(&"x".repeat(65))),
+        "sensitive_key"
+    );
+    assert_eq!(field(rules().with_harmless_key("")), "harmless_key");
+    assert_eq!(field(rules().with_secret_prefix("ab", 1)), "secret_prefix");
+    assert_eq!(
+        field(rules().with_secret_prefix("ab c", 1)),
+        "secret_prefix"
+    );
+    assert_eq!(
+        field(rules().with_secret_prefix("abc", 257)),
+        "secret_prefix"
+    );
+    assert_eq!(field(rules().with_max_string(0)), "max_string");
+    assert_eq!(field(rules().with_max_depth(65)), "max_depth");
+    assert_eq!(field(rules().with_max_nodes(0)), "max_nodes");
+    assert_eq!(field(rules().with_max_bytes(63)), "max_bytes");
+    let full = (0..MAX_ENTRIES).try_fold(rules(), |r, i| r.with_sensitive_key(&format!("w{i}")));
+    assert_eq!(
+        field(full.unwrap().with_harmless_key("one")),
+        "harmless_key"
+    );
+}

@@ -1,0 +1,53 @@
+//! Private keys that stand as blocks of lines.
+
+use std::ops::Range;
+
+use super::{Run, Scan, bytes::ahead};
+
+/// `-----BEGIN RSA PRIVATE KEY-----` to its end, or to the end of the text; PuTTY's files likewise.
+pub(super) fn find(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
+    let word = scan.word(run);
+    if word.starts_with("PuTTY-User-Key-File") {
+        let end = putty_end(scan.after(run));
+        return Some(run.at..run.end + end);
+    }
+    // `-----BEGIN`, and SSH2's `---- BEGIN`.
+    let start = if let Some(i) = word.strip_suffix("-----BEGIN") {
+        run.at + i.len()
+    } else if word.ends_with("----") && scan.after(run).starts_with(" BEGIN ") {
+        run.end - 4
+    } else {
+        return None;
+    };
+    Some(start..end(scan.text, start)?)
+}
+
+/// The end of the private-key block that begins at `start`. None for a block of another kind.
+pub(super) fn end(text: &str, start: usize) -> Option<usize> {
+    if !ahead(text, start, 80).contains("PRIVATE") {
+        return None;
+    }
+    let block = &text[start..];
+    let from = ["-----END", "---- END"]
+        .iter()
+        .filter_map(|mark| block.find(mark))
+        .min();
+    let Some(from) = from else {
+        return Some(text.len());
+    };
+    let tail = &block[from + 8..];
+    let close = ahead(tail, 0, 80).find("----").map(|i| i + 4);
+    let Some(close) = close else {
+        return Some(text.len());
+    };
+    let dashes = tail[close..].len() - tail[close..].trim_start_matches('-').len();
+    Some(start + from + 8 + close + dashes)
+}
+
+fn putty_end(rest: &str) -> usize {
+    let Some(mac) = rest.find("Private-MAC:") else {
+        return rest.len();
+    };
+    let line = rest[mac..].find(['\n', '\\']);
+    line.map_or(rest.len(), |i| mac + i)
+}

@@ -1,0 +1,122 @@
+//! Secrets in free text, told by their looks.
+//!
+//! One pass over the runs of letters, digits and the marks of [`bytes::is_run`]. Each run is looked at
+//! by one detector after the other; a detector gives the place of a secret that begins in the run or is
+//! announced by it. What a detector looks at is either bounded or, if there is a secret, passed over, so
+//! that the whole is linear.
+
+use std::{borrow::Cow, ops::Range};
+
+use super::{REDACTED, rules::Rules};
+
+mod block;
+mod bytes;
+pub(super) mod command;
+mod field;
+mod look;
+mod markup;
+mod pair;
+mod prose;
+mod scheme;
+mod token;
+mod url;
+mod value;
+mod vendors;
+
+use self::command::Command;
+
+/// What stands beside a secret may look otherwise once the secret is gone: the text is looked at again
+/// until nothing changes, but no more often than this.
+const MAX_PASSES: usize = 8;
+
+/// The first `limit` bytes of `text` without secrets; what stands behind them is looked at only.
+pub(super) fn redact<'t>(rules: &Rules, text: &'t str, limit: usize) -> Cow<'t, str> {
+    let Some(mut out) = pass(rules, text, limit) else {
+        return Cow::Borrowed(&text[..limit]);
+    };
+    for _ in 1..MAX_PASSES {
+        match pass(rules, &out, out.len()) {
+            Some(next) => out = next,
+            None => break,
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// One pass. None if there is nothing to redact.
+fn pass(rules: &Rules, text: &str, limit: usize) -> Option<String> {
+    let mut scan = Scan {
+        text,
+        rules,
+        command: None,
+    };
+    let mut out = String::new();
+    let (mut copied, mut at) = (0, 0);
+    while let Some(run) = bytes::next_run(text, at)
+        && run.start < limit
+    {
+        at = run.end;
+        let Some(secret) = scan.secret(Run {
+            at: run.start,
+            end: run.end,
+        }) else {
+            continue;
+        };
+        at = at.max(secret.end);
+        if &text[secret.clone()] != REDACTED && (copied..limit).contains(&secret.start) {
+            out.push_str(&text[copied..secret.start]);
+            out.push_str(REDACTED);
+            (copied, at) = (secret.end, secret.end);
+        }
+    }
+    if copied == 0 {
+        return None;
+    }
+    out.push_str(text.get(copied..limit).unwrap_or_default());
+    Some(out)
+}
+
+/// A run of characters that names, words and tokens are made of.
+#[derive(Clone, Copy)]
+struct Run {
+    at: usize,
+    end: usize,
+}
+
+/// The text, and what was seen of it so far.
+struct Scan<'a> {
+    text: &'a str,
+    rules: &'a Rules,
+    /// The command whose arguments follow on this line, and where it stands.
+    command: Option<(Command, usize)>,
+}
+
+impl<'a> Scan<'a> {
+    /// The text of a run.
+    fn word(&self, run: Run) -> &'a str {
+        &self.text[run.at..run.end]
+    }
+
+    fn after(&self, run: Run) -> &'a str {
+        &self.text[run.end..]
+    }
+
+    fn before(&self, run: Run) -> &'a str {
+        &self.text[..run.at]
+    }
+
+    /// The secret that begins in this run, or that it announces.
+    fn secret(&mut self, run: Run) -> Option<Range<usize>> {
+        let found = block::find(self, run)
+            .or_else(|| url::user_info(self, run))
+            .or_else(|| markup::find(self, run))
+            .or_else(|| field::find(self, run))
+            .or_else(|| pair::find(self, run))
+            .or_else(|| scheme::find(self, run))
+            .or_else(|| command::find(self, run))
+            .or_else(|| url::webhook(self, run))
+            .or_else(|| token::find(self, run))
+            .or_else(|| prose::find(self, run));
+        found.filter(|secret| !secret.is_empty())
+    }
+}

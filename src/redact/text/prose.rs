@@ -1,0 +1,176 @@
+//! Secrets in sentences: `password is hunter2`, `the token abc123def456`; `.netrc` and `.pgpass`.
+
+use std::ops::Range;
+
+use super::{
+    Run, Scan,
+    bytes::{ahead, behind, is_one_of, run_end, skip_blanks},
+    look::{is_mixed, is_placeholder, is_prose, is_random, is_uuid},
+    value::{self, Style, bare_end},
+};
+
+/// Words that announce a secret by themselves.
+#[rustfmt::skip]
+const PASSWORDS: &[&str] = &[
+    "password", "passwd", "passphrase", "passcode", "pwd", "pw", "secret", "pin", "otp", "creds", "passwort", "password:",
+];
+
+/// Words that announce it if it looks random.
+const TOKENS: &[&str] = &[
+    "token",
+    "key",
+    "apikey",
+    "jwt",
+    "credential",
+    "credentials",
+    "cookie",
+    "api-key",
+    "bearer",
+];
+
+/// Words between the name and the value.
+#[rustfmt::skip]
+const LINKS: &[&str] = &["is", "was", "are", "to", "as", "of", "be", "now", "set", "value", "with", "currently", "still", "ist", "est", "es"];
+
+pub(super) fn find(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
+    let word = scan.word(run);
+    if !(2..=20).contains(&word.len()) {
+        return pgpass(scan, run);
+    }
+    let after = scan.after(run).as_bytes();
+    match after.first() {
+        Some(b' ' | b'\t' | b'\n' | b',') => {}
+        Some(b'"' | b'\'' | b'`' | b':') if after.get(1) == Some(&b' ') => {}
+        Some(b':') => return pgpass(scan, run),
+        _ => return None,
+    }
+    // All these words hold one of a few letters at their ends.
+    let last = word.as_bytes()[word.len() - 1].to_ascii_lowercase();
+    if !matches!(
+        last,
+        b'd' | b'n' | b'y' | b't' | b'e' | b'w' | b'p' | b's' | b'l' | b'r' | b':'
+    ) {
+        return None;
+    }
+    let password = is_one_of(word, PASSWORDS);
+    if !password && !is_one_of(word, TOKENS) && !ends_with_noun(word) {
+        return None;
+    }
+    if password && let Some(secret) = netrc(scan, run) {
+        return Some(secret);
+    }
+    sentence(scan, run, password, word.eq_ignore_ascii_case("key"))
+}
+
+/// `session_token`, `access-token`, `user_password`.
+fn ends_with_noun(word: &str) -> bool {
+    let ends = |noun: &str| {
+        word.len() > noun.len()
+            && word.is_char_boundary(word.len() - noun.len())
+            && word[word.len() - noun.len()..].eq_ignore_ascii_case(noun)
+    };
+    [
+        "token", "password", "secret", "_key", "-key", "apikey", "ApiKey",
+    ]
+    .into_iter()
+    .any(ends)
+}
+
+fn sentence(scan: &Scan<'_>, run: Run, password: bool, key: bool) -> Option<Range<usize>> {
+    let text = scan.text;
+    let mut at = run.end;
+    let mut linked = false;
+    for _ in 0..4 {
+        while text[at..].starts_with(['"', '\'', '`', ':', ',', '(']) {
+            at += 1;
+        }
+        at = skip_blanks(text, at);
+        let end = bare_end(&text[..crate::text::floor(text, at + 1024)], at);
+        let word = &text[at..end];
+        if is_one_of(word, LINKS) {
+            (at, linked) = (end, true);
+            continue;
+        }
+        let quoted = text[at..].starts_with(['"', '\'', '`']);
+        let secret = if quoted {
+            value::extent(
+                &text[..crate::text::floor(text, at + 1024)],
+                at,
+                Style::Plain,
+            )
+        } else {
+            at..end
+        };
+        let word = &text[secret.clone()];
+        if word.is_empty() || is_prose(word) || is_placeholder(word) || word.contains("://") {
+            return None;
+        }
+        let fits = match (password, linked, key) {
+            (true, true, _) => is_mixed(word) || is_random(word),
+            (true, false, _) => {
+                is_mixed(word) && (quoted || word.len() >= 6) && !is_dated(word) || is_random(word)
+            }
+            (false, _, true) => is_random(word) && !is_uuid(word) && !word.contains('_'),
+            (false, true, false) => {
+                is_random(word) || is_mixed(word) && word.len() >= 6 && !is_dated(word)
+            }
+            (false, false, false) => is_random(word),
+        };
+        let end = secret.end;
+        let whole = if quoted {
+            end
+        } else {
+            bare_end(text, secret.start)
+        };
+        let stop = text[secret.start..whole]
+            .trim_end_matches(['.', ',', '!', '?', ':'])
+            .len();
+        return fits.then_some(secret.start..secret.start + stop);
+    }
+    None
+}
+
+/// `v2`, `2024-01-01`, `user_id2.name`: mixed, but known.
+fn is_dated(word: &str) -> bool {
+    word.contains(['/', '.', ':', '=', '('])
+        || word.starts_with(|c: char| c.is_ascii_digit()) && word.contains('-')
+        || is_uuid(word)
+}
+
+/// `machine h login u password p`
+fn netrc(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
+    let before = behind(scan.text, run.at, 256);
+    let login = before.rfind("login ")?;
+    let machine =
+        before[..login].contains("machine ") || before[..login].trim_end().ends_with("default");
+    let start = skip_blanks(scan.text, run.end);
+    (machine && start > run.end).then(|| start..bare_end(scan.text, start))
+}
+
+/// `host:5432:db:user:password`, alone in its line.
+fn pgpass(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
+    let text = scan.text;
+    if !text[run.end..].starts_with(':') || !(run.at == 0 || text[..run.at].ends_with('\n')) {
+        return None;
+    }
+    let line = ahead(text, run.at, 512).lines().next()?;
+    let mut fields = line.splitn(5, ':');
+    let (_, port, database, user, password) = (
+        fields.next()?,
+        fields.next()?,
+        fields.next()?,
+        fields.next()?,
+        fields.next()?,
+    );
+    let number =
+        (4..=5).contains(&port.len()) && port.bytes().all(|b| b.is_ascii_digit()) || port == "*";
+    let name = |s: &str| {
+        s == "*"
+            || !s.is_empty()
+                && run_end(s, 0) == s.len()
+                && !s.starts_with(|c: char| c.is_ascii_digit())
+    };
+    let plain = !password.is_empty() && !password.contains(char::is_whitespace);
+    let start = run.at + line.len() - password.len();
+    (number && name(database) && name(user) && plain).then(|| start..run.at + line.len())
+}

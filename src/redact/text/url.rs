@@ -1,0 +1,133 @@
+//! Credentials in URLs: before the host, and in the paths of webhooks.
+
+use std::ops::Range;
+
+use super::{
+    Run, Scan,
+    bytes::{ahead, behind, skip},
+    look::is_random,
+    value::bare_end,
+};
+
+/// How far the end of a URL's user is looked for, in bytes.
+const NEAR: usize = 512;
+
+/// `scheme://user:password@host`, `redis://:password@host`, `https://key@host`.
+pub(super) fn user_info(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
+    let text = scan.text;
+    if scan.after(run).starts_with('(') {
+        return data_source(scan, run);
+    }
+    if !scan.after(run).starts_with([':', '%']) {
+        return None;
+    }
+    let marks = ["://", ":\\/\\/", "%3A%2F%2F", "%3a%2f%2f"];
+    let mark = marks
+        .iter()
+        .find(|mark| scan.after(run).starts_with(**mark))?;
+    let start = run.end + mark.len();
+    let near = ahead(text, start, NEAR);
+    let end = near
+        .find(|c: char| c.is_whitespace() || matches!(c, '"' | '<' | '>' | '`' | '|'))
+        .unwrap_or(near.len());
+    let url = &near[..end];
+    let authority = &url[..url.find(['/', '?', '#']).unwrap_or(url.len())];
+    let sign = authority.rfind('@').or_else(|| authority.rfind("%40"));
+    if let Some(sign) = sign {
+        let user = &authority[..sign];
+        let secret =
+            user.contains(':') || user.contains("%3A") || user.contains("%3a") || is_token(user);
+        // `jdbc:oracle:thin:user/pw@//host` has none here; the password alone is hidden elsewhere.
+        return secret.then(|| start..start + sign);
+    }
+    // A password may hold a raw slash or question mark; a port is a number.
+    let (_, port) = authority.split_once(':')?;
+    if port.is_empty()
+        || port
+            .bytes()
+            .all(|b| b.is_ascii_digit() || b == b',' || b == b':' || b == b']')
+    {
+        return None;
+    }
+    match url.rfind('@') {
+        Some(sign) => Some(start..start + sign),
+        // Its end is out of sight: beyond what was looked at, or cut off.
+        None if end == near.len()
+            && start + end >= text.len().min(start + NEAR - 4)
+            && !is_host(authority) =>
+        {
+            Some(start..bare_end(text, start).max(start + end))
+        }
+        None => None,
+    }
+}
+
+/// Whether `authority` has nothing but a name and what stands where its port would.
+fn is_host(authority: &str) -> bool {
+    let port = authority.rsplit(':').next().unwrap_or_default();
+    port.starts_with('{')
+        || port.starts_with('$')
+        || port.starts_with('<')
+        || port.len() <= 4 && port.bytes().all(|b| b.is_ascii_uppercase())
+}
+
+/// Whether a URL's user is a token: `https://ghp_x@github.com`.
+fn is_token(user: &str) -> bool {
+    let digits = user.bytes().any(|b| b.is_ascii_digit());
+    user.len() >= 16 && digits || user.len() >= 12 && is_random(user)
+}
+
+/// `user:password@tcp(db:3306)/x`, as Go's drivers write it: told by what follows the password.
+fn data_source(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
+    let network = matches!(scan.word(run), "tcp" | "unix" | "tcp6" | "udp");
+    if !network || !scan.after(run).starts_with('(') || !scan.before(run).ends_with('@') {
+        return None;
+    }
+    let before = behind(scan.text, run.at - 1, 256);
+    let from = before
+        .rfind(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '/'))
+        .map_or(0, |i| i + 1);
+    let colon = before.get(from..)?.find(':')? + from + 1;
+    Some(run.at - 1 - (before.len() - colon)..run.at - 1)
+}
+
+/// Hosts and the parts of paths after which the secret of a webhook stands.
+#[rustfmt::skip]
+const WEBHOOKS: &[&str] = &[
+    "hooks.slack.com/services/", "hooks.slack.com/workflows/", "hooks.slack.com/triggers/", "/api/webhooks/", "webhook.office.com/webhookb2/",
+    "/IncomingWebhook/", "hooks.zapier.com/hooks/catch/", "hook.integromat.com/", "api.telegram.org/bot", "maker.ifttt.com/trigger/",
+    "chat.googleapis.com/v1/spaces/", "events.pagerduty.com/integration/", "hooks.airtable.com/workflows/", "hc-ping.com/",
+];
+
+/// A webhook's address, and what of the run is its secret.
+pub(super) fn webhook(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
+    let word = scan.word(run);
+    if word.len() < 8 {
+        return None;
+    }
+    telegram(scan, run).or_else(|| {
+        // The marks all hold a slash, and are looked for only in runs that do.
+        let slash = word.find('/')?;
+        let near = ahead(word, 0, 256);
+        WEBHOOKS[..]
+            .iter()
+            .filter(|mark| mark.len() <= near.len() && slash < near.len())
+            .find_map(|mark| {
+                let from = run.at + near.find(mark)? + mark.len();
+                (from < run.end).then(|| from..bare_end(scan.text, from))
+            })
+    })
+}
+
+/// `123456789:AAF...`, with `bot` before it in URLs.
+fn telegram(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
+    if !scan.after(run).starts_with(":AA") {
+        return None;
+    }
+    let word = scan.word(run);
+    let digits = word.len() - word.trim_end_matches(|c: char| c.is_ascii_digit()).len();
+    let end = skip(scan.text, run.end + 1, |c| {
+        c.is_ascii_alphanumeric() || c == '_' || c == '-'
+    });
+    (digits >= 6 && end - run.end > 30).then(|| run.end - digits..end)
+}

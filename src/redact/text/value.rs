@@ -1,0 +1,272 @@
+//! Where a value ends.
+
+use std::ops::Range;
+
+use super::{
+    block,
+    bytes::{ahead, is_one_of, run_end, skip, skip_blanks},
+};
+use crate::redact::REDACTED;
+
+/// What the value is written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Style {
+    Plain,
+    /// Percent-encoded: `token%3Dx%26q%3D1`.
+    Encoded,
+}
+
+/// Schemes that stand before a credential.
+#[rustfmt::skip]
+pub(super) const SCHEMES: &[&str] = &[
+    "bearer", "basic", "digest", "negotiate", "apikey", "token", "ssws", "dpop", "hawk", "ntlm", "api-key", "key", "oauth",
+    "sharedkey", "sharedaccesssignature", "aws4-hmac-sha256", "genie-key", "jwt", "splunk",
+];
+
+/// The value that begins at `start`: without its quotes if it is one quoted text.
+pub(super) fn extent(text: &str, start: usize, style: Style) -> Range<usize> {
+    if style == Style::Encoded {
+        return encoded(text, start);
+    }
+    if let Some(quoted) = one_quoted(text, start) {
+        return quoted;
+    }
+    start..pieces_end(text, start)
+}
+
+/// The inside of a quoted text that is the whole value.
+fn one_quoted(text: &str, start: usize) -> Option<Range<usize>> {
+    let quote = Quote::at(text, start)?;
+    let inner = start + quote.len();
+    let close = inner + quote.close(&text[inner..])?;
+    let end = close + quote.len();
+    let alone = !text[end..]
+        .starts_with(|c: char| c.is_alphanumeric() || matches!(c, '"' | '\'' | '`' | '+'));
+    (alone && close > inner).then_some(inner..close)
+}
+
+/// The end of a value that is put together of quoted texts, brackets and words.
+fn pieces_end(text: &str, start: usize) -> usize {
+    let mut at = start;
+    loop {
+        let rest = &text[at..];
+        if rest.starts_with("-----BEGIN")
+            && let Some(end) = block::end(text, at)
+        {
+            at = end;
+        } else if rest.starts_with(REDACTED) {
+            at += REDACTED.len();
+        } else if let Some(quote) = Quote::at(text, at) {
+            // A quote that opened before the value ends it.
+            if at > start && !continues(text, at, start) {
+                return at;
+            }
+            let inner = at + quote.len();
+            at = quote
+                .close(&text[inner..])
+                .map_or(text.len(), |i| inner + i + quote.len());
+        } else if rest.starts_with(['[', '{', '(']) {
+            at += bracket_end(rest);
+        } else {
+            let end = bare_end(text, at);
+            if end == at {
+                return at;
+            }
+            let word = &text[start..end];
+            at = end;
+            let next = skip_blanks(text, at);
+            if next > at && is_one_of(word, SCHEMES) {
+                // `token=Bearer x`: the scheme goes with what it announces.
+                at = next;
+            } else if next == at + 1 && text[next..].starts_with('{') && starts_upper(word) {
+                // `Password { inner: "x" }`
+                at = next;
+            }
+        }
+        if at >= text.len() {
+            return text.len();
+        }
+    }
+}
+
+/// Whether the quote at `at` belongs to a value that began at `start`: `Some("x")`, `b'x'`, `"a"'b'`.
+fn continues(text: &str, at: usize, start: usize) -> bool {
+    let word = &text[start..at];
+    word.ends_with(['"', '\'', '`'])
+        || is_one_of(
+            word,
+            &["b", "r", "f", "u", "rb", "br", "l", "n", "e", "@", "$"],
+        )
+        || is_one_of(word.trim_end(), SCHEMES)
+}
+
+fn starts_upper(word: &str) -> bool {
+    word.starts_with(char::is_uppercase) && word.chars().all(char::is_alphanumeric)
+}
+
+/// Where a bare word ends: at a blank, a quote, a bracket, or a mark that separates fields and is not
+/// followed by more of the value.
+pub(super) fn bare_end(text: &str, start: usize) -> usize {
+    let bytes = text.as_bytes();
+    let mut at = start;
+    loop {
+        at = skip(text, at, |c| !is_delimiter(c));
+        let Some(mark) = bytes.get(at) else {
+            return text.len();
+        };
+        if !mark.is_ascii() || at == start {
+            return at;
+        }
+        let rest = &text[at + 1..];
+        let follows = rest.starts_with(|c: char| c.is_alphanumeric());
+        let goes_on = match mark {
+            b',' | b';' | b'&' => follows && !begins_field(rest),
+            b')' | b']' | b'}' | b'>' => follows,
+            b'\\' => !rest.starts_with(['n', 'r', 't', 'u', '"', '\'', '\\', '/', '`']),
+            _ => false,
+        };
+        if !goes_on {
+            return at;
+        }
+        at += 1;
+    }
+}
+
+fn is_delimiter(c: char) -> bool {
+    c.is_whitespace()
+        || c.is_control()
+        || matches!(
+            c,
+            '"' | '\''
+                | '`'
+                | '&'
+                | ','
+                | ';'
+                | '('
+                | ')'
+                | '{'
+                | '}'
+                | '['
+                | ']'
+                | '<'
+                | '>'
+                | '\\'
+        )
+}
+
+/// Whether a field of its own begins here: `name=`, `"name":`, `amp;`, or something too long to tell.
+fn begins_field(rest: &str) -> bool {
+    let near = ahead(rest, 0, 64);
+    let end = run_end(near, 0);
+    let end = skip(near, end, |c| {
+        c == '[' || c == ']' || c == ' ' || c == '%' || c == '5' || c == 'D'
+    });
+    let mark = near[end..].chars().next();
+    matches!(mark, Some('=' | ':')) || near.starts_with("amp;")
+}
+
+/// `hunter2%26q%3D1`
+fn encoded(text: &str, start: usize) -> Range<usize> {
+    let mut from = start;
+    while let Some(quote) = ["%22", "%27", "%20", "%5B", "+"]
+        .iter()
+        .find(|q| text[from..].starts_with(**q))
+    {
+        from += quote.len();
+    }
+    let end = bare_end(text, from);
+    let stop = |at: &usize| {
+        let rest = &text[*at..end];
+        [
+            "%26", "%2526", "%22", "%27", "%2C", "%2c", "%7D", "%7d", "%3B", "%3b", "%0A", "%0a",
+            "%23",
+        ]
+        .iter()
+        .any(|mark| rest.starts_with(mark))
+    };
+    let end = text[from..end]
+        .match_indices('%')
+        .map(|(i, _)| from + i)
+        .find(stop)
+        .unwrap_or(end);
+    from..end
+}
+
+/// A quote, and how many backslashes stand before it: JSON inside JSON escapes its quotes, the whole
+/// run of backslashes opens, and closes.
+struct Quote<'t> {
+    mark: &'t str,
+    slashes: usize,
+}
+
+impl<'t> Quote<'t> {
+    fn at(text: &'t str, at: usize) -> Option<Self> {
+        let rest = &text[at..];
+        let slashes = rest.len() - rest.trim_start_matches('\\').len();
+        let inner = &rest[slashes..];
+        let mark = [
+            "\"\"\"", "'''", "\"", "'", "`", "&quot;", "&#34;", "&#39;", "\u{201c}",
+        ]
+        .into_iter()
+        .find(|mark| inner.starts_with(mark))?;
+        // An empty text is no opening of three.
+        let mark = if mark.len() == 3 && mark.is_ascii() && !inner[3..].contains(mark) {
+            &mark[..1]
+        } else {
+            mark
+        };
+        Some(Self { mark, slashes })
+    }
+
+    fn len(&self) -> usize {
+        self.slashes + self.mark.len()
+    }
+
+    /// Where the closing quote, with its backslashes, begins in `inner`.
+    fn close(&self, inner: &str) -> Option<usize> {
+        let mark = if self.mark == "\u{201c}" {
+            "\u{201d}"
+        } else {
+            self.mark
+        };
+        let first = mark.as_bytes()[0];
+        let (mut run, mut total) = (0, 0);
+        for (i, b) in inner.bytes().enumerate() {
+            if b == first && run == self.slashes && inner[i..].starts_with(mark) {
+                return Some(i - total.min(self.slashes));
+            }
+            // Two backslashes are one that is written: `"a\\"` ends.
+            (run, total) = match b {
+                b'\\' if self.slashes == 0 => ((run + 1) % 2, total + 1),
+                b'\\' => (run + 1, total + 1),
+                _ => (0, 0),
+            };
+        }
+        None
+    }
+}
+
+/// The end of a bracketed text, its closing bracket included; the whole if there is none.
+fn bracket_end(text: &str) -> usize {
+    let mut depth = 0_usize;
+    let mut quoted = None;
+    let mut escaped = false;
+    for (i, b) in text.bytes().enumerate() {
+        match (quoted, b) {
+            _ if escaped => escaped = false,
+            (_, b'\\') => escaped = true,
+            (Some(quote), _) if quote == b => quoted = None,
+            (Some(_), _) => {}
+            (None, b'"') => quoted = Some(b),
+            (None, b'[' | b'{' | b'(') => depth += 1,
+            (None, b']' | b'}' | b')') => {
+                depth = depth.saturating_sub(1);
+                if depth == 0 {
+                    return i + 1;
+                }
+            }
+            _ => {}
+        }
+    }
+    text.len()
+}

@@ -1,0 +1,247 @@
+//! The lazy view of JSON.
+
+use std::{
+    borrow::Cow,
+    cell::Cell,
+    fmt::{self, Write as _},
+};
+
+use serde::{
+    Serialize, Serializer,
+    ser::{SerializeMap, SerializeSeq},
+};
+use serde_json::{Map, Value};
+
+use super::{
+    REDACTED,
+    pairs::{Arguments, secret_field},
+    rules::{BUILT_IN, Limits, Rules},
+    shown,
+};
+use crate::text::{Bounded, TRUNCATED, floor};
+
+/// A redacted view of JSON. `Display` prints JSON, `Serialize` gives the same structure.
+///
+/// What is printed ends with `...[truncated]` where it would be longer than the
+/// [rules](super::Rules) allow. What is serialised is bounded by them in depth, number of values and
+/// bytes of strings.
+#[derive(Clone, Copy)]
+pub struct Redacted<'a> {
+    rules: &'a Rules,
+    source: Source<'a>,
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum Source<'a> {
+    Map(&'a Map<String, Value>),
+    Value(&'a Value),
+}
+
+impl<'a> Redacted<'a> {
+    /// The view of an object by the built-in rules.
+    pub fn of_map(map: &'a Map<String, Value>) -> Self {
+        BUILT_IN.object(map)
+    }
+
+    /// The view of any value by the built-in rules.
+    pub fn of(value: &'a Value) -> Self {
+        BUILT_IN.json(value)
+    }
+
+    pub(super) fn new(rules: &'a Rules, source: Source<'a>) -> Self {
+        Self { rules, source }
+    }
+}
+
+impl Serialize for Redacted<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let walk = Walk::new(self.rules, self.rules.limits(), 0);
+        match self.source {
+            Source::Map(map) => walk.level().map(map, serializer),
+            Source::Value(value) => walk.of(value).serialize(serializer),
+        }
+    }
+}
+
+impl fmt::Display for Redacted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let max = self.rules.limits().bytes;
+        let mut out = Utf8(Bounded::new(max));
+        // An error means that the limit is reached: serde_json has no other reason to fail here.
+        let whole = serde_json::to_writer(&mut out, self).is_ok();
+        let text = out.0.into_text();
+        if whole {
+            return f.write_str(&text);
+        }
+        f.write_str(&text[..floor(&text, max - TRUNCATED.len())])?;
+        f.write_str(TRUNCATED)
+    }
+}
+
+impl fmt::Debug for Redacted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// `serde_json` writes whole UTF-8 strings.
+struct Utf8(Bounded);
+
+impl std::io::Write for Utf8 {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let text = std::str::from_utf8(bytes).map_err(std::io::Error::other)?;
+        self.0.write_str(text).map_err(std::io::Error::other)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A walk through JSON: what is left of its limits, and whether it has met a secret.
+pub(super) struct Walk<'r> {
+    rules: &'r Rules,
+    limits: Limits,
+    nested: usize,
+    nodes: Cell<usize>,
+    bytes: Cell<usize>,
+    found: Cell<bool>,
+}
+
+impl<'r> Walk<'r> {
+    pub(super) fn new(rules: &'r Rules, limits: Limits, nested: usize) -> Self {
+        Self {
+            rules,
+            limits,
+            nested,
+            nodes: Cell::new(limits.nodes),
+            bytes: Cell::new(limits.bytes),
+            found: Cell::new(false),
+        }
+    }
+
+    pub(super) fn of<'w>(&'w self, value: &'w Value) -> Node<'w> {
+        let level = self.level();
+        Node { value, level }
+    }
+
+    pub(super) fn has_found(&self) -> bool {
+        self.found.get()
+    }
+
+    fn level(&self) -> Level<'_> {
+        Level {
+            walk: self,
+            depth: 0,
+        }
+    }
+
+    /// Counts a value of at least `bytes`; false once there were too many.
+    fn admit(&self, bytes: usize) -> bool {
+        let (nodes, left) = (self.nodes.get(), self.bytes.get());
+        self.nodes.set(nodes.saturating_sub(1));
+        self.bytes.set(left.saturating_sub(bytes));
+        nodes > 0 && left > 0
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Level<'w> {
+    walk: &'w Walk<'w>,
+    depth: usize,
+}
+
+impl Level<'_> {
+    fn deeper(self) -> Self {
+        Self {
+            depth: self.depth + 1,
+            ..self
+        }
+    }
+
+    fn map<S: Serializer>(self, map: &Map<String, Value>, s: S) -> Result<S::Ok, S::Error> {
+        let mut out = s.serialize_map(None)?;
+        let rules = self.walk.rules;
+        // `{"name": "X-Api-Key", "value": ..}`
+        let field = secret_field(rules, map);
+        for (key, value) in map {
+            if !self.walk.admit(key.len()) {
+                out.serialize_entry("...", TRUNCATED)?;
+                break;
+            }
+            let (text, level) = (key, self);
+            let shown = Text { text, level };
+            if field == Some(key) || rules.is_sensitive_key(key) {
+                self.walk.found.set(true);
+                out.serialize_entry(&shown, REDACTED)?;
+            } else {
+                let level = self.deeper();
+                out.serialize_entry(&shown, &Node { value, level })?;
+            }
+        }
+        out.end()
+    }
+
+    fn array<S: Serializer>(self, items: &[Value], s: S) -> Result<S::Ok, S::Error> {
+        let mut out = s.serialize_seq(None)?;
+        let mut arguments = Arguments::new(self.walk.rules, items.len());
+        let level = self.deeper();
+        for value in items {
+            if !self.walk.admit(1) {
+                out.serialize_element(TRUNCATED)?;
+                break;
+            }
+            if arguments.is_secret(value) {
+                self.walk.found.set(true);
+                out.serialize_element(REDACTED)?;
+            } else {
+                out.serialize_element(&Node { value, level })?;
+            }
+        }
+        out.end()
+    }
+}
+
+/// A key or a string: a caller may put bulk into both.
+struct Text<'w> {
+    text: &'w str,
+    level: Level<'w>,
+}
+
+impl Serialize for Text<'_> {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        let walk = self.level.walk;
+        let (mut text, cut) = shown::head(walk.rules, self.text, walk.limits.string, walk.nested);
+        if matches!(text, Cow::Owned(_)) {
+            walk.found.set(true);
+        }
+        walk.bytes.set(walk.bytes.get().saturating_sub(text.len()));
+        if cut {
+            text.to_mut().push_str(TRUNCATED);
+        }
+        s.serialize_str(&text)
+    }
+}
+
+pub(super) struct Node<'w> {
+    value: &'w Value,
+    level: Level<'w>,
+}
+
+impl Serialize for Node<'_> {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        let level = self.level;
+        if level.depth >= level.walk.limits.depth
+            && (self.value.is_array() || self.value.is_object())
+        {
+            return s.serialize_str("[...]");
+        }
+        match self.value {
+            Value::String(text) => Text { text, level }.serialize(s),
+            Value::Object(map) => level.map(map, s),
+            Value::Array(items) => level.array(items, s),
+            plain => plain.serialize(s),
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! The words by which keys are judged: lower case, separators removed.
+
+/// Parts that make a key sensitive wherever they stand, and whose name alone announces a secret in prose.
+#[rustfmt::skip]
+pub(super) const STRONG: &[&str] = &[
+    "password", "passwd", "passw", "paswd", "pasword", "pswd", "passphrase", "passcode", "pwd", "secret", "apikey",
+    "accesskey", "privatekey", "privkey", "jwt", "kennwort", "contrasen", "contrasena", "motdepasse", "senha",
+    "mnemonic", "seedphrase", "recoveryphrase", "recoverycode", "backupcode", "clientassertion", "samlresponse",
+    "codeverifier", "sessionid", "sessid",
+];
+
+/// Parts that make a key sensitive wherever they stand, but that prose uses for many other things.
+#[rustfmt::skip]
+pub(super) const WEAK: &[&str] = &[
+    "token", "key", "auth", "authoriz", "authoris", "authenticat", "credential", "cookie",
+];
+
+/// Words that do so only as a whole, digits after them aside.
+#[rustfmt::skip]
+pub(super) const WHOLE: &[&str] = &[
+    "pass", "pw", "psk", "otp", "totp", "hotp", "sig", "sid", "pin", "cvv", "cvc", "cred", "creds", "sess", "csrf", "xsrf",
+];
+
+/// Three letters of each of the parts and words above: a key without any of them is not sensitive.
+/// (`pw` has two; the filter looks for it by itself.)
+#[rustfmt::skip]
+pub(super) const TRIGRAMS: &[&str] = &[
+    "pas", "psw", "pwd", "tok", "key", "uth", "cre", "kie", "jwt", "nnw", "ras", "nha", "mne", "edp", "ryp", "ryc", "upc", "sse", "mlr",
+    "rif", "ssi", "psk", "otp", "sig", "sid", "pin", "cvv", "cvc", "ses", "srf",
+];
+
+/// Words that hold a sensitive part by accident. They count at the beginning of a word: `author_id`,
+/// `authorname`; what follows is judged as usual (`author_token`).
+#[rustfmt::skip]
+pub(super) const HARMLESS: &[&str] = &[
+    // author
+    "author", "coauthor", "authentic", "inauthentic", "authorized", "authorised", "unauthorized", "unauthorised",
+    "authenticated", "unauthenticated",
+    // key
+    "monkey", "donkey", "turkey", "hockey", "jockey", "whiskey", "mickey", "lackey", "malarkey", "turnkey", "smokey",
+    "flunkey", "keyboard", "keyword", "keynote", "keyframe", "keypoint", "keypad", "keystroke", "keypress", "keydown",
+    "keyup", "keyhole", "keystone", "keyspace", "keycode", "keymap", "keybind", "keyed", "keying", "keyless", "keycloak",
+    "keynes", "latchkey", "lowkey", "keyline",
+    // token
+    "tokeniz", "tokenis", "detokeniz", "detokenis", "maxtokens", "mintokens", "numtokens", "ntokens", "totaltokens",
+    "inputtokens", "outputtokens", "prompttokens", "completiontokens", "cachedtokens", "reasoningtokens", "tokencount",
+    "tokenusage", "tokenlimit", "tokenbudget", "tokentype",
+    // secret
+    "secretar", "secretion", "secretive", "secreted", "secretory",
+    // pass
+    "compass", "bypass", "surpass", "trespass", "underpass", "overpass", "encompass", "passive", "passenger",
+    // cookie
+    "cookiecutter",
+];
+
+/// Harmless names of several words; they count as whole words only.
+#[rustfmt::skip]
+pub(super) const PHRASES: &[&str] = &[
+    "primarykey", "primarykeys", "foreignkey", "foreignkeys", "sortkey", "sortkeys", "partitionkey", "partitionkeys",
+    "keycount", "keyscount", "keysize", "keylength", "keytype", "keyusage", "keycolumn", "keycode", "ishotkey", "keyup", "keydown",
+    "authtype", "authmethod", "authmode", "authscheme", "authrequired", "requiresauth", "authenabled", "tokentype",
+    "eostoken", "bostoken", "padtoken", "unktoken", "septoken", "clstoken", "masktoken", "stoptoken", "specialtokens",
+    "eostokenid", "bostokenid", "padtokenid", "stoptokens", "stoptokenids", "tokentypeids", "tokenendpoint", "authorizationendpoint",
+    "tokenspersecond", "tokensperminute", "tokensperday",
+];
+
+/// Words that make a number of the `tokens` after them.
+#[rustfmt::skip]
+pub(super) const QUANTITIES: &[&str] = &[
+    "max", "maximum", "min", "minimum", "num", "n", "total", "input", "output", "prompt", "completion", "cached", "cache",
+    "creation", "read", "reasoning", "thinking", "thoughts", "candidates", "used", "remaining", "budget", "text", "audio", "image",
+    "video", "prediction", "generated", "estimated", "context", "avg", "average", "limit", "reset", "consumed", "count",
+    "ratelimit", "billed", "saved", "sampled", "generation", "response", "request",
+];
+
+/// Words that make a number of the `token` before them.
+#[rustfmt::skip]
+pub(super) const COUNTS: &[&str] = &[
+    "count", "counts", "limit", "limits", "budget", "usage", "used", "remaining", "per", "consumed", "length", "total", "cost", "price",
+    "max", "generated", "details",
+];
+
+/// Last words of names that tell of a failure: what follows them is its reason, not a secret.
+#[rustfmt::skip]
+pub(super) const FAILURES: &[&str] = &[
+    "error", "exception", "err", "fault", "failed", "failure", "expired", "required", "missing", "invalid", "warning", "denied",
+    "mismatch", "notfound", "policy", "changed", "updated", "rotated", "reset", "wrong", "incorrect", "rejected", "unsupported",
+    "strength", "length", "hint", "found", "service", "provider", "manager", "middleware", "handler", "controller", "module", "test",
+];
+
+/// Words before a noun that tell of a failure as well: `missing key: city`.
+#[rustfmt::skip]
+pub(super) const FAILING: &[&str] = &[
+    "missing", "unexpected", "invalid", "unknown", "duplicate", "primary", "foreign", "no", "bad", "expired", "required", "illegal",
+    "unrecognized", "unsupported", "sort", "partition",
+];
+
+/// Nouns that announce a secret when they end a name of several words.
+#[rustfmt::skip]
+pub(super) const NOUNS: &[&str] = &[
+    "key", "keys", "token", "tokens", "auth", "credential", "credentials", "cookie", "cookies", "authorization",
+];
