@@ -37,6 +37,7 @@ use tower_toolcall::{
     rate_limit::RateLimitBackoffLayer,
     result::{ToolResult, ToolResultLayer},
     retry::RetryLayer,
+    sanitize::SanitizeLayer,
     timeout::TimeoutLayer,
     trace::TraceLayer,
 };
@@ -204,6 +205,7 @@ fn cases() -> Vec<Case> {
         "result, taken apart again" => ServiceBuilder::new()
             .map_response(|result: ToolResult<u64>| result.into_result().expect("a success"))
             .layer(ToolResultLayer::new());
+        "sanitize, built-in rules" => SanitizeLayer::default();
         "check, an answer of one byte" => CheckLayer::max_bytes(100);
         "stack of four" => ServiceBuilder::new()
             .layer(TraceLayer::new())

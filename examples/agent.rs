@@ -31,7 +31,7 @@ use tower_toolcall::{
     ToolCall, ToolError,
     catch_panic::CatchPanicLayer,
     deadline::DeadlineLayer,
-    mcp::{McpClassifier, McpProgress, McpService, ModelText},
+    mcp::{McpHooks, McpProgress, McpService, ModelText},
     timeout::TimeoutLayer,
     trace::TraceLayer,
 };
@@ -56,7 +56,7 @@ async fn main() -> anyhow::Result<()> {
 
     // The stack: read it from the outside in.
     let tools = ServiceBuilder::new()
-        .layer(TraceLayer::new().with_classifier(McpClassifier::new()))
+        .layer(TraceLayer::new().with_hooks(McpHooks::new()))
         .layer(DeadlineLayer::new(Duration::from_secs(10)))
         .layer(
             TimeoutLayer::new(Duration::from_secs(1))

@@ -38,7 +38,7 @@ use tower_toolcall::{
     catch_panic::CatchPanicLayer,
     circuit_breaker::CircuitBreakerLayer,
     deadline::DeadlineLayer,
-    mcp::{McpClassifier, McpProgress, McpService, ModelText},
+    mcp::{McpClassifier, McpHooks, McpProgress, McpService, ModelText},
     retry::{RetryLayer, RetryPolicy},
     timeout::TimeoutLayer,
     trace::TraceLayer,
@@ -71,7 +71,7 @@ pub(crate) fn stack(
         .with_idle_timeout(Duration::from_secs(1))?;
     Ok(BoxCloneSyncService::new(
         ServiceBuilder::new()
-            .layer(TraceLayer::new().with_classifier(McpClassifier::new()))
+            .layer(TraceLayer::new().with_hooks(McpHooks::new()))
             .layer(DeadlineLayer::new(Duration::from_secs(10)))
             .layer(RetryLayer::new(retry))
             .layer(breaker)

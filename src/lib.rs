@@ -27,6 +27,7 @@ pub mod redact;
 mod registry;
 pub mod result;
 pub mod retry;
+pub mod sanitize;
 mod template;
 mod text;
 pub mod timeout;

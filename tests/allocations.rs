@@ -19,8 +19,10 @@ use tower_toolcall::{
     deadline::DeadlineLayer,
     normalize::NormalizeLayer,
     rate_limit::RateLimitBackoffLayer,
+    redact::Rules,
     result::ToolResultLayer,
     retry::RetryLayer,
+    sanitize::SanitizeLayer,
     timeout::TimeoutLayer,
     trace::TraceLayer,
 };
@@ -132,12 +134,25 @@ allocates_nothing! {
     trace_without_a_subscriber: TraceLayer::new();
     trace_of_attempts_without_a_subscriber: TraceLayer::attempts();
     check: CheckLayer::max_bytes(100);
+    sanitize_by_the_built_in_rules: SanitizeLayer::default();
     stack: ServiceBuilder::new()
         .layer(TraceLayer::new())
         .layer(DeadlineLayer::new(Duration::from_secs(60)))
         .layer(TimeoutLayer::default())
         .layer(CatchPanicLayer::new())
         .into_inner();
+}
+
+/// Own rules are put on the call itself, unless somebody keeps a clone of it.
+#[tokio::test(start_paused = true)]
+async fn sanitize_by_own_rules() {
+    let rules = Rules::new().with_sensitive_key("iban").unwrap();
+    let mut svc = SanitizeLayer::new(rules).layer(Tool { waits: true });
+    for arguments in [json!({}), json!({ "text": "x".repeat(64 << 10) })] {
+        let call = ToolCall::new("search").with_json(arguments).unwrap();
+        let counted = allocation_counter::measure(|| drive(&mut svc, call));
+        assert_eq!(counted.count_total, 0);
+    }
 }
 
 /// A success as a [`ToolResult`] is no allocation either.

@@ -11,7 +11,7 @@ use std::{
 use http::Extensions;
 
 use super::{Progress, Record, arguments::Arguments};
-use crate::text::Short;
+use crate::{redact::Rules, text::Short};
 
 /// What the caller wrote. Behind an `Arc`, copied on write.
 #[derive(Clone)]
@@ -35,6 +35,7 @@ pub(super) struct Ident {
     pub(super) trace_id: Option<Arc<str>>,
     pub(super) session_id: Option<Arc<str>>,
     pub(super) timeout: Option<Duration>,
+    pub(super) rules: Rules,
     pub(super) hash: ToolHash,
     pub(super) record: Arc<Record>,
 }
@@ -50,6 +51,7 @@ impl Data {
                 trace_id: None,
                 session_id: None,
                 timeout: None,
+                rules: Rules::default(),
                 hash: ToolHash::default(),
                 record: Arc::default(),
             }),
@@ -140,6 +142,11 @@ impl CallInfo {
     /// The timeout set on the call itself.
     pub fn timeout(&self) -> Option<Duration> {
         self.ident.timeout
+    }
+
+    /// What is redacted of what the call says and is answered.
+    pub fn rules(&self) -> &Rules {
+        &self.ident.rules
     }
 
     /// The timeout in force below, if somebody observes the call and a layer has set one.

@@ -34,7 +34,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     error::{ErrorKind, ToolError},
-    redact::Redacted,
+    redact::{Redacted, Rules},
     text::Short,
 };
 
@@ -264,6 +264,17 @@ impl ToolCall {
         self
     }
 
+    /// Sets what is redacted of the arguments, the answer and the error of this call, wherever they are
+    /// shown. Default: the built-in rules. See [`SanitizeLayer`](crate::sanitize::SanitizeLayer).
+    #[must_use]
+    pub fn with_rules(mut self, rules: Rules) -> Self {
+        // What is so already is not written, which might be a copy.
+        if *self.rules() != rules {
+            self.data_mut().ident_mut().rules = rules;
+        }
+        self
+    }
+
     /// Gives the call a token by which the caller can cancel it.
     ///
     /// [`DeadlineLayer`](crate::deadline::DeadlineLayer) watches it: when it fires, the inner
@@ -324,6 +335,11 @@ impl ToolCall {
         self.data.ident.timeout
     }
 
+    /// What is redacted of what the call says and is answered.
+    pub fn rules(&self) -> &Rules {
+        &self.data.ident.rules
+    }
+
     /// The moment by which the call must have ended.
     pub fn deadline(&self) -> Option<Instant> {
         self.deadline
@@ -357,7 +373,7 @@ impl ToolCall {
 
     /// A redacted view of the arguments: made when it is printed or serialised, not before.
     pub fn sanitized(&self) -> Redacted<'_> {
-        Redacted::of_map(self.arguments())
+        self.rules().object(self.arguments())
     }
 
     /// A cheap handle on the call's names, for those who outlive the call.

@@ -59,7 +59,7 @@ pub use self::kind::{ErrorKind, Execution};
 pub(crate) use self::recognise::told;
 use crate::{
     call::CallInfo,
-    redact::{Redacted, shown},
+    redact::{Redacted, Rules},
     text::Short,
 };
 
@@ -111,6 +111,8 @@ struct Inner {
     elapsed: Option<Duration>,
     timeout: Option<TimeoutData>,
     source: Option<Arc<dyn StdError + Send + Sync>>,
+    /// By which its texts were redacted.
+    rules: Rules,
     more: Option<Box<More>>,
 }
 
@@ -139,7 +141,7 @@ impl ToolError {
     pub fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
         let message = match message.into() {
             Cow::Borrowed(literal) => Cow::Borrowed(literal),
-            Cow::Owned(text) => Cow::Owned(safe(&text)),
+            Cow::Owned(text) => Cow::Owned(safe(&Rules::default(), &text)),
         };
         Self(Arc::new(Inner {
             kind,
@@ -157,6 +159,7 @@ impl ToolError {
             elapsed: None,
             timeout: None,
             source: None,
+            rules: Rules::default(),
             more: None,
         }))
     }
@@ -277,7 +280,8 @@ impl ToolError {
     /// Keeps the upstream's body, redacted and cut at [`MAX_TEXT`] characters.
     #[must_use]
     pub fn with_body(self, body: &str) -> Self {
-        self.edit_more(|m| m.body = Some(safe(body)))
+        let body = safe(&self.0.rules, body);
+        self.edit_more(|m| m.body = Some(body))
     }
 
     /// Adds a detail. Details are redacted when they are read.
@@ -332,7 +336,8 @@ impl ToolError {
         self.0.ran_before
     }
 
-    /// Stamps what the error does not say yet: tool, server, call id. The first writer wins.
+    /// Stamps what the error does not say yet: tool, server, call id. The first writer wins. Its texts are
+    /// redacted by the call's [rules](crate::ToolCall::with_rules), if it has any of its own.
     ///
     /// The error of a call with another id, or without ids of another tool, was met while this one ran: that it had not started says
     /// nothing of this one, and becomes [`Execution::Unknown`].
@@ -342,6 +347,7 @@ impl ToolError {
             && (self.0.server.is_some() || call.server().is_none())
             && (self.0.call_id.is_some() || call.id().is_none())
             && !self.is_of_another(call)
+            && self.is_redacted_by(call.rules())
         {
             return self;
         }
@@ -359,6 +365,27 @@ impl ToolError {
             if e.call_id.is_none() {
                 e.call_id = call.shared_id().cloned();
             }
+        })
+        .redacted_by(call.rules())
+    }
+
+    fn is_redacted_by(&self, rules: &Rules) -> bool {
+        *rules == Rules::default() || self.0.rules == *rules
+    }
+
+    /// By rules of a caller's own, which add to those by which it is redacted already.
+    fn redacted_by(self, rules: &Rules) -> Self {
+        if self.is_redacted_by(rules) {
+            return self;
+        }
+        self.edit(|e| {
+            if let Cow::Owned(text) = &mut e.message {
+                *text = safe(rules, text);
+            }
+            if let Some(body) = e.more.as_mut().and_then(|more| more.body.as_mut()) {
+                *body = safe(rules, body);
+            }
+            e.rules = rules.clone();
         })
     }
 
@@ -473,7 +500,7 @@ impl ToolError {
     /// The details, redacted.
     pub fn details(&self) -> Option<Redacted<'_>> {
         let details = &self.more()?.details;
-        (!details.is_empty()).then(|| Redacted::of_map(details))
+        (!details.is_empty()).then(|| self.0.rules.object(details))
     }
 
     /// The JSON-RPC error object for a JSON-RPC gateway (not for an MCP peer; see [`ErrorKind`]).
@@ -563,9 +590,10 @@ impl ToolError {
 }
 
 /// Foreign text as an error may show it.
-fn safe(text: &str) -> String {
+fn safe(rules: &Rules, text: &str) -> String {
     let plain = |c: char| if c.is_control() { ' ' } else { c };
-    shown(text, MAX_TEXT).chars().map(plain).collect()
+    let shown = rules.text(text, MAX_TEXT).to_string();
+    shown.chars().map(plain).collect()
 }
 
 /// Code and message: `TOOL_TIMEOUT: Tool invocation timed out after 5000ms`.

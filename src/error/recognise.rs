@@ -5,6 +5,7 @@ use std::{error::Error as StdError, io, time::Duration};
 use super::{BoxError, ErrorKind, Execution, ToolError, text};
 use crate::{
     hint::{self, Hint},
+    redact::Rules,
     text::Bounded,
 };
 
@@ -82,7 +83,7 @@ impl ToolError {
 
     /// Puts the whole chain's text in the place of one link's.
     fn named(self, message: String) -> Self {
-        let text = super::safe(&message);
+        let text = super::safe(&Rules::default(), &message);
         self.edit(|e| e.message = text.into())
     }
 }

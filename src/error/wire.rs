@@ -7,10 +7,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use super::{ErrorKind, Execution, TimeoutData, TimeoutLimit, ToolError, message};
-use crate::transition::millis;
+use crate::{redact::Rules, transition::millis};
 
 #[derive(Serialize, Deserialize)]
-struct Wire {
+struct Wire<D> {
     kind: ErrorKind,
     code: String,
     message: String,
@@ -43,19 +43,18 @@ struct Wire {
     status: Option<u16>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     body: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    details: Option<Map<String, Value>>,
+    #[serde(default = "none", skip_serializing_if = "Option::is_none")]
+    details: Option<D>,
+}
+
+fn none<D>() -> Option<D> {
+    None
 }
 
 /// Redacted and bounded, as everything that an error tells.
 impl Serialize for ToolError {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let name = |s: Option<&str>| s.map(|s| crate::text::Short::name(s).to_string());
-        let details = self.details().map(serde_json::to_value).transpose();
-        let details = match details.map_err(serde::ser::Error::custom)? {
-            Some(Value::Object(map)) => Some(map),
-            _ => None,
-        };
         Wire {
             kind: self.kind(),
             code: self.code().to_owned(),
@@ -76,7 +75,7 @@ impl Serialize for ToolError {
             timeout_limit: self.timeout_limit(),
             status: self.status().map(|s| s.as_u16()),
             body: self.body().map(str::to_owned),
-            details,
+            details: self.details(),
         }
         .serialize(serializer)
     }
@@ -85,13 +84,14 @@ impl Serialize for ToolError {
 /// What a peer wrote: every text is redacted and cut again.
 impl<'de> Deserialize<'de> for ToolError {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let wire = Wire::deserialize(deserializer)?;
+        let wire = Wire::<Map<String, Value>>::deserialize(deserializer)?;
+        let safe = |text: &str| super::safe(&Rules::default(), text);
         let mut error = Self::new(wire.kind, wire.message)
             .with_execution(wire.execution)
             .with_retryable(wire.retryable)
             .with_attempts(wire.attempts.unwrap_or_default());
         if wire.code != wire.kind.code() {
-            error = error.with_code(super::safe(&wire.code));
+            error = error.with_code(safe(&wire.code));
         }
         if let Some(status) = wire.status.and_then(|s| StatusCode::from_u16(s).ok()) {
             error = error.with_status(status);
@@ -115,10 +115,10 @@ impl<'de> Deserialize<'de> for ToolError {
             });
         });
         if wire.user_message != error.user_message() {
-            error = error.with_user_message(message::fit(super::safe(&wire.user_message)));
+            error = error.with_user_message(message::fit(safe(&wire.user_message)));
         }
         if wire.model_message != error.model_message() {
-            error = error.with_model_message(message::fit(super::safe(&wire.model_message)));
+            error = error.with_model_message(message::fit(safe(&wire.model_message)));
         }
         Ok(error)
     }

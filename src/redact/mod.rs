@@ -46,6 +46,7 @@
 
 use std::borrow::Cow;
 
+#[cfg(test)]
 use crate::text::TRUNCATED;
 
 mod filter;
@@ -111,6 +112,7 @@ pub fn redact_text(text: &str) -> Cow<'_, str> {
 }
 
 /// Text as it may be shown: redacted, at most `max` characters of it and a mark.
+#[cfg(test)]
 pub(crate) fn shown(text: &str, max: usize) -> String {
     let (head, cut) = head(text, max);
     let mark = if cut { TRUNCATED } else { "" };

@@ -5,16 +5,24 @@ use crate::outcome::ByError;
 
 /// Layer that makes a [`ToolResult`](super::ToolResult) of whatever happens. See the
 /// [module docs](super) for an example.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 #[must_use]
 pub struct ToolResultLayer<C = ByError> {
     classifier: C,
 }
 
+impl Default for ToolResultLayer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl ToolResultLayer {
     /// A layer for which every answer is a success.
     pub fn new() -> Self {
-        Self::default()
+        Self {
+            classifier: ByError,
+        }
     }
 }
 

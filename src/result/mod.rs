@@ -20,7 +20,7 @@
 //!
 //! # Order
 //!
-//! Outermost. It is always ready, so back-pressure ends here: bound the load with a limit outside it.
+//! Outermost, but for [`SanitizeLayer`](crate::sanitize), whose rules it keeps. It is always ready, so back-pressure ends here: bound the load with a limit outside it.
 //! A [`CatchPanicLayer`](crate::catch_panic) innermost makes results of panics as well; without it a
 //! panic goes on up.
 //!

@@ -10,13 +10,11 @@ use super::{
     status::Status,
     tool_result::{Exposed, Parts, ToolResult},
 };
-use crate::{
-    call::ToolCall, error::ToolError, event::ms, redact::Redacted, text::Short, transition::millis,
-};
+use crate::{call::ToolCall, error::ToolError, event::ms, text::Short, transition::millis};
 
 #[derive(Serialize, Deserialize)]
-#[serde(bound(deserialize = "D: Deserialize<'de>"))]
-struct Wire<D> {
+#[serde(bound(deserialize = "D: Deserialize<'de>, E: Deserialize<'de> + Default"))]
+struct Wire<D, E> {
     success: bool,
     status: Status,
     tool: String,
@@ -35,11 +33,11 @@ struct Wire<D> {
     duration_ms: f64,
     attempts: u32,
     #[serde(default)]
-    metadata: WireMetadata,
+    metadata: WireMetadata<E>,
 }
 
 #[derive(Serialize, Deserialize, Default)]
-struct WireMetadata {
+struct WireMetadata<E> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     agent_id: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -61,8 +59,8 @@ struct WireMetadata {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     output_bytes: Option<u64>,
     /// What the caller has added.
-    #[serde(default, skip_serializing_if = "Map::is_empty")]
-    extra: Map<String, Value>,
+    #[serde(default = "none", skip_serializing_if = "Option::is_none")]
+    extra: Option<E>,
 }
 
 fn none<D>() -> Option<D> {
@@ -74,8 +72,8 @@ fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(d: D) -> Result<Optio
     T::deserialize(d).map(Some)
 }
 
-impl<D> Wire<D> {
-    fn of<T>(result: &ToolResult<T>, data: Option<D>, name: fn(&str) -> String) -> Self {
+impl<D, E> Wire<D, E> {
+    fn of<T>(result: &ToolResult<T>, data: Option<D>, extra: E, name: fn(&str) -> String) -> Self {
         let (call, metadata) = (result.call(), result.metadata());
         Self {
             success: result.is_success(),
@@ -98,7 +96,7 @@ impl<D> Wire<D> {
                 waited_ms: Some(metadata.waited).filter(|d| !d.is_zero()),
                 refused_retries: metadata.refused_retries,
                 output_bytes: metadata.output_bytes,
-                extra: Map::new(),
+                extra: Some(extra).filter(|_| !metadata.extra.is_empty()),
             },
         }
     }
@@ -109,33 +107,24 @@ impl<T: Serialize> Serialize for ToolResult<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let data = self.data().map(serde_json::to_value).transpose();
         let data = data.map_err(ser::Error::custom)?;
-        let mut wire = Wire::of(self, data.as_ref().map(Redacted::of), |s| {
-            Short::name(s).to_string()
-        });
-        wire.metadata.extra = redacted(&self.metadata().extra).map_err(ser::Error::custom)?;
-        wire.serialize(serializer)
+        let rules = self.call().rules();
+        let data = data.as_ref().map(|data| rules.json(data));
+        let extra = rules.object(&self.metadata().extra);
+        Wire::of(self, data, extra, |s| Short::name(s).to_string()).serialize(serializer)
     }
-}
-
-fn redacted(map: &Map<String, Value>) -> serde_json::Result<Map<String, Value>> {
-    Ok(match serde_json::to_value(Redacted::of_map(map))? {
-        Value::Object(map) => map,
-        _ => Map::new(),
-    })
 }
 
 /// The data as it is; errors are redacted all the same.
 impl<T: Serialize> Serialize for Exposed<'_, T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut wire = Wire::of(self.0, self.0.data(), str::to_owned);
-        wire.metadata.extra = self.0.metadata().extra.clone();
-        wire.serialize(serializer)
+        let extra = &self.0.metadata().extra;
+        Wire::of(self.0, self.0.data(), extra, str::to_owned).serialize(serializer)
     }
 }
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for ToolResult<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let wire = Wire::<T>::deserialize(deserializer)?;
+        let wire = Wire::<T, Map<String, Value>>::deserialize(deserializer)?;
         let is_success = wire.status == Status::Success;
         if wire.success != is_success {
             return Err(de::Error::custom("`success` contradicts `status`"));
@@ -172,7 +161,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for ToolResult<T> {
                 waited: metadata.waited_ms.unwrap_or_default(),
                 refused_retries: metadata.refused_retries,
                 output_bytes: metadata.output_bytes,
-                extra: metadata.extra,
+                extra: metadata.extra.unwrap_or_default(),
             },
         }))
     }

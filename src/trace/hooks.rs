@@ -84,9 +84,15 @@ impl<Res, H: TraceHooks<Res> + ?Sized> TraceHooks<Res> for Arc<H> {
 }
 
 /// The default hooks: a classifier, and the answers of [the usual types](Answer::of_usual).
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct DefaultHooks<C = ByError> {
     classifier: C,
+}
+
+impl Default for DefaultHooks {
+    fn default() -> Self {
+        Self::new(ByError)
+    }
 }
 
 impl<C> DefaultHooks<C> {

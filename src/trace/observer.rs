@@ -1,7 +1,7 @@
 use std::{fmt, marker::PhantomData};
 
 use tokio::time::Instant;
-use tracing::{Level, Span};
+use tracing::{Level, Span, field::display};
 
 use super::{
     hooks::{End, TraceHooks},
@@ -15,7 +15,6 @@ use crate::{
     event::{Event, Listener, TARGET, emit, ms, names::span},
     in_flight::{Abandoned, InFlight, Report},
     outcome::Outcome,
-    redact::{Redacted, shown},
 };
 
 /// What is known of a call, or of an attempt, while it runs.
@@ -91,7 +90,7 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
     fn started(&self, call: &ToolCall) {
         let _entered = self.span.enter();
         if self.show.arguments && !call.arguments().is_empty() {
-            let arguments = tracing::field::display(call.sanitized());
+            let arguments = display(call.sanitized());
             self.span.record(span::ARGUMENTS, arguments);
         }
         if self.show.scope == Scope::Call {
@@ -190,11 +189,14 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
         if self.show.output
             && let Some(answer) = answer
         {
-            let shown = match &answer {
-                Answer::Text(text) => shown(text, MAX_TEXT),
-                Answer::Json(json) => Redacted::of(json).to_string(),
+            let rules = self.info.rules();
+            match answer {
+                Answer::Text(text) => {
+                    let shown = display(rules.text(text, MAX_TEXT));
+                    self.span.record(span::RESULT, shown)
+                }
+                Answer::Json(json) => self.span.record(span::RESULT, display(rules.json(&json))),
             };
-            self.span.record(span::RESULT, shown);
         }
         bytes
     }

@@ -3,8 +3,8 @@
 use static_assertions::assert_impl_all;
 use tower_toolcall::{
     CallInfo, ConfigError, ErrorKind, Key, Observation, Outcome, Progress, ToolCall, ToolError,
-    catch_panic, check, circuit_breaker, deadline, normalize, outcome::ByError, rate_limit, result,
-    retry, timeout, trace,
+    catch_panic, check, circuit_breaker, deadline, normalize, outcome::ByError, rate_limit, redact,
+    result, retry, sanitize, timeout, trace,
 };
 
 type Tool = std::future::Ready<Result<(), ToolError>>;
@@ -59,6 +59,9 @@ assert_impl_all!(result::ToolResultLayer: Send, Sync, Unpin, Copy);
 assert_impl_all!(result::ToolResultService<Svc>: Send, Sync, Unpin, Clone);
 assert_impl_all!(result::ResponseFuture<Svc, Tool, ByError>: Send, Sync);
 assert_impl_all!(result::ToolResult<()>: Send, Sync, Unpin, Clone);
+assert_impl_all!(redact::Rules: Send, Sync, Unpin, Clone);
+assert_impl_all!(sanitize::SanitizeLayer: Send, Sync, Unpin, Clone);
+assert_impl_all!(sanitize::Sanitize<Svc>: Send, Sync, Unpin, Clone);
 assert_impl_all!(check::CheckLayer<check::MaxBytes>: Send, Sync, Unpin, Copy);
 assert_impl_all!(check::Checked<Svc, check::MaxBytes>: Send, Sync, Unpin, Clone);
 assert_impl_all!(check::ResponseFuture<Tool, check::MaxBytes>: Send, Sync);

@@ -10,7 +10,9 @@ use tower_toolcall::{
     deadline::DeadlineLayer,
     normalize::NormalizeLayer,
     rate_limit::RateLimitBackoffLayer,
+    redact::Rules,
     retry::RetryLayer,
+    sanitize::SanitizeLayer,
     timeout::TimeoutLayer,
     trace::TraceLayer,
 };
@@ -86,6 +88,18 @@ contract!(trace, TraceLayer::new(), Readiness::Passes, Panics::Pass);
 contract!(
     trace_of_attempts,
     TraceLayer::attempts(),
+    Readiness::Passes,
+    Panics::Pass
+);
+contract!(
+    sanitize,
+    // It leaves errors as they are.
+    tower::ServiceBuilder::new()
+        .layer(SanitizeLayer::new(
+            Rules::new().with_sensitive_key("iban").unwrap()
+        ))
+        .layer(NormalizeLayer::new())
+        .into_inner(),
     Readiness::Passes,
     Panics::Pass
 );

@@ -12,5 +12,6 @@ mod kit;
 mod rate_limit;
 mod result;
 mod retry;
+mod sanitize;
 mod stacking;
 mod timeout;

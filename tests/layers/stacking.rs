@@ -5,15 +5,23 @@ use std::{convert::Infallible, time::Duration};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn, util::BoxCloneSyncService};
 use tower_toolcall::{
     BoxError, ErrorKind, Event, ToolCall, ToolError, catch_panic::CatchPanicLayer,
-    deadline::DeadlineLayer, normalize::NormalizeLayer, timeout::TimeoutLayer, trace::TraceLayer,
+    check::CheckLayer, circuit_breaker::CircuitBreakerLayer, deadline::DeadlineLayer,
+    normalize::NormalizeLayer, rate_limit::RateLimitBackoffLayer, result::ToolResultLayer,
+    retry::RetryLayer, sanitize::SanitizeLayer, timeout::TimeoutLayer, trace::TraceLayer,
 };
 
 /// The documented order, around whatever tool.
 macro_rules! stack {
     ($tool:expr) => {
         ServiceBuilder::new()
+            .layer(SanitizeLayer::default())
             .layer(TraceLayer::new())
+            .layer(CheckLayer::max_bytes(1000))
             .layer(DeadlineLayer::new(Duration::from_secs(10)))
+            .layer(RetryLayer::default())
+            .layer(TraceLayer::attempts())
+            .layer(RateLimitBackoffLayer::new())
+            .layer(CircuitBreakerLayer::new())
             .layer(TimeoutLayer::new(Duration::from_secs(5)))
             .layer(CatchPanicLayer::new())
             .service($tool)
@@ -196,11 +204,17 @@ async fn services_of_one_layer_value_share_what_it_holds() {
 async fn every_layer_works_without_configuration() {
     let tool = service_fn(|_: ToolCall| async { Ok::<_, BoxError>(7) });
     let stack = ServiceBuilder::new()
+        .layer(SanitizeLayer::default())
+        .layer(ToolResultLayer::default())
         .layer(NormalizeLayer::default())
         .layer(TraceLayer::default())
         .layer(DeadlineLayer::inherited())
+        .layer(RetryLayer::default())
+        .layer(RateLimitBackoffLayer::default())
+        .layer(CircuitBreakerLayer::default())
         .layer(TimeoutLayer::default())
         .layer(CatchPanicLayer::default())
         .service(tool);
-    assert_eq!(stack.oneshot(call()).await.unwrap(), 7);
+    let Ok(result) = stack.oneshot(call()).await;
+    assert_eq!(result.into_result().unwrap(), 7);
 }
