@@ -5,19 +5,19 @@ use super::words::TRIGRAMS;
 /// For a byte: the trigrams (one bit each) that have it in their first, second, third place.
 #[derive(Clone, Copy)]
 struct Places {
-    first: u32,
-    second: u32,
-    third: u32,
+    first: u64,
+    second: u64,
+    third: u64,
     /// All bits for a separator, which is passed over.
-    passed: u32,
+    passed: u64,
 }
 
 /// `pw` is a word of its own; its bit is the one that no trigram has.
-const PW: u32 = 1 << 31;
+const PW: u64 = 1 << 63;
 
 /// Of the ASCII bytes; a key with others is looked at closely.
 static PLACES: [Places; 128] = {
-    assert!(TRIGRAMS.len() <= 31);
+    assert!(TRIGRAMS.len() <= 63);
     let mut places = [Places {
         first: 0,
         second: 0,
@@ -27,7 +27,7 @@ static PLACES: [Places; 128] = {
     let mut byte = 0;
     while byte < 128 {
         if !(byte as u8).is_ascii_alphanumeric() {
-            places[byte].passed = u32::MAX;
+            places[byte].passed = u64::MAX;
         }
         byte += 1;
     }

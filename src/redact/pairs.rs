@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{rules::Rules, text::command::Command};
+use super::{keys::Strength, rules::Rules, text::command::Command};
 
 /// Members that hold a name.
 pub(super) const NAME_FIELDS: &[&str] = &[
@@ -50,10 +50,11 @@ pub(super) fn secret_field<'m>(rules: &Rules, map: &'m Map<String, Value>) -> Op
     let named = |fields: &[&str], key: &str| fields.iter().any(|f| f.eq_ignore_ascii_case(key));
     let (value, _) = map.iter().find(|(key, _)| named(VALUE_FIELDS, key))?;
     let names = |(key, name): (&String, &Value)| {
-        named(NAME_FIELDS, key)
-            && name
-                .as_str()
-                .is_some_and(|name| rules.is_sensitive_key(name))
+        let Some(name) = name.as_str() else {
+            return false;
+        };
+        named(NAME_FIELDS, key) && rules.is_sensitive_key(name)
+            || key == "type" && rules.strength(name) == Strength::Strong
     };
     map.iter().any(names).then_some(value)
 }

@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use super::{
     Redacted,
+    filter::suspicious,
     keys::{self, Strength, folded},
     shown,
     view::Source,
@@ -226,6 +227,15 @@ impl Rules {
 
     pub(super) fn strength(&self, key: &str) -> Strength {
         keys::strength(key, self.0.as_ref().map(|custom| &custom.words))
+    }
+
+    /// Whether a name may be sensitive: a quick look, of which false is certain.
+    pub(super) fn may_be_sensitive(&self, name: &str) -> bool {
+        let own = self
+            .0
+            .as_ref()
+            .is_some_and(|custom| !custom.words.sensitive.is_empty());
+        own || suspicious(name)
     }
 
     fn add(

@@ -18,7 +18,7 @@ pub(super) const WEAK: &[&str] = &[
 /// Words that do so only as a whole, digits after them aside.
 #[rustfmt::skip]
 pub(super) const WHOLE: &[&str] = &[
-    "pass", "pw", "psk", "otp", "totp", "hotp", "sig", "sid", "pin", "cvv", "cvc", "cred", "creds", "sess", "csrf", "xsrf",
+    "pass", "pw", "psk", "otp", "totp", "hotp", "sig", "sid", "pin", "cvv", "cvc", "cred", "creds", "sess", "csrf", "xsrf", "bearer", "passe",
 ];
 
 /// Three letters of each of the parts and words above: a key without any of them is not sensitive.
@@ -26,7 +26,7 @@ pub(super) const WHOLE: &[&str] = &[
 #[rustfmt::skip]
 pub(super) const TRIGRAMS: &[&str] = &[
     "pas", "psw", "pwd", "tok", "key", "uth", "cre", "kie", "jwt", "nnw", "ras", "nha", "mne", "edp", "ryp", "ryc", "upc", "sse", "mlr",
-    "rif", "ssi", "psk", "otp", "sig", "sid", "pin", "cvv", "cvc", "ses", "srf",
+    "rif", "ssi", "psk", "otp", "sig", "sid", "pin", "cvv", "cvc", "ses", "srf", "bea",
 ];
 
 /// Words that hold a sensitive part by accident. They count at the beginning of a word: `author_id`,

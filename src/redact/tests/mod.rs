@@ -7,5 +7,6 @@ use super::*;
 mod innocents;
 mod keys;
 mod limits;
+mod more;
 mod secrets;
 mod views;

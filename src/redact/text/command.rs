@@ -31,10 +31,27 @@ pub(in crate::redact) enum Command {
 impl Command {
     /// The command of a word, its path aside.
     pub(in crate::redact) fn of(word: &str) -> Option<Self> {
-        if !(4..=64).contains(&word.len()) {
+        if !(2..=64).contains(&word.len()) {
             return None;
         }
         let name = word.rsplit('/').next().unwrap_or(word);
+        // Most words are none, and are told by their beginning.
+        if !matches!(
+            name.as_bytes(),
+            [b'c', b'u', ..]
+                | [b'h', b't' | b'e', ..]
+                | [b'x', b'h', ..]
+                | [b'm', b'y' | b'a' | b'o', ..]
+                | [b's', b's' | b'k' | b'q', ..]
+                | [b'd', b'o', ..]
+                | [b'p', b'o', ..]
+                | [b'b', b'u' | b'c', ..]
+                | [b'o', b'c', ..]
+                | [b'r', b'e', ..]
+                | [b'l', b'd', ..]
+        ) {
+            return None;
+        }
         Some(match name {
             "curl" | "http" | "https" | "httpie" | "xh" => Self::Curl,
             "mysql" | "mysqldump" | "mysqladmin" | "mariadb" | "mariadb-dump" | "mysqlimport"
@@ -81,19 +98,23 @@ impl Command {
     }
 }
 
-pub(super) fn find(scan: &mut Scan<'_>, run: Run) -> Option<Range<usize>> {
+/// `named` says that the word may hold the name of a secret.
+pub(super) fn find(scan: &mut Scan<'_>, run: Run, named: bool) -> Option<Range<usize>> {
     let word = scan.word(run);
     if let Some(command) = Command::of(word) {
         scan.command = Some((command, run.end));
         return None;
     }
     if !word.starts_with('-') {
-        return after_name(scan, run);
+        return named.then(|| after_name(scan, run))?;
     }
     if let Some((command, at)) = scan.command
         && run.at - at <= LINE
         && !scan.text[at..run.at].contains('\n')
     {
+        if command == Command::Mysql && word == "-p" && scan.after(run).starts_with(['"', '\'']) {
+            return Some(value::extent(scan.text, run.end, Style::Plain));
+        }
         if let Some(from) = command.glued(word) {
             return Some(run.at + from..value::bare_end(scan.text, run.at + from));
         }
@@ -113,7 +134,7 @@ pub(super) fn find(scan: &mut Scan<'_>, run: Run) -> Option<Range<usize>> {
             );
         }
     }
-    pair::flag(scan, run)
+    named.then(|| pair::flag(scan, run))?
 }
 
 fn credential(text: &str, command: Command, value: Range<usize>) -> Option<Range<usize>> {

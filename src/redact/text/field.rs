@@ -5,12 +5,15 @@ use std::ops::Range;
 
 use super::{
     Run, Scan,
-    bytes::{ahead, behind, is_one_of, run_end, skip},
+    bytes::{behind, is_one_of, run_end, skip},
     look::{is_mixed, looks_secret},
     pair::is_name,
     value::{self, Style},
 };
-use crate::redact::pairs::{NAME_FIELDS, VALUE_FIELDS};
+use crate::redact::{
+    keys::Strength,
+    pairs::{NAME_FIELDS, VALUE_FIELDS},
+};
 
 /// How far from the name its value's field may begin.
 const NEAR: usize = 256;
@@ -22,6 +25,9 @@ fn is_quote(c: char) -> bool {
 /// A quoted name that stands as a value, or as an element of an array.
 pub(super) fn find(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
     let close = scan.after(run).trim_start_matches('\\');
+    if close.starts_with(['\n', '\r']) {
+        return setting(scan, run);
+    }
     if !close.starts_with(is_quote) || !is_name(scan, scan.word(run)) {
         return None;
     }
@@ -30,11 +36,44 @@ pub(super) fn find(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
     let before = open.trim_end_matches(['\\', ' ', '\n', '\t']);
     if let Some(head) = before.strip_suffix([':', '=']) {
         let field = last_name(head);
-        let input = before.ends_with('=') && field.eq_ignore_ascii_case("type");
-        return (input || is_one_of(field, NAME_FIELDS)).then(|| value_field(scan, run.end))?;
+        let strong = scan.rules.strength(scan.word(run)) == Strength::Strong;
+        let named = is_one_of(field, NAME_FIELDS) || strong && field.eq_ignore_ascii_case("type");
+        let value = || form_part(scan, run).or_else(|| value_field(scan, run.end));
+        return named.then(|| value().or_else(|| field_before(scan, run)))?;
     }
     let first = before.ends_with(['[', '(']);
     element(scan, run, first)
+}
+
+/// `- name: API_KEY` with `value: x` in the next line.
+fn setting(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
+    let head = behind(scan.text, run.at, 64)
+        .strip_suffix(' ')?
+        .strip_suffix(':')?;
+    let named = is_one_of(last_name(head), NAME_FIELDS) && is_name(scan, scan.word(run));
+    named.then(|| value_field(scan, run.end))?
+}
+
+/// `name="password"`, an empty line, and the value: a part of a form.
+fn form_part(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
+    let rest = scan.after(run);
+    let body = ["\"\r\n\r\n", "\"\n\n", "\\\"\\r\\n\\r\\n"]
+        .iter()
+        .find_map(|mark| rest.strip_prefix(mark))?;
+    let end = ["\r\n--", "\n--", "\\r\\n--"]
+        .iter()
+        .filter_map(|mark| body.find(mark))
+        .min();
+    let start = scan.text.len() - body.len();
+    Some(start..start + end.unwrap_or(body.len()))
+}
+
+/// `value="x" name="password"`: the value stands before the name.
+fn field_before(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
+    let near = behind(scan.text, run.at, NEAR);
+    let from = run.at - near.len() + near.rfind(['<', '{'])? + 1;
+    let value = field_in(scan, from, run.at)?;
+    (value.end <= run.at).then_some(value)
 }
 
 /// The value that the name in `name` (the value of the pair of `run`) announces.
@@ -57,15 +96,17 @@ fn last_name(text: &str) -> &str {
 
 /// `"value": "x"`, `value="x"` after `from`, in the same object or element.
 fn value_field(scan: &Scan<'_>, from: usize) -> Option<Range<usize>> {
-    let near = ahead(scan.text, from, NEAR);
+    field_in(scan, from, crate::text::floor(scan.text, from + NEAR))
+}
+
+/// The same in `from..to`.
+fn field_in(scan: &Scan<'_>, from: usize, to: usize) -> Option<Range<usize>> {
+    let near = &scan.text[from..to];
     let mut at = 0;
     loop {
         at += near[at..].find(|c: char| c.is_alphanumeric() || matches!(c, '}' | '<' | '>'))?;
         if near[at..].starts_with('>') {
-            // `<entry key="password">x</entry>`
-            let start = from + at + 1;
-            let end = start + scan.text[start..].find('<')?;
-            return (!scan.text[start..end].trim().is_empty()).then_some(start..end);
+            return content(scan.text, from + at + 1);
         }
         let end = run_end(near, at);
         if end == at {
@@ -73,12 +114,29 @@ fn value_field(scan: &Scan<'_>, from: usize) -> Option<Range<usize>> {
         }
         let name = &near[at..end];
         let mark = skip(near, end, |c| is_quote(c) || matches!(c, '\\' | ' '));
-        if is_one_of(name, VALUE_FIELDS) && near[mark..].starts_with([':', '=']) {
-            let start = skip(scan.text, from + mark + 1, char::is_whitespace);
-            return Some(value::extent(scan.text, start, Style::Plain));
+        if near[mark..].starts_with([':', '=']) {
+            if is_one_of(name, VALUE_FIELDS) {
+                let start = skip(scan.text, from + mark + 1, char::is_whitespace);
+                return Some(value::extent(scan.text, start, Style::Plain));
+            }
+            if near[mark..].starts_with(':') && is_one_of(name, &["name", "key"]) {
+                // Another one begins.
+                return None;
+            }
         }
         at = end;
     }
+}
+
+/// `<entry key="password">x</entry>`, `<setting name="password"><value>x</value>`
+fn content(text: &str, start: usize) -> Option<Range<usize>> {
+    let inner = skip(text, start, char::is_whitespace);
+    let start = match text[inner..].strip_prefix("<value>") {
+        Some(_) => inner + "<value>".len(),
+        None => start,
+    };
+    let end = start + text[start..].find('<')?;
+    (!text[start..end].trim().is_empty()).then_some(start..end)
 }
 
 /// `"Authorization", "x"` as elements; `first` in their array.

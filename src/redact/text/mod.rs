@@ -107,16 +107,22 @@ impl<'a> Scan<'a> {
 
     /// The secret that begins in this run, or that it announces.
     fn secret(&mut self, run: Run) -> Option<Range<usize>> {
+        let named = self.rules.may_be_sensitive(self.word(run)) || self.before(run).ends_with('\\');
         let found = block::find(self, run)
             .or_else(|| url::user_info(self, run))
-            .or_else(|| markup::find(self, run))
-            .or_else(|| field::find(self, run))
-            .or_else(|| pair::find(self, run))
+            .or_else(|| named.then(|| self.named(run))?)
             .or_else(|| scheme::find(self, run))
-            .or_else(|| command::find(self, run))
+            .or_else(|| command::find(self, run, named))
             .or_else(|| url::webhook(self, run))
             .or_else(|| token::find(self, run))
-            .or_else(|| prose::find(self, run));
+            .or_else(|| prose::find(self, run, named));
         found.filter(|secret| !secret.is_empty())
+    }
+
+    /// The same for a run that may hold the name of a secret.
+    fn named(&self, run: Run) -> Option<Range<usize>> {
+        markup::find(self, run)
+            .or_else(|| field::find(self, run))
+            .or_else(|| pair::find(self, run))
     }
 }

@@ -69,6 +69,12 @@ impl Mark {
         // `password?: string`
         at += usize::from(text[at..].starts_with("?:"));
         at = skip_blanks(text, at);
+        if text[at..].starts_with('(')
+            && let Some(i) = ahead(text, at, 24).find(')')
+        {
+            // `password (old): x`
+            at = skip_blanks(text, at + i + 1);
+        }
         let rest = &text[at..];
         let (mark, style) = MARKS.iter().find(|(mark, _)| rest.starts_with(mark))?;
         let after = &rest[mark.len()..];
@@ -126,7 +132,8 @@ pub(super) fn find(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
         return None;
     }
     if strength != Strength::Strong && is_weak_word(name) && !in_query(scan, run) {
-        return (looks_secret(word) || super::look::is_mixed(word))
+        let tuple = text[start..].starts_with(['(', '[']) && name.eq_ignore_ascii_case("auth");
+        return (tuple || looks_secret(word) || super::look::is_mixed(word))
             .then(|| whole_line(text, run, secret));
     }
     Some(whole_line(text, run, secret))
@@ -157,6 +164,7 @@ fn colon(
             looks_secret(first) || super::look::is_mixed(first) || !bare || is_indented(text, run)
         }
         Strength::Strong => !(port && place && !holds_password(name)),
+        _ if follows_kind(text, run) => true,
         _ => looks_secret(value) && !place && !is_failure(name),
     };
     announces.then(|| whole_line(text, run, secret))
@@ -300,6 +308,30 @@ fn is_failure(name: &str) -> bool {
     ]
     .into_iter()
     .any(ends)
+}
+
+/// `api key: x`, `access token: x`.
+fn follows_kind(text: &str, run: Run) -> bool {
+    let before = behind(text, run.at, 24);
+    let kind = before
+        .strip_suffix(' ')
+        .map(|s| s.rsplit(|c: char| !c.is_alphanumeric()).next());
+    let kinds = [
+        "api",
+        "access",
+        "secret",
+        "private",
+        "auth",
+        "session",
+        "refresh",
+        "client",
+        "master",
+        "encryption",
+        "signing",
+        "bot",
+        "license",
+    ];
+    kind.flatten().is_some_and(|kind| is_one_of(kind, &kinds))
 }
 
 /// Names that code has for many other things.

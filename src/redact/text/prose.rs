@@ -30,11 +30,12 @@ const TOKENS: &[&str] = &[
 
 /// Words between the name and the value.
 #[rustfmt::skip]
-const LINKS: &[&str] = &["is", "was", "are", "to", "as", "of", "be", "now", "set", "value", "with", "currently", "still", "ist", "est", "es"];
+const LINKS: &[&str] = &["is", "was", "are", "to", "as", "be", "now", "set", "value", "with", "currently", "still", "ist", "est", "es"];
 
-pub(super) fn find(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
+/// `named` says that the word may hold the name of a secret.
+pub(super) fn find(scan: &Scan<'_>, run: Run, named: bool) -> Option<Range<usize>> {
     let word = scan.word(run);
-    if !(2..=20).contains(&word.len()) {
+    if !named || !(2..=20).contains(&word.len()) {
         return pgpass(scan, run);
     }
     let after = scan.after(run).as_bytes();
@@ -43,14 +44,6 @@ pub(super) fn find(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
         Some(b'"' | b'\'' | b'`' | b':') if after.get(1) == Some(&b' ') => {}
         Some(b':') => return pgpass(scan, run),
         _ => return None,
-    }
-    // All these words hold one of a few letters at their ends.
-    let last = word.as_bytes()[word.len() - 1].to_ascii_lowercase();
-    if !matches!(
-        last,
-        b'd' | b'n' | b'y' | b't' | b'e' | b'w' | b'p' | b's' | b'l' | b'r' | b':'
-    ) {
-        return None;
     }
     let password = is_one_of(word, PASSWORDS);
     if !password && !is_one_of(word, TOKENS) && !ends_with_noun(word) {
@@ -80,15 +73,24 @@ fn sentence(scan: &Scan<'_>, run: Run, password: bool, key: bool) -> Option<Rang
     let text = scan.text;
     let mut at = run.end;
     let mut linked = false;
-    for _ in 0..4 {
+    for _ in 0..6 {
         while text[at..].starts_with(['"', '\'', '`', ':', ',', '(']) {
             at += 1;
         }
         at = skip_blanks(text, at);
+        if text[at..].starts_with("| ") {
+            at += 2;
+        }
         let end = bare_end(&text[..crate::text::floor(text, at + 1024)], at);
         let word = &text[at..end];
         if is_one_of(word, LINKS) {
             (at, linked) = (end, true);
+            continue;
+        }
+        if is_one_of(word, &["for", "of"]) && !linked {
+            // `password for ada is x`
+            let whose = skip_blanks(text, end);
+            at = bare_end(&text[..crate::text::floor(text, whose + 64)], whose);
             continue;
         }
         let quoted = text[at..].starts_with(['"', '\'', '`']);

@@ -29,6 +29,12 @@ pub(super) fn find(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
     if !(4..=9).contains(&name.len()) {
         return None;
     }
+    if !matches!(
+        name.as_bytes()[0] | 0x20,
+        b'b' | b'd' | b'n' | b'a' | b's' | b'g'
+    ) {
+        return None;
+    }
     let bearer = name.eq_ignore_ascii_case("bearer");
     if !bearer && !is_one_of(name, CAREFUL) {
         return None;
@@ -49,7 +55,9 @@ pub(super) fn find(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
     }
     let end = bare_end(text, start);
     let word = &text[start..end];
-    if word.len() < 3 || is_prose(word) || is_placeholder(word) {
+    // `Bearer realm="x"`
+    let parameter = word.ends_with('=') && text[end..].starts_with('"');
+    if parameter || word.len() < 3 || is_prose(word) || is_placeholder(word) {
         return None;
     }
     let secret = if bearer {

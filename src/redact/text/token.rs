@@ -6,7 +6,7 @@ use super::{
     Run, Scan,
     bytes::ahead,
     value::bare_end,
-    vendors::{Tail, VENDORS, Vendor},
+    vendors::{self, Tail, Vendor},
 };
 
 /// Tokens are longer than this.
@@ -57,12 +57,10 @@ fn length(rest: &str, scan: &Scan<'_>) -> Option<usize> {
         let len = tail(after, 0);
         (len >= prefix.min_tail).then_some(prefix.text.len() + len)
     });
-    let of_vendor = |vendor: &Vendor| {
-        (vendor.prefix.as_bytes()[0] == first)
-            .then(|| fits(vendor, rest))
-            .flatten()
-    };
-    own.or_else(|| VENDORS.iter().find_map(of_vendor))
+    own.or_else(|| {
+        let long = rest.len() >= MIN;
+        long.then(|| vendors::beginning_with(first).find_map(|vendor| fits(vendor, rest)))?
+    })
 }
 
 fn fits(vendor: &Vendor, rest: &str) -> Option<usize> {

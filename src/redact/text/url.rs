@@ -91,12 +91,13 @@ fn data_source(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
     Some(run.at - 1 - (before.len() - colon)..run.at - 1)
 }
 
-/// Hosts and the parts of paths after which the secret of a webhook stands.
+/// Hosts and beginnings of paths after which the secret of a webhook stands.
 #[rustfmt::skip]
 const WEBHOOKS: &[&str] = &[
-    "hooks.slack.com/services/", "hooks.slack.com/workflows/", "hooks.slack.com/triggers/", "/api/webhooks/", "webhook.office.com/webhookb2/",
-    "/IncomingWebhook/", "hooks.zapier.com/hooks/catch/", "hook.integromat.com/", "api.telegram.org/bot", "maker.ifttt.com/trigger/",
-    "chat.googleapis.com/v1/spaces/", "events.pagerduty.com/integration/", "hooks.airtable.com/workflows/", "hc-ping.com/",
+    "hooks.slack.com/services/", "hooks.slack.com/workflows/", "hooks.slack.com/triggers/", "hooks.slack-gov.com/services/",
+    "discord.com/api/webhooks/", "discordapp.com/api/webhooks/", "ptb.discord.com/api/webhooks/", "canary.discord.com/api/webhooks/",
+    "discord.com/api/v10/webhooks/", "hooks.zapier.com/hooks/catch/", "hook.integromat.com/", "hook.eu1.make.com/", "hook.us1.make.com/",
+    "events.pagerduty.com/integration/", "hooks.airtable.com/workflows/", "hc-ping.com/", "outlook.office.com/webhook/", "open.feishu.cn/open-apis/bot/v2/hook/",
 ];
 
 /// A webhook's address, and what of the run is its secret.
@@ -105,18 +106,35 @@ pub(super) fn webhook(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
     if word.len() < 8 {
         return None;
     }
-    telegram(scan, run).or_else(|| {
-        // The marks all hold a slash, and are looked for only in runs that do.
-        let slash = word.find('/')?;
-        let near = ahead(word, 0, 256);
-        WEBHOOKS[..]
-            .iter()
-            .filter(|mark| mark.len() <= near.len() && slash < near.len())
-            .find_map(|mark| {
-                let from = run.at + near.find(mark)? + mark.len();
-                (from < run.end).then(|| from..bare_end(scan.text, from))
-            })
-    })
+    if let Some(bot) = telegram(scan, run).or_else(|| oracle(scan, run)) {
+        return Some(bot);
+    }
+    let slashes = word.len() - word.trim_start_matches('/').len();
+    let of_host = |host: &&str| {
+        word[slashes..]
+            .starts_with(*host)
+            .then_some(slashes + host.len())
+    };
+    // Teams: `https://x.webhook.office.com/webhookb2/id@id/IncomingWebhook/secret`
+    let teams = || {
+        let mark = "/IncomingWebhook/";
+        let after = scan.before(run).ends_with('@');
+        after.then(|| ahead(word, 0, 128).find(mark).map(|i| i + mark.len()))?
+    };
+    let from = run.at + WEBHOOKS.iter().find_map(of_host).or_else(teams)?;
+    (from < run.end).then(|| from..bare_end(scan.text, from))
+}
+
+/// `jdbc:oracle:thin:user/password@host`
+fn oracle(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
+    let driver = ["thin:", "oci:", "oci8:"]
+        .iter()
+        .any(|d| scan.before(run).ends_with(d));
+    let slash = scan
+        .word(run)
+        .find('/')
+        .filter(|_| driver && scan.after(run).starts_with('@'))?;
+    Some(run.at + slash + 1..run.end)
 }
 
 /// `123456789:AAF...`, with `bot` before it in URLs.

@@ -42,7 +42,7 @@ fn one_quoted(text: &str, start: usize) -> Option<Range<usize>> {
     let end = close + quote.len();
     let alone = !text[end..]
         .starts_with(|c: char| c.is_alphanumeric() || matches!(c, '"' | '\'' | '`' | '+'));
-    (alone && close > inner).then_some(inner..close)
+    alone.then_some(inner..close)
 }
 
 /// The end of a value that is put together of quoted texts, brackets and words.

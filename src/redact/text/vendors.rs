@@ -92,3 +92,30 @@ pub(super) const VENDORS: &[Vendor] = &[
     // People
     digit("EAA", 40), digit("AAAAAAAAAAAAAAAAAAAA", 20), digit("IGQV", 40), any("tiktok_", 30), digit("oauth_", 30), digit("BQ", 100),
 ];
+
+/// For the first byte of a prefix: the vendors that have it, a bit each.
+static BY_FIRST: [[u64; 4]; 128] = {
+    assert!(VENDORS.len() <= 256);
+    let mut table = [[0; 4]; 128];
+    let mut i = 0;
+    while i < VENDORS.len() {
+        table[VENDORS[i].prefix.as_bytes()[0] as usize][i / 64] |= 1 << (i % 64);
+        i += 1;
+    }
+    table
+};
+
+/// The vendors whose prefix begins with `first`.
+pub(super) fn beginning_with(first: u8) -> impl Iterator<Item = &'static Vendor> {
+    let sets = BY_FIRST
+        .get(usize::from(first))
+        .copied()
+        .unwrap_or_default();
+    sets.into_iter().enumerate().flat_map(|(i, mut set)| {
+        std::iter::from_fn(move || {
+            let bit = set.trailing_zeros() as usize;
+            set &= set.wrapping_sub(1);
+            VENDORS.get(i * 64 + bit).filter(|_| bit < 64)
+        })
+    })
+}
