@@ -79,7 +79,8 @@ const NASTY: &[&str] = &[
     "password=", "\"password\": ", "Bearer ", "://", "a:b@", "x://a:b", "sk-", "-----BEGIN", "-----BEGIN PRIVATE", "-----BEGIN PRIVATE KEY-----\n", "key:", "[", "Some(", "\\\"", "é=", "token\u{a0}:\u{2028}", "<key>", "<password>",
     "<password ", "--key ", "eyJ", "Authorization: \n ", "password:\n", "password: |\n", "password:\n  a", "\"token\",", "[\"token\",", "\"name\":\"token\",", "token is ", "password \"", "-p", "mysql -p", "curl -u ", "pass\\u0077",
     "password='''", "password=\"\"\"", "login password ", "machine login password", "a:1234:b:c:", "https://hooks.slack.com/services/", "/", ".", "-", "_", "password%3D", "%22", "token=a,", "token=a;", "token=\\", "\"", "{", "}", "&quot;password&quot;:&quot;",
-    "PuTTY-User-Key-File-2", "Cookie: a\\", "x-amz-signature=", "aaaa", "é", " ", "\n", "password = a b\n", "key=\"a\"b", "-sk-", "sk-a1_", "AC", "SK0", "u=", "tokens:\n- a\n", "123456:AA", "\u{201c}password\u{201d}:\u{201c}",
+    "PuTTY-User-Key-File-2", "Cookie: a\\", "x-amz-signature=", "aaaa", "é", " ", "\n", "password = a b\n", "key=\"a\"b", "-sk-", "sk-a1_", "AC", "SK0", "u=", "tokens:\n- a\n", "123456:AA", "key: [", "key: (", "token: {", "auth: 'a", "key: \"a b", "\"key\",\"[", "\"-key\",[", "name=\"password\">", "name=\"password\"\n\nx\n--", "value=\" name=\"password\"", "-----BEGIN PRIVATE KEY-----x-----END PRIVATE KEY----- ", "--key [", "password: str = [",
+    "- name: password\n", "password (", "password for ", "password | ", "\u{201c}password\u{201d}:\u{201c}",
 ];
 
 proptest! {

@@ -28,10 +28,12 @@ pub(super) fn end(text: &str, start: usize) -> Option<usize> {
         return None;
     }
     let block = &text[start..];
-    let from = ["-----END", "---- END"]
-        .iter()
-        .filter_map(|mark| block.find(mark))
-        .min();
+    let mark = if block.starts_with("-----") {
+        "-----END"
+    } else {
+        "---- END"
+    };
+    let from = block.find(mark);
     let Some(from) = from else {
         return Some(text.len());
     };

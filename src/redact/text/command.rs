@@ -130,7 +130,7 @@ pub(super) fn find(scan: &mut Scan<'_>, run: Run, named: bool) -> Option<Range<u
             return credential(
                 scan.text,
                 command,
-                value::extent(scan.text, start, Style::Plain),
+                value::glance(scan.text, start, Style::Plain),
             );
         }
     }

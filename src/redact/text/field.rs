@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::{
     Run, Scan,
-    bytes::{behind, is_one_of, run_end, skip},
+    bytes::{ahead, behind, is_one_of, run_end, skip},
     look::{is_mixed, looks_secret},
     pair::is_name,
     value::{self, Style},
@@ -56,23 +56,24 @@ fn setting(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
 
 /// `name="password"`, an empty line, and the value: a part of a form.
 fn form_part(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
+    const LINES: &[(&str, &str)] = &[
+        ("\"\r\n\r\n", "\r\n--"),
+        ("\"\n\n", "\n--"),
+        ("\\\"\\r\\n\\r\\n", "\\r\\n--"),
+    ];
     let rest = scan.after(run);
-    let body = ["\"\r\n\r\n", "\"\n\n", "\\\"\\r\\n\\r\\n"]
+    let (body, close) = LINES
         .iter()
-        .find_map(|mark| rest.strip_prefix(mark))?;
-    let end = ["\r\n--", "\n--", "\\r\\n--"]
-        .iter()
-        .filter_map(|mark| body.find(mark))
-        .min();
+        .find_map(|(open, close)| Some((rest.strip_prefix(open)?, close)))?;
     let start = scan.text.len() - body.len();
-    Some(start..start + end.unwrap_or(body.len()))
+    Some(start..start + body.find(close).unwrap_or(body.len()))
 }
 
 /// `value="x" name="password"`: the value stands before the name.
 fn field_before(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
     let near = behind(scan.text, run.at, NEAR);
     let from = run.at - near.len() + near.rfind(['<', '{'])? + 1;
-    let value = field_in(scan, from, run.at)?;
+    let value = field_in(&scan.text[..run.at], from, run.at)?;
     (value.end <= run.at).then_some(value)
 }
 
@@ -96,17 +97,17 @@ fn last_name(text: &str) -> &str {
 
 /// `"value": "x"`, `value="x"` after `from`, in the same object or element.
 fn value_field(scan: &Scan<'_>, from: usize) -> Option<Range<usize>> {
-    field_in(scan, from, crate::text::floor(scan.text, from + NEAR))
+    field_in(scan.text, from, crate::text::floor(scan.text, from + NEAR))
 }
 
 /// The same in `from..to`.
-fn field_in(scan: &Scan<'_>, from: usize, to: usize) -> Option<Range<usize>> {
-    let near = &scan.text[from..to];
+fn field_in(text: &str, from: usize, to: usize) -> Option<Range<usize>> {
+    let near = &text[from..to];
     let mut at = 0;
     loop {
         at += near[at..].find(|c: char| c.is_alphanumeric() || matches!(c, '}' | '<' | '>'))?;
         if near[at..].starts_with('>') {
-            return content(scan.text, from + at + 1);
+            return content(text, from + at + 1);
         }
         let end = run_end(near, at);
         if end == at {
@@ -116,8 +117,8 @@ fn field_in(scan: &Scan<'_>, from: usize, to: usize) -> Option<Range<usize>> {
         let mark = skip(near, end, |c| is_quote(c) || matches!(c, '\\' | ' '));
         if near[mark..].starts_with([':', '=']) {
             if is_one_of(name, VALUE_FIELDS) {
-                let start = skip(scan.text, from + mark + 1, char::is_whitespace);
-                return Some(value::extent(scan.text, start, Style::Plain));
+                let start = skip(text, from + mark + 1, char::is_whitespace);
+                return Some(value::extent(text, start, Style::Plain));
             }
             if near[mark..].starts_with(':') && is_one_of(name, &["name", "key"]) {
                 // Another one begins.
@@ -135,7 +136,7 @@ fn content(text: &str, start: usize) -> Option<Range<usize>> {
         Some(_) => inner + "<value>".len(),
         None => start,
     };
-    let end = start + text[start..].find('<')?;
+    let end = start + ahead(text, start, 4096).find('<')?;
     (!text[start..end].trim().is_empty()).then_some(start..end)
 }
 
@@ -152,15 +153,16 @@ fn element(scan: &Scan<'_>, run: Run, first: bool) -> Option<Range<usize>> {
     if !quoted {
         return None;
     }
-    let secret = value::extent(text, start, Style::Plain);
+    let secret = value::glance(text, start, Style::Plain);
     let value = &text[secret.clone()];
+    let whole = |secret| value::whole(text, start, Style::Plain, secret);
     if name.starts_with('-') {
-        return (!value.starts_with("--")).then_some(secret);
+        return (!value.starts_with("--")).then(|| whole(secret));
     }
     // Two elements are a pair; in longer lists of names (`required`) a value has to look like one.
     let end = skip(text, secret.end, |c| {
         is_quote(c) || matches!(c, '\\' | ' ' | '\n')
     });
     let pair = first && text[end..].starts_with([']', ')']);
-    (pair || looks_secret(value) || is_mixed(value)).then_some(secret)
+    (pair || looks_secret(value) || is_mixed(value)).then(|| whole(secret))
 }

@@ -111,7 +111,23 @@ pub(super) fn find(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
     if let Some(lines) = lines_below(text, run, start, strength, &mark) {
         return lines;
     }
-    let secret = value::extent(text, start, mark.style);
+    let secret = value::glance(text, start, mark.style);
+    let found = judge(scan, run, name, strength, &mark, start, secret)?;
+    Some(value::whole(text, start, mark.style, found))
+}
+
+/// Whether the value beside a sensitive name is a secret, and what of it.
+fn judge(
+    scan: &Scan<'_>,
+    run: Run,
+    name: &str,
+    strength: Strength,
+    mark: &Mark,
+    start: usize,
+    secret: Range<usize>,
+) -> Option<Range<usize>> {
+    let text = scan.text;
+    let bare = !mark.quoted && !text[start..].starts_with(['"', '\'', '`', '\\', '\u{201c}']);
     let word = first_word(&text[secret.clone()]);
     if mark.quoted || !bare {
         // `"key": "password", "value": "x"`: the name of what follows.
@@ -219,7 +235,8 @@ fn typed(text: &str, start: usize) -> Option<Option<Range<usize>>> {
         .split(|c: char| !c.is_alphanumeric())
         .filter(|w| !w.is_empty());
     let from = skip_blanks(text, start + sign + 1);
-    let secret = value::extent(text, from, Style::Plain);
+    let secret = value::glance(text, from, Style::Plain);
+    let secret = value::whole(text, from, Style::Plain, secret);
     if !words.all(|word| is_one_of(word, TYPES)) {
         return Some(Some(start..secret.end));
     }
@@ -473,8 +490,8 @@ fn lines_below(
     strength: Strength,
     mark: &Mark,
 ) -> Option<Option<Range<usize>>> {
-    let rest = &text[start..];
-    let head = &rest[..rest.find('\n')?.min(rest.len())];
+    let rest = ahead(text, start, 64);
+    let head = &rest[..rest.find('\n')?];
     let sign = head.trim_end();
     let block = sign.starts_with(['|', '>'])
         && sign[1..]
@@ -572,10 +589,10 @@ pub(super) fn flag(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
     if name.is_empty() || !scan.rules.is_sensitive_key(name) {
         return None;
     }
-    let secret = value::extent(text, start, Style::Plain);
+    let secret = value::glance(text, start, Style::Plain);
     let value = &text[secret.clone()];
     let prose = is_prose(value) || value.starts_with('-') || is_placeholder(value);
-    (!prose).then_some(secret)
+    (!prose).then(|| value::whole(text, start, Style::Plain, secret))
 }
 
 /// Whether `text` holds a name that a value may follow: for those who look at whole strings.

@@ -64,6 +64,9 @@ fn length(rest: &str, scan: &Scan<'_>) -> Option<usize> {
 }
 
 fn fits(vendor: &Vendor, rest: &str) -> Option<usize> {
+    if rest.len() < vendor.prefix.len() + vendor.min {
+        return None;
+    }
     let after = rest.strip_prefix(vendor.prefix)?;
     let near = ahead(after, 0, 160);
     let near = &near[..segment(near)];
@@ -131,6 +134,9 @@ fn airtable(rest: &str) -> Option<usize> {
 fn marked(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
     let word = scan.word(run);
     let end = word.trim_end_matches(['.', '/']);
+    if end.len() < 32 {
+        return None;
+    }
     if let Some(i) = ahead(end, 0, 64).find(".atlasv1.") {
         let start = end[..i].rfind('/').map_or(0, |i| i + 1);
         return (i - start >= 10).then_some(run.at + start..run.end);

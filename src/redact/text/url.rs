@@ -103,7 +103,7 @@ const WEBHOOKS: &[&str] = &[
 /// A webhook's address, and what of the run is its secret.
 pub(super) fn webhook(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
     let word = scan.word(run);
-    if word.len() < 8 {
+    if word.len() < 8 || !word.contains('/') && !scan.after(run).starts_with(':') {
         return None;
     }
     if let Some(bot) = telegram(scan, run).or_else(|| oracle(scan, run)) {

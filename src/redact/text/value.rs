@@ -6,7 +6,7 @@ use super::{
     block,
     bytes::{ahead, is_one_of, run_end, skip, skip_blanks},
 };
-use crate::redact::REDACTED;
+use crate::{redact::REDACTED, text::floor};
 
 /// What the value is written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +22,24 @@ pub(super) const SCHEMES: &[&str] = &[
     "bearer", "basic", "digest", "negotiate", "apikey", "token", "ssws", "dpop", "hawk", "ntlm", "api-key", "key", "oauth",
     "sharedkey", "sharedaccesssignature", "aws4-hmac-sha256", "genie-key", "jwt", "splunk",
 ];
+
+/// What is looked at before it is known that a value is a secret: otherwise a hostile text would be
+/// looked at again and again.
+const GLANCE: usize = 1024;
+
+/// The value that begins at `start` as far as a glance goes. For the decision; the secret is [`whole`].
+pub(super) fn glance(text: &str, start: usize, style: Style) -> Range<usize> {
+    extent(&text[..floor(text, start + GLANCE)], start, style)
+}
+
+/// The secret of which `seen` was glanced at, from `start` on.
+pub(super) fn whole(text: &str, start: usize, style: Style, seen: Range<usize>) -> Range<usize> {
+    if seen.end < floor(text, start + GLANCE) || seen.end == text.len() {
+        return seen;
+    }
+    let whole = extent(text, start, style);
+    whole.start..whole.end.max(seen.end)
+}
 
 /// The value that begins at `start`: without its quotes if it is one quoted text.
 pub(super) fn extent(text: &str, start: usize, style: Style) -> Range<usize> {
