@@ -5,6 +5,8 @@ use std::{any::Any, borrow::Cow, io, sync::Arc};
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::limited::{self, LEVELS};
+
 /// A tool's answer as an observer sees it. Whoever prints it redacts it first.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -35,9 +37,10 @@ impl<'a> Answer<'a> {
         Some(Self::Text(text))
     }
 
-    /// Any answer that can be serialised, by way of a copy. `None` if it cannot be written as JSON.
+    /// Any answer that can be serialised, by way of a copy, without what lies deeper than JSON parsers go.
+    /// `None` if it cannot be written as JSON.
     pub fn of<T: Serialize + ?Sized>(answer: &T) -> Option<Self> {
-        let json = serde_json::to_value(answer).ok()?;
+        let json = limited::collect(answer, LEVELS, usize::MAX).ok()?;
         Some(Self::Json(Cow::Owned(json)))
     }
 
@@ -50,8 +53,8 @@ impl<'a> Answer<'a> {
     }
 }
 
-/// How many bytes `value` has as compact JSON; `None` if it has more than `max`, or cannot be
-/// written. Stops there, so the work is bounded.
+/// How many bytes `value` has as compact JSON; `None` if it has more than `max`, or more levels than JSON
+/// parsers take, or cannot be written. Stops there, so the work is bounded.
 pub(crate) fn json_bytes<T: Serialize + ?Sized>(value: &T, max: u64) -> Option<u64> {
     struct Room(u64);
     impl io::Write for Room {
@@ -65,7 +68,7 @@ pub(crate) fn json_bytes<T: Serialize + ?Sized>(value: &T, max: u64) -> Option<u
         }
     }
     let mut room = Room(max);
-    serde_json::to_writer(&mut room, value).ok()?;
+    limited::write(&mut room, value).ok()?;
     Some(max - room.0)
 }
 

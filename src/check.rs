@@ -85,7 +85,8 @@ where
     }
 }
 
-/// How many bytes an answer may have, as compact JSON. See [`CheckLayer::max_bytes`].
+/// How many bytes an answer may have, as compact JSON. One that is nested deeper than JSON parsers go does not
+/// pass, or cannot be written as JSON. See [`CheckLayer::max_bytes`].
 #[derive(Clone, Copy, Debug)]
 pub struct MaxBytes(u64);
 

@@ -19,6 +19,7 @@ pub mod event;
 pub mod hint;
 mod in_flight;
 pub mod key;
+mod limited;
 pub mod normalize;
 pub mod outcome;
 pub mod rate_limit;

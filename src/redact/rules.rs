@@ -2,6 +2,7 @@
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::{
@@ -208,6 +209,13 @@ impl Rules {
     /// The view of any JSON value.
     pub fn json<'a>(&'a self, value: &'a Value) -> Redacted<'a> {
         Redacted::new(self, Source::Value(value))
+    }
+
+    /// Whatever can be serialised as JSON to make a view of: no deeper and no wider than a view shows.
+    pub(crate) fn collect<T: Serialize + ?Sized>(&self, value: &T) -> serde_json::Result<Value> {
+        let Limits { depth, nodes, .. } = self.limits();
+        // One more of both, so that the view tells what is missing.
+        crate::limited::collect(value, depth + 1, nodes + 1)
     }
 
     /// The view of a JSON object.

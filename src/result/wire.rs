@@ -105,9 +105,9 @@ impl<D, E> Wire<D, E> {
 /// Redacted, the data too: for logs and stores. See [`ToolResult::exposed`].
 impl<T: Serialize> Serialize for ToolResult<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let data = self.data().map(serde_json::to_value).transpose();
-        let data = data.map_err(ser::Error::custom)?;
         let rules = self.call().rules();
+        let data = self.data().map(|data| rules.collect(data)).transpose();
+        let data = data.map_err(ser::Error::custom)?;
         let data = data.as_ref().map(|data| rules.json(data));
         let extra = rules.object(&self.metadata().extra);
         Wire::of(self, data, extra, |s| Short::name(s).to_string()).serialize(serializer)

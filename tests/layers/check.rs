@@ -88,3 +88,45 @@ async fn the_size_of_an_answer_that_passes_is_told_to_observers() {
     let Ok(result) = tools.oneshot(ToolCall::new("t")).await;
     assert_eq!(result.metadata().output_bytes(), Some(7));
 }
+
+/// S4: an answer that nobody could parse is refused, not measured to the bitter end.
+#[tokio::test]
+async fn an_answer_of_ten_thousand_levels_does_not_pass() {
+    struct Deep(Option<Box<Deep>>);
+    impl serde::Serialize for Deep {
+        fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+            [self.0.as_ref()].serialize(s)
+        }
+    }
+    let answer = std::sync::Arc::new(std::sync::Mutex::new(Some({
+        let mut deep = Deep(None);
+        for _ in 0..10_000 {
+            deep = Deep(Some(Box::new(deep)));
+        }
+        deep
+    })));
+    // Given on by hand, because its drop is recursive.
+    struct Kept(std::sync::Arc<std::sync::Mutex<Option<Deep>>>);
+    impl serde::Serialize for Kept {
+        fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+            self.0.lock().unwrap().serialize(s)
+        }
+    }
+    let kept = answer.clone();
+    let tools = ServiceBuilder::new()
+        .layer(CheckLayer::max_bytes(u64::MAX))
+        .service(service_fn(move |_: ToolCall| {
+            let kept = Kept(kept.clone());
+            async { Ok::<_, BoxError>(kept) }
+        }));
+    let error = tools
+        .oneshot(ToolCall::new("t"))
+        .await
+        .map(|_| ())
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Reported);
+    let mut rest = answer.lock().unwrap().take();
+    while let Some(Deep(next)) = rest {
+        rest = next.map(|next| *next);
+    }
+}

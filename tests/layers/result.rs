@@ -307,3 +307,36 @@ fn a_written_result_that_contradicts_itself_is_refused() {
         "{error}"
     );
 }
+
+/// S4: bounded, however deep and wide and long an answer is.
+#[tokio::test]
+async fn a_monstrous_answer_is_written_within_bounds() {
+    let mut deep = json!(1);
+    for _ in 0..10_000 {
+        deep = Value::Array(vec![deep]);
+    }
+    let wide = Value::Array(vec![json!(1); 100_000]);
+    let long = json!("x".repeat(1 << 20));
+    for monster in [deep, wide, long] {
+        // Given out once: serde_json's own clone and drop are recursive.
+        let monster = std::sync::Arc::new(std::sync::Mutex::new(Some(monster)));
+        let result = result_of(call(), move |_| {
+            let answer = monster.lock().unwrap().take();
+            async { Ok(answer.unwrap()) }
+        })
+        .await;
+        let written = serde_json::to_string(&result).unwrap();
+        assert!(written.len() < 10_000, "{} bytes", written.len());
+        assert!(format!("{result:?}").len() < 1000);
+        dismantle(result.into_data().unwrap());
+    }
+}
+
+fn dismantle(value: Value) {
+    let mut rest = vec![value];
+    while let Some(value) = rest.pop() {
+        if let Value::Array(items) = value {
+            rest.extend(items);
+        }
+    }
+}

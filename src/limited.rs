@@ -1,0 +1,417 @@
+//! Values of any type that can be serialised, looked at no further than makes sense: a foreign `Serialize`
+//! may be as deep and as wide as it likes, and recursion on it would not end well.
+
+use std::{cell::Cell, fmt::Display, io};
+
+use serde::{
+    Serialize, Serializer,
+    ser::{
+        Error as _, SerializeMap, SerializeSeq, SerializeStruct, SerializeStructVariant,
+        SerializeTuple, SerializeTupleStruct, SerializeTupleVariant,
+    },
+};
+use serde_json::{Error, Value};
+
+/// More levels than any JSON parser takes.
+pub(crate) const LEVELS: usize = 128;
+
+/// `value` as JSON, without what lies far below `levels` and what comes after `nodes` values. The recursion
+/// ends there, however deep the value is.
+pub(crate) fn collect<T: Serialize + ?Sized>(
+    value: &T,
+    levels: usize,
+    nodes: usize,
+) -> Result<Value, Error> {
+    let budget = Budget::new(nodes);
+    let limits = Limits::new(levels, &budget);
+    value.serialize(Limited::new(serde_json::value::Serializer, limits))
+}
+
+/// Writes `value` as JSON if it has no more than about [`LEVELS`].
+pub(crate) fn write<T: Serialize + ?Sized>(to: impl io::Write, value: &T) -> Result<(), Error> {
+    let budget = Budget::new(usize::MAX);
+    let limits = Limits::new(LEVELS, &budget);
+    let mut to = serde_json::Serializer::new(to);
+    value.serialize(Limited::new(&mut to, limits))?;
+    match budget.too_deep.get() {
+        true => Err(Error::custom("nested too deeply")),
+        false => Ok(()),
+    }
+}
+
+/// What is left for all of a value, and what was met.
+struct Budget {
+    nodes: Cell<usize>,
+    too_deep: Cell<bool>,
+}
+
+impl Budget {
+    fn new(nodes: usize) -> Self {
+        Self {
+            nodes: Cell::new(nodes),
+            too_deep: Cell::new(false),
+        }
+    }
+}
+
+/// What a level costs, and what a wrapper: `Some(..)`, or a struct around one value.
+const LEVEL: usize = 4;
+const WRAPPER: usize = 1;
+
+#[derive(Clone, Copy)]
+struct Limits<'n> {
+    /// How far down it may still go.
+    steps: usize,
+    budget: &'n Budget,
+}
+
+impl<'n> Limits<'n> {
+    fn new(levels: usize, budget: &'n Budget) -> Self {
+        // With room for wrappers, which are no levels of the JSON.
+        let steps = 2 * LEVEL * (levels + 1);
+        Self { steps, budget }
+    }
+
+    /// What is left for one more member, if there is a place for it.
+    fn member(self) -> Option<Self> {
+        let left = self.budget.nodes.get();
+        self.budget.nodes.set(left.saturating_sub(1));
+        self.below(LEVEL).filter(|_| left > 0)
+    }
+
+    fn below(self, cost: usize) -> Option<Self> {
+        let steps = self.steps.checked_sub(cost);
+        if steps.is_none() {
+            self.budget.too_deep.set(true);
+        }
+        steps.map(|steps| Self { steps, ..self })
+    }
+
+    fn of<'a, T: ?Sized>(self, value: &'a T) -> Below<'a, 'n, T> {
+        Below {
+            value,
+            limits: self,
+        }
+    }
+}
+
+/// A value one level further down.
+struct Below<'a, 'n, T: ?Sized> {
+    value: &'a T,
+    limits: Limits<'n>,
+}
+
+impl<T: Serialize + ?Sized> Serialize for Below<'_, '_, T> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        self.value.serialize(Limited::new(to, self.limits))
+    }
+}
+
+/// A serializer, or what it has begun, that is given no more than the limits allow.
+struct Limited<'n, S> {
+    to: S,
+    limits: Limits<'n>,
+    /// Of a map: what is left for the value whose key was given on.
+    value: Option<Limits<'n>>,
+}
+
+impl<'n, S> Limited<'n, S> {
+    fn new(to: S, limits: Limits<'n>) -> Self {
+        let value = None;
+        Self { to, limits, value }
+    }
+
+    fn begun<C, E>(limits: Limits<'n>, to: Result<C, E>) -> Result<Limited<'n, C>, E> {
+        to.map(|to| Limited::new(to, limits))
+    }
+}
+
+macro_rules! leaves {
+    ($($method:ident: $type:ty,)*) => {$(
+        fn $method(self, v: $type) -> Result<S::Ok, S::Error> {
+            self.to.$method(v)
+        }
+    )*};
+}
+
+impl<'n, S: Serializer> Serializer for Limited<'n, S> {
+    type Ok = S::Ok;
+    type Error = S::Error;
+    type SerializeSeq = Limited<'n, S::SerializeSeq>;
+    type SerializeTuple = Limited<'n, S::SerializeTuple>;
+    type SerializeTupleStruct = Limited<'n, S::SerializeTupleStruct>;
+    type SerializeTupleVariant = Limited<'n, S::SerializeTupleVariant>;
+    type SerializeMap = Limited<'n, S::SerializeMap>;
+    type SerializeStruct = Limited<'n, S::SerializeStruct>;
+    type SerializeStructVariant = Limited<'n, S::SerializeStructVariant>;
+
+    leaves! {
+        serialize_bool: bool,
+        serialize_i8: i8,
+        serialize_i16: i16,
+        serialize_i32: i32,
+        serialize_i64: i64,
+        serialize_i128: i128,
+        serialize_u8: u8,
+        serialize_u16: u16,
+        serialize_u32: u32,
+        serialize_u64: u64,
+        serialize_u128: u128,
+        serialize_f32: f32,
+        serialize_f64: f64,
+        serialize_char: char,
+        serialize_str: &str,
+        serialize_bytes: &[u8],
+        serialize_unit_struct: &'static str,
+    }
+
+    fn serialize_none(self) -> Result<S::Ok, S::Error> {
+        self.to.serialize_none()
+    }
+
+    fn serialize_unit(self) -> Result<S::Ok, S::Error> {
+        self.to.serialize_unit()
+    }
+
+    fn collect_str<T: Display + ?Sized>(self, v: &T) -> Result<S::Ok, S::Error> {
+        self.to.collect_str(v)
+    }
+
+    fn serialize_unit_variant(
+        self,
+        name: &'static str,
+        index: u32,
+        variant: &'static str,
+    ) -> Result<S::Ok, S::Error> {
+        self.to.serialize_unit_variant(name, index, variant)
+    }
+
+    fn serialize_some<T: Serialize + ?Sized>(self, v: &T) -> Result<S::Ok, S::Error> {
+        match self.limits.below(WRAPPER) {
+            None => self.to.serialize_none(),
+            Some(left) => self.to.serialize_some(&left.of(v)),
+        }
+    }
+
+    fn serialize_newtype_struct<T: Serialize + ?Sized>(
+        self,
+        name: &'static str,
+        v: &T,
+    ) -> Result<S::Ok, S::Error> {
+        match self.limits.below(WRAPPER) {
+            None => self.to.serialize_none(),
+            Some(left) => self.to.serialize_newtype_struct(name, &left.of(v)),
+        }
+    }
+
+    fn serialize_newtype_variant<T: Serialize + ?Sized>(
+        self,
+        name: &'static str,
+        index: u32,
+        variant: &'static str,
+        v: &T,
+    ) -> Result<S::Ok, S::Error> {
+        let to = self.to;
+        match self.limits.below(LEVEL) {
+            None => to.serialize_unit_variant(name, index, variant),
+            Some(left) => to.serialize_newtype_variant(name, index, variant, &left.of(v)),
+        }
+    }
+
+    fn serialize_seq(self, _: Option<usize>) -> Result<Self::SerializeSeq, S::Error> {
+        Self::begun(self.limits, self.to.serialize_seq(None))
+    }
+
+    fn serialize_tuple(self, len: usize) -> Result<Self::SerializeTuple, S::Error> {
+        Self::begun(self.limits, self.to.serialize_tuple(len))
+    }
+
+    fn serialize_tuple_struct(
+        self,
+        name: &'static str,
+        len: usize,
+    ) -> Result<Self::SerializeTupleStruct, S::Error> {
+        Self::begun(self.limits, self.to.serialize_tuple_struct(name, len))
+    }
+
+    fn serialize_tuple_variant(
+        self,
+        name: &'static str,
+        index: u32,
+        variant: &'static str,
+        len: usize,
+    ) -> Result<Self::SerializeTupleVariant, S::Error> {
+        let to = self.to.serialize_tuple_variant(name, index, variant, len);
+        Self::begun(self.limits, to)
+    }
+
+    fn serialize_map(self, _: Option<usize>) -> Result<Self::SerializeMap, S::Error> {
+        Self::begun(self.limits, self.to.serialize_map(None))
+    }
+
+    fn serialize_struct(
+        self,
+        name: &'static str,
+        len: usize,
+    ) -> Result<Self::SerializeStruct, S::Error> {
+        Self::begun(self.limits, self.to.serialize_struct(name, len))
+    }
+
+    fn serialize_struct_variant(
+        self,
+        name: &'static str,
+        index: u32,
+        variant: &'static str,
+        len: usize,
+    ) -> Result<Self::SerializeStructVariant, S::Error> {
+        let to = self.to.serialize_struct_variant(name, index, variant, len);
+        Self::begun(self.limits, to)
+    }
+}
+
+macro_rules! elements {
+    ($($trait:ident: $method:ident,)*) => {$(
+        impl<S: $trait> $trait for Limited<'_, S> {
+            type Ok = S::Ok;
+            type Error = S::Error;
+
+            fn $method<T: Serialize + ?Sized>(&mut self, v: &T) -> Result<(), S::Error> {
+                match self.limits.member() {
+                    Some(left) => self.to.$method(&left.of(v)),
+                    None => Ok(()),
+                }
+            }
+
+            fn end(self) -> Result<S::Ok, S::Error> {
+                self.to.end()
+            }
+        }
+    )*};
+}
+
+elements! {
+    SerializeSeq: serialize_element,
+    SerializeTuple: serialize_element,
+    SerializeTupleStruct: serialize_field,
+    SerializeTupleVariant: serialize_field,
+}
+
+macro_rules! fields {
+    ($($trait:ident,)*) => {$(
+        impl<S: $trait> $trait for Limited<'_, S> {
+            type Ok = S::Ok;
+            type Error = S::Error;
+
+            fn serialize_field<T: Serialize + ?Sized>(
+                &mut self,
+                key: &'static str,
+                v: &T,
+            ) -> Result<(), S::Error> {
+                match self.limits.member() {
+                    Some(left) => self.to.serialize_field(key, &left.of(v)),
+                    None => Ok(()),
+                }
+            }
+
+            fn end(self) -> Result<S::Ok, S::Error> {
+                self.to.end()
+            }
+        }
+    )*};
+}
+
+fields! {
+    SerializeStruct,
+    SerializeStructVariant,
+}
+
+impl<S: SerializeMap> SerializeMap for Limited<'_, S> {
+    type Ok = S::Ok;
+    type Error = S::Error;
+
+    fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), S::Error> {
+        self.value = self.limits.member();
+        match self.value {
+            Some(_) => self.to.serialize_key(key),
+            None => Ok(()),
+        }
+    }
+
+    fn serialize_value<T: Serialize + ?Sized>(&mut self, v: &T) -> Result<(), S::Error> {
+        match self.value.take() {
+            Some(left) => self.to.serialize_value(&left.of(v)),
+            None => Ok(()),
+        }
+    }
+
+    fn end(self) -> Result<S::Ok, S::Error> {
+        self.to.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde::Serialize;
+    use serde_json::json;
+
+    use super::*;
+
+    #[derive(Serialize)]
+    enum Shape {
+        Unit,
+        Wrapped(u8),
+        Pair(u8, Option<&'static str>),
+        Named { a: (u8, f64), b: BTreeMap<u8, char> },
+    }
+
+    #[derive(Serialize)]
+    struct Wrapper<T>(T);
+
+    #[derive(Serialize)]
+    struct List(Option<Box<List>>);
+
+    #[test]
+    fn what_is_within_the_limits_is_what_serde_json_makes_of_it() {
+        let value = Wrapper(vec![
+            Shape::Unit,
+            Shape::Wrapped(1),
+            Shape::Pair(2, Some("x")),
+            Shape::Pair(3, None),
+            Shape::Named {
+                a: (4, 0.5),
+                b: BTreeMap::from([(5, 'c'), (6, 'd')]),
+            },
+        ]);
+        let plain = serde_json::to_value(&value).unwrap();
+        assert_eq!(collect(&value, 16, 100).unwrap(), plain);
+    }
+
+    #[test]
+    fn recursion_ends_however_deep_a_value_is() {
+        let mut deep = json!(1);
+        for _ in 0..10_000 {
+            deep = Value::Array(vec![deep]);
+        }
+        let collected = collect(&deep, 16, 1000).unwrap();
+        assert!(collected.to_string().len() < 100);
+        crate::call::dismantle(deep);
+
+        let mut list = List(None);
+        for _ in 0..5_000 {
+            list = List(Some(Box::new(list)));
+        }
+        assert_eq!(collect(&list, 16, 1000).unwrap(), json!(null));
+        while let Some(next) = list.0 {
+            list = *next;
+        }
+    }
+
+    #[test]
+    fn members_end_with_the_nodes() {
+        assert_eq!(collect(&[[1, 2], [3, 4]], 16, 3).unwrap(), json!([[1, 2]]));
+        let map = BTreeMap::from([("a", 1), ("b", 2)]);
+        assert_eq!(collect(&map, 16, 1).unwrap(), json!({ "a": 1 }));
+    }
+}
