@@ -2,7 +2,7 @@
 //!
 //! How a call ended is in its result, and a layer above sees that. For the rest: layers do not know
 //! each other. A layer that has something to tell gives an [`Event`] to its
-//! [`Listen`]er, if it has one, and emits it through [`tracing`] as well. Nothing is told on the
+//! [`Listen`]er, if it has one, and emits it through [tracing](https://docs.rs/tracing) as well. Nothing is told on the
 //! path of a call that succeeds in good time.
 //!
 //! # Which layer emits what
