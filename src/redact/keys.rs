@@ -1,6 +1,13 @@
 //! Which keys have secrets as their values (S2).
 
-use super::{filter::suspicious, rules::Words, words::*};
+use super::{
+    filter::suspicious,
+    rules::Words,
+    words::{
+        COUNTS, FAILING, FAILURES, HARMLESS_INDEX, Index, NOUNS, PHRASES_INDEX, QUANTITIES,
+        STRONG_INDEX, WEAK_INDEX, WHOLE,
+    },
+};
 
 /// Folded characters that are judged at once; a longer key is judged in pieces that overlap.
 const PIECE: usize = 128;
@@ -138,9 +145,20 @@ impl Folded {
     fn judge(&self, extra: Option<&Words>) -> Strength {
         let covered = self.covered(extra);
         let bare = |from, to| covered & mask(from, to) != mask(from, to);
-        let holds = |parts: &[&str]| self.find(parts, &bare);
-        let own = extra.is_some_and(|words| words.sensitive.iter().any(|p| self.find(&[p], &bare)));
-        if own || holds(STRONG) {
+        let holds = |index: &Index| {
+            (0..self.len).any(|i| {
+                index
+                    .prefixes_of(&self.text()[i..])
+                    .any(|part| bare(i, i + part.len()))
+            })
+        };
+        let own = extra.is_some_and(|words| {
+            words
+                .sensitive
+                .iter()
+                .any(|part| self.holds_own(part, &bare))
+        });
+        if own || holds(&STRONG_INDEX) {
             return self.in_prose(Strength::Strong);
         }
         if self
@@ -149,21 +167,15 @@ impl Folded {
         {
             return self.in_prose(Strength::Strong);
         }
-        if holds(WEAK) {
+        if holds(&WEAK_INDEX) {
             return self.in_prose(self.compound());
         }
         Strength::Harmless
     }
 
-    fn find(&self, parts: &[&str], bare: &impl Fn(usize, usize) -> bool) -> bool {
-        let text = self.text();
-        (0..text.len()).any(|i| {
-            parts.iter().any(|part| {
-                part.as_bytes()[0] == text[i]
-                    && text[i..].starts_with(part.as_bytes())
-                    && bare(i, i + part.len())
-            })
-        })
+    fn holds_own(&self, part: &str, bare: &impl Fn(usize, usize) -> bool) -> bool {
+        (0..self.len)
+            .any(|i| self.text()[i..].starts_with(part.as_bytes()) && bare(i, i + part.len()))
     }
 
     /// `pass`, `otp2`, `dbpass`.
@@ -184,20 +196,18 @@ impl Folded {
             let rest = &self.text()[from..];
             let word = &self.text()[from..to];
             let mut cover = |len: usize| covered |= mask(from, from + len);
-            for harmless in HARMLESS {
-                if rest.starts_with(harmless.as_bytes())
-                    && !self.is_split(from, from + harmless.len())
-                {
+            for harmless in HARMLESS_INDEX.prefixes_of(rest) {
+                if !self.is_split(from, from + harmless.len()) {
                     cover(harmless.len());
                 }
             }
             let own = extra.map_or(&[][..], |words| &words.harmless);
-            for phrase in PHRASES.iter().copied().chain(own.iter().map(|w| &**w)) {
-                let end = from + phrase.len();
-                if rest.starts_with(phrase.as_bytes())
-                    && (self.starts_at(end) || !self.is_split(from, end))
-                {
-                    cover(phrase.len());
+            let own = own.iter().filter(|word| rest.starts_with(word.as_bytes()));
+            let own = own.map(|word| word.len());
+            for len in PHRASES_INDEX.prefixes_of(rest).map(str::len).chain(own) {
+                let end = from + len;
+                if self.starts_at(end) || !self.is_split(from, end) {
+                    cover(len);
                 }
             }
             let after = words

@@ -100,3 +100,43 @@ pub(super) const FAILING: &[&str] = &[
 pub(super) const NOUNS: &[&str] = &[
     "key", "keys", "token", "tokens", "auth", "credential", "credentials", "cookie", "cookies", "authorization",
 ];
+
+/// Words, and which of them begin with a byte.
+pub(super) struct Index {
+    words: &'static [&'static str],
+    by_first: [u128; 128],
+}
+
+impl Index {
+    const fn new(words: &'static [&'static str]) -> Self {
+        assert!(words.len() <= 128);
+        let mut by_first = [0; 128];
+        let mut i = 0;
+        while i < words.len() {
+            by_first[words[i].as_bytes()[0] as usize] |= 1 << i;
+            i += 1;
+        }
+        Self { words, by_first }
+    }
+
+    /// The words that `text` begins with.
+    pub(super) fn prefixes_of(&self, text: &[u8]) -> impl Iterator<Item = &'static str> {
+        let first = text.first().map_or(0, |b| usize::from(*b));
+        let mut set = self.by_first.get(first).copied().unwrap_or_default();
+        std::iter::from_fn(move || {
+            while set != 0 {
+                let word = self.words[set.trailing_zeros() as usize];
+                set &= set - 1;
+                if text.starts_with(word.as_bytes()) {
+                    return Some(word);
+                }
+            }
+            None
+        })
+    }
+}
+
+pub(super) static STRONG_INDEX: Index = Index::new(STRONG);
+pub(super) static WEAK_INDEX: Index = Index::new(WEAK);
+pub(super) static HARMLESS_INDEX: Index = Index::new(HARMLESS);
+pub(super) static PHRASES_INDEX: Index = Index::new(PHRASES);

@@ -7,6 +7,5 @@ use super::*;
 mod innocents;
 mod keys;
 mod limits;
-mod more;
 mod secrets;
 mod views;

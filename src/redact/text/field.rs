@@ -7,7 +7,7 @@ use super::{
     Run, Scan,
     bytes::{ahead, behind, is_one_of, run_end, skip},
     look::{is_mixed, looks_secret},
-    pair::is_name,
+    name::is_name,
     value::{self, Style},
 };
 use crate::redact::{

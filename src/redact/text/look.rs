@@ -136,3 +136,16 @@ pub(super) fn is_uuid(word: &str) -> bool {
         .all(|len| parts.next().is_some_and(|s| hex(s, *len)))
         && parts.next().is_none()
 }
+
+/// Whether a value says that there is none.
+pub(super) fn is_null(value: &str) -> bool {
+    is_one_of(value, &["null", "none", "nil", "undefined", "None,"])
+}
+
+/// The first word of a value.
+pub(super) fn first_word(value: &str) -> &str {
+    value
+        .split(|c: char| c.is_whitespace())
+        .next()
+        .unwrap_or(value)
+}

@@ -11,10 +11,15 @@ use super::{REDACTED, rules::Rules};
 
 mod block;
 mod bytes;
+mod code;
 pub(super) mod command;
 mod field;
+mod header;
+mod lines;
 mod look;
+mod mark;
 mod markup;
+mod name;
 mod pair;
 mod prose;
 mod scheme;

@@ -1,0 +1,91 @@
+//! Values in files of settings, whose lines mean something.
+
+use std::ops::Range;
+
+use super::{
+    Run,
+    bytes::{ahead, behind, indent, last_line},
+    mark::Mark,
+    value::Style,
+};
+use crate::redact::keys::Strength;
+
+/// A value that stands in the lines below its name: a YAML block, mapping or list. Empty if
+/// there is no value; none if this is another form.
+pub(super) fn lines_below(
+    text: &str,
+    run: Run,
+    start: usize,
+    strength: Strength,
+    mark: &Mark,
+) -> Option<Range<usize>> {
+    let rest = ahead(text, start, 64);
+    let head = &rest[..rest.find('\n')?];
+    let sign = head.trim_end();
+    let block = sign.starts_with(['|', '>'])
+        && sign[1..]
+            .chars()
+            .all(|c| c.is_ascii_digit() || matches!(c, '+' | '-'));
+    if !block && !sign.is_empty() || mark.style == Style::Encoded {
+        return None;
+    }
+    if !block && !mark.quoted && strength != Strength::Strong && !is_config_line(text, run) {
+        return Some(start..start);
+    }
+    let line = last_line(behind(text, run.at, 512));
+    let own = indent(line)
+        + if line.trim_start().starts_with("- ") {
+            2
+        } else {
+            0
+        };
+    let first = start + head.len() + 1;
+    let (mut from, mut at, mut end) = (None, first, first);
+    for line in text[first..].split_inclusive('\n') {
+        let blank = line.trim().is_empty();
+        let item = !block && line.trim_start().starts_with("- ") && indent(line) >= own;
+        if !blank && indent(line) <= own && !item {
+            break;
+        }
+        if !blank {
+            from = from.or(Some(at + indent(line)));
+            end = at + line.trim_end().len();
+        }
+        at += line.len();
+    }
+    match from {
+        Some(from) => Some(from..end),
+        None if mark.colon || block => Some(start..start),
+        None => None,
+    }
+}
+
+/// Whether the run is the first thing in its line, a list's dash aside.
+fn is_config_line(text: &str, run: Run) -> bool {
+    let line = last_line(behind(text, run.at, 256));
+    line.chars().all(|c| matches!(c, ' ' | '\t' | '-'))
+}
+
+/// Whether the run begins a line that is indented: of a file of settings.
+pub(super) fn is_indented(text: &str, run: Run) -> bool {
+    is_config_line(text, run) && text[..run.at].ends_with([' ', '\t'])
+}
+
+/// The value of a line in a file of settings: `password = correct horse`. In one line of prose only the
+/// first word is the value.
+pub(super) fn whole_line(text: &str, run: Run, secret: Range<usize>) -> Range<usize> {
+    let line = last_line(behind(text, run.at, 256)).trim_start();
+    let alone = line.is_empty() || line == "export " || line == "set ";
+    let rest = ahead(text, secret.end, 256);
+    let end = rest.find(['\n', '\r']).unwrap_or(rest.len());
+    let among =
+        run.at > 0 && text[..run.at].contains('\n') || rest[end..].starts_with(['\n', '\r']);
+    let tail = &rest[..end];
+    let plain = tail.starts_with(' ')
+        && !tail.contains(['=', ':', '"', '\'', '{', '}', '#', ';', '&', '|']);
+    if alone && among && plain {
+        secret.start..secret.end + tail.trim_end().len()
+    } else {
+        secret
+    }
+}

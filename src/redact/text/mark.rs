@@ -1,0 +1,87 @@
+//! What stands between a name and its value.
+
+use super::{
+    bytes::{ahead, skip, skip_blanks},
+    value::Style,
+};
+
+/// What stands between a name and its value.
+pub(super) struct Mark {
+    /// A quote or a bracket closes the name.
+    pub(super) quoted: bool,
+    pub(super) colon: bool,
+    pub(super) style: Style,
+    /// Where the mark ends.
+    pub(super) end: usize,
+}
+
+/// Longest first where one begins with another.
+#[rustfmt::skip]
+const MARKS: &[(&str, Style)] = &[
+    ("===", Style::Plain), ("!==", Style::Plain), ("==", Style::Plain), ("!=", Style::Plain), (":=", Style::Plain), ("=>", Style::Plain),
+    ("=~", Style::Plain), ("+=", Style::Plain), ("?=", Style::Plain), ("||=", Style::Plain), ("->", Style::Plain), ("=", Style::Plain), (":", Style::Plain),
+    ("%3D", Style::Encoded), ("%3d", Style::Encoded), ("%253D", Style::Encoded), ("%253d", Style::Encoded),
+    ("%3A", Style::Encoded), ("%3a", Style::Encoded),
+    ("&#61;", Style::Plain), ("\u{ff1d}", Style::Plain), ("\u{ff1a}", Style::Plain),
+];
+
+const CLOSERS: &[&str] = &[
+    "%22", "%27", "%5D", "%5d", "%255D", "&quot;", "&#34;", "&#39;", "\u{201d}", "\u{2019}",
+];
+
+impl Mark {
+    /// The mark after a name that ends at `end`.
+    pub(super) fn after(text: &str, end: usize) -> Option<Self> {
+        let first = *text.as_bytes().get(end)?;
+        let near = matches!(
+            first,
+            b'"' | b'\''
+                | b'`'
+                | b'\\'
+                | b']'
+                | b' '
+                | b'\t'
+                | b'='
+                | b':'
+                | b'%'
+                | b'&'
+                | b'?'
+                | b'|'
+                | b'!'
+        );
+        if !near && first.is_ascii() {
+            return None;
+        }
+        let mut at = skip(text, end, |c| matches!(c, '"' | '\'' | '`' | '\\' | ']'));
+        // Each of them is a run of its own, so that more of them would be looked at again and again.
+        for _ in 0..4 {
+            if let Some(closer) = CLOSERS.iter().find(|c| text[at..].starts_with(**c)) {
+                at += closer.len();
+            }
+        }
+        let quoted = at > end;
+        // `password?: string`
+        at += usize::from(text[at..].starts_with("?:"));
+        at = skip_blanks(text, at);
+        if text[at..].starts_with('(')
+            && let Some(i) = ahead(text, at, 24).find(')')
+        {
+            // `password (old): x`
+            at = skip_blanks(text, at + i + 1);
+        }
+        let rest = &text[at..];
+        let (mark, style) = MARKS.iter().find(|(mark, _)| rest.starts_with(mark))?;
+        let after = &rest[mark.len()..];
+        let colon = mark.starts_with(':') && mark.len() == 1 || *mark == "\u{ff1a}";
+        // A path (`auth::login`), a URL.
+        if colon && (after.starts_with(':') || after.starts_with("//")) {
+            return None;
+        }
+        Some(Self {
+            quoted,
+            colon,
+            style: *style,
+            end: at + mark.len(),
+        })
+    }
+}

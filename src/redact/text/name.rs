@@ -1,0 +1,133 @@
+//! What a name in text says.
+
+use std::borrow::Cow;
+
+use super::{
+    Run, Scan,
+    bytes::{behind, is_one_of, strip_ignore_case},
+    mark::Mark,
+};
+
+/// The name in a run: what follows its last slash, its escapes taken for what they are.
+pub(super) fn name<'a>(scan: &Scan<'a>, run: Run, mark: &Mark) -> Cow<'a, str> {
+    let word = scan.word(run);
+    let before = scan.before(run);
+    if mark.quoted && before.ends_with('\\') && word.starts_with('u') || before.ends_with("\\u") {
+        return Cow::Owned(unescaped(scan, run));
+    }
+    let name = word.rsplit('/').next().unwrap_or(word);
+    // `user[password]=x` has its name in the brackets; `headers["x"]` as well.
+    Cow::Borrowed(name)
+}
+
+/// `pass\u0077ord`, read from the quote before it.
+fn unescaped(scan: &Scan<'_>, run: Run) -> String {
+    let near = behind(scan.text, run.end, 256);
+    let from = near.rfind(['"', '\'', ' ', '{', ',']).map_or(0, |i| i + 1);
+    let mut out = String::new();
+    let mut rest = &near[from..];
+    while let Some(c) = rest.chars().next() {
+        let code = rest
+            .strip_prefix("\\u")
+            .and_then(|hex| hex.get(..4))
+            .and_then(|hex| u32::from_str_radix(hex, 16).ok())
+            .and_then(char::from_u32);
+        out.push(code.unwrap_or(c));
+        rest = &rest[code.map_or(c.len_utf8(), |_| 6)..];
+    }
+    out
+}
+
+pub(super) fn is_signature(name: &str, mark: &Mark) -> bool {
+    let suffix = name.len().checked_sub(9).and_then(|i| name.get(i..));
+    !mark.colon && suffix.is_some_and(|s| s.eq_ignore_ascii_case("signature"))
+}
+
+/// `PWD=/home/ada` of an environment.
+pub(super) fn is_working_directory(name: &str, value: &str) -> bool {
+    matches!(name, "PWD" | "OLDPWD" | "pwd")
+        && value
+            .trim_start_matches(['"', '\'', ' '])
+            .starts_with(['/', '~'])
+}
+
+pub(super) fn holds_password(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    name.contains("pass")
+        || name.contains("secret")
+        || name.contains("pin")
+        || name.contains("otp")
+        || name.contains("cv")
+}
+
+/// `KeyError: 'x'`, `missing key: x`.
+pub(super) fn is_failure(name: &str) -> bool {
+    let ends = |end: &str| {
+        name.len() >= end.len()
+            && name.is_char_boundary(name.len() - end.len())
+            && name[name.len() - end.len()..].eq_ignore_ascii_case(end)
+    };
+    [
+        "error",
+        "exception",
+        "err",
+        "failure",
+        "missing",
+        "invalid",
+        "expired",
+    ]
+    .into_iter()
+    .any(ends)
+}
+
+/// `api key: x`, `access token: x`.
+pub(super) fn follows_kind(text: &str, run: Run) -> bool {
+    let before = behind(text, run.at, 24);
+    let kind = before
+        .strip_suffix(' ')
+        .map(|s| s.rsplit(|c: char| !c.is_alphanumeric()).next());
+    let kinds = [
+        "api",
+        "access",
+        "secret",
+        "private",
+        "auth",
+        "session",
+        "refresh",
+        "client",
+        "master",
+        "encryption",
+        "signing",
+        "bot",
+        "license",
+    ];
+    kind.flatten().is_some_and(|kind| is_one_of(kind, &kinds))
+}
+
+/// Names that code has for many other things.
+pub(super) fn is_weak_word(name: &str) -> bool {
+    is_one_of(name, &["key", "keys", "auth"])
+}
+
+/// `?key=x`, `&key=x`, `--key=x`.
+pub(super) fn in_query(scan: &Scan<'_>, run: Run) -> bool {
+    scan.before(run).ends_with(['?', '&', '#']) && !scan.before(run).ends_with("&&")
+        || scan.word(run).starts_with('-')
+}
+
+/// Headers whose value is a secret as a whole, its scheme included.
+pub(super) fn is_header(name: &str) -> bool {
+    let ends = |end: &str| {
+        name.len()
+            .checked_sub(end.len())
+            .and_then(|i| name.get(i..))
+            .is_some_and(|s| s.eq_ignore_ascii_case(end))
+    };
+    ends("authorization") || ends("cookie") || ends("cookie2")
+}
+
+/// Whether `text` holds a name that a value may follow: for those who look at whole strings.
+pub(super) fn is_name(scan: &Scan<'_>, name: &str) -> bool {
+    let name = strip_ignore_case(name, "env:").unwrap_or(name);
+    name.len() <= 64 && !name.contains(' ') && scan.rules.is_sensitive_key(name)
+}
