@@ -52,6 +52,16 @@ const INNOCENTS: &[&str] = &[
     "Basic knowledge of SQL2019", "Digest of yesterday's news", "--password is deprecated", "use --token to authenticate", "option --api-key not given", "missing --password flag", "curl -u", "mysql -h db -P 3306", "mysql --port=3306", "mysql -u root shop",
     "docker run -p 127.0.0.1:80:80 nginx", "cp -p a b", "mkdir -p /tmp/a", "tar -p", "ssh -p 2222 host", "0 passed; 1 failed", "Keyboard interrupt", "AuthorizationError", "12:34:56:78:90:ab", "a:b:c:d:e", "src/main.rs:12:5:error:bad", "{}", "[]", "null", "\"\"",
     "password=", "token: ", "password=\"\"", "password: null", "password: None", "token=undefined", "password: [REDACTED]", "password=********", "Token(len=12)", "sha512-AbCdEf0123456789AbCdEf0123456789AbCdEf0123456789AbCdEf0123456789AbCdEf0123456789ABCDEFGH==",
+    "key: 42", "keys: a, b, c", "token #5 of 10", "the token bucket holds 100 tokens", "tokens/s: 55.3", "secret not found: my-secret", "Secret \"db-credentials\" not found", "secrets \"db\" is forbidden",
+    "auth provider: google", "auth: google", "authentication: basic", "Authentication successful for ada", "session expired", "session id missing", "cookie expired at 2024-01-01T00:00:00Z", "cookies: disabled",
+    "API key not valid. Please pass a valid API key.", "Incorrect API key provided.", "You didn't provide an API key.", "error: password too weak", "password: too short", "passphrase required",
+    "token is invalid", "token was revoked on 2024-01-01", "token expires in 3600s", "token expired at 2024-01-01T12:00:00Z", "the key 'user_id' was not found", "no such key: user:1234:profile", "key 'abc' not found", "KeyError: 'user_id2'",
+    "unable to find key with id 550e8400-e29b-41d4-a716-446655440000", "primary key 42 already exists", "Error 1062: Duplicate entry '1234567890' for key 'PRIMARY'", "press Ctrl+C", "basic-auth", "Basic auth is off",
+    "Basic plan costs $10", "digest mismatch", "negotiate TLS1.3", "token ring network", "hockey score 3:2", "sort key=name", "order by key", "keyof typeof x", "key={item.id}", "<li key={i}>", "v-bind:key=\"item.id\"",
+    "foo.key == bar.key", "if key == \"city\"", "let key = map.keys().next();", "key := range m", "for key := range m {", "KeyCode: 13", "event.key === \"Enter\"", "switch (key) {", "case 'token':", "token.kind != Kind::Eof", "self.token = token",
+    "pass", "pass: 3 fail: 1", "passed=12 failed=0", "PASS 12/12", "pin=", "sid: ok", "https://docs.x.com/authentication#bearer", "GET /api/keys 200 12ms", "POST /oauth/token 401", "/etc/ssl/private/server.key", "id_rsa.pub", "~/.ssh/id_ed25519",
+    "ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAABAQC7 ada@host", "SHA256:nThbg6kXUpJWGl7E1IGOCspRomTxdCARLviKw6E5SY8", "fingerprint: 43:51:43:a1:b5:fc:8b:b7:0a:3a:a9:b1:0f:66:73:a8", "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed",
+    "QmYwAPJzv5CZsnA625s3Xf2nemtYgPpHdWEz79ojWnPBdG", "1HGCM82633A004352", "AAPL 189.30", "eyJ", "eyJhbGciOi", "sk-", "ghp_", "xoxb-", "sha1-abc=", "chunk-2d0c8a3f.7b1e9d4c.js", "main.8f3a2b1c.css", "libfoo-1.2.3-py3-none-any.whl",
 ];
 
 #[test]

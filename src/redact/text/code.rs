@@ -102,6 +102,14 @@ pub(super) fn is_expression(
         "$ENV",
     ];
     let shown = &text[value.clone()];
+    // `self.token = token;`
+    let same = shown.trim_end_matches(';');
+    if name.ends_with(same)
+        && name.len() > same.len()
+        && is_one_of(same, &["token", "key", "auth", "password", "secret"])
+    {
+        return true;
+    }
     if ROOTS.iter().any(|root| shown.starts_with(root)) && !shown.contains(['"', '\''])
         || ROOTS
             .iter()

@@ -25,7 +25,7 @@ fn is_quote(c: char) -> bool {
 /// A quoted name that stands as a value, or as an element of an array.
 pub(super) fn find(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
     let close = scan.after(run).trim_start_matches('\\');
-    if close.starts_with(['\n', '\r']) {
+    if close.starts_with(['\n', '\r', ',', ' ']) {
         return setting(scan, run);
     }
     if !close.starts_with(is_quote) || !is_name(scan, scan.word(run)) {
@@ -47,9 +47,10 @@ pub(super) fn find(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
 
 /// `- name: API_KEY` with `value: x` in the next line.
 fn setting(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
-    let head = behind(scan.text, run.at, 64)
-        .strip_suffix(' ')?
-        .strip_suffix(':')?;
+    let before = behind(scan.text, run.at, 64);
+    let head = before
+        .strip_suffix(": ")
+        .or_else(|| before.strip_suffix('='))?;
     let named = is_one_of(last_name(head), NAME_FIELDS) && is_name(scan, scan.word(run));
     named.then(|| value_field(scan, run.end))?
 }

@@ -21,7 +21,7 @@ pub(super) fn lines_below(
 ) -> Option<Range<usize>> {
     let rest = ahead(text, start, 64);
     let head = &rest[..rest.find('\n')?];
-    let sign = head.trim_end();
+    let sign = untagged(head.trim_end());
     let block = sign.starts_with(['|', '>'])
         && sign[1..]
             .chars()
@@ -87,5 +87,16 @@ pub(super) fn whole_line(text: &str, run: Run, secret: Range<usize>) -> Range<us
         secret.start..secret.end + tail.trim_end().len()
     } else {
         secret
+    }
+}
+
+/// A value of YAML without the tag or anchor before it: `!vault |`, `&name x`.
+pub(super) fn untagged(value: &str) -> &str {
+    if !value.starts_with(['!', '&']) {
+        return value;
+    }
+    match ahead(value, 0, 64).split_once(' ') {
+        Some((tag, rest)) if !rest.starts_with('=') => &value[tag.len() + 1..],
+        _ => value,
     }
 }

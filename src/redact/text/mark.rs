@@ -10,6 +10,8 @@ pub(super) struct Mark {
     /// A quote or a bracket closes the name.
     pub(super) quoted: bool,
     pub(super) colon: bool,
+    /// The mark compares: `==`, `!=`.
+    pub(super) compares: bool,
     pub(super) style: Style,
     /// Where the mark ends.
     pub(super) end: usize,
@@ -26,7 +28,8 @@ const MARKS: &[(&str, Style)] = &[
 ];
 
 const CLOSERS: &[&str] = &[
-    "%22", "%27", "%5D", "%5d", "%255D", "&quot;", "&#34;", "&#39;", "\u{201d}", "\u{2019}",
+    "%22", "%27", "%5D", "%5d", "%5B", "%5b", "%255D", "&quot;", "&#34;", "&#39;", "\u{201d}",
+    "\u{2019}",
 ];
 
 impl Mark {
@@ -80,6 +83,7 @@ impl Mark {
         Some(Self {
             quoted,
             colon,
+            compares: mark.contains("==") || *mark == "!=",
             style: *style,
             end: at + mark.len(),
         })

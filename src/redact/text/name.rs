@@ -106,7 +106,8 @@ pub(super) fn follows_kind(text: &str, run: Run) -> bool {
 
 /// Names that code has for many other things.
 pub(super) fn is_weak_word(name: &str) -> bool {
-    is_one_of(name, &["key", "keys", "auth"])
+    let last = name.rsplit('.').next().unwrap_or(name);
+    is_one_of(last, &["key", "keys", "auth"])
 }
 
 /// `?key=x`, `&key=x`, `--key=x`.

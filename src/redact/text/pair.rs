@@ -8,7 +8,7 @@ use super::{
     code::{is_expression, typed},
     field,
     header::header,
-    lines::{is_indented, lines_below, whole_line},
+    lines::{is_indented, lines_below, untagged, whole_line},
     look::{first_word, is_mixed, is_null, is_placeholder, is_prose, looks_secret},
     mark::Mark,
     name::{
@@ -30,7 +30,10 @@ pub(super) fn find(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
     if is_working_directory(name, &text[mark.end..]) {
         return None;
     }
-    let start = skip_blanks(text, mark.end);
+    let mut start = skip_blanks(text, mark.end);
+    if mark.colon && !mark.quoted {
+        start = text.len() - untagged(&text[start..]).len();
+    }
     let bare = !mark.quoted && !text[start..].starts_with(['"', '\'', '`', '\\', '\u{201c}']);
     if is_header(name) && bare {
         return header(scan, run, start);
@@ -71,6 +74,10 @@ fn judge(
     if mark.colon {
         return colon(scan, run, name, strength, secret, bare);
     }
+    let plain = word.contains("::") || !looks_secret(word) && !is_mixed(word);
+    if mark.compares && !holds_password(name) && plain {
+        return None;
+    }
     if bare && is_expression(text, name, &secret, strength) {
         return None;
     }
@@ -108,6 +115,8 @@ fn colon(
         }
         Strength::Strong => !(port && place && !holds_password(name)),
         _ if follows_kind(text, run) => true,
+        _ if value.starts_with(['{', '[']) => !is_weak_word(name),
+        _ if value.contains(':') => false,
         _ => looks_secret(value) && !place && !is_failure(name),
     };
     announces.then(|| whole_line(text, run, secret))

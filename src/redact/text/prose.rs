@@ -30,7 +30,7 @@ const TOKENS: &[&str] = &[
 
 /// Words between the name and the value.
 #[rustfmt::skip]
-const LINKS: &[&str] = &["is", "was", "are", "to", "as", "be", "now", "set", "value", "with", "currently", "still", "ist", "est", "es"];
+const LINKS: &[&str] = &["is", "has", "been", "was", "are", "to", "as", "be", "now", "set", "value", "with", "currently", "still", "ist", "est", "es"];
 
 /// `named` says that the word may hold the name of a secret.
 pub(super) fn find(scan: &Scan<'_>, run: Run, named: bool) -> Option<Range<usize>> {
