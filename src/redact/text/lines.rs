@@ -78,8 +78,7 @@ pub(super) fn whole_line(text: &str, run: Run, secret: Range<usize>) -> Range<us
     let alone = line.is_empty() || line == "export " || line == "set ";
     let rest = ahead(text, secret.end, 256);
     let end = rest.find(['\n', '\r']).unwrap_or(rest.len());
-    let among =
-        run.at > 0 && text[..run.at].contains('\n') || rest[end..].starts_with(['\n', '\r']);
+    let among = behind(text, run.at, 256).contains('\n') || rest[end..].starts_with(['\n', '\r']);
     let tail = &rest[..end];
     let plain = tail.starts_with(' ')
         && !tail.contains(['=', ':', '"', '\'', '{', '}', '#', ';', '&', '|']);
