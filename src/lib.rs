@@ -12,7 +12,7 @@ pub mod check;
 pub mod circuit_breaker;
 mod config;
 pub mod deadline;
-#[cfg(feature = "mcp")]
+#[cfg(any(feature = "mcp", feature = "otel"))]
 mod edge;
 pub mod error;
 pub mod event;
@@ -51,3 +51,5 @@ pub use self::{
 };
 #[cfg(feature = "mcp")]
 pub use edge::mcp;
+#[cfg(feature = "otel")]
+pub use edge::otel;

@@ -13,6 +13,8 @@
 
 mod arguments;
 mod info;
+#[cfg(all(feature = "otel", feature = "mcp"))]
+mod note;
 mod progress;
 mod record;
 mod wire;

@@ -35,6 +35,8 @@ pub struct Record {
     output_bytes: Known,
     /// What the idempotency keys of its recordings begin with; 0 before the first one is asked for.
     key: AtomicU64,
+    #[cfg(all(feature = "otel", feature = "mcp"))]
+    note: super::note::Note,
 }
 
 /// Tells repetitions of a call from other calls; see
@@ -162,6 +164,20 @@ impl Record {
         self.timeout.forget();
         self.configured.forget();
         self.output_bytes.forget();
+    }
+
+    /// Leaves something for the hooks of the layers above, about this attempt.
+    #[cfg(all(feature = "otel", feature = "mcp"))]
+    pub(crate) fn leave_note<T: std::any::Any + Send + Sync>(&self, note: T) {
+        let (recording, attempt) = (self.state.load(Relaxed), self.attempts.load(Relaxed));
+        self.note.leave(recording, attempt, Arc::new(note));
+    }
+
+    /// What the leaf has left about the last attempt.
+    #[cfg(all(feature = "otel", feature = "mcp"))]
+    pub(crate) fn note<T: std::any::Any + Send + Sync>(&self) -> Option<Arc<T>> {
+        let (recording, attempt) = (self.state.load(Relaxed), self.attempts.load(Relaxed));
+        self.note.read(recording, attempt)
     }
 
     /// Adds time spent waiting for a backoff or a cooldown.

@@ -1,4 +1,4 @@
-use std::{fmt, sync::Arc, time::Duration};
+use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
 
 use tracing::Span;
 
@@ -51,6 +51,13 @@ pub trait TraceHooks<Res> {
         None
     }
 
+    /// What stands in the span as `error.type`, which has few values. Default: the
+    /// [kind's](ErrorKind::error_type).
+    fn error_type(&self, error: &ToolError) -> Option<Cow<'static, str>> {
+        let _ = error;
+        None
+    }
+
     /// A call begins; `span` is its span. Default: nothing.
     fn on_start(&self, call: &ToolCall, span: &Span) {
         let _ = (call, span);
@@ -72,6 +79,10 @@ impl<Res, H: TraceHooks<Res> + ?Sized> TraceHooks<Res> for Arc<H> {
 
     fn answer<'a>(&self, response: &'a Res) -> Option<Answer<'a>> {
         (**self).answer(response)
+    }
+
+    fn error_type(&self, error: &ToolError) -> Option<Cow<'static, str>> {
+        (**self).error_type(error)
     }
 
     fn on_start(&self, call: &ToolCall, span: &Span) {

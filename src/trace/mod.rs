@@ -98,10 +98,14 @@
 mod future;
 mod hooks;
 mod layer;
+#[cfg(feature = "otel")]
+mod new_span;
 mod observer;
 mod service;
 mod span;
 
+#[cfg(feature = "otel")]
+pub(crate) use self::new_span::NewSpan;
 pub use self::{
     future::ResponseFuture,
     hooks::{DefaultHooks, End, TraceHooks},

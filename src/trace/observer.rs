@@ -81,6 +81,8 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
             answer: PhantomData,
         };
         if heard {
+            #[cfg(feature = "otel")]
+            super::NewSpan::take(call, show.scope, &observer.span);
             observer.started(call);
         }
         InFlight::new(observer, call.deadline())
@@ -153,7 +155,11 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
             span.record(span::WAITED_MS, ms(below.waited()));
         }
         if let Some(failure) = failure {
-            span.record(span::ERROR_TYPE, failure.kind.error_type());
+            let told = result
+                .and_then(Result::err)
+                .and_then(|e| self.hooks.error_type(e));
+            let error_type = told.as_deref().unwrap_or(failure.kind.error_type());
+            span.record(span::ERROR_TYPE, error_type);
             span.record(span::ERROR_CODE, failure.code);
             span.record(span::OTEL_STATUS_CODE, "ERROR");
             span.record(span::OTEL_STATUS_DESCRIPTION, failure.text);

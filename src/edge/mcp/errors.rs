@@ -47,6 +47,17 @@ pub(super) fn from_service(error: ServiceError) -> ToolError {
     service(&error).with_source(error)
 }
 
+/// The JSON-RPC code that the server answered with, if that is the error's cause.
+pub(super) fn protocol_code(error: &ToolError) -> Option<i32> {
+    let source = StdError::source(error)?;
+    let answer = match source.downcast_ref() {
+        Some(ServiceError::McpError(answer)) => answer,
+        Some(_) => return None,
+        None => source.downcast_ref::<ErrorData>()?,
+    };
+    Some(answer.code.0)
+}
+
 fn service(error: &ServiceError) -> ToolError {
     match error {
         ServiceError::McpError(error) => protocol(error),

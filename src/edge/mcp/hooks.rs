@@ -1,15 +1,29 @@
+use std::borrow::Cow;
+
 use rmcp::model::{CallToolResponse, CallToolResult};
 
-use super::McpClassifier;
+use super::{McpClassifier, errors};
 use crate::{
     answer::Answer,
     error::ToolError,
     outcome::{Classify, Outcome},
     trace::TraceHooks,
 };
+#[cfg(feature = "otel")]
+use crate::{
+    call::{CallInfo, ToolCall},
+    edge::otel,
+    trace::End,
+};
 
 /// What a [`TraceLayer`](crate::trace::TraceLayer) has to know of MCP results: which of them are
-/// errors in the tool's own words, and what they say.
+/// errors in the tool's own words, and what they say. The `error.type` of a call that the server
+/// answered with a protocol error is the error's code (`-32602`), as OpenTelemetry's conventions for MCP have it.
+///
+/// With the feature `otel` the spans have the other attributes of these conventions as well:
+/// `mcp.method.name`, `mcp.protocol.version`, `jsonrpc.request.id` (of the last attempt),
+/// `rpc.response.status_code`, and what `McpService::with_span_attributes` adds. The hooks of
+/// [`TraceLayer::attempts`](crate::trace::TraceLayer::attempts) do the same for each attempt.
 ///
 /// ```
 /// use tower_toolcall::{mcp::McpHooks, trace::TraceLayer};
@@ -48,6 +62,20 @@ impl TraceHooks<CallToolResult> for McpHooks {
             _ => Answer::of(result),
         }
     }
+
+    fn error_type(&self, error: &ToolError) -> Option<Cow<'static, str>> {
+        error_type(error)
+    }
+
+    #[cfg(feature = "otel")]
+    fn on_start(&self, _: &ToolCall, span: &tracing::Span) {
+        otel::mcp::method(span);
+    }
+
+    #[cfg(feature = "otel")]
+    fn on_end(&self, call: &CallInfo, end: &End<'_, CallToolResult>, span: &tracing::Span) {
+        otel::mcp::sent(call, end.error().and_then(errors::protocol_code), span);
+    }
 }
 
 impl TraceHooks<CallToolResponse> for McpHooks {
@@ -63,4 +91,22 @@ impl TraceHooks<CallToolResponse> for McpHooks {
             _ => None,
         }
     }
+
+    fn error_type(&self, error: &ToolError) -> Option<Cow<'static, str>> {
+        error_type(error)
+    }
+
+    #[cfg(feature = "otel")]
+    fn on_start(&self, _: &ToolCall, span: &tracing::Span) {
+        otel::mcp::method(span);
+    }
+
+    #[cfg(feature = "otel")]
+    fn on_end(&self, call: &CallInfo, end: &End<'_, CallToolResponse>, span: &tracing::Span) {
+        otel::mcp::sent(call, end.error().and_then(errors::protocol_code), span);
+    }
+}
+
+fn error_type(error: &ToolError) -> Option<Cow<'static, str>> {
+    errors::protocol_code(error).map(|code| code.to_string().into())
 }

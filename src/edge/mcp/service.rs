@@ -42,6 +42,16 @@ pub struct McpService {
     peer: Peer<RoleClient>,
     server: Option<Arc<str>>,
     progress: Option<McpProgress>,
+    #[cfg(feature = "otel")]
+    otel: Otel,
+}
+
+/// What the service tells of calls, and to whom.
+#[cfg(feature = "otel")]
+#[derive(Clone)]
+struct Otel {
+    propagation: bool,
+    attributes: Arc<[opentelemetry::KeyValue]>,
 }
 
 impl McpService {
@@ -51,6 +61,11 @@ impl McpService {
             peer,
             server: None,
             progress: None,
+            #[cfg(feature = "otel")]
+            otel: Otel {
+                propagation: true,
+                attributes: Arc::default(),
+            },
         }
     }
 
@@ -71,6 +86,27 @@ impl McpService {
         self
     }
 
+    /// Whether the trace context goes along with each request, in its `_meta`, if there is one: that of the
+    /// span in which the request is made. Default: yes. See [`otel`](crate::otel#propagation).
+    #[cfg(feature = "otel")]
+    #[must_use]
+    pub fn with_propagation(mut self, propagate: bool) -> Self {
+        self.otel.propagation = propagate;
+        self
+    }
+
+    /// Says what only you know of the connection, for the spans that [`McpHooks`](super::McpHooks) look
+    /// after: `network.transport` (`pipe`, `tcp`), `server.address`, `mcp.session.id`. Not redacted.
+    #[cfg(feature = "otel")]
+    #[must_use]
+    pub fn with_span_attributes(
+        mut self,
+        attributes: impl IntoIterator<Item = opentelemetry::KeyValue>,
+    ) -> Self {
+        self.otel.attributes = attributes.into_iter().collect();
+        self
+    }
+
     pub(super) fn server(&self) -> Option<&Arc<str>> {
         self.server.as_ref()
     }
@@ -84,7 +120,7 @@ impl McpService {
         call.check()?;
         check_size(call.arguments())?;
         let (info, progress) = (call.info(), call.progress());
-        let options = options(call.idempotency_key());
+        let options = self.options(call.idempotency_key());
         let params = CallToolRequestParams::new(call.tool().to_owned())
             .with_arguments(call.take_arguments());
         // Nothing below needs the call, and the result may be long in coming.
@@ -99,6 +135,8 @@ impl McpService {
             peer: &self.peer,
             id: Some(handle.id.clone()),
         };
+        #[cfg(feature = "otel")]
+        info.record(|r| r.leave_note(self.sent(&handle.id)));
         let _reports = progress
             .zip(self.progress.as_ref())
             .map(|(report_to, all)| all.route(handle.progress_token.clone(), report_to));
@@ -119,17 +157,31 @@ impl McpService {
         });
         Ok(response)
     }
-}
 
-/// What goes along in the request's `_meta`.
-fn options(key: Option<IdempotencyKey>) -> PeerRequestOptions {
-    let mut options = PeerRequestOptions::no_options();
-    options.meta = key.map(|key| {
+    /// What goes along in the request's `_meta`.
+    fn options(&self, key: Option<IdempotencyKey>) -> PeerRequestOptions {
         let mut meta = RequestMetaObject::default();
-        let _ = meta.insert(IDEMPOTENCY_KEY_META.to_owned(), key.to_string().into());
-        meta
-    });
-    options
+        if let Some(key) = key {
+            let _ = meta.insert(IDEMPOTENCY_KEY_META.to_owned(), key.to_string().into());
+        }
+        #[cfg(feature = "otel")]
+        if self.otel.propagation {
+            crate::edge::otel::inject_meta(&mut meta);
+        }
+        let mut options = PeerRequestOptions::no_options();
+        options.meta = (!meta.is_empty()).then_some(meta);
+        options
+    }
+
+    #[cfg(feature = "otel")]
+    fn sent(&self, id: &RequestId) -> crate::edge::otel::mcp::Sent {
+        let server = self.peer.peer_info();
+        crate::edge::otel::mcp::Sent {
+            request_id: id.clone(),
+            protocol_version: server.map(|s| s.protocol_version.clone()),
+            attributes: Arc::clone(&self.otel.attributes),
+        }
+    }
 }
 
 impl fmt::Debug for McpService {

@@ -1,0 +1,111 @@
+use std::{borrow::Cow, fmt, sync::Arc};
+
+use tracing::Span;
+use tracing_opentelemetry::OpenTelemetrySpanExt;
+
+use crate::{
+    answer::Answer,
+    call::{CallInfo, ToolCall},
+    error::{ErrorKind, ToolError},
+    event::names::span::CALL,
+    outcome::Outcome,
+    text::Short,
+    trace::{DefaultHooks, End, TraceHooks},
+};
+
+const OBSERVATION_TYPE: &str = "langfuse.observation.type";
+const OBSERVATION_LEVEL: &str = "langfuse.observation.level";
+const USER_ID: &str = "user.id";
+
+/// Hooks that add to the spans what Langfuse reads beyond OpenTelemetry's conventions: the type of the
+/// observation (`tool` for a call, `span` for an attempt), its level, and the user's id.
+///
+/// The level is that of the [event](crate::trace) with which the call ends: `WARNING` for timeouts,
+/// `DEFAULT` for calls that were cancelled, else `ERROR` by the span's status. Input, output, session id and
+/// message stand in the span without these hooks; see the [module docs](super#langfuse).
+///
+/// Other hooks can be wrapped; for MCP tools: `LangfuseHooks::new(McpHooks::new())`.
+///
+/// ```
+/// use tower_toolcall::{ToolCall, otel::{LangfuseHooks, UserId}, trace::TraceLayer};
+///
+/// let calls = TraceLayer::new().with_hooks(LangfuseHooks::default()).with_output(true);
+/// let attempts = TraceLayer::attempts().with_hooks(LangfuseHooks::default());
+///
+/// let mut call = ToolCall::new("search").with_session_id("conversation-7");
+/// call.extensions_mut().insert(UserId::new("u-12"));
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct LangfuseHooks<H = DefaultHooks> {
+    inner: H,
+}
+
+/// Around the default hooks.
+impl Default for LangfuseHooks {
+    fn default() -> Self {
+        Self::new(DefaultHooks::default())
+    }
+}
+
+impl<H> LangfuseHooks<H> {
+    /// Adds to what `hooks` do.
+    pub fn new(hooks: H) -> Self {
+        Self { inner: hooks }
+    }
+}
+
+impl<Res, H: TraceHooks<Res>> TraceHooks<Res> for LangfuseHooks<H> {
+    fn classify(&self, result: Result<&Res, &ToolError>) -> Outcome {
+        self.inner.classify(result)
+    }
+
+    fn answer<'a>(&self, response: &'a Res) -> Option<Answer<'a>> {
+        self.inner.answer(response)
+    }
+
+    fn error_type(&self, error: &ToolError) -> Option<Cow<'static, str>> {
+        self.inner.error_type(error)
+    }
+
+    fn on_start(&self, call: &ToolCall, span: &Span) {
+        let of_call = span.metadata().is_some_and(|m| m.name() == CALL);
+        span.set_attribute(OBSERVATION_TYPE, if of_call { "tool" } else { "span" });
+        if let Some(UserId(id)) = call.extensions().get() {
+            span.set_attribute(USER_ID, Short::name(id).to_string());
+        }
+        self.inner.on_start(call, span);
+    }
+
+    fn on_end(&self, call: &CallInfo, end: &End<'_, Res>, span: &Span) {
+        match end.failure() {
+            Some(ErrorKind::Timeout | ErrorKind::DeadlineExceeded) => {
+                span.set_attribute(OBSERVATION_LEVEL, "WARNING");
+            }
+            Some(ErrorKind::Cancelled) => span.set_attribute(OBSERVATION_LEVEL, "DEFAULT"),
+            // Langfuse reads the status.
+            _ => {}
+        }
+        self.inner.on_end(call, end, span);
+    }
+}
+
+/// The id of the user for whom a call is made, in the call's
+/// [extensions](ToolCall::extensions_mut). [`LangfuseHooks`] copy it into the spans, redacted and cut as
+/// other names are.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct UserId(Arc<str>);
+
+impl UserId {
+    /// This id.
+    pub fn new(id: impl Into<Arc<str>>) -> Self {
+        Self(id.into())
+    }
+}
+
+impl fmt::Debug for UserId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("UserId")
+            .field(&Short::name(&self.0))
+            .finish()
+    }
+}

@@ -1,0 +1,41 @@
+use opentelemetry::{Context, trace::TraceContextExt};
+use tracing::Span;
+use tracing_opentelemetry::OpenTelemetrySpanExt;
+
+use super::propagate;
+use crate::{call::ToolCall, trace::NewSpan};
+
+/// Makes `parent`, which a peer has sent, the parent of a span that was not entered yet.
+///
+/// A current span of another trace is linked. A current span of the parent's own trace is nearer than the
+/// parent: then the span is its child, and nothing is changed.
+///
+/// Nothing happens where no OpenTelemetry layer sees the span, or if it has been entered before.
+pub fn set_parent(span: &Span, parent: Context) {
+    let trace = parent.span().span_context().trace_id();
+    if let Some(ambient) = propagate::current() {
+        let ambient = ambient.span().span_context().clone();
+        if ambient.trace_id() == trace {
+            return;
+        }
+        span.add_link(ambient);
+    }
+    // What can fail is what the docs say: nobody sees the span, or it was entered.
+    let _ = span.set_parent(parent);
+}
+
+impl ToolCall {
+    /// Sets the span of the caller in another process, as [`parent_from_meta`] and [`parent_from_headers`]
+    /// find it: the span of the call becomes its child, as [`otel::set_parent`](set_parent) says.
+    ///
+    /// The outermost [`TraceLayer`](crate::trace::TraceLayer) takes it off the call.
+    ///
+    /// [`parent_from_meta`]: super::parent_from_meta
+    /// [`parent_from_headers`]: super::parent_from_headers
+    #[must_use]
+    pub fn with_remote_parent(mut self, parent: Context) -> Self {
+        let set = move |span: &Span| set_parent(span, parent.clone());
+        self.extensions_mut().insert(NewSpan::new(set));
+        self
+    }
+}

@@ -1,0 +1,192 @@
+use std::{borrow::Cow, collections::HashMap};
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use opentelemetry::{
+    Context, global,
+    propagation::{Injector, TextMapPropagator},
+    trace::TraceContextExt,
+};
+use serde_json::{Map, Value};
+use tracing::Span;
+use tracing_opentelemetry::OpenTelemetrySpanExt;
+
+use super::w3c::{self, TraceContext};
+
+/// A longer value that a peer sends is ignored: what W3C's baggage may have in all.
+const MAX_VALUE_BYTES: usize = 8192;
+
+/// Does not say whose child something is.
+const BAGGAGE: &str = "baggage";
+
+/// Writes the context of the current span into an MCP request's `_meta`: `traceparent`, `tracestate`, and
+/// `baggage` if the configured propagator has it.
+///
+/// [`McpService`](crate::mcp::McpService) does it by itself. Without a valid context nothing is written, and
+/// nothing that is there already is overwritten: where the caller has put a `traceparent`, it stays alone.
+pub fn inject_meta(meta: &mut Map<String, Value>) {
+    inject(meta);
+}
+
+/// Writes the context of the current span into the headers of an HTTP request, by the same rules.
+///
+/// ```
+/// use http::HeaderMap;
+/// use tower_toolcall::otel;
+///
+/// // In a tool that speaks HTTP, before it sends:
+/// let mut headers = HeaderMap::new();
+/// otel::inject_headers(&mut headers);
+/// assert!(headers.is_empty()); // no exporter is set up here, so there is no context
+/// ```
+pub fn inject_headers(headers: &mut HeaderMap) {
+    inject(headers);
+}
+
+/// The caller's span, as an MCP request's `_meta` names it.
+///
+/// In the handler of an rmcp server that is `&cx.meta`. None if there is nothing, or nothing well-formed; a
+/// value of more than 8 KiB is ignored.
+pub fn parent_from_meta(meta: &Map<String, Value>) -> Option<Context> {
+    extract(|field| meta.get(field)?.as_str().map(Cow::Borrowed))
+}
+
+/// The caller's span, as the headers of an HTTP request name it, or the metadata of a gRPC request
+/// (`request.metadata().as_ref()`).
+///
+/// None by the same rules. A `traceparent` that comes twice is malformed.
+pub fn parent_from_headers(headers: &HeaderMap) -> Option<Context> {
+    extract(|field| {
+        let mut values = headers.get_all(field).iter().map(HeaderValue::to_str);
+        let first = values.next()?.ok()?;
+        let Some(second) = values.next() else {
+            return Some(Cow::Borrowed(first));
+        };
+        // The lists of the specifications may be spread over several headers.
+        let mut all = format!("{first},{}", second.ok()?);
+        for more in values {
+            if all.len() > MAX_VALUE_BYTES {
+                return None;
+            }
+            all.push(',');
+            all.push_str(more.ok()?);
+        }
+        Some(Cow::Owned(all))
+    })
+}
+
+/// The context that goes out with a call: that of the current span, or, where tracing has none, the one
+/// that OpenTelemetry itself calls current. None if it is not valid.
+pub(super) fn current() -> Option<Context> {
+    let valid = |cx: &Context| cx.span().span_context().is_valid();
+    Some(Span::current().context())
+        .filter(valid)
+        .or_else(|| Some(Context::current()).filter(valid))
+}
+
+/// The propagator that is configured for the process, or W3C trace context where none is.
+fn with_propagator<T>(mut f: impl FnMut(&dyn TextMapPropagator) -> T) -> T {
+    global::get_text_map_propagator(|configured| match configured.fields().next() {
+        Some(_) => f(configured),
+        None => f(&TraceContext),
+    })
+}
+
+fn inject(carrier: &mut impl Carrier) {
+    let Some(cx) = current() else { return };
+    with_propagator(|propagator| {
+        let mut fields = propagator.fields();
+        // Half of another trace's context would be worse than none.
+        if !fields.any(|field| field != BAGGAGE && carrier.has(field)) {
+            propagator.inject_context(&cx, &mut Absent(carrier));
+        }
+    });
+}
+
+fn extract<'a>(get: impl Fn(&str) -> Option<Cow<'a, str>>) -> Option<Context> {
+    with_propagator(|propagator| {
+        let admitted = |field: &str| {
+            let value = get(field).filter(|value| is_admitted(field, value))?;
+            Some((field.to_lowercase(), value.into_owned()))
+        };
+        let values: HashMap<_, _> = propagator.fields().filter_map(admitted).collect();
+        if values.is_empty() {
+            return None;
+        }
+        let cx = propagator.extract_with_context(&Context::new(), &values);
+        cx.span().span_context().is_valid().then_some(cx)
+    })
+}
+
+/// Propagators are written for what well-meaning peers send.
+fn is_admitted(field: &str, value: &str) -> bool {
+    let printable = |b| matches!(b, b' '..=b'~' | b'\t');
+    value.len() <= MAX_VALUE_BYTES
+        && value.bytes().all(printable)
+        && match field {
+            w3c::PARENT => w3c::parse(value).is_some(),
+            w3c::STATE => w3c::is_state(value),
+            _ => true,
+        }
+}
+
+/// Where a context is written.
+trait Carrier {
+    fn has(&self, key: &str) -> bool;
+    fn put(&mut self, key: &str, value: String);
+}
+
+impl Carrier for Map<String, Value> {
+    fn has(&self, key: &str) -> bool {
+        self.contains_key(key)
+    }
+
+    fn put(&mut self, key: &str, value: String) {
+        self.insert(key.to_owned(), value.into());
+    }
+}
+
+impl Carrier for HeaderMap {
+    fn has(&self, key: &str) -> bool {
+        self.contains_key(key)
+    }
+
+    fn put(&mut self, key: &str, value: String) {
+        if let (Ok(key), Ok(value)) = (HeaderName::try_from(key), HeaderValue::try_from(value)) {
+            self.insert(key, value);
+        }
+    }
+}
+
+/// Writes what is absent so far.
+struct Absent<'a, C>(&'a mut C);
+
+impl<C: Carrier> Injector for Absent<'_, C> {
+    fn set(&mut self, key: &str, value: String) {
+        if !value.is_empty() && !self.0.has(key) {
+            self.0.put(key, value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+    /// In this binary no propagator is configured.
+    #[test]
+    fn w3c_trace_context_without_baggage_is_the_default() {
+        let mut came = HeaderMap::new();
+        came.insert("traceparent", HeaderValue::from_static(PARENT));
+        came.insert("tracestate", HeaderValue::from_static("vendor=1"));
+        came.insert("baggage", HeaderValue::from_static("session=7"));
+        let parent = parent_from_headers(&came).unwrap();
+
+        let _attached = parent.attach();
+        let mut meta = Map::new();
+        inject_meta(&mut meta);
+        let expected = serde_json::json!({ "traceparent": PARENT, "tracestate": "vendor=1" });
+        assert_eq!(Value::from(meta), expected);
+    }
+}
