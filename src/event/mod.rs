@@ -38,6 +38,8 @@
 //! | `tool.retry`, `tool.exhausted`, `tool.rate_limited`, `tool.cancelled` | retry, retries exhausted, 429 backoff, abort of a TypeScript agent loop |
 //! | `tool.breaker` | breaker opened, half-open, closed of an MCP gateway and of an HTTP tool proxy |
 
+#![doc = include_str!("json_logs.md")]
+
 mod emit;
 mod listen;
 pub mod names;
