@@ -1,8 +1,9 @@
 //! A layer that shows each call as a span, and how it ended as an event.
 //!
 //! The span is OpenTelemetry's for the execution of a tool (`execute_tool {name}`), a child of the
-//! span that the caller is in. The arguments stand in it redacted, never raw. When no subscriber
-//! listens, nothing is formatted, and no clock is read until the call waits.
+//! span that the caller is in, or of one in another process (`ToolCall::with_remote_parent`, feature
+//! `otel`). The arguments stand in it redacted, never raw. When no subscriber listens, nothing is
+//! formatted, and no clock is read until the call waits.
 //!
 //! | ends with | event | level | span |
 //! |---|---|---|---|
@@ -14,6 +15,8 @@
 //! | dropped after its deadline | `tool.timeout` | WARN | the same |
 //! | the tool's own error (`isError`) | `tool.failure` | ERROR | the same; `error.type = tool_error` |
 //! | any other error, a panic | `tool.failure` | ERROR | the same |
+//!
+//! With `McpHooks` the `error.type` of an MCP server's protocol error is its code, `-32602` for one.
 //!
 //! What other layers emit is in the table of [`event`](crate::event#which-layer-emits-what); all names are constants of
 //! [`event::names`](crate::event::names).

@@ -34,7 +34,7 @@ use tracing_subscriber::{
 
 use crate::{
     collector::{Collector, Spans, attribute, error},
-    configure_propagator,
+    configure_process,
     server::{Client, Server},
 };
 
@@ -101,7 +101,7 @@ fn call(tool: &str) -> ToolCall {
 
 /// The pipeline that a program has, but for the address.
 fn pipeline(collector: &Collector) -> (SdkTracerProvider, tracing::subscriber::DefaultGuard) {
-    configure_propagator();
+    configure_process();
     let exporter = opentelemetry_otlp::SpanExporter::builder()
         .with_http()
         .with_protocol(Protocol::HttpBinary)

@@ -9,11 +9,17 @@ mod export;
 mod propagation;
 mod server;
 
+use std::sync::Once;
+
 use opentelemetry::propagation::TextMapCompositePropagator;
 use opentelemetry_sdk::propagation::{BaggagePropagator, TraceContextPropagator};
+use tracing_subscriber::util::SubscriberInitExt;
 
-/// Trace context and baggage, as most programs have it.
-fn configure_propagator() {
+/// The propagator that most programs have: trace context and baggage. And everybody listens: tracing caches for each
+/// call site whether anybody does, and a thread without a subscriber must not be the first to come by.
+fn configure_process() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| tracing_subscriber::registry().init());
     opentelemetry::global::set_text_map_propagator(TextMapCompositePropagator::new(vec![
         Box::new(TraceContextPropagator::new()),
         Box::new(BaggagePropagator::new()),

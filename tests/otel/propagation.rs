@@ -1,5 +1,10 @@
 //! Which context goes out with a call, and which one is taken up.
 
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
 use http::{HeaderMap, HeaderValue};
 use opentelemetry::{
     Context, SpanId,
@@ -7,13 +12,20 @@ use opentelemetry::{
 };
 use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracerProvider, SpanData};
 use serde_json::{Map, Value, json};
-use tower::{Layer, ServiceExt, service_fn};
-use tower_toolcall::{BoxError, ToolCall, mcp::McpService, otel, trace::TraceLayer};
+use tower::{Layer, ServiceBuilder, ServiceExt, service_fn};
+use tower_toolcall::{
+    BoxError, ReplaySafety, ToolCall,
+    backoff::Backoff,
+    mcp::McpService,
+    otel,
+    retry::{RetryLayer, RetryPolicy},
+    trace::TraceLayer,
+};
 use tracing::Span;
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 use tracing_subscriber::prelude::*;
 
-use crate::{configure_propagator, server::Server};
+use crate::{configure_process, server::Server};
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const SPAN: &str = "00f067aa0ba902b7";
@@ -38,7 +50,7 @@ impl Ended {
 }
 
 fn listen() -> (Ended, tracing::subscriber::DefaultGuard) {
-    configure_propagator();
+    configure_process();
     let exporter = InMemorySpanExporter::default();
     let provider = SdkTracerProvider::builder()
         .with_simple_exporter(exporter.clone())
@@ -81,7 +93,7 @@ fn has_context(meta: &Map<String, Value>) -> bool {
 
 #[tokio::test]
 async fn without_a_context_nothing_goes_out() {
-    configure_propagator();
+    configure_process();
     let _nobody = tracing::subscriber::set_default(tracing::subscriber::NoSubscriber::new());
     let meta = meta_of_a_call(|leaf| leaf, Span::none()).await;
     assert!(!has_context(&meta), "{meta:?}");
@@ -108,10 +120,56 @@ async fn the_current_spans_context_goes_out_unless_it_is_switched_off() {
     assert!(!has_context(&meta), "{meta:?}");
 }
 
+#[test]
+fn without_a_context_nothing_is_allocated() {
+    let (mut headers, mut meta) = (HeaderMap::new(), Map::new());
+    let mut inject = || {
+        otel::inject_headers(&mut headers);
+        otel::inject_meta(&mut meta);
+    };
+    inject(); // OpenTelemetry's own state of the thread
+    assert_eq!(allocation_counter::measure(inject).count_total, 0);
+}
+
+/// O6: a tool that speaks HTTP, below a layer that repeats calls.
+#[tokio::test]
+async fn a_server_sees_the_attempt_that_called_it() {
+    let (spans, _guard) = listen();
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let server = Arc::clone(&seen);
+    let tool = service_fn(move |call: ToolCall| {
+        let mut headers = HeaderMap::new();
+        otel::inject_headers(&mut headers);
+        let parent = otel::parent_from_headers(&headers).unwrap();
+        let parent = parent.span().span_context().clone();
+        server.lock().unwrap().push(parent.span_id());
+        let first = call.attempt() == 1;
+        async move {
+            if first {
+                Err("503 Service Unavailable")
+            } else {
+                Ok(())
+            }
+        }
+    });
+    let backoff = Backoff::fixed(Duration::from_millis(1)).unwrap();
+    let stack = ServiceBuilder::new()
+        .layer(TraceLayer::new())
+        .layer(RetryLayer::new(RetryPolicy::new().with_backoff(backoff)))
+        .layer(TraceLayer::attempts())
+        .map_err(|e: &str| BoxError::from(e))
+        .service(tool);
+    let call = ToolCall::new("fetch").with_replay_safety(ReplaySafety::Safe);
+    stack.oneshot(call).await.unwrap();
+    let attempts = ["attempt 1 fetch", "attempt 2 fetch"];
+    let attempts = attempts.map(|name| spans.one(name).span_context.span_id());
+    assert_eq!(*seen.lock().unwrap(), attempts);
+}
+
 /// Where a program uses OpenTelemetry without tracing.
 #[tokio::test]
 async fn a_context_that_only_opentelemetry_knows_goes_out() {
-    configure_propagator();
+    configure_process();
     let parent = json!({ "traceparent": traceparent(), "tracestate": "vendor=1" });
     let parent = otel::parent_from_meta(parent.as_object().unwrap()).unwrap();
     let _attached = parent.attach();
@@ -211,7 +269,7 @@ async fn a_current_span_of_the_same_trace_stays_the_parent() {
 /// Rule 8: a value, or nothing.
 #[test]
 fn malformed_and_oversized_values_are_ignored() {
-    configure_propagator();
+    configure_process();
     let read = |meta: Value| otel::parent_from_meta(meta.as_object().unwrap());
     for parent in [
         json!(null),
@@ -243,7 +301,7 @@ fn malformed_and_oversized_values_are_ignored() {
 
 #[test]
 fn headers_are_read_by_the_same_rules() {
-    configure_propagator();
+    configure_process();
     let mut headers = HeaderMap::new();
     headers.append("traceparent", traceparent().parse().unwrap());
     headers.append("tracestate", HeaderValue::from_static("a=1"));

@@ -19,6 +19,8 @@
 //! without a word: the call would wait for ever. So put a [`TimeoutLayer`](crate::timeout) above it.
 //! Requests beyond that size are refused with a clear error.
 //!
+//! With the feature `otel` the trace goes along: the server finds the context of the current span in the request's `_meta`.
+//!
 //! # Example
 //!
 //! ```no_run
@@ -45,6 +47,8 @@ mod hooks;
 #[cfg(feature = "mcp-http")]
 mod http;
 mod max_bytes;
+#[cfg(feature = "otel")]
+mod otel;
 mod progress;
 mod service;
 mod text;

@@ -43,15 +43,7 @@ pub struct McpService {
     server: Option<Arc<str>>,
     progress: Option<McpProgress>,
     #[cfg(feature = "otel")]
-    otel: Otel,
-}
-
-/// What the service tells of calls, and to whom.
-#[cfg(feature = "otel")]
-#[derive(Clone)]
-struct Otel {
-    propagation: bool,
-    attributes: Arc<[opentelemetry::KeyValue]>,
+    pub(super) otel: super::otel::Otel,
 }
 
 impl McpService {
@@ -62,10 +54,7 @@ impl McpService {
             server: None,
             progress: None,
             #[cfg(feature = "otel")]
-            otel: Otel {
-                propagation: true,
-                attributes: Arc::default(),
-            },
+            otel: super::otel::Otel::default(),
         }
     }
 
@@ -83,27 +72,6 @@ impl McpService {
     #[must_use]
     pub fn with_progress(mut self, progress: McpProgress) -> Self {
         self.progress = Some(progress);
-        self
-    }
-
-    /// Whether the trace context goes along with each request, in its `_meta`, if there is one: that of the
-    /// span in which the request is made. Default: yes. See [`otel`](crate::otel#propagation).
-    #[cfg(feature = "otel")]
-    #[must_use]
-    pub fn with_propagation(mut self, propagate: bool) -> Self {
-        self.otel.propagation = propagate;
-        self
-    }
-
-    /// Says what only you know of the connection, for the spans that [`McpHooks`](super::McpHooks) look
-    /// after: `network.transport` (`pipe`, `tcp`), `server.address`, `mcp.session.id`. Not redacted.
-    #[cfg(feature = "otel")]
-    #[must_use]
-    pub fn with_span_attributes(
-        mut self,
-        attributes: impl IntoIterator<Item = opentelemetry::KeyValue>,
-    ) -> Self {
-        self.otel.attributes = attributes.into_iter().collect();
         self
     }
 
@@ -165,22 +133,10 @@ impl McpService {
             let _ = meta.insert(IDEMPOTENCY_KEY_META.to_owned(), key.to_string().into());
         }
         #[cfg(feature = "otel")]
-        if self.otel.propagation {
-            crate::edge::otel::inject_meta(&mut meta);
-        }
+        self.propagate(&mut meta);
         let mut options = PeerRequestOptions::no_options();
         options.meta = (!meta.is_empty()).then_some(meta);
         options
-    }
-
-    #[cfg(feature = "otel")]
-    fn sent(&self, id: &RequestId) -> crate::edge::otel::mcp::Sent {
-        let server = self.peer.peer_info();
-        crate::edge::otel::mcp::Sent {
-            request_id: id.clone(),
-            protocol_version: server.map(|s| s.protocol_version.clone()),
-            attributes: Arc::clone(&self.otel.attributes),
-        }
     }
 }
 

@@ -1,0 +1,60 @@
+//! What [`McpService`] has to do with OpenTelemetry.
+
+use std::sync::Arc;
+
+use opentelemetry::KeyValue;
+use rmcp::model::{RequestId, RequestMetaObject};
+
+use super::McpService;
+use crate::edge::otel::{inject_meta, mcp::Sent};
+
+/// What the service tells of calls, and whether it tells the server.
+#[derive(Clone)]
+pub(super) struct Otel {
+    propagation: bool,
+    attributes: Arc<[KeyValue]>,
+}
+
+impl Default for Otel {
+    fn default() -> Self {
+        Self {
+            propagation: true,
+            attributes: Arc::default(),
+        }
+    }
+}
+
+impl McpService {
+    /// Whether the trace context goes along with each request, in its `_meta`, if there is one: that of the
+    /// span in which the request is made. Default: yes. See [`otel`](crate::otel#propagation).
+    #[must_use]
+    pub fn with_propagation(mut self, propagate: bool) -> Self {
+        self.otel.propagation = propagate;
+        self
+    }
+
+    /// Says what only you know of the connection, for the spans that [`McpHooks`](super::McpHooks) look
+    /// after: `network.transport` (`pipe`, `tcp`), `server.address`, `mcp.session.id`. Not redacted.
+    #[must_use]
+    pub fn with_span_attributes(mut self, attributes: impl IntoIterator<Item = KeyValue>) -> Self {
+        self.otel.attributes = attributes.into_iter().collect();
+        self
+    }
+
+    /// Puts the context of the current span into a request's `_meta`.
+    pub(super) fn propagate(&self, meta: &mut RequestMetaObject) {
+        if self.otel.propagation {
+            inject_meta(meta);
+        }
+    }
+
+    /// What the hooks read from the call's record.
+    pub(super) fn sent(&self, request_id: &RequestId) -> Sent {
+        let server = self.peer().peer_info();
+        Sent {
+            request_id: request_id.clone(),
+            protocol_version: server.map(|s| s.protocol_version.clone()),
+            attributes: Arc::clone(&self.otel.attributes),
+        }
+    }
+}
