@@ -51,6 +51,29 @@ static PLACES: [Places; 128] = {
     places
 };
 
+/// The same for the run at `at` of bytes for which `belongs` holds: where it ends, too. None if it has
+/// others than ASCII.
+pub(super) fn suspicious_run(
+    text: &[u8],
+    at: usize,
+    belongs: &[bool; 256],
+) -> Option<(usize, bool)> {
+    let (mut one, mut two, mut found) = (0, 0, 0);
+    let mut end = at;
+    while let Some(byte) = text.get(end)
+        && belongs[usize::from(*byte)]
+    {
+        let place = PLACES.get(usize::from(*byte))?;
+        found |= two & place.third;
+        let second = one & place.second;
+        found |= second & PW;
+        two = (two & place.passed) | (second & !place.passed);
+        one = (one & place.passed) | (place.first & !place.passed);
+        end += 1;
+    }
+    Some((end, found != 0))
+}
+
 /// Whether `key` may be sensitive by the built-in words: false is certain.
 pub(super) fn suspicious(key: &str) -> bool {
     let (mut one, mut two, mut found) = (0, 0, 0);

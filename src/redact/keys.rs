@@ -4,8 +4,8 @@ use super::{
     filter::suspicious,
     rules::Words,
     words::{
-        COUNTS, FAILING, FAILURES, HARMLESS_INDEX, Index, NOUNS, PHRASES_INDEX, QUANTITIES,
-        STRONG_INDEX, WEAK_INDEX, WHOLE,
+        COUNTS, FAILING, FAILURES, FOREIGN, HARMLESS_INDEX, Index, NOUNS, PHRASES_INDEX,
+        QUANTITIES, STRONG_INDEX, WEAK_INDEX, WHOLE,
     },
 };
 
@@ -28,6 +28,9 @@ pub(super) enum Strength {
 pub(super) fn strength(key: &str, extra: Option<&Words>) -> Strength {
     if extra.is_none_or(|words| words.sensitive.is_empty()) && !suspicious(key) {
         return Strength::Harmless;
+    }
+    if !key.is_ascii() && FOREIGN.iter().any(|word| key.contains(word)) {
+        return Strength::Strong;
     }
     let mut best = Strength::Harmless;
     let mut rest = key;
@@ -53,6 +56,7 @@ fn fold(c: char) -> Option<u8> {
         '\u{ff01}'..='\u{ff5e}' => char::from_u32(u32::from(c) - 0xfee0).unwrap_or(c),
         '\u{17f}' => 's',
         'ñ' | 'Ñ' => 'n',
+        'ł' | 'Ł' => 'l',
         _ => c,
     };
     if !c.is_alphanumeric() {

@@ -246,6 +246,13 @@ impl Rules {
         own || suspicious(name)
     }
 
+    /// Whether words or prefixes were added by which the built-in filters do not go.
+    pub(super) fn has_own(&self) -> bool {
+        self.0
+            .as_ref()
+            .is_some_and(|custom| !custom.words.sensitive.is_empty() || !custom.prefixes.is_empty())
+    }
+
     fn add(
         self,
         field: &'static str,

@@ -15,10 +15,16 @@ pub(super) const WEAK: &[&str] = &[
     "token", "key", "auth", "authoriz", "authoris", "authenticat", "credential", "cookie",
 ];
 
+/// Passwords in other scripts.
+#[rustfmt::skip]
+pub(super) const FOREIGN: &[&str] = &[
+    "пароль", "Пароль", "ПАРОЛЬ", "密码", "密碼", "口令", "暗証番号", "パスワード", "비밀번호", "암호", "şifre", "Şifre", "mật khẩu", "סיסמה", "كلمة المرور", "κωδικός",
+];
+
 /// Words that do so only as a whole, digits after them aside.
 #[rustfmt::skip]
 pub(super) const WHOLE: &[&str] = &[
-    "pass", "pw", "psk", "otp", "totp", "hotp", "sig", "sid", "pin", "cvv", "cvc", "cred", "creds", "sess", "csrf", "xsrf", "bearer", "passe",
+    "pass", "pw", "psk", "otp", "totp", "hotp", "sig", "sid", "pin", "cvv", "cvc", "cred", "creds", "sess", "csrf", "xsrf", "bearer", "passe", "mdp", "haslo",
 ];
 
 /// Three letters of each of the parts and words above: a key without any of them is not sensitive.
@@ -26,7 +32,7 @@ pub(super) const WHOLE: &[&str] = &[
 #[rustfmt::skip]
 pub(super) const TRIGRAMS: &[&str] = &[
     "pas", "psw", "pwd", "tok", "key", "uth", "cre", "kie", "jwt", "nnw", "ras", "nha", "mne", "edp", "ryp", "ryc", "upc", "sse", "mlr",
-    "rif", "ssi", "psk", "otp", "sig", "sid", "pin", "cvv", "cvc", "ses", "srf", "bea",
+    "rif", "ssi", "psk", "otp", "sig", "sid", "pin", "cvv", "cvc", "ses", "srf", "bea", "mdp", "asl",
 ];
 
 /// Words that hold a sensitive part by accident. They count at the beginning of a word: `author_id`,
@@ -61,6 +67,11 @@ pub(super) const PHRASES: &[&str] = &[
     "authtype", "authmethod", "authmode", "authscheme", "authrequired", "requiresauth", "authenabled", "tokentype",
     "eostoken", "bostoken", "padtoken", "unktoken", "septoken", "clstoken", "masktoken", "stoptoken", "specialtokens",
     "eostokenid", "bostokenid", "padtokenid", "stoptokens", "stoptokenids", "tokentypeids", "tokenendpoint", "authorizationendpoint",
+    "passrate", "passrates", "passcount", "passratio", "passpercentage", "passfail", "passthrough", "passband", "passmark", "passnumber", "passid",
+    "pinboard", "pinboards", "pincount", "pinmode", "pinmap", "pinout", "pinheight", "pintype", "cookierecipe", "cookierecipes", "cookieconsent",
+    "cookiepolicy", "cookiebanner", "cookiebaking", "cookiedough", "cookieflavor", "cookieflavour", "cookiejarsize", "cachekey", "cachekeys", "promptcachekey",
+    "publickey", "publickeys", "nextpagetoken", "pagetoken", "hotkey", "hotkeys", "dedupkey", "objectkey", "rowkey",
+    "buckeye", "hawkeye", "pinkeye", "secretariat",
     "tokenspersecond", "tokensperminute", "tokensperday",
 ];
 
@@ -104,34 +115,39 @@ pub(super) const NOUNS: &[&str] = &[
 /// Words, and which of them begin with a byte.
 pub(super) struct Index {
     words: &'static [&'static str],
-    by_first: [u128; 128],
+    by_first: [[u64; 3]; 128],
 }
 
 impl Index {
     const fn new(words: &'static [&'static str]) -> Self {
-        assert!(words.len() <= 128);
-        let mut by_first = [0; 128];
+        assert!(words.len() <= 192);
+        let mut by_first = [[0; 3]; 128];
         let mut i = 0;
         while i < words.len() {
-            by_first[words[i].as_bytes()[0] as usize] |= 1 << i;
+            by_first[words[i].as_bytes()[0] as usize][i / 64] |= 1 << (i % 64);
             i += 1;
         }
         Self { words, by_first }
     }
 
     /// The words that `text` begins with.
-    pub(super) fn prefixes_of(&self, text: &[u8]) -> impl Iterator<Item = &'static str> {
+    pub(super) fn prefixes_of<'t>(
+        &'t self,
+        text: &'t [u8],
+    ) -> impl Iterator<Item = &'static str> + 't {
         let first = text.first().map_or(0, |b| usize::from(*b));
-        let mut set = self.by_first.get(first).copied().unwrap_or_default();
-        std::iter::from_fn(move || {
-            while set != 0 {
-                let word = self.words[set.trailing_zeros() as usize];
-                set &= set - 1;
-                if text.starts_with(word.as_bytes()) {
-                    return Some(word);
+        let sets = self.by_first.get(first).copied().unwrap_or_default();
+        sets.into_iter().enumerate().flat_map(move |(i, mut set)| {
+            std::iter::from_fn(move || {
+                while set != 0 {
+                    let word = self.words[i * 64 + set.trailing_zeros() as usize];
+                    set &= set - 1;
+                    if text.starts_with(word.as_bytes()) {
+                        return Some(word);
+                    }
                 }
-            }
-            None
+                None
+            })
         })
     }
 }

@@ -1,9 +1,7 @@
 //! Classes of bytes, and moving along a text by them.
 
-use std::ops::Range;
-
 /// Bytes that runs are made of. Those beyond ASCII are decided by their character.
-static RUN: [bool; 256] = {
+pub(super) static RUN: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = 0;
     while byte < 256 {
@@ -27,20 +25,6 @@ pub(super) fn is_run(c: char) -> bool {
 /// Characters without a width, which part nothing.
 fn is_invisible(c: char) -> bool {
     matches!(c, '\u{ad}' | '\u{200b}'..='\u{200d}' | '\u{2060}' | '\u{feff}' | '\u{300}'..='\u{36f}')
-}
-
-/// The next run from `at` on.
-pub(super) fn next_run(text: &str, at: usize) -> Option<Range<usize>> {
-    let bytes = text.as_bytes();
-    let mut at = at;
-    loop {
-        at += bytes.get(at..)?.iter().position(|b| RUN[usize::from(*b)])?;
-        let end = run_end(text, at);
-        if end > at {
-            return Some(at..end);
-        }
-        at += text[at..].chars().next().map_or(1, char::len_utf8);
-    }
 }
 
 /// Where the run at `at` ends.
@@ -73,6 +57,35 @@ pub(super) fn skip(text: &str, at: usize, skipped: impl Fn(char) -> bool) -> usi
 /// The first place from `at` on that is no blank; a line's end is none.
 pub(super) fn skip_blanks(text: &str, at: usize) -> usize {
     skip(text, at, |c| c.is_whitespace() && c != '\n' && c != '\r')
+}
+
+/// The end of the sequence that sets a colour and begins at `at`, or `at`: `\x1b[1;32m`, as it is or as a
+/// string of JSON, C, Rust or a shell has it.
+pub(super) fn colour_end(text: &str, at: usize) -> usize {
+    const ESCAPES: &[&str] = &[
+        "\x1b[", "\\u001b[", "\\u001B[", "\\x1b[", "\\x1B[", "\\u{1b}[", "\\033[", "\\e[",
+    ];
+    let near = ahead(text, at, 24);
+    if !near.starts_with(['\x1b', '\\']) {
+        return at;
+    }
+    let escape = ESCAPES.iter().find(|escape| near.starts_with(**escape));
+    let Some(escape) = escape else {
+        return at;
+    };
+    let end = skip(near, escape.len(), |c| c.is_ascii_digit() || c == ';');
+    match near.as_bytes().get(end) {
+        Some(b'm' | b'K') => at + end + 1,
+        _ => at,
+    }
+}
+
+/// Where to go on after the run `at..end` in which nothing was found: behind a colour that it begins.
+pub(super) fn skip_colour(text: &str, at: usize, end: usize) -> usize {
+    if at > 0 && text.as_bytes()[at - 1] == b'\\' {
+        return end.max(colour_end(text, at - 1));
+    }
+    end
 }
 
 /// The text from `at` on, `len` bytes of it at most.

@@ -3,8 +3,9 @@
 use std::ops::Range;
 
 use super::{
+    Run, Scan,
     bytes::{ahead, is_one_of, skip, skip_blanks},
-    look::{is_null, is_placeholder, is_random},
+    look::{is_mixed, is_null, is_placeholder, is_prose, is_random, looks_secret},
     value::{self, Style},
 };
 use crate::redact::keys::Strength;
@@ -66,6 +67,47 @@ pub(super) fn typed(text: &str, start: usize) -> Option<Range<usize>> {
     let shown = &text[secret.clone()];
     let absent = is_null(shown) || is_placeholder(shown);
     Some(if absent { start..start } else { secret })
+}
+
+/// `ApiKey("x")`, `Token(\n "x",\n)`: how Rust and others print a value that has a type of its own.
+pub(super) fn newtype(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
+    #[rustfmt::skip]
+    const TYPES: &[&str] = &[
+        "token", "key", "secret", "password", "passphrase", "credential", "credentials", "auth", "cookie", "bearer",
+        "jwt", "pin", "otp", "secretstr", "secretstring", "pass", "passcode",
+    ];
+    let (text, name) = (scan.text, scan.word(run));
+    let name = name.rsplit('.').next().unwrap_or(name);
+    if !scan.after(run).starts_with('(') || !name.starts_with(|c: char| c.is_ascii_uppercase()) {
+        return None;
+    }
+    let start = skip(text, run.end + 1, char::is_whitespace);
+    if !text[start..]
+        .trim_start_matches('\\')
+        .starts_with(['"', '\''])
+    {
+        return None;
+    }
+    let strength = scan.rules.strength(name);
+    if strength == Strength::Harmless || !name.bytes().all(|b| b.is_ascii_alphanumeric()) {
+        return None;
+    }
+    let lower = name.to_ascii_lowercase();
+    let secret = value::glance(text, start, Style::Plain);
+    let shown = &text[secret.clone()];
+    let typed = TYPES.iter().any(|noun| lower.ends_with(noun));
+    let sure = strength == Strength::Strong || looks_secret(shown) || is_mixed(shown);
+    let absent = shown.is_empty() || is_placeholder(shown) || is_prose(shown);
+    (typed && sure && !absent).then(|| value::whole(text, start, Style::Plain, secret))
+}
+
+/// Whether the value is read from the environment: `process.env.API_KEY`, `os.environ["API_KEY"]`.
+pub(super) fn is_environment(value: &str) -> bool {
+    #[rustfmt::skip]
+    const READERS: &[&str] = &[
+        "process.env.", "import.meta.env.", "os.environ[", "os.getenv(", "Deno.env.get(",
+    ];
+    READERS.iter().any(|reader| value.starts_with(reader))
 }
 
 /// Whether the value is code that gets a secret from elsewhere: `process.env.TOKEN`, `lexer.next()`.

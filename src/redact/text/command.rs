@@ -4,14 +4,15 @@ use std::ops::Range;
 
 use super::{
     Run, Scan,
-    bytes::{is_one_of, skip},
+    bytes::{ahead, is_one_of, skip},
+    filter,
     look::is_placeholder,
     pair,
     value::{self, Style},
 };
 
 /// How far from the command its flags are looked for, in bytes.
-const LINE: usize = 1024;
+pub(super) const LINE: usize = 1024;
 
 /// A command that takes a password in a short flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +27,12 @@ pub(in crate::redact) enum Command {
     Redis,
     /// `-w PASSWORD`
     Ldap,
+    /// `user/PASSWORD@host`
+    Oracle,
+    /// `-passin pass:PASSWORD`, `-k PASSWORD`
+    Openssl,
+    /// `-U user%PASSWORD`
+    Samba,
 }
 
 impl Command {
@@ -36,32 +43,25 @@ impl Command {
         }
         let name = word.rsplit('/').next().unwrap_or(word);
         // Most words are none, and are told by their beginning.
-        if !matches!(
-            name.as_bytes(),
-            [b'c', b'u', ..]
-                | [b'h', b't' | b'e', ..]
-                | [b'x', b'h', ..]
-                | [b'm', b'y' | b'a' | b'o', ..]
-                | [b's', b's' | b'k' | b'q', ..]
-                | [b'd', b'o', ..]
-                | [b'p', b'o', ..]
-                | [b'b', b'u' | b'c', ..]
-                | [b'o', b'c', ..]
-                | [b'r', b'e', ..]
-                | [b'l', b'd', ..]
-        ) {
+        if !filter::may_trigger(name) {
             return None;
         }
         Some(match name {
             "curl" | "http" | "https" | "httpie" | "xh" => Self::Curl,
             "mysql" | "mysqldump" | "mysqladmin" | "mariadb" | "mariadb-dump" | "mysqlimport"
-            | "mysqlsh" => Self::Mysql,
-            "sshpass" | "docker" | "podman" | "mongo" | "mongosh" | "mongodump"
-            | "mongorestore" | "buildah" | "skopeo" | "helm" | "oc" | "sqlcmd" | "bcp" => {
+            | "mysqlsh" | "mysqlshow" | "7z" | "7za" | "rar" | "unrar" => Self::Mysql,
+            "sshpass" | "docker" | "podman" | "nerdctl" | "mongo" | "mongosh" | "mongodump"
+            | "mongoimport" | "mongoexport" | "mongorestore" | "buildah" | "skopeo" | "crane"
+            | "helm" | "oc" | "sqlcmd" | "bcp" | "az" | "twine" | "cqlsh" | "snowsql"
+            | "influx" | "ipmitool" | "unzip" | "zip" | "cf" | "ibmcloud" | "rabbitmqadmin" => {
                 Self::PasswordInP
             }
-            "redis-cli" => Self::Redis,
-            "ldapsearch" | "ldapadd" | "ldapmodify" | "ldapwhoami" => Self::Ldap,
+            "redis-cli" | "valkey-cli" | "keydb-cli" => Self::Redis,
+            "ldapsearch" | "ldapadd" | "ldapmodify" | "ldapwhoami" | "ldapdelete"
+            | "ldappasswd" => Self::Ldap,
+            "sqlplus" | "expdp" | "impdp" | "exp" | "imp" | "rman" | "sqlldr" => Self::Oracle,
+            "openssl" => Self::Openssl,
+            "smbclient" | "rpcclient" => Self::Samba,
             _ => return None,
         })
     }
@@ -73,7 +73,9 @@ impl Command {
                 flag,
                 "-u" | "--user" | "-U" | "--proxy-user" | "-a" | "--auth"
             ),
-            Self::Mysql => false,
+            Self::Mysql | Self::Oracle => false,
+            Self::Openssl => matches!(flag, "-k" | "-K"),
+            Self::Samba => matches!(flag, "-U" | "--user"),
             Self::PasswordInP => matches!(flag, "-p" | "-P"),
             Self::Redis => flag == "-a",
             Self::Ldap => flag == "-w",
@@ -91,7 +93,7 @@ impl Command {
             Self::Mysql => "-p",
             Self::Curl => "-u",
             Self::Ldap => "-w",
-            Self::PasswordInP | Self::Redis => return None,
+            _ => return None,
         };
         let rest = word.strip_prefix(flag)?;
         (!rest.is_empty()).then_some(flag.len())
@@ -101,6 +103,9 @@ impl Command {
 /// `named` says that the word may hold the name of a secret.
 pub(super) fn find(scan: &mut Scan<'_>, run: Run, named: bool) -> Option<Range<usize>> {
     let word = scan.word(run);
+    if let Some(secret) = positional(scan, run) {
+        return Some(secret);
+    }
     if let Some(command) = Command::of(word) {
         scan.command = Some((command, run.end));
         return None;
@@ -137,6 +142,44 @@ pub(super) fn find(scan: &mut Scan<'_>, run: Run, named: bool) -> Option<Range<u
     named.then(|| pair::flag(scan, run))?
 }
 
+/// `echo x | docker login --password-stdin`, `echo ada:x | chpasswd`, `htpasswd -b file ada x`: a secret that only
+/// its place tells.
+fn positional(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
+    #[rustfmt::skip]
+    const READERS: &[&str] = &[
+        "--password-stdin", "--with-token", "chpasswd", "sudo -S", "--passphrase-fd 0", "-passin stdin", "--stdin",
+    ];
+    let word = scan.word(run);
+    let pipes = matches!(word, "echo" | "printf");
+    if !pipes && word != "htpasswd" || !scan.after(run).starts_with(' ') {
+        return None;
+    }
+    let line = ahead(scan.text, run.end, 512);
+    let line = line.split('\n').next().unwrap_or(line);
+    if pipes {
+        let (said, read) = line.split_once('|')?;
+        if !READERS.iter().any(|reader| read.contains(reader)) {
+            return None;
+        }
+        let flags = said.len() - said.trim_start_matches([' ', '-', 'n', 'e']).len();
+        let flags = said[..flags].rfind(' ').map_or(0, |i| i + 1);
+        let said = &scan.text[..run.end + said.trim_end().len()];
+        let secret = value::extent(said, run.end + flags, Style::Plain);
+        return (!is_placeholder(&scan.text[secret.clone()])).then_some(secret);
+    }
+    let line = line
+        .split(['|', ';', '&', '>'])
+        .next()
+        .unwrap_or(line)
+        .trim_end();
+    let mut words = line.split(' ').filter(|w| !w.is_empty());
+    let batch = words
+        .clone()
+        .any(|w| w.starts_with('-') && !w.starts_with("--") && w.contains('b'));
+    let last = words.next_back().filter(|w| batch && !w.starts_with('-'))?;
+    (words.count() >= 2).then(|| run.end + line.len() - last.len()..run.end + line.len())
+}
+
 fn credential(text: &str, command: Command, value: Range<usize>) -> Option<Range<usize>> {
     let word = &text[value.clone()];
     let user_only = command == Command::Curl && !word.contains(':');
@@ -145,6 +188,7 @@ fn credential(text: &str, command: Command, value: Range<usize>) -> Option<Range
         .bytes()
         .all(|b| b.is_ascii_digit() || matches!(b, b':' | b'.' | b'-'));
     let none = user_only
+        || command == Command::Samba && !word.contains('%')
         || command == Command::PasswordInP && ports && word.contains(':')
         || word.starts_with('-');
     (!none && !is_placeholder(word)).then_some(value)
@@ -153,13 +197,25 @@ fn credential(text: &str, command: Command, value: Range<usize>) -> Option<Range
 /// `aws configure set aws_secret_access_key x`, `-passin pass:x`: a setting's name, then its value.
 fn after_name(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
     let word = scan.word(run);
-    if !word.contains('_') && !is_one_of(word, &["pass"]) || !scan.after(run).starts_with(' ') {
-        return None;
+    if word == "pass" && scan.after(run).starts_with(':') && scan.is_command(Command::Openssl, run)
+    {
+        return Some(run.end + 1..value::bare_end(scan.text, run.end + 1));
     }
-    if !scan.rules.is_sensitive_key(word) {
+    if !scan.after(run).starts_with(' ') || !scan.rules.is_sensitive_key(word) {
         return None;
     }
     let start = run.end + 1;
+    if ["configure set ", "config set "]
+        .iter()
+        .any(|set| scan.before(run).ends_with(set))
+    {
+        let value = value::extent(scan.text, start, Style::Plain);
+        let shown = &scan.text[value.clone()];
+        return (!shown.starts_with('-') && !is_placeholder(shown)).then_some(value);
+    }
+    if !word.contains('_') && !is_one_of(word, &["pass"]) {
+        return None;
+    }
     let end = value::bare_end(scan.text, start);
     let value = &scan.text[start..end];
     (super::look::is_random(value) && !super::look::is_uuid(value)).then_some(start..end)

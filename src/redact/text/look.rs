@@ -49,7 +49,11 @@ pub(super) fn is_placeholder(word: &str) -> bool {
             .and_then(|s| s.strip_suffix(close))
             .is_some_and(|s| name(s.trim()))
     };
-    !word.is_empty() && word.chars().all(hidden)
+    let variable = word
+        .strip_prefix('$')
+        .is_some_and(|s| s.len() >= 2 && s.bytes().all(|b| b.is_ascii_uppercase() || b == b'_'));
+    variable
+        || !word.is_empty() && word.chars().all(hidden)
         || word.starts_with("...[truncated]")
         || inside("<", ">")
         || inside("${", "}")

@@ -1,7 +1,7 @@
 //! What stands between a name and its value.
 
 use super::{
-    bytes::{ahead, skip, skip_blanks},
+    bytes::{ahead, colour_end, skip, skip_blanks},
     value::Style,
 };
 
@@ -32,6 +32,20 @@ const CLOSERS: &[&str] = &[
     "\u{2019}",
 ];
 
+/// The first place from `at` on that is no colour; a few follow each other at most.
+fn skip_colours(text: &str, at: usize) -> usize {
+    (0..4).fold(at, |at, _| colour_end(text, at))
+}
+
+/// Where the value begins after a mark that ends at `at`: behind colours, and behind the stars that end what
+/// is bold (`**Password:** x`).
+pub(super) fn value_start(text: &str, at: usize) -> usize {
+    let stars = skip(text, at, |c| matches!(c, '*' | '_'));
+    let bold = (1..=3).contains(&(stars - at)) && text[stars..].starts_with(' ');
+    let at = skip_blanks(text, if bold { stars } else { at });
+    skip_blanks(text, skip_colours(text, at))
+}
+
 impl Mark {
     /// The mark after a name that ends at `end`.
     pub(super) fn after(text: &str, end: usize) -> Option<Self> {
@@ -51,10 +65,13 @@ impl Mark {
                 | b'?'
                 | b'|'
                 | b'!'
+                | b'*'
+                | 0x1b
         );
         if !near && first.is_ascii() {
             return None;
         }
+        let end = skip_colours(text, end);
         let mut at = skip(text, end, |c| matches!(c, '"' | '\'' | '`' | '\\' | ']'));
         // Each of them is a run of its own, so that more of them would be looked at again and again.
         for _ in 0..4 {
@@ -65,6 +82,8 @@ impl Mark {
         let quoted = at > end;
         // `password?: string`
         at += usize::from(text[at..].starts_with("?:"));
+        // `**Password**: x`
+        at = skip_colours(text, skip(text, at, |c| c == '*'));
         at = skip_blanks(text, at);
         if text[at..].starts_with('(')
             && let Some(i) = ahead(text, at, 24).find(')')

@@ -14,6 +14,7 @@ mod bytes;
 mod code;
 pub(super) mod command;
 mod field;
+mod filter;
 mod header;
 mod lines;
 mod look;
@@ -23,6 +24,7 @@ mod name;
 mod pair;
 mod prose;
 mod scheme;
+mod sql;
 mod token;
 mod url;
 mod value;
@@ -57,14 +59,19 @@ fn pass(rules: &Rules, text: &str, limit: usize) -> Option<String> {
     };
     let mut out = String::new();
     let (mut copied, mut at) = (0, 0);
-    while let Some(run) = bytes::next_run(text, at)
-        && run.start < limit
+    while let Some(run) = filter::next_run(text, at)
+        && run.at < limit
     {
         at = run.end;
-        let Some(secret) = scan.secret(Run {
-            at: run.start,
+        if run.plain && !rules.has_own() {
+            continue;
+        }
+        let run = Run {
+            at: run.at,
             end: run.end,
-        }) else {
+        };
+        let Some(secret) = scan.secret(run) else {
+            at = bytes::skip_colour(text, run.at, run.end);
             continue;
         };
         at = at.max(secret.end);
@@ -110,16 +117,25 @@ impl<'a> Scan<'a> {
         &self.text[..run.at]
     }
 
+    /// Whether the run stands among the arguments of this command.
+    fn is_command(&self, command: Command, run: Run) -> bool {
+        self.command.is_some_and(|(seen, at)| {
+            seen == command && run.at - at <= command::LINE && !self.text[at..run.at].contains('\n')
+        })
+    }
+
     /// The secret that begins in this run, or that it announces.
     fn secret(&mut self, run: Run) -> Option<Range<usize>> {
         let named = self.rules.may_be_sensitive(self.word(run)) || self.before(run).ends_with('\\');
         let found = block::find(self, run)
             .or_else(|| url::user_info(self, run))
+            .or_else(|| sql::find(self, run))
             .or_else(|| named.then(|| self.named(run))?)
             .or_else(|| scheme::find(self, run))
             .or_else(|| command::find(self, run, named))
             .or_else(|| url::webhook(self, run))
             .or_else(|| token::find(self, run))
+            .or_else(|| token::composed(self, run))
             .or_else(|| prose::find(self, run, named));
         found.filter(|secret| !secret.is_empty())
     }
@@ -127,6 +143,7 @@ impl<'a> Scan<'a> {
     /// The same for a run that may hold the name of a secret.
     fn named(&self, run: Run) -> Option<Range<usize>> {
         markup::find(self, run)
+            .or_else(|| code::newtype(self, run))
             .or_else(|| field::find(self, run))
             .or_else(|| pair::find(self, run))
     }

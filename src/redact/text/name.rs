@@ -51,6 +51,13 @@ pub(super) fn is_working_directory(name: &str, value: &str) -> bool {
             .starts_with(['/', '~'])
 }
 
+/// Whether the run is a part of the name of something in AWS: `arn:aws:kms:eu:1:key/x`.
+pub(super) fn is_resource(scan: &Scan<'_>, run: Run) -> bool {
+    let before = behind(scan.text, run.at, 128);
+    let from = before.rfind(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '=' | ','));
+    before.ends_with(':') && before[from.map_or(0, |i| i + 1)..].starts_with("arn:")
+}
+
 pub(super) fn holds_password(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     name.contains("pass")

@@ -4,16 +4,16 @@ use std::ops::Range;
 
 use super::{
     Run, Scan,
-    bytes::{is_one_of, skip, skip_blanks},
-    code::{is_expression, typed},
+    bytes::{is_one_of, skip},
+    code::{is_environment, is_expression, typed},
     field,
     header::header,
     lines::{is_indented, lines_below, untagged, whole_line},
     look::{first_word, is_mixed, is_null, is_placeholder, is_prose, looks_secret},
-    mark::Mark,
+    mark::{Mark, value_start},
     name::{
-        follows_kind, holds_password, in_query, is_failure, is_header, is_signature, is_weak_word,
-        is_working_directory, name,
+        follows_kind, holds_password, in_query, is_failure, is_header, is_resource, is_signature,
+        is_weak_word, is_working_directory, name,
     },
     value::{self, SCHEMES, Style},
 };
@@ -27,10 +27,13 @@ pub(super) fn find(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
     if strength == Strength::Harmless && !is_signature(name, &mark) {
         return None;
     }
+    if is_resource(scan, run) {
+        return None;
+    }
     if is_working_directory(name, &text[mark.end..]) {
         return None;
     }
-    let mut start = skip_blanks(text, mark.end);
+    let mut start = value_start(text, mark.end);
     if mark.colon && !mark.quoted {
         start = text.len() - untagged(&text[start..]).len();
     }
@@ -71,6 +74,12 @@ fn judge(
     if mark.style == Style::Encoded || mark.quoted {
         return Some(secret);
     }
+    // `"oauth:secret": "x"`: the name has two parts, and this is its first.
+    let closed = text[secret.end..].starts_with(['"', '\'', '\\']);
+    if bare && closed && Mark::after(text, secret.end).is_some_and(|mark| mark.quoted && mark.colon)
+    {
+        return None;
+    }
     if mark.colon {
         return colon(scan, run, name, strength, secret, bare);
     }
@@ -81,7 +90,8 @@ fn judge(
     if bare && is_expression(text, name, &secret, strength) {
         return None;
     }
-    if strength != Strength::Strong && is_weak_word(name) && !in_query(scan, run) {
+    let small = word.len() <= 5 && word.bytes().all(|b| b.is_ascii_digit());
+    if strength != Strength::Strong && is_weak_word(name) && (small || !in_query(scan, run)) {
         let tuple = text[start..].starts_with(['(', '[']) && name.eq_ignore_ascii_case("auth");
         return (tuple || looks_secret(word) || is_mixed(word))
             .then(|| whole_line(text, run, secret));
@@ -101,6 +111,9 @@ fn colon(
     let text = scan.text;
     let value = &text[secret.clone()];
     let first = first_word(value);
+    if bare && is_environment(value) {
+        return None;
+    }
     if bare && let Some(typed) = typed(text, secret.start) {
         return Some(typed);
     }
@@ -117,9 +130,23 @@ fn colon(
         _ if follows_kind(text, run) => true,
         _ if value.starts_with(['{', '[']) => !is_weak_word(name),
         _ if value.contains(':') => false,
-        _ => looks_secret(value) && !place && !is_failure(name),
+        _ => looks_secret(inside(value)) && !place && !is_failure(name),
     };
     announces.then(|| whole_line(text, run, secret))
+}
+
+/// The text in `Some("x")`, over several lines or not.
+fn inside(value: &str) -> &str {
+    let open = value
+        .find('(')
+        .filter(|i| *i > 0 && value[..*i].bytes().all(|b| b.is_ascii_alphabetic()));
+    let Some(open) = open else {
+        return value;
+    };
+    let inner = value[open + 1..].trim_matches(|c: char| {
+        c.is_whitespace() || matches!(c, '"' | '\'' | '\\' | ',' | ')' | '(')
+    });
+    if value.contains('"') { inner } else { value }
 }
 
 /// `--password x`, `-token x`.
@@ -133,7 +160,7 @@ pub(super) fn flag(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
     if name.len() == word.len() || start == run.end || quoted == start && quoted == run.end {
         return None;
     }
-    if name.is_empty() || !scan.rules.is_sensitive_key(name) {
+    if name.is_empty() || name.ends_with("-stdin") || !scan.rules.is_sensitive_key(name) {
         return None;
     }
     let secret = value::glance(text, start, Style::Plain);

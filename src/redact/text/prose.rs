@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::{
     Run, Scan,
-    bytes::{ahead, behind, is_one_of, run_end, skip_blanks},
+    bytes::{ahead, behind, is_one_of, is_run, run_end, skip_blanks},
     look::{is_mixed, is_placeholder, is_prose, is_random, is_uuid},
     value::{self, Style, bare_end},
 };
@@ -30,17 +30,21 @@ const TOKENS: &[&str] = &[
 
 /// Words between the name and the value.
 #[rustfmt::skip]
-const LINKS: &[&str] = &["is", "has", "been", "was", "are", "to", "as", "be", "now", "set", "value", "with", "currently", "still", "ist", "est", "es"];
+const LINKS: &[&str] = &["is", "has", "been", "was", "are", "to", "as", "be", "now", "set", "value", "with", "currently", "still", "ist", "lautet", "est", "es"];
 
 /// `named` says that the word may hold the name of a secret.
 pub(super) fn find(scan: &Scan<'_>, run: Run, named: bool) -> Option<Range<usize>> {
     let word = scan.word(run);
+    if word == "input_value" {
+        return rejected(scan, run);
+    }
     if !named || !(2..=20).contains(&word.len()) {
         return pgpass(scan, run);
     }
     let after = scan.after(run).as_bytes();
     match after.first() {
         Some(b' ' | b'\t' | b'\n' | b',') => {}
+        Some(b'*') => {}
         Some(b'"' | b'\'' | b'`' | b':') if after.get(1) == Some(&b' ') => {}
         Some(b':') => return pgpass(scan, run),
         _ => return None,
@@ -74,7 +78,7 @@ fn sentence(scan: &Scan<'_>, run: Run, password: bool, key: bool) -> Option<Rang
     let mut at = run.end;
     let mut linked = false;
     for _ in 0..6 {
-        while text[at..].starts_with(['"', '\'', '`', ':', ',', '(']) {
+        while text[at..].starts_with(['"', '\'', '`', ':', ',', '(', '*']) {
             at += 1;
         }
         at = skip_blanks(text, at);
@@ -149,13 +153,28 @@ fn netrc(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
     (machine && start > run.end).then(|| start..bare_end(scan.text, start))
 }
 
+/// `api_key: too short (input_value='x', input_type=str)`: what was refused, beside the name of its field in
+/// this line or the one before.
+fn rejected(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
+    let start = run.end + 1;
+    if !scan.after(run).starts_with('=') {
+        return None;
+    }
+    let near = behind(scan.text, run.at, 256);
+    let lines = near.rmatch_indices('\n').nth(1).map_or(0, |(i, _)| i + 1);
+    let mut names = near[lines..].split(|c: char| !is_run(c));
+    let named = names.any(|name| name.len() <= 64 && scan.rules.is_sensitive_key(name));
+    named.then(|| value::extent(scan.text, start, Style::Plain))
+}
+
 /// `host:5432:db:user:password`, alone in its line.
 fn pgpass(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
     let text = scan.text;
-    if !text[run.end..].starts_with(':') || !(run.at == 0 || text[..run.at].ends_with('\n')) {
+    let apart = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`');
+    if !text[run.end..].starts_with(':') || !(run.at == 0 || text[..run.at].ends_with(apart)) {
         return None;
     }
-    let line = ahead(text, run.at, 512).lines().next()?;
+    let line = ahead(text, run.at, 512).split(apart).next()?;
     let mut fields = line.splitn(5, ':');
     let (_, port, database, user, password) = (
         fields.next()?,

@@ -56,7 +56,10 @@ pub(super) fn find(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
     let end = bare_end(text, start);
     let word = &text[start..end];
     // `Bearer realm="x"`
-    let parameter = word.ends_with('=') && text[end..].starts_with('"');
+    let parameter = word.strip_suffix('=').is_some_and(|name| {
+        let plain = |b: u8| b.is_ascii_lowercase() || matches!(b, b'_' | b'-');
+        text[end..].starts_with('"') && name.bytes().all(plain)
+    });
     if parameter || word.len() < 3 || is_prose(word) || is_placeholder(word) {
         return None;
     }

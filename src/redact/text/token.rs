@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use super::{
     Run, Scan,
-    bytes::ahead,
+    bytes::{ahead, skip},
+    look::is_random,
     value::bare_end,
     vendors::{self, Tail, Vendor},
 };
@@ -45,11 +46,14 @@ fn continued(text: &str, end: usize) -> usize {
 
 /// The length of the token that `rest` begins with.
 fn length(rest: &str, scan: &Scan<'_>) -> Option<usize> {
-    let first = rest.as_bytes()[0];
     if rest.starts_with("eyJ") {
         return is_json_token(rest).then(|| tail(rest, 0));
     }
-    if let Some(len) = azure(rest).or_else(|| airtable(rest)) {
+    if let Some(len) = azure(rest)
+        .or_else(|| airtable(rest))
+        .or_else(|| discord(rest))
+        .or_else(|| bitcoin(rest))
+    {
         return Some(len);
     }
     let own = scan.rules.prefixes().iter().find_map(|prefix| {
@@ -59,7 +63,7 @@ fn length(rest: &str, scan: &Scan<'_>) -> Option<usize> {
     });
     own.or_else(|| {
         let long = rest.len() >= MIN;
-        long.then(|| vendors::beginning_with(first).find_map(|vendor| fits(vendor, rest)))?
+        long.then(|| vendors::beginning_as(rest.as_bytes()).find_map(|vendor| fits(vendor, rest)))?
     })
 }
 
@@ -69,11 +73,16 @@ fn fits(vendor: &Vendor, rest: &str) -> Option<usize> {
     }
     let after = rest.strip_prefix(vendor.prefix)?;
     let near = ahead(after, 0, 160);
-    let near = &near[..segment(near)];
+    let near = match vendor.tail {
+        Tail::Dotted => &near[..tail(near, 0)],
+        _ => &near[..segment(near)],
+    };
     let fits = near.len() >= vendor.min
         && match vendor.tail {
-            Tail::Any => true,
-            Tail::Digit => near.bytes().any(|b| b.is_ascii_digit()) && !is_words(near),
+            Tail::Any | Tail::Dotted => true,
+            Tail::Digit => {
+                near.bytes().any(|b| b.is_ascii_digit()) && !is_words(near) || is_mingled(near)
+            }
             Tail::Hex => near.bytes().all(|b| b.is_ascii_hexdigit()),
             Tail::Upper => near
                 .bytes()
@@ -89,6 +98,15 @@ fn is_words(tail: &str) -> bool {
             || s.len() <= 4 && s.bytes().all(|b| b.is_ascii_digit())
     };
     tail.contains(['-', '_']) && tail.split(['-', '_']).all(word)
+}
+
+/// Whether a tail is one word of capitals and small letters that change places again and again, unlike
+/// those of a name (`StatefulSetController`).
+fn is_mingled(tail: &str) -> bool {
+    let bytes = tail.as_bytes();
+    let letters = bytes.iter().all(u8::is_ascii_alphabetic);
+    let capitals = bytes.iter().filter(|b| b.is_ascii_uppercase()).count();
+    letters && bytes.len() >= 20 && capitals >= bytes.len() / 4 && capitals < bytes.len()
 }
 
 /// How many characters of a token `text` begins with, dots not counted.
@@ -128,6 +146,85 @@ fn airtable(rest: &str) -> Option<usize> {
     let fits = id.bytes().all(|b| b.is_ascii_alphanumeric())
         && secret.bytes().all(|b| b.is_ascii_hexdigit());
     fits.then(|| tail(rest, 0))
+}
+
+/// Tokens of Discord's bots: the number of the bot in Base64, a time of 6 characters, 27 and more.
+fn discord(rest: &str) -> Option<usize> {
+    let first = matches!(rest.as_bytes()[0], b'M' | b'N' | b'O');
+    if !first || rest.len() < 56 {
+        return None;
+    }
+    let mut parts = ahead(rest, 0, 96).split('.');
+    let mut part = |least: usize, most: usize| {
+        let part = parts.next().unwrap_or_default();
+        let part = &part[..segment(part)];
+        (least..=most).contains(&part.len()).then_some(())
+    };
+    part(23, 28)?;
+    part(6, 7)?;
+    part(25, 45)?;
+    Some(tail(rest, 0))
+}
+
+/// Private keys of Bitcoin: 51 or 52 characters of Base58 that begin with `5`, `K` or `L`.
+fn bitcoin(rest: &str) -> Option<usize> {
+    let len = match rest.as_bytes()[0] {
+        b'5' => 51,
+        b'K' | b'L' => 52,
+        _ => return None,
+    };
+    let base58 = |b: u8| b.is_ascii_alphanumeric() && !matches!(b, b'0' | b'O' | b'I' | b'l');
+    let fits = rest.len() == len
+        && rest.bytes().all(base58)
+        && rest.bytes().any(|b| b.is_ascii_lowercase())
+        && rest.bytes().any(|b| b.is_ascii_uppercase());
+    fits.then_some(len)
+}
+
+/// Bare keys that no prefix tells, but marks in them: Asana's `1/1234567890123456:x`, Kubernetes' bootstrap
+/// tokens, the legacy ones of FCM, hashes of passwords, Braintree's.
+pub(super) fn composed(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
+    let (text, word) = (scan.text, scan.word(run));
+    let after = scan.after(run);
+    let end_of = |from: usize, part: fn(char) -> bool| skip(text, from, part);
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    match after.as_bytes().first()? {
+        b':' if after.starts_with(":APA91b") => {
+            let end = end_of(run.end + 1, plain);
+            (end - run.end > 60).then_some(run.at..end)
+        }
+        b':' => {
+            let (version, id) = word.split_once('/')?;
+            let id = id.rsplit('/').next().unwrap_or(id);
+            let number = |s: &str, len| s.len() >= len && s.bytes().all(|b| b.is_ascii_digit());
+            let hex = |c: char| c.is_ascii_hexdigit();
+            let end = end_of(run.end + 1, hex);
+            (number(version, 1) && version.len() == 1 && number(id, 12) && end - run.end > 32)
+                .then_some(run.at..end)
+        }
+        b'$' if word == "access_token" => {
+            let env = ["$production$", "$sandbox$"];
+            let fits = env.iter().any(|env| after.starts_with(env));
+            fits.then(|| run.at..bare_end(text, run.end))
+        }
+        b'$' if scan.before(run).ends_with('$') => {
+            #[rustfmt::skip]
+            const HASHES: &[&str] = &[
+                "1", "2", "2a", "2b", "2x", "2y", "5", "6", "7", "y", "gy", "apr1", "argon2i", "argon2d", "argon2id",
+                "scrypt", "pbkdf2-sha256", "pbkdf2-sha512", "bcrypt-sha256",
+            ];
+            let end = bare_end(text, run.end);
+            let hash = &text[run.end..end];
+            let fits = HASHES.contains(&word) && hash.len() >= 22 && hash[1..].contains('$');
+            fits.then_some(run.at - 1..end)
+        }
+        // What a server of OAuth gives to a client.
+        b'=' if word == "code" && scan.before(run).ends_with(['?', '&']) => {
+            let end = bare_end(text, run.end + 1);
+            (is_random(&text[run.end + 1..end]) && end - run.end > 20).then_some(run.end + 1..end)
+        }
+        _ => None,
+    }
 }
 
 /// Keys with a mark at their end or inside: Mailchimp's `-us12`, Terraform's `.atlasv1.`.

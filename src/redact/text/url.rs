@@ -4,8 +4,9 @@ use std::ops::Range;
 
 use super::{
     Run, Scan,
-    bytes::{ahead, behind, skip},
-    look::is_random,
+    bytes::{ahead, behind, is_one_of, skip},
+    command::Command,
+    look::{is_random, is_uuid},
     value::bare_end,
 };
 
@@ -32,6 +33,16 @@ pub(super) fn user_info(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
         .unwrap_or(near.len());
     let url = &near[..end];
     let authority = &url[..url.find(['/', '?', '#']).unwrap_or(url.len())];
+    // `jdbc:sqlserver://h:1433;user=a;password=x`, `Endpoint=https://h;Secret=x`: the host ends there.
+    let authority = match authority.split_once(';') {
+        Some((host, fields)) if !host.contains('@') && is_field(fields) => host,
+        _ => authority,
+    };
+    let url = if authority.len() < url.len() && url[authority.len()..].starts_with(';') {
+        authority
+    } else {
+        url
+    };
     let sign = authority.rfind('@').or_else(|| authority.rfind("%40"));
     if let Some(sign) = sign {
         let user = &authority[..sign];
@@ -42,10 +53,14 @@ pub(super) fn user_info(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
     }
     // A password may hold a raw slash or question mark; a port is a number.
     let (_, port) = authority.split_once(':')?;
+    let number = |port: &str| {
+        port.bytes()
+            .all(|b| b.is_ascii_digit() || matches!(b, b':' | b']'))
+    };
+    // `mongodb://a:1,b:2/x`
+    let mut hosts = authority.split(',');
     if port.is_empty()
-        || port
-            .bytes()
-            .all(|b| b.is_ascii_digit() || b == b',' || b == b':' || b == b']')
+        || hosts.all(|host| host.split_once(':').is_none_or(|(_, port)| number(port)))
     {
         return None;
     }
@@ -60,6 +75,14 @@ pub(super) fn user_info(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
         }
         None => None,
     }
+}
+
+/// Whether a field begins here: `name=`.
+fn is_field(text: &str) -> bool {
+    let name = skip(text, 0, |c| {
+        c.is_ascii_alphanumeric() || matches!(c, ' ' | '_' | '-')
+    });
+    name > 0 && text[name..].starts_with('=')
 }
 
 /// Whether `authority` has nothing but a name and what stands where its port would.
@@ -103,10 +126,15 @@ const WEBHOOKS: &[&str] = &[
 /// A webhook's address, and what of the run is its secret.
 pub(super) fn webhook(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
     let word = scan.word(run);
-    if word.len() < 8 || !word.contains('/') && !scan.after(run).starts_with(':') {
+    if word.len() < 8 && !scan.after(run).starts_with('@')
+        || !word.contains('/') && !scan.after(run).starts_with(':')
+    {
         return None;
     }
-    if let Some(bot) = telegram(scan, run).or_else(|| oracle(scan, run)) {
+    if let Some(bot) = telegram(scan, run)
+        .or_else(|| oracle(scan, run))
+        .or_else(|| path_segment(scan, run))
+    {
         return Some(bot);
     }
     let slashes = word.len() - word.trim_start_matches('/').len();
@@ -125,11 +153,53 @@ pub(super) fn webhook(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
     (from < run.end).then(|| from..bare_end(scan.text, from))
 }
 
-/// `jdbc:oracle:thin:user/password@host`
+/// `https://h/trigger/x/with/key/<secret>`: the word before the last slash says what follows.
+fn path_segment(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
+    #[rustfmt::skip]
+    const NAMES: &[&str] = &[
+        "key", "apikey", "api_key", "api-key", "token", "access_token", "secret", "hook", "hooks", "webhook", "webhooks", "reset", "magic", "invite", "ical", "v2", "v3",
+        "reset-password", "password-reset", "verify", "confirm", "unsubscribe",
+    ];
+    let word = scan.word(run);
+    if !word.starts_with("//") || word.len() < 24 {
+        return None;
+    }
+    let mut at = 0;
+    let mut before = "";
+    for part in word.split('/') {
+        let bare = part.strip_prefix("private-").unwrap_or(part);
+        let mut changes = 0;
+        let mut last = b' ';
+        for b in bare.bytes() {
+            changes += usize::from(b.is_ascii_digit() != last.is_ascii_digit());
+            last = b;
+        }
+        let capitals = bare.bytes().any(|b| b.is_ascii_uppercase());
+        let random = bare.len() >= 20
+            && changes >= 5
+            && bare
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'));
+        // What has a version as its parent is a number of something, unless it is nothing else.
+        let version = matches!(before, "v2" | "v3");
+        let known = is_one_of(before, NAMES)
+            && (!version || bare.len() >= 32 && (capitals || bare.len() == 32));
+        if random && !is_uuid(bare) && (known || bare.len() < part.len()) {
+            return Some(run.at + at..bare_end(scan.text, run.at + at));
+        }
+        before = part;
+        at += part.len() + 1;
+    }
+    None
+}
+
+/// `jdbc:oracle:thin:user/password@host`, `sqlplus user/password@host`
 fn oracle(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
     let driver = ["thin:", "oci:", "oci8:"]
         .iter()
-        .any(|d| scan.before(run).ends_with(d));
+        .any(|d| scan.before(run).ends_with(d))
+        || scan.after(run).starts_with("@//")
+        || scan.is_command(Command::Oracle, run);
     let slash = scan
         .word(run)
         .find('/')

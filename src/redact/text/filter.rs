@@ -1,0 +1,96 @@
+//! The next run, and whether any detector has to look at it: most words of prose are of no interest to
+//! any, which their letters, their length and what stands beside them tell.
+
+use super::bytes::{RUN, colour_end, run_end};
+use crate::redact::filter::suspicious_run;
+
+/// A run of characters, and whether it is plain: neither a secret nor a word that announces one.
+#[derive(Clone, Copy)]
+pub(super) struct Seen {
+    pub(super) at: usize,
+    pub(super) end: usize,
+    pub(super) plain: bool,
+}
+
+/// Longer words may be tokens.
+const SHORT: usize = 12;
+
+/// Words at which detectors look that the filter of names does not know.
+#[rustfmt::skip]
+const WORDS: &[&str] = &[
+    "bearer", "basic", "digest", "negotiate", "apikey", "ssws", "dpop", "ntlm", "splunk", "genie-key", "api-key",
+    "identified", "input_value", "tcp", "tcp6", "unix", "udp", "curl", "http", "https", "httpie", "xh", "mysql",
+    "mysqldump", "mysqladmin", "mysqlimport", "mysqlsh", "mysqlshow", "mariadb", "sshpass", "docker", "podman",
+    "mongo", "mongosh", "mongodump", "buildah", "skopeo", "mongoimport", "mongoexport", "helm", "oc", "sqlcmd", "bcp",
+    "redis-cli", "ldapsearch", "ldapadd", "ldapmodify", "ldapwhoami", "ldapdelete", "ldappasswd", "az", "twine",
+    "nerdctl", "cqlsh", "snowsql", "influx", "ipmitool", "unzip", "zip", "7z", "7za", "rar", "unrar", "sqlplus",
+    "expdp", "impdp", "exp", "imp", "rman", "sqlldr", "openssl", "smbclient", "rpcclient", "htpasswd", "cf",
+    "ibmcloud", "rabbitmqadmin", "valkey-cli", "keydb-cli", "clickhouse-client", "lftp", "wget", "htdigest", "crane",
+    "code", "echo", "printf",
+];
+
+/// For a length: the first letters of such words, a bit each.
+static BEGINNINGS: [u32; SHORT] = {
+    let mut table = [0; SHORT];
+    let mut i = 0;
+    while i < WORDS.len() {
+        let word = WORDS[i].as_bytes();
+        if word.len() < SHORT {
+            table[word.len()] |= 1 << (word[0] & 31);
+        }
+        i += 1;
+    }
+    table
+};
+
+/// Whether a word may be one of [`WORDS`]: false is certain.
+pub(super) fn may_trigger(word: &str) -> bool {
+    let first = word.as_bytes().first().map_or(0, |b| b & 31);
+    BEGINNINGS
+        .get(word.len())
+        .is_none_or(|set| set >> first & 1 == 1)
+}
+
+/// The next run from `at` on.
+pub(super) fn next_run(text: &str, at: usize) -> Option<Seen> {
+    let bytes = text.as_bytes();
+    let mut at = at;
+    loop {
+        at += bytes
+            .get(at..)?
+            .iter()
+            .position(|b| RUN[usize::from(*b)] || *b == 0x1b)?;
+        if bytes[at] == 0x1b {
+            at = colour_end(text, at).max(at + 1);
+            continue;
+        }
+        if let Some((end, suspicious)) = suspicious_run(bytes, at, &RUN) {
+            let plain = !suspicious && is_plain(bytes, at, end);
+            return Some(Seen { at, end, plain });
+        }
+        let end = run_end(text, at);
+        if end > at {
+            let plain = false;
+            return Some(Seen { at, end, plain });
+        }
+        at += text[at..].chars().next().map_or(1, char::len_utf8);
+    }
+}
+
+fn is_plain(text: &[u8], at: usize, end: usize) -> bool {
+    let word = &text[at..end];
+    if word.len() >= SHORT {
+        return false;
+    }
+    let (first, last) = (word[0], word[word.len() - 1]);
+    if BEGINNINGS[word.len()] >> (first & 31) & 1 == 1 || first == b'-' || last == b'-' {
+        return false;
+    }
+    let beside = match text.get(end..) {
+        Some([b':', next, ..]) => !next.is_ascii_whitespace(),
+        Some([b'(' | b'%' | b'$' | b'@', ..]) => true,
+        _ => false,
+    };
+    let escaped = at > 0 && text[at - 1] == b'\\';
+    !beside && !escaped && !word.contains(&b'/')
+}
