@@ -28,6 +28,8 @@
 //! | tokens | prefixes of some 200 kinds of vendors' tokens, JWTs, and [own prefixes](Rules::with_secret_prefix) |
 //! | blocks | private keys in PEM, PGP, OpenSSH, SSH2 and PuTTY form, cut off or not |
 //! | commands | `-u user:x` of curl, `-px` of mysql, `-p x` of sshpass and docker, `-a x` of redis-cli |
+//! | statements | `IDENTIFIED BY 'x'`, `PASSWORD 'x'`, `SET PASSWORD FOR ada = 'x'` |
+//! | labels | `**Password:** x`, names and values with colours of a terminal between them |
 //! | sentences | `password is hunter2`, `the token abc123def456`: where the word after looks like a secret |
 //!
 //! # What is not promised

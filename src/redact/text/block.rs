@@ -2,7 +2,10 @@
 
 use std::ops::Range;
 
-use super::{Run, Scan, bytes::ahead};
+use super::{
+    Run, Scan,
+    bytes::{ahead, looked_at},
+};
 
 /// `-----BEGIN RSA PRIVATE KEY-----` to its end, or to the end of the text; PuTTY's files likewise.
 pub(super) fn find(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
@@ -34,6 +37,7 @@ pub(super) fn end(text: &str, start: usize) -> Option<usize> {
         "---- END"
     };
     let from = block.find(mark);
+    looked_at(from.unwrap_or(block.len()));
     let Some(from) = from else {
         return Some(text.len());
     };
@@ -47,7 +51,9 @@ pub(super) fn end(text: &str, start: usize) -> Option<usize> {
 }
 
 fn putty_end(rest: &str) -> usize {
-    let Some(mac) = rest.find("Private-MAC:") else {
+    let mac = rest.find("Private-MAC:");
+    looked_at(mac.unwrap_or(rest.len()));
+    let Some(mac) = mac else {
         return rest.len();
     };
     let line = rest[mac..].find(['\n', '\\']);

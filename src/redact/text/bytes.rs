@@ -14,6 +14,18 @@ pub(super) static RUN: [bool; 256] = {
     table
 };
 
+#[cfg(test)]
+std::thread_local! {
+    /// How many bytes were looked at: tests of the time it takes count them.
+    pub(in crate::redact) static LOOKED_AT: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+/// Counts bytes that were looked at, in tests.
+pub(super) fn looked_at(_bytes: usize) {
+    #[cfg(test)]
+    LOOKED_AT.set(LOOKED_AT.get() + _bytes);
+}
+
 /// Whether a character belongs to runs: names, keys, paths and tokens are made of them.
 pub(super) fn is_run(c: char) -> bool {
     match u8::try_from(c) {
@@ -44,14 +56,16 @@ pub(super) fn run_end(text: &str, at: usize) -> usize {
             }
         }
     }
+    looked_at(i - at);
     i
 }
 
 /// The first place from `at` on whose character is not skipped.
 pub(super) fn skip(text: &str, at: usize, skipped: impl Fn(char) -> bool) -> usize {
-    text[at..]
-        .find(|c: char| !skipped(c))
-        .map_or(text.len(), |i| at + i)
+    let end = text[at..].find(|c: char| !skipped(c));
+    let end = end.map_or(text.len(), |i| at + i);
+    looked_at(end - at);
+    end
 }
 
 /// The first place from `at` on that is no blank; a line's end is none.
@@ -90,12 +104,16 @@ pub(super) fn skip_colour(text: &str, at: usize, end: usize) -> usize {
 
 /// The text from `at` on, `len` bytes of it at most.
 pub(super) fn ahead(text: &str, at: usize, len: usize) -> &str {
-    &text[at..crate::text::floor(text, at + len)]
+    let near = &text[at..crate::text::floor(text, at + len)];
+    looked_at(near.len());
+    near
 }
 
 /// The text up to `at`, `len` bytes of it at most.
 pub(super) fn behind(text: &str, at: usize, len: usize) -> &str {
-    &text[crate::text::floor(text, at.saturating_sub(len))..at]
+    let near = &text[crate::text::floor(text, at.saturating_sub(len))..at];
+    looked_at(near.len());
+    near
 }
 
 /// `text` without `prefix`, whatever its case.

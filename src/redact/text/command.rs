@@ -155,7 +155,11 @@ fn positional(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
         return None;
     }
     let line = ahead(scan.text, run.end, 512);
+    let cut = line.len() >= 508;
     let line = line.split('\n').next().unwrap_or(line);
+    if cut && line.len() >= 508 {
+        return None;
+    }
     if pipes {
         let (said, read) = line.split_once('|')?;
         if !READERS.iter().any(|reader| read.contains(reader)) {

@@ -1,7 +1,8 @@
 //! The next run, and whether any detector has to look at it: most words of prose are of no interest to
 //! any, which their letters, their length and what stands beside them tell.
 
-use super::bytes::{RUN, colour_end, run_end};
+use super::bytes::{RUN, colour_end, looked_at, run_end};
+use super::vendors::may_begin;
 use crate::redact::filter::suspicious_run;
 
 /// A run of characters, and whether it is plain: neither a secret nor a word that announces one.
@@ -14,6 +15,9 @@ pub(super) struct Seen {
 
 /// Longer words may be tokens.
 const SHORT: usize = 12;
+
+/// Words of this length may be keys that are told by their make.
+const LONG: usize = 32;
 
 /// Words at which detectors look that the filter of names does not know.
 #[rustfmt::skip]
@@ -29,26 +33,33 @@ const WORDS: &[&str] = &[
     "code", "echo", "printf",
 ];
 
-/// For a length: the first letters of such words, a bit each.
-static BEGINNINGS: [u32; SHORT] = {
+/// For a length: the first and last letters of such words, mixed to a bit each.
+static ENDS: [u64; SHORT] = {
     let mut table = [0; SHORT];
     let mut i = 0;
     while i < WORDS.len() {
         let word = WORDS[i].as_bytes();
         if word.len() < SHORT {
-            table[word.len()] |= 1 << (word[0] & 31);
+            table[word.len()] |= ends(word);
         }
         i += 1;
     }
     table
 };
 
+/// The bit of the first and the last letter of a word, whatever their case.
+const fn ends(word: &[u8]) -> u64 {
+    let (first, last) = (word[0] & 31, word[word.len() - 1] & 31);
+    1 << (first.wrapping_mul(11).wrapping_add(last) & 63)
+}
+
 /// Whether a word may be one of [`WORDS`]: false is certain.
 pub(super) fn may_trigger(word: &str) -> bool {
-    let first = word.as_bytes().first().map_or(0, |b| b & 31);
-    BEGINNINGS
-        .get(word.len())
-        .is_none_or(|set| set >> first & 1 == 1)
+    !word.is_empty() && is_listed(word.as_bytes())
+}
+
+fn is_listed(word: &[u8]) -> bool {
+    ENDS.get(word.len()).is_none_or(|set| set & ends(word) != 0)
 }
 
 /// The next run from `at` on.
@@ -65,6 +76,7 @@ pub(super) fn next_run(text: &str, at: usize) -> Option<Seen> {
             continue;
         }
         if let Some((end, suspicious)) = suspicious_run(bytes, at, &RUN) {
+            looked_at(end - at);
             let plain = !suspicious && is_plain(bytes, at, end);
             return Some(Seen { at, end, plain });
         }
@@ -79,11 +91,15 @@ pub(super) fn next_run(text: &str, at: usize) -> Option<Seen> {
 
 fn is_plain(text: &[u8], at: usize, end: usize) -> bool {
     let word = &text[at..end];
-    if word.len() >= SHORT {
+    let (first, last) = (word[0], word[word.len() - 1]);
+    if first == b'-' || last == b'-' {
         return false;
     }
-    let (first, last) = (word[0], word[word.len() - 1]);
-    if BEGINNINGS[word.len()] >> (first & 31) & 1 == 1 || first == b'-' || last == b'-' {
+    if word.len() >= SHORT {
+        if word.len() >= LONG || is_token(word) {
+            return false;
+        }
+    } else if is_listed(word) {
         return false;
     }
     let beside = match text.get(end..) {
@@ -93,4 +109,14 @@ fn is_plain(text: &[u8], at: usize, end: usize) -> bool {
     };
     let escaped = at > 0 && text[at - 1] == b'\\';
     !beside && !escaped && !word.contains(&b'/')
+}
+
+/// Whether a token may begin in a word that is not [`LONG`].
+fn is_token(word: &[u8]) -> bool {
+    let mut before = b' ';
+    word.windows(2).any(|pair| {
+        let starts = !before.is_ascii_alphanumeric();
+        before = pair[0];
+        starts && (may_begin(pair) || pair == b"ey")
+    })
 }

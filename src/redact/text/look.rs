@@ -1,6 +1,7 @@
 //! What words look like.
 
 use super::bytes::is_one_of;
+use crate::redact::REDACTED;
 
 /// Words that stand in prose after `password`, `token`, `Bearer` and the like.
 #[rustfmt::skip]
@@ -104,7 +105,8 @@ fn trim(word: &str) -> &str {
 /// Whether a word is no word of prose: long, with a digit or with capitals inside.
 pub(super) fn looks_secret(word: &str) -> bool {
     let make = Make::of(trim(word));
-    !make.blank
+    !word.contains(REDACTED)
+        && !make.blank
         && (make.len >= 32 || make.len >= 8 && (make.digits > 0 || make.lower && make.inner_upper))
 }
 
@@ -114,7 +116,11 @@ pub(super) fn is_mixed(word: &str) -> bool {
     let make = Make::of(word);
     let signs = word.contains(['!', '#', '$', '%', '^', '&', '*', '@']);
     let letters = make.len > make.digits && word.contains(|c: char| c.is_alphabetic());
-    !make.blank && make.len >= 4 && letters && (make.digits > 0 || signs)
+    !word.contains(REDACTED)
+        && !make.blank
+        && make.len >= 4
+        && letters
+        && (make.digits > 0 || signs)
 }
 
 /// Whether a word is random: not one that only ends in a number, nor a path, a date or a name with marks.
@@ -125,6 +131,7 @@ pub(super) fn is_random(word: &str) -> bool {
     let letters = word.contains(|c: char| c.is_ascii_alphabetic());
     let plain = word.bytes().all(|b| b.is_ascii_alphanumeric());
     !named
+        && !word.contains(REDACTED)
         && letters
         && (make.changes >= 3 && make.len >= 8
             || plain && make.len >= 16 && make.digits > 0

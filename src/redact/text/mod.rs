@@ -10,7 +10,7 @@ use std::{borrow::Cow, ops::Range};
 use super::{REDACTED, rules::Rules};
 
 mod block;
-mod bytes;
+pub(super) mod bytes;
 mod code;
 pub(super) mod command;
 mod field;
@@ -32,9 +32,9 @@ mod vendors;
 
 use self::command::Command;
 
-/// What stands beside a secret may look otherwise once the secret is gone: the text is looked at again
-/// until nothing changes, but no more often than this.
-const MAX_PASSES: usize = 8;
+/// One pass finds all secrets, but a name may take what stands beside a mark for more of its value once the
+/// mark is there, and then no more: a second pass settles that, and a third what the second has joined.
+const MAX_PASSES: usize = 3;
 
 /// The first `limit` bytes of `text` without secrets; what stands behind them is looked at only.
 pub(super) fn redact<'t>(rules: &Rules, text: &'t str, limit: usize) -> Cow<'t, str> {
@@ -127,7 +127,19 @@ impl<'a> Scan<'a> {
     /// The secret that begins in this run, or that it announces.
     fn secret(&mut self, run: Run) -> Option<Range<usize>> {
         let named = self.rules.may_be_sensitive(self.word(run)) || self.before(run).ends_with('\\');
-        let found = block::find(self, run)
+        let block = block::find(self, run);
+        if let Some(block) = &block
+            && block.start > run.at
+        {
+            // A token that stands right before the block.
+            let end = block.start;
+            let head = Run { at: run.at, end };
+            let token = url::webhook(self, head).or_else(|| token::find(self, head));
+            if let Some(token) = token {
+                return Some(token.start..token.end.min(end));
+            }
+        }
+        let found = block
             .or_else(|| url::user_info(self, run))
             .or_else(|| sql::find(self, run))
             .or_else(|| named.then(|| self.named(run))?)

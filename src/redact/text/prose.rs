@@ -174,7 +174,11 @@ fn pgpass(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
     if !text[run.end..].starts_with(':') || !(run.at == 0 || text[..run.at].ends_with(apart)) {
         return None;
     }
-    let line = ahead(text, run.at, 512).split(apart).next()?;
+    let near = ahead(text, run.at, 512);
+    let line = near.split(apart).next()?;
+    if line.len() == near.len() && run.at + line.len() < text.len() {
+        return None;
+    }
     let mut fields = line.splitn(5, ':');
     let (_, port, database, user, password) = (
         fields.next()?,

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::{
     block,
-    bytes::{ahead, is_one_of, run_end, skip, skip_blanks},
+    bytes::{ahead, is_one_of, looked_at, run_end, skip, skip_blanks},
 };
 use crate::{redact::REDACTED, text::floor};
 
@@ -25,7 +25,7 @@ pub(super) const SCHEMES: &[&str] = &[
 
 /// What is looked at before it is known that a value is a secret: otherwise a hostile text would be
 /// looked at again and again.
-const GLANCE: usize = 1024;
+const GLANCE: usize = 512;
 
 /// The value that begins at `start` as far as a glance goes. For the decision; the secret is [`whole`].
 pub(super) fn glance(text: &str, start: usize, style: Style) -> Range<usize> {
@@ -250,6 +250,7 @@ impl<'t> Quote<'t> {
         let first = mark.as_bytes()[0];
         let (mut run, mut total) = (0, 0);
         for (i, b) in inner.bytes().enumerate() {
+            looked_at(1);
             if b == first && run == self.slashes && inner[i..].starts_with(mark) {
                 return Some(i - total.min(self.slashes));
             }
@@ -270,6 +271,7 @@ fn bracket_end(text: &str) -> usize {
     let mut quoted = None;
     let mut escaped = false;
     for (i, b) in text.bytes().enumerate() {
+        looked_at(1);
         match (quoted, b) {
             _ if escaped => escaped = false,
             (_, b'\\') => escaped = true,
