@@ -65,7 +65,7 @@ fn hostile_text_is_passed_in_linear_time() {
     let mut slow = String::new();
     for part in NASTY {
         // Longer than all that is looked at for one decision.
-        let short = part.repeat((1 << 13) / part.len());
+        let short = part.repeat((6 << 10) / part.len());
         let (short, long) = (effort(&short), effort(&short.repeat(4)));
         if long > 6 * short || long > 600 << 15 {
             slow += &format!("{part:?}: {short} {long}\n");
