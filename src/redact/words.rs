@@ -81,7 +81,7 @@ pub(super) const QUANTITIES: &[&str] = &[
     "max", "maximum", "min", "minimum", "num", "n", "total", "input", "output", "prompt", "completion", "cached", "cache",
     "creation", "read", "reasoning", "thinking", "thoughts", "candidates", "used", "remaining", "budget", "text", "audio", "image",
     "video", "prediction", "generated", "estimated", "context", "avg", "average", "limit", "reset", "consumed", "count",
-    "ratelimit", "billed", "saved", "sampled", "generation", "response", "request",
+    "ratelimit", "billed", "saved", "sampled", "generation", "response", "request", "new",
 ];
 
 /// Words that make a number of the `token` before them.

@@ -70,7 +70,9 @@ fn pass(rules: &Rules, text: &str, limit: usize) -> Option<String> {
             at: run.at,
             end: run.end,
         };
-        let Some(secret) = scan.secret(run) else {
+        let unescaped = || run.behind_escape(text);
+        let found = scan.secret(run);
+        let Some(secret) = found.or_else(|| scan.secret(unescaped()?)) else {
             at = bytes::skip_colour(text, run.at, run.end);
             continue;
         };
@@ -93,6 +95,17 @@ fn pass(rules: &Rules, text: &str, limit: usize) -> Option<String> {
 struct Run {
     at: usize,
     end: usize,
+}
+
+impl Run {
+    /// The rest of a run that begins with the letter of an escape: `\nBearer`, as JSON and debug output have
+    /// a line feed.
+    fn behind_escape(self, text: &str) -> Option<Self> {
+        let letter = text.as_bytes()[self.at];
+        let escape = text[..self.at].ends_with('\\') && b"nrtbf".contains(&letter);
+        let at = self.at + 1;
+        (escape && at < self.end).then_some(Self { at, ..self })
+    }
 }
 
 /// The text, and what was seen of it so far.
