@@ -48,7 +48,7 @@ pub(super) const HARMLESS: &[&str] = &[
     "keyup", "keyhole", "keystone", "keyspace", "keycode", "keymap", "keybind", "keyed", "keying", "keyless", "keycloak",
     "keynes", "latchkey", "lowkey", "keyline",
     // token
-    "tokeniz", "tokenis", "detokeniz", "detokenis", "maxtokens", "mintokens", "numtokens", "ntokens", "totaltokens",
+    "tokeniz", "tokenis", "detokeniz", "detokenis", "maxtokens", "mintokens", "maxnewtokens", "minnewtokens", "numtokens", "ntokens", "totaltokens",
     "inputtokens", "outputtokens", "prompttokens", "completiontokens", "cachedtokens", "reasoningtokens", "tokencount",
     "tokenusage", "tokenlimit", "tokenbudget", "tokentype",
     // secret
@@ -81,7 +81,7 @@ pub(super) const QUANTITIES: &[&str] = &[
     "max", "maximum", "min", "minimum", "num", "n", "total", "input", "output", "prompt", "completion", "cached", "cache",
     "creation", "read", "reasoning", "thinking", "thoughts", "candidates", "used", "remaining", "budget", "text", "audio", "image",
     "video", "prediction", "generated", "estimated", "context", "avg", "average", "limit", "reset", "consumed", "count",
-    "ratelimit", "billed", "saved", "sampled", "generation", "response", "request", "new",
+    "ratelimit", "billed", "saved", "sampled", "generation", "response", "request",
 ];
 
 /// Words that make a number of the `token` before them.
