@@ -48,7 +48,7 @@ pub(super) const HARMLESS: &[&str] = &[
     "keyup", "keyhole", "keystone", "keyspace", "keycode", "keymap", "keybind", "keyed", "keying", "keyless", "keycloak",
     "keynes", "latchkey", "lowkey", "keyline",
     // token
-    "tokeniz", "tokenis", "detokeniz", "detokenis", "maxtokens", "mintokens", "maxnewtokens", "minnewtokens", "numtokens", "ntokens", "totaltokens",
+    "tokeniz", "tokenis", "detokeniz", "detokenis", "maxtokens", "mintokens", "numtokens", "ntokens", "totaltokens",
     "inputtokens", "outputtokens", "prompttokens", "completiontokens", "cachedtokens", "reasoningtokens", "tokencount",
     "tokenusage", "tokenlimit", "tokenbudget", "tokentype",
     // secret
@@ -73,6 +73,7 @@ pub(super) const PHRASES: &[&str] = &[
     "publickey", "publickeys", "nextpagetoken", "pagetoken", "hotkey", "hotkeys", "dedupkey", "objectkey", "rowkey",
     "buckeye", "hawkeye", "pinkeye", "secretariat",
     "tokenspersecond", "tokensperminute", "tokensperday",
+    "maxnewtokens", "minnewtokens",
 ];
 
 /// Words that make a number of the `tokens` after them.
