@@ -1,6 +1,6 @@
 //! What observers see of a tool's answer: its size, and a view of it to be redacted.
 
-use std::{any::Any, borrow::Cow, io, sync::Arc};
+use std::{any::Any, borrow::Cow, fmt, io, sync::Arc};
 
 use serde::Serialize;
 use serde_json::Value;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::limited::{self, LEVELS};
 
 /// A tool's answer as an observer sees it. Whoever prints it redacts it first.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub enum Answer<'a> {
     /// Text, as the model reads it.
@@ -53,9 +53,24 @@ impl<'a> Answer<'a> {
     }
 }
 
-/// How many bytes `value` has as compact JSON; `None` if it has more than `max`, or more levels than JSON
-/// parsers take, or cannot be written. Stops there, so the work is bounded.
-pub(crate) fn json_bytes<T: Serialize + ?Sized>(value: &T, max: u64) -> Option<u64> {
+/// Shows the size, never what it says.
+impl fmt::Debug for Answer<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Answer({} bytes)", self.bytes())
+    }
+}
+
+/// Why the size of an answer is not known.
+#[derive(Debug)]
+pub(crate) enum NoSize {
+    /// It is more than was asked about.
+    TooLarge,
+    /// It cannot be written as JSON, or has more levels than parsers take.
+    NotJson(serde_json::Error),
+}
+
+/// How many bytes `value` has as compact JSON, if not more than `max`. Stops there, so the work is bounded.
+pub(crate) fn json_bytes<T: Serialize + ?Sized>(value: &T, max: u64) -> Result<u64, NoSize> {
     struct Room(u64);
     impl io::Write for Room {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -68,8 +83,11 @@ pub(crate) fn json_bytes<T: Serialize + ?Sized>(value: &T, max: u64) -> Option<u
         }
     }
     let mut room = Room(max);
-    limited::write(&mut room, value).ok()?;
-    Some(max - room.0)
+    match limited::write(&mut room, value) {
+        Ok(()) => Ok(max - room.0),
+        Err(error) if error.is_io() => Err(NoSize::TooLarge),
+        Err(error) => Err(NoSize::NotJson(error)),
+    }
 }
 
 fn leaf_bytes<T: Serialize + ?Sized>(leaf: &T) -> u64 {
@@ -115,7 +133,7 @@ mod tests {
         ] {
             let expected = value.to_string().len() as u64;
             assert_eq!(Answer::Json(Cow::Borrowed(&value)).bytes(), expected);
-            assert_eq!(json_bytes(&value, 1000), Some(expected));
+            assert_eq!(json_bytes(&value, 1000).unwrap(), expected);
         }
         assert_eq!(Answer::Text("a\n").bytes(), 5);
     }
@@ -132,8 +150,16 @@ mod tests {
 
     #[test]
     fn measuring_stops_at_the_limit() {
-        assert_eq!(json_bytes("abc", 5), Some(5));
-        assert_eq!(json_bytes("abc", 4), None);
+        assert_eq!(json_bytes("abc", 5).unwrap(), 5);
+        assert!(matches!(json_bytes("abc", 4), Err(NoSize::TooLarge)));
+    }
+
+    /// Rule 9.
+    #[test]
+    fn an_answer_does_not_show_what_it_says() {
+        let secret = "api_key=s3cr3t-canary".to_owned();
+        let shown = format!("{:?}", Answer::of_usual(&secret));
+        assert_eq!(shown, "Some(Answer(23 bytes))");
     }
 
     #[test]

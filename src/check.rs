@@ -31,12 +31,12 @@
 //!
 //! ```
 //! use serde_json::Value;
-//! use tower_toolcall::{BoxError, CallInfo, check::CheckLayer};
+//! use tower_toolcall::{BoxError, check::{CheckLayer, check_fn}};
 //!
-//! let layer = CheckLayer::new(|_call: &CallInfo, answer: &Value| match answer["rows"].as_array() {
+//! let layer = CheckLayer::new(check_fn(|_call, answer: &Value| match answer["rows"].as_array() {
 //!     Some(rows) if !rows.is_empty() => Ok(()),
 //!     _ => Err(BoxError::from("no rows")),
-//! });
+//! }));
 //! ```
 //!
 //! # Errors
@@ -61,10 +61,14 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::{
-    answer::json_bytes,
+    answer::{NoSize, json_bytes},
     call::{CallInfo, ToolCall},
     error::{BoxError, ErrorKind, ToolError},
+    text::Bounded,
 };
+
+/// So much of a reason is printed, in bytes, before it is redacted and cut.
+const MAX_REASON: usize = 16 << 10;
 
 /// Says whether an answer may be handed on.
 pub trait Check<Res> {
@@ -96,13 +100,26 @@ impl<Res: Serialize> Check<Res> for MaxBytes {
     }
 }
 
-/// Judges by a size that is none if it is more than `max`, and tells observers the size of what passes.
-pub(crate) fn within(call: &CallInfo, max: u64, bytes: Option<u64>) -> Result<(), BoxError> {
-    let Some(bytes) = bytes else {
-        return Err(format!("the answer has more than {max} bytes").into());
-    };
-    call.record(|r| r.set_output_bytes(bytes));
-    Ok(())
+/// Judges by a size, and tells observers that of what passes.
+pub(crate) fn within(call: &CallInfo, max: u64, size: Result<u64, NoSize>) -> Result<(), BoxError> {
+    match size {
+        Ok(bytes) => {
+            call.record(|r| r.set_output_bytes(bytes));
+            Ok(())
+        }
+        Err(NoSize::TooLarge) => Err(format!("the answer has more than {max} bytes").into()),
+        Err(NoSize::NotJson(error)) => {
+            Err(format!("the answer cannot be written as JSON: {error}").into())
+        }
+    }
+}
+
+/// A closure as a check, its lifetimes inferred: for [`CheckLayer::new`].
+pub fn check_fn<Res, F>(f: F) -> F
+where
+    F: Fn(&CallInfo, &Res) -> Result<(), BoxError>,
+{
+    f
 }
 
 /// Layer that checks answers. See the [module docs](self) for an example.
@@ -113,11 +130,8 @@ pub struct CheckLayer<K> {
 }
 
 impl<K> CheckLayer<K> {
-    /// A layer with an own check.
-    pub fn new<Res>(check: K) -> Self
-    where
-        K: Check<Res>,
-    {
+    /// A layer with an own [`Check`]: a type that is one, or a closure by way of [`check_fn`].
+    pub fn new(check: K) -> Self {
         Self { check }
     }
 }
@@ -215,9 +229,11 @@ where
         let answer = ready!(this.fut.poll(cx)).map_err(|e| e.into().about(this.info))?;
         Poll::Ready(match this.check.check(this.info, &answer) {
             Ok(()) => Ok(answer),
-            Err(why) => Err(ToolError::new(ErrorKind::Reported, why.to_string())
-                .with_source(why)
-                .about(this.info)),
+            Err(why) => {
+                let reason = Bounded::print(MAX_REASON, &why);
+                let error = ToolError::new(ErrorKind::Reported, reason).with_source(why);
+                Err(error.about(this.info))
+            }
         })
     }
 }

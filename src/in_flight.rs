@@ -81,6 +81,12 @@ impl<R: Report> InFlight<R> {
         polled
     }
 
+    /// What reports, until it is taken.
+    #[inline]
+    pub(crate) fn reporter(&self) -> Option<&R> {
+        self.report.as_ref()
+    }
+
     /// What reports.
     #[inline]
     pub(crate) fn report(&self) -> &R {

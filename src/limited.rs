@@ -15,7 +15,7 @@ use serde_json::{Error, Value};
 /// More levels than any JSON parser takes.
 pub(crate) const LEVELS: usize = 128;
 
-/// `value` as JSON, without what lies far below `levels` and what comes after `nodes` values. The recursion
+/// `value` as JSON, without what lies below `levels` and what comes after `nodes` values. The recursion
 /// ends there, however deep the value is.
 pub(crate) fn collect<T: Serialize + ?Sized>(
     value: &T,
@@ -27,7 +27,7 @@ pub(crate) fn collect<T: Serialize + ?Sized>(
     value.serialize(Limited::new(serde_json::value::Serializer, limits))
 }
 
-/// Writes `value` as JSON if it has no more than about [`LEVELS`].
+/// Writes `value` as JSON if it has no more than [`LEVELS`].
 pub(crate) fn write<T: Serialize + ?Sized>(to: impl io::Write, value: &T) -> Result<(), Error> {
     let budget = Budget::new(usize::MAX);
     let limits = Limits::new(LEVELS, &budget);
@@ -52,39 +52,58 @@ impl Budget {
             too_deep: Cell::new(false),
         }
     }
+
+    fn below(&self, depth: usize) -> Option<usize> {
+        let below = depth.checked_sub(1);
+        if below.is_none() {
+            self.too_deep.set(true);
+        }
+        below
+    }
 }
 
-/// What a level costs, and what a wrapper: `Some(..)`, or a struct around one value.
-const LEVEL: usize = 4;
-const WRAPPER: usize = 1;
+/// How many wrappers may follow each other: `Some(..)`, or a struct around one value. They are no levels of
+/// the JSON, but recursion all the same.
+const WRAPPERS: usize = 8;
+
+/// A struct by which `serde_json` hands something on that is no struct: a number, or JSON as it was written.
+const PRIVATE: &str = "$serde_json::private::";
 
 #[derive(Clone, Copy)]
 struct Limits<'n> {
-    /// How far down it may still go.
-    steps: usize,
+    /// How many levels may still follow.
+    levels: usize,
+    wrappers: usize,
+    /// It is a [`PRIVATE`] struct, which without its one member is nothing.
+    whole: bool,
     budget: &'n Budget,
 }
 
 impl<'n> Limits<'n> {
     fn new(levels: usize, budget: &'n Budget) -> Self {
-        // With room for wrappers, which are no levels of the JSON.
-        let steps = 2 * LEVEL * (levels + 1);
-        Self { steps, budget }
+        Self {
+            levels,
+            wrappers: WRAPPERS,
+            whole: false,
+            budget,
+        }
     }
 
     /// What is left for one more member, if there is a place for it.
     fn member(self) -> Option<Self> {
+        if self.whole {
+            return Some(self);
+        }
         let left = self.budget.nodes.get();
         self.budget.nodes.set(left.saturating_sub(1));
-        self.below(LEVEL).filter(|_| left > 0)
+        let levels = self.budget.below(self.levels)?;
+        (left > 0).then(|| Self::new(levels, self.budget))
     }
 
-    fn below(self, cost: usize) -> Option<Self> {
-        let steps = self.steps.checked_sub(cost);
-        if steps.is_none() {
-            self.budget.too_deep.set(true);
-        }
-        steps.map(|steps| Self { steps, ..self })
+    /// The same for what is inside a wrapper.
+    fn wrapped(self) -> Option<Self> {
+        let wrappers = self.budget.below(self.wrappers)?;
+        Some(Self { wrappers, ..self })
     }
 
     fn of<'a, T: ?Sized>(self, value: &'a T) -> Below<'a, 'n, T> {
@@ -161,8 +180,13 @@ impl<'n, S: Serializer> Serializer for Limited<'n, S> {
         serialize_f64: f64,
         serialize_char: char,
         serialize_str: &str,
-        serialize_bytes: &[u8],
         serialize_unit_struct: &'static str,
+    }
+
+    /// As an array of numbers, which JSON makes of it.
+    fn serialize_bytes(self, v: &[u8]) -> Result<S::Ok, S::Error> {
+        let nodes = v.len().min(self.limits.budget.nodes.get());
+        self.to.serialize_bytes(&v[..nodes])
     }
 
     fn serialize_none(self) -> Result<S::Ok, S::Error> {
@@ -187,7 +211,7 @@ impl<'n, S: Serializer> Serializer for Limited<'n, S> {
     }
 
     fn serialize_some<T: Serialize + ?Sized>(self, v: &T) -> Result<S::Ok, S::Error> {
-        match self.limits.below(WRAPPER) {
+        match self.limits.wrapped() {
             None => self.to.serialize_none(),
             Some(left) => self.to.serialize_some(&left.of(v)),
         }
@@ -198,7 +222,7 @@ impl<'n, S: Serializer> Serializer for Limited<'n, S> {
         name: &'static str,
         v: &T,
     ) -> Result<S::Ok, S::Error> {
-        match self.limits.below(WRAPPER) {
+        match self.limits.wrapped() {
             None => self.to.serialize_none(),
             Some(left) => self.to.serialize_newtype_struct(name, &left.of(v)),
         }
@@ -212,7 +236,7 @@ impl<'n, S: Serializer> Serializer for Limited<'n, S> {
         v: &T,
     ) -> Result<S::Ok, S::Error> {
         let to = self.to;
-        match self.limits.below(LEVEL) {
+        match self.limits.member() {
             None => to.serialize_unit_variant(name, index, variant),
             Some(left) => to.serialize_newtype_variant(name, index, variant, &left.of(v)),
         }
@@ -254,7 +278,12 @@ impl<'n, S: Serializer> Serializer for Limited<'n, S> {
         name: &'static str,
         len: usize,
     ) -> Result<Self::SerializeStruct, S::Error> {
-        Self::begun(self.limits, self.to.serialize_struct(name, len))
+        let whole = name.starts_with(PRIVATE);
+        let limits = Limits {
+            whole,
+            ..self.limits
+        };
+        Self::begun(limits, self.to.serialize_struct(name, len))
     }
 
     fn serialize_struct_variant(
@@ -406,6 +435,54 @@ mod tests {
         while let Some(next) = list.0 {
             list = *next;
         }
+    }
+
+    /// `serde_json` panics where the one member of its own structs is missing.
+    #[test]
+    fn a_struct_of_serde_jsons_own_is_never_cut() {
+        struct Own;
+        impl Serialize for Own {
+            fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                let mut own = to.serialize_struct("$serde_json::private::Number", 1)?;
+                own.serialize_field("$serde_json::private::Number", "12")?;
+                own.end()
+            }
+        }
+        let cut = [Own, Own].serialize(Limited::new(
+            serde_json::value::Serializer,
+            Limits::new(0, &Budget::new(0)),
+        ));
+        assert_eq!(cut.unwrap(), json!([]));
+        let deepest = collect(&[Own], 1, 1).unwrap();
+        assert_eq!(deepest[0].to_string().matches("12").count(), 1);
+    }
+
+    #[test]
+    fn bytes_end_with_the_nodes() {
+        struct Bytes(usize);
+        impl Serialize for Bytes {
+            fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                to.serialize_bytes(&vec![7; self.0])
+            }
+        }
+        assert_eq!(collect(&Bytes(1000), 16, 2).unwrap(), json!([7, 7]));
+    }
+
+    #[test]
+    fn as_many_levels_are_written_as_parsers_take() {
+        let nested = |levels| {
+            let mut value = json!(1);
+            for _ in 0..levels {
+                value = Value::Array(vec![value]);
+            }
+            value
+        };
+        let written = |levels| write(io::sink(), &nested(levels));
+        assert!(written(LEVELS).is_ok());
+        assert!(written(LEVELS + 1).is_err());
+        // Of them serde_json reads all but one back.
+        let text = serde_json::to_string(&nested(LEVELS - 1)).unwrap();
+        assert!(serde_json::from_str::<Value>(&text).is_ok());
     }
 
     #[test]

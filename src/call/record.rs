@@ -33,6 +33,7 @@ pub struct Record {
     configured: Known,
     waited_nanos: AtomicU64,
     output_bytes: Known,
+    wants_output_bytes: AtomicBool,
     /// What the idempotency keys of its recordings begin with; 0 before the first one is asked for.
     key: AtomicU64,
     #[cfg(all(feature = "otel", feature = "mcp"))]
@@ -102,6 +103,7 @@ impl Record {
         this.max_attempts.store(0, Relaxed);
         this.refusals.store(0, Relaxed);
         this.slow.store(false, Relaxed);
+        this.wants_output_bytes.store(false, Relaxed);
         this.waited_nanos.store(0, Relaxed);
         let observation = Observation {
             record: Arc::clone(this),
@@ -145,6 +147,11 @@ impl Record {
     /// Sets how many attempts there may be.
     pub fn set_max_attempts(&self, n: u32) {
         self.max_attempts.store(n, Relaxed);
+    }
+
+    /// Whether an observer will tell how large the answer is: whoever would have to measure it asks first.
+    pub fn wants_output_bytes(&self) -> bool {
+        self.wants_output_bytes.load(Relaxed)
     }
 
     /// Sets how many bytes the answer has, as compact JSON. For whoever knows it: the tool itself, or
@@ -239,6 +246,11 @@ impl Observation {
     /// How many attempts there may be; `None` if no layer repeats the call.
     pub fn max_attempts(&self) -> Option<u32> {
         Some(self.record.max_attempts.load(Relaxed)).filter(|n| *n > 0)
+    }
+
+    /// Asks those below for the size of the answer.
+    pub fn want_output_bytes(&self) {
+        self.record.wants_output_bytes.store(true, Relaxed);
     }
 
     /// How many bytes the answer has, as compact JSON, if whoever gave it has said.

@@ -66,7 +66,8 @@ use crate::{
 /// Any error, as tower and most tool functions have it.
 pub type BoxError = Box<dyn StdError + Send + Sync>;
 
-/// The longest developer message and the longest upstream body that an error keeps, in characters.
+/// The longest developer message and the longest upstream body that an error keeps, in characters; a mark follows
+/// where something was cut.
 pub const MAX_TEXT: usize = 500;
 
 /// Which limit ended a call that timed out.
@@ -86,7 +87,8 @@ pub enum TimeoutLimit {
 ///
 /// One word wide; cloning it shares everything, the source too.
 ///
-/// `Debug`, `Display` and every text that it gives are redacted and bounded. [`source`](StdError::source)
+/// `Debug`, `Display` and every text that it gives are redacted and bounded, but for texts for users and models
+/// that somebody has set. [`source`](StdError::source)
 /// is the original error, for those who look for it by type: what *it* prints is its own affair, so
 /// do not print whole source chains where secrets must not go.
 #[derive(Clone)]
@@ -207,10 +209,14 @@ impl ToolError {
             .about(call)
     }
 
-    /// Sets an own code in the place of the kind's.
+    /// Sets an own code in the place of the kind's. One that was put together at run time is redacted and cut
+    /// at 64 characters.
     #[must_use]
     pub fn with_code(self, code: impl Into<Cow<'static, str>>) -> Self {
-        let code = code.into();
+        let code = match code.into() {
+            Cow::Owned(text) => Cow::Owned(Short::name(&text).to_string()),
+            literal => literal,
+        };
         self.edit(|e| e.code = Some(code))
     }
 
@@ -304,13 +310,13 @@ impl ToolError {
         self.edit(|e| e.elapsed = Some(elapsed))
     }
 
-    /// Replaces the text for users. Taken as it is.
+    /// Replaces the text for users. Taken as it is; redacted and cut where the error is serialised.
     #[must_use]
     pub fn with_user_message(self, text: impl Into<String>) -> Self {
         self.edit_more(|m| m.user_message = Some(text.into()))
     }
 
-    /// Replaces the text for models. Taken as it is.
+    /// Replaces the text for models. Taken as it is; redacted and cut where the error is serialised.
     #[must_use]
     pub fn with_model_message(self, text: impl Into<String>) -> Self {
         self.edit_more(|m| m.model_message = Some(text.into()))
@@ -378,12 +384,15 @@ impl ToolError {
         if self.is_redacted_by(rules) {
             return self;
         }
+        let again = |text: &str| safe(rules, &rules.without_cut_secret(text));
         self.edit(|e| {
             if let Cow::Owned(text) = &mut e.message {
-                *text = safe(rules, text);
+                *text = again(text);
             }
-            if let Some(body) = e.more.as_mut().and_then(|more| more.body.as_mut()) {
-                *body = safe(rules, body);
+            if let Some(more) = &mut e.more {
+                more.body = more.body.as_deref().map(again);
+                // They are redacted when they are read, by the last rules alone.
+                more.details = e.rules.redacted(&more.details);
             }
             e.rules = rules.clone();
         })

@@ -3,14 +3,18 @@
 use std::time::Duration;
 
 use http::StatusCode;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{self, IntoDeserializer as _, value::StringDeserializer},
+};
 use serde_json::{Map, Value};
 
-use super::{ErrorKind, Execution, TimeoutData, TimeoutLimit, ToolError, message};
+use super::{ErrorKind, Execution, TimeoutData, TimeoutLimit, ToolError};
 use crate::{redact::Rules, transition::millis};
 
 #[derive(Serialize, Deserialize)]
 struct Wire<D> {
+    #[serde(deserialize_with = "known_kind")]
     kind: ErrorKind,
     code: String,
     message: String,
@@ -51,16 +55,24 @@ fn none<D>() -> Option<D> {
     None
 }
 
+/// A kind that only a newer peer knows is [`ErrorKind::Failed`]; its code tells it.
+fn known_kind<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ErrorKind, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    let name: StringDeserializer<de::value::Error> = name.into_deserializer();
+    Ok(ErrorKind::deserialize(name).unwrap_or(ErrorKind::Failed))
+}
+
 /// Redacted and bounded, as everything that an error tells.
 impl Serialize for ToolError {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let name = |s: Option<&str>| s.map(|s| crate::text::Short::name(s).to_string());
+        let safe = |text: String| super::safe(&self.0.rules, &text);
         Wire {
             kind: self.kind(),
             code: self.code().to_owned(),
             message: self.message().to_owned(),
-            user_message: self.user_message(),
-            model_message: self.model_message(),
+            user_message: safe(self.user_message()),
+            model_message: safe(self.model_message()),
             execution: self.execution(),
             retryable: self.is_retryable(),
             recoverable: self.is_recoverable(),
@@ -91,7 +103,7 @@ impl<'de> Deserialize<'de> for ToolError {
             .with_retryable(wire.retryable)
             .with_attempts(wire.attempts.unwrap_or_default());
         if wire.code != wire.kind.code() {
-            error = error.with_code(safe(&wire.code));
+            error = error.with_code(wire.code);
         }
         if let Some(status) = wire.status.and_then(|s| StatusCode::from_u16(s).ok()) {
             error = error.with_status(status);
@@ -115,10 +127,10 @@ impl<'de> Deserialize<'de> for ToolError {
             });
         });
         if wire.user_message != error.user_message() {
-            error = error.with_user_message(message::fit(safe(&wire.user_message)));
+            error = error.with_user_message(safe(&wire.user_message));
         }
         if wire.model_message != error.model_message() {
-            error = error.with_model_message(message::fit(safe(&wire.model_message)));
+            error = error.with_model_message(safe(&wire.model_message));
         }
         Ok(error)
     }

@@ -6,13 +6,13 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::{
-    Redacted,
+    REDACTED, Redacted,
     filter::suspicious,
     keys::{self, Strength, folded},
     shown,
     view::Source,
 };
-use crate::config::ConfigError;
+use crate::{config::ConfigError, text::TRUNCATED};
 
 /// Added keys, words and prefixes together; more are refused.
 pub const MAX_ENTRIES: usize = 256;
@@ -218,6 +218,31 @@ impl Rules {
         crate::limited::collect(value, depth + 1, nodes + 1)
     }
 
+    /// An object redacted now, for others to redact further.
+    pub(crate) fn redacted(&self, object: &Map<String, Value>) -> Map<String, Value> {
+        match serde_json::to_value(self.object(object)) {
+            Ok(Value::Object(map)) => map,
+            _ => Map::new(),
+        }
+    }
+
+    /// A text that others have cut, without a token of an own kind that the cut has halved: what is left of it may
+    /// be too short to be told.
+    pub(crate) fn without_cut_secret<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        let Some(head) = text.strip_suffix(TRUNCATED) else {
+            return Cow::Borrowed(text);
+        };
+        let last = head.rfind(char::is_whitespace).map_or(0, |at| at + 1);
+        let secret = self
+            .prefixes()
+            .iter()
+            .filter_map(|p| head[last..].find(&*p.text));
+        match secret.min() {
+            Some(at) => Cow::Owned(format!("{}{REDACTED}{TRUNCATED}", &head[..last + at])),
+            None => Cow::Borrowed(text),
+        }
+    }
+
     /// The view of a JSON object.
     pub fn object<'a>(&'a self, object: &'a Map<String, Value>) -> Redacted<'a> {
         Redacted::new(self, Source::Map(object))
@@ -314,11 +339,7 @@ impl fmt::Display for RedactedText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (head, cut) = shown::head(self.rules, self.text, self.max, 0);
         f.write_str(&head)?;
-        if cut {
-            f.write_str(crate::text::TRUNCATED)
-        } else {
-            Ok(())
-        }
+        if cut { f.write_str(TRUNCATED) } else { Ok(()) }
     }
 }
 

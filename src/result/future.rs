@@ -4,6 +4,7 @@ use std::{
     future::Future,
     pin::Pin,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use pin_project_lite::pin_project;
@@ -12,13 +13,12 @@ use tower_service::Service;
 
 use super::{
     metadata::Metadata,
-    status::Status,
     tool_result::{Parts, ToolResult},
 };
 use crate::{
     call::{CallInfo, Observation, ToolCall},
-    error::ToolError,
-    outcome::Classify,
+    error::{ErrorKind, ToolError},
+    outcome::{Classify, Outcome},
 };
 
 pin_project! {
@@ -101,34 +101,52 @@ impl Pending {
     where
         C: Classify<Res>,
     {
+        let mut metadata = Metadata::of(&self.below);
         let (data, error) = match result {
             Ok(answer) => {
                 let outcome = classifier.classify(Ok(&answer));
-                let error = outcome
-                    .failure_of_answer()
-                    .map(|(kind, text)| ToolError::new(kind, text).about(&self.info));
-                (Some(answer), error)
+                (Some(answer), of_answer(&outcome))
             }
-            Err(error) => (None, Some(error.about(&self.info))),
+            Err(error) => {
+                // It is the size of an answer that nobody gets.
+                metadata.output_bytes = None;
+                (None, Some(error))
+            }
         };
-        let duration = self.since.elapsed();
-        let error = error.map(|e| match e.elapsed() {
-            Some(_) => e,
-            None => e.with_elapsed(duration),
+        let (mut duration, mut attempts) = (self.since.elapsed(), self.below.attempts());
+        let error = error.map(|error| {
+            attempts = error.attempts().unwrap_or(attempts);
+            if error.kind() == ErrorKind::DeadlineExceeded {
+                // It was not started (T5): what it took to find that out is no duration of the call.
+                (duration, attempts) = (Duration::ZERO, error.attempts().unwrap_or(0));
+            }
+            let elapsed = error.elapsed().unwrap_or(duration);
+            error.about(&self.info).with_elapsed(elapsed)
         });
-        let made = error.as_ref().and_then(ToolError::attempts);
         ToolResult::new(Parts {
-            status: error
-                .as_ref()
-                .map_or(Status::Success, |e| Status::of(e.kind())),
-            duration,
-            attempts: made.unwrap_or_else(|| self.below.attempts()),
-            metadata: Metadata::of(&self.below),
             call: self.info,
             data,
             error,
+            duration,
+            attempts,
+            metadata,
         })
     }
+}
+
+/// What an answer is that is no success.
+fn of_answer(outcome: &Outcome) -> Option<ToolError> {
+    let (kind, text) = outcome.failure_of_answer()?;
+    let text = match kind {
+        // The texts for models say the rest.
+        ErrorKind::Reported => "see its answer",
+        _ => text,
+    };
+    let error = ToolError::new(kind, text).with_retryable(outcome.is_retryable());
+    Some(match outcome.retry_after() {
+        Some(delay) => error.with_retry_after(delay),
+        None => error,
+    })
 }
 
 impl<S, F, C> fmt::Debug for ResponseFuture<S, F, C> {

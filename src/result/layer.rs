@@ -1,3 +1,5 @@
+use std::{any::type_name, fmt};
+
 use tower_layer::Layer;
 
 use super::service::ToolResultService;
@@ -5,7 +7,7 @@ use crate::outcome::ByError;
 
 /// Layer that makes a [`ToolResult`](super::ToolResult) of whatever happens. See the
 /// [module docs](super) for an example.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 #[must_use]
 pub struct ToolResultLayer<C = ByError> {
     classifier: C,
@@ -39,5 +41,13 @@ impl<S, C: Clone> Layer<S> for ToolResultLayer<C> {
 
     fn layer(&self, inner: S) -> Self::Service {
         ToolResultService::new(inner, self.classifier.clone())
+    }
+}
+
+impl<C> fmt::Debug for ToolResultLayer<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ToolResultLayer")
+            .field("classifier", &format_args!("{}", type_name::<C>()))
+            .finish()
     }
 }

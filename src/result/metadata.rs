@@ -2,12 +2,12 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use crate::{call::Observation, redact::Redacted};
+use crate::call::Observation;
 
 /// What it took: what the layers below a [`ToolResultLayer`](super::ToolResultLayer) did for a call,
 /// and what the caller adds.
 ///
-/// `Debug` is redacted.
+/// `Debug` shows how much the caller has added, not what.
 #[derive(Clone, Default)]
 pub struct Metadata {
     pub(super) max_attempts: Option<u32>,
@@ -91,7 +91,7 @@ impl std::fmt::Debug for Metadata {
             .field("waited", &self.waited)
             .field("refused_retries", &self.refused_retries)
             .field("output_bytes", &self.output_bytes)
-            .field("extra", &Redacted::of_map(&self.extra))
+            .field("extra", &format_args!("{} keys", self.extra.len()))
             .finish()
     }
 }

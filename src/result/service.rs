@@ -1,5 +1,6 @@
 use std::{
     convert::Infallible,
+    fmt,
     task::{Context, Poll},
 };
 
@@ -18,7 +19,7 @@ use crate::{
 };
 
 /// Makes a [`ToolResult`] of whatever happens. See the [module docs](super) for an example.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ToolResultService<S, C = ByError> {
     inner: Prepared<S>,
     classifier: C,
@@ -50,9 +51,11 @@ where
     }
 
     fn call(&mut self, mut call: ToolCall) -> Self::Future {
+        let below = call.observe();
+        below.want_output_bytes();
         let pending = Pending {
             since: Instant::now(),
-            below: call.observe(),
+            below,
             info: call.info(),
         };
         let state = match self.inner.take() {
@@ -66,5 +69,13 @@ where
             Taken::Failed(error) => State::Failed { error: Some(error) },
         };
         ResponseFuture::new(state, pending, self.classifier.clone())
+    }
+}
+
+impl<S: fmt::Debug, C> fmt::Debug for ToolResultService<S, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ToolResultService")
+            .field("inner", &self.inner)
+            .finish_non_exhaustive()
     }
 }

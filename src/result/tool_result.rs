@@ -12,7 +12,6 @@ pub struct ToolResult<T>(Parts<T>);
 
 #[derive(Clone)]
 pub(super) struct Parts<T> {
-    pub(super) status: Status,
     pub(super) call: CallInfo,
     pub(super) data: Option<T>,
     pub(super) error: Option<ToolError>,
@@ -28,12 +27,13 @@ impl<T> ToolResult<T> {
 
     /// Whether the tool answered, and not with an error of its own.
     pub fn is_success(&self) -> bool {
-        self.status() == Status::Success
+        self.error().is_none()
     }
 
     /// How the call ended.
     pub fn status(&self) -> Status {
-        self.0.status
+        let of = |error: &ToolError| Status::of(error.kind());
+        self.error().map_or(Status::Success, of)
     }
 
     /// Whether the call timed out, or was not started because no time was left.
@@ -94,7 +94,6 @@ impl<T> ToolResult<T> {
     /// Another form of the data, the rest unchanged.
     pub fn map<U>(self, f: impl FnOnce(T) -> U) -> ToolResult<U> {
         let Parts {
-            status,
             call,
             data,
             error,
@@ -103,7 +102,6 @@ impl<T> ToolResult<T> {
             metadata,
         } = self.0;
         ToolResult(Parts {
-            status,
             call,
             data: data.map(f),
             error,
@@ -113,12 +111,12 @@ impl<T> ToolResult<T> {
         })
     }
 
-    /// How long it took, waiting and all attempts included.
+    /// How long it took, waiting and all attempts included; zero for a call that was skipped.
     pub fn duration(&self) -> Duration {
         self.0.duration
     }
 
-    /// How many attempts were made, at least 1; 0 if a retry layer ended the call before any.
+    /// How many attempts were made; 0 for a call that was skipped.
     pub fn attempts(&self) -> u32 {
         self.0.attempts
     }

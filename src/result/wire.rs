@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::{Map, Value};
 
 use super::{
@@ -106,8 +106,9 @@ impl<D, E> Wire<D, E> {
 impl<T: Serialize> Serialize for ToolResult<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let rules = self.call().rules();
-        let data = self.data().map(|data| rules.collect(data)).transpose();
-        let data = data.map_err(ser::Error::custom)?;
+        // A record for a log is not lost for data that is no JSON.
+        let collect = |data| rules.collect(data).unwrap_or_else(|_| "[not JSON]".into());
+        let data = self.data().map(collect);
         let data = data.as_ref().map(|data| rules.json(data));
         let extra = rules.object(&self.metadata().extra);
         Wire::of(self, data, extra, |s| Short::name(s).to_string()).serialize(serializer)
@@ -125,14 +126,14 @@ impl<T: Serialize> Serialize for Exposed<'_, T> {
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for ToolResult<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let wire = Wire::<T, Map<String, Value>>::deserialize(deserializer)?;
-        let is_success = wire.status == Status::Success;
-        if wire.success != is_success {
+        // The rest of the status follows from the error's kind.
+        if wire.success != (wire.status == Status::Success) {
             return Err(de::Error::custom("`success` contradicts `status`"));
         }
-        if is_success != wire.error.is_none() {
+        if wire.success != wire.error.is_none() {
             return Err(de::Error::custom("only a failure has an `error`"));
         }
-        if is_success && wire.data.is_none() {
+        if wire.success && wire.data.is_none() {
             return Err(de::Error::missing_field("data"));
         }
         let duration = Duration::try_from_secs_f64(wire.duration_ms / 1e3)
@@ -147,7 +148,6 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for ToolResult<T> {
             metadata.session_id,
         ]);
         Ok(Self::new(Parts {
-            status: wire.status,
             call: call.info(),
             data: wire.data,
             error: wire.error,

@@ -18,13 +18,25 @@ pin_project! {
         H: TraceHooks<Res>,
     {
         #[pin]
-        fut: F,
+        fut: Option<F>,
         flight: InFlight<Observer<H, Res>>,
+    }
+
+    impl<F, H: TraceHooks<Res>, Res> PinnedDrop for ResponseFuture<F, H, Res> {
+        fn drop(this: Pin<&mut Self>) {
+            let mut this = this.project();
+            if let Some(observer) = this.flight.reporter() {
+                // What happens below while it is dropped belongs to the span, and comes before its end.
+                let _entered = observer.span().enter();
+                this.fut.set(None);
+            }
+        }
     }
 }
 
 impl<F, H: TraceHooks<Res>, Res> ResponseFuture<F, H, Res> {
     pub(super) fn new(fut: F, flight: InFlight<Observer<H, Res>>) -> Self {
+        let fut = Some(fut);
         Self { fut, flight }
     }
 }
@@ -38,11 +50,14 @@ where
     type Output = Result<Res, ToolError>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.project();
+        let mut this = self.project();
         // Converting and classifying run foreign code: inside, so that a panic there is reported too.
         let polled = this.flight.poll(|observer| {
             let _entered = observer.span().enter();
-            let result = ready!(this.fut.poll(cx)).map_err(|e| observer.about(e.into()));
+            let fut = this.fut.as_mut().as_pin_mut();
+            let result = ready!(fut.expect("polled after completion").poll(cx));
+            let result = result.map_err(|e| observer.about(e.into()));
+            this.fut.set(None);
             let outcome = observer.classify(&result);
             Poll::Ready((result, outcome))
         });

@@ -44,8 +44,14 @@ pub trait TraceHooks<Res> {
         ByError.classify(result)
     }
 
-    /// The answer, for its size, and to be shown redacted if that is
-    /// [asked for](super::TraceLayer::with_output). Default: not known.
+    /// How many bytes the answer has as compact JSON, if that is cheaply known. Default: not known.
+    fn output_bytes(&self, response: &Res) -> Option<u64> {
+        let _ = response;
+        None
+    }
+
+    /// The answer, to be shown redacted if that is [asked for](super::TraceLayer::with_output), and for its size
+    /// if nobody else knows it. Default: not known.
     fn answer<'a>(&self, response: &'a Res) -> Option<Answer<'a>> {
         let _ = response;
         None
@@ -77,6 +83,10 @@ impl<Res, H: TraceHooks<Res> + ?Sized> TraceHooks<Res> for Arc<H> {
         (**self).classify(result)
     }
 
+    fn output_bytes(&self, response: &Res) -> Option<u64> {
+        (**self).output_bytes(response)
+    }
+
     fn answer<'a>(&self, response: &'a Res) -> Option<Answer<'a>> {
         (**self).answer(response)
     }
@@ -95,6 +105,9 @@ impl<Res, H: TraceHooks<Res> + ?Sized> TraceHooks<Res> for Arc<H> {
 }
 
 /// The default hooks: a classifier, and the answers of [the usual types](Answer::of_usual).
+///
+/// For answers that borrow from something else there are other hooks, `()` for one: these tell the types of answers
+/// at run time, which needs `'static`.
 #[derive(Clone, Copy, Debug)]
 pub struct DefaultHooks<C = ByError> {
     classifier: C,
@@ -115,6 +128,10 @@ impl<C> DefaultHooks<C> {
 impl<Res: 'static, C: Classify<Res>> TraceHooks<Res> for DefaultHooks<C> {
     fn classify(&self, result: Result<&Res, &ToolError>) -> Outcome {
         self.classifier.classify(result)
+    }
+
+    fn output_bytes(&self, response: &Res) -> Option<u64> {
+        Answer::of_usual(response).map(|answer| answer.bytes())
     }
 
     fn answer<'a>(&self, response: &'a Res) -> Option<Answer<'a>> {

@@ -1,3 +1,5 @@
+use std::{any::type_name, fmt};
+
 use tower_layer::Layer;
 
 use super::{hooks::DefaultHooks, service::Trace, span::Scope};
@@ -5,13 +7,13 @@ use crate::event::{Listen, Listener};
 
 /// Layer that makes a span for each call, or for each attempt. See the [module docs](super) for an
 /// example.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[must_use]
 pub struct TraceLayer<H = DefaultHooks> {
     settings: Settings<H>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Settings<H> {
     pub(super) hooks: H,
     pub(super) show: Show,
@@ -108,5 +110,23 @@ impl<S, H: Clone> Layer<S> for TraceLayer<H> {
 
     fn layer(&self, inner: S) -> Self::Service {
         Trace::new(inner, self.settings.clone())
+    }
+}
+
+impl<H> fmt::Debug for TraceLayer<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TraceLayer")
+            .field("settings", &self.settings)
+            .finish()
+    }
+}
+
+impl<H> fmt::Debug for Settings<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings")
+            .field("hooks", &format_args!("{}", type_name::<H>()))
+            .field("show", &self.show)
+            .field("listener", &self.listener)
+            .finish()
     }
 }

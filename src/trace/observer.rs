@@ -35,6 +35,22 @@ struct Seen {
     below: Observation,
 }
 
+impl Seen {
+    fn start(call: &mut ToolCall, span: &Span) -> Self {
+        let below = call.observe();
+        if !span.is_disabled() || sizes_are_heard() {
+            below.want_output_bytes();
+        }
+        let since = Instant::now();
+        Self { since, below }
+    }
+}
+
+/// Whether anybody listens to an event that tells of an answer's size.
+fn sizes_are_heard() -> bool {
+    tracing::event_enabled!(target: TARGET, Level::INFO, tool, output_bytes)
+}
+
 /// What went wrong, as spans and events tell it.
 struct Failure<'a> {
     kind: ErrorKind,
@@ -47,6 +63,18 @@ impl Failure<'static> {
         let code = kind.code();
         Self { kind, code, text }
     }
+}
+
+/// Whether anybody listens to events like ours, on whatever level. A filter by the name of an event cannot be
+/// asked here.
+#[inline]
+fn some_event_is_heard() -> bool {
+    macro_rules! heard {
+        ($($level:ident)*) => {
+            $(tracing::event_enabled!(target: TARGET, Level::$level, tool, code, error))||*
+        };
+    }
+    tracing::level_enabled!(Level::ERROR) && heard!(ERROR WARN INFO DEBUG)
 }
 
 /// What the events of an end tell.
@@ -65,14 +93,9 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
     {
         let show = settings.show;
         let span = show.scope.span(call);
-        // Whoever hears any event hears errors.
-        let heard = !span.is_disabled()
-            || show.scope == Scope::Call && tracing::event_enabled!(target: TARGET, Level::ERROR);
+        let heard = !span.is_disabled() || show.scope == Scope::Call && some_event_is_heard();
         let observer = Self {
-            seen: heard.then(|| Seen {
-                since: Instant::now(),
-                below: call.observe(),
-            }),
+            seen: heard.then(|| Seen::start(call, &span)),
             span,
             info: call.info(),
             hooks: settings.hooks.clone(),
@@ -185,16 +208,23 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
 
     /// Records the answer's size, and the answer if it was asked for.
     fn record_answer(&self, below: &Observation, response: &Res) -> Option<u64> {
-        let known = below.output_bytes();
-        let answer = match known {
-            Some(_) if !self.show.output => None,
+        let spans = !self.span.is_disabled();
+        if !spans && !sizes_are_heard() {
+            return None;
+        }
+        // What is known of this very answer, rather than of what a layer may have made it from.
+        let bytes = self
+            .hooks
+            .output_bytes(response)
+            .or_else(|| below.output_bytes());
+        let show = spans && self.show.output;
+        let answer = match bytes {
+            Some(_) if !show => None,
             _ => self.hooks.answer(response),
         };
-        let bytes = known.or_else(|| answer.as_ref().map(Answer::bytes));
+        let bytes = bytes.or_else(|| answer.as_ref().map(Answer::bytes));
         self.span.record(span::OUTPUT_BYTES, bytes);
-        if self.show.output
-            && let Some(answer) = answer
-        {
+        if show && let Some(answer) = answer {
             let rules = self.info.rules();
             match answer {
                 Answer::Text(text) => {

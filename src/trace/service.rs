@@ -1,4 +1,7 @@
-use std::task::{Context, Poll};
+use std::{
+    fmt,
+    task::{Context, Poll},
+};
 
 use tower_service::Service;
 
@@ -11,7 +14,7 @@ use super::{
 use crate::{call::ToolCall, error::ToolError};
 
 /// Makes a span for each call. See the [module docs](super) for an example.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Trace<S, H = DefaultHooks> {
     inner: S,
     settings: Settings<H>,
@@ -42,5 +45,14 @@ where
         // The inner `call` may run a tool's first steps: they belong to the span.
         let fut = flight.enter(|o| o.span().in_scope(|| self.inner.call(call)));
         ResponseFuture::new(fut, flight)
+    }
+}
+
+impl<S: fmt::Debug, H> fmt::Debug for Trace<S, H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Trace")
+            .field("inner", &self.inner)
+            .field("settings", &self.settings)
+            .finish()
     }
 }

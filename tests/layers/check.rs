@@ -5,8 +5,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tower::{ServiceBuilder, ServiceExt, service_fn};
 use tower_toolcall::{
-    BoxError, CallInfo, ErrorKind, Execution, ReplaySafety, ToolCall, ToolError, check::CheckLayer,
-    result::ToolResultLayer, retry::RetryLayer,
+    BoxError, CallInfo, ErrorKind, Execution, ReplaySafety, ToolCall, ToolError,
+    check::{Check, CheckLayer, check_fn},
+    result::ToolResultLayer,
+    retry::RetryLayer,
 };
 
 async fn checked(max: u64, answer: Value) -> Result<Value, ToolError> {
@@ -35,7 +37,7 @@ async fn an_answer_of_the_largest_size_passes_and_a_larger_one_does_not() {
 /// X7: a bad answer is never retried, not even of a call that may run twice.
 #[tokio::test(start_paused = true)]
 async fn a_bad_answer_is_not_retried_on_either_side_of_the_retry_layer() {
-    let refuse = |_: &CallInfo, _: &u32| Err(BoxError::from("no use"));
+    let refuse = check_fn(|_, _: &u32| Err(BoxError::from("no use")));
     let calls = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(0));
     let count = calls.clone();
     let tool = service_fn(move |_: ToolCall| {
@@ -63,9 +65,9 @@ async fn a_bad_answer_is_not_retried_on_either_side_of_the_retry_layer() {
 
 #[tokio::test]
 async fn the_reason_is_redacted() {
-    let layer = CheckLayer::new(|_: &CallInfo, answer: &&str| {
+    let layer = CheckLayer::new(check_fn(|_, answer: &&str| {
         Err(BoxError::from(format!("unexpected: {answer}")))
-    });
+    }));
     let tools = ServiceBuilder::new()
         .layer(layer)
         .service(service_fn(|_: ToolCall| async {
@@ -129,4 +131,21 @@ async fn an_answer_of_ten_thousand_levels_does_not_pass() {
     while let Some(Deep(next)) = rest {
         rest = next.map(|next| *next);
     }
+}
+
+/// A check of answers of any type needs no annotation.
+#[tokio::test]
+async fn a_check_for_every_type_of_answer_is_inferred() {
+    #[derive(Clone)]
+    struct Nothing;
+    impl<Res> Check<Res> for Nothing {
+        fn check(&self, call: &CallInfo, _: &Res) -> Result<(), BoxError> {
+            Err(format!("nothing of {} passes", call.tool()).into())
+        }
+    }
+    let tools = ServiceBuilder::new()
+        .layer(CheckLayer::new(Nothing))
+        .service(service_fn(|_: ToolCall| async { Ok::<_, BoxError>(1) }));
+    let error = tools.oneshot(ToolCall::new("t")).await.unwrap_err();
+    assert_eq!(error.message(), "nothing of t passes");
 }

@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use tower_toolcall::{
-    CallInfo,
     catch_panic::CatchPanicLayer,
-    check::CheckLayer,
+    check::{CheckLayer, check_fn},
     circuit_breaker::{CircuitBreakerLayer, Rates},
     deadline::DeadlineLayer,
     normalize::NormalizeLayer,
@@ -105,7 +104,7 @@ contract!(
 );
 contract!(
     check,
-    CheckLayer::new(|_: &CallInfo, _: &&'static str| Ok(())),
+    CheckLayer::new(check_fn(|_, _: &&'static str| Ok(()))),
     Readiness::Passes,
     Panics::Pass
 );

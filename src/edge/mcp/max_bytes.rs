@@ -1,7 +1,8 @@
 use rmcp::model::CallToolResponse;
+use serde::ser::Error as _;
 
 use crate::{
-    answer::json_bytes,
+    answer::{NoSize, json_bytes},
     call::CallInfo,
     check::{Check, within},
     error::BoxError,
@@ -31,12 +32,14 @@ impl Check<CallToolResponse> for McpMaxBytes {
     }
 }
 
-/// How many bytes the result has as compact JSON; `None` if it has more than `max`.
-pub(super) fn response_bytes(response: &CallToolResponse, max: u64) -> Option<u64> {
+/// How many bytes the result has as compact JSON, if not more than `max`.
+pub(super) fn response_bytes(response: &CallToolResponse, max: u64) -> Result<u64, NoSize> {
     match response {
         CallToolResponse::Complete(result) => json_bytes(result, max),
         CallToolResponse::InputRequired(result) => json_bytes(result, max),
         CallToolResponse::Task(result) => json_bytes(result, max),
-        _ => None,
+        _ => Err(NoSize::NotJson(serde_json::Error::custom(
+            "a result of an unknown kind",
+        ))),
     }
 }

@@ -18,7 +18,7 @@ use tower_service::Service;
 
 use super::{McpProgress, errors, max_bytes::response_bytes};
 use crate::{
-    answer::json_bytes,
+    answer::{NoSize, json_bytes},
     call::{IdempotencyKey, ToolCall},
     error::{ErrorKind, Execution, ToolError},
 };
@@ -117,9 +117,10 @@ impl McpService {
             ServerResult::CreateTaskResult(result) => CallToolResponse::Task(result),
             _ => return Err(errors::from_service(ServiceError::UnexpectedResponse)),
         };
-        // Measured only if somebody observes the call.
         info.record(|r| {
-            if let Some(bytes) = response_bytes(&response, u64::MAX) {
+            if r.wants_output_bytes()
+                && let Ok(bytes) = response_bytes(&response, u64::MAX)
+            {
                 r.set_output_bytes(bytes);
             }
         });
@@ -243,11 +244,14 @@ fn check_size(arguments: &Map<String, Value>) -> Result<(), ToolError> {
         return Ok(());
     }
     match json_bytes(arguments, MAX_MESSAGE_BYTES - ENVELOPE_BYTES) {
-        Some(_) => Ok(()),
-        None => Err(ToolError::new(
+        Ok(_) => Ok(()),
+        Err(NoSize::TooLarge) => Err(ToolError::new(
             ErrorKind::InvalidInput,
             "the arguments exceed the 16 MiB that an MCP message may have",
         )),
+        Err(NoSize::NotJson(error)) => {
+            Err(ToolError::new(ErrorKind::InvalidInput, error.to_string()))
+        }
     }
 }
 

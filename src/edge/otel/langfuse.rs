@@ -59,6 +59,10 @@ impl<Res, H: TraceHooks<Res>> TraceHooks<Res> for LangfuseHooks<H> {
         self.inner.classify(result)
     }
 
+    fn output_bytes(&self, response: &Res) -> Option<u64> {
+        self.inner.output_bytes(response)
+    }
+
     fn answer<'a>(&self, response: &'a Res) -> Option<Answer<'a>> {
         self.inner.answer(response)
     }
