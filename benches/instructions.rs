@@ -26,6 +26,9 @@ use std::{
     time::Duration,
 };
 
+use metrics_exporter_prometheus::PrometheusBuilder;
+use opentelemetry::metrics::MeterProvider as _;
+use opentelemetry_sdk::metrics::{InMemoryMetricExporter, SdkMeterProvider};
 use tower::{Service, ServiceBuilder};
 use tower_toolcall::{
     BoxError, ToolCall,
@@ -33,6 +36,7 @@ use tower_toolcall::{
     check::CheckLayer,
     circuit_breaker::{CircuitBreakerBuilder, CircuitBreakerLayer, Rates},
     deadline::DeadlineLayer,
+    metrics::{Metrics, MetricsBuilder, MetricsLayer, facade::Facade, otel::Otel},
     normalize::NormalizeLayer,
     rate_limit::RateLimitBackoffLayer,
     result::{ToolResult, ToolResultLayer},
@@ -156,6 +160,18 @@ fn rate(rates: Rates) -> CircuitBreakerLayer {
     layer
 }
 
+fn counted(builder: MetricsBuilder) -> MetricsLayer {
+    builder.build().expect("valid").layer()
+}
+
+/// The SDK, with a reader that is never asked.
+fn otel() -> Otel {
+    let provider = SdkMeterProvider::builder()
+        .with_periodic_exporter(InMemoryMetricExporter::default())
+        .build();
+    Otel::new(&provider.meter("bench"))
+}
+
 /// tower's own budget, in the simplest policy.
 #[derive(Clone, Default)]
 struct Budgeted(std::sync::Arc<tower::retry::budget::TpsBudget>);
@@ -205,6 +221,9 @@ fn cases() -> Vec<Case> {
         "result, taken apart again" => ServiceBuilder::new()
             .map_response(|result: ToolResult<u64>| result.into_result().expect("a success"))
             .layer(ToolResultLayer::new());
+        "metrics" => Metrics::new().layer();
+        "metrics, through the facade as well" => counted(Metrics::builder().with_sink(Facade::new()));
+        "metrics, as OpenTelemetry as well" => counted(Metrics::builder().with_sink(otel()));
         "sanitize, built-in rules" => SanitizeLayer::default();
         "check, an answer of one byte" => CheckLayer::max_bytes(100);
         "stack of four" => ServiceBuilder::new()
@@ -228,6 +247,8 @@ fn main() -> ExitCode {
         .build()
         .expect("a runtime");
     let _entered = runtime.enter();
+    let recorder = PrometheusBuilder::new().build_recorder();
+    metrics::set_global_recorder(recorder).expect("the first one");
 
     if let Some(name) = value("--case") {
         let waits = args.iter().any(|a| a == "--waits");

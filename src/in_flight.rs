@@ -55,6 +55,15 @@ impl<R: Report> InFlight<R> {
         }
     }
 
+    /// The same for a report that has read the clock: the call counts as pending since then.
+    #[cfg(feature = "metrics")]
+    #[inline]
+    pub(crate) fn since_start(report: R, deadline: Option<Instant>, start: Instant) -> Self {
+        let mut flight = Self::new(report, deadline);
+        flight.since = Some(start);
+        flight
+    }
+
     /// Runs a part of the call that may panic: the inner service's `call`, or a poll.
     #[inline]
     pub(crate) fn enter<T>(&mut self, part: impl FnOnce(&R) -> T) -> T {

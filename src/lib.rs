@@ -20,6 +20,8 @@ pub mod hint;
 mod in_flight;
 pub mod key;
 mod limited;
+#[cfg(feature = "metrics")]
+pub mod metrics;
 pub mod normalize;
 pub mod outcome;
 pub mod rate_limit;

@@ -288,12 +288,29 @@ impl<V: Evict> Registry<V> {
     /// The entry of the call's key, made by `make` if it is new.
     #[inline]
     pub(crate) fn get(&self, call: &CallInfo, make: impl FnOnce() -> V) -> Arc<Entry<V>> {
+        self.with(call, make, Arc::clone)
+    }
+
+    /// A look at that entry, for a value that knows itself whether it is in use.
+    #[inline]
+    pub(crate) fn with<T>(
+        &self,
+        call: &CallInfo,
+        make: impl FnOnce() -> V,
+        look: impl FnOnce(&Arc<Entry<V>>) -> T,
+    ) -> T {
         let key = self.0.key.of(call);
         if let Some(entry) = self.0.table.load().find(&key) {
             entry.mark_used();
-            return Arc::clone(entry);
+            return look(entry);
         }
-        self.insert(&key, make)
+        look(&self.insert(&key, make))
+    }
+
+    /// The entry that the keys beyond the bound share.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn overflow(&self) -> &Entry<V> {
+        &self.0.overflow
     }
 
     /// The entry of the call's key, if it is known. That it was asked for keeps no key.

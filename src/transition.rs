@@ -37,6 +37,15 @@ impl BreakerState {
             Self::Disabled => "disabled",
         }
     }
+
+    /// The state as a number, for metrics: 0 if calls pass, 1 if a few do, 2 if they are refused.
+    pub const fn level(self) -> u8 {
+        match self {
+            Self::Closed | Self::ForcedClosed | Self::Disabled => 0,
+            Self::HalfOpen => 1,
+            Self::Open | Self::ForcedOpen => 2,
+        }
+    }
 }
 
 impl fmt::Display for BreakerState {

@@ -143,6 +143,46 @@ allocates_nothing! {
         .into_inner();
 }
 
+#[cfg(feature = "metrics")]
+allocates_nothing! {
+    metrics: tower_toolcall::metrics::Metrics::new().layer();
+}
+
+/// Handles and attributes are made once per tool.
+#[cfg(feature = "metrics-facade")]
+#[tokio::test(start_paused = true)]
+async fn metrics_through_the_facade() {
+    use tower_toolcall::metrics::{Metrics, facade::Facade};
+
+    let sink = Metrics::builder().with_sink(Facade::new());
+    let layer = sink.build().unwrap().layer();
+    // What an exporter does with a sample is its own business.
+    metrics::with_local_recorder(&metrics::NoopRecorder, || {
+        for call in calls() {
+            assert_eq!(allocations(&layer, true, &call), 0);
+        }
+    });
+}
+
+/// The same with the SDK of OpenTelemetry.
+#[cfg(feature = "otel")]
+#[tokio::test(start_paused = true)]
+async fn metrics_as_opentelemetry() {
+    use opentelemetry::metrics::MeterProvider as _;
+    use opentelemetry_sdk::metrics::{InMemoryMetricExporter, SdkMeterProvider};
+    use tower_toolcall::metrics::{Metrics, otel::Otel};
+
+    let provider = SdkMeterProvider::builder()
+        .with_periodic_exporter(InMemoryMetricExporter::default())
+        .build();
+    let sink = Otel::new(&provider.meter("test"));
+    let layer = Metrics::builder().with_sink(sink).build().unwrap().layer();
+    for call in calls() {
+        allocations(&layer, true, &call);
+        assert_eq!(allocations(&layer, true, &call), 0);
+    }
+}
+
 /// Own rules are put on the call itself, unless somebody keeps a clone of it.
 #[tokio::test(start_paused = true)]
 async fn sanitize_by_own_rules() {

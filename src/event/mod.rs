@@ -24,7 +24,7 @@
 //! | `tool.exhausted` | ERROR | retry | `attempt`, `code`, `error` |
 //! | `tool.rate_limited` | WARN | rate_limit | `attempt`, `code`, `delay_ms`, `told` |
 //! | `tool.breaker` | WARN | circuit_breaker | `from`, `to`, `reason`, `generation`, `calls`, `failures`, `slow_calls`, `open_ms` |
-//! | `tool.evicted` | DEBUG | circuit_breaker, rate_limit | `keys`, `kept` |
+//! | `tool.evicted` | DEBUG | circuit_breaker, rate_limit, metrics | `keys`, `kept` |
 //!
 //! `tool.timeout` and `tool.cancelled` of a call whose future was dropped have no attempts. `tool.exhausted` comes
 //! before the `tool.failure` of the call. Retries of tower's own retry layer with our policy are events too.
@@ -159,6 +159,16 @@ pub enum RetryRefusal {
 }
 
 impl RetryRefusal {
+    /// Every reason, in the order of their declaration.
+    #[cfg(feature = "metrics")]
+    pub(crate) const ALL: [Self; 5] = [
+        Self::Exhausted,
+        Self::Unsafe,
+        Self::Budget,
+        Self::Deadline,
+        Self::TooLong,
+    ];
+
     /// The reason's name in events.
     pub const fn name(self) -> &'static str {
         match self {

@@ -66,6 +66,25 @@ assert_impl_all!(check::CheckLayer<check::MaxBytes>: Send, Sync, Unpin, Copy);
 assert_impl_all!(check::Checked<Svc, check::MaxBytes>: Send, Sync, Unpin, Clone);
 assert_impl_all!(check::ResponseFuture<Tool, check::MaxBytes>: Send, Sync);
 
+#[cfg(feature = "metrics")]
+mod metrics {
+    use super::{ByError, Svc, Tool, assert_impl_all};
+    use tower_toolcall::metrics::{
+        Interval, Labels, Measured, MergeError, Metrics, MetricsBuilder, MetricsLayer,
+        ResponseFuture, Snapshot,
+    };
+
+    assert_impl_all!(Metrics: Send, Sync, Unpin, Clone);
+    assert_impl_all!(MetricsBuilder: Send, Sync, Unpin);
+    assert_impl_all!(MetricsLayer: Send, Sync, Unpin, Clone);
+    assert_impl_all!(Measured<Svc>: Send, Sync, Unpin, Clone);
+    assert_impl_all!(ResponseFuture<Tool, ByError>: Send, Sync);
+    assert_impl_all!(Interval: Send, Sync, Unpin);
+    assert_impl_all!(Labels: Send, Sync, Unpin, Clone);
+    assert_impl_all!(Snapshot: Send, Sync, Unpin, Clone);
+    assert_impl_all!(MergeError: Send, Sync, Copy, std::error::Error);
+}
+
 #[cfg(feature = "mcp")]
 mod mcp {
     use super::assert_impl_all;

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+#[cfg(feature = "metrics")]
+use tower_toolcall::metrics::Metrics;
 use tower_toolcall::{
     catch_panic::CatchPanicLayer,
     check::{CheckLayer, check_fn},
@@ -112,5 +114,12 @@ contract!(
     result,
     crate::result::TakenApart,
     Readiness::Eager,
+    Panics::Pass
+);
+#[cfg(feature = "metrics")]
+contract!(
+    metrics,
+    Metrics::new().layer(),
+    Readiness::Passes,
     Panics::Pass
 );

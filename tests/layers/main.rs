@@ -9,6 +9,8 @@ mod circuit_breaker;
 mod contract;
 mod deadline;
 mod kit;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod rate_limit;
 mod result;
 mod retry;

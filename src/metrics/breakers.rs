@@ -1,0 +1,140 @@
+//! The circuit breakers that have told of themselves.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use super::labels::Labels;
+use crate::event::{BreakerState, Transition};
+
+/// One breaker, or the openings of those beyond the bound.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Told {
+    /// None for those beyond the bound.
+    pub(super) state: Option<BreakerState>,
+    pub(super) openings: u64,
+    generation: u32,
+}
+
+impl Told {
+    fn hear(&mut self, t: &Transition) {
+        self.openings += u64::from(t.to == BreakerState::Open);
+        // Two threads may tell in the wrong order. A breaker that was forgotten while it was closed begins to
+        // count its states anew.
+        let newer = t.generation.wrapping_sub(self.generation) as i32 > 0;
+        if self.state.is_some_and(|known| newer || known == t.from) {
+            self.state = Some(t.to);
+            self.generation = t.generation;
+        }
+    }
+}
+
+pub(super) type Breakers = BTreeMap<Labels, Told>;
+
+/// All of them, by what their keys are made of. A change of state is rare: a lock will do.
+#[derive(Debug)]
+pub(super) struct Board {
+    breakers: Mutex<Breakers>,
+    max: usize,
+}
+
+impl Board {
+    pub(super) fn new(max: usize) -> Self {
+        Self {
+            breakers: Mutex::default(),
+            max,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Breakers> {
+        let breakers = self.breakers.lock();
+        breakers.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A breaker has changed its state. What it is called here, and its state as far as it is known.
+    pub(super) fn hear(&self, t: &Transition) -> (Labels, Option<BreakerState>) {
+        let labels = Labels::new(t.server.as_deref(), t.tool.as_deref().unwrap_or_default());
+        let mut breakers = self.lock();
+        let fits = breakers.len() < self.max || breakers.contains_key(&labels);
+        let labels = if fits { labels } else { Labels::other() };
+        let told = breakers.entry(labels.clone()).or_insert(Told {
+            state: fits.then_some(t.from),
+            openings: 0,
+            generation: t.generation.wrapping_sub(1),
+        });
+        told.hear(t);
+        (labels, told.state)
+    }
+
+    pub(super) fn all(&self) -> Breakers {
+        self.lock().clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::{
+        BreakerState::{Closed, HalfOpen, Open},
+        TransitionReason,
+    };
+
+    fn change(tool: &str, generation: u32, from: BreakerState, to: BreakerState) -> Transition {
+        Transition {
+            server: None,
+            tool: Some(tool.into()),
+            from,
+            to,
+            reason: TransitionReason::Forced,
+            generation,
+            calls: 0,
+            failures: 0,
+            slow_calls: 0,
+            open_for: None,
+        }
+    }
+
+    fn told(changes: &[Transition]) -> (Option<BreakerState>, u64) {
+        let board = Board::new(10);
+        for change in changes {
+            board.hear(change);
+        }
+        let all = board.all();
+        let told = all.values().next().expect("one breaker");
+        (told.state, told.openings)
+    }
+
+    #[test]
+    fn what_is_told_late_counts_and_decides_nothing() {
+        let opened = change("t", 1, Closed, Open);
+        let half = change("t", 2, Open, HalfOpen);
+        let closed = change("t", 3, HalfOpen, Closed);
+        let in_order = told(&[opened.clone(), half.clone(), closed.clone()]);
+        assert_eq!(in_order, (Some(Closed), 1));
+        assert_eq!(told(&[opened.clone(), closed, half.clone()]), in_order);
+        assert_eq!(told(&[half, opened]), (Some(HalfOpen), 1));
+    }
+
+    #[test]
+    fn a_breaker_that_was_forgotten_begins_anew() {
+        let first = [
+            change("t", 7, Closed, Open),
+            change("t", 9, HalfOpen, Closed),
+        ];
+        let again = change("t", 1, Closed, Open);
+        assert_eq!(told(&[&first[..], &[again]].concat()), (Some(Open), 2));
+    }
+
+    #[test]
+    fn beyond_the_bound_only_openings_are_counted() {
+        let board = Board::new(2);
+        for n in 0..100 {
+            board.hear(&change(&format!("t{n}"), 1, Closed, Open));
+        }
+        let all = board.all();
+        assert_eq!(all.len(), 3);
+        let other = &all[&Labels::other()];
+        assert_eq!((other.state, other.openings), (None, 98));
+    }
+}

@@ -1,0 +1,229 @@
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use super::{
+    breakers::Board,
+    collect::{Collected, Period},
+    interval::Interval,
+    labels::Labels,
+    latency::Range,
+    layer::MetricsLayer,
+    prometheus::Prometheus,
+    row::{Row, Shared},
+    seat::{Seat, Seats},
+    sink::{Sink, Sinks},
+    snapshot::Snapshot,
+};
+use crate::{
+    call::CallInfo,
+    config::ConfigError,
+    event::{BreakerState, Event, Listen, Listener, Transition},
+    key::Key,
+    registry::Registry,
+};
+
+/// The default bound on the number of tools.
+const DEFAULT_MAX_TOOLS: usize = 1_000;
+
+const MOST_TOOLS: usize = 1 << 20;
+
+/// What is counted of the calls of all layers that were made with it. Cheap to clone; clones share it.
+///
+/// A [listener](Listen): what the layers below tell reaches it as well. See the [module docs](super) for an
+/// example.
+#[derive(Clone)]
+pub struct Metrics(Arc<Inner>);
+
+struct Inner {
+    rows: Registry<Seats>,
+    board: Board,
+    shared: Arc<Shared>,
+    /// What was there at the last reset.
+    period: Mutex<Period>,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Metrics {
+    /// With the default settings: 1,000 tools, latencies from 1 us to 1 h with two significant digits.
+    pub fn new() -> Self {
+        MetricsBuilder::default().with_range(Range::default())
+    }
+
+    /// Other settings.
+    pub fn builder() -> MetricsBuilder {
+        MetricsBuilder::default()
+    }
+
+    /// A layer that counts here. Any number of layers can: services for one tool each, or stacks for
+    /// several servers.
+    pub fn layer(&self) -> MetricsLayer {
+        MetricsLayer::new(self.clone())
+    }
+
+    /// What was counted since the start, or since the last [`reset`](Self::reset).
+    pub fn snapshot(&self) -> Snapshot {
+        self.with_period(|period| period.read(self).snapshot(false))
+    }
+
+    /// The same with every tool's histogram, so that it can be [merged](Snapshot::merge) with those of other
+    /// processes.
+    pub fn export(&self) -> Snapshot {
+        self.with_period(|period| period.read(self).snapshot(true))
+    }
+
+    /// Snapshots begin at zero from now on. [Prometheus](Self::prometheus), sinks and
+    /// [intervals](Self::interval) do not notice: their counters only ever grow.
+    pub fn reset(&self) {
+        self.with_period(|period| *period = Period::from_now(self));
+    }
+
+    /// A reader of what happens from now on, in intervals of its own. There can be several.
+    pub fn interval(&self) -> Interval {
+        Interval::new(self.clone())
+    }
+
+    /// All of it in Prometheus' text format (`text/plain; version=0.0.4`), since the start.
+    pub fn prometheus(&self) -> String {
+        Prometheus(&self.collect()).to_string()
+    }
+
+    fn with_period<T>(&self, f: impl FnOnce(&mut Period) -> T) -> T {
+        let period = self.0.period.lock();
+        f(&mut period.unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// A seat for a call at its tool's row.
+    #[inline]
+    pub(super) fn seat(&self, call: &CallInfo) -> Arc<Seat> {
+        let Inner { rows, shared, .. } = &*self.0;
+        let make = || {
+            let other = rows.overflow().value.row();
+            Seats::at(Row::new(Labels::of(call), shared, other))
+        };
+        rows.with(call, make, |entry| Arc::clone(entry.value.here()))
+    }
+
+    /// All that was ever counted.
+    pub(super) fn collect(&self) -> Collected {
+        let Inner { rows, board, .. } = &*self.0;
+        let mut all = Collected::new(self.0.shared.range, board.all());
+        for entry in rows.entries() {
+            all.add(&entry.value);
+        }
+        all.add(&rows.overflow().value);
+        all
+    }
+
+    fn transition(&self, transition: &Transition) {
+        let (labels, state) = self.0.board.hear(transition);
+        let opened = transition.to == BreakerState::Open;
+        for sink in &self.0.shared.sinks.0 {
+            sink.breaker(&labels, state.unwrap_or(transition.to), opened);
+        }
+    }
+}
+
+impl Listen for Metrics {
+    fn on(&self, event: &Event<'_>) {
+        match *event {
+            Event::Retry { call, .. } => self.seat(call).row().retried(),
+            Event::RetryRefused { call, reason, .. } => self.seat(call).row().refused(reason),
+            Event::RateLimited { call, .. } => self.seat(call).row().rate_limited(),
+            Event::Transition { transition, .. } => self.transition(transition),
+            // The layer sees them at the end of the call, and counts them there.
+            Event::Slow { .. } | Event::Cancelled { .. } => {}
+            Event::Evicted { .. } => {}
+        }
+    }
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metrics")
+            .field("tools", &self.0.rows.len())
+            .field("latency", &self.0.shared.range)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Settings of a [`Metrics`].
+#[derive(Debug)]
+#[must_use]
+pub struct MetricsBuilder {
+    max_tools: usize,
+    latency: (Duration, Duration, u8),
+    sinks: Sinks,
+}
+
+impl Default for MetricsBuilder {
+    fn default() -> Self {
+        Self {
+            max_tools: DEFAULT_MAX_TOOLS,
+            latency: (Duration::from_micros(1), Duration::from_secs(3600), 2),
+            sinks: Sinks::default(),
+        }
+    }
+}
+
+impl MetricsBuilder {
+    /// Sets how many tools, and how many circuit breakers, have a row of their own; the rest shares
+    /// [`_other`](super::OTHER). Default: 1,000.
+    pub fn with_max_tools(mut self, max: usize) -> Self {
+        self.max_tools = max;
+        self
+    }
+
+    /// Sets which latencies are told apart, and by how many significant digits (1 to 5). Memory for a tool grows
+    /// with the digits: about 10 KiB with two, ten times that with three. Default: 1 us to 1 h, two digits.
+    ///
+    /// What is shorter counts as the shortest; what is longer as the longest, and is counted
+    /// ([`Latency::clamped`](super::Latency::clamped)).
+    pub fn with_latency(mut self, shortest: Duration, longest: Duration, digits: u8) -> Self {
+        self.latency = (shortest, longest, digits);
+        self
+    }
+
+    /// Adds a sink, which hears of everything as it comes. Default: none.
+    pub fn with_sink(mut self, sink: impl Sink + 'static) -> Self {
+        self.sinks.0.push(Box::new(sink));
+        self
+    }
+
+    /// Checks the settings.
+    ///
+    /// # Errors
+    ///
+    /// A bound of zero, digits that are not 1 to 5, a range that is not one or is longer than a year.
+    pub fn build(self) -> Result<Metrics, ConfigError> {
+        if !(1..=MOST_TOOLS).contains(&self.max_tools) {
+            let reason = format!("{} is not 1 to {MOST_TOOLS}", self.max_tools);
+            return Err(ConfigError::new("max_tools", reason));
+        }
+        let (shortest, longest, digits) = self.latency;
+        let range = Range::new(shortest, longest, digits)?;
+        Ok(self.with_range(range))
+    }
+
+    fn with_range(self, range: Range) -> Metrics {
+        let shared = Arc::new(Shared {
+            range,
+            sinks: self.sinks,
+        });
+        let other = Seats::at(Row::other(&shared));
+        let key = Key::default();
+        Metrics(Arc::new(Inner {
+            rows: Registry::new(key, self.max_tools, other, Listener::default()),
+            board: Board::new(self.max_tools),
+            period: Mutex::new(Period::new(range)),
+            shared,
+        }))
+    }
+}

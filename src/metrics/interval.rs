@@ -1,0 +1,48 @@
+use std::fmt;
+
+use super::{collect::Period, handle::Metrics, snapshot::Snapshot};
+
+/// Reads what happened, interval by interval; made by [`Metrics::interval`].
+///
+/// Readers know nothing of each other, nor of [`Metrics::reset`]: what one has read adds up to all that happened
+/// since it was made. It keeps a copy of all counters and histograms.
+///
+/// ```
+/// use tower_toolcall::metrics::Metrics;
+///
+/// let metrics = Metrics::new();
+/// let mut minute = metrics.interval();
+/// // Every minute:
+/// println!("{}", minute.snapshot());
+/// ```
+pub struct Interval {
+    metrics: Metrics,
+    period: Period,
+}
+
+impl Interval {
+    pub(super) fn new(metrics: Metrics) -> Self {
+        Self {
+            period: Period::from_now(&metrics),
+            metrics,
+        }
+    }
+
+    /// What happened since the last one, or since the reader was made.
+    pub fn snapshot(&mut self) -> Snapshot {
+        self.period.next(&self.metrics).snapshot(false)
+    }
+
+    /// The same with every tool's histogram; see [`Metrics::export`].
+    pub fn export(&mut self) -> Snapshot {
+        self.period.next(&self.metrics).snapshot(true)
+    }
+}
+
+impl fmt::Debug for Interval {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Interval")
+            .field("metrics", &self.metrics)
+            .finish_non_exhaustive()
+    }
+}

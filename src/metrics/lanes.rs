@@ -1,0 +1,141 @@
+//! Counters that many threads write at the same time.
+
+use std::{
+    fmt,
+    sync::{
+        LazyLock, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    thread,
+};
+
+use super::{latency::Range, tally::Tally};
+
+/// More than the machine has threads, so that one is free while somebody reads; a power of two.
+pub(super) fn lanes() -> usize {
+    static LANES: LazyLock<usize> = LazyLock::new(|| {
+        let threads = thread::available_parallelism().map_or(4, usize::from);
+        (threads + 1).clamp(4, 32).next_power_of_two()
+    });
+    *LANES
+}
+
+/// A number for each thread, one after the other.
+#[inline]
+pub(super) fn thread_number() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local!(static NUMBER: usize = NEXT.fetch_add(1, Relaxed));
+    // A call may be dropped while its thread ends.
+    NUMBER.try_with(|n| *n).unwrap_or(0)
+}
+
+/// A tally in as many parts as threads have met at it: whoever finds a part taken goes to the next, and makes it
+/// if it is not there. So nobody waits for another one, or for somebody who reads, and a tool
+/// whose calls never meet has one part.
+pub(super) struct Lanes {
+    parts: Box<[OnceLock<Box<Mutex<Tally>>>]>,
+    /// How many parts are in use, at least 1.
+    open: AtomicUsize,
+}
+
+impl Lanes {
+    pub(super) fn new() -> Self {
+        Self {
+            parts: (0..lanes()).map(|_| OnceLock::new()).collect(),
+            open: AtomicUsize::new(1),
+        }
+    }
+
+    /// Writes to the first part that is free.
+    #[inline]
+    pub(super) fn write(&self, range: &Range, write: impl FnOnce(&mut Tally)) {
+        write(&mut self.free(range));
+    }
+
+    #[inline]
+    fn free(&self, range: &Range) -> MutexGuard<'_, Tally> {
+        // The usual case: no other thread was ever met.
+        if self.open.load(Relaxed) == 1
+            && let Some(part) = self.parts[0].get()
+            && let Ok(part) = part.try_lock()
+        {
+            return part;
+        }
+        self.free_of_many(range)
+    }
+
+    fn free_of_many(&self, range: &Range) -> MutexGuard<'_, Tally> {
+        let number = thread_number();
+        loop {
+            let open = self.open.load(Relaxed);
+            for n in number..number + open {
+                match self.part(n % open, range).try_lock() {
+                    Ok(part) => return part,
+                    Err(TryLockError::Poisoned(part)) => return part.into_inner(),
+                    Err(TryLockError::WouldBlock) => {}
+                }
+            }
+            if open == self.parts.len() {
+                // More threads than the machine has are in the middle of a few instructions.
+                let part = self.part(number % open, range).lock();
+                return part.unwrap_or_else(PoisonError::into_inner);
+            }
+            // An error says that another thread has opened it.
+            let _ = self.open.compare_exchange(open, open + 1, Relaxed, Relaxed);
+        }
+    }
+
+    fn part(&self, n: usize, range: &Range) -> &Mutex<Tally> {
+        self.parts[n].get_or_init(|| Box::new(Mutex::new(Tally::new(range))))
+    }
+
+    /// Reads each part, one after the other.
+    pub(super) fn read(&self, mut read: impl FnMut(&Tally)) {
+        for part in self.parts.iter().filter_map(OnceLock::get) {
+            read(&part.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+}
+
+impl fmt::Debug for Lanes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lanes")
+            .field("open", &self.open)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// If the recorder waited for the reader, this would never end.
+    #[test]
+    fn a_recorder_does_not_wait_for_a_reader() {
+        let (lanes, range) = (Lanes::new(), Range::default());
+        let record = || lanes.write(&range, |tally| tally.counts.retries += 1);
+        record();
+        let mut reads = 0;
+        lanes.read(|tally| {
+            reads += 1;
+            record();
+            assert_eq!(tally.counts.retries, 1);
+        });
+        assert_eq!(reads, 2, "the second part was made meanwhile");
+        let mut total = 0;
+        lanes.read(|tally| total += tally.counts.retries);
+        assert_eq!(total, 3);
+    }
+
+    #[test]
+    fn a_tool_whose_calls_never_meet_has_one_part() {
+        let (lanes, range) = (Lanes::new(), Range::default());
+        for _ in 0..10 {
+            let record = || lanes.write(&range, |tally| tally.counts.retries += 1);
+            thread::scope(|scope| scope.spawn(record).join()).expect("it does not panic");
+        }
+        let mut parts = Vec::new();
+        lanes.read(|tally| parts.push(tally.counts.retries));
+        assert_eq!(parts, [10]);
+    }
+}

@@ -1,0 +1,202 @@
+//! What range latencies are kept in, and histograms of them.
+
+use std::time::Duration;
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use hdrhistogram::{
+    Histogram,
+    serialization::{Deserializer, Serializer as _, V2Serializer},
+};
+use serde::{Deserialize, Serialize};
+
+use crate::config::ConfigError;
+
+/// A histogram counts whole microseconds.
+#[inline]
+pub(super) fn micros(d: Duration) -> u64 {
+    let whole = d.as_secs().saturating_mul(1_000_000);
+    whole.saturating_add(d.subsec_micros().into())
+}
+
+/// Which latencies are told apart, and how finely.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Unchecked")]
+pub(super) struct Range {
+    lowest_us: u64,
+    highest_us: u64,
+    digits: u8,
+}
+
+/// A range as a peer wrote it.
+#[derive(Deserialize)]
+struct Unchecked {
+    lowest_us: u64,
+    highest_us: u64,
+    digits: u8,
+}
+
+impl TryFrom<Unchecked> for Range {
+    type Error = ConfigError;
+
+    fn try_from(range: Unchecked) -> Result<Self, ConfigError> {
+        let [lowest, highest] = [range.lowest_us, range.highest_us].map(Duration::from_micros);
+        Self::new(lowest, highest, range.digits)
+    }
+}
+
+impl Default for Range {
+    fn default() -> Self {
+        Self {
+            lowest_us: 1,
+            highest_us: 3_600_000_000,
+            digits: 2,
+        }
+    }
+}
+
+impl Range {
+    const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
+
+    pub(super) fn new(
+        lowest: Duration,
+        highest: Duration,
+        digits: u8,
+    ) -> Result<Self, ConfigError> {
+        let invalid = |reason: String| Err(ConfigError::new("latency", reason));
+        if !(1..=5).contains(&digits) {
+            return invalid(format!("{digits} significant digits are not 1 to 5"));
+        }
+        if lowest < Duration::from_micros(1) {
+            return invalid(format!("{lowest:?} is less than a microsecond"));
+        }
+        if highest < 2 * lowest.min(Self::LONGEST) || highest > Self::LONGEST {
+            return invalid(format!(
+                "{highest:?} is less than twice {lowest:?}, or more than a year"
+            ));
+        }
+        Ok(Self {
+            lowest_us: micros(lowest),
+            highest_us: micros(highest),
+            digits,
+        })
+    }
+
+    /// An empty histogram. It grows with what it is given.
+    pub(super) fn histogram(&self) -> Histogram<u64> {
+        let low = self.lowest_us;
+        let mut empty =
+            Histogram::new_with_bounds(low, 2 * low, self.digits).expect("a range is checked");
+        empty.auto(true);
+        empty
+    }
+
+    /// Microseconds as they are recorded, and whether it was too long for that.
+    #[inline]
+    pub(super) fn fit(&self, us: u64) -> (u64, bool) {
+        (
+            us.clamp(self.lowest_us, self.highest_us),
+            us > self.highest_us,
+        )
+    }
+
+    /// A histogram from another process: none if it is no histogram, or not one of this range.
+    pub(super) fn decode(&self, text: &str) -> Option<Histogram<u64>> {
+        let bytes = STANDARD.decode(text).ok()?;
+        if !self.is_in_header(&bytes) {
+            return None;
+        }
+        let mut decoded: Histogram<u64> = Deserializer::new().deserialize(&mut &bytes[..]).ok()?;
+        decoded.auto(true);
+        // More cannot be added up.
+        (decoded.len() < 1 << 56).then_some(decoded)
+    }
+
+    /// Looks before anything is allocated: the header says how large the histogram is. Its fields, big-endian:
+    /// cookie, length, offset and digits of 4 bytes each, lowest and highest value of 8.
+    fn is_in_header(&self, bytes: &[u8]) -> bool {
+        let field = |at: usize, len: usize| {
+            let bytes = bytes.get(at..at + len)?;
+            Some(bytes.iter().fold(0, |n, b| n << 8 | u64::from(*b)))
+        };
+        field(12, 4) == Some(self.digits.into())
+            && field(16, 8) == Some(self.lowest_us)
+            && field(24, 8).is_some_and(|high| high / 4 <= self.highest_us)
+    }
+}
+
+/// A histogram in the V2 format, as base64.
+pub(super) fn encode(histogram: &Histogram<u64>) -> String {
+    let mut bytes = Vec::new();
+    let written = V2Serializer::new().serialize(histogram, &mut bytes);
+    written.expect("a vector takes everything, and the range is small");
+    STANDARD.encode(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn a_range_that_cannot_work_is_refused() {
+        let us = Duration::from_micros(1);
+        for (low, high, digits) in [
+            (us, S, 0),
+            (us, S, 6),
+            (Duration::ZERO, S, 2),
+            (S, S, 2),
+            (us, Duration::MAX, 2),
+            (Duration::MAX, Duration::MAX, 2),
+        ] {
+            let error = Range::new(low, high, digits).unwrap_err();
+            assert_eq!(error.field(), "latency");
+        }
+        assert_eq!(Range::new(us, 3600 * S, 2), Ok(Range::default()));
+    }
+
+    #[test]
+    fn what_is_too_long_is_clamped_and_said_to_be() {
+        let range = Range::default();
+        assert_eq!(range.fit(0), (1, false));
+        assert_eq!(range.fit(3_600_000_000), (3_600_000_000, false));
+        assert_eq!(range.fit(u64::MAX), (3_600_000_000, true));
+    }
+
+    #[test]
+    fn a_histogram_survives_the_way_to_another_process() {
+        for digits in 1..=5 {
+            let range = Range::new(Duration::from_micros(1), 3600 * S, digits).unwrap();
+            let mut histogram = range.histogram();
+            for n in 0..40 {
+                let (us, _) = range.fit(1 << n);
+                histogram.record(us).unwrap();
+            }
+            assert_eq!(range.decode(&encode(&histogram)), Some(histogram));
+        }
+    }
+
+    #[test]
+    fn a_range_from_a_peer_is_checked() {
+        let json = |digits| format!(r#"{{"lowest_us":1,"highest_us":1000,"digits":{digits}}}"#);
+        assert!(serde_json::from_str::<Range>(&json(3)).is_ok());
+        assert!(serde_json::from_str::<Range>(&json(200)).is_err());
+    }
+
+    /// Rule 8.
+    #[test]
+    fn nonsense_from_a_peer_is_nothing() {
+        let range = Range::default();
+        let good = encode(&range.histogram());
+        let mut bytes = STANDARD.decode(&good).unwrap();
+        assert!(range.decode(&good).is_some());
+        for text in ["", "?", "AAAA", &good[..20]] {
+            assert_eq!(range.decode(text), None, "{text}");
+        }
+        // One that says that it reaches 2^56 microseconds.
+        bytes[24] = 1;
+        assert_eq!(range.decode(&STANDARD.encode(&bytes)), None);
+        let finer = Range { digits: 3, ..range };
+        assert_eq!(finer.decode(&good), None);
+    }
+}

@@ -1,0 +1,52 @@
+use std::{any::type_name, fmt};
+
+use tower_layer::Layer;
+
+use super::{handle::Metrics, service::Measured};
+use crate::outcome::ByError;
+
+/// Layer that counts and times calls, made by [`Metrics::layer`]. See the [module docs](super) for an example.
+#[derive(Clone)]
+#[must_use]
+pub struct MetricsLayer<C = ByError> {
+    metrics: Metrics,
+    classifier: C,
+}
+
+impl MetricsLayer {
+    pub(super) fn new(metrics: Metrics) -> Self {
+        Self {
+            metrics,
+            classifier: ByError,
+        }
+    }
+}
+
+impl<C> MetricsLayer<C> {
+    /// Sets who tells answers that are errors in the tool's own words
+    /// ([`Outcome::is_reported`](crate::Outcome::is_reported)) from successes. Default: every `Ok` is a
+    /// success. For MCP tools: `McpClassifier`.
+    pub fn with_classifier<D>(self, classifier: D) -> MetricsLayer<D> {
+        MetricsLayer {
+            metrics: self.metrics,
+            classifier,
+        }
+    }
+}
+
+impl<S, C: Clone> Layer<S> for MetricsLayer<C> {
+    type Service = Measured<S, C>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        Measured::new(inner, self.metrics.clone(), self.classifier.clone())
+    }
+}
+
+impl<C> fmt::Debug for MetricsLayer<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MetricsLayer")
+            .field("metrics", &self.metrics)
+            .field("classifier", &format_args!("{}", type_name::<C>()))
+            .finish()
+    }
+}

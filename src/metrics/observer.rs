@@ -1,0 +1,95 @@
+use std::{fmt, sync::Arc};
+
+use tokio::time::Instant;
+
+use super::{
+    handle::Metrics,
+    row::{Began, Ended},
+    seat::Seat,
+};
+use crate::{
+    call::{CallInfo, Observation, ToolCall},
+    error::{ErrorKind, ToolError},
+    in_flight::{Abandoned, InFlight, Report},
+    outcome::Outcome,
+};
+
+/// A call that is counted as being in flight.
+pub(super) struct Observer {
+    seat: Arc<Seat>,
+    began: Began,
+    since: Instant,
+    below: Observation,
+    info: CallInfo,
+}
+
+impl Observer {
+    /// Guards the call from here on.
+    #[inline]
+    pub(super) fn start(call: &mut ToolCall, metrics: &Metrics) -> InFlight<Self> {
+        let below = call.observe();
+        let info = call.info();
+        let seat = metrics.seat(&info);
+        let since = Instant::now();
+        let observer = Self {
+            began: seat.began(),
+            seat,
+            since,
+            below,
+            info,
+        };
+        InFlight::since_start(observer, call.deadline(), since)
+    }
+
+    /// The error, stamped with the call's names.
+    pub(super) fn about(&self, error: ToolError) -> ToolError {
+        error.about(&self.info)
+    }
+
+    /// The call has a result.
+    #[inline]
+    pub(super) fn ended(self, error: Option<&ToolError>, outcome: &Outcome) {
+        self.count(match error {
+            Some(error) => Some((error.kind(), error.code())),
+            None => outcome
+                .failure_of_answer()
+                .map(|(kind, _)| (kind, kind.code())),
+        });
+    }
+
+    fn count(self, failure: Option<(ErrorKind, &str)>) {
+        self.seat.ended(
+            self.began,
+            &Ended {
+                failure,
+                duration: self.since.elapsed(),
+                attempts: self.below.attempts(),
+                slow: self.below.is_slow(),
+            },
+        );
+    }
+}
+
+impl Report for Observer {
+    fn abandoned(self, how: Abandoned) {
+        let kind = match how.past_deadline {
+            true => ErrorKind::Timeout,
+            false => ErrorKind::Cancelled,
+        };
+        self.count(Some((kind, kind.code())));
+    }
+
+    fn panicked(self) {
+        let kind = ErrorKind::Panicked;
+        self.count(Some((kind, kind.code())));
+    }
+}
+
+impl fmt::Debug for Observer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Observer")
+            .field("call", &self.info)
+            .field("since", &self.since)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,166 @@
+use std::{
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use super::{
+    codes::Codes,
+    labels::Labels,
+    lanes::Lanes,
+    latency::Range,
+    outcome::CallOutcome,
+    sink::{CallEnd, Sinks, ToolSink, ToolSinks},
+    tally::Tally,
+};
+use crate::{error::ErrorKind, event::RetryRefusal};
+
+/// What all rows of a [`Metrics`](super::Metrics) share.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    pub(super) range: Range,
+    pub(super) sinks: Sinks,
+}
+
+/// What is known of the end of a call.
+pub(super) struct Ended<'a> {
+    pub(super) failure: Option<(ErrorKind, &'a str)>,
+    pub(super) duration: Duration,
+    pub(super) attempts: u32,
+    pub(super) slow: bool,
+}
+
+/// What is counted of one tool.
+///
+/// A model can invent names, so a row is *known* only after its first call that was not answered "no such
+/// tool". Until then it counts nothing but calls in flight, the rest counts for [`OTHER`](super::OTHER), and it is
+/// forgotten when its place is needed.
+#[derive(Debug)]
+pub(super) struct Row {
+    pub(super) labels: Labels,
+    pub(super) codes: Codes,
+    pub(super) lanes: Lanes,
+    known: AtomicBool,
+    sinks: OnceLock<ToolSinks>,
+    shared: Arc<Shared>,
+    /// None for the other one itself.
+    other: Option<Arc<Self>>,
+}
+
+/// A sink hears of a call's end what it heard of its start.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Began {
+    as_known: bool,
+}
+
+impl Row {
+    pub(super) fn other(shared: &Arc<Shared>) -> Self {
+        Self::make(Labels::other(), shared, None)
+    }
+
+    pub(super) fn new(labels: Labels, shared: &Arc<Shared>, other: &Arc<Self>) -> Self {
+        Self::make(labels, shared, Some(Arc::clone(other)))
+    }
+
+    fn make(labels: Labels, shared: &Arc<Shared>, other: Option<Arc<Self>>) -> Self {
+        Self {
+            labels,
+            codes: Codes::default(),
+            lanes: Lanes::new(),
+            known: AtomicBool::new(other.is_none()),
+            sinks: OnceLock::new(),
+            shared: Arc::clone(shared),
+            other,
+        }
+    }
+
+    pub(super) fn is_known(&self) -> bool {
+        self.known.load(Relaxed)
+    }
+
+    /// The row that counts, as long as this one is not known.
+    fn or_other(&self, as_known: bool) -> &Self {
+        match &self.other {
+            Some(other) if !as_known => other,
+            _ => self,
+        }
+    }
+
+    /// It is a tool, not just a name.
+    fn recognised(&self) {
+        if !self.is_known() {
+            self.known.store(true, Relaxed);
+        }
+    }
+
+    /// The sinks hear nothing of a row that is not known.
+    fn tell(&self, tell: impl Fn(&dyn ToolSink)) {
+        let sinks = &self.shared.sinks;
+        if !sinks.0.is_empty() {
+            self.sinks
+                .get_or_init(|| sinks.tool(&self.labels))
+                .each(tell);
+        }
+    }
+
+    #[inline]
+    fn write(&self, write: impl FnOnce(&mut Tally)) {
+        self.lanes.write(&self.shared.range, write);
+    }
+
+    /// A call begins.
+    #[inline]
+    pub(super) fn began(&self) -> Began {
+        let as_known = self.is_known();
+        self.or_other(as_known).tell(|sink| sink.started());
+        Began { as_known }
+    }
+
+    /// It has ended.
+    #[inline]
+    pub(super) fn ended(&self, began: Began, ended: &Ended<'_>) {
+        self.or_other(began.as_known).tell(|sink| sink.left());
+        if !matches!(ended.failure, Some((ErrorKind::NotFound, _))) {
+            self.recognised();
+        }
+        self.or_other(self.is_known()).count(ended);
+    }
+
+    fn count(&self, ended: &Ended<'_>) {
+        let kind = ended.failure.map(|(kind, _)| kind);
+        let place = ended.failure.map(|(_, code)| self.codes.place(code));
+        let end = CallEnd {
+            outcome: kind.map_or(CallOutcome::Success, CallOutcome::of),
+            failure: kind,
+            code: place.map(|place| self.codes.label(place)),
+            duration: ended.duration,
+            attempts: ended.attempts,
+            slow: ended.slow,
+        };
+        self.write(|tally| tally.ended(&end, place, &self.shared.range));
+        self.tell(|sink| sink.ended(&end));
+    }
+
+    /// A call is sent again.
+    pub(super) fn retried(&self) {
+        self.recognised();
+        self.write(|tally| tally.counts.retries += 1);
+        self.tell(|sink| sink.retried());
+    }
+
+    /// A call is not sent again.
+    pub(super) fn refused(&self, reason: RetryRefusal) {
+        self.recognised();
+        self.write(|tally| tally.counts.refused[reason as usize] += 1);
+        self.tell(|sink| sink.refused(reason));
+    }
+
+    /// A call met a rate limit.
+    pub(super) fn rate_limited(&self) {
+        self.recognised();
+        self.write(|tally| tally.counts.rate_limited += 1);
+        self.tell(|sink| sink.rate_limited());
+    }
+}

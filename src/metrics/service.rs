@@ -1,0 +1,63 @@
+use std::{
+    any::type_name,
+    fmt,
+    task::{Context, Poll},
+};
+
+use tower_service::Service;
+
+use super::{future::ResponseFuture, handle::Metrics, observer::Observer};
+use crate::{
+    call::ToolCall,
+    error::ToolError,
+    outcome::{ByError, Classify},
+};
+
+/// Counts and times calls. See the [module docs](super) for an example.
+#[derive(Clone)]
+pub struct Measured<S, C = ByError> {
+    inner: S,
+    metrics: Metrics,
+    classifier: C,
+}
+
+impl<S, C> Measured<S, C> {
+    pub(super) fn new(inner: S, metrics: Metrics, classifier: C) -> Self {
+        Self {
+            inner,
+            metrics,
+            classifier,
+        }
+    }
+}
+
+impl<S, C> Service<ToolCall> for Measured<S, C>
+where
+    S: Service<ToolCall>,
+    S::Error: Into<ToolError>,
+    C: Classify<S::Response> + Clone,
+{
+    type Response = S::Response;
+    type Error = ToolError;
+    type Future = ResponseFuture<S::Future, C>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
+        self.inner.poll_ready(cx).map_err(Into::into)
+    }
+
+    fn call(&mut self, mut call: ToolCall) -> Self::Future {
+        let mut flight = Observer::start(&mut call, &self.metrics);
+        let fut = flight.enter(|_| self.inner.call(call));
+        ResponseFuture::new(fut, flight, self.classifier.clone())
+    }
+}
+
+impl<S: fmt::Debug, C> fmt::Debug for Measured<S, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Measured")
+            .field("inner", &self.inner)
+            .field("metrics", &self.metrics)
+            .field("classifier", &format_args!("{}", type_name::<C>()))
+            .finish()
+    }
+}

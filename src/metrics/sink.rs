@@ -1,0 +1,108 @@
+use std::{fmt, time::Duration};
+
+use super::{labels::Labels, outcome::CallOutcome};
+use crate::{
+    error::ErrorKind,
+    event::{BreakerState, RetryRefusal},
+};
+
+/// Where else the figures go, as they come: another system's metrics.
+///
+/// Called in the middle of a poll or a drop: must be quick, must not block and must not panic.
+pub trait Sink: Send + Sync {
+    /// A tool has got a row: the one that hears of its calls from now on, so that whatever has to be looked up
+    /// or allocated for its labels is made once.
+    fn tool(&self, labels: &Labels) -> Box<dyn ToolSink>;
+
+    /// A circuit breaker has another state; `opened` if it has opened. Default: nothing.
+    fn breaker(&self, labels: &Labels, state: BreakerState, opened: bool) {
+        let _ = (labels, state, opened);
+    }
+}
+
+/// Hears of the calls of one tool; see [`Sink`].
+pub trait ToolSink: Send + Sync {
+    /// A call begins. Default: nothing.
+    fn started(&self) {}
+
+    /// A call of which [`started`](Self::started) was told is not in flight any more. Default: nothing.
+    fn left(&self) {}
+
+    /// A call has ended.
+    fn ended(&self, end: &CallEnd<'_>);
+
+    /// A call failed and is sent again. Default: nothing.
+    fn retried(&self) {}
+
+    /// A call failed and is not sent again. Default: nothing.
+    fn refused(&self, reason: RetryRefusal) {
+        let _ = reason;
+    }
+
+    /// A rate limit was met. Default: nothing.
+    fn rate_limited(&self) {}
+}
+
+/// How a call ended.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct CallEnd<'a> {
+    /// How.
+    pub outcome: CallOutcome,
+    /// What went wrong; none after a success.
+    pub failure: Option<ErrorKind>,
+    /// The error's code as a label: bounded, redacted, and few for each tool.
+    pub code: Option<&'a str>,
+    /// How long it took.
+    pub duration: Duration,
+    /// How many attempts were made, at least 1.
+    pub attempts: u32,
+    /// Whether it took more than its fraction of the timeout.
+    pub slow: bool,
+}
+
+impl CallEnd<'_> {
+    /// Whether this side let the call go: time was left, no circuit was open, nothing was overloaded. How long others
+    /// took says nothing of the tool.
+    pub fn was_sent(&self) -> bool {
+        use ErrorKind::{CircuitOpen, DeadlineExceeded, Overloaded};
+        !matches!(
+            self.failure,
+            Some(CircuitOpen | DeadlineExceeded | Overloaded)
+        )
+    }
+}
+
+/// All sinks of a [`Metrics`](super::Metrics).
+#[derive(Default)]
+pub(super) struct Sinks(pub(super) Vec<Box<dyn Sink>>);
+
+impl fmt::Debug for Sinks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Sinks({})", self.0.len())
+    }
+}
+
+impl Sinks {
+    pub(super) fn tool(&self, labels: &Labels) -> ToolSinks {
+        ToolSinks(self.0.iter().map(|sink| sink.tool(labels)).collect())
+    }
+}
+
+/// All sinks of one tool.
+pub(super) struct ToolSinks(Box<[Box<dyn ToolSink>]>);
+
+impl ToolSinks {
+    #[inline]
+    pub(super) fn each(&self, tell: impl Fn(&dyn ToolSink)) {
+        for sink in &self.0 {
+            tell(&**sink);
+        }
+    }
+}
+
+impl fmt::Debug for ToolSinks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ToolSinks({})", self.0.len())
+    }
+}

@@ -1,0 +1,284 @@
+use std::{collections::BTreeMap, time::Duration};
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    breakers::Told,
+    collect::{Happened, Totals},
+    labels::Labels,
+    latency::{Range, encode},
+    outcome::CallOutcome,
+    tally::Counts,
+};
+use crate::event::{BreakerState, RetryRefusal};
+
+/// What was counted in a period: since the start or a reset, or in an [interval](super::Interval).
+///
+/// Prints as a table. Every name in it is redacted and short.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Snapshot {
+    /// How long the period was. In JSON in milliseconds, as all durations.
+    #[serde(rename = "period_ms", with = "fractional_millis")]
+    pub period: Duration,
+    /// Every tool that was called, in the order of server and tool.
+    pub tools: Vec<ToolRow>,
+    /// All tools together.
+    pub total: Stats,
+    /// Every circuit breaker that has changed its state since the start, in the order of server and tool.
+    pub breakers: Vec<BreakerRow>,
+    pub(super) latency: Range,
+}
+
+/// One tool.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ToolRow {
+    /// Its server, if the calls have one.
+    pub server: Option<String>,
+    /// Its name, or [`_other`](super::OTHER).
+    pub tool: String,
+    /// What was counted.
+    #[serde(flatten)]
+    pub stats: Stats,
+}
+
+/// One circuit breaker.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct BreakerRow {
+    /// The server part of its key.
+    pub server: Option<String>,
+    /// The tool part of its key; none for a breaker of a whole server.
+    pub tool: Option<String>,
+    /// Its state; none for all those together that have no row of their own.
+    pub state: Option<BreakerState>,
+    /// How often it has opened.
+    pub openings: u64,
+}
+
+/// What was counted of a tool's calls, or of all.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Calls that have ended.
+    pub calls: u64,
+    /// Those that succeeded.
+    pub successes: u64,
+    /// Those that failed, were refused, or were answered with an error in the tool's own words.
+    pub errors: u64,
+    /// Those that were started and did not end in time.
+    pub timeouts: u64,
+    /// Those that were not started: no time was left.
+    pub skipped: u64,
+    /// Those that the caller gave up.
+    pub cancelled: u64,
+    /// Those in which the tool panicked.
+    pub panicked: u64,
+    /// The share of calls that neither succeeded nor were given up, from 0 to 1, rounded to six digits.
+    pub error_rate: f64,
+    /// Errors, timeouts and all that is no success, by code.
+    pub codes: BTreeMap<String, u64>,
+    /// Attempts of all calls.
+    pub attempts: u64,
+    /// Attempts that failed and were followed by another one.
+    pub retries: u64,
+    /// Calls that failed and were not sent again although that might have helped, by reason.
+    pub refused_retries: BTreeMap<String, u64>,
+    /// Rate limits that were met.
+    pub rate_limited: u64,
+    /// Calls that took more than their fraction of the timeout, whether they succeeded or not.
+    pub slow: u64,
+    /// Calls that a circuit breaker refused.
+    pub rejected: u64,
+    /// Calls in flight at the end of the period.
+    pub in_flight: u64,
+    /// How long calls took.
+    pub latency: Latency,
+}
+
+/// How long calls took, however they ended; without those that this side refused (no time left, circuit open,
+/// overloaded). Of percentiles, the largest value that is as good as the true one.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Latency {
+    /// How many calls were timed.
+    pub count: u64,
+    /// The mean, exact.
+    #[serde(rename = "mean_ms", with = "fractional_millis")]
+    pub mean: Duration,
+    /// Half of the calls took no longer.
+    #[serde(rename = "p50_ms", with = "fractional_millis")]
+    pub p50: Duration,
+    /// 90 % took no longer.
+    #[serde(rename = "p90_ms", with = "fractional_millis")]
+    pub p90: Duration,
+    /// 95 % took no longer.
+    #[serde(rename = "p95_ms", with = "fractional_millis")]
+    pub p95: Duration,
+    /// 99 % took no longer.
+    #[serde(rename = "p99_ms", with = "fractional_millis")]
+    pub p99: Duration,
+    /// 99.9 % took no longer.
+    #[serde(rename = "p999_ms", with = "fractional_millis")]
+    pub p999: Duration,
+    /// The longest.
+    #[serde(rename = "max_ms", with = "fractional_millis")]
+    pub max: Duration,
+    /// The sum.
+    #[serde(rename = "sum_ms", with = "fractional_millis")]
+    pub sum: Duration,
+    /// How many were longer than the longest that is told apart, and count as that.
+    pub clamped: u64,
+    /// The histogram of whole microseconds, in HdrHistogram's V2 format, as base64; if it was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub histogram: Option<String>,
+}
+
+impl Snapshot {
+    /// The row of a tool.
+    pub fn tool(&self, server: Option<&str>, tool: &str) -> Option<&Stats> {
+        let row = self
+            .tools
+            .iter()
+            .find(|row| row.server.as_deref() == server && row.tool == tool);
+        row.map(|row| &row.stats)
+    }
+}
+
+impl Happened {
+    pub(super) fn snapshot(&self, with_histograms: bool) -> Snapshot {
+        let stats = |totals: &Totals| Stats::of(totals, with_histograms);
+        let Self { during, collected } = self;
+        Snapshot {
+            period: whole_micros(*during),
+            tools: collected
+                .tools
+                .iter()
+                .map(|(labels, totals)| ToolRow::new(labels, stats(totals)))
+                .collect(),
+            total: stats(&collected.total()),
+            breakers: collected
+                .breakers
+                .iter()
+                .map(|(labels, told)| BreakerRow::new(labels, told))
+                .collect(),
+            latency: collected.range,
+        }
+    }
+}
+
+impl ToolRow {
+    fn new(labels: &Labels, stats: Stats) -> Self {
+        Self {
+            server: labels.server().map(str::to_owned),
+            tool: labels.tool().to_owned(),
+            stats,
+        }
+    }
+}
+
+impl BreakerRow {
+    fn new(labels: &Labels, told: &Told) -> Self {
+        Self {
+            server: labels.server().map(str::to_owned),
+            tool: Some(labels.tool().to_owned()).filter(|tool| !tool.is_empty()),
+            state: told.state,
+            openings: told.openings,
+        }
+    }
+}
+
+impl Stats {
+    fn of(totals: &Totals, with_histogram: bool) -> Self {
+        let Totals {
+            counts,
+            codes,
+            latency,
+            ..
+        } = totals;
+        let refused = RetryRefusal::ALL.iter().zip(counts.refused);
+        let mut stats = Self {
+            calls: counts.calls(),
+            successes: counts.of(CallOutcome::Success),
+            errors: counts.of(CallOutcome::Error),
+            timeouts: counts.of(CallOutcome::Timeout),
+            skipped: counts.of(CallOutcome::Skipped),
+            cancelled: counts.of(CallOutcome::Cancelled),
+            panicked: counts.of(CallOutcome::Panicked),
+            error_rate: 0.0,
+            codes: codes.iter().map(|(c, n)| (c.to_string(), *n)).collect(),
+            attempts: counts.attempts,
+            retries: counts.retries,
+            refused_retries: refused
+                .filter(|(_, n)| *n > 0)
+                .map(|(reason, n)| (reason.name().to_owned(), n))
+                .collect(),
+            rate_limited: counts.rate_limited,
+            slow: counts.slow,
+            rejected: counts.rejected,
+            in_flight: totals.in_flight,
+            latency: Latency::of(latency, counts, with_histogram),
+        };
+        stats.rate();
+        stats
+    }
+
+    pub(super) fn rate(&mut self) {
+        let fine = self.successes.saturating_add(self.cancelled);
+        let rate = self.calls.saturating_sub(fine) as f64 / self.calls.max(1) as f64;
+        self.error_rate = (rate * 1e6).round() / 1e6;
+    }
+}
+
+impl Latency {
+    fn of(histogram: &Histogram<u64>, counts: &Counts, with_histogram: bool) -> Self {
+        let mut latency = Self {
+            clamped: counts.clamped,
+            sum: Duration::from_micros(counts.micros),
+            histogram: with_histogram.then(|| encode(histogram)),
+            ..Self::default()
+        };
+        latency.measure(histogram);
+        latency
+    }
+
+    /// What follows from the histogram and the sum.
+    pub(super) fn measure(&mut self, histogram: &Histogram<u64>) {
+        let at = |quantile| Duration::from_micros(histogram.value_at_quantile(quantile));
+        self.count = histogram.len();
+        let mean = self.sum.as_micros() / u128::from(self.count.max(1));
+        self.mean = Duration::from_micros(u64::try_from(mean).unwrap_or(u64::MAX));
+        self.p50 = at(0.5);
+        self.p90 = at(0.9);
+        self.p95 = at(0.95);
+        self.p99 = at(0.99);
+        self.p999 = at(0.999);
+        self.max = at(1.0);
+    }
+}
+
+fn whole_micros(d: Duration) -> Duration {
+    Duration::from_micros(super::latency::micros(d))
+}
+
+/// Durations of whole microseconds as milliseconds with three digits.
+mod fractional_millis {
+    use std::time::Duration;
+
+    use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
+
+    pub(super) fn serialize<S: Serializer>(d: &Duration, s: S) -> Result<S::Ok, S::Error> {
+        s.serialize_f64(d.as_micros() as f64 / 1e3)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Duration, D::Error> {
+        let micros = (f64::deserialize(d)? * 1e3).round();
+        // `as` would take a negative number for zero.
+        if !(0.0..=u64::MAX as f64).contains(&micros) {
+            return Err(D::Error::custom("no duration"));
+        }
+        Ok(Duration::from_micros(micros as u64))
+    }
+}

@@ -1,0 +1,162 @@
+//! A snapshot as a table for people.
+
+use std::{fmt, time::Duration};
+
+use super::snapshot::{BreakerRow, Snapshot, Stats};
+use crate::{event::BreakerState, text::Short};
+
+/// The width of names.
+const NAME: usize = 28;
+
+/// At most 140 columns, unless there are a billion calls or more.
+impl fmt::Display for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{:NAME$} {:>9} {:>6} {:>7} {:>7} {:>7} {:>7} {:>7} {:>7} {:>7} {:>5} {:>6} {:>6} {:>4} breaker",
+            "tool",
+            "calls",
+            "err %",
+            "mean ms",
+            "p50",
+            "p90",
+            "p95",
+            "p99",
+            "p99.9",
+            "max",
+            "t/out",
+            "retry",
+            "slow",
+            "now",
+        )?;
+        for row in &self.tools {
+            let breaker = self.breaker_of(row.server.as_deref(), &row.tool);
+            line(
+                f,
+                &name(row.server.as_deref(), &row.tool),
+                &row.stats,
+                breaker,
+            )?;
+        }
+        line(f, &self.caption(), &self.total, None)?;
+        for row in self.breakers.iter().filter(|row| row.openings > 0) {
+            let name = name(row.server.as_deref(), row.tool.as_deref().unwrap_or("*"));
+            let state = row.state.map_or("", BreakerState::name);
+            writeln!(f, "breaker {name}: {state}, openings: {}", row.openings)?;
+        }
+        Ok(())
+    }
+}
+
+impl Snapshot {
+    fn caption(&self) -> String {
+        let tools = self.tools.len();
+        format!("total of {tools} in {}", period(self.period))
+    }
+
+    /// The tool's own breaker, or that of its server.
+    fn breaker_of(&self, server: Option<&str>, tool: &str) -> Option<BreakerState> {
+        let state = |tool| {
+            let is =
+                |row: &&BreakerRow| row.server.as_deref() == server && row.tool.as_deref() == tool;
+            self.breakers.iter().find(is)?.state
+        };
+        state(Some(tool)).or_else(|| state(None))
+    }
+}
+
+fn line(
+    f: &mut fmt::Formatter<'_>,
+    name: &str,
+    stats: &Stats,
+    breaker: Option<BreakerState>,
+) -> fmt::Result {
+    let latency = &stats.latency;
+    write!(
+        f,
+        "{name:NAME$} {:>9} {:>6.2}",
+        stats.calls,
+        stats.error_rate * 100.0
+    )?;
+    let times = [
+        latency.mean,
+        latency.p50,
+        latency.p90,
+        latency.p95,
+        latency.p99,
+        latency.p999,
+        latency.max,
+    ];
+    for time in times {
+        match latency.count {
+            0 => write!(f, " {:>7}", "-")?,
+            _ => write!(f, " {:>7}", millis(time))?,
+        }
+    }
+    let numbers = format!(
+        " {:>5} {:>6} {:>6} {:>4} {}",
+        stats.timeouts,
+        stats.retries,
+        stats.slow,
+        stats.in_flight,
+        breaker.map_or("", BreakerState::name),
+    );
+    writeln!(f, "{}", numbers.trim_end())
+}
+
+/// `server/tool`, cut in the middle of nothing: the end of a long one is missing.
+fn name(server: Option<&str>, tool: &str) -> String {
+    let full = match server {
+        Some(server) => format!("{}/{}", Short::name(server), Short::name(tool)),
+        None => Short::name(tool).to_string(),
+    };
+    match full.char_indices().nth(NAME - 3) {
+        Some((at, _)) if full.chars().count() > NAME => format!("{}...", &full[..at]),
+        _ => full,
+    }
+}
+
+/// Milliseconds with three significant digits, at most 7 characters.
+fn millis(d: Duration) -> String {
+    let ms = d.as_secs_f64() * 1e3;
+    match ms {
+        ..0.9995 => format!("{ms:.3}"),
+        ..9.995 => format!("{ms:.2}"),
+        ..99.95 => format!("{ms:.1}"),
+        _ => format!("{ms:.0}"),
+    }
+}
+
+fn period(d: Duration) -> String {
+    match d.as_secs() {
+        0..60 => format!("{:.1} s", d.as_secs_f64()),
+        60..3600 => format!("{:.1} min", d.as_secs_f64() / 60.0),
+        _ => format!("{:.1} h", d.as_secs_f64() / 3600.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn milliseconds_have_three_digits_that_mean_something() {
+        let of = |us| millis(Duration::from_micros(us));
+        assert_eq!(of(0), "0.000");
+        assert_eq!(of(17), "0.017");
+        assert_eq!(of(999), "0.999");
+        assert_eq!(of(1_234), "1.23");
+        assert_eq!(of(12_345), "12.3");
+        assert_eq!(of(123_456), "123");
+        assert_eq!(of(3_600_000_000), "3600000");
+    }
+
+    #[test]
+    fn a_wide_name_is_cut_and_a_fitting_one_is_not() {
+        let fits = "a".repeat(NAME);
+        assert_eq!(name(None, &fits), fits);
+        let cut = name(Some("server"), &"ä".repeat(100));
+        assert_eq!(cut.chars().count(), NAME);
+        assert!(cut.ends_with("ä..."), "{cut}");
+    }
+}

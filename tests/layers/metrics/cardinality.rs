@@ -1,0 +1,95 @@
+//! Names that a model invents.
+
+use tower::ServiceExt;
+use tower_toolcall::{ToolCall, metrics::Metrics};
+
+use super::{run, stats, tools};
+
+#[tokio::test(start_paused = true)]
+async fn invented_names_get_no_row_and_push_no_tool_out() {
+    let metrics = Metrics::builder().with_max_tools(100).build().unwrap();
+    let tools = tools(&metrics);
+    for n in 0..100_000 {
+        if n % 10_000 == 0 {
+            run(&metrics, &format!("real_{n}")).await;
+        }
+        let invented = ToolCall::new(format!("invented_{n}")).with_server("docs");
+        tools.clone().oneshot(invented).await.unwrap_err();
+    }
+    let snapshot = metrics.snapshot();
+    assert_eq!(snapshot.tools.len(), 11, "ten tools, and the other one");
+    assert_eq!(snapshot.tool(None, "_other").unwrap().calls, 100_000);
+    assert_eq!(stats(&metrics, "real_0").successes, 1);
+    assert!(!metrics.prometheus().contains("invented"));
+    // There is room for another tool.
+    run(&metrics, "late").await;
+    assert_eq!(stats(&metrics, "late").calls, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_beyond_the_bound_is_counted_with_the_others() {
+    let metrics = Metrics::builder().with_max_tools(10).build().unwrap();
+    for n in 0..1_000 {
+        run(&metrics, &format!("real_{n}")).await;
+    }
+    let snapshot = metrics.snapshot();
+    assert_eq!(snapshot.tools.len(), 11);
+    assert_eq!(snapshot.tool(None, "_other").unwrap().successes, 990);
+    assert_eq!(snapshot.total.calls, 1_000);
+}
+
+/// It has to count somewhere, and a tool may come to exist later.
+#[tokio::test(start_paused = true)]
+async fn a_call_of_a_known_tool_that_is_not_found_counts_for_it() {
+    let metrics = Metrics::new();
+    let not_found = || async { run(&metrics, "invented").await };
+    not_found().await;
+    assert_eq!(stats(&metrics, "invented").calls, 0);
+    drop(tower::Service::call(
+        &mut tools(&metrics),
+        super::call("invented"),
+    ));
+    not_found().await;
+    let stats = stats(&metrics, "invented");
+    assert_eq!((stats.calls, stats.cancelled, stats.errors), (2, 1, 1));
+    assert_eq!(metrics.snapshot().total.calls, 3);
+}
+
+/// Rule 9.
+#[tokio::test(start_paused = true)]
+async fn a_secret_in_a_name_is_no_label() {
+    const CANARY: &str = "sk-proj-Zk3vQ8mW1xT5nB7cR2yL9dF4hJ6gP0sA";
+    let metrics = Metrics::new();
+    let tools = tools(&metrics);
+    for n in 0..3 {
+        let call = ToolCall::new(format!("search?api_key={CANARY}&n={n}"));
+        let call = call.with_server(format!("https://user:{CANARY}@host/"));
+        tools.clone().oneshot(call).await.unwrap();
+    }
+    let snapshot = metrics.export();
+    let json = serde_json::to_string(&snapshot).unwrap();
+    for text in [
+        json,
+        metrics.prometheus(),
+        snapshot.to_string(),
+        format!("{snapshot:?} {metrics:?}"),
+    ] {
+        assert!(
+            !text.contains(CANARY) && !text.contains(&CANARY[8..]),
+            "{text}"
+        );
+    }
+    assert_eq!(snapshot.total.calls, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_of_a_megabyte_is_a_short_label_and_two_that_look_the_same_share_it() {
+    let metrics = Metrics::new();
+    let long = "x".repeat(1 << 20);
+    run(&metrics, &format!("{long}a")).await;
+    run(&metrics, &format!("{long}b")).await;
+    let snapshot = metrics.snapshot();
+    assert_eq!(snapshot.tools.len(), 1);
+    assert_eq!(snapshot.tools[0].tool.len(), 67);
+    assert_eq!(snapshot.tools[0].stats.calls, 2);
+}

@@ -1,0 +1,171 @@
+//! How calls end (T7).
+
+use std::time::Duration;
+
+use tower::{ServiceBuilder, ServiceExt, service_fn};
+use tower_toolcall::{
+    BoxError, ErrorKind, Outcome, ToolCall, ToolError, catch_panic::CatchPanicLayer,
+    deadline::DeadlineLayer, metrics::Metrics, outcome::classify_fn, timeout::TimeoutLayer,
+};
+
+use super::{answer, call, run, stats};
+
+#[tokio::test(start_paused = true)]
+async fn every_way_to_end_is_counted_apart() {
+    let metrics = Metrics::new();
+    for tool in ["works", "fails", "times_out", "skips", "cancels", "refuses"] {
+        run(&metrics, tool).await;
+        let stats = stats(&metrics, tool);
+        assert_eq!(
+            (stats.calls, stats.in_flight, stats.attempts),
+            (1, 0, 1),
+            "{tool}"
+        );
+    }
+    assert_eq!(stats(&metrics, "works").successes, 1);
+    assert_eq!(stats(&metrics, "fails").errors, 1);
+    assert_eq!(stats(&metrics, "times_out").timeouts, 1);
+    assert_eq!(stats(&metrics, "skips").skipped, 1);
+    assert_eq!(stats(&metrics, "cancels").cancelled, 1);
+    assert_eq!(stats(&metrics, "refuses").rejected, 1);
+
+    let total = metrics.snapshot().total;
+    assert_eq!((total.calls, total.successes, total.errors), (6, 1, 2));
+    // Four of six: a call that was given up is no error.
+    assert_eq!(total.error_rate, 0.666667);
+    let codes: Vec<_> = total.codes.iter().map(|(c, n)| (c.as_str(), *n)).collect();
+    let expected = [
+        ("CANCELLED", 1),
+        ("CIRCUIT_OPEN", 1),
+        ("TOOL_DEADLINE_EXCEEDED", 1),
+        ("TOOL_EXECUTION_FAILED", 1),
+        ("TOOL_TIMEOUT", 1),
+    ];
+    assert_eq!(codes, expected);
+}
+
+/// T6, T7: by the layers themselves, and without a listener.
+#[tokio::test(start_paused = true)]
+async fn slow_timed_out_skipped_and_failed_are_four_things() {
+    let metrics = Metrics::new();
+    let stack = |timeout| {
+        ServiceBuilder::new()
+            .layer(metrics.layer())
+            .layer(DeadlineLayer::inherited())
+            .layer(TimeoutLayer::new(timeout))
+            .service(service_fn(answer))
+    };
+    let ms = Duration::from_millis;
+    let second = || call("takes_a_second");
+    stack(ms(1_100)).oneshot(second()).await.unwrap();
+    stack(ms(900)).oneshot(second()).await.unwrap_err();
+    let late = second().with_deadline(tokio::time::Instant::now());
+    stack(ms(900)).oneshot(late).await.unwrap_err();
+    stack(ms(900)).oneshot(call("fails")).await.unwrap_err();
+
+    let all = stats(&metrics, "takes_a_second");
+    assert_eq!((all.calls, all.successes, all.slow), (3, 1, 1));
+    assert_eq!((all.timeouts, all.skipped, all.errors), (1, 1, 0));
+    let failed = stats(&metrics, "fails");
+    assert_eq!((failed.errors, failed.slow, failed.timeouts), (1, 0, 0));
+}
+
+/// E6.
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_an_error_in_the_tools_own_words_is_no_success() {
+    let metrics = Metrics::new();
+    let reported = classify_fn(|_: Result<&&str, &ToolError>| Outcome::reported());
+    let tools = ServiceBuilder::new()
+        .layer(metrics.layer().with_classifier(reported))
+        .service(service_fn(answer));
+    tools.oneshot(call("works")).await.unwrap();
+    let stats = stats(&metrics, "works");
+    assert_eq!((stats.successes, stats.errors), (0, 1));
+    assert_eq!(stats.codes["TOOL_EXECUTION_FAILED"], 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_is_counted_whether_it_is_caught_below_or_not() {
+    let metrics = Metrics::new();
+    let below = ServiceBuilder::new()
+        .layer(metrics.layer())
+        .layer(CatchPanicLayer::new())
+        .service(service_fn(answer));
+    below.oneshot(call("panics")).await.unwrap_err();
+    let above = ServiceBuilder::new()
+        .layer(CatchPanicLayer::new())
+        .layer(metrics.layer())
+        .service(service_fn(answer));
+    above.oneshot(call("panics")).await.unwrap_err();
+    let in_call = ServiceBuilder::new()
+        .layer(CatchPanicLayer::new())
+        .layer(metrics.layer())
+        .service(service_fn(
+            |_: ToolCall| -> std::future::Ready<Result<(), BoxError>> {
+                panic!("before it has a future")
+            },
+        ));
+    in_call.oneshot(call("panics")).await.unwrap_err();
+    let stats = stats(&metrics, "panics");
+    assert_eq!((stats.calls, stats.panicked, stats.in_flight), (3, 3, 0));
+    assert_eq!(stats.codes["INTERNAL_ERROR"], 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn latencies_are_those_of_calls_that_were_sent() {
+    let metrics = Metrics::new();
+    for tool in ["takes_a_second", "refuses", "skips"] {
+        run(&metrics, tool).await;
+    }
+    let latency = metrics.snapshot().total.latency;
+    assert_eq!(latency.count, 1);
+    assert_eq!(latency.sum, Duration::from_secs(1));
+    assert_eq!(latency.mean, Duration::from_secs(1));
+    for at in [latency.p50, latency.p999, latency.max] {
+        let off = at.as_secs_f64() - 1.0;
+        assert!((0.0..0.01).contains(&off), "{at:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_longer_than_the_range_is_clamped_and_counted() {
+    let ms = Duration::from_millis;
+    let metrics = Metrics::builder().with_latency(ms(1), ms(500), 3);
+    let metrics = metrics.build().unwrap();
+    run(&metrics, "takes_a_second").await;
+    let latency = stats(&metrics, "takes_a_second").latency;
+    assert_eq!((latency.count, latency.clamped), (1, 1));
+    assert!((ms(500)..ms(501)).contains(&latency.max), "{latency:?}");
+    assert_eq!(latency.mean, ms(1_000), "the sum is exact");
+}
+
+#[test]
+fn settings_that_cannot_work_are_refused() {
+    let us = Duration::from_micros(1);
+    let field = |b: tower_toolcall::metrics::MetricsBuilder| b.build().unwrap_err().field();
+    assert_eq!(field(Metrics::builder().with_max_tools(0)), "max_tools");
+    assert_eq!(field(Metrics::builder().with_latency(us, us, 2)), "latency");
+    assert_eq!(
+        field(Metrics::builder().with_latency(us, 9 * us, 6)),
+        "latency"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_many_codes_sixteen_are_told_apart() {
+    let metrics = Metrics::new();
+    let coded = |call: ToolCall| async move {
+        let code = call.id().unwrap_or_default().to_owned();
+        Err::<(), _>(ToolError::new(ErrorKind::Failed, "no").with_code(code))
+    };
+    let tools = ServiceBuilder::new()
+        .layer(metrics.layer())
+        .service(service_fn(coded));
+    for n in 0..1_000 {
+        let call = call("t").with_id(format!("CODE_{n}"));
+        tools.clone().oneshot(call).await.unwrap_err();
+    }
+    let codes = stats(&metrics, "t").codes;
+    assert_eq!(codes.len(), 17);
+    assert_eq!((codes["CODE_3"], codes["_other"]), (1, 984));
+}
