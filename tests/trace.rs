@@ -828,3 +828,134 @@ async fn each_event_has_the_level_and_the_fields_that_are_documented() {
     }
     assert!(fields.is_empty(), "{fields:?}");
 }
+
+/// A subscriber may take events and no spans, and of them one level only.
+#[tokio::test]
+async fn a_subscriber_that_takes_events_of_one_level_only_hears_them() {
+    everybody_listens();
+    for (level, expected) in [(INFO, "tool.success"), (DEBUG, "tool.start")] {
+        let record = Record::default();
+        let only = tracing_subscriber::filter::filter_fn(move |m| {
+            m.is_event() && *m.level() == level && m.fields().field("tool").is_some()
+        });
+        let _guard = tracing_subscriber::registry()
+            .with(only)
+            .with(record.clone())
+            .set_default();
+        ServiceBuilder::new()
+            .layer(TraceLayer::new())
+            .service(service_fn(|_: ToolCall| async { Ok::<_, BoxError>("ok") }))
+            .oneshot(call())
+            .await
+            .unwrap();
+        let seen = record.0.lock().unwrap().clone();
+        assert_eq!(seen.names(), [(level, expected)]);
+        if level == INFO {
+            assert_eq!(seen.events[0].2["output_bytes"], "4");
+        }
+    }
+}
+
+/// Nobody can see the size of an answer if only errors are heard: it is not measured.
+#[tokio::test]
+async fn an_answer_is_not_measured_for_those_who_hear_errors_only() {
+    #[derive(Clone)]
+    struct NotAsked;
+    impl TraceHooks<()> for NotAsked {
+        fn answer<'a>(&self, _: &'a ()) -> Option<Answer<'a>> {
+            panic!("asked for the answer")
+        }
+        fn output_bytes(&self, _: &()) -> Option<u64> {
+            panic!("asked for the size")
+        }
+    }
+    everybody_listens();
+    let _guard = tracing_subscriber::registry()
+        .with(tracing_subscriber::filter::LevelFilter::ERROR)
+        .with(Record::default())
+        .set_default();
+    ServiceBuilder::new()
+        .layer(TraceLayer::new().with_hooks(NotAsked))
+        .service(service_fn(|_: ToolCall| async { Ok::<(), BoxError>(()) }))
+        .oneshot(call())
+        .await
+        .unwrap();
+}
+
+/// What a tool has to say while it is dropped belongs to its call.
+#[tokio::test]
+async fn what_happens_while_a_call_is_dropped_is_inside_its_span() {
+    struct Last;
+    impl Drop for Last {
+        fn drop(&mut self) {
+            tracing::info_span!("last words").in_scope(|| ());
+        }
+    }
+    let (record, _guard) = record();
+    let stack = ServiceBuilder::new()
+        .layer(TraceLayer::new())
+        .service(service_fn(|_: ToolCall| async {
+            let _last = Last;
+            std::future::pending::<Result<(), BoxError>>().await
+        }));
+    let mut response = tokio_test::task::spawn(stack.oneshot(call()));
+    tokio_test::assert_pending!(response.poll());
+    drop(response);
+    let seen = record.0.lock().unwrap().clone();
+    assert_eq!(seen.spans[1].1, "last words");
+    assert_eq!(seen.spans[1].0.as_deref(), Some("execute_tool"));
+}
+
+/// O1: who calls, and the timeout as it was configured.
+#[tokio::test(start_paused = true)]
+async fn a_span_tells_who_calls_and_both_timeouts() {
+    let (record, _guard) = record();
+    let call = call()
+        .with_agent_id("agent-1")
+        .with_session_id("session-1")
+        .with_deadline(tokio::time::Instant::now() + Duration::from_secs(4));
+    ServiceBuilder::new()
+        .layer(TraceLayer::new().with_output(true))
+        .layer(TraceLayer::attempts())
+        .layer(TimeoutLayer::new(Duration::from_secs(10)))
+        .service(service_fn(|_: ToolCall| async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            Ok::<_, BoxError>("api_key=s3cr3t-canary")
+        }))
+        .oneshot(call)
+        .await
+        .unwrap();
+    let seen = record.0.lock().unwrap().clone();
+    let (span, attempt) = (&seen.spans[0].2, &seen.spans[1].2);
+    assert_eq!(span["tool.agent_id"], "agent-1");
+    assert_eq!(
+        (&*span["session.id"], &*attempt["session.id"]),
+        ("session-1", "session-1")
+    );
+    assert_eq!(
+        (
+            &*span["tool.timeout_ms"],
+            &*span["tool.configured_timeout_ms"]
+        ),
+        ("4000.0", "10000.0")
+    );
+    assert_eq!(span["gen_ai.tool.call.result"], "api_key=[REDACTED]");
+}
+
+/// The answer's own size, not that of what a layer has made it from.
+#[tokio::test]
+async fn the_size_is_that_of_the_answer_that_the_caller_gets() {
+    let (record, _guard) = record();
+    ServiceBuilder::new()
+        .layer(TraceLayer::new())
+        .map_response(|_: ()| "ok")
+        .service(service_fn(|call: ToolCall| async move {
+            call.info().record(|r| r.set_output_bytes(5000));
+            Ok::<_, BoxError>(())
+        }))
+        .oneshot(call())
+        .await
+        .unwrap();
+    let seen = record.0.lock().unwrap().clone();
+    assert_eq!(seen.spans[0].2["tool.output_bytes"], "4");
+}

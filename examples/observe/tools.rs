@@ -40,7 +40,7 @@ pub(crate) async fn run(call: ToolCall, start: Instant) -> Result<Value, ToolErr
             if chance() < 0.05 {
                 return Err(ToolError::new(
                     ErrorKind::Upstream,
-                    "503 from api_key=sk-live-4f9a8b7c6d5e4f3a",
+                    "503 from ?api_key=s3cr3t",
                 ));
             }
         }

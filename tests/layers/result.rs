@@ -340,3 +340,96 @@ fn dismantle(value: Value) {
         }
     }
 }
+
+/// What the classifier knows of an answer is in the error.
+#[tokio::test]
+async fn an_answer_that_is_a_rate_limit_tells_when_to_come_back() {
+    let classifier = classify_fn(|_: Result<&u8, &ToolError>| {
+        Outcome::rate_limited(Some(Duration::from_secs(7)))
+    });
+    let tools = ServiceBuilder::new()
+        .layer(ToolResultLayer::new().with_classifier(classifier))
+        .service(service_fn(|_: ToolCall| async { Ok::<_, BoxError>(1_u8) }));
+    let Ok(result) = tools.oneshot(call()).await;
+    let error = result.error().unwrap();
+    assert_eq!(error.kind(), ErrorKind::RateLimited);
+    assert_eq!(error.retry_after(), Some(Duration::from_secs(7)));
+    assert!(error.is_retryable());
+}
+
+/// T5: no attempt was made, and it took no time.
+#[tokio::test]
+async fn a_skipped_call_has_made_no_attempt_in_no_time() {
+    let spent = call().with_deadline(Instant::now());
+    let skipped = result_of(spent, |_| async { Ok(()) }).await;
+    assert_eq!(skipped.attempts(), 0);
+    assert_eq!(skipped.duration(), Duration::ZERO);
+}
+
+/// The size of an answer that nobody gets is no size.
+#[tokio::test(start_paused = true)]
+async fn the_size_is_that_of_the_last_attempts_answer() {
+    let safe = call().with_replay_safety(ReplaySafety::Safe);
+    let result = result_of(safe, |call| async move {
+        if call.attempt() == 1 {
+            call.info().record(|r| r.set_output_bytes(5000));
+            return Err("503".into());
+        }
+        Ok("ok")
+    })
+    .await;
+    assert_eq!(result.attempts(), 2);
+    assert_eq!(result.metadata().output_bytes(), None);
+}
+
+/// A clone of a call that is sent later begins with nothing.
+#[tokio::test(start_paused = true)]
+async fn a_later_call_with_a_clone_has_its_own_maximum() {
+    let kept = call();
+    let first = result_of(kept.clone(), |_| async { Ok(()) }).await;
+    assert_eq!(first.metadata().max_attempts(), Some(3));
+    let tools = ServiceBuilder::new()
+        .layer(ToolResultLayer::new())
+        .service(service_fn(|_: ToolCall| async { Ok::<_, BoxError>(()) }));
+    let Ok(second) = tools.oneshot(kept).await;
+    assert_eq!(second.metadata().max_attempts(), None);
+}
+
+/// A record for a log is not lost for data that is no JSON.
+#[tokio::test]
+async fn data_that_is_no_json_is_written_as_such() {
+    let map = std::collections::BTreeMap::from([((1, 2), 3)]);
+    let result = result_of(call(), move |_| {
+        let map = map.clone();
+        async { Ok(map) }
+    })
+    .await;
+    assert_eq!(serde_json::to_value(&result).unwrap()["data"], "[not JSON]");
+}
+
+/// Names in a written result are short and redacted; a peer's texts and codes are redacted when they are read.
+#[tokio::test]
+async fn names_and_a_peers_texts_are_redacted() {
+    let secret = "Bearer s3cr3t-canary-0123456789";
+    let named = ToolCall::new(format!("t {secret}")).with_id(secret);
+    let result = result_of(named, |_| async { Ok(()) }).await;
+    let written = serde_json::to_string(&result).unwrap();
+    assert!(!written.contains("canary"), "{written}");
+
+    let peer = json!({
+        "success": false, "status": "error", "tool": "t", "duration_ms": 1.0, "attempts": 1,
+        "error": {
+            "kind": "of_a_newer_peer", "code": secret, "message": secret, "user_message": secret,
+            "model_message": secret, "execution": "unknown", "retryable": false,
+        },
+    });
+    let received: ToolResult<()> = serde_json::from_value(peer).unwrap();
+    let error = received.error().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Failed);
+    let shown = format!(
+        "{error} {error:?} {} {}",
+        error.user_message(),
+        error.model_message()
+    );
+    assert!(!shown.contains("canary"), "{shown}");
+}

@@ -131,3 +131,56 @@ async fn rules_do_not_go_over_a_wire() {
     let received: ToolResult<i32> = serde_json::from_str(&sent).unwrap();
     assert_eq!(*received.call().rules(), Rules::default());
 }
+
+/// Rules add up: what an inner layer's rules hide stays hidden.
+#[tokio::test]
+async fn details_keep_the_rules_of_an_inner_layer() {
+    let outer = Rules::new().with_sensitive_key("bic").unwrap();
+    let stack = ServiceBuilder::new()
+        .layer(SanitizeLayer::new(outer))
+        .layer(RetryLayer::default())
+        .layer(SanitizeLayer::new(rules()))
+        .layer(RetryLayer::default())
+        .service(service_fn(|_: ToolCall| async {
+            let error = ToolError::new(ErrorKind::InvalidInput, "no");
+            Err::<(), _>(error.with_detail("iban", "DE02").with_detail("bic", "X"))
+        }));
+    let error = stack.oneshot(ToolCall::new("pay")).await.unwrap_err();
+    assert_eq!(
+        error.details().unwrap().to_string(),
+        r#"{"bic":"[REDACTED]","iban":"[REDACTED]"}"#
+    );
+}
+
+/// An error is cut before the rules of a call are known: what the cut leaves of a token is not shown.
+#[tokio::test]
+async fn a_token_that_was_cut_before_is_not_shown() {
+    let rules = Rules::new().with_secret_prefix("acme-", 32).unwrap();
+    let stack = ServiceBuilder::new()
+        .layer(SanitizeLayer::new(rules))
+        .layer(RetryLayer::default())
+        .service(service_fn(|_: ToolCall| async {
+            let text = format!("{}acme-{}", "word ".repeat(95), "x1".repeat(40));
+            let error = ToolError::new(ErrorKind::InvalidInput, text.clone());
+            Err::<(), _>(error.with_body(&text))
+        }));
+    let error = stack.oneshot(ToolCall::new("pay")).await.unwrap_err();
+    for text in [error.message(), error.body().unwrap()] {
+        assert!(
+            text.contains("[REDACTED]") && !text.contains("acme-"),
+            "{text}"
+        );
+    }
+}
+
+/// `Debug` of a result shows nothing that a caller has added.
+#[tokio::test]
+async fn a_results_debug_shows_no_metadata_of_the_callers() {
+    let stack = ServiceBuilder::new()
+        .layer(SanitizeLayer::new(rules()))
+        .layer(ToolResultLayer::new())
+        .service(service_fn(|_: ToolCall| async { Ok::<_, BoxError>(1) }));
+    let Ok(mut result) = stack.oneshot(ToolCall::new("pay")).await;
+    result.metadata_mut().insert("iban", "DE02-canary");
+    assert!(!format!("{result:?}").contains("canary"));
+}

@@ -5,18 +5,24 @@ use std::{
     time::Duration,
 };
 
-use rmcp::model::CallToolResponse;
+use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock};
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
 use tower::{Layer, ServiceBuilder, ServiceExt};
 use tower_toolcall::{
-    Classify, ErrorKind, Outcome, ReplaySafety, ToolCall, ToolError,
+    Answer, Classify, ErrorKind, Outcome, ReplaySafety, ToolCall, ToolError,
+    check::CheckLayer,
     deadline::DeadlineLayer,
     error::TimeoutLimit,
-    mcp::{IDEMPOTENCY_KEY_META, McpClassifier, McpProgress, McpService, ModelText},
+    mcp::{
+        IDEMPOTENCY_KEY_META, McpClassifier, McpHooks, McpMaxBytes, McpProgress, McpService,
+        ModelText,
+    },
     outcome::Count,
+    result::ToolResultLayer,
     retry::{RetryLayer, RetryPolicy},
     timeout::TimeoutLayer,
+    trace::TraceHooks,
 };
 
 use crate::server::{Server, connect, connect_modern};
@@ -368,4 +374,52 @@ async fn the_catalog_has_the_tools_of_every_page() {
     assert_eq!(catalog.replay_safety("pay"), ReplaySafety::Unsafe);
     let call = catalog.prepare(ToolCall::new("echo"));
     assert_eq!(call.replay_safety(), ReplaySafety::Safe);
+}
+
+/// E3, E6, X7: a result knows its size, the tool's own error, and a limit.
+#[tokio::test(start_paused = true)]
+async fn a_result_is_measured_and_may_be_too_large() {
+    let client = connect(Server::default(), ()).await;
+    let run = |tool: &str, max| {
+        let tools = ServiceBuilder::new()
+            .layer(ToolResultLayer::new().with_classifier(McpClassifier::new()))
+            .layer(CheckLayer::new(McpMaxBytes::new(max)))
+            .service(McpService::new(client.peer().clone()));
+        tools.oneshot(ToolCall::new(tool))
+    };
+    let Ok(flagged) = run("flagged", 1000).await;
+    assert_eq!(flagged.error().unwrap().kind(), ErrorKind::Reported);
+    assert_eq!(flagged.data().unwrap().model_text(), "no such city");
+
+    let Ok(result) = run("structured", 1000).await;
+    let Some(CallToolResponse::Complete(complete)) = result.data() else {
+        panic!("not complete")
+    };
+    let size = serde_json::to_string(complete).unwrap().len() as u64;
+    assert_eq!(result.metadata().output_bytes(), Some(size));
+
+    let Ok(fits) = run("structured", size).await;
+    assert!(fits.is_success());
+    let Ok(refused) = run("structured", size - 1).await;
+    let message = format!("the answer has more than {} bytes", size - 1);
+    assert_eq!(refused.error().unwrap().message(), message);
+}
+
+/// What a trace shows of MCP results.
+#[test]
+fn hooks_know_texts_errors_and_other_results() {
+    let shown = |result: CallToolResult| {
+        let response: CallToolResponse = result.into();
+        match TraceHooks::answer(&McpHooks::new(), &response) {
+            Some(Answer::Text(text)) => text.to_owned(),
+            Some(Answer::Json(json)) => json.to_string(),
+            _ => panic!("no answer"),
+        }
+    };
+    let text = || ContentBlock::text("sunny");
+    assert_eq!(shown(CallToolResult::success(vec![text()])), "sunny");
+    let two = shown(CallToolResult::success(vec![text(), text()]));
+    assert_eq!(two.matches("sunny").count(), 2);
+    let error: CallToolResponse = CallToolResult::error(vec![text()]).into();
+    assert!(TraceHooks::classify(&McpHooks::new(), Ok(&error)).is_reported());
 }
