@@ -96,7 +96,9 @@ async fn main() -> anyhow::Result<()> {
 
     println!("Tools of a server in a child process, through");
     println!("  TraceLayer > DeadlineLayer 10 s > RetryLayer 3 attempts > CircuitBreakerLayer");
-    println!("  > TimeoutLayer 2 s (the long one 5 s), or 1 s without progress > CatchPanicLayer > McpService");
+    println!(
+        "  > TimeoutLayer 2 s (the long one 5 s), or 1 s without progress > CatchPanicLayer > McpService"
+    );
     println!("Nobody vouches for these tools: what may have run is not sent again.");
 
     title("echo");

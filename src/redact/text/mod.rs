@@ -32,8 +32,9 @@ mod vendors;
 
 use self::command::Command;
 
-/// One pass finds all secrets, but a name may take what stands beside a mark for more of its value once the
-/// mark is there, and then no more: a second pass settles that, and a third what the second has joined.
+/// One pass finds the secrets. Once a mark stands there, a name beside it may take more for its value, and then no
+/// more: what is redacted has to stay as it is when it is redacted again. Two further passes have settled every
+/// text that property tests and corpora have met; that they settle any is not proved.
 const MAX_PASSES: usize = 3;
 
 /// The first `limit` bytes of `text` without secrets; what stands behind them is looked at only.
