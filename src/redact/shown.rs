@@ -23,9 +23,14 @@ const LOOKAHEAD: usize = 1024;
 
 /// `text` without its secrets; `nested` times already inside a string.
 pub(super) fn redacted<'t>(rules: &Rules, text: &'t str, nested: usize) -> Cow<'t, str> {
-    match json(rules, text, nested) {
-        Some(view) => Cow::Owned(view),
-        None => text::redact(rules, text, text.len()),
+    if let Some(view) = json(rules, text, nested) {
+        return Cow::Owned(view);
+    }
+    let redacted = text::redact(rules, text, text.len());
+    // What was no JSON because of a secret in it may be some now.
+    match &redacted {
+        Cow::Owned(text) => json(rules, text, nested).map_or(redacted, Cow::Owned),
+        Cow::Borrowed(_) => redacted,
     }
 }
 

@@ -130,6 +130,13 @@ impl<'r> Walk<'r> {
         self.found.get()
     }
 
+    /// A secret is hidden, unless it was before.
+    fn hides(&self, secret: &Value) {
+        if secret.as_str() != Some(REDACTED) {
+            self.found.set(true);
+        }
+    }
+
     fn level(&self) -> Level<'_> {
         Level {
             walk: self,
@@ -173,7 +180,7 @@ impl Level<'_> {
             let (text, level) = (key, self);
             let shown = Text { text, level };
             if field == Some(key) || rules.is_sensitive_key(key) {
-                self.walk.found.set(true);
+                self.walk.hides(value);
                 out.serialize_entry(&shown, REDACTED)?;
             } else {
                 let level = self.deeper();
@@ -193,7 +200,7 @@ impl Level<'_> {
                 break;
             }
             if arguments.is_secret(value) {
-                self.walk.found.set(true);
+                self.walk.hides(value);
                 out.serialize_element(REDACTED)?;
             } else {
                 out.serialize_element(&Node { value, level })?;
