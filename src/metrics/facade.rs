@@ -1,6 +1,7 @@
 //! The figures through the facade of the `metrics` crate, for whichever recorder a program has installed.
 //!
-//! The names and labels are those of [Prometheus](super#). The handles of a tool's counters are looked up once, so a
+//! The names and labels are those of [Prometheus](super#). Whether the latencies become a histogram or a summary is the
+//! recorder's affair; `metrics-exporter-prometheus` makes a summary unless it is told buckets. The handles of a tool's counters are looked up once, so a
 //! recorder has to be installed before the first call.
 //!
 //! # Example
@@ -67,10 +68,12 @@ impl Sink for Facade {
         Box::new(Tool::new(labels))
     }
 
-    fn breaker(&self, labels: &Labels, state: BreakerState, opened: bool) {
+    fn breaker(&self, labels: &Labels, state: Option<BreakerState>, opened: bool) {
         let labels = of(labels);
         counter!(names::OPENINGS.name, labels.clone()).increment(opened.into());
-        gauge!(names::STATE.name, labels).set(state.level());
+        if let Some(state) = state {
+            gauge!(names::STATE.name, labels).set(state.level());
+        }
     }
 }
 

@@ -100,7 +100,7 @@ impl Metrics {
         f(&mut period.unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// A seat for a call at its tool's row.
+    /// A seat for a call at its tool's row, taken.
     #[inline]
     pub(super) fn seat(&self, call: &CallInfo) -> Arc<Seat> {
         let Inner { rows, shared, .. } = &*self.0;
@@ -108,7 +108,11 @@ impl Metrics {
             let other = rows.overflow().value.row();
             Seats::at(Row::new(Labels::of(call), shared, other))
         };
-        rows.with(call, make, |entry| Arc::clone(entry.value.here()))
+        rows.with(call, make, |entry| {
+            let seat = entry.value.here();
+            seat.take();
+            Arc::clone(seat)
+        })
     }
 
     /// All that was ever counted.
@@ -126,7 +130,7 @@ impl Metrics {
         let (labels, state) = self.0.board.hear(transition);
         let opened = transition.to == BreakerState::Open;
         for sink in &self.0.shared.sinks.0 {
-            sink.breaker(&labels, state.unwrap_or(transition.to), opened);
+            sink.breaker(&labels, state, opened);
         }
     }
 }
@@ -182,7 +186,8 @@ impl MetricsBuilder {
     }
 
     /// Sets which latencies are told apart, and by how many significant digits (1 to 5). Memory for a tool grows
-    /// with the digits: about 10 KiB with two, ten times that with three. Default: 1 us to 1 h, two digits.
+    /// with the digits: about 27 KiB with two, ten times that with three, and that for
+    /// each of the parts that it has where its calls meet on several threads. Default: 1 us to 1 h, two digits.
     ///
     /// What is shorter counts as the shortest; what is longer as the longest, and is counted
     /// ([`Latency::clamped`](super::Latency::clamped)).

@@ -16,7 +16,8 @@ impl Labels {
     pub(super) fn new(server: Option<&str>, tool: &str) -> Self {
         let label = |name: &str| Short::name(name).to_string().into();
         Self {
-            server: server.map(label),
+            // An empty one and none are the same label.
+            server: server.filter(|server| !server.is_empty()).map(label),
             tool: label(tool),
         }
     }

@@ -118,11 +118,21 @@ impl Range {
             let bytes = bytes.get(at..at + len)?;
             Some(bytes.iter().fold(0, |n, b| n << 8 | u64::from(*b)))
         };
-        field(12, 4) == Some(self.digits.into())
+        // What it says of its length is allocated before it is read.
+        let payload = bytes.len().checked_sub(HEADER).map(|len| len as u64);
+        // Nine bytes of ones are a number that no count is, and that its decoder cannot negate.
+        let absurd = bytes.windows(9).skip(HEADER).any(|nine| nine == [0xff; 9]);
+        !absurd
+            && payload.is_some()
+            && field(4, 4) == payload
+            && field(12, 4) == Some(self.digits.into())
             && field(16, 8) == Some(self.lowest_us)
             && field(24, 8).is_some_and(|high| high / 4 <= self.highest_us)
     }
 }
+
+/// The bytes of a header in the V2 format.
+const HEADER: usize = 40;
 
 /// A histogram in the V2 format, as base64.
 pub(super) fn encode(histogram: &Histogram<u64>) -> String {
@@ -198,5 +208,24 @@ mod tests {
         assert_eq!(range.decode(&STANDARD.encode(&bytes)), None);
         let finer = Range { digits: 3, ..range };
         assert_eq!(finer.decode(&good), None);
+    }
+
+    /// A peer's length is not allocated, and a count of its that cannot be negated is not read.
+    #[test]
+    fn a_payload_that_is_not_what_its_header_says_is_refused() {
+        let range = Range::default();
+        let mut good = range.histogram();
+        good.record(5).unwrap();
+        let bytes = STANDARD.decode(encode(&good)).unwrap();
+        assert!(range.decode(&STANDARD.encode(&bytes)).is_some());
+
+        let mut long = bytes.clone();
+        long[4..8].copy_from_slice(&(1_u32 << 29).to_be_bytes());
+        assert!(range.decode(&STANDARD.encode(&long)).is_none());
+
+        let mut absurd = bytes[..HEADER].to_vec();
+        absurd.extend([0xff; 9]);
+        absurd[4..8].copy_from_slice(&9_u32.to_be_bytes());
+        assert!(range.decode(&STANDARD.encode(&absurd)).is_none());
     }
 }

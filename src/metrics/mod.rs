@@ -76,14 +76,16 @@
 //!
 //! # Bounds
 //!
-//! A tool gets a row, and its name becomes a label, with its first call that is not answered
-//! [`NotFound`](crate::ErrorKind::NotFound): names that a model invents count for [`_other`](OTHER). So do tools beyond the bound
+//! A tool gets a row, and its name becomes a label, with the first call that is neither answered
+//! [`NotFound`](crate::ErrorKind::NotFound) nor refused before it is sent: names that a model invents count for
+//! [`_other`](OTHER), unless their server answers them with `isError`. So do tools beyond the bound
 //! (1,000 by default) and, for each tool, error codes beyond the sixteenth. A tool keeps its row, so counters only ever
 //! grow. Labels are redacted and have at most 67 characters; names that look the same then share a row.
 //!
 //! # Errors
 //!
-//! Those of the inner service, stamped with the call's names.
+//! Those of the inner service, stamped with the call's names. Readiness passes through, and its errors with it: no call has
+//! begun that could be counted. A layer below that is always ready (deadline, rate limit, breaker) makes calls of them.
 //!
 //! # Cancel safety
 //!
@@ -97,8 +99,9 @@
 //! # Cost
 //!
 //! Two clock reads for each call, no allocation once a tool has been called; about 150 ns altogether, on one thread and on
-//! two that call the same tool. A recorder never waits for another one, nor for somebody who reads: who finds a tool's
-//! counters taken uses others, and they are added up when somebody reads. A snapshot of 1,000 tools takes about 20 ms.
+//! two that call the same tool. A recorder of a tool that has a row never waits for another one, nor for somebody who reads:
+//! who finds a tool's counters taken uses others, and they are added up when somebody reads. Tools beyond the bound
+//! take turns at a lock. A snapshot of 1,000 tools takes about 20 ms.
 
 mod breakers;
 mod codes;

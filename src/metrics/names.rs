@@ -48,7 +48,7 @@ pub(super) const SLOW: Metric = metric(
 pub(super) const RETRIES: Metric = metric(
     "tool_retries_total",
     "counter",
-    "Attempts that failed and were followed by another one.",
+    "Attempts that failed and were repeated by a retry layer.",
 );
 pub(super) const REFUSED: Metric = metric(
     "tool_retries_refused_total",

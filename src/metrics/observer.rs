@@ -17,6 +17,8 @@ use crate::{
 /// A call that is counted as being in flight.
 pub(super) struct Observer {
     seat: Arc<Seat>,
+    /// Attempts that were made before it began.
+    earlier: u32,
     began: Began,
     since: Instant,
     below: Observation,
@@ -28,10 +30,13 @@ impl Observer {
     #[inline]
     pub(super) fn start(call: &mut ToolCall, metrics: &Metrics) -> InFlight<Self> {
         let below = call.observe();
+        // Below a layer that repeats calls, each attempt is a call.
+        let earlier = u32::from(call.attempt()).saturating_sub(1);
         let info = call.info();
         let seat = metrics.seat(&info);
         let since = Instant::now();
         let observer = Self {
+            earlier,
             began: seat.began(),
             seat,
             since,
@@ -49,22 +54,24 @@ impl Observer {
     /// The call has a result.
     #[inline]
     pub(super) fn ended(self, error: Option<&ToolError>, outcome: &Outcome) {
-        self.count(match error {
+        let failure = match error {
             Some(error) => Some((error.kind(), error.code())),
             None => outcome
                 .failure_of_answer()
                 .map(|(kind, _)| (kind, kind.code())),
-        });
+        };
+        self.count(failure, error.is_some_and(ToolError::is_own_refusal));
     }
 
-    fn count(self, failure: Option<(ErrorKind, &str)>) {
+    fn count(self, failure: Option<(ErrorKind, &str)>, refused_here: bool) {
         self.seat.ended(
             self.began,
             &Ended {
                 failure,
                 duration: self.since.elapsed(),
-                attempts: self.below.attempts(),
+                attempts: self.below.attempts().saturating_sub(self.earlier).max(1),
                 slow: self.below.is_slow(),
+                refused_here,
             },
         );
     }
@@ -76,12 +83,12 @@ impl Report for Observer {
             true => ErrorKind::Timeout,
             false => ErrorKind::Cancelled,
         };
-        self.count(Some((kind, kind.code())));
+        self.count(Some((kind, kind.code())), false);
     }
 
     fn panicked(self) {
         let kind = ErrorKind::Panicked;
-        self.count(Some((kind, kind.code())));
+        self.count(Some((kind, kind.code())), false);
     }
 }
 

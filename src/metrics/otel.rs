@@ -11,9 +11,11 @@
 //! | `tool.in_flight` | up-down counter | `gen_ai.tool.name`, `tool.server` |
 //! | `circuit_breaker.openings`, `circuit_breaker.state` | counter, gauge | the same |
 //!
-//! The two histograms are those of the semantic conventions (in development), with their buckets, and time every call,
-//! refused ones too: `error.type` tells them apart (`timeout`, `circuit_open`, ...). The second one is recorded for calls
-//! that have a server, unless [told otherwise](Otel::with_mcp). Names are bounded and redacted [as
+//! The two histograms are those of the semantic conventions (in development), with their buckets. The first one times
+//! every call, refused ones too: `error.type` tells them apart (`timeout`, `circuit_open`, ...; for errors of an MCP server it
+//! is the [kind's](crate::ErrorKind::error_type) and not the JSON-RPC code that the span has). The second one is recorded
+//! for calls that have a server and were sent, unless [told otherwise](Otel::with_mcp); above a retry layer it times the call
+//! with all its attempts. Names are bounded and redacted [as
 //! everywhere](super#bounds).
 //!
 //! # Example
@@ -109,7 +111,7 @@ impl Otel {
             ),
             retries: counter(
                 "tool.retries",
-                "Attempts that failed and were followed by another one.",
+                "Attempts that failed and were repeated by a retry layer.",
             ),
             refused: counter(
                 "tool.retries.refused",
@@ -148,10 +150,12 @@ impl Sink for Otel {
         Box::new(Tool::new(self, labels))
     }
 
-    fn breaker(&self, labels: &Labels, state: BreakerState, opened: bool) {
+    fn breaker(&self, labels: &Labels, state: Option<BreakerState>, opened: bool) {
         let of = attributes(labels);
         self.instruments.openings.add(opened.into(), &of);
-        self.instruments.state.record(state.level().into(), &of);
+        if let Some(state) = state {
+            self.instruments.state.record(state.level().into(), &of);
+        }
     }
 }
 
@@ -235,7 +239,9 @@ impl ToolSink for Tool {
         };
         let seconds = end.duration.as_secs_f64();
         execute_tool.record(seconds, of);
-        if let Some(of) = of_mcp {
+        if let Some(of) = of_mcp
+            && end.was_sent()
+        {
             mcp_operation.record(seconds, of);
         }
         executions.add(1, &self.outcomes[end.outcome as usize]);

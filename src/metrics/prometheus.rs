@@ -87,7 +87,7 @@ impl<'a> Prometheus<'a> {
         names::DURATION.head(f)?;
         for (labels, totals) in self.tools() {
             let name = names::DURATION.name;
-            for (le, n) in cumulative(&totals.latency) {
+            for (le, n) in cumulative(&totals.latency, totals.counts.clamped) {
                 let le = Some((names::label::LE, &*le));
                 names::line(f, &format_args!("{name}_bucket"), labels, le, &n)?;
             }
@@ -126,8 +126,9 @@ impl<'a> Prometheus<'a> {
     }
 }
 
-/// How many latencies are at most as long as each bound, in milliseconds, the last one without bound.
-fn cumulative(histogram: &Histogram<u64>) -> impl Iterator<Item = (String, u64)> {
+/// How many latencies are at most as long as each bound, in milliseconds, the last one without bound: there alone are
+/// those that were `clamped` to the longest that is told apart.
+fn cumulative(histogram: &Histogram<u64>, clamped: u64) -> impl Iterator<Item = (String, u64)> {
     let mut recorded = histogram.iter_recorded().peekable();
     let mut sum = 0;
     let bounded = names::BOUNDS_MS.iter().map(move |bound| {
@@ -136,7 +137,7 @@ fn cumulative(histogram: &Histogram<u64>) -> impl Iterator<Item = (String, u64)>
         while let Some(step) = recorded.next_if(|step| fits(step.value_iterated_to())) {
             sum += step.count_at_value();
         }
-        (bound.to_string(), sum)
+        (bound.to_string(), sum.min(histogram.len() - clamped))
     });
     bounded.chain([("+Inf".to_owned(), histogram.len())])
 }

@@ -30,12 +30,28 @@ pub(super) struct Ended<'a> {
     pub(super) duration: Duration,
     pub(super) attempts: u32,
     pub(super) slow: bool,
+    /// By a gate of ours.
+    pub(super) refused_here: bool,
+}
+
+impl Ended<'_> {
+    /// Whether it shows that there is a tool of this name. A model can invent names, and what refuses a call without
+    /// asking its server refuses invented ones as well.
+    fn shows_a_tool(&self) -> bool {
+        use ErrorKind::{CircuitOpen, DeadlineExceeded, NotFound, Overloaded};
+        let kind = self.failure.map(|(kind, _)| kind);
+        let unknown = matches!(
+            kind,
+            Some(CircuitOpen | DeadlineExceeded | NotFound | Overloaded)
+        );
+        !(unknown || self.refused_here)
+    }
 }
 
 /// What is counted of one tool.
 ///
-/// A model can invent names, so a row is *known* only after its first call that was not answered "no such
-/// tool". Until then it counts nothing but calls in flight, the rest counts for [`OTHER`](super::OTHER), and it is
+/// A model can invent names, so a row is *known* only after its first call that [shows](Ended::shows_a_tool) that
+/// there is such a tool. Until then it counts nothing but calls in flight, the rest counts for [`OTHER`](super::OTHER), and it is
 /// forgotten when its place is needed.
 #[derive(Debug)]
 pub(super) struct Row {
@@ -122,7 +138,7 @@ impl Row {
     #[inline]
     pub(super) fn ended(&self, began: Began, ended: &Ended<'_>) {
         self.or_other(began.as_known).tell(|sink| sink.left());
-        if !matches!(ended.failure, Some((ErrorKind::NotFound, _))) {
+        if ended.shows_a_tool() {
             self.recognised();
         }
         self.or_other(self.is_known()).count(ended);
@@ -138,6 +154,7 @@ impl Row {
             duration: ended.duration,
             attempts: ended.attempts,
             slow: ended.slow,
+            refused_here: ended.refused_here,
         };
         self.write(|tally| tally.ended(&end, place, &self.shared.range));
         self.tell(|sink| sink.ended(&end));

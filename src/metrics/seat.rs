@@ -2,7 +2,10 @@ use std::{
     fmt,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{
+            AtomicU64,
+            Ordering::{Acquire, Relaxed, Release},
+        },
     },
 };
 
@@ -21,10 +24,15 @@ pub(super) struct Seat {
 }
 
 impl Seat {
-    /// A call begins.
+    /// Takes a place for a call: from now on the row is not forgotten.
+    #[inline]
+    pub(super) fn take(&self) {
+        self.in_flight.fetch_add(1, Relaxed);
+    }
+
+    /// The call begins.
     #[inline]
     pub(super) fn began(&self) -> Began {
-        self.in_flight.fetch_add(1, Relaxed);
         self.row.began()
     }
 
@@ -36,8 +44,9 @@ impl Seat {
     /// It has ended.
     #[inline]
     pub(super) fn ended(&self, began: Began, ended: &Ended<'_>) {
-        self.in_flight.fetch_sub(1, Relaxed);
+        // Counted first: in between it is in flight still, and its row stays.
         self.row.ended(began, ended);
+        self.in_flight.fetch_sub(1, Release);
     }
 }
 
@@ -69,13 +78,14 @@ impl Seats {
 
     /// How many calls are in flight.
     pub(super) fn in_flight(&self) -> u64 {
-        self.0.iter().map(|seat| seat.in_flight.load(Relaxed)).sum()
+        self.0.iter().map(|seat| seat.in_flight.load(Acquire)).sum()
     }
 }
 
 impl Evict for Seats {
     fn keep(&self) -> Keep {
-        match self.row().is_known() || self.in_flight() > 0 {
+        // In this order: whoever is not in flight any more has said before that the row is known.
+        match self.in_flight() > 0 || self.row().is_known() {
             true => Keep::Always,
             false => Keep::IfUsed,
         }

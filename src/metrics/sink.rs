@@ -14,8 +14,9 @@ pub trait Sink: Send + Sync {
     /// or allocated for its labels is made once.
     fn tool(&self, labels: &Labels) -> Box<dyn ToolSink>;
 
-    /// A circuit breaker has another state; `opened` if it has opened. Default: nothing.
-    fn breaker(&self, labels: &Labels, state: BreakerState, opened: bool) {
+    /// A circuit breaker has another state, none for those together that have no row of their own; `opened` if it has
+    /// opened. Default: nothing.
+    fn breaker(&self, labels: &Labels, state: Option<BreakerState>, opened: bool) {
         let _ = (labels, state, opened);
     }
 }
@@ -59,17 +60,19 @@ pub struct CallEnd<'a> {
     pub attempts: u32,
     /// Whether it took more than its fraction of the timeout.
     pub slow: bool,
+    pub(super) refused_here: bool,
 }
 
 impl CallEnd<'_> {
-    /// Whether this side let the call go: time was left, no circuit was open, nothing was overloaded. How long others
-    /// took says nothing of the tool.
+    /// Whether this side let the call go, at its first attempt at least: time was left, no circuit was open, nothing
+    /// was overloaded, no cooldown was on. How long others took says nothing of the tool.
     pub fn was_sent(&self) -> bool {
         use ErrorKind::{CircuitOpen, DeadlineExceeded, Overloaded};
-        !matches!(
+        let refused = matches!(
             self.failure,
             Some(CircuitOpen | DeadlineExceeded | Overloaded)
-        )
+        );
+        self.attempts > 1 || !(refused || self.refused_here)
     }
 }
 

@@ -15,7 +15,8 @@ use crate::event::{BreakerState, RetryRefusal};
 
 /// What was counted in a period: since the start or a reset, or in an [interval](super::Interval).
 ///
-/// Prints as a table. Every name in it is redacted and short.
+/// Prints as a table. Every name that was counted here is redacted and short; what another process has
+/// [written](serde::Deserialize) is taken as it is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Snapshot {
@@ -82,7 +83,7 @@ pub struct Stats {
     pub codes: BTreeMap<String, u64>,
     /// Attempts of all calls.
     pub attempts: u64,
-    /// Attempts that failed and were followed by another one.
+    /// Attempts that failed and were repeated by a retry layer.
     pub retries: u64,
     /// Calls that failed and were not sent again although that might have helped, by reason.
     pub refused_retries: BTreeMap<String, u64>,

@@ -232,11 +232,9 @@ impl Rules {
         let Some(head) = text.strip_suffix(TRUNCATED) else {
             return Cow::Borrowed(text);
         };
-        let last = head.rfind(char::is_whitespace).map_or(0, |at| at + 1);
-        let secret = self
-            .prefixes()
-            .iter()
-            .filter_map(|p| head[last..].find(&*p.text));
+        let word = head.rsplit(char::is_whitespace).next().unwrap_or(head);
+        let last = head.len() - word.len();
+        let secret = self.prefixes().iter().filter_map(|p| word.find(&*p.text));
         match secret.min() {
             Some(at) => Cow::Owned(format!("{}{REDACTED}{TRUNCATED}", &head[..last + at])),
             None => Cow::Borrowed(text),

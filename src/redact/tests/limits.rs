@@ -161,6 +161,12 @@ fn fragment() -> impl Strategy<Value = String> {
         "|",
         "\u{200b}",
         "\u{a0}",
+        "arn:",
+        "tcp(",
+        "echo ",
+        "--password-stdin",
+        "$2b$",
+        "\u{3000}",
         REDACTED,
         "Some",
         "hooks.slack.com/services/",
@@ -235,4 +241,18 @@ fn a_text_that_becomes_json_stays_as_it_is() {
     let once = redact_text(text).into_owned();
     assert!(!once.contains("B0Tn"));
     assert_eq!(redact_text(&once), once);
+}
+
+/// Each of these was once a panic.
+#[test]
+fn marks_of_many_bytes_and_empty_arguments_do_no_harm() {
+    for text in [
+        "\u{a0}:password:",
+        "\u{3000}x:y@tcp(h)",
+        "echo |--password-stdin",
+        "printf -e | chpasswd",
+        "$2b$\u{e9}aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+    ] {
+        let _ = redact_text(text);
+    }
 }

@@ -116,6 +116,11 @@ pub(super) fn behind(text: &str, at: usize, len: usize) -> &str {
     near
 }
 
+/// What stands behind the last character that `parts`; all if none does.
+pub(super) fn after_last(text: &str, parts: impl Fn(char) -> bool) -> &str {
+    text.rsplit(parts).next().unwrap_or(text)
+}
+
 /// `text` without `prefix`, whatever its case.
 pub(super) fn strip_ignore_case<'t>(text: &'t str, prefix: &str) -> Option<&'t str> {
     let (head, rest) = (text.get(..prefix.len())?, text.get(prefix.len()..)?);

@@ -168,6 +168,9 @@ fn positional(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
         let flags = said.len() - said.trim_start_matches([' ', '-', 'n', 'e']).len();
         let flags = said[..flags].rfind(' ').map_or(0, |i| i + 1);
         let said = &scan.text[..run.end + said.trim_end().len()];
+        if run.end + flags >= said.len() {
+            return None;
+        }
         let secret = value::extent(said, run.end + flags, Style::Plain);
         return (!is_placeholder(&scan.text[secret.clone()])).then_some(secret);
     }

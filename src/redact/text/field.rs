@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::{
     Run, Scan,
-    bytes::{ahead, behind, is_one_of, run_end, skip},
+    bytes::{after_last, ahead, behind, is_one_of, run_end, skip},
     look::{is_mixed, looks_secret},
     name::is_name,
     value::{self, Style},
@@ -90,10 +90,7 @@ pub(super) fn announced(scan: &Scan<'_>, run: Run, name: &Range<usize>) -> Optio
 /// The last run of `text`, quotes and blanks after it aside.
 fn last_name(text: &str) -> &str {
     let text = text.trim_end_matches(|c: char| is_quote(c) || c == '\\' || c == ' ');
-    let start = text
-        .rfind(|c: char| !c.is_alphanumeric() && c != '_' && c != '-')
-        .map_or(0, |i| i + 1);
-    text.get(start..).unwrap_or_default()
+    after_last(text, |c| !c.is_alphanumeric() && c != '_' && c != '-')
 }
 
 /// `"value": "x"`, `value="x"` after `from`, in the same object or element.

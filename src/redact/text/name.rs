@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::{
     Run, Scan,
-    bytes::{behind, is_one_of, strip_ignore_case},
+    bytes::{after_last, behind, is_one_of, strip_ignore_case},
     mark::Mark,
 };
 
@@ -54,8 +54,8 @@ pub(super) fn is_working_directory(name: &str, value: &str) -> bool {
 /// Whether the run is a part of the name of something in AWS: `arn:aws:kms:eu:1:key/x`.
 pub(super) fn is_resource(scan: &Scan<'_>, run: Run) -> bool {
     let before = behind(scan.text, run.at, 128);
-    let from = before.rfind(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '=' | ','));
-    before.ends_with(':') && before[from.map_or(0, |i| i + 1)..].starts_with("arn:")
+    let parts = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '=' | ',');
+    before.ends_with(':') && after_last(before, parts).starts_with("arn:")
 }
 
 pub(super) fn holds_password(name: &str) -> bool {

@@ -215,7 +215,9 @@ pub(super) fn composed(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
             ];
             let end = bare_end(text, run.end);
             let hash = &text[run.end..end];
-            let fits = HASHES.contains(&word) && hash.len() >= 22 && hash[1..].contains('$');
+            let fits = HASHES.contains(&word)
+                && hash.len() >= 22
+                && hash.chars().skip(1).any(|c| c == '$');
             fits.then_some(run.at - 1..end)
         }
         // What a server of OAuth gives to a client.

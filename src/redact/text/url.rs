@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::{
     Run, Scan,
-    bytes::{ahead, behind, is_one_of, skip},
+    bytes::{after_last, ahead, behind, is_one_of, skip},
     command::Command,
     look::{is_random, is_uuid},
     value::bare_end,
@@ -107,11 +107,10 @@ fn data_source(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
         return None;
     }
     let before = behind(scan.text, run.at - 1, 256);
-    let from = before
-        .rfind(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '/'))
-        .map_or(0, |i| i + 1);
-    let colon = before.get(from..)?.find(':')? + from + 1;
-    Some(run.at - 1 - (before.len() - colon)..run.at - 1)
+    let parts = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '/');
+    let (_, password) = after_last(before, parts).split_once(':')?;
+    let end = run.at - 1;
+    Some(end - password.len()..end)
 }
 
 /// Hosts and beginnings of paths after which the secret of a webhook stands.

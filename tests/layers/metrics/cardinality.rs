@@ -1,7 +1,7 @@
 //! Names that a model invents.
 
 use tower::ServiceExt;
-use tower_toolcall::{ToolCall, metrics::Metrics};
+use tower_toolcall::{BoxError, ToolCall, metrics::Metrics};
 
 use super::{run, stats, tools};
 
@@ -92,4 +92,54 @@ async fn a_name_of_a_megabyte_is_a_short_label_and_two_that_look_the_same_share_
     assert_eq!(snapshot.tools.len(), 1);
     assert_eq!(snapshot.tools[0].tool.len(), 67);
     assert_eq!(snapshot.tools[0].stats.calls, 2);
+}
+
+/// An outage, in which everything is refused, makes no tools of invented names.
+#[tokio::test(start_paused = true)]
+async fn names_that_are_refused_before_they_are_sent_take_no_rows() {
+    let metrics = Metrics::builder().with_max_tools(10).build().unwrap();
+    let breakers = tower_toolcall::circuit_breaker::CircuitBreakerLayer::builder()
+        .with_key(tower_toolcall::Key::Server)
+        .build()
+        .unwrap();
+    let stack = tower::ServiceBuilder::new()
+        .layer(metrics.layer())
+        .layer(breakers.clone())
+        .service(tower::service_fn(|_: ToolCall| async {
+            Ok::<_, BoxError>(())
+        }));
+    let call = |name: String| ToolCall::new(name).with_server("docs");
+    breakers.handle().breaker(&call("any".into())).force_open();
+    for n in 0..10 {
+        let _ = stack.clone().oneshot(call(format!("invented_{n}"))).await;
+    }
+    breakers.handle().breaker(&call("any".into())).reset();
+    stack.oneshot(call("real".into())).await.unwrap();
+    assert_eq!(
+        metrics
+            .snapshot()
+            .tool(Some("docs"), "real")
+            .unwrap()
+            .successes,
+        1
+    );
+}
+
+/// No server and an empty one are the same label: two lines of one series are no exposition.
+#[tokio::test]
+async fn an_empty_server_is_none() {
+    let metrics = Metrics::new();
+    for call in [
+        ToolCall::new("works"),
+        ToolCall::new("works").with_server(""),
+    ] {
+        let tool = tower::service_fn(|_: ToolCall| async { Ok::<_, BoxError>(()) });
+        let stack = tower::ServiceBuilder::new()
+            .layer(metrics.layer())
+            .service(tool);
+        stack.oneshot(call).await.unwrap();
+    }
+    let text = metrics.prometheus();
+    let line = r#"tool_executions_total{server="",tool="works",outcome="success"} "#;
+    assert_eq!(text.matches(line).count(), 1, "{text}");
 }
