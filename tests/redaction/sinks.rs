@@ -13,6 +13,7 @@ use tower_toolcall::{
     catch_panic::CatchPanicLayer,
     circuit_breaker::CircuitBreakerLayer,
     deadline::DeadlineLayer,
+    metrics::Metrics,
     rate_limit::RateLimitBackoffLayer,
     result::ToolResultLayer,
     retry::{RetryLayer, RetryPolicy},
@@ -74,7 +75,7 @@ pub(crate) fn of(input: &Value) -> Vec<(&'static str, String)> {
         .with_body(&text)
         .with_detail("input", input.clone())
         .with_detail("text", text.clone())
-        .with_source(BoxError::from(text));
+        .with_source(BoxError::from(text.clone()));
     let serialised = |error: &ToolError| serde_json::to_string(error).unwrap();
     vec![
         ("arguments, printed", call.sanitized().to_string()),
@@ -83,6 +84,7 @@ pub(crate) fn of(input: &Value) -> Vec<(&'static str, String)> {
             serde_json::to_string(&call.sanitized()).unwrap(),
         ),
         ("call, Debug", format!("{call:?} {:?}", call.info())),
+        ("names", names(&text)),
         ("trace of a success", heard),
         ("trace of a failure", failed),
         ("error, Display", format!("{error} {told}")),
@@ -116,6 +118,27 @@ pub(crate) fn of(input: &Value) -> Vec<(&'static str, String)> {
     ]
 }
 
+/// All that shows the names of a call, if one of them is `text`.
+fn names(text: &str) -> String {
+    let named = ToolCall::new(text)
+        .with_server(text)
+        .with_id(text)
+        .with_agent_id(text)
+        .with_trace_id(text)
+        .with_session_id(text);
+    let (success, heard) = run(named.clone(), Ok(Value::Null));
+    let (failure, failed) = run(named.clone(), Err("503".into()));
+    let error = failure.error().unwrap();
+    format!(
+        "{named:?} {success:?} {failure:?} {error} {error:?} {} {} {} {heard} {failed} {} {}",
+        error.user_message(),
+        error.model_message(),
+        error.to_json_rpc(),
+        serde_json::to_string(&success).unwrap(),
+        serde_json::to_string(&failure).unwrap(),
+    )
+}
+
 fn call(input: &Value) -> ToolCall {
     let arguments = match input {
         Value::Object(map) => map.clone(),
@@ -130,6 +153,7 @@ fn call(input: &Value) -> ToolCall {
 /// A call through the whole stack, and all that is heard of it.
 fn run(call: ToolCall, answer: Result<Value, String>) -> (ToolResult<Value>, String) {
     let hears = Hears::default();
+    let metrics = Metrics::new();
     let _guard = tracing::subscriber::set_default(hears.clone());
     let events = hears.clone();
     let listener: Arc<dyn tower_toolcall::Listen> = Arc::new(move |event: &Event<'_>| {
@@ -143,6 +167,7 @@ fn run(call: ToolCall, answer: Result<Value, String>) -> (ToolResult<Value>, Str
     let tools = ServiceBuilder::new()
         .layer(ToolResultLayer::new())
         .layer(TraceLayer::new().with_output(true))
+        .layer(metrics.layer())
         .layer(DeadlineLayer::new(Duration::from_secs(3600)))
         .layer(RetryLayer::new(policy))
         .layer(
@@ -164,6 +189,10 @@ fn run(call: ToolCall, answer: Result<Value, String>) -> (ToolResult<Value>, Str
         .build()
         .unwrap();
     let Ok(result) = runtime.block_on(tools.oneshot(call));
-    let heard = hears.0.lock().unwrap().clone();
+    let mut heard = hears.0.lock().unwrap().clone();
+    let snapshot = metrics.snapshot();
+    let json = serde_json::to_string(&snapshot).unwrap();
+    let text = metrics.prometheus();
+    let _ = write!(heard, "{snapshot} {snapshot:?} {json} {text}");
     (result, heard)
 }
