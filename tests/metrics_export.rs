@@ -159,6 +159,7 @@ fn assert_no_secret(text: &str) {
     assert!(!text.contains("invented"), "{text}");
 }
 
+/// O3: the names, by a real parser, over real HTTP.
 #[tokio::test(start_paused = true)]
 async fn a_scrape_over_http_is_what_prometheus_reads() {
     let metrics = Metrics::new();
