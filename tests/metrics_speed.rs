@@ -83,7 +83,7 @@ where
 }
 
 #[test]
-#[ignore = "measures"]
+#[ignore = "prints times, asserts nothing: cargo test --release -- --ignored --nocapture"]
 fn nanoseconds_for_each_call() {
     let metrics = Metrics::new();
     let layered = metrics.layer().layer(Tool);
@@ -100,7 +100,7 @@ fn nanoseconds_for_each_call() {
 
 /// One histogram sample as they are usually taken: a look-up by labels each time; and with a handle.
 #[test]
-#[ignore = "measures"]
+#[ignore = "prints times, asserts nothing: cargo test --release -- --ignored --nocapture"]
 fn nanoseconds_for_each_sample_of_others() {
     let recorder = PrometheusBuilder::new().set_buckets(&[1.0, 10.0, 100.0]);
     let recorder = recorder.unwrap().build_recorder();
@@ -136,7 +136,7 @@ fn nanoseconds_for_each_sample_of_others() {
 
 /// The longest time that a call took meanwhile tells whether anybody waited.
 #[test]
-#[ignore = "measures"]
+#[ignore = "prints times, asserts nothing: cargo test --release -- --ignored --nocapture"]
 fn a_snapshot_of_a_thousand_tools() {
     let metrics = Metrics::new();
     let layered = metrics.layer().layer(Tool);

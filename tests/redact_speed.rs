@@ -18,7 +18,7 @@ fn best(n: usize, mut work: impl FnMut()) -> f64 {
 }
 
 #[test]
-#[ignore = "measures"]
+#[ignore = "prints times, asserts nothing: cargo test --release -- --ignored --nocapture"]
 fn speed() {
     const KEYS: &[&str] = &[
         "query",

@@ -137,7 +137,10 @@ fn cumulative(histogram: &Histogram<u64>, clamped: u64) -> impl Iterator<Item = 
         while let Some(step) = recorded.next_if(|step| fits(step.value_iterated_to())) {
             sum += step.count_at_value();
         }
-        (bound.to_string(), sum.min(histogram.len() - clamped))
+        (
+            bound.to_string(),
+            sum.min(histogram.len().saturating_sub(clamped)),
+        )
     });
     bounded.chain([("+Inf".to_owned(), histogram.len())])
 }
