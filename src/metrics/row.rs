@@ -35,16 +35,20 @@ pub(super) struct Ended<'a> {
 }
 
 impl Ended<'_> {
+    /// Whether this side let the call go, at its first attempt at least.
+    fn was_sent(&self) -> bool {
+        use ErrorKind::{CircuitOpen, DeadlineExceeded, Overloaded};
+        let refused = matches!(
+            self.failure,
+            Some((CircuitOpen | DeadlineExceeded | Overloaded, _))
+        );
+        self.attempts > 1 || !(refused || self.refused_here)
+    }
+
     /// Whether it shows that there is a tool of this name. A model can invent names, and what refuses a call without
     /// asking its server refuses invented ones as well.
     fn shows_a_tool(&self) -> bool {
-        use ErrorKind::{CircuitOpen, DeadlineExceeded, NotFound, Overloaded};
-        let kind = self.failure.map(|(kind, _)| kind);
-        let unknown = matches!(
-            kind,
-            Some(CircuitOpen | DeadlineExceeded | NotFound | Overloaded)
-        );
-        !(unknown || self.refused_here)
+        self.was_sent() && !matches!(self.failure, Some((ErrorKind::NotFound, _)))
     }
 }
 
@@ -154,7 +158,7 @@ impl Row {
             duration: ended.duration,
             attempts: ended.attempts,
             slow: ended.slow,
-            refused_here: ended.refused_here,
+            sent: ended.was_sent(),
         };
         self.write(|tally| tally.ended(&end, place, &self.shared.range));
         self.tell(|sink| sink.ended(&end));

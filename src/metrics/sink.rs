@@ -60,19 +60,14 @@ pub struct CallEnd<'a> {
     pub attempts: u32,
     /// Whether it took more than its fraction of the timeout.
     pub slow: bool,
-    pub(super) refused_here: bool,
+    pub(super) sent: bool,
 }
 
 impl CallEnd<'_> {
     /// Whether this side let the call go, at its first attempt at least: time was left, no circuit was open, nothing
     /// was overloaded, no cooldown was on. How long others took says nothing of the tool.
     pub fn was_sent(&self) -> bool {
-        use ErrorKind::{CircuitOpen, DeadlineExceeded, Overloaded};
-        let refused = matches!(
-            self.failure,
-            Some(CircuitOpen | DeadlineExceeded | Overloaded)
-        );
-        self.attempts > 1 || !(refused || self.refused_here)
+        self.sent
     }
 }
 

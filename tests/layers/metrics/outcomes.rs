@@ -4,11 +4,14 @@ use std::time::Duration;
 
 use tower::{ServiceBuilder, ServiceExt, service_fn};
 use tower_toolcall::{
-    BoxError, ErrorKind, Outcome, ToolCall, ToolError,
+    BoxError, ErrorKind, Outcome, ReplaySafety, ToolCall, ToolError,
     catch_panic::CatchPanicLayer,
+    circuit_breaker::{CircuitBreakerLayer, Trip},
     deadline::DeadlineLayer,
     metrics::{Metrics, OTHER},
     outcome::classify_fn,
+    rate_limit::RateLimitBackoffLayer,
+    retry::RetryLayer,
     timeout::TimeoutLayer,
 };
 
@@ -187,4 +190,98 @@ async fn of_many_codes_sixteen_are_told_apart() {
     let codes = stats(&metrics, "t").codes;
     assert_eq!(codes.len(), 17);
     assert_eq!((codes["CODE_3"], codes["_other"]), (1, 984));
+}
+
+/// A call that was sent once has a latency, also if a breaker refused its second attempt.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_was_refused_after_its_first_attempt_is_timed() {
+    let metrics = Metrics::new();
+    let breaker = CircuitBreakerLayer::builder()
+        .with_trip(Trip::consecutive_failures(1))
+        .build()
+        .unwrap();
+    let stack = ServiceBuilder::new()
+        .layer(metrics.layer())
+        .layer(RetryLayer::default())
+        .layer(breaker)
+        .service(service_fn(|_: ToolCall| async {
+            tokio::time::sleep(Duration::from_secs(30)).await;
+            Err::<(), _>(BoxError::from("503"))
+        }));
+    let safe = call("dies").with_replay_safety(ReplaySafety::Safe);
+    let error = stack.oneshot(safe).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::CircuitOpen);
+    let stats = stats(&metrics, "dies");
+    assert_eq!((stats.attempts, stats.latency.count), (2, 1));
+    assert!(stats.latency.max >= Duration::from_secs(30));
+}
+
+/// What our own gate refuses was not sent: it is no latency of the tool.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_a_cooldown_refuses_is_not_timed() {
+    let metrics = Metrics::new();
+    let stack = ServiceBuilder::new()
+        .layer(metrics.layer())
+        .layer(
+            RateLimitBackoffLayer::builder()
+                .fail_fast()
+                .build()
+                .unwrap(),
+        )
+        .service(service_fn(|_: ToolCall| async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            Err::<(), _>(BoxError::from("429 Too Many Requests"))
+        }));
+    for _ in 0..10 {
+        stack.clone().oneshot(call("limited")).await.unwrap_err();
+    }
+    let stats = stats(&metrics, "limited");
+    assert_eq!((stats.calls, stats.latency.count), (10, 1));
+}
+
+/// Below a layer that repeats calls, each attempt is a call, of one attempt.
+#[tokio::test(start_paused = true)]
+async fn below_retry_each_attempt_counts_once() {
+    let metrics = Metrics::new();
+    let stack = ServiceBuilder::new()
+        .layer(RetryLayer::default())
+        .layer(metrics.layer())
+        .service(service_fn(|_: ToolCall| async {
+            Err::<(), _>(BoxError::from("503"))
+        }));
+    let safe = call("fails").with_replay_safety(ReplaySafety::Safe);
+    stack.oneshot(safe).await.unwrap_err();
+    let stats = stats(&metrics, "fails");
+    assert_eq!((stats.calls, stats.attempts), (3, 3));
+}
+
+/// What is longer than the longest that is told apart fits no bound but the last.
+#[tokio::test(start_paused = true)]
+async fn a_clamped_call_is_only_in_the_last_bucket() {
+    let (shortest, longest) = (Duration::from_micros(1), Duration::from_secs(300));
+    let metrics = Metrics::builder()
+        .with_latency(shortest, longest, 3)
+        .build()
+        .unwrap();
+    let stack = ServiceBuilder::new()
+        .layer(metrics.layer())
+        .service(service_fn(|_: ToolCall| async {
+            tokio::time::sleep(Duration::from_secs(6000)).await;
+            Ok::<_, BoxError>(())
+        }));
+    stack.oneshot(ToolCall::new("digs")).await.unwrap();
+    let text = metrics.prometheus();
+    let bucket = |le: &str| {
+        let line =
+            format!(r#"tool_execution_duration_ms_bucket{{server="",tool="digs",le="{le}"}} "#);
+        let at = text
+            .find(&line)
+            .unwrap_or_else(|| panic!("{line} in {text}"))
+            + line.len();
+        text[at..].lines().next().unwrap().to_owned()
+    };
+    assert_eq!(
+        (bucket("300000"), bucket("+Inf")),
+        ("0".to_owned(), "1".to_owned())
+    );
 }
