@@ -6,21 +6,24 @@ use std::{borrow::Cow, fmt};
 /// program and not in its first bad hour.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
-    field: &'static str,
+    field: Cow<'static, str>,
     reason: Cow<'static, str>,
 }
 
 impl ConfigError {
-    pub(crate) fn new(field: &'static str, reason: impl Into<Cow<'static, str>>) -> Self {
+    pub(crate) fn new(
+        field: impl Into<Cow<'static, str>>,
+        reason: impl Into<Cow<'static, str>>,
+    ) -> Self {
         Self {
-            field,
+            field: field.into(),
             reason: reason.into(),
         }
     }
 
     /// The name of the setting.
-    pub fn field(&self) -> &'static str {
-        self.field
+    pub fn field(&self) -> &str {
+        &self.field
     }
 }
 

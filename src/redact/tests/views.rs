@@ -84,8 +84,7 @@ fn own_rules_add_to_the_built_in_ones() {
 
 #[test]
 fn rules_that_cannot_work_are_refused_and_the_field_is_named() {
-    let field =
-        |rules: Result<Rules, crate::ConfigError>| rules.map_err(|e| e.field()).unwrap_err();
+    let field = |rules: Result<Rules, crate::ConfigError>| rules.unwrap_err().field().to_owned();
     let rules = Rules::new;
     assert_eq!(field(rules().with_sensitive_key("-_ ")), "sensitive_key");
     assert_eq!(

@@ -164,7 +164,8 @@ async fn what_is_longer_than_the_range_is_clamped_and_counted() {
 #[test]
 fn settings_that_cannot_work_are_refused() {
     let us = Duration::from_micros(1);
-    let field = |b: tower_toolcall::metrics::MetricsBuilder| b.build().unwrap_err().field();
+    let field =
+        |b: tower_toolcall::metrics::MetricsBuilder| b.build().unwrap_err().field().to_owned();
     assert_eq!(field(Metrics::builder().with_max_tools(0)), "max_tools");
     assert_eq!(field(Metrics::builder().with_latency(us, us, 2)), "latency");
     assert_eq!(
