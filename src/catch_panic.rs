@@ -34,7 +34,7 @@
 //!
 //! # Panics
 //!
-//! A panic while the inner future is dropped is not caught when it is the caller who drops it.
+//! A panic while the inner future is dropped is caught as well; nobody hears of it but the panic hook.
 //! Compiled with `panic = "abort"` nothing can be caught.
 //!
 //! # Clone
@@ -126,6 +126,26 @@ pin_project! {
         state: State<F>,
         info: CallInfo,
     }
+
+    impl<F> PinnedDrop for ResponseFuture<F> {
+        fn drop(this: Pin<&mut Self>) {
+            discard(this.project().state);
+        }
+    }
+}
+
+/// Drops the tool's future, which may panic: one that did may do it again, and one that was given up must not
+/// take those with it that gave it up.
+fn discard<F>(mut state: Pin<&mut State<F>>) {
+    let gone = || state.set(State::Panicked { error: None });
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(gone)) {
+        forget(payload);
+    }
+}
+
+/// A payload may panic when it is dropped.
+fn forget(payload: Box<dyn Any + Send>) {
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(payload)));
 }
 
 pin_project! {
@@ -160,10 +180,7 @@ where
             Ok(polled) => polled,
             Err(payload) => {
                 let error = panicked(payload).about(this.info);
-                // What panicked once may panic again while it is dropped; one report is enough.
-                let _ = catch_unwind(AssertUnwindSafe(|| {
-                    this.state.set(State::Panicked { error: None });
-                }));
+                discard(this.state);
                 Poll::Ready(Err(error))
             }
         }
@@ -179,7 +196,6 @@ fn panicked(payload: Box<dyn Any + Send>) -> ToolError {
         Some(text) => ToolError::new(ErrorKind::Panicked, format!("the tool panicked: {text}")),
         None => ToolError::new(ErrorKind::Panicked, "the tool panicked"),
     };
-    // A payload may panic when it is dropped.
-    let _ = catch_unwind(AssertUnwindSafe(|| drop(payload)));
+    forget(payload);
     error
 }

@@ -12,7 +12,7 @@ pub mod check;
 pub mod circuit_breaker;
 mod config;
 pub mod deadline;
-#[cfg(any(feature = "mcp", feature = "otel"))]
+#[cfg(any(feature = "batch", feature = "mcp", feature = "otel"))]
 mod edge;
 pub mod error;
 pub mod event;
@@ -51,6 +51,8 @@ pub use self::{
     outcome::{Classify, Outcome},
     result::ToolResult,
 };
+#[cfg(feature = "batch")]
+pub use edge::batch;
 #[cfg(feature = "mcp")]
 pub use edge::mcp;
 #[cfg(feature = "otel")]

@@ -348,3 +348,39 @@ async fn a_refusal_allocates_the_error_and_nothing_else() {
     });
     assert_eq!(counted.count_total, 1);
 }
+
+/// X1: ten thousand calls side by side cost one allocation each, for the place in which they run, and a few for the
+/// lists: nothing that grows with more than their number.
+#[cfg(feature = "batch")]
+#[tokio::test(start_paused = true)]
+async fn a_batch_allocates_its_own_storage_and_nothing_for_the_calls() {
+    use tower_toolcall::batch::Parallel;
+
+    let stack = ServiceBuilder::new()
+        .layer(DeadlineLayer::inherited())
+        .layer(RetryLayer::default())
+        .layer(CircuitBreakerLayer::new())
+        .layer(TimeoutLayer::default())
+        .layer(CatchPanicLayer::new());
+    let counted = |calls: usize, waits: bool| {
+        let parallel = Parallel::new(stack.clone().service(Tool { waits }));
+        let calls: Vec<_> = (0..calls)
+            .map(|n| ToolCall::new("search").with_id(format!("call_{n}")))
+            .collect();
+        allocation_counter::measure(|| {
+            // All in one poll, without a break for others.
+            let mut running = pin!(tokio::task::coop::unconstrained(parallel.run(calls)));
+            let mut cx = Context::from_waker(Waker::noop());
+            assert!(running.as_mut().poll(&mut cx).is_pending() == waits);
+        })
+    };
+    for waits in [false, true] {
+        let (few, many) = (counted(1_000, waits), counted(10_000, waits));
+        assert!(few.count_total <= 1_000 + 30, "{}", few.count_total);
+        assert!(many.count_total <= 10_000 + 30, "{}", many.count_total);
+        let each = |bytes: u64, calls| bytes as f64 / f64::from(calls);
+        let (of_few, of_many) = (each(few.bytes_max, 1_000), each(many.bytes_max, 10_000));
+        println!("{of_few:.0} bytes for each of 1,000 calls, {of_many:.0} of 10,000");
+        assert!(of_many < of_few * 1.2, "{of_few} bytes, then {of_many}");
+    }
+}

@@ -102,8 +102,10 @@ impl Claim {
 const KEPT: u8 = 4;
 /// a call whose recording was begun by whoever repeats it, so that all attempts share it;
 const KEYED: u8 = 8;
-/// a call of which an earlier attempt may have run.
+/// a call of which an earlier attempt may have run;
 const AMBIGUOUS: u8 = 16;
+/// a call whose deadline leaves its owner time to finish: the next layer need not keep a reserve.
+const RESERVED: u8 = 32;
 
 /// A call of one tool: the request type of every layer in this crate.
 ///
@@ -209,8 +211,12 @@ impl ToolCall {
     /// Sets the call's id, as the model or the caller gave it.
     #[must_use]
     pub fn with_id(mut self, id: impl Into<Arc<str>>) -> Self {
-        self.data_mut().ident_mut().id = Some(id.into());
+        self.set_id(id.into());
         self
+    }
+
+    pub(crate) fn set_id(&mut self, id: Arc<str>) {
+        self.data_mut().ident_mut().id = Some(id);
     }
 
     /// Sets the server that has the tool; part of the default [`Key`](crate::key::Key).
@@ -426,6 +432,24 @@ impl ToolCall {
     /// Whether an earlier attempt may have run.
     pub(crate) fn is_ambiguous(&self) -> bool {
         self.claims.load(Relaxed) & AMBIGUOUS != 0
+    }
+
+    /// Moves the deadline to `at`, which is so early that its owner has time left to finish, unless it is
+    /// earlier already.
+    #[cfg(feature = "batch")]
+    pub(crate) fn tighten_with_reserve(&mut self, at: Instant) {
+        if self.deadline.is_none_or(|outer| at < outer) {
+            self.deadline = Some(at);
+            *self.claims.get_mut() |= RESERVED;
+        }
+    }
+
+    /// Whether somebody has kept the reserve already. Says so once: the next one's deadline is another.
+    pub(crate) fn take_reserved(&mut self) -> bool {
+        let claims = self.claims.get_mut();
+        let reserved = *claims & RESERVED != 0;
+        *claims &= !RESERVED;
+        reserved
     }
 
     /// Whether a layer above has made this claim.

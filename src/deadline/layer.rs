@@ -4,6 +4,7 @@ use tokio::time::Instant;
 use tower_layer::Layer;
 
 use super::service::Deadline;
+use crate::call::ToolCall;
 
 /// Layer that ends calls at their deadline. See the [module docs](super) for an example.
 #[derive(Clone, Debug)]
@@ -21,10 +22,17 @@ pub(super) struct Settings {
 impl Settings {
     /// The moment by which a call that comes `now` must have ended (T5). `None`: no limit that a
     /// clock reaches.
-    pub(super) fn limit(&self, now: Instant, outer: Option<Instant>) -> Option<Instant> {
+    pub(super) fn limit(&self, now: Instant, call: &mut ToolCall) -> Option<Instant> {
         let own = self.budget.and_then(|budget| now.checked_add(budget));
+        // Who keeps none leaves the word to the next layer.
+        let reserve = if !self.reserve.is_zero() && call.take_reserved() {
+            Duration::ZERO
+        } else {
+            self.reserve
+        };
         // An outer deadline too early to hold the reserve leaves nothing.
-        let outer = outer.map(|at| at.checked_sub(self.reserve).map_or(now, |at| at.max(now)));
+        let outer = call.deadline();
+        let outer = outer.map(|at| at.checked_sub(reserve).map_or(now, |at| at.max(now)));
         match (own, outer) {
             (Some(own), Some(outer)) => Some(own.min(outer)),
             (own, outer) => own.or(outer),

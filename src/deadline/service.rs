@@ -50,7 +50,7 @@ where
 
     fn call(&mut self, mut call: ToolCall) -> Self::Future {
         let now = Instant::now();
-        let at = self.settings.limit(now, call.deadline());
+        let at = self.settings.limit(now, &mut call);
         if let Some(at) = at {
             call.tighten(at);
         }

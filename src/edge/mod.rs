@@ -1,4 +1,6 @@
-//! Adapters to other crates, each behind its feature.
+//! What stands on the layers: adapters to other crates, and what runs calls. Each behind its feature.
+#[cfg(feature = "batch")]
+pub mod batch;
 #[cfg(feature = "mcp")]
 pub mod mcp;
 #[cfg(feature = "otel")]

@@ -57,6 +57,14 @@ impl Event<'_> {
                 DURATION_MS = ms(elapsed),
                 TIMEOUT_MS = ms(timeout)
             ),
+            Event::Skipped { call } => emit!(
+                WARN,
+                SKIPPED,
+                call,
+                CODE = ErrorKind::DeadlineExceeded.code(),
+                ERROR = "no time was left of what it shares with others",
+                DURATION_MS = 0.0
+            ),
             Event::Cancelled {
                 call,
                 elapsed,

@@ -17,16 +17,18 @@
 //! | `tool.success` | INFO | trace | `duration_ms`, `attempts`, `max_attempts`, `output_bytes` |
 //! | `tool.failure` | ERROR | trace | `code`, `error`, `duration_ms`, `attempts`, `max_attempts`, `output_bytes`, `status` |
 //! | `tool.timeout` | WARN | trace | `code`, `error`, `duration_ms`, `attempts`, `max_attempts`, `timeout_ms`, `configured_timeout_ms` |
-//! | `tool.skipped` | WARN | trace | `code`, `error`, `duration_ms` |
-//! | `tool.cancelled` | INFO | trace | `duration_ms`, `attempts`, `max_attempts` |
+//! | `tool.skipped` | WARN | trace, batch | `code`, `error`, `duration_ms` |
+//! | `tool.cancelled` | INFO | trace, batch | `duration_ms`, `attempts`, `max_attempts` |
 //! | `tool.slow` | WARN | timeout | `duration_ms`, `timeout_ms` |
 //! | `tool.retry` | WARN | retry | `attempt`, `delay_ms`, `told`, `code`, `error`; `refused` in the place of the delay where there is none |
 //! | `tool.exhausted` | ERROR | retry | `attempt`, `code`, `error` |
 //! | `tool.rate_limited` | WARN | rate_limit | `attempt`, `code`, `delay_ms`, `told` |
 //! | `tool.breaker` | WARN | circuit_breaker | `from`, `to`, `reason`, `generation`, `calls`, `failures`, `slow_calls`, `open_ms` |
+//! | `tool.sequence` | INFO | batch | `calls`, `succeeded`, `failed`, `timed_out`, `skipped`, `cancelled`, `slow_calls`, `duration_ms`, `budget_ms`; of the names only `trace_id` |
 //! | `tool.evicted` | DEBUG | circuit_breaker, rate_limit, metrics | `keys`, `kept` |
 //!
-//! `tool.timeout` and `tool.cancelled` of a call whose future was dropped have no attempts. `tool.exhausted` comes
+//! `tool.timeout` and `tool.cancelled` of a call whose future was dropped have no attempts, nor has `tool.cancelled` of a call that
+//! waited in a batch. `tool.exhausted` comes
 //! before the `tool.failure` of the call. Retries of tower's own retry layer with our policy are events too.
 //!
 //! # Other systems' names
@@ -71,6 +73,13 @@ pub enum Event<'a> {
         elapsed: Duration,
         /// The timeout in force.
         timeout: Duration,
+    },
+    /// A call was not started, because the time that it shares with others was spent (T5); no layer has seen it.
+    /// `tool.skipped`, WARN.
+    #[non_exhaustive]
+    Skipped {
+        /// The call.
+        call: &'a CallInfo,
     },
     /// The response future was dropped unfinished, so that there is no result to see.
     /// `tool.cancelled`, INFO.

@@ -27,6 +27,8 @@ pub mod event {
     pub const BREAKER: &str = "tool.breaker";
     /// A call was cancelled, or dropped unfinished. INFO.
     pub const CANCELLED: &str = "tool.cancelled";
+    /// A sequence of calls has ended. INFO.
+    pub const SEQUENCE: &str = "tool.sequence";
     /// A keyed layer has forgotten keys, to make room for others. DEBUG.
     pub const EVICTED: &str = "tool.evicted";
 }
@@ -75,9 +77,21 @@ pub mod field {
     pub const REASON: &str = "reason";
     /// How often it has changed.
     pub const GENERATION: &str = "generation";
-    /// How many calls it had counted.
+    /// How many calls a breaker had counted, or a sequence has.
     pub const CALLS: &str = "calls";
-    /// How many of them had failed.
+    /// How many of a sequence's calls succeeded.
+    pub const SUCCEEDED: &str = "succeeded";
+    /// How many failed, but for those that ran out of time or were given up.
+    pub const FAILED: &str = "failed";
+    /// How many were started and did not end in time.
+    pub const TIMED_OUT: &str = "timed_out";
+    /// How many were not started, because no time was left.
+    pub const SKIPPED: &str = "skipped";
+    /// How many were given up.
+    pub const CANCELLED: &str = "cancelled";
+    /// The time that they had together, in milliseconds.
+    pub const BUDGET_MS: &str = "budget_ms";
+    /// How many of a breaker's calls had failed.
     pub const FAILURES: &str = "failures";
     /// How many of them were slow.
     pub const SLOW_CALLS: &str = "slow_calls";

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     call::{CallInfo, Observation, ToolCall},
-    error::{ErrorKind, ToolError},
+    error::{ErrorKind, Execution, ToolError},
     outcome::{Classify, Outcome},
 };
 
@@ -48,10 +48,10 @@ pin_project! {
 
 /// What is known of a call while it runs.
 #[derive(Debug)]
-pub(super) struct Pending {
-    pub(super) since: Instant,
-    pub(super) below: Observation,
-    pub(super) info: CallInfo,
+pub(crate) struct Pending {
+    since: Instant,
+    below: Observation,
+    info: CallInfo,
 }
 
 impl<S, F, C> ResponseFuture<S, F, C> {
@@ -97,7 +97,29 @@ where
 }
 
 impl Pending {
-    fn settle<Res, C>(self, result: Result<Res, ToolError>, classifier: &C) -> ToolResult<Res>
+    /// The call begins.
+    pub(crate) fn begin(call: &mut ToolCall) -> Self {
+        let below = call.observe();
+        below.want_output_bytes();
+        Self {
+            since: Instant::now(),
+            below,
+            info: call.info(),
+        }
+    }
+
+    /// The call that runs.
+    #[cfg(feature = "batch")]
+    pub(crate) fn call(&self) -> &CallInfo {
+        &self.info
+    }
+
+    /// It has ended.
+    pub(crate) fn settle<Res, C>(
+        self,
+        result: Result<Res, ToolError>,
+        classifier: &C,
+    ) -> ToolResult<Res>
     where
         C: Classify<Res>,
     {
@@ -115,11 +137,15 @@ impl Pending {
         };
         let (mut duration, mut attempts) = (self.since.elapsed(), self.below.attempts());
         let error = error.map(|error| {
-            attempts = error.attempts().unwrap_or(attempts);
             if error.kind() == ErrorKind::DeadlineExceeded {
                 // It was not started (T5): what it took to find that out is no duration of the call.
-                (duration, attempts) = (Duration::ZERO, error.attempts().unwrap_or(0));
+                (duration, attempts) = (Duration::ZERO, 0);
+            } else if error.kind() == ErrorKind::Cancelled
+                && error.execution() == Execution::NotStarted
+            {
+                attempts = 0;
             }
+            attempts = error.attempts().unwrap_or(attempts);
             let elapsed = error.elapsed().unwrap_or(duration);
             error.about(&self.info).with_elapsed(elapsed)
         });

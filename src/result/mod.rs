@@ -88,6 +88,8 @@ mod status;
 mod tool_result;
 mod wire;
 
+#[cfg(feature = "batch")]
+pub(crate) use self::future::Pending;
 pub use self::{
     future::ResponseFuture,
     layer::ToolResultLayer,

@@ -4,7 +4,6 @@ use std::{
     task::{Context, Poll},
 };
 
-use tokio::time::Instant;
 use tower_service::Service;
 
 use super::{
@@ -51,13 +50,7 @@ where
     }
 
     fn call(&mut self, mut call: ToolCall) -> Self::Future {
-        let below = call.observe();
-        below.want_output_bytes();
-        let pending = Pending {
-            since: Instant::now(),
-            below,
-            info: call.info(),
-        };
+        let pending = Pending::begin(&mut call);
         let state = match self.inner.take() {
             Taken::Ready => State::Called {
                 fut: self.inner.get().call(call),

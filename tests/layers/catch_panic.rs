@@ -99,16 +99,19 @@ async fn a_panic_in_call_and_in_poll_ready_is_caught_too() {
     }
 }
 
-#[tokio::test]
-async fn a_future_that_panics_when_it_is_dropped_after_its_panic_is_reported_once() {
-    struct Bomb;
-    impl Drop for Bomb {
-        fn drop(&mut self) {
-            if !std::thread::panicking() {
-                panic!("in drop");
-            }
+/// Panics when it is dropped, unless something panics already.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            panic!("in drop");
         }
     }
+}
+
+#[tokio::test]
+async fn a_future_that_panics_when_it_is_dropped_after_its_panic_is_reported_once() {
     struct Tool {
         _bomb: Bomb,
     }
@@ -123,4 +126,37 @@ async fn a_future_that_panics_when_it_is_dropped_after_its_panic_is_reported_onc
         .service(service_fn(|_: ToolCall| Tool { _bomb: Bomb }));
     let error = stack.oneshot(ToolCall::new("buggy")).await.unwrap_err();
     assert_eq!(error.message(), "the tool panicked: in poll");
+}
+
+/// A tool that is given up takes nobody with it: not the layer above that drops it, nor its other calls.
+#[tokio::test(start_paused = true)]
+async fn a_future_that_panics_when_it_is_given_up_harms_nobody() {
+    let tool = service_fn(|_: ToolCall| async {
+        let _bomb = Bomb;
+        std::future::pending::<Result<(), BoxError>>().await
+    });
+    let stack = ServiceBuilder::new()
+        .layer(tower_toolcall::timeout::TimeoutLayer::default())
+        .layer(CatchPanicLayer::new())
+        .service(tool);
+    let error = stack.oneshot(ToolCall::new("buggy")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+}
+
+/// It has answered: what it does afterwards does not take the answer away.
+#[tokio::test]
+async fn a_future_that_panics_when_it_is_dropped_after_its_answer_has_answered() {
+    struct Tool {
+        _bomb: Bomb,
+    }
+    impl Future for Tool {
+        type Output = Result<u8, BoxError>;
+        fn poll(self: std::pin::Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+            Poll::Ready(Ok(7))
+        }
+    }
+    let stack = ServiceBuilder::new()
+        .layer(CatchPanicLayer::new())
+        .service(service_fn(|_: ToolCall| Tool { _bomb: Bomb }));
+    assert_eq!(stack.oneshot(ToolCall::new("buggy")).await.unwrap(), 7);
 }

@@ -4,6 +4,9 @@
 //! a subscriber must not be the first to come by.
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
+#[cfg(feature = "batch")]
+mod batch;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,

@@ -1,0 +1,115 @@
+//! Several calls: side by side ([`Parallel`]), or one after the other under one time budget ([`Sequence`]).
+//!
+//! Either works on any `Service<ToolCall>` that can be cloned, and spawns nothing: the calls run in the task that
+//! waits for them. Each call gets exactly one [`ToolResult`](crate::ToolResult), in the order of the calls, whatever
+//! becomes of it or of the others:
+//!
+//! | the call | its result |
+//! |---|---|
+//! | has an answer, or fails | what the service made of it |
+//! | panics | `error`, [`Panicked`](crate::ErrorKind::Panicked) |
+//! | runs when the budget is spent | `timeout`; it is dropped, and so cancelled |
+//! | has not begun when the budget is spent | `skipped`, with a duration of zero |
+//! | has not ended when the batch is [cancelled](Running::cancel) | `cancelled` |
+//!
+//! A call without an id, or with an empty one, is given one, and so is a call whose id an earlier call of the batch
+//! has: a result's id is unique in its batch.
+//!
+//! # Example
+//!
+//! ```
+//! use std::time::Duration;
+//! use serde_json::json;
+//! use tower::{ServiceBuilder, service_fn};
+//! use tower_toolcall::{BoxError, ToolCall, batch::Parallel, timeout::TimeoutLayer};
+//!
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), BoxError> {
+//! let weather = service_fn(|call: ToolCall| async move {
+//!     match call.arguments()["city"].as_str() {
+//!         Some("Oslo") => Ok("12 degrees"),
+//!         Some("Atlantis") => std::future::pending().await,
+//!         _ => Err(BoxError::from("no such city")),
+//!     }
+//! });
+//! let tools = ServiceBuilder::new().layer(TimeoutLayer::new(Duration::from_secs(5))).service(weather);
+//!
+//! let cities = ["Oslo", "Narnia", "Atlantis"];
+//! let calls = cities.map(|city| ToolCall::new("weather").with_json(json!({ "city": city })).unwrap());
+//! let results = Parallel::new(tools).with_limit(2)?.run(calls).await;
+//!
+//! let ended: Vec<_> = results.iter().map(|r| r.status().name()).collect();
+//! assert_eq!(ended, ["success", "error", "timeout"]);
+//! # Ok(()) }
+//! ```
+//!
+//! In the order in which they end, as they come; [`Completions`] is a `Stream` as well:
+//!
+//! ```
+//! # use tower::service_fn;
+//! # use tower_toolcall::{BoxError, ToolCall, batch::Parallel};
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! # let tools = service_fn(|_: ToolCall| async { Ok::<_, BoxError>(12) });
+//! # let calls = [ToolCall::new("a"), ToolCall::new("b")];
+//! let mut completions = Parallel::new(tools).stream(calls);
+//! while let Some((n, result)) = completions.next().await {
+//!     println!("call {n}: {}", result.status());
+//! }
+//! # }
+//! ```
+//!
+//! One after the other, with 30 s for all of them:
+//!
+//! ```
+//! use std::time::Duration;
+//! # use tower::service_fn;
+//! # use tower_toolcall::{BoxError, ToolCall};
+//! use tower_toolcall::batch::Sequence;
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! # let tools = service_fn(|_: ToolCall| async { Ok::<_, BoxError>(12) });
+//! # let calls = [ToolCall::new("a"), ToolCall::new("b")];
+//! let report = Sequence::new(tools).with_budget(Duration::from_secs(30)).run(calls).await;
+//! println!("{report}"); // 2 calls in 0.0 s: 2 succeeded
+//! # }
+//! ```
+//!
+//! # Order
+//!
+//! Outside the stack. [`Parallel::new`] and [`Sequence::new`] take one whose calls may fail, and make results of its
+//! answers and errors. A stack that has a [`ToolResultLayer`](crate::result) itself goes to
+//! [`Parallel::of_results`]; so does one with redaction rules of your own, or with a classifier for answers that are errors.
+//!
+//! The budget becomes the deadline of each call, so the layers below know of it, and is enforced here besides. A
+//! [`DeadlineLayer`](crate::deadline) below keeps its reserve from it, but for the one that a sequence has kept.
+//!
+//! # Errors
+//!
+//! None; each call's is in its result.
+//!
+//! # Cancel safety
+//!
+//! Dropping what runs drops the calls that run, which cancels them, and begins no other. Results that were not taken are
+//! lost: to keep them, [cancel](Running::cancel), and take what there is. The futures can be polled through `&mut`, so
+//! that a `select!` or a timeout does not own them.
+//!
+//! # Cost
+//!
+//! Memory in proportion to the calls: 32 bytes for one that waits, its future and one allocation for one that runs, its
+//! result. A call is polled when it is woken and not otherwise, so the work is linear, and every 128 results or
+//! so the task yields.
+
+mod child;
+mod completions;
+mod ids;
+mod parallel;
+mod report;
+mod running;
+mod sequence;
+
+pub use self::{
+    completions::Completions,
+    parallel::Parallel,
+    report::{SequenceReport, Tally},
+    running::Running,
+    sequence::{RunningSequence, Sequence},
+};

@@ -1,0 +1,110 @@
+use std::{
+    convert::Infallible,
+    fmt,
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use futures_util::Stream as _;
+use tower_service::Service;
+
+use super::completions::Completions;
+use crate::{call::ToolCall, result::ToolResult};
+
+/// The results of a batch in the order of its calls. See the [module docs](super).
+///
+/// Can be polled through `&mut`. Dropping it drops the calls that run, and the results that are there.
+#[must_use = "futures do nothing unless polled"]
+pub struct Running<S>
+where
+    S: Service<ToolCall, Error = Infallible> + Clone,
+{
+    completions: Completions<S>,
+    results: Vec<Option<S::Response>>,
+}
+
+impl<S> Running<S>
+where
+    S: Service<ToolCall, Error = Infallible> + Clone,
+{
+    /// How many calls have not ended.
+    pub fn remaining(&self) -> usize {
+        self.completions.remaining()
+    }
+}
+
+impl<S, T> Running<S>
+where
+    S: Service<ToolCall, Response = ToolResult<T>, Error = Infallible> + Clone,
+{
+    pub(super) fn new(completions: Completions<S>) -> Self {
+        let mut results = Vec::new();
+        results.resize_with(completions.remaining(), || None);
+        Self {
+            completions,
+            results,
+        }
+    }
+
+    /// Drops the calls that run, which cancels them, and begins no other. The future is ready then, with a result
+    /// for each call: those that had ended keep theirs, the others' status is `cancelled`.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tower::service_fn;
+    /// # use tower_toolcall::{BoxError, ToolCall, batch::Parallel};
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() {
+    /// # let tools = service_fn(|call: ToolCall| async move {
+    /// #     if call.tool() == "slow" { std::future::pending::<()>().await }
+    /// #     Ok::<_, BoxError>(12)
+    /// # });
+    /// let mut running = Parallel::new(tools).run([ToolCall::new("fast"), ToolCall::new("slow")]);
+    /// let results = match tokio::time::timeout(Duration::from_secs(1), &mut running).await {
+    ///     Ok(results) => results,
+    ///     Err(_) => {
+    ///         running.cancel();
+    ///         running.await
+    ///     }
+    /// };
+    /// assert!(results[0].is_success());
+    /// assert_eq!(results[1].status().name(), "cancelled");
+    /// # }
+    /// ```
+    pub fn cancel(&mut self) {
+        self.completions.cancel();
+    }
+}
+
+impl<S> Unpin for Running<S> where S: Service<ToolCall, Error = Infallible> + Clone {}
+
+impl<S, T> Future for Running<S>
+where
+    S: Service<ToolCall, Response = ToolResult<T>, Error = Infallible> + Clone,
+{
+    type Output = Vec<ToolResult<T>>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        while let Some((n, result)) = ready!(Pin::new(&mut self.completions).poll_next(cx)) {
+            self.results[n] = Some(result);
+        }
+        let results = std::mem::take(&mut self.results).into_iter();
+        Poll::Ready(
+            results
+                .map(|result| result.expect("each call has one"))
+                .collect(),
+        )
+    }
+}
+
+impl<S> fmt::Debug for Running<S>
+where
+    S: Service<ToolCall, Error = Infallible> + Clone,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Running")
+            .field("calls", &self.results.len())
+            .field("completions", &self.completions)
+            .finish()
+    }
+}

@@ -1,0 +1,157 @@
+//! Batches that end in the middle.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    time::Duration,
+};
+
+use futures_util::StreamExt as _;
+use tokio::time::{sleep, timeout};
+use tower_toolcall::{
+    ErrorKind, Execution,
+    batch::{Parallel, Sequence},
+};
+
+use crate::kit::{Counts, calls, ms, secs, statuses, tool};
+
+/// X3: dropped half-way, the calls that run are dropped with it, and no other begins.
+#[tokio::test(start_paused = true)]
+async fn a_dropped_batch_drops_its_calls() {
+    let counts = Counts::default();
+    let parallel = Parallel::new(tool(&counts)).with_limit(3).unwrap();
+    let running = parallel.run(calls(["1s", "hang", "hang", "hang", "hang"]));
+    assert!(timeout(secs(2), running).await.is_err());
+    assert_eq!((counts.begun(), counts.running()), (4, 0));
+}
+
+#[tokio::test]
+async fn a_batch_that_is_never_polled_starts_nothing() {
+    let counts = Counts::default();
+    drop(Parallel::new(tool(&counts)).run(calls(["now"])));
+    drop(Parallel::new(tool(&counts)).stream(calls(["now"])));
+    drop(Sequence::new(tool(&counts)).run(calls(["now"])));
+    assert_eq!(counts.begun(), 0);
+}
+
+/// X3: cancelled half-way, each call has its one result: those that had ended, those that ran, those that waited.
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_batch_has_a_result_for_each_call() {
+    let counts = Counts::default();
+    let parallel = Parallel::new(tool(&counts)).with_limit(2).unwrap();
+    let mut running = parallel.run(calls(["hang", "1s", "fail", "hang", "now"]));
+    assert!(timeout(secs(5), &mut running).await.is_err());
+    assert_eq!(running.remaining(), 3);
+    running.cancel();
+    assert_eq!(counts.running(), 0);
+    let results = running.await;
+    let expected = ["cancelled", "success", "error", "cancelled", "cancelled"];
+    assert_eq!(statuses(&results), expected);
+    let error = |n: usize| results[n].error().unwrap();
+    assert_eq!(error(3).kind(), ErrorKind::Cancelled);
+    assert_eq!(error(3).execution(), Execution::Unknown);
+    assert_eq!(error(4).execution(), Execution::NotStarted);
+    assert_eq!((results[0].duration(), results[4].attempts()), (secs(5), 0));
+    assert_eq!(counts.begun(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_is_cancelled_before_it_began_and_twice() {
+    let counts = Counts::default();
+    let mut running = Parallel::new(tool(&counts)).run(calls(["now", "now"]));
+    running.cancel();
+    running.cancel();
+    assert_eq!(statuses(&running.await), ["cancelled", "cancelled"]);
+    assert_eq!(counts.begun(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_stream_gives_the_rest_in_call_order() {
+    let parallel = Parallel::new(tool(&Counts::default()));
+    let mut stream = parallel.stream(calls(["hang", "1s", "hang"]));
+    assert_eq!(stream.next().await.unwrap().0, 1);
+    stream.cancel();
+    let rest: Vec<_> = stream.map(|(n, r)| (n, r.status().name())).collect().await;
+    assert_eq!(rest, [(0, "cancelled"), (2, "cancelled")]);
+}
+
+/// The results that a stream has given are given; the others stay where `next` is dropped.
+#[tokio::test(start_paused = true)]
+async fn next_loses_nothing_when_it_is_dropped() {
+    let parallel = Parallel::new(tool(&Counts::default()));
+    let mut stream = parallel.stream(calls(["1s", "2s"]));
+    let mut seen = Vec::new();
+    while stream.remaining() > 0 {
+        if let Ok(Some((n, _))) = timeout(ms(300), stream.next()).await {
+            seen.push(n);
+        }
+    }
+    assert_eq!(seen, [0, 1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_sequence_reports_all_calls() {
+    let counts = Counts::default();
+    let mut running = Sequence::new(tool(&counts)).run(calls(["1s", "hang", "now"]));
+    assert!(timeout(secs(3), &mut running).await.is_err());
+    running.cancel();
+    let report = running.await;
+    let expected = ["success", "cancelled", "cancelled"];
+    assert_eq!(statuses(report.results()), expected);
+    assert_eq!((counts.begun(), counts.running()), (2, 0));
+}
+
+/// E3: nor does a tool that panics while it is dropped take a result from another.
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_panics_in_its_drop_harms_nobody() {
+    let counts = Counts::default();
+    let parallel = Parallel::new(tool(&counts)).with_budget(secs(3));
+    let tools = ["panic_in_drop", "1s", "panic_in_drop", "hang"];
+    let results = parallel.run(calls(tools)).await;
+    assert_eq!(
+        statuses(&results),
+        ["timeout", "success", "timeout", "timeout"]
+    );
+
+    let mut running = Parallel::new(tool(&counts)).run(calls(tools));
+    assert!(timeout(secs(2), &mut running).await.is_err());
+    running.cancel();
+    let expected = ["cancelled", "success", "cancelled", "cancelled"];
+    assert_eq!(statuses(&running.await), expected);
+
+    let mut running = Parallel::new(tool(&counts)).run(calls(tools));
+    assert!(timeout(secs(2), &mut running).await.is_err());
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(running))).is_ok());
+    assert_eq!(counts.running(), 0);
+}
+
+/// At whatever moment a batch is cancelled, each call has one result, and nothing runs on.
+#[tokio::test(start_paused = true)]
+async fn at_each_moment_of_a_cancel_there_is_one_result_for_each_call() {
+    for moment in 0..40 {
+        for limit in [1, 2, 9] {
+            let counts = Counts::default();
+            let parallel = Parallel::new(tool(&counts)).with_limit(limit).unwrap();
+            let tools = ["5ms", "fail", "3ms", "panic", "now", "8ms", "panic_in_drop"];
+            let mut running = parallel.with_budget(ms(30)).run(calls(tools));
+            tokio::select! {
+                biased;
+                () = sleep(Duration::from_millis(moment)) => running.cancel(),
+                _ = &mut running => continue,
+            }
+            let results = running.await;
+            assert_eq!(results.len(), tools.len());
+            for (result, name) in results.iter().zip(tools) {
+                assert_eq!(result.tool(), name);
+            }
+            assert_eq!(counts.running(), 0);
+        }
+    }
+}
+
+#[tokio::test]
+#[should_panic(expected = "polled after completion")]
+async fn a_sequence_that_is_polled_after_its_end_says_so() {
+    let mut running = Sequence::new(tool(&Counts::default())).run(calls(["now"]));
+    let _ = (&mut running).await;
+    let _ = (&mut running).await;
+}

@@ -1,0 +1,174 @@
+//! Around whole stacks.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering::SeqCst},
+};
+
+use tower::{ServiceBuilder, service_fn};
+use tower_toolcall::{
+    BoxError, Event, ToolCall, ToolError,
+    batch::{Parallel, Sequence},
+    circuit_breaker::CircuitBreakerLayer,
+    deadline::DeadlineLayer,
+    rate_limit::RateLimitBackoffLayer,
+    redact::Rules,
+    result::{Status, ToolResultLayer},
+    retry::{RetryLayer, RetryPolicy},
+    sanitize::SanitizeLayer,
+    timeout::TimeoutLayer,
+    trace::TraceLayer,
+};
+
+use crate::kit::{Counts, calls, secs, statuses, tool};
+
+/// X1: a stack that makes results itself; they are handed on as they are, metadata and all.
+#[tokio::test(start_paused = true)]
+async fn the_results_of_a_stack_are_handed_on() {
+    let failures = Arc::new(AtomicUsize::new(0));
+    let tools = service_fn(move |_: ToolCall| {
+        let n = failures.fetch_add(1, SeqCst);
+        async move {
+            match n {
+                0 => Err::<&str, BoxError>("503 Service Unavailable".into()),
+                _ => Ok("pin 4711-0815"),
+            }
+        }
+    });
+    let stack = ServiceBuilder::new()
+        .layer(SanitizeLayer::new(
+            Rules::new().with_secret_prefix("4711-", 4).unwrap(),
+        ))
+        .layer(ToolResultLayer::new())
+        .layer(TraceLayer::new())
+        .layer(RetryLayer::new(RetryPolicy::new().assume_replay_safe()))
+        .layer(TimeoutLayer::new(secs(5)))
+        .service(tools);
+    let results = Parallel::of_results(stack).run(calls(["a"])).await;
+    assert_eq!((results[0].attempts(), results[0].is_success()), (2, true));
+    let shown = serde_json::to_string(&results[0]).unwrap();
+    assert!(
+        shown.contains("[REDACTED]") && !shown.contains("4711"),
+        "{shown}"
+    );
+}
+
+/// X2: a sequence over the whole stack; the budget bounds retries and cooldowns as well.
+#[tokio::test(start_paused = true)]
+async fn the_budget_bounds_retries_and_cooldowns() {
+    let tools = service_fn(|call: ToolCall| async move {
+        match call.tool() {
+            "limited" => Err::<(), BoxError>("429 Too Many Requests".into()),
+            _ => Err("503 Service Unavailable".into()),
+        }
+    });
+    let stack = ServiceBuilder::new()
+        .layer(DeadlineLayer::inherited())
+        .layer(RetryLayer::new(RetryPolicy::new().assume_replay_safe()))
+        .layer(RateLimitBackoffLayer::new())
+        .layer(CircuitBreakerLayer::new())
+        .layer(TimeoutLayer::new(secs(5)))
+        .service(tools);
+    let sequence = Sequence::new(stack).with_budget(secs(5));
+    let report = sequence.run(calls(["limited", "broken", "broken"])).await;
+    let results = report.results();
+    assert_eq!(statuses(results), ["error"; 3]);
+    // A cooldown of 30 s does not fit, so it is not waited for; 1 s and 2 s fit once.
+    assert_eq!(
+        results[0]
+            .error()
+            .unwrap()
+            .retry_after()
+            .map(|d| d.as_secs()),
+        Some(30)
+    );
+    assert_eq!(results[0].attempts(), 1);
+    assert_eq!(results[1].attempts(), 3);
+    assert!(results[2].attempts() < 3);
+    assert!(report.duration() <= secs(5));
+}
+
+/// E6: an answer that is an error in the tool's own words, by the stack's classifier.
+#[tokio::test]
+async fn a_stacks_classifier_decides_what_is_a_success() {
+    let classify =
+        tower_toolcall::outcome::classify_fn(|result: Result<&bool, &ToolError>| match result {
+            Ok(true) => tower_toolcall::Outcome::success(),
+            Ok(false) => tower_toolcall::Outcome::reported(),
+            Err(_) => tower_toolcall::Outcome::failure(),
+        });
+    let stack = ServiceBuilder::new()
+        .layer(ToolResultLayer::new().with_classifier(classify))
+        .service(service_fn(|call: ToolCall| async move {
+            Ok::<_, BoxError>(call.tool() == "good")
+        }));
+    let results = Parallel::of_results(stack)
+        .run(calls(["good", "bad"]))
+        .await;
+    assert_eq!(statuses(&results), ["success", "error"]);
+    assert_eq!(results[1].data(), Some(&false));
+}
+
+/// T7: observers hear of a call that no layer has seen.
+#[tokio::test(start_paused = true)]
+async fn a_listener_hears_of_skipped_calls() {
+    let heard = Arc::new(AtomicUsize::new(0));
+    let count = heard.clone();
+    let sequence = Sequence::new(tool(&Counts::default()))
+        .with_budget(secs(1))
+        .with_listener(move |event: &Event<'_>| {
+            if let Event::Skipped { call, .. } = event {
+                assert_eq!(call.tool(), "now");
+                count.fetch_add(1, SeqCst);
+            }
+        });
+    let report = sequence.run(calls(["hang", "now", "now"])).await;
+    assert_eq!(report.results()[0].status(), Status::Timeout);
+    assert_eq!(heard.load(SeqCst), 2);
+}
+
+/// T7: and metrics count them.
+#[cfg(feature = "metrics")]
+#[tokio::test(start_paused = true)]
+async fn metrics_count_skipped_calls() {
+    let metrics = tower_toolcall::metrics::Metrics::new();
+    let stack = ServiceBuilder::new()
+        .layer(metrics.layer())
+        .service(tool(&Counts::default()));
+    let sequence = Sequence::new(stack)
+        .with_budget(secs(5))
+        .with_listener(metrics.clone());
+    let report = sequence
+        .run(calls(["now", "4s", "hang", "now", "now"]))
+        .await;
+    let expected = ["success", "success", "timeout", "skipped", "skipped"];
+    assert_eq!(statuses(report.results()), expected);
+    let snapshot = metrics.snapshot();
+    let now = snapshot.tool(None, "now").unwrap();
+    assert_eq!((now.successes, now.skipped, now.in_flight), (1, 2, 0));
+}
+
+/// C2: a dead tool is stopped within a batch too.
+#[tokio::test(start_paused = true)]
+async fn a_breaker_stops_a_dead_tool_in_the_middle_of_a_batch() {
+    let counts = Counts::default();
+    let inner = tool(&counts);
+    let stack = ServiceBuilder::new()
+        .layer(CircuitBreakerLayer::new())
+        .layer(TimeoutLayer::new(secs(1)))
+        .service(inner);
+    let parallel = Parallel::new(stack).with_limit(1).unwrap();
+    let results = parallel.run(calls(["hang"; 8])).await;
+    assert_eq!(counts.begun(), 5);
+    assert_eq!(results[7].error().unwrap().code(), "CIRCUIT_OPEN");
+}
+
+/// R8: each call of a batch is a call of its own, clones too.
+#[tokio::test]
+async fn clones_of_one_call_are_calls_of_their_own() {
+    let [call] = calls(["now"]);
+    let results = Parallel::new(tool(&Counts::default()))
+        .run(vec![call; 100])
+        .await;
+    assert!(results.iter().all(|r| r.is_success() && r.attempts() == 1));
+}
