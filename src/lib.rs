@@ -12,7 +12,7 @@ pub mod check;
 pub mod circuit_breaker;
 mod config;
 pub mod deadline;
-#[cfg(any(feature = "batch", feature = "mcp", feature = "otel"))]
+#[cfg(any(feature = "mcp", feature = "otel", feature = "tower"))]
 mod edge;
 pub mod error;
 pub mod event;
@@ -53,6 +53,8 @@ pub use self::{
 };
 #[cfg(feature = "batch")]
 pub use edge::batch;
+#[cfg(feature = "tower")]
+pub use edge::builder::{self, ServiceBuilderExt};
 #[cfg(feature = "mcp")]
 pub use edge::mcp;
 #[cfg(feature = "otel")]

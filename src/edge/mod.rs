@@ -1,6 +1,8 @@
 //! What stands on the layers: adapters to other crates, and what runs calls. Each behind its feature.
 #[cfg(feature = "batch")]
 pub mod batch;
+#[cfg(feature = "tower")]
+pub mod builder;
 #[cfg(feature = "mcp")]
 pub mod mcp;
 #[cfg(feature = "otel")]

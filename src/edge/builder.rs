@@ -1,0 +1,213 @@
+//! The documented stack, in short methods of tower's `ServiceBuilder`.
+//!
+//! ```
+//! use std::time::Duration;
+//! use tower::{ServiceBuilder, ServiceExt, service_fn};
+//! use tower_toolcall::{
+//!     BoxError, ServiceBuilderExt, ToolCall, redact::Rules, retry::RetryPolicy,
+//! };
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! let tool = service_fn(|_call: ToolCall| async { Ok::<_, BoxError>("12 degrees") });
+//!
+//! let tools = ServiceBuilder::new()
+//!     .tool_sanitize(Rules::new())
+//!     .tool_result()
+//!     .tool_trace()
+//!     .tool_deadline(Duration::from_secs(100))
+//!     .tool_retry(RetryPolicy::new())
+//!     .tool_rate_limit()
+//!     .tool_circuit_breaker()
+//!     .tool_timeout(Duration::from_secs(10))
+//!     .tool_catch_panic()
+//!     .service(tool);
+//!
+//! let Ok(result) = tools.oneshot(ToolCall::new("weather")).await;
+//! assert_eq!(result.into_data(), Some("12 degrees"));
+//! # }
+//! ```
+//!
+//! A method takes what its layer cannot do without. For the rest there is `.layer(..)`, between the others:
+//!
+//! ```
+//! # use std::time::Duration;
+//! # use tower::{ServiceBuilder, service_fn};
+//! # use tower_toolcall::{BoxError, ServiceBuilderExt, ToolCall};
+//! use tower_toolcall::{circuit_breaker::CircuitBreakerLayer, timeout::TimeoutLayer};
+//!
+//! # let tool = service_fn(|_call: ToolCall| async { Ok::<_, BoxError>(()) });
+//! let breaker = CircuitBreakerLayer::new();
+//! let handle = breaker.handle(); // to look at the breakers, and to force them
+//! let tools = ServiceBuilder::new()
+//!     .tool_trace()
+//!     .layer(breaker)
+//!     .layer(TimeoutLayer::default().with_tool("import", Duration::from_secs(300)))
+//!     .tool_catch_panic()
+//!     .service(tool);
+//! # let _ = (handle, tools);
+//! ```
+//!
+//! The methods begin with `tool_`, because `ServiceBuilder` has a `timeout`, a `retry` and so on of its own, which would
+//! win without a word.
+//!
+//! # Order
+//!
+//! From the outside in. Any subset works, and so does any other order, in its own way; this one does what its layers say:
+//!
+//! | layer | why there |
+//! |---|---|
+//! | `tool_normalize` | only above tower's own layers, whose errors it makes ours |
+//! | `tool_sanitize` | its rules hold for all that looks on below |
+//! | `tool_result` | whatever fails below, the caller has a result |
+//! | `tool_trace` | its span holds all attempts and waits, and all that they tell |
+//! | `tool_metrics` | counts calls, not attempts |
+//! | `tool_check`, `tool_max_bytes` | observers see what the caller sees; and an answer that is refused is not asked for again |
+//! | `tool_deadline` | bounds all that waits and repeats below |
+//! | `tool_retry` | repeats what is below |
+//! | `tool_trace_attempts` | a span for each attempt |
+//! | `tool_rate_limit` | a call that waits for its turn holds no place of the breaker's |
+//! | `tool_circuit_breaker` | counts attempts, so it opens as soon as it can; and each attempt asks it |
+//! | `tool_timeout` | bounds one attempt, and its expiry is a failure for the breaker |
+//! | `tool_catch_panic` | a panic is an error for all of them |
+//!
+//! What other orders do:
+//!
+//! | order | effect |
+//! |---|---|
+//! | timeout above retry | it bounds all attempts together, delays included: a tool that needs a retry times out in the middle of a delay, and one that hangs is never repeated |
+//! | breaker above retry | it counts calls in place of attempts: a dead tool gets three times as many requests before it opens, and retries go on while others find it dead |
+//! | rate limit below breaker | the trial call of a half-open breaker waits for a cooldown in its place: all other calls are refused for as long |
+//! | catch_panic above the breaker | a panic passes the layers below as a panic: the breaker counts it, but nobody repeats, times or explains it |
+
+use std::time::Duration;
+
+use tower::ServiceBuilder;
+use tower_layer::Stack;
+
+#[cfg(feature = "metrics")]
+use crate::metrics::{Metrics, MetricsLayer};
+use crate::{
+    catch_panic::CatchPanicLayer,
+    check::{CheckLayer, MaxBytes},
+    circuit_breaker::CircuitBreakerLayer,
+    deadline::DeadlineLayer,
+    normalize::NormalizeLayer,
+    rate_limit::RateLimitBackoffLayer,
+    redact::Rules,
+    result::ToolResultLayer,
+    retry::{RetryLayer, RetryPolicy},
+    sanitize::SanitizeLayer,
+    timeout::TimeoutLayer,
+    trace::TraceLayer,
+};
+
+/// One method for each layer, in the order of the documented stack. See the [module docs](self).
+pub trait ServiceBuilderExt<L>: sealed::Sealed + Sized {
+    /// Makes the errors of tower's own layers below ours: a [`NormalizeLayer`].
+    fn tool_normalize(self) -> ServiceBuilder<Stack<NormalizeLayer, L>>;
+
+    /// Puts redaction rules on calls: a [`SanitizeLayer`].
+    fn tool_sanitize(self, rules: Rules) -> ServiceBuilder<Stack<SanitizeLayer, L>>;
+
+    /// Never fails: a [`ToolResultLayer`].
+    fn tool_result(self) -> ServiceBuilder<Stack<ToolResultLayer, L>>;
+
+    /// A span for each call, and an event for its end: a [`TraceLayer`].
+    fn tool_trace(self) -> ServiceBuilder<Stack<TraceLayer, L>>;
+
+    /// Counts and times calls: a [`MetricsLayer`] of `metrics`.
+    #[cfg(feature = "metrics")]
+    fn tool_metrics(self, metrics: &Metrics) -> ServiceBuilder<Stack<MetricsLayer, L>>;
+
+    /// Looks at answers before they are handed on: a [`CheckLayer`].
+    fn tool_check<K>(self, check: K) -> ServiceBuilder<Stack<CheckLayer<K>, L>>;
+
+    /// Refuses answers of more than `max` bytes, as JSON: [`CheckLayer::max_bytes`].
+    fn tool_max_bytes(self, max: u64) -> ServiceBuilder<Stack<CheckLayer<MaxBytes>, L>>;
+
+    /// Ends each call after `budget`, whatever it does below; and by its own deadline and its caller's token: a
+    /// [`DeadlineLayer`].
+    fn tool_deadline(self, budget: Duration) -> ServiceBuilder<Stack<DeadlineLayer, L>>;
+
+    /// Sends failed calls again: a [`RetryLayer`].
+    fn tool_retry<C>(self, policy: RetryPolicy<C>) -> ServiceBuilder<Stack<RetryLayer<C>, L>>;
+
+    /// A span for each attempt: [`TraceLayer::attempts`].
+    fn tool_trace_attempts(self) -> ServiceBuilder<Stack<TraceLayer, L>>;
+
+    /// Waits out rate limits for all calls of a tool together: a [`RateLimitBackoffLayer`].
+    fn tool_rate_limit(self) -> ServiceBuilder<Stack<RateLimitBackoffLayer, L>>;
+
+    /// Stops calling a tool that is broken: a [`CircuitBreakerLayer`].
+    fn tool_circuit_breaker(self) -> ServiceBuilder<Stack<CircuitBreakerLayer, L>>;
+
+    /// Ends each attempt after `timeout`: a [`TimeoutLayer`].
+    fn tool_timeout(self, timeout: Duration) -> ServiceBuilder<Stack<TimeoutLayer, L>>;
+
+    /// Makes errors of panics: a [`CatchPanicLayer`].
+    fn tool_catch_panic(self) -> ServiceBuilder<Stack<CatchPanicLayer, L>>;
+}
+
+impl<L> ServiceBuilderExt<L> for ServiceBuilder<L> {
+    fn tool_normalize(self) -> ServiceBuilder<Stack<NormalizeLayer, L>> {
+        self.layer(NormalizeLayer::new())
+    }
+
+    fn tool_sanitize(self, rules: Rules) -> ServiceBuilder<Stack<SanitizeLayer, L>> {
+        self.layer(SanitizeLayer::new(rules))
+    }
+
+    fn tool_result(self) -> ServiceBuilder<Stack<ToolResultLayer, L>> {
+        self.layer(ToolResultLayer::new())
+    }
+
+    fn tool_trace(self) -> ServiceBuilder<Stack<TraceLayer, L>> {
+        self.layer(TraceLayer::new())
+    }
+
+    #[cfg(feature = "metrics")]
+    fn tool_metrics(self, metrics: &Metrics) -> ServiceBuilder<Stack<MetricsLayer, L>> {
+        self.layer(metrics.layer())
+    }
+
+    fn tool_check<K>(self, check: K) -> ServiceBuilder<Stack<CheckLayer<K>, L>> {
+        self.layer(CheckLayer::new(check))
+    }
+
+    fn tool_max_bytes(self, max: u64) -> ServiceBuilder<Stack<CheckLayer<MaxBytes>, L>> {
+        self.layer(CheckLayer::max_bytes(max))
+    }
+
+    fn tool_deadline(self, budget: Duration) -> ServiceBuilder<Stack<DeadlineLayer, L>> {
+        self.layer(DeadlineLayer::new(budget))
+    }
+
+    fn tool_retry<C>(self, policy: RetryPolicy<C>) -> ServiceBuilder<Stack<RetryLayer<C>, L>> {
+        self.layer(RetryLayer::new(policy))
+    }
+
+    fn tool_trace_attempts(self) -> ServiceBuilder<Stack<TraceLayer, L>> {
+        self.layer(TraceLayer::attempts())
+    }
+
+    fn tool_rate_limit(self) -> ServiceBuilder<Stack<RateLimitBackoffLayer, L>> {
+        self.layer(RateLimitBackoffLayer::new())
+    }
+
+    fn tool_circuit_breaker(self) -> ServiceBuilder<Stack<CircuitBreakerLayer, L>> {
+        self.layer(CircuitBreakerLayer::new())
+    }
+
+    fn tool_timeout(self, timeout: Duration) -> ServiceBuilder<Stack<TimeoutLayer, L>> {
+        self.layer(TimeoutLayer::new(timeout))
+    }
+
+    fn tool_catch_panic(self) -> ServiceBuilder<Stack<CatchPanicLayer, L>> {
+        self.layer(CatchPanicLayer::new())
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl<L> Sealed for tower::ServiceBuilder<L> {}
+}

@@ -1,0 +1,422 @@
+//! The documented stack, any subset of it, any order of it, and what wrong orders do (N2).
+#![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
+
+use std::{
+    collections::HashSet,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, sleep, timeout},
+};
+use tower::{
+    Layer, Service, ServiceBuilder, ServiceExt, limit::ConcurrencyLimit, service_fn,
+    util::BoxCloneSyncService,
+};
+use tower_toolcall::{
+    BoxError, ErrorKind, ServiceBuilderExt, ToolCall, ToolError,
+    backoff::{Backoff, Jitter},
+    catch_panic::CatchPanicLayer,
+    check::CheckLayer,
+    circuit_breaker::CircuitBreakerLayer,
+    deadline::DeadlineLayer,
+    normalize::NormalizeLayer,
+    rate_limit::RateLimitBackoffLayer,
+    redact::Rules,
+    result::Status,
+    retry::{RetryLayer, RetryPolicy},
+    sanitize::SanitizeLayer,
+    timeout::TimeoutLayer,
+    trace::TraceLayer,
+};
+
+const fn secs(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+fn policy() -> RetryPolicy {
+    let backoff = Backoff::default().with_jitter(Jitter::None);
+    RetryPolicy::new()
+        .with_backoff(backoff)
+        .assume_replay_safe()
+}
+
+type Boxed = BoxCloneSyncService<ToolCall, u8, ToolError>;
+
+type Wrap = fn(Boxed) -> Boxed;
+
+/// The layers of the documented stack, from the outside in.
+const LAYERS: [(&str, Wrap); 11] = [
+    ("normalize", |s| boxed(NormalizeLayer::new(), s)),
+    ("sanitize", |s| boxed(SanitizeLayer::new(Rules::new()), s)),
+    ("trace", |s| boxed(TraceLayer::new(), s)),
+    ("check", |s| boxed(CheckLayer::max_bytes(100), s)),
+    ("deadline", |s| boxed(DeadlineLayer::new(secs(100)), s)),
+    ("retry", |s| boxed(RetryLayer::new(policy()), s)),
+    ("attempts", |s| boxed(TraceLayer::attempts(), s)),
+    ("rate_limit", |s| boxed(RateLimitBackoffLayer::new(), s)),
+    ("breaker", |s| boxed(CircuitBreakerLayer::new(), s)),
+    ("timeout", |s| boxed(TimeoutLayer::new(secs(10)), s)),
+    ("catch_panic", |s| boxed(CatchPanicLayer::new(), s)),
+];
+
+fn boxed<L>(layer: L, inner: Boxed) -> Boxed
+where
+    L: Layer<Boxed>,
+    L::Service: Service<ToolCall, Response = u8, Error = ToolError, Future: Send>
+        + Clone
+        + Send
+        + Sync
+        + 'static,
+{
+    BoxCloneSyncService::new(layer.layer(inner))
+}
+
+/// A tool behind a limit of two calls, which tells of permits that are not given back.
+#[derive(Clone)]
+struct Tool {
+    begun: Arc<AtomicUsize>,
+    alive: Arc<AtomicUsize>,
+    permits: Arc<Semaphore>,
+}
+
+struct Alive(Arc<AtomicUsize>);
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, SeqCst);
+    }
+}
+
+impl Tool {
+    fn new() -> Self {
+        Self {
+            begun: Arc::default(),
+            alive: Arc::default(),
+            permits: Arc::new(Semaphore::new(2)),
+        }
+    }
+
+    fn service(&self) -> Boxed {
+        let Self { begun, alive, .. } = self.clone();
+        let tool = service_fn(move |call: ToolCall| {
+            let n = begun.fetch_add(1, SeqCst);
+            alive.fetch_add(1, SeqCst);
+            let alive = Alive(alive.clone());
+            async move {
+                let _alive = alive;
+                match call.tool() {
+                    "waits" => sleep(secs(1)).await,
+                    "hangs" => std::future::pending().await,
+                    "panics" => panic!("boom"),
+                    "unknown" => return Err(ToolError::new(ErrorKind::NotFound, "no such tool")),
+                    "flickers" if n == 0 => {
+                        return Err(ToolError::new(ErrorKind::Upstream, "503"));
+                    }
+                    _ => {}
+                }
+                Ok(7)
+            }
+        });
+        BoxCloneSyncService::new(ConcurrencyLimit::with_semaphore(
+            tool,
+            Arc::clone(&self.permits),
+        ))
+    }
+
+    fn begun(&self) -> usize {
+        self.begun.load(SeqCst)
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.alive.load(SeqCst) == 0 && self.permits.available_permits() == 2
+    }
+}
+
+/// What a stack of these layers, from the outside in, has to do in any order.
+async fn works(layers: &[usize]) {
+    let names: Vec<_> = layers.iter().map(|i| LAYERS[*i].0).collect();
+    let has = |name| names.contains(&name);
+    let stack = |tool: &Tool| {
+        let inward = layers.iter().rev();
+        inward.fold(tool.service(), |service, i| LAYERS[*i].1(service))
+    };
+    let call = |name: &str| ToolCall::new(name).with_id("call_1");
+    for name in ["answers", "waits", "unknown", "flickers", "hangs", "panics"] {
+        if name == "panics" && !has("catch_panic") {
+            continue;
+        }
+        let tool = Tool::new();
+        let result = timeout(secs(50), stack(&tool).oneshot(call(name))).await;
+        let kind = |kind| matches!(&result, Ok(Err(error)) if error.kind() == kind);
+        let as_told = match name {
+            "unknown" => kind(ErrorKind::NotFound) && tool.begun() == 1,
+            "flickers" if has("retry") => matches!(result, Ok(Ok(7))) && tool.begun() == 2,
+            "flickers" => kind(ErrorKind::Upstream) && tool.begun() == 1,
+            "hangs" if has("timeout") => kind(ErrorKind::Timeout),
+            "hangs" => result.is_err(),
+            "panics" => kind(ErrorKind::Panicked) && tool.begun() == 1,
+            _ => matches!(result, Ok(Ok(7))) && tool.begun() == 1,
+        };
+        assert!(
+            as_told,
+            "{names:?}: {name}: {result:?} after {} calls",
+            tool.begun()
+        );
+        assert!(tool.is_quiet(), "{names:?}: {name}");
+        if let Ok(Err(error)) = result
+            && names.iter().any(|name| *name != "sanitize")
+        {
+            let of = (error.tool(), error.call_id());
+            assert_eq!(of, (Some(name), Some("call_1")), "{names:?}");
+        }
+    }
+}
+
+/// N2: each of the 2,048 subsets.
+#[tokio::test(start_paused = true)]
+async fn any_subset_of_the_documented_stack_works() {
+    silence_panics();
+    for subset in 0..1_u32 << LAYERS.len() {
+        let layers: Vec<_> = (0..LAYERS.len()).filter(|i| subset >> i & 1 == 1).collect();
+        works(&layers).await;
+    }
+}
+
+/// N2: a thousand orders of a thousand subsets.
+#[tokio::test(start_paused = true)]
+async fn any_order_works() {
+    silence_panics();
+    let mut seen = HashSet::new();
+    let mut random = 1_u64;
+    while seen.len() < 1_000 {
+        let mut layers: Vec<_> = (0..LAYERS.len()).collect();
+        for i in (1..layers.len()).rev() {
+            layers.swap(i, below(&mut random, i + 1));
+        }
+        layers.truncate(2 + below(&mut random, LAYERS.len() - 1));
+        if seen.insert(layers.clone()) {
+            works(&layers).await;
+        }
+    }
+}
+
+/// Knuth's linear congruential generator: the same orders in each run.
+fn below(random: &mut u64, n: usize) -> usize {
+    *random = random
+        .wrapping_mul(6_364_136_223_846_793_005)
+        .wrapping_add(1_442_695_040_888_963_407);
+    (*random >> 33) as usize % n
+}
+
+/// Thousands of panics are meant here, and need not be printed.
+fn silence_panics() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        let print = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            if panic.payload().downcast_ref::<&str>() != Some(&"boom") {
+                print(panic);
+            }
+        }));
+    });
+}
+
+/// G2, N2: the documented stack itself, as it is read in the docs; each layer does its part.
+#[tokio::test(start_paused = true)]
+async fn the_documented_stack_does_what_its_layers_say() {
+    silence_panics();
+    let tool = Tool::new();
+    let tools = ServiceBuilder::new()
+        .tool_normalize()
+        .tool_sanitize(Rules::new())
+        .tool_result()
+        .tool_trace()
+        .tool_check(tower_toolcall::check::check_fn(|_, n: &u8| match n {
+            7 => Ok(()),
+            _ => Err(BoxError::from("not a seven")),
+        }))
+        .tool_max_bytes(100)
+        .tool_deadline(secs(100))
+        .tool_retry(policy())
+        .tool_trace_attempts()
+        .tool_rate_limit()
+        .tool_circuit_breaker()
+        .tool_timeout(secs(10))
+        .tool_catch_panic()
+        .service(tool.service());
+    for (name, status, attempts, took) in [
+        ("answers", Status::Success, 1, secs(0)),
+        ("unknown", Status::Error, 1, secs(0)),
+        ("panics", Status::Error, 1, secs(0)),
+        // Three attempts of 10 s, and delays of 1 s and 2 s.
+        ("hangs", Status::Timeout, 3, secs(33)),
+    ] {
+        let result = tools.clone().oneshot(ToolCall::new(name)).await.unwrap();
+        assert_eq!(
+            (result.status(), result.attempts()),
+            (status, attempts),
+            "{name}"
+        );
+        assert_eq!(result.duration().as_secs(), took.as_secs(), "{name}");
+    }
+    assert!(tool.is_quiet());
+}
+
+#[cfg(feature = "metrics")]
+#[tokio::test]
+async fn metrics_have_a_method_too() {
+    let metrics = tower_toolcall::metrics::Metrics::new();
+    let tools = ServiceBuilder::new()
+        .tool_metrics(&metrics)
+        .service(Tool::new().service());
+    tools.oneshot(ToolCall::new("answers")).await.unwrap();
+    assert_eq!(metrics.snapshot().total.calls, 1);
+}
+
+/// A tool that fails so often before it answers, and takes so long for each.
+fn fails(times: usize, with: &'static str, takes: Duration) -> (Arc<AtomicUsize>, Boxed) {
+    let requests = Arc::new(AtomicUsize::new(0));
+    let count = requests.clone();
+    let tool = service_fn(move |_: ToolCall| {
+        let n = count.fetch_add(1, SeqCst);
+        async move {
+            sleep(takes).await;
+            if n < times {
+                return Err(ToolError::from_box(with.into()));
+            }
+            Ok(7)
+        }
+    });
+    (requests, BoxCloneSyncService::new(tool))
+}
+
+/// Wrong: the timeout is that of an attempt, and here it has to do for all of them and the delays.
+#[tokio::test(start_paused = true)]
+async fn a_timeout_above_retry_ends_the_call_in_the_middle_of_a_delay() {
+    let call = || ToolCall::new("t");
+    let (requests, tool) = fails(2, "503 Service Unavailable", secs(1));
+    let right = ServiceBuilder::new()
+        .tool_retry(policy())
+        .tool_timeout(secs(3))
+        .service(tool);
+    assert_eq!(right.oneshot(call()).await.unwrap(), 7);
+    assert_eq!(requests.load(SeqCst), 3);
+
+    let (requests, tool) = fails(2, "503 Service Unavailable", secs(1));
+    let wrong = ServiceBuilder::new()
+        .tool_timeout(secs(3))
+        .tool_retry(policy())
+        .service(tool);
+    let error = wrong.oneshot(call()).await.unwrap_err();
+    assert_eq!(
+        (error.kind(), requests.load(SeqCst)),
+        (ErrorKind::Timeout, 2)
+    );
+}
+
+/// Wrong: above the retrier a breaker counts calls, so a dead tool gets three times the requests before it opens.
+#[tokio::test(start_paused = true)]
+async fn a_breaker_above_retry_opens_late() {
+    async fn requests_until_open<S>(mut stack: S, requests: &AtomicUsize) -> usize
+    where
+        S: Service<ToolCall, Response = u8, Error = ToolError>,
+    {
+        loop {
+            let call = stack.ready().await.unwrap().call(ToolCall::new("t"));
+            if call.await.unwrap_err().kind() == ErrorKind::CircuitOpen {
+                return requests.load(SeqCst);
+            }
+        }
+    }
+    let policy = || policy().without_budget();
+    let (requests, tool) = fails(usize::MAX, "503 Service Unavailable", secs(1));
+    let right = ServiceBuilder::new()
+        .tool_retry(policy())
+        .tool_circuit_breaker()
+        .service(tool);
+    assert_eq!(requests_until_open(right, &requests).await, 5);
+
+    let (requests, tool) = fails(usize::MAX, "503 Service Unavailable", secs(1));
+    let wrong = ServiceBuilder::new()
+        .tool_circuit_breaker()
+        .tool_retry(policy())
+        .service(tool);
+    assert_eq!(requests_until_open(wrong, &requests).await, 15);
+}
+
+/// Wrong: below the breaker the trial call waits for the cooldown in its place, and all others are refused as long.
+#[tokio::test(start_paused = true)]
+async fn a_rate_limit_below_the_breaker_waits_in_the_place_of_the_trial() {
+    async fn second_call(
+        wrap: fn(CircuitBreakerLayer, Boxed) -> Boxed,
+    ) -> (Result<u8, ToolError>, Duration) {
+        let (_, tool) = fails(1, "429 Too Many Requests", secs(0));
+        let breaker = CircuitBreakerLayer::new();
+        let handle = breaker.handle();
+        let stack = wrap(breaker, tool);
+        // It is half-open, the trial meets a rate limit, and waits.
+        let circuit = handle.breaker(&ToolCall::new("t"));
+        circuit.force_open();
+        circuit.reset();
+        for _ in 0..5 {
+            circuit.record_failure();
+        }
+        sleep(secs(60)).await;
+        let trial = tokio::spawn(stack.clone().oneshot(ToolCall::new("t")));
+        sleep(secs(2)).await;
+        let start = Instant::now();
+        let second = stack.oneshot(ToolCall::new("t")).await;
+        let took = start.elapsed();
+        assert_eq!(trial.await.unwrap().unwrap(), 7);
+        (second, took)
+    }
+    let (right, took) = second_call(|breaker, tool| {
+        let stack = ServiceBuilder::new().tool_rate_limit().layer(breaker);
+        BoxCloneSyncService::new(stack.service(tool))
+    })
+    .await;
+    assert_eq!(right.unwrap(), 7);
+    assert!(took > secs(20), "it waited for its turn");
+
+    let (wrong, took) = second_call(|breaker, tool| {
+        let stack = ServiceBuilder::new().layer(breaker).tool_rate_limit();
+        BoxCloneSyncService::new(stack.service(tool))
+    })
+    .await;
+    assert_eq!(wrong.unwrap_err().kind(), ErrorKind::CircuitOpen);
+    assert_eq!(took, secs(0));
+}
+
+/// Wrong: a panic that nobody has caught below them is none of the layers' business.
+#[tokio::test(start_paused = true)]
+async fn catch_panic_outermost_leaves_the_layers_below_without_an_error() {
+    silence_panics();
+    let seen = Arc::new(AtomicUsize::new(0));
+    let stack = |outermost: bool| {
+        let seen = seen.clone();
+        let codes = NormalizeLayer::new().with_codes(move |_: &ToolError| {
+            seen.fetch_add(1, SeqCst);
+            None
+        });
+        let service = Tool::new().service();
+        match outermost {
+            true => boxed(CatchPanicLayer::new(), boxed(codes, service)),
+            false => boxed(codes, boxed(CatchPanicLayer::new(), service)),
+        }
+    };
+    for (outermost, errors_seen) in [(false, 1), (true, 0)] {
+        seen.store(0, SeqCst);
+        let error = stack(outermost)
+            .oneshot(ToolCall::new("panics"))
+            .await
+            .unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Panicked);
+        assert_eq!(seen.load(SeqCst), errors_seen);
+    }
+}
