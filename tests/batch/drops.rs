@@ -155,3 +155,11 @@ async fn a_sequence_that_is_polled_after_its_end_says_so() {
     let _ = (&mut running).await;
     let _ = (&mut running).await;
 }
+
+#[tokio::test]
+#[should_panic(expected = "polled after completion")]
+async fn a_batch_that_is_polled_after_its_end_says_so() {
+    let mut running = Parallel::new(tool(&Counts::default())).run(calls(["now"]));
+    let _ = (&mut running).await;
+    let _ = (&mut running).await;
+}

@@ -21,7 +21,8 @@ where
     S: Service<ToolCall, Error = Infallible> + Clone,
 {
     completions: Completions<S>,
-    results: Vec<Option<S::Response>>,
+    /// Until the end.
+    results: Option<Vec<Option<S::Response>>>,
 }
 
 impl<S> Running<S>
@@ -43,7 +44,7 @@ where
         results.resize_with(completions.remaining(), || None);
         Self {
             completions,
-            results,
+            results: Some(results),
         }
     }
 
@@ -85,10 +86,12 @@ where
     type Output = Vec<ToolResult<T>>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        while let Some((n, result)) = ready!(Pin::new(&mut self.completions).poll_next(cx)) {
-            self.results[n] = Some(result);
+        let this = &mut *self;
+        let results = this.results.as_mut().expect("polled after completion");
+        while let Some((n, result)) = ready!(Pin::new(&mut this.completions).poll_next(cx)) {
+            results[n] = Some(result);
         }
-        let results = std::mem::take(&mut self.results).into_iter();
+        let results = this.results.take().into_iter().flatten();
         Poll::Ready(
             results
                 .map(|result| result.expect("each call has one"))
@@ -103,7 +106,6 @@ where
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Running")
-            .field("calls", &self.results.len())
             .field("completions", &self.completions)
             .finish()
     }
