@@ -24,15 +24,13 @@ impl Settings {
     /// clock reaches.
     pub(super) fn limit(&self, now: Instant, call: &mut ToolCall) -> Option<Instant> {
         let own = self.budget.and_then(|budget| now.checked_add(budget));
-        // Who keeps none leaves the word to the next layer.
-        let reserve = if !self.reserve.is_zero() && call.take_reserved() {
-            Duration::ZERO
-        } else {
-            self.reserve
-        };
-        // An outer deadline too early to hold the reserve leaves nothing.
-        let outer = call.deadline();
-        let outer = outer.map(|at| at.checked_sub(reserve).map_or(now, |at| at.max(now)));
+        let outer = call.deadline().map(|at| {
+            // Who keeps none leaves the word to the next layer.
+            let kept = !self.reserve.is_zero() && call.take_reserved();
+            let reserve = if kept { Duration::ZERO } else { self.reserve };
+            // An outer deadline too early to hold the reserve leaves nothing.
+            at.checked_sub(reserve).map_or(now, |at| at.max(now))
+        });
         match (own, outer) {
             (Some(own), Some(outer)) => Some(own.min(outer)),
             (own, outer) => own.or(outer),

@@ -11,8 +11,9 @@ use super::{
     labels::Labels,
     latency::Range,
     layer::MetricsLayer,
+    observer::Observer,
     prometheus::Prometheus,
-    row::{Ended, Row, Shared},
+    row::{Row, Shared},
     seat::{Seat, Seats},
     sink::{Sink, Sinks},
     snapshot::Snapshot,
@@ -20,7 +21,6 @@ use super::{
 use crate::{
     call::CallInfo,
     config::ConfigError,
-    error::ErrorKind,
     event::{BreakerState, Event, Listen, Listener, Transition},
     key::Key,
     registry::Registry,
@@ -127,22 +127,6 @@ impl Metrics {
         all
     }
 
-    /// A call that no layer has seen.
-    fn skipped(&self, call: &CallInfo) {
-        let seat = self.seat(call);
-        let kind = ErrorKind::DeadlineExceeded;
-        seat.ended(
-            seat.began(),
-            &Ended {
-                failure: Some((kind, kind.code())),
-                duration: Duration::ZERO,
-                attempts: 0,
-                slow: false,
-                refused_here: true,
-            },
-        );
-    }
-
     fn transition(&self, transition: &Transition) {
         let (labels, state) = self.0.board.hear(transition);
         let opened = transition.to == BreakerState::Open;
@@ -159,7 +143,7 @@ impl Listen for Metrics {
             Event::RetryRefused { call, reason, .. } => self.seat(call).row().refused(reason),
             Event::RateLimited { call, .. } => self.seat(call).row().rate_limited(),
             Event::Transition { transition, .. } => self.transition(transition),
-            Event::Skipped { call } => self.skipped(call),
+            Event::Skipped { call } => Observer::skipped(call, self),
             // The layer sees them at the end of the call, and counts them there.
             Event::Slow { .. } | Event::Cancelled { .. } => {}
             Event::Evicted { .. } => {}

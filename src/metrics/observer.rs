@@ -1,4 +1,4 @@
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
@@ -44,6 +44,21 @@ impl Observer {
             info,
         };
         InFlight::since_start(observer, call.deadline(), since)
+    }
+
+    /// Counts a call that no layer has seen: there was no time left for it.
+    #[cold]
+    pub(super) fn skipped(call: &CallInfo, metrics: &Metrics) {
+        let seat = metrics.seat(call);
+        let kind = ErrorKind::DeadlineExceeded;
+        let ended = Ended {
+            failure: Some((kind, kind.code())),
+            duration: Duration::ZERO,
+            attempts: 0,
+            slow: false,
+            refused_here: true,
+        };
+        seat.ended(seat.began(), &ended);
     }
 
     /// The error, stamped with the call's names.

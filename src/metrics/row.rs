@@ -148,6 +148,7 @@ impl Row {
         self.or_other(self.is_known()).count(ended);
     }
 
+    #[inline]
     fn count(&self, ended: &Ended<'_>) {
         let kind = ended.failure.map(|(kind, _)| kind);
         let place = ended.failure.map(|(_, code)| self.codes.place(code));
