@@ -6,6 +6,8 @@ use std::{
     time::Duration,
 };
 
+use serde::{Deserialize, Serialize};
+
 use crate::config::ConfigError;
 
 /// The longest delay that a setting may name: a year.
@@ -38,7 +40,10 @@ pub struct Backoff {
 }
 
 /// What chance does to a delay `d`, so that clients that failed together do not come back together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+///
+/// With serde: `none`, `upwards`, `equal`, `full`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Jitter {
     /// Nothing.
