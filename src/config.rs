@@ -21,6 +21,15 @@ impl ConfigError {
         }
     }
 
+    /// The same reason under the name by which the setting is known to who made it.
+    #[cfg(feature = "settings")]
+    pub(crate) fn named(self, field: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            field: field.into(),
+            ..self
+        }
+    }
+
     /// The name of the setting.
     pub fn field(&self) -> &str {
         &self.field

@@ -12,7 +12,12 @@ pub mod check;
 pub mod circuit_breaker;
 mod config;
 pub mod deadline;
-#[cfg(any(feature = "mcp", feature = "otel", feature = "tower"))]
+#[cfg(any(
+    feature = "mcp",
+    feature = "otel",
+    feature = "settings",
+    feature = "tower"
+))]
 mod edge;
 pub mod error;
 pub mod event;
@@ -59,3 +64,5 @@ pub use edge::builder::{self, ServiceBuilderExt};
 pub use edge::mcp;
 #[cfg(feature = "otel")]
 pub use edge::otel;
+#[cfg(feature = "settings")]
+pub use edge::settings;

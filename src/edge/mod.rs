@@ -7,3 +7,5 @@ pub mod builder;
 pub mod mcp;
 #[cfg(feature = "otel")]
 pub mod otel;
+#[cfg(feature = "settings")]
+pub mod settings;

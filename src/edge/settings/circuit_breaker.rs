@@ -1,0 +1,183 @@
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{KeyBy, Settings, duration};
+use crate::{
+    circuit_breaker::{CircuitBreakerBuilder, CircuitBreakerLayer, MAX_PERIOD, Rates, Trip},
+    config::ConfigError,
+    registry::DEFAULT_MAX_KEYS,
+};
+
+/// A trial keeps its place at least so long.
+const MIN_LEASE: Duration = Duration::from_secs(120);
+
+/// When a broken tool is no longer called: `[circuit_breaker]`. See [`CircuitBreakerLayer`].
+///
+/// There are three ways to open. By default `threshold` failures in a row; with a `window`, so many within that
+/// time; with a `failure_rate` or a `slow_call_rate`, that share of the calls of the last `window`, or
+/// of the last `window_calls`, and `threshold` is not looked at.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct CircuitBreakerSettings {
+    /// Whether the layer is there. Default: yes.
+    pub enabled: bool,
+    /// How many failures open a breaker. Default 5 (C2).
+    pub threshold: u32,
+    /// How close together they are. Default: none, so many in a row open it (C2).
+    #[serde(with = "duration::optional")]
+    pub window: Option<Duration>,
+    /// How long a breaker stays open before it tries again. Default 60 s (C3).
+    #[serde(with = "duration")]
+    pub reset: Duration,
+    /// How many trial calls may run at a time. Default 1 (C3).
+    pub trials: u32,
+    /// How many successful trials close the breaker. Default: as many as may run at a time (C3).
+    pub successes: Option<u32>,
+    /// The share of failures that opens a breaker, above 0 and at most 1. Default: not looked at (C2).
+    pub failure_rate: Option<f64>,
+    /// The share of slow calls that opens a breaker, above 0 and at most 1. Default: not looked at (C2).
+    pub slow_call_rate: Option<f64>,
+    /// From when on a call is slow, for `slow_call_rate`. Default: none.
+    #[serde(with = "duration::optional")]
+    pub slow_call: Option<Duration>,
+    /// How many calls a share needs to mean anything. Default: 10, or all of `window_calls` if these are fewer.
+    pub minimum_calls: Option<u32>,
+    /// How many calls the shares are of, in the place of `window`. Default: none.
+    pub window_calls: Option<u32>,
+    /// Which calls share a breaker: `tool`, `tool_name` or `server`. Default: `tool` (C1).
+    pub key: KeyBy,
+    /// How many breakers are kept. Default 10,000 (C9).
+    pub max_keys: usize,
+    /// Whether an answer that is an error in the tool's own words (MCP's `isError`) counts as a failure, for a
+    /// classifier that sees it. Default: no (C5, E6).
+    pub reported_failures: bool,
+}
+
+impl Default for CircuitBreakerSettings {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            threshold: 5,
+            window: None,
+            reset: Duration::from_secs(60),
+            trials: 1,
+            successes: None,
+            failure_rate: None,
+            slow_call_rate: None,
+            slow_call: None,
+            minimum_calls: None,
+            window_calls: None,
+            key: KeyBy::Tool,
+            max_keys: DEFAULT_MAX_KEYS,
+            reported_failures: false,
+        }
+    }
+}
+
+impl CircuitBreakerSettings {
+    fn trip(&self) -> Result<Trip, ConfigError> {
+        if self.failure_rate.is_some() || self.slow_call_rate.is_some() {
+            return self.rates().map(Trip::from);
+        }
+        let unused = [
+            ("window_calls", self.window_calls.is_some()),
+            ("minimum_calls", self.minimum_calls.is_some()),
+            ("slow_call", self.slow_call.is_some()),
+        ];
+        if let Some((key, _)) = unused.iter().find(|(_, is_set)| *is_set) {
+            return Err(refused(
+                key,
+                "neither `failure_rate` nor `slow_call_rate` is set, so it means nothing",
+            ));
+        }
+        Ok(match self.window {
+            Some(window) => Trip::failures_within(self.threshold, window),
+            None => Trip::consecutive_failures(self.threshold),
+        })
+    }
+
+    fn rates(&self) -> Result<Rates, ConfigError> {
+        let mut rates = match (self.window, self.window_calls) {
+            (Some(window), None) => Rates::over_time(window),
+            (None, Some(calls)) => Rates::over_calls(calls),
+            (Some(_), Some(_)) => {
+                return Err(refused(
+                    "window_calls",
+                    "`window` is set too; the rates are over one of them",
+                ));
+            }
+            (None, None) => {
+                return Err(refused(
+                    "window_calls",
+                    "a rate needs it, or `window`: what is it a share of?",
+                ));
+            }
+        };
+        if let Some(rate) = self.failure_rate {
+            rates = rates.with_failure_rate(rate);
+        }
+        rates = match (self.slow_call_rate, self.slow_call) {
+            (Some(rate), Some(slow)) => rates.with_slow_call_rate(rate, slow),
+            (None, None) => rates,
+            (Some(_), None) => {
+                return Err(refused(
+                    "slow_call",
+                    "`slow_call_rate` needs it: from when on is a call slow?",
+                ));
+            }
+            (None, Some(_)) => {
+                return Err(refused(
+                    "slow_call",
+                    "`slow_call_rate` is not set, so it means nothing",
+                ));
+            }
+        };
+        Ok(match self.minimum_calls {
+            Some(calls) => rates.with_minimum_calls(calls),
+            None => rates,
+        })
+    }
+}
+
+impl Settings {
+    /// The circuit breaker layer alone, to be completed and built, whether it is enabled or not. A trial call keeps
+    /// its place for twice the longest timeout, and at least 120 s.
+    ///
+    /// # Errors
+    ///
+    /// If its settings do not tell what opens a breaker. All else is checked when it is built.
+    pub fn circuit_breaker_builder(&self) -> Result<CircuitBreakerBuilder, ConfigError> {
+        let breaker = &self.circuit_breaker;
+        let (_, longest) = self.longest_timeout();
+        let builder = CircuitBreakerLayer::builder()
+            .with_trip(breaker.trip()?)
+            .with_open_for(breaker.reset)
+            .with_trials(breaker.trials)
+            .with_trial_lease(longest.saturating_mul(2).clamp(MIN_LEASE, MAX_PERIOD))
+            .with_key(breaker.key.into())
+            .with_max_keys(breaker.max_keys)
+            .with_reported_failures(breaker.reported_failures);
+        Ok(match breaker.successes {
+            Some(successes) => builder.with_successes(successes),
+            None => builder,
+        })
+    }
+}
+
+fn refused(field: &str, reason: &'static str) -> ConfigError {
+    ConfigError::new(format!("circuit_breaker.{field}"), reason)
+}
+
+/// Names the setting as it is called here.
+pub(super) fn named(error: ConfigError, settings: &CircuitBreakerSettings) -> ConfigError {
+    let key = match error.field() {
+        "failures" => "threshold",
+        "open_for" => "reset",
+        "window" if settings.window_calls.is_some() => "window_calls",
+        other => other,
+    };
+    let key = format!("circuit_breaker.{key}");
+    error.named(key)
+}

@@ -1,0 +1,145 @@
+//! Durations as people write them: `30s`, `500ms`, `1m 30s`.
+
+use std::{fmt, time::Duration};
+
+use serde::{
+    Deserializer, Serializer,
+    de::{self, Visitor},
+};
+
+use super::value::quoted;
+
+/// A duration with its unit. A number alone is refused: it may mean seconds or milliseconds.
+pub(super) fn parse(text: &str) -> Result<Duration, String> {
+    if is_number(text) {
+        let text = quoted(text);
+        return Err(format!("{text} has no unit: write 30s, 500ms or 1m 30s"));
+    }
+    humantime::parse_duration(text).map_err(|_| {
+        let text = quoted(text);
+        format!("{text} is not a duration such as 30s, 500ms or 1m 30s")
+    })
+}
+
+/// The same, and a number alone means seconds, as in system D.
+pub(super) fn parse_seconds(text: &str) -> Result<Duration, String> {
+    if !is_number(text) {
+        return parse(text);
+    }
+    let secs = text.parse().ok();
+    let duration = secs.and_then(|secs| Duration::try_from_secs_f64(secs).ok());
+    duration.ok_or_else(|| format!("{} is not a number of seconds", quoted(text)))
+}
+
+/// As it is written and read.
+pub(super) fn show(duration: Duration) -> humantime::FormattedDuration {
+    humantime::format_duration(duration)
+}
+
+fn is_number(text: &str) -> bool {
+    let mut bytes = text.bytes();
+    bytes.any(|b| b.is_ascii_digit()) && text.bytes().all(|b| b.is_ascii_digit() || b == b'.')
+}
+
+pub(super) fn serialize<S: Serializer>(duration: &Duration, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(&show(*duration))
+}
+
+pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+    struct Text;
+    impl Visitor<'_> for Text {
+        type Value = Duration;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a duration with its unit, such as \"30s\"")
+        }
+
+        fn visit_str<E: de::Error>(self, text: &str) -> Result<Duration, E> {
+            parse(text.trim()).map_err(E::custom)
+        }
+    }
+    from.deserialize_str(Text)
+}
+
+/// The same for what may be missing.
+pub(super) mod optional {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[derive(Deserialize, Serialize)]
+    struct Text(#[serde(with = "super")] Duration);
+
+    #[allow(clippy::ref_option, reason = "serde calls it so")]
+    pub(in super::super) fn serialize<S: Serializer>(
+        duration: &Option<Duration>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        duration.map(Text).serialize(to)
+    }
+
+    pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Option<Duration>, D::Error> {
+        let text = Option::<Text>::deserialize(from)?;
+        Ok(text.map(|Text(duration)| duration))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_number_alone_is_refused_with_the_remedy() {
+        let reason = parse("30").unwrap_err();
+        assert_eq!(reason, "`30` has no unit: write 30s, 500ms or 1m 30s");
+    }
+
+    #[test]
+    fn seconds_may_have_fractions() {
+        assert_eq!(parse_seconds("2.5"), Ok(Duration::from_millis(2500)));
+        assert_eq!(parse_seconds("1m 30s"), Ok(Duration::from_secs(90)));
+    }
+
+    /// Rule 8: parsed totally.
+    #[test]
+    fn what_is_no_duration_is_refused() {
+        let digits = "9".repeat(40);
+        for text in [
+            "1e30",
+            "NaN",
+            "inf",
+            "-5",
+            "-5s",
+            "30 parsecs",
+            ".",
+            "1.2.3",
+            &digits,
+            "٣s",
+        ] {
+            assert!(
+                parse(text).is_err() && parse_seconds(text).is_err(),
+                "{text}"
+            );
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn what_is_written_is_read_again(secs in 0u64..100_000_000_000, nanos in 0u32..1_000_000_000) {
+            let duration = Duration::new(secs, nanos);
+            prop_assume!(!duration.is_zero());
+            prop_assert_eq!(parse(&show(duration).to_string()), Ok(duration));
+        }
+
+        #[test]
+        fn no_text_panics(text in ".{0,60}") {
+            let _ = (parse(&text), parse_seconds(&text));
+        }
+    }
+}

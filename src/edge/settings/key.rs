@@ -1,0 +1,27 @@
+use serde::{Deserialize, Serialize};
+
+use crate::key::Key;
+
+/// Which calls share one state, as far as a file can say it. See [`Key`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum KeyBy {
+    /// Those of one tool of one server.
+    #[default]
+    Tool,
+    /// Those of one tool, whatever its server.
+    ToolName,
+    /// Those of one server.
+    Server,
+}
+
+impl From<KeyBy> for Key {
+    fn from(by: KeyBy) -> Self {
+        match by {
+            KeyBy::Tool => Self::Tool,
+            KeyBy::ToolName => Self::ToolName,
+            KeyBy::Server => Self::Server,
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! The settings of all layers, from a file, from the environment or as a preset; and the documented stack built of them.
+//!
+//! [`Settings`] has a section for each layer, with serde; [`Settings::with_env`] lays environment variables over it;
+//! [`Settings::check`] refuses what cannot work; [`Settings::stack`] builds the stack.
+//!
+//! # Order
+//!
+//! What a call itself says beats what is set for its tool, which beats what is set for all. A variable beats a file, a
+//! file beats the defaults. [`StackLayer`] is, from the outside in: sanitize, trace, metrics, deadline, retry,
+//! rate limit, circuit breaker, timeout, catch panic; [`StackLayer::results`] has the layer for results between
+//! the first two. A layer that is switched off is not there.
+//!
+//! # Example
+//!
+//! ```
+//! use tower::{ServiceBuilder, ServiceExt, service_fn};
+//! use tower_toolcall::{BoxError, ToolCall, settings::Settings};
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), BoxError> {
+//! let file = r#"
+//!     [timeout]
+//!     default = "10s"
+//!
+//!     [circuit_breaker]
+//!     threshold = 3
+//!     window = "2m"
+//!
+//!     [tools.import]
+//!     timeout_ms = 45000
+//!     replay_safe = false
+//! "#;
+//! let settings: Settings = toml::from_str(file)?;
+//! let settings = settings.with_env()?; // TOOL_TIMEOUT, for one
+//!
+//! let stack = settings.stack().build()?;
+//! let breakers = stack.circuit_breaker();
+//! let tool = service_fn(|_call: ToolCall| async { Ok::<_, BoxError>("sunny") });
+//! let tools = ServiceBuilder::new().layer(stack).service(tool);
+//! assert_eq!(tools.oneshot(ToolCall::new("weather")).await?, "sunny");
+//! assert_eq!(breakers.len(), 1);
+//! # Ok(()) }
+//! ```
+//!
+//! A preset, and what no file can say:
+//!
+//! ```
+//! # #[cfg(feature = "metrics")] {
+//! use tower_toolcall::{ReplaySafety, metrics::Metrics, settings::Settings};
+//!
+//! # fn main() -> Result<(), tower_toolcall::ConfigError> {
+//! let metrics = Metrics::new();
+//! let mut settings = Settings::agent_loop();
+//! settings.retry.attempts = 2;
+//! let stack = settings
+//!     .stack()
+//!     .with_metrics(&metrics)
+//!     .with_replay_safety(|call| match call.tool() {
+//!         "pay" => ReplaySafety::Unsafe,
+//!         _ => ReplaySafety::Unknown,
+//!     })
+//!     .build()?;
+//! # let _ = stack.results(); Ok(()) }
+//! # main().unwrap() }
+//! ```
+//!
+//! `examples/settings.toml` is a file with every key; `cargo run --features settings --example settings` reads it.
+//!
+//! # Presets
+//!
+//! | preset | system | timeout | breaker | cooldown | besides |
+//! |---|---|---|---|---|---|
+//! | [`default`](Preset::Default) | A | 30 s | 5 in a row, 60 s | 30 s | |
+//! | [`agent_library`](Settings::agent_library) | B | 5 s | 5 in a row, 60 s | 10 s | sequence 30 s, batch 60 s, reserve 500 ms, slow from 80 % on |
+//! | [`agent_loop`](Settings::agent_loop) | C | 30 s | 5 in a row, 60 s | 30 s | 3 attempts, tools may run twice |
+//! | [`gateway`](Settings::gateway) | D | 60 s | 5 within 300 s, 60 s | 30 s | `isError` counts |
+//! | [`http_proxy`](Settings::http_proxy) | E | 30 s | 5 in a row, 30 s, 3 trials, per server | 30 s | |
+//!
+//! # Variables
+//!
+//! Unset or blank: unchanged. Durations are numbers with a unit (`500ms`, `30s`, `1m 30s`), in files as well; where it
+//! says so, a plain number is seconds. `none` takes a setting away. [`VARIABLES`] is this table.
+//!
+#![doc = include_str!("variables.md")]
+//!
+//! # Errors
+//!
+//! A [`ConfigError`](crate::ConfigError) names the variable if the setting came from one, else its key
+//! (`tools.import.timeout_ms`). What one layer can see is that layer's own check, that of a disabled layer too. Beyond
+//! these, and with both numbers in the text:
+//!
+//! | key | is refused if it is |
+//! |---|---|
+//! | `circuit_breaker.window` | shorter than the longest timeout: of timeouts one after the other it would never see two |
+//! | `circuit_breaker.slow_call` | longer than the longest timeout |
+//! | `timeout.idle` | not shorter than the longest timeout |
+//! | `deadline.reserve`, `sequence.reserve` | not shorter than their budget |
+//! | `retry.cap` | shorter than `retry.base` |
+//! | `rate_limit.cooldown` | with its jitter longer than `rate_limit.max_wait` |
+//! | `retry.base`, `rate_limit.cooldown` | with jitter too long to end within a budget (of deadline, sequence or batch), where somebody would wait |
+//! | any duration | longer than a year, or zero where nothing would work |
+//!
+//! A duration without a unit, a key that does not exist, and a variable that begins like one of ours and is none are
+//! errors. An error quotes a value only if it is short, and redacted.
+
+mod batch;
+mod check;
+mod circuit_breaker;
+mod deadline;
+mod duration;
+mod env;
+mod key;
+mod names;
+mod preset;
+mod rate_limit;
+mod retry;
+mod sanitize;
+mod stack;
+mod timeout;
+mod tools;
+mod trace;
+mod value;
+mod variables;
+mod whole;
+
+pub use self::{
+    batch::{ParallelSettings, SequenceSettings},
+    circuit_breaker::CircuitBreakerSettings,
+    deadline::DeadlineSettings,
+    key::KeyBy,
+    preset::Preset,
+    rate_limit::RateLimitSettings,
+    retry::RetrySettings,
+    sanitize::SanitizeSettings,
+    stack::{ResponseFuture, Results, ResultsLayer, Stack, StackBuilder, StackLayer},
+    timeout::TimeoutSettings,
+    tools::ToolSettings,
+    trace::TraceSettings,
+    variables::{VARIABLES, Variable},
+    whole::Settings,
+};

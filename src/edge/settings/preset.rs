@@ -1,0 +1,129 @@
+use std::{fmt, str::FromStr, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use super::{KeyBy, Settings, value::Value};
+use crate::config::ConfigError;
+
+const fn secs(secs: u64) -> Option<Duration> {
+    Some(Duration::from_secs(secs))
+}
+
+/// Settings as other systems have them. See the [table](super#presets).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Preset {
+    /// This crate's own, as system A has them: 30 s for each call.
+    #[default]
+    Default,
+    /// System B. See [`Settings::agent_library`].
+    AgentLibrary,
+    /// System C. See [`Settings::agent_loop`].
+    AgentLoop,
+    /// System D. See [`Settings::gateway`].
+    Gateway,
+    /// System E. See [`Settings::http_proxy`].
+    HttpProxy,
+}
+
+impl Preset {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::Default,
+        Self::AgentLibrary,
+        Self::AgentLoop,
+        Self::Gateway,
+        Self::HttpProxy,
+    ];
+
+    /// As it is written: `agent_library`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Default => "default",
+            Self::AgentLibrary => "agent_library",
+            Self::AgentLoop => "agent_loop",
+            Self::Gateway => "gateway",
+            Self::HttpProxy => "http_proxy",
+        }
+    }
+}
+
+impl fmt::Display for Preset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Preset {
+    type Err = ConfigError;
+
+    fn from_str(name: &str) -> Result<Self, ConfigError> {
+        Self::parse(name).map_err(|reason| ConfigError::new("preset", reason))
+    }
+}
+
+impl Settings {
+    /// The settings of a preset.
+    pub fn preset(preset: Preset) -> Self {
+        match preset {
+            Preset::Default => Self::default(),
+            Preset::AgentLibrary => Self::agent_library(),
+            Preset::AgentLoop => Self::agent_loop(),
+            Preset::Gateway => Self::gateway(),
+            Preset::HttpProxy => Self::http_proxy(),
+        }
+    }
+
+    /// A Go agent library (system B): 5 s for each call, 30 s for a sequence of them and 60 s for a batch, 500 ms in
+    /// reserve, slow from 80 % on.
+    ///
+    /// The cooldown is 10 s and not 30: what does not end within the sequence's budget would never be waited
+    /// for. The sequence keeps the reserve; the deadline layer does not keep a second one.
+    pub fn agent_library() -> Self {
+        let mut settings = Self::default();
+        settings.timeout.default = Duration::from_secs(5);
+        settings.timeout.slow_fraction = 0.8;
+        settings.sequence.budget = secs(30);
+        settings.sequence.reserve = Duration::from_millis(500);
+        settings.parallel.budget = secs(60);
+        settings.deadline.reserve = Duration::ZERO;
+        settings.rate_limit.cooldown = Duration::from_secs(10);
+        settings
+    }
+
+    /// A TypeScript agent loop (system C): 30 s for each call, 3 attempts, 30 s of cooldown, and every tool may run twice
+    /// of which nobody says otherwise.
+    pub fn agent_loop() -> Self {
+        let mut settings = Self::default();
+        settings.timeout.default = Duration::from_secs(30);
+        settings.retry.attempts = 3;
+        settings.retry.assume_replay_safe = true;
+        settings.rate_limit.cooldown = Duration::from_secs(30);
+        settings
+    }
+
+    /// An MCP gateway (system D): 60 s for each call; a breaker opens after 5 failures within 300 s, for 60 s, and
+    /// answers flagged as errors count, for a classifier that sees them (`McpClassifier`).
+    pub fn gateway() -> Self {
+        let mut settings = Self::default();
+        settings.timeout.default = Duration::from_secs(60);
+        settings.circuit_breaker.threshold = 5;
+        settings.circuit_breaker.window = secs(300);
+        settings.circuit_breaker.reset = Duration::from_secs(60);
+        settings.circuit_breaker.reported_failures = true;
+        settings
+    }
+
+    /// An HTTP tool proxy (system E): 30 s for each call; a breaker per server opens after 5 failures in a row, for
+    /// 30 s, and closes after 3 successful trial calls.
+    pub fn http_proxy() -> Self {
+        let mut settings = Self::default();
+        settings.timeout.default = Duration::from_secs(30);
+        settings.circuit_breaker.threshold = 5;
+        settings.circuit_breaker.reset = Duration::from_secs(30);
+        settings.circuit_breaker.trials = 3;
+        settings.circuit_breaker.key = KeyBy::Server;
+        settings
+    }
+}

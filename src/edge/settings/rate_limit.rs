@@ -1,0 +1,82 @@
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{KeyBy, Settings, duration};
+use crate::{
+    config::ConfigError,
+    rate_limit::{RateLimitBackoffBuilder, RateLimitBackoffLayer},
+    registry::DEFAULT_MAX_KEYS,
+};
+
+/// What happens after a rate limit: `[rate_limit]`. See [`RateLimitBackoffLayer`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct RateLimitSettings {
+    /// Whether the layer is there. Default: yes. Without it the retry layer still waits after a rate limit,
+    /// each call for itself.
+    pub enabled: bool,
+    /// How long to wait after a rate limit that came without a hint, for the retry layer as well; at most a day.
+    /// Default 30 s (L1).
+    #[serde(with = "duration")]
+    pub cooldown: Duration,
+    /// The longest wait; a server that asks for more is not obeyed, and not hurried either. Default 300 s (L2).
+    #[serde(with = "duration")]
+    pub max_wait: Duration,
+    /// How often a call is sent at most that meets the limit itself, where no retry layer repeats it. Default 3.
+    pub attempts: u32,
+    /// Whether calls of a cooling key are refused at once and do not wait. Default: no (L3).
+    pub fail_fast: bool,
+    /// Which calls share a limit: `tool`, `tool_name` or `server`. Default: `tool`.
+    pub key: KeyBy,
+    /// How many keys are kept. Default 10,000.
+    pub max_keys: usize,
+}
+
+impl Default for RateLimitSettings {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            cooldown: Duration::from_secs(30),
+            max_wait: Duration::from_secs(300),
+            attempts: 3,
+            fail_fast: false,
+            key: KeyBy::Tool,
+            max_keys: DEFAULT_MAX_KEYS,
+        }
+    }
+}
+
+impl RateLimitSettings {
+    /// The longest wait after a limit without a hint: a little more by chance.
+    pub(super) fn longest_cooldown(&self) -> Duration {
+        crate::backoff::after_hint(self.cooldown, u64::MAX)
+    }
+}
+
+impl Settings {
+    /// The rate-limit layer alone, to be completed and built, whether it is enabled or not.
+    pub fn rate_limit_builder(&self) -> RateLimitBackoffBuilder {
+        let limit = &self.rate_limit;
+        let builder = RateLimitBackoffLayer::builder()
+            .with_default_cooldown(limit.cooldown)
+            .with_max_wait(limit.max_wait)
+            .with_attempts(limit.attempts)
+            .with_key(limit.key.into())
+            .with_max_keys(limit.max_keys);
+        match limit.fail_fast {
+            true => builder.fail_fast(),
+            false => builder,
+        }
+    }
+}
+
+/// Names the setting as it is called here.
+pub(super) fn named(error: ConfigError) -> ConfigError {
+    let key = match error.field() {
+        "default_cooldown" => "cooldown".into(),
+        other => other.to_owned(),
+    };
+    error.named(format!("rate_limit.{key}"))
+}

@@ -1,0 +1,126 @@
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Settings, duration, tools};
+use crate::{
+    backoff::{Backoff, Jitter},
+    config::ConfigError,
+    retry::{RetryBudget, RetryPolicy},
+};
+
+/// A larger one reaches every cap at once.
+const MAX_FACTOR: f64 = 1000.0;
+
+/// Which calls are sent again: `[retry]`. See [`RetryPolicy`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct RetrySettings {
+    /// Whether the layer is there. Default: yes. Without it the rate-limit layer still sends a call again
+    /// that met a rate limit.
+    pub enabled: bool,
+    /// How often a call is sent at most, the first time included. Default 3 (R1).
+    pub attempts: u16,
+    /// The delay before the second attempt. Default 1 s (R1).
+    #[serde(with = "duration")]
+    pub base: Duration,
+    /// How much longer each further delay is, 1 to 1,000 times. Default 2 (R1).
+    pub factor: f64,
+    /// What no delay exceeds, before jitter. Default 30 s (R1).
+    #[serde(with = "duration")]
+    pub cap: Duration,
+    /// What chance does to a delay: `none`, `upwards`, `equal` or `full`. Default: `upwards`, a quarter more
+    /// at most (R1).
+    pub jitter: Jitter,
+    /// How many retries there may be per call, over all calls, 0 to 1,000. Default 0.2 (R7).
+    pub budget_ratio: f64,
+    /// How many retries there may be in 20 s in any case. Default 10 (R7).
+    pub budget_minimum: u32,
+    /// Whether every tool may run twice of which nobody says otherwise. Default: no (R6).
+    pub assume_replay_safe: bool,
+}
+
+impl Default for RetrySettings {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            attempts: 3,
+            base: Duration::from_secs(1),
+            factor: 2.0,
+            cap: Duration::from_secs(30),
+            jitter: Jitter::Upwards,
+            budget_ratio: 0.2,
+            budget_minimum: 10,
+            assume_replay_safe: false,
+        }
+    }
+}
+
+impl RetrySettings {
+    fn backoff(&self) -> Result<Backoff, ConfigError> {
+        if self.factor > MAX_FACTOR {
+            let reason = format!("{} is more than {MAX_FACTOR}", self.factor);
+            return Err(ConfigError::new("retry.factor", reason));
+        }
+        let named = |e: ConfigError| {
+            let key = format!("retry.{}", e.field());
+            e.named(key)
+        };
+        let backoff = Backoff::exponential(self.base, self.factor).map_err(named)?;
+        Ok(backoff.with_cap(self.cap).with_jitter(self.jitter))
+    }
+
+    fn budget(&self) -> Result<RetryBudget, ConfigError> {
+        let budget = RetryBudget::new(self.budget_ratio, self.budget_minimum);
+        budget.map_err(|e| e.named("retry.budget_ratio"))
+    }
+
+    /// The longest first delay.
+    pub(super) fn first_delay(&self) -> Duration {
+        let first = self.base.min(self.cap);
+        match self.jitter {
+            Jitter::Upwards => first.saturating_add(first / 4),
+            Jitter::None | Jitter::Equal | Jitter::Full => first,
+        }
+    }
+}
+
+impl Settings {
+    /// The retry layer's policy alone, whether the layer is enabled or not. After a rate limit without a
+    /// hint it waits for `rate_limit.cooldown`, and it obeys hints up to `rate_limit.max_wait`.
+    ///
+    /// # Errors
+    ///
+    /// If one of its settings cannot work.
+    pub fn retry_policy(&self) -> Result<RetryPolicy, ConfigError> {
+        let backoff = self.retry.backoff()?;
+        let mut policy = RetryPolicy::new()
+            .with_attempts(self.retry.attempts)
+            .map_err(|e| e.named("retry.attempts"))?
+            .with_backoff(backoff)
+            .with_budget(self.retry.budget()?)
+            .with_rate_limit_delay(self.rate_limit.cooldown)
+            .with_max_delay(self.rate_limit.max_wait);
+        if self.retry.assume_replay_safe {
+            policy = policy.assume_replay_safe();
+        }
+        for (name, tool) in &self.tools {
+            if let Some(attempts) = tool.attempts {
+                policy = policy
+                    .with_tool(name.as_str(), attempts, backoff)
+                    .map_err(|e| e.named(tools::key(name, "attempts")))?;
+            }
+        }
+        Ok(policy)
+    }
+
+    /// Whether calls are sent again by the retry layer.
+    pub(super) fn retries(&self) -> bool {
+        let own = self.tools.values().filter_map(|tool| tool.attempts);
+        self.retry.enabled
+            && own
+                .chain([self.retry.attempts])
+                .any(|attempts| attempts > 1)
+    }
+}

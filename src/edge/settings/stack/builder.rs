@@ -1,0 +1,202 @@
+use std::{any::type_name, fmt, sync::Arc};
+
+use super::{
+    layer::{Layers, StackLayer},
+    listeners::Listeners,
+    optional::Optional,
+};
+#[cfg(feature = "metrics")]
+use crate::metrics::{Metrics, MetricsLayer};
+use crate::{
+    call::{ReplaySafety, ToolCall},
+    catch_panic::CatchPanicLayer,
+    circuit_breaker::CircuitBreakerLayer,
+    config::ConfigError,
+    edge::settings::{Settings, circuit_breaker, rate_limit},
+    event::Listen,
+    outcome::ByError,
+    rate_limit::RateLimitBackoffLayer,
+    retry::RetryLayer,
+    sanitize::SanitizeLayer,
+    timeout::TimeoutLayer,
+    trace::{DefaultHooks, TraceLayer},
+};
+
+/// Says whether a call may run twice.
+type Rule = Arc<dyn Fn(&ToolCall) -> ReplaySafety + Send + Sync>;
+
+/// The documented stack, to be completed with what no file can say; made by [`Settings::stack`].
+#[derive(Clone)]
+#[must_use]
+pub struct StackBuilder<C = ByError> {
+    settings: Settings,
+    classifier: C,
+    rule: Option<Rule>,
+    listeners: Listeners,
+    #[cfg(feature = "metrics")]
+    metrics: Option<Metrics>,
+}
+
+impl StackBuilder {
+    pub(in crate::edge::settings) fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            classifier: ByError,
+            rule: None,
+            listeners: Listeners::default(),
+            #[cfg(feature = "metrics")]
+            metrics: None,
+        }
+    }
+}
+
+impl<C> StackBuilder<C> {
+    /// Sets what results mean, for every layer that asks. Default: [`ByError`]. For MCP tools: `McpClassifier`.
+    pub fn with_classifier<D>(self, classifier: D) -> StackBuilder<D> {
+        StackBuilder {
+            settings: self.settings,
+            classifier,
+            rule: self.rule,
+            listeners: self.listeners,
+            #[cfg(feature = "metrics")]
+            metrics: self.metrics,
+        }
+    }
+
+    /// Decides whether a call may run twice of which neither it nor `tools.*.replay_safe` says so. Default:
+    /// [`ReplaySafety::Unknown`] (R6).
+    pub fn with_replay_safety(
+        mut self,
+        decide: impl Fn(&ToolCall) -> ReplaySafety + Send + Sync + 'static,
+    ) -> Self {
+        self.rule = Some(Arc::new(decide));
+        self
+    }
+
+    /// Adds somebody who hears of the events of all layers. Default: nobody.
+    pub fn with_listener(mut self, listen: impl Listen + 'static) -> Self {
+        self.listeners.add(listen);
+        self
+    }
+
+    /// Counts and times calls, and hears of the events of all layers. Default: no metrics.
+    #[cfg(feature = "metrics")]
+    pub fn with_metrics(mut self, metrics: &Metrics) -> Self {
+        self.metrics = Some(metrics.clone());
+        self
+    }
+}
+
+impl<C: Clone> StackBuilder<C> {
+    /// The layer.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Settings::check`].
+    pub fn build(self) -> Result<StackLayer<C>, ConfigError> {
+        self.settings.check()?;
+        let listeners = self.listeners();
+        let breaker = self.circuit_breaker(&listeners)?;
+        let handle = breaker.handle();
+        let layers = Layers {
+            trace: self.trace(&listeners),
+            #[cfg(feature = "metrics")]
+            metrics: Optional(self.metrics()),
+            deadline: self.settings.deadline_layer(),
+            retry: Optional(self.retry(&listeners)?),
+            rate_limit: Optional(self.rate_limit(&listeners)?),
+            circuit_breaker: Optional(self.settings.circuit_breaker.enabled.then_some(breaker)),
+            timeout: self.timeout(&listeners)?,
+            catch_panic: CatchPanicLayer::new(),
+        };
+        let sanitize = SanitizeLayer::new(self.settings.redaction_rules()?);
+        Ok(StackLayer::new(sanitize, layers, self.classifier, handle))
+    }
+
+    fn listeners(&self) -> Arc<Listeners> {
+        #[allow(unused_mut, reason = "without metrics")]
+        let mut listeners = self.listeners.clone();
+        #[cfg(feature = "metrics")]
+        if let Some(metrics) = &self.metrics {
+            listeners.add(metrics.clone());
+        }
+        Arc::new(listeners)
+    }
+
+    fn trace(&self, listeners: &Arc<Listeners>) -> TraceLayer<DefaultHooks<C>> {
+        self.settings
+            .trace_layer()
+            .with_classifier(self.classifier.clone())
+            .with_listener(Arc::clone(listeners))
+    }
+
+    #[cfg(feature = "metrics")]
+    fn metrics(&self) -> Option<MetricsLayer<C>> {
+        let layer = self.metrics.as_ref()?.layer();
+        Some(layer.with_classifier(self.classifier.clone()))
+    }
+
+    fn retry(&self, listeners: &Arc<Listeners>) -> Result<Option<RetryLayer<C>>, ConfigError> {
+        if !self.settings.retry.enabled {
+            return Ok(None);
+        }
+        let policy = self
+            .settings
+            .retry_policy()?
+            .with_classifier(self.classifier.clone())
+            .with_listener(Arc::clone(listeners))
+            .with_replay_safety(self.replay_safety());
+        Ok(Some(RetryLayer::new(policy)))
+    }
+
+    fn replay_safety(&self) -> impl Fn(&ToolCall) -> ReplaySafety + Send + Sync + 'static + use<C> {
+        let (tools, rule) = (self.settings.replay_safety(), self.rule.clone());
+        move |call| match (tools.get(call.tool()), &rule) {
+            (Some(said), _) => *said,
+            (None, Some(rule)) => rule(call),
+            (None, None) => ReplaySafety::Unknown,
+        }
+    }
+
+    fn rate_limit(
+        &self,
+        listeners: &Arc<Listeners>,
+    ) -> Result<Option<RateLimitBackoffLayer<C>>, ConfigError> {
+        if !self.settings.rate_limit.enabled {
+            return Ok(None);
+        }
+        let layer = self
+            .settings
+            .rate_limit_builder()
+            .with_classifier(self.classifier.clone())
+            .with_listener(Arc::clone(listeners))
+            .build();
+        layer.map(Some).map_err(rate_limit::named)
+    }
+
+    fn circuit_breaker(
+        &self,
+        listeners: &Arc<Listeners>,
+    ) -> Result<CircuitBreakerLayer<C>, ConfigError> {
+        self.settings
+            .circuit_breaker_builder()?
+            .with_classifier(self.classifier.clone())
+            .with_listener(Arc::clone(listeners))
+            .build()
+            .map_err(|e| circuit_breaker::named(e, &self.settings.circuit_breaker))
+    }
+
+    fn timeout(&self, listeners: &Arc<Listeners>) -> Result<TimeoutLayer, ConfigError> {
+        let layer = self.settings.timeout_layer()?;
+        Ok(layer.with_listener(Arc::clone(listeners)))
+    }
+}
+
+impl<C> fmt::Debug for StackBuilder<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StackBuilder")
+            .field("settings", &self.settings)
+            .field("classifier", &format_args!("{}", type_name::<C>()))
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,27 @@
+use std::{fmt, sync::Arc};
+
+use crate::event::{Event, Listen};
+
+/// All who hear of the events of a stack.
+#[derive(Clone, Default)]
+pub(super) struct Listeners(Vec<Arc<dyn Listen>>);
+
+impl Listeners {
+    pub(super) fn add(&mut self, listen: impl Listen + 'static) {
+        self.0.push(Arc::new(listen));
+    }
+}
+
+impl Listen for Listeners {
+    fn on(&self, event: &Event<'_>) {
+        for listen in &self.0 {
+            listen.on(event);
+        }
+    }
+}
+
+impl fmt::Debug for Listeners {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} listeners", self.0.len())
+    }
+}

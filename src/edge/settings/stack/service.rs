@@ -1,0 +1,82 @@
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use pin_project_lite::pin_project;
+use tower_service::Service;
+
+use super::layer::Traced;
+use crate::{
+    call::ToolCall,
+    error::ToolError,
+    outcome::{ByError, Classify},
+    sanitize::Sanitize,
+};
+
+/// A tool in the documented stack, made by [`StackLayer`](super::StackLayer).
+#[derive(Clone)]
+pub struct Stack<S, C = ByError> {
+    inner: Sanitize<Traced<S, C>>,
+}
+
+impl<S, C> Stack<S, C> {
+    pub(super) fn new(inner: Sanitize<Traced<S, C>>) -> Self {
+        Self { inner }
+    }
+}
+
+impl<S, C> Service<ToolCall> for Stack<S, C>
+where
+    S: Service<ToolCall, Response: 'static, Error: Into<ToolError>> + Clone,
+    C: Classify<S::Response> + Clone,
+{
+    type Response = S::Response;
+    type Error = ToolError;
+    type Future = ResponseFuture<<Sanitize<Traced<S, C>> as Service<ToolCall>>::Future>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, call: ToolCall) -> Self::Future {
+        ResponseFuture::new(self.inner.call(call))
+    }
+}
+
+impl<S, C> fmt::Debug for Stack<S, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stack").finish_non_exhaustive()
+    }
+}
+
+pin_project! {
+    /// Response future for [`Stack`] and [`Results`](super::Results).
+    #[must_use = "futures do nothing unless polled"]
+    pub struct ResponseFuture<F> {
+        #[pin]
+        fut: F,
+    }
+}
+
+impl<F> ResponseFuture<F> {
+    pub(super) fn new(fut: F) -> Self {
+        Self { fut }
+    }
+}
+
+impl<F: Future> Future for ResponseFuture<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        self.project().fut.poll(cx)
+    }
+}
+
+impl<F> fmt::Debug for ResponseFuture<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResponseFuture").finish_non_exhaustive()
+    }
+}

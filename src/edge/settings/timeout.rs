@@ -1,0 +1,75 @@
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Settings, duration};
+use crate::{config::ConfigError, timeout::TimeoutLayer};
+
+/// How long one attempt may take: `[timeout]`. See [`TimeoutLayer`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct TimeoutSettings {
+    /// For each tool without a timeout of its own. Default 30 s (T1).
+    #[serde(with = "duration")]
+    pub default: Duration,
+    /// How long a tool may go without reporting progress. Default: as long as its timeout (T8). Each call
+    /// allocates then.
+    #[serde(with = "duration::optional")]
+    pub idle: Option<Duration>,
+    /// The part of its timeout above which a call is reported as slow, above 0 and at most 1. Default
+    /// 0.8 (T6).
+    pub slow_fraction: f64,
+}
+
+impl Default for TimeoutSettings {
+    fn default() -> Self {
+        Self {
+            default: Duration::from_secs(30),
+            idle: None,
+            slow_fraction: 0.8,
+        }
+    }
+}
+
+impl Settings {
+    /// The timeout layer alone, with the tools' own timeouts.
+    ///
+    /// # Errors
+    ///
+    /// If one of its settings cannot work.
+    pub fn timeout_layer(&self) -> Result<TimeoutLayer, ConfigError> {
+        let TimeoutSettings {
+            default,
+            idle,
+            slow_fraction,
+        } = self.timeout;
+        let mut layer = TimeoutLayer::new(default)
+            .with_slow_fraction(slow_fraction)
+            .map_err(|e| e.named("timeout.slow_fraction"))?;
+        if let Some(idle) = idle {
+            let idle = layer.with_idle_timeout(idle);
+            layer = idle.map_err(|e| e.named("timeout.idle"))?;
+        }
+        for (name, tool) in &self.tools {
+            if let Some(timeout) = tool.timeout() {
+                layer = layer.with_tool(name.as_str(), timeout);
+            }
+        }
+        Ok(layer)
+    }
+
+    /// The longest timeout of any tool, and its key.
+    pub(super) fn longest_timeout(&self) -> (String, Duration) {
+        let own = self
+            .tools
+            .iter()
+            .filter_map(|(name, tool)| Some((name, tool.timeout()?)));
+        match own.max_by_key(|(_, timeout)| *timeout) {
+            Some((name, timeout)) if timeout > self.timeout.default => {
+                (super::tools::key(name, "timeout_ms"), timeout)
+            }
+            _ => ("timeout.default".into(), self.timeout.default),
+        }
+    }
+}

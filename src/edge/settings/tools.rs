@@ -1,0 +1,45 @@
+use std::{collections::BTreeMap, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use super::Settings;
+use crate::{call::ReplaySafety, text::Short};
+
+/// What holds for one tool, by its name: `[tools.import]`. What is missing is as for all tools.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct ToolSettings {
+    /// How long one attempt may take, in milliseconds (G1, T2).
+    pub timeout_ms: Option<u64>,
+    /// How often the retry layer sends a call at most, the first time included; 1 means once (R1).
+    pub attempts: Option<u16>,
+    /// Whether a call may run twice (R6). Goes before the function of
+    /// [`with_replay_safety`](super::StackBuilder::with_replay_safety), not before the call's own word.
+    pub replay_safe: Option<bool>,
+}
+
+impl ToolSettings {
+    pub(super) fn timeout(&self) -> Option<Duration> {
+        self.timeout_ms.map(Duration::from_millis)
+    }
+}
+
+impl Settings {
+    /// What is said of tools by name.
+    pub(super) fn replay_safety(&self) -> BTreeMap<String, ReplaySafety> {
+        let said = |safe| match safe {
+            true => ReplaySafety::Safe,
+            false => ReplaySafety::Unsafe,
+        };
+        let tools = self.tools.iter();
+        tools
+            .filter_map(|(name, tool)| Some((name.clone(), said(tool.replay_safe?))))
+            .collect()
+    }
+}
+
+/// The key of a tool's setting, as errors name it.
+pub(super) fn key(tool: &str, field: &str) -> String {
+    format!("tools.{}.{field}", Short::name(tool))
+}

@@ -1,0 +1,389 @@
+//! The one table of environment variables.
+
+use std::{fmt, time::Duration};
+
+use super::{Preset, Settings, duration, value::Value};
+use crate::config::ConfigError;
+
+/// Variables that begin with one of these are ours: one that is not in the table is a slip.
+const SECTIONS: [&str; 7] = [
+    "TOOL_CIRCUIT_BREAKER_",
+    "TOOL_DEADLINE_",
+    "TOOL_PARALLEL_",
+    "TOOL_RATE_LIMIT_",
+    "TOOL_RETRY_",
+    "TOOL_SANITIZE_",
+    "TOOL_SEQUENCE_",
+];
+
+/// An environment variable and the setting that it holds. See [`VARIABLES`].
+#[derive(Clone, Copy)]
+pub struct Variable {
+    name: &'static str,
+    key: &'static str,
+    help: &'static str,
+    set: fn(&mut Settings, &str) -> Result<(), String>,
+}
+
+impl Variable {
+    /// Its name: `TOOL_TIMEOUT`.
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The setting's key in a file: `timeout.default`. Empty for `TOOL_PRESET`, which no file has.
+    pub const fn key(&self) -> &'static str {
+        self.key
+    }
+
+    /// What it means, in a line.
+    pub const fn help(&self) -> &'static str {
+        self.help
+    }
+
+    /// Changes the setting. The error names the variable.
+    pub(super) fn set(&self, settings: &mut Settings, text: &str) -> Result<(), ConfigError> {
+        (self.set)(settings, text).map_err(|reason| ConfigError::new(self.name, reason))
+    }
+}
+
+impl fmt::Debug for Variable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Variable")
+            .field("name", &self.name)
+            .field("key", &self.key)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The place of a variable in the table.
+pub(super) fn find(name: &str) -> Option<usize> {
+    VARIABLES.iter().position(|variable| variable.name == name)
+}
+
+/// Whether a variable of this name would be ours.
+pub(super) fn is_ours(name: &str) -> bool {
+    find(name).is_some() || SECTIONS.iter().any(|section| name.starts_with(section))
+}
+
+const fn row(
+    name: &'static str,
+    key: &'static str,
+    help: &'static str,
+    set: fn(&mut Settings, &str) -> Result<(), String>,
+) -> Variable {
+    Variable {
+        name,
+        key,
+        help,
+        set,
+    }
+}
+
+fn put<T: Value>(setting: &mut T, text: &str) -> Result<(), String> {
+    *setting = T::parse(text)?;
+    Ok(())
+}
+
+/// A variable of system D, where a plain number is seconds.
+struct Seconds(Duration);
+
+impl Value for Seconds {
+    fn parse(text: &str) -> Result<Self, String> {
+        duration::parse_seconds(text).map(Self)
+    }
+}
+
+fn seconds(setting: &mut Duration, text: &str) -> Result<(), String> {
+    *setting = Seconds::parse(text)?.0;
+    Ok(())
+}
+
+fn window(setting: &mut Option<Duration>, text: &str) -> Result<(), String> {
+    *setting = Option::<Seconds>::parse(text)?.map(|seconds| seconds.0);
+    Ok(())
+}
+
+/// The preset comes first, and is laid over nothing but the defaults: what a file says is not thrown away.
+fn preset(settings: &mut Settings, text: &str) -> Result<(), String> {
+    let preset = Preset::parse(text)?;
+    if *settings != Settings::default() {
+        return Err("there are other settings already, of a file or a preset; it takes the place of the defaults only".into());
+    }
+    *settings = Settings::preset(preset);
+    Ok(())
+}
+
+/// All environment variables, in the order in which they are applied.
+pub const VARIABLES: &[Variable] = &[
+    row(
+        "TOOL_PRESET",
+        "",
+        "the preset to begin with: default, agent_library, agent_loop, gateway or http_proxy",
+        preset,
+    ),
+    row(
+        "TOOL_TIMEOUT",
+        "timeout.default",
+        "how long one attempt may take; a plain number is seconds",
+        |s, t| seconds(&mut s.timeout.default, t),
+    ),
+    row(
+        "TOOL_IDLE_TIMEOUT",
+        "timeout.idle",
+        "how long a tool may go without reporting progress",
+        |s, t| put(&mut s.timeout.idle, t),
+    ),
+    row(
+        "TOOL_SLOW_FRACTION",
+        "timeout.slow_fraction",
+        "the part of its timeout above which a call is reported as slow",
+        |s, t| put(&mut s.timeout.slow_fraction, t),
+    ),
+    row(
+        "TOOL_DEADLINE_BUDGET",
+        "deadline.budget",
+        "how long a whole call may take, with all attempts and waits",
+        |s, t| put(&mut s.deadline.budget, t),
+    ),
+    row(
+        "TOOL_DEADLINE_RESERVE",
+        "deadline.reserve",
+        "what is kept back from a deadline that a call brings along",
+        |s, t| put(&mut s.deadline.reserve, t),
+    ),
+    row(
+        "TOOL_RETRY_ENABLED",
+        "retry.enabled",
+        "whether calls are sent again",
+        |s, t| put(&mut s.retry.enabled, t),
+    ),
+    row(
+        "TOOL_RETRY_ATTEMPTS",
+        "retry.attempts",
+        "how often a call is sent at most, the first time included",
+        |s, t| put(&mut s.retry.attempts, t),
+    ),
+    row(
+        "TOOL_RETRY_BASE",
+        "retry.base",
+        "the delay before the second attempt",
+        |s, t| put(&mut s.retry.base, t),
+    ),
+    row(
+        "TOOL_RETRY_FACTOR",
+        "retry.factor",
+        "how much longer each further delay is",
+        |s, t| put(&mut s.retry.factor, t),
+    ),
+    row(
+        "TOOL_RETRY_CAP",
+        "retry.cap",
+        "what no delay exceeds, before jitter",
+        |s, t| put(&mut s.retry.cap, t),
+    ),
+    row(
+        "TOOL_RETRY_JITTER",
+        "retry.jitter",
+        "what chance does to a delay: none, upwards, equal or full",
+        |s, t| put(&mut s.retry.jitter, t),
+    ),
+    row(
+        "TOOL_RETRY_BUDGET_RATIO",
+        "retry.budget_ratio",
+        "how many retries there may be per call, over all calls",
+        |s, t| put(&mut s.retry.budget_ratio, t),
+    ),
+    row(
+        "TOOL_RETRY_BUDGET_MINIMUM",
+        "retry.budget_minimum",
+        "how many retries there may be in 20 s in any case",
+        |s, t| put(&mut s.retry.budget_minimum, t),
+    ),
+    row(
+        "TOOL_RETRY_ASSUME_REPLAY_SAFE",
+        "retry.assume_replay_safe",
+        "whether every tool may run twice of which nobody says otherwise",
+        |s, t| put(&mut s.retry.assume_replay_safe, t),
+    ),
+    row(
+        "TOOL_RATE_LIMIT_ENABLED",
+        "rate_limit.enabled",
+        "whether all calls of a key wait after a rate limit",
+        |s, t| put(&mut s.rate_limit.enabled, t),
+    ),
+    row(
+        "TOOL_RATE_LIMIT_COOLDOWN",
+        "rate_limit.cooldown",
+        "how long to wait after a rate limit without a hint",
+        |s, t| put(&mut s.rate_limit.cooldown, t),
+    ),
+    row(
+        "TOOL_RATE_LIMIT_MAX_WAIT",
+        "rate_limit.max_wait",
+        "the longest wait, whatever a server asks for",
+        |s, t| put(&mut s.rate_limit.max_wait, t),
+    ),
+    row(
+        "TOOL_RATE_LIMIT_ATTEMPTS",
+        "rate_limit.attempts",
+        "how often a limited call is sent at most, where no retry layer repeats it",
+        |s, t| put(&mut s.rate_limit.attempts, t),
+    ),
+    row(
+        "TOOL_RATE_LIMIT_FAIL_FAST",
+        "rate_limit.fail_fast",
+        "whether calls of a cooling key are refused at once",
+        |s, t| put(&mut s.rate_limit.fail_fast, t),
+    ),
+    row(
+        "TOOL_RATE_LIMIT_KEY",
+        "rate_limit.key",
+        "which calls share a limit: tool, tool_name or server",
+        |s, t| put(&mut s.rate_limit.key, t),
+    ),
+    row(
+        "TOOL_RATE_LIMIT_MAX_KEYS",
+        "rate_limit.max_keys",
+        "how many keys are kept",
+        |s, t| put(&mut s.rate_limit.max_keys, t),
+    ),
+    row(
+        "TOOL_CIRCUIT_BREAKER_ENABLED",
+        "circuit_breaker.enabled",
+        "whether a broken tool is no longer called",
+        |s, t| put(&mut s.circuit_breaker.enabled, t),
+    ),
+    row(
+        "TOOL_CIRCUIT_BREAKER_THRESHOLD",
+        "circuit_breaker.threshold",
+        "how many failures open a breaker",
+        |s, t| put(&mut s.circuit_breaker.threshold, t),
+    ),
+    row(
+        "TOOL_CIRCUIT_BREAKER_WINDOW",
+        "circuit_breaker.window",
+        "how close together they are; none: in a row; a plain number is seconds",
+        |s, t| window(&mut s.circuit_breaker.window, t),
+    ),
+    row(
+        "TOOL_CIRCUIT_BREAKER_RESET",
+        "circuit_breaker.reset",
+        "how long a breaker stays open; a plain number is seconds",
+        |s, t| seconds(&mut s.circuit_breaker.reset, t),
+    ),
+    row(
+        "TOOL_CIRCUIT_BREAKER_TRIALS",
+        "circuit_breaker.trials",
+        "how many trial calls may run at a time",
+        |s, t| put(&mut s.circuit_breaker.trials, t),
+    ),
+    row(
+        "TOOL_CIRCUIT_BREAKER_SUCCESSES",
+        "circuit_breaker.successes",
+        "how many successful trials close it; none: as many as may run",
+        |s, t| put(&mut s.circuit_breaker.successes, t),
+    ),
+    row(
+        "TOOL_CIRCUIT_BREAKER_FAILURE_RATE",
+        "circuit_breaker.failure_rate",
+        "the share of failures that opens it, in the place of the threshold",
+        |s, t| put(&mut s.circuit_breaker.failure_rate, t),
+    ),
+    row(
+        "TOOL_CIRCUIT_BREAKER_SLOW_CALL_RATE",
+        "circuit_breaker.slow_call_rate",
+        "the share of slow calls that opens it, in the place of the threshold",
+        |s, t| put(&mut s.circuit_breaker.slow_call_rate, t),
+    ),
+    row(
+        "TOOL_CIRCUIT_BREAKER_SLOW_CALL",
+        "circuit_breaker.slow_call",
+        "from when on a call is slow, for that rate",
+        |s, t| put(&mut s.circuit_breaker.slow_call, t),
+    ),
+    row(
+        "TOOL_CIRCUIT_BREAKER_MINIMUM_CALLS",
+        "circuit_breaker.minimum_calls",
+        "how many calls a rate needs to mean anything; none: 10",
+        |s, t| put(&mut s.circuit_breaker.minimum_calls, t),
+    ),
+    row(
+        "TOOL_CIRCUIT_BREAKER_WINDOW_CALLS",
+        "circuit_breaker.window_calls",
+        "how many calls the rates are of, in the place of the window",
+        |s, t| put(&mut s.circuit_breaker.window_calls, t),
+    ),
+    row(
+        "TOOL_CIRCUIT_BREAKER_KEY",
+        "circuit_breaker.key",
+        "which calls share a breaker: tool, tool_name or server",
+        |s, t| put(&mut s.circuit_breaker.key, t),
+    ),
+    row(
+        "TOOL_CIRCUIT_BREAKER_MAX_KEYS",
+        "circuit_breaker.max_keys",
+        "how many breakers are kept",
+        |s, t| put(&mut s.circuit_breaker.max_keys, t),
+    ),
+    row(
+        "TOOL_CIRCUIT_BREAKER_REPORTED_FAILURES",
+        "circuit_breaker.reported_failures",
+        "whether answers that are errors in the tool's own words (isError) count",
+        |s, t| put(&mut s.circuit_breaker.reported_failures, t),
+    ),
+    row(
+        "TOOL_SEQUENCE_BUDGET",
+        "sequence.budget",
+        "the time for calls one after the other, all together",
+        |s, t| put(&mut s.sequence.budget, t),
+    ),
+    row(
+        "TOOL_SEQUENCE_RESERVE",
+        "sequence.reserve",
+        "what is kept back from it for the time after them",
+        |s, t| put(&mut s.sequence.reserve, t),
+    ),
+    row(
+        "TOOL_PARALLEL_LIMIT",
+        "parallel.limit",
+        "how many calls of a batch run at a time; none: all",
+        |s, t| put(&mut s.parallel.limit, t),
+    ),
+    row(
+        "TOOL_PARALLEL_BUDGET",
+        "parallel.budget",
+        "the time for calls at the same time, all together",
+        |s, t| put(&mut s.parallel.budget, t),
+    ),
+    row(
+        "TOOL_SANITIZE_MAX_STRING",
+        "sanitize.max_string",
+        "longer strings are cut, in characters",
+        |s, t| put(&mut s.sanitize.max_string, t),
+    ),
+    row(
+        "TOOL_SANITIZE_MAX_DEPTH",
+        "sanitize.max_depth",
+        "deeper levels are not shown",
+        |s, t| put(&mut s.sanitize.max_depth, t),
+    ),
+    row(
+        "TOOL_SANITIZE_MAX_NODES",
+        "sanitize.max_nodes",
+        "after so many values the rest is not shown",
+        |s, t| put(&mut s.sanitize.max_nodes, t),
+    ),
+    row(
+        "TOOL_SANITIZE_SENSITIVE_KEYS",
+        "sanitize.sensitive_keys",
+        "more parts of keys whose values are secrets, separated by commas",
+        |s, t| put(&mut s.sanitize.sensitive_keys, t),
+    ),
+    row(
+        "TOOL_SANITIZE_HARMLESS_KEYS",
+        "sanitize.harmless_keys",
+        "more words in keys that mean no secret, separated by commas",
+        |s, t| put(&mut s.sanitize.harmless_keys, t),
+    ),
+];

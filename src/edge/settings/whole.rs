@@ -1,0 +1,55 @@
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    CircuitBreakerSettings, DeadlineSettings, ParallelSettings, RateLimitSettings, RetrySettings,
+    SanitizeSettings, SequenceSettings, StackBuilder, TimeoutSettings, ToolSettings, TraceSettings,
+    check, names::Names,
+};
+use crate::config::ConfigError;
+
+/// The settings of all layers. See the [module docs](super) for an example.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct Settings {
+    /// One attempt's time.
+    pub timeout: TimeoutSettings,
+    /// A whole call's time.
+    pub deadline: DeadlineSettings,
+    /// Calls that are sent again.
+    pub retry: RetrySettings,
+    /// Rate limits.
+    pub rate_limit: RateLimitSettings,
+    /// Tools that are no longer called.
+    pub circuit_breaker: CircuitBreakerSettings,
+    /// Calls one after the other. No part of the [stack](Self::stack); held and checked here.
+    pub sequence: SequenceSettings,
+    /// Calls at the same time. No part of the [stack](Self::stack); held and checked here.
+    pub parallel: ParallelSettings,
+    /// Redaction.
+    pub sanitize: SanitizeSettings,
+    /// Spans.
+    pub trace: TraceSettings,
+    /// What holds for one tool, by its name.
+    pub tools: BTreeMap<String, ToolSettings>,
+}
+
+impl Settings {
+    /// Checks that these settings can work together. [`StackBuilder::build`] and
+    /// [`with_env_from`](Self::with_env_from) do so as well.
+    ///
+    /// # Errors
+    ///
+    /// If a layer refuses its settings, a disabled one too, or if two of them contradict each other; see the
+    /// [module docs](super#errors). The error names the key.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        check::whole(self, &Names::default())
+    }
+
+    /// The documented stack with these settings, to be completed and built.
+    pub fn stack(&self) -> StackBuilder {
+        StackBuilder::new(self.clone())
+    }
+}
