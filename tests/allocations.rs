@@ -11,6 +11,8 @@ use std::{
 use serde_json::{Map, Value, json};
 use tower::{Service, ServiceBuilder};
 use tower_layer::Layer;
+#[cfg(feature = "settings")]
+use tower_toolcall::settings;
 use tower_toolcall::{
     ErrorKind, ToolCall, ToolError,
     catch_panic::CatchPanicLayer,
@@ -141,6 +143,24 @@ allocates_nothing! {
         .layer(TimeoutLayer::default())
         .layer(CatchPanicLayer::new())
         .into_inner();
+}
+
+#[cfg(feature = "settings")]
+allocates_nothing! {
+    stack_of_the_default_settings: settings::Settings::default().stack().build().unwrap();
+    stack_of_the_agent_library: settings::Settings::agent_library().stack().build().unwrap();
+    stack_of_the_agent_loop: settings::Settings::agent_loop().stack().build().unwrap();
+    stack_of_the_gateway: settings::Settings::gateway().stack().build().unwrap();
+    stack_of_the_http_proxy: settings::Settings::http_proxy().stack().build().unwrap();
+}
+
+#[cfg(all(feature = "metrics", feature = "settings"))]
+allocates_nothing! {
+    stack_of_settings_with_metrics: settings::Settings::default()
+        .stack()
+        .with_metrics(&tower_toolcall::metrics::Metrics::new())
+        .build()
+        .unwrap();
 }
 
 #[cfg(feature = "metrics")]

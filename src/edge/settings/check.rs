@@ -189,7 +189,7 @@ impl Whole<'_> {
                 return Err(self.too_late("retry.base", s.retry.base, budget, time));
             }
             let waits = s.retries() || (limit.enabled && !limit.fail_fast);
-            if waits && limit.longest_cooldown() >= time {
+            if waits && limit.longest_wait() >= time {
                 return Err(self.too_late("rate_limit.cooldown", limit.cooldown, budget, time));
             }
         }

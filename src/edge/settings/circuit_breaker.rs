@@ -103,41 +103,35 @@ impl CircuitBreakerSettings {
             (Some(window), None) => Rates::over_time(window),
             (None, Some(calls)) => Rates::over_calls(calls),
             (Some(_), Some(_)) => {
-                return Err(refused(
-                    "window_calls",
-                    "`window` is set too; the rates are over one of them",
-                ));
+                let reason = "`window` is set too; the rates are over one of them";
+                return Err(refused("window_calls", reason));
             }
             (None, None) => {
-                return Err(refused(
-                    "window_calls",
-                    "a rate needs it, or `window`: what is it a share of?",
-                ));
+                let rate = self
+                    .failure_rate
+                    .map_or("slow_call_rate", |_| "failure_rate");
+                let reason = "what is it a share of? Set `window` or `window_calls` too";
+                return Err(refused(rate, reason));
             }
         };
         if let Some(rate) = self.failure_rate {
             rates = rates.with_failure_rate(rate);
         }
-        rates = match (self.slow_call_rate, self.slow_call) {
-            (Some(rate), Some(slow)) => rates.with_slow_call_rate(rate, slow),
-            (None, None) => rates,
+        if let Some(calls) = self.minimum_calls {
+            rates = rates.with_minimum_calls(calls);
+        }
+        match (self.slow_call_rate, self.slow_call) {
+            (Some(rate), Some(slow)) => Ok(rates.with_slow_call_rate(rate, slow)),
+            (None, None) => Ok(rates),
             (Some(_), None) => {
-                return Err(refused(
-                    "slow_call",
-                    "`slow_call_rate` needs it: from when on is a call slow?",
-                ));
+                let reason = "from when on is a call slow? Set `slow_call` too";
+                Err(refused("slow_call_rate", reason))
             }
             (None, Some(_)) => {
-                return Err(refused(
-                    "slow_call",
-                    "`slow_call_rate` is not set, so it means nothing",
-                ));
+                let reason = "`slow_call_rate` is not set, so it means nothing";
+                Err(refused("slow_call", reason))
             }
-        };
-        Ok(match self.minimum_calls {
-            Some(calls) => rates.with_minimum_calls(calls),
-            None => rates,
-        })
+        }
     }
 }
 

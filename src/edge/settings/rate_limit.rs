@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{KeyBy, Settings, duration};
 use crate::{
+    backoff::after_hint,
     config::ConfigError,
     rate_limit::{RateLimitBackoffBuilder, RateLimitBackoffLayer},
     registry::DEFAULT_MAX_KEYS,
@@ -49,9 +50,15 @@ impl Default for RateLimitSettings {
 }
 
 impl RateLimitSettings {
-    /// The longest wait after a limit without a hint: a little more by chance.
+    /// The longest cooldown of the gate: a little more by chance.
     pub(super) fn longest_cooldown(&self) -> Duration {
-        crate::backoff::after_hint(self.cooldown, u64::MAX)
+        after_hint(self.cooldown, u64::MAX)
+    }
+
+    /// The longest wait of a call that met the limit: a retry layer takes the gate's cooldown for a hint, and adds a
+    /// little too.
+    pub(super) fn longest_wait(&self) -> Duration {
+        after_hint(self.longest_cooldown(), u64::MAX)
     }
 }
 

@@ -1,0 +1,63 @@
+//! The stack from a file and the environment.
+//!
+//! ```text
+//! cargo run --features settings --example settings
+//! TOOL_TIMEOUT=5 cargo run --features settings --example settings -- my.toml
+//! TOOL_RETRY_BASE=30 cargo run --features settings --example settings
+//! ```
+//!
+//! It prints the settings in force and calls a tool. The last one ends with an error that says what to write.
+
+use std::{env, fs, process::ExitCode};
+
+use serde_json::json;
+use tower::{ServiceBuilder, ServiceExt, service_fn};
+use tower_toolcall::{BoxError, ToolCall, settings::Settings};
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match run().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run() -> Result<(), BoxError> {
+    let settings = read()?.with_env()?;
+    println!("{}", toml::to_string(&settings)?);
+
+    let stack = settings.stack().build()?;
+    let weather = service_fn(|call: ToolCall| async move {
+        let city = call
+            .arguments()
+            .get("city")
+            .and_then(|v| v.as_str())
+            .ok_or("no city")?;
+        Ok::<_, BoxError>(format!("{city}: 12 degrees, clear sky"))
+    });
+    let tools = ServiceBuilder::new()
+        .layer(stack.results())
+        .service(weather);
+
+    let call = ToolCall::new("weather").with_json(json!({ "city": "Oslo" }))?;
+    let Ok(result) = tools.oneshot(call).await;
+    println!(
+        "# {} in {:?}: {:?}",
+        result.status(),
+        result.duration(),
+        result.into_data()
+    );
+    Ok(())
+}
+
+/// The file whose path is given, or the one beside this program.
+fn read() -> Result<Settings, BoxError> {
+    let file = match env::args_os().nth(1) {
+        Some(path) => fs::read_to_string(path)?,
+        None => include_str!("settings.toml").to_owned(),
+    };
+    Ok(toml::from_str(&file)?)
+}

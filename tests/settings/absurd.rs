@@ -1,0 +1,168 @@
+//! Bad values are errors that name their variable or key (G1, rules 7 and 8).
+
+use proptest::prelude::*;
+use tower_toolcall::settings::{Preset, Settings, VARIABLES};
+
+use crate::kit::env;
+
+const ABSURD: [&str; 12] = [
+    "1e30",
+    "NaN",
+    "inf",
+    "-1",
+    "-5s",
+    "30 parsecs",
+    "99999y",
+    "true story",
+    "1234567890123456789012345678901234567890",
+    "0x10",
+    "\u{0}",
+    "🙂",
+];
+
+fn is_list(name: &str) -> bool {
+    name.ends_with("E_KEYS") || name.ends_with("S_KEYS")
+}
+
+#[test]
+fn every_absurd_value_in_every_variable_over_every_preset_names_the_variable() {
+    for preset in Preset::ALL {
+        for variable in VARIABLES.iter().filter(|v| !is_list(v.name())) {
+            for absurd in ABSURD {
+                let (name, base) = (variable.name(), Settings::preset(preset));
+                let error = base.with_env_from([(name, absurd)]).expect_err(name);
+                assert_eq!(error.field(), name, "{absurd}: {error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_word_that_is_none_names_its_list() {
+    for name in [
+        "TOOL_SANITIZE_SENSITIVE_KEYS",
+        "TOOL_SANITIZE_HARMLESS_KEYS",
+    ] {
+        for words in ["!!", &"x".repeat(65), &"word,".repeat(300)] {
+            assert_eq!(env(name, words).unwrap_err().field(), name);
+        }
+    }
+}
+
+#[test]
+fn a_number_without_a_unit_is_refused_with_the_remedy() {
+    let error = env("TOOL_RETRY_BASE", "30").unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "invalid `TOOL_RETRY_BASE`: `30` has no unit: write 30s, 500ms or 1m 30s"
+    );
+}
+
+#[test]
+fn a_layers_own_check_names_the_variable() {
+    for (name, value) in [
+        ("TOOL_CIRCUIT_BREAKER_RESET", "0"),
+        ("TOOL_CIRCUIT_BREAKER_THRESHOLD", "0"),
+        ("TOOL_CIRCUIT_BREAKER_TRIALS", "0"),
+        ("TOOL_CIRCUIT_BREAKER_WINDOW", "0"),
+        ("TOOL_CIRCUIT_BREAKER_MAX_KEYS", "0"),
+        ("TOOL_RATE_LIMIT_COOLDOWN", "2days"),
+        ("TOOL_RATE_LIMIT_ATTEMPTS", "0"),
+        ("TOOL_RETRY_ATTEMPTS", "0"),
+        ("TOOL_RETRY_FACTOR", "0.5"),
+        ("TOOL_SLOW_FRACTION", "0"),
+        ("TOOL_IDLE_TIMEOUT", "0s"),
+        ("TOOL_SANITIZE_MAX_DEPTH", "65"),
+        ("TOOL_PARALLEL_LIMIT", "0"),
+    ] {
+        assert_eq!(env(name, value).unwrap_err().field(), name);
+    }
+}
+
+/// S2: a secret in the wrong variable does not reach a log.
+#[test]
+fn an_error_does_not_quote_a_secret() {
+    for secret in [
+        "ghp_a1B2c3D4e5F6g7H8i9J0a1B2c3D4e5F6g7H8",
+        "postgres://me:hunter2@db/x",
+        &"s3cr3t".repeat(20),
+    ] {
+        let error = env("TOOL_RETRY_ATTEMPTS", secret).unwrap_err().to_string();
+        for part in ["g7H8i9", "hunter2", "s3cr3t"] {
+            assert!(!error.contains(part), "{error}");
+        }
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_value_that_is_not_utf8_names_its_variable() {
+    use std::{ffi::OsStr, os::unix::ffi::OsStrExt, process::Command};
+
+    // A child of this test, as the environment of this process must not change.
+    let run = |name: &str| {
+        Command::new(std::env::current_exe().unwrap())
+            .args([
+                "--exact",
+                "absurd::the_environment_of_this_process",
+                "--ignored",
+                "--nocapture",
+            ])
+            .env(name, OsStr::from_bytes(b"\xff"))
+            .output()
+            .unwrap()
+    };
+    let said = |name| String::from_utf8_lossy(&run(name).stdout).into_owned();
+    assert!(said("TOOL_TIMEOUT").contains("invalid `TOOL_TIMEOUT`: its value is not UTF-8"));
+    assert!(said("SOMEBODY_ELSES").contains("fine"));
+}
+
+/// What the test above runs in a process of its own.
+#[test]
+#[ignore = "run by another test"]
+fn the_environment_of_this_process() {
+    match Settings::from_env() {
+        Ok(_) => println!("fine"),
+        Err(error) => println!("{error}"),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// No panic; what passes the check can be built.
+    #[test]
+    fn any_text_in_any_variable_is_an_error_or_a_stack(
+        preset in prop::sample::select(&Preset::ALL[..]),
+        variable in prop::sample::select(VARIABLES),
+        text in prop_oneof![".{0,50}", "[0-9.]{1,12}", "[0-9]{1,6}(ns|ms|s|m|h|d|y)"],
+    ) {
+        match Settings::preset(preset).with_env_from([(variable.name(), &text)]) {
+            Ok(settings) => prop_assert!(settings.stack().build().is_ok()),
+            Err(error) => prop_assert!(error.to_string().len() < 400, "{error}"),
+        }
+    }
+
+    /// The same through the fields, which no parser guards.
+    #[test]
+    fn any_number_in_any_field_is_an_error_or_a_stack(
+        preset in prop::sample::select(&Preset::ALL[..]),
+        number in any::<f64>(),
+        count in any::<u64>(),
+        field in 0..8,
+    ) {
+        let mut s = Settings::preset(preset);
+        let time = std::time::Duration::from_nanos(count).saturating_mul((count % 7) as u32 * 1000);
+        match field {
+            0 => s.timeout.slow_fraction = number,
+            1 => s.retry.factor = number,
+            2 => s.retry.budget_ratio = number,
+            3 => s.circuit_breaker.failure_rate = Some(number),
+            4 => s.tools.entry("x".into()).or_default().timeout_ms = Some(count),
+            5 => s.timeout.default = time,
+            6 => s.rate_limit.cooldown = time,
+            _ => s.circuit_breaker.max_keys = count as usize,
+        }
+        prop_assert_eq!(s.check().is_ok(), s.stack().build().is_ok());
+    }
+}

@@ -1,0 +1,72 @@
+//! The default settings are the layers' own (N4, G1).
+
+use tower_toolcall::{
+    circuit_breaker::CircuitBreakerLayer, deadline::DeadlineLayer,
+    rate_limit::RateLimitBackoffLayer, redact::Rules, retry::RetryPolicy, settings::Settings,
+    timeout::TimeoutLayer, trace::TraceLayer,
+};
+
+/// All settings of both, as they print themselves.
+macro_rules! same {
+    ($($name:ident: $ours:expr, $theirs:expr;)*) => {$(
+        #[test]
+        fn $name() {
+            let settings = Settings::default();
+            assert_eq!(format!("{:?}", $ours(&settings)), format!("{:?}", $theirs));
+        }
+    )*};
+}
+
+same! {
+    timeout: |s: &Settings| s.timeout_layer().unwrap(), TimeoutLayer::default();
+    deadline: Settings::deadline_layer, DeadlineLayer::inherited();
+    retry: |s: &Settings| s.retry_policy().unwrap(), RetryPolicy::new();
+    rate_limit: Settings::rate_limit_builder, RateLimitBackoffLayer::builder();
+    circuit_breaker: |s: &Settings| s.circuit_breaker_builder().unwrap(), CircuitBreakerLayer::builder();
+    trace: Settings::trace_layer, TraceLayer::new();
+}
+
+/// Nothing is allocated for a call by the built-in rules.
+#[test]
+fn sanitize() {
+    assert_eq!(Settings::default().redaction_rules().unwrap(), Rules::new());
+}
+
+#[test]
+fn an_empty_file_is_the_default() {
+    assert_eq!(toml::from_str::<Settings>("").unwrap(), Settings::default());
+    assert_eq!(
+        serde_json::from_str::<Settings>("{}").unwrap(),
+        Settings::default()
+    );
+}
+
+/// G3: the whole presets have the breakers of the breaker's own presets.
+#[test]
+fn the_breakers_of_the_presets_are_those_of_the_layer() {
+    use tower_toolcall::circuit_breaker::CircuitBreakerBuilder;
+
+    let ours = |settings: Settings| format!("{:?}", settings.circuit_breaker_builder().unwrap());
+    assert_eq!(
+        ours(Settings::gateway()),
+        format!("{:?}", CircuitBreakerBuilder::gateway())
+    );
+    assert_eq!(
+        ours(Settings::http_proxy()),
+        format!("{:?}", CircuitBreakerBuilder::http_proxy())
+    );
+}
+
+/// A trial keeps its place at least for twice the longest timeout.
+#[test]
+fn the_lease_of_a_trial_follows_the_timeouts() {
+    let mut settings = Settings::default();
+    let breaker = |s: &Settings| format!("{:?}", s.circuit_breaker_builder().unwrap());
+    assert!(breaker(&settings).contains("lease: 120s"));
+    settings
+        .tools
+        .entry("import".into())
+        .or_default()
+        .timeout_ms = Some(100_000);
+    assert!(breaker(&settings).contains("lease: 200s"));
+}

@@ -1,0 +1,123 @@
+//! `.env.example`, the example file and the docs say what is true (G1).
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+use tower_toolcall::settings::{Settings, VARIABLES, Variable};
+
+const ENV: &str = include_str!("../../.env.example");
+const DOCS: &str = include_str!("../../src/edge/settings/variables.md");
+const TOML: &str = include_str!("../../examples/settings.toml");
+
+/// The variables of `.env.example`, with the line above.
+fn examples() -> Vec<(&'static str, &'static str, &'static str)> {
+    let lines: Vec<_> = ENV.lines().collect();
+    let pairs = lines.windows(2);
+    pairs
+        .filter_map(|pair| {
+            let (name, value) = pair[1].strip_prefix("#TOOL_")?.split_once('=')?;
+            Some((pair[0], name, value))
+        })
+        .collect()
+}
+
+fn first_upper(text: &str) -> String {
+    let (first, rest) = text.split_at(1);
+    first.to_uppercase() + rest
+}
+
+#[test]
+fn the_example_of_an_environment_has_each_variable_with_its_line() {
+    let examples = examples();
+    assert_eq!(examples.len(), VARIABLES.len());
+    for ((line, name, _), variable) in examples.iter().zip(VARIABLES) {
+        assert_eq!(format!("TOOL_{name}"), variable.name());
+        assert_eq!(*line, format!("# {}", first_upper(variable.help())));
+    }
+}
+
+/// Whoever copies it changes nothing.
+#[test]
+fn the_example_of_an_environment_is_all_comments() {
+    assert!(
+        ENV.lines()
+            .all(|line| line.is_empty() || line.starts_with('#'))
+    );
+}
+
+#[test]
+fn the_values_of_the_example_are_the_defaults() {
+    let vars = examples();
+    let vars = vars
+        .iter()
+        .map(|(_, name, value)| (format!("TOOL_{name}"), value));
+    assert_eq!(
+        Settings::default().with_env_from(vars).unwrap(),
+        Settings::default()
+    );
+}
+
+/// Only what can be blank is.
+#[test]
+fn no_value_of_the_example_is_blank_but_those_of_lists() {
+    for (_, name, value) in examples() {
+        assert_eq!(
+            value.is_empty(),
+            name.starts_with("SANITIZE_") && name.ends_with("_KEYS"),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn the_table_in_the_docs_is_the_table() {
+    let values = examples();
+    let code = |text: &str| match text {
+        "" => String::new(),
+        text => format!("`{text}`"),
+    };
+    let row = |(variable, (_, _, value)): (&Variable, &(_, _, &str))| {
+        let (name, key, help) = (variable.name(), variable.key(), variable.help());
+        format!("| `{name}` | {} | {} | {help} |", code(key), code(value))
+    };
+    let rows: Vec<_> = VARIABLES.iter().zip(&values).map(row).collect();
+    assert_eq!(DOCS.lines().skip(2).collect::<Vec<_>>(), rows);
+}
+
+fn keys(settings: &Value) -> BTreeSet<String> {
+    let sections = settings.as_object().unwrap().iter();
+    sections
+        .filter(|(section, _)| *section != "tools")
+        .flat_map(|(section, keys)| {
+            let keys = keys.as_object().unwrap().keys();
+            keys.map(move |key| format!("{section}.{key}"))
+        })
+        .collect()
+}
+
+/// `trace` is not for the environment.
+#[test]
+fn every_key_has_its_variable() {
+    let mut all = keys(&json!(Settings::default()));
+    all.retain(|key| !key.starts_with("trace."));
+    let named = VARIABLES.iter().map(|v| v.key().to_owned());
+    assert_eq!(all, named.filter(|key| !key.is_empty()).collect());
+}
+
+#[test]
+fn the_example_of_a_file_can_be_built() {
+    let settings: Settings = toml::from_str(TOML).unwrap();
+    assert!(settings.stack().build().is_ok());
+    assert_eq!(settings.tools["import"].timeout_ms, Some(45_000));
+}
+
+/// Keys without a default stand there as comments.
+#[test]
+fn the_example_of_a_file_has_every_key() {
+    let text = TOML.replace("\n#", "\n");
+    for key in keys(&json!(Settings::default())) {
+        let (_, key) = key.split_once('.').unwrap();
+        let line = format!("{key} = ");
+        assert!(text.lines().any(|l| l.starts_with(&line)), "{key}");
+    }
+}

@@ -1,0 +1,114 @@
+//! Settings in files (G1).
+
+use serde_json::json;
+use tower_toolcall::settings::{Preset, Settings};
+
+use crate::kit::secs;
+
+#[test]
+fn toml_and_json_give_back_what_was_written() {
+    for preset in Preset::ALL {
+        let mut settings = Settings::preset(preset);
+        settings
+            .tools
+            .entry("import".into())
+            .or_default()
+            .timeout_ms = Some(45_000);
+        let toml = toml::to_string(&settings).unwrap();
+        assert_eq!(toml::from_str::<Settings>(&toml).unwrap(), settings);
+        let json = serde_json::to_string(&settings).unwrap();
+        assert_eq!(serde_json::from_str::<Settings>(&json).unwrap(), settings);
+    }
+}
+
+#[test]
+fn durations_are_written_with_their_units() {
+    let json = json!(Settings::default());
+    assert_eq!(json["timeout"]["default"], "30s");
+    assert_eq!(json["deadline"]["reserve"], "500ms");
+    assert_eq!(json["rate_limit"]["max_wait"], "5m");
+}
+
+/// The line is in the error, and what to write.
+#[test]
+fn a_number_is_no_duration() {
+    for file in [
+        "[timeout]\ndefault = 30",
+        "[timeout]\nidle = 30",
+        "[timeout]\nidle = 2.5",
+    ] {
+        let error = toml::from_str::<Settings>(file).unwrap_err().to_string();
+        assert!(error.contains("line 2"), "{error}");
+        assert!(
+            error.contains("a duration with its unit, such as \"30s\""),
+            "{error}"
+        );
+    }
+    let file = "[timeout]\ndefault = \"30\"";
+    let error = toml::from_str::<Settings>(file).unwrap_err().to_string();
+    assert!(error.contains("`30` has no unit: write 30s"), "{error}");
+}
+
+#[test]
+fn a_key_that_does_not_exist_is_an_error() {
+    for file in [
+        "[timeouts]\ndefault = \"30s\"",
+        "[timeout]\ndefalt = \"30s\"",
+        "[circuit_breaker]\ntreshold = 5",
+        "[tools.import]\ntimeout = 5",
+    ] {
+        let error = toml::from_str::<Settings>(file).unwrap_err().to_string();
+        assert!(error.contains("unknown field"), "{error}");
+    }
+}
+
+#[test]
+fn absurd_values_are_errors() {
+    for file in [
+        "[timeout]\ndefault = \"30 parsecs\"",
+        "[timeout]\ndefault = 1e30",
+        "[timeout]\ndefault = nan",
+        "[timeout]\ndefault = \"-5s\"",
+        "[timeout]\ndefault = \"9999999999999999999999999999999999999999s\"",
+        "[retry]\nattempts = -1",
+        "[retry]\nattempts = 70000",
+        "[retry]\njitter = \"some\"",
+        "[parallel]\nlimit = 0",
+        "[tools.import]\ntimeout_ms = -1",
+        "[tools.import]\ntimeout_ms = 1.5",
+    ] {
+        assert!(toml::from_str::<Settings>(file).is_err(), "{file}");
+    }
+}
+
+#[test]
+fn numbers_that_are_none_fail_the_check() {
+    for (file, key) in [
+        ("[retry]\nfactor = nan", "retry.factor"),
+        ("[retry]\nfactor = 1e30", "retry.factor"),
+        ("[retry]\nbudget_ratio = inf", "retry.budget_ratio"),
+        ("[timeout]\nslow_fraction = -0.5", "timeout.slow_fraction"),
+        ("[timeout]\ndefault = \"2years\"", "timeout.default"),
+        (
+            "[circuit_breaker]\nreset = \"2years\"",
+            "circuit_breaker.reset",
+        ),
+    ] {
+        let settings: Settings = toml::from_str(file).unwrap();
+        assert_eq!(settings.check().unwrap_err().field(), key);
+        assert_eq!(settings.stack().build().unwrap_err().field(), key);
+    }
+}
+
+/// G1: per-tool `timeout_ms` in files.
+#[test]
+fn tools_have_their_own_settings() {
+    let file = "[tools.import]\ntimeout_ms = 45000\nattempts = 1\nreplay_safe = false";
+    let settings: Settings = toml::from_str(file).unwrap();
+    let import = &settings.tools["import"];
+    assert_eq!(
+        (import.timeout_ms, import.attempts, import.replay_safe),
+        (Some(45_000), Some(1), Some(false))
+    );
+    assert_eq!(settings.timeout.default, secs(30));
+}

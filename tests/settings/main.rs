@@ -1,0 +1,15 @@
+//! Settings of all layers (G1, G2, G3): files, variables, presets, checks, and the stack that is built of them.
+#![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
+
+mod absurd;
+mod checks;
+mod defaults;
+mod documents;
+mod files;
+mod kit;
+mod presets;
+mod results;
+mod stack;
+mod switches;
+mod tools;
+mod variables;

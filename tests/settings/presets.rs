@@ -1,0 +1,172 @@
+//! A stack of each preset does what its system does (G3).
+
+use std::time::Duration;
+
+use tokio::time::{Instant, advance};
+use tower::{Layer, ServiceExt, service_fn};
+use tower_toolcall::{
+    BoxError, ErrorKind, Outcome, ToolCall, ToolError,
+    circuit_breaker::BreakerState,
+    outcome::{ByError, Classify},
+    settings::{Preset, Settings},
+};
+
+use crate::kit::{Flaky, call, run, secs, stack};
+
+/// System, timeout, cooldown, failures that open, open period, trials that close, whether `isError` counts.
+const TABLE: [(Preset, u64, u64, usize, u64, usize, bool); 5] = [
+    (Preset::Default, 30, 30, 5, 60, 1, false),
+    (Preset::AgentLibrary, 5, 10, 5, 60, 1, false),
+    (Preset::AgentLoop, 30, 30, 5, 60, 1, false),
+    (Preset::Gateway, 60, 30, 5, 60, 1, true),
+    (Preset::HttpProxy, 30, 30, 5, 30, 3, false),
+];
+
+#[test]
+fn all_presets_are_tried() {
+    assert_eq!(TABLE.map(|row| row.0), Preset::ALL);
+}
+
+/// T1.
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_hangs_is_ended_at_the_presets_time() {
+    for (preset, timeout, ..) in TABLE {
+        let tool = service_fn(|_: ToolCall| std::future::pending::<Result<(), BoxError>>());
+        let start = Instant::now();
+        let tools = stack(&Settings::preset(preset)).layer(tool);
+        let error = tools.oneshot(call()).await.unwrap_err();
+        assert_eq!(
+            (error.kind(), start.elapsed()),
+            (ErrorKind::Timeout, secs(timeout)),
+            "{preset}"
+        );
+    }
+}
+
+/// L1: success on attempt 2, after the cooldown. The gate and the retry layer each add a second at most.
+#[tokio::test(start_paused = true)]
+async fn a_rate_limit_ends_in_success_on_attempt_2_after_the_cooldown() {
+    for (preset, _, cooldown, ..) in TABLE {
+        let tool = Flaky::new(ErrorKind::RateLimited, 1);
+        let start = Instant::now();
+        let done = run(&stack(&Settings::preset(preset)), &tool, call()).await;
+        assert_eq!((done, tool.calls()), (Ok("done"), 2), "{preset}");
+        let took = start.elapsed();
+        assert!(
+            (secs(cooldown)..=secs(cooldown + 2)).contains(&took),
+            "{preset}: {took:?}"
+        );
+    }
+}
+
+/// T5: within B's sequence as well.
+#[tokio::test(start_paused = true)]
+async fn the_cooldown_of_the_agent_library_fits_into_its_sequence() {
+    let settings = Settings::agent_library();
+    let budget = settings.sequence.budget.unwrap() - settings.sequence.reserve;
+    let tool = Flaky::new(ErrorKind::RateLimited, 2);
+    let call = call().with_deadline(Instant::now() + budget);
+    assert_eq!(run(&stack(&settings), &tool, call).await, Ok("done"));
+}
+
+/// C1, C2, C3.
+#[tokio::test(start_paused = true)]
+async fn a_breaker_opens_at_the_threshold_and_closes_after_the_reset() {
+    for (preset, _, _, threshold, reset, trials, _) in TABLE {
+        let layer = stack(&Settings::preset(preset));
+        let breaker = layer.circuit_breaker().breaker(&call());
+        let tool = Flaky::new(ErrorKind::Upstream, threshold);
+        for _ in 0..threshold {
+            assert_eq!(breaker.state(), BreakerState::Closed, "{preset}");
+            assert_eq!(run(&layer, &tool, call()).await, Err(ErrorKind::Upstream));
+        }
+        assert_eq!(
+            run(&layer, &tool, call()).await,
+            Err(ErrorKind::CircuitOpen),
+            "{preset}"
+        );
+        advance(secs(reset) - Duration::from_millis(1)).await;
+        assert_eq!(
+            run(&layer, &tool, call()).await,
+            Err(ErrorKind::CircuitOpen),
+            "{preset}"
+        );
+        advance(Duration::from_millis(1)).await;
+        for _ in 0..trials {
+            assert_ne!(breaker.state(), BreakerState::Closed, "{preset}");
+            assert_eq!(run(&layer, &tool, call()).await, Ok("done"), "{preset}");
+        }
+        assert_eq!(breaker.state(), BreakerState::Closed, "{preset}");
+    }
+}
+
+/// An answer that is an error in the tool's own words.
+#[derive(Clone, Copy)]
+struct Words;
+
+impl Classify<&'static str> for Words {
+    fn classify(&self, result: Result<&&'static str, &ToolError>) -> Outcome {
+        match result {
+            Ok(&"error") => Outcome::reported(),
+            other => ByError.classify(other),
+        }
+    }
+}
+
+/// E6, C5: it counts in preset D alone.
+#[tokio::test(start_paused = true)]
+async fn the_tools_own_errors_open_the_breaker_of_the_gateway_alone() {
+    for (preset, _, _, threshold, _, _, counts) in TABLE {
+        let layer = Settings::preset(preset)
+            .stack()
+            .with_classifier(Words)
+            .build()
+            .unwrap();
+        let tool = service_fn(|_: ToolCall| async { Ok::<_, BoxError>("error") });
+        for _ in 0..threshold {
+            assert_eq!(layer.layer(tool).oneshot(call()).await.unwrap(), "error");
+        }
+        let refused = layer.layer(tool).oneshot(call()).await.is_err();
+        assert_eq!(refused, counts, "{preset}");
+    }
+}
+
+/// C2: of D's failures, those within 300 s.
+#[tokio::test(start_paused = true)]
+async fn the_failures_of_the_gateway_leave_its_window() {
+    let layer = stack(&Settings::gateway());
+    let tool = Flaky::new(ErrorKind::Upstream, 100);
+    for _ in 0..10 {
+        assert_eq!(run(&layer, &tool, call()).await, Err(ErrorKind::Upstream));
+        advance(secs(76)).await;
+    }
+}
+
+/// C1: E's breaker is the server's.
+#[tokio::test(start_paused = true)]
+async fn the_breaker_of_the_http_proxy_is_the_servers() {
+    let layer = stack(&Settings::http_proxy());
+    let tool = Flaky::new(ErrorKind::Upstream, 5);
+    let call = |tool: String| ToolCall::new(tool).with_server("api");
+    for i in 0..5 {
+        assert_eq!(
+            run(&layer, &tool, call(format!("t{i}"))).await,
+            Err(ErrorKind::Upstream)
+        );
+    }
+    assert_eq!(
+        run(&layer, &tool, call("other".into())).await,
+        Err(ErrorKind::CircuitOpen)
+    );
+}
+
+/// R6: C alone assumes that a tool may run twice.
+#[tokio::test(start_paused = true)]
+async fn the_agent_loop_alone_repeats_what_nobody_calls_safe() {
+    for preset in Preset::ALL {
+        let tool = Flaky::new(ErrorKind::Upstream, 2);
+        let call = ToolCall::new("search");
+        let done = run(&stack(&Settings::preset(preset)), &tool, call).await;
+        assert_eq!(done.is_ok(), preset == Preset::AgentLoop, "{preset}");
+    }
+}

@@ -1,0 +1,64 @@
+//! The stack that never fails (E6, G2).
+
+use serde_json::json;
+use tower::{Layer, ServiceExt, service_fn};
+use tower_toolcall::{
+    BoxError, ErrorKind, Outcome, ToolCall, ToolError, result::Status, settings::Settings,
+};
+
+use crate::kit::{Flaky, call, changed, run, stack};
+
+#[tokio::test]
+async fn whatever_happens_there_is_a_result() {
+    let results = stack(&Settings::default()).results();
+    for (failures, status) in [(0, Status::Success), (1, Status::Error)] {
+        let tool = Flaky::new(ErrorKind::Upstream, failures);
+        let Ok(result) = results.layer(tool).oneshot(call()).await;
+        assert_eq!(result.status(), status);
+    }
+}
+
+/// Trap 25.
+#[tokio::test]
+async fn it_shares_its_state_with_the_stack() {
+    let layer = stack(&Settings::default());
+    let tool = Flaky::new(ErrorKind::Upstream, 9);
+    for _ in 0..5 {
+        let Ok(result) = layer.results().layer(tool.clone()).oneshot(call()).await;
+        assert_eq!(result.error().unwrap().kind(), ErrorKind::Upstream);
+    }
+    assert_eq!(
+        run(&layer, &tool, call()).await,
+        Err(ErrorKind::CircuitOpen)
+    );
+}
+
+/// S2: the rules are outside the results, so that these are written by them.
+#[tokio::test]
+async fn a_result_is_written_by_the_rules() {
+    let settings = changed(|s| s.sanitize.sensitive_keys = vec!["iban".into()]);
+    let tool = service_fn(|_: ToolCall| async { Ok::<_, BoxError>(json!({ "iban": "DE02" })) });
+    let Ok(result) = stack(&settings).results().layer(tool).oneshot(call()).await;
+    let written = serde_json::to_string(&result).unwrap();
+    assert!(
+        written.contains("[REDACTED]") && !written.contains("DE02"),
+        "{written}"
+    );
+}
+
+/// E6: the classifier is the stack's.
+#[tokio::test]
+async fn the_tools_own_errors_are_no_success() {
+    let own = |result: Result<&&str, &ToolError>| match result {
+        Ok(_) => Outcome::reported(),
+        Err(_) => Outcome::failure(),
+    };
+    let layer = Settings::default()
+        .stack()
+        .with_classifier(own)
+        .build()
+        .unwrap();
+    let tool = Flaky::new(ErrorKind::Upstream, 0);
+    let Ok(result) = layer.results().layer(tool).oneshot(call()).await;
+    assert_eq!(result.error().unwrap().kind(), ErrorKind::Reported);
+}

@@ -1,0 +1,247 @@
+//! The stack that is built (G2).
+
+use std::{
+    convert::Infallible,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+};
+
+use serde_json::json;
+use static_assertions::assert_impl_all;
+use tokio::time::{Instant, sleep};
+use tower::{Layer, ServiceBuilder, ServiceExt, service_fn, util::BoxCloneSyncService};
+use tower_toolcall::{
+    BoxError, ErrorKind, Event, ToolCall, ToolError,
+    outcome::ByError,
+    settings::{
+        Preset, ResponseFuture, Results, ResultsLayer, Settings, Stack, StackBuilder, StackLayer,
+    },
+};
+
+use crate::kit::{Flaky, call, changed, run, safe, secs, stack};
+
+type Svc = BoxCloneSyncService<ToolCall, (), ToolError>;
+
+assert_impl_all!(Settings: Send, Sync, Unpin, Clone);
+assert_impl_all!(Preset: Send, Sync, Copy);
+assert_impl_all!(StackBuilder: Send, Sync, Clone);
+assert_impl_all!(StackLayer<ByError>: Send, Sync, Unpin, Clone);
+assert_impl_all!(ResultsLayer: Send, Sync, Unpin, Clone);
+assert_impl_all!(Stack<Svc>: Send, Sync, Unpin, Clone);
+assert_impl_all!(Results<Svc>: Send, Sync, Unpin, Clone);
+assert_impl_all!(ResponseFuture<std::future::Ready<()>>: Send, Sync);
+
+#[tokio::test]
+async fn around_a_function_that_returns_a_boxed_error() {
+    let tool = service_fn(|_: ToolCall| async { Err::<(), BoxError>("404 Not Found".into()) });
+    let error = stack(&Settings::default())
+        .layer(tool)
+        .oneshot(call())
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (error.kind(), error.tool()),
+        (ErrorKind::NotFound, Some("search"))
+    );
+}
+
+#[tokio::test]
+async fn around_a_function_that_cannot_fail() {
+    let tool = service_fn(|_: ToolCall| async { Ok::<_, Infallible>(7) });
+    assert_eq!(
+        stack(&Settings::default())
+            .layer(tool)
+            .oneshot(call())
+            .await
+            .unwrap(),
+        7
+    );
+}
+
+#[tokio::test]
+async fn boxed_around_a_boxed_one_and_in_another_task() {
+    let tool = service_fn(|_: ToolCall| async { Ok::<_, BoxError>(7) });
+    let boxed: BoxCloneSyncService<ToolCall, i32, ToolError> =
+        BoxCloneSyncService::new(stack(&Settings::default()).layer(tool));
+    let tools = ServiceBuilder::new()
+        .layer(stack(&Settings::gateway()))
+        .service(boxed);
+    let task = tokio::spawn(tools.oneshot(call()));
+    assert_eq!(task.await.unwrap().unwrap(), 7);
+}
+
+/// Trap 25.
+#[tokio::test(start_paused = true)]
+async fn services_of_one_layer_value_share_their_breakers() {
+    let layer = stack(&Settings::default());
+    let tool = Flaky::new(ErrorKind::Upstream, 5);
+    for _ in 0..5 {
+        let _ = run(&layer.clone(), &tool, call()).await;
+    }
+    assert_eq!(
+        run(&layer, &tool, call()).await,
+        Err(ErrorKind::CircuitOpen)
+    );
+    assert_eq!(
+        run(&stack(&Settings::default()), &tool, call()).await,
+        Ok("done")
+    );
+}
+
+/// L3: and their gates.
+#[tokio::test(start_paused = true)]
+async fn services_of_one_layer_value_share_their_cooldowns() {
+    let layer = stack(&changed(|s| {
+        s.retry.enabled = false;
+        s.rate_limit.fail_fast = true;
+    }));
+    let tool = Flaky::new(ErrorKind::RateLimited, 1);
+    for _ in 0..2 {
+        assert_eq!(
+            run(&layer.clone(), &tool, call()).await,
+            Err(ErrorKind::RateLimited)
+        );
+    }
+    assert_eq!(tool.calls(), 1);
+}
+
+/// C7.
+#[tokio::test]
+async fn the_handle_forces_the_breakers_of_the_stack() {
+    let layer = stack(&Settings::default());
+    layer.circuit_breaker().breaker(&call()).force_open();
+    let tool = Flaky::new(ErrorKind::Upstream, 0);
+    assert_eq!(
+        run(&layer, &tool, call()).await,
+        Err(ErrorKind::CircuitOpen)
+    );
+}
+
+/// T5: the deadline is above all that waits.
+#[tokio::test(start_paused = true)]
+async fn the_budget_bounds_all_attempts_together() {
+    let layer = stack(&changed(|s| {
+        s.timeout.default = secs(4);
+        s.deadline.budget = Some(secs(7));
+        s.rate_limit.cooldown = secs(1);
+    }));
+    let tool = service_fn(|_: ToolCall| std::future::pending::<Result<(), BoxError>>());
+    let start = Instant::now();
+    let error = layer.layer(tool).oneshot(safe()).await.unwrap_err();
+    assert_eq!(
+        (error.kind(), start.elapsed()),
+        (ErrorKind::Timeout, secs(7))
+    );
+}
+
+/// Trap 20: innermost is what catches panics, so that they count for the breaker.
+#[tokio::test(start_paused = true)]
+async fn a_panic_is_an_error_that_the_breaker_sees() {
+    let layer = stack(&Settings::default());
+    async fn tool(_: ToolCall) -> Result<(), BoxError> {
+        panic!("the tool panics")
+    }
+    for _ in 0..5 {
+        let error = layer
+            .layer(service_fn(tool))
+            .oneshot(call())
+            .await
+            .unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Panicked);
+    }
+    let error = layer
+        .layer(service_fn(tool))
+        .oneshot(call())
+        .await
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::CircuitOpen);
+}
+
+/// S2.
+#[tokio::test]
+async fn the_rules_are_on_the_call() {
+    let layer = stack(&changed(|s| {
+        s.sanitize.sensitive_keys = vec!["iban".into()]
+    }));
+    let tool =
+        service_fn(
+            |call: ToolCall| async move { Ok::<_, Infallible>(call.sanitized().to_string()) },
+        );
+    let call = call().with_json(json!({ "iban": "DE02" })).unwrap();
+    let shown = layer.layer(tool).oneshot(call).await.unwrap();
+    assert_eq!(shown, r#"{"iban":"[REDACTED]"}"#);
+}
+
+/// T6, R4, C6: everybody who listens hears of each layer.
+#[tokio::test(start_paused = true)]
+async fn all_listeners_hear_of_all_layers() {
+    let counts: [Arc<AtomicUsize>; 2] = Default::default();
+    let listen = |count: &Arc<AtomicUsize>| {
+        let count = count.clone();
+        move |event: &Event<'_>| {
+            count.fetch_add(1, SeqCst);
+            assert!(!matches!(event, Event::Evicted { .. }));
+        }
+    };
+    let mut settings = Settings::agent_loop();
+    settings.circuit_breaker.threshold = 1;
+    let builder = settings.stack().with_listener(listen(&counts[0]));
+    let layer = builder.with_listener(listen(&counts[1])).build().unwrap();
+
+    // It opens the breaker, is to be repeated, and refused then.
+    let tool = Flaky::new(ErrorKind::Upstream, 1);
+    assert_eq!(
+        run(
+            &layer,
+            &tool,
+            call().with_replay_safety(safe().replay_safety())
+        )
+        .await,
+        Err(ErrorKind::CircuitOpen)
+    );
+    let told = counts[0].load(SeqCst);
+    assert!(told >= 2, "a transition and a retry: {told}");
+
+    // Slow, and a rate limit.
+    let slow = service_fn(|_: ToolCall| async {
+        sleep(secs(29)).await;
+        Ok::<_, Infallible>(())
+    });
+    layer
+        .layer(slow)
+        .oneshot(ToolCall::new("slow"))
+        .await
+        .unwrap();
+    let limited = Flaky::new(ErrorKind::RateLimited, 1);
+    assert_eq!(
+        run(&layer, &limited, ToolCall::new("limited")).await,
+        Ok("done")
+    );
+    assert!(counts[0].load(SeqCst) >= told + 3);
+    assert_eq!(counts[0].load(SeqCst), counts[1].load(SeqCst));
+}
+
+#[cfg(feature = "metrics")]
+#[tokio::test(start_paused = true)]
+async fn metrics_count_calls_and_hear_of_what_happens_below() {
+    use tower_toolcall::metrics::Metrics;
+
+    let metrics = Metrics::new();
+    let builder = Settings::agent_loop().stack().with_metrics(&metrics);
+    let layer = builder.with_listener(|_: &Event<'_>| {}).build().unwrap();
+    let tool = Flaky::new(ErrorKind::Upstream, 2);
+    assert_eq!(run(&layer, &tool, safe()).await, Ok("done"));
+    let total = metrics.snapshot().total;
+    assert_eq!((total.calls, total.attempts, total.retries), (1, 3, 2));
+}
+
+/// Built twice, or by hand from the same settings: the value says it all.
+#[test]
+fn debug_names_no_argument_and_no_closure() {
+    let layer = stack(&Settings::gateway());
+    assert!(format!("{layer:?}").starts_with("StackLayer"));
+    let builder = Settings::default().stack();
+    assert!(format!("{builder:?}").starts_with("StackBuilder"));
+}

@@ -1,0 +1,88 @@
+//! What is set for one tool (G1, T2, R1, R6).
+
+use tokio::time::Instant;
+use tower::{Layer, ServiceExt, service_fn};
+use tower_toolcall::{
+    BoxError, ErrorKind, ReplaySafety, ToolCall,
+    settings::{Settings, StackLayer},
+};
+
+use crate::kit::{Flaky, run, safe, secs, stack};
+
+fn settings() -> Settings {
+    let file = r#"
+        [tools.import]
+        timeout_ms = 45000
+        attempts = 1
+
+        [tools.find]
+        replay_safe = true
+
+        [tools.pay]
+        replay_safe = false
+    "#;
+    toml::from_str(file).unwrap()
+}
+
+async fn hangs(layer: &StackLayer, call: ToolCall) -> std::time::Duration {
+    let tool = service_fn(|_: ToolCall| std::future::pending::<Result<(), BoxError>>());
+    let start = Instant::now();
+    layer.layer(tool).oneshot(call).await.unwrap_err();
+    start.elapsed()
+}
+
+/// T2: the call's own timeout beats the tool's, which beats the default.
+#[tokio::test(start_paused = true)]
+async fn a_tool_has_its_own_timeout() {
+    let layer = stack(&settings());
+    assert_eq!(hangs(&layer, ToolCall::new("import")).await, secs(45));
+    assert_eq!(hangs(&layer, ToolCall::new("search")).await, secs(30));
+    let own = ToolCall::new("import").with_timeout(secs(2));
+    assert_eq!(hangs(&layer, own).await, secs(2));
+}
+
+/// R1.
+#[tokio::test(start_paused = true)]
+async fn a_tool_has_its_own_number_of_attempts() {
+    let layer = stack(&settings());
+    for (name, attempts) in [("import", 1), ("search", 3)] {
+        let tool = Flaky::new(ErrorKind::Upstream, 9);
+        let call = ToolCall::new(name).with_replay_safety(safe().replay_safety());
+        assert_eq!(run(&layer, &tool, call).await, Err(ErrorKind::Upstream));
+        assert_eq!(tool.calls(), attempts, "{name}");
+    }
+}
+
+async fn is_repeated(layer: &StackLayer, name: &str) -> bool {
+    let tool = Flaky::new(ErrorKind::Upstream, 1);
+    run(layer, &tool, ToolCall::new(name)).await.is_ok()
+}
+
+/// R6.
+#[tokio::test(start_paused = true)]
+async fn a_tool_is_said_to_be_safe() {
+    let layer = stack(&settings());
+    assert!(is_repeated(&layer, "find").await);
+    assert!(!is_repeated(&layer, "pay").await);
+    assert!(!is_repeated(&layer, "search").await);
+}
+
+/// R6: the file's word goes before the function's, and both before what is assumed.
+#[tokio::test(start_paused = true)]
+async fn a_function_decides_what_the_file_leaves_open() {
+    let mut settings = settings();
+    settings.retry.assume_replay_safe = true;
+    let layer = settings
+        .stack()
+        .with_replay_safety(|call| match call.tool() {
+            "unknown" => ReplaySafety::Unknown,
+            "pay" => ReplaySafety::Safe,
+            _ => ReplaySafety::Unsafe,
+        })
+        .build()
+        .unwrap();
+    assert!(is_repeated(&layer, "find").await);
+    assert!(!is_repeated(&layer, "pay").await);
+    assert!(!is_repeated(&layer, "search").await);
+    assert!(is_repeated(&layer, "unknown").await);
+}

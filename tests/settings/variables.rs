@@ -1,0 +1,223 @@
+//! Environment variables (G1).
+
+use serde_json::{Value, json};
+use tower_toolcall::settings::{Preset, Settings, VARIABLES};
+
+use crate::kit::{changed, env, secs};
+
+/// A value for each variable that is not the default, as it stands in a file then.
+fn values() -> Vec<(&'static str, &'static str, Value)> {
+    vec![
+        ("TOOL_TIMEOUT", "45s", json!("45s")),
+        ("TOOL_IDLE_TIMEOUT", "2s", json!("2s")),
+        ("TOOL_SLOW_FRACTION", "0.5", json!(0.5)),
+        ("TOOL_DEADLINE_BUDGET", "2m", json!("2m")),
+        ("TOOL_DEADLINE_RESERVE", "1s", json!("1s")),
+        ("TOOL_RETRY_ENABLED", "false", json!(false)),
+        ("TOOL_RETRY_ATTEMPTS", "5", json!(5)),
+        ("TOOL_RETRY_BASE", "100ms", json!("100ms")),
+        ("TOOL_RETRY_FACTOR", "1.5", json!(1.5)),
+        ("TOOL_RETRY_CAP", "1m 30s", json!("1m 30s")),
+        ("TOOL_RETRY_JITTER", "full", json!("full")),
+        ("TOOL_RETRY_BUDGET_RATIO", "0.1", json!(0.1)),
+        ("TOOL_RETRY_BUDGET_MINIMUM", "0", json!(0)),
+        ("TOOL_RETRY_ASSUME_REPLAY_SAFE", "yes", json!(true)),
+        ("TOOL_RATE_LIMIT_ENABLED", "off", json!(false)),
+        ("TOOL_RATE_LIMIT_COOLDOWN", "5s", json!("5s")),
+        ("TOOL_RATE_LIMIT_MAX_WAIT", "1m", json!("1m")),
+        ("TOOL_RATE_LIMIT_ATTEMPTS", "2", json!(2)),
+        ("TOOL_RATE_LIMIT_FAIL_FAST", "1", json!(true)),
+        ("TOOL_RATE_LIMIT_KEY", "server", json!("server")),
+        ("TOOL_RATE_LIMIT_MAX_KEYS", "10", json!(10)),
+        ("TOOL_CIRCUIT_BREAKER_ENABLED", "FALSE", json!(false)),
+        ("TOOL_CIRCUIT_BREAKER_THRESHOLD", "3", json!(3)),
+        ("TOOL_CIRCUIT_BREAKER_WINDOW", "300", json!("5m")),
+        ("TOOL_CIRCUIT_BREAKER_RESET", "0.5", json!("500ms")),
+        ("TOOL_CIRCUIT_BREAKER_TRIALS", "2", json!(2)),
+        ("TOOL_CIRCUIT_BREAKER_SUCCESSES", "4", json!(4)),
+        ("TOOL_CIRCUIT_BREAKER_FAILURE_RATE", "0.7", json!(0.7)),
+        ("TOOL_CIRCUIT_BREAKER_SLOW_CALL_RATE", "0.9", json!(0.9)),
+        ("TOOL_CIRCUIT_BREAKER_SLOW_CALL", "7s", json!("7s")),
+        ("TOOL_CIRCUIT_BREAKER_MINIMUM_CALLS", "20", json!(20)),
+        ("TOOL_CIRCUIT_BREAKER_WINDOW_CALLS", "50", json!(50)),
+        ("TOOL_CIRCUIT_BREAKER_KEY", "tool_name", json!("tool_name")),
+        ("TOOL_CIRCUIT_BREAKER_MAX_KEYS", "7", json!(7)),
+        ("TOOL_CIRCUIT_BREAKER_REPORTED_FAILURES", "on", json!(true)),
+        ("TOOL_SEQUENCE_BUDGET", "2m", json!("2m")),
+        ("TOOL_SEQUENCE_RESERVE", "0s", json!("0s")),
+        ("TOOL_PARALLEL_LIMIT", "4", json!(4)),
+        ("TOOL_PARALLEL_BUDGET", "1m", json!("1m")),
+        ("TOOL_SANITIZE_MAX_STRING", "500", json!(500)),
+        ("TOOL_SANITIZE_MAX_DEPTH", "8", json!(8)),
+        ("TOOL_SANITIZE_MAX_NODES", "50", json!(50)),
+        (
+            "TOOL_SANITIZE_SENSITIVE_KEYS",
+            "iban, bic",
+            json!(["iban", "bic"]),
+        ),
+        (
+            "TOOL_SANITIZE_HARMLESS_KEYS",
+            "idempotency_key",
+            json!(["idempotency_key"]),
+        ),
+    ]
+}
+
+/// Settings among which those of rates mean something.
+fn rates() -> Settings {
+    changed(|s| {
+        s.circuit_breaker.failure_rate = Some(0.5);
+        s.circuit_breaker.slow_call_rate = Some(0.5);
+        s.circuit_breaker.slow_call = Some(secs(10));
+        s.circuit_breaker.window_calls = Some(100);
+    })
+}
+
+/// The keys whose values differ.
+fn differences(a: &Settings, b: &Settings) -> Vec<(String, Value)> {
+    let (a, b) = (json!(a), json!(b));
+    let sections = b.as_object().unwrap().iter();
+    sections
+        .flat_map(|(section, keys)| {
+            let was = &a[section];
+            let keys = keys.as_object().unwrap().iter();
+            keys.filter(move |(key, value)| was[key] != **value)
+                .map(move |(key, value)| (format!("{section}.{key}"), value.clone()))
+        })
+        .collect()
+}
+
+#[test]
+fn each_variable_sets_its_key_and_nothing_else() {
+    let values = values();
+    for variable in VARIABLES.iter().filter(|v| !v.key().is_empty()) {
+        let row = values.iter().find(|(name, ..)| *name == variable.name());
+        let (name, text, expected) =
+            row.unwrap_or_else(|| panic!("{} is not tried", variable.name()));
+        let of_rates = ["_RATE", "_SLOW_CALL", "_CALLS"]
+            .iter()
+            .any(|end| name.ends_with(end));
+        let base = if of_rates {
+            rates()
+        } else {
+            Settings::default()
+        };
+        let settings = base.clone().with_env_from([(name, text)]).unwrap();
+        let differences = differences(&base, &settings);
+        assert_eq!(
+            differences,
+            [(variable.key().to_owned(), expected.clone())],
+            "{name}"
+        );
+    }
+}
+
+/// G1: system D's variables are seconds, with a unit or without.
+#[test]
+fn the_variables_of_the_gateway_take_plain_seconds() {
+    assert_eq!(
+        env("TOOL_TIMEOUT", "2.5").unwrap().timeout.default,
+        secs(5) / 2
+    );
+    assert_eq!(
+        env("TOOL_TIMEOUT", "45s").unwrap().timeout.default,
+        secs(45)
+    );
+    let window = env("TOOL_CIRCUIT_BREAKER_WINDOW", "300").unwrap();
+    assert_eq!(window.circuit_breaker.window, Some(secs(300)));
+    let reset = env("TOOL_CIRCUIT_BREAKER_RESET", "30").unwrap();
+    assert_eq!(reset.circuit_breaker.reset, secs(30));
+}
+
+/// G1: unset is the crate's default.
+#[test]
+fn a_blank_variable_changes_nothing() {
+    for variable in VARIABLES {
+        assert_eq!(env(variable.name(), "  ").unwrap(), Settings::default());
+    }
+}
+
+#[test]
+fn variables_beat_a_file() {
+    let file: Settings = toml::from_str("[retry]\nattempts = 5\nbase = \"3s\"").unwrap();
+    let settings = file.with_env_from([("TOOL_RETRY_ATTEMPTS", "2")]).unwrap();
+    assert_eq!((settings.retry.attempts, settings.retry.base), (2, secs(3)));
+}
+
+#[test]
+fn none_takes_away_what_a_preset_sets() {
+    let gateway = Settings::gateway();
+    let settings = gateway
+        .with_env_from([("TOOL_CIRCUIT_BREAKER_WINDOW", "none")])
+        .unwrap();
+    assert_eq!(settings.circuit_breaker.window, None);
+}
+
+/// G3: the preset is the base, wherever it stands in the environment.
+#[test]
+fn a_preset_comes_first() {
+    let vars = [("TOOL_TIMEOUT", "7"), ("TOOL_PRESET", "agent_library")];
+    let settings = Settings::default().with_env_from(vars).unwrap();
+    assert_eq!(settings.timeout.default, secs(7));
+    assert_eq!(settings.sequence.budget, Some(secs(30)));
+}
+
+/// What a file says would be thrown away.
+#[test]
+fn a_preset_does_not_take_the_place_of_a_file() {
+    let file: Settings = toml::from_str("[tools.import]\ntimeout_ms = 45000").unwrap();
+    let error = file
+        .with_env_from([("TOOL_PRESET", "gateway")])
+        .unwrap_err();
+    assert_eq!(error.field(), "TOOL_PRESET");
+}
+
+#[test]
+fn each_preset_has_a_name_for_the_variable() {
+    for preset in Preset::ALL {
+        assert_eq!(
+            env("TOOL_PRESET", preset.name()).unwrap(),
+            Settings::preset(preset)
+        );
+        assert_eq!(preset.name().parse::<Preset>().unwrap(), preset);
+        assert_eq!(json!(preset), preset.name());
+    }
+}
+
+/// G1: a slip in a name is not silent.
+#[test]
+fn an_unknown_variable_of_our_sections_is_an_error() {
+    for name in [
+        "TOOL_RETRY_ATEMPTS",
+        "TOOL_RATE_LIMIT_COOL_DOWN",
+        "TOOL_CIRCUIT_BREAKER_TRESHOLD",
+        "TOOL_SEQUENCE_LIMIT",
+        "TOOL_PARALLEL_RESERVE",
+        "TOOL_SANITIZE_KEYS",
+        "TOOL_DEADLINE_",
+    ] {
+        assert_eq!(env(name, "1").unwrap_err().field(), name);
+    }
+}
+
+#[test]
+fn other_variables_are_somebody_elses() {
+    for name in [
+        "TOOL_HOME",
+        "TOOL_TIMEOUT_HOURS",
+        "RETRY_ATTEMPTS",
+        "tool_timeout",
+        "PATH",
+        "",
+    ] {
+        assert_eq!(env(name, "nonsense").unwrap(), Settings::default());
+    }
+}
+
+/// The real environment, in which nothing of ours is set when tests run.
+#[test]
+fn the_environment_can_be_read() {
+    if std::env::vars_os().all(|(name, _)| !name.to_string_lossy().starts_with("TOOL_")) {
+        assert_eq!(Settings::from_env().unwrap(), Settings::default());
+    }
+}
