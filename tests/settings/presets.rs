@@ -1,11 +1,17 @@
 //! A stack of each preset does what its system does (G3).
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
 
 use tokio::time::{Instant, advance};
 use tower::{Layer, ServiceExt, service_fn};
 use tower_toolcall::{
-    BoxError, ErrorKind, Outcome, ToolCall, ToolError,
+    BoxError, ErrorKind, Event, Outcome, ToolCall, ToolError,
     circuit_breaker::BreakerState,
     outcome::{ByError, Classify},
     settings::{Preset, Settings},
@@ -168,5 +174,36 @@ async fn the_agent_loop_alone_repeats_what_nobody_calls_safe() {
         let call = ToolCall::new("search");
         let done = run(&stack(&Settings::preset(preset)), &tool, call).await;
         assert_eq!(done.is_ok(), preset == Preset::AgentLoop, "{preset}");
+    }
+}
+
+/// G3: what no layer of the stack shows.
+#[test]
+fn the_rest_of_the_numbers_of_the_agent_library() {
+    let settings = Settings::agent_library();
+    assert_eq!(settings.timeout.slow_fraction, 0.8);
+    assert_eq!(settings.sequence.budget, Some(secs(30)));
+    assert_eq!(settings.sequence.reserve, Duration::from_millis(500));
+    assert_eq!(settings.parallel.budget, Some(secs(60)));
+}
+
+/// T6: B reports a call as slow that took more than 4 of its 5 s.
+#[tokio::test(start_paused = true)]
+async fn a_call_of_the_agent_library_is_slow_from_80_percent_on() {
+    for (millis, slow) in [(3_900, 0), (4_100, 1)] {
+        let count = Arc::new(AtomicUsize::new(0));
+        let heard = count.clone();
+        let listen = move |event: &Event<'_>| {
+            let is_slow = matches!(event, Event::Slow { .. });
+            heard.fetch_add(is_slow.into(), SeqCst);
+        };
+        let builder = Settings::agent_library().stack().with_listener(listen);
+        let tool = service_fn(move |_: ToolCall| async move {
+            tokio::time::sleep(Duration::from_millis(millis)).await;
+            Ok::<_, BoxError>(())
+        });
+        let layer = builder.build().unwrap();
+        layer.layer(tool).oneshot(call()).await.unwrap();
+        assert_eq!(count.load(SeqCst), slow);
     }
 }

@@ -10,13 +10,14 @@ use std::{
 
 use serde_json::json;
 use static_assertions::assert_impl_all;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, advance, sleep};
 use tower::{Layer, ServiceBuilder, ServiceExt, service_fn, util::BoxCloneSyncService};
 use tower_toolcall::{
     BoxError, ErrorKind, Event, ToolCall, ToolError,
     outcome::ByError,
     settings::{
-        Preset, ResponseFuture, Results, ResultsLayer, Settings, Stack, StackBuilder, StackLayer,
+        KeyBy, Preset, ResponseFuture, Results, ResultsLayer, Settings, Stack, StackBuilder,
+        StackLayer,
     },
 };
 
@@ -136,6 +137,52 @@ async fn the_budget_bounds_all_attempts_together() {
     );
 }
 
+/// The breaker is below the retry layer: it sees each attempt.
+#[tokio::test(start_paused = true)]
+async fn every_attempt_counts_for_the_breaker() {
+    let layer = stack(&changed(|s| s.circuit_breaker.threshold = 3));
+    let tool = Flaky::new(ErrorKind::Upstream, 3);
+    assert_eq!(run(&layer, &tool, safe()).await, Err(ErrorKind::Upstream));
+    assert_eq!(
+        run(&layer, &tool, safe()).await,
+        Err(ErrorKind::CircuitOpen)
+    );
+    assert_eq!(tool.calls(), 3);
+}
+
+/// The timeout is below the breaker, which sees it as an error.
+#[tokio::test(start_paused = true)]
+async fn timeouts_open_the_breaker() {
+    let layer = stack(&Settings::default());
+    let tool = service_fn(|_: ToolCall| std::future::pending::<Result<(), BoxError>>());
+    let mut kinds = Vec::new();
+    for _ in 0..6 {
+        let error = layer.layer(tool).oneshot(call()).await.unwrap_err();
+        kinds.push(error.kind());
+    }
+    assert_eq!(kinds[..5], [ErrorKind::Timeout; 5]);
+    assert_eq!(kinds[5], ErrorKind::CircuitOpen);
+}
+
+/// C5: the rate limit is above the breaker: a trial that meets a limit gives its place back while it waits.
+#[tokio::test(start_paused = true)]
+async fn a_wait_for_a_cooldown_holds_no_trials_place() {
+    let layer = stack(&changed(|s| {
+        s.circuit_breaker.threshold = 1;
+        s.circuit_breaker.key = KeyBy::Server;
+    }));
+    let tool = Flaky::new(ErrorKind::Upstream, 1);
+    let _ = run(&layer, &tool, call()).await;
+    advance(secs(60)).await;
+
+    let limited = Flaky::new(ErrorKind::RateLimited, 1);
+    let trial = tokio::spawn(layer.layer(limited).oneshot(call()));
+    sleep(secs(1)).await;
+    let other = ToolCall::new("other").with_server("docs");
+    assert_eq!(run(&layer, &tool, other).await, Ok("done"));
+    assert_eq!(trial.await.unwrap().unwrap(), "done");
+}
+
 /// Trap 20: innermost is what catches panics, so that they count for the breaker.
 #[tokio::test(start_paused = true)]
 async fn a_panic_is_an_error_that_the_breaker_sees() {
@@ -237,7 +284,6 @@ async fn metrics_count_calls_and_hear_of_what_happens_below() {
     assert_eq!((total.calls, total.attempts, total.retries), (1, 3, 2));
 }
 
-/// Built twice, or by hand from the same settings: the value says it all.
 #[test]
 fn debug_names_no_argument_and_no_closure() {
     let layer = stack(&Settings::gateway());

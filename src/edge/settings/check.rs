@@ -198,7 +198,7 @@ impl Whole<'_> {
 
     fn too_late(&self, key: &str, wait: Duration, budget: &str, time: Duration) -> ConfigError {
         let wrong = format!(
-            "too long, with its jitter, for the {} that `{}` leaves without its reserve",
+            "too long, with its jitter, for the {} that `{}` leaves",
             show(time),
             self.names.of(budget)
         );
