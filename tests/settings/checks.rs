@@ -315,3 +315,45 @@ fn a_contradiction_with_a_file_names_the_variable() {
     assert_eq!(error.field(), "circuit_breaker.window");
     assert!(error.to_string().contains("`TOOL_TIMEOUT` (1m)"), "{error}");
 }
+
+/// What is just enough passes.
+#[test]
+fn the_limits_themselves() {
+    let passes = |change: fn(&mut Settings)| assert_eq!(changed(change).check(), Ok(()));
+    passes(|s| s.circuit_breaker.window = Some(secs(30)));
+    passes(|s| s.retry.cap = secs(1));
+    passes(|s| s.timeout.default = secs(365 * 24 * 3600));
+    passes(|s| {
+        s.circuit_breaker.failure_rate = Some(1.0);
+        s.circuit_breaker.slow_call_rate = Some(1.0);
+        s.circuit_breaker.slow_call = Some(secs(30));
+        s.circuit_breaker.window_calls = Some(10);
+    });
+}
+
+/// R5: what ends at the deadline itself is not begun.
+#[test]
+fn a_first_delay_that_ends_with_the_budget() {
+    let change = |s: &mut Settings| {
+        s.deadline.budget = Some(secs(5));
+        s.rate_limit.cooldown = secs(1);
+        s.retry.base = secs(5);
+        s.retry.jitter = Jitter::None;
+    };
+    refused(change, "retry.base", &["5s"]);
+}
+
+/// T5: the sequence's reserve and the deadline's are both kept.
+#[test]
+fn both_reserves_are_taken_from_a_sequence() {
+    refused(
+        |s| s.sequence.budget = Some(secs(33)),
+        "rate_limit.cooldown",
+        &["32s"],
+    );
+    let settings = changed(|s| {
+        s.sequence.budget = Some(secs(33));
+        s.deadline.reserve = secs(0);
+    });
+    assert_eq!(settings.check(), Ok(()));
+}

@@ -7,6 +7,7 @@ mod defaults;
 mod documents;
 mod files;
 mod kit;
+mod layers;
 mod presets;
 mod results;
 mod stack;

@@ -156,10 +156,13 @@ fn none_takes_away_what_a_preset_sets() {
 /// G3: the preset is the base, wherever it stands in the environment.
 #[test]
 fn a_preset_comes_first() {
-    let vars = [("TOOL_TIMEOUT", "7"), ("TOOL_PRESET", "agent_library")];
-    let settings = Settings::default().with_env_from(vars).unwrap();
-    assert_eq!(settings.timeout.default, secs(7));
-    assert_eq!(settings.sequence.budget, Some(secs(30)));
+    let mut vars = [("TOOL_TIMEOUT", "7"), ("TOOL_PRESET", "agent_library")];
+    for _ in 0..2 {
+        let settings = Settings::default().with_env_from(vars).unwrap();
+        assert_eq!(settings.timeout.default, secs(7));
+        assert_eq!(settings.sequence.budget, Some(secs(30)));
+        vars.reverse();
+    }
 }
 
 /// What a file says would be thrown away.

@@ -1,0 +1,226 @@
+//! Each setting reaches its layer: built from settings and built by hand, they print the same (G1).
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tower::{Layer, ServiceExt, service_fn};
+use tower_toolcall::{
+    ErrorKind, Key, ToolCall, ToolError,
+    backoff::{Backoff, Jitter},
+    circuit_breaker::{CircuitBreakerLayer, Rates, Trip},
+    deadline::DeadlineLayer,
+    rate_limit::RateLimitBackoffLayer,
+    redact::Rules,
+    retry::{RetryBudget, RetryPolicy},
+    settings::{KeyBy, Settings},
+    timeout::TimeoutLayer,
+    trace::TraceLayer,
+};
+
+use crate::kit::{Flaky, call, changed, run, secs, stack};
+
+#[track_caller]
+fn same(ours: &impl std::fmt::Debug, by_hand: &impl std::fmt::Debug) {
+    assert_eq!(format!("{ours:?}"), format!("{by_hand:?}"));
+}
+
+#[test]
+fn timeout() {
+    let settings = changed(|s| {
+        s.timeout.default = secs(9);
+        s.timeout.idle = Some(secs(3));
+        s.timeout.slow_fraction = 0.5;
+        s.tools.entry("b".into()).or_default().timeout_ms = Some(2_500);
+        s.tools.entry("a".into()).or_default().attempts = Some(1);
+    });
+    let by_hand = TimeoutLayer::new(secs(9))
+        .with_slow_fraction(0.5)
+        .and_then(|layer| layer.with_idle_timeout(secs(3)))
+        .map(|layer| layer.with_tool("b", Duration::from_millis(2_500)));
+    same(&settings.timeout_layer(), &by_hand);
+}
+
+#[test]
+fn deadline() {
+    let settings = changed(|s| {
+        s.deadline.budget = Some(secs(90));
+        s.deadline.reserve = secs(2);
+    });
+    let by_hand = DeadlineLayer::new(secs(90)).with_reserve(secs(2));
+    same(&settings.deadline_layer(), &by_hand);
+}
+
+#[test]
+fn retry() {
+    let settings = changed(|s| {
+        s.retry.attempts = 4;
+        s.retry.base = secs(2);
+        s.retry.factor = 3.0;
+        s.retry.cap = secs(20);
+        s.retry.jitter = Jitter::Equal;
+        s.retry.budget_ratio = 0.5;
+        s.retry.budget_minimum = 1;
+        s.rate_limit.max_wait = secs(60);
+    });
+    let backoff = Backoff::exponential(secs(2), 3.0).unwrap();
+    let by_hand = RetryPolicy::new()
+        .with_attempts(4)
+        .unwrap()
+        .with_backoff(backoff.with_cap(secs(20)).with_jitter(Jitter::Equal))
+        .with_budget(RetryBudget::new(0.5, 1).unwrap())
+        .with_max_delay(secs(60));
+    same(&settings.retry_policy().unwrap(), &by_hand);
+}
+
+#[test]
+fn rate_limit() {
+    let settings = changed(|s| {
+        s.rate_limit.cooldown = secs(7);
+        s.rate_limit.max_wait = secs(70);
+        s.rate_limit.attempts = 2;
+        s.rate_limit.fail_fast = true;
+        s.rate_limit.key = KeyBy::Server;
+    });
+    let by_hand = RateLimitBackoffLayer::builder()
+        .with_default_cooldown(secs(7))
+        .with_max_wait(secs(70))
+        .with_attempts(2)
+        .fail_fast()
+        .with_key(Key::Server);
+    same(&settings.rate_limit_builder(), &by_hand);
+}
+
+#[test]
+fn circuit_breaker() {
+    let settings = changed(|s| {
+        s.circuit_breaker.threshold = 3;
+        s.circuit_breaker.window = Some(secs(45));
+        s.circuit_breaker.reset = secs(10);
+        s.circuit_breaker.trials = 2;
+        s.circuit_breaker.successes = Some(4);
+        s.circuit_breaker.key = KeyBy::ToolName;
+        s.circuit_breaker.max_keys = 12;
+    });
+    let by_hand = CircuitBreakerLayer::builder()
+        .with_trip(Trip::failures_within(3, secs(45)))
+        .with_open_for(secs(10))
+        .with_trials(2)
+        .with_successes(4)
+        .with_key(Key::ToolName)
+        .with_max_keys(12);
+    same(&settings.circuit_breaker_builder().unwrap(), &by_hand);
+}
+
+/// C2.
+#[test]
+fn circuit_breaker_with_rates() {
+    let mut settings = changed(|s| {
+        s.circuit_breaker.failure_rate = Some(0.5);
+        s.circuit_breaker.slow_call_rate = Some(0.9);
+        s.circuit_breaker.slow_call = Some(secs(8));
+        s.circuit_breaker.minimum_calls = Some(20);
+        s.circuit_breaker.window_calls = Some(200);
+    });
+    let by_hand = |rates: Rates| {
+        let rates = rates
+            .with_failure_rate(0.5)
+            .with_slow_call_rate(0.9, secs(8))
+            .with_minimum_calls(20);
+        CircuitBreakerLayer::builder().with_trip(rates)
+    };
+    let calls = by_hand(Rates::over_calls(200));
+    same(&settings.circuit_breaker_builder().unwrap(), &calls);
+    settings.circuit_breaker.window_calls = None;
+    settings.circuit_breaker.window = Some(secs(60));
+    let time = by_hand(Rates::over_time(secs(60)));
+    same(&settings.circuit_breaker_builder().unwrap(), &time);
+}
+
+#[test]
+fn sanitize() {
+    let settings = changed(|s| {
+        s.sanitize.max_string = 20;
+        s.sanitize.max_depth = 3;
+        s.sanitize.max_nodes = 30;
+        s.sanitize.sensitive_keys = vec!["iban".into()];
+        s.sanitize.harmless_keys = vec!["passport".into()];
+    });
+    let by_hand = Rules::new()
+        .with_max_string(20)
+        .and_then(|rules| rules.with_max_depth(3))
+        .and_then(|rules| rules.with_max_nodes(30))
+        .and_then(|rules| rules.with_sensitive_key("iban"))
+        .and_then(|rules| rules.with_harmless_key("passport"));
+    same(&settings.redaction_rules(), &by_hand);
+}
+
+#[test]
+fn trace() {
+    let settings = changed(|s| {
+        s.trace.arguments = false;
+        s.trace.output = true;
+    });
+    let by_hand = TraceLayer::new().with_arguments(false).with_output(true);
+    same(&settings.trace_layer(), &by_hand);
+}
+
+/// L1: the retry layer has the cooldown too, so that the two cannot differ.
+#[tokio::test(start_paused = true)]
+async fn the_cooldown_is_the_retry_layers_as_well() {
+    let layer = stack(&changed(|s| {
+        s.rate_limit.enabled = false;
+        s.rate_limit.cooldown = secs(7);
+    }));
+    let tool = Flaky::new(ErrorKind::RateLimited, 1);
+    let start = Instant::now();
+    assert_eq!(run(&layer, &tool, call()).await, Ok("done"));
+    assert!((secs(7)..=secs(8)).contains(&start.elapsed()));
+}
+
+/// L2: and the longest wait.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_asks_for_more_than_the_longest_wait_is_not_obeyed() {
+    let layer = stack(&changed(|s| s.rate_limit.max_wait = secs(60)));
+    for (told, done) in [(50, true), (70, false)] {
+        let tool = service_fn(move |call: ToolCall| async move {
+            let limit = ToolError::new(ErrorKind::RateLimited, "429");
+            match call.attempt() {
+                1 => Err(limit.with_retry_after(secs(told))),
+                _ => Ok(()),
+            }
+        });
+        let call = ToolCall::new(format!("limited for {told} s"));
+        assert_eq!(layer.layer(tool).oneshot(call).await.is_ok(), done);
+    }
+}
+
+/// The first of the calls of a server that meets a limit holds back all.
+#[tokio::test(start_paused = true)]
+async fn the_key_of_the_rate_limit_is_the_gates() {
+    let settings = |key| {
+        changed(|s| {
+            s.rate_limit.key = key;
+            s.rate_limit.fail_fast = true;
+            s.retry.enabled = false;
+        })
+    };
+    for (key, done) in [(KeyBy::Tool, true), (KeyBy::Server, false)] {
+        let layer = stack(&settings(key));
+        let tool = Flaky::new(ErrorKind::RateLimited, 1);
+        assert!(run(&layer, &tool, call()).await.is_err());
+        let other = ToolCall::new("other").with_server("docs");
+        assert_eq!(run(&layer, &tool, other).await.is_ok(), done);
+    }
+}
+
+/// T5: the reserve is kept of a deadline that a call brings along.
+#[tokio::test(start_paused = true)]
+async fn a_call_whose_reserve_is_all_that_is_left_is_not_started() {
+    let settings = |reserve| changed(|s: &mut Settings| s.deadline.reserve = secs(reserve));
+    for (reserve, done) in [(1, true), (3, false)] {
+        let call = call().with_deadline(Instant::now() + secs(2));
+        let tool = Flaky::new(ErrorKind::Upstream, 0);
+        let result = run(&stack(&settings(reserve)), &tool, call).await;
+        assert_eq!(result.is_ok(), done);
+    }
+}
