@@ -4,6 +4,8 @@ use std::time::Duration;
 
 #[cfg(feature = "metrics")]
 use tower_toolcall::metrics::Metrics;
+#[cfg(feature = "settings")]
+use tower_toolcall::settings::Settings;
 use tower_toolcall::{
     catch_panic::CatchPanicLayer,
     check::{CheckLayer, check_fn},
@@ -122,4 +124,29 @@ contract!(
     Metrics::new().layer(),
     Readiness::Passes,
     Panics::Pass
+);
+#[cfg(feature = "settings")]
+contract!(
+    stack_of_settings,
+    {
+        // A second attempt would hide what becomes of the first.
+        let mut settings = Settings::default();
+        settings.retry.attempts = 1;
+        settings.stack().build().unwrap()
+    },
+    Readiness::Eager,
+    Panics::BecomeErrors
+);
+#[cfg(feature = "settings")]
+contract!(
+    stack_of_settings_with_layers_switched_off,
+    {
+        let mut settings = Settings::default();
+        settings.retry.enabled = false;
+        settings.rate_limit.enabled = false;
+        settings.circuit_breaker.enabled = false;
+        settings.stack().build().unwrap()
+    },
+    Readiness::Eager,
+    Panics::BecomeErrors
 );
