@@ -15,6 +15,7 @@ pub mod deadline;
 #[cfg(any(
     feature = "mcp",
     feature = "otel",
+    feature = "router",
     feature = "settings",
     feature = "tower"
 ))]
@@ -64,5 +65,7 @@ pub use edge::builder::{self, ServiceBuilderExt};
 pub use edge::mcp;
 #[cfg(feature = "otel")]
 pub use edge::otel;
+#[cfg(feature = "router")]
+pub use edge::router;
 #[cfg(feature = "settings")]
 pub use edge::settings;

@@ -551,6 +551,16 @@ impl ToolCall {
         Err(ToolError::new(ErrorKind::InvalidInput, message).about(&self.info()))
     }
 
+    /// The same call under the names by which a server knows it: everything else stays, the record too.
+    #[cfg(feature = "router")]
+    pub(crate) fn readdressed(mut self, tool: Arc<str>, server: Arc<str>) -> Self {
+        let ident = self.data_mut().ident_mut();
+        ident.name = tool;
+        ident.server = Some(server);
+        ident.hash = Default::default();
+        self
+    }
+
     fn data_mut(&mut self) -> &mut Data {
         Arc::make_mut(&mut self.data)
     }

@@ -7,5 +7,7 @@ pub mod builder;
 pub mod mcp;
 #[cfg(feature = "otel")]
 pub mod otel;
+#[cfg(feature = "router")]
+pub mod router;
 #[cfg(feature = "settings")]
 pub mod settings;

@@ -375,6 +375,26 @@ impl ToolError {
         .redacted_by(call.rules())
     }
 
+    /// The error of a call that was passed on under other names (`inner`), as its caller knows it (`outer`).
+    ///
+    /// What it says of the inner call it then says of the outer one, that it has not started for one. An error
+    /// of yet another call stays one.
+    #[cfg(feature = "router")]
+    pub(crate) fn readdressed(self, inner: &CallInfo, outer: &CallInfo) -> Self {
+        let error = self.about(inner);
+        if (error.tool(), error.server()) != (Some(inner.tool()), inner.server()) {
+            return error.about(outer);
+        }
+        error
+            .edit(|e| {
+                e.tool = Some(Arc::clone(outer.shared_tool()));
+                if let Some(server) = outer.shared_server() {
+                    e.server = Some(Arc::clone(server));
+                }
+            })
+            .about(outer)
+    }
+
     fn is_redacted_by(&self, rules: &Rules) -> bool {
         *rules == Rules::default() || self.0.rules == *rules
     }

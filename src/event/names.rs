@@ -31,6 +31,8 @@ pub mod event {
     pub const SEQUENCE: &str = "tool.sequence";
     /// A keyed layer has forgotten keys, to make room for others. DEBUG.
     pub const EVICTED: &str = "tool.evicted";
+    /// A server's list of tools has changed and could not be read: the old one stands. WARN.
+    pub const STALE_LIST: &str = "tool.stale_list";
 }
 
 /// Fields of events.

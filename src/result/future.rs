@@ -137,15 +137,20 @@ impl Pending {
         };
         let (mut duration, mut attempts) = (self.since.elapsed(), self.below.attempts());
         let error = error.map(|error| {
-            if error.kind() == ErrorKind::DeadlineExceeded {
+            match error.kind() {
+                // An attempt that a retry layer has counted was none (X4), unless an earlier one had found the tool.
+                _ if is_unknown_here(&error) && attempts <= 1 => {
+                    (duration, attempts) = (Duration::ZERO, 0);
+                }
                 // It was not started (T5): what it took to find that out is no duration of the call.
-                (duration, attempts) = (Duration::ZERO, 0);
-            } else if error.kind() == ErrorKind::Cancelled
-                && error.execution() == Execution::NotStarted
-            {
-                attempts = 0;
+                ErrorKind::DeadlineExceeded => {
+                    (duration, attempts) = (Duration::ZERO, error.attempts().unwrap_or(0));
+                }
+                ErrorKind::Cancelled if error.execution() == Execution::NotStarted => {
+                    attempts = error.attempts().unwrap_or(0);
+                }
+                _ => attempts = error.attempts().unwrap_or(attempts),
             }
-            attempts = error.attempts().unwrap_or(attempts);
             let elapsed = error.elapsed().unwrap_or(duration);
             error.about(&self.info).with_elapsed(elapsed)
         });
@@ -158,6 +163,11 @@ impl Pending {
             metadata,
         })
     }
+}
+
+/// Whether a router of ours knows no such tool; a server that says so was asked.
+fn is_unknown_here(error: &ToolError) -> bool {
+    error.kind() == ErrorKind::NotFound && error.is_own_refusal()
 }
 
 /// What an answer is that is no success.

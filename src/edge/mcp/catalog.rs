@@ -2,7 +2,7 @@ use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
 use rmcp::{
     model::{PaginatedRequestParams, Tool},
-    service::ServiceError,
+    service::{Peer, RoleClient, ServiceError},
 };
 
 use super::{McpService, errors};
@@ -35,7 +35,7 @@ const LIST_TIMEOUT: Duration = Duration::from_secs(30);
 /// ```
 #[derive(Clone, Default)]
 pub struct Catalog {
-    tools: HashMap<String, Tool>,
+    tools: HashMap<Arc<str>, Tool>,
     server: Option<Arc<str>>,
     trusted: bool,
     own: HashMap<String, ReplaySafety>,
@@ -44,10 +44,34 @@ pub struct Catalog {
 impl Catalog {
     /// A catalog of these tools. Of several with one name the last stays.
     pub fn new(tools: impl IntoIterator<Item = Tool>) -> Self {
+        Self::default().with_tools(tools)
+    }
+
+    /// The same without the tools.
+    pub(super) fn settings(&self) -> Self {
         Self {
-            tools: tools.into_iter().map(|t| (t.name.to_string(), t)).collect(),
-            ..Self::default()
+            tools: HashMap::new(),
+            server: self.server.clone(),
+            trusted: self.trusted,
+            own: self.own.clone(),
         }
+    }
+
+    pub(super) fn with_tools(mut self, tools: impl IntoIterator<Item = Tool>) -> Self {
+        self.tools = tools
+            .into_iter()
+            .map(|t| (t.name.as_ref().into(), t))
+            .collect();
+        self
+    }
+
+    /// The tool's name, if there is such a tool.
+    pub(super) fn name(&self, tool: &str) -> Option<&Arc<str>> {
+        self.tools.get_key_value(tool).map(|(name, _)| name)
+    }
+
+    pub(super) fn server(&self) -> Option<&str> {
+        self.server.as_deref()
     }
 
     /// Names the server whose tools these are: calls that name another are left alone. Default: the
@@ -145,37 +169,40 @@ impl McpService {
     /// Those of the connection; `Timeout` if it takes longer than 30 s in all; `Reported` if the
     /// server lists more than 10,000 tools.
     pub async fn catalog(&self) -> Result<Catalog, ToolError> {
-        match tokio::time::timeout(LIST_TIMEOUT, self.list()).await {
-            Ok(tools) => {
-                let mut catalog = Catalog::new(tools?);
-                catalog.server = self.server().cloned();
-                Ok(catalog)
-            }
-            Err(_) => Err(ToolError::new(
-                ErrorKind::Timeout,
-                "the MCP server has not listed its tools within 30 s",
-            )),
-        }
+        let mut catalog = Catalog::new(list(self.peer()).await?);
+        catalog.server = self.server().cloned();
+        Ok(catalog)
     }
+}
 
-    async fn list(&self) -> Result<Vec<Tool>, ToolError> {
-        let mut tools = Vec::new();
-        let mut cursor = None;
-        loop {
-            let page = PaginatedRequestParams::default().with_cursor(cursor);
-            let listed = self.peer().list_tools(Some(page)).await;
-            let listed = listed.map_err(|e: ServiceError| errors::from_service(e))?;
-            tools.extend(listed.tools);
-            if tools.len() > MAX_TOOLS {
-                return Err(ToolError::new(
-                    ErrorKind::Reported,
-                    "the MCP server lists more than 10,000 tools",
-                ));
-            }
-            cursor = listed.next_cursor;
-            if cursor.is_none() {
-                return Ok(tools);
-            }
+/// All tools of a server, within the limits.
+pub(super) async fn list(peer: &Peer<RoleClient>) -> Result<Vec<Tool>, ToolError> {
+    let listed = tokio::time::timeout(LIST_TIMEOUT, list_pages(peer)).await;
+    listed.unwrap_or_else(|_| {
+        Err(ToolError::new(
+            ErrorKind::Timeout,
+            "the MCP server has not listed its tools within 30 s",
+        ))
+    })
+}
+
+async fn list_pages(peer: &Peer<RoleClient>) -> Result<Vec<Tool>, ToolError> {
+    let mut tools = Vec::new();
+    let mut cursor = None;
+    loop {
+        let page = PaginatedRequestParams::default().with_cursor(cursor);
+        let listed = peer.list_tools(Some(page)).await;
+        let listed = listed.map_err(|e: ServiceError| errors::from_service(e))?;
+        tools.extend(listed.tools);
+        if tools.len() > MAX_TOOLS {
+            return Err(ToolError::new(
+                ErrorKind::Reported,
+                "the MCP server lists more than 10,000 tools",
+            ));
+        }
+        cursor = listed.next_cursor;
+        if cursor.is_none() {
+            return Ok(tools);
         }
     }
 }

@@ -47,11 +47,13 @@ mod hooks;
 #[cfg(feature = "mcp-http")]
 mod http;
 mod max_bytes;
+mod notifications;
 #[cfg(feature = "otel")]
 mod otel;
 mod progress;
 mod service;
 mod text;
+mod tools;
 
 #[cfg(feature = "mcp-http")]
 pub(crate) use self::http::without_address;
@@ -61,7 +63,9 @@ pub use self::{
     errors::recognise,
     hooks::McpHooks,
     max_bytes::McpMaxBytes,
+    notifications::McpNotifications,
     progress::McpProgress,
     service::{IDEMPOTENCY_KEY_META, McpService, ResponseFuture},
     text::ModelText,
+    tools::McpTools,
 };

@@ -1,0 +1,71 @@
+use rmcp::{
+    ClientHandler, RoleClient, model::ProgressNotificationParam, service::NotificationContext,
+};
+
+use super::{McpProgress, McpTools};
+
+/// Listens to a server: brings its progress notifications to the calls that they belong to, and keeps the list of
+/// its tools current.
+///
+/// It is an rmcp client handler. A program with a handler of its own calls [`McpProgress::report`] from its
+/// `on_progress`, and [`McpTools::changed`] from its `on_tool_list_changed`.
+///
+/// ```no_run
+/// use rmcp::ServiceExt as _;
+/// use tower_toolcall::{mcp::{McpNotifications, McpService}, router::Router};
+///
+/// # async fn run(transport: tokio::io::DuplexStream) -> Result<(), Box<dyn std::error::Error>> {
+/// let docs = McpNotifications::new();
+/// let client = docs.clone().serve(transport).await?;
+/// docs.tools().refresh(client.peer()).await?; // from now on it follows the server
+///
+/// let service = McpService::new(client.peer().clone()).with_progress(docs.progress().clone());
+/// let router = Router::mcp().server("docs", service, docs.tools().clone()).build()?;
+/// # Ok(()) }
+/// ```
+///
+/// One per connection. Clones share everything.
+#[derive(Clone, Debug, Default)]
+pub struct McpNotifications {
+    progress: McpProgress,
+    tools: McpTools,
+}
+
+impl McpNotifications {
+    /// A listener with a list of no tools.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the list to keep current.
+    #[must_use]
+    pub fn with_tools(mut self, tools: McpTools) -> Self {
+        self.tools = tools;
+        self
+    }
+
+    /// For [`McpService::with_progress`](super::McpService::with_progress).
+    pub fn progress(&self) -> &McpProgress {
+        &self.progress
+    }
+
+    /// The server's tools.
+    pub fn tools(&self) -> &McpTools {
+        &self.tools
+    }
+}
+
+impl ClientHandler for McpNotifications {
+    async fn on_progress(
+        &self,
+        params: ProgressNotificationParam,
+        _: NotificationContext<RoleClient>,
+    ) {
+        self.progress.report(&params);
+    }
+
+    // rmcp runs each notification in a task of its own, so this may ask the server that it is from.
+    async fn on_tool_list_changed(&self, context: NotificationContext<RoleClient>) {
+        self.tools.changed(&context.peer).await;
+    }
+}

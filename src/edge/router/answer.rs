@@ -1,0 +1,112 @@
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::error::{ErrorKind, Execution, ToolError};
+
+/// What a tool may answer in a router of `Res`.
+///
+/// Everything is its own answer. A router of [`Value`]s also takes strings, `()` and [`Json`]; with the
+/// feature `mcp` a router of rmcp's `CallToolResponse`s takes `CallToolResult`s, strings (as text),
+/// `()` (nothing), and [`Value`]s and [`Json`] (as structured content).
+pub trait IntoAnswer<Res> {
+    /// The answer.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Reported`]: the tool has run, and its answer cannot be written.
+    fn into_answer(self) -> Result<Res, ToolError>;
+}
+
+/// An answer that is written as JSON.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(
+    clippy::exhaustive_structs,
+    reason = "a wrapper, whose field is its point"
+)]
+pub struct Json<T>(pub T);
+
+impl<T: Serialize> Json<T> {
+    fn into_value(self) -> Result<Value, ToolError> {
+        serde_json::to_value(self.0).map_err(|error| {
+            let message = format!("the tool's answer cannot be written as JSON: {error}");
+            ToolError::new(ErrorKind::Reported, message).with_execution(Execution::Completed)
+        })
+    }
+}
+
+impl<T> IntoAnswer<T> for T {
+    fn into_answer(self) -> Result<T, ToolError> {
+        Ok(self)
+    }
+}
+
+impl IntoAnswer<Value> for String {
+    fn into_answer(self) -> Result<Value, ToolError> {
+        Ok(self.into())
+    }
+}
+
+impl IntoAnswer<Value> for &'static str {
+    fn into_answer(self) -> Result<Value, ToolError> {
+        Ok(self.into())
+    }
+}
+
+impl IntoAnswer<Value> for () {
+    fn into_answer(self) -> Result<Value, ToolError> {
+        Ok(Value::Null)
+    }
+}
+
+impl<T: Serialize> IntoAnswer<Value> for Json<T> {
+    fn into_answer(self) -> Result<Value, ToolError> {
+        self.into_value()
+    }
+}
+
+#[cfg(feature = "mcp")]
+mod mcp {
+    use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock};
+
+    use super::*;
+
+    fn complete(result: CallToolResult) -> Result<CallToolResponse, ToolError> {
+        Ok(CallToolResponse::Complete(result))
+    }
+
+    impl IntoAnswer<CallToolResponse> for CallToolResult {
+        fn into_answer(self) -> Result<CallToolResponse, ToolError> {
+            complete(self)
+        }
+    }
+
+    impl IntoAnswer<CallToolResponse> for String {
+        fn into_answer(self) -> Result<CallToolResponse, ToolError> {
+            complete(CallToolResult::success(vec![ContentBlock::text(self)]))
+        }
+    }
+
+    impl IntoAnswer<CallToolResponse> for &'static str {
+        fn into_answer(self) -> Result<CallToolResponse, ToolError> {
+            String::from(self).into_answer()
+        }
+    }
+
+    impl IntoAnswer<CallToolResponse> for () {
+        fn into_answer(self) -> Result<CallToolResponse, ToolError> {
+            complete(CallToolResult::success(Vec::new()))
+        }
+    }
+
+    impl IntoAnswer<CallToolResponse> for Value {
+        fn into_answer(self) -> Result<CallToolResponse, ToolError> {
+            complete(CallToolResult::structured(self))
+        }
+    }
+
+    impl<T: Serialize> IntoAnswer<CallToolResponse> for Json<T> {
+        fn into_answer(self) -> Result<CallToolResponse, ToolError> {
+            self.into_value()?.into_answer()
+        }
+    }
+}

@@ -1,0 +1,133 @@
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    fmt,
+    sync::Arc,
+};
+
+use tower_service::Service;
+
+use super::{
+    IntoAnswer, Router, ToolList, names,
+    route::Leaf,
+    table::{BoxRoute, Server, Table},
+};
+use crate::{call::ToolCall, config::ConfigError, error::ToolError};
+
+/// Builds a [`Router`]. See the [module docs](super) for an example.
+#[must_use]
+pub struct RouterBuilder<Res> {
+    separator: String,
+    local: Vec<(Arc<str>, BoxRoute<Res>)>,
+    servers: Vec<(Arc<str>, Server<Res>)>,
+}
+
+impl<Res: 'static> RouterBuilder<Res> {
+    /// A router of nothing yet, whose tools answer with `Res`.
+    pub fn new() -> Self {
+        Self {
+            separator: "__".to_owned(),
+            local: Vec::new(),
+            servers: Vec::new(),
+        }
+    }
+
+    /// Sets what stands between server and tool in a flat name. Default: `__`.
+    pub fn with_separator(mut self, separator: impl Into<String>) -> Self {
+        self.separator = separator.into();
+        self
+    }
+
+    /// Adds a tool of this program: any service, a [`tool_fn`](super::tool_fn) for one, with whatever
+    /// layers around it.
+    pub fn tool<S>(mut self, name: impl Into<Arc<str>>, service: S) -> Self
+    where
+        S: Service<ToolCall> + Clone + Send + Sync + 'static,
+        S::Response: IntoAnswer<Res>,
+        S::Error: Into<ToolError>,
+        S::Future: Send,
+    {
+        self.local.push((name.into(), Box::new(Leaf(service))));
+        self
+    }
+
+    /// Adds a server's tools, each as `{server}__{tool}`. The service sees their own names, and the server
+    /// on the call.
+    pub fn server<S>(
+        mut self,
+        name: impl Into<Arc<str>>,
+        service: S,
+        tools: impl Into<ToolList>,
+    ) -> Self
+    where
+        S: Service<ToolCall> + Clone + Send + Sync + 'static,
+        S::Response: IntoAnswer<Res>,
+        S::Error: Into<ToolError>,
+        S::Future: Send,
+    {
+        let server = Server {
+            route: Box::new(Leaf(service)),
+            tools: tools.into(),
+        };
+        self.servers.push((name.into(), server));
+        self
+    }
+
+    /// The router.
+    ///
+    /// # Errors
+    ///
+    /// A name that is empty, is used twice or could be taken for another; the error tells which. No list
+    /// of tools, whatever it changes to, can make names collide later.
+    pub fn build(self) -> Result<Router<Res>, ConfigError> {
+        let separator = self.separator.into_boxed_str();
+        names::check_separator(&separator)?;
+        for (server, _) in &self.servers {
+            names::check_server(server, &separator)?;
+        }
+        let servers = unique("server", self.servers)?;
+        for (tool, _) in &self.local {
+            names::check_usable("tool", tool)?;
+            match names::split(tool, &separator) {
+                Some((server, _)) if servers.contains_key(server) => {
+                    let reason = "begins like the names of a server's tools";
+                    return Err(names::of("tool", tool, reason));
+                }
+                _ => {}
+            }
+        }
+        Ok(Router::new(Table {
+            local: unique("tool", self.local)?,
+            separator,
+            servers,
+        }))
+    }
+}
+
+fn unique<T>(
+    field: &'static str,
+    named: Vec<(Arc<str>, T)>,
+) -> Result<HashMap<Arc<str>, T>, ConfigError> {
+    let mut map = HashMap::with_capacity(named.len());
+    for (name, value) in named {
+        match map.entry(name) {
+            Entry::Vacant(free) => free.insert(value),
+            Entry::Occupied(taken) => return Err(names::of(field, taken.key(), "is there twice")),
+        };
+    }
+    Ok(map)
+}
+
+impl<Res: 'static> Default for RouterBuilder<Res> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<Res> fmt::Debug for RouterBuilder<Res> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RouterBuilder")
+            .field("tools", &self.local.len())
+            .field("servers", &self.servers.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,91 @@
+use std::{collections::HashSet, fmt, sync::Arc};
+
+use crate::call::ReplaySafety;
+#[cfg(feature = "mcp")]
+use crate::edge::mcp::{Catalog, McpTools};
+
+/// The names of a server's tools: fixed ones, from any iterator, or with the feature `mcp` an MCP server's
+/// [`McpTools`], which follow the server, or a [`Catalog`], which does not.
+///
+/// ```
+/// use tower_toolcall::router::ToolList;
+///
+/// let tools = ToolList::from(["search", "fetch"]);
+/// ```
+#[derive(Clone)]
+pub struct ToolList(Kind);
+
+#[derive(Clone)]
+enum Kind {
+    Fixed(Arc<HashSet<Arc<str>>>),
+    #[cfg(feature = "mcp")]
+    Mcp(McpTools),
+}
+
+impl ToolList {
+    /// The tool's name, if the list has it.
+    pub(super) fn find(&self, tool: &str) -> Option<Arc<str>> {
+        match &self.0 {
+            Kind::Fixed(names) => names.get(tool).cloned(),
+            #[cfg(feature = "mcp")]
+            Kind::Mcp(tools) => tools.name(tool),
+        }
+    }
+
+    pub(super) fn replay_safety(&self, tool: &str) -> ReplaySafety {
+        match &self.0 {
+            Kind::Fixed(_) => ReplaySafety::Unknown,
+            #[cfg(feature = "mcp")]
+            Kind::Mcp(tools) => tools.catalog().replay_safety(tool),
+        }
+    }
+
+    pub(super) fn for_each(&self, mut f: impl FnMut(&str)) {
+        match &self.0 {
+            Kind::Fixed(names) => names.iter().for_each(|name| f(name)),
+            #[cfg(feature = "mcp")]
+            Kind::Mcp(tools) => tools.catalog().tools().for_each(|tool| f(&tool.name)),
+        }
+    }
+
+    #[cfg(feature = "mcp")]
+    pub(super) fn catalog(&self) -> Option<Arc<Catalog>> {
+        match &self.0 {
+            Kind::Fixed(_) => None,
+            Kind::Mcp(tools) => Some(tools.catalog()),
+        }
+    }
+}
+
+impl<I> From<I> for ToolList
+where
+    I: IntoIterator,
+    I::Item: Into<Arc<str>>,
+{
+    fn from(names: I) -> Self {
+        let names = names.into_iter().map(Into::into).collect();
+        Self(Kind::Fixed(Arc::new(names)))
+    }
+}
+
+#[cfg(feature = "mcp")]
+impl From<McpTools> for ToolList {
+    fn from(tools: McpTools) -> Self {
+        Self(Kind::Mcp(tools))
+    }
+}
+
+#[cfg(feature = "mcp")]
+impl From<Catalog> for ToolList {
+    fn from(catalog: Catalog) -> Self {
+        McpTools::new(catalog).into()
+    }
+}
+
+impl fmt::Debug for ToolList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut tools = 0usize;
+        self.for_each(|_| tools += 1);
+        f.debug_struct("ToolList").field("tools", &tools).finish()
+    }
+}

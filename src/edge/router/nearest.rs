@@ -1,0 +1,221 @@
+//! Which names are near another one: pure, and bounded.
+
+use strsim::osa_distance;
+
+use crate::text::Short;
+
+/// How many are shown.
+const MAX_NAMES: usize = 3;
+
+/// Longer names, in characters, are compared for equality only.
+const MAX_CHARS: usize = 128;
+
+/// How many pairs of characters are compared in all: some milliseconds. Names that come later in a list of
+/// thousands are then compared for equality only.
+const MAX_WORK: usize = 1_000_000;
+
+/// The names nearest to one that does not exist.
+pub(super) struct Nearest<'a> {
+    asked: Letters<'a>,
+    bare: Letters<'a>,
+    /// Sorted: distance and name.
+    best: Vec<(usize, String)>,
+    work: usize,
+}
+
+impl<'a> Nearest<'a> {
+    /// `bare`: the tool's own part of the name.
+    pub(super) fn to(asked: &'a str, bare: &'a str) -> Self {
+        Self {
+            asked: Letters::of(asked),
+            bare: Letters::of(bare),
+            best: Vec::new(),
+            work: MAX_WORK,
+        }
+    }
+
+    /// A tool that exists: its flat name, and its own part of it.
+    pub(super) fn offer(&mut self, flat: &str, bare: &str) {
+        let Some(distance) = self.distance(flat, bare) else {
+            return;
+        };
+        let known = (distance, flat);
+        let at = self
+            .best
+            .partition_point(|(d, name)| (*d, name.as_str()) < known);
+        if at < MAX_NAMES && is_showable(flat) {
+            self.best.insert(at, (distance, flat.to_owned()));
+            self.best.truncate(MAX_NAMES);
+        }
+    }
+
+    pub(super) fn into_names(self) -> Vec<String> {
+        self.best.into_iter().map(|(_, name)| name).collect()
+    }
+
+    fn distance(&mut self, flat: &str, bare: &str) -> Option<usize> {
+        if self.bare.text.eq_ignore_ascii_case(bare) || self.asked.text.eq_ignore_ascii_case(flat) {
+            return Some(0);
+        }
+        let mut near = self.asked.distance(flat, &mut self.work);
+        if bare.len() != flat.len() || self.bare.text.len() != self.asked.text.len() {
+            let by_part = self.bare.distance(bare, &mut self.work);
+            near = [near, by_part].into_iter().flatten().min();
+        }
+        near
+    }
+}
+
+/// A name, and how often it has which letter.
+struct Letters<'a> {
+    text: &'a str,
+    chars: usize,
+    counts: [i16; 64],
+}
+
+impl<'a> Letters<'a> {
+    fn of(text: &'a str) -> Self {
+        let mut counts = [0; 64];
+        let mut chars = 0;
+        for c in text.chars().take(MAX_CHARS + 1) {
+            counts[slot(c)] += 1;
+            chars += 1;
+        }
+        Self {
+            text,
+            chars,
+            counts,
+        }
+    }
+
+    /// At most a third of the longer name, or nothing.
+    fn distance(&self, other: &str, work: &mut usize) -> Option<usize> {
+        // A character has at most four bytes.
+        if other.len() > 4 * MAX_CHARS || self.chars > MAX_CHARS {
+            return None;
+        }
+        let theirs = Letters::of(other);
+        let limit = (self.chars.max(theirs.chars) / 3).max(1);
+        if theirs.chars > MAX_CHARS || self.at_least(&theirs) > limit {
+            return None;
+        }
+        *work = work.checked_sub(self.chars * theirs.chars)?;
+        Some(osa_distance(self.text, other)).filter(|distance| *distance <= limit)
+    }
+
+    /// Each edit takes away one letter at the most, and adds one at the most.
+    fn at_least(&self, other: &Letters<'_>) -> usize {
+        let (mut more, mut less) = (0, 0);
+        for (a, b) in self.counts.iter().zip(&other.counts) {
+            more += usize::from(a.abs_diff(*b)) * usize::from(a > b);
+            less += usize::from(a.abs_diff(*b)) * usize::from(a < b);
+        }
+        more.max(less)
+    }
+}
+
+/// Letters may share a place: the bound is a lower one all the same.
+fn slot(c: char) -> usize {
+    c as usize % 64
+}
+
+/// Only what can be called as it is shown, and is no sentence: names come from servers.
+fn is_showable(name: &str) -> bool {
+    let plain = |c: char| c.is_alphanumeric() || "_-./:".contains(c);
+    name.chars().all(plain) && Short::name(name).to_string() == name
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn near(asked: &str, names: &[&str]) -> Vec<String> {
+        let bare = |name| str::split_once(name, "__").map_or(name, |(_, tool)| tool);
+        let mut nearest = Nearest::to(asked, bare(asked));
+        for name in names {
+            nearest.offer(name, bare(name));
+        }
+        nearest.into_names()
+    }
+
+    #[test]
+    fn the_three_nearest_come_in_their_order() {
+        let names = ["docs__seach", "docs__sear", "web__fetch", "docs__searches"];
+        assert_eq!(
+            near("docs__search", &names),
+            ["docs__seach", "docs__sear", "docs__searches"]
+        );
+        assert_eq!(near("pay", &names), [""; 0]);
+    }
+
+    #[test]
+    fn a_bare_name_finds_its_server_and_a_wrong_server_is_put_right() {
+        let names = ["docs__search", "pay"];
+        for asked in [
+            "search",
+            "serach",
+            "Search",
+            "web__search",
+            "doc__search",
+            "DOCS__SEARCH",
+        ] {
+            assert_eq!(near(asked, &names), ["docs__search"], "{asked}");
+        }
+    }
+
+    #[test]
+    fn names_that_are_no_names_are_not_shown() {
+        let secret = format!(
+            "search{}",
+            "§ghp_1234567890abcdefghijklmnopqrstuvwxyz".trim_start_matches('§')
+        );
+        let odd = [
+            "search\n",
+            "search ",
+            "search'",
+            "searc\u{202e}h",
+            &*secret,
+            &*"search".repeat(20),
+        ];
+        assert_eq!(near("search", &odd), [""; 0]);
+    }
+
+    #[test]
+    fn long_names_are_compared_for_equality_only() {
+        let long = "x".repeat(10_000);
+        let other = format!("{long}y");
+        assert_eq!(near(&long, &[&other]), [""; 0]);
+        assert_eq!(near(&other, &["xxx"]), [""; 0]);
+    }
+
+    proptest! {
+        /// What the letters tell never excludes a name that is near.
+        #[test]
+        fn the_lower_bound_is_one(a in "[abc_é]{0,12}", b in "[abc_é]{0,12}") {
+            let bound = Letters::of(&a).at_least(&Letters::of(&b));
+            prop_assert!(bound <= osa_distance(&a, &b));
+        }
+    }
+
+    /// Ten thousand names of the same letters, so that no short cut helps. In release: below 10 ms.
+    #[test]
+    fn the_work_is_bounded() {
+        let asked: String = ('a'..='z').cycle().take(MAX_CHARS).collect();
+        let names: Vec<String> = (0..10_000)
+            .map(|i| [&asked[i % 128..], &asked[..i % 128]].concat())
+            .collect();
+        let start = tokio::time::Instant::now();
+        let mut nearest = Nearest::to(&asked, &asked);
+        for name in &names {
+            nearest.offer(name, name);
+        }
+        let took = start.elapsed();
+        println!("nearest of 10,000 names of 128 characters: {took:?}");
+        let allowed = if cfg!(debug_assertions) { 2000 } else { 10 };
+        assert!(took < Duration::from_millis(allowed), "{took:?}");
+    }
+}

@@ -1,0 +1,158 @@
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use serde_json::Value;
+use tower_service::Service;
+
+use super::{
+    RouterBuilder,
+    route::Boxed,
+    table::{Table, Target},
+    unknown,
+};
+use crate::{
+    call::{ReplaySafety, ToolCall},
+    error::ToolError,
+};
+
+/// Brings each call to the tool of its name. See the [module docs](super) for an example.
+pub struct Router<Res = Value> {
+    table: Arc<Table<Res>>,
+}
+
+impl Router {
+    /// Builds a router whose tools answer with JSON. For other answers: [`RouterBuilder::new`].
+    pub fn builder() -> RouterBuilder<Value> {
+        RouterBuilder::new()
+    }
+}
+
+#[cfg(feature = "mcp")]
+impl Router<rmcp::model::CallToolResponse> {
+    /// Builds a router whose tools answer as those of MCP servers do.
+    pub fn mcp() -> RouterBuilder<rmcp::model::CallToolResponse> {
+        RouterBuilder::new()
+    }
+}
+
+impl<Res> Router<Res> {
+    pub(super) fn new(table: Table<Res>) -> Self {
+        Self {
+            table: Arc::new(table),
+        }
+    }
+
+    /// Whether a call may run twice, by the catalog of its server; `Unknown` for a local tool. For
+    /// [`RetryPolicy::with_replay_safety`](crate::retry::RetryPolicy::with_replay_safety).
+    pub fn replay_safety(&self, call: &ToolCall) -> ReplaySafety {
+        self.table.replay_safety(call)
+    }
+
+    /// The names of all tools as a caller gives them, sorted.
+    pub fn names(&self) -> Vec<String> {
+        let mut names = Vec::new();
+        self.table.for_each(|flat, _| names.push(flat.to_owned()));
+        names.sort_unstable();
+        names
+    }
+
+    /// The definitions of all tools of MCP servers, under the names by which a caller gives them, sorted.
+    /// Local tools, and servers with a fixed list of names, have none here.
+    #[cfg(feature = "mcp")]
+    pub fn mcp_tools(&self) -> Vec<rmcp::model::Tool> {
+        let mut definitions = Vec::new();
+        for (server, there) in &self.table.servers {
+            let Some(catalog) = there.tools.catalog() else {
+                continue;
+            };
+            definitions.extend(catalog.tools().cloned().map(|mut tool| {
+                tool.name = super::names::flat(server, &self.table.separator, &tool.name).into();
+                tool
+            }));
+        }
+        definitions.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        definitions
+    }
+}
+
+impl<Res> Service<ToolCall> for Router<Res> {
+    type Response = Res;
+    type Error = ToolError;
+    type Future = ResponseFuture<Res>;
+
+    /// Always ready.
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, call: ToolCall) -> Self::Future {
+        ResponseFuture(match self.table.find(&call) {
+            Some(Target::Local(route)) => State::Called(route.call(call, None)),
+            Some(Target::Server {
+                route,
+                server,
+                tool,
+                ..
+            }) => {
+                let known_as = call.info();
+                let call = call.readdressed(tool, Arc::clone(server));
+                State::Called(route.call(call, Some(known_as)))
+            }
+            None => State::Refused(Some(unknown::error(&self.table, &call))),
+        })
+    }
+}
+
+impl<Res> Clone for Router<Res> {
+    fn clone(&self) -> Self {
+        Self {
+            table: Arc::clone(&self.table),
+        }
+    }
+}
+
+impl<Res> fmt::Debug for Router<Res> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Router")
+            .field("tools", &self.table.local.len())
+            .field("servers", &self.table.servers.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Response future of [`Router`].
+///
+/// Boxed, because each route has a type of its own: the one allocation of a call.
+#[must_use = "futures do nothing unless polled"]
+pub struct ResponseFuture<Res>(State<Res>);
+
+enum State<Res> {
+    // Waiting for the route to be ready, then for its response.
+    Called(Boxed<Res>),
+    // There is no such tool.
+    Refused(Option<ToolError>),
+}
+
+impl<Res> Future for ResponseFuture<Res> {
+    type Output = Result<Res, ToolError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut self.0 {
+            State::Called(fut) => fut.as_mut().poll(cx),
+            State::Refused(error) => {
+                Poll::Ready(Err(error.take().expect("polled after completion")))
+            }
+        }
+    }
+}
+
+impl<Res> fmt::Debug for ResponseFuture<Res> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResponseFuture").finish_non_exhaustive()
+    }
+}

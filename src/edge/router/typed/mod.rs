@@ -1,0 +1,199 @@
+//! Functions with typed arguments as tools.
+
+mod access;
+mod leaves;
+mod misfit;
+mod node;
+mod parse;
+mod root;
+
+use std::{
+    fmt,
+    future::Future,
+    marker::PhantomData,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use pin_project_lite::pin_project;
+use serde::de::DeserializeOwned;
+use tower_service::Service;
+
+use crate::{call::ToolCall, error::ToolError};
+
+/// A function of typed arguments as a tool.
+///
+/// Arguments that do not fit are [`InvalidInput`](crate::ErrorKind::InvalidInput), and the function does not run. The
+/// error tells which field is wrong and what it must be, so that a model can correct itself, and never what the
+/// caller passed. A call without arguments fits whatever can be read from `{}` or from `null`, so `()` and
+/// `Option<T>` too.
+///
+/// ```
+/// use serde::Deserialize;
+/// use serde_json::json;
+/// use tower::ServiceExt as _;
+/// use tower_toolcall::{BoxError, ErrorKind, ToolCall, router::tool_fn};
+///
+/// #[derive(Deserialize)]
+/// struct Weather { city: String, days: u8 }
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), BoxError> {
+/// let weather = tool_fn(|args: Weather| async move {
+///     Ok::<_, BoxError>(format!("{} days of rain in {}", args.days, args.city))
+/// });
+///
+/// let call = ToolCall::new("weather").with_json(json!({ "city": "Oslo", "days": "three" }))?;
+/// let error = weather.oneshot(call).await.unwrap_err();
+/// assert_eq!(error.kind(), ErrorKind::InvalidInput);
+/// assert_eq!(error.model_message(), "Tool 'weather' refused its arguments: expected u8, not a string, at \
+///     `days`. Correct them and call it again.");
+/// # Ok(()) }
+/// ```
+pub fn tool_fn<A, F, Fut, R, E>(f: F) -> ToolFn<F, A>
+where
+    A: DeserializeOwned,
+    F: Fn(A) -> Fut,
+    Fut: Future<Output = Result<R, E>>,
+{
+    ToolFn {
+        f,
+        arguments: PhantomData,
+    }
+}
+
+/// The same for a function that also takes the call: for its id, its deadline, its
+/// [progress](ToolCall::progress).
+///
+/// ```
+/// use tower_toolcall::{BoxError, ToolCall, router::tool_fn_with_call};
+///
+/// let whoami = tool_fn_with_call(|call: ToolCall, (): ()| async move {
+///     Ok::<_, BoxError>(call.agent_id().unwrap_or("nobody").to_owned())
+/// });
+/// ```
+pub fn tool_fn_with_call<A, F, Fut, R, E>(f: F) -> ToolFnWithCall<F, A>
+where
+    A: DeserializeOwned,
+    F: Fn(ToolCall, A) -> Fut,
+    Fut: Future<Output = Result<R, E>>,
+{
+    ToolFnWithCall {
+        f,
+        arguments: PhantomData,
+    }
+}
+
+/// The service that [`tool_fn`] makes. Always ready.
+pub struct ToolFn<F, A> {
+    f: F,
+    arguments: PhantomData<fn() -> A>,
+}
+
+/// The service that [`tool_fn_with_call`] makes. Always ready.
+pub struct ToolFnWithCall<F, A> {
+    f: F,
+    arguments: PhantomData<fn() -> A>,
+}
+
+macro_rules! service {
+    ($name:ident, ($($argument:ty),*), |$f:ident, $call:ident, $arguments:ident| $run:expr) => {
+        impl<F, A, Fut, R, E> Service<ToolCall> for $name<F, A>
+        where
+            A: DeserializeOwned,
+            F: Fn($($argument),*) -> Fut,
+            Fut: Future<Output = Result<R, E>>,
+            E: Into<ToolError>,
+        {
+            type Response = R;
+            type Error = ToolError;
+            type Future = ToolFnFuture<Fut>;
+
+            fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
+                Poll::Ready(Ok(()))
+            }
+
+            fn call(&mut self, $call: ToolCall) -> Self::Future {
+                let $f = &self.f;
+                ToolFnFuture {
+                    state: match parse::arguments(&$call) {
+                        Ok($arguments) => State::Called { fut: $run },
+                        Err(error) => State::Refused { error: Some(error) },
+                    },
+                }
+            }
+        }
+
+        impl<F: Clone, A> Clone for $name<F, A> {
+            fn clone(&self) -> Self {
+                Self {
+                    f: self.f.clone(),
+                    arguments: PhantomData,
+                }
+            }
+        }
+
+        impl<F, A> fmt::Debug for $name<F, A> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_struct(stringify!($name)).finish_non_exhaustive()
+            }
+        }
+    };
+}
+
+service!(ToolFn, (A), |f, call, arguments| {
+    // A tool that takes its time keeps no call alive.
+    drop(call);
+    f(arguments)
+});
+service!(ToolFnWithCall, (ToolCall, A), |f, call, arguments| {
+    f(call, arguments)
+});
+
+pin_project! {
+    /// Response future of [`ToolFn`] and [`ToolFnWithCall`].
+    #[must_use = "futures do nothing unless polled"]
+    pub struct ToolFnFuture<F> {
+        #[pin]
+        state: State<F>,
+    }
+}
+
+pin_project! {
+    #[project = StateProj]
+    enum State<F> {
+        // Waiting for the function.
+        Called { #[pin] fut: F },
+        // The arguments did not fit.
+        Refused { error: Option<ToolError> },
+        // The function's future is gone.
+        Done,
+    }
+}
+
+impl<F, R, E> Future for ToolFnFuture<F>
+where
+    F: Future<Output = Result<R, E>>,
+    E: Into<ToolError>,
+{
+    type Output = Result<R, ToolError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut this = self.project();
+        let result = match this.state.as_mut().project() {
+            StateProj::Called { fut } => match fut.poll(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(result) => result.map_err(Into::into),
+            },
+            StateProj::Refused { error } => Err(error.take().expect("polled after completion")),
+            StateProj::Done => panic!("polled after completion"),
+        };
+        this.state.set(State::Done);
+        Poll::Ready(result)
+    }
+}
+
+impl<F> fmt::Debug for ToolFnFuture<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ToolFnFuture").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,75 @@
+//! What tools may answer.
+
+use serde::{Serialize, Serializer, ser::Error as _};
+use serde_json::{Value, json};
+use tower::{ServiceExt, service_fn};
+use tower_toolcall::{
+    BoxError, ErrorKind, Execution, ToolCall, ToolError,
+    router::{IntoAnswer, Json, Router},
+};
+
+async fn answer<T>(answer: T) -> Result<Value, ToolError>
+where
+    T: IntoAnswer<Value> + Clone + Send + Sync + 'static,
+{
+    let tool = service_fn(move |_: ToolCall| {
+        let answer = answer.clone();
+        async move { Ok::<_, BoxError>(answer) }
+    });
+    let router = Router::builder().tool("t", tool).build().unwrap();
+    router.oneshot(ToolCall::new("t")).await
+}
+
+#[tokio::test]
+async fn values_texts_nothing_and_json() {
+    assert_eq!(answer(json!([1])).await.unwrap(), json!([1]));
+    assert_eq!(answer("text").await.unwrap(), "text");
+    assert_eq!(answer("text".to_owned()).await.unwrap(), "text");
+    assert_eq!(answer(()).await.unwrap(), Value::Null);
+    assert_eq!(answer(Json(vec![1, 2])).await.unwrap(), json!([1, 2]));
+}
+
+/// The tool has run: its answer is what is wrong.
+#[tokio::test]
+async fn what_cannot_be_written_is_an_error() {
+    #[derive(Clone)]
+    struct Unwritable;
+    impl Serialize for Unwritable {
+        fn serialize<S: Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
+            Err(S::Error::custom("out of ink"))
+        }
+    }
+    let error = answer(Json(Unwritable)).await.unwrap_err();
+    assert_eq!(
+        (error.kind(), error.execution(), error.tool()),
+        (ErrorKind::Reported, Execution::Completed, Some("t"))
+    );
+    assert!(error.message().ends_with("out of ink"));
+}
+
+#[cfg(feature = "mcp")]
+mod mcp {
+    use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock};
+    use tower_toolcall::mcp::ModelText as _;
+
+    use super::*;
+
+    fn response(answer: impl IntoAnswer<CallToolResponse>) -> CallToolResult {
+        match answer.into_answer().unwrap() {
+            CallToolResponse::Complete(result) => result,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn results_of_mcp() {
+        let result = CallToolResult::error(vec![ContentBlock::text("no such city")]);
+        assert_eq!(response(result).is_error, Some(true));
+        assert_eq!(response("text").model_text(), "text");
+        assert_eq!(response("text".to_owned()).model_text(), "text");
+        assert_eq!(response(()).model_text(), "");
+        for structured in [response(json!({ "a": 1 })), response(Json([("a", 1)]))] {
+            assert!(structured.structured_content.is_some());
+        }
+    }
+}

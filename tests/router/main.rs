@@ -1,0 +1,17 @@
+//! The router: names to services, local tools and those of servers.
+#![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
+
+mod answers;
+mod collisions;
+mod contract;
+#[allow(dead_code, reason = "shared with the tests of the layers")]
+#[path = "../layers/kit.rs"]
+mod kit;
+#[cfg(feature = "mcp")]
+mod mcp;
+mod readiness;
+mod routing;
+mod stack;
+mod typed;
+mod unknown;
+mod values;

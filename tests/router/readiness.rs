@@ -1,0 +1,137 @@
+//! Rule 3 and trap 18: a route's own instance is polled until it is ready, by the call that wants it.
+
+use std::sync::atomic::Ordering::SeqCst;
+
+use tokio_test::{assert_pending, assert_ready_err, assert_ready_ok, task};
+use tower::{Service, ServiceExt};
+use tower_test::mock::{self, Mock};
+use tower_toolcall::{
+    BoxError, ErrorKind, ToolCall,
+    router::{Router, RouterBuilder},
+};
+
+use crate::kit::{Mode, limited};
+
+type Handle = mock::Handle<ToolCall, &'static str>;
+
+/// Two routes, none of them ready.
+fn two() -> (Router<&'static str>, Handle, Handle) {
+    let (a, mut of_a): (Mock<_, _>, Handle) = mock::pair();
+    let (b, mut of_b): (Mock<_, _>, Handle) = mock::pair();
+    of_a.allow(0);
+    of_b.allow(0);
+    let router = RouterBuilder::<&'static str>::new()
+        .tool("a", a)
+        .tool("b", b)
+        .build();
+    (router.unwrap(), of_a, of_b)
+}
+
+#[tokio::test]
+async fn a_route_that_is_not_ready_blocks_no_other() {
+    let (mut router, _of_a, mut of_b) = two();
+    let mut first = task::spawn(router.ready().await.unwrap().call(ToolCall::new("a")));
+    assert_pending!(first.poll());
+    of_b.allow(1);
+    let mut second = task::spawn(router.ready().await.unwrap().call(ToolCall::new("b")));
+    assert_pending!(second.poll());
+    of_b.next_request().await.unwrap().1.send_response("b");
+    assert_eq!(assert_ready_ok!(second.poll()), "b");
+    assert_pending!(first.poll());
+}
+
+#[tokio::test]
+async fn a_call_waits_for_its_route() {
+    let (mut router, mut of_a, _of_b) = two();
+    let mut call = task::spawn(router.call(ToolCall::new("a")));
+    assert_pending!(call.poll());
+    of_a.allow(1);
+    assert!(call.is_woken());
+    assert_pending!(call.poll());
+    of_a.next_request().await.unwrap().1.send_response("a");
+    assert_eq!(assert_ready_ok!(call.poll()), "a");
+}
+
+/// Trap 24.
+#[tokio::test]
+async fn a_readiness_error_is_the_result_of_its_call() {
+    let (mut router, mut of_a, _of_b) = two();
+    of_a.send_error(BoxError::from("connection refused"));
+    let mut call = task::spawn(router.ready().await.unwrap().call(ToolCall::new("a")));
+    let error = assert_ready_err!(call.poll());
+    assert_eq!(
+        (error.kind(), error.tool()),
+        (ErrorKind::ConnectionFailed, Some("a"))
+    );
+}
+
+#[tokio::test]
+async fn a_waiting_call_that_is_dropped_gives_its_place_back() {
+    let (tool, probe, semaphore) = limited(Mode::Answers);
+    let router = RouterBuilder::<&'static str>::new()
+        .tool("t", tool)
+        .build()
+        .unwrap();
+    let held = semaphore.clone().acquire_owned().await.unwrap();
+    let mut waits = task::spawn(router.clone().oneshot(ToolCall::new("t")));
+    let mut next = task::spawn(router.clone().oneshot(ToolCall::new("t")));
+    assert_pending!(waits.poll());
+    assert_pending!(next.poll());
+    drop(waits);
+    drop(held);
+    assert_eq!(assert_ready_ok!(next.poll()), "answer");
+    assert_eq!(
+        (probe.calls.load(SeqCst), semaphore.available_permits()),
+        (1, 1)
+    );
+}
+
+#[tokio::test]
+async fn a_running_call_that_is_dropped_drops_the_tools() {
+    let (tool, probe, semaphore) = limited(Mode::Hangs);
+    let router = RouterBuilder::<&'static str>::new()
+        .server("s", tool, ["t"])
+        .build();
+    let mut call = task::spawn(router.unwrap().oneshot(ToolCall::new("s__t")));
+    assert_pending!(call.poll());
+    assert_eq!(
+        (probe.alive.load(SeqCst), semaphore.available_permits()),
+        (1, 0)
+    );
+    drop(call);
+    assert_eq!(
+        (probe.alive.load(SeqCst), semaphore.available_permits()),
+        (0, 1)
+    );
+}
+
+#[tokio::test]
+async fn a_call_that_is_never_polled_reaches_nobody() {
+    let (tool, probe, semaphore) = limited(Mode::Answers);
+    let mut router = RouterBuilder::<&'static str>::new()
+        .tool("t", tool)
+        .build()
+        .unwrap();
+    drop(router.call(ToolCall::new("t")));
+    assert_eq!(
+        (probe.calls.load(SeqCst), semaphore.available_permits()),
+        (0, 1)
+    );
+}
+
+/// A tool's place is free as soon as it has answered, although the future is still there.
+#[tokio::test]
+async fn nothing_is_held_once_the_answer_is_there() {
+    let (tool, probe, semaphore) = limited(Mode::Answers);
+    let mut router = RouterBuilder::<&'static str>::new()
+        .tool("t", tool)
+        .build()
+        .unwrap();
+    let mut call = task::spawn(router.call(ToolCall::new("t")));
+    assert_ready_ok!(call.poll());
+    assert_eq!(
+        (probe.alive.load(SeqCst), semaphore.available_permits()),
+        (0, 1)
+    );
+    drop(call);
+}

@@ -1,0 +1,240 @@
+//! Functions of typed arguments.
+
+use std::{collections::HashMap, net::IpAddr, time::Duration};
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tower::ServiceExt;
+use tower_toolcall::{
+    BoxError, ErrorKind, Execution, ToolCall, ToolError,
+    router::{Router, tool_fn, tool_fn_with_call},
+};
+
+#[derive(Debug, Deserialize)]
+#[allow(dead_code, reason = "read by serde")]
+struct Weather {
+    city: String,
+    #[serde(default)]
+    days: u8,
+    #[serde(default)]
+    unit: Unit,
+    place: Option<Place>,
+    #[serde(default)]
+    limits: HashMap<String, u32>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Unit {
+    #[default]
+    Celsius,
+    Kelvin,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(dead_code, reason = "read by serde")]
+struct Place {
+    at: (f64, f64),
+    host: Option<IpAddr>,
+}
+
+pub(crate) async fn refusal<A>(arguments: Value) -> ToolError
+where
+    A: serde::de::DeserializeOwned + Send + 'static,
+{
+    let tool = tool_fn(|_: A| async { Ok::<_, BoxError>(()) });
+    let router = Router::builder().tool("weather", tool).build().unwrap();
+    let call = ToolCall::new("weather").with_json(arguments).unwrap();
+    router.oneshot(call).await.unwrap_err()
+}
+
+/// X4, E4: what to correct, and where.
+#[tokio::test]
+async fn the_error_tells_the_field_and_what_it_must_be() {
+    for (arguments, text) in [
+        (json!({}), "the field `city` is missing"),
+        (
+            json!({ "city": 7 }),
+            "expected a string, not an integer, at `city`",
+        ),
+        (
+            json!({ "city": null }),
+            "expected a string, not null, at `city`",
+        ),
+        (
+            json!({ "city": "Oslo", "days": 300 }),
+            "expected u8, not this integer, at `days`",
+        ),
+        (
+            json!({ "city": "Oslo", "days": "3" }),
+            "expected u8, not a string, at `days`",
+        ),
+        (
+            json!({ "city": "Oslo", "days": 1.5 }),
+            "expected u8, not a number, at `days`",
+        ),
+        (
+            json!({ "city": "Oslo", "days": [] }),
+            "expected u8, not an array, at `days`",
+        ),
+        (
+            json!({ "city": "Oslo", "unit": "f" }),
+            "expected one of `celsius`, `kelvin`, at `unit`",
+        ),
+        (
+            json!({ "city": "Oslo", "unit": 7 }),
+            "expected a string or an object, not an integer, at `unit`",
+        ),
+        (
+            json!({ "city": "Oslo", "place": {} }),
+            "the field `at` is missing, at `place`",
+        ),
+        (
+            json!({ "city": "Oslo", "place": { "at": [1, "x"] } }),
+            "expected f64, not a string, at `place.at[1]`",
+        ),
+        (
+            json!({ "city": "Oslo", "place": { "at": [1] } }),
+            "expected a tuple of size 2, not 1 elements, at `place.at`",
+        ),
+        (
+            json!({ "city": "Oslo", "place": { "at": [1, 2, 3] } }),
+            "expected fewer elements, not 3 elements, at `place.at`",
+        ),
+        (
+            json!({ "city": "Oslo", "place": { "on": 1 } }),
+            "unknown field, expected one of `at`, `host`, at `place`",
+        ),
+        (
+            json!({ "city": "Oslo", "place": "x" }),
+            "expected an object, not a string, at `place`",
+        ),
+        (
+            json!({ "city": "Oslo", "place": { "at": [1, 2], "host": "x" } }),
+            "invalid IP address syntax, at `place.host`",
+        ),
+        (
+            json!({ "city": "Oslo", "limits": { "own": "x" } }),
+            "expected u32, not a string, at `limits.*`",
+        ),
+    ] {
+        let error = refusal::<Weather>(arguments).await;
+        assert_eq!(error.message(), format!("invalid arguments: {text}"));
+        assert_eq!(
+            error.model_message(),
+            format!(
+                "Tool 'weather' refused its arguments: {text}. Correct them and call it again."
+            )
+        );
+        assert_eq!(
+            (error.kind(), error.execution(), error.tool()),
+            (
+                ErrorKind::InvalidInput,
+                Execution::NotStarted,
+                Some("weather")
+            )
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_serde_reads_is_read_as_from_a_whole_value() {
+    #[derive(Deserialize)]
+    struct Wrapped(Weather);
+    #[derive(Deserialize)]
+    enum Choice {
+        Both { a: u8 },
+    }
+    type Keyed = HashMap<u8, Vec<Option<bool>>>;
+    let call = |arguments| ToolCall::new("t").with_json(arguments).unwrap();
+
+    let wrapped = tool_fn(|Wrapped(w): Wrapped| async move { Ok::<_, BoxError>(w.city) });
+    let city = wrapped.oneshot(call(json!({ "city": "Oslo" }))).await;
+    assert_eq!(city.unwrap(), "Oslo");
+
+    let choice = tool_fn(|Choice::Both { a }: Choice| async move { Ok::<_, BoxError>(a) });
+    let a = choice.oneshot(call(json!({ "Both": { "a": 1 } }))).await;
+    assert_eq!(a.unwrap(), 1);
+
+    let keyed = tool_fn(|keyed: Keyed| async move { Ok::<_, BoxError>(keyed[&7].len()) });
+    let two = keyed.oneshot(call(json!({ "7": [true, null] }))).await;
+    assert_eq!(two.unwrap(), 2);
+
+    let all = tool_fn(|all: Value| async move { Ok::<_, BoxError>(all) });
+    let same = json!({ "a": [1, -1, 1.5, "x", null, true, {}] });
+    assert_eq!(all.oneshot(call(same.clone())).await.unwrap(), same);
+}
+
+#[tokio::test]
+async fn a_call_without_arguments_fits_nothing_and_options() {
+    #[derive(Deserialize)]
+    struct Must {
+        _city: String,
+    }
+    let call = || ToolCall::new("t");
+    let nothing = tool_fn(|(): ()| async { Ok::<_, BoxError>("ok") });
+    assert_eq!(nothing.oneshot(call()).await.unwrap(), "ok");
+    let option = tool_fn(|m: Option<Must>| async move { Ok::<_, BoxError>(m.is_none()) });
+    assert!(option.clone().oneshot(call()).await.unwrap());
+    let some = call().with_json(json!({ "_city": "Oslo" })).unwrap();
+    assert!(!option.clone().oneshot(some).await.unwrap());
+    // Arguments that are there are not ignored.
+    let wrong = call().with_json(json!({ "_city": 7 })).unwrap();
+    assert!(option.oneshot(wrong).await.is_err());
+    assert_eq!(
+        refusal::<()>(json!({ "a": 1 })).await.message(),
+        "invalid arguments: expected null, not an object"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_function_may_take_the_call_too() {
+    let tool = tool_fn_with_call(|call: ToolCall, n: HashMap<String, u8>| async move {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        Ok::<_, BoxError>(format!("{} {}", call.id().unwrap(), n["n"]))
+    });
+    let call = ToolCall::new("t").with_id("c1");
+    let call = call.with_json(json!({ "n": 1 })).unwrap();
+    assert_eq!(tool.oneshot(call).await.unwrap(), "c1 1");
+}
+
+#[tokio::test]
+async fn what_is_nested_too_deeply_is_not_read() {
+    let mut value = json!(1);
+    for _ in 0..10_000 {
+        value = Value::Array(vec![value]);
+    }
+    let tool = tool_fn(|_: Value| async { Ok::<_, BoxError>(()) });
+    let call = ToolCall::new("t").with_arguments([("a".to_owned(), value)].into_iter().collect());
+    let error = tool.oneshot(call).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    assert!(error.message().contains("120 levels"));
+}
+
+/// Text of a megabyte in a field's name or a list of a thousand variants makes no long error.
+#[tokio::test]
+async fn the_error_is_short() {
+    #[derive(Debug, Deserialize)]
+    #[allow(dead_code, reason = "read by serde")]
+    enum Many {
+        AnInterestinglyLongNameOfAVariant,
+        AnotherInterestinglyLongNameOfAVariant,
+        YetAnotherInterestinglyLongNameOfAVariant,
+        TheLastInterestinglyLongNameOfAVariant,
+    }
+    type Deep = HashMap<String, HashMap<String, Vec<Vec<Many>>>>;
+    let error = refusal::<Deep>(json!({ "x".repeat(1 << 20): { "y": [[], ["z"]] } })).await;
+    assert!(error.model_message().chars().count() <= 200);
+    assert!(
+        error.message().ends_with("and others, at `*.*[1][0]`"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn the_tools_own_error_passes() {
+    let tool = tool_fn(|(): ()| async { Err::<(), BoxError>("404 Not Found".into()) });
+    let error = tool.oneshot(ToolCall::new("t")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+}
