@@ -184,6 +184,73 @@ async fn metrics_through_the_facade() {
     });
 }
 
+/// A router allocates the future of a local tool, and for a server's tool the other names as well.
+#[cfg(feature = "router")]
+mod router {
+    use super::*;
+    use tower_toolcall::router::{Router, RouterBuilder, tool_fn};
+
+    fn count(name: &str, call: impl Fn(ToolCall) -> ToolCall) -> [u64; 2] {
+        let tool = Tool { waits: true };
+        let router: Router<usize> = RouterBuilder::new()
+            .tool("search", tool.clone())
+            .server("docs", tool, ["search"])
+            .build()
+            .unwrap();
+        let mut svc = router;
+        let mut measure = |keep: bool| {
+            let call = call(calls().remove(1)).renamed(name);
+            let _kept = keep.then(|| call.clone());
+            allocation_counter::measure(|| drive(&mut svc, call)).count_total
+        };
+        [measure(false), measure(true)]
+    }
+
+    trait Renamed {
+        fn renamed(&self, name: &str) -> ToolCall;
+    }
+    impl Renamed for ToolCall {
+        fn renamed(&self, name: &str) -> ToolCall {
+            let arguments = self.arguments().clone();
+            let call = ToolCall::new(name).with_arguments(arguments);
+            match self.server() {
+                Some(server) => call.with_server(server),
+                None => call,
+            }
+        }
+    }
+
+    #[test]
+    fn a_local_tool_is_one_allocation() {
+        assert_eq!(count("search", |call| call), [1, 1]);
+    }
+
+    /// The names; and the rest of the call's head, if its caller keeps a clone. Not the arguments.
+    #[test]
+    fn a_servers_tool_is_two_or_three() {
+        assert_eq!(count("docs__search", |call| call), [2, 3]);
+        assert_eq!(count("search", |call| call.with_server("docs")), [2, 3]);
+    }
+
+    /// Reading arguments costs what they need themselves.
+    #[test]
+    fn typed_arguments_cost_nothing_more() {
+        #[derive(serde::Deserialize)]
+        struct Numbers {
+            a: usize,
+            b: Option<f64>,
+        }
+        let tool = tool_fn(|n: Numbers| {
+            std::future::ready(Ok::<_, ToolError>(n.a + usize::from(n.b.is_none())))
+        });
+        let mut svc: Router<usize> = RouterBuilder::new().tool("n", tool).build().unwrap();
+        let call = ToolCall::new("n").with_json(json!({ "a": 1, "b": 2.5 }));
+        let call = call.unwrap();
+        let counted = allocation_counter::measure(|| drive(&mut svc, call));
+        assert_eq!(counted.count_total, 1);
+    }
+}
+
 /// The same with the SDK of OpenTelemetry.
 #[cfg(feature = "otel")]
 #[tokio::test(start_paused = true)]

@@ -85,10 +85,34 @@ mod metrics {
     assert_impl_all!(MergeError: Send, Sync, Copy, std::error::Error);
 }
 
+#[cfg(feature = "router")]
+mod router {
+    use super::{Svc, Tool, assert_impl_all};
+    use tower_toolcall::router::{
+        Json, ResponseFuture, Router, RouterBuilder, ToolFn, ToolFnFuture, ToolFnWithCall, ToolList,
+    };
+
+    assert_impl_all!(Router: Send, Sync, Unpin, Clone, std::fmt::Debug);
+    assert_impl_all!(Router<std::cell::Cell<u8>>: Send, Sync, Unpin, Clone);
+    assert_impl_all!(RouterBuilder<()>: Send, Sync, Unpin);
+    assert_impl_all!(ResponseFuture<()>: Send, Unpin);
+    assert_impl_all!(ToolList: Send, Sync, Unpin, Clone);
+    // The arguments are made and used up in a call: of what type they are is no matter.
+    assert_impl_all!(ToolFn<fn(), *const u8>: Send, Sync, Unpin, Clone);
+    assert_impl_all!(ToolFnWithCall<fn(), *const u8>: Send, Sync, Unpin, Clone);
+    assert_impl_all!(ToolFnFuture<Tool>: Send, Sync);
+    assert_impl_all!(Json<Svc>: Send, Sync, Unpin, Clone);
+}
+
 #[cfg(feature = "mcp")]
 mod mcp {
     use super::assert_impl_all;
-    use tower_toolcall::mcp::{Catalog, McpClassifier, McpProgress, McpService, ResponseFuture};
+    use tower_toolcall::mcp::{
+        Catalog, McpClassifier, McpNotifications, McpProgress, McpService, McpTools, ResponseFuture,
+    };
+
+    assert_impl_all!(McpNotifications: Send, Sync, Unpin, Clone);
+    assert_impl_all!(McpTools: Send, Sync, Unpin, Clone);
 
     assert_impl_all!(McpService: Send, Sync, Unpin, Clone);
     assert_impl_all!(McpProgress: Send, Sync, Unpin, Clone);

@@ -134,7 +134,8 @@ struct Waiting<'a>(&'a AtomicBool);
 
 impl<'a> Waiting<'a> {
     fn begin(flag: &'a AtomicBool) -> Option<Self> {
-        (!flag.swap(true, SeqCst)).then_some(Self(flag))
+        // Made only if it is ours: dropping one frees the place.
+        (!flag.swap(true, SeqCst)).then(|| Self(flag))
     }
 }
 
