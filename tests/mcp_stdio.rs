@@ -173,6 +173,37 @@ async fn a_text_comes_back() {
     .await;
 }
 
+/// X4, R6: behind a router, by flat names, with the server's own catalog.
+#[cfg(feature = "router")]
+#[tokio::test]
+async fn a_router_has_its_tools() {
+    bench(async |bench| {
+        let catalog = bench.server.tools().catalog().await.unwrap();
+        let router = tower_toolcall::router::Router::mcp()
+            .server("every", bench.tools.clone(), catalog)
+            .build()
+            .unwrap();
+        assert!(router.mcp_tools().iter().any(|t| t.name == "every__echo"));
+        let hi = ToolCall::new("every__echo").with_json(json!({ "message": "hi" }));
+        let answer = router.clone().oneshot(hi.unwrap()).await.unwrap();
+        assert_eq!(answer.model_text(), "Echo: hi");
+
+        let before = bench.sent().len();
+        let error = router
+            .oneshot(ToolCall::new("every__ecko"))
+            .await
+            .unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+        assert!(
+            error
+                .model_message()
+                .contains("Did you mean 'every__echo'?")
+        );
+        assert_eq!(bench.sent().len(), before, "the server is not asked");
+    })
+    .await;
+}
+
 /// X5: the model reads the text that goes with it.
 #[tokio::test]
 async fn structured_content_comes_back() {

@@ -170,7 +170,7 @@ async fn the_record_goes_through() {
         Ok::<_, BoxError>(())
     });
     let router = Router::builder()
-        .server("docs", service.clone(), ["search"])
+        .server("docs", service, ["search"])
         .tool("local", service)
         .build()
         .unwrap();

@@ -218,10 +218,10 @@ async fn the_error_is_short() {
     #[derive(Debug, Deserialize)]
     #[allow(dead_code, reason = "read by serde")]
     enum Many {
-        AnInterestinglyLongNameOfAVariant,
-        AnotherInterestinglyLongNameOfAVariant,
-        YetAnotherInterestinglyLongNameOfAVariant,
-        TheLastInterestinglyLongNameOfAVariant,
+        AVariantWithAnInterestinglyLongName,
+        AnotherOneWhoseNameIsEvenLonger,
+        TheThirdThatNobodyReadsAnyMore,
+        LastAndLeastAndLongAsAllTheOthers,
     }
     type Deep = HashMap<String, HashMap<String, Vec<Vec<Many>>>>;
     let error = refusal::<Deep>(json!({ "x".repeat(1 << 20): { "y": [[], ["z"]] } })).await;

@@ -66,6 +66,7 @@ impl Catalog {
     }
 
     /// The tool's name, if there is such a tool.
+    #[cfg(feature = "router")]
     pub(super) fn name(&self, tool: &str) -> Option<&Arc<str>> {
         self.tools.get_key_value(tool).map(|(name, _)| name)
     }

@@ -10,7 +10,8 @@ use super::{McpProgress, McpTools};
 /// It is an rmcp client handler. A program with a handler of its own calls [`McpProgress::report`] from its
 /// `on_progress`, and [`McpTools::changed`] from its `on_tool_list_changed`.
 ///
-/// ```no_run
+#[cfg_attr(feature = "router", doc = "```no_run")]
+#[cfg_attr(not(feature = "router"), doc = "```ignore")]
 /// use rmcp::ServiceExt as _;
 /// use tower_toolcall::{mcp::{McpNotifications, McpService}, router::Router};
 ///

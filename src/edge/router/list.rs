@@ -32,6 +32,10 @@ impl ToolList {
         }
     }
 
+    #[cfg_attr(
+        not(feature = "mcp"),
+        allow(unused_variables, reason = "names alone tell nothing")
+    )]
     pub(super) fn replay_safety(&self, tool: &str) -> ReplaySafety {
         match &self.0 {
             Kind::Fixed(_) => ReplaySafety::Unknown,

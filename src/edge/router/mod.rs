@@ -1,4 +1,120 @@
-//! TODO
+//! Names to services: local tools and those of servers behind one `Service<ToolCall>`.
+//!
+//! A [`Router`] is the leaf of a stack that serves several tools. A call goes
+//!
+//! - to the local tool of its name;
+//! - else, if its name is `{server}__{tool}`, to that server, under the tool's own name;
+//! - and if it names a server of the router's by [`with_server`](crate::ToolCall::with_server), to the tool that this one
+//!   has, by its own name or by the flat one. A server that the router does not know says nothing.
+//!
+//! The service of a server sees the tool's own name, and the server on the call. Everything else is the caller's call:
+//! its id, deadline, attempt, arguments, and its [record](crate::ToolCall::observe), so that observers above the router see the
+//! attempts and timeouts inside. Errors that come back name the tool as the caller does.
+//!
+//! A list of a server's tools may follow the server (`mcp::McpTools`): a call sees the list that stands in its moment, and
+//! waits for no other. No change of a list makes two names collide: what could is refused by
+//! [`build`](RouterBuilder::build).
+//!
+//! A model's provider may allow less than a server: flat names of more than 64 characters, or with others than letters, digits, `_` and `-`,
+//! are refused by some. They are passed on as they are.
+//!
+//! # Order
+//!
+//! Innermost. Layers for all tools go around the router, where keys are the names that callers use; layers for one tool, or one
+//! server, around its service:
+//!
+//! ```text
+//! TraceLayer > DeadlineLayer > RetryLayer > CircuitBreakerLayer > CatchPanicLayer > Router
+//!     pay             TimeoutLayer 60 s > tool_fn
+//!     docs__*         ConcurrencyLimitLayer 4 > McpService
+//! ```
+//!
+//! The router is always ready. Each call waits for its own route, in its future, so a route that is not ready blocks no other;
+//! as with every such layer, backpressure ends here: bound the load outside.
+//!
+//! # Example
+//!
+//! Two local tools, one of them with a layer of its own, and a server:
+//!
+//! ```
+//! use std::time::Duration;
+//! use serde::Deserialize;
+//! use serde_json::json;
+//! use tower::{ServiceBuilder, ServiceExt, service_fn};
+//! use tower_toolcall::{
+//!     BoxError, ErrorKind, ToolCall, catch_panic::CatchPanicLayer, router::{Json, Router, tool_fn},
+//!     timeout::TimeoutLayer,
+//! };
+//!
+//! #[derive(Deserialize)]
+//! struct Add { a: i64, b: i64 }
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), BoxError> {
+//! let add = tool_fn(|Add { a, b }: Add| async move { Ok::<_, BoxError>(Json(a + b)) });
+//! let pay = tool_fn(|(): ()| async { Ok::<_, BoxError>("paid") });
+//! // Any service: an HTTP client, a queue, another router.
+//! let docs = service_fn(|call: ToolCall| async move {
+//!     Ok::<_, BoxError>(format!("{} of {}", call.tool(), call.server().unwrap_or("nobody")))
+//! });
+//!
+//! let router = Router::builder()
+//!     .tool("add", add)
+//!     .tool("pay", ServiceBuilder::new().layer(TimeoutLayer::new(Duration::from_secs(60))).service(pay))
+//!     .server("docs", docs, ["search", "fetch"])
+//!     .build()?;
+//! assert_eq!(router.names(), ["add", "docs__fetch", "docs__search", "pay"]);
+//!
+//! let stack = ServiceBuilder::new().layer(CatchPanicLayer::new()).service(router);
+//! let run = |call| stack.clone().oneshot(call);
+//! assert_eq!(run(ToolCall::new("add").with_json(json!({ "a": 1, "b": 2 }))?).await?, 3);
+//! assert_eq!(run(ToolCall::new("docs__search")).await?, "search of docs");
+//!
+//! let error = run(ToolCall::new("serch")).await.unwrap_err();
+//! assert_eq!(error.kind(), ErrorKind::NotFound);
+//! assert_eq!(error.model_message(), "Tool 'serch' does not exist. Did you mean 'docs__search'?");
+//! # Ok(()) }
+//! ```
+//!
+//! With MCP servers a router answers as they do (`Router::mcp`), and its lists may follow them: see
+//! `mcp::McpNotifications`. What may be repeated is known from their catalogs:
+//!
+//! ```
+//! use tower_toolcall::{retry::{RetryLayer, RetryPolicy}, router::Router};
+//! # fn stack(router: Router) {
+//! let policy = RetryPolicy::new().with_replay_safety({
+//!     let router = router.clone();
+//!     move |call| router.replay_safety(call)
+//! });
+//! let stack = tower::ServiceBuilder::new().layer(RetryLayer::new(policy)).service(router);
+//! # }
+//! ```
+//!
+//! # Errors
+//!
+//! - A tool that is not there: [`NotFound`](crate::ErrorKind::NotFound), not started, not recoverable. Its texts name up to three tools that
+//!   are near, if any is; the search is bounded (a million characters and pairs of them: some milliseconds), and names that
+//!   are no plain names, are longer than 64 characters or look like secrets are not shown. In a
+//!   [`ToolResult`](crate::ToolResult) it took no time and no attempt.
+//! - Arguments that do not fit a [`tool_fn`]: [`InvalidInput`](crate::ErrorKind::InvalidInput), not started.
+//! - An answer that cannot be written as JSON: [`Reported`](crate::ErrorKind::Reported).
+//! - Else those of the tool, and of its readiness, stamped with the call's names. What they say of the call inside holds for
+//!   the caller's: what has not started there has not started.
+//!
+//! # Panics
+//!
+//! A panic of a tool passes: put a [`CatchPanicLayer`](crate::catch_panic::CatchPanicLayer) around the router.
+//!
+//! # Cancel safety
+//!
+//! Dropping the response future drops the tool's, or gives its place in the queue back. One that was never polled has
+//! called nobody.
+//!
+//! # Clone
+//!
+//! Clones are the same router: one reference count. Each call clones its route's service, and calls that very
+//! clone once it is ready. A call of a local tool allocates its future, and nothing else; one of a server's tool by its flat name
+//! also the call's other names.
+
 mod answer;
 mod builder;
 mod list;

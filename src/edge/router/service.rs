@@ -98,11 +98,13 @@ impl<Res> Service<ToolCall> for Router<Res> {
                 server,
                 tool,
                 ..
-            }) => {
+            }) if (call.tool(), call.server()) != (&*tool, Some(&**server)) => {
                 let known_as = call.info();
                 let call = call.readdressed(tool, Arc::clone(server));
                 State::Called(route.call(call, Some(known_as)))
             }
+            // The call has these names already.
+            Some(Target::Server { route, .. }) => State::Called(route.call(call, None)),
             None => State::Refused(Some(unknown::error(&self.table, &call))),
         })
     }

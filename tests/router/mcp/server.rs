@@ -78,9 +78,8 @@ impl ServerHandler for Server {
             let text = "no list today: password=hunter2";
             return Err(ErrorData::internal_error(text, None));
         }
-        let mut result = ListToolsResult::default();
-        result.tools = names.into_iter().map(tool).collect();
-        Ok(result)
+        let tools = names.into_iter().map(tool).collect();
+        Ok(ListToolsResult::with_all_items(tools))
     }
 
     async fn call_tool(
