@@ -163,7 +163,7 @@ impl Whole<'_> {
         Err(self.refused("rate_limit.cooldown", limit.cooldown, &wrong, why))
     }
 
-    /// The time that calls have at most, from the tightest budget on.
+    /// The time that each budget leaves to a call at most.
     fn budgets(&self) -> impl Iterator<Item = (&'static str, Duration)> + use<> {
         let s = self.settings;
         let reserves = s.sequence.reserve.saturating_add(s.deadline.reserve);

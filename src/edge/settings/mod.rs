@@ -78,7 +78,8 @@
 //! # Variables
 //!
 //! Unset or blank: unchanged. Durations are numbers with a unit (`500ms`, `30s`, `1m 30s`), in files as well; where it
-//! says so, a plain number is seconds. `none` takes a setting away. [`VARIABLES`] is this table.
+//! says so, a plain number is seconds. `none` takes a setting away. `TOOL_PRESET` takes the place of the defaults; over a
+//! file's settings, or a preset's, it is an error. [`VARIABLES`] is this table.
 //!
 #![doc = include_str!("variables.md")]
 //!
