@@ -66,13 +66,17 @@ async fn a_rate_limit_ends_in_success_on_attempt_2_after_the_cooldown() {
 }
 
 /// T5: within B's sequence as well.
+#[cfg(feature = "batch")]
 #[tokio::test(start_paused = true)]
 async fn the_cooldown_of_the_agent_library_fits_into_its_sequence() {
     let settings = Settings::agent_library();
-    let budget = settings.sequence.budget.unwrap() - settings.sequence.reserve;
-    let tool = Flaky::new(ErrorKind::RateLimited, 2);
-    let call = call().with_deadline(Instant::now() + budget);
-    assert_eq!(run(&stack(&settings), &tool, call).await, Ok("done"));
+    let tools = stack(&settings).layer(Flaky::new(ErrorKind::RateLimited, 2));
+    let sequence = settings
+        .sequence
+        .apply(tower_toolcall::batch::Sequence::new(tools));
+    let report = sequence.run([call(), call()]).await;
+    assert_eq!(report.tally().succeeded, 2);
+    assert_eq!(report.results()[0].attempts(), 3);
 }
 
 /// C1, C2, C3.

@@ -1,4 +1,4 @@
-use std::{convert::Infallible, fmt, time::Duration};
+use std::{convert::Infallible, fmt, num::NonZeroUsize, time::Duration};
 
 use tower_layer::Layer;
 use tower_service::Service;
@@ -49,15 +49,19 @@ impl<S> Parallel<S> {
     /// # Errors
     ///
     /// If it is zero.
-    pub fn with_limit(mut self, limit: usize) -> Result<Self, ConfigError> {
-        if limit == 0 {
-            return Err(ConfigError::new(
+    pub fn with_limit(self, limit: usize) -> Result<Self, ConfigError> {
+        match NonZeroUsize::new(limit) {
+            Some(limit) => Ok(self.limited_to(limit)),
+            None => Err(ConfigError::new(
                 "limit",
                 "it is zero: no call would ever run",
-            ));
+            )),
         }
-        self.plan.limit = limit;
-        Ok(self)
+    }
+
+    pub(crate) fn limited_to(mut self, limit: NonZeroUsize) -> Self {
+        self.plan.limit = limit.get();
+        self
     }
 
     /// Sets the time that the calls have together, from [`run`](Self::run) on. Default: no limit but their own

@@ -3,6 +3,8 @@ use std::{num::NonZeroUsize, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use super::duration;
+#[cfg(feature = "batch")]
+use crate::batch::{Parallel, Sequence};
 
 /// Calls one after the other under one budget: `[sequence]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -12,8 +14,8 @@ pub struct SequenceSettings {
     /// The time for all calls together. Default: none (X2).
     #[serde(with = "duration::optional")]
     pub budget: Option<Duration>,
-    /// What is kept back from it for the time after the calls. Default 500 ms (T5). The deadline layer
-    /// keeps its own `deadline.reserve` of what is left.
+    /// What is kept back from it for the time after the calls. Default 500 ms (T5). It is kept once: the deadline
+    /// layer of the stack does not keep its own besides.
     #[serde(with = "duration")]
     pub reserve: Duration,
 }
@@ -37,4 +39,30 @@ pub struct ParallelSettings {
     /// The time for all calls together. Default: none (X1).
     #[serde(with = "duration::optional")]
     pub budget: Option<Duration>,
+}
+
+#[cfg(feature = "batch")]
+impl SequenceSettings {
+    /// A sequence with these settings: `settings.sequence.apply(Sequence::new(tools))`.
+    pub fn apply<S>(&self, sequence: Sequence<S>) -> Sequence<S> {
+        let sequence = sequence.with_reserve(self.reserve);
+        match self.budget {
+            Some(budget) => sequence.with_budget(budget),
+            None => sequence,
+        }
+    }
+}
+
+#[cfg(feature = "batch")]
+impl ParallelSettings {
+    /// A batch with these settings: `settings.parallel.apply(Parallel::new(tools))`.
+    pub fn apply<S>(&self, mut parallel: Parallel<S>) -> Parallel<S> {
+        if let Some(limit) = self.limit {
+            parallel = parallel.limited_to(limit);
+        }
+        match self.budget {
+            Some(budget) => parallel.with_budget(budget),
+            None => parallel,
+        }
+    }
 }

@@ -166,8 +166,10 @@ impl Whole<'_> {
     /// The time that each budget leaves to a call at most.
     fn budgets(&self) -> impl Iterator<Item = (&'static str, Duration)> + use<> {
         let s = self.settings;
-        let reserves = s.sequence.reserve.saturating_add(s.deadline.reserve);
-        let sequence = s.sequence.budget.map(|b| b.saturating_sub(reserves));
+        let sequence = s
+            .sequence
+            .budget
+            .map(|b| b.saturating_sub(s.sequence.reserve));
         let parallel = s
             .parallel
             .budget

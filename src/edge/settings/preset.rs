@@ -79,7 +79,7 @@ impl Settings {
     /// reserve, slow from 80 % on.
     ///
     /// The cooldown is 10 s and not 30: what does not end within the sequence's budget would never be waited
-    /// for. The sequence keeps the reserve; the deadline layer does not keep a second one.
+    /// for.
     pub fn agent_library() -> Self {
         let mut settings = Self::default();
         settings.timeout.default = Duration::from_secs(5);
@@ -87,7 +87,6 @@ impl Settings {
         settings.sequence.budget = secs(30);
         settings.sequence.reserve = Duration::from_millis(500);
         settings.parallel.budget = secs(60);
-        settings.deadline.reserve = Duration::ZERO;
         settings.rate_limit.cooldown = Duration::from_secs(10);
         settings
     }

@@ -24,9 +24,9 @@ pub struct Settings {
     pub rate_limit: RateLimitSettings,
     /// Tools that are no longer called.
     pub circuit_breaker: CircuitBreakerSettings,
-    /// Calls one after the other. No part of the [stack](Self::stack); held and checked here.
+    /// Calls one after the other: not in the [stack](Self::stack), but around it (feature `batch`).
     pub sequence: SequenceSettings,
-    /// Calls at the same time. No part of the [stack](Self::stack); held and checked here.
+    /// Calls at the same time: likewise.
     pub parallel: ParallelSettings,
     /// Redaction.
     pub sanitize: SanitizeSettings,

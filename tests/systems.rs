@@ -1,0 +1,500 @@
+//! What the five systems that asked for this crate expect of it, each with its preset (G3): settings, stack, router, batch and
+//! metrics together.
+#![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
+
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::time::{Instant, advance, sleep};
+use tokio_util::sync::CancellationToken;
+use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
+use tower_toolcall::{
+    BoxError, ErrorKind, Execution, ToolCall, ToolError,
+    batch::{Parallel, Sequence},
+    circuit_breaker::BreakerState,
+    mcp::{McpClassifier, ModelText},
+    metrics::Metrics,
+    result::Status,
+    router::{Json, Router, tool_fn},
+    settings::Settings,
+};
+
+const fn secs(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+#[derive(Deserialize)]
+struct Takes {
+    seconds: f64,
+}
+
+/// Tools that every system has: one that takes its time, one that fails, one that panics.
+fn tools() -> Router {
+    Router::builder()
+        .tool(
+            "work",
+            tool_fn(|Takes { seconds }: Takes| async move {
+                sleep(Duration::from_secs_f64(seconds)).await;
+                Ok::<_, BoxError>(Json(seconds))
+            }),
+        )
+        .tool(
+            "fail",
+            tool_fn(|(): ()| async { Err::<(), BoxError>("disk full".into()) }),
+        )
+        .tool(
+            "panic",
+            tool_fn(|(): ()| async { panic!("boom") as Result<(), BoxError> }),
+        )
+        .build()
+        .unwrap()
+}
+
+fn work(seconds: f64) -> ToolCall {
+    let arguments = json!({ "seconds": seconds });
+    ToolCall::new("work").with_json(arguments).unwrap()
+}
+
+/// A tool that fails so often, and the number of requests that it got.
+fn failing(
+    times: usize,
+    with: &'static str,
+) -> (
+    Arc<AtomicUsize>,
+    impl Service<ToolCall, Response = &'static str, Error = BoxError, Future: Send> + Clone,
+) {
+    let requests = Arc::new(AtomicUsize::new(0));
+    let count = requests.clone();
+    let tool = service_fn(move |_: ToolCall| {
+        let n = count.fetch_add(1, SeqCst);
+        async move {
+            match n < times {
+                true => Err(BoxError::from(with)),
+                false => Ok("done"),
+            }
+        }
+    });
+    (requests, tool)
+}
+
+// System A: an executor that never throws.
+
+/// A: E3, E8, X1, X4. Whatever happens, each call has its result, in order, with a code, and says whether to go on.
+#[tokio::test(start_paused = true)]
+async fn a_executes_whatever_is_asked_without_throwing() {
+    let stack = Settings::default().stack().build().unwrap();
+    let executor = Parallel::of_results(stack.results().layer(tools()));
+    let calls = [
+        work(1.0),
+        ToolCall::new("wrok"),
+        work(31.0),
+        ToolCall::new("fail"),
+        ToolCall::new("panic"),
+        ToolCall::new("work")
+            .with_json(json!({ "seconds": "soon" }))
+            .unwrap(),
+    ];
+    let results = executor.run(calls).await;
+    let ended: Vec<_> = results
+        .iter()
+        .map(|r| {
+            let error = r.error();
+            let code = error.map_or("", ToolError::code).to_owned();
+            (
+                r.status(),
+                code,
+                error.is_none_or(ToolError::is_recoverable),
+            )
+        })
+        .collect();
+    let expected = [
+        (Status::Success, "", true),
+        (Status::Error, "TOOL_NOT_FOUND", false),
+        (Status::Timeout, "TOOL_TIMEOUT", true),
+        (Status::Error, "TOOL_EXECUTION_FAILED", true),
+        (Status::Error, "INTERNAL_ERROR", true),
+        (Status::Error, "TOOL_INVALID_INPUT", true),
+    ];
+    let expected = expected.map(|(status, code, on)| (status, code.to_owned(), on));
+    // A panic has a kind of its own beside `Internal`, of which E8 says that it is not recoverable.
+    assert_eq!(ended[..4], expected[..4]);
+    assert_eq!(
+        (ended[4].0, &*ended[4].1),
+        (Status::Error, "INTERNAL_ERROR")
+    );
+    assert_eq!(ended[5], expected[5]);
+    let unknown = &results[1];
+    assert_eq!((unknown.duration(), unknown.attempts()), (secs(0), 0));
+    assert!(
+        unknown.model_message().contains("'work'"),
+        "{}",
+        unknown.model_message()
+    );
+    assert_eq!(results[2].duration(), secs(30));
+    let message = results[2].error().unwrap().message();
+    assert!(
+        message.starts_with("Tool invocation timed out after 30000ms"),
+        "{message}"
+    );
+}
+
+// System B: a library that runs tools one after the other, within a budget, and measures.
+
+/// B: T5, T6, T7, X2, O3. Tools of 5 s within 30 s.
+#[tokio::test(start_paused = true)]
+async fn b_runs_tools_within_a_budget_and_tells_what_became_of_each() {
+    let settings = Settings::agent_library();
+    let metrics = Metrics::new();
+    let stack = settings.stack().with_metrics(&metrics).build().unwrap();
+    let sequence = Sequence::of_results(stack.results().layer(tools()));
+    let sequence = settings
+        .sequence
+        .apply(sequence.with_listener(metrics.clone()));
+    let report = sequence
+        .run([
+            work(1.0),                // 1 s
+            work(4.5),                // 5.5 s: slow
+            ToolCall::new("unknown"), // does not stop the run
+            work(9.0),                // 10.5 s: timed out
+            ToolCall::new("fail"),
+            work(9.0), // 15.5 s
+            work(9.0), // 20.5 s
+            work(9.0), // 25.5 s
+            work(9.0), // 29.5 s: what is left
+            work(0.0), // nothing is left
+        ])
+        .await;
+    let results = report.results();
+    let ended: Vec<_> = results.iter().map(|r| r.status().name()).collect();
+    let expected = [
+        "success", "success", "error", "timeout", "error", "timeout", "timeout", "timeout",
+        "timeout", "skipped",
+    ];
+    assert_eq!(ended, expected);
+    assert_eq!(report.duration(), Duration::from_millis(29_500));
+    assert_eq!(results[8].metadata().timeout(), Some(secs(4)));
+    assert_eq!(results[8].metadata().configured_timeout(), Some(secs(5)));
+    assert!(results[1].metadata().is_slow() && !results[0].metadata().is_slow());
+    assert_eq!(results[9].duration(), secs(0));
+    assert!(results[8].ran_out_of_time() && results[9].ran_out_of_time());
+
+    let snapshot = metrics.snapshot();
+    let work = snapshot.tool(None, "work").unwrap();
+    assert_eq!(
+        (work.calls, work.successes, work.timeouts, work.skipped),
+        (8, 2, 5, 1)
+    );
+    assert!(work.slow >= 1);
+}
+
+/// B: X1. A batch has 60 s.
+#[tokio::test(start_paused = true)]
+async fn b_bounds_a_batch() {
+    let mut settings = Settings::agent_library();
+    settings.timeout.default = secs(100);
+    let stack = settings.stack().build().unwrap();
+    let parallel = settings
+        .parallel
+        .apply(Parallel::of_results(stack.results().layer(tools())));
+    let start = Instant::now();
+    let results = parallel.run([work(90.0), work(1.0)]).await;
+    assert_eq!(results[0].status(), Status::Timeout);
+    assert!(results[1].is_success());
+    assert!(start.elapsed() <= secs(60));
+}
+
+// System C: an agent loop with retries and rate limits.
+
+/// C: R1, R2. 1 s, 2 s, and success on the third attempt.
+#[tokio::test(start_paused = true)]
+async fn c_tries_a_failing_tool_three_times() {
+    let stack = Settings::agent_loop().stack().build().unwrap();
+    let (requests, tool) = failing(2, "503 Service Unavailable");
+    let start = Instant::now();
+    let result = stack
+        .results()
+        .layer(tool)
+        .oneshot(ToolCall::new("t"))
+        .await
+        .unwrap();
+    assert_eq!((result.attempts(), requests.load(SeqCst)), (3, 3));
+    assert_eq!(result.into_data(), Some("done"));
+    let took = start.elapsed();
+    assert!((secs(3)..=secs(3) * 5 / 4).contains(&took), "{took:?}");
+}
+
+/// C: R2, R3. What is the caller's mistake is not tried again; what runs out of attempts returns the last error.
+#[tokio::test(start_paused = true)]
+async fn c_gives_up_where_it_is_of_no_use() {
+    for (text, attempts, kind) in [
+        ("400 Bad Request", 1, ErrorKind::InvalidInput),
+        ("401 Unauthorized", 1, ErrorKind::Denied),
+        ("403 Forbidden", 1, ErrorKind::Denied),
+        ("404 Not Found", 1, ErrorKind::NotFound),
+        ("502 Bad Gateway", 3, ErrorKind::Upstream),
+        (
+            "connect ECONNREFUSED 127.0.0.1:1",
+            3,
+            ErrorKind::ConnectionFailed,
+        ),
+    ] {
+        let stack = Settings::agent_loop().stack().build().unwrap();
+        let (requests, tool) = failing(usize::MAX, text);
+        let error = stack
+            .layer(tool)
+            .oneshot(ToolCall::new("t"))
+            .await
+            .unwrap_err();
+        assert_eq!(
+            (error.kind(), requests.load(SeqCst)),
+            (kind, attempts),
+            "{text}"
+        );
+    }
+}
+
+/// C: L1. A 429 is waited out for 30 s, and the second attempt succeeds.
+#[tokio::test(start_paused = true)]
+async fn c_waits_out_a_rate_limit() {
+    let stack = Settings::agent_loop().stack().build().unwrap();
+    let (requests, tool) = failing(1, "429 Too Many Requests");
+    let start = Instant::now();
+    let result = stack
+        .results()
+        .layer(tool)
+        .oneshot(ToolCall::new("t"))
+        .await
+        .unwrap();
+    assert!(result.is_success());
+    assert_eq!((result.attempts(), requests.load(SeqCst)), (2, 2));
+    let took = start.elapsed();
+    assert!((secs(30)..=secs(32)).contains(&took), "{took:?}");
+}
+
+/// C: T4. The user's abort ends the call, whatever it waits for, and nothing is repeated.
+#[tokio::test(start_paused = true)]
+async fn c_is_aborted_by_its_user() {
+    let stack = Settings::agent_loop().stack().build().unwrap();
+    let executor = stack.results().layer(tools());
+    let token = CancellationToken::new();
+    let call = work(20.0).with_cancellation(token.clone());
+    let running = tokio::spawn(executor.oneshot(call));
+    sleep(secs(2)).await;
+    token.cancel();
+    let result = running.await.unwrap().unwrap();
+    assert_eq!((result.status(), result.attempts()), (Status::Cancelled, 1));
+    assert_eq!(result.duration(), secs(2));
+    assert_eq!(result.error().unwrap().execution(), Execution::Unknown);
+}
+
+/// C: X3, X5. A model that gives ids, the same ids twice or none has one text for each of its calls.
+#[tokio::test(start_paused = true)]
+async fn c_answers_each_call_of_a_model_once() {
+    let router = Router::mcp()
+        .tool(
+            "text",
+            tool_fn(|(): ()| async { Ok::<_, BoxError>("12 degrees") }),
+        )
+        .tool(
+            "json",
+            tool_fn(|(): ()| async { Ok::<_, BoxError>(json!({ "degrees": 12 })) }),
+        )
+        .tool("nothing", tool_fn(|(): ()| async { Ok::<_, BoxError>(()) }))
+        .build()
+        .unwrap();
+    let stack = Settings::agent_loop()
+        .stack()
+        .with_classifier(McpClassifier::new());
+    let executor = Parallel::of_results(stack.build().unwrap().results().layer(router));
+    let calls = [
+        ToolCall::new("text").with_id("call_1"),
+        ToolCall::new("json").with_id("call_1"),
+        ToolCall::new("nothing"),
+        ToolCall::new("missing").with_id("call_2"),
+    ];
+    let results = executor.run(calls).await;
+    let texts: Vec<_> = results
+        .iter()
+        .map(|r| {
+            r.data()
+                .map_or_else(|| r.model_message(), ModelText::model_text)
+        })
+        .collect();
+    assert_eq!(texts[0], "12 degrees");
+    assert_eq!(
+        serde_json::from_str::<Value>(&texts[1]).unwrap(),
+        json!({ "degrees": 12 })
+    );
+    assert_eq!(texts[2], "");
+    assert!(
+        texts[3].starts_with("Tool 'missing' does not exist"),
+        "{}",
+        texts[3]
+    );
+    let ids: BTreeSet<_> = results.iter().map(|r| r.call_id().unwrap()).collect();
+    assert_eq!(ids.len(), 4);
+    assert!(ids.contains("call_1") && ids.contains("call_2"));
+}
+
+// System D: a gateway, set up by its environment, that speaks JSON-RPC.
+
+/// D: T2, T3, E5, G1. Timeouts of the environment and of a tool; the error object field by field.
+#[tokio::test(start_paused = true)]
+async fn d_answers_a_timeout_with_its_error_object() {
+    let mut settings = Settings::gateway()
+        .with_env_from([
+            ("TOOL_TIMEOUT", "5"),
+            ("TOOL_CIRCUIT_BREAKER_THRESHOLD", "9"),
+        ])
+        .unwrap();
+    let file = "[tools.import]\ntimeout_ms = 45000";
+    settings.tools = toml::from_str::<Settings>(file).unwrap().tools;
+    let stack = settings.stack().build().unwrap();
+    let hangs = service_fn(|_: ToolCall| std::future::pending::<Result<(), BoxError>>());
+    let tools = stack.layer(hangs);
+    for (name, ms) in [("search", 5_000), ("import", 45_000)] {
+        let call = ToolCall::new(name).with_server("docs");
+        let error = tools.clone().oneshot(call).await.unwrap_err();
+        let expected = json!({
+            "code": -32000,
+            "message": "Tool invocation timed out",
+            "data": { "code": "TOOL_TIMEOUT", "tool_id": name, "server": "docs", "timeout_ms": ms, "attempts": 1 },
+        });
+        assert_eq!(error.to_json_rpc(), expected);
+    }
+}
+
+/// D: C1, C2, C3, C4, C6, C7, E5, E6. Five failures within five minutes, `isError` among them, open the breaker of that tool and of no other;
+/// it answers at once, tells when to come back, and closes after a trial.
+#[tokio::test(start_paused = true)]
+async fn d_stops_a_broken_tool_and_takes_it_back() {
+    let broken = Arc::new(std::sync::atomic::AtomicBool::new(true));
+    let is_broken = broken.clone();
+    let tool = service_fn(move |call: ToolCall| {
+        let fails = call.tool() == "bad" && is_broken.load(SeqCst);
+        let content = vec![ContentBlock::text("ok")];
+        let result = match fails {
+            true => CallToolResult::error(content),
+            false => CallToolResult::success(content),
+        };
+        async move { Ok::<_, BoxError>(CallToolResponse::from(result)) }
+    });
+    let settings = Settings::gateway();
+    let stack = settings
+        .stack()
+        .with_classifier(McpClassifier::new())
+        .build()
+        .unwrap();
+    let handle = stack.circuit_breaker();
+    let transitions = handle.subscribe();
+    let tools = stack.layer(tool);
+    let call = |name: &str| {
+        tools
+            .clone()
+            .oneshot(ToolCall::new(name).with_server("docs"))
+    };
+
+    for _ in 0..5 {
+        advance(secs(60)).await;
+        // The model reads the tool's own words.
+        assert!(call("bad").await.is_ok());
+        assert!(call("good").await.is_ok());
+    }
+    let error = call("bad").await.unwrap_err();
+    let expected = json!({
+        "code": -32001,
+        "message": "Circuit breaker open",
+        "data": { "code": "CIRCUIT_OPEN", "tool_id": "bad", "server": "docs", "retry_after_seconds": 60 },
+    });
+    let mut object = error.to_json_rpc();
+    object["data"].as_object_mut().unwrap().remove("attempts");
+    assert_eq!(object, expected);
+    assert!(call("good").await.is_ok());
+
+    broken.store(false, SeqCst);
+    advance(Duration::from_millis(59_100)).await;
+    assert_eq!(
+        call("bad").await.unwrap_err().retry_after_seconds(),
+        Some(1)
+    );
+    advance(secs(1)).await;
+    assert!(call("bad").await.is_ok());
+    let states: Vec<_> = handle
+        .snapshot()
+        .into_iter()
+        .map(|breaker| breaker.state)
+        .collect();
+    assert_eq!(states, [BreakerState::Closed; 2]);
+    drop(transitions);
+}
+
+/// D: a window of five minutes: failures that are further apart do not open it.
+#[tokio::test(start_paused = true)]
+async fn d_forgets_failures_that_are_long_past() {
+    let stack = Settings::gateway().stack().build().unwrap();
+    let (requests, tool) = failing(usize::MAX, "500 Internal Server Error");
+    let tools = stack.layer(tool);
+    for _ in 0..10 {
+        advance(secs(76)).await;
+        let error = tools.clone().oneshot(ToolCall::new("t")).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Upstream);
+    }
+    assert_eq!(requests.load(SeqCst), 10);
+}
+
+/// D: G1. A bad value is an error that names the variable.
+#[test]
+fn d_refuses_a_bad_environment() {
+    for (name, value) in [
+        ("TOOL_TIMEOUT", "0"),
+        ("TOOL_TIMEOUT", "soon"),
+        ("TOOL_CIRCUIT_BREAKER_ENABLED", "maybe"),
+        ("TOOL_CIRCUIT_BREAKER_THRESHOLD", "-1"),
+        ("TOOL_CIRCUIT_BREAKER_WINDOW", "30"),
+        ("TOOL_CIRCUIT_BREAKER_RESET", "0"),
+    ] {
+        let error = Settings::gateway()
+            .with_env_from([(name, value)])
+            .unwrap_err();
+        assert_eq!(error.field(), name, "{error}");
+    }
+}
+
+// System E: a proxy for HTTP tools.
+
+/// E: C1, C3. The breaker is that of the source: two of its tools open it together; after 30 s three trials close it.
+#[tokio::test(start_paused = true)]
+async fn e_stops_a_source_and_takes_it_back_after_three_trials() {
+    let stack = Settings::http_proxy().stack().build().unwrap();
+    let handle = stack.circuit_breaker();
+    let (requests, tool) = failing(5, "502 Bad Gateway");
+    let tools = ServiceBuilder::new().layer(stack).service(tool);
+    let call = |n: usize| {
+        let call = ToolCall::new(["get", "put"][n % 2]).with_server("crm");
+        tools.clone().oneshot(call)
+    };
+    for n in 0..5 {
+        assert_eq!(call(n).await.unwrap_err().kind(), ErrorKind::Upstream);
+    }
+    let error = call(0).await.unwrap_err();
+    assert_eq!(
+        (error.kind(), error.retry_after_seconds()),
+        (ErrorKind::CircuitOpen, Some(30))
+    );
+    advance(secs(30)).await;
+    for n in 0..3 {
+        assert_ne!(handle.snapshot()[0].state, BreakerState::Closed);
+        assert_eq!(call(n).await.unwrap(), "done");
+    }
+    assert_eq!(handle.snapshot()[0].state, BreakerState::Closed);
+    assert_eq!(requests.load(SeqCst), 8);
+}
