@@ -5,7 +5,7 @@ use crate::call::ReplaySafety;
 use crate::edge::mcp::{Catalog, McpTools};
 
 /// The names of a server's tools: fixed ones, from any iterator, or with the feature `mcp` an MCP server's
-/// [`McpTools`], which follow the server, or a [`Catalog`], which does not.
+/// `McpTools`, which follow the server, or a `Catalog`, which does not.
 ///
 /// ```
 /// use tower_toolcall::router::ToolList;

@@ -5,6 +5,7 @@ use std::{sync::atomic::Ordering::SeqCst, time::Duration};
 use tower::{ServiceBuilder, ServiceExt};
 use tower_toolcall::{
     ErrorKind, ToolCall,
+    backoff::Backoff,
     mcp::{McpClassifier, ModelText as _},
     result::ToolResultLayer,
     retry::{RetryLayer, RetryPolicy},
@@ -64,6 +65,33 @@ async fn a_timeout_above_names_the_tool_as_the_model_does() {
         (error.kind(), error.tool()),
         (ErrorKind::Timeout, Some("docs__hang"))
     );
+}
+
+/// X4: it was there when the call was first sent: that took its time.
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_goes_between_two_attempts_was_tried_once() {
+    let server = Server::with(&["flaky_read"]);
+    let connection = Connection::to(server.clone()).await;
+    let router = Router::mcp()
+        .server("docs", connection.service(), connection.tools.clone())
+        .build()
+        .unwrap();
+    let policy = RetryPolicy::new()
+        .with_classifier(McpClassifier::new())
+        .assume_replay_safe()
+        .with_backoff(Backoff::fixed(Duration::from_secs(9)).unwrap());
+    let stack = ServiceBuilder::new()
+        .layer(ToolResultLayer::new().with_classifier(McpClassifier::new()))
+        .layer(RetryLayer::new(policy))
+        .service(router);
+    let call = tokio::spawn(stack.oneshot(ToolCall::new("docs__flaky_read")));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    server.remove("flaky_read");
+    connection.announce().await;
+    let Ok(result) = call.await.unwrap();
+    assert_eq!(result.error().unwrap().kind(), ErrorKind::NotFound);
+    assert!(result.duration() >= Duration::from_secs(1));
+    assert_eq!((result.attempts(), server.calls.load(SeqCst)), (2, 1));
 }
 
 /// X4: a server that has forgotten its tool, and has not said so.
