@@ -166,6 +166,30 @@ fn variants() {
     }
 }
 
+/// Who takes any name for a variant.
+#[test]
+fn variants_that_the_program_does_not_know() {
+    struct Any;
+    impl<'de> serde::de::Visitor<'de> for Any {
+        type Value = Self;
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an enum")
+        }
+        fn visit_enum<A: serde::de::EnumAccess<'de>>(self, of: A) -> Result<Self, A::Error> {
+            use serde::de::VariantAccess as _;
+            let (_, variant): (String, _) = of.variant()?;
+            variant.newtype_variant::<u8>().map(|_| Any)
+        }
+    }
+    impl<'de> Deserialize<'de> for Any {
+        fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+            d.deserialize_enum("Any", &[], Any)
+        }
+    }
+    keeps_quiet::<Any>(json!({ "canary": "c4n4ry" }));
+    keeps_quiet::<Any>(json!("canary"));
+}
+
 /// `flatten` reads everything into a buffer first.
 #[test]
 fn flattened_fields() {

@@ -97,13 +97,7 @@ impl<'de> MapAccess<'de> for &mut Entries<'de> {
             is_field: &mut is_field,
         };
         let read = seed.deserialize(key);
-        // The value of a field that the program does not know is read by nothing that could fail.
-        let step = if is_field {
-            Step::Field(name.clone())
-        } else {
-            Step::Key
-        };
-        self.value = Some((step, value));
+        self.value = Some((step(name, is_field), value));
         read.map(Some)
     }
 
@@ -117,6 +111,15 @@ impl<'de> MapAccess<'de> for &mut Entries<'de> {
 
     fn size_hint(&self) -> Option<usize> {
         Some(self.left.len())
+    }
+}
+
+/// The step to what is under a key. What is read as a name that the program knows, and is none, has a value that is
+/// read by nothing that could fail.
+fn step(name: &str, is_field: bool) -> Step {
+    match is_field {
+        true => Step::Field(name.to_owned()),
+        false => Step::Key,
     }
 }
 
@@ -195,15 +198,19 @@ impl<'de> Deserializer<'de> for Key<'_, 'de> {
 /// A variant of an enum: its name, and what goes with it.
 pub(super) struct Variant<'de> {
     name: &'de str,
+    is_known: bool,
     value: Option<&'de Value>,
 }
 
 impl<'de> Variant<'de> {
     pub(super) fn new(name: &'de str, value: Option<&'de Value>) -> Self {
-        Self { name, value }
+        Self {
+            name,
+            is_known: false,
+            value,
+        }
     }
 
-    /// The name is one that the program knows: it was read.
     fn read<T>(
         self,
         read: impl FnOnce(Node<'de>) -> Result<T, Misfit>,
@@ -211,7 +218,7 @@ impl<'de> Variant<'de> {
     ) -> Result<T, Misfit> {
         match self.value {
             Some(value) => {
-                let step = Step::Field(self.name.to_owned());
+                let step = step(self.name, self.is_known);
                 read(Node::from(value)).map_err(|misfit| misfit.under(step))
             }
             None => Err(Misfit::invalid_type(Unexpected::Str(""), &expected)),
@@ -223,11 +230,13 @@ impl<'de> EnumAccess<'de> for Variant<'de> {
     type Error = Misfit;
     type Variant = Self;
 
-    fn variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<(T::Value, Self), Misfit> {
-        let mut is_field = false;
+    fn variant_seed<T: DeserializeSeed<'de>>(
+        mut self,
+        seed: T,
+    ) -> Result<(T::Value, Self), Misfit> {
         let key = Key {
             name: self.name,
-            is_field: &mut is_field,
+            is_field: &mut self.is_known,
         };
         Ok((seed.deserialize(key)?, self))
     }
