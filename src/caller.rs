@@ -7,7 +7,11 @@ use std::{
 
 use tokio::time::Instant;
 
-use crate::{call::ToolCall, timer::Timer};
+use crate::{
+    call::ToolCall,
+    error::{ErrorKind, Execution, ToolError},
+    timer::Timer,
+};
 
 #[cfg(feature = "cancel")]
 pin_project_lite::pin_project! {
@@ -79,6 +83,20 @@ pin_project_lite::pin_project! {
 pub(crate) enum GivenUp {
     Cancelled,
     Deadline,
+}
+
+impl GivenUp {
+    /// The error of a call that was not sent for it.
+    pub(crate) fn error(self) -> ToolError {
+        let (kind, text) = match self {
+            Self::Cancelled => (ErrorKind::Cancelled, "cancelled by the caller"),
+            Self::Deadline => (
+                ErrorKind::DeadlineExceeded,
+                "the time budget was spent before the call could start",
+            ),
+        };
+        ToolError::new(kind, text).with_execution(Execution::NotStarted)
+    }
 }
 
 impl Patience {

@@ -44,6 +44,7 @@
 use std::{
     any::Any,
     future::Future,
+    mem,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     task::{Context, Poll},
@@ -62,7 +63,8 @@ use crate::{
 #[derive(Clone, Copy, Debug, Default)]
 #[must_use]
 pub struct CatchPanicLayer {
-    _private: (),
+    /// Whether the error does not tell the panic's text.
+    silent: bool,
 }
 
 impl CatchPanicLayer {
@@ -70,13 +72,22 @@ impl CatchPanicLayer {
     pub fn new() -> Self {
         Self::default()
     }
+
+    /// One that does not know the redaction rules that hold below it, and so tells no text.
+    #[cfg(feature = "batch")]
+    pub(crate) fn silent() -> Self {
+        Self { silent: true }
+    }
 }
 
 impl<S> Layer<S> for CatchPanicLayer {
     type Service = CatchPanic<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        CatchPanic { inner }
+        CatchPanic {
+            inner,
+            silent: self.silent,
+        }
     }
 }
 
@@ -84,6 +95,7 @@ impl<S> Layer<S> for CatchPanicLayer {
 #[derive(Clone, Debug)]
 pub struct CatchPanic<S> {
     inner: S,
+    silent: bool,
 }
 
 impl<S> Service<ToolCall> for CatchPanic<S>
@@ -99,7 +111,7 @@ where
         let poll = || self.inner.poll_ready(cx).map_err(Into::into);
         match catch_unwind(AssertUnwindSafe(poll)) {
             Ok(polled) => polled,
-            Err(payload) => Poll::Ready(Err(panicked(payload))),
+            Err(payload) => Poll::Ready(Err(panicked(payload, self.silent))),
         }
     }
 
@@ -110,10 +122,14 @@ where
         let state = match catch_unwind(AssertUnwindSafe(|| self.inner.call(call))) {
             Ok(fut) => State::Called { fut },
             Err(payload) => State::Panicked {
-                error: Some(panicked(payload).about(&info)),
+                error: Some(panicked(payload, self.silent).about(&info)),
             },
         };
-        ResponseFuture { state, info }
+        ResponseFuture {
+            state,
+            info,
+            silent: self.silent,
+        }
     }
 }
 
@@ -125,6 +141,7 @@ pin_project! {
         #[pin]
         state: State<F>,
         info: CallInfo,
+        silent: bool,
     }
 
     impl<F> PinnedDrop for ResponseFuture<F> {
@@ -143,9 +160,11 @@ fn discard<F>(mut state: Pin<&mut State<F>>) {
     }
 }
 
-/// A payload may panic when it is dropped.
+/// A payload may panic when it is dropped, and so may what it panics with.
 fn forget(payload: Box<dyn Any + Send>) {
-    let _ = catch_unwind(AssertUnwindSafe(|| drop(payload)));
+    if let Err(another) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+        mem::forget(another);
+    }
 }
 
 pin_project! {
@@ -179,7 +198,7 @@ where
         match catch_unwind(AssertUnwindSafe(poll)) {
             Ok(polled) => polled,
             Err(payload) => {
-                let error = panicked(payload).about(this.info);
+                let error = panicked(payload, *this.silent).about(this.info);
                 discard(this.state);
                 Poll::Ready(Err(error))
             }
@@ -187,14 +206,16 @@ where
     }
 }
 
-fn panicked(payload: Box<dyn Any + Send>) -> ToolError {
+fn panicked(payload: Box<dyn Any + Send>, silent: bool) -> ToolError {
     let text = payload
         .downcast_ref::<&str>()
         .copied()
         .or_else(|| payload.downcast_ref::<String>().map(String::as_str));
     let error = match text {
-        Some(text) => ToolError::new(ErrorKind::Panicked, format!("the tool panicked: {text}")),
-        None => ToolError::new(ErrorKind::Panicked, "the tool panicked"),
+        Some(text) if !silent => {
+            ToolError::new(ErrorKind::Panicked, format!("the tool panicked: {text}"))
+        }
+        _ => ToolError::new(ErrorKind::Panicked, "the tool panicked"),
     };
     forget(payload);
     error

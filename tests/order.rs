@@ -233,7 +233,6 @@ async fn the_documented_stack_does_what_its_layers_say() {
     silence_panics();
     let tool = Tool::new();
     let tools = ServiceBuilder::new()
-        .tool_normalize()
         .tool_sanitize(Rules::new())
         .tool_result()
         .tool_trace()
@@ -266,6 +265,47 @@ async fn the_documented_stack_does_what_its_layers_say() {
         assert_eq!(result.duration().as_secs(), took.as_secs(), "{name}");
     }
     assert!(tool.is_quiet());
+}
+
+/// G2: each method hands on what it is given.
+#[tokio::test(start_paused = true)]
+async fn each_method_hands_its_argument_on() {
+    let tool = || {
+        service_fn(|call: ToolCall| async move {
+            let shown = call.sanitized().to_string();
+            Ok::<_, BoxError>(shown)
+        })
+    };
+    let call = || {
+        ToolCall::new("t")
+            .with_json(serde_json::json!({ "iban": "DE02" }))
+            .unwrap()
+    };
+    let rules = Rules::new().with_sensitive_key("iban").unwrap();
+    let sanitized = ServiceBuilder::new().tool_sanitize(rules).service(tool());
+    assert_eq!(
+        sanitized.oneshot(call()).await.unwrap(),
+        r#"{"iban":"[REDACTED]"}"#
+    );
+
+    // The answer has 21 bytes as JSON.
+    for (max, passes) in [(21, true), (20, false)] {
+        let limited = ServiceBuilder::new().tool_max_bytes(max).service(tool());
+        assert_eq!(limited.oneshot(call()).await.is_ok(), passes, "{max}");
+    }
+    let towers = ServiceBuilder::new()
+        .tool_normalize()
+        .load_shed()
+        .concurrency_limit(1)
+        .service(service_fn(|_: ToolCall| {
+            std::future::pending::<Result<(), BoxError>>()
+        }));
+    let mut first = tokio_test::task::spawn(towers.clone().oneshot(call()));
+    tokio_test::assert_pending!(first.poll());
+    assert_eq!(
+        towers.oneshot(call()).await.unwrap_err().kind(),
+        ErrorKind::Overloaded
+    );
 }
 
 #[cfg(feature = "metrics")]

@@ -261,7 +261,7 @@ impl ToolCall {
     /// It replaces an earlier deadline. Layers use [`tighten`](Self::tighten), which cannot extend.
     #[must_use]
     pub fn with_deadline(mut self, at: Instant) -> Self {
-        self.deadline = Some(at);
+        self.set_deadline(at);
         self
     }
 
@@ -391,7 +391,15 @@ impl ToolCall {
 
     /// Moves the deadline to `at` unless it is earlier already: an outer deadline always wins.
     pub fn tighten(&mut self, at: Instant) {
-        self.deadline = Some(self.deadline.map_or(at, |outer| outer.min(at)));
+        if self.deadline.is_none_or(|outer| at < outer) {
+            self.set_deadline(at);
+        }
+    }
+
+    fn set_deadline(&mut self, at: Instant) {
+        self.deadline = Some(at);
+        // It is another one.
+        *self.claims.get_mut() &= !RESERVED;
     }
 
     /// Counts another attempt. For layers that repeat calls.
@@ -434,11 +442,11 @@ impl ToolCall {
         self.claims.load(Relaxed) & AMBIGUOUS != 0
     }
 
-    /// Moves the deadline to `at`, which is so early that its owner has time left to finish, unless it is
-    /// earlier already.
+    /// Keeps a reserve from the deadline for its owner; what is spent of it at `now` is spent.
     #[cfg(feature = "batch")]
-    pub(crate) fn tighten_with_reserve(&mut self, at: Instant) {
-        if self.deadline.is_none_or(|outer| at < outer) {
+    pub(crate) fn reserve(&mut self, reserve: Duration, now: Instant) {
+        if let Some(at) = self.deadline {
+            let at = at.checked_sub(reserve).map_or(now, |at| at.max(now));
             self.deadline = Some(at);
             *self.claims.get_mut() |= RESERVED;
         }

@@ -29,6 +29,9 @@ pub struct Record {
     max_attempts: AtomicU32,
     refusals: AtomicU32,
     slow: AtomicBool,
+    /// Whether a batch has handed the call on.
+    #[cfg(feature = "batch")]
+    sent: AtomicBool,
     timeout: Known,
     configured: Known,
     waited_nanos: AtomicU64,
@@ -103,6 +106,8 @@ impl Record {
         this.max_attempts.store(0, Relaxed);
         this.refusals.store(0, Relaxed);
         this.slow.store(false, Relaxed);
+        #[cfg(feature = "batch")]
+        this.sent.store(false, Relaxed);
         this.wants_output_bytes.store(false, Relaxed);
         this.waited_nanos.store(0, Relaxed);
         let observation = Observation {
@@ -163,6 +168,12 @@ impl Record {
     /// Marks the call as slow.
     pub fn set_slow(&self) {
         self.slow.store(true, Relaxed);
+    }
+
+    /// A batch hands the call on.
+    #[cfg(feature = "batch")]
+    pub(crate) fn set_sent(&self) {
+        self.sent.store(true, Relaxed);
     }
 
     /// Begins attempt `n`: its timeout and its answer are not known yet.
@@ -261,6 +272,12 @@ impl Observation {
     /// Whether a timeout layer found the call slow.
     pub fn is_slow(&self) -> bool {
         self.record.slow.load(Relaxed)
+    }
+
+    /// Whether a batch has handed the call on.
+    #[cfg(feature = "batch")]
+    pub(crate) fn was_sent(&self) -> bool {
+        self.record.sent.load(Relaxed)
     }
 
     /// Time spent waiting for backoffs and cooldowns.

@@ -16,6 +16,7 @@ use super::{
 };
 use crate::{
     call::{CallInfo, ToolCall},
+    caller::Patience,
     error::ToolError,
     in_flight::InFlight,
     outcome::Classify,
@@ -104,7 +105,11 @@ where
                     let ready = ready!(svc.poll_ready(cx));
                     let call = call.take().expect("called once");
                     match ready {
-                        Ok(()) => start(svc, call, entry),
+                        Ok(()) => match Patience::is_over(&call) {
+                            // It became ready too late.
+                            Some(why) => State::refused(why.error().about(&call.info())),
+                            None => start(svc, call, entry),
+                        },
                         Err(error) => {
                             let error = error.into().about(&call.info());
                             State::refused(not_ready(entry, &call, error, this.classifier))

@@ -9,10 +9,9 @@ use pin_project_lite::pin_project;
 use tokio::time::Instant;
 use tower_service::Service;
 
-use super::service::{cancelled, skipped};
 use crate::{
     call::{CallInfo, ToolCall},
-    caller::Caller,
+    caller::{Caller, GivenUp},
     error::{Execution, TimeoutLimit, ToolError},
     timer::Timer,
 };
@@ -124,19 +123,23 @@ where
 
         if this.caller.poll_cancelled(cx).is_ready() {
             this.state.set(State::Done);
-            let execution = if started {
-                Execution::Unknown
-            } else {
-                Execution::NotStarted
+            let error = GivenUp::Cancelled.error();
+            let error = match started {
+                true => error.with_execution(Execution::Unknown),
+                false => error,
             };
-            return Poll::Ready(Err(cancelled(execution).about(this.info)));
+            return Poll::Ready(Err(error.about(this.info)));
         }
         ready!(this.timer.poll_at(cx, this.limit.at));
         this.state.set(State::Done);
         Poll::Ready(Err(if started {
             this.limit.expired(this.info)
         } else {
-            skipped(this.limit.since.elapsed()).about(this.info)
+            let waited = this.limit.since.elapsed();
+            GivenUp::Deadline
+                .error()
+                .with_elapsed(waited)
+                .about(this.info)
         }))
     }
 }

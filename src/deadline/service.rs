@@ -12,8 +12,8 @@ use super::{
 };
 use crate::{
     call::ToolCall,
-    caller::Caller,
-    error::{ErrorKind, Execution, ToolError},
+    caller::{Caller, GivenUp},
+    error::ToolError,
     ready::{Prepared, Taken},
 };
 
@@ -62,9 +62,9 @@ where
         let info = call.info();
         let caller = Caller::of(&call);
         let refusal = if Caller::has_cancelled(&call) {
-            Some(cancelled(Execution::NotStarted))
+            Some(GivenUp::Cancelled.error())
         } else if at.is_some_and(|at| at <= now) {
-            Some(skipped(Duration::ZERO))
+            Some(GivenUp::Deadline.error().with_elapsed(Duration::ZERO))
         } else {
             None
         };
@@ -85,18 +85,4 @@ where
         };
         ResponseFuture::new(state, limit, caller, info)
     }
-}
-
-/// The caller's token has fired.
-pub(super) fn cancelled(execution: Execution) -> ToolError {
-    ToolError::new(ErrorKind::Cancelled, "cancelled by the caller").with_execution(execution)
-}
-
-/// The call was not started in time.
-pub(super) fn skipped(waited: Duration) -> ToolError {
-    ToolError::new(
-        ErrorKind::DeadlineExceeded,
-        "the time budget was spent before the call could start",
-    )
-    .with_elapsed(waited)
 }

@@ -56,7 +56,6 @@
 //!
 //! | layer | why there |
 //! |---|---|
-//! | `tool_normalize` | only above tower's own layers, whose errors it makes ours |
 //! | `tool_sanitize` | its rules hold for all that looks on below |
 //! | `tool_result` | whatever fails below, the caller has a result |
 //! | `tool_trace` | its span holds all attempts and waits, and all that they tell |
@@ -70,6 +69,8 @@
 //! | `tool_timeout` | bounds one attempt, and its expiry is a failure for the breaker |
 //! | `tool_catch_panic` | a panic is an error for all of them |
 //!
+//! `tool_normalize` makes the errors of tower's own layers ours: directly above such a layer, wherever that is.
+//!
 //! What other orders do:
 //!
 //! | order | effect |
@@ -77,7 +78,7 @@
 //! | timeout above retry | it bounds all attempts together, delays included: a tool that needs a retry times out in the middle of a delay, and one that hangs is never repeated |
 //! | breaker above retry | it counts calls in place of attempts: a dead tool gets three times as many requests before it opens, and retries go on while others find it dead |
 //! | rate limit below breaker | the trial call of a half-open breaker waits for a cooldown in its place: all other calls are refused for as long |
-//! | catch_panic above the breaker | a panic passes the layers below as a panic: the breaker counts it, but nobody repeats, times or explains it |
+//! | catch_panic above the breaker | a panic passes the layers below as a panic: the breaker counts it, but no layer has an error to name the call in, or to classify |
 
 use std::time::Duration;
 
@@ -103,9 +104,6 @@ use crate::{
 
 /// One method for each layer, in the order of the documented stack. See the [module docs](self).
 pub trait ServiceBuilderExt<L>: sealed::Sealed + Sized {
-    /// Makes the errors of tower's own layers below ours: a [`NormalizeLayer`].
-    fn tool_normalize(self) -> ServiceBuilder<Stack<NormalizeLayer, L>>;
-
     /// Puts redaction rules on calls: a [`SanitizeLayer`].
     fn tool_sanitize(self, rules: Rules) -> ServiceBuilder<Stack<SanitizeLayer, L>>;
 
@@ -146,13 +144,12 @@ pub trait ServiceBuilderExt<L>: sealed::Sealed + Sized {
 
     /// Makes errors of panics: a [`CatchPanicLayer`].
     fn tool_catch_panic(self) -> ServiceBuilder<Stack<CatchPanicLayer, L>>;
+
+    /// Makes the errors of tower's own layers ours, directly above them: a [`NormalizeLayer`].
+    fn tool_normalize(self) -> ServiceBuilder<Stack<NormalizeLayer, L>>;
 }
 
 impl<L> ServiceBuilderExt<L> for ServiceBuilder<L> {
-    fn tool_normalize(self) -> ServiceBuilder<Stack<NormalizeLayer, L>> {
-        self.layer(NormalizeLayer::new())
-    }
-
     fn tool_sanitize(self, rules: Rules) -> ServiceBuilder<Stack<SanitizeLayer, L>> {
         self.layer(SanitizeLayer::new(rules))
     }
@@ -204,6 +201,10 @@ impl<L> ServiceBuilderExt<L> for ServiceBuilder<L> {
 
     fn tool_catch_panic(self) -> ServiceBuilder<Stack<CatchPanicLayer, L>> {
         self.layer(CatchPanicLayer::new())
+    }
+
+    fn tool_normalize(self) -> ServiceBuilder<Stack<NormalizeLayer, L>> {
+        self.layer(NormalizeLayer::new())
     }
 }
 

@@ -57,14 +57,18 @@ impl Event<'_> {
                 DURATION_MS = ms(elapsed),
                 TIMEOUT_MS = ms(timeout)
             ),
-            Event::Skipped { call } => emit!(
+            Event::NotStarted {
+                call,
+                kind: ErrorKind::DeadlineExceeded,
+            } => emit!(
                 WARN,
                 SKIPPED,
                 call,
                 CODE = ErrorKind::DeadlineExceeded.code(),
-                ERROR = "no time was left of what it shares with others",
+                ERROR = "the time budget was spent before the call could start",
                 DURATION_MS = 0.0
             ),
+            Event::NotStarted { call, .. } => emit!(INFO, CANCELLED, call, DURATION_MS = 0.0),
             Event::Cancelled {
                 call,
                 elapsed,

@@ -55,7 +55,10 @@ pub(crate) use self::{
     listen::Listener,
 };
 pub use crate::transition::{BreakerState, Transition, TransitionReason};
-use crate::{call::CallInfo, error::ToolError};
+use crate::{
+    call::CallInfo,
+    error::{ErrorKind, ToolError},
+};
 
 /// The target of every span and event of this crate.
 pub const TARGET: &str = "tower_toolcall";
@@ -75,12 +78,14 @@ pub enum Event<'a> {
         /// The timeout in force.
         timeout: Duration,
     },
-    /// A call was not started, because the time that it shares with others was spent (T5); no layer has seen it.
-    /// `tool.skipped`, WARN.
+    /// A call of a batch was not started, and no layer has seen it: no time was left (T5), or it was given up before.
+    /// `tool.skipped`, WARN, or `tool.cancelled`, INFO.
     #[non_exhaustive]
-    Skipped {
+    NotStarted {
         /// The call.
         call: &'a CallInfo,
+        /// Why: `DeadlineExceeded` or `Cancelled`.
+        kind: ErrorKind,
     },
     /// The response future was dropped unfinished, so that there is no result to see.
     /// `tool.cancelled`, INFO.

@@ -143,7 +143,7 @@ impl Listen for Metrics {
             Event::RetryRefused { call, reason, .. } => self.seat(call).row().refused(reason),
             Event::RateLimited { call, .. } => self.seat(call).row().rate_limited(),
             Event::Transition { transition, .. } => self.transition(transition),
-            Event::Skipped { call } => Observer::skipped(call, self),
+            Event::NotStarted { call, kind } => Observer::not_started(call, kind, self),
             // The layer sees them at the end of the call, and counts them there.
             Event::Slow { .. } | Event::Cancelled { .. } => {}
             Event::Evicted { .. } => {}

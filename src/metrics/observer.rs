@@ -46,11 +46,10 @@ impl Observer {
         InFlight::since_start(observer, call.deadline(), since)
     }
 
-    /// Counts a call that no layer has seen: there was no time left for it.
+    /// Counts a call that no layer has seen.
     #[cold]
-    pub(super) fn skipped(call: &CallInfo, metrics: &Metrics) {
+    pub(super) fn not_started(call: &CallInfo, kind: ErrorKind, metrics: &Metrics) {
         let seat = metrics.seat(call);
-        let kind = ErrorKind::DeadlineExceeded;
         let ended = Ended {
             failure: Some((kind, kind.code())),
             duration: Duration::ZERO,

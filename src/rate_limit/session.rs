@@ -252,14 +252,7 @@ impl<S, C> Session<S, C> {
     /// A wait was ended: the attempt that it was for is not made.
     pub(super) fn given_up(&mut self, why: GivenUp) -> ToolError {
         self.release();
-        let (kind, text) = match why {
-            GivenUp::Cancelled => (ErrorKind::Cancelled, "cancelled by the caller"),
-            GivenUp::Deadline => (
-                ErrorKind::DeadlineExceeded,
-                "the deadline passed before the call could be sent",
-            ),
-        };
-        let error = ToolError::new(kind, text).with_execution(Execution::NotStarted);
+        let error = why.error();
         match (why, self.failed.take()) {
             (GivenUp::Deadline, Some(failed)) => self.last(failed),
             (_, Some(failed)) => self.last(error.with_source(failed)),

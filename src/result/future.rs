@@ -17,6 +17,7 @@ use super::{
 };
 use crate::{
     call::{CallInfo, Observation, ToolCall},
+    caller::Patience,
     error::{ErrorKind, Execution, ToolError},
     outcome::{Classify, Outcome},
 };
@@ -80,7 +81,12 @@ where
                     if let Err(error) = ready!(svc.poll_ready(cx)) {
                         break Err(error.into());
                     }
-                    let fut = svc.call(call.take().expect("called once"));
+                    let call = call.take().expect("called once");
+                    // It became ready too late.
+                    if let Some(why) = Patience::is_over(&call) {
+                        break Err(why.error());
+                    }
+                    let fut = svc.call(call);
                     this.state.set(State::Called { fut });
                 }
                 StateProj::Called { fut } => break ready!(fut.poll(cx)).map_err(Into::into),
@@ -106,6 +112,12 @@ impl Pending {
             below,
             info: call.info(),
         }
+    }
+
+    /// Whether the call was handed on by its batch.
+    #[cfg(feature = "batch")]
+    pub(crate) fn was_sent(&self) -> bool {
+        self.below.was_sent()
     }
 
     /// The call that runs.

@@ -2,13 +2,17 @@
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
     time::Duration,
 };
 
 use futures_util::StreamExt as _;
 use tokio::time::{sleep, timeout};
 use tower_toolcall::{
-    ErrorKind, Execution,
+    ErrorKind, Event, Execution, ToolCall,
     batch::{Parallel, Sequence},
 };
 
@@ -52,6 +56,62 @@ async fn a_cancelled_batch_has_a_result_for_each_call() {
     assert_eq!(error(4).execution(), Execution::NotStarted);
     assert_eq!((results[0].duration(), results[4].attempts()), (secs(5), 0));
     assert_eq!(counts.begun(), 4);
+}
+
+/// A call that was begun and not asked yet has not run, and an observer hears of it.
+#[tokio::test]
+async fn a_call_that_was_never_asked_has_not_started() {
+    let (counts, heard) = (Counts::default(), Arc::new(AtomicUsize::new(0)));
+    let count = heard.clone();
+    let parallel = Parallel::new(tool(&counts)).with_listener(move |event: &Event<'_>| {
+        assert!(matches!(event, Event::NotStarted { .. }));
+        count.fetch_add(1, SeqCst);
+    });
+    let many = || (0..1_000).map(|_| ToolCall::new("now"));
+    let mut running = parallel.run(many());
+    let mut other = parallel.run(many());
+    for running in [&mut running, &mut other] {
+        tokio::select! {
+            biased;
+            _ = running => panic!("it has not ended"),
+            () = std::future::ready(()) => {}
+        }
+    }
+    let ran = counts.begun();
+    running.cancel();
+    let results = running.await;
+    let begun = results.iter().filter(|r| r.is_success()).count();
+    for result in &results[begun..] {
+        let error = result.error().unwrap();
+        assert_eq!(
+            (error.execution(), result.attempts()),
+            (Execution::NotStarted, 0)
+        );
+    }
+    drop(other);
+    assert_eq!(counts.begun(), ran);
+    assert_eq!(heard.load(SeqCst), 2_000 - ran);
+}
+
+/// O2: a caller's token ends the calls of a batch; those that had not begun are events of their own.
+#[cfg(feature = "cancel")]
+#[tokio::test(start_paused = true)]
+async fn a_token_cancels_calls_and_skips_those_that_wait() {
+    let heard = Arc::new(AtomicUsize::new(0));
+    let count = heard.clone();
+    let token = tokio_util::sync::CancellationToken::new();
+    let calls = calls(["hang", "hang", "now"]).map(|call| call.with_cancellation(token.clone()));
+    let sequence = Sequence::new(tool(&Counts::default()));
+    let sequence = sequence.with_listener(move |_: &Event<'_>| {
+        count.fetch_add(1, SeqCst);
+    });
+    let running = tokio::spawn(sequence.run(calls));
+    sleep(secs(1)).await;
+    token.cancel();
+    let report = running.await.unwrap();
+    assert_eq!(report.tally().cancelled, 3);
+    let attempts: Vec<_> = report.results().iter().map(|r| r.attempts()).collect();
+    assert_eq!((attempts, heard.load(SeqCst)), (vec![1, 0, 0], 2));
 }
 
 #[tokio::test(start_paused = true)]

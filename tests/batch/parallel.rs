@@ -184,6 +184,44 @@ async fn calls_wait_for_a_limit_below() {
     assert_eq!(counts.most(), 2);
 }
 
+/// T5, trap 22: what still waits for its turn at the end of the budget does not begin then, when those that had it are
+/// dropped.
+#[tokio::test(start_paused = true)]
+async fn nothing_begins_when_the_budget_ends() {
+    let counts = Counts::default();
+    let limited = ConcurrencyLimit::new(tool(&counts), 1);
+    let results = Parallel::new(limited)
+        .with_budget(secs(1))
+        .run(calls(["hang"; 50]))
+        .await;
+    assert_eq!(counts.begun(), 1);
+    let ended = statuses(&results);
+    assert_eq!(ended.iter().filter(|s| **s == "timeout").count(), 1);
+    assert_eq!(ended.iter().filter(|s| **s == "skipped").count(), 49);
+    assert!(results[49].duration().is_zero());
+
+    // Below layers that wait in their futures as well.
+    let stack = || {
+        ServiceBuilder::new()
+            .layer(tower_toolcall::circuit_breaker::CircuitBreakerLayer::new())
+            .layer(TimeoutLayer::new(secs(9)))
+            .service(ConcurrencyLimit::new(tool(&counts), 1))
+    };
+    Parallel::new(stack())
+        .with_budget(secs(1))
+        .run(calls(["hang"; 50]))
+        .await;
+    assert_eq!(counts.begun(), 2);
+    let results = ServiceBuilder::new()
+        .layer(tower_toolcall::result::ToolResultLayer::new())
+        .service(ConcurrencyLimit::new(tool(&counts), 1));
+    Parallel::of_results(results)
+        .with_budget(secs(1))
+        .run(calls(["hang"; 50]))
+        .await;
+    assert_eq!(counts.begun(), 3);
+}
+
 /// Trap 18, with the service that panics when its contract is broken.
 #[tokio::test(start_paused = true)]
 async fn no_service_is_called_that_was_not_ready() {
@@ -223,18 +261,40 @@ async fn a_readiness_error_is_the_result_of_each_call_that_meets_it() {
     assert_eq!(error.tool(), Some("b"));
 }
 
+/// How many turns another task has while a batch runs: it asks for the next one each time.
+async fn turns_beside(batch: impl Future<Output = usize> + Send + 'static) -> usize {
+    let batch = tokio::spawn(batch);
+    let watch = tokio::spawn(async move {
+        let mut turns = 0;
+        std::future::poll_fn(move |cx| {
+            turns += 1;
+            cx.waker().wake_by_ref();
+            match batch.is_finished() {
+                true => Poll::Ready(turns),
+                false => Poll::Pending,
+            }
+        })
+        .await
+    });
+    watch.await.unwrap()
+}
+
 /// Calls that never wait do not keep the task for themselves.
 #[tokio::test]
 async fn the_task_yields_among_calls_that_never_wait() {
     let parallel = Parallel::new(tool(&Counts::default()));
-    let running = tokio::spawn(parallel.run((0..10_000).map(|_| ToolCall::new("now"))));
-    let mut turns = 0;
-    while !running.is_finished() {
-        tokio::task::yield_now().await;
-        turns += 1;
-    }
-    assert_eq!(running.await.unwrap().len(), 10_000);
+    let running = parallel.run((0..10_000).map(|_| ToolCall::new("now")));
+    let turns = turns_beside(async { running.await.len() }).await;
     assert!(turns > 50, "{turns} turns");
+}
+
+/// Nor does it begin ten thousand calls at once.
+#[tokio::test]
+async fn the_task_yields_while_it_begins_calls() {
+    let parallel = Parallel::new(tool(&Counts::default()));
+    let running = parallel.run((0..10_000).map(|_| ToolCall::new("1ms")));
+    let turns = turns_beside(async { running.await.len() }).await;
+    assert!(turns > 200, "{turns} turns");
 }
 
 /// No quadratic step: a call is polled when it was woken, and not because another was.
@@ -265,6 +325,48 @@ async fn each_call_is_polled_as_often_as_it_is_woken() {
     );
     let polls = polls.load(std::sync::atomic::Ordering::SeqCst);
     assert!(polls <= 3 * 2_000, "{polls} polls");
+}
+
+/// The same where calls make more than one step in a turn, and the task's turns end in the midst of them.
+#[tokio::test]
+async fn calls_of_several_steps_are_not_asked_in_vain() {
+    let polls = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counted = polls.clone();
+    let tools = service_fn(move |_: ToolCall| {
+        let polls = counted.clone();
+        async move {
+            let mut steps = Box::pin(async {
+                for _ in 0..5 {
+                    tokio::task::coop::consume_budget().await;
+                }
+            });
+            std::future::poll_fn(|cx| {
+                polls.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+                steps.as_mut().poll(cx)
+            })
+            .await;
+            Ok::<_, BoxError>(())
+        }
+    });
+    let calls = (0..8_000).map(|_| ToolCall::new("t"));
+    let running = Parallel::new(tools).run(calls);
+    let results = tokio::spawn(running).await.unwrap();
+    assert!(results.iter().all(|r| r.is_success()));
+    let polls = polls.load(std::sync::atomic::Ordering::SeqCst);
+    assert!(polls <= 2 * 8_000, "{polls} polls");
+}
+
+/// X1: a moment by which all must have ended; the earlier end holds.
+#[tokio::test(start_paused = true)]
+async fn a_batch_may_have_a_deadline() {
+    let parallel = Parallel::new(tool(&Counts::default())).with_deadline(Instant::now() + secs(2));
+    let results = parallel.clone().run(calls(["hang"])).await;
+    assert_eq!(
+        (statuses(&results), results[0].duration()),
+        (vec!["timeout"], secs(2))
+    );
+    let results = parallel.with_budget(secs(9)).run(calls(["now"])).await;
+    assert_eq!(statuses(&results), ["skipped"]);
 }
 
 /// Works on whatever can be cloned, without a `'static` and without `Send`.

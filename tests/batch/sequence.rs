@@ -108,6 +108,77 @@ async fn the_reserve_is_kept_once() {
     assert_eq!(report.duration(), secs(9));
 }
 
+/// T5: "each leaves time for clean-up": from an outer deadline as well.
+#[tokio::test(start_paused = true)]
+async fn a_reserve_is_kept_from_the_calls_own_deadline() {
+    let sequence = || Sequence::new(tool(&Counts::default())).with_budget(secs(60));
+    let call = ToolCall::new("hang").with_deadline(Instant::now() + secs(10));
+    let report = sequence().run([call.clone()]).await;
+    assert_eq!(report.duration(), ms(9_500));
+
+    // A tool that runs a sequence of its own has its report in time.
+    let outer = tower::service_fn(|call: ToolCall| async move {
+        let report = Sequence::new(tool(&Counts::default()))
+            .with_budget(secs(60))
+            .run([call])
+            .await;
+        tokio::time::sleep(ms(100)).await;
+        Ok::<_, tower_toolcall::BoxError>(report.tally().timed_out)
+    });
+    let nested = Sequence::new(outer)
+        .with_budget(secs(10))
+        .run(calls(["hang"]))
+        .await;
+    assert_eq!(nested.results()[0].data(), Some(&1));
+    assert_eq!(nested.duration(), ms(9_100));
+}
+
+/// What was kept was kept from that deadline, and not from another.
+#[tokio::test(start_paused = true)]
+async fn a_reserve_is_not_taken_for_that_of_another_deadline() {
+    let inherited = || {
+        ServiceBuilder::new()
+            .layer(DeadlineLayer::inherited())
+            .service(tool(&Counts::default()))
+    };
+    let sequence = |budget| Sequence::new(inherited()).with_budget(secs(budget));
+
+    // Somebody sets another one below.
+    let inner = tower::util::MapRequest::new(inherited(), |call: ToolCall| {
+        call.with_deadline(Instant::now() + secs(5))
+    });
+    let report = Sequence::new(inner)
+        .with_budget(secs(60))
+        .run(calls(["hang"]))
+        .await;
+    assert_eq!(report.duration(), ms(4_500));
+
+    // A layer without a reserve has a budget of its own.
+    let inner = ServiceBuilder::new()
+        .layer(DeadlineLayer::new(secs(5)).with_reserve(ms(0)))
+        .service(inherited());
+    let report = Sequence::new(inner)
+        .with_budget(secs(60))
+        .run(calls(["hang"]))
+        .await;
+    assert_eq!(report.duration(), ms(4_500));
+
+    // The tool of a sequence passes its own call on, in a batch.
+    let inner = tower::service_fn(move |call: ToolCall| {
+        let batch = tower_toolcall::batch::Parallel::new(inherited()).with_budget(secs(10));
+        async move { Ok::<_, tower_toolcall::BoxError>(batch.run([call]).await[0].duration()) }
+    });
+    let report = Sequence::new(inner)
+        .with_budget(secs(60))
+        .run(calls(["hang"]))
+        .await;
+    assert_eq!(report.results()[0].data(), Some(&ms(9_500)));
+    assert_eq!(
+        sequence(10).run(calls(["hang"])).await.duration(),
+        ms(9_500)
+    );
+}
+
 /// T5: a budget that holds only the reserve starts no call.
 #[tokio::test(start_paused = true)]
 async fn a_budget_below_the_reserve_starts_no_call() {
@@ -128,6 +199,8 @@ async fn without_a_budget_nothing_is_shortened() {
         .await;
     assert_eq!(report.duration(), secs(180));
     assert_eq!(report.budget(), None);
+    let endless = Sequence::new(tool(&Counts::default())).with_budget(std::time::Duration::MAX);
+    assert_eq!(endless.run([]).await.budget(), None);
 }
 
 /// The budget is enforced around a tool that knows of no time limit.

@@ -7,7 +7,7 @@ use std::sync::{
 
 use tower::{ServiceBuilder, service_fn};
 use tower_toolcall::{
-    BoxError, Event, ToolCall, ToolError,
+    BoxError, ErrorKind, Event, ToolCall, ToolError,
     batch::{Parallel, Sequence},
     circuit_breaker::CircuitBreakerLayer,
     deadline::DeadlineLayer,
@@ -117,8 +117,8 @@ async fn a_listener_hears_of_skipped_calls() {
     let sequence = Sequence::new(tool(&Counts::default()))
         .with_budget(secs(1))
         .with_listener(move |event: &Event<'_>| {
-            if let Event::Skipped { call, .. } = event {
-                assert_eq!(call.tool(), "now");
+            if let Event::NotStarted { call, kind, .. } = event {
+                assert_eq!((call.tool(), *kind), ("now", ErrorKind::DeadlineExceeded));
                 count.fetch_add(1, SeqCst);
             }
         });
@@ -146,6 +146,62 @@ async fn metrics_count_skipped_calls() {
     let snapshot = metrics.snapshot();
     let now = snapshot.tool(None, "now").unwrap();
     assert_eq!((now.successes, now.skipped, now.in_flight), (1, 2, 0));
+}
+
+/// T7: calls that a cancelled batch had not started are counted too, those that ran by their layer.
+#[cfg(feature = "metrics")]
+#[tokio::test(start_paused = true)]
+async fn metrics_count_calls_that_were_given_up_before_they_ran() {
+    let metrics = tower_toolcall::metrics::Metrics::new();
+    let stack = ServiceBuilder::new()
+        .layer(metrics.layer())
+        .service(tool(&Counts::default()));
+    let parallel = Parallel::new(stack).with_limit(1).unwrap();
+    let mut running = parallel
+        .with_listener(metrics.clone())
+        .run(calls(["hang"; 4]));
+    assert!(tokio::time::timeout(secs(1), &mut running).await.is_err());
+    running.cancel();
+    running.await;
+    let hang = metrics.snapshot().tool(None, "hang").cloned().unwrap();
+    assert_eq!((hang.calls, hang.cancelled, hang.in_flight), (4, 4, 0));
+    // One attempt was made in all.
+    assert_eq!(hang.attempts, 1);
+}
+
+/// S5, rule 9: the text of a panic that nobody below has caught is not redacted by the rules below, and so not told.
+#[tokio::test]
+async fn a_panic_that_passes_the_rules_tells_nothing() {
+    let stack = ServiceBuilder::new()
+        .layer(SanitizeLayer::new(
+            Rules::new().with_secret_prefix("4711-", 4).unwrap(),
+        ))
+        .layer(ToolResultLayer::new())
+        .service(service_fn(|_: ToolCall| async {
+            panic!("bad pin 4711-0815") as Result<(), BoxError>
+        }));
+    let results = Parallel::of_results(stack).run(calls(["a"])).await;
+    let shown = format!(
+        "{:?} {}",
+        results[0],
+        serde_json::to_string(&results[0]).unwrap()
+    );
+    assert!(
+        shown.contains("the tool panicked") && !shown.contains("4711"),
+        "{shown}"
+    );
+}
+
+/// S8: the size of the answer is asked for.
+#[tokio::test]
+async fn a_result_knows_the_size_of_its_answer() {
+    let stack = ServiceBuilder::new()
+        .layer(tower_toolcall::check::CheckLayer::max_bytes(100))
+        .service(service_fn(|_: ToolCall| async {
+            Ok::<_, BoxError>("1234")
+        }));
+    let results = Parallel::new(stack).run(calls(["a"])).await;
+    assert_eq!(results[0].metadata().output_bytes(), Some(6));
 }
 
 /// C2: a dead tool is stopped within a batch too.

@@ -433,3 +433,34 @@ async fn names_and_a_peers_texts_are_redacted() {
     );
     assert!(!shown.contains("canary"), "{shown}");
 }
+
+/// R3: the error knows how often the call was sent where nobody observes the attempts.
+#[tokio::test]
+async fn the_attempts_are_those_that_the_error_tells_of() {
+    let tool = service_fn(|_: ToolCall| async {
+        Err::<(), _>(ToolError::new(ErrorKind::Upstream, "503").with_attempts(4))
+    });
+    let tools = ServiceBuilder::new()
+        .layer(ToolResultLayer::new())
+        .service(tool);
+    let result = tools.oneshot(ToolCall::new("t")).await.unwrap();
+    assert_eq!(result.attempts(), 4);
+}
+
+/// T5: what becomes ready after the deadline is not called.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_called_after_its_deadline() {
+    let (mock, mut handle) = tower_test::mock::pair::<ToolCall, ()>();
+    handle.allow(0);
+    let tools = ServiceBuilder::new()
+        .layer(ToolResultLayer::new())
+        .service(mock);
+    let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(1);
+    let mut call =
+        tokio_test::task::spawn(tools.oneshot(ToolCall::new("t").with_deadline(deadline)));
+    tokio_test::assert_pending!(call.poll());
+    tokio::time::advance(std::time::Duration::from_secs(1)).await;
+    handle.allow(1);
+    let result = tokio_test::assert_ready!(call.poll()).unwrap();
+    assert_eq!((result.status().name(), result.attempts()), ("skipped", 0));
+}

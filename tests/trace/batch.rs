@@ -46,7 +46,10 @@ fn figures(fields: &Fields) -> Vec<String> {
 async fn the_end_of_a_sequence_is_an_event() {
     let (record, _guard) = record();
     let sequence = Sequence::new(service_fn(answer)).with_budget(Duration::from_secs(10));
-    let report = sequence.run(calls(["a", "hangs", "b", "c"])).await;
+    // The first call that has a trace id names it.
+    let unnamed = ToolCall::new("a");
+    let [named, rest @ ..] = calls(["hangs", "b", "c"]);
+    let report = sequence.run([unnamed, named].into_iter().chain(rest)).await;
     let seen = record.0.lock().unwrap().clone();
     let fields = sequence_of(&seen);
     assert_eq!(report.tally().skipped, 2);
@@ -117,4 +120,36 @@ async fn calls_that_were_not_started_end_with_an_event() {
     assert_eq!(skipped["tool"], "late");
     assert_eq!(skipped["code"], "TOOL_DEADLINE_EXCEEDED");
     assert_eq!(seen.events[1].2["call_id"], "waiting");
+}
+
+/// G2: the short method for spans of attempts makes such spans.
+#[tokio::test]
+async fn tool_trace_attempts_makes_a_span_for_each_attempt() {
+    use tower_toolcall::ServiceBuilderExt as _;
+    let (record, _guard) = record();
+    let tools = ServiceBuilder::new()
+        .tool_trace()
+        .tool_trace_attempts()
+        .service(service_fn(answer));
+    tools.oneshot(ToolCall::new("a")).await.unwrap();
+    let seen = record.0.lock().unwrap().clone();
+    let names: Vec<_> = seen.spans.iter().map(|span| span.1.as_str()).collect();
+    assert_eq!(names, ["execute_tool", "tool_attempt"]);
+}
+
+/// O2: calls that a cancelled batch had not begun end with an event each; once.
+#[tokio::test(start_paused = true)]
+async fn calls_that_were_cancelled_before_they_began_end_with_an_event() {
+    let (record, _guard) = record();
+    let parallel = Parallel::new(service_fn(answer)).with_limit(1).unwrap();
+    let mut running = parallel.run(calls(["hangs", "waits", "waits too"]));
+    assert!(
+        tokio::time::timeout(Duration::from_secs(2), &mut running)
+            .await
+            .is_err()
+    );
+    running.cancel();
+    running.await;
+    let seen = record.0.lock().unwrap().clone();
+    assert_eq!(seen.names(), [(tracing::Level::INFO, "tool.cancelled"); 2]);
 }

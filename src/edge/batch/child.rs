@@ -8,24 +8,47 @@ use std::{
 };
 
 use pin_project_lite::pin_project;
+use tokio::task::coop;
 use tower::util::Oneshot;
 use tower_layer::Layer;
+use tower_service::Service;
 
+use super::ending::Ending;
 use crate::{
-    call::{CallInfo, ToolCall},
+    call::ToolCall,
     catch_panic::{CatchPanic, CatchPanicLayer},
     deadline::{Deadline, DeadlineLayer},
-    error::{ErrorKind, ToolError},
+    error::{ErrorKind, Execution, ToolError},
+    event::{Event, Listener},
     outcome::ByError,
     result::{Pending, ToolResult},
 };
 
 /// A stack, guarded: a call of it ends at its deadline or by its caller's token, and never panics.
-pub(super) type Guarded<S> = Deadline<CatchPanic<S>>;
+pub(super) type Guarded<S> = Deadline<CatchPanic<Sent<S>>>;
 
 pub(super) fn guarded<S>(stack: S) -> Guarded<S> {
     let deadline = DeadlineLayer::inherited().with_reserve(Duration::ZERO);
-    deadline.layer(CatchPanicLayer::new().layer(stack))
+    deadline.layer(CatchPanicLayer::silent().layer(Sent(stack)))
+}
+
+/// Notes on the call's record that it went through the guard.
+#[derive(Clone)]
+pub(super) struct Sent<S>(S);
+
+impl<S: Service<ToolCall>> Service<ToolCall> for Sent<S> {
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = S::Future;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.0.poll_ready(cx)
+    }
+
+    fn call(&mut self, call: ToolCall) -> S::Future {
+        call.record(|record| record.set_sent());
+        self.0.call(call)
+    }
 }
 
 /// The future of a guarded call.
@@ -38,66 +61,97 @@ pin_project! {
         fut: Option<F>,
         index: usize,
         // Until it has its result.
-        pending: Option<Pending>,
+        unsettled: Option<Unsettled>,
     }
 }
 
-/// How a call has ended.
-pub(super) struct Ended<T> {
-    pub(super) index: usize,
-    pub(super) result: ToolResult<T>,
-    /// If it was not started here: no layer below has heard of it.
-    pub(super) skipped: Option<CallInfo>,
-}
-
 impl<F> Child<F> {
-    pub(super) fn new(index: usize, pending: Pending, fut: F) -> Self {
+    pub(super) fn new(index: usize, unsettled: Unsettled, fut: F) -> Self {
         Self {
             fut: Some(fut),
             index,
-            pending: Some(pending),
+            unsettled: Some(unsettled),
         }
     }
 
     /// Ends it in the middle. `None` if it has ended already.
-    pub(super) fn stop<T>(
-        self: Pin<&mut Self>,
-        error: ToolError,
-    ) -> Option<(usize, ToolResult<T>)> {
+    pub(super) fn stop(self: Pin<&mut Self>) -> Option<(usize, Unsettled)> {
         let mut this = self.project();
         this.fut.set(None);
-        let pending = this.pending.take()?;
-        Some((*this.index, pending.settle(Err(error), &ByError)))
+        Some((*this.index, this.unsettled.take()?))
     }
 }
 
-impl<F, T> Future for Child<F>
+impl<F, Res> Future for Child<F>
 where
-    F: Future<Output = Result<ToolResult<T>, ToolError>>,
+    F: Future<Output = Result<Res, ToolError>>,
 {
-    type Output = Ended<T>;
+    type Output = (usize, Unsettled, F::Output);
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Ended<T>> {
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        // A task that has used up its turn makes no progress, and to ask all the others in vain, turn by turn,
+        // would cost the square of their number.
+        if !coop::has_budget_remaining() {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         let mut this = self.project();
-        let fut = this
-            .fut
-            .as_mut()
-            .as_pin_mut()
-            .expect("polled after completion");
-        let output = ready!(fut.poll(cx));
+        let fut = this.fut.as_mut().as_pin_mut();
+        let output = ready!(fut.expect("polled after completion").poll(cx));
         this.fut.set(None);
-        let pending = this.pending.take().expect("polled after completion");
-        let mut skipped = None;
-        let result = output.unwrap_or_else(|error| {
-            if error.kind() == ErrorKind::DeadlineExceeded {
-                skipped = Some(pending.call().clone());
-            }
-            pending.settle(Err(error), &ByError)
-        });
-        Poll::Ready(Ended {
-            index: *this.index,
-            result,
-            skipped,
-        })
+        let unsettled = this.unsettled.take().expect("polled after completion");
+        Poll::Ready((*this.index, unsettled, output))
+    }
+}
+
+/// A call that has no result yet.
+#[derive(Debug)]
+pub(super) struct Unsettled(Pending);
+
+impl Unsettled {
+    pub(super) fn begin(call: &mut ToolCall) -> Self {
+        Self(Pending::begin(call))
+    }
+
+    /// Its end, with the answer or the error of the guarded service.
+    pub(super) fn end<E, Res>(
+        self,
+        result: Result<Res, ToolError>,
+        listener: &Listener,
+    ) -> ToolResult<E::Data>
+    where
+        E: Ending<Res>,
+    {
+        self.tell(result.as_ref().err().map(ToolError::kind), listener);
+        E::sort(result).unwrap_or_else(|result| self.0.settle(result, &ByError))
+    }
+
+    /// Its end, because the batch is cancelled.
+    pub(super) fn cancel<E, Res>(self, listener: &Listener) -> ToolResult<E::Data>
+    where
+        E: Ending<Res>,
+    {
+        let execution = match self.0.was_sent() {
+            true => Execution::Unknown,
+            false => Execution::NotStarted,
+        };
+        let error = ToolError::new(ErrorKind::Cancelled, "the batch was cancelled");
+        self.end::<E, Res>(Err(error.with_execution(execution)), listener)
+    }
+
+    /// Nobody waits for its end.
+    pub(super) fn abandon(self, listener: &Listener) {
+        self.tell(Some(ErrorKind::Cancelled), listener);
+    }
+
+    /// No layer has seen a call that was not sent, and none tells what becomes of it.
+    fn tell(&self, failure: Option<ErrorKind>, listener: &Listener) {
+        if let Some(kind) = failure
+            && !self.0.was_sent()
+            && matches!(kind, ErrorKind::DeadlineExceeded | ErrorKind::Cancelled)
+        {
+            let call = self.0.call();
+            listener.tell(&Event::NotStarted { call, kind });
+        }
     }
 }

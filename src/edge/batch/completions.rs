@@ -1,6 +1,5 @@
 use std::{
     collections::VecDeque,
-    convert::Infallible,
     fmt,
     future::poll_fn,
     pin::Pin,
@@ -15,16 +14,14 @@ use tower::ServiceExt as _;
 use tower_service::Service;
 
 use super::{
-    child::{Child, Guard, Guarded, guarded},
+    child::{Child, Guard, Guarded, Unsettled, guarded},
+    ending::{Answers, Ending},
     ids,
 };
-use crate::{
-    call::ToolCall,
-    error::{ErrorKind, Execution, ToolError},
-    event::{Event, Listener},
-    outcome::ByError,
-    result::{Pending, ToolResult},
-};
+use crate::{call::ToolCall, error::ToolError, event::Listener, result::ToolResult};
+
+/// So many calls are begun before those that run are asked again.
+const BEGIN_AT_ONCE: usize = 32;
 
 /// How a batch is run.
 #[derive(Clone, Debug)]
@@ -33,37 +30,22 @@ pub(super) struct Plan {
     pub(super) limit: usize,
     /// For all of them.
     pub(super) budget: Option<Duration>,
-    /// What of it no call gets, if any is kept.
+    /// When all of them must have ended.
+    pub(super) deadline: Option<Instant>,
+    /// What no call gets of its time.
     pub(super) reserve: Option<Duration>,
     pub(super) listener: Listener,
 }
 
-/// The end of a budget.
-#[derive(Clone, Copy, Debug)]
-enum End {
-    At(Instant),
-    /// So early that a reserve is left.
-    WithReserve(Instant),
-}
-
-impl End {
-    /// `None`: no clock reaches it.
-    fn of(plan: &Plan, now: Instant) -> Option<Self> {
-        let at = now.checked_add(plan.budget?)?;
-        Some(match plan.reserve {
-            None => Self::At(at),
-            // A budget too small to hold the reserve leaves nothing.
-            Some(reserve) => {
-                Self::WithReserve(at.checked_sub(reserve).map_or(now, |at| at.max(now)))
-            }
-        })
+impl Plan {
+    pub(super) fn set_budget(&mut self, budget: Duration) {
+        self.budget = Some(budget).filter(|budget| *budget != Duration::MAX);
     }
 
-    fn hold(self, call: &mut ToolCall) {
-        match self {
-            Self::At(at) => call.tighten(at),
-            Self::WithReserve(at) => call.tighten_with_reserve(at),
-        }
+    /// The end of a batch that begins `now`. `None`: no clock reaches it.
+    fn end(&self, now: Instant) -> Option<Instant> {
+        let budget = self.budget.and_then(|budget| now.checked_add(budget));
+        budget.into_iter().chain(self.deadline).min()
     }
 }
 
@@ -71,9 +53,10 @@ impl End {
 ///
 /// A [`Stream`] of pairs: the number of the call, from 0, and its result. Dropping it drops the calls that run.
 #[must_use = "calls run while it is polled"]
-pub struct Completions<S>
+pub struct Completions<S, E = Answers>
 where
-    S: Service<ToolCall, Error = Infallible> + Clone,
+    S: Service<ToolCall, Error: Into<ToolError>> + Clone,
+    E: Ending<S::Response>,
 {
     service: Guarded<S>,
     queue: vec::IntoIter<ToolCall>,
@@ -81,18 +64,19 @@ where
     next: usize,
     running: FuturesUnordered<Child<Guard<S>>>,
     /// The results of calls that were cancelled here.
-    cancelled: VecDeque<(usize, S::Response)>,
+    cancelled: VecDeque<(usize, ToolResult<E::Data>)>,
     limit: usize,
-    end: Option<End>,
+    end: Option<Instant>,
+    reserve: Option<Duration>,
     listener: Listener,
 }
 
-impl<S> Completions<S>
+impl<S, E> Completions<S, E>
 where
-    S: Service<ToolCall, Error = Infallible> + Clone,
+    S: Service<ToolCall, Error: Into<ToolError>> + Clone,
+    E: Ending<S::Response>,
 {
     pub(super) fn new(service: S, plan: &Plan, calls: Vec<ToolCall>) -> Self {
-        let end = End::of(plan, Instant::now());
         Self {
             service: guarded(service),
             queue: ids::given(calls).into_iter(),
@@ -100,7 +84,8 @@ where
             running: FuturesUnordered::new(),
             cancelled: VecDeque::new(),
             limit: plan.limit,
-            end,
+            end: plan.end(Instant::now()),
+            reserve: plan.reserve,
             listener: plan.listener.clone(),
         }
     }
@@ -109,114 +94,115 @@ where
     pub fn remaining(&self) -> usize {
         self.queue.len() + self.running.len() + self.cancelled.len()
     }
-}
 
-impl<S, T> Completions<S>
-where
-    S: Service<ToolCall, Response = ToolResult<T>, Error = Infallible> + Clone,
-{
     /// The next call that ends: its number, from 0, and its result. `None` after the last.
     ///
     /// # Cancel safety
     ///
     /// If the future is dropped before it is ready, no result is lost.
-    pub async fn next(&mut self) -> Option<(usize, ToolResult<T>)> {
+    pub async fn next(&mut self) -> Option<(usize, ToolResult<E::Data>)> {
         poll_fn(|cx| self.poll_result(cx)).await
     }
 
     /// Drops the calls that run, which cancels them, and begins no other: the results still to come are there, with
     /// the status `cancelled`.
     pub fn cancel(&mut self) {
-        let error = |execution| {
-            let error = ToolError::new(ErrorKind::Cancelled, "the batch was cancelled");
-            error.with_execution(execution)
-        };
-        let running = Pin::new(&mut self.running).iter_pin_mut();
-        let stopped = running.filter_map(|child| child.stop(error(Execution::Unknown)));
-        self.cancelled.extend(stopped);
-        self.running.clear();
-        self.tell_waiting();
-        while let Some((index, mut call)) = self.take_waiting() {
-            let error = Err(error(Execution::NotStarted));
-            let result = Pending::begin(&mut call).settle(error, &ByError);
+        for (index, call) in self.stop() {
+            let result = call.cancel::<E, _>(&self.listener);
             self.cancelled.push_back((index, result));
         }
-        self.cancelled
-            .make_contiguous()
-            .sort_by_key(|(index, _)| *index);
+        let cancelled = self.cancelled.make_contiguous();
+        cancelled.sort_by_key(|(index, _)| *index);
     }
 
-    fn poll_result(&mut self, cx: &mut Context<'_>) -> Poll<Option<(usize, ToolResult<T>)>> {
+    /// Drops the calls that run, and takes those that wait.
+    fn stop(&mut self) -> Vec<(usize, Unsettled)> {
+        let running = Pin::new(&mut self.running).iter_pin_mut();
+        let mut stopped: Vec<_> = running.filter_map(Child::stop).collect();
+        self.running.clear();
+        while let Some((index, mut call)) = self.take_waiting() {
+            stopped.push((index, Unsettled::begin(&mut call)));
+        }
+        stopped
+    }
+
+    fn poll_result(&mut self, cx: &mut Context<'_>) -> Poll<Option<(usize, ToolResult<E::Data>)>> {
         if let Some(result) = self.cancelled.pop_front() {
             return Poll::Ready(Some(result));
         }
         // Calls that never wait would keep others from their turn.
         let coop = ready!(coop::poll_proceed(cx));
-        self.begin();
+        self.begin(cx);
         let ended = ready!(Pin::new(&mut self.running).poll_next(cx));
         coop.made_progress();
-        Poll::Ready(ended.map(|ended| {
-            if let Some(call) = &ended.skipped {
-                self.listener.tell(&Event::Skipped { call });
-            }
-            (ended.index, ended.result)
-        }))
+        Poll::Ready(
+            ended.map(|(index, call, output)| (index, call.end::<E, _>(output, &self.listener))),
+        )
     }
 
-    /// Begins as many calls as may run.
-    fn begin(&mut self) {
-        while self.running.len() < self.limit
-            && let Some((index, mut call)) = self.take_waiting()
-        {
-            if let Some(end) = self.end {
-                end.hold(&mut call);
+    /// Begins calls, as far as the limit lets it.
+    fn begin(&mut self, cx: &mut Context<'_>) {
+        for _ in 0..BEGIN_AT_ONCE {
+            if self.running.len() >= self.limit {
+                return;
             }
-            let pending = Pending::begin(&mut call);
+            let Some((index, mut call)) = self.take_waiting() else {
+                return;
+            };
+            self.hold(&mut call);
+            let unsettled = Unsettled::begin(&mut call);
             let fut = self.service.clone().oneshot(call);
-            self.running.push(Child::new(index, pending, fut));
+            self.running.push(Child::new(index, unsettled, fut));
+        }
+        if self.running.len() < self.limit && !self.queue.as_slice().is_empty() {
+            // The rest next time, after those that run.
+            cx.waker().wake_by_ref();
         }
     }
-}
 
-impl<S> Completions<S>
-where
-    S: Service<ToolCall, Error = Infallible> + Clone,
-{
     fn take_waiting(&mut self) -> Option<(usize, ToolCall)> {
         let call = self.queue.next()?;
         self.next += 1;
         Some((self.next - 1, call))
     }
 
-    /// No layer has heard of the calls that wait, and none will tell what becomes of them.
-    fn tell_waiting(&self) {
-        for call in self.queue.as_slice() {
-            self.listener.tell(&Event::Cancelled {
-                call: &call.info(),
-                elapsed: Duration::ZERO,
-                past_deadline: false,
-            });
+    /// Holds a call to the end of the batch, and keeps the reserve from it or from the call's own deadline.
+    fn hold(&self, call: &mut ToolCall) {
+        if let Some(end) = self.end {
+            call.tighten(end);
+        }
+        if let Some(reserve) = self.reserve {
+            call.reserve(reserve, Instant::now());
         }
     }
 }
 
-impl<S> Drop for Completions<S>
+impl<S, E> Drop for Completions<S, E>
 where
-    S: Service<ToolCall, Error = Infallible> + Clone,
+    S: Service<ToolCall, Error: Into<ToolError>> + Clone,
+    E: Ending<S::Response>,
 {
     fn drop(&mut self) {
-        self.tell_waiting();
+        for (_, call) in self.stop() {
+            call.abandon(&self.listener);
+        }
     }
 }
 
 /// Nothing in it is pinned but what lies on the heap.
-impl<S> Unpin for Completions<S> where S: Service<ToolCall, Error = Infallible> + Clone {}
-
-impl<S, T> Stream for Completions<S>
+impl<S, E> Unpin for Completions<S, E>
 where
-    S: Service<ToolCall, Response = ToolResult<T>, Error = Infallible> + Clone,
+    S: Service<ToolCall, Error: Into<ToolError>> + Clone,
+    E: Ending<S::Response>,
 {
-    type Item = (usize, ToolResult<T>);
+}
+
+impl<S, E> Stream for Completions<S, E>
+where
+    S: Service<ToolCall, Error: Into<ToolError>> + Clone,
+    E: Ending<S::Response>,
+{
+    type Item = (usize, ToolResult<E::Data>);
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         self.get_mut().poll_result(cx)
@@ -228,9 +214,10 @@ where
     }
 }
 
-impl<S> fmt::Debug for Completions<S>
+impl<S, E> fmt::Debug for Completions<S, E>
 where
-    S: Service<ToolCall, Error = Infallible> + Clone,
+    S: Service<ToolCall, Error: Into<ToolError>> + Clone,
+    E: Ending<S::Response>,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Completions")

@@ -7,7 +7,7 @@
 //! | the call | its result |
 //! |---|---|
 //! | has an answer, or fails | what the service made of it |
-//! | panics | `error`, [`Panicked`](crate::ErrorKind::Panicked) |
+//! | panics | `error`, [`Panicked`](crate::ErrorKind::Panicked); without the panic's text, unless a [`CatchPanicLayer`](crate::catch_panic) below tells it |
 //! | runs when the budget is spent | `timeout`; it is dropped, and so cancelled |
 //! | has not begun when the budget is spent | `skipped`, with a duration of zero |
 //! | has not ended when the batch is [cancelled](Running::cancel) | `cancelled` |
@@ -77,10 +77,17 @@
 //!
 //! Outside the stack. [`Parallel::new`] and [`Sequence::new`] take one whose calls may fail, and make results of its
 //! answers and errors. A stack that has a [`ToolResultLayer`](crate::result) itself goes to
-//! [`Parallel::of_results`]; so does one with redaction rules of your own, or with a classifier for answers that are errors.
+//! [`Parallel::of_results`], and only there: for `new` its results would be the answers. To have redaction rules of your own, or a
+//! classifier for answers that are errors, make such a stack.
 //!
 //! The budget becomes the deadline of each call, so the layers below know of it, and is enforced here besides. A
-//! [`DeadlineLayer`](crate::deadline) below keeps its reserve from it, but for the one that a sequence has kept.
+//! [`DeadlineLayer`](crate::deadline) below keeps its reserve from it, but for the one that a sequence has kept. A call that
+//! waits for a limit below when the time is up has not begun; below a layer that waits in its own future, the result
+//! layer for one, this cannot be seen, and its result is `timeout`.
+//!
+//! In a spawned `async` block, a service whose error is a `BoxError` may need
+//! [`tool_normalize`](crate::ServiceBuilderExt::tool_normalize) around it: "implementation of `From` is not general enough". To
+//! spawn the future that `run` gives needs nothing.
 //!
 //! # Errors
 //!
@@ -94,12 +101,13 @@
 //!
 //! # Cost
 //!
-//! Memory in proportion to the calls: 32 bytes for one that waits, its future and one allocation for one that runs, its
-//! result. A call is polled when it is woken and not otherwise, so the work is linear, and every 128 results or
-//! so the task yields.
+//! Memory in proportion to the calls: 32 bytes and a place for the result of one that waits, its future and one allocation for one
+//! that runs. A call is polled when it is woken, so the work is linear. The task yields after 128 results, and when it
+//! has begun 32 calls it asks those that run before it begins others.
 
 mod child;
 mod completions;
+mod ending;
 mod ids;
 mod parallel;
 mod report;
@@ -108,6 +116,7 @@ mod sequence;
 
 pub use self::{
     completions::Completions,
+    ending::{Answers, Results},
     parallel::Parallel,
     report::{SequenceReport, Tally},
     running::Running,

@@ -1,5 +1,4 @@
 use std::{
-    convert::Infallible,
     fmt,
     future::Future,
     pin::Pin,
@@ -9,43 +8,43 @@ use std::{
 use futures_util::Stream as _;
 use tower_service::Service;
 
-use super::completions::Completions;
-use crate::{call::ToolCall, result::ToolResult};
+use super::{
+    completions::Completions,
+    ending::{Answers, Ending},
+};
+use crate::{call::ToolCall, error::ToolError, result::ToolResult};
 
 /// The results of a batch in the order of its calls. See the [module docs](super).
 ///
 /// Can be polled through `&mut`. Dropping it drops the calls that run, and the results that are there.
 #[must_use = "futures do nothing unless polled"]
-pub struct Running<S>
+pub struct Running<S, E = Answers>
 where
-    S: Service<ToolCall, Error = Infallible> + Clone,
+    S: Service<ToolCall, Error: Into<ToolError>> + Clone,
+    E: Ending<S::Response>,
 {
-    completions: Completions<S>,
+    completions: Completions<S, E>,
     /// Until the end.
-    results: Option<Vec<Option<S::Response>>>,
+    results: Option<Vec<Option<ToolResult<E::Data>>>>,
 }
 
-impl<S> Running<S>
+impl<S, E> Running<S, E>
 where
-    S: Service<ToolCall, Error = Infallible> + Clone,
+    S: Service<ToolCall, Error: Into<ToolError>> + Clone,
+    E: Ending<S::Response>,
 {
-    /// How many calls have not ended.
-    pub fn remaining(&self) -> usize {
-        self.completions.remaining()
-    }
-}
-
-impl<S, T> Running<S>
-where
-    S: Service<ToolCall, Response = ToolResult<T>, Error = Infallible> + Clone,
-{
-    pub(super) fn new(completions: Completions<S>) -> Self {
+    pub(super) fn new(completions: Completions<S, E>) -> Self {
         let mut results = Vec::new();
         results.resize_with(completions.remaining(), || None);
         Self {
             completions,
             results: Some(results),
         }
+    }
+
+    /// How many calls have no result yet.
+    pub fn remaining(&self) -> usize {
+        self.completions.remaining()
     }
 
     /// Drops the calls that run, which cancels them, and begins no other. The future is ready then, with a result
@@ -77,13 +76,19 @@ where
     }
 }
 
-impl<S> Unpin for Running<S> where S: Service<ToolCall, Error = Infallible> + Clone {}
-
-impl<S, T> Future for Running<S>
+impl<S, E> Unpin for Running<S, E>
 where
-    S: Service<ToolCall, Response = ToolResult<T>, Error = Infallible> + Clone,
+    S: Service<ToolCall, Error: Into<ToolError>> + Clone,
+    E: Ending<S::Response>,
 {
-    type Output = Vec<ToolResult<T>>;
+}
+
+impl<S, E> Future for Running<S, E>
+where
+    S: Service<ToolCall, Error: Into<ToolError>> + Clone,
+    E: Ending<S::Response>,
+{
+    type Output = Vec<ToolResult<E::Data>>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
@@ -100,9 +105,10 @@ where
     }
 }
 
-impl<S> fmt::Debug for Running<S>
+impl<S, E> fmt::Debug for Running<S, E>
 where
-    S: Service<ToolCall, Error = Infallible> + Clone,
+    S: Service<ToolCall, Error: Into<ToolError>> + Clone,
+    E: Ending<S::Response>,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Running")

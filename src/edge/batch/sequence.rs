@@ -2,6 +2,7 @@ use std::{
     convert::Infallible,
     fmt,
     future::Future,
+    marker::PhantomData,
     mem,
     pin::Pin,
     task::{Context, Poll, ready},
@@ -10,20 +11,21 @@ use std::{
 
 use futures_util::Stream as _;
 use tokio::time::Instant;
-use tower_layer::Layer;
 use tower_service::Service;
 
 use super::{
     completions::{Completions, Plan},
+    ending::{Answers, Ending, Results},
     report::{SequenceReport, Tally},
 };
 use crate::{
     call::ToolCall,
+    error::ToolError,
     event::{
         Listen, Listener, TARGET, ms,
         names::{event, field},
     },
-    result::{ToolResult, ToolResultLayer, ToolResultService},
+    result::ToolResult,
     text::Short,
 };
 
@@ -32,41 +34,66 @@ use crate::{
 /// A call that fails does not stop the others. With a budget, a call gets `min(its own timeout, what is left - reserve)`;
 /// if that is nothing, it is not started, and its result says so: `skipped`, with a duration of zero (T5). The
 /// reserve is for whoever has to make something of the results.
-#[derive(Clone)]
 #[must_use]
-pub struct Sequence<S> {
+pub struct Sequence<S, E = Answers> {
     service: S,
     plan: Plan,
+    ending: PhantomData<fn() -> E>,
 }
 
-impl<S> Sequence<ToolResultService<S>> {
-    /// Calls of a stack, or of a bare tool, that may fail.
+impl<S> Sequence<S>
+where
+    S: Service<ToolCall, Error: Into<ToolError>> + Clone,
+{
+    /// Calls of a stack, or of a bare tool, that gives answers and errors: each becomes a result.
+    ///
+    /// For a stack with a [`ToolResultLayer`](crate::result::ToolResultLayer) take [`of_results`](Self::of_results): here,
+    /// its results would be the answers, and every one a success.
     pub fn new(service: S) -> Self {
-        Self::with_plan(ToolResultLayer::new().layer(service))
+        Self::with_plan(service)
     }
 }
 
-impl<S> Sequence<S> {
+impl<S, T> Sequence<S, Results>
+where
+    S: Service<ToolCall, Response = ToolResult<T>, Error = Infallible> + Clone,
+{
+    /// Calls of a stack that makes results itself: one with a [`ToolResultLayer`](crate::result::ToolResultLayer).
+    pub fn of_results(service: S) -> Self {
+        Self::with_plan(service)
+    }
+}
+
+impl<S, E> Sequence<S, E> {
     fn with_plan(service: S) -> Self {
         Self {
             service,
             plan: Plan {
                 limit: 1,
                 budget: None,
+                deadline: None,
                 reserve: Some(Duration::from_millis(500)),
                 listener: Listener::default(),
             },
+            ending: PhantomData,
         }
     }
 
     /// Sets the time that the calls have together, from [`run`](Self::run) on. Default: no limit but their own
     /// timeouts and deadlines. [`Duration::MAX`] is none.
     pub fn with_budget(mut self, budget: Duration) -> Self {
-        self.plan.budget = Some(budget);
+        self.plan.set_budget(budget);
         self
     }
 
-    /// Sets what of the budget no call gets. Default 500 ms (T5). If it is all of it, every call is skipped.
+    /// Sets the moment by which all calls must have ended. With a budget as well, the earlier end holds.
+    pub fn with_deadline(mut self, at: Instant) -> Self {
+        self.plan.deadline = Some(at);
+        self
+    }
+
+    /// Sets what no call gets of the time until the end of the budget, or until its own deadline if that is earlier.
+    /// Default 500 ms (T5). If it is all of it, the call is skipped.
     pub fn with_reserve(mut self, reserve: Duration) -> Self {
         self.plan.reserve = Some(reserve);
         self
@@ -79,17 +106,13 @@ impl<S> Sequence<S> {
     }
 }
 
-impl<S, T> Sequence<S>
+impl<S, E> Sequence<S, E>
 where
-    S: Service<ToolCall, Response = ToolResult<T>, Error = Infallible> + Clone,
+    S: Service<ToolCall, Error: Into<ToolError>> + Clone,
+    E: Ending<S::Response>,
 {
-    /// Calls of a stack that makes results itself: one with a [`ToolResultLayer`].
-    pub fn of_results(service: S) -> Self {
-        Self::with_plan(service)
-    }
-
     /// Runs the calls. The budget begins now, the first call when the future is polled.
-    pub fn run(&self, calls: impl IntoIterator<Item = ToolCall>) -> RunningSequence<S> {
+    pub fn run(&self, calls: impl IntoIterator<Item = ToolCall>) -> RunningSequence<S, E> {
         let calls: Vec<_> = calls.into_iter().collect();
         let account = Account {
             since: Instant::now(),
@@ -108,7 +131,17 @@ where
     }
 }
 
-impl<S> fmt::Debug for Sequence<S> {
+impl<S: Clone, E> Clone for Sequence<S, E> {
+    fn clone(&self) -> Self {
+        Self {
+            service: self.service.clone(),
+            plan: self.plan.clone(),
+            ending: PhantomData,
+        }
+    }
+}
+
+impl<S, E> fmt::Debug for Sequence<S, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sequence")
             .field("plan", &self.plan)
@@ -121,19 +154,21 @@ impl<S> fmt::Debug for Sequence<S> {
 /// Can be polled through `&mut`. At its end, or when it is dropped, there is an event
 /// [`tool.sequence`](crate::event).
 #[must_use = "futures do nothing unless polled"]
-pub struct RunningSequence<S>
+pub struct RunningSequence<S, E = Answers>
 where
-    S: Service<ToolCall, Error = Infallible> + Clone,
+    S: Service<ToolCall, Error: Into<ToolError>> + Clone,
+    E: Ending<S::Response>,
 {
-    completions: Completions<S>,
-    results: Vec<S::Response>,
+    completions: Completions<S, E>,
+    results: Vec<ToolResult<E::Data>>,
     /// Until the end.
     account: Option<Account>,
 }
 
-impl<S, T> RunningSequence<S>
+impl<S, E> RunningSequence<S, E>
 where
-    S: Service<ToolCall, Response = ToolResult<T>, Error = Infallible> + Clone,
+    S: Service<ToolCall, Error: Into<ToolError>> + Clone,
+    E: Ending<S::Response>,
 {
     /// Drops the call that runs, which cancels it, and begins no other. The future is ready then, with a report of
     /// all calls: those that had ended keep their results, the others' status is `cancelled`.
@@ -142,13 +177,19 @@ where
     }
 }
 
-impl<S> Unpin for RunningSequence<S> where S: Service<ToolCall, Error = Infallible> + Clone {}
-
-impl<S, T> Future for RunningSequence<S>
+impl<S, E> Unpin for RunningSequence<S, E>
 where
-    S: Service<ToolCall, Response = ToolResult<T>, Error = Infallible> + Clone,
+    S: Service<ToolCall, Error: Into<ToolError>> + Clone,
+    E: Ending<S::Response>,
 {
-    type Output = SequenceReport<T>;
+}
+
+impl<S, E> Future for RunningSequence<S, E>
+where
+    S: Service<ToolCall, Error: Into<ToolError>> + Clone,
+    E: Ending<S::Response>,
+{
+    type Output = SequenceReport<E::Data>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
@@ -169,9 +210,10 @@ where
     }
 }
 
-impl<S> fmt::Debug for RunningSequence<S>
+impl<S, E> fmt::Debug for RunningSequence<S, E>
 where
-    S: Service<ToolCall, Error = Infallible> + Clone,
+    S: Service<ToolCall, Error: Into<ToolError>> + Clone,
+    E: Ending<S::Response>,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RunningSequence")

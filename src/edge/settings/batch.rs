@@ -44,7 +44,7 @@ pub struct ParallelSettings {
 #[cfg(feature = "batch")]
 impl SequenceSettings {
     /// A sequence with these settings: `settings.sequence.apply(Sequence::new(tools))`.
-    pub fn apply<S>(&self, sequence: Sequence<S>) -> Sequence<S> {
+    pub fn apply<S, E>(&self, sequence: Sequence<S, E>) -> Sequence<S, E> {
         let sequence = sequence.with_reserve(self.reserve);
         match self.budget {
             Some(budget) => sequence.with_budget(budget),
@@ -56,7 +56,7 @@ impl SequenceSettings {
 #[cfg(feature = "batch")]
 impl ParallelSettings {
     /// A batch with these settings: `settings.parallel.apply(Parallel::new(tools))`.
-    pub fn apply<S>(&self, mut parallel: Parallel<S>) -> Parallel<S> {
+    pub fn apply<S, E>(&self, mut parallel: Parallel<S, E>) -> Parallel<S, E> {
         if let Some(limit) = self.limit {
             parallel = parallel.limited_to(limit);
         }
