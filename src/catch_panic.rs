@@ -63,8 +63,7 @@ use crate::{
 #[derive(Clone, Copy, Debug, Default)]
 #[must_use]
 pub struct CatchPanicLayer {
-    /// Whether the error does not tell the panic's text.
-    silent: bool,
+    _private: (),
 }
 
 impl CatchPanicLayer {
@@ -72,22 +71,13 @@ impl CatchPanicLayer {
     pub fn new() -> Self {
         Self::default()
     }
-
-    /// One that does not know the redaction rules that hold below it, and so tells no text.
-    #[cfg(feature = "batch")]
-    pub(crate) fn silent() -> Self {
-        Self { silent: true }
-    }
 }
 
 impl<S> Layer<S> for CatchPanicLayer {
     type Service = CatchPanic<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        CatchPanic {
-            inner,
-            silent: self.silent,
-        }
+        CatchPanic { inner }
     }
 }
 
@@ -95,7 +85,6 @@ impl<S> Layer<S> for CatchPanicLayer {
 #[derive(Clone, Debug)]
 pub struct CatchPanic<S> {
     inner: S,
-    silent: bool,
 }
 
 impl<S> Service<ToolCall> for CatchPanic<S>
@@ -111,7 +100,7 @@ where
         let poll = || self.inner.poll_ready(cx).map_err(Into::into);
         match catch_unwind(AssertUnwindSafe(poll)) {
             Ok(polled) => polled,
-            Err(payload) => Poll::Ready(Err(panicked(payload, self.silent))),
+            Err(payload) => Poll::Ready(Err(panicked(payload))),
         }
     }
 
@@ -122,14 +111,10 @@ where
         let state = match catch_unwind(AssertUnwindSafe(|| self.inner.call(call))) {
             Ok(fut) => State::Called { fut },
             Err(payload) => State::Panicked {
-                error: Some(panicked(payload, self.silent).about(&info)),
+                error: Some(panicked(payload).about(&info)),
             },
         };
-        ResponseFuture {
-            state,
-            info,
-            silent: self.silent,
-        }
+        ResponseFuture { state, info }
     }
 }
 
@@ -141,7 +126,6 @@ pin_project! {
         #[pin]
         state: State<F>,
         info: CallInfo,
-        silent: bool,
     }
 
     impl<F> PinnedDrop for ResponseFuture<F> {
@@ -198,7 +182,7 @@ where
         match catch_unwind(AssertUnwindSafe(poll)) {
             Ok(polled) => polled,
             Err(payload) => {
-                let error = panicked(payload, *this.silent).about(this.info);
+                let error = panicked(payload).about(this.info);
                 discard(this.state);
                 Poll::Ready(Err(error))
             }
@@ -206,16 +190,14 @@ where
     }
 }
 
-fn panicked(payload: Box<dyn Any + Send>, silent: bool) -> ToolError {
+fn panicked(payload: Box<dyn Any + Send>) -> ToolError {
     let text = payload
         .downcast_ref::<&str>()
         .copied()
         .or_else(|| payload.downcast_ref::<String>().map(String::as_str));
     let error = match text {
-        Some(text) if !silent => {
-            ToolError::new(ErrorKind::Panicked, format!("the tool panicked: {text}"))
-        }
-        _ => ToolError::new(ErrorKind::Panicked, "the tool panicked"),
+        Some(text) => ToolError::new(ErrorKind::Panicked, format!("the tool panicked: {text}")),
+        None => ToolError::new(ErrorKind::Panicked, "the tool panicked"),
     };
     forget(payload);
     error

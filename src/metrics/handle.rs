@@ -127,6 +127,13 @@ impl Metrics {
         all
     }
 
+    /// Counts something of a call beside its beginning and its end.
+    fn visit(&self, call: &CallInfo, count: impl FnOnce(&Row)) {
+        let seat = self.seat(call);
+        count(seat.row());
+        seat.leave();
+    }
+
     fn transition(&self, transition: &Transition) {
         let (labels, state) = self.0.board.hear(transition);
         let opened = transition.to == BreakerState::Open;
@@ -139,9 +146,9 @@ impl Metrics {
 impl Listen for Metrics {
     fn on(&self, event: &Event<'_>) {
         match *event {
-            Event::Retry { call, .. } => self.seat(call).row().retried(),
-            Event::RetryRefused { call, reason, .. } => self.seat(call).row().refused(reason),
-            Event::RateLimited { call, .. } => self.seat(call).row().rate_limited(),
+            Event::Retry { call, .. } => self.visit(call, Row::retried),
+            Event::RetryRefused { call, reason, .. } => self.visit(call, |row| row.refused(reason)),
+            Event::RateLimited { call, .. } => self.visit(call, Row::rate_limited),
             Event::Transition { transition, .. } => self.transition(transition),
             Event::NotStarted { call, kind } => Observer::not_started(call, kind, self),
             // The layer sees them at the end of the call, and counts them there.

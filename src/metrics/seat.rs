@@ -46,6 +46,12 @@ impl Seat {
     pub(super) fn ended(&self, began: Began, ended: &Ended<'_>) {
         // Counted first: in between it is in flight still, and its row stays.
         self.row.ended(began, ended);
+        self.leave();
+    }
+
+    /// Gives the place back.
+    #[inline]
+    pub(super) fn leave(&self) {
         self.in_flight.fetch_sub(1, Release);
     }
 }

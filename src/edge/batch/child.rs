@@ -29,7 +29,7 @@ pub(super) type Guarded<S> = Deadline<CatchPanic<Sent<S>>>;
 
 pub(super) fn guarded<S>(stack: S) -> Guarded<S> {
     let deadline = DeadlineLayer::inherited().with_reserve(Duration::ZERO);
-    deadline.layer(CatchPanicLayer::silent().layer(Sent(stack)))
+    deadline.layer(CatchPanicLayer::new().layer(Sent(stack)))
 }
 
 /// Notes on the call's record that it went through the guard.

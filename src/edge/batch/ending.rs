@@ -1,6 +1,9 @@
 //! Answers or results: the two kinds of services that a batch calls.
 
-use crate::{error::ToolError, result::ToolResult};
+use crate::{
+    error::{ErrorKind, ToolError},
+    result::ToolResult,
+};
 
 /// The service gives answers and errors, and the batch makes results of them.
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +39,12 @@ impl<T> Ending<ToolResult<T>> for Results {
     type Data = T;
 
     fn sort(given: Result<ToolResult<T>, ToolError>) -> Given<T> {
-        // An error is the guard's own: the service has none.
-        given.map_err(Err)
+        given.map_err(|error| {
+            // It is the guard's own: the service has none. The redaction rules that hold below are not known here.
+            Err(match error.kind() {
+                ErrorKind::Panicked => ToolError::new(ErrorKind::Panicked, "the tool panicked"),
+                _ => error,
+            })
+        })
     }
 }

@@ -7,7 +7,7 @@
 //! | the call | its result |
 //! |---|---|
 //! | has an answer, or fails | what the service made of it |
-//! | panics | `error`, [`Panicked`](crate::ErrorKind::Panicked); without the panic's text, unless a [`CatchPanicLayer`](crate::catch_panic) below tells it |
+//! | panics | `error`, [`Panicked`](crate::ErrorKind::Panicked); of a stack that makes results, without the panic's text, which only its own [`CatchPanicLayer`](crate::catch_panic) can redact |
 //! | runs when the budget is spent | `timeout`; it is dropped, and so cancelled |
 //! | has not begun when the budget is spent | `skipped`, with a duration of zero |
 //! | has not ended when the batch is [cancelled](Running::cancel) | `cancelled` |

@@ -7,8 +7,8 @@ use std::{
 
 use tokio::time::Instant;
 use tokio_test::{assert_pending, task};
-use tower::{Service, ServiceBuilder, service_fn};
-use tower_toolcall::{BoxError, ToolCall, metrics::Metrics};
+use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
+use tower_toolcall::{BoxError, ToolCall, metrics::Metrics, retry::RetryLayer};
 
 use super::{call, stats, tools};
 
@@ -126,4 +126,30 @@ fn whatever_happens_on_however_many_threads_nothing_stays_in_flight() {
         assert!(total.cancelled > 0 && total.panicked > 0);
         assert_eq!(total.latency.count, total.calls);
     }
+}
+
+/// What is told of a call is no call: retries, refused ones and rate limits leave nothing in flight.
+#[tokio::test(start_paused = true)]
+async fn events_leave_nothing_in_flight() {
+    let metrics = Metrics::new();
+    let failures = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let tool = service_fn(move |_: ToolCall| {
+        let n = failures.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        async move {
+            Err::<(), BoxError>(["503 Service Unavailable", "429 Too Many Requests"][n % 2].into())
+        }
+    });
+    let policy = tower_toolcall::retry::RetryPolicy::new().assume_replay_safe();
+    let gate = tower_toolcall::rate_limit::RateLimitBackoffLayer::builder();
+    let tools = ServiceBuilder::new()
+        .layer(metrics.layer())
+        .layer(RetryLayer::new(policy.with_listener(metrics.clone())))
+        .layer(gate.with_listener(metrics.clone()).build().unwrap())
+        .service(tool);
+    for _ in 0..3 {
+        assert!(tools.clone().oneshot(call("fails")).await.is_err());
+    }
+    let stats = stats(&metrics, "fails");
+    assert_eq!((stats.calls, stats.in_flight), (3, 0));
+    assert!(stats.retries > 0 && stats.rate_limited > 0);
 }
