@@ -12,13 +12,6 @@ pub mod check;
 pub mod circuit_breaker;
 mod config;
 pub mod deadline;
-#[cfg(any(
-    feature = "mcp",
-    feature = "otel",
-    feature = "router",
-    feature = "settings",
-    feature = "tower"
-))]
 mod edge;
 pub mod error;
 pub mod event;

@@ -3,6 +3,7 @@
 pub mod batch;
 #[cfg(feature = "tower")]
 pub mod builder;
+mod headers;
 #[cfg(feature = "mcp")]
 pub mod mcp;
 #[cfg(feature = "otel")]

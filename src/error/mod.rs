@@ -43,6 +43,7 @@
 mod kind;
 mod message;
 mod recognise;
+mod response;
 mod text;
 mod wire;
 
@@ -556,22 +557,22 @@ impl ToolError {
         let message = match self.kind() {
             ErrorKind::Timeout | ErrorKind::DeadlineExceeded => "Tool invocation timed out",
             ErrorKind::CircuitOpen => "Circuit breaker open",
-            _ => &self.user_message(),
+            _ => &self.public_message(),
         };
         json!({
             "code": self.kind().json_rpc_code(),
             "message": message,
-            "data": self.data(),
+            "data": self.public_facts("tool_id"),
         })
     }
 
-    /// The members of a JSON-RPC error's `data`.
-    fn data(&self) -> Map<String, Value> {
+    /// What callers outside may know, but for texts; `tool` is what the member with the tool's name is called.
+    fn public_facts(&self, tool: &'static str) -> Map<String, Value> {
         let ms = |d: Duration| json!(u64::try_from(d.as_millis()).unwrap_or(u64::MAX));
         let name = |s: &str| json!(Short::name(s).to_string());
         let members = [
             ("code", Some(json!(self.code()))),
-            ("tool_id", Some(self.tool().map_or(Value::Null, name))),
+            (tool, Some(self.tool().map_or(Value::Null, name))),
             ("server", self.server().map(name)),
             ("timeout_ms", self.timeout().map(ms)),
             (

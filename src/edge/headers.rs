@@ -1,0 +1,128 @@
+//! What the headers of a request say of the call that it asks for.
+
+use std::time::Duration;
+
+use http::{HeaderMap, header::AsHeaderName};
+use tokio::time::Instant;
+
+use crate::call::ToolCall;
+
+/// A longer id is not taken up.
+pub(super) const MAX_ID_BYTES: usize = 128;
+
+const REQUEST_ID: &str = "x-request-id";
+
+/// How long a proxy in front waits for the answer. HTTP has no standard for it; this is Envoy's.
+const ENVOY_TIMEOUT_MS: &str = "x-envoy-expected-rq-timeout-ms";
+
+impl ToolCall {
+    /// Takes up what the headers of an HTTP request, or the metadata of a gRPC request, say of the call:
+    ///
+    /// | header | becomes |
+    /// |---|---|
+    /// | `x-request-id`, at most 128 visible characters | the call's id |
+    /// | `x-envoy-expected-rq-timeout-ms` | its deadline, if that is earlier than the one it has |
+    /// | `traceparent`, `tracestate` and what else is configured (feature `otel`) | the parent of its span |
+    ///
+    /// What is malformed, too long or there twice is ignored. Whoever may send requests may choose them: a deadline can only
+    /// shorten a call.
+    ///
+    /// ```
+    /// use http::HeaderMap;
+    /// use tower_toolcall::ToolCall;
+    ///
+    /// let mut headers = HeaderMap::new();
+    /// headers.insert("x-request-id", "r-17".parse()?);
+    /// let call = ToolCall::new("search").with_request_headers(&headers);
+    /// assert_eq!(call.id(), Some("r-17"));
+    /// # Ok::<_, tower_toolcall::BoxError>(())
+    /// ```
+    #[must_use]
+    pub fn with_request_headers(mut self, headers: &HeaderMap) -> Self {
+        if let Some(id) = the_only(headers, REQUEST_ID).filter(|id| is_usable_id(id)) {
+            self = self.with_id(id);
+        }
+        let ms = the_only(headers, ENVOY_TIMEOUT_MS).and_then(digits);
+        // Zero is no limit.
+        self.tighten_by(ms.filter(|ms| *ms > 0).map(Duration::from_millis));
+        #[cfg(feature = "otel")]
+        if let Some(parent) = super::otel::parent_from_headers(headers) {
+            self = self.with_remote_parent(parent);
+        }
+        self
+    }
+
+    /// From now on.
+    pub(super) fn tighten_by(&mut self, timeout: Option<Duration>) {
+        if let Some(at) = timeout.and_then(|d| Instant::now().checked_add(d)) {
+            self.tighten(at);
+        }
+    }
+}
+
+pub(super) fn is_usable_id(id: &str) -> bool {
+    (1..=MAX_ID_BYTES).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_graphic())
+}
+
+/// A number without a sign.
+pub(super) fn digits(text: &str) -> Option<u64> {
+    text.bytes()
+        .all(|b| b.is_ascii_digit())
+        .then(|| text.parse().ok())?
+}
+
+/// A header's value, if it is there once and is text.
+pub(super) fn the_only(headers: &HeaderMap, name: impl AsHeaderName) -> Option<&str> {
+    let mut values = headers.get_all(name).iter();
+    let value = values.next()?.to_str().ok()?;
+    values.next().is_none().then_some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(headers: &[(&'static str, &str)]) -> ToolCall {
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            map.append(*name, value.parse().unwrap());
+        }
+        ToolCall::new("t").with_request_headers(&map)
+    }
+
+    /// Rule 8: a value, or nothing.
+    #[test]
+    fn an_id_is_taken_if_it_is_usable() {
+        let long = "x".repeat(129);
+        for (value, taken) in [("r-1", true), ("", false), ("a b", false), (&long, false)] {
+            let id = call(&[(REQUEST_ID, value)]);
+            assert_eq!(id.id(), Some(value).filter(|_| taken));
+        }
+        assert_eq!(call(&[(REQUEST_ID, "a"), (REQUEST_ID, "b")]).id(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_deadline_can_only_shorten() {
+        let now = Instant::now();
+        let deadline = |value| call(&[(ENVOY_TIMEOUT_MS, value)]).deadline();
+        assert_eq!(deadline("1500"), Some(now + Duration::from_millis(1500)));
+        for nothing in [
+            "0",
+            "-1",
+            "+1",
+            "1.5",
+            "",
+            "soon",
+            "99999999999999999999999",
+        ] {
+            assert_eq!(deadline(nothing), None, "{nothing}");
+        }
+        assert!(deadline("18446744073709551615").is_none_or(|at| at > now));
+        let mut headers = HeaderMap::new();
+        headers.insert(ENVOY_TIMEOUT_MS, "60000".parse().unwrap());
+        let call = ToolCall::new("t")
+            .with_deadline(now)
+            .with_request_headers(&headers);
+        assert_eq!(call.deadline(), Some(now));
+    }
+}

@@ -1,0 +1,137 @@
+//! An error as an HTTP response, for any server that speaks the types of the `http` crate.
+
+use http::{
+    HeaderValue, Response, StatusCode,
+    header::{CONTENT_TYPE, RETRY_AFTER},
+};
+use serde_json::{Map, Value, json};
+
+use super::{ToolError, safe};
+use crate::text::Short;
+
+impl ToolError {
+    /// The answer of a plain HTTP endpoint: the [kind's status](super::ErrorKind::http_status), `Retry-After` in whole
+    /// seconds where a delay is known, and a JSON body.
+    ///
+    /// The body is for callers outside. It has the [user's message](Self::user_message), never the one for
+    /// developers, no details, and nothing of what an upstream wrote:
+    ///
+    /// | member of `error` | is there |
+    /// |---|---|
+    /// | `code`, `message`, `tool`, `retryable`, `recoverable` | always; `tool` may be `null` |
+    /// | `server`, `call_id`, `attempts`, `timeout_ms`, `configured_timeout_ms`, `retry_after_seconds` | where known |
+    ///
+    /// The feature `axum` makes a response of it by itself. Any other server takes it as it is; this is hyper:
+    ///
+    /// ```
+    /// use http_body_util::{BodyExt, Full, Limited};
+    /// use hyper::{Request, Response, body::{Body, Bytes}};
+    /// use tower::{Service, ServiceExt};
+    /// use tower_toolcall::{BoxError, ErrorKind, ToolCall, ToolError};
+    ///
+    /// /// In `hyper::service::service_fn`, with a clone of the stack.
+    /// async fn handle<S, B>(stack: S, request: Request<B>) -> Response<Full<Bytes>>
+    /// where
+    ///     S: Service<ToolCall, Response = String, Error = ToolError>,
+    ///     B: Body<Data: Send, Error: Into<BoxError>>,
+    /// {
+    ///     match answer(stack, request).await {
+    ///         Ok(text) => Response::new(Full::from(text)),
+    ///         Err(error) => error.to_http().map(Full::from),
+    ///     }
+    /// }
+    ///
+    /// async fn answer<S, B>(stack: S, request: Request<B>) -> Result<String, ToolError>
+    /// where
+    ///     S: Service<ToolCall, Response = String, Error = ToolError>,
+    ///     B: Body<Data: Send, Error: Into<BoxError>>,
+    /// {
+    ///     let (head, body) = request.into_parts();
+    ///     let call = ToolCall::new(head.uri.path().trim_start_matches('/')).with_request_headers(&head.headers);
+    ///     let invalid = |_| ToolError::new(ErrorKind::InvalidInput, "the body is too large, or broke off");
+    ///     let body = Limited::new(body, 1 << 20).collect().await.map_err(invalid)?.to_bytes();
+    ///     stack.oneshot(call.with_json_str(&String::from_utf8_lossy(&body))?).await
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// let open = tower::service_fn(|_| async {
+    ///     let error = ToolError::new(ErrorKind::CircuitOpen, "5 failures in a row");
+    ///     Err(error.with_retry_after(std::time::Duration::from_millis(1500)))
+    /// });
+    /// let response = handle(open, Request::post("/search").body(Full::<Bytes>::default()).unwrap()).await;
+    /// assert_eq!(response.status(), 503);
+    /// assert_eq!(response.headers()["retry-after"], "2");
+    /// # }
+    /// ```
+    pub fn to_http(&self) -> Response<String> {
+        self.to_http_as(self.kind().http_status())
+    }
+
+    /// The same with another status.
+    pub(crate) fn to_http_as(&self, status: StatusCode) -> Response<String> {
+        let mut response = Response::new(json!({ "error": self.public_body() }).to_string());
+        *response.status_mut() = status;
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if let Some(seconds) = self.retry_after_seconds() {
+            headers.insert(RETRY_AFTER, seconds.into());
+        }
+        response
+    }
+
+    /// The user's message, which somebody may have set, as it may leave the process.
+    pub(crate) fn public_message(&self) -> String {
+        safe(&self.0.rules, &self.user_message())
+    }
+
+    /// What callers outside may know.
+    pub(crate) fn public_body(&self) -> Map<String, Value> {
+        let mut body = self.public_facts("tool");
+        let mut add = |key: &str, value: Value| body.insert(key.to_owned(), value);
+        add("message", json!(self.public_message()));
+        add("retryable", json!(self.is_retryable()));
+        add("recoverable", json!(self.is_recoverable()));
+        if let Some(id) = self.call_id() {
+            add("call_id", json!(Short::name(id).to_string()));
+        }
+        body
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::error::ErrorKind;
+
+    /// E1, E5: what developers and upstreams write stays inside; a user's text is redacted too.
+    #[test]
+    fn the_body_says_nothing_internal() {
+        let error = ToolError::new(ErrorKind::Upstream, "connect to 10.0.0.7: db-internal")
+            .with_body("stack trace of db-internal")
+            .with_detail("host", "db-internal")
+            .with_source("db-internal")
+            .with_tool("search");
+        assert!(!error.to_http().body().contains("db-internal"));
+        let error = error.with_user_message("Authorization: Bearer abcdefghijklmnop0123456789");
+        assert!(!error.to_http().body().contains("abcdefghijklmnop"));
+    }
+
+    /// E5: each kind has the status of the table, and a delay stands in the header.
+    #[test]
+    fn every_kind_is_a_response() {
+        for &kind in ErrorKind::ALL {
+            let error = ToolError::new(kind, "").with_retry_after(Duration::from_nanos(1));
+            let response = error.to_http();
+            assert_eq!(response.status(), kind.http_status(), "{kind:?}");
+            assert_eq!(response.headers()["retry-after"], "1");
+            let body: Value = serde_json::from_str(response.body()).unwrap();
+            assert_eq!(body["error"]["code"], kind.code());
+            assert_eq!(body["error"]["retryable"], kind.is_retryable());
+            assert_eq!(body["error"]["recoverable"], kind.is_recoverable());
+            assert_eq!(body["error"]["retry_after_seconds"], 1);
+            assert_eq!(body["error"]["message"], json!(error.user_message()));
+        }
+    }
+}
