@@ -50,6 +50,8 @@ pub use self::{
     outcome::{Classify, Outcome},
     result::ToolResult,
 };
+#[cfg(feature = "axum")]
+pub use edge::axum;
 #[cfg(feature = "batch")]
 pub use edge::batch;
 #[cfg(feature = "tower")]

@@ -1,0 +1,110 @@
+//! A stack behind HTTP and JSON-RPC 2.0, with [axum](https://docs.rs/axum).
+//!
+//! [`Routes`] makes a router of any stack whose answers can be serialised:
+//!
+//! | route | takes | answers |
+//! |---|---|---|
+//! | `POST /tools/{tool}/call` | the arguments, a JSON object | the tool's answer as JSON; an error with its status |
+//! | `POST /servers/{server}/tools/{tool}/call` | the same; `server` becomes the call's | the same |
+//! | `POST /rpc` | JSON-RPC 2.0, `tools/call` | always 200 and a JSON-RPC answer, 204 if nobody asked for one |
+//!
+//! For handlers of your own, a [`ToolCall`](crate::ToolCall) is an extractor, and a [`ToolError`](crate::ToolError) or a
+//! [`ToolResult`](crate::ToolResult) is a response.
+//!
+//! A client that hangs up drops its call: the tool is cancelled, as by a timeout.
+//!
+//! # Example
+//!
+//! ```
+//! use std::time::Duration;
+//! use serde_json::json;
+//! use tower::{ServiceBuilder, service_fn};
+//! use tower_toolcall::{BoxError, ServiceBuilderExt, ToolCall, axum::Routes};
+//!
+//! let tool = service_fn(|call: ToolCall| async move {
+//!     Ok::<_, BoxError>(json!({ "city": call.arguments().get("city"), "degrees": 12 }))
+//! });
+//! let stack = ServiceBuilder::new()
+//!     .tool_circuit_breaker()
+//!     .tool_timeout(Duration::from_secs(10))
+//!     .service(tool);
+//!
+//! let app: axum::Router = Routes::new(stack).into_router();
+//! # let _ = async {
+//! let listener = tokio::net::TcpListener::bind("127.0.0.1:8080").await?;
+//! axum::serve(listener, app).await
+//! # };
+//! ```
+//!
+//! A handler of your own:
+//!
+//! ```
+//! use axum::{Json, Router, extract::State, routing::post};
+//! use serde_json::Value;
+//! use tower::{ServiceExt, service_fn, util::BoxCloneSyncService};
+//! use tower_toolcall::{ToolCall, ToolError};
+//!
+//! type Stack = BoxCloneSyncService<ToolCall, Value, ToolError>;
+//!
+//! async fn call(State(stack): State<Stack>, call: ToolCall) -> Result<Json<Value>, ToolError> {
+//!     let call = call.with_server("docs");
+//!     let info = call.info();
+//!     stack.oneshot(call).await.map(Json).map_err(|error| error.about(&info))
+//! }
+//!
+//! let stack = Stack::new(service_fn(|_: ToolCall| async { Ok(Value::Null) }));
+//! let app: Router = Router::new().route("/docs/{tool}", post(call)).with_state(stack);
+//! ```
+//!
+//! # Requests
+//!
+//! The body is JSON, at most axum's limit, which is 2 MB unless
+//! [`DefaultBodyLimit`](::axum::extract::DefaultBodyLimit) sets another; the arguments have at most
+//! [`MAX_DEPTH`](crate::MAX_DEPTH) levels, the names of tool and server [`MAX_NAME_BYTES`](crate::MAX_NAME_BYTES). An empty body means no arguments. `content-type: application/json` is asked for
+//! even then: a page of a foreign site cannot send it without asking first. [`with_request_headers`] has
+//! the headers that are taken up. What is wrong is a [`Rejection`]: 400, 413 or 415, with the same body as an error.
+//!
+//! There is no authentication here: that is a layer of the router.
+//!
+//! # Answers
+//!
+//! A success is 200 with the tool's real answer and nothing around it. An error is what
+//! [`to_http`](crate::ToolError::to_http) makes of it. An answer that is no JSON, or has more than 128 levels, is
+//! an error of the kind [`Reported`](crate::ErrorKind::Reported): the tool did run.
+//!
+//! # JSON-RPC
+//!
+//! ```text
+//! -> {"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"search","server":"docs","arguments":{"q":"tower"}}}
+//! <- {"jsonrpc":"2.0","id":7,"error":{"code":-32001,"message":"Circuit breaker open",
+//!        "data":{"code":"CIRCUIT_OPEN","tool_id":"search","server":"docs","retry_after_seconds":42}}}
+//! ```
+//!
+//! - `params` are `name`, and if need be `arguments`, `server` and MCP's `_meta`, of which the trace context is read (feature `otel`).
+//! - A batch of at most [32](Routes::with_max_batch) requests runs side by side, as
+//!   [`Parallel`](crate::batch::Parallel) runs it, and is answered in one array, in its own order.
+//! - A request without an id is a notification: the tool runs, nobody is answered.
+//! - The id, as text, is the call's id; it is echoed as it was written.
+//! - `-32700`: no JSON. `-32600`: no request, an empty or too long batch. `-32601`: another method.
+//!   `-32602`: wrong params. The rest comes from [`to_json_rpc`](crate::ToolError::to_json_rpc).
+//! - A body that is too large or says that it is no JSON is not read: 413 and 415, with a JSON-RPC error.
+//!
+//! It is for JSON-RPC gateways. It is no MCP server: to MCP's peers its codes -32000 and -32001 mean something else.
+//!
+//! # Errors
+//!
+//! Every error becomes an answer. A panic is a 500, also in a stack without a
+//! [`CatchPanicLayer`](crate::catch_panic), which belongs innermost all the same: the layers have to know.
+//!
+//! # Clone
+//!
+//! Each request runs in a clone of the stack; what its layers share they share over all routes.
+//!
+//! [`with_request_headers`]: crate::ToolCall::with_request_headers
+
+mod request;
+mod response;
+mod routes;
+mod rpc;
+
+pub use self::{request::Rejection, routes::Routes};

@@ -1,0 +1,191 @@
+use std::{error::Error as StdError, fmt};
+
+use ::axum::{
+    RequestExt as _,
+    body::Bytes,
+    extract::{FromRequest, RawPathParams, Request},
+};
+use http::{HeaderMap, StatusCode, header::CONTENT_TYPE};
+
+use crate::{
+    call::{CallInfo, MAX_NAME_BYTES, ToolCall},
+    edge::headers::the_only,
+    error::{ErrorKind, ToolError},
+};
+
+/// A request that is no tool call. As a response it has the body of an error, which says what is wrong.
+#[derive(Clone, Debug)]
+pub struct Rejection {
+    status: StatusCode,
+    error: ToolError,
+}
+
+impl Rejection {
+    /// `reason` is ours and may be shown.
+    fn new(status: StatusCode, reason: &'static str) -> Self {
+        let error = ToolError::new(ErrorKind::InvalidInput, reason);
+        Self::of(error).with_status(status)
+    }
+
+    /// An error of [`ToolCall`]: its message never quotes what was sent.
+    fn of(error: ToolError) -> Self {
+        let reason = error.message().to_owned();
+        Self {
+            status: error.kind().http_status(),
+            error: error.with_user_message(reason),
+        }
+    }
+
+    fn with_status(mut self, status: StatusCode) -> Self {
+        self.status = status;
+        self
+    }
+
+    fn about(mut self, call: &CallInfo) -> Self {
+        self.error = self.error.about(call);
+        self
+    }
+
+    /// The status of the answer: 400, 413, 415, or 500 on a route without `{tool}`.
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// What is wrong.
+    pub fn error(&self) -> &ToolError {
+        &self.error
+    }
+}
+
+impl fmt::Display for Rejection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl StdError for Rejection {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        Some(&self.error)
+    }
+}
+
+impl From<Rejection> for ToolError {
+    fn from(rejection: Rejection) -> Self {
+        rejection.error
+    }
+}
+
+/// The tool's name is the path's parameter `{tool}`, its server is `{server}`, if the route has one, the arguments are the
+/// body. See the [module docs](crate::axum#requests).
+impl<S: Send + Sync> FromRequest<S> for ToolCall {
+    type Rejection = Rejection;
+
+    async fn from_request(mut request: Request, state: &S) -> Result<Self, Rejection> {
+        let call = addressed(&mut request)
+            .await?
+            .with_request_headers(request.headers());
+        let info = call.info();
+        let body = json_body(request, state)
+            .await
+            .map_err(|r| r.about(&info))?;
+        let call = match str::from_utf8(&body) {
+            Ok(text) => call.with_json_str(text).and_then(checked),
+            Err(_) => Err(ToolError::new(
+                ErrorKind::InvalidInput,
+                "the body is no UTF-8",
+            )),
+        };
+        call.map_err(|error| Rejection::of(error.about(&info)))
+    }
+}
+
+/// A call of what the path names.
+async fn addressed(request: &mut Request) -> Result<ToolCall, Rejection> {
+    let params = request.extract_parts::<RawPathParams>().await;
+    let not_text = |_| Rejection::new(StatusCode::BAD_REQUEST, "the path is no UTF-8");
+    let params = params.map_err(not_text)?;
+    let param = |name| {
+        params
+            .iter()
+            .find(|(key, _)| *key == name)
+            .map(|(_, value)| value)
+    };
+    let Some(tool) = param("tool") else {
+        let error = ToolError::new(ErrorKind::Internal, "the route has no parameter `tool`");
+        return Err(Rejection::of(error));
+    };
+    let call = ToolCall::new(tool);
+    match param("server") {
+        Some(server) => on_server(call, server).map_err(Rejection::of),
+        None => Ok(call),
+    }
+}
+
+/// The call with its server, whose name has the limits of a tool's.
+pub(super) fn on_server(call: ToolCall, server: &str) -> Result<ToolCall, ToolError> {
+    let fits = (1..=MAX_NAME_BYTES).contains(&server.len());
+    if fits && !server.chars().any(char::is_control) {
+        return Ok(call.with_server(server));
+    }
+    let message = "the server name is empty, has more than 256 bytes, or has control characters";
+    Err(ToolError::new(ErrorKind::InvalidInput, message).about(&call.info()))
+}
+
+pub(super) fn checked(call: ToolCall) -> Result<ToolCall, ToolError> {
+    call.check().map(|()| call)
+}
+
+/// The body of a request that says it is JSON, as far as axum's limit goes.
+pub(super) async fn json_body<S: Send + Sync>(
+    request: Request,
+    state: &S,
+) -> Result<Bytes, Rejection> {
+    if !is_json(request.headers()) {
+        return Err(Rejection::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "the request has to say `content-type: application/json`",
+        ));
+    }
+    let body = Bytes::from_request(request, state).await;
+    body.map_err(|rejection| match rejection.status() {
+        StatusCode::PAYLOAD_TOO_LARGE => {
+            Rejection::new(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large")
+        }
+        _ => Rejection::new(StatusCode::BAD_REQUEST, "the body broke off"),
+    })
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let Some(value) = the_only(headers, CONTENT_TYPE) else {
+        return false;
+    };
+    let essence = value.split(';').next().unwrap_or_default().trim();
+    let essence = essence.to_ascii_lowercase();
+    let Some(subtype) = essence.strip_prefix("application/") else {
+        return false;
+    };
+    subtype == "json" || subtype.ends_with("+json")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_json_type_is_known() {
+        for (value, json) in [
+            ("application/json", true),
+            ("Application/JSON ; charset=utf-8", true),
+            ("application/vnd.tool+json", true),
+            ("text/plain", false),
+            ("text/json", false),
+            ("application/jsonp", false),
+            ("", false),
+        ] {
+            let mut headers = HeaderMap::new();
+            assert!(!is_json(&headers));
+            headers.insert(CONTENT_TYPE, value.parse().unwrap());
+            assert_eq!(is_json(&headers), json, "{value}");
+        }
+    }
+}

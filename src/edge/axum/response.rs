@@ -1,0 +1,56 @@
+use ::axum::{
+    body::Body,
+    response::{IntoResponse, Response},
+};
+use http::{HeaderValue, StatusCode, header::CONTENT_TYPE};
+use serde::Serialize;
+
+use super::Rejection;
+use crate::{
+    error::{ErrorKind, ToolError},
+    limited,
+    result::ToolResult,
+};
+
+/// As [`ToolError::to_http`] has it.
+impl IntoResponse for ToolError {
+    fn into_response(self) -> Response {
+        self.to_http().map(Body::from)
+    }
+}
+
+impl IntoResponse for Rejection {
+    fn into_response(self) -> Response {
+        self.error().to_http_as(self.status()).map(Body::from)
+    }
+}
+
+/// A success is 200 and the tool's real answer as JSON; anything else is the error's response. To send the
+/// whole result, duration, attempts and all, make `Json` of [`exposed`](ToolResult::exposed).
+impl<T: Serialize> IntoResponse for ToolResult<T> {
+    fn into_response(self) -> Response {
+        let info = self.call().clone();
+        match self.into_result().and_then(|answer| to_json(&answer)) {
+            Ok(json) => of_json(StatusCode::OK, json),
+            Err(error) => error.about(&info).into_response(),
+        }
+    }
+}
+
+pub(super) fn of_json(status: StatusCode, json: Vec<u8>) -> Response {
+    let json_type = HeaderValue::from_static("application/json");
+    (status, [(CONTENT_TYPE, json_type)], json).into_response()
+}
+
+/// An answer, if it can be written. The tool has run by then.
+pub(super) fn to_json<T: Serialize>(answer: &T) -> Result<Vec<u8>, ToolError> {
+    let mut json = Vec::new();
+    match limited::write(&mut json, answer) {
+        Ok(()) => Ok(json),
+        // The error's text is the answer's own.
+        Err(_) => Err(ToolError::new(
+            ErrorKind::Reported,
+            "the tool's answer cannot be written as JSON",
+        )),
+    }
+}

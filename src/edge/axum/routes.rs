@@ -1,0 +1,129 @@
+use std::{convert::Infallible, fmt};
+
+use ::axum::{
+    Router,
+    extract::State,
+    response::{IntoResponse as _, Response},
+    routing::post,
+};
+use http::StatusCode;
+use serde::Serialize;
+use tower::{ServiceExt as _, util::BoxCloneSyncService};
+use tower_layer::Layer as _;
+use tower_service::Service;
+
+use super::{
+    response::{of_json, to_json},
+    rpc,
+};
+use crate::{
+    call::ToolCall, catch_panic::CatchPanicLayer, config::ConfigError, error::ToolError,
+    result::ToolResult,
+};
+
+/// A stack whose answers are JSON already.
+pub(super) type Stack = BoxCloneSyncService<ToolCall, Vec<u8>, ToolError>;
+
+/// Makes routers of a stack. See the [module docs](super).
+#[derive(Clone)]
+#[must_use]
+pub struct Routes {
+    pub(super) stack: Stack,
+    pub(super) max_batch: usize,
+}
+
+impl Routes {
+    /// Routes to a stack, or to a bare tool, that may fail.
+    ///
+    /// A stack with a [`ToolResultLayer`](crate::result) goes to [`of_results`](Self::of_results): here its results would be
+    /// answers like any other, each a 200 with a redacted record.
+    pub fn new<S>(stack: S) -> Self
+    where
+        S: Service<ToolCall> + Clone + Send + Sync + 'static,
+        S::Response: Serialize,
+        S::Error: Into<ToolError>,
+        S::Future: Send,
+    {
+        let to_json = |answer: Result<S::Response, ToolError>| to_json(&answer?);
+        Self::of(stack.map_err(Into::into).map_result(to_json))
+    }
+
+    /// Routes to a stack that makes results itself: one with a [`ToolResultLayer`](crate::result).
+    ///
+    /// Of an answer that its classifier takes for an error the client gets the error, not the tool's own words.
+    pub fn of_results<S, T>(stack: S) -> Self
+    where
+        S: Service<ToolCall, Response = ToolResult<T>, Error = Infallible>,
+        S: Clone + Send + Sync + 'static,
+        S::Future: Send,
+        T: Serialize,
+    {
+        let to_json = |result: Result<ToolResult<T>, ToolError>| to_json(&result?.into_result()?);
+        Self::of(stack.map_err(ToolError::from).map_result(to_json))
+    }
+
+    fn of<S>(stack: S) -> Self
+    where
+        S: Service<ToolCall, Response = Vec<u8>, Error = ToolError>,
+        S: Clone + Send + Sync + 'static,
+        S::Future: Send + 'static,
+    {
+        Self {
+            stack: Stack::new(CatchPanicLayer::new().layer(stack)),
+            max_batch: 32,
+        }
+    }
+
+    /// Sets how many requests a JSON-RPC batch may have. Default 32. They all run at once: a limit below, in the
+    /// stack, holds for all batches together.
+    ///
+    /// # Errors
+    ///
+    /// If it is zero.
+    pub fn with_max_batch(mut self, requests: usize) -> Result<Self, ConfigError> {
+        if requests == 0 {
+            return Err(ConfigError::new(
+                "max_batch",
+                "it is zero: no batch would ever run",
+            ));
+        }
+        self.max_batch = requests;
+        Ok(self)
+    }
+
+    /// The plain endpoints alone: `/tools/{tool}/call` and `/servers/{server}/tools/{tool}/call`.
+    pub fn plain(&self) -> Router {
+        Router::new()
+            .route("/tools/{tool}/call", post(call))
+            .route("/servers/{server}/tools/{tool}/call", post(call))
+            .with_state(self.clone())
+    }
+
+    /// The JSON-RPC endpoint alone: `/rpc`.
+    pub fn rpc(&self) -> Router {
+        Router::new()
+            .route("/rpc", post(rpc::answer))
+            .with_state(self.clone())
+    }
+
+    /// All of them.
+    pub fn into_router(self) -> Router {
+        self.plain().merge(self.rpc())
+    }
+}
+
+async fn call(State(routes): State<Routes>, call: ToolCall) -> Response {
+    let info = call.info();
+    match routes.stack.oneshot(call).await {
+        Ok(json) => of_json(StatusCode::OK, json),
+        Err(error) => error.about(&info).into_response(),
+    }
+}
+
+impl fmt::Debug for Routes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Routes")
+            .field("max_batch", &self.max_batch)
+            .finish_non_exhaustive()
+    }
+}
