@@ -64,3 +64,5 @@ pub use edge::otel;
 pub use edge::router;
 #[cfg(feature = "settings")]
 pub use edge::settings;
+#[cfg(feature = "tonic")]
+pub use edge::tonic;

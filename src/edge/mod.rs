@@ -14,3 +14,5 @@ pub mod otel;
 pub mod router;
 #[cfg(feature = "settings")]
 pub mod settings;
+#[cfg(feature = "tonic")]
+pub mod tonic;

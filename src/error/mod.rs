@@ -3,7 +3,7 @@
 //! Every layer of this crate has `Error = ToolError` and takes any inner service whose error
 //! converts into it. A tool function returns [`BoxError`], where `?` and `"text".into()` work; the
 //! conversion walks the source chain: our own error first, then errors known by type (tower's, tokio's,
-//! [`std::io::Error`], those of the enabled features: rmcp's, reqwest's), and text only as a last
+//! [`std::io::Error`], those of the enabled features: rmcp's, reqwest's, tonic's), and text only as a last
 //! resort. An HTTP status of your own becomes an error by [`ToolError::from_status`]. What nobody can classify is [`ErrorKind::Failed`].
 //!
 //! # Other systems' codes
@@ -56,6 +56,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 pub use self::kind::{ErrorKind, Execution};
+#[cfg(feature = "tonic")]
+pub(crate) use self::recognise::cause_by_type;
 #[cfg(feature = "mcp")]
 pub(crate) use self::recognise::told;
 use crate::{

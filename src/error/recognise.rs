@@ -88,11 +88,18 @@ impl ToolError {
     }
 }
 
-/// Wrappers that add nothing: tower's `Buffer`, which shares its service's error, and [`io::Error`].
+/// Wrappers that add nothing: tower's `Buffer`, which shares its service's error, tonic's `Status` that was made
+/// of one, and [`io::Error`].
 fn is_transparent(error: &(dyn StdError + 'static)) -> bool {
     #[cfg(feature = "tower")]
     if error.is::<tower::buffer::error::ServiceError>() {
         return true;
+    }
+    #[cfg(feature = "tonic")]
+    if error.is::<tonic::Status>() {
+        return error
+            .source()
+            .is_some_and(|source| source.is::<ToolError>());
     }
     error.is::<io::Error>()
 }
@@ -162,7 +169,17 @@ fn by_type(error: &(dyn StdError + 'static)) -> Option<ToolError> {
     if let Some(known) = crate::edge::mcp::recognise(error) {
         return Some(known);
     }
+    #[cfg(feature = "tonic")]
+    if let Some(known) = crate::edge::tonic::recognise(error) {
+        return Some(known);
+    }
     None
+}
+
+/// The first link that is known by its type, of an error that is a cause itself.
+#[cfg(feature = "tonic")]
+pub(crate) fn cause_by_type(cause: &(dyn StdError + 'static)) -> Option<ToolError> {
+    links(cause).find_map(by_type)
 }
 
 fn from_io(kind: io::ErrorKind) -> Option<(ErrorKind, Execution)> {

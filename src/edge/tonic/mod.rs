@@ -1,0 +1,75 @@
+//! gRPC, with [tonic](https://docs.rs/tonic): an error as a status and back, and the metadata of requests.
+//!
+//! A method runs the stack and lets `?` make a [`Status`] of its error:
+//!
+//! ```
+//! use tonic::{Request, Response, Status};
+//! use tower::{Service, ServiceExt};
+//! use tower_toolcall::{ToolCall, ToolError};
+//!
+//! /// A method of a service; `stack` is a clone of the one that all methods share.
+//! async fn call<S>(stack: S, request: Request<String>) -> Result<Response<String>, Status>
+//! where
+//!     S: Service<ToolCall, Response = String, Error = ToolError>,
+//! {
+//!     let call = ToolCall::new("search").with_grpc_metadata(request.metadata());
+//!     let call = call.with_json_str(request.get_ref())?;
+//!     let info = call.info();
+//!     let answer = stack.oneshot(call).await.map_err(|error| error.about(&info))?;
+//!     Ok(Response::new(answer))
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! let limited = tower::service_fn(|_| async {
+//!     let error = ToolError::from_box("429 Too Many Requests".into());
+//!     Err(error.with_retry_after(std::time::Duration::from_secs(2)))
+//! });
+//! let status = call(limited, Request::new("{}".into())).await.unwrap_err();
+//! assert_eq!(status.code(), tonic::Code::ResourceExhausted);
+//! assert_eq!(status.metadata().get("grpc-retry-pushback-ms").unwrap(), "2000");
+//! # }
+//! ```
+//!
+//! So do not put a stack's limits into tonic's own layers: a `Server::timeout` answers `CANCELLED`, and a tower
+//! `TimeoutLayer` `INTERNAL`. tonic's server enforces `grpc-timeout` by itself, in the same way. A
+//! [`DeadlineLayer`](crate::deadline) keeps its reserve of it, so that the stack's own answer is there first.
+//!
+//! # A status from an error
+//!
+//! | of the status | is |
+//! |---|---|
+//! | code | the [kind's](crate::ErrorKind::grpc_code) |
+//! | message | the [user's](crate::ToolError::user_message), never the one for developers |
+//! | `google.rpc.ErrorInfo` in the details | reason: the code; domain: [`DOMAIN`]; `kind`, `execution`, and of [the facts over HTTP](crate::ToolError::to_http) those that have no other place here |
+//! | `google.rpc.RetryInfo` in the details | the delay, where one is known |
+//! | `grpc-retry-pushback-ms` in the metadata | the same in milliseconds, rounded up; `-1`, do not repeat, if that is more than the 32 bits which gRPC has for it |
+//! | `source()` | the error; it stays in the process |
+//!
+//! # An error from a status
+//!
+//! Of a client's call, for tools that speak gRPC. `From`, and the search through source chains ([`recognise`]), know:
+//!
+//! | status | kind | did the tool run? |
+//! |---|---|---|
+//! | one that was made of a [`ToolError`](crate::ToolError), here or by a peer with this crate | as it was | as it said |
+//! | with a cause met on this side: no connection, an `io::Error`, a timeout | the cause's | by the cause; connection never made: no |
+//! | `CANCELLED`, "Timeout expired", which is tonic's timeout | `Timeout` | unknown |
+//! | `RESOURCE_EXHAUSTED`, `OUT_OF_RANGE` for a message that is too large | `InvalidInput` | unknown: it may be the answer |
+//! | `UNAVAILABLE` with a delay | `Upstream` | no: it was turned away |
+//! | any other | [by its code](crate::ErrorKind::from_grpc_code) | as the kind says |
+//!
+//! The delay is `RetryInfo`'s, or else `grpc-retry-pushback-ms`; a pushback that forbids the repeat makes the error not
+//! retryable. What a peer writes into them is a value or nothing.
+//!
+//! # Errors, cancellation
+//!
+//! Nothing here fails. A client that cancels, or is gone, drops its method's future, and with it the call.
+
+mod metadata;
+mod received;
+mod sent;
+
+#[cfg(doc)]
+use ::tonic::Status;
+
+pub use self::{metadata::timeout, received::recognise, sent::DOMAIN};
