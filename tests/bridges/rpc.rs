@@ -1,0 +1,439 @@
+//! The JSON-RPC endpoint, by the specification of JSON-RPC 2.0 and its examples.
+
+use proptest::{collection::vec, prelude::*};
+use serde_json::{Value, json};
+use tower::{ServiceExt, service_fn};
+use tower_toolcall::{BoxError, ToolCall, axum::Routes};
+
+use crate::kit::{self, LIMIT, Seen, Server, Tools, ms, post, seen, serve_axum};
+
+async fn ask(server: &Server, body: impl Into<reqwest::Body>) -> Seen {
+    seen(post(&server.url("/rpc"), body)).await
+}
+
+async fn start() -> Server {
+    kit::axum(ms(60_000)).await
+}
+
+fn call(id: Value, tool: &str) -> Value {
+    json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": { "name": tool } })
+}
+
+fn error(id: Value, code: i32, message: &str) -> Value {
+    json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": message } })
+}
+
+const INVALID: &str = "Invalid Request";
+const BAD_PARAMS: &str = "`params` is no object, or has too many levels";
+
+/// E5: what is no call is answered by the protocol's own codes, and with 200.
+#[tokio::test]
+async fn bad_requests_have_the_codes_of_the_specification() {
+    let server = start().await;
+    let deep = "[".repeat(200) + &"]".repeat(200);
+    for (body, answer) in [
+        ("", error(json!(null), -32700, "Parse error")),
+        ("{", error(json!(null), -32700, "Parse error")),
+        (
+            r#"{"jsonrpc": "2.0", "method": "foobar, "params": "bar", "baz]"#,
+            error(json!(null), -32700, "Parse error"),
+        ),
+        (
+            r#"[{"jsonrpc": "2.0", "method": "sum", "id": "1"}, {"jsonrpc": "2.0", "method"]"#,
+            error(json!(null), -32700, "Parse error"),
+        ),
+        ("\"\u{fffd}", error(json!(null), -32700, "Parse error")),
+        ("1", error(json!(null), -32600, INVALID)),
+        ("null", error(json!(null), -32600, INVALID)),
+        ("[]", error(json!(null), -32600, "The batch is empty")),
+        (
+            r#"{"jsonrpc": "2.0", "method": 1, "params": "bar"}"#,
+            error(json!(null), -32600, INVALID),
+        ),
+        (
+            r#"{"method": "tools/call", "id": 4}"#,
+            error(json!(4), -32600, INVALID),
+        ),
+        (
+            r#"{"jsonrpc": "1.0", "method": "tools/call", "id": "x"}"#,
+            error(json!("x"), -32600, INVALID),
+        ),
+        (
+            r#"{"jsonrpc": "2.0", "method": "tools/call", "id": [1]}"#,
+            error(json!(null), -32600, INVALID),
+        ),
+        (
+            r#"{"jsonrpc": "2.0", "method": "tools/call", "id": true}"#,
+            error(json!(null), -32600, INVALID),
+        ),
+        (
+            r#"{"jsonrpc": "2.0", "method": "tools/call", "id": "\ud800"}"#,
+            error(json!(null), -32600, INVALID),
+        ),
+        (
+            r#"{"jsonrpc": "2.0", "method": "tools/call", "id": 1e999}"#,
+            error(json!(null), -32600, INVALID),
+        ),
+        (
+            r#"{"jsonrpc": "2.0", "id": 1, "id": 2, "method": "tools/call"}"#,
+            error(json!(null), -32600, INVALID),
+        ),
+        (
+            r#"{"jsonrpc": "2.0", "method": "tools/list", "id": 5}"#,
+            error(json!(5), -32601, "Method not found"),
+        ),
+        (
+            r#"{"jsonrpc": "2.0", "method": "tools/call", "id": 5}"#,
+            error(json!(5), -32602, BAD_PARAMS),
+        ),
+        (
+            r#"{"jsonrpc": "2.0", "method": "tools/call", "id": 5, "params": ["ok"]}"#,
+            error(json!(5), -32602, BAD_PARAMS),
+        ),
+        (
+            &format!(
+                r#"{{"jsonrpc": "2.0", "method": "tools/call", "id": 5, "params": {{"name": {deep}}}}}"#
+            ),
+            error(json!(5), -32602, BAD_PARAMS),
+        ),
+        (
+            r#"{"jsonrpc": "2.0", "method": "tools/call", "id": 5, "params": {}}"#,
+            error(json!(5), -32602, "`params.name` is no string"),
+        ),
+        (
+            r#"{"jsonrpc": "2.0", "method": "tools/call", "id": 5, "params": {"name": 7}}"#,
+            error(json!(5), -32602, "`params.name` is no string"),
+        ),
+        (
+            r#"{"jsonrpc": "2.0", "method": "tools/call", "id": 5, "params": {"name": "ok", "server": 7}}"#,
+            error(json!(5), -32602, "`params.server` is no string"),
+        ),
+    ] {
+        let got = ask(&server, body.to_owned()).await;
+        assert_eq!((got.status, got.body), (200, answer), "{body}");
+        assert_eq!(got.content_type.as_deref(), Some("application/json"));
+    }
+    assert_eq!(
+        ask(&server, vec![b'"', 0xff, b'"']).await.body["error"]["code"],
+        -32700
+    );
+    assert_eq!(server.tools.begun(), 0);
+}
+
+/// E5: wrong arguments are invalid params, and the tool is not called.
+#[tokio::test]
+async fn wrong_arguments_say_what_is_wrong_and_quote_nothing() {
+    let server = start().await;
+    let mut deep = json!(1);
+    for _ in 0..122 {
+        deep = json!([deep]);
+    }
+    for (name, arguments, message) in [
+        (
+            "ok",
+            json!("hunter2"),
+            "tool arguments must be a JSON object, not a string",
+        ),
+        ("", json!({}), "the tool name is empty"),
+        (
+            "ok",
+            json!({ "a": deep }),
+            "the arguments are nested deeper than 120 levels",
+        ),
+    ] {
+        let params = json!({ "name": name, "arguments": arguments });
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
+        let got = ask(&server, body.to_string()).await;
+        assert_eq!(
+            got.body["error"],
+            json!({
+                "code": -32602,
+                "message": message,
+                "data": { "code": "TOOL_INVALID_INPUT", "tool_id": name },
+            })
+        );
+    }
+    let params = json!({ "name": "ok", "server": "a\nb" });
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
+    assert_eq!(
+        ask(&server, body.to_string()).await.body["error"]["code"],
+        -32602
+    );
+    assert_eq!(server.tools.begun(), 0);
+}
+
+/// Ids come back as they were written, whatever a parser would make of them.
+#[tokio::test]
+async fn ids_are_echoed_exactly() {
+    let server = start().await;
+    for id in [
+        "1",
+        "-7",
+        "1.0",
+        "1e2",
+        "123456789012345678901234567890",
+        r#""a\u0041\n""#,
+        r#""""#,
+        "null",
+    ] {
+        let body = format!(
+            r#"{{ "id" : {id} , "jsonrpc":"2.0","method":"tools/call","params":{{"name":"text"}}}}"#
+        );
+        let response = post(&server.url("/rpc"), body).send().await.unwrap();
+        let text = response.text().await.unwrap();
+        assert_eq!(
+            text,
+            format!(r#"{{"jsonrpc":"2.0","id":{id},"result":"12 degrees"}}"#)
+        );
+    }
+}
+
+/// The call's id is the request's, its server the one that the params name.
+#[tokio::test]
+async fn params_become_the_call() {
+    let server = start().await;
+    for (id, call_id) in [
+        (json!("a-1"), "a-1"),
+        (json!(17), "17"),
+        (json!(null), "r-9"),
+    ] {
+        let body = json!({
+            "jsonrpc": "2.0", "id": id, "method": "tools/call",
+            "params": { "name": "ok", "server": "docs", "arguments": { "q": [1] }, "_meta": { "progressToken": 1 } },
+        });
+        let request = post(&server.url("/rpc"), body.to_string()).header("x-request-id", "r-9");
+        let got = seen(request).await.body["result"].take();
+        assert_eq!(
+            got,
+            json!({ "arguments": { "q": [1] }, "server": "docs", "id": call_id, "has_deadline": true })
+        );
+    }
+}
+
+/// A notification runs and is not answered, not even if it fails; but nobody can tell what is no request at all.
+#[tokio::test]
+async fn notifications_get_no_answer() {
+    let server = start().await;
+    let mut one = call(json!(0), "ok");
+    one.as_object_mut().unwrap().remove("id");
+    let mut two = one.clone();
+    two["params"]["name"] = json!("down");
+    let mut unknown = one.clone();
+    unknown["method"] = json!("notifications/initialized");
+    for body in [
+        json!(one),
+        json!(two),
+        json!(unknown),
+        json!([one, two, unknown]),
+    ] {
+        let got = ask(&server, body.to_string()).await;
+        assert_eq!(
+            (got.status, got.content_type, got.body),
+            (204, None, Value::Null)
+        );
+    }
+    assert_eq!(server.tools.begun(), 4);
+}
+
+/// X1, X3: one answer for each id, in the order of the batch, each call on its own.
+#[tokio::test]
+async fn a_batch_has_one_answer_for_each_id() {
+    let server = start().await;
+    let mut notification = call(json!(0), "ok");
+    notification.as_object_mut().unwrap().remove("id");
+    let batch = json!([
+        call(json!(1), "slow"),
+        notification,
+        call(json!("two"), "text"),
+        7,
+        [],
+        call(json!("two"), "panic"),
+        { "jsonrpc": "2.0", "id": 6, "method": "other" },
+    ]);
+    let got = ask(&server, batch.to_string()).await;
+    assert_eq!(got.status, 200);
+    let answers = got.body.as_array().unwrap();
+    assert_eq!(answers[0]["id"], 1);
+    assert_eq!(answers[0]["error"]["code"], -32000);
+    assert_eq!(
+        answers[1],
+        json!({ "jsonrpc": "2.0", "id": "two", "result": "12 degrees" })
+    );
+    assert_eq!(answers[2], error(json!(null), -32600, INVALID));
+    assert_eq!(answers[3], error(json!(null), -32600, INVALID));
+    assert_eq!(
+        (&answers[4]["id"], &answers[4]["error"]["code"]),
+        (&json!("two"), &json!(-32603))
+    );
+    assert_eq!(answers[5], error(json!(6), -32601, "Method not found"));
+    assert_eq!(answers.len(), 6);
+}
+
+/// The fields in their order are no request, although serde would take them.
+#[tokio::test]
+async fn an_array_is_no_request() {
+    let server = start().await;
+    let batch = r#"[["2.0", 1, "tools/call", {"name": "ok"}]]"#;
+    let got = ask(&server, batch).await;
+    assert_eq!(got.body, json!([error(json!(null), -32600, INVALID)]));
+    assert_eq!(server.tools.begun(), 0);
+}
+
+/// A batch of one is answered with an array of one.
+#[tokio::test]
+async fn a_batch_of_one_is_a_batch() {
+    let server = start().await;
+    let got = ask(&server, json!([call(json!(1), "text")]).to_string()).await;
+    assert_eq!(
+        got.body,
+        json!([{ "jsonrpc": "2.0", "id": 1, "result": "12 degrees" }])
+    );
+}
+
+/// X1: side by side. All of them are dropped with their client.
+#[tokio::test]
+async fn the_calls_of_a_batch_run_side_by_side() {
+    let server = start().await;
+    let batch: Vec<_> = (0..LIMIT).map(|id| call(json!(id), "hang")).collect();
+    let request = post(&server.url("/rpc"), json!(batch).to_string());
+    let client = tokio::spawn(request.send());
+    server.tools.until_running(LIMIT).await;
+    client.abort();
+    server.tools.until_running(0).await;
+}
+
+/// Rule 6: a batch is bounded.
+#[tokio::test]
+async fn a_batch_that_is_too_long_runs_nothing() {
+    let server = start().await;
+    let batch: Vec<_> = (0..33).map(|id| call(json!(id), "ok")).collect();
+    let got = ask(&server, json!(batch).to_string()).await;
+    assert_eq!(
+        got.body,
+        error(json!(null), -32600, "A batch has at most 32 requests")
+    );
+    assert_eq!(server.tools.begun(), 0);
+}
+
+#[test]
+fn a_batch_of_none_is_no_setting() {
+    let tool = service_fn(|_: ToolCall| async { Ok::<_, BoxError>(()) });
+    let error = Routes::new(tool).with_max_batch(0).unwrap_err();
+    assert!(error.to_string().contains("max_batch"), "{error}");
+}
+
+/// What is not read is refused by HTTP as well.
+#[tokio::test]
+async fn a_body_that_is_not_read_is_refused_by_http() {
+    let server = start().await;
+    let got = seen(post(&server.url("/rpc"), "x".repeat(3 << 20))).await;
+    assert_eq!(
+        (got.status, got.body),
+        (413, error(json!(null), -32600, "the body is too large"))
+    );
+    let request = reqwest::Client::new()
+        .post(server.url("/rpc"))
+        .body(call(json!(1), "ok").to_string());
+    let got = seen(request).await;
+    let message = "the request has to say `content-type: application/json`";
+    assert_eq!(
+        (got.status, got.body),
+        (415, error(json!(null), -32600, message))
+    );
+    assert_eq!(server.tools.begun(), 0);
+}
+
+/// N2: a stack that panics without a layer to catch it still answers.
+#[tokio::test]
+async fn a_bare_tool_that_panics_is_answered() {
+    let tool = service_fn(|call: ToolCall| async move {
+        match call.tool() {
+            "panic" => panic!("boom"),
+            "failing" => Err(BoxError::from("404 Not Found")),
+            _ => Ok(()),
+        }
+    });
+    let app = Routes::new(tool).into_router();
+    let server = Server::start(Tools::default(), |listener| serve_axum(listener, app)).await;
+    assert_eq!(
+        ask(&server, call(json!(1), "panic").to_string()).await.body["error"]["code"],
+        -32603
+    );
+    let failed = seen(post(&server.url("/tools/failing/call"), "")).await;
+    assert_eq!(failed.body["error"]["tool"], "failing");
+    assert_eq!(
+        seen(post(&server.url("/tools/panic/call"), ""))
+            .await
+            .status,
+        500
+    );
+    assert_eq!(
+        seen(post(&server.url("/tools/other/call"), "")).await.body,
+        Value::Null
+    );
+}
+
+/// Anything that is nearly a request.
+fn nearly_a_request() -> impl Strategy<Value = String> {
+    let scrap = prop_oneof![
+        Just("null"),
+        Just("1"),
+        Just("-0.5e7"),
+        Just("true"),
+        Just("\"x\""),
+        Just("\"\\ud800\""),
+        Just("[]"),
+        Just("{}"),
+        Just("[1]"),
+        Just("{\"name\":\"t\"}"),
+        Just("\"2.0\""),
+        Just("\"tools/call\""),
+        Just("{\"name\":\"t\",\"arguments\":{\"a\":[1]}}"),
+        Just("\u{e4}"),
+    ];
+    let key = prop_oneof![
+        Just("id"),
+        Just("jsonrpc"),
+        Just("method"),
+        Just("params"),
+        Just("more"),
+    ];
+    let member = (key, scrap).prop_map(|(key, value)| format!("\"{key}\":{value}"));
+    let object = vec(member, 0..6).prop_map(|members| format!("{{{}}}", members.join(",")));
+    let valid = Just(call(json!(1), "t").to_string());
+    let one = prop_oneof![object, valid, "\\PC{0,8}"];
+    let batch = vec(one.clone(), 0..5).prop_map(|all| format!("[{}]", all.join(",")));
+    prop_oneof![one, batch]
+}
+
+proptest! {
+    /// Rule 8: whatever comes in, what goes out is JSON-RPC, or nothing.
+    #[test]
+    fn whatever_is_asked_the_answer_is_one(body in nearly_a_request()) {
+        let tool = service_fn(|_: ToolCall| async { Ok::<_, BoxError>(7) });
+        let request = http::Request::post("/rpc").header("content-type", "application/json");
+        let request = request.body(axum::body::Body::from(body)).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let answer = runtime.block_on(async {
+            let response = Routes::new(tool).into_router().oneshot(request).await.unwrap();
+            let status = response.status().as_u16();
+            (status, axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap())
+        });
+        match answer {
+            (204, body) => prop_assert!(body.is_empty()),
+            (status, body) => {
+                prop_assert_eq!(status, 200);
+                let answers = match serde_json::from_slice(&body).unwrap() {
+                    Value::Array(answers) => { prop_assert!(!answers.is_empty()); answers }
+                    one => vec![one],
+                };
+                for answer in answers {
+                    prop_assert_eq!(&answer["jsonrpc"], "2.0");
+                    prop_assert!(answer.get("id").is_some());
+                    prop_assert!(answer["result"] == 7 || answer["error"]["code"].is_i64());
+                    prop_assert_eq!(answer.as_object().unwrap().len(), 3);
+                }
+            }
+        }
+    }
+}

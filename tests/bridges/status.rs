@@ -1,0 +1,336 @@
+//! E2: gRPC statuses as errors, as they come from real servers and from nowhere.
+
+use std::{error::Error, time::Duration};
+
+use prost::Message;
+use tokio::net::{TcpListener, TcpStream};
+use tonic::{Code, Status, metadata::MetadataMap, transport::Endpoint};
+use tonic_types::{ErrorDetails, StatusExt};
+use tower_toolcall::{ErrorKind, Execution, ToolError};
+
+use crate::{
+    grpc::{call, connect, grpc, request},
+    kit::ms,
+};
+
+fn received(code: Code, message: &str) -> ToolError {
+    Status::new(code, message).into()
+}
+
+/// R6, E2: by its code, and whether the tool ran.
+#[test]
+fn a_status_is_an_error_by_its_code() {
+    use ErrorKind::*;
+    use Execution::{NotStarted, Unknown};
+    for (code, message, kind, execution) in [
+        (Code::Cancelled, "gone", Cancelled, Unknown),
+        (Code::Cancelled, "Timeout expired", Timeout, Unknown),
+        (Code::DeadlineExceeded, "", Timeout, Unknown),
+        (Code::InvalidArgument, "", InvalidInput, NotStarted),
+        (Code::NotFound, "", NotFound, NotStarted),
+        (Code::Unimplemented, "", NotFound, NotStarted),
+        (Code::PermissionDenied, "", Denied, NotStarted),
+        (Code::Unauthenticated, "", Denied, NotStarted),
+        (Code::ResourceExhausted, "quota", RateLimited, NotStarted),
+        (
+            Code::ResourceExhausted,
+            "grpc: received message larger than max (5000000 vs. 4194304)",
+            InvalidInput,
+            Unknown,
+        ),
+        (
+            Code::OutOfRange,
+            "Error, decoded message length too large: found 5 bytes, the limit is: 4 bytes",
+            InvalidInput,
+            Unknown,
+        ),
+        (Code::Unavailable, "", Upstream, Unknown),
+        (Code::Internal, "", Upstream, Unknown),
+        (Code::DataLoss, "", Upstream, Unknown),
+        (Code::Unknown, "429 Too Many Requests", Failed, Unknown),
+        (Code::Aborted, "", Failed, Unknown),
+        (Code::Ok, "", Failed, Unknown),
+    ] {
+        let error = received(code, message);
+        assert_eq!(
+            (error.kind(), error.execution()),
+            (kind, execution),
+            "{code:?} {message}"
+        );
+        assert!(error.message().starts_with("gRPC "), "{error}");
+    }
+}
+
+/// L2: `RetryInfo`, or else the pushback; rubbish is ignored.
+#[test]
+fn the_delay_that_a_peer_asks_for_is_read() {
+    let told = |info: Option<Duration>, pushback: Option<&str>| {
+        let mut metadata = MetadataMap::new();
+        if let Some(value) = pushback {
+            metadata.insert("grpc-retry-pushback-ms", value.parse().unwrap());
+        }
+        let details = ErrorDetails::with_retry_info(info);
+        ToolError::from(Status::with_error_details_and_metadata(
+            Code::Unavailable,
+            "busy",
+            details,
+            metadata,
+        ))
+    };
+    let error = told(Some(ms(700)), Some("9000"));
+    assert_eq!(
+        (error.retry_after(), error.execution()),
+        (Some(ms(700)), Execution::NotStarted)
+    );
+    assert_eq!(told(None, Some("250")).retry_after(), Some(ms(250)));
+    for refusal in ["-1", "soon", "99999999999999999999999"] {
+        let error = told(None, Some(refusal));
+        assert_eq!(
+            (error.retry_after(), error.is_retryable()),
+            (None, false),
+            "{refusal}"
+        );
+    }
+    let error = told(None, None);
+    assert_eq!((error.retry_after(), error.is_retryable()), (None, true));
+    assert_eq!(error.execution(), Execution::Unknown);
+}
+
+/// Rule 8: details that are no details are nothing.
+#[test]
+fn rubbish_in_the_details_is_ignored() {
+    for rubbish in [&b"\xff\xff\xff\xff"[..], b"", &[8; 5000]] {
+        let status = Status::with_details(Code::NotFound, "x", rubbish.to_vec().into());
+        assert_eq!(ToolError::from(status).kind(), ErrorKind::NotFound);
+    }
+}
+
+/// `google.rpc.Status` with a `google.rpc.RetryInfo`, as any peer may write it.
+fn with_delay(seconds: i64, nanos: i32) -> Status {
+    #[derive(Clone, PartialEq, prost::Message)]
+    struct Pair {
+        #[prost(int64, tag = "1")]
+        seconds: i64,
+        #[prost(int32, tag = "2")]
+        nanos: i32,
+    }
+    #[derive(Clone, PartialEq, prost::Message)]
+    struct RetryInfo {
+        #[prost(message, tag = "1")]
+        delay: Option<Pair>,
+    }
+    #[derive(Clone, PartialEq, prost::Message)]
+    struct Any {
+        #[prost(string, tag = "1")]
+        url: String,
+        #[prost(bytes = "vec", tag = "2")]
+        value: Vec<u8>,
+    }
+    #[derive(Clone, PartialEq, prost::Message)]
+    struct Details {
+        #[prost(message, repeated, tag = "3")]
+        details: Vec<Any>,
+    }
+    let delay = Some(Pair { seconds, nanos });
+    let details = vec![Any {
+        url: "type.googleapis.com/google.rpc.RetryInfo".to_owned(),
+        value: RetryInfo { delay }.encode_to_vec(),
+    }];
+    let details = Details { details }.encode_to_vec();
+    Status::with_details(Code::Unavailable, "busy", details.into())
+}
+
+/// Rule 8: a delay that is none is nothing, or at once; one of ages is what it is.
+#[test]
+fn an_absurd_delay_does_no_harm() {
+    for (seconds, nanos, delay) in [
+        (2, 500_000_000, Some(ms(2500))),
+        (0, 0, Some(Duration::ZERO)),
+        (-5, 0, Some(Duration::ZERO)),
+        (i64::MIN, i32::MIN, Some(Duration::ZERO)),
+        (1, -600_000_000, Some(ms(400))),
+        (
+            i64::MAX,
+            i32::MAX,
+            Some(Duration::new((1 << 63) + 1, 147_483_647)),
+        ),
+    ] {
+        let error = ToolError::from(with_delay(seconds, nanos));
+        assert_eq!(error.retry_after(), delay, "{seconds} {nanos}");
+        // And on its way out again.
+        let _ = (error.to_http(), error.to_json_rpc(), Status::from(error));
+    }
+}
+
+/// E1: every error comes back as it was, through the bytes of a wire.
+#[test]
+fn an_error_survives_the_way_to_a_peer() {
+    for &kind in ErrorKind::ALL {
+        for execution in [
+            Execution::NotStarted,
+            Execution::Unknown,
+            Execution::Completed,
+        ] {
+            let sent = ToolError::new(kind, "internal")
+                .with_code("MY_CODE")
+                .with_execution(execution)
+                .with_retryable(!kind.is_retryable())
+                .with_retry_after(ms(2500))
+                .with_attempts(3);
+            let error = ToolError::from(through_headers(sent.clone().into()));
+            assert_eq!((error.kind(), error.code()), (kind, "MY_CODE"));
+            assert_eq!(error.execution(), execution, "{kind:?}");
+            assert_eq!(error.is_retryable(), sent.is_retryable());
+            assert_eq!(
+                (error.retry_after(), error.attempts()),
+                (Some(ms(2500)), Some(3))
+            );
+        }
+    }
+}
+
+/// What arrives of a status.
+fn through_headers(status: Status) -> Status {
+    Status::from_header_map(status.into_http::<()>().headers()).unwrap()
+}
+
+/// A peer that contradicts itself is believed the status alone.
+#[test]
+fn a_kind_that_contradicts_the_code_is_not_believed() {
+    let ours = Status::from(ToolError::new(ErrorKind::CircuitOpen, ""));
+    let forged = Status::with_details(Code::Internal, "x", ours.details().to_vec().into());
+    assert_eq!(ToolError::from(forged).kind(), ErrorKind::Upstream);
+    for (key, value) in [("kind", "no_such_kind"), ("other", "timeout")] {
+        let facts = [(key.to_owned(), value.to_owned())];
+        let details = ErrorDetails::with_error_info(
+            "X",
+            "tower-toolcall",
+            std::collections::HashMap::from(facts),
+        );
+        let status = Status::with_error_details(Code::Internal, "x", details);
+        assert_eq!(ToolError::from(status).kind(), ErrorKind::Upstream);
+    }
+}
+
+/// In one process nothing is lost, behind other errors neither.
+#[test]
+fn a_status_made_of_an_error_still_is_that_error() {
+    let sent = ToolError::new(ErrorKind::RateLimited, "429 of db.internal").with_detail("a", 1);
+    let error = ToolError::from(Status::from(sent.clone()));
+    assert_eq!(
+        (error.message(), error.execution()),
+        ("429 of db.internal", Execution::NotStarted)
+    );
+    let boxed = ToolError::from_box(Status::from(sent).into());
+    assert_eq!(
+        (boxed.message(), boxed.execution()),
+        ("429 of db.internal", Execution::NotStarted)
+    );
+    assert!(boxed.details().is_some());
+}
+
+/// E2: found through a chain; a step of several proves nothing of the others (R6).
+#[test]
+fn a_status_is_found_under_other_errors() {
+    let bare = ToolError::from_box(Status::not_found("x").into());
+    assert_eq!(
+        (bare.kind(), bare.execution()),
+        (ErrorKind::NotFound, Execution::NotStarted)
+    );
+    assert!(bare.source().unwrap().is::<Status>());
+    let error = anyhow::Error::from(Status::not_found("x")).context("second step");
+    let error = ToolError::from_box(error.into());
+    assert_eq!(
+        (error.kind(), error.execution()),
+        (ErrorKind::NotFound, Execution::Unknown)
+    );
+    assert!(error.message().starts_with("second step: "), "{error}");
+}
+
+/// A delay that 32 bits cannot say is not shortened: the repeat is refused.
+#[test]
+fn a_pushback_too_long_for_the_wire_is_a_refusal() {
+    let status =
+        |delay| Status::from(ToolError::new(ErrorKind::RateLimited, "").with_retry_after(delay));
+    let pushback = |delay| {
+        status(delay)
+            .metadata()
+            .get("grpc-retry-pushback-ms")
+            .unwrap()
+            .clone()
+    };
+    assert_eq!(pushback(Duration::from_nanos(1)), "1");
+    assert_eq!(
+        pushback(Duration::from_millis(i32::MAX as u64)),
+        "2147483647"
+    );
+    assert_eq!(pushback(Duration::from_secs(86_400 * 365)), "-1");
+    assert_eq!(pushback(Duration::MAX), "-1");
+    let error = ToolError::from(through_headers(status(Duration::from_secs(86_400 * 365))));
+    assert_eq!(error.retry_after(), Some(Duration::from_secs(86_400 * 365)));
+    assert!(error.is_retryable());
+}
+
+/// R6: a connection that was never made: the tool did not run.
+#[tokio::test]
+async fn a_server_that_is_not_there_was_not_reached() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = listener.local_addr().unwrap();
+    drop(listener);
+    let channel = Endpoint::try_from(format!("http://{at}"))
+        .unwrap()
+        .connect_lazy();
+    let status = call(channel, request("ok", "")).await.unwrap_err();
+    assert_eq!(status.code(), Code::Unavailable);
+    let boxed = ToolError::from_box(status.into());
+    assert_eq!(
+        (boxed.kind(), boxed.execution()),
+        (ErrorKind::ConnectionFailed, Execution::NotStarted)
+    );
+    let error = Endpoint::try_from(format!("http://{at}"))
+        .unwrap()
+        .connect()
+        .await
+        .unwrap_err();
+    assert_eq!(
+        ToolError::from_box(error.into()).kind(),
+        ErrorKind::ConnectionFailed
+    );
+}
+
+/// A server that dies in the middle of a call leaves open whether the tool ran.
+#[tokio::test]
+async fn a_connection_lost_in_the_middle_is_ambiguous() {
+    let server = grpc(ms(60_000)).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let to = server.at;
+    let cable = tokio::spawn(async move {
+        let (mut near, _) = listener.accept().await.unwrap();
+        drop(listener);
+        let mut far = TcpStream::connect(to).await.unwrap();
+        tokio::io::copy_bidirectional(&mut near, &mut far).await
+    });
+    let channel = Endpoint::try_from(url).unwrap().connect().await.unwrap();
+    let calling = tokio::spawn(call(channel, request("hang", "")));
+    server.tools.until_running(1).await;
+    cable.abort();
+    let error = ToolError::from(calling.await.unwrap().unwrap_err());
+    assert_eq!(error.execution(), Execution::Unknown, "{error}");
+}
+
+/// T5: the client's `grpc-timeout` bounds the call.
+#[tokio::test]
+async fn the_clients_timeout_is_the_deadline_of_the_call() {
+    let server = grpc(ms(60_000)).await;
+    let channel = connect(&server).await;
+    let answer = call(channel.clone(), request("ok", "")).await.unwrap();
+    assert_eq!(answer["has_deadline"], true); // the stack's own
+    let mut hang = request("hang", "");
+    // The reserve of the deadline layer, 500 ms, is taken off, so its answer is before tonic's own.
+    hang.set_timeout(ms(700));
+    let status = call(channel, hang).await.unwrap_err();
+    assert_eq!(status.code(), Code::DeadlineExceeded, "{status:?}");
+    assert_eq!(ToolError::from(status).kind(), ErrorKind::Timeout);
+    server.tools.until_running(0).await;
+}
