@@ -131,7 +131,8 @@ impl<C> RateLimitBackoffBuilder<C> {
     }
 
     /// Refuses calls of a cooling key at once, with the time to come back, in place of letting them
-    /// wait; and repeats none. Nor does a retry layer below repeat a rate limit then.
+    /// wait; and repeats none. Nor does a retry layer below repeat a rate limit then. One above does, unless
+    /// its policy is [without rate limits](crate::retry::RetryPolicy::without_rate_limits).
     pub fn fail_fast(mut self) -> Self {
         self.waits = false;
         self

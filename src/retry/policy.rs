@@ -30,6 +30,7 @@ struct Settings {
     tools: Vec<(Box<str>, Schedule)>,
     max_delay: Duration,
     rate_limit_delay: Duration,
+    repeats_rate_limits: bool,
     budget: Option<RetryBudget>,
     rule: Option<Rule>,
     assumes_safe: bool,
@@ -66,6 +67,7 @@ impl RetryPolicy {
                 tools: Vec::new(),
                 max_delay: Duration::from_secs(300),
                 rate_limit_delay: Duration::from_secs(30),
+                repeats_rate_limits: true,
                 budget: Some(RetryBudget::default()),
                 rule: None,
                 assumes_safe: false,
@@ -121,6 +123,25 @@ impl<C> RetryPolicy<C> {
     /// Sets the delay after a rate limit that came without a hint. Default 30 s (L1).
     pub fn with_rate_limit_delay(self, delay: Duration) -> Self {
         self.edit(|s| s.rate_limit_delay = delay)
+    }
+
+    /// Leaves rate limits to others: what the classifier calls one is never repeated, but returned at once,
+    /// with its `retry_after`. For a stack whose rate-limit layer
+    /// [fails fast](crate::rate_limit::RateLimitBackoffBuilder::fail_fast) below this one: its refusal would be waited
+    /// out here. Default: rate limits are repeated, unless a rate-limit layer above waits them out.
+    ///
+    /// ```
+    /// use tower::ServiceBuilder;
+    /// use tower_toolcall::{rate_limit::RateLimitBackoffLayer, retry::{RetryLayer, RetryPolicy}};
+    ///
+    /// # fn main() -> Result<(), tower_toolcall::ConfigError> {
+    /// let stack = ServiceBuilder::new()
+    ///     .layer(RetryLayer::new(RetryPolicy::new().without_rate_limits()))
+    ///     .layer(RateLimitBackoffLayer::builder().fail_fast().build()?);
+    /// # let _ = stack; Ok(()) }
+    /// ```
+    pub fn without_rate_limits(self) -> Self {
+        self.edit(|s| s.repeats_rate_limits = false)
     }
 
     /// Sets the budget that bounds the retries of all calls. Default: [`RetryBudget::default`].
@@ -258,9 +279,9 @@ impl Settings {
         outcome: &Outcome,
         error: Option<&ToolError>,
     ) -> Option<Duration> {
-        // A layer above waits out rate limits; and whoever has given up wants no other attempt.
-        let waited_out = outcome.is_rate_limited() && call.is_claimed(Claim::RateLimit);
-        if waited_out || Caller::has_cancelled(call) {
+        // Somebody else handles rate limits; and whoever has given up wants no other attempt.
+        let is_theirs = !self.repeats_rate_limits || call.is_claimed(Claim::RateLimit);
+        if (outcome.is_rate_limited() && is_theirs) || Caller::has_cancelled(call) {
             return None;
         }
         let (info, attempt) = (call.info(), u32::from(call.attempt()));

@@ -426,6 +426,47 @@ async fn a_rate_limit_without_a_hint_waits_thirty_seconds() {
     assert!(start.elapsed() >= secs(30) && start.elapsed() <= secs(31));
 }
 
+/// Whoever else handles rate limits: they are returned at once, and cost no retry.
+#[tokio::test(start_paused = true)]
+async fn rate_limits_are_left_to_others() {
+    let (calls, tool) = tool(|n, call| match n {
+        1 => Err(ToolError::new(ErrorKind::RateLimited, "429").with_retry_after(secs(7))),
+        // The one retry that there may be is unspent.
+        2 => Err(upstream()),
+        _ => Ok(call.attempt().into()),
+    });
+    let heard = Arc::new(AtomicUsize::new(0));
+    let count = heard.clone();
+    let policy = policy()
+        .without_rate_limits()
+        .with_budget(RetryBudget::new(0.0, 1).unwrap())
+        .with_listener(move |_: &Event<'_>| {
+            count.fetch_add(1, SeqCst);
+        });
+    let stack = RetryLayer::new(policy).layer(tool);
+    let start = Instant::now();
+    let error = stack.clone().oneshot(call()).await.unwrap_err();
+    assert_eq!(
+        (error.kind(), error.retry_after(), error.attempts()),
+        (ErrorKind::RateLimited, Some(secs(7)), Some(1))
+    );
+    assert_eq!((start.elapsed(), calls.load(SeqCst)), (secs(0), 1));
+    assert_eq!(heard.load(SeqCst), 0);
+    assert_eq!(stack.oneshot(call()).await.unwrap(), 2);
+}
+
+/// So is an answer that is one.
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_a_rate_limit_is_left_to_others() {
+    let (calls, tool) = tool(|n, _| Ok(n));
+    let policy = policy()
+        .without_rate_limits()
+        .classify_fn(|_: Result<&usize, &ToolError>| Outcome::rate_limited(None));
+    let stack = RetryLayer::new(policy).layer(tool);
+    assert_eq!(stack.oneshot(call()).await.unwrap(), 1);
+    assert_eq!(calls.load(SeqCst), 1);
+}
+
 /// R7: under a full outage, at most 1.2 requests per call.
 #[tokio::test(start_paused = true)]
 async fn a_full_outage_is_not_made_worse() {
