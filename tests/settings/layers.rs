@@ -1,11 +1,14 @@
 //! Each setting reaches its layer: built from settings and built by hand, they print the same (G1).
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use tokio::time::Instant;
 use tower::{Layer, ServiceExt, service_fn};
 use tower_toolcall::{
-    ErrorKind, Key, ToolCall, ToolError,
+    ErrorKind, Event, Key, ToolCall, ToolError,
     backoff::{Backoff, Jitter},
     circuit_breaker::{CircuitBreakerLayer, Rates, Trip},
     deadline::DeadlineLayer,
@@ -17,7 +20,7 @@ use tower_toolcall::{
     trace::TraceLayer,
 };
 
-use crate::kit::{Flaky, call, changed, run, secs, stack};
+use crate::kit::{Flaky, call, changed, run, safe, secs, stack};
 
 #[track_caller]
 fn same(ours: &impl std::fmt::Debug, by_hand: &impl std::fmt::Debug) {
@@ -211,6 +214,57 @@ async fn the_key_of_the_rate_limit_is_the_gates() {
         let other = ToolCall::new("other").with_server("docs");
         assert_eq!(run(&layer, &tool, other).await.is_ok(), done);
     }
+}
+
+/// L3: nobody waits, the retry layer neither: a call of a cooling key is refused at once, and no retry is spent on it.
+#[tokio::test(start_paused = true)]
+async fn who_fails_fast_does_not_wait_in_the_retry_layer() {
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let heard = events.clone();
+    let settings = changed(|s| {
+        s.rate_limit.fail_fast = true;
+        s.retry.budget_ratio = 0.0;
+        s.retry.budget_minimum = 1;
+    });
+    let layer = settings
+        .stack()
+        .with_listener(move |event: &Event<'_>| {
+            heard.lock().unwrap().push(match event {
+                Event::RateLimited { .. } => "limited",
+                Event::Retry { .. } => "retry",
+                _ => "other",
+            });
+        })
+        .build()
+        .unwrap();
+    let limited = Flaky::new(ErrorKind::RateLimited, 1);
+    let start = Instant::now();
+    for _ in 0..2 {
+        let error = layer.layer(limited.clone()).oneshot(safe()).await;
+        let error = error.unwrap_err();
+        let told = error.retry_after().unwrap();
+        assert!((secs(30)..=secs(31)).contains(&told), "{told:?}");
+        assert_eq!(
+            (error.kind(), error.attempts()),
+            (ErrorKind::RateLimited, Some(1))
+        );
+    }
+    assert_eq!((start.elapsed(), limited.calls()), (secs(0), 1));
+    assert_eq!(*events.lock().unwrap(), ["limited"]);
+    let flaky = Flaky::new(ErrorKind::Upstream, 1);
+    let other = ToolCall::new("other").with_replay_safety(safe().replay_safety());
+    assert_eq!(run(&layer, &flaky, other).await, Ok("done"));
+}
+
+/// Without the layer that would refuse them, the retry layer waits as ever.
+#[tokio::test(start_paused = true)]
+async fn who_would_fail_fast_and_is_off_leaves_limits_to_the_retry_layer() {
+    let layer = stack(&changed(|s| {
+        s.rate_limit.enabled = false;
+        s.rate_limit.fail_fast = true;
+    }));
+    let tool = Flaky::new(ErrorKind::RateLimited, 1);
+    assert_eq!(run(&layer, &tool, call()).await, Ok("done"));
 }
 
 /// T5: the reserve is kept of a deadline that a call brings along.

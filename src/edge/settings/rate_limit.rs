@@ -27,7 +27,8 @@ pub struct RateLimitSettings {
     pub max_wait: Duration,
     /// How often a call is sent at most that meets the limit itself, where no retry layer repeats it. Default 3.
     pub attempts: u32,
-    /// Whether calls of a cooling key are refused at once and do not wait. Default: no (L3).
+    /// Whether calls of a cooling key are refused at once and do not wait. Nobody repeats a call that met the limit then,
+    /// the retry layer neither. Default: no (L3).
     pub fail_fast: bool,
     /// Which calls share a limit: `tool`, `tool_name` or `server`. Default: `tool`.
     pub key: KeyBy,

@@ -88,7 +88,8 @@ impl RetrySettings {
 
 impl Settings {
     /// The retry layer's policy alone, whether the layer is enabled or not. After a rate limit without a
-    /// hint it waits for `rate_limit.cooldown`, and it obeys hints up to `rate_limit.max_wait`.
+    /// hint it waits for `rate_limit.cooldown`, and it obeys hints up to `rate_limit.max_wait`. With
+    /// `rate_limit.fail_fast`, where that layer is enabled, it leaves rate limits alone.
     ///
     /// # Errors
     ///
@@ -102,6 +103,9 @@ impl Settings {
             .with_budget(self.retry.budget()?)
             .with_rate_limit_delay(self.rate_limit.cooldown)
             .with_max_delay(self.rate_limit.max_wait);
+        if self.rate_limit.enabled && self.rate_limit.fail_fast {
+            policy = policy.without_rate_limits();
+        }
         if self.retry.assume_replay_safe {
             policy = policy.assume_replay_safe();
         }
