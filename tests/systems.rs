@@ -20,7 +20,7 @@ use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_toolcall::{
     BoxError, ErrorKind, Execution, ToolCall, ToolError,
     batch::{Parallel, Sequence},
-    circuit_breaker::BreakerState,
+    circuit_breaker::{BreakerState, TransitionReason},
     mcp::{McpClassifier, ModelText},
     metrics::Metrics,
     result::Status,
@@ -395,7 +395,7 @@ async fn d_stops_a_broken_tool_and_takes_it_back() {
         .build()
         .unwrap();
     let handle = stack.circuit_breaker();
-    let transitions = handle.subscribe();
+    let mut transitions = handle.subscribe();
     let tools = stack.layer(tool);
     let call = |name: &str| {
         tools
@@ -434,7 +434,25 @@ async fn d_stops_a_broken_tool_and_takes_it_back() {
         .map(|breaker| breaker.state)
         .collect();
     assert_eq!(states, [BreakerState::Closed; 2]);
-    drop(transitions);
+
+    let mut told = Vec::new();
+    for _ in 0..3 {
+        let t = transitions.next().await.unwrap().unwrap();
+        assert_eq!(
+            (t.tool.as_deref(), t.server.as_deref()),
+            (Some("bad"), Some("docs"))
+        );
+        told.push((t.to, t.reason));
+    }
+    let expected = [
+        (BreakerState::Open, TransitionReason::FailuresInWindow),
+        (BreakerState::HalfOpen, TransitionReason::PeriodElapsed),
+        (BreakerState::Closed, TransitionReason::TrialsSucceeded),
+    ];
+    assert_eq!(told, expected);
+    // There is no fourth, of no other tool either.
+    drop((handle, stack, tools));
+    assert!(transitions.next().await.is_none());
 }
 
 /// D: a window of five minutes: failures that are further apart do not open it.
