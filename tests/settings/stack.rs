@@ -270,6 +270,24 @@ async fn all_listeners_hear_of_all_layers() {
     assert_eq!(counts[0].load(SeqCst), counts[1].load(SeqCst));
 }
 
+/// T4: of a call that is dropped unfinished too.
+#[tokio::test(start_paused = true)]
+async fn a_dropped_call_is_told_to_listeners() {
+    let count = Arc::new(AtomicUsize::new(0));
+    let heard = count.clone();
+    let builder = Settings::default()
+        .stack()
+        .with_listener(move |event: &Event<'_>| {
+            let is_cancelled = matches!(event, Event::Cancelled { .. });
+            heard.fetch_add(is_cancelled.into(), SeqCst);
+        });
+    let tool = service_fn(|_: ToolCall| std::future::pending::<Result<(), BoxError>>());
+    let tools = builder.build().unwrap().layer(tool);
+    let running = tokio::time::timeout(secs(1), tools.oneshot(call()));
+    assert!(running.await.is_err());
+    assert_eq!(count.load(SeqCst), 1);
+}
+
 #[cfg(feature = "metrics")]
 #[tokio::test(start_paused = true)]
 async fn metrics_count_calls_and_hear_of_what_happens_below() {

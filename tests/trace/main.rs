@@ -6,6 +6,8 @@
 
 #[cfg(feature = "batch")]
 mod batch;
+#[cfg(feature = "settings")]
+mod settings;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -3,7 +3,7 @@ use serde::{Deserialize, Serialize};
 use super::Settings;
 use crate::trace::TraceLayer;
 
-/// What the span of a call shows: `[trace]`. See [`TraceLayer`].
+/// Which spans there are, and what the span of a call shows: `[trace]`. See [`TraceLayer`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
@@ -12,6 +12,8 @@ pub struct TraceSettings {
     pub arguments: bool,
     /// Whether the redacted answer stands in it. Default: no.
     pub output: bool,
+    /// Whether each attempt has a span of its own inside it. Default: no.
+    pub attempts: bool,
 }
 
 impl Default for TraceSettings {
@@ -19,12 +21,13 @@ impl Default for TraceSettings {
         Self {
             arguments: true,
             output: false,
+            attempts: false,
         }
     }
 }
 
 impl Settings {
-    /// The trace layer alone.
+    /// The layer for the span of a call alone.
     pub fn trace_layer(&self) -> TraceLayer {
         TraceLayer::new()
             .with_arguments(self.trace.arguments)

@@ -79,7 +79,8 @@ impl<C> StackBuilder<C> {
         self
     }
 
-    /// Counts and times calls, and hears of the events of all layers. Default: no metrics.
+    /// Counts and times calls, and hears of the events of all layers. Default: no metrics. Metrics that are given to
+    /// [`with_listener`](Self::with_listener) besides count each event twice.
     #[cfg(feature = "metrics")]
     pub fn with_metrics(mut self, metrics: &Metrics) -> Self {
         self.metrics = Some(metrics.clone());
@@ -104,6 +105,7 @@ impl<C: Clone> StackBuilder<C> {
             metrics: Optional(self.metrics()),
             deadline: self.settings.deadline_layer(),
             retry: Optional(self.retry(&listeners)?),
+            attempts: Optional(self.attempts()),
             rate_limit: Optional(self.rate_limit(&listeners)?),
             circuit_breaker: Optional(self.settings.circuit_breaker.enabled.then_some(breaker)),
             timeout: self.timeout(&listeners)?,
@@ -128,6 +130,12 @@ impl<C: Clone> StackBuilder<C> {
             .trace_layer()
             .with_classifier(self.classifier.clone())
             .with_listener(Arc::clone(listeners))
+    }
+
+    /// Those of attempts tell nobody.
+    fn attempts(&self) -> Option<TraceLayer<DefaultHooks<C>>> {
+        let layer = TraceLayer::attempts().with_classifier(self.classifier.clone());
+        self.settings.trace.attempts.then_some(layer)
     }
 
     #[cfg(feature = "metrics")]

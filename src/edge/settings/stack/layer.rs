@@ -43,6 +43,7 @@ pub(super) struct Layers<C> {
     pub(super) metrics: Optional<MetricsLayer<C>>,
     pub(super) deadline: DeadlineLayer,
     pub(super) retry: Optional<RetryLayer<C>>,
+    pub(super) attempts: Optional<TraceLayer<DefaultHooks<C>>>,
     pub(super) rate_limit: Optional<RateLimitBackoffLayer<C>>,
     pub(super) circuit_breaker: Optional<CircuitBreakerLayer<C>>,
     pub(super) timeout: TimeoutLayer,
@@ -52,7 +53,8 @@ pub(super) struct Layers<C> {
 type Bounded<S> = Timeout<CatchPanic<S>>;
 type Guarded<S, C> = Switched<CircuitBreaker<Bounded<S>, C>, Bounded<S>>;
 type Gated<S, C> = Switched<RateLimitBackoff<Guarded<S, C>, C>, Guarded<S, C>>;
-type Repeated<S, C> = Switched<Retry<Gated<S, C>, C>, Gated<S, C>>;
+type Attempted<S, C> = Switched<Trace<Gated<S, C>, DefaultHooks<C>>, Gated<S, C>>;
+type Repeated<S, C> = Switched<Retry<Attempted<S, C>, C>, Attempted<S, C>>;
 type Timed<S, C> = Deadline<Repeated<S, C>>;
 #[cfg(feature = "metrics")]
 type Counted<S, C> = Switched<Measured<Timed<S, C>, C>, Timed<S, C>>;
@@ -67,6 +69,7 @@ impl<S: Clone, C: Clone> Layer<S> for Layers<C> {
         let stack = self.timeout.layer(self.catch_panic.layer(tool));
         let stack = self.circuit_breaker.layer(stack);
         let stack = self.rate_limit.layer(stack);
+        let stack = self.attempts.layer(stack);
         let stack = self.retry.layer(stack);
         let stack = self.deadline.layer(stack);
         #[cfg(feature = "metrics")]
