@@ -170,6 +170,20 @@ async fn the_breaker_of_the_http_proxy_is_the_servers() {
     );
 }
 
+/// C1: calls without a server have one too.
+#[tokio::test(start_paused = true)]
+async fn calls_without_a_server_share_a_breaker_of_the_http_proxy() {
+    let layer = stack(&Settings::http_proxy());
+    let tool = Flaky::new(ErrorKind::Upstream, 5);
+    for i in 0..5 {
+        let call = ToolCall::new(format!("t{i}"));
+        assert_eq!(run(&layer, &tool, call).await, Err(ErrorKind::Upstream));
+    }
+    let other = ToolCall::new("other");
+    let refused = run(&layer, &tool, other).await;
+    assert_eq!(refused, Err(ErrorKind::CircuitOpen));
+}
+
 /// R6: C alone assumes that a tool may run twice.
 #[tokio::test(start_paused = true)]
 async fn the_agent_loop_alone_repeats_what_nobody_calls_safe() {

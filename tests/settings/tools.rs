@@ -53,6 +53,18 @@ async fn a_tool_has_its_own_number_of_attempts() {
     }
 }
 
+/// L1: what the retry layer leaves alone the rate-limit layer repeats after a limit, up to its own attempts.
+#[tokio::test(start_paused = true)]
+async fn one_attempt_of_the_retry_layer_is_not_the_only_one_after_a_limit() {
+    let mut settings = settings();
+    settings.rate_limit.attempts = 2;
+    let layer = stack(&settings);
+    let tool = Flaky::new(ErrorKind::RateLimited, 9);
+    let call = ToolCall::new("import");
+    assert_eq!(run(&layer, &tool, call).await, Err(ErrorKind::RateLimited));
+    assert_eq!(tool.calls(), 2);
+}
+
 async fn is_repeated(layer: &StackLayer, name: &str) -> bool {
     let tool = Flaky::new(ErrorKind::Upstream, 1);
     run(layer, &tool, ToolCall::new(name)).await.is_ok()

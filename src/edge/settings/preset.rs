@@ -115,7 +115,7 @@ impl Settings {
     }
 
     /// An HTTP tool proxy (system E): 30 s for each call; a breaker per server opens after 5 failures in a row, for
-    /// 30 s, and closes after 3 successful trial calls.
+    /// 30 s, and closes after 3 successful trial calls. Calls without a server share one breaker.
     pub fn http_proxy() -> Self {
         let mut settings = Self::default();
         settings.timeout.default = Duration::from_secs(30);

@@ -8,7 +8,8 @@ use crate::{
 
 /// What is a secret, and how much of the rest is shown: `[sanitize]`. See [`Rules`].
 ///
-/// The built-in rules hold in any case.
+/// The built-in words hold besides. A harmless word beats a sensitive one, a built-in one too: that is what the
+/// list is for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
@@ -21,7 +22,8 @@ pub struct SanitizeSettings {
     pub max_nodes: usize,
     /// Keys are sensitive that contain one of these, beside the built-in ones. Default: none (S2).
     pub sensitive_keys: Vec<String>,
-    /// Words that are taken out of a key before it is judged, beside the built-in ones. Default: none (S2).
+    /// Words that are taken out of a key before it is judged, beside the built-in ones: with `idempotency_key` the key
+    /// of that name is shown, and `api_key` is not. Default: none (S2).
     pub harmless_keys: Vec<String>,
 }
 
