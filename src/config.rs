@@ -30,6 +30,15 @@ impl ConfigError {
         }
     }
 
+    /// The same with another reason.
+    #[cfg(feature = "settings")]
+    pub(crate) fn map_reason(self, change: impl FnOnce(&str) -> String) -> Self {
+        Self {
+            reason: change(&self.reason).into(),
+            ..self
+        }
+    }
+
     /// The name of the setting.
     pub fn field(&self) -> &str {
         &self.field

@@ -54,7 +54,7 @@ fn a_number_without_a_unit_is_refused_with_the_remedy() {
     let error = env("TOOL_RETRY_BASE", "30").unwrap_err();
     assert_eq!(
         error.to_string(),
-        "invalid `TOOL_RETRY_BASE`: `30` has no unit: write 30s, 500ms or 1m 30s"
+        "invalid `TOOL_RETRY_BASE`: `30` has no unit: write 30s, 500ms or 1m30s"
     );
 }
 

@@ -9,7 +9,7 @@ use crate::kit::{changed, secs};
 
 /// The name that the error gives, and its text has the rest.
 #[track_caller]
-fn refused(change: impl FnOnce(&mut Settings), key: &str, says: &[&str]) {
+pub(crate) fn refused(change: impl FnOnce(&mut Settings), key: &str, says: &[&str]) {
     let error = changed(change).check().unwrap_err();
     assert_eq!(error.field(), key, "{error}");
     for part in says {
@@ -40,7 +40,7 @@ fn a_window_shorter_than_one_tools_timeout() {
         s.circuit_breaker.window = Some(secs(60));
         s.tools.entry("import".into()).or_default().timeout_ms = Some(90_000);
     };
-    let says = ["`tools.import.timeout_ms` (1m 30s)"];
+    let says = ["`tools.import.timeout_ms` (1m30s)"];
     refused(change, "circuit_breaker.window", &says);
 }
 
@@ -74,7 +74,7 @@ fn a_cooldown_that_does_not_end_within_a_sequence_or_a_batch() {
         "rate_limit.cooldown",
         &says,
     );
-    let says = ["29s 500ms", "`parallel.budget`"];
+    let says = ["29s500ms", "`parallel.budget`"];
     refused(
         |s| s.parallel.budget = Some(secs(30)),
         "rate_limit.cooldown",
@@ -82,26 +82,41 @@ fn a_cooldown_that_does_not_end_within_a_sequence_or_a_batch() {
     );
 }
 
+/// Only what can never work is refused: chance may add nothing.
 #[test]
-fn a_cooldown_whose_jitter_does_not_fit() {
+fn a_cooldown_that_fits_only_without_its_jitter() {
     refused(
-        |s| s.deadline.budget = Some(secs(32)),
+        |s| s.deadline.budget = Some(secs(30)),
         "rate_limit.cooldown",
-        &["32s"],
+        &["30s is too long for the 30s that `deadline.budget` leaves"],
     );
-    let settings = changed(|s| s.deadline.budget = Some(secs(33)));
+    let settings = changed(|s| s.deadline.budget = Some(secs(31)));
     assert_eq!(settings.check(), Ok(()));
 }
 
-/// Who does not wait for it may have a long one.
+/// L3: who does not wait for it may have a long one; the retry layer waits only where no gate fails fast.
 #[test]
 fn a_cooldown_that_nobody_waits_for() {
-    let settings = changed(|s| {
-        s.deadline.budget = Some(secs(20));
-        s.rate_limit.fail_fast = true;
-        s.retry.enabled = false;
-    });
-    assert_eq!(settings.check(), Ok(()));
+    for (retry, gate, fail_fast, passes) in [
+        (true, true, true, true),
+        (false, true, true, true),
+        (true, false, true, false),
+        (true, false, false, false),
+        (false, true, false, false),
+        (false, false, false, true),
+    ] {
+        let what = (retry, gate, fail_fast);
+        let mut settings = changed(|s| {
+            s.deadline.budget = Some(secs(20));
+            s.retry.enabled = retry;
+            s.rate_limit.enabled = gate;
+            s.rate_limit.fail_fast = fail_fast;
+        });
+        assert_eq!(settings.check().is_ok(), passes, "{what:?}");
+        settings.deadline.budget = None;
+        settings.rate_limit.max_wait = secs(20);
+        assert_eq!(settings.check().is_ok(), passes, "{what:?}");
+    }
 }
 
 #[test]
@@ -109,19 +124,45 @@ fn a_first_delay_that_does_not_end_within_the_budget() {
     let change = |s: &mut Settings| {
         s.deadline.budget = Some(secs(6));
         s.rate_limit.cooldown = secs(1);
-        s.retry.base = secs(5); // and a quarter more
+        s.retry.base = secs(6);
     };
-    refused(change, "retry.base", &["5s", "6s", "`deadline.budget`"]);
-    let settings = changed(|s| {
-        change(s);
-        s.retry.jitter = Jitter::None;
-    });
-    assert_eq!(settings.check(), Ok(()));
+    let says = ["6s is too long for the 6s that `deadline.budget` leaves"];
+    refused(change, "retry.base", &says);
     let settings = changed(|s| {
         change(s);
         s.retry.attempts = 1;
     });
     assert_eq!(settings.check(), Ok(()));
+    // One tool that is sent again is enough.
+    let one = |s: &mut Settings| {
+        change(s);
+        s.retry.attempts = 1;
+        s.tools.entry("find".into()).or_default().attempts = Some(2);
+    };
+    refused(one, "retry.base", &says);
+}
+
+/// Of what chance decides, the shortest is taken.
+#[test]
+fn a_first_delay_that_may_end_within_the_budget() {
+    let passes = |jitter, base| {
+        let settings = changed(|s| {
+            s.deadline.budget = Some(secs(6));
+            s.rate_limit.cooldown = secs(1);
+            s.retry.jitter = jitter;
+            s.retry.base = std::time::Duration::from_millis(base);
+        });
+        settings.check().is_ok()
+    };
+    for (jitter, longest) in [
+        (Jitter::None, 5_999),
+        (Jitter::Upwards, 5_999),
+        (Jitter::Equal, 11_999),
+    ] {
+        assert!(passes(jitter, longest), "{jitter:?}");
+        assert!(!passes(jitter, longest + 1), "{jitter:?}");
+    }
+    assert!(passes(Jitter::Full, 30_000));
 }
 
 /// L2.
@@ -131,14 +172,21 @@ fn a_cooldown_beyond_the_longest_wait() {
     refused(
         change,
         "rate_limit.cooldown",
-        &["5m 1s", "`rate_limit.max_wait` (5m)"],
+        &["5m1s is more than `rate_limit.max_wait` (5m)"],
     );
+    let settings = changed(|s| s.rate_limit.cooldown = secs(300));
+    assert_eq!(settings.check(), Ok(()));
 }
 
 #[test]
 fn a_cap_below_the_base() {
     let change = |s: &mut Settings| s.retry.base = secs(40);
     refused(change, "retry.cap", &["30s", "`retry.base` (40s)"]);
+    let settings = changed(|s| {
+        change(s);
+        s.retry.enabled = false;
+    });
+    assert_eq!(settings.check(), Ok(()));
 }
 
 /// T8.
@@ -160,16 +208,73 @@ fn a_slow_call_that_is_never_met() {
         "circuit_breaker.slow_call",
         &["31s", "`timeout.default` (30s)"],
     );
+    // A breaker that is off meets none anyway.
+    let settings = changed(|s| {
+        change(s);
+        s.circuit_breaker.enabled = false;
+    });
+    assert_eq!(settings.check(), Ok(()));
+}
+
+/// T5: an attempt outlasts neither the budget of the call nor the longest timeout.
+#[test]
+fn the_longest_attempt_is_the_budget_if_that_is_shorter() {
+    let short = |s: &mut Settings| {
+        s.deadline.budget = Some(secs(10));
+        s.rate_limit.cooldown = secs(1);
+    };
+    let says = ["`deadline.budget` (10s)"];
+    let idle = |s: &mut Settings| {
+        short(s);
+        s.timeout.idle = Some(secs(10));
+    };
+    refused(idle, "timeout.idle", &says);
+    let window = |s: &mut Settings| {
+        short(s);
+        s.circuit_breaker.window = Some(secs(10));
+    };
+    refused(window, "circuit_breaker.window", &says);
+    let slow = |s: &mut Settings| {
+        short(s);
+        s.circuit_breaker.slow_call_rate = Some(0.5);
+        s.circuit_breaker.slow_call = Some(secs(11));
+        s.circuit_breaker.window_calls = Some(100);
+    };
+    refused(slow, "circuit_breaker.slow_call", &says);
+    let settings = changed(|s| {
+        short(s);
+        s.timeout.idle = Some(secs(9));
+        s.circuit_breaker.window = Some(secs(11));
+    });
+    assert_eq!(settings.check(), Ok(()));
+}
+
+/// Two results that end so far apart are never seen together; one is enough for some.
+#[test]
+fn a_window_as_long_as_the_timeout() {
+    let window = |s: &mut Settings| s.circuit_breaker.window = Some(secs(30));
+    let says = ["not more than `timeout.default` (30s)", "lengthen"];
+    refused(window, "circuit_breaker.window", &says);
+    let rates = |minimum| {
+        move |s: &mut Settings| {
+            window(s);
+            s.circuit_breaker.failure_rate = Some(0.5);
+            s.circuit_breaker.minimum_calls = minimum;
+        }
+    };
+    refused(rates(None), "circuit_breaker.window", &says);
+    refused(rates(Some(2)), "circuit_breaker.window", &says);
+    assert_eq!(changed(rates(Some(1))).check(), Ok(()));
+    let settings = changed(|s| {
+        s.circuit_breaker.window = Some(secs(1));
+        s.circuit_breaker.threshold = 1;
+    });
+    assert_eq!(settings.check(), Ok(()));
 }
 
 /// T5.
 #[test]
 fn a_reserve_that_leaves_nothing() {
-    let change = |s: &mut Settings| {
-        s.deadline.budget = Some(secs(60));
-        s.deadline.reserve = secs(60);
-    };
-    refused(change, "deadline.reserve", &["1m", "`deadline.budget`"]);
     let change = |s: &mut Settings| {
         s.sequence.budget = Some(secs(60));
         s.sequence.reserve = secs(61);
@@ -177,8 +282,36 @@ fn a_reserve_that_leaves_nothing() {
     refused(
         change,
         "sequence.reserve",
-        &["1m 1s", "`sequence.budget` (1m)"],
+        &["1m1s", "`sequence.budget` (1m)"],
     );
+}
+
+/// T5: it is kept only from a deadline that a call brings along, as one of a batch does.
+#[test]
+fn a_reserve_is_not_kept_from_the_layers_own_budget() {
+    let settings = changed(|s| {
+        s.deadline.budget = Some(secs(60));
+        s.deadline.reserve = secs(60);
+    });
+    assert_eq!(settings.check(), Ok(()));
+}
+
+/// X1: whoever waits or not.
+#[test]
+fn a_batch_that_ends_within_the_reserve() {
+    let batch = |budget| {
+        move |s: &mut Settings| {
+            s.parallel.budget = Some(secs(budget));
+            s.deadline.reserve = secs(10);
+            s.retry.enabled = false;
+            s.rate_limit.fail_fast = true;
+        }
+    };
+    for budget in [9, 10] {
+        let says = ["`deadline.reserve` (10s)", "every call", "lengthen"];
+        refused(batch(budget), "parallel.budget", &says);
+    }
+    assert_eq!(changed(batch(11)).check(), Ok(()));
 }
 
 #[test]
@@ -259,14 +392,15 @@ fn rates_say_what_they_are_a_share_of() {
         s.circuit_breaker.window = Some(secs(60));
         s.circuit_breaker.window_calls = Some(10);
     };
-    refused(both, "circuit_breaker.window_calls", &["`window`"]);
+    let says = ["`circuit_breaker.window` is set too"];
+    refused(both, "circuit_breaker.window_calls", &says);
     refused(
         |s| {
             s.circuit_breaker.slow_call_rate = Some(0.5);
             s.circuit_breaker.window_calls = Some(10);
         },
         "circuit_breaker.slow_call_rate",
-        &["`slow_call`"],
+        &["`circuit_breaker.slow_call`"],
     );
     refused(
         |s| s.circuit_breaker.minimum_calls = Some(10),
@@ -292,35 +426,15 @@ fn reported_failures_need_a_key_that_names_the_tool() {
         s.circuit_breaker.key = KeyBy::Server;
         s.circuit_breaker.reported_failures = true;
     };
-    refused(change, "circuit_breaker.reported_failures", &[]);
-}
-
-/// G1: both settings of a contradiction are named as the operator knows them.
-#[test]
-fn a_contradiction_between_variables_names_both() {
-    let vars = [
-        ("TOOL_TIMEOUT", "60"),
-        ("TOOL_CIRCUIT_BREAKER_WINDOW", "45"),
-    ];
-    let error = Settings::default().with_env_from(vars).unwrap_err();
-    assert_eq!(error.field(), "TOOL_CIRCUIT_BREAKER_WINDOW");
-    assert!(error.to_string().contains("`TOOL_TIMEOUT` (1m)"), "{error}");
-}
-
-/// G1: the variable that does not fit a file is named, or the key in the file.
-#[test]
-fn a_contradiction_with_a_file_names_the_variable() {
-    let file: Settings = toml::from_str("[circuit_breaker]\nwindow = \"45s\"").unwrap();
-    let error = file.with_env_from([("TOOL_TIMEOUT", "60")]).unwrap_err();
-    assert_eq!(error.field(), "circuit_breaker.window");
-    assert!(error.to_string().contains("`TOOL_TIMEOUT` (1m)"), "{error}");
+    let says = ["`circuit_breaker.key`"];
+    refused(change, "circuit_breaker.reported_failures", &says);
 }
 
 /// What is just enough passes.
 #[test]
 fn the_limits_themselves() {
     let passes = |change: fn(&mut Settings)| assert_eq!(changed(change).check(), Ok(()));
-    passes(|s| s.circuit_breaker.window = Some(secs(30)));
+    passes(|s| s.circuit_breaker.window = Some(secs(31)));
     passes(|s| s.retry.cap = secs(1));
     passes(|s| s.timeout.default = secs(365 * 24 * 3600));
     passes(|s| {
@@ -352,6 +466,6 @@ fn one_reserve_is_taken_from_a_sequence() {
             s.deadline.reserve = secs(10);
         }
     };
-    refused(with_budget(32_500), "rate_limit.cooldown", &["32s"]);
-    assert_eq!(changed(with_budget(32_501)).check(), Ok(()));
+    refused(with_budget(30_500), "rate_limit.cooldown", &["30s"]);
+    assert_eq!(changed(with_budget(30_501)).check(), Ok(()));
 }

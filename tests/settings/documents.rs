@@ -7,6 +7,7 @@ use tower_toolcall::settings::{Settings, VARIABLES, Variable};
 
 const ENV: &str = include_str!("../../.env.example");
 const DOCS: &str = include_str!("../../src/edge/settings/variables.md");
+const MODULE: &str = include_str!("../../src/edge/settings/mod.rs");
 const TOML: &str = include_str!("../../examples/settings.toml");
 
 /// The variables of `.env.example`, with the line above.
@@ -57,15 +58,54 @@ fn the_values_of_the_example_are_the_defaults() {
     );
 }
 
-/// Only what can be blank is.
 #[test]
-fn no_value_of_the_example_is_blank_but_those_of_lists() {
-    for (_, name, value) in examples() {
-        assert_eq!(
-            value.is_empty(),
-            name.starts_with("SANITIZE_") && name.ends_with("_KEYS"),
-            "{name}"
-        );
+fn no_value_of_the_example_is_blank() {
+    assert!(examples().iter().all(|(.., value)| !value.is_empty()));
+}
+
+/// With everything uncommented a shell can read it, and it says the defaults.
+#[cfg(unix)]
+#[test]
+fn a_shell_can_read_the_example_of_an_environment() {
+    use std::{fs, process::Command};
+
+    let file = format!("{}/env.example", env!("CARGO_TARGET_TMPDIR"));
+    fs::write(&file, ENV.replace("\n#TOOL_", "\nTOOL_")).unwrap();
+    let shell = Command::new("/bin/sh")
+        .args(["-c", r#"set -a; . "$0"; env"#, &file])
+        .output()
+        .unwrap();
+    assert!(shell.stderr.is_empty(), "{shell:?}");
+    let said = String::from_utf8(shell.stdout).unwrap();
+    let vars: Vec<_> = said.lines().filter_map(|l| l.split_once('=')).collect();
+    let ours = vars.iter().filter(|(name, _)| name.starts_with("TOOL_"));
+    assert_eq!(ours.count(), VARIABLES.len());
+    let settings = Settings::default().with_env_from(vars).unwrap();
+    assert_eq!(settings, Settings::default());
+}
+
+/// What is copied from a text can stand in such a file.
+#[test]
+fn no_duration_has_a_space() {
+    for text in [ENV, TOML, DOCS, MODULE] {
+        assert!(!text.contains("1m 30s"));
+    }
+}
+
+/// The docs say which names are ours, and no other is.
+#[test]
+fn the_docs_have_the_prefixes_of_our_variables() {
+    let from = MODULE.split("if its name begins with").nth(1).unwrap();
+    let sentence = from.split("No other is looked at").next().unwrap();
+    let prefixes: BTreeSet<_> = sentence.split('`').skip(1).step_by(2).collect();
+    let is_ours = |name: String| Settings::default().with_env_from([(name, "x")]).is_err();
+    for prefix in &prefixes {
+        assert!(is_ours(format!("{prefix}X")), "{prefix}");
+    }
+    for variable in VARIABLES {
+        let name = variable.name();
+        let known = prefixes.iter().any(|prefix| name.starts_with(prefix));
+        assert_eq!(is_ours(format!("{name}X")), known, "{name}");
     }
 }
 
@@ -95,11 +135,9 @@ fn keys(settings: &Value) -> BTreeSet<String> {
         .collect()
 }
 
-/// `trace` is not for the environment.
 #[test]
 fn every_key_has_its_variable() {
-    let mut all = keys(&json!(Settings::default()));
-    all.retain(|key| !key.starts_with("trace."));
+    let all = keys(&json!(Settings::default()));
     let named = VARIABLES.iter().map(|v| v.key().to_owned());
     assert_eq!(all, named.filter(|key| !key.is_empty()).collect());
 }

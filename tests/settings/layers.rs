@@ -167,6 +167,15 @@ fn trace() {
     same(&settings.trace_layer(), &by_hand);
 }
 
+/// S2: a harmless word beats a sensitive one, a built-in one too.
+#[test]
+fn a_harmless_word_is_shown() {
+    let settings = changed(|s| s.sanitize.harmless_keys = vec!["idempotency_key".into()]);
+    let rules = settings.redaction_rules().unwrap();
+    let judged = ["idempotency_key", "api_key"].map(|key| rules.is_sensitive_key(key));
+    assert_eq!(judged, [false, true]);
+}
+
 /// L1: the retry layer has the cooldown too, so that the two cannot differ.
 #[tokio::test(start_paused = true)]
 async fn the_cooldown_is_the_retry_layers_as_well() {
@@ -213,6 +222,20 @@ async fn the_key_of_the_rate_limit_is_the_gates() {
         assert!(run(&layer, &tool, call()).await.is_err());
         let other = ToolCall::new("other").with_server("docs");
         assert_eq!(run(&layer, &tool, other).await.is_ok(), done);
+    }
+}
+
+/// T5, X1: of a batch that ends within the reserve the check says that no call would start. So it is.
+#[cfg(feature = "batch")]
+#[tokio::test(start_paused = true)]
+async fn a_batch_is_skipped_whose_budget_is_the_reserve() {
+    use tower_toolcall::{batch::Parallel, result::Status};
+
+    let tools =
+        stack(&changed(|s| s.deadline.reserve = secs(2))).layer(Flaky::new(ErrorKind::Upstream, 0));
+    for (budget, status) in [(2, Status::Skipped), (3, Status::Success)] {
+        let batch = Parallel::new(tools.clone()).with_budget(secs(budget));
+        assert_eq!(batch.run([call()]).await[0].status(), status);
     }
 }
 

@@ -12,5 +12,6 @@ mod presets;
 mod results;
 mod stack;
 mod switches;
+mod texts;
 mod tools;
 mod variables;

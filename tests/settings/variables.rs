@@ -17,7 +17,7 @@ fn values() -> Vec<(&'static str, &'static str, Value)> {
         ("TOOL_RETRY_ATTEMPTS", "5", json!(5)),
         ("TOOL_RETRY_BASE", "100ms", json!("100ms")),
         ("TOOL_RETRY_FACTOR", "1.5", json!(1.5)),
-        ("TOOL_RETRY_CAP", "1m 30s", json!("1m 30s")),
+        ("TOOL_RETRY_CAP", "1m 30s", json!("1m30s")),
         ("TOOL_RETRY_JITTER", "full", json!("full")),
         ("TOOL_RETRY_BUDGET_RATIO", "0.1", json!(0.1)),
         ("TOOL_RETRY_BUDGET_MINIMUM", "0", json!(0)),
@@ -60,6 +60,9 @@ fn values() -> Vec<(&'static str, &'static str, Value)> {
             "idempotency_key",
             json!(["idempotency_key"]),
         ),
+        ("TOOL_TRACE_ARGUMENTS", "no", json!(false)),
+        ("TOOL_TRACE_OUTPUT", "1", json!(true)),
+        ("TOOL_TRACE_ATTEMPTS", "on", json!(true)),
     ]
 }
 
@@ -153,6 +156,22 @@ fn none_takes_away_what_a_preset_sets() {
     assert_eq!(settings.circuit_breaker.window, None);
 }
 
+/// The same for lists, however it is written.
+#[test]
+fn none_empties_a_list_of_a_file() {
+    let file = changed(|s| s.sanitize.sensitive_keys = vec!["iban".into()]);
+    for none in ["none", "None", "NONE"] {
+        let vars = [
+            ("TOOL_SANITIZE_SENSITIVE_KEYS", none),
+            ("TOOL_RETRY_JITTER", none),
+            ("TOOL_IDLE_TIMEOUT", none),
+        ];
+        let settings = file.clone().with_env_from(vars).unwrap();
+        assert!(settings.sanitize.sensitive_keys.is_empty());
+        assert_eq!(json!(settings.retry.jitter), "none");
+    }
+}
+
 /// G3: the preset is the base, wherever it stands in the environment.
 #[test]
 fn a_preset_comes_first() {
@@ -173,6 +192,20 @@ fn a_preset_does_not_take_the_place_of_a_file() {
         .with_env_from([("TOOL_PRESET", "gateway")])
         .unwrap_err();
     assert_eq!(error.field(), "TOOL_PRESET");
+}
+
+/// What `.env.example` says may stand beside a file; so may what is there already.
+#[test]
+fn a_preset_that_changes_nothing_is_no_error() {
+    let file = changed(|s| s.timeout.default = secs(7));
+    for settings in [file, Settings::gateway()] {
+        let same = settings.clone().with_env_from([("TOOL_PRESET", "default")]);
+        assert_eq!(same.unwrap(), settings);
+    }
+    let gateway = Settings::gateway().with_env_from([("TOOL_PRESET", "gateway")]);
+    assert_eq!(gateway.unwrap(), Settings::gateway());
+    let error = Settings::gateway().with_env_from([("TOOL_PRESET", "http_proxy")]);
+    assert_eq!(error.unwrap_err().field(), "TOOL_PRESET");
 }
 
 #[test]
@@ -198,6 +231,8 @@ fn an_unknown_variable_of_our_sections_is_an_error() {
         "TOOL_PARALLEL_RESERVE",
         "TOOL_SANITIZE_KEYS",
         "TOOL_DEADLINE_",
+        "TOOL_TIMEOUT_MS",
+        "TOOL_TRACE_SPANS",
     ] {
         assert_eq!(env(name, "1").unwrap_err().field(), name);
     }
@@ -205,14 +240,7 @@ fn an_unknown_variable_of_our_sections_is_an_error() {
 
 #[test]
 fn other_variables_are_somebody_elses() {
-    for name in [
-        "TOOL_HOME",
-        "TOOL_TIMEOUT_HOURS",
-        "RETRY_ATTEMPTS",
-        "tool_timeout",
-        "PATH",
-        "",
-    ] {
+    for name in ["TOOL_HOME", "RETRY_ATTEMPTS", "tool_timeout", "PATH", ""] {
         assert_eq!(env(name, "nonsense").unwrap(), Settings::default());
     }
 }

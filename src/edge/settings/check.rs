@@ -1,17 +1,29 @@
 //! What only the settings as a whole can show (rule 7 of the design).
+//!
+//! Waits are taken at their shortest: only what can never work is refused.
 
 use std::time::Duration;
 
-use super::{Settings, circuit_breaker, duration::show, names::Names, rate_limit, tools};
+use super::{Settings, circuit_breaker, duration::show, rate_limit, tools};
 use crate::{circuit_breaker::MAX_PERIOD, config::ConfigError};
 
 type Checked = Result<(), ConfigError>;
 
-/// Errors name keys; their reasons name other settings by `names`.
-pub(super) fn whole(settings: &Settings, names: &Names) -> Checked {
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// Errors name keys, and so do their reasons, in backticks: `Names` puts variables in their place.
+pub(super) fn whole(settings: &Settings) -> Checked {
+    names(settings)?;
     spans(settings)?;
     layers(settings)?;
-    Whole { settings, names }.check()
+    Whole(settings).check()
+}
+
+fn names(s: &Settings) -> Checked {
+    match s.tools.contains_key("") {
+        true => Err(ConfigError::new(r#"tools."""#, "a tool has a name")),
+        false => Ok(()),
+    }
 }
 
 /// No time is zero that must not be, nor longer than a year.
@@ -34,23 +46,27 @@ fn spans(s: &Settings) -> Checked {
         if time.is_zero() {
             return Err(ConfigError::new(key, "it is zero: no call would have time"));
         }
-        within_a_year(key, time)?;
+        within(key, time, MAX_PERIOD, "a year")?;
     }
     let others = [
-        ("deadline.reserve", s.deadline.reserve),
-        ("sequence.reserve", s.sequence.reserve),
-        ("retry.cap", s.retry.cap),
-        ("rate_limit.max_wait", s.rate_limit.max_wait),
-        ("timeout.idle", s.timeout.idle.unwrap_or_default()),
+        ("deadline.reserve", Some(s.deadline.reserve)),
+        ("sequence.reserve", Some(s.sequence.reserve)),
+        ("retry.base", Some(s.retry.base)),
+        ("retry.cap", Some(s.retry.cap)),
+        ("rate_limit.max_wait", Some(s.rate_limit.max_wait)),
+        ("circuit_breaker.window", s.circuit_breaker.window),
+        ("circuit_breaker.reset", Some(s.circuit_breaker.reset)),
+        ("circuit_breaker.slow_call", s.circuit_breaker.slow_call),
     ];
-    others
-        .into_iter()
-        .try_for_each(|(key, time)| within_a_year(key, time))
+    for (key, time) in others {
+        within(key, time.unwrap_or_default(), MAX_PERIOD, "a year")?;
+    }
+    within("rate_limit.cooldown", s.rate_limit.cooldown, DAY, "a day")
 }
 
-fn within_a_year(key: impl Into<String>, time: Duration) -> Checked {
-    if time > MAX_PERIOD {
-        let reason = format!("{} is longer than a year", show(time));
+fn within(key: impl Into<String>, time: Duration, most: Duration, called: &str) -> Checked {
+    if time > most {
+        let reason = format!("{} is longer than {called}", show(time));
         return Err(ConfigError::new(key.into(), reason));
     }
     Ok(())
@@ -69,103 +85,123 @@ fn layers(s: &Settings) -> Checked {
         .map_err(|e| circuit_breaker::named(e, &s.circuit_breaker))
 }
 
-/// The contradictions between settings.
-struct Whole<'a> {
-    settings: &'a Settings,
-    names: &'a Names,
-}
+/// The contradictions between settings. Those of a layer that is off are none.
+struct Whole<'a>(&'a Settings);
 
 impl Whole<'_> {
     fn check(&self) -> Checked {
+        self.attempts()?;
         self.reserves()?;
-        self.timeouts()?;
+        self.idle()?;
+        self.breaker()?;
         self.cap()?;
         self.cooldown()?;
-        self.waits()?;
-        self.breaker()
+        self.waits()
     }
 
-    /// Refuses `key` if what it says is not less than what `other` says.
-    fn less(&self, key: &str, is: Duration, other: &str, than: Duration, why: &str) -> Checked {
-        if is < than {
-            return Ok(());
+    fn attempts(&self) -> Checked {
+        let Settings { tools, retry, .. } = self.0;
+        match tools.iter().find(|(_, tool)| tool.attempts.is_some()) {
+            Some((name, _)) if !retry.enabled => Err(ConfigError::new(
+                tools::key(name, "attempts"),
+                "`retry.enabled` is false, so it means nothing",
+            )),
+            _ => Ok(()),
         }
-        Err(self.refused(
-            key,
-            is,
-            &format!("not less than {}", self.called(other, than)),
-            why,
-        ))
-    }
-
-    fn refused(&self, key: &str, is: Duration, wrong: &str, why: &str) -> ConfigError {
-        ConfigError::new(key.to_owned(), format!("{} is {wrong}: {why}", show(is)))
-    }
-
-    fn called(&self, key: &str, time: Duration) -> String {
-        format!("`{}` ({})", self.names.of(key), show(time))
     }
 
     fn reserves(&self) -> Checked {
-        let s = self.settings;
-        let why = "no call would have time; shorten the reserve";
-        let of_calls = s
-            .deadline
-            .budget
-            .map(|b| ("deadline", s.deadline.reserve, b));
-        let of_runs = s
-            .sequence
-            .budget
-            .map(|b| ("sequence", s.sequence.reserve, b));
-        for (section, reserve, budget) in of_calls.into_iter().chain(of_runs) {
-            let (key, other) = (format!("{section}.reserve"), format!("{section}.budget"));
-            self.less(&key, reserve, &other, budget, why)?;
+        let s = self.0;
+        let (run, reserve) = (s.sequence.budget, s.sequence.reserve);
+        if let Some(budget) = run.filter(|budget| reserve >= *budget) {
+            let wrong = format!("not less than {}", called("sequence.budget", budget));
+            let why = "no call would have time; shorten it";
+            return Err(refused("sequence.reserve", reserve, &wrong, why));
+        }
+        let (batch, reserve) = (s.parallel.budget, s.deadline.reserve);
+        if let Some(budget) = batch.filter(|budget| *budget <= reserve) {
+            let wrong = format!("not more than {}", called("deadline.reserve", reserve));
+            let why = "every call of a batch would be skipped; lengthen it";
+            return Err(refused("parallel.budget", budget, &wrong, why));
         }
         Ok(())
     }
 
-    fn timeouts(&self) -> Checked {
-        let s = self.settings;
-        let (longest, timeout) = s.longest_timeout();
-        if let Some(idle) = s.timeout.idle {
-            let why = "it would never matter; shorten it";
-            self.less("timeout.idle", idle, &longest, timeout, why)?;
+    /// The longest that an attempt may take, and what says so.
+    fn longest_attempt(&self) -> (String, Duration) {
+        let (key, timeout) = self.0.longest_timeout();
+        match self.0.deadline.budget {
+            Some(budget) if budget < timeout => ("deadline.budget".into(), budget),
+            _ => (key, timeout),
         }
-        match s.circuit_breaker.slow_call {
-            Some(slow) if slow > timeout => {
-                let wrong = format!("more than {}", self.called(&longest, timeout));
-                let why = "no call is ever that slow; shorten it";
-                Err(self.refused("circuit_breaker.slow_call", slow, &wrong, why))
+    }
+
+    fn idle(&self) -> Checked {
+        let (key, longest) = self.longest_attempt();
+        match self.0.timeout.idle {
+            Some(idle) if idle >= longest => {
+                let wrong = format!("not less than {}", called(&key, longest));
+                let why = "it would never matter; shorten it";
+                Err(refused("timeout.idle", idle, &wrong, why))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn breaker(&self) -> Checked {
+        let breaker = &self.0.circuit_breaker;
+        if !breaker.enabled {
+            return Ok(());
+        }
+        let (key, longest) = self.longest_attempt();
+        let longest_is = called(&key, longest);
+        if let Some(slow) = breaker.slow_call.filter(|slow| *slow > longest) {
+            let wrong = format!("more than {longest_is}");
+            let why = "no call is ever that slow; shorten it";
+            return Err(refused("circuit_breaker.slow_call", slow, &wrong, why));
+        }
+        match breaker.window {
+            Some(window) if window <= longest && !breaker.opens_at_once() => {
+                let wrong = format!("not more than {longest_is}");
+                let why = "of timeouts one after the other it would never see two; lengthen it";
+                Err(refused("circuit_breaker.window", window, &wrong, why))
             }
             _ => Ok(()),
         }
     }
 
     fn cap(&self) -> Checked {
-        let retry = &self.settings.retry;
-        if retry.cap >= retry.base {
+        let retry = &self.0.retry;
+        if !retry.enabled || retry.cap >= retry.base {
             return Ok(());
         }
-        let wrong = format!("less than {}", self.called("retry.base", retry.base));
-        Err(self.refused("retry.cap", retry.cap, &wrong, "raise it"))
+        let wrong = format!("less than {}", called("retry.base", retry.base));
+        Err(refused("retry.cap", retry.cap, &wrong, "raise it"))
+    }
+
+    /// Whether anybody waits out a rate limit.
+    fn waits_out_limits(&self) -> bool {
+        let limit = &self.0.rate_limit;
+        match limit.enabled {
+            true => !limit.fail_fast,
+            false => self.0.retries(),
+        }
     }
 
     fn cooldown(&self) -> Checked {
-        let limit = &self.settings.rate_limit;
-        if limit.longest_cooldown() <= limit.max_wait {
+        let limit = &self.0.rate_limit;
+        if !self.waits_out_limits() || limit.cooldown <= limit.max_wait {
             return Ok(());
         }
-        let wrong = format!(
-            "with its jitter of up to 1s more than {}",
-            self.called("rate_limit.max_wait", limit.max_wait)
-        );
-        let why = "nobody would wait for its end; shorten it, or raise the other";
-        Err(self.refused("rate_limit.cooldown", limit.cooldown, &wrong, why))
+        let most = called("rate_limit.max_wait", limit.max_wait);
+        let wrong = format!("more than {most}");
+        let why = "nobody would wait for its end; raise the other, or shorten it";
+        Err(refused("rate_limit.cooldown", limit.cooldown, &wrong, why))
     }
 
     /// The time that each budget leaves to a call at most.
     fn budgets(&self) -> impl Iterator<Item = (&'static str, Duration)> + use<> {
-        let s = self.settings;
+        let s = self.0;
         let sequence = s
             .sequence
             .budget
@@ -182,42 +218,33 @@ impl Whole<'_> {
         all.into_iter().filter_map(|(key, time)| Some((key, time?)))
     }
 
-    /// A wait that cannot end in time is never begun: the layer would be there for nothing.
+    /// A wait that cannot end in time is never begun: the layer would be there for nothing. Nothing is sent at the
+    /// deadline itself.
     fn waits(&self) -> Checked {
-        let (s, limit) = (self.settings, &self.settings.rate_limit);
+        let (s, cooldown) = (self.0, self.0.rate_limit.cooldown);
+        let first = s.retry.first_delay().filter(|_| s.retries());
         for (budget, time) in self.budgets() {
-            let delay = s.retry.first_delay();
-            if s.retries() && delay >= time {
-                return Err(self.too_late("retry.base", s.retry.base, budget, time));
+            if first.is_some_and(|delay| delay >= time) {
+                return Err(too_late("retry.base", s.retry.base, budget, time));
             }
-            let waits = s.retries() || (limit.enabled && !limit.fail_fast);
-            if waits && limit.longest_wait() >= time {
-                return Err(self.too_late("rate_limit.cooldown", limit.cooldown, budget, time));
+            if self.waits_out_limits() && cooldown >= time {
+                return Err(too_late("rate_limit.cooldown", cooldown, budget, time));
             }
         }
         Ok(())
     }
+}
 
-    fn too_late(&self, key: &str, wait: Duration, budget: &str, time: Duration) -> ConfigError {
-        let wrong = format!(
-            "too long, with its jitter, for the {} that `{}` leaves",
-            show(time),
-            self.names.of(budget)
-        );
-        let why = "no call would wait for its end; shorten it, or raise the budget";
-        self.refused(key, wait, &wrong, why)
-    }
+fn called(key: &str, time: Duration) -> String {
+    format!("`{key}` ({})", show(time))
+}
 
-    fn breaker(&self) -> Checked {
-        let breaker = &self.settings.circuit_breaker;
-        let (longest, timeout) = self.settings.longest_timeout();
-        match breaker.window {
-            Some(window) if breaker.enabled && window < timeout => {
-                let wrong = format!("less than {}", self.called(&longest, timeout));
-                let why = "of timeouts one after the other it would never see two; lengthen it";
-                Err(self.refused("circuit_breaker.window", window, &wrong, why))
-            }
-            _ => Ok(()),
-        }
-    }
+fn refused(key: &'static str, is: Duration, wrong: &str, why: &str) -> ConfigError {
+    ConfigError::new(key, format!("{} is {wrong}: {why}", show(is)))
+}
+
+fn too_late(key: &'static str, wait: Duration, budget: &str, time: Duration) -> ConfigError {
+    let wrong = format!("too long for the {} that `{budget}` leaves", show(time));
+    let why = "no call would wait for its end; raise the budget, or shorten it";
+    refused(key, wait, &wrong, why)
 }

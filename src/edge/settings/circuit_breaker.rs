@@ -23,9 +23,11 @@ const MIN_LEASE: Duration = Duration::from_secs(120);
 pub struct CircuitBreakerSettings {
     /// Whether the layer is there. Default: yes.
     pub enabled: bool,
-    /// How many failures open a breaker. Default 5 (C2).
+    /// How many failures open a breaker. Default 5 (C2). Below `retry.attempts` one call can open it, and its last error
+    /// is then [`CircuitOpen`](crate::ErrorKind::CircuitOpen).
     pub threshold: u32,
-    /// How close together they are. Default: none, so many in a row open it (C2).
+    /// How close together they are. Default: none, so many in a row open it (C2). Calls one after the other that time out
+    /// open it if `(threshold - 1) x timeout < window`.
     #[serde(with = "duration::optional")]
     pub window: Option<Duration>,
     /// How long a breaker stays open before it tries again. Default 60 s (C3).
@@ -77,8 +79,20 @@ impl Default for CircuitBreakerSettings {
 }
 
 impl CircuitBreakerSettings {
+    fn has_rates(&self) -> bool {
+        self.failure_rate.is_some() || self.slow_call_rate.is_some()
+    }
+
+    /// Whether one result alone opens a breaker.
+    pub(super) fn opens_at_once(&self) -> bool {
+        match self.has_rates() {
+            true => self.minimum_calls == Some(1),
+            false => self.threshold == 1,
+        }
+    }
+
     fn trip(&self) -> Result<Trip, ConfigError> {
-        if self.failure_rate.is_some() || self.slow_call_rate.is_some() {
+        if self.has_rates() {
             return self.rates().map(Trip::from);
         }
         let unused = [
@@ -89,7 +103,7 @@ impl CircuitBreakerSettings {
         if let Some((key, _)) = unused.iter().find(|(_, is_set)| *is_set) {
             return Err(refused(
                 key,
-                "neither `failure_rate` nor `slow_call_rate` is set, so it means nothing",
+                "neither `circuit_breaker.failure_rate` nor `circuit_breaker.slow_call_rate` is set, so it means nothing",
             ));
         }
         Ok(match self.window {
@@ -103,14 +117,15 @@ impl CircuitBreakerSettings {
             (Some(window), None) => Rates::over_time(window),
             (None, Some(calls)) => Rates::over_calls(calls),
             (Some(_), Some(_)) => {
-                let reason = "`window` is set too; the rates are over one of them";
+                let reason = "`circuit_breaker.window` is set too; the rates are over one of them";
                 return Err(refused("window_calls", reason));
             }
             (None, None) => {
                 let rate = self
                     .failure_rate
                     .map_or("slow_call_rate", |_| "failure_rate");
-                let reason = "what is it a share of? Set `window` or `window_calls` too";
+                let reason = "what is it a share of? Set `circuit_breaker.window` or \
+                              `circuit_breaker.window_calls` too";
                 return Err(refused(rate, reason));
             }
         };
@@ -124,11 +139,11 @@ impl CircuitBreakerSettings {
             (Some(rate), Some(slow)) => Ok(rates.with_slow_call_rate(rate, slow)),
             (None, None) => Ok(rates),
             (Some(_), None) => {
-                let reason = "from when on is a call slow? Set `slow_call` too";
+                let reason = "from when on is a call slow? Set `circuit_breaker.slow_call` too";
                 Err(refused("slow_call_rate", reason))
             }
             (None, Some(_)) => {
-                let reason = "`slow_call_rate` is not set, so it means nothing";
+                let reason = "`circuit_breaker.slow_call_rate` is not set, so it means nothing";
                 Err(refused("slow_call", reason))
             }
         }
@@ -167,6 +182,11 @@ fn refused(field: &str, reason: &'static str) -> ConfigError {
 /// Names the setting as it is called here.
 pub(super) fn named(error: ConfigError, settings: &CircuitBreakerSettings) -> ConfigError {
     let key = match error.field() {
+        "reported_failures" => {
+            let reason = "they tell of one tool, and by `circuit_breaker.key` the tools of a server \
+                          share a breaker";
+            return refused("reported_failures", reason);
+        }
         "failures" => "threshold",
         "open_for" => "reset",
         "window" if settings.window_calls.is_some() => "window_calls",

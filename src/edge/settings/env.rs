@@ -43,7 +43,7 @@ impl Settings {
     ///
     /// If a value is none, if a name begins as one of our sections does (`TOOL_RETRY_`) and is not in the
     /// [table](super::VARIABLES), and if the settings as a whole fail the [check](Self::check). The error names
-    /// the variable if the setting came from one, else its key.
+    /// the variable if the setting came from one, else its key, and the variable that would set it.
     pub fn with_env_from<K, V>(
         mut self,
         vars: impl IntoIterator<Item = (K, V)>,
@@ -68,7 +68,7 @@ impl Settings {
             VARIABLES[*place].set(&mut self, value)?;
         }
         let names = Names(chosen.iter().map(|(place, _)| &VARIABLES[*place]).collect());
-        check::whole(&self, &names).map_err(|e| names.rename(e))?;
+        check::whole(&self).map_err(|e| names.rename(e))?;
         Ok(self)
     }
 }

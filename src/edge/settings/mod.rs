@@ -6,9 +6,9 @@
 //! # Order
 //!
 //! What a call itself says beats what is set for its tool, which beats what is set for all. A variable beats a file, a
-//! file beats the defaults. [`StackLayer`] is, from the outside in: sanitize, trace, metrics, deadline, retry,
-//! rate limit, circuit breaker, timeout, catch panic; [`StackLayer::results`] has the layer for results between
-//! the first two. A layer that is switched off is not there.
+//! file beats the defaults. [`StackLayer`] is, from the outside in: sanitize, trace, metrics, deadline, retry, the spans
+//! of attempts (`trace.attempts`), rate limit, circuit breaker, timeout, catch panic; [`StackLayer::results`] has the
+//! layer for results between the first two. A layer that is switched off is not there.
 //!
 //! # Example
 //!
@@ -73,35 +73,47 @@
 //! | [`agent_library`](Settings::agent_library) | B | 5 s | 5 in a row, 60 s | 10 s | sequence 30 s, batch 60 s, reserve 500 ms, slow from 80 % on |
 //! | [`agent_loop`](Settings::agent_loop) | C | 30 s | 5 in a row, 60 s | 30 s | 3 attempts, tools may run twice |
 //! | [`gateway`](Settings::gateway) | D | 60 s | 5 within 300 s, 60 s | 30 s | `isError` counts |
-//! | [`http_proxy`](Settings::http_proxy) | E | 30 s | 5 in a row, 30 s, 3 trials, per server | 30 s | |
+//! | [`http_proxy`](Settings::http_proxy) | E | 30 s | 5 in a row, 30 s, 3 trials, per server | 30 s | calls without a server share one breaker |
 //!
 //! # Variables
 //!
-//! Unset or blank: unchanged. Durations are numbers with a unit (`500ms`, `30s`, `1m 30s`), in files as well; where it
-//! says so, a plain number is seconds. `none` takes a setting away. `TOOL_PRESET` takes the place of the defaults; over a
-//! file's settings, or a preset's, it is an error. [`VARIABLES`] is this table.
+//! Unset or blank: unchanged. Durations are numbers with a unit (`500ms`, `30s`, `1m30s`), in files as well; where it
+//! says so, a plain number is seconds. `none` takes a setting away, and empties a list. `TOOL_PRESET` takes the place of
+//! the defaults; over a file's settings, or another preset's, it is an error, but for `default`, which changes nothing.
+//! [`VARIABLES`] is this table.
+//!
+//! A variable that is not in it is an error if its name begins with `TOOL_CIRCUIT_BREAKER_`, `TOOL_DEADLINE_`,
+//! `TOOL_PARALLEL_`, `TOOL_RATE_LIMIT_`, `TOOL_RETRY_`, `TOOL_SANITIZE_`, `TOOL_SEQUENCE_`, `TOOL_TIMEOUT_` or
+//! `TOOL_TRACE_`. No other is looked at.
 //!
 #![doc = include_str!("variables.md")]
 //!
 //! # Errors
 //!
 //! A [`ConfigError`](crate::ConfigError) names the variable if the setting came from one, else its key
-//! (`tools.import.timeout_ms`). What one layer can see is that layer's own check, that of a disabled layer too. Beyond
-//! these, and with both numbers in the text:
+//! (`tools.import.timeout_ms`, `tools."a.b".timeout_ms`) and, where variables were read, the one that would set it. What
+//! one layer can see is that layer's own check, that of a disabled layer too. Beyond these, and with both numbers in the
+//! text:
 //!
 //! | key | is refused if it is |
 //! |---|---|
-//! | `circuit_breaker.window` | shorter than the longest timeout: of timeouts one after the other it would never see two |
-//! | `circuit_breaker.slow_call` | longer than the longest timeout |
-//! | `timeout.idle` | not shorter than the longest timeout |
-//! | `deadline.reserve`, `sequence.reserve` | not shorter than their budget |
+//! | `circuit_breaker.window` | not longer than the longest attempt: of timeouts one after the other it would never see two (where one failure opens a breaker, it may be) |
+//! | `circuit_breaker.slow_call` | longer than the longest attempt |
+//! | `timeout.idle` | not shorter than the longest attempt |
+//! | `sequence.reserve` | not shorter than `sequence.budget` |
+//! | `parallel.budget` | not longer than `deadline.reserve`: every call of a batch would be skipped |
 //! | `retry.cap` | shorter than `retry.base` |
-//! | `rate_limit.cooldown` | with its jitter longer than `rate_limit.max_wait` |
-//! | `retry.base`, `rate_limit.cooldown` | with jitter too long to end within a budget (of deadline, sequence or batch), where somebody would wait |
-//! | any duration | longer than a year, or zero where nothing would work |
+//! | `rate_limit.cooldown` | longer than `rate_limit.max_wait`, where somebody would wait |
+//! | `retry.base`, `rate_limit.cooldown` | too long to end within a budget (of deadline, sequence or batch), where somebody would wait |
+//! | `tools.*.attempts` | there, and `retry.enabled` is false |
+//! | a tool's name | empty |
+//! | any duration | longer than a year, the cooldown than a day, or zero where nothing would work |
 //!
-//! A duration without a unit, a key that does not exist, and a variable that begins like one of ours and is none are
-//! errors. An error quotes a value only if it is short, and redacted.
+//! The longest attempt is the longest timeout of any tool, or `deadline.budget` if that is shorter. Of a wait that chance
+//! decides the shortest is taken. A layer that is off contradicts nobody.
+//!
+//! A duration without a unit, and a key that does not exist, are errors. An error quotes a value only if it is short, and
+//! redacted.
 
 mod batch;
 mod check;

@@ -1,6 +1,6 @@
 //! What a setting is called in an error: by its variable if it came from one, else by its key.
 
-use super::variables::Variable;
+use super::variables::{VARIABLES, Variable};
 use crate::config::ConfigError;
 
 /// The variables that were set.
@@ -8,13 +8,26 @@ use crate::config::ConfigError;
 pub(super) struct Names(pub(super) Vec<&'static Variable>);
 
 impl Names {
-    pub(super) fn of<'a>(&self, key: &'a str) -> &'a str {
-        let variable = self.0.iter().find(|variable| variable.key() == key);
-        variable.map_or(key, |variable| variable.name())
+    /// The same error as the operator knows the settings: those that came from variables by these, and where the one
+    /// at fault did not, with the variable that sets it.
+    pub(super) fn rename(&self, error: ConfigError) -> ConfigError {
+        let error = error.map_reason(|reason| self.in_text(reason));
+        let is_it = |variable: &Variable| variable.key() == error.field();
+        if let Some(variable) = self.0.iter().find(|variable| is_it(variable)) {
+            return error.named(variable.name());
+        }
+        match VARIABLES.iter().find(|variable| is_it(variable)) {
+            Some(variable) => error.map_reason(|reason| format!("{reason} ({})", variable.name())),
+            None => error,
+        }
     }
 
-    pub(super) fn rename(&self, error: ConfigError) -> ConfigError {
-        let name = self.of(error.field()).to_owned();
-        error.named(name)
+    /// Keys stand in backticks.
+    fn in_text(&self, reason: &str) -> String {
+        let quoted = |name: &str| format!("`{name}`");
+        let with_keys = self.0.iter().filter(|variable| !variable.key().is_empty());
+        with_keys.fold(reason.to_owned(), |text, variable| {
+            text.replace(&quoted(variable.key()), &quoted(variable.name()))
+        })
     }
 }

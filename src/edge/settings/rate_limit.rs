@@ -4,7 +4,6 @@ use serde::{Deserialize, Serialize};
 
 use super::{KeyBy, Settings, duration};
 use crate::{
-    backoff::after_hint,
     config::ConfigError,
     rate_limit::{RateLimitBackoffBuilder, RateLimitBackoffLayer},
     registry::DEFAULT_MAX_KEYS,
@@ -22,7 +21,8 @@ pub struct RateLimitSettings {
     /// Default 30 s (L1).
     #[serde(with = "duration")]
     pub cooldown: Duration,
-    /// The longest wait; a server that asks for more is not obeyed, and not hurried either. Default 300 s (L2).
+    /// The longest wait; a server that asks for more is not obeyed, and not hurried either. Default 300 s (L2). Where the
+    /// retry layer repeats a call, it is for each of its waits; else for all waits of a call together.
     #[serde(with = "duration")]
     pub max_wait: Duration,
     /// How often a call is sent at most that meets the limit itself, where no retry layer repeats it. Default 3.
@@ -47,19 +47,6 @@ impl Default for RateLimitSettings {
             key: KeyBy::Tool,
             max_keys: DEFAULT_MAX_KEYS,
         }
-    }
-}
-
-impl RateLimitSettings {
-    /// The longest cooldown of the gate: a little more by chance.
-    pub(super) fn longest_cooldown(&self) -> Duration {
-        after_hint(self.cooldown, u64::MAX)
-    }
-
-    /// The longest wait of a call that met the limit: a retry layer takes the gate's cooldown for a hint, and adds a
-    /// little too.
-    pub(super) fn longest_wait(&self) -> Duration {
-        after_hint(self.longest_cooldown(), u64::MAX)
     }
 }
 

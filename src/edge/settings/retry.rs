@@ -20,7 +20,8 @@ pub struct RetrySettings {
     /// Whether the layer is there. Default: yes. Without it the rate-limit layer still sends a call again
     /// that met a rate limit.
     pub enabled: bool,
-    /// How often a call is sent at most, the first time included. Default 3 (R1).
+    /// How often a call is sent at most, the first time included. Default 3 (R1). With 1 this layer repeats nothing; the
+    /// rate-limit layer still sends a call that met a limit up to `rate_limit.attempts` times.
     pub attempts: u16,
     /// The delay before the second attempt. Default 1 s (R1).
     #[serde(with = "duration")]
@@ -73,15 +74,18 @@ impl RetrySettings {
 
     fn budget(&self) -> Result<RetryBudget, ConfigError> {
         let budget = RetryBudget::new(self.budget_ratio, self.budget_minimum);
-        budget.map_err(|e| e.named("retry.budget_ratio"))
+        budget.map_err(|e| {
+            e.named("retry.budget_ratio")
+                .map_reason(|reason| reason.replace("`minimum`", "`retry.budget_minimum`"))
+        })
     }
 
-    /// The longest first delay.
-    pub(super) fn first_delay(&self) -> Duration {
-        let first = self.base.min(self.cap);
+    /// The shortest first delay; `None`: it may be none at all.
+    pub(super) fn first_delay(&self) -> Option<Duration> {
         match self.jitter {
-            Jitter::Upwards => first.saturating_add(first / 4),
-            Jitter::None | Jitter::Equal | Jitter::Full => first,
+            Jitter::None | Jitter::Upwards => Some(self.base),
+            Jitter::Equal => Some(self.base / 2),
+            Jitter::Full => None,
         }
     }
 }

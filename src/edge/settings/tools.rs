@@ -12,7 +12,9 @@ use crate::{call::ReplaySafety, text::Short};
 pub struct ToolSettings {
     /// How long one attempt may take, in milliseconds (G1, T2).
     pub timeout_ms: Option<u64>,
-    /// How often the retry layer sends a call at most, the first time included; 1 means once (R1).
+    /// How often the retry layer sends a call at most, the first time included (R1). With 1 it leaves the call alone; the
+    /// rate-limit layer still sends one that met a limit up to `rate_limit.attempts` times. An error where
+    /// `retry.enabled` is false.
     pub attempts: Option<u16>,
     /// Whether a call may run twice (R6). Goes before the function of
     /// [`with_replay_safety`](super::StackBuilder::with_replay_safety), not before the call's own word.
@@ -39,7 +41,12 @@ impl Settings {
     }
 }
 
-/// The key of a tool's setting, as errors name it.
+/// The key of a tool's setting, as errors name it and as a file has it: quoted where its name is no plain word.
 pub(super) fn key(tool: &str, field: &str) -> String {
-    format!("tools.{}.{field}", Short::name(tool))
+    let tool = Short::name(tool).to_string();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    match tool.chars().all(is_plain) {
+        true => format!("tools.{tool}.{field}"),
+        false => format!("tools.{tool:?}.{field}"),
+    }
 }

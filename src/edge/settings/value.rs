@@ -32,11 +32,15 @@ impl Value for Duration {
     }
 }
 
+fn is_none(text: &str) -> bool {
+    text.eq_ignore_ascii_case("none")
+}
+
 /// `none` takes away what is set below.
 impl<T: Value> Value for Option<T> {
     fn parse(text: &str) -> Result<Self, String> {
         match text {
-            "none" => Ok(None),
+            text if is_none(text) => Ok(None),
             text => T::parse(text).map(Some),
         }
     }
@@ -87,9 +91,12 @@ impl Value for f64 {
     }
 }
 
-/// Separated by commas.
+/// Separated by commas; `none` empties it.
 impl Value for Vec<String> {
     fn parse(text: &str) -> Result<Self, String> {
+        if is_none(text) {
+            return Ok(Self::new());
+        }
         let words = text.split(',').map(str::trim);
         Ok(words
             .filter(|word| !word.is_empty())
@@ -100,7 +107,10 @@ impl Value for Vec<String> {
 
 impl Value for Jitter {
     fn parse(text: &str) -> Result<Self, String> {
-        variant(text)
+        match is_none(text) {
+            true => Ok(Self::None),
+            false => variant(text),
+        }
     }
 }
 
@@ -179,7 +189,11 @@ mod tests {
     }
 
     #[test]
-    fn none_takes_a_setting_away() {
-        assert_eq!(Option::<u32>::parse("none"), Ok(None));
+    fn none_takes_a_setting_away_in_any_case() {
+        for none in ["none", "None", "NONE"] {
+            assert_eq!(Option::<u32>::parse(none), Ok(None));
+            assert_eq!(Jitter::parse(none), Ok(Jitter::None));
+            assert_eq!(Vec::parse(none), Ok(vec![]));
+        }
     }
 }

@@ -6,7 +6,7 @@ use super::{Preset, Settings, duration, value::Value};
 use crate::config::ConfigError;
 
 /// Variables that begin with one of these are ours: one that is not in the table is a slip.
-const SECTIONS: [&str; 7] = [
+const SECTIONS: [&str; 9] = [
     "TOOL_CIRCUIT_BREAKER_",
     "TOOL_DEADLINE_",
     "TOOL_PARALLEL_",
@@ -14,6 +14,8 @@ const SECTIONS: [&str; 7] = [
     "TOOL_RETRY_",
     "TOOL_SANITIZE_",
     "TOOL_SEQUENCE_",
+    "TOOL_TIMEOUT_",
+    "TOOL_TRACE_",
 ];
 
 /// An environment variable and the setting that it holds. See [`VARIABLES`].
@@ -107,10 +109,14 @@ fn window(setting: &mut Option<Duration>, text: &str) -> Result<(), String> {
 /// The preset comes first, and is laid over nothing but the defaults: what a file says is not thrown away.
 fn preset(settings: &mut Settings, text: &str) -> Result<(), String> {
     let preset = Preset::parse(text)?;
+    let wanted = Settings::preset(preset);
+    if preset == Preset::Default || *settings == wanted {
+        return Ok(());
+    }
     if *settings != Settings::default() {
         return Err("there are other settings already, of a file or a preset; it takes the place of the defaults only".into());
     }
-    *settings = Settings::preset(preset);
+    *settings = wanted;
     Ok(())
 }
 
@@ -385,5 +391,23 @@ pub const VARIABLES: &[Variable] = &[
         "sanitize.harmless_keys",
         "more words in keys that mean no secret, separated by commas",
         |s, t| put(&mut s.sanitize.harmless_keys, t),
+    ),
+    row(
+        "TOOL_TRACE_ARGUMENTS",
+        "trace.arguments",
+        "whether the redacted arguments stand in the span of a call",
+        |s, t| put(&mut s.trace.arguments, t),
+    ),
+    row(
+        "TOOL_TRACE_OUTPUT",
+        "trace.output",
+        "whether the redacted answer stands in it",
+        |s, t| put(&mut s.trace.output, t),
+    ),
+    row(
+        "TOOL_TRACE_ATTEMPTS",
+        "trace.attempts",
+        "whether each attempt has a span of its own inside it",
+        |s, t| put(&mut s.trace.attempts, t),
     ),
 ];

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     CircuitBreakerSettings, DeadlineSettings, ParallelSettings, RateLimitSettings, RetrySettings,
     SanitizeSettings, SequenceSettings, StackBuilder, TimeoutSettings, ToolSettings, TraceSettings,
-    check, names::Names,
+    check,
 };
 use crate::config::ConfigError;
 
@@ -45,7 +45,7 @@ impl Settings {
     /// If a layer refuses its settings, a disabled one too, or if two of them contradict each other; see the
     /// [module docs](super#errors). The error names the key.
     pub fn check(&self) -> Result<(), ConfigError> {
-        check::whole(self, &Names::default())
+        check::whole(self)
     }
 
     /// The documented stack with these settings, to be completed and built.

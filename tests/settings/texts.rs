@@ -1,0 +1,139 @@
+//! What errors call settings, and how they write their values (G1, rule 7).
+
+use tower_toolcall::settings::Settings;
+
+use crate::{
+    checks::refused,
+    kit::{changed, secs},
+};
+
+/// G1: both settings of a contradiction are named as the operator knows them.
+#[test]
+fn a_contradiction_between_variables_names_both() {
+    let vars = [
+        ("TOOL_TIMEOUT", "60"),
+        ("TOOL_CIRCUIT_BREAKER_WINDOW", "45"),
+    ];
+    let error = Settings::default().with_env_from(vars).unwrap_err();
+    assert_eq!(error.field(), "TOOL_CIRCUIT_BREAKER_WINDOW");
+    assert!(error.to_string().contains("`TOOL_TIMEOUT` (1m)"), "{error}");
+}
+
+/// G1: the variable that does not fit a file is named, or the key in the file.
+#[test]
+fn a_contradiction_with_a_file_names_the_variable() {
+    let file: Settings = toml::from_str("[circuit_breaker]\nwindow = \"45s\"").unwrap();
+    let error = file.with_env_from([("TOOL_TIMEOUT", "60")]).unwrap_err();
+    assert_eq!(error.field(), "circuit_breaker.window");
+    assert!(error.to_string().contains("`TOOL_TIMEOUT` (1m)"), "{error}");
+}
+
+/// So are those in the text of a section's own check.
+#[test]
+fn a_text_names_variables() {
+    let vars = [
+        ("TOOL_CIRCUIT_BREAKER_FAILURE_RATE", "0.5"),
+        ("TOOL_CIRCUIT_BREAKER_WINDOW", "60"),
+        ("TOOL_CIRCUIT_BREAKER_WINDOW_CALLS", "100"),
+    ];
+    let error = Settings::default().with_env_from(vars).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "invalid `TOOL_CIRCUIT_BREAKER_WINDOW_CALLS`: `TOOL_CIRCUIT_BREAKER_WINDOW` is set too; \
+         the rates are over one of them"
+    );
+}
+
+/// A layer's own word for a setting is not the operator's.
+#[test]
+fn a_budget_of_no_retries() {
+    let file = changed(|s| s.retry.budget_minimum = 0);
+    let error = file.with_env_from([("TOOL_RETRY_BUDGET_RATIO", "0")]);
+    assert_eq!(
+        error.unwrap_err().to_string(),
+        "invalid `TOOL_RETRY_BUDGET_RATIO`: it is zero, and so is `retry.budget_minimum`: \
+         no call would be retried"
+    );
+}
+
+/// A default that does not fit is named with its variable; a variable by its own name alone.
+#[test]
+fn a_key_that_no_variable_set_comes_with_its_variable() {
+    let budget = ("TOOL_DEADLINE_BUDGET", "10s");
+    let error = Settings::default().with_env_from([budget]).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "invalid `rate_limit.cooldown`: 30s is too long for the 10s that `TOOL_DEADLINE_BUDGET` leaves: \
+         no call would wait for its end; raise the budget, or shorten it (TOOL_RATE_LIMIT_COOLDOWN)"
+    );
+    let vars = [budget, ("TOOL_RATE_LIMIT_COOLDOWN", "10s")];
+    let error = Settings::default().with_env_from(vars).unwrap_err();
+    assert_eq!(error.field(), "TOOL_RATE_LIMIT_COOLDOWN");
+    assert!(error.to_string().ends_with("or shorten it"), "{error}");
+    // No variable sets what holds for a tool.
+    let file = changed(|s| s.tools.entry("x".into()).or_default().timeout_ms = Some(0));
+    let error = file.with_env_from([("TOOL_TIMEOUT", "5")]).unwrap_err();
+    assert!(error.to_string().ends_with("would have time"), "{error}");
+}
+
+/// Attempts that nobody would make.
+#[test]
+fn a_tools_attempts_without_a_retry_layer() {
+    let file = changed(|s| s.tools.entry("import".into()).or_default().attempts = Some(1));
+    assert_eq!(file.check(), Ok(()));
+    let error = file.with_env_from([("TOOL_RETRY_ENABLED", "false")]);
+    let error = error.unwrap_err();
+    assert_eq!(error.field(), "tools.import.attempts");
+    let says = "`TOOL_RETRY_ENABLED` is false";
+    assert!(error.to_string().contains(says), "{error}");
+}
+
+/// A tool's name is written as in a file, and not at any length.
+#[test]
+fn the_name_of_a_tool_in_a_key() {
+    let long = "x".repeat(70);
+    let cut = format!("tools.\"{}...\".timeout_ms", &long[..64]);
+    for (name, key) in [
+        ("a-b_1", "tools.a-b_1.timeout_ms"),
+        ("a.b", r#"tools."a.b".timeout_ms"#),
+        ("a b", r#"tools."a b".timeout_ms"#),
+        (r#"a"b"#, r#"tools."a\"b".timeout_ms"#),
+        (&long, &cut),
+    ] {
+        let zero = |s: &mut Settings| s.tools.entry(name.into()).or_default().timeout_ms = Some(0);
+        refused(zero, key, &["zero"]);
+    }
+}
+
+#[test]
+fn a_tool_without_a_name() {
+    let nameless = |s: &mut Settings| {
+        s.tools.entry(String::new()).or_default();
+    };
+    refused(nameless, r#"tools."""#, &["name"]);
+}
+
+/// A duration looks as in a file, and has no space.
+#[test]
+fn durations_in_errors_are_written_as_in_files() {
+    let long = secs(366 * 24 * 3600);
+    let says = ["1year18h is longer than a year"];
+    refused(|s| s.retry.base = long, "retry.base", &says);
+    refused(|s| s.retry.cap = long, "retry.cap", &says);
+    let reset = |s: &mut Settings| s.circuit_breaker.reset = long;
+    refused(reset, "circuit_breaker.reset", &says);
+    let window = |s: &mut Settings| s.circuit_breaker.window = Some(long);
+    refused(window, "circuit_breaker.window", &says);
+    let slow = |s: &mut Settings| {
+        s.circuit_breaker.slow_call_rate = Some(0.5);
+        s.circuit_breaker.slow_call = Some(long);
+        s.circuit_breaker.window_calls = Some(100);
+    };
+    refused(slow, "circuit_breaker.slow_call", &says);
+    let cooldown = |s: &mut Settings| s.rate_limit.cooldown = secs(25 * 3600);
+    refused(
+        cooldown,
+        "rate_limit.cooldown",
+        &["1day1h is longer than a day"],
+    );
+}
