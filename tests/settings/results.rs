@@ -6,7 +6,7 @@ use tower_toolcall::{
     BoxError, ErrorKind, Outcome, ToolCall, ToolError, result::Status, settings::Settings,
 };
 
-use crate::kit::{Flaky, call, changed, run, stack};
+use crate::kit::{Flaky, call, changed, run, secs, stack};
 
 #[tokio::test]
 async fn whatever_happens_there_is_a_result() {
@@ -61,4 +61,30 @@ async fn the_tools_own_errors_are_no_success() {
     let tool = Flaky::new(ErrorKind::Upstream, 0);
     let Ok(result) = layer.results().layer(tool).oneshot(call()).await;
     assert_eq!(result.error().unwrap().kind(), ErrorKind::Reported);
+}
+
+/// E7: another system's codes; what is logged and counted keeps ours.
+#[cfg(feature = "metrics")]
+#[tokio::test(start_paused = true)]
+async fn a_caller_may_have_codes_of_another_system() {
+    let metrics = tower_toolcall::metrics::Metrics::new();
+    let codes = |error: &ToolError| match error.kind() {
+        ErrorKind::Timeout => Some("TOOL_EXECUTION_FAILED"),
+        _ => None,
+    };
+    let stack = Settings::agent_loop()
+        .stack()
+        .with_metrics(&metrics)
+        .with_codes(codes);
+    let stack = stack.build().unwrap();
+    let hangs = service_fn(|_: ToolCall| std::future::pending::<Result<(), BoxError>>());
+    let call = || call().with_timeout(secs(1));
+    let error = stack.layer(hangs).oneshot(call()).await.unwrap_err();
+    assert_eq!(
+        (error.kind(), error.code()),
+        (ErrorKind::Timeout, "TOOL_EXECUTION_FAILED")
+    );
+    let result = stack.results().layer(hangs).oneshot(call()).await.unwrap();
+    assert_eq!(result.error().unwrap().code(), "TOOL_EXECUTION_FAILED");
+    assert_eq!(metrics.snapshot().total.codes["TOOL_TIMEOUT"], 2);
 }

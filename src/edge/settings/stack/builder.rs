@@ -13,7 +13,9 @@ use crate::{
     circuit_breaker::CircuitBreakerLayer,
     config::ConfigError,
     edge::settings::{Settings, circuit_breaker, rate_limit},
+    error::ToolError,
     event::Listen,
+    normalize::NormalizeLayer,
     outcome::ByError,
     rate_limit::RateLimitBackoffLayer,
     retry::RetryLayer,
@@ -32,6 +34,7 @@ pub struct StackBuilder<C = ByError> {
     settings: Settings,
     classifier: C,
     rule: Option<Rule>,
+    codes: Option<NormalizeLayer>,
     listeners: Listeners,
     #[cfg(feature = "metrics")]
     metrics: Option<Metrics>,
@@ -43,6 +46,7 @@ impl StackBuilder {
             settings,
             classifier: ByError,
             rule: None,
+            codes: None,
             listeners: Listeners::default(),
             #[cfg(feature = "metrics")]
             metrics: None,
@@ -57,6 +61,7 @@ impl<C> StackBuilder<C> {
             settings: self.settings,
             classifier,
             rule: self.rule,
+            codes: self.codes,
             listeners: self.listeners,
             #[cfg(feature = "metrics")]
             metrics: self.metrics,
@@ -70,6 +75,16 @@ impl<C> StackBuilder<C> {
         decide: impl Fn(&ToolCall) -> ReplaySafety + Send + Sync + 'static,
     ) -> Self {
         self.rule = Some(Arc::new(decide));
+        self
+    }
+
+    /// Gives the errors that the caller sees other codes, those of another system for one (E7); `None` keeps the error's
+    /// own. Spans, events and metrics have ours in any case. Default: ours.
+    pub fn with_codes(
+        mut self,
+        codes: impl Fn(&ToolError) -> Option<&'static str> + Send + Sync + 'static,
+    ) -> Self {
+        self.codes = Some(NormalizeLayer::new().with_codes(codes));
         self
     }
 
@@ -100,6 +115,7 @@ impl<C: Clone> StackBuilder<C> {
         let breaker = self.circuit_breaker(&listeners)?;
         let handle = breaker.handle();
         let layers = Layers {
+            codes: Optional(self.codes.clone()),
             trace: self.trace(&listeners),
             #[cfg(feature = "metrics")]
             metrics: Optional(self.metrics()),

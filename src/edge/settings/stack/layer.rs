@@ -13,6 +13,7 @@ use crate::{
     catch_panic::{CatchPanic, CatchPanicLayer},
     circuit_breaker::{CircuitBreaker, CircuitBreakerHandle, CircuitBreakerLayer},
     deadline::{Deadline, DeadlineLayer},
+    normalize::{Normalize, NormalizeLayer},
     outcome::ByError,
     rate_limit::{RateLimitBackoff, RateLimitBackoffLayer},
     result::ToolResultLayer,
@@ -38,6 +39,7 @@ pub struct StackLayer<C = ByError> {
 /// All but the outermost layer.
 #[derive(Clone)]
 pub(super) struct Layers<C> {
+    pub(super) codes: Optional<NormalizeLayer>,
     pub(super) trace: TraceLayer<DefaultHooks<C>>,
     #[cfg(feature = "metrics")]
     pub(super) metrics: Optional<MetricsLayer<C>>,
@@ -60,10 +62,11 @@ type Timed<S, C> = Deadline<Repeated<S, C>>;
 type Counted<S, C> = Switched<Measured<Timed<S, C>, C>, Timed<S, C>>;
 #[cfg(not(feature = "metrics"))]
 type Counted<S, C> = Timed<S, C>;
-pub(super) type Traced<S, C> = Trace<Counted<S, C>, DefaultHooks<C>>;
+type Traced<S, C> = Trace<Counted<S, C>, DefaultHooks<C>>;
+pub(super) type Coded<S, C> = Switched<Normalize<Traced<S, C>>, Traced<S, C>>;
 
 impl<S: Clone, C: Clone> Layer<S> for Layers<C> {
-    type Service = Traced<S, C>;
+    type Service = Coded<S, C>;
 
     fn layer(&self, tool: S) -> Self::Service {
         let stack = self.timeout.layer(self.catch_panic.layer(tool));
@@ -74,7 +77,7 @@ impl<S: Clone, C: Clone> Layer<S> for Layers<C> {
         let stack = self.deadline.layer(stack);
         #[cfg(feature = "metrics")]
         let stack = self.metrics.layer(stack);
-        self.trace.layer(stack)
+        self.codes.layer(self.trace.layer(stack))
     }
 }
 
