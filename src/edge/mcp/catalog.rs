@@ -1,4 +1,9 @@
-use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    fmt,
+    sync::Arc,
+    time::Duration,
+};
 
 use rmcp::{
     model::{PaginatedRequestParams, Tool},
@@ -7,6 +12,7 @@ use rmcp::{
 
 use super::{McpService, errors};
 use crate::{
+    answer::json_bytes,
     call::{ReplaySafety, ToolCall},
     error::{ErrorKind, ToolError},
 };
@@ -14,8 +20,12 @@ use crate::{
 /// More tools than that are refused: a server that invents pages must not fill the memory.
 const MAX_TOOLS: usize = 10_000;
 
+/// So many bytes of JSON, and so many pages: neither large definitions nor empty pages go on for ever.
+const MAX_LIST_BYTES: u64 = 16 << 20;
+const MAX_PAGES: usize = 1_000;
+
 /// How long listing the tools may take in all.
-const LIST_TIMEOUT: Duration = Duration::from_secs(30);
+pub(super) const LIST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The tools of one server, with their schemas and annotations.
 ///
@@ -168,7 +178,8 @@ impl McpService {
     /// # Errors
     ///
     /// Those of the connection; `Timeout` if it takes longer than 30 s in all; `Reported` if the
-    /// server lists more than 10,000 tools.
+    /// server lists more than 10,000 tools, 16 MiB of JSON or 1,000 pages, or names a page twice. What a single page may
+    /// weigh is the transport's affair: it is read before anybody can count it.
     pub async fn catalog(&self) -> Result<Catalog, ToolError> {
         let mut catalog = Catalog::new(list(self.peer()).await?);
         catalog.server = self.server().cloned();
@@ -179,33 +190,44 @@ impl McpService {
 /// All tools of a server, within the limits.
 pub(super) async fn list(peer: &Peer<RoleClient>) -> Result<Vec<Tool>, ToolError> {
     let listed = tokio::time::timeout(LIST_TIMEOUT, list_pages(peer)).await;
-    listed.unwrap_or_else(|_| {
-        Err(ToolError::new(
-            ErrorKind::Timeout,
-            "the MCP server has not listed its tools within 30 s",
-        ))
-    })
+    listed.unwrap_or_else(|_| Err(took_too_long()))
+}
+
+pub(super) fn took_too_long() -> ToolError {
+    ToolError::new(
+        ErrorKind::Timeout,
+        "the MCP server has not listed its tools within 30 s",
+    )
 }
 
 async fn list_pages(peer: &Peer<RoleClient>) -> Result<Vec<Tool>, ToolError> {
+    let refused = |why| Err(ToolError::new(ErrorKind::Reported, why));
     let mut tools = Vec::new();
+    let mut room = MAX_LIST_BYTES;
+    let mut cursors = HashSet::new();
     let mut cursor = None;
-    loop {
+    for _ in 0..MAX_PAGES {
         let page = PaginatedRequestParams::default().with_cursor(cursor);
         let listed = peer.list_tools(Some(page)).await;
         let listed = listed.map_err(|e: ServiceError| errors::from_service(e))?;
-        tools.extend(listed.tools);
-        if tools.len() > MAX_TOOLS {
-            return Err(ToolError::new(
-                ErrorKind::Reported,
-                "the MCP server lists more than 10,000 tools",
-            ));
+        if tools.len() + listed.tools.len() > MAX_TOOLS {
+            return refused("the MCP server lists more than 10,000 tools");
         }
+        match json_bytes(&(&listed.tools, &listed.next_cursor), room) {
+            Ok(bytes) => room -= bytes,
+            Err(_) => return refused("the MCP server's list of tools is larger than 16 MiB"),
+        }
+        tools.extend(listed.tools);
         cursor = listed.next_cursor;
-        if cursor.is_none() {
-            return Ok(tools);
+        match &cursor {
+            None => return Ok(tools),
+            Some(next) if !cursors.insert(next.clone()) => {
+                return refused("the MCP server's list of tools goes round in a circle");
+            }
+            Some(_) => {}
         }
     }
+    refused("the MCP server's list of tools has more than 1,000 pages")
 }
 
 #[cfg(test)]

@@ -2,13 +2,17 @@ use std::{
     fmt,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering::SeqCst},
+        atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst},
     },
+    time::Duration,
 };
 
 use arc_swap::ArcSwap;
-use rmcp::service::{Peer, RoleClient};
-use tokio::sync::Mutex;
+use rmcp::service::{Peer, RoleClient, ServiceRole};
+use tokio::{
+    sync::Mutex,
+    time::{Instant, sleep_until, timeout},
+};
 
 use super::{Catalog, catalog};
 use crate::{
@@ -16,6 +20,13 @@ use crate::{
     event::{TARGET, names},
     text::Short,
 };
+
+/// What passes at least between two asks: a server that tells of a change whenever it is asked is not asked for ever
+/// without a pause.
+const MIN_GAP: Duration = Duration::from_secs(1);
+
+/// How many may wait to ask. Who comes then leaves it to them.
+const MAX_WAITING: usize = 64;
 
 /// The tools of one server as they are now: a [`Catalog`] that follows the server.
 ///
@@ -26,6 +37,8 @@ use crate::{
 /// - Reading it is one atomic load, whatever goes on.
 /// - One answer is awaited at a time, so an older one never replaces a newer one. However many notifications
 ///   come meanwhile, one more answer follows.
+/// - Between two asks because of notifications lies at least a second, so a server that tells of changes without end
+///   is asked, and warned of, once a second.
 /// - If the server does not answer, the old list stands, and a warning tells of it.
 /// - The limits are those of [`McpService::catalog`](super::McpService::catalog).
 ///
@@ -39,10 +52,37 @@ pub struct McpTools(Arc<Inner>);
 #[derive(Default)]
 struct Inner {
     catalog: ArcSwap<Catalog>,
+    /// How many changes were told of.
+    told: AtomicU64,
     /// Held while an answer is awaited.
-    asking: Mutex<()>,
-    /// Whether somebody waits to ask who has not asked yet: it will learn of all changes until then.
-    waiting: AtomicBool,
+    asked: Mutex<Asked>,
+    /// How many wait because of a change.
+    waiting: AtomicUsize,
+}
+
+/// Known by its address: every connection has a value of its own.
+type Connection = Arc<<RoleClient as ServiceRole>::PeerInfo>;
+
+/// What came of asking. Changes are known by their number: an ask learns of all that were told of before it.
+#[derive(Default)]
+struct Asked {
+    /// When the last ask began.
+    last: Option<Instant>,
+    /// The changes up to this one are in the list.
+    listed: u64,
+    /// The changes up to this one were asked for on this connection, in vain.
+    failed: Option<(Connection, u64)>,
+}
+
+impl Asked {
+    /// Whether nobody need ask on this connection because of the changes up to `told`.
+    fn knows(&self, told: u64, peer: &Peer<RoleClient>) -> bool {
+        let in_vain = || {
+            let (failed, own) = (self.failed.as_ref()?, peer.peer_info()?);
+            Some(Arc::ptr_eq(&failed.0, &own) && failed.1 >= told)
+        };
+        self.listed >= told || in_vain() == Some(true)
+    }
 }
 
 impl McpTools {
@@ -73,7 +113,8 @@ impl McpTools {
         self.0.catalog.load().name(tool).cloned()
     }
 
-    /// Asks the server for its tools: at the start of a program, and whenever you like.
+    /// Asks the server for its tools: at the start of a program, and whenever you like. It takes 30 s at the most, and
+    /// with them what it waits for others who ask.
     ///
     /// # Errors
     ///
@@ -83,30 +124,56 @@ impl McpTools {
     ///
     /// Dropped, it has changed nothing.
     pub async fn refresh(&self, peer: &Peer<RoleClient>) -> Result<(), ToolError> {
-        let _alone = self.0.asking.lock().await;
-        self.ask(peer).await
+        let asks = async { self.ask(peer, &mut *self.0.asked.lock().await).await };
+        let asked = timeout(catalog::LIST_TIMEOUT, asks).await;
+        asked.unwrap_or_else(|_| Err(catalog::took_too_long()))
     }
 
-    /// Asks the server for its tools, because it says that they have changed. Returns at once if somebody is
-    /// about to ask anyway.
+    /// Asks the server for its tools, because it says that they have changed; a second after the last ask at the
+    /// earliest. It returns when an answer of later is there: its own or that to another caller's ask.
+    ///
+    /// If asking fails, a warning tells of it; a change that was told of on another connection (an old one and a new one
+    /// may share a list) is then asked for on that one. When 64 callers wait, the next return at once: those ask.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped, it has changed nothing. The change is not forgotten: everybody else who waits, or comes later, asks
+    /// because of it. If nobody does, the list stays as it is until then.
     pub async fn changed(&self, peer: &Peer<RoleClient>) {
-        let Some(waiting) = Waiting::begin(&self.0.waiting) else {
+        self.0.told.fetch_add(1, SeqCst);
+        let Some(_waiting) = Waiting::begin(&self.0.waiting) else {
             return;
         };
-        let _alone = self.0.asking.lock().await;
-        // What changes from here on may not be in the answer.
-        drop(waiting);
-        if let Err(error) = self.ask(peer).await {
+        let mut asked = self.0.asked.lock().await;
+        // All changes, not the own alone: some may have nobody else who asks.
+        if asked.knows(self.0.told.load(SeqCst), peer) {
+            return;
+        }
+        if let Some(last) = asked.last {
+            sleep_until(last + MIN_GAP).await;
+        }
+        if let Err(error) = self.ask(peer, &mut asked).await {
             self.warn(&error);
         }
     }
 
     /// For whoever holds the lock.
-    async fn ask(&self, peer: &Peer<RoleClient>) -> Result<(), ToolError> {
-        let tools = catalog::list(peer).await?;
-        let settings = self.catalog().settings();
-        self.0.catalog.store(Arc::new(settings.with_tools(tools)));
-        Ok(())
+    async fn ask(&self, peer: &Peer<RoleClient>, asked: &mut Asked) -> Result<(), ToolError> {
+        // What changes from here on may not be in the answer.
+        let told = self.0.told.load(SeqCst);
+        asked.last = Some(Instant::now());
+        match catalog::list(peer).await {
+            Ok(tools) => {
+                let settings = self.catalog().settings();
+                self.0.catalog.store(Arc::new(settings.with_tools(tools)));
+                asked.listed = told;
+                Ok(())
+            }
+            Err(error) => {
+                asked.failed = peer.peer_info().map(|peer| (peer, told));
+                Err(error)
+            }
+        }
     }
 
     fn warn(&self, error: &ToolError) {
@@ -129,18 +196,19 @@ impl fmt::Debug for McpTools {
     }
 }
 
-/// The place of the one who waits to ask. Dropped, by its owner or with its task, it is free again.
-struct Waiting<'a>(&'a AtomicBool);
+/// One of those who wait. Dropped, by its owner or with its task, its place is free again.
+struct Waiting<'a>(&'a AtomicUsize);
 
 impl<'a> Waiting<'a> {
-    fn begin(flag: &'a AtomicBool) -> Option<Self> {
-        // Made only if it is ours: dropping one frees the place.
-        (!flag.swap(true, SeqCst)).then(|| Self(flag))
+    fn begin(count: &'a AtomicUsize) -> Option<Self> {
+        let waits = Self(count);
+        // Where there is no room, the drop takes it back.
+        (count.fetch_add(1, SeqCst) < MAX_WAITING).then_some(waits)
     }
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.0.store(false, SeqCst);
+        self.0.fetch_sub(1, SeqCst);
     }
 }

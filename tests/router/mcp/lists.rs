@@ -111,7 +111,7 @@ async fn a_call_during_a_refresh_waits_for_nothing() {
     server.slow.store(5000, SeqCst);
     server.add("fetch");
     connection.announce().await;
-    sleep(Duration::from_secs(1)).await;
+    sleep(Duration::from_secs(2)).await;
     assert_eq!(server.listed.load(SeqCst), 2, "it is being asked");
 
     let start = Instant::now();
@@ -128,6 +128,7 @@ async fn a_burst_of_a_hundred_notifications_asks_twice() {
     let server = Server::with(&["search"]);
     let connection = Connection::to(server.clone()).await;
     server.slow.store(1000, SeqCst);
+    sleep(Duration::from_secs(2)).await;
     for i in 0..100 {
         server.add(&format!("tool{i}"));
         connection.announce().await;
@@ -145,7 +146,7 @@ async fn an_older_answer_never_replaces_a_newer_one() {
     let connection = Connection::to(server.clone()).await;
     server.slow.store(9000, SeqCst);
     connection.announce().await;
-    sleep(Duration::from_secs(1)).await;
+    sleep(Duration::from_secs(2)).await;
     server.add("b");
     server.slow.store(0, SeqCst);
     connection.announce().await;
@@ -173,6 +174,54 @@ async fn a_refresh_that_is_dropped_blocks_nobody() {
     server.add("b");
     tools.changed(peer).await;
     assert_eq!(connection.names(), ["a", "b"]);
+}
+
+/// Its caller's timeout ends a wait: the change of another, which came meanwhile, is asked for all the same.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_is_dropped_loses_no_change_of_another() {
+    let server = Server::with(&["a"]);
+    let connection = Connection::to(server.clone()).await;
+    let (tools, peer) = (connection.tools.clone(), connection.peer());
+    server.slow.store(5000, SeqCst);
+    let mut asks = tokio_test::task::spawn(tools.changed(peer));
+    tokio_test::assert_pending!(asks.poll());
+    sleep(Duration::from_secs(2)).await;
+    tokio_test::assert_pending!(asks.poll());
+    let mut waits = tokio_test::task::spawn(tools.changed(peer));
+    tokio_test::assert_pending!(waits.poll());
+    sleep(Duration::from_millis(10)).await;
+    server.add("b");
+    let mut other = tokio_test::task::spawn(tools.changed(peer));
+    let _ = other.poll();
+    drop(waits);
+    server.slow.store(0, SeqCst);
+    asks.await;
+    other.await;
+    assert_eq!(connection.names(), ["a", "b"]);
+}
+
+/// More than can wait: whoever returned at once is answered by those who wait.
+#[tokio::test(start_paused = true)]
+async fn a_flood_of_changes_waits_in_a_bounded_place_and_loses_none() {
+    let server = Server::with(&["a"]);
+    let connection = Connection::to(server.clone()).await;
+    let (tools, peer) = (connection.tools.clone(), connection.peer());
+    server.slow.store(1000, SeqCst);
+    let mut flood: Vec<_> = (0..64)
+        .map(|_| tokio_test::task::spawn(tools.changed(peer)))
+        .collect();
+    assert!(flood.iter_mut().all(|one| one.poll().is_pending()));
+    sleep(Duration::from_millis(1500)).await;
+    assert!(flood[0].poll().is_pending(), "it asks");
+    sleep(Duration::from_millis(10)).await;
+    server.add("b");
+    tools.changed(peer).await;
+    assert_eq!(connection.names(), ["a"], "there was no room to wait");
+    for one in flood {
+        one.await;
+    }
+    assert_eq!(connection.names(), ["a", "b"]);
+    assert_eq!(server.listed.load(SeqCst), 3);
 }
 
 /// Many thousand tools and names that are none: what a server lists is its own affair, and bounded.

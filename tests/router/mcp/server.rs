@@ -32,6 +32,10 @@ pub(crate) struct Server {
     /// How long listing takes, in milliseconds; what is listed is what there is at its start.
     pub(crate) slow: Arc<AtomicUsize>,
     pub(crate) refuses: Arc<AtomicBool>,
+    /// How often it tells of a change when it is asked.
+    pub(crate) tells: Arc<AtomicUsize>,
+    /// What it lists in the place of its tools, page by page.
+    pub(crate) pages: Arc<Mutex<Vec<ListToolsResult>>>,
 }
 
 impl Server {
@@ -63,9 +67,16 @@ impl ServerHandler for Server {
     async fn list_tools(
         &self,
         _: Option<PaginatedRequestParams>,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         self.listed.fetch_add(1, SeqCst);
+        if self.tells.load(SeqCst) > 0 {
+            self.tells.fetch_sub(1, SeqCst);
+            context.peer.notify_tool_list_changed().await.unwrap();
+        }
+        if let Some(page) = self.pages.lock().unwrap().pop() {
+            return Ok(page);
+        }
         let names = self.tools.lock().unwrap().clone();
         {
             let mut asking = self.asking.lock().unwrap();
@@ -127,17 +138,23 @@ impl Connection {
     /// Connected, and listed once. The server is trusted.
     pub(crate) async fn to(server: Server) -> Self {
         let settings = Catalog::default().trust_annotations(true);
-        let listens =
-            McpNotifications::new().with_tools(McpTools::new(settings.with_server("docs")));
+        let tools = McpTools::new(settings.with_server("docs"));
+        let connection = Self::sharing(server, tools).await;
+        let listed = connection.tools.refresh(connection.peer()).await;
+        listed.unwrap();
+        connection
+    }
+
+    /// Connected, with the list of another one.
+    pub(crate) async fn sharing(server: Server, tools: McpTools) -> Self {
+        let listens = McpNotifications::new().with_tools(tools);
         let (theirs, ours) = tokio::io::duplex(64 * 1024);
         let (server, client) = tokio::join!(server.serve(theirs), listens.clone().serve(ours));
-        let connection = Self {
+        Self {
             server: server.unwrap(),
             client: client.unwrap(),
             tools: listens.tools().clone(),
-        };
-        connection.tools.refresh(connection.peer()).await.unwrap();
-        connection
+        }
     }
 
     pub(crate) fn peer(&self) -> &Peer<RoleClient> {
@@ -165,6 +182,13 @@ impl Connection {
         names.sort_unstable();
         names
     }
+}
+
+/// A page of a list.
+pub(crate) fn page(tools: Vec<Tool>, next: Option<&str>) -> ListToolsResult {
+    let mut page = ListToolsResult::with_all_items(tools);
+    page.next_cursor = next.map(str::to_owned);
+    page
 }
 
 /// Time for everything that is under way: it is paused.

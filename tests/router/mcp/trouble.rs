@@ -6,12 +6,13 @@ use std::{
     time::Duration,
 };
 
+use rmcp::model::Tool;
 use tokio::time::{Instant, sleep};
 use tower::ServiceExt;
 use tower_toolcall::{ErrorKind, Execution, ToolCall, router::Router};
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-use super::server::{Connection, Server, settle};
+use super::server::{Connection, Server, page, settle};
 
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
@@ -86,6 +87,74 @@ async fn a_server_that_never_lists_is_not_waited_for() {
     assert_eq!(connection.names(), ["a"]);
 }
 
+/// It was asked thousands of times a second, for ever: each ask led to the next.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_changes_whenever_it_is_asked_is_asked_once_a_second() {
+    for refuses in [false, true] {
+        let server = Server::with(&["a"]);
+        let connection = Connection::to(server.clone()).await;
+        server.refuses.store(refuses, SeqCst);
+        server.tells.store(1000, SeqCst);
+        let (log, _guard) = Log::start();
+        connection.announce().await;
+        sleep(Duration::from_millis(10_500)).await;
+        let asked = server.listed.load(SeqCst) - 1;
+        assert_eq!(asked, 10, "{refuses}");
+        let warned = log.of_ours().len();
+        assert_eq!(warned, if refuses { 10 } else { 0 });
+        drop((_guard, connection));
+        settle().await;
+    }
+}
+
+/// A burst that is answered by an error is answered by one, not by one for each.
+#[tokio::test(start_paused = true)]
+async fn a_burst_that_fails_warns_twice() {
+    let server = Server::with(&["a"]);
+    let connection = Connection::to(server.clone()).await;
+    let (log, _guard) = Log::start();
+    server.refuses.store(true, SeqCst);
+    server.slow.store(1000, SeqCst);
+    sleep(Duration::from_secs(2)).await;
+    for _ in 0..100 {
+        connection.announce().await;
+    }
+    settle().await;
+    assert_eq!((server.listed.load(SeqCst), log.of_ours().len()), (3, 2));
+}
+
+/// After a reconnection the old server hangs, and the new one's change came while it did.
+#[tokio::test(start_paused = true)]
+async fn a_hanging_old_connection_does_not_swallow_a_change_of_the_new_one() {
+    let server = Server::with(&["a"]);
+    let old = Connection::to(server.clone()).await;
+    let fresh = Server::with(&["a", "b"]);
+    let new = Connection::sharing(fresh.clone(), old.tools.clone()).await;
+    server.slow.store(1 << 30, SeqCst);
+    for _ in 0..2 {
+        old.announce().await;
+        sleep(Duration::from_secs(2)).await;
+    }
+    new.announce().await;
+    settle().await;
+    assert_eq!(fresh.listed.load(SeqCst), 1);
+    assert_eq!(old.names(), ["a", "b"]);
+}
+
+/// It waits for one who asks, and both waits are its 30 s.
+#[tokio::test(start_paused = true)]
+async fn a_refresh_that_waits_for_another_ask_is_bounded_too() {
+    let server = Server::with(&["a"]);
+    let connection = Connection::to(server.clone()).await;
+    server.slow.store(1 << 30, SeqCst);
+    connection.announce().await;
+    sleep(Duration::from_secs(10)).await;
+    let start = Instant::now();
+    let error = connection.tools.refresh(connection.peer()).await;
+    assert_eq!(error.unwrap_err().kind(), ErrorKind::Timeout);
+    assert_eq!(start.elapsed(), Duration::from_secs(30));
+}
+
 /// Its tools are still known, and calls of them fail as calls of a dead server do.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_dies_during_a_refresh_leaves_the_old_list() {
@@ -97,7 +166,7 @@ async fn a_server_that_dies_during_a_refresh_leaves_the_old_list() {
         .unwrap();
     server.slow.store(5000, SeqCst);
     connection.announce().await;
-    sleep(Duration::from_secs(1)).await;
+    sleep(Duration::from_secs(2)).await;
     let Connection {
         server: dies,
         client,
@@ -129,7 +198,7 @@ async fn dropping_everything_ends_everything() {
         .unwrap();
     server.slow.store(5000, SeqCst);
     connection.announce().await;
-    sleep(Duration::from_secs(1)).await;
+    sleep(Duration::from_secs(2)).await;
     let Connection {
         server: ends,
         client,
@@ -138,4 +207,47 @@ async fn dropping_everything_ends_everything() {
     drop((router, client, tools));
     let ended = tokio::time::timeout(Duration::from_secs(60), ends.waiting());
     ended.await.expect("it goes on").unwrap();
+}
+
+/// What a server lists instead of its tools, the first page last.
+async fn refused(pages: Vec<rmcp::model::ListToolsResult>) -> (usize, String) {
+    let server = Server::with(&["a"]);
+    let connection = Connection::to(server.clone()).await;
+    *server.pages.lock().unwrap() = pages;
+    let refused = connection.tools.refresh(connection.peer()).await;
+    let error = refused.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Reported);
+    assert_eq!(connection.names(), ["a"]);
+    (server.listed.load(SeqCst) - 1, error.message().to_owned())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_goes_round_in_a_circle_is_refused() {
+    let pages = ["a", "b", "a"].map(|next| page(Vec::new(), Some(next)));
+    let (asked, why) = refused(pages.into()).await;
+    assert!(why.ends_with("goes round in a circle"), "{why}");
+    assert_eq!(asked, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_of_too_many_pages_is_refused() {
+    let pages = (0..2000).map(|n| page(Vec::new(), Some(&n.to_string())));
+    let (asked, why) = refused(pages.collect()).await;
+    assert!(why.ends_with("more than 1,000 pages"), "{why}");
+    assert_eq!(asked, 1000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_of_too_many_bytes_is_refused() {
+    let huge = |n: usize| {
+        Tool::new(
+            format!("t{n}"),
+            "d".repeat(1 << 20),
+            std::sync::Arc::default(),
+        )
+    };
+    let pages = (0..40).map(|n| page(vec![huge(n)], Some(&n.to_string())));
+    let (asked, why) = refused(pages.collect()).await;
+    assert!(why.ends_with("larger than 16 MiB"), "{why}");
+    assert_eq!(asked, 16);
 }
