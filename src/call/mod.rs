@@ -106,6 +106,9 @@ const KEYED: u8 = 8;
 const AMBIGUOUS: u8 = 16;
 /// a call whose deadline leaves its owner time to finish: the next layer need not keep a reserve.
 const RESERVED: u8 = 32;
+/// a call whose server was written by a router, not by its caller.
+#[cfg(feature = "router")]
+const ROUTED: u8 = 64;
 
 /// A call of one tool: the request type of every layer in this crate.
 ///
@@ -225,6 +228,10 @@ impl ToolCall {
         let ident = self.data_mut().ident_mut();
         ident.server = Some(server.into());
         ident.hash = Default::default();
+        #[cfg(feature = "router")]
+        {
+            *self.claims.get_mut() &= !ROUTED;
+        }
         self
     }
 
@@ -566,7 +573,21 @@ impl ToolCall {
         ident.name = tool;
         ident.server = Some(server);
         ident.hash = Default::default();
+        self.routed()
+    }
+
+    /// The same call, whose server a router has seen to: to a router below it says nothing any more.
+    #[cfg(feature = "router")]
+    pub(crate) fn routed(mut self) -> Self {
+        *self.claims.get_mut() |= ROUTED;
         self
+    }
+
+    /// The server that the caller named, not a router above.
+    #[cfg(feature = "router")]
+    pub(crate) fn named_server(&self) -> Option<&str> {
+        let routed = self.claims.load(Relaxed) & ROUTED != 0;
+        self.server().filter(|_| !routed)
     }
 
     fn data_mut(&mut self) -> &mut Data {

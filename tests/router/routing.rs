@@ -279,7 +279,55 @@ async fn routers_nest() {
     assert_eq!(error.execution(), Execution::NotStarted);
 }
 
-/// No string is copied per call: the tool's and the server's names are those of the table.
+/// The server that a router writes on the call is its own, not that of a router below it.
+#[tokio::test]
+async fn nested_routers_may_have_servers_of_one_name() {
+    let says = |who: &'static str| {
+        service_fn(move |call: ToolCall| async move {
+            Ok::<_, BoxError>(json!(format!("{who}: {}", call.tool())))
+        })
+    };
+    let inner = Router::builder()
+        .tool("pay", says("local"))
+        .server("docs", says("docs"), ["search", "pay"])
+        .server("web", says("web"), ["search"])
+        .build()
+        .unwrap();
+    let outer = Router::builder()
+        .server("docs", inner.clone(), inner.names())
+        .build()
+        .unwrap();
+    for (name, answer) in [
+        ("pay", "local: pay"),
+        ("docs__search", "docs: search"),
+        ("docs__pay", "docs: pay"),
+        ("web__search", "web: search"),
+    ] {
+        let flat = ToolCall::new(format!("docs__{name}"));
+        assert_eq!(outer.clone().oneshot(flat).await.unwrap(), answer);
+        let named = ToolCall::new(name).with_server("docs");
+        assert_eq!(outer.clone().oneshot(named).await.unwrap(), answer);
+    }
+}
+
+/// Whoever names a server anew, between two routers, means it.
+#[tokio::test]
+async fn a_server_that_is_named_below_a_router_counts_again() {
+    let inner = router();
+    let renames = service_fn(move |call: ToolCall| {
+        let call = ToolCall::clone(&call).with_server("web");
+        inner.clone().oneshot(call)
+    });
+    let outer = Router::builder()
+        .server("docs", renames, ["search", "pay"])
+        .build()
+        .unwrap();
+    let answer = outer.clone().oneshot(ToolCall::new("docs__search")).await;
+    assert_eq!(answer.unwrap()["server"], "web");
+    let other = outer.oneshot(ToolCall::new("docs__pay")).await;
+    assert_eq!(other.unwrap_err().kind(), ErrorKind::NotFound);
+}
+
 #[tokio::test]
 async fn a_router_of_any_answer() {
     let tool = service_fn(|_: ToolCall| async { Ok::<_, BoxError>(7u8) });

@@ -104,7 +104,7 @@ impl<Res> Service<ToolCall> for Router<Res> {
                 State::Called(route.call(call, Some(known_as)))
             }
             // The call has these names already.
-            Some(Target::Server { route, .. }) => State::Called(route.call(call, None)),
+            Some(Target::Server { route, .. }) => State::Called(route.call(call.routed(), None)),
             None => State::Refused(Some(unknown::error(&self.table, &call))),
         })
     }

@@ -32,7 +32,7 @@ impl<Res> Table<Res> {
     /// A server of ours that the call names; else the name of the tool decides.
     pub(super) fn find(&self, call: &ToolCall) -> Option<Target<'_, Res>> {
         let name = call.tool();
-        match call.server() {
+        match call.named_server() {
             Some(server) if self.servers.contains_key(server) => self
                 .at(server, name)
                 .or_else(|| self.at(server, self.part_of(server, name)?)),
@@ -90,7 +90,7 @@ impl<Res> Table<Res> {
 
     /// What the caller of a tool that is not there may have meant, as a flat name.
     pub(super) fn asked(&self, call: &ToolCall) -> String {
-        match call.server() {
+        match call.named_server() {
             Some(server)
                 if self.servers.contains_key(server)
                     && self.part_of(server, call.tool()).is_none() =>
