@@ -349,7 +349,7 @@ impl ToolError {
     /// redacted by the call's [rules](crate::ToolCall::with_rules), if it has any of its own.
     ///
     /// The error of a call with another id, or without ids of another tool, was met while this one ran: that it had not started says
-    /// nothing of this one, and becomes [`Execution::Unknown`].
+    /// nothing of this one, and becomes [`Execution::Unknown`]; nor does a gate's refusal of it.
     #[must_use]
     pub fn about(self, call: &CallInfo) -> Self {
         if self.0.tool.is_some()
@@ -364,6 +364,7 @@ impl ToolError {
         self.edit(|e| {
             if of_another {
                 e.execution = Execution::Unknown;
+                e.own_refusal = false;
             }
             if e.tool.is_none() {
                 e.tool = Some(Arc::clone(call.shared_tool()));

@@ -144,6 +144,42 @@ async fn a_servers_own_not_found_took_time() {
     assert_eq!(result.error().unwrap().tool(), Some("docs__search"));
 }
 
+/// The tool has run, and asked for another one that is not there: that took its time, with ids and without.
+#[tokio::test(start_paused = true)]
+async fn a_tools_own_call_of_an_unknown_tool_took_time() {
+    for ids in [false, true] {
+        let below = router(["search"]);
+        let agent = service_fn(move |_: ToolCall| {
+            let below = below.clone();
+            async move {
+                tokio::time::sleep(Duration::from_secs(5)).await;
+                let sub = ToolCall::new("nope");
+                below
+                    .oneshot(if ids { sub.with_id("sub") } else { sub })
+                    .await
+            }
+        });
+        let router = RouterBuilder::<()>::new()
+            .tool("agent", agent.clone())
+            .server("s", agent, ["agent"])
+            .build()
+            .unwrap();
+        let stack = ServiceBuilder::new()
+            .layer(ToolResultLayer::new())
+            .service(router);
+        for name in ["agent", "s__agent"] {
+            let call = ToolCall::new(name);
+            let call = if ids { call.with_id("c1") } else { call };
+            let Ok(result) = stack.clone().oneshot(call).await;
+            assert_eq!(
+                (result.duration(), result.attempts()),
+                (Duration::from_secs(5), 1),
+                "{name} {ids}"
+            );
+        }
+    }
+}
+
 /// R2: nobody repeats it.
 #[tokio::test(start_paused = true)]
 async fn it_is_not_repeated() {
