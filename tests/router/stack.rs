@@ -168,6 +168,33 @@ async fn an_open_breaker_inside_refuses_by_the_outer_name() {
     assert_eq!(calls.load(SeqCst), 5);
 }
 
+/// A tool has one state inside, however its callers name it, whatever a layer outside has made of the name.
+#[tokio::test(start_paused = true)]
+async fn a_breaker_inside_counts_both_ways_to_name_a_tool() {
+    let (calls, broken) = fails_first(100, "503 Service Unavailable");
+    let inside = ServiceBuilder::new()
+        .layer(CircuitBreakerLayer::new())
+        .service(broken);
+    let router = RouterBuilder::<&'static str>::new()
+        .server("docs", inside, ["s"])
+        .build()
+        .unwrap();
+    let stack = ServiceBuilder::new()
+        .layer(CircuitBreakerLayer::new())
+        .service(router);
+    for _ in 0..4 {
+        let _ = stack.clone().oneshot(ToolCall::new("docs__s")).await;
+    }
+    let mut kinds = Vec::new();
+    for _ in 0..3 {
+        let call = ToolCall::new("s").with_server("docs");
+        kinds.push(stack.clone().oneshot(call).await.unwrap_err().kind());
+    }
+    let open = ErrorKind::CircuitOpen;
+    assert_eq!(kinds, [ErrorKind::Upstream, open, open]);
+    assert_eq!(calls.load(SeqCst), 5);
+}
+
 /// C1: one bad tool, by its flat name, opens no other's breaker.
 #[tokio::test(start_paused = true)]
 async fn a_breaker_around_the_router_tells_the_tools_apart() {
