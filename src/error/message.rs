@@ -9,6 +9,17 @@ use crate::text::{Short, prefix};
 /// The longest message, in characters.
 pub(super) const MAX: usize = 200;
 
+/// The longest name that is shown.
+const MAX_NAME: usize = 64;
+
+/// The same where others are named too: the rest belongs to those that exist.
+#[cfg(feature = "router")]
+const MAX_ASKED: usize = 40;
+
+/// For developers.
+#[cfg(feature = "router")]
+pub(super) const NO_SUCH_TOOL: &str = "there is no tool of this name";
+
 /// Cuts to [`MAX`], the dots included.
 pub(super) fn fit(text: String) -> String {
     if prefix(&text, MAX).1 {
@@ -28,8 +39,15 @@ fn lost_midway(e: &ToolError) -> bool {
     e.execution() != Execution::NotStarted
 }
 
+/// The tool's name, redacted by the error's own rules too.
+fn name_of(e: &ToolError, max: usize) -> String {
+    let (head, cut) = e.0.rules.head(e.tool().unwrap_or("tool"), max);
+    let dots = if cut { "..." } else { "" };
+    format!("{}{dots}", Short::new(&head, max))
+}
+
 pub(super) fn for_user(e: &ToolError) -> String {
-    let name = Short::name(e.tool().unwrap_or("tool"));
+    let name = name_of(e, MAX_NAME);
     fit(match e.kind() {
         ErrorKind::Timeout => format!("The tool '{name}' took too long to answer."),
         ErrorKind::DeadlineExceeded => {
@@ -68,8 +86,39 @@ pub(super) fn for_user(e: &ToolError) -> String {
     })
 }
 
+/// Arguments that did not fit, and why.
+#[cfg(feature = "router")]
+pub(super) fn refused(e: &ToolError, why: &str) -> String {
+    let before = format!("Tool '{}' refused its arguments: ", name_of(e, MAX_NAME));
+    let after = ". Correct them and call it again.";
+    // Three for the dots where it is cut.
+    let room = MAX.saturating_sub(before.chars().count() + after.len() + 3);
+    format!("{before}{}{after}", Short::new(why, room))
+}
+
+/// A tool that is not there, and as many names of others as there is room for: half a name is of no use.
+#[cfg(feature = "router")]
+pub(super) fn near(e: &ToolError, names: &[String]) -> String {
+    let name = name_of(e, MAX_ASKED);
+    let mut names = names;
+    loop {
+        let text = match names {
+            [] => return for_model(e),
+            [one] => format!("Tool '{name}' does not exist. Did you mean '{one}'?"),
+            [some @ .., last] => format!(
+                "Tool '{name}' does not exist. Did you mean '{}' or '{last}'?",
+                some.join("', '")
+            ),
+        };
+        if !prefix(&text, MAX).1 {
+            return text;
+        }
+        names = &names[..names.len() - 1];
+    }
+}
+
 pub(super) fn for_model(e: &ToolError) -> String {
-    let name = Short::name(e.tool().unwrap_or("tool"));
+    let name = name_of(e, MAX_NAME);
     let why = Short::new(e.message().trim_end_matches(['.', ' ']), 40);
     fit(match e.kind() {
         ErrorKind::Timeout => format!(

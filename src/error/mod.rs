@@ -135,7 +135,21 @@ struct More {
     body: Option<String>,
     details: Map<String, Value>,
     user_message: Option<String>,
-    model_message: Option<String>,
+    for_model: Option<ForModel>,
+}
+
+/// What a model is told beyond the kind's sentence. The tool's name is put in when it is read: it may be another by
+/// then.
+#[derive(Clone)]
+enum ForModel {
+    /// A text of somebody's, as it is.
+    Text(String),
+    /// Why the arguments were refused.
+    #[cfg(feature = "router")]
+    Refused(String),
+    /// The tools that may have been meant.
+    #[cfg(feature = "router")]
+    Near(Vec<String>),
 }
 
 impl ToolError {
@@ -322,7 +336,33 @@ impl ToolError {
     /// Replaces the text for models. Taken as it is; redacted and cut where the error is serialised.
     #[must_use]
     pub fn with_model_message(self, text: impl Into<String>) -> Self {
-        self.edit_more(|m| m.model_message = Some(text.into()))
+        self.edit_more(|m| m.for_model = Some(ForModel::Text(text.into())))
+    }
+
+    /// Arguments that do not fit, and why, for developers and models.
+    #[cfg(feature = "router")]
+    pub(crate) fn refused(why: &str) -> Self {
+        let message = format!("invalid arguments: {why}");
+        Self::new(ErrorKind::InvalidInput, message).edit_more(|m| {
+            m.for_model = Some(ForModel::Refused(safe(&Rules::default(), why)));
+        })
+    }
+
+    /// The same error of a tool that is not there, with these names in its texts in the place of any others.
+    #[cfg(feature = "router")]
+    pub(crate) fn with_near(self, mut names: Vec<String>) -> Self {
+        let rules = self.0.rules.clone();
+        names.retain(|name| rules.redact_text(name) == name.as_str());
+        let message = match &names[..] {
+            [] => Cow::Borrowed(message::NO_SUCH_TOOL),
+            names => {
+                let near = names.join("`, `");
+                let text = format!("{}; near it: `{near}`", message::NO_SUCH_TOOL);
+                Cow::Owned(safe(&rules, &text))
+            }
+        };
+        self.edit(|e| e.message = message)
+            .edit_more(|m| m.for_model = Some(ForModel::Near(names)))
     }
 
     /// Marks a refusal by a gate of ours, which tells nothing of the server.
@@ -415,6 +455,16 @@ impl ToolError {
             }
             if let Some(more) = &mut e.more {
                 more.body = more.body.as_deref().map(again);
+                match &mut more.for_model {
+                    #[cfg(feature = "router")]
+                    Some(ForModel::Refused(why)) => *why = again(why),
+                    #[cfg(feature = "router")]
+                    Some(ForModel::Near(names)) => {
+                        names.retain(|name| rules.redact_text(name) == name.as_str());
+                    }
+                    // Set as it is, and redacted where it is written.
+                    Some(ForModel::Text(_)) | None => {}
+                }
                 // They are redacted when they are read, by the last rules alone.
                 more.details = e.rules.redacted(&more.details);
             }
@@ -449,9 +499,13 @@ impl ToolError {
     /// One sentence for the model: names the tool and what to do next, at most 200 characters
     /// unless [replaced](Self::with_model_message).
     pub fn model_message(&self) -> String {
-        match self.more().and_then(|m| m.model_message.as_ref()) {
-            Some(text) => text.clone(),
-            None => message::for_model(self),
+        match self.more().and_then(|m| m.for_model.as_ref()) {
+            Some(ForModel::Text(text)) => text.clone(),
+            #[cfg(feature = "router")]
+            Some(ForModel::Refused(why)) => message::refused(self, why),
+            #[cfg(feature = "router")]
+            Some(ForModel::Near(names)) if !names.is_empty() => message::near(self, names),
+            _ => message::for_model(self),
         }
     }
 

@@ -218,6 +218,11 @@ impl Rules {
         crate::limited::collect(value, depth + 1, nodes + 1)
     }
 
+    /// The first `max` characters of a text without its secrets, and whether any are missing.
+    pub(crate) fn head<'t>(&self, text: &'t str, max: usize) -> (Cow<'t, str>, bool) {
+        shown::head(self, text, max, 0)
+    }
+
     /// An object redacted now, for others to redact further.
     pub(crate) fn redacted(&self, object: &Map<String, Value>) -> Map<String, Value> {
         match serde_json::to_value(self.object(object)) {

@@ -138,6 +138,61 @@ async fn the_error_tells_the_field_and_what_it_must_be() {
     }
 }
 
+/// The model knows the tool by another name than the function's router, and routers nest.
+#[tokio::test]
+async fn the_model_reads_the_name_that_it_called() {
+    let inner = || {
+        let tool = tool_fn(|_: Place| async { Ok::<_, BoxError>(()) });
+        Router::builder()
+            .server("docs", tool, ["search"])
+            .build()
+            .unwrap()
+    };
+    let outer = Router::builder()
+        .server("hub", inner(), ["docs__search"])
+        .build()
+        .unwrap();
+    for (router, name) in [(inner(), "docs__search"), (outer, "hub__docs__search")] {
+        let error = router.oneshot(ToolCall::new(name)).await.unwrap_err();
+        assert_eq!(
+            error.model_message(),
+            format!(
+                "Tool '{name}' refused its arguments: the field `at` is missing. Correct them \
+                 and call it again."
+            )
+        );
+    }
+}
+
+/// E4: 200 characters, the dots of the cut among them.
+#[tokio::test]
+async fn the_text_for_a_model_is_cut_at_its_end() {
+    #[derive(Debug, Deserialize)]
+    struct Long {
+        _abcdefghijklmnopqrstuvwxyz_abcdefghijklmnopqrstuvwxyz_abcdefghi: u8,
+    }
+    let why =
+        "the field `_abcdefghijklmnopqrstuvwxyz_abcdefghijklmnopqrstuvwxyz_abcdefghi` is missing";
+    let full = |name: &str| {
+        format!("Tool '{name}' refused its arguments: {why}. Correct them and call it again.")
+    };
+    let longest = "n".repeat(197 - full("").chars().count());
+    for (name, is_cut) in [(longest.clone(), false), (longest + "n", true)] {
+        let tool = tool_fn(|_: Long| async { Ok::<_, BoxError>(()) });
+        let router = Router::builder().tool(&*name, tool).build().unwrap();
+        let error = router.oneshot(ToolCall::new(&*name)).await.unwrap_err();
+        let text = error.model_message();
+        assert!(
+            text.ends_with(". Correct them and call it again."),
+            "{text}"
+        );
+        match is_cut {
+            false => assert_eq!(text, full(&name)),
+            true => assert_eq!(text.chars().count(), 200, "{text}"),
+        }
+    }
+}
+
 #[tokio::test]
 async fn what_serde_reads_is_read_as_from_a_whole_value() {
     #[derive(Deserialize)]

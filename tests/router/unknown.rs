@@ -5,6 +5,7 @@ use std::time::Duration;
 use tower::{ServiceBuilder, ServiceExt, service_fn};
 use tower_toolcall::{
     BoxError, ErrorKind, Execution, ToolCall, ToolError,
+    redact::Rules,
     result::ToolResultLayer,
     retry::{RetryLayer, RetryPolicy},
     router::{Router, RouterBuilder},
@@ -75,6 +76,118 @@ async fn where_nothing_is_near_nothing_is_named() {
     );
 }
 
+/// The very name at another place comes first, then the program's own tools, then those of servers.
+#[tokio::test]
+async fn names_come_in_the_order_of_their_likelihood() {
+    let ok = service_fn(|_: ToolCall| async { Ok::<_, BoxError>(()) });
+    let router = RouterBuilder::<()>::new()
+        .tool("pay", ok)
+        .server("evil", ok, ["pay", "PAY", "Pay"])
+        .server("docs", ok, ["search"])
+        .build()
+        .unwrap();
+    let ask = async |call| {
+        router
+            .clone()
+            .oneshot(call)
+            .await
+            .unwrap_err()
+            .model_message()
+    };
+    assert_eq!(
+        ask(ToolCall::new("Pay")).await,
+        "Tool 'Pay' does not exist. Did you mean 'pay', 'evil__PAY' or 'evil__Pay'?"
+    );
+    assert_eq!(
+        ask(ToolCall::new("evil__pay").with_server("docs")).await,
+        "Tool 'evil__pay' does not exist. Did you mean 'evil__pay'?"
+    );
+}
+
+/// Letters that look like others, or turn a text round, are not put into a model's mouth.
+#[tokio::test]
+async fn only_ascii_names_are_shown() {
+    let router = router(["p\u{430}y", "שלום", "pa\u{202e}y"]);
+    for name in ["p\u{430}yy", "שלוםם", "pa\u{202e}yy"] {
+        let text = router.clone().oneshot(ToolCall::new(name)).await;
+        let text = text.unwrap_err().message().to_owned();
+        assert!(!text.contains("docs__"), "{text}");
+    }
+}
+
+/// A call's own rules reach the texts for users and models, the tool's name and the names nearby.
+#[tokio::test]
+async fn a_callers_own_secrets_are_in_no_text() {
+    let rules = Rules::new().with_secret_prefix("acme-", 6).unwrap();
+    let call = ToolCall::new("acme-77aa88bb98").with_rules(rules);
+    let router = router(["acme-77aa88bb99", "search"]);
+    let error = router.oneshot(call).await.unwrap_err();
+    for text in [
+        error.model_message(),
+        error.user_message(),
+        error.to_string(),
+    ] {
+        assert!(!text.contains("77aa88bb"), "{text}");
+    }
+    assert!(
+        error
+            .model_message()
+            .contains("Tool '[REDACTED]' does not exist")
+    );
+}
+
+/// The outer router suggests what its caller can call, not the inner one's names.
+#[tokio::test]
+async fn a_router_below_suggests_no_names_that_cannot_be_called() {
+    let ok = service_fn(|_: ToolCall| async { Ok::<_, BoxError>(()) });
+    let inner = RouterBuilder::<()>::new()
+        .server("web", ok, ["find"])
+        .build()
+        .unwrap();
+    let outer = RouterBuilder::<()>::new()
+        .server("all", inner, ["web__fimd", "web__find"])
+        .build()
+        .unwrap();
+    for (call, name) in [
+        (ToolCall::new("all__web__fimd"), "all__web__fimd"),
+        (ToolCall::new("web__fimd").with_server("all"), "web__fimd"),
+    ] {
+        let error = outer.clone().oneshot(call).await.unwrap_err();
+        assert_eq!(
+            error.model_message(),
+            format!("Tool '{name}' does not exist. Did you mean 'all__web__find'?")
+        );
+        assert_eq!(
+            error.message(),
+            "there is no tool of this name; near it: `all__web__find`"
+        );
+        assert_eq!(
+            (error.tool(), error.execution()),
+            (Some(name), Execution::NotStarted)
+        );
+    }
+}
+
+/// Nobody can call them, so nobody is told of them.
+#[tokio::test]
+async fn names_that_no_call_can_have_are_not_there() {
+    let (most, more) = ("x".repeat(250), "x".repeat(251));
+    let router = router(["", "a\nb", &most, &more, "search"]);
+    let longest = format!("docs__{most}");
+    assert_eq!(router.names(), ["docs__search", &longest, "pay"]);
+    assert!(ToolCall::new(&*longest).check().is_ok());
+    assert!(router.clone().oneshot(ToolCall::new(longest)).await.is_ok());
+    for name in ["", "a\nb", &more] {
+        for call in [
+            ToolCall::new(format!("docs__{name}")),
+            ToolCall::new(name).with_server("docs"),
+        ] {
+            let error = router.clone().oneshot(call).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::NotFound);
+        }
+    }
+}
+
 /// E4: names of a model's and of a server's are not trusted.
 #[tokio::test]
 async fn the_text_is_short_and_single_whatever_the_names_are() {
@@ -93,9 +206,6 @@ async fn the_text_is_short_and_single_whatever_the_names_are() {
         &huge,
     ] {
         for call in [ToolCall::new(name), ToolCall::new(name).with_server("docs")] {
-            if name == evil && call.server().is_some() {
-                continue; // it exists
-            }
             let error = router.clone().oneshot(call).await.unwrap_err();
             let texts = [error.model_message(), error.message().to_owned()];
             for text in texts {

@@ -1,4 +1,4 @@
-use std::{collections::HashSet, fmt, sync::Arc};
+use std::{collections::HashSet, fmt, ops::ControlFlow, sync::Arc};
 
 use crate::call::ReplaySafety;
 #[cfg(feature = "mcp")]
@@ -44,11 +44,22 @@ impl ToolList {
         }
     }
 
-    pub(super) fn for_each(&self, mut f: impl FnMut(&str)) {
+    pub(super) fn try_for_each(
+        &self,
+        mut f: impl FnMut(&str) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
         match &self.0 {
-            Kind::Fixed(names) => names.iter().for_each(|name| f(name)),
+            Kind::Fixed(names) => names.iter().try_for_each(|name| f(name)),
             #[cfg(feature = "mcp")]
-            Kind::Mcp(tools) => tools.catalog().tools().for_each(|tool| f(&tool.name)),
+            Kind::Mcp(tools) => tools.catalog().tools().try_for_each(|tool| f(&tool.name)),
+        }
+    }
+
+    fn len(&self) -> usize {
+        match &self.0 {
+            Kind::Fixed(names) => names.len(),
+            #[cfg(feature = "mcp")]
+            Kind::Mcp(tools) => tools.catalog().len(),
         }
     }
 
@@ -88,8 +99,8 @@ impl From<Catalog> for ToolList {
 
 impl fmt::Debug for ToolList {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut tools = 0usize;
-        self.for_each(|_| tools += 1);
-        f.debug_struct("ToolList").field("tools", &tools).finish()
+        f.debug_struct("ToolList")
+            .field("tools", &self.len())
+            .finish()
     }
 }

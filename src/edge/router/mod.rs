@@ -9,11 +9,15 @@
 //!
 //! The service of a server sees the tool's own name, and the server on the call. Everything else is the caller's call:
 //! its id, deadline, attempt, arguments, and its [record](crate::ToolCall::observe), so that observers above the router see the
-//! attempts and timeouts inside. Errors that come back name the tool as the caller does.
+//! attempts and timeouts inside. Errors that come back, and their texts, name
+//! the tool as the caller does, but for errors of other calls, which a tool may pass on, and texts that somebody has set.
 //!
 //! A list of a server's tools may follow the server (`mcp::McpTools`): a call sees the list that stands in its moment, and
-//! waits for no other. No change of a list makes two names collide: what could is refused by
-//! [`build`](RouterBuilder::build).
+//! waits for no other. No change of a list makes two flat names collide: what could is refused by
+//! [`build`](RouterBuilder::build). Only a call that names the server by `with_server` may mean another tool later: its name is a
+//! tool's own before it is a flat one, so `docs__search` of `docs` is that tool's as soon as the server has one of this name.
+//!
+//! Routers nest. A server that a router has put on a call says nothing to a router below it.
 //!
 //! A model's provider may allow less than a server: flat names of more than 64 characters, or with others than letters, digits, `_` and `-`,
 //! are refused by some. They are passed on as they are.
@@ -92,9 +96,11 @@
 //! # Errors
 //!
 //! - A tool that is not there: [`NotFound`](crate::ErrorKind::NotFound), not started, not recoverable. Its texts name up to three tools that
-//!   are near, if any is; the search is bounded (a million characters and pairs of them: some milliseconds), and names that
-//!   are no plain names, are longer than 64 characters or look like secrets are not shown. In a
-//!   [`ToolResult`](crate::ToolResult) it took no time and no attempt.
+//!   are near, if any is; local ones before those of servers that are as near. The search is
+//!   bounded (a million characters and pairs of them: some milliseconds; of many thousand tools it may not see all), and names
+//!   with others than ASCII letters, digits and `_-./:`, of more than 64 characters, or that look like secrets, are not
+//!   shown. In a [`ToolResult`](crate::ToolResult) it took no time and no attempt. If a router below knows no such tool, the
+//!   names are those of this one.
 //! - Arguments that do not fit a [`tool_fn`]: [`InvalidInput`](crate::ErrorKind::InvalidInput), not started.
 //! - An answer that cannot be written as JSON: [`Reported`](crate::ErrorKind::Reported).
 //! - Else those of the tool, and of its readiness, stamped with the call's names. What they say of the call inside holds for
@@ -113,7 +119,8 @@
 //!
 //! Clones are the same router: one reference count. Each call clones its route's service, and calls that very
 //! clone once it is ready. A call of a local tool allocates its future, and nothing else; one of a server's tool by its flat name
-//! also the call's other names.
+//! also the call's other names (2 allocations), and if somebody keeps a clone of the call, what lies around them (3, and the
+//! extensions are cloned deep).
 
 mod answer;
 mod builder;

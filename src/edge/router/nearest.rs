@@ -1,5 +1,7 @@
 //! Which names are near another one: pure, and bounded.
 
+use std::ops::ControlFlow;
+
 use strsim::osa_distance;
 
 use crate::text::Short;
@@ -10,17 +12,29 @@ const MAX_NAMES: usize = 3;
 /// Longer names, in characters, are compared for equality only.
 const MAX_CHARS: usize = 128;
 
-/// How many characters are counted, and pairs of them compared, in all: some milliseconds. Names that come later
-/// in a list of thousands are then compared for equality only.
+/// How many names are looked at, characters of them counted and pairs of these compared, in all: some milliseconds.
+/// Then the search ends, wherever it is: names that come later in a list of many thousands are not seen.
 const MAX_WORK: usize = 1_000_000;
+
+/// What a name costs that is looked at, whatever becomes of it.
+const LOOK: usize = 8;
 
 /// The names nearest to one that does not exist.
 pub(super) struct Nearest<'a> {
     asked: Letters<'a>,
     bare: Letters<'a>,
-    /// Sorted: distance and name.
-    best: Vec<(usize, String)>,
+    exact: Option<String>,
+    /// Sorted.
+    best: Vec<Near>,
     work: usize,
+}
+
+/// In this order: a name that a server has chosen comes behind one that the program has.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Near {
+    distance: usize,
+    of_server: bool,
+    name: String,
 }
 
 impl<'a> Nearest<'a> {
@@ -29,28 +43,64 @@ impl<'a> Nearest<'a> {
         Self {
             asked: Letters::of(asked),
             bare: Letters::of(bare),
+            exact: None,
             best: Vec::new(),
             work: MAX_WORK,
         }
     }
 
-    /// A tool that exists: its flat name, and its own part of it.
-    pub(super) fn offer(&mut self, flat: &str, bare: &str) {
-        let Some(distance) = self.distance(flat, bare) else {
-            return;
-        };
-        let known = (distance, flat);
-        let at = self
-            .best
-            .partition_point(|(d, name)| (*d, name.as_str()) < known);
-        if at < MAX_NAMES && is_showable(flat) {
-            self.best.insert(at, (distance, flat.to_owned()));
-            self.best.truncate(MAX_NAMES);
+    pub(super) fn bare(&self) -> &'a str {
+        self.bare.text
+    }
+
+    /// A tool has the very name that was asked for, and was missed for another reason.
+    pub(super) fn is(&mut self, flat: &str) {
+        self.exact = Some(flat.to_owned()).filter(|name| is_showable(name));
+    }
+
+    /// A tool of the program's own.
+    pub(super) fn offer_local(&mut self, name: &str) -> ControlFlow<()> {
+        self.look_at(name, name, false)
+    }
+
+    /// A tool of a server: its flat name, and its own part of it.
+    pub(super) fn offer(&mut self, flat: &str, bare: &str) -> ControlFlow<()> {
+        self.look_at(flat, bare, true)
+    }
+
+    /// Nothing, which is work too. Breaks when there was enough of it.
+    pub(super) fn skip(&mut self) -> ControlFlow<()> {
+        match spend(&mut self.work, LOOK) {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
         }
     }
 
+    fn look_at(&mut self, flat: &str, bare: &str, of_server: bool) -> ControlFlow<()> {
+        self.skip()?;
+        let Some(distance) = self.distance(flat, bare) else {
+            return ControlFlow::Continue(());
+        };
+        let near = Near {
+            distance,
+            of_server,
+            name: flat.to_owned(),
+        };
+        let at = self.best.partition_point(|other| *other < near);
+        // The very name that was asked for is the one that is not there.
+        let told = flat == self.asked.text
+            || self.exact.as_deref() == Some(flat)
+            || self.best.get(at) == Some(&near);
+        if at < MAX_NAMES && !told && is_showable(flat) {
+            self.best.insert(at, near);
+            self.best.truncate(MAX_NAMES);
+        }
+        ControlFlow::Continue(())
+    }
+
     pub(super) fn into_names(self) -> Vec<String> {
-        self.best.into_iter().map(|(_, name)| name).collect()
+        let best = self.best.into_iter().map(|near| near.name);
+        self.exact.into_iter().chain(best).take(MAX_NAMES).collect()
     }
 
     fn distance(&mut self, flat: &str, bare: &str) -> Option<usize> {
@@ -130,7 +180,7 @@ fn slot(c: char) -> usize {
 
 /// Only what can be called as it is shown, and is no sentence: names come from servers.
 fn is_showable(name: &str) -> bool {
-    let plain = |c: char| c.is_alphanumeric() || "_-./:".contains(c);
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:".contains(c);
     name.chars().all(plain) && Short::name(name).to_string() == name
 }
 
@@ -144,7 +194,7 @@ mod tests {
         let bare = |name| str::split_once(name, "__").map_or(name, |(_, tool)| tool);
         let mut nearest = Nearest::to(asked, bare(asked));
         for name in names {
-            nearest.offer(name, bare(name));
+            let _ = nearest.offer(name, bare(name));
         }
         nearest.into_names()
     }
@@ -218,16 +268,48 @@ mod tests {
         let start = tokio::time::Instant::now();
         let mut nearest = Nearest::to(&asked, &asked);
         for name in &names {
-            nearest.offer(name, name);
+            if nearest.offer(name, name).is_break() {
+                break;
+            }
         }
         println!("10,000 names of 128 characters: {:?}", start.elapsed());
         assert_eq!(nearest.work, 0);
-        nearest.offer(&asked[1..], &asked[1..]);
+        assert!(nearest.offer(&asked[1..], &asked[1..]).is_break());
         assert_eq!(
             nearest.into_names(),
             [""; 0],
             "nothing is compared any more"
         );
+    }
+
+    /// Names that are nothing like the one asked for are counted as well.
+    #[test]
+    fn a_million_names_are_not_all_looked_at() {
+        let mut nearest = Nearest::to("x", "x");
+        let looks = (0..1_000_000).take_while(|_| nearest.offer("docs__t", "t").is_continue());
+        let looks = looks.count();
+        assert!((50_000..130_000).contains(&looks), "{looks}");
+    }
+
+    /// A name of a server's never stands before one of the program's that is as near.
+    #[test]
+    fn local_tools_come_before_those_of_servers() {
+        let mut nearest = Nearest::to("Pay", "Pay");
+        for name in ["PAY", "pay", "PAy"] {
+            let _ = nearest.offer(&format!("evil__{name}"), name);
+        }
+        let _ = nearest.offer_local("pay");
+        assert_eq!(nearest.into_names(), ["pay", "evil__PAY", "evil__PAy"]);
+    }
+
+    #[test]
+    fn the_longest_name_that_is_compared_has_128_characters() {
+        for (len, is_near) in [(MAX_CHARS, true), (MAX_CHARS + 1, false)] {
+            let name = "x".repeat(len);
+            let mut work = usize::MAX;
+            let distance = Letters::of(&name).distance(&name, &mut work);
+            assert_eq!(distance.is_some(), is_near, "{len}");
+        }
     }
 
     /// So many names of a usual length are all looked at.
@@ -236,9 +318,9 @@ mod tests {
         let mut nearest = Nearest::to("docs__serch_in_files", "serch_in_files");
         for i in 0..10_000 {
             let name = format!("docs__tool_number_{i}");
-            nearest.offer(&name, &name[6..]);
+            assert!(nearest.offer(&name, &name[6..]).is_continue());
         }
-        nearest.offer("docs__search_in_files", "search_in_files");
+        let _ = nearest.offer("docs__search_in_files", "search_in_files");
         assert_eq!(nearest.into_names(), ["docs__search_in_files"]);
     }
 }

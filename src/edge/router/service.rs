@@ -3,9 +3,11 @@ use std::{
     future::Future,
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
+#[cfg(feature = "mcp")]
+use rmcp::model::Tool;
 use serde_json::Value;
 use tower_service::Service;
 
@@ -13,7 +15,7 @@ use super::{
     RouterBuilder,
     route::Boxed,
     table::{Table, Target},
-    unknown,
+    unknown::Asked,
 };
 use crate::{
     call::{ReplaySafety, ToolCall},
@@ -53,10 +55,11 @@ impl<Res> Router<Res> {
         self.table.replay_safety(call)
     }
 
-    /// The names of all tools as a caller gives them, sorted.
+    /// The names of all tools as a caller gives them, sorted. What a server lists under a name that no call can have, as
+    /// [`ToolCall::check`] tells of the flat one, is not there.
     pub fn names(&self) -> Vec<String> {
         let mut names = Vec::new();
-        self.table.for_each(|flat, _| names.push(flat.to_owned()));
+        self.table.for_each(|flat| names.push(flat.to_owned()));
         names.sort_unstable();
         names
     }
@@ -64,13 +67,14 @@ impl<Res> Router<Res> {
     /// The definitions of all tools of MCP servers, under the names by which a caller gives them, sorted.
     /// Local tools, and servers with a fixed list of names, have none here.
     #[cfg(feature = "mcp")]
-    pub fn mcp_tools(&self) -> Vec<rmcp::model::Tool> {
+    pub fn mcp_tools(&self) -> Vec<Tool> {
         let mut definitions = Vec::new();
         for (server, there) in &self.table.servers {
             let Some(catalog) = there.tools.catalog() else {
                 continue;
             };
-            definitions.extend(catalog.tools().cloned().map(|mut tool| {
+            let callable = |tool: &&Tool| self.table.is_callable(server, &tool.name);
+            definitions.extend(catalog.tools().filter(callable).cloned().map(|mut tool| {
                 tool.name = super::names::flat(server, &self.table.separator, &tool.name).into();
                 tool
             }));
@@ -91,8 +95,9 @@ impl<Res> Service<ToolCall> for Router<Res> {
     }
 
     fn call(&mut self, call: ToolCall) -> Self::Future {
-        ResponseFuture(match self.table.find(&call) {
-            Some(Target::Local(route)) => State::Called(route.call(call, None)),
+        let asked = Asked::of(&call);
+        let fut = match self.table.find(&call) {
+            Some(Target::Local(route)) => route.call(call, None),
             Some(Target::Server {
                 route,
                 server,
@@ -101,11 +106,19 @@ impl<Res> Service<ToolCall> for Router<Res> {
             }) if (call.tool(), call.server()) != (&*tool, Some(&**server)) => {
                 let known_as = call.info();
                 let call = call.readdressed(tool, Arc::clone(server));
-                State::Called(route.call(call, Some(known_as)))
+                route.call(call, Some(known_as))
             }
             // The call has these names already.
-            Some(Target::Server { route, .. }) => State::Called(route.call(call.routed(), None)),
-            None => State::Refused(Some(unknown::error(&self.table, &call))),
+            Some(Target::Server { route, .. }) => route.call(call.routed(), None),
+            None => {
+                let error = asked.is_not_in(&self.table);
+                return ResponseFuture(State::Refused(Some(error)));
+            }
+        };
+        ResponseFuture(State::Called {
+            fut,
+            asked,
+            table: Arc::clone(&self.table),
         })
     }
 }
@@ -135,7 +148,11 @@ pub struct ResponseFuture<Res>(State<Res>);
 
 enum State<Res> {
     // Waiting for the route to be ready, then for its response.
-    Called(Boxed<Res>),
+    Called {
+        fut: Boxed<Res>,
+        asked: Asked,
+        table: Arc<Table<Res>>,
+    },
     // There is no such tool.
     Refused(Option<ToolError>),
 }
@@ -145,7 +162,10 @@ impl<Res> Future for ResponseFuture<Res> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.0 {
-            State::Called(fut) => fut.as_mut().poll(cx),
+            State::Called { fut, asked, table } => {
+                let result = ready!(fut.as_mut().poll(cx));
+                Poll::Ready(result.map_err(|error| asked.retold(error, table)))
+            }
             State::Refused(error) => {
                 Poll::Ready(Err(error.take().expect("polled after completion")))
             }

@@ -1,7 +1,7 @@
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, ops::ControlFlow, sync::Arc};
 
-use super::{ToolList, names, route::Route};
-use crate::call::{ReplaySafety, ToolCall};
+use super::{ToolList, names, nearest::Nearest, route::Route};
+use crate::call::{MAX_NAME_BYTES, ReplaySafety, ToolCall};
 
 pub(super) type BoxRoute<Res> = Box<dyn Route<Res>>;
 
@@ -50,12 +50,21 @@ impl<Res> Table<Res> {
 
     fn at(&self, server: &str, tool: &str) -> Option<Target<'_, Res>> {
         let (server, there) = self.servers.get_key_value(server)?;
+        if !self.is_callable(server, tool) {
+            return None;
+        }
         Some(Target::Server {
             tool: there.tools.find(tool)?,
             route: &*there.route,
             tools: &there.tools,
             server,
         })
+    }
+
+    /// Whether a call can have the flat name of a server's tool: what a server lists is not checked before.
+    pub(super) fn is_callable(&self, server: &str, tool: &str) -> bool {
+        let flat = server.len() + self.separator.len() + tool.len();
+        flat <= MAX_NAME_BYTES && !tool.is_empty() && !tool.chars().any(char::is_control)
     }
 
     /// The tool's own part of a flat name of this server.
@@ -71,33 +80,76 @@ impl<Res> Table<Res> {
         }
     }
 
-    /// Shows each tool: its flat name, and its own part of it.
-    pub(super) fn for_each(&self, mut f: impl FnMut(&str, &str)) {
-        self.local.keys().for_each(|name| f(name, name));
+    /// Shows each tool that can be called: its flat name.
+    pub(super) fn for_each(&self, mut f: impl FnMut(&str)) {
+        self.local.keys().for_each(|name| f(name));
+        let _ = self.try_for_each_remote(|flat, _| {
+            f(flat);
+            ControlFlow::Continue(())
+        });
+    }
+
+    fn try_for_each_remote(
+        &self,
+        mut f: impl FnMut(&str, &str) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
         let mut flat = String::new();
         for (server, there) in &self.servers {
             flat.clear();
             flat.push_str(server);
             flat.push_str(&self.separator);
             let start = flat.len();
-            there.tools.for_each(|tool| {
+            there.tools.try_for_each(|tool| {
+                if !self.is_callable(server, tool) {
+                    return ControlFlow::Continue(());
+                }
                 flat.truncate(start);
                 flat.push_str(tool);
-                f(&flat, tool);
-            });
+                f(&flat, tool)
+            })?;
         }
+        ControlFlow::Continue(())
+    }
+
+    /// Offers the tools, the local ones first, and those of the very name asked for before all others, until the
+    /// searcher has had enough.
+    pub(super) fn search(&self, nearest: &mut Nearest<'_>) {
+        let _: ControlFlow<()> = (|| {
+            let mut locals = self.local.keys();
+            locals.try_for_each(|name| nearest.offer_local(name))?;
+            let bare = nearest.bare().to_owned();
+            self.servers
+                .keys()
+                .try_for_each(|server| match self.at(server, &bare) {
+                    Some(_) => {
+                        let flat = names::flat(server, &self.separator, &bare);
+                        nearest.offer(&flat, &bare)
+                    }
+                    None => nearest.skip(),
+                })?;
+            self.try_for_each_remote(|flat, bare| nearest.offer(flat, bare))
+        })();
+    }
+
+    /// Whether a call of this name alone finds a tool.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.by_name(name).is_some()
     }
 
     /// What the caller of a tool that is not there may have meant, as a flat name.
-    pub(super) fn asked(&self, call: &ToolCall) -> String {
-        match call.named_server() {
+    pub(super) fn asked(&self, server: Option<&str>, name: &str) -> String {
+        match server {
             Some(server)
-                if self.servers.contains_key(server)
-                    && self.part_of(server, call.tool()).is_none() =>
+                if self.servers.contains_key(server) && self.part_of(server, name).is_none() =>
             {
-                names::flat(server, &self.separator, call.tool())
+                names::flat(server, &self.separator, name)
             }
-            _ => call.tool().to_owned(),
+            _ => name.to_owned(),
         }
+    }
+
+    /// The tool's own part of a flat name, or the whole.
+    pub(super) fn bare<'n>(&self, flat: &'n str) -> &'n str {
+        names::split(flat, &self.separator).map_or(flat, |(_, tool)| tool)
     }
 }

@@ -1,57 +1,47 @@
-use super::{names, nearest::Nearest, table::Table};
+use super::{nearest::Nearest, table::Table};
 use crate::{
-    call::ToolCall,
+    call::{CallInfo, ToolCall},
     error::{ErrorKind, ToolError},
-    text::Short,
 };
 
-/// The longest text for a model, in characters (E4).
-const MAX: usize = 200;
-
-/// The longest part of the unknown name that is shown to a model: the rest belongs to the names that exist.
-const MAX_ASKED: usize = 40;
-
-/// The error of a call of a tool that is not there (X4).
-pub(super) fn error<Res>(table: &Table<Res>, call: &ToolCall) -> ToolError {
-    let near = near(table, call);
-    let error = if near.is_empty() {
-        ToolError::new(ErrorKind::NotFound, "there is no tool of this name")
-    } else {
-        let names = near.join("`, `");
-        let message = format!("there is no tool of this name; near it: `{names}`");
-        ToolError::new(ErrorKind::NotFound, message).with_model_message(for_model(call, &near))
-    };
-    error.into_own_refusal().about(&call.info())
+/// What a caller asked for, kept while others look for it.
+pub(super) struct Asked {
+    call: CallInfo,
+    names_server: bool,
 }
 
-fn near<Res>(table: &Table<Res>, call: &ToolCall) -> Vec<String> {
-    let asked = table.asked(call);
-    let bare = names::split(&asked, &table.separator).map_or(&*asked, |(_, tool)| tool);
-    let mut nearest = Nearest::to(&asked, bare);
-    table.for_each(|flat, bare| nearest.offer(flat, bare));
-    nearest.into_names()
-}
-
-/// As many names as there is room for: half a name is of no use.
-fn for_model(call: &ToolCall, near: &[String]) -> String {
-    let mut near = near;
-    loop {
-        let asked = Short::new(call.tool(), MAX_ASKED);
-        let text = match near {
-            [] => {
-                return format!(
-                    "Tool '{asked}' does not exist. Call only tools that you were given."
-                );
-            }
-            [one] => format!("Tool '{asked}' does not exist. Did you mean '{one}'?"),
-            [some @ .., last] => format!(
-                "Tool '{asked}' does not exist. Did you mean '{}' or '{last}'?",
-                some.join("', '")
-            ),
-        };
-        if text.chars().count() <= MAX {
-            return text;
+impl Asked {
+    pub(super) fn of(call: &ToolCall) -> Self {
+        Self {
+            call: call.info(),
+            names_server: call.named_server().is_some(),
         }
-        near = &near[..near.len() - 1];
+    }
+
+    /// The error of a call of a tool that is not there (X4).
+    pub(super) fn is_not_in<Res>(&self, table: &Table<Res>) -> ToolError {
+        let error = ToolError::new(ErrorKind::NotFound, "");
+        let error = error.into_own_refusal().about(&self.call);
+        error.with_near(self.near(table))
+    }
+
+    /// What a router below says of it, in names that the caller can call; any other error as it is.
+    pub(super) fn retold<Res>(&self, error: ToolError, table: &Table<Res>) -> ToolError {
+        match error.kind() {
+            ErrorKind::NotFound if error.is_own_refusal() => error.with_near(self.near(table)),
+            _ => error,
+        }
+    }
+
+    fn near<Res>(&self, table: &Table<Res>) -> Vec<String> {
+        let name = self.call.tool();
+        let server = self.call.server().filter(|_| self.names_server);
+        let asked = table.asked(server, name);
+        let mut nearest = Nearest::to(&asked, table.bare(&asked));
+        if asked != name && table.has(name) {
+            nearest.is(name);
+        }
+        table.search(&mut nearest);
+        nearest.into_names()
     }
 }

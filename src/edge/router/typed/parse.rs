@@ -6,14 +6,7 @@ use super::{
     node::Node,
     root::Root,
 };
-use crate::{
-    call::ToolCall,
-    error::{ErrorKind, ToolError},
-    text::Short,
-};
-
-/// The longest text for a model, in characters (E4).
-const MAX: usize = 200;
+use crate::{call::ToolCall, error::ToolError};
 
 /// The call's arguments as a function takes them.
 pub(super) fn arguments<A: DeserializeOwned>(call: &ToolCall) -> Result<A, ToolError> {
@@ -38,12 +31,7 @@ fn refused(call: &ToolCall, misfit: Option<Misfit>) -> ToolError {
         Some(misfit) => describe(call, misfit),
         None => "they do not fit".to_owned(),
     };
-    ToolError::new(
-        ErrorKind::InvalidInput,
-        format!("invalid arguments: {text}"),
-    )
-    .with_model_message(for_model(call.tool(), &text))
-    .about(&call.info())
+    ToolError::refused(&text).about(&call.info())
 }
 
 fn describe(call: &ToolCall, misfit: &Misfit) -> String {
@@ -56,13 +44,4 @@ fn describe(call: &ToolCall, misfit: &Misfit) -> String {
         Some(place) => format!("{what}, at `{place}`"),
         None => what,
     }
-}
-
-fn for_model(tool: &str, text: &str) -> String {
-    let tool = Short::name(tool);
-    let before = format!("Tool '{tool}' refused its arguments: ");
-    let after = ". Correct them and call it again.";
-    // Three for the dots where it is cut.
-    let room = MAX.saturating_sub(before.chars().count() + after.len() + 3);
-    format!("{before}{}{after}", Short::new(text, room))
 }
