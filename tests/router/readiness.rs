@@ -119,6 +119,28 @@ async fn a_call_that_is_never_polled_reaches_nobody() {
     );
 }
 
+/// The service is dropped once it was called: what it holds is not held for as long as the call takes.
+#[tokio::test]
+async fn a_running_call_holds_no_service() {
+    let held = std::sync::Arc::new(());
+    let in_it = held.clone();
+    let tool = tower::service_fn(move |_: ToolCall| {
+        let _ = &in_it;
+        std::future::pending::<Result<&'static str, BoxError>>()
+    });
+    let mut router = RouterBuilder::<&'static str>::new()
+        .tool("t", tool)
+        .build()
+        .unwrap();
+    let mut call = task::spawn(router.call(ToolCall::new("t")));
+    assert_pending!(call.poll());
+    assert_eq!(
+        std::sync::Arc::strong_count(&held),
+        2,
+        "here and in the router"
+    );
+}
+
 /// A tool's place is free as soon as it has answered, although the future is still there.
 #[tokio::test]
 async fn nothing_is_held_once_the_answer_is_there() {

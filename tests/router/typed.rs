@@ -96,11 +96,11 @@ async fn the_error_tells_the_field_and_what_it_must_be() {
         ),
         (
             json!({ "city": "Oslo", "place": { "at": [1] } }),
-            "expected a tuple of size 2, not 1 elements, at `place.at`",
+            "expected 2 elements, not 1, at `place.at`",
         ),
         (
             json!({ "city": "Oslo", "place": { "at": [1, 2, 3] } }),
-            "expected fewer elements, not 3 elements, at `place.at`",
+            "expected 2 elements, not 3, at `place.at`",
         ),
         (
             json!({ "city": "Oslo", "place": { "on": 1 } }),
@@ -112,7 +112,7 @@ async fn the_error_tells_the_field_and_what_it_must_be() {
         ),
         (
             json!({ "city": "Oslo", "place": { "at": [1, 2], "host": "x" } }),
-            "invalid IP address syntax, at `place.host`",
+            "the value does not fit, at `place.host`",
         ),
         (
             json!({ "city": "Oslo", "limits": { "own": "x" } }),
@@ -190,6 +190,66 @@ async fn the_text_for_a_model_is_cut_at_its_end() {
             false => assert_eq!(text, full(&name)),
             true => assert_eq!(text.chars().count(), 200, "{text}"),
         }
+    }
+}
+
+/// A name is shown if a type of the program has it, whoever else reads it as one.
+#[tokio::test]
+async fn the_path_has_the_programs_names_alone() {
+    #[derive(Deserialize)]
+    enum Choice {
+        #[serde(rename = "both")]
+        Both { _a: (u8, Vec<u8>) },
+    }
+    #[derive(PartialEq, Eq, Hash, Deserialize)]
+    #[serde(field_identifier, rename_all = "snake_case")]
+    enum Name {
+        _A,
+        _Other(String),
+    }
+    type Named = HashMap<Name, Vec<u8>>;
+    for (error, text) in [
+        (
+            refusal::<Choice>(json!({ "both": { "_a": [1, [1, "x"]] } })).await,
+            "expected u8, not a string, at `both._a[1][1]`",
+        ),
+        (
+            refusal::<Choice>(json!({ "both": [[1, []]] })).await,
+            "expected an object, not an array, at `both`",
+        ),
+        (
+            refusal::<Choice>(json!({ "canary": 1 })).await,
+            "expected `both`",
+        ),
+        (
+            refusal::<Named>(json!({ "canary": [1, "x"] })).await,
+            "expected u8, not a string, at `*[1]`",
+        ),
+        (
+            refusal::<HashMap<u8, u8>>(json!({ "k": 1 })).await,
+            "expected u8, not a string",
+        ),
+    ] {
+        assert_eq!(error.message(), format!("invalid arguments: {text}"));
+    }
+}
+
+/// A tool that takes its time keeps no call alive: not the arguments, and not what is attached.
+#[tokio::test]
+async fn a_running_function_holds_no_call() {
+    let attached = std::sync::Arc::new(());
+    let tool = tool_fn(|(): ()| std::future::pending::<Result<(), BoxError>>());
+    let router = tower_toolcall::router::RouterBuilder::<()>::new()
+        .tool("local", tool.clone())
+        .server("docs", tool, ["search"])
+        .build()
+        .unwrap();
+    for name in ["local", "docs__search"] {
+        let mut call = ToolCall::new(name);
+        call.extensions_mut().insert(attached.clone());
+        let mut runs = tokio_test::task::spawn(router.clone().oneshot(call));
+        tokio_test::assert_pending!(runs.poll());
+        assert_eq!(std::sync::Arc::strong_count(&attached), 1, "{name}");
     }
 }
 

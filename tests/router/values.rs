@@ -265,6 +265,83 @@ fn texts_of_somebody_elses() {
     }
 }
 
+/// Who tells a value without quoting it.
+#[test]
+fn texts_that_are_made_of_values() {
+    macro_rules! telling {
+        ($($name:ident($type:ty) |$value:ident| $error:expr;)*) => {$({
+            #[derive(Debug)]
+            struct $name;
+            impl<'de> Deserialize<'de> for $name {
+                fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+                    let $value = <$type>::deserialize(d)?;
+                    Err($error)
+                }
+            }
+            for value in [json!("hunter2"), json!(123_456)] {
+                let error = refusal::<HashMap<String, $name>>(json!({ "amount": value }));
+                let wrong = ["invalid arguments: expected ", "invalid arguments: the value does not fit, at `*`"];
+                let text = error.message();
+                assert!(text == wrong[1] || text.starts_with(wrong[0]) && !text.contains('7'), "{text}");
+            }
+        })*};
+    }
+    telling! {
+        Backwards(String) |t| D::Error::custom(t.chars().rev().collect::<String>());
+        Bytes(String) |t| D::Error::custom(format!("{:?}", t.as_bytes()));
+        Cents(u64) |n| D::Error::custom(format!("{}.{:02} is too much", n / 100, n % 100));
+        Hex(u64) |n| D::Error::custom(format!("{n:#x}"));
+        Length(String) |t| D::Error::invalid_length(t.len(), &"16 characters");
+        LengthOfTuple(String) |t| D::Error::invalid_length(t.len(), &"a tuple of size 7");
+        LikeOurs(String) |t| D::Error::invalid_type(serde::de::Unexpected::Map, &&*format!("a tuple of size {}", t.len()));
+        LikeStructs(String) |t| D::Error::invalid_type(serde::de::Unexpected::Map, &&*format!("struct {} 7", t));
+    }
+}
+
+/// A field's declared type says how long it is, and what it says itself of another length is not told.
+#[test]
+fn the_length_that_is_told_is_the_declared_one() {
+    struct Odd;
+    impl<'de> Deserialize<'de> for Odd {
+        fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+            let t = <(String,)>::deserialize(d)?.0;
+            Err(D::Error::invalid_length(t.len(), &"16 characters"))
+        }
+    }
+    let error = refusal::<(Odd, u8)>(json!({}));
+    assert_eq!(
+        error.message(),
+        "invalid arguments: expected an array, not an object"
+    );
+    let error = refusal::<HashMap<String, (Odd, u8)>>(json!({ "k": [["canary"], 1] }));
+    assert_eq!(
+        error.message(),
+        "invalid arguments: the value does not fit, at `*[0]`"
+    );
+}
+
+/// serde_json's own kinds of values are read by serde_json, whose errors quote.
+#[test]
+fn values_of_serde_json_itself() {
+    struct Private;
+    impl<'de> serde::de::Visitor<'de> for Private {
+        type Value = Self;
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("something private")
+        }
+        fn visit_newtype_struct<D: Deserializer<'de>>(self, d: D) -> Result<Self, D::Error> {
+            u8::deserialize(d).map(|_| Private)
+        }
+    }
+    impl<'de> Deserialize<'de> for Private {
+        fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+            d.deserialize_newtype_struct("$serde_json::private::Private", Private)
+        }
+    }
+    keeps_quiet::<Private>(json!("canary"));
+    keeps_quiet::<Private>(json!({ "canary": 76543 }));
+}
+
 /// A text about a secret field is not shown, whatever it says.
 #[test]
 fn nothing_foreign_is_shown_of_a_secret_field() {
@@ -350,6 +427,126 @@ enum Kind {
 #[serde(tag = "type")]
 enum Tagged {
     _A { _x: Duration },
+}
+
+/// What serde_json itself reads of the same JSON.
+fn agrees<A: DeserializeOwned + Send + 'static>(
+    arguments: &Map<String, Value>,
+) -> Result<(), String> {
+    let theirs = serde_json::from_value::<A>(Value::Object(arguments.clone()));
+    let tool = tool_fn(|_: A| async { Ok::<_, BoxError>(()) });
+    let call = ToolCall::new("t").with_arguments(arguments.clone());
+    let ours = match tokio_test::task::spawn(tool.oneshot(call)).poll() {
+        std::task::Poll::Ready(ours) => ours,
+        std::task::Poll::Pending => return Err("pending".to_owned()),
+    };
+    match ours.is_ok() == theirs.is_ok() {
+        true => Ok(()),
+        false => Err(format!("{arguments:?}: {ours:?}, {:?}", theirs.err())),
+    }
+}
+
+#[derive(Deserialize)]
+enum Variants {
+    A,
+    B(i8),
+    C { x: u8 },
+    D(u8, f32),
+}
+
+#[derive(Deserialize)]
+struct Unit;
+
+#[derive(Deserialize)]
+struct Pair(u8, String);
+
+/// Each field fails by itself, so that each is compared.
+fn one_of_each(key: &str, value: &Value) -> Result<(), String> {
+    let map = |key: &str| Map::from_iter([(key.to_owned(), value.clone())]);
+    agrees::<HashMap<String, Variants>>(&map("k"))?;
+    agrees::<HashMap<String, Pair>>(&map("k"))?;
+    agrees::<HashMap<String, Unit>>(&map("k"))?;
+    agrees::<HashMap<String, Option<(u8, bool)>>>(&map("k"))?;
+    agrees::<HashMap<String, Vec<f32>>>(&map("k"))?;
+    agrees::<HashMap<String, i128>>(&map("k"))?;
+    agrees::<HashMap<String, char>>(&map("k"))?;
+    agrees::<HashMap<String, Kind>>(&map("k"))?;
+    agrees::<HashMap<String, std::ops::Range<u8>>>(&map("k"))?;
+    agrees::<HashMap<String, std::path::PathBuf>>(&map("k"))?;
+    agrees::<HashMap<u8, serde::de::IgnoredAny>>(&map(key))?;
+    agrees::<HashMap<i64, serde::de::IgnoredAny>>(&map(key))?;
+    agrees::<HashMap<u128, serde::de::IgnoredAny>>(&map(key))?;
+    agrees::<HashMap<i128, serde::de::IgnoredAny>>(&map(key))?;
+    agrees::<HashMap<bool, serde::de::IgnoredAny>>(&map(key))?;
+    agrees::<HashMap<char, serde::de::IgnoredAny>>(&map(key))?;
+    agrees::<Variants>(&map(key))
+}
+
+/// Whatever serde_json reads from a value is read, and nothing else.
+#[test]
+fn a_function_takes_what_serde_json_takes() {
+    let values = [
+        json!(null),
+        json!(true),
+        json!(7),
+        json!(-7),
+        json!(300),
+        json!(1.5),
+        json!(u64::MAX),
+        json!(""),
+        json!("A"),
+        json!("B"),
+        json!("x"),
+        json!([]),
+        json!([1]),
+        json!([1, "x"]),
+        json!([1, true]),
+        json!([1, true, 1]),
+        json!([1, 2.5]),
+        json!({}),
+        json!({ "A": null }),
+        json!({ "A": 1 }),
+        json!({ "B": 1 }),
+        json!({ "B": [1] }),
+        json!({ "C": { "x": 1 } }),
+        json!({ "C": { "x": 1, "y": 1 } }),
+        json!({ "C": [1] }),
+        json!({ "D": [1, 2] }),
+        json!({ "D": [1] }),
+        json!({ "D": [] }),
+        json!({ "D": { "0": 1 } }),
+        json!({ "B": 1, "C": 1 }),
+        json!({ "start": 1, "end": 2 }),
+        json!({ "_name": "x", "_of": 1 }),
+        json!({ "type": "_A", "_x": { "secs": 1, "nanos": 1 } }),
+    ];
+    let keys = [
+        "7",
+        "007",
+        "+7",
+        "-7",
+        "-0",
+        " 7",
+        "7 ",
+        "7.0",
+        "7e0",
+        "7.",
+        "-",
+        "",
+        "true",
+        "True",
+        "x",
+        "300",
+        "A",
+        "18446744073709551616",
+        "340282366920938463463374607431768211456",
+        "-170141183460469231731687303715884105728",
+    ];
+    for value in &values {
+        for key in keys {
+            one_of_each(key, value).unwrap();
+        }
+    }
 }
 
 proptest! {

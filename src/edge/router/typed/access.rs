@@ -1,16 +1,13 @@
 use serde::{
     Deserializer,
-    de::{
-        DeserializeSeed, EnumAccess, Error as _, MapAccess, SeqAccess, Unexpected, VariantAccess,
-        Visitor,
-    },
+    de::{DeserializeSeed, EnumAccess, MapAccess, SeqAccess, Unexpected, VariantAccess, Visitor},
     forward_to_deserialize_any,
 };
-use serde_json::{Map, Value, map};
+use serde_json::{Map, Number, Value, map};
 
 use super::{
     misfit::{Misfit, Step},
-    node::{Node, kind},
+    node::{Node, number},
 };
 
 /// The elements of an array.
@@ -20,8 +17,10 @@ pub(super) struct Items<'de> {
 }
 
 impl<'de> Items<'de> {
+    /// `declared`: how many there should be, if the program says so.
     pub(super) fn read<V: Visitor<'de>>(
         items: &'de [Value],
+        declared: Option<usize>,
         visitor: V,
     ) -> Result<V::Value, Misfit> {
         let mut items = Self {
@@ -29,11 +28,11 @@ impl<'de> Items<'de> {
             read: 0,
         };
         let all = items.left.len();
-        let value = visitor.visit_seq(&mut items)?;
-        match items.left.len() {
-            0 => Ok(value),
-            _ => Err(Misfit::invalid_length(all, &"fewer elements")),
-        }
+        let read = match visitor.visit_seq(&mut items) {
+            Ok(_) if items.left.len() > 0 => Err(Misfit::fewer("elements")),
+            read => read,
+        };
+        read.map_err(|misfit| misfit.of_length(declared, all))
     }
 }
 
@@ -61,22 +60,25 @@ impl<'de> SeqAccess<'de> for &mut Items<'de> {
 /// The members of an object.
 pub(super) struct Entries<'de> {
     left: map::Iter<'de>,
-    value: Option<(Step, &'de Value)>,
+    value: Option<(&'de str, &'de Value)>,
+    known: &'static [&'static str],
 }
 
 impl<'de> Entries<'de> {
     pub(super) fn read<V: Visitor<'de>>(
         map: &'de Map<String, Value>,
+        known: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Misfit> {
         let mut entries = Self {
             left: map.iter(),
             value: None,
+            known,
         };
         let value = visitor.visit_map(&mut entries)?;
         match entries.left.len() {
             0 => Ok(value),
-            _ => Err(Misfit::invalid_length(map.len(), &"fewer fields")),
+            _ => Err(Misfit::fewer("fields")),
         }
     }
 }
@@ -91,22 +93,14 @@ impl<'de> MapAccess<'de> for &mut Entries<'de> {
         let Some((name, value)) = self.left.next() else {
             return Ok(None);
         };
-        let mut is_field = false;
-        let key = Key {
-            name,
-            is_field: &mut is_field,
-        };
-        let read = seed.deserialize(key);
-        self.value = Some((step(name, is_field), value));
-        read.map(Some)
+        self.value = Some((name, value));
+        seed.deserialize(Key(name)).map(Some)
     }
 
     fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, Misfit> {
-        let Some((step, value)) = self.value.take() else {
-            return Err(Misfit::custom("a value was read twice"));
-        };
+        let (name, value) = self.value.take().ok_or_else(Misfit::unfit)?;
         let read = seed.deserialize(Node::from(value));
-        read.map_err(|misfit| misfit.under(step))
+        read.map_err(|misfit| misfit.under(Step::to(name, self.known)))
     }
 
     fn size_hint(&self) -> Option<usize> {
@@ -114,43 +108,55 @@ impl<'de> MapAccess<'de> for &mut Entries<'de> {
     }
 }
 
-/// The step to what is under a key. What is read as a name that the program knows, and is none, has a value that is
-/// read by nothing that could fail.
-fn step(name: &str, is_field: bool) -> Step {
-    match is_field {
-        true => Step::Field(name.to_owned()),
-        false => Step::Key,
+/// A key.
+struct Key<'de>(&'de str);
+
+impl Key<'_> {
+    /// The number that the key is, written as JSON writes numbers.
+    fn number(&self) -> Option<Number> {
+        let is_bare = self.0.starts_with(|c: char| c == '-' || c.is_ascii_digit())
+            && self.0.ends_with(|c: char| c.is_ascii_digit());
+        serde_json::from_str(self.0).ok().filter(|_| is_bare)
     }
 }
 
-/// A key, and whether it is read as a name that the program knows.
-struct Key<'a, 'de> {
-    name: &'de str,
-    is_field: &'a mut bool,
-}
-
-/// Keys that stand for numbers and booleans are read as such.
-macro_rules! read_as {
-    ($($method:ident $visit:ident $type:ty;)*) => {$(
+/// Keys that stand for numbers are read as such.
+macro_rules! read_numbers {
+    ($($method:ident)*) => {$(
         fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
-            match self.name.parse::<$type>() {
-                Ok(value) => visitor.$visit(value),
-                Err(_) => Err(Misfit::invalid_type(Unexpected::Str(""), &visitor)),
+            match self.number() {
+                Some(n) => number(&n, visitor),
+                None => Err(Misfit::of_type(&Unexpected::Str(""), &visitor)),
             }
         }
     )*};
 }
 
-impl<'de> Deserializer<'de> for Key<'_, 'de> {
+/// The same for those that no JSON number holds.
+macro_rules! read_large {
+    ($($method:ident $visit:ident $type:ty;)*) => {$(
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+            match self.number().map(|_| self.0.parse::<$type>()) {
+                Some(Ok(n)) => visitor.$visit(n),
+                _ => Err(Misfit::of_type(&Unexpected::Str(""), &visitor)),
+            }
+        }
+    )*};
+}
+
+impl<'de> Deserializer<'de> for Key<'de> {
     type Error = Misfit;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
-        visitor.visit_borrowed_str(self.name)
+        visitor.visit_borrowed_str(self.0)
     }
 
-    fn deserialize_identifier<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
-        *self.is_field = true;
-        visitor.visit_borrowed_str(self.name)
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+        match self.0 {
+            "true" => visitor.visit_bool(true),
+            "false" => visitor.visit_bool(false),
+            _ => Err(Misfit::of_type(&Unexpected::Str(""), &visitor)),
+        }
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
@@ -168,61 +174,49 @@ impl<'de> Deserializer<'de> for Key<'_, 'de> {
     fn deserialize_enum<V: Visitor<'de>>(
         self,
         _: &'static str,
-        _: &'static [&'static str],
+        variants: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Misfit> {
-        visitor.visit_enum(Variant::new(self.name, None))
+        visitor.visit_enum(Variant::new(self.0, None, variants))
     }
 
-    read_as! {
-        deserialize_bool visit_bool bool;
-        deserialize_i8 visit_i8 i8;
-        deserialize_i16 visit_i16 i16;
-        deserialize_i32 visit_i32 i32;
-        deserialize_i64 visit_i64 i64;
+    read_numbers! {
+        deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64
+        deserialize_u8 deserialize_u16 deserialize_u32 deserialize_u64
+        deserialize_f32 deserialize_f64
+    }
+
+    read_large! {
         deserialize_i128 visit_i128 i128;
-        deserialize_u8 visit_u8 u8;
-        deserialize_u16 visit_u16 u16;
-        deserialize_u32 visit_u32 u32;
-        deserialize_u64 visit_u64 u64;
         deserialize_u128 visit_u128 u128;
-        deserialize_f32 visit_f32 f32;
-        deserialize_f64 visit_f64 f64;
     }
 
     forward_to_deserialize_any! {
-        char str string bytes byte_buf unit unit_struct seq tuple tuple_struct map struct ignored_any
+        char str string bytes byte_buf unit unit_struct seq tuple tuple_struct map struct identifier ignored_any
     }
 }
 
 /// A variant of an enum: its name, and what goes with it.
 pub(super) struct Variant<'de> {
     name: &'de str,
-    is_known: bool,
-    value: Option<&'de Value>,
+    value: Option<Node<'de>>,
+    known: &'static [&'static str],
 }
 
 impl<'de> Variant<'de> {
-    pub(super) fn new(name: &'de str, value: Option<&'de Value>) -> Self {
-        Self {
-            name,
-            is_known: false,
-            value,
-        }
+    pub(super) fn new(
+        name: &'de str,
+        value: Option<Node<'de>>,
+        known: &'static [&'static str],
+    ) -> Self {
+        Self { name, value, known }
     }
 
-    fn read<T>(
-        self,
-        read: impl FnOnce(Node<'de>) -> Result<T, Misfit>,
-        expected: &'static str,
-    ) -> Result<T, Misfit> {
-        match self.value {
-            Some(value) => {
-                let step = step(self.name, self.is_known);
-                read(Node::from(value)).map_err(|misfit| misfit.under(step))
-            }
-            None => Err(Misfit::invalid_type(Unexpected::Str(""), &expected)),
-        }
+    fn read<T>(self, read: impl FnOnce(Node<'de>) -> Result<T, Misfit>) -> Result<T, Misfit> {
+        // Its name alone is a string.
+        let alone = || Misfit::expected("an object", &Unexpected::Str(""));
+        let read = read(self.value.ok_or_else(alone)?);
+        read.map_err(|misfit| misfit.under(Step::to(self.name, self.known)))
     }
 }
 
@@ -230,15 +224,8 @@ impl<'de> EnumAccess<'de> for Variant<'de> {
     type Error = Misfit;
     type Variant = Self;
 
-    fn variant_seed<T: DeserializeSeed<'de>>(
-        mut self,
-        seed: T,
-    ) -> Result<(T::Value, Self), Misfit> {
-        let key = Key {
-            name: self.name,
-            is_field: &mut self.is_known,
-        };
-        Ok((seed.deserialize(key)?, self))
+    fn variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<(T::Value, Self), Misfit> {
+        Ok((seed.deserialize(Key(self.name))?, self))
     }
 }
 
@@ -247,24 +234,27 @@ impl<'de> VariantAccess<'de> for Variant<'de> {
 
     fn unit_variant(self) -> Result<(), Misfit> {
         match self.value {
-            None | Some(Value::Null) => Ok(()),
-            Some(other) => Err(Misfit::invalid_type(kind(other), &"a string")),
+            None | Some(Node::Other(Value::Null)) => Ok(()),
+            Some(other) => Err(Misfit::expected("a string", &other.kind())),
         }
     }
 
     fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, Misfit> {
-        self.read(|node| seed.deserialize(node), "an object")
+        self.read(|node| seed.deserialize(node))
     }
 
-    fn tuple_variant<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, Misfit> {
-        self.read(|node| node.deserialize_any(visitor), "an object")
+    fn tuple_variant<V: Visitor<'de>>(self, len: usize, visitor: V) -> Result<V::Value, Misfit> {
+        self.read(|node| node.deserialize_tuple(len, visitor))
     }
 
     fn struct_variant<V: Visitor<'de>>(
         self,
-        _: &'static [&'static str],
+        fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Misfit> {
-        self.read(|node| node.deserialize_any(visitor), "an object")
+        self.read(|node| match node {
+            Node::Object(map) => Entries::read(map, fields, visitor),
+            other => Err(Misfit::expected("an object", &other.kind())),
+        })
     }
 }

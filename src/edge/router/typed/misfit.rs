@@ -4,9 +4,6 @@ use serde::de::{Error, Expected, Unexpected};
 
 use crate::text::{Bounded, Short};
 
-/// The longest foreign text that is looked at, in bytes.
-const MAX_TEXT: usize = 160;
-
 /// The longest list of names that is shown, in bytes.
 const MAX_NAMES: usize = 100;
 
@@ -15,9 +12,9 @@ const MAX_STEPS: usize = 8;
 
 /// Why arguments do not fit, without a value of theirs.
 ///
-/// serde tells its errors by type before it makes texts of them: here they stay what they are. What is written in
-/// the program (names of fields and variants) is told apart from what was passed; of texts that others wrote
-/// nobody knows, so they are checked before they are shown.
+/// serde tells its errors by type before it makes texts of them: here they stay what they are. What it shows is
+/// written in the program: names of fields and variants, the lengths of tuples, serde's own words for types. Any
+/// other text may have a value in it, in whatever way, so none is kept.
 #[derive(Debug)]
 pub(super) struct Misfit {
     what: What,
@@ -28,25 +25,39 @@ pub(super) struct Misfit {
 /// A step on the way to a value.
 #[derive(Debug)]
 pub(super) enum Step {
-    /// A field that the program knows.
-    Field(String),
+    /// A name that the program has: of a field, or of a variant.
+    Name(&'static str),
     Item(usize),
     /// A key of the caller's own: not shown.
     Key,
 }
 
+impl Step {
+    /// To what is under a name, if the program knows it.
+    pub(super) fn to(name: &str, known: &[&'static str]) -> Self {
+        let known = known.iter().find(|known| **known == name);
+        known.map_or(Self::Key, |known| Self::Name(known))
+    }
+}
+
 #[derive(Debug)]
 enum What {
-    /// What was expected, in the words of a type, and what came.
-    Other(String, String),
+    /// What was expected, and what came.
+    Other(&'static str, String),
+    /// So many elements were declared, and so many came.
+    Length(usize, usize),
+    /// A length is wrong: whose, is not known.
+    SomeLength,
+    /// There is more than was read.
+    Fewer(&'static str),
     /// One of these was expected.
     NoneOf(&'static [&'static str]),
     /// A field that is not one of these.
     Unknown(&'static [&'static str]),
     Missing(&'static str),
     Twice(&'static str),
-    /// Somebody's words.
-    Told(String),
+    /// Nothing is known, or nothing that can be told.
+    Unfit,
 }
 
 impl Misfit {
@@ -57,8 +68,39 @@ impl Misfit {
         }
     }
 
+    pub(super) fn unfit() -> Self {
+        Self::new(What::Unfit)
+    }
+
+    /// The type of a value is another.
+    pub(super) fn expected(expected: &'static str, came: &Unexpected<'_>) -> Self {
+        Self::new(What::Other(expected, a(kind(came))))
+    }
+
+    /// The same in the words of a type.
+    pub(super) fn of_type(came: &Unexpected<'_>, expected: &dyn Expected) -> Self {
+        Self::other(expected, a(kind(came)))
+    }
+
+    /// There are more elements, or fields, than were read.
+    pub(super) fn fewer(what: &'static str) -> Self {
+        Self::new(What::Fewer(what))
+    }
+
     fn other(expected: &dyn Expected, came: String) -> Self {
-        Self::new(What::Other(Bounded::print(MAX_TEXT, &expected), came))
+        Self::new(match plain(expected) {
+            Some(expected) => What::Other(expected, came),
+            None => What::Unfit,
+        })
+    }
+
+    /// The same where an array is read that should have `declared` elements, and has `all`.
+    pub(super) fn of_length(mut self, declared: Option<usize>, all: usize) -> Self {
+        let own = self.path.is_empty() && matches!(self.what, What::SomeLength | What::Fewer(_));
+        if let (true, Some(declared)) = (own, declared) {
+            self.what = What::Length(declared, all);
+        }
+        self
     }
 
     /// The same one step further out.
@@ -67,50 +109,107 @@ impl Misfit {
         self
     }
 
-    pub(super) fn path(&self) -> impl Iterator<Item = &Step> {
-        self.path.iter().rev()
-    }
-
     /// Where it is: `place.cities[2]`.
     pub(super) fn place(&self) -> Option<String> {
         let mut place = String::new();
-        for step in self.path().take(MAX_STEPS) {
+        for step in self.path.iter().rev().take(MAX_STEPS) {
             let dot = if place.is_empty() { "" } else { "." };
             place += &match step {
-                Step::Field(name) => format!("{dot}{}", Short::name(name)),
+                Step::Name(name) => format!("{dot}{}", Short::name(name)),
                 Step::Item(index) => format!("[{index}]"),
                 Step::Key => format!("{dot}*"),
             };
         }
         (!place.is_empty()).then_some(place)
     }
+}
 
-    /// What is wrong. `may_show` is asked for each text that may have a value in it.
-    pub(super) fn what(&self, may_show: impl Fn(&str) -> bool) -> String {
+/// What is wrong. Whoever wraps this error in one of his own gets no values either.
+impl fmt::Display for Misfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.what {
-            What::Other(expected, came) => match plain(expected) {
-                Some(plain) => format!("expected {plain}, not {came}"),
-                None if may_show(expected) => format!("expected {expected}, not {came}"),
-                None => format!("expected something else, not {came}"),
-            },
-            What::NoneOf([]) => "no value fits".to_owned(),
-            What::NoneOf(names) => format!("expected {}", one_of(names)),
-            What::Unknown([]) => "expected no fields".to_owned(),
-            What::Unknown(names) => format!("unknown field, expected {}", one_of(names)),
-            What::Missing(name) => format!("the field `{}` is missing", Short::name(name)),
-            What::Twice(name) => format!("the field `{}` is there twice", Short::name(name)),
-            What::Told(text) if may_show(text) => text.clone(),
-            What::Told(_) => "the value does not fit".to_owned(),
+            What::Other(expected, came) => write!(f, "expected {expected}, not {came}"),
+            What::Length(declared, all) => write!(f, "expected {declared} elements, not {all}"),
+            What::Fewer(what) => write!(f, "expected fewer {what}"),
+            What::NoneOf([]) => f.write_str("no value fits"),
+            What::NoneOf(names) => write!(f, "expected {}", one_of(names)),
+            What::Unknown([]) => f.write_str("expected no fields"),
+            What::Unknown(names) => write!(f, "unknown field, expected {}", one_of(names)),
+            What::Missing(name) => write!(f, "the field `{}` is missing", Short::name(name)),
+            What::Twice(name) => write!(f, "the field `{}` is there twice", Short::name(name)),
+            What::SomeLength | What::Unfit => f.write_str("the value does not fit"),
         }
     }
 }
 
-/// serde's words for what the program expects, in those of JSON; `None` if they may be somebody else's.
-fn plain(expected: &str) -> Option<&str> {
+impl std::error::Error for Misfit {}
+
+/// What the types of serde and of the standard library expect, by their own words.
+const KNOWN: &[&str] = &[
+    "a string",
+    "a borrowed string",
+    "a character",
+    "a boolean",
+    "a number",
+    "option",
+    "an array",
+    "an object",
+    "any valid JSON value",
+    "u8",
+    "u16",
+    "u32",
+    "u64",
+    "u128",
+    "usize",
+    "i8",
+    "i16",
+    "i32",
+    "i64",
+    "i128",
+    "isize",
+    "f32",
+    "f64",
+    "a nonzero u8",
+    "a nonzero u16",
+    "a nonzero u32",
+    "a nonzero u64",
+    "a nonzero u128",
+    "a nonzero usize",
+    "a nonzero i8",
+    "a nonzero i16",
+    "a nonzero i32",
+    "a nonzero i64",
+    "a nonzero i128",
+    "a nonzero isize",
+    "IP address",
+    "IPv4 address",
+    "IPv6 address",
+    "socket address",
+    "path string",
+];
+
+/// serde's words for what the program expects, in those of JSON: always a text from here. `None` if they may be
+/// somebody else's.
+fn plain(expected: &dyn Expected) -> Option<&'static str> {
+    let expected = Bounded::print(64, &expected);
     // Names of Rust types mean nothing to a model.
     let begins = |starts: &[&str]| starts.iter().any(|start| expected.starts_with(start));
-    match expected {
+    match &*expected {
         "map" | "a map" => Some("an object"),
+        "sequence" | "a sequence" => Some("an array"),
+        "unit" | "()" => Some("null"),
+        "variant identifier" | "field identifier" => Some("a string"),
+        _ if begins(&["unit struct "]) => Some("null"),
+        _ if begins(&["enum "]) => Some("a string or an object"),
+        _ if begins(&[
+            "tuple struct ",
+            "tuple variant ",
+            "a tuple of size ",
+            "an array of length ",
+        ]) =>
+        {
+            Some("an array")
+        }
         _ if begins(&[
             "struct ",
             "internally tagged enum ",
@@ -119,35 +218,7 @@ fn plain(expected: &str) -> Option<&str> {
         {
             Some("an object")
         }
-        "sequence" | "a sequence" => Some("an array"),
-        _ if begins(&["tuple struct ", "tuple variant "]) => Some("an array"),
-        "unit" | "()" => Some("null"),
-        _ if begins(&["unit struct "]) => Some("null"),
-        _ if begins(&["enum "]) => Some("a string or an object"),
-        "a string"
-        | "a borrowed string"
-        | "a character"
-        | "a boolean"
-        | "a number"
-        | "option"
-        | "an array"
-        | "an object"
-        | "u8"
-        | "u16"
-        | "u32"
-        | "u64"
-        | "u128"
-        | "usize"
-        | "i8"
-        | "i16"
-        | "i32"
-        | "i64"
-        | "i128"
-        | "isize"
-        | "f32"
-        | "f64"
-        | "any valid JSON value" => Some(expected),
-        _ => None,
+        _ => KNOWN.iter().find(|known| **known == expected).copied(),
     }
 }
 
@@ -192,20 +263,22 @@ fn a(kind: &str) -> String {
 }
 
 impl Error for Misfit {
-    fn custom<T: fmt::Display>(text: T) -> Self {
-        Self::new(What::Told(Bounded::print(MAX_TEXT, &text)))
+    /// Its text is not even printed.
+    fn custom<T: fmt::Display>(_: T) -> Self {
+        Self::unfit()
     }
 
     fn invalid_type(unexpected: Unexpected<'_>, expected: &dyn Expected) -> Self {
-        Self::other(expected, a(kind(&unexpected)))
+        Self::of_type(&unexpected, expected)
     }
 
     fn invalid_value(unexpected: Unexpected<'_>, expected: &dyn Expected) -> Self {
         Self::other(expected, format!("this {}", kind(&unexpected)))
     }
 
-    fn invalid_length(len: usize, expected: &dyn Expected) -> Self {
-        Self::other(expected, format!("{len} elements"))
+    /// The number may be that of the characters of a secret.
+    fn invalid_length(_: usize, _: &dyn Expected) -> Self {
+        Self::new(What::SomeLength)
     }
 
     fn unknown_variant(_: &str, expected: &'static [&'static str]) -> Self {
@@ -225,11 +298,26 @@ impl Error for Misfit {
     }
 }
 
-/// Whoever wraps this error in one of his own gets no values either.
-impl fmt::Display for Misfit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.what(|_| false))
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn eight_steps_are_shown() {
+        let at = |steps: usize| {
+            let misfit =
+                (0..steps).fold(Misfit::unfit(), |m, i| m.under(Step::Item(steps - 1 - i)));
+            misfit.place().unwrap()
+        };
+        assert_eq!(at(8), "[0][1][2][3][4][5][6][7]");
+        assert_eq!(at(9), at(8));
+    }
+
+    #[test]
+    fn names_are_listed_as_far_as_there_is_room() {
+        let fifty: &str = &"x".repeat(50);
+        let (room, more) = (&fifty[..44], &fifty[..45]);
+        assert!(!one_of(&[fifty, room]).contains("others"));
+        assert!(one_of(&[fifty, more]).ends_with(" and others"));
     }
 }
-
-impl std::error::Error for Misfit {}

@@ -1,11 +1,9 @@
 //! Functions with typed arguments as tools.
 
 mod access;
-mod leaves;
 mod misfit;
 mod node;
 mod parse;
-mod root;
 
 use std::{
     fmt,
@@ -28,11 +26,16 @@ use crate::{call::ToolCall, error::ToolError};
 /// caller passed. A call without arguments fits whatever can be read from `{}` or from `null`, so `()` and
 /// `Option<T>` too.
 ///
+/// Of what a type's own `Deserialize` says, names, types and the lengths of tuples are told. Its own texts (`custom`,
+/// `expecting`, those of a `TryFrom`) may have a value in them and are not: "the value does not fit". The same of names in
+/// the path that no `struct` or `enum` of the program has: keys of maps and of flattened fields are `*`. A tool that wants
+/// to say more looks at its arguments itself, and says nothing that is secret:
+///
 /// ```
 /// use serde::Deserialize;
 /// use serde_json::json;
 /// use tower::ServiceExt as _;
-/// use tower_toolcall::{BoxError, ErrorKind, ToolCall, router::tool_fn};
+/// use tower_toolcall::{BoxError, ErrorKind, ToolCall, ToolError, router::tool_fn};
 ///
 /// #[derive(Deserialize)]
 /// struct Weather { city: String, days: u8 }
@@ -47,6 +50,17 @@ use crate::{call::ToolCall, error::ToolError};
 /// assert_eq!(error.kind(), ErrorKind::InvalidInput);
 /// assert_eq!(error.model_message(), "Tool 'weather' refused its arguments: expected u8, not a string, at \
 ///     `days`. Correct them and call it again.");
+///
+/// let forecast = tool_fn(|args: Weather| async move {
+///     if args.days > 14 {
+///         let why = "`days` must be 14 at most";
+///         return Err(ToolError::new(ErrorKind::InvalidInput, why));
+///     }
+///     Ok(format!("{} days of rain in {}", args.days, args.city))
+/// });
+/// let call = ToolCall::new("forecast").with_json(json!({ "city": "Oslo", "days": 99 }))?;
+/// let error = forecast.oneshot(call).await.unwrap_err();
+/// assert_eq!((error.kind(), error.message()), (ErrorKind::InvalidInput, "`days` must be 14 at most"));
 /// # Ok(()) }
 /// ```
 pub fn tool_fn<A, F, Fut, R, E>(f: F) -> ToolFn<F, A>

@@ -1,7 +1,6 @@
 use serde::{
     Deserializer,
-    de::{Error as _, Unexpected, Visitor},
-    forward_to_deserialize_any,
+    de::{Unexpected, Visitor},
 };
 use serde_json::{Map, Number, Value};
 
@@ -10,7 +9,7 @@ use super::{
     misfit::Misfit,
 };
 
-/// JSON that is read to learn why it does not fit.
+/// JSON as serde_json's own `&Value` reads it, but for the errors, which keep no value and know their place.
 #[derive(Clone, Copy)]
 pub(super) enum Node<'de> {
     Object(&'de Map<String, Value>),
@@ -26,17 +25,122 @@ impl<'de> From<&'de Value> for Node<'de> {
     }
 }
 
+impl Node<'_> {
+    /// Its type; the value itself is not told.
+    pub(super) fn kind(&self) -> Unexpected<'static> {
+        match self {
+            Self::Object(_) | Self::Other(Value::Object(_)) => Unexpected::Map,
+            Self::Other(Value::Null) => Unexpected::Unit,
+            Self::Other(Value::Bool(_)) => Unexpected::Bool(false),
+            Self::Other(Value::Number(n)) if n.is_f64() => Unexpected::Float(0.0),
+            Self::Other(Value::Number(_)) => Unexpected::Unsigned(0),
+            Self::Other(Value::String(_)) => Unexpected::Str(""),
+            Self::Other(Value::Array(_)) => Unexpected::Seq,
+        }
+    }
+
+    fn into_value(self) -> Value {
+        match self {
+            Self::Object(map) => Value::Object(map.clone()),
+            Self::Other(value) => value.clone(),
+        }
+    }
+}
+
+/// One method for each pattern; whatever else there is does not fit.
+macro_rules! read {
+    ($($method:ident ($($argument:ident: $type:ty),*) {
+        $($pattern:pat => |$visitor:ident| $visit:expr),+ $(,)?
+    })*) => {$(
+        fn $method<V: Visitor<'de>>(self, $($argument: $type,)* visitor: V) -> Result<V::Value, Misfit> {
+            match self {
+                $($pattern => {
+                    let $visitor = visitor;
+                    $visit
+                })+
+                #[allow(unreachable_patterns, reason = "some take everything")]
+                other => Err(Misfit::of_type(&other.kind(), &visitor)),
+            }
+        }
+    )*};
+}
+
+macro_rules! read_numbers {
+    ($($method:ident)*) => {
+        read! {$(
+            $method () { Self::Other(Value::Number(n)) => |visitor| number(n, visitor) }
+        )*}
+    };
+}
+
+macro_rules! read_texts {
+    ($($method:ident)*) => {
+        read! {$(
+            $method () { Self::Other(Value::String(s)) => |visitor| visitor.visit_borrowed_str(s) }
+        )*}
+    };
+}
+
 impl<'de> Deserializer<'de> for Node<'de> {
     type Error = Misfit;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
         match self {
-            Self::Object(map) | Self::Other(Value::Object(map)) => Entries::read(map, visitor),
-            Self::Other(Value::Array(items)) => Items::read(items, visitor),
+            Self::Object(map) | Self::Other(Value::Object(map)) => Entries::read(map, &[], visitor),
+            Self::Other(Value::Array(items)) => Items::read(items, None, visitor),
             Self::Other(Value::Null) => visitor.visit_unit(),
             Self::Other(Value::Bool(b)) => visitor.visit_bool(*b),
             Self::Other(Value::Number(n)) => number(n, visitor),
             Self::Other(Value::String(s)) => visitor.visit_borrowed_str(s),
+        }
+    }
+
+    read_numbers! {
+        deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64 deserialize_i128
+        deserialize_u8 deserialize_u16 deserialize_u32 deserialize_u64 deserialize_u128
+        deserialize_f32 deserialize_f64
+    }
+
+    read_texts! { deserialize_char deserialize_str deserialize_string deserialize_identifier }
+
+    read! {
+        deserialize_bool() {
+            Self::Other(Value::Bool(b)) => |visitor| visitor.visit_bool(*b),
+        }
+        deserialize_bytes() {
+            Self::Other(Value::String(s)) => |visitor| visitor.visit_borrowed_str(s),
+            Self::Other(Value::Array(items)) => |visitor| Items::read(items, None, visitor),
+        }
+        deserialize_byte_buf() {
+            Self::Other(Value::String(s)) => |visitor| visitor.visit_borrowed_str(s),
+            Self::Other(Value::Array(items)) => |visitor| Items::read(items, None, visitor),
+        }
+        deserialize_unit() {
+            Self::Other(Value::Null) => |visitor| visitor.visit_unit(),
+        }
+        deserialize_unit_struct(_name: &'static str) {
+            Self::Other(Value::Null) => |visitor| visitor.visit_unit(),
+        }
+        deserialize_seq() {
+            Self::Other(Value::Array(items)) => |visitor| Items::read(items, None, visitor),
+        }
+        deserialize_tuple(len: usize) {
+            Self::Other(Value::Array(items)) => |visitor| Items::read(items, Some(len), visitor),
+        }
+        deserialize_tuple_struct(_name: &'static str, len: usize) {
+            Self::Other(Value::Array(items)) => |visitor| Items::read(items, Some(len), visitor),
+        }
+        deserialize_map() {
+            Self::Object(map) => |visitor| Entries::read(map, &[], visitor),
+        }
+        deserialize_struct(_name: &'static str, fields: &'static [&'static str]) {
+            Self::Object(map) => |visitor| Entries::read(map, fields, visitor),
+            Self::Other(Value::Array(items)) => |visitor| {
+                Items::read(items, Some(fields.len()), visitor)
+            },
+        }
+        deserialize_ignored_any() {
+            _ => |visitor| visitor.visit_unit(),
         }
     }
 
@@ -49,62 +153,51 @@ impl<'de> Deserializer<'de> for Node<'de> {
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(
         self,
-        _: &'static str,
+        name: &'static str,
         visitor: V,
     ) -> Result<V::Value, Misfit> {
+        // serde_json's own kinds of values ask by such names for what only its `Value` has.
+        if name.starts_with("$serde_json::private::") {
+            let read = self.into_value().deserialize_newtype_struct(name, visitor);
+            return read.map_err(|_| Misfit::unfit());
+        }
         visitor.visit_newtype_struct(self)
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
         self,
         _: &'static str,
-        _: &'static [&'static str],
+        variants: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Misfit> {
         match self {
             Self::Object(map) => match map.iter().next() {
                 Some((name, value)) if map.len() == 1 => {
-                    visitor.visit_enum(Variant::new(name, Some(value)))
+                    visitor.visit_enum(Variant::new(name, Some(value.into()), variants))
                 }
-                _ => Err(Misfit::invalid_value(
-                    Unexpected::Map,
-                    &"an object with a single field",
+                _ => Err(Misfit::expected(
+                    "an object with a single field",
+                    &self.kind(),
                 )),
             },
-            Self::Other(Value::String(name)) => visitor.visit_enum(Variant::new(name, None)),
-            Self::Other(other) => Err(Misfit::invalid_type(kind(other), &"a string or an object")),
+            Self::Other(Value::String(name)) => {
+                visitor.visit_enum(Variant::new(name, None, variants))
+            }
+            Self::Other(_) => Err(Misfit::expected("a string or an object", &self.kind())),
         }
-    }
-
-    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
-        visitor.visit_unit()
-    }
-
-    forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit
-        unit_struct seq tuple tuple_struct map struct identifier
     }
 }
 
-fn number<'de, V: Visitor<'de>>(n: &Number, visitor: V) -> Result<V::Value, Misfit> {
+pub(super) fn number<'de, V: Visitor<'de>>(n: &Number, visitor: V) -> Result<V::Value, Misfit> {
     if let Some(n) = n.as_u64() {
         visitor.visit_u64(n)
     } else if let Some(n) = n.as_i64() {
         visitor.visit_i64(n)
+    } else if let Some(n) = n.as_f64() {
+        visitor.visit_f64(n)
     } else {
-        visitor.visit_f64(n.as_f64().unwrap_or(f64::NAN))
-    }
-}
-
-/// Its type; the value itself is not told.
-pub(super) fn kind(value: &Value) -> Unexpected<'static> {
-    match value {
-        Value::Null => Unexpected::Unit,
-        Value::Bool(_) => Unexpected::Bool(false),
-        Value::Number(n) if n.is_f64() => Unexpected::Float(0.0),
-        Value::Number(_) => Unexpected::Unsigned(0),
-        Value::String(_) => Unexpected::Str(""),
-        Value::Array(_) => Unexpected::Seq,
-        Value::Object(_) => Unexpected::Map,
+        // More than these can hold, which serde_json has as a feature.
+        let read = n.clone().deserialize_any(visitor);
+        read.map_err(|_| Misfit::unfit())
     }
 }
