@@ -1,7 +1,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::error::{ErrorKind, Execution, ToolError};
+use crate::error::{ErrorKind, ToolError};
 
 /// What a tool may answer in a router of `Res`.
 ///
@@ -29,7 +29,7 @@ impl<T: Serialize> Json<T> {
     fn into_value(self) -> Result<Value, ToolError> {
         serde_json::to_value(self.0).map_err(|error| {
             let message = format!("the tool's answer cannot be written as JSON: {error}");
-            ToolError::new(ErrorKind::Reported, message).with_execution(Execution::Completed)
+            ToolError::new(ErrorKind::Reported, message)
         })
     }
 }

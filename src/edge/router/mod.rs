@@ -118,9 +118,9 @@
 //! # Clone
 //!
 //! Clones are the same router: one reference count. Each call clones its route's service, and calls that very
-//! clone once it is ready. A call of a local tool allocates its future, and nothing else; one of a server's tool by its flat name
-//! also the call's other names (2 allocations), and if somebody keeps a clone of the call, what lies around them (3, and the
-//! extensions are cloned deep).
+//! clone once it is ready. A call of a local tool allocates once: its future. One of a server's tool by its flat name allocates
+//! twice: the call's other names too. If somebody keeps a clone of the call, a retry layer for one, it is three times: what
+//! lies around the names is copied, and the extensions in it are cloned deep; the arguments never are.
 
 mod answer;
 mod builder;
