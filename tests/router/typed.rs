@@ -1,6 +1,6 @@
 //! Functions of typed arguments.
 
-use std::{collections::HashMap, net::IpAddr, time::Duration};
+use std::{collections::HashMap, net::IpAddr, sync::Arc, time::Duration};
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -237,8 +237,13 @@ async fn the_path_has_the_programs_names_alone() {
 /// A tool that takes its time keeps no call alive: not the arguments, and not what is attached.
 #[tokio::test]
 async fn a_running_function_holds_no_call() {
-    let attached = std::sync::Arc::new(());
-    let tool = tool_fn(|(): ()| std::future::pending::<Result<(), BoxError>>());
+    let attached = Arc::new(());
+    let seen = Arc::downgrade(&attached);
+    let tool = tool_fn(move |(): ()| {
+        // Already here: one that blocks keeps nothing either.
+        assert_eq!(seen.strong_count(), 1);
+        std::future::pending::<Result<(), BoxError>>()
+    });
     let router = tower_toolcall::router::RouterBuilder::<()>::new()
         .tool("local", tool.clone())
         .server("docs", tool, ["search"])
@@ -246,10 +251,10 @@ async fn a_running_function_holds_no_call() {
         .unwrap();
     for name in ["local", "docs__search"] {
         let mut call = ToolCall::new(name);
-        call.extensions_mut().insert(attached.clone());
+        call.extensions_mut().insert(Arc::clone(&attached));
         let mut runs = tokio_test::task::spawn(router.clone().oneshot(call));
         tokio_test::assert_pending!(runs.poll());
-        assert_eq!(std::sync::Arc::strong_count(&attached), 1, "{name}");
+        assert_eq!(Arc::strong_count(&attached), 1, "{name}");
     }
 }
 

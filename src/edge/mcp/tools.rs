@@ -113,8 +113,9 @@ impl McpTools {
         self.0.catalog.load().name(tool).cloned()
     }
 
-    /// Asks the server for its tools: at the start of a program, and whenever you like. It takes 30 s at the most, and
-    /// with them what it waits for others who ask.
+    /// Asks the server for its tools: at the start of a program, and whenever you like, without the pause of a second. It
+    /// takes 30 s at the most. The time in which it waits for another ask is in them, so it may fail because an old
+    /// connection hangs: try again.
     ///
     /// # Errors
     ///
@@ -130,15 +131,16 @@ impl McpTools {
     }
 
     /// Asks the server for its tools, because it says that they have changed; a second after the last ask at the
-    /// earliest. It returns when an answer of later is there: its own or that to another caller's ask.
+    /// earliest. It returns when an answer to a later ask is there, its own or another caller's.
     ///
     /// If asking fails, a warning tells of it; a change that was told of on another connection (an old one and a new one
-    /// may share a list) is then asked for on that one. When 64 callers wait, the next return at once: those ask.
+    /// may share a list) is then asked for on that one. When 64 callers wait, the next return at once: those ask, each on
+    /// its own connection.
     ///
     /// # Cancel safety
     ///
-    /// Dropped, it has changed nothing. The change is not forgotten: everybody else who waits, or comes later, asks
-    /// because of it. If nobody does, the list stays as it is until then.
+    /// Dropped, it has changed nothing. The change is not forgotten: whoever else waits, or comes later, asks because of
+    /// it, and until then the list stays as it is.
     pub async fn changed(&self, peer: &Peer<RoleClient>) {
         self.0.told.fetch_add(1, SeqCst);
         let Some(_waiting) = Waiting::begin(&self.0.waiting) else {
