@@ -58,7 +58,6 @@ macro_rules! read {
                     let $visitor = visitor;
                     $visit
                 })+
-                #[allow(unreachable_patterns, reason = "some take everything")]
                 other => Err(Misfit::of_type(&other.kind(), &visitor)),
             }
         }
@@ -139,9 +138,10 @@ impl<'de> Deserializer<'de> for Node<'de> {
                 Items::read(items, Some(fields.len()), visitor)
             },
         }
-        deserialize_ignored_any() {
-            _ => |visitor| visitor.visit_unit(),
-        }
+    }
+
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+        visitor.visit_unit()
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
