@@ -134,7 +134,14 @@ impl Server {
     async fn change(&self, names: &[&'static str]) -> Result<(), BoxError> {
         *self.tools.0.lock().map_err(|_| "poisoned")? = names.to_vec();
         self.end.peer().notify_tool_list_changed().await?;
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        // The client asks again at its leisure, at most once a second.
+        let followed = async {
+            let has = |name: &&str| self.listens.tools().catalog().get(name).is_some();
+            while !names.iter().all(has) {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), followed).await?;
         Ok(())
     }
 }
