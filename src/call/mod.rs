@@ -522,6 +522,12 @@ impl ToolCall {
         observation
     }
 
+    /// Makes it a call of its own: who observes the one that it was cloned from hears nothing of it.
+    #[cfg(feature = "batch")]
+    pub(crate) fn leave_recording(&mut self) {
+        self.recording = 0;
+    }
+
     /// Writes to the record, if somebody observes the call.
     #[inline]
     pub(crate) fn record(&self, write: impl FnOnce(&Record)) {

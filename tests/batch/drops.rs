@@ -124,6 +124,20 @@ async fn a_batch_is_cancelled_before_it_began_and_twice() {
     assert_eq!(counts.begun(), 0);
 }
 
+/// A listener must not panic; one that does takes no result with it.
+#[tokio::test(start_paused = true)]
+async fn a_listener_that_panics_takes_no_result() {
+    let parallel = Parallel::new(tool(&Counts::default()));
+    let parallel = parallel
+        .with_limit(1)
+        .unwrap()
+        .with_listener(|_: &Event<'_>| panic!("heard"));
+    let mut running = parallel.run(calls(["hang", "now", "now"]));
+    assert!(timeout(secs(1), &mut running).await.is_err());
+    assert!(catch_unwind(AssertUnwindSafe(|| running.cancel())).is_err());
+    assert_eq!(statuses(&running.await), ["cancelled"; 3]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_cancelled_stream_gives_the_rest_in_call_order() {
     let parallel = Parallel::new(tool(&Counts::default()));

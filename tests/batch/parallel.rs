@@ -161,6 +161,33 @@ async fn a_deadline_layer_below_keeps_its_reserve_from_the_budget() {
     assert_eq!(results[0].duration(), ms(9_500));
 }
 
+/// Clones of a call that somebody observes are calls of their own in a batch inside.
+#[tokio::test(start_paused = true)]
+async fn a_batch_inside_a_batch_has_calls_of_its_own() {
+    let heard = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let count = heard.clone();
+    let outer = service_fn(move |call: ToolCall| {
+        let count = count.clone();
+        async move {
+            let inner = Parallel::new(tool(&Counts::default())).with_limit(1)?;
+            let inner =
+                inner
+                    .with_budget(secs(1))
+                    .with_listener(move |_: &tower_toolcall::Event<'_>| {
+                        count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+                    });
+            let results = inner.run(vec![call; 3]).await;
+            Ok::<_, BoxError>(statuses(&results))
+        }
+    });
+    let results = Parallel::new(outer).run(calls(["hang"])).await;
+    assert_eq!(
+        results[0].data().unwrap(),
+        &["timeout", "skipped", "skipped"]
+    );
+    assert_eq!(heard.load(std::sync::atomic::Ordering::SeqCst), 2);
+}
+
 /// The observation goes on where a call is cut: what the layers below had said is in its result.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_is_cut_tells_what_was_known_of_it() {
@@ -354,6 +381,65 @@ async fn calls_of_several_steps_are_not_asked_in_vain() {
     assert!(results.iter().all(|r| r.is_success()));
     let polls = polls.load(std::sync::atomic::Ordering::SeqCst);
     assert!(polls <= 2 * 8_000, "{polls} polls");
+}
+
+/// Trap 21: a call that is never done with its turn takes neither the turns of its neighbours nor their deadlines.
+#[tokio::test]
+async fn a_busy_call_starves_no_other() {
+    let tools = service_fn(|call: ToolCall| async move {
+        if call.tool() == "busy" {
+            std::future::poll_fn(|cx| {
+                loop {
+                    if !tokio::task::coop::has_budget_remaining() {
+                        cx.waker().wake_by_ref();
+                        return Poll::<()>::Pending;
+                    }
+                    if let Poll::Ready(coop) = tokio::task::coop::poll_proceed(cx) {
+                        coop.made_progress();
+                    }
+                }
+            })
+            .await;
+        }
+        tokio::time::sleep(ms(20)).await;
+        Ok::<_, BoxError>(())
+    });
+    let busy = || ToolCall::new("busy").with_deadline(Instant::now() + ms(300));
+    for busy_ones in 1..4 {
+        let mut calls = vec![ToolCall::new("sleeps")];
+        calls.extend((0..busy_ones).map(|_| busy()));
+        let running = Parallel::new(tools).run(calls);
+        let results = tokio::time::timeout(secs(10), tokio::spawn(running));
+        let results = results.await.expect("all have ended").unwrap();
+        assert!(results[0].is_success());
+        assert!(
+            results[0].duration() < ms(300),
+            "{:?}",
+            results[0].duration()
+        );
+        assert!(results[1..].iter().all(|r| r.status().name() == "timeout"));
+    }
+}
+
+/// The task's turn is one for all batches that it runs.
+#[tokio::test]
+async fn batches_in_one_task_share_its_turn() {
+    let counts = Counts::default();
+    let parallel = Parallel::new(tool(&counts));
+    let mut batches: Vec<_> = (0..20)
+        .map(|_| parallel.run((0..1_000).map(|_| ToolCall::new("now"))))
+        .collect();
+    let first_turn = std::future::poll_fn(|cx| {
+        for batch in &mut batches {
+            let _ = std::pin::Pin::new(batch).poll(cx);
+        }
+        Poll::Ready(())
+    });
+    tokio::spawn(async move { tokio::task::unconstrained(async {}).await })
+        .await
+        .unwrap();
+    first_turn.await;
+    assert!(counts.begun() <= 300, "{} in one turn", counts.begun());
 }
 
 /// X1: a moment by which all must have ended; the earlier end holds.

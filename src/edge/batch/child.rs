@@ -2,6 +2,7 @@
 
 use std::{
     future::Future,
+    mem,
     pin::Pin,
     task::{Context, Poll, ready},
     time::Duration,
@@ -15,7 +16,7 @@ use tower_service::Service;
 
 use super::ending::Ending;
 use crate::{
-    call::ToolCall,
+    call::{CallInfo, ToolCall},
     catch_panic::{CatchPanic, CatchPanicLayer},
     deadline::{Deadline, DeadlineLayer},
     error::{ErrorKind, Execution, ToolError},
@@ -24,7 +25,8 @@ use crate::{
     result::{Pending, ToolResult},
 };
 
-/// A stack, guarded: a call of it ends at its deadline or by its caller's token, and never panics.
+/// A stack, guarded: a call of it ends at its deadline or by its caller's token, and does not panic, unless the stack does
+/// when it is cloned.
 pub(super) type Guarded<S> = Deadline<CatchPanic<Sent<S>>>;
 
 pub(super) fn guarded<S>(stack: S) -> Guarded<S> {
@@ -62,6 +64,8 @@ pin_project! {
         index: usize,
         // Until it has its result.
         unsettled: Option<Unsettled>,
+        // It has used up the task's turn.
+        is_tired: bool,
     }
 }
 
@@ -71,6 +75,7 @@ impl<F> Child<F> {
             fut: Some(fut),
             index,
             unsettled: Some(unsettled),
+            is_tired: false,
         }
     }
 
@@ -89,15 +94,17 @@ where
     type Output = (usize, Unsettled, F::Output);
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut this = self.project();
         // A task that has used up its turn makes no progress, and to ask all the others in vain, turn by turn,
-        // would cost the square of their number.
-        if !coop::has_budget_remaining() {
+        // would cost the square of their number. Who used it up sits out the next one, or it would be first again.
+        if !coop::has_budget_remaining() || mem::take(this.is_tired) {
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
-        let mut this = self.project();
         let fut = this.fut.as_mut().as_pin_mut();
-        let output = ready!(fut.expect("polled after completion").poll(cx));
+        let polled = fut.expect("polled after completion").poll(cx);
+        *this.is_tired = polled.is_pending() && !coop::has_budget_remaining();
+        let output = ready!(polled);
         this.fut.set(None);
         let unsettled = this.unsettled.take().expect("polled after completion");
         Poll::Ready((*this.index, unsettled, output))
@@ -110,24 +117,21 @@ pub(super) struct Unsettled(Pending);
 
 impl Unsettled {
     pub(super) fn begin(call: &mut ToolCall) -> Self {
+        // A clone of a call that somebody observes is a call of its own here.
+        call.leave_recording();
         Self(Pending::begin(call))
     }
 
     /// Its end, with the answer or the error of the guarded service.
-    pub(super) fn end<E, Res>(
-        self,
-        result: Result<Res, ToolError>,
-        listener: &Listener,
-    ) -> ToolResult<E::Data>
+    pub(super) fn end<E, Res>(self, result: Result<Res, ToolError>) -> ToolResult<E::Data>
     where
         E: Ending<Res>,
     {
-        self.tell(result.as_ref().err().map(ToolError::kind), listener);
         E::sort(result).unwrap_or_else(|result| self.0.settle(result, &ByError))
     }
 
     /// Its end, because the batch is cancelled.
-    pub(super) fn cancel<E, Res>(self, listener: &Listener) -> ToolResult<E::Data>
+    pub(super) fn cancel<E, Res>(self) -> ToolResult<E::Data>
     where
         E: Ending<Res>,
     {
@@ -136,22 +140,32 @@ impl Unsettled {
             false => Execution::NotStarted,
         };
         let error = ToolError::new(ErrorKind::Cancelled, "the batch was cancelled");
-        self.end::<E, Res>(Err(error.with_execution(execution)), listener)
+        self.end::<E, Res>(Err(error.with_execution(execution)))
     }
 
-    /// Nobody waits for its end.
-    pub(super) fn abandon(self, listener: &Listener) {
-        self.tell(Some(ErrorKind::Cancelled), listener);
+    /// What is to be told of its end: no layer has seen a call that was not sent, and none tells what becomes of it.
+    pub(super) fn untold(&self, failure: Option<ErrorKind>) -> Option<Untold> {
+        let kind = failure.filter(|kind| {
+            !self.0.was_sent() && matches!(kind, ErrorKind::DeadlineExceeded | ErrorKind::Cancelled)
+        })?;
+        Some(Untold {
+            call: self.0.call().clone(),
+            kind,
+        })
     }
+}
 
-    /// No layer has seen a call that was not sent, and none tells what becomes of it.
-    fn tell(&self, failure: Option<ErrorKind>, listener: &Listener) {
-        if let Some(kind) = failure
-            && !self.0.was_sent()
-            && matches!(kind, ErrorKind::DeadlineExceeded | ErrorKind::Cancelled)
-        {
-            let call = self.0.call();
-            listener.tell(&Event::NotStarted { call, kind });
-        }
+/// The end of a call that no layer has seen.
+pub(super) struct Untold {
+    call: CallInfo,
+    kind: ErrorKind,
+}
+
+impl Untold {
+    pub(super) fn tell(&self, listener: &Listener) {
+        listener.tell(&Event::NotStarted {
+            call: &self.call,
+            kind: self.kind,
+        });
     }
 }

@@ -14,11 +14,16 @@ use tower::ServiceExt as _;
 use tower_service::Service;
 
 use super::{
-    child::{Child, Guard, Guarded, Unsettled, guarded},
+    child::{Child, Guard, Guarded, Unsettled, Untold, guarded},
     ending::{Answers, Ending},
     ids,
 };
-use crate::{call::ToolCall, error::ToolError, event::Listener, result::ToolResult};
+use crate::{
+    call::ToolCall,
+    error::{ErrorKind, ToolError},
+    event::Listener,
+    result::ToolResult,
+};
 
 /// So many calls are begun before those that run are asked again.
 const BEGIN_AT_ONCE: usize = 32;
@@ -107,12 +112,23 @@ where
     /// Drops the calls that run, which cancels them, and begins no other: the results still to come are there, with
     /// the status `cancelled`.
     pub fn cancel(&mut self) {
-        for (index, call) in self.stop() {
-            let result = call.cancel::<E, _>(&self.listener);
-            self.cancelled.push_back((index, result));
-        }
+        let stopped = self.stop();
+        let untold = self.untold(&stopped);
+        let results = stopped.into_iter();
+        let results = results.map(|(index, call)| (index, call.cancel::<E, _>()));
+        self.cancelled.extend(results);
         let cancelled = self.cancelled.make_contiguous();
         cancelled.sort_by_key(|(index, _)| *index);
+        for call in untold {
+            call.tell(&self.listener);
+        }
+    }
+
+    fn untold(&self, stopped: &[(usize, Unsettled)]) -> Vec<Untold> {
+        let untold = stopped.iter();
+        untold
+            .filter_map(|(_, call)| call.untold(Some(ErrorKind::Cancelled)))
+            .collect()
     }
 
     /// Drops the calls that run, and takes those that wait.
@@ -130,14 +146,24 @@ where
         if let Some(result) = self.cancelled.pop_front() {
             return Poll::Ready(Some(result));
         }
-        // Calls that never wait would keep others from their turn.
-        let coop = ready!(coop::poll_proceed(cx));
+        // Calls that never wait would keep others from their turn. It is paid for afterwards: what is held meanwhile
+        // would give back what the calls have spent.
+        if !coop::has_budget_remaining() {
+            ready!(coop::poll_proceed(cx)).made_progress();
+        }
         self.begin(cx);
         let ended = ready!(Pin::new(&mut self.running).poll_next(cx));
-        coop.made_progress();
-        Poll::Ready(
-            ended.map(|(index, call, output)| (index, call.end::<E, _>(output, &self.listener))),
-        )
+        if let Poll::Ready(coop) = coop::poll_proceed(cx) {
+            coop.made_progress();
+        }
+        Poll::Ready(ended.map(|(index, call, output)| {
+            let untold = call.untold(output.as_ref().err().map(ToolError::kind));
+            let result = call.end::<E, _>(output);
+            if let Some(untold) = untold {
+                untold.tell(&self.listener);
+            }
+            (index, result)
+        }))
     }
 
     /// Begins calls, as far as the limit lets it.
@@ -168,6 +194,8 @@ where
 
     /// Holds a call to the end of the batch, and keeps the reserve from it or from the call's own deadline.
     fn hold(&self, call: &mut ToolCall) {
+        // What a sequence around the caller has kept, it has kept from that one.
+        call.take_reserved();
         if let Some(end) = self.end {
             call.tighten(end);
         }
@@ -183,8 +211,9 @@ where
     E: Ending<S::Response>,
 {
     fn drop(&mut self) {
-        for (_, call) in self.stop() {
-            call.abandon(&self.listener);
+        let stopped = self.stop();
+        for call in self.untold(&stopped) {
+            call.tell(&self.listener);
         }
     }
 }

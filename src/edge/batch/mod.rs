@@ -83,7 +83,7 @@
 //! The budget becomes the deadline of each call, so the layers below know of it, and is enforced here besides. A
 //! [`DeadlineLayer`](crate::deadline) below keeps its reserve from it, but for the one that a sequence has kept. A call that
 //! waits for a limit below when the time is up has not begun; below a layer that waits in its own future, the result
-//! layer for one, this cannot be seen, and its result is `timeout`.
+//! layer for one, this cannot always be seen: its result is `timeout` or `skipped`, and no listener hears of it.
 //!
 //! In a spawned `async` block, a service whose error is a `BoxError` may need
 //! [`tool_normalize`](crate::ServiceBuilderExt::tool_normalize) around it: "implementation of `From` is not general enough". To
@@ -102,8 +102,12 @@
 //! # Cost
 //!
 //! Memory in proportion to the calls: 32 bytes and a place for the result of one that waits, its future and one allocation for one
-//! that runs. A call is polled when it is woken, so the work is linear. The task yields after 128 results, and when it
-//! has begun 32 calls it asks those that run before it begins others.
+//! that runs. A call is polled when it is woken, so the work is linear. The task yields after 128 results, and begins
+//! at most 32 calls before it asks for a result of those that run. A call's duration runs from its beginning here.
+//!
+//! # Panics
+//!
+//! If the service does when it is cloned.
 
 mod child;
 mod completions;

@@ -48,7 +48,8 @@ where
     }
 
     /// Drops the calls that run, which cancels them, and begins no other. The future is ready then, with a result
-    /// for each call: those that had ended keep theirs, the others' status is `cancelled`.
+    /// for each call: those that had ended keep theirs, the others' status is `cancelled`. It wakes nobody: poll it
+    /// again.
     ///
     /// ```
     /// # use std::time::Duration;
