@@ -463,3 +463,121 @@ async fn the_child_ends_with_the_connection() {
     };
     bounded(run).await;
 }
+
+/// X8: whatever happens to the server, each call has one answer in its time, the connection comes back by itself, and
+/// nothing is left behind.
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_killed_again_and_again_comes_back() {
+    bounded(killed_again_and_again()).await;
+}
+
+#[cfg(target_os = "linux")]
+async fn killed_again_and_again() {
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+
+    use rmcp::{ServiceExt as _, transport::TokioChildProcess};
+    use tower_toolcall::{BoxError, backoff::Backoff, mcp::McpReconnect};
+
+    const KILLS: usize = 5;
+    let metrics = tokio::runtime::Handle::current().metrics();
+    let tasks_before = metrics.num_alive_tasks();
+    let pids = Arc::new(Mutex::new(Vec::new()));
+    let spawned = Arc::clone(&pids);
+    let every = McpReconnect::new("everything", move || {
+        let pids = Arc::clone(&spawned);
+        async move {
+            let builder = TokioChildProcess::builder(installed()?);
+            let (child, _) = builder.stderr(std::process::Stdio::null()).spawn()?;
+            pids.lock().unwrap().push(child.id().ok_or("no child")?);
+            Ok::<_, BoxError>(().serve(child).await?)
+        }
+    })
+    .with_backoff(Backoff::fixed(Duration::from_millis(50)).unwrap());
+
+    let (stop, answers) = (
+        Arc::new(AtomicBool::new(false)),
+        Arc::new(AtomicUsize::new(0)),
+    );
+    let budget = Duration::from_secs(4);
+    let callers: Vec<_> = (0..20)
+        .map(|caller| {
+            let (every, stop, answers) = (every.clone(), Arc::clone(&stop), Arc::clone(&answers));
+            tokio::spawn(async move {
+                let (mut failed, mut n) = (0, 0);
+                while !stop.load(SeqCst) {
+                    let text = format!("{caller}-{n}");
+                    let start = Instant::now();
+                    let call = if caller < 10 {
+                        echo(&text)
+                    } else {
+                        long(50, 1)
+                    };
+                    let answer = every
+                        .clone()
+                        .oneshot(call.with_deadline(start + budget))
+                        .await;
+                    assert!(start.elapsed() < budget + Duration::from_millis(500));
+                    n += 1;
+                    match answer {
+                        Ok(answer) if caller < 10 => {
+                            assert_eq!(answer.model_text(), format!("Echo: {text}"));
+                            answers.fetch_add(1, SeqCst);
+                        }
+                        Ok(_) => drop(answers.fetch_add(1, SeqCst)),
+                        Err(error) => {
+                            assert_eq!(error.kind(), ErrorKind::ConnectionFailed, "{error}");
+                            failed += 1;
+                            sleep(error.retry_after().unwrap_or_default()).await;
+                        }
+                    }
+                    sleep(Duration::from_millis(2)).await;
+                }
+                failed
+            })
+        })
+        .collect();
+
+    for kill in 0..KILLS {
+        // It is up, and has answered since.
+        let before = answers.load(SeqCst);
+        while answers.load(SeqCst) < before + 40 {
+            sleep(Duration::from_millis(5)).await;
+        }
+        let pid = pids.lock().unwrap()[kill];
+        let killed = std::process::Command::new("kill")
+            .args(["-9", &pid.to_string()])
+            .status();
+        assert!(killed.unwrap().success());
+        while pids.lock().unwrap().len() == kill + 1 {
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+    let before = answers.load(SeqCst);
+    while answers.load(SeqCst) < before + 40 {
+        sleep(Duration::from_millis(5)).await;
+    }
+    stop.store(true, SeqCst);
+    let mut failed = 0;
+    for caller in callers {
+        failed += caller.await.unwrap();
+    }
+    // The calls in flight, and no storm.
+    assert!((KILLS..=KILLS * 60).contains(&failed), "{failed}");
+    assert_eq!(
+        pids.lock().unwrap().len(),
+        KILLS + 1,
+        "a server more than was needed"
+    );
+
+    let exists = |pid: &u32| std::path::Path::new(&format!("/proc/{pid}")).exists();
+    let pids = pids.lock().unwrap().clone();
+    while pids[..KILLS].iter().any(exists) {
+        sleep(Duration::from_millis(5)).await; // a zombie would stay
+    }
+    assert!(exists(&pids[KILLS]));
+    drop(every);
+    while pids.iter().any(exists) || metrics.num_alive_tasks() > tasks_before {
+        sleep(Duration::from_millis(5)).await;
+    }
+}

@@ -27,6 +27,9 @@
 //! | `tool.sequence` | INFO | batch | `calls`, `succeeded`, `failed`, `timed_out`, `skipped`, `cancelled`, `slow_calls`, `duration_ms`, `budget_ms`; of the names only `trace_id` |
 //! | `tool.evicted` | DEBUG | circuit_breaker, rate_limit, metrics | `keys`, `kept` |
 //! | `tool.stale_list` | WARN | `mcp::McpTools` | `server`, `code`, `error`, and no others |
+//! | `tool.connected` | INFO | `mcp::McpReconnect` | `server`, `attempts`, `duration_ms`, and no others |
+//! | `tool.disconnected` | WARN | `mcp::McpReconnect` | `server`, `code`, `error`, and no others |
+//! | `tool.connect_failed` | WARN | `mcp::McpReconnect` | `server`, `attempts`, `delay_ms`, `code`, `error`, and no others |
 //!
 //! `tool.timeout` and `tool.cancelled` of a call whose future was dropped have no attempts, nor has `tool.cancelled` of a call that
 //! waited in a batch. `tool.exhausted` comes

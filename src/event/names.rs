@@ -33,6 +33,12 @@ pub mod event {
     pub const EVICTED: &str = "tool.evicted";
     /// A server's list of tools has changed and could not be read: the old one stands. WARN.
     pub const STALE_LIST: &str = "tool.stale_list";
+    /// A connection to a server was made, the first one or another one. INFO.
+    pub const CONNECTED: &str = "tool.connected";
+    /// A call has found that the connection to its server is lost. WARN.
+    pub const DISCONNECTED: &str = "tool.disconnected";
+    /// A connection to a server could not be made. WARN.
+    pub const CONNECT_FAILED: &str = "tool.connect_failed";
 }
 
 /// Fields of events.
@@ -53,7 +59,7 @@ pub mod field {
     pub const STATUS: &str = "status";
     /// How long the call took, in milliseconds.
     pub const DURATION_MS: &str = "duration_ms";
-    /// How many attempts were made.
+    /// How many attempts were made, at a call or at a connection.
     pub const ATTEMPTS: &str = "attempts";
     /// How many there may be, if a layer repeats calls.
     pub const MAX_ATTEMPTS: &str = "max_attempts";
@@ -112,6 +118,8 @@ pub mod span {
     pub const CALL: &str = "execute_tool";
     /// The name of the span that an attempt has.
     pub const ATTEMPT: &str = "tool_attempt";
+    /// The name of the span in which a connection to a server is made. It is no call's, and lasts as long as the connection.
+    pub const CONNECTION: &str = "tool_connection";
 
     /// What an exporter calls the span: `execute_tool {name}`.
     pub const OTEL_NAME: &str = "otel.name";

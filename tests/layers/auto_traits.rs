@@ -108,11 +108,14 @@ mod router {
 mod mcp {
     use super::assert_impl_all;
     use tower_toolcall::mcp::{
-        Catalog, McpClassifier, McpNotifications, McpProgress, McpService, McpTools, ResponseFuture,
+        Catalog, McpClassifier, McpConnection, McpNotifications, McpProgress, McpReconnect,
+        McpService, McpTools, ResponseFuture,
     };
 
     assert_impl_all!(McpNotifications: Send, Sync, Unpin, Clone);
     assert_impl_all!(McpTools: Send, Sync, Unpin, Clone);
+    assert_impl_all!(McpConnection: Send, Sync, Unpin, std::fmt::Debug);
+    assert_impl_all!(McpReconnect: Send, Sync, Unpin, Clone, std::fmt::Debug);
 
     assert_impl_all!(McpService: Send, Sync, Unpin, Clone);
     assert_impl_all!(McpProgress: Send, Sync, Unpin, Clone);

@@ -5,5 +5,6 @@
 #[cfg(feature = "mcp-http")]
 mod http;
 mod leaf;
+mod reconnect;
 mod server;
 mod wire;

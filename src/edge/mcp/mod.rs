@@ -19,6 +19,8 @@
 //! without a word: the call would wait for ever. So put a [`TimeoutLayer`](crate::timeout) above it.
 //! Requests beyond that size are refused with a clear error.
 //!
+//! A connection that is lost stays lost for that service: [`McpReconnect`] is the leaf that makes another one.
+//!
 //! With the feature `otel` the trace goes along: the server finds the context of the current span in the request's `_meta`.
 //!
 //! # Example
@@ -51,6 +53,7 @@ mod notifications;
 #[cfg(feature = "otel")]
 mod otel;
 mod progress;
+mod reconnect;
 mod service;
 mod text;
 mod tools;
@@ -65,6 +68,7 @@ pub use self::{
     max_bytes::McpMaxBytes,
     notifications::McpNotifications,
     progress::McpProgress,
+    reconnect::{McpConnection, McpReconnect},
     service::{IDEMPOTENCY_KEY_META, McpService, ResponseFuture},
     text::ModelText,
     tools::McpTools,

@@ -84,6 +84,18 @@ impl McpService {
         &self.peer
     }
 
+    /// Makes a call; its errors name the call and the server.
+    pub(super) async fn answer(self, call: ToolCall) -> Result<CallToolResponse, ToolError> {
+        let (info, server) = (call.info(), self.server.clone());
+        self.run(call).await.map_err(|error| {
+            let error = error.about(&info);
+            match (error.server(), server) {
+                (None, Some(server)) => error.with_server(server),
+                _ => error,
+            }
+        })
+    }
+
     async fn run(self, mut call: ToolCall) -> Result<CallToolResponse, ToolError> {
         call.check()?;
         check_size(call.arguments())?;
@@ -161,27 +173,25 @@ impl Service<ToolCall> for McpService {
     }
 
     fn call(&mut self, call: ToolCall) -> Self::Future {
-        let (service, server) = (self.clone(), self.server.clone());
-        let info = call.info();
-        ResponseFuture(Box::pin(async move {
-            service.run(call).await.map_err(|error| {
-                let error = error.about(&info);
-                match (error.server(), server) {
-                    (None, Some(server)) => error.with_server(server),
-                    _ => error,
-                }
-            })
-        }))
+        ResponseFuture::new(self.clone().answer(call))
     }
 }
 
-/// Response future of [`McpService`].
+/// Response future of [`McpService`] and [`McpReconnect`](super::McpReconnect).
 ///
 /// Boxed, because rmcp's own futures have no names. One allocation beside the dozens of a message.
 #[must_use = "futures do nothing unless polled"]
 pub struct ResponseFuture(
     Pin<Box<dyn Future<Output = Result<CallToolResponse, ToolError>> + Send>>,
 );
+
+impl ResponseFuture {
+    pub(super) fn new(
+        response: impl Future<Output = Result<CallToolResponse, ToolError>> + Send + 'static,
+    ) -> Self {
+        Self(Box::pin(response))
+    }
+}
 
 impl fmt::Debug for ResponseFuture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,0 +1,122 @@
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{
+            AtomicBool,
+            Ordering::{Relaxed, SeqCst},
+        },
+    },
+};
+
+use rmcp::{
+    ClientHandler, RoleClient,
+    model::CallToolResponse,
+    service::{RunningService, ServiceError},
+};
+use tokio::time::Instant;
+
+use super::super::{McpService, errors};
+use crate::error::{ErrorKind, ToolError};
+
+/// What the function of a [`McpReconnect`](super::McpReconnect) makes: a connection, and the service that calls
+/// through it.
+///
+/// It is made from rmcp's `RunningService`; or from a pair of what keeps the connection up (that service, or
+/// something that holds it) and an [`McpService`] with settings of your own. What keeps it up is dropped when the
+/// connection is replaced and its last call has ended.
+pub struct McpConnection {
+    service: McpService,
+    /// Never looked at: dropped, it ends the connection.
+    #[expect(dead_code, reason = "held for its drop")]
+    keep: Box<dyn Send + Sync>,
+}
+
+impl<H: ClientHandler> From<RunningService<RoleClient, H>> for McpConnection {
+    fn from(client: RunningService<RoleClient, H>) -> Self {
+        let service = McpService::new(client.peer().clone());
+        Self::from((client, service))
+    }
+}
+
+impl<K: Send + Sync + 'static> From<(K, McpService)> for McpConnection {
+    fn from((keep, service): (K, McpService)) -> Self {
+        Self {
+            service,
+            keep: Box::new(keep),
+        }
+    }
+}
+
+impl fmt::Debug for McpConnection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("McpConnection")
+            .field("service", &self.service)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A connection in use. Its calls hold it, so one that is replaced ends with the last of them.
+#[derive(Debug)]
+pub(super) struct Live {
+    connection: McpConnection,
+    /// When it was made.
+    pub(super) since: Instant,
+    /// Whether the server has answered a call.
+    answered: AtomicBool,
+    /// Written under the lock of the history only.
+    lost: AtomicBool,
+}
+
+impl Live {
+    pub(super) fn new(mut connection: McpConnection, server: &Arc<str>, since: Instant) -> Self {
+        if connection.service.server().is_none() {
+            connection.service = connection.service.with_server(Arc::clone(server));
+        }
+        Self {
+            connection,
+            since,
+            answered: AtomicBool::new(false),
+            lost: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn service(&self) -> &McpService {
+        &self.connection.service
+    }
+
+    /// Whether a call may be sent on it, for all that is known.
+    pub(super) fn is_up(&self) -> bool {
+        !self.lost.load(SeqCst) && !self.service().peer().is_transport_closed()
+    }
+
+    /// Returns whether that is news.
+    pub(super) fn lose(&self) -> bool {
+        !self.lost.swap(true, SeqCst)
+    }
+
+    pub(super) fn has_answered(&self) -> bool {
+        self.answered.load(Relaxed)
+    }
+
+    /// Takes note of how a call ended.
+    pub(super) fn saw(&self, result: &Result<CallToolResponse, ToolError>) {
+        let answer = match result {
+            Ok(_) => true,
+            Err(error) => errors::protocol_code(error).is_some(),
+        };
+        if answer && !self.has_answered() {
+            self.answered.store(true, Relaxed);
+        }
+    }
+}
+
+/// Whether a call's error says that the connection is of no use any more.
+pub(super) fn is_loss(error: &ToolError) -> bool {
+    match std::error::Error::source(error).and_then(|e| e.downcast_ref()) {
+        Some(ServiceError::TransportClosed) => true,
+        // Over HTTP it may be a status: then the connection is as good as before.
+        Some(ServiceError::TransportSend(_)) => error.kind() == ErrorKind::ConnectionFailed,
+        _ => false,
+    }
+}

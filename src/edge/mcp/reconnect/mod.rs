@@ -1,0 +1,9 @@
+//! A connection that is made again when it is lost.
+
+mod attempt;
+mod connection;
+mod history;
+mod service;
+mod shared;
+
+pub use self::{connection::McpConnection, service::McpReconnect};

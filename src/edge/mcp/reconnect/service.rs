@@ -1,0 +1,323 @@
+use std::{
+    fmt,
+    future::{Future, poll_fn},
+    pin::pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use rmcp::model::CallToolResponse;
+use tokio::time::Instant;
+use tower_service::Service;
+
+use super::{
+    McpConnection,
+    connection::{Live, is_loss},
+    shared::Shared,
+};
+use crate::{
+    backoff::Backoff,
+    call::ToolCall,
+    caller::Patience,
+    config::ConfigError,
+    edge::mcp::{McpService, ResponseFuture},
+    error::{BoxError, ToolError},
+    timer::Timer,
+};
+
+/// The tools of one MCP server, whose connection is made when it is needed, and made again when it is lost (X8).
+///
+/// `connect` is your way to a connection: it spawns the server's process, or opens an HTTP client, and hands
+/// over rmcp's running client; or a pair of that and an [`McpService`] with settings of its own.
+///
+/// ```no_run
+/// use rmcp::ServiceExt as _;
+/// use tower::ServiceExt as _;
+/// use tower_toolcall::{BoxError, ToolCall, mcp::McpReconnect};
+///
+/// # async fn pipe() -> Result<tokio::io::DuplexStream, BoxError> { unimplemented!() }
+/// # async fn run() -> Result<(), BoxError> {
+/// let docs = McpReconnect::new("docs", || async {
+///     let transport = pipe().await?; // `TokioChildProcess::new(..)?`, for one
+///     Ok::<_, BoxError>(().serve(transport).await?)
+/// });
+/// docs.connect().await?; // or leave it to the first call
+/// let answer = docs.oneshot(ToolCall::new("search")).await?;
+/// # Ok(()) }
+/// ```
+///
+/// With progress, and a list of tools for a [`Router`](crate::router::Router) that is read again with each new
+/// connection. A new [`McpNotifications`](crate::mcp::McpNotifications) each time, the same list:
+///
+#[cfg_attr(feature = "router", doc = "```no_run")]
+#[cfg_attr(not(feature = "router"), doc = "```ignore")]
+/// use rmcp::ServiceExt as _;
+/// use tower_toolcall::{
+///     BoxError,
+///     mcp::{McpNotifications, McpReconnect, McpService, McpTools},
+///     router::Router,
+/// };
+///
+/// # async fn pipe() -> Result<tokio::io::DuplexStream, BoxError> { unimplemented!() }
+/// # async fn run() -> Result<(), BoxError> {
+/// let tools = McpTools::default();
+/// let list = tools.clone();
+/// let docs = McpReconnect::new("docs", move || {
+///     let handler = McpNotifications::new().with_tools(list.clone());
+///     async move {
+///         let client = handler.serve(pipe().await?).await?;
+///         client.service().tools().refresh(client.peer()).await?;
+///         let progress = client.service().progress().clone();
+///         let service = McpService::new(client.peer().clone()).with_progress(progress);
+///         Ok::<_, BoxError>((client, service))
+///     }
+/// });
+/// docs.connect().await?; // so that the router has tools
+/// let router = Router::mcp().server("docs", docs, tools).build()?;
+/// # Ok(()) }
+/// ```
+///
+/// - **One at a time.** However many calls need the connection, one attempt is made, by those who wait: nothing is
+///   spawned. A call that is dropped while it connects leaves the attempt to the next one. If there is no next
+///   one, the attempt rests, up to its timeout.
+/// - **Waiting.** A call waits for the attempt, 5 s by default, within its deadline and until its caller cancels;
+///   see [`with_max_wait`](Self::with_max_wait) and [`with_fail_fast`](Self::with_fail_fast).
+/// - **Backoff.** After an attempt that failed there is none for 500 ms, then for twice as long each time, up to 30 s.
+///   Meanwhile calls fail at once, with [`retry_after`](ToolError::retry_after). A server that asks for more gets
+///   it, up to an hour. A connection that is lost before it has answered a call counts as an attempt that failed, when it was made.
+/// - **Loss.** A connection is lost when its transport is closed, or a call fails for its transport. It is noticed
+///   by calls alone. The next call makes a new one; the old one is dropped with its last call, and the
+///   server's process with it.
+///
+/// It never repeats a call: one that was under way fails, and may have run. That is the business of a
+/// [`RetryLayer`](crate::retry::RetryLayer) above, which finds the new connection, and waits as long as `retry_after` says.
+///
+/// Events: `tool.connected`, `tool.disconnected`, `tool.connect_failed`; see [`event`](crate::event). Always ready.
+///
+/// # Errors
+///
+/// Those of [`McpService`]. Without a connection [`ConnectionFailed`](crate::ErrorKind::ConnectionFailed), not
+/// started; [`Denied`](crate::ErrorKind::Denied), [`RateLimited`](crate::ErrorKind::RateLimited) or
+/// [`TokenExchange`](crate::ErrorKind::TokenExchange) if that is why. The source is what `connect` returned, as a [`ToolError`]. A
+/// call whose deadline passes while it waits is [`DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded).
+///
+/// # Cancel safety
+///
+/// Dropping a call tells the server, if it was sent. `connect` must bear a pause between two polls.
+///
+/// # Panics
+///
+/// A panic of `connect` is that of the call that drives it; the next call makes a new attempt.
+///
+/// # Clone
+///
+/// Clones share the connection and what is known of it. Settings are those of each clone.
+#[derive(Clone)]
+pub struct McpReconnect {
+    shared: Arc<Shared>,
+    settings: Settings,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Settings {
+    pub(super) backoff: Backoff,
+    pub(super) connect_timeout: Duration,
+    /// `None`: who does not connect does not wait.
+    max_wait: Option<Duration>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let backoff = Backoff::exponential(Duration::from_millis(500), 2.0);
+        Self {
+            backoff: backoff.unwrap_or_default(),
+            connect_timeout: Duration::from_secs(10),
+            max_wait: Some(Duration::from_secs(5)),
+        }
+    }
+}
+
+impl McpReconnect {
+    /// The tools of the server that `connect` connects to. The name is that in errors and events.
+    pub fn new<F, Fut, C, E>(server: impl Into<Arc<str>>, connect: F) -> Self
+    where
+        F: Fn() -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<C, E>> + Send + 'static,
+        C: Into<McpConnection>,
+        E: Into<BoxError>,
+    {
+        let connect = Box::new(move || -> super::attempt::Connecting {
+            let connecting = connect();
+            Box::pin(async move { connecting.await.map(Into::into).map_err(Into::into) })
+        });
+        Self {
+            shared: Arc::new(Shared::new(server.into(), connect)),
+            settings: Settings::default(),
+        }
+    }
+
+    /// Sets how long there is no attempt after one that failed. Default: 500 ms, doubled each time up to 30 s, each a
+    /// quarter longer at most, by chance. No more than an hour.
+    #[must_use]
+    pub fn with_backoff(mut self, backoff: Backoff) -> Self {
+        self.settings.backoff = backoff;
+        self
+    }
+
+    /// Sets how long an attempt may take. Default: 10 s.
+    ///
+    /// # Errors
+    ///
+    /// If it is zero.
+    pub fn with_connect_timeout(mut self, timeout: Duration) -> Result<Self, ConfigError> {
+        if timeout.is_zero() {
+            let reason = "it is zero: no attempt could succeed";
+            return Err(ConfigError::new("connect_timeout", reason));
+        }
+        self.settings.connect_timeout = timeout;
+        Ok(self)
+    }
+
+    /// Sets how long a call waits for a connection, if its deadline leaves it as much. Default: 5 s.
+    #[must_use]
+    pub fn with_max_wait(mut self, max: Duration) -> Self {
+        self.settings.max_wait = Some(max);
+        self
+    }
+
+    /// Calls do not wait for a connection: while an attempt goes on, they fail at once. Somebody has to make the
+    /// attempt, though: the call that begins it, and one that finds it left alone, waits for its end, within its own deadline.
+    #[must_use]
+    pub fn with_fail_fast(mut self) -> Self {
+        self.settings.max_wait = None;
+        self
+    }
+
+    /// Connects, if there is no connection: at the start of a program, for one.
+    ///
+    /// # Errors
+    ///
+    /// Those of a call without a connection.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped, it leaves the attempt to the next one who needs it.
+    pub async fn connect(&self) -> Result<(), ToolError> {
+        let connected = match self.shared.usable(&self.settings) {
+            Some(_) => Ok(()),
+            None => self.establish(true).await.map(drop),
+        };
+        connected.map_err(|error| error.with_server(Arc::clone(&self.shared.server)))
+    }
+
+    /// Whether there is a connection, for all that is known.
+    pub fn is_connected(&self) -> bool {
+        self.shared.current().is_some()
+    }
+
+    /// The service of the connection that there is now. It does not keep the connection up, nor finds another one.
+    pub fn service(&self) -> Option<McpService> {
+        self.shared.current().map(|live| live.service().clone())
+    }
+
+    async fn run(self, call: ToolCall) -> Result<CallToolResponse, ToolError> {
+        let (shared, settings) = (&*self.shared, &self.settings);
+        let named = |error: ToolError, info| {
+            let error = error.about(info);
+            match error.server() {
+                Some(_) => error,
+                None => error.with_server(Arc::clone(&shared.server)),
+            }
+        };
+        let live = match shared.usable(settings) {
+            Some(live) => live,
+            None => match self.wait(&call).await {
+                Ok(live) => live,
+                Err(error) => return Err(named(error, &call.info())),
+            },
+        };
+        let result = live.service().clone().answer(call).await;
+        live.saw(&result);
+        match result {
+            Err(error) if is_loss(&error) => {
+                shared.lose(&live, settings, &error);
+                // No earlier than that is there another connection.
+                Err(match shared.window() {
+                    Some(wait) if error.retry_after().is_none() => error.with_retry_after(wait),
+                    _ => error,
+                })
+            }
+            result => result,
+        }
+    }
+
+    /// Waits for a connection as long as the call may.
+    async fn wait(&self, call: &ToolCall) -> Result<Arc<Live>, ToolError> {
+        // No attempt for a call that is over.
+        if let Some(why) = Patience::is_over(call) {
+            return Err(why.error());
+        }
+        let max = self.settings.max_wait;
+        let latest = max.and_then(|max| Instant::now().checked_add(max));
+        let mut establish = pin!(self.establish(max.is_some()));
+        let (mut patience, mut timer) = (pin!(Patience::of(call)), pin!(Timer::default()));
+        poll_fn(|cx| {
+            if let Poll::Ready(connected) = establish.as_mut().poll(cx) {
+                return Poll::Ready(connected);
+            }
+            if let Poll::Ready(why) = patience.as_mut().poll_given_up(cx) {
+                return Poll::Ready(Err(why.error()));
+            }
+            let over = timer.as_mut().poll_at(cx, latest);
+            over.map(|()| Err(self.shared.busy(&self.settings)))
+        })
+        .await
+    }
+
+    /// Waits for the attempt that goes on, or makes one, if it may be made.
+    async fn establish(&self, waits: bool) -> Result<Arc<Live>, ToolError> {
+        let (shared, settings) = (&*self.shared, &self.settings);
+        let seen = shared.failed();
+        shared.check(seen)?;
+        let mut seat = match shared.seat.try_lock() {
+            Ok(seat) => seat,
+            Err(_) if waits => shared.seat.lock().await,
+            Err(_) => return Err(shared.busy(settings)),
+        };
+        // Meanwhile it was made, or was not.
+        if let Some(live) = shared.usable(settings) {
+            return Ok(live);
+        }
+        shared.check(seen)?;
+        shared.give_up_overdue(&mut seat, settings);
+        // That was not an attempt that this call has waited for: the window alone counts.
+        shared.check(shared.failed())?;
+        poll_fn(|cx| shared.drive(&mut seat, settings, cx)).await
+    }
+}
+
+impl Service<ToolCall> for McpReconnect {
+    type Response = CallToolResponse;
+    type Error = ToolError;
+    type Future = ResponseFuture;
+
+    /// Always ready.
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, call: ToolCall) -> Self::Future {
+        ResponseFuture::new(self.clone().run(call))
+    }
+}
+
+impl fmt::Debug for McpReconnect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("McpReconnect")
+            .field("server", &self.shared.server)
+            .field("connected", &self.is_connected())
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
+    }
+}
