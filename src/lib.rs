@@ -56,6 +56,7 @@ pub use edge::axum;
 pub use edge::batch;
 #[cfg(feature = "tower")]
 pub use edge::builder::{self, ServiceBuilderExt};
+pub use edge::health;
 #[cfg(feature = "mcp")]
 pub use edge::mcp;
 #[cfg(feature = "otel")]

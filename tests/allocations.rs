@@ -19,6 +19,7 @@ use tower_toolcall::{
     check::CheckLayer,
     circuit_breaker::{CircuitBreakerBuilder, CircuitBreakerLayer, Rates},
     deadline::DeadlineLayer,
+    health::Health,
     normalize::NormalizeLayer,
     rate_limit::RateLimitBackoffLayer,
     redact::Rules,
@@ -130,6 +131,8 @@ allocates_nothing! {
     circuit_breaker_with_rates_over_calls: rates(Rates::over_calls(100));
     circuit_breaker_with_rates_over_time: rates(Rates::over_time(Duration::from_secs(60)));
     rate_limit: RateLimitBackoffLayer::new();
+    health: Health::new().layer();
+    health_that_refuses: Health::builder().with_refusal(true).build().unwrap().layer();
     retry: RetryLayer::default();
     catch_panic: CatchPanicLayer::new();
     normalize: NormalizeLayer::new();

@@ -6,6 +6,7 @@ pub mod batch;
 #[cfg(feature = "tower")]
 pub mod builder;
 mod headers;
+pub mod health;
 #[cfg(feature = "mcp")]
 pub mod mcp;
 #[cfg(feature = "otel")]

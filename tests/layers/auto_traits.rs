@@ -3,8 +3,8 @@
 use static_assertions::assert_impl_all;
 use tower_toolcall::{
     CallInfo, ConfigError, ErrorKind, Key, Observation, Outcome, Progress, ToolCall, ToolError,
-    catch_panic, check, circuit_breaker, deadline, normalize, outcome::ByError, rate_limit, redact,
-    result, retry, sanitize, timeout, trace,
+    catch_panic, check, circuit_breaker, deadline, health, normalize, outcome::ByError, rate_limit,
+    redact, result, retry, sanitize, timeout, trace,
 };
 
 type Tool = std::future::Ready<Result<(), ToolError>>;
@@ -36,6 +36,12 @@ assert_impl_all!(circuit_breaker::Permit: Send, Sync, Unpin);
 assert_impl_all!(circuit_breaker::Snapshot: Send, Sync, Unpin, Clone);
 assert_impl_all!(circuit_breaker::Transition: Send, Sync, Unpin, Clone);
 assert_impl_all!(circuit_breaker::Transitions: Send, Sync, Unpin);
+assert_impl_all!(health::Health: Send, Sync, Unpin, Clone);
+assert_impl_all!(health::HealthBuilder: Send, Sync, Unpin, Clone);
+assert_impl_all!(health::HealthLayer: Send, Sync, Unpin, Clone);
+assert_impl_all!(health::HealthService<Svc>: Send, Sync, Unpin, Clone);
+assert_impl_all!(health::ResponseFuture<Svc, Tool>: Send, Sync);
+assert_impl_all!(health::ServerHealth: Send, Sync, Unpin, Clone, serde::Serialize);
 assert_impl_all!(catch_panic::CatchPanicLayer: Send, Sync, Unpin, Clone);
 assert_impl_all!(catch_panic::CatchPanic<Svc>: Send, Sync, Unpin, Clone);
 assert_impl_all!(catch_panic::ResponseFuture<Tool>: Send, Sync);

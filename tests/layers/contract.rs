@@ -11,6 +11,7 @@ use tower_toolcall::{
     check::{CheckLayer, check_fn},
     circuit_breaker::{CircuitBreakerLayer, Rates},
     deadline::DeadlineLayer,
+    health::Health,
     normalize::NormalizeLayer,
     rate_limit::RateLimitBackoffLayer,
     redact::Rules,
@@ -85,6 +86,22 @@ contract!(
     normalize,
     NormalizeLayer::new(),
     Readiness::Passes,
+    Panics::Pass
+);
+contract!(
+    health,
+    Health::new().layer(),
+    Readiness::Eager,
+    Panics::Pass
+);
+contract!(
+    health_that_refuses,
+    Health::builder()
+        .with_refusal(true)
+        .build()
+        .unwrap()
+        .layer(),
+    Readiness::Eager,
     Panics::Pass
 );
 contract!(trace, TraceLayer::new(), Readiness::Passes, Panics::Pass);

@@ -8,6 +8,7 @@ mod check;
 mod circuit_breaker;
 mod contract;
 mod deadline;
+mod health;
 mod kit;
 #[cfg(feature = "metrics")]
 mod metrics;

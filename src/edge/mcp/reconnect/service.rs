@@ -47,7 +47,7 @@ use crate::{
 /// # Ok(()) }
 /// ```
 ///
-/// With progress, and a list of tools for a [`Router`](crate::router::Router) that is read again with each new
+/// With progress, and a list of tools for a `Router` that is read again with each new
 /// connection. A new [`McpNotifications`](crate::mcp::McpNotifications) each time, the same list:
 ///
 #[cfg_attr(feature = "router", doc = "```no_run")]

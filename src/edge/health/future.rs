@@ -1,0 +1,131 @@
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use pin_project_lite::pin_project;
+use tower_service::Service;
+
+use super::{
+    Health,
+    registry::Visit,
+    service::{not_ready, refusal},
+    state::Sign,
+};
+use crate::{call::ToolCall, caller::Patience, error::ToolError, in_flight::InFlight};
+
+pin_project! {
+    /// Response future for [`HealthService`](super::HealthService).
+    #[must_use = "futures do nothing unless polled"]
+    pub struct ResponseFuture<S, F> {
+        #[pin]
+        state: State<S, F>,
+    }
+}
+
+pin_project! {
+    #[project = StateProj]
+    pub(super) enum State<S, F> {
+        // The inner service was not ready: waiting for it, without a place.
+        Waiting { svc: S, call: Option<ToolCall>, health: Health },
+        // Waiting for the response. The inner future is dropped before its end is reported.
+        Called { #[pin] fut: F, flight: InFlight<Visit> },
+        // Refused, or the inner service failed to become ready.
+        Refused { error: Option<ToolError> },
+    }
+}
+
+impl<S, F> State<S, F> {
+    #[inline]
+    pub(super) fn call(svc: &mut S, call: ToolCall, visit: Visit) -> Self
+    where
+        S: Service<ToolCall, Future = F>,
+    {
+        let mut flight = InFlight::new(visit, call.deadline());
+        let fut = flight.enter(|_| svc.call(call));
+        Self::Called { fut, flight }
+    }
+
+    pub(super) fn refused(error: ToolError) -> Self {
+        Self::Refused { error: Some(error) }
+    }
+}
+
+impl<S, F> ResponseFuture<S, F> {
+    #[inline]
+    pub(super) fn new(state: State<S, F>) -> Self {
+        Self { state }
+    }
+}
+
+impl<S> Future for ResponseFuture<S, S::Future>
+where
+    S: Service<ToolCall>,
+    S::Error: Into<ToolError>,
+{
+    type Output = Result<S::Response, ToolError>;
+
+    #[inline]
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut this = self.project();
+        loop {
+            let next = match this.state.as_mut().project() {
+                StateProj::Called { fut, flight } => {
+                    // Converting runs foreign code: inside, so that a panic there is reported too.
+                    let polled = flight.poll(|visit| {
+                        let result = ready!(fut.poll(cx));
+                        Poll::Ready(result.map_err(|e| e.into().about(&visit.info)))
+                    });
+                    let result = ready!(polled);
+                    flight.take().ended(Sign::of(result.as_ref()));
+                    return Poll::Ready(result);
+                }
+                StateProj::Waiting { svc, call, health } => {
+                    let ready = ready!(svc.poll_ready(cx));
+                    let call = call.take().expect("called once");
+                    match ready {
+                        Ok(()) => match Patience::is_over(&call) {
+                            // It became ready too late.
+                            Some(why) => State::refused(why.error().about(&call.info())),
+                            None => start(svc, call, health),
+                        },
+                        Err(error) => State::refused(not_ready(health, &call, error.into())),
+                    }
+                }
+                StateProj::Refused { error } => {
+                    return Poll::Ready(Err(error.take().expect("polled after completion")));
+                }
+            };
+            // Drops the service that was waited for, with what it had reserved for a refused call.
+            this.state.set(next);
+        }
+    }
+}
+
+/// The inner service is ready. Only now it is decided whether the call may run.
+fn start<S>(svc: &mut S, call: ToolCall, health: &Health) -> State<S, S::Future>
+where
+    S: Service<ToolCall>,
+{
+    let info = call.info();
+    let cell = health.cell(&info);
+    match health.admit(info, cell) {
+        Ok(visit) => State::call(svc, call, visit),
+        Err(wait) => State::refused(refusal(wait).about(&call.info())),
+    }
+}
+
+impl<S, F> fmt::Debug for ResponseFuture<S, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = match &self.state {
+            State::Waiting { .. } => "Waiting",
+            State::Called { .. } => "Called",
+            State::Refused { .. } => "Refused",
+        };
+        f.debug_struct("ResponseFuture")
+            .field("state", &state)
+            .finish_non_exhaustive()
+    }
+}

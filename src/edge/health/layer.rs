@@ -1,0 +1,100 @@
+use std::time::Duration;
+
+use tower_layer::Layer;
+
+use super::{Health, HealthService, state::Rules};
+use crate::{config::ConfigError, registry::check_max_keys};
+
+/// Layer that tells a [`Health`] registry how calls end. See the [module docs](super) for an example.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct HealthLayer(Health);
+
+impl HealthLayer {
+    pub(super) fn new(health: Health) -> Self {
+        Self(health)
+    }
+}
+
+impl<S> Layer<S> for HealthLayer {
+    type Service = HealthService<S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        HealthService::new(inner, self.0.clone())
+    }
+}
+
+/// The settings of a [`Health`] registry.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct HealthBuilder {
+    rules: Rules,
+    max_servers: usize,
+}
+
+impl Default for HealthBuilder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl HealthBuilder {
+    /// The default settings.
+    pub fn new() -> Self {
+        Self {
+            rules: Rules {
+                threshold: 3,
+                period: Duration::from_secs(30),
+                refuses: false,
+            },
+            max_servers: 1000,
+        }
+    }
+
+    /// Sets after how many timeouts or connection failures in a row a server is unavailable. Default: 3.
+    pub fn with_threshold(mut self, failures: u32) -> Self {
+        self.rules.threshold = failures;
+        self
+    }
+
+    /// Sets whether calls to an unavailable server are refused, but for probes. Default: no.
+    pub fn with_refusal(mut self, refuses: bool) -> Self {
+        self.rules.refuses = refuses;
+        self
+    }
+
+    /// Sets how long a server is unavailable before a call is let through, if others are refused. Default: 30 s.
+    pub fn with_probe_period(mut self, period: Duration) -> Self {
+        self.rules.period = period;
+        self
+    }
+
+    /// Sets how many servers are kept. Default: 1,000.
+    pub fn with_max_servers(mut self, max: usize) -> Self {
+        self.max_servers = max;
+        self
+    }
+
+    /// The registry.
+    ///
+    /// # Errors
+    ///
+    /// If the threshold or the period is zero, or the number of servers is zero or more than 2^24.
+    pub fn build(self) -> Result<Health, ConfigError> {
+        if self.rules.threshold == 0 {
+            let reason = "it is zero: every server would be unavailable";
+            return Err(ConfigError::new("threshold", reason));
+        }
+        if self.rules.period.is_zero() {
+            let reason = "it is zero: every call would be a probe";
+            return Err(ConfigError::new("probe_period", reason));
+        }
+        check_max_keys(self.max_servers)
+            .map_err(|_| ConfigError::new("max_servers", "it is not between 1 and 2^24"))?;
+        Ok(self.build_checked())
+    }
+
+    pub(super) fn build_checked(self) -> Health {
+        Health::with(self.rules, self.max_servers)
+    }
+}

@@ -1,0 +1,88 @@
+//! Which servers are there: a registry that learns it from calls (X6).
+//!
+//! [`Health`] is the registry, [`Health::layer`] the layer that feeds it. Per server, calls without one together:
+//!
+//! | state | when |
+//! |---|---|
+//! | available | from the start, and after any answer, an error of the tool included |
+//! | degraded | after the first timeout or connection failure |
+//! | unavailable | after 3 in a row, a [setting](HealthBuilder::with_threshold) |
+//!
+//! Our own refusals, cancelled calls, panics and all else that says nothing of the server change nothing, nor does a
+//! call that was dropped, unless it was past its deadline: then it is a timeout. `NotFound`, `InvalidInput` and
+//! `Denied` are answers if somebody else made them: if they have a source or an HTTP status.
+//!
+//! By default it only looks on, and all calls pass. If it is to [refuse](HealthBuilder::with_refusal), calls to an unavailable server fail
+//! at once; 30 s after that began, and after each failure of it, one call is let through as a probe. One at a time; one
+//! that is dropped, or says nothing, makes way for the next, and one that hangs does so after another 30 s.
+//!
+//! # Order
+//!
+//! Where the breaker is: below retry, so that it sees attempts, and above the timeout, so that it sees those.
+//! A circuit breaker guards a tool; this tells of servers.
+//!
+//! # Example
+//!
+//! ```
+//! use tower::{ServiceBuilder, ServiceExt, service_fn};
+//! use tower_toolcall::{BoxError, ToolCall, health::{Availability, Health}};
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! let health = Health::new();
+//! let stack = ServiceBuilder::new()
+//!     .layer(health.layer())
+//!     .service(service_fn(|_call: ToolCall| async { Err::<(), _>(BoxError::from("connection refused")) }));
+//!
+//! let mut docs = health.subscribe("docs");
+//! for _ in 0..3 {
+//!     let call = ToolCall::new("search").with_server("docs");
+//!     assert!(stack.clone().oneshot(call).await.is_err());
+//! }
+//! assert_eq!(docs.borrow_and_update().state, Availability::Unavailable);
+//! println!("{}", serde_json::to_string(&health.snapshot()).unwrap());
+//! # }
+//! ```
+//!
+//! Unavailable after the first failure, and calls are refused:
+//!
+//! ```
+//! use std::time::Duration;
+//! use tower_toolcall::health::Health;
+//!
+//! let health = Health::builder()
+//!     .with_threshold(1)
+//!     .with_refusal(true)
+//!     .with_probe_period(Duration::from_secs(10))
+//!     .build()?;
+//! # Ok::<_, tower_toolcall::ConfigError>(())
+//! ```
+//!
+//! # Errors
+//!
+//! A refusal is [`ConnectionFailed`](crate::ErrorKind::ConnectionFailed), not started, with
+//! [`retry_after`](crate::ToolError::retry_after): the time to the next probe, or a second at most while one is under way. Errors of the
+//! inner service pass, stamped with the call's names.
+//!
+//! # Cancel safety
+//!
+//! A probe that is dropped gives its place back.
+//!
+//! # Clone
+//!
+//! Clones, and the layers and services made from them, share one registry. It keeps 1,000 servers, a
+//! [setting](HealthBuilder::with_max_servers); for another one that which is not in use is forgotten. If all are unavailable, watched or in use,
+//! nothing is told of further ones, and their calls pass.
+
+mod future;
+mod layer;
+mod registry;
+mod service;
+mod state;
+
+pub use self::{
+    future::ResponseFuture,
+    layer::{HealthBuilder, HealthLayer},
+    registry::{Health, ServerHealth},
+    service::HealthService,
+    state::{Availability, Reason},
+};

@@ -1,0 +1,380 @@
+//! The health registry (X6).
+
+use std::{
+    future::pending,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use serde_json::json;
+use tokio::time::{Instant, advance, sleep, timeout};
+use tokio_test::{assert_pending, task};
+use tower::{Layer, ServiceExt, service_fn, util::BoxCloneSyncService};
+use tower_toolcall::{
+    BoxError, ErrorKind, Execution, ToolCall, ToolError,
+    health::{Availability, Health, HealthBuilder, Reason},
+    timeout::TimeoutLayer,
+};
+
+use Availability::{Available, Degraded, Unavailable};
+
+fn secs(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+/// How calls end; `None`: they hang.
+type How = Option<Result<(), ErrorKind>>;
+
+struct Bench {
+    health: Health,
+    tools: BoxCloneSyncService<ToolCall, (), ToolError>,
+    how: Arc<Mutex<How>>,
+    calls: Arc<AtomicUsize>,
+}
+
+impl Bench {
+    fn new(health: Health) -> Self {
+        let how = Arc::new(Mutex::new(Some(Ok(()))));
+        let calls = Arc::new(AtomicUsize::new(0));
+        let (does, counts) = (Arc::clone(&how), Arc::clone(&calls));
+        let tool = service_fn(move |_: ToolCall| {
+            counts.fetch_add(1, SeqCst);
+            let how = *does.lock().unwrap();
+            async move {
+                match how {
+                    Some(result) => result.map_err(|kind| ToolError::new(kind, "so it is")),
+                    None => pending().await,
+                }
+            }
+        });
+        let timed = TimeoutLayer::new(secs(10)).layer(tool);
+        Self {
+            tools: BoxCloneSyncService::new(health.layer().layer(timed)),
+            health,
+            how,
+            calls,
+        }
+    }
+
+    fn default() -> Self {
+        Self::new(Health::new())
+    }
+
+    fn refusing() -> Self {
+        Self::new(Health::builder().with_refusal(true).build().unwrap())
+    }
+
+    fn set(&self, how: How) {
+        *self.how.lock().unwrap() = how;
+    }
+
+    fn call(&self) -> impl Future<Output = Result<(), ToolError>> + Send + use<> {
+        let call = ToolCall::new("search").with_server("docs").with_id("c1");
+        self.tools.clone().oneshot(call)
+    }
+
+    async fn fails(&self, kind: ErrorKind) {
+        self.set(Some(Err(kind)));
+        self.call().await.unwrap_err();
+    }
+
+    #[track_caller]
+    fn is(&self, state: Availability, failures: u32, reason: Option<Reason>) {
+        let docs = self.health.server("docs").unwrap();
+        assert_eq!(
+            (docs.state, docs.failures, docs.reason),
+            (state, failures, reason)
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn three_failures_in_a_row_make_a_server_unavailable() {
+    let bench = Bench::default();
+    assert!(bench.health.server("docs").is_none());
+    bench.call().await.unwrap();
+    bench.is(Available, 0, None);
+
+    advance(secs(5)).await;
+    bench.fails(ErrorKind::ConnectionFailed).await;
+    bench.is(Degraded, 1, Some(Reason::ConnectionFailed));
+    advance(secs(1)).await;
+    bench.set(None);
+    bench.call().await.unwrap_err();
+    bench.is(Degraded, 2, Some(Reason::Timeout));
+    bench.fails(ErrorKind::ConnectionFailed).await;
+    bench.is(Unavailable, 3, Some(Reason::ConnectionFailed));
+    let since = bench.health.server("docs").unwrap().since;
+    assert_eq!(since, Instant::now());
+
+    advance(secs(7)).await;
+    bench.fails(ErrorKind::Timeout).await;
+    bench.is(Unavailable, 4, Some(Reason::Timeout));
+    let told = serde_json::to_value(bench.health.snapshot()).unwrap();
+    let expected = json!([{
+        "server": "docs", "state": "unavailable", "reason": "timeout", "failures": 4, "for_ms": 7000,
+    }]);
+    assert_eq!(told, expected);
+    assert_eq!(bench.calls.load(SeqCst), 5, "by default it only looks on");
+}
+
+/// System A.
+#[tokio::test(start_paused = true)]
+async fn one_failure_is_enough_by_setting() {
+    let bench = Bench::new(Health::builder().with_threshold(1).build().unwrap());
+    bench.fails(ErrorKind::Timeout).await;
+    bench.is(Unavailable, 1, Some(Reason::Timeout));
+}
+
+/// An error of the tool included.
+#[tokio::test(start_paused = true)]
+async fn any_answer_makes_a_server_available() {
+    for answer in [
+        Ok(()),
+        Err(ErrorKind::Failed),
+        Err(ErrorKind::Reported),
+        Err(ErrorKind::Upstream),
+        Err(ErrorKind::RateLimited),
+    ] {
+        for failures in 1..=4 {
+            let bench = Bench::default();
+            for _ in 0..failures {
+                bench.fails(ErrorKind::Timeout).await;
+            }
+            bench.set(Some(answer));
+            let _ = bench.call().await;
+            bench.is(Available, 0, None);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_says_nothing_of_the_server_changes_nothing() {
+    let bench = Bench::default();
+    for kind in [
+        ErrorKind::Cancelled,
+        ErrorKind::CircuitOpen,
+        ErrorKind::Overloaded,
+        ErrorKind::DeadlineExceeded,
+        ErrorKind::Panicked,
+        ErrorKind::Internal,
+        ErrorKind::InvalidInput,
+    ] {
+        bench.fails(ErrorKind::Timeout).await;
+        bench.fails(kind).await;
+        bench.is(Degraded, 1, Some(Reason::Timeout));
+        bench.set(Some(Ok(())));
+        bench.call().await.unwrap();
+        bench.fails(kind).await;
+        bench.is(Available, 0, None);
+    }
+}
+
+/// Trap 6.
+#[tokio::test(start_paused = true)]
+async fn a_dropped_call_is_a_timeout_if_its_deadline_had_passed() {
+    let bench = Bench::default();
+    bench.set(None);
+    assert!(timeout(secs(1), bench.call()).await.is_err());
+    bench.is(Available, 0, None);
+
+    let call = ToolCall::new("search").with_server("docs");
+    let call = call.with_deadline(Instant::now() + secs(5));
+    let mut late = task::spawn(bench.tools.clone().oneshot(call));
+    assert_pending!(late.poll());
+    advance(secs(5)).await;
+    drop(late);
+    bench.is(Degraded, 1, Some(Reason::Timeout));
+}
+
+#[tokio::test(start_paused = true)]
+async fn servers_are_told_apart_and_tools_are_not() {
+    let bench = Bench::new(Health::builder().with_threshold(2).build().unwrap());
+    bench.set(Some(Err(ErrorKind::Timeout)));
+    for (tool, server) in [
+        ("a", Some("x")),
+        ("b", Some("x")),
+        ("a", Some("y")),
+        ("a", None),
+    ] {
+        let mut call = ToolCall::new(tool);
+        if let Some(server) = server {
+            call = call.with_server(server);
+        }
+        bench.tools.clone().oneshot(call).await.unwrap_err();
+    }
+    let all: Vec<_> = bench
+        .health
+        .snapshot()
+        .into_iter()
+        .map(|s| (s.server.map(|s| s.to_string()), s.state))
+        .collect();
+    let expected = [
+        (None, Degraded),
+        (Some("x".to_owned()), Unavailable),
+        (Some("y".to_owned()), Degraded),
+    ];
+    assert_eq!(all, expected);
+}
+
+async fn unavailable(bench: &Bench) {
+    for _ in 0..3 {
+        bench.fails(ErrorKind::ConnectionFailed).await;
+    }
+    bench.calls.store(0, SeqCst);
+}
+
+#[track_caller]
+fn assert_refused(result: Result<(), ToolError>, retry_after: u64) {
+    let error = result.unwrap_err();
+    assert_eq!(
+        (error.kind(), error.execution(), error.retry_after()),
+        (
+            ErrorKind::ConnectionFailed,
+            Execution::NotStarted,
+            Some(secs(retry_after))
+        )
+    );
+    assert_eq!(
+        (error.tool(), error.server(), error.call_id()),
+        (Some("search"), Some("docs"), Some("c1"))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn by_setting_calls_are_refused_until_a_probe_is_answered() {
+    let bench = Bench::refusing();
+    unavailable(&bench).await;
+    assert_refused(bench.call().await, 30);
+    advance(secs(29)).await;
+    assert_refused(bench.call().await, 1);
+    advance(secs(1)).await;
+
+    // One at a time.
+    bench.set(None);
+    let mut probe = task::spawn(bench.call());
+    assert_pending!(probe.poll());
+    for _ in 0..10 {
+        assert_refused(bench.call().await, 1);
+    }
+    assert_eq!(bench.calls.load(SeqCst), 1);
+    // It times out: another period.
+    sleep(secs(10)).await;
+    assert!(probe.poll().is_ready());
+    assert_refused(bench.call().await, 30);
+    bench.is(Unavailable, 4, Some(Reason::Timeout));
+
+    advance(secs(30)).await;
+    bench.set(Some(Err(ErrorKind::Failed)));
+    bench.call().await.unwrap_err();
+    bench.is(Available, 0, None);
+    bench.set(Some(Ok(())));
+    bench.call().await.unwrap();
+    assert_eq!(bench.calls.load(SeqCst), 3);
+}
+
+/// C10.
+#[tokio::test(start_paused = true)]
+async fn a_probe_that_is_dropped_makes_way() {
+    let bench = Bench::refusing();
+    unavailable(&bench).await;
+    advance(secs(30)).await;
+    bench.set(None);
+    for _ in 0..5 {
+        let mut probe = task::spawn(bench.call());
+        assert_pending!(probe.poll());
+        assert_refused(bench.call().await, 1);
+        drop(probe);
+    }
+    bench.set(Some(Ok(())));
+    bench.call().await.unwrap();
+    bench.is(Available, 0, None);
+}
+
+/// Trap 24: an inner service that fails to become ready is a sign of the server, too.
+#[tokio::test(start_paused = true)]
+async fn a_readiness_error_counts() {
+    let health = Health::new();
+    let (mock, mut handle) = tower_test::mock::pair::<ToolCall, ()>();
+    handle.send_error(BoxError::from("connection refused"));
+    let call = ToolCall::new("search").with_server("docs");
+    let error = health.layer().layer(mock).oneshot(call).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionFailed);
+    assert_eq!(health.server("docs").unwrap().state, Degraded);
+}
+
+#[tokio::test(start_paused = true)]
+async fn watchers_see_each_state() {
+    let bench = Bench::default();
+    let mut docs = bench.health.subscribe("docs");
+    assert_eq!(docs.borrow_and_update().state, Available);
+    let mut all = bench.health.subscribe_all();
+    assert_eq!(all.borrow_and_update().len(), 1);
+    assert!(!all.has_changed().unwrap());
+
+    let watcher = tokio::spawn(async move {
+        let mut seen = Vec::new();
+        while docs.changed().await.is_ok() {
+            let now = docs.borrow_and_update().clone();
+            seen.push((now.state, now.failures));
+            if now.state == Available {
+                break;
+            }
+        }
+        seen
+    });
+    for _ in 0..3 {
+        bench.fails(ErrorKind::Timeout).await;
+        sleep(secs(1)).await;
+    }
+    assert!(all.has_changed().unwrap());
+    assert_eq!(all.borrow_and_update()[0].state, Unavailable);
+    bench.set(Some(Ok(())));
+    bench.call().await.unwrap();
+    bench.call().await.unwrap();
+    let seen = watcher.await.unwrap();
+    assert_eq!(seen, [(Degraded, 1), (Unavailable, 3), (Available, 0)]);
+    assert_eq!(all.borrow_and_update()[0].state, Available);
+    // A success of a server that is well is no news.
+    bench.call().await.unwrap();
+    assert!(!all.has_changed().unwrap());
+}
+
+/// Rule 6. What is unavailable is not forgotten for what is new, nor what is watched.
+#[tokio::test(start_paused = true)]
+async fn no_more_servers_are_kept_than_there_may_be() {
+    let builder = Health::builder().with_max_servers(16).with_threshold(1);
+    let bench = Bench::new(builder.build().unwrap());
+    let _watched = bench.health.subscribe("watched");
+    bench.fails(ErrorKind::Timeout).await;
+    bench.set(Some(Ok(())));
+    for n in 0..1000 {
+        let call = ToolCall::new("t").with_server(format!("server-{n}"));
+        bench.tools.clone().oneshot(call).await.unwrap();
+        assert!(bench.health.snapshot().len() <= 16);
+    }
+    bench.is(Unavailable, 1, Some(Reason::Timeout));
+    assert!(bench.health.server("watched").is_some());
+
+    // All places are taken by those that must stay: nothing is told of others, and they are not mixed up.
+    bench.set(Some(Err(ErrorKind::Timeout)));
+    for n in 0..100 {
+        let call = ToolCall::new("t").with_server(format!("dead-{n}"));
+        bench.tools.clone().oneshot(call).await.unwrap_err();
+    }
+    assert!(bench.health.snapshot().len() <= 16);
+    let one_more = bench.health.subscribe("one more");
+    assert_eq!(one_more.borrow().state, Available);
+}
+
+#[test]
+fn settings_that_cannot_work_are_refused() {
+    let field = |builder: HealthBuilder| builder.build().unwrap_err().field().to_owned();
+    assert_eq!(field(Health::builder().with_threshold(0)), "threshold");
+    let never = Health::builder().with_probe_period(Duration::ZERO);
+    assert_eq!(field(never), "probe_period");
+    assert_eq!(field(Health::builder().with_max_servers(0)), "max_servers");
+}
