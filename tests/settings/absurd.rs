@@ -119,7 +119,7 @@ fn a_value_that_is_not_utf8_names_its_variable() {
 
 /// What the test above runs in a process of its own.
 #[test]
-#[ignore = "run by another test"]
+#[ignore = "the child process of `a_value_that_is_not_utf8_names_its_variable`, with an environment of its own"]
 fn the_environment_of_this_process() {
     match Settings::from_env() {
         Ok(_) => println!("fine"),

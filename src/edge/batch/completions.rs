@@ -199,7 +199,7 @@ where
         if let Some(end) = self.end {
             call.tighten(end);
         }
-        if let Some(reserve) = self.reserve {
+        if let Some(reserve) = self.reserve.filter(|_| call.deadline().is_some()) {
             call.reserve(reserve, Instant::now());
         }
     }

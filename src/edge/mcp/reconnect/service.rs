@@ -36,7 +36,7 @@ use crate::{
 /// use tower::ServiceExt as _;
 /// use tower_toolcall::{BoxError, ToolCall, mcp::McpReconnect};
 ///
-/// # async fn pipe() -> Result<tokio::io::DuplexStream, BoxError> { unimplemented!() }
+/// # async fn pipe() -> Result<tokio::io::DuplexStream, BoxError> { Ok(tokio::io::duplex(1024).0) }
 /// # async fn run() -> Result<(), BoxError> {
 /// let docs = McpReconnect::new("docs", || async {
 ///     let transport = pipe().await?; // `TokioChildProcess::new(..)?`, for one
@@ -59,7 +59,7 @@ use crate::{
 ///     router::Router,
 /// };
 ///
-/// # async fn pipe() -> Result<tokio::io::DuplexStream, BoxError> { unimplemented!() }
+/// # async fn pipe() -> Result<tokio::io::DuplexStream, BoxError> { Ok(tokio::io::duplex(1024).0) }
 /// # async fn run() -> Result<(), BoxError> {
 /// let tools = McpTools::default();
 /// let list = tools.clone();
