@@ -1,6 +1,6 @@
 use rmcp::model::CallToolResponse;
-use serde::ser::Error as _;
 
+use super::json::AsJson;
 use crate::{
     answer::{NoSize, json_bytes},
     call::CallInfo,
@@ -34,12 +34,5 @@ impl Check<CallToolResponse> for McpMaxBytes {
 
 /// How many bytes the result has as compact JSON, if not more than `max`.
 pub(super) fn response_bytes(response: &CallToolResponse, max: u64) -> Result<u64, NoSize> {
-    match response {
-        CallToolResponse::Complete(result) => json_bytes(result, max),
-        CallToolResponse::InputRequired(result) => json_bytes(result, max),
-        CallToolResponse::Task(result) => json_bytes(result, max),
-        _ => Err(NoSize::NotJson(serde_json::Error::custom(
-            "a result of an unknown kind",
-        ))),
-    }
+    json_bytes(&AsJson(response), max)
 }

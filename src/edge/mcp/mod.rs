@@ -48,6 +48,7 @@ mod errors;
 mod hooks;
 #[cfg(feature = "mcp-http")]
 mod http;
+mod json;
 mod max_bytes;
 mod notifications;
 #[cfg(feature = "otel")]
@@ -65,6 +66,7 @@ pub use self::{
     classify::McpClassifier,
     errors::recognise,
     hooks::McpHooks,
+    json::McpJson,
     max_bytes::McpMaxBytes,
     notifications::McpNotifications,
     progress::McpProgress,

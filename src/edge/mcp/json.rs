@@ -1,0 +1,49 @@
+use rmcp::model::CallToolResponse;
+use serde::{Serialize, Serializer, ser::Error as _};
+
+/// An MCP server's answer as the JSON that the server has sent, for whoever writes answers as JSON.
+///
+/// ```
+/// use tower::{ServiceBuilder, ServiceExt as _, service_fn};
+/// use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock};
+/// use tower_toolcall::{BoxError, ToolCall, mcp::McpJson};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), BoxError> {
+/// let tool = service_fn(|_: ToolCall| async {
+///     let result = CallToolResult::success(vec![ContentBlock::text("sunny")]);
+///     Ok::<_, BoxError>(CallToolResponse::from(result))
+/// });
+/// let stack = ServiceBuilder::new().map_response(McpJson).service(tool); // for `axum::Routes`, as one
+/// let answer = stack.oneshot(ToolCall::new("weather")).await?;
+/// assert_eq!(
+///     serde_json::to_string(&answer)?,
+///     r#"{"content":[{"type":"text","text":"sunny"}],"isError":false}"#,
+/// );
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+#[allow(
+    clippy::exhaustive_structs,
+    reason = "a wrapper, whose field is its point"
+)]
+pub struct McpJson(pub CallToolResponse);
+
+impl Serialize for McpJson {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        AsJson(&self.0).serialize(to)
+    }
+}
+
+/// The same of a borrowed answer.
+pub(super) struct AsJson<'a>(pub(super) &'a CallToolResponse);
+
+impl Serialize for AsJson<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            CallToolResponse::Complete(result) => result.serialize(to),
+            CallToolResponse::InputRequired(result) => result.serialize(to),
+            CallToolResponse::Task(result) => result.serialize(to),
+            _ => Err(S::Error::custom("a result of an unknown kind")),
+        }
+    }
+}
