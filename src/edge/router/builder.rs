@@ -11,6 +11,8 @@ use super::{
     route::Leaf,
     table::{BoxRoute, Server, Table},
 };
+#[cfg(feature = "mcp")]
+use crate::edge::mcp::Catalog;
 use crate::{call::ToolCall, config::ConfigError, error::ToolError};
 
 /// Builds a [`Router`]. See the [module docs](super) for an example.
@@ -19,6 +21,9 @@ pub struct RouterBuilder<Res> {
     separator: String,
     local: Vec<(Arc<str>, BoxRoute<Res>)>,
     servers: Vec<(Arc<str>, Server<Res>)>,
+    /// Of local tools.
+    #[cfg(feature = "mcp")]
+    definitions: Vec<rmcp::model::Tool>,
 }
 
 impl<Res: 'static> RouterBuilder<Res> {
@@ -28,6 +33,8 @@ impl<Res: 'static> RouterBuilder<Res> {
             separator: "__".to_owned(),
             local: Vec::new(),
             servers: Vec::new(),
+            #[cfg(feature = "mcp")]
+            definitions: Vec::new(),
         }
     }
 
@@ -48,6 +55,21 @@ impl<Res: 'static> RouterBuilder<Res> {
     {
         self.local.push((name.into(), Box::new(Leaf(service))));
         self
+    }
+
+    /// Adds a tool of this program under the name of its definition, which [`Router::mcp_tools`] shows. Its annotations are
+    /// yours, and so believed: they say whether a call may run twice.
+    #[cfg(feature = "mcp")]
+    pub fn mcp_tool<S>(mut self, definition: rmcp::model::Tool, service: S) -> Self
+    where
+        S: Service<ToolCall> + Clone + Send + Sync + 'static,
+        S::Response: IntoAnswer<Res>,
+        S::Error: Into<ToolError>,
+        S::Future: Send,
+    {
+        let name = Arc::from(definition.name.as_ref());
+        self.definitions.push(definition);
+        self.tool(name, service)
     }
 
     /// Adds a server's tools, each as `{server}__{tool}`. The service sees their own names, and the server
@@ -97,6 +119,8 @@ impl<Res: 'static> RouterBuilder<Res> {
         }
         Ok(Router::new(Table {
             local: unique("tool", self.local)?,
+            #[cfg(feature = "mcp")]
+            definitions: Catalog::new(self.definitions).trust_annotations(true),
             separator,
             servers,
         }))

@@ -49,7 +49,7 @@ impl<Res> Router<Res> {
         }
     }
 
-    /// Whether a call may run twice, by the catalog of its server; `Unknown` for a local tool. For
+    /// Whether a call may run twice, by the catalog of its server, or its own [definition](RouterBuilder::mcp_tool); else `Unknown`. For
     /// [`RetryPolicy::with_replay_safety`](crate::retry::RetryPolicy::with_replay_safety).
     pub fn replay_safety(&self, call: &ToolCall) -> ReplaySafety {
         self.table.replay_safety(call)
@@ -64,11 +64,11 @@ impl<Res> Router<Res> {
         names
     }
 
-    /// The definitions of all tools of MCP servers, under the names by which a caller gives them, sorted.
-    /// Local tools, and servers with a fixed list of names, have none here.
+    /// The definitions of all tools that have one, under the names by which a caller gives them, sorted: those of MCP servers,
+    /// and of [local](RouterBuilder::mcp_tool) tools that were added with theirs.
     #[cfg(feature = "mcp")]
     pub fn mcp_tools(&self) -> Vec<Tool> {
-        let mut definitions = Vec::new();
+        let mut definitions: Vec<_> = self.table.definitions.tools().cloned().collect();
         for (server, there) in &self.table.servers {
             let Some(catalog) = there.tools.catalog() else {
                 continue;

@@ -2,6 +2,8 @@ use std::{collections::HashMap, ops::ControlFlow, sync::Arc};
 
 use super::{ToolList, names, nearest::Nearest, route::Route};
 use crate::call::{MAX_NAME_BYTES, ReplaySafety, ToolCall};
+#[cfg(feature = "mcp")]
+use crate::edge::mcp::Catalog;
 
 pub(super) type BoxRoute<Res> = Box<dyn Route<Res>>;
 
@@ -10,6 +12,9 @@ pub(super) struct Table<Res> {
     pub(super) separator: Box<str>,
     pub(super) local: HashMap<Arc<str>, BoxRoute<Res>>,
     pub(super) servers: HashMap<Arc<str>, Server<Res>>,
+    /// Of local tools, as far as they have one.
+    #[cfg(feature = "mcp")]
+    pub(super) definitions: Catalog,
 }
 
 pub(super) struct Server<Res> {
@@ -76,6 +81,8 @@ impl<Res> Table<Res> {
     pub(super) fn replay_safety(&self, call: &ToolCall) -> ReplaySafety {
         match self.find(call) {
             Some(Target::Server { tools, tool, .. }) => tools.replay_safety(&tool),
+            #[cfg(feature = "mcp")]
+            Some(Target::Local(_)) => self.definitions.replay_safety(call.tool()),
             _ => ReplaySafety::Unknown,
         }
     }

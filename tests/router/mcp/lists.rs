@@ -2,7 +2,7 @@
 
 use std::{sync::atomic::Ordering::SeqCst, time::Duration};
 
-use rmcp::model::{CallToolResponse, Tool};
+use rmcp::model::{CallToolResponse, JsonObject, Tool, ToolAnnotations};
 use tokio::time::{Instant, sleep};
 use tower::ServiceExt;
 use tower_toolcall::{
@@ -57,6 +57,36 @@ async fn the_definitions_have_the_flat_names() {
     let names: Vec<&str> = definitions.iter().map(|tool| &*tool.name).collect();
     assert_eq!(names, ["docs__fetch", "docs__search"]);
     assert_eq!(definitions[0].description.as_deref(), Some("a tool"));
+}
+
+/// R6: a local tool's definition is shown, and what it says of repeats is believed.
+#[tokio::test(start_paused = true)]
+async fn a_local_tool_may_have_a_definition() {
+    let definition = |name: &'static str| Tool::new(name, "a local tool", JsonObject::new());
+    let read = definition("read").with_annotations(ToolAnnotations::new().read_only(true));
+    let done = || tool_fn(|(): ()| async { Ok::<_, BoxError>("done") });
+    let connection = Connection::to(Server::with(&["search"])).await;
+    let router = Router::mcp()
+        .mcp_tool(read, done())
+        .mcp_tool(definition("write"), done())
+        .tool("unlisted", done())
+        .server("docs", connection.service(), connection.tools.clone())
+        .build()
+        .unwrap();
+
+    let definitions = router.mcp_tools();
+    let names: Vec<&str> = definitions.iter().map(|tool| &*tool.name).collect();
+    assert_eq!(names, ["docs__search", "read", "write"]);
+    assert_eq!(run(&router, "write").await.unwrap(), "done");
+    let safety = |name| router.replay_safety(&ToolCall::new(name));
+    assert_eq!(safety("read"), ReplaySafety::Safe);
+    assert_eq!(safety("write"), ReplaySafety::Unknown);
+    assert_eq!(safety("unlisted"), ReplaySafety::Unknown);
+
+    let twice = Router::mcp()
+        .tool("read", done())
+        .mcp_tool(definition("read"), done());
+    assert!(twice.build().is_err());
 }
 
 /// R6: what was set of a catalog holds for all lists that follow.
