@@ -79,7 +79,7 @@ impl Tools {
             "flaky" => Ok(json!("up again")),
             "limited" => {
                 let error = ToolError::new(ErrorKind::RateLimited, "slow down, db.internal");
-                Err(error.with_retry_after(ms(1700)).into())
+                Err(error.with_retry_after(ms(60_700)).into())
             }
             "panic" => panic!("boom at db.internal"),
             "slow" | "slower" | "hang" => pending().await,
@@ -116,7 +116,8 @@ pub(crate) fn stack(tools: &Tools, open_for: Duration) -> Stack {
     let stack = ServiceBuilder::new()
         .tool_trace()
         .tool_metrics(&Metrics::new())
-        .tool_deadline(Duration::from_millis(1500))
+        // Later than a test waits for a call to be dropped, earlier than the limit of `limited`.
+        .tool_deadline(Duration::from_secs(30))
         .tool_retry(retry.with_backoff(backoff))
         .tool_rate_limit()
         .layer(breaker.build().unwrap())

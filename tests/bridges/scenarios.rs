@@ -117,9 +117,9 @@ const SCENARIOS: &[Scenario] = &[
         http: 429,
         grpc: Code::ResourceExhausted,
         code: "RATE_LIMITED",
-        message: "The tool 'limited' is limiting requests. Please try again in 2 s.",
+        message: "The tool 'limited' is limiting requests. Please try again in 61 s.",
         retryable: true,
-        retry_after: Some(2),
+        retry_after: Some(61),
         ..BASE
     },
     Scenario {
