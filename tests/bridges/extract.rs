@@ -8,7 +8,7 @@ use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracerProvider, SpanData
 use serde_json::{Value, json};
 use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_toolcall::{
-    BoxError, ToolCall, ToolError, ToolResult,
+    BoxError, Classify, Outcome, ToolCall, ToolError, ToolResult,
     axum::{Rejection, Routes},
     result::ToolResultLayer,
 };
@@ -206,16 +206,78 @@ async fn a_stack_of_results_answers_with_its_data() {
     );
 }
 
-/// A service whose readiness fails.
-#[derive(Clone)]
-struct NeverReady;
+/// E6: what the tool says itself is for the caller, also where a classifier takes it for an error; a layer that makes
+/// results changes nothing of what clients see.
+#[tokio::test]
+async fn a_tools_own_error_reaches_the_client() {
+    #[derive(Clone, Copy)]
+    struct Flagged;
+    impl Classify<Value> for Flagged {
+        fn classify(&self, result: Result<&Value, &ToolError>) -> Outcome {
+            match result {
+                Ok(answer) if answer["isError"] == true => Outcome::reported(),
+                _ => Outcome::success(),
+            }
+        }
+    }
+    async fn result(State(stack): State<Stack>, call: ToolCall) -> ToolResult<Value> {
+        let results = ToolResultLayer::new().with_classifier(Flagged).layer(stack);
+        let Ok(result) = results.oneshot(call).await;
+        assert!(!result.is_success());
+        result
+    }
+    let answer =
+        json!({ "isError": true, "content": [{ "type": "text", "text": "no such city" }] });
+    let tool = service_fn({
+        let answer = answer.clone();
+        move |_: ToolCall| std::future::ready(Ok::<_, ToolError>(answer.clone()))
+    });
+    let results = ToolResultLayer::new()
+        .with_classifier(Flagged)
+        .layer(tool.clone());
+    let own = Router::new()
+        .route("/tools/{tool}/call", on_post(result))
+        .with_state(Stack::new(tool.clone()));
+    for app in [
+        Routes::new(tool).into_router(),
+        Routes::of_results(results.clone()).into_router(),
+        own,
+    ] {
+        let server = serve(app).await;
+        let got = seen(post(&server.url("/tools/t/call"), "")).await;
+        assert_eq!((got.status, got.body), (200, answer.clone()));
+    }
+    let server = serve(Routes::of_results(results).into_router()).await;
+    let ask =
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": { "name": "t" } });
+    let got = seen(post(&server.url("/rpc"), ask.to_string())).await;
+    assert_eq!(
+        got.body,
+        json!({ "jsonrpc": "2.0", "id": 1, "result": answer })
+    );
+}
 
-impl Service<ToolCall> for NeverReady {
-    type Response = Value;
-    type Error = BoxError;
-    type Future = std::future::Pending<Result<Value, BoxError>>;
+/// S5: a name that looks like a secret is not given back.
+#[tokio::test]
+async fn a_secret_in_the_path_is_not_echoed() {
+    let server = axum(ms(60_000)).await;
+    let secret = "ghp_0123456789abcdefghijABCDEFGHIJ012345";
+    for path in [
+        format!("/tools/{secret}/call"),
+        format!("/servers/{secret}/tools/nothing/call"),
+    ] {
+        for body in ["", "hunter2"] {
+            let got = seen(post(&server.url(&path), body)).await;
+            assert!(!got.body.to_string().contains("abcdefghij"), "{}", got.body);
+        }
+    }
+    let ask = json!({
+        "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": { "name": secret, "server": secret },
+    });
+    let got = seen(post(&server.url("/rpc"), ask.to_string())).await;
+    assert!(!got.body.to_string().contains("abcdefghij"), "{}", got.body);
+}
 
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         Poll::Ready(Err("503 Service Unavailable".into()))
     }
 
@@ -226,6 +288,16 @@ impl Service<ToolCall> for NeverReady {
 
 /// Rule 3e: a readiness error is the answer to the call that meets it, and names it.
 #[tokio::test]
+/// A service whose readiness fails.
+#[derive(Clone)]
+struct NeverReady;
+
+impl Service<ToolCall> for NeverReady {
+    type Response = Value;
+    type Error = BoxError;
+    type Future = std::future::Pending<Result<Value, BoxError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
 async fn a_readiness_error_is_an_answer() {
     let server = serve(Routes::new(NeverReady).into_router()).await;
     let got = seen(post(&server.url("/tools/t/call"), "")).await;

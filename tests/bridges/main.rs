@@ -3,6 +3,7 @@
 
 mod extract;
 mod grpc;
+mod http;
 mod kit;
 mod plain_hyper;
 mod rpc;

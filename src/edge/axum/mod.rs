@@ -62,7 +62,8 @@
 //! [`DefaultBodyLimit`](::axum::extract::DefaultBodyLimit) sets another; the arguments have at most
 //! [`MAX_DEPTH`](crate::MAX_DEPTH) levels, the names of tool and server [`MAX_NAME_BYTES`](crate::MAX_NAME_BYTES). An empty body means no arguments. `content-type: application/json` is asked for
 //! even then: a page of a foreign site cannot send it without asking first. [`with_request_headers`] has
-//! the headers that are taken up. What is wrong is a [`Rejection`]: 400, 413 or 415, with the same body as an error.
+//! the headers that are taken up. What is wrong is a [`Rejection`]: 400, 413 or 415, with the same body as an error, and so is another
+//! method than `POST`, with 405.
 //!
 //! There is no authentication here: that is a layer of the router.
 //!
@@ -87,7 +88,7 @@
 //! - The id, as text, is the call's id; it is echoed as it was written.
 //! - `-32700`: no JSON. `-32600`: no request, an empty or too long batch. `-32601`: another method.
 //!   `-32602`: wrong params. The rest comes from [`to_json_rpc`](crate::ToolError::to_json_rpc).
-//! - A body that is too large or says that it is no JSON is not read: 413 and 415, with a JSON-RPC error.
+//! - A body that is too large or says that it is no JSON is not read: 413 and 415, with a JSON-RPC error, as has 405.
 //!
 //! It is for JSON-RPC gateways. It is no MCP server: to MCP's peers its codes -32000 and -32001 mean something else.
 //!

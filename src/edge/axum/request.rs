@@ -27,6 +27,10 @@ impl Rejection {
         Self::of(error).with_status(status)
     }
 
+    pub(super) fn no_post() -> Self {
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "the method has to be POST")
+    }
+
     /// An error of [`ToolCall`]: its message never quotes what was sent.
     fn of(error: ToolError) -> Self {
         let reason = error.message().to_owned();
@@ -46,7 +50,7 @@ impl Rejection {
         self
     }
 
-    /// The status of the answer: 400, 413, 415, or 500 on a route without `{tool}`.
+    /// The status of the answer: 400, 405, 413, 415, or 500 on a route without `{tool}`.
     pub fn status(&self) -> StatusCode {
         self.status
     }
@@ -69,6 +73,8 @@ impl StdError for Rejection {
     }
 }
 
+/// As the response of an error it is a 400, whatever the rejection's [status](Rejection::status): to keep that, answer with
+/// the rejection.
 impl From<Rejection> for ToolError {
     fn from(rejection: Rejection) -> Self {
         rejection.error

@@ -25,12 +25,14 @@ impl IntoResponse for Rejection {
     }
 }
 
-/// A success is 200 and the tool's real answer as JSON; anything else is the error's response. To send the
-/// whole result, duration, attempts and all, make `Json` of [`exposed`](ToolResult::exposed).
+/// A tool's answer is 200 and that answer as JSON, real and as it is, also where the classifier takes it for an error: the
+/// tool's own words are for the caller. Anything else is the error's response. To have an error of such an answer too,
+/// answer with [`into_result`](ToolResult::into_result); to send the whole result, duration, attempts and all, with
+/// `Json` of [`exposed`](ToolResult::exposed).
 impl<T: Serialize> IntoResponse for ToolResult<T> {
     fn into_response(self) -> Response {
         let info = self.call().clone();
-        match self.into_result().and_then(|answer| to_json(&answer)) {
+        match answer(self).and_then(|answer| to_json(&answer)) {
             Ok(json) => of_json(StatusCode::OK, json),
             Err(error) => error.about(&info).into_response(),
         }
@@ -43,6 +45,14 @@ pub(super) fn of_json(status: StatusCode, json: Vec<u8>) -> Response {
 }
 
 /// An answer, if it can be written. The tool has run by then.
+/// What a stack without results would answer.
+pub(super) fn answer<T>(result: ToolResult<T>) -> Result<T, ToolError> {
+    match result.error().cloned() {
+        Some(error) => result.into_data().ok_or(error),
+        None => result.into_result(),
+    }
+}
+
 pub(super) fn to_json<T: Serialize>(answer: &T) -> Result<Vec<u8>, ToolError> {
     let mut json = Vec::new();
     match limited::write(&mut json, answer) {

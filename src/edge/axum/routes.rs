@@ -13,7 +13,8 @@ use tower_layer::Layer as _;
 use tower_service::Service;
 
 use super::{
-    response::{of_json, to_json},
+    request::Rejection,
+    response::{answer, of_json, to_json},
     rpc,
 };
 use crate::{
@@ -50,7 +51,8 @@ impl Routes {
 
     /// Routes to a stack that makes results itself: one with a [`ToolResultLayer`](crate::result).
     ///
-    /// Of an answer that its classifier takes for an error the client gets the error, not the tool's own words.
+    /// Clients see what they see of a stack without it: an answer that its classifier takes for an error, MCP's `isError`
+    /// for one, is still the tool's answer.
     pub fn of_results<S, T>(stack: S) -> Self
     where
         S: Service<ToolCall, Response = ToolResult<T>, Error = Infallible>,
@@ -58,7 +60,7 @@ impl Routes {
         S::Future: Send,
         T: Serialize,
     {
-        let to_json = |result: Result<ToolResult<T>, ToolError>| to_json(&result?.into_result()?);
+        let to_json = |result: Result<ToolResult<T>, ToolError>| to_json(&answer(result?)?);
         Self::of(stack.map_err(ToolError::from).map_result(to_json))
     }
 
@@ -94,15 +96,18 @@ impl Routes {
     /// The plain endpoints alone: `/tools/{tool}/call` and `/servers/{server}/tools/{tool}/call`.
     pub fn plain(&self) -> Router {
         Router::new()
-            .route("/tools/{tool}/call", post(call))
-            .route("/servers/{server}/tools/{tool}/call", post(call))
+            .route("/tools/{tool}/call", post(call).fallback(no_post))
+            .route(
+                "/servers/{server}/tools/{tool}/call",
+                post(call).fallback(no_post),
+            )
             .with_state(self.clone())
     }
 
     /// The JSON-RPC endpoint alone: `/rpc`.
     pub fn rpc(&self) -> Router {
         Router::new()
-            .route("/rpc", post(rpc::answer))
+            .route("/rpc", post(rpc::answer).fallback(rpc::no_post))
             .with_state(self.clone())
     }
 
@@ -118,6 +123,11 @@ async fn call(State(routes): State<Routes>, call: ToolCall) -> Response {
         Ok(json) => of_json(StatusCode::OK, json),
         Err(error) => error.about(&info).into_response(),
     }
+}
+
+/// axum adds which method is allowed.
+async fn no_post() -> Rejection {
+    Rejection::no_post()
 }
 
 impl fmt::Debug for Routes {

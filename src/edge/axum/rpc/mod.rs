@@ -34,6 +34,11 @@ pub(super) async fn answer(State(routes): State<Routes>, request: Request) -> Re
     }
 }
 
+/// axum adds which method is allowed.
+pub(super) async fn no_post() -> Response {
+    of_rejection(&Rejection::no_post())
+}
+
 /// Of a body that was not read.
 fn of_rejection(rejection: &Rejection) -> Response {
     let error = refusal(INVALID_REQUEST, rejection.error().message());
