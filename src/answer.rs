@@ -83,7 +83,7 @@ pub(crate) fn json_bytes<T: Serialize + ?Sized>(value: &T, max: u64) -> Result<u
         }
     }
     let mut room = Room(max);
-    match limited::write(&mut room, value) {
+    match limited::write(&mut room, value, LEVELS) {
         Ok(()) => Ok(max - room.0),
         Err(error) if error.is_io() => Err(NoSize::TooLarge),
         Err(error) => Err(NoSize::NotJson(error)),

@@ -27,10 +27,14 @@ pub(crate) fn collect<T: Serialize + ?Sized>(
     value.serialize(Limited::new(serde_json::value::Serializer, limits))
 }
 
-/// Writes `value` as JSON if it has no more than [`LEVELS`].
-pub(crate) fn write<T: Serialize + ?Sized>(to: impl io::Write, value: &T) -> Result<(), Error> {
+/// Writes `value` as JSON if it has no more than these levels.
+pub(crate) fn write<T: Serialize + ?Sized>(
+    to: impl io::Write,
+    value: &T,
+    levels: usize,
+) -> Result<(), Error> {
     let budget = Budget::new(usize::MAX);
-    let limits = Limits::new(LEVELS, &budget);
+    let limits = Limits::new(levels, &budget);
     let mut to = serde_json::Serializer::new(to);
     value.serialize(Limited::new(&mut to, limits))?;
     match budget.too_deep.get() {

@@ -95,7 +95,7 @@ fn as_many_levels_are_written_as_parsers_take() {
         }
         value
     };
-    let written = |levels| write(io::sink(), &nested(levels));
+    let written = |levels| write(io::sink(), &nested(levels), LEVELS);
     assert!(written(LEVELS).is_ok());
     assert!(written(LEVELS + 1).is_err());
     // Of them serde_json reads all but one back.

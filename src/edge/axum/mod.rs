@@ -69,8 +69,9 @@
 //!
 //! # Answers
 //!
-//! A success is 200 with the tool's real answer and nothing around it. An error is what
-//! [`to_http`](crate::ToolError::to_http) makes of it. An answer that is no JSON, or has more than 128 levels, is
+//! A success is 200 with the tool's real answer and nothing around it; so is an error in the tool's own words, MCP's
+//! `isError` for one. An error of the stack is what [`to_http`](crate::ToolError::to_http) makes of it. An answer that is no JSON,
+//! or has more than [`MAX_DEPTH`](crate::MAX_DEPTH) levels, which clients could not read, is
 //! an error of the kind [`Reported`](crate::ErrorKind::Reported): the tool did run.
 //!
 //! # JSON-RPC

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::Rejection;
 use crate::{
+    call::MAX_DEPTH,
     error::{ErrorKind, ToolError},
     limited,
     result::ToolResult,
@@ -44,7 +45,6 @@ pub(super) fn of_json(status: StatusCode, json: Vec<u8>) -> Response {
     (status, [(CONTENT_TYPE, json_type)], json).into_response()
 }
 
-/// An answer, if it can be written. The tool has run by then.
 /// What a stack without results would answer.
 pub(super) fn answer<T>(result: ToolResult<T>) -> Result<T, ToolError> {
     match result.error().cloned() {
@@ -53,9 +53,10 @@ pub(super) fn answer<T>(result: ToolResult<T>) -> Result<T, ToolError> {
     }
 }
 
+/// An answer, if it can be written. The tool has run by then.
 pub(super) fn to_json<T: Serialize>(answer: &T) -> Result<Vec<u8>, ToolError> {
     let mut json = Vec::new();
-    match limited::write(&mut json, answer) {
+    match limited::write(&mut json, answer, MAX_DEPTH) {
         Ok(()) => Ok(json),
         // The error's text is the answer's own.
         Err(_) => Err(ToolError::new(
