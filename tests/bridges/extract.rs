@@ -168,6 +168,8 @@ async fn a_handler_takes_a_call_and_answers_with_its_error() {
         .route("/a/{tool}", on_post(call))
         .route("/b/{tool}", on_post(result))
         .route("/c/{name}", on_post(call))
+        .route("/d", on_post(call))
+        .fallback(on_post(call))
         .with_state(stack(&Tools::default(), ms(60_000)));
     let server = serve(app).await;
     let ask = async |path| seen(post(&server.url(path), "")).await;
@@ -179,7 +181,15 @@ async fn a_handler_takes_a_call_and_answers_with_its_error() {
     }
     assert_eq!(ask("/a/missing").await, ask("/b/missing").await);
     assert_eq!(ask("/a/missing").await.status, 404);
-    assert_eq!(ask("/c/text").await.status, 500);
+    for path in ["/c/text", "/d", "/text"] {
+        let got = ask(path).await;
+        let reason = "the route has no parameter `tool`";
+        assert_eq!(
+            (got.status, &got.body["error"]["message"]),
+            (500, &json!(reason)),
+            "{path}"
+        );
+    }
     assert_eq!(seen(post(&server.url("/a/text"), "[]")).await.status, 400);
 }
 
@@ -278,16 +288,6 @@ async fn a_secret_in_the_path_is_not_echoed() {
     assert!(!got.body.to_string().contains("abcdefghij"), "{}", got.body);
 }
 
-        Poll::Ready(Err("503 Service Unavailable".into()))
-    }
-
-    fn call(&mut self, _: ToolCall) -> Self::Future {
-        unreachable!("it was not ready")
-    }
-}
-
-/// Rule 3e: a readiness error is the answer to the call that meets it, and names it.
-#[tokio::test]
 /// A service whose readiness fails.
 #[derive(Clone)]
 struct NeverReady;
@@ -298,6 +298,16 @@ impl Service<ToolCall> for NeverReady {
     type Future = std::future::Pending<Result<Value, BoxError>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Err("503 Service Unavailable".into()))
+    }
+
+    fn call(&mut self, _: ToolCall) -> Self::Future {
+        unreachable!("it was not ready")
+    }
+}
+
+/// Rule 3e: a readiness error is the answer to the call that meets it, and names it.
+#[tokio::test]
 async fn a_readiness_error_is_an_answer() {
     let server = serve(Routes::new(NeverReady).into_router()).await;
     let got = seen(post(&server.url("/tools/t/call"), "")).await;

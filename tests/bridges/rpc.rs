@@ -3,7 +3,7 @@
 use proptest::{collection::vec, prelude::*};
 use serde_json::{Value, json};
 use tower::{ServiceExt, service_fn};
-use tower_toolcall::{BoxError, ToolCall, axum::Routes};
+use tower_toolcall::{BoxError, MAX_DEPTH, ToolCall, axum::Routes};
 
 use crate::kit::{self, LIMIT, Seen, Server, Tools, ms, post, seen, serve_axum};
 
@@ -24,7 +24,9 @@ fn error(id: Value, code: i32, message: &str) -> Value {
 }
 
 const INVALID: &str = "Invalid Request";
-const BAD_PARAMS: &str = "`params` is no object, or has too many levels";
+const BAD_PARAMS: &str = "`params` is no object";
+const UNREADABLE: &str =
+    "`params` has too many levels, or a number or an escape that nobody can read";
 
 /// E5: what is no call is answered by the protocol's own codes, and with 200.
 #[tokio::test]
@@ -94,7 +96,31 @@ async fn bad_requests_have_the_codes_of_the_specification() {
             &format!(
                 r#"{{"jsonrpc": "2.0", "method": "tools/call", "id": 5, "params": {{"name": {deep}}}}}"#
             ),
+            error(json!(5), -32602, UNREADABLE),
+        ),
+        (
+            r#"{"jsonrpc": "2.0", "method": "tools/call", "id": 5, "params": {"name": "ok", "arguments": {"a": 1e999}}}"#,
+            error(json!(5), -32602, UNREADABLE),
+        ),
+        (
+            r#"{"jsonrpc": "2.0", "method": "tools/call", "id": 5, "params": {"name": "\ud800"}}"#,
+            error(json!(5), -32602, UNREADABLE),
+        ),
+        (
+            r#"{"jsonrpc": "2.0", "method": "tools/call", "id": 5, "params": null}"#,
             error(json!(5), -32602, BAD_PARAMS),
+        ),
+        (
+            r#"{"jsonrpc": 2.0, "method": "tools/call", "id": 5, "params": {"name": "ok"}}"#,
+            error(json!(5), -32600, INVALID),
+        ),
+        (
+            r#"{"jsonrpc": "2.0", "id": 5, "result": {}}"#,
+            error(json!(5), -32600, INVALID),
+        ),
+        (
+            r#"{"jsonrpc": "2.0", "method": "rpc.discover", "id": 5, "params": 7}"#,
+            error(json!(5), -32601, "Method not found"),
         ),
         (
             r#"{"jsonrpc": "2.0", "method": "tools/call", "id": 5, "params": {}}"#,
@@ -171,6 +197,9 @@ async fn ids_are_echoed_exactly() {
         "-7",
         "1.0",
         "1e2",
+        "-0",
+        "1.5",
+        r#""null""#,
         "123456789012345678901234567890",
         r#""a\u0041\n""#,
         r#""""#,
@@ -186,6 +215,17 @@ async fn ids_are_echoed_exactly() {
             format!(r#"{{"jsonrpc":"2.0","id":{id},"result":"12 degrees"}}"#)
         );
     }
+}
+
+/// JSON has many ways to write a word.
+#[tokio::test]
+async fn escapes_change_nothing() {
+    let server = start().await;
+    let body = r#"{ "\u006asonrpc": "2\u002e0", "\u0069d": 1, "method": "tools\/call", "params": { "n\u0061me": "t\u0065xt" } }"#;
+    assert_eq!(
+        ask(&server, body).await.body,
+        json!({ "jsonrpc": "2.0", "id": 1, "result": "12 degrees" })
+    );
 }
 
 /// The call's id is the request's, its server the one that the params name.
@@ -313,6 +353,8 @@ async fn a_batch_that_is_too_long_runs_nothing() {
         error(json!(null), -32600, "A batch has at most 32 requests")
     );
     assert_eq!(server.tools.begun(), 0);
+    let got = ask(&server, json!(batch[1..]).to_string()).await;
+    assert_eq!(got.body.as_array().unwrap().len(), 32);
 }
 
 #[test]
@@ -355,9 +397,13 @@ async fn a_bare_tool_that_panics_is_answered() {
     });
     let app = Routes::new(tool).into_router();
     let server = Server::start(Tools::default(), |listener| serve_axum(listener, app)).await;
+    // Names are there although no layer has put them there.
     assert_eq!(
-        ask(&server, call(json!(1), "panic").to_string()).await.body["error"]["code"],
-        -32603
+        ask(&server, call(json!(1), "panic").to_string()).await.body["error"],
+        json!({
+            "code": -32603, "message": "The tool 'panic' failed because of an internal error.",
+            "data": { "code": "INTERNAL_ERROR", "tool_id": "panic" },
+        })
     );
     let failed = seen(post(&server.url("/tools/failing/call"), "")).await;
     assert_eq!(failed.body["error"]["tool"], "failing");
@@ -371,6 +417,32 @@ async fn a_bare_tool_that_panics_is_answered() {
         seen(post(&server.url("/tools/other/call"), "")).await.body,
         Value::Null
     );
+}
+
+/// The deepest answer that goes out is one that a client can read, in an answer to a batch too.
+#[tokio::test]
+async fn an_answer_is_no_deeper_than_clients_can_read() {
+    let tool = service_fn(|call: ToolCall| async move {
+        let levels = call.arguments()["levels"].as_u64().unwrap();
+        let deep = (0..levels).fold(json!(0), |inner, _| json!([inner]));
+        Ok::<_, BoxError>(deep)
+    });
+    let app = Routes::new(tool).into_router();
+    let server = Server::start(Tools::default(), |listener| serve_axum(listener, app)).await;
+    for (levels, answered) in [
+        (MAX_DEPTH, true),
+        (MAX_DEPTH + 1, false),
+        (127, false),
+        (128, false),
+    ] {
+        let arguments = json!({ "levels": levels });
+        let got = seen(post(&server.url("/tools/t/call"), arguments.to_string())).await;
+        assert_eq!(got.status, if answered { 200 } else { 502 }, "{levels}");
+        let mut one = call(json!(1), "t");
+        one["params"]["arguments"] = arguments;
+        let got = ask(&server, json!([one]).to_string()).await;
+        assert_eq!(got.body[0].get("result").is_some(), answered, "{levels}");
+    }
 }
 
 /// Anything that is nearly a request.

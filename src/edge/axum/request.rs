@@ -3,7 +3,7 @@ use std::{error::Error as StdError, fmt};
 use ::axum::{
     RequestExt as _,
     body::Bytes,
-    extract::{FromRequest, RawPathParams, Request},
+    extract::{FromRequest, RawPathParams, Request, rejection::RawPathParamsRejection},
 };
 use http::{HeaderMap, StatusCode, header::CONTENT_TYPE};
 
@@ -107,14 +107,19 @@ impl<S: Send + Sync> FromRequest<S> for ToolCall {
 
 /// A call of what the path names.
 async fn addressed(request: &mut Request) -> Result<ToolCall, Rejection> {
-    let params = request.extract_parts::<RawPathParams>().await;
-    let not_text = |_| Rejection::new(StatusCode::BAD_REQUEST, "the path is no UTF-8");
-    let params = params.map_err(not_text)?;
+    let params = match request.extract_parts::<RawPathParams>().await {
+        Err(RawPathParamsRejection::InvalidUtf8InPathParam(_)) => {
+            return Err(Rejection::new(
+                StatusCode::BAD_REQUEST,
+                "the path is no UTF-8",
+            ));
+        }
+        // A fallback has no parameters at all.
+        params => params.ok(),
+    };
     let param = |name| {
-        params
-            .iter()
-            .find(|(key, _)| *key == name)
-            .map(|(_, value)| value)
+        let mut params = params.iter().flatten();
+        params.find(|(key, _)| *key == name).map(|(_, value)| value)
     };
     let Some(tool) = param("tool") else {
         let error = ToolError::new(ErrorKind::Internal, "the route has no parameter `tool`");

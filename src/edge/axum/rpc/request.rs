@@ -18,6 +18,10 @@ use crate::{
 
 const METHOD: &str = "tools/call";
 
+/// Well-formed JSON may still have `1e999`, or `"\ud800"`.
+const UNREADABLE: &str =
+    "`params` has too many levels, or a number or an escape that nobody can read";
+
 /// A request, or a batch of them, as they were written.
 pub(super) enum Message<'a> {
     One(&'a RawValue),
@@ -119,9 +123,7 @@ impl<'a> Entry<'a> {
         let Ok(id) = Id::read(id) else {
             return invalid(Id::UNKNOWN);
         };
-        let version = jsonrpc.map(RawValue::get);
-        let method = method.and_then(|raw| serde_json::from_str::<String>(raw.get()).ok());
-        let (Some(r#""2.0""#), Some(method)) = (version, method) else {
+        let (Some("2.0"), Some(method)) = (text(jsonrpc).as_deref(), text(method)) else {
             // Nobody can tell that it is a notification.
             return invalid(Id(id.0.or(Id::UNKNOWN.0)));
         };
@@ -131,6 +133,11 @@ impl<'a> Entry<'a> {
         };
         Self { id, asked }
     }
+}
+
+/// A string, however it was written.
+fn text(raw: Option<&RawValue>) -> Option<String> {
+    serde_json::from_str(raw?.get()).ok()
 }
 
 #[derive(Deserialize)]
@@ -160,9 +167,13 @@ pub(super) struct Asked {
 
 impl Asked {
     fn read(id: Id<'_>, params: Option<&RawValue>) -> Result<Self, Value> {
+        let params = params
+            .map(RawValue::get)
+            .filter(|json| json.starts_with('{'));
+        let params = params.ok_or_else(|| wrong("`params` is no object"))?;
         // The parser's own words would quote what was sent.
-        let mut params: Map<String, Value> = serde_json::from_str(params.map_or("", RawValue::get))
-            .map_err(|_| wrong("`params` is no object, or has too many levels"))?;
+        let mut params: Map<String, Value> =
+            serde_json::from_str(params).map_err(|_| wrong(UNREADABLE))?;
         let call = addressed(&mut params)?;
         let arguments = params.remove("arguments").unwrap_or_default();
         Ok(Self {
