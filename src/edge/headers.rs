@@ -24,8 +24,9 @@ impl ToolCall {
     /// | `x-envoy-expected-rq-timeout-ms` | its deadline, if that is earlier than the one it has |
     /// | `traceparent`, `tracestate` and what else is configured (feature `otel`) | the parent of its span |
     ///
-    /// What is malformed, too long or there twice is ignored. Whoever may send requests may choose them: a deadline can only
-    /// shorten a call.
+    /// What is malformed, too long or there twice is ignored. Whoever may send requests may choose them. A deadline can only
+    /// shorten a call, but a call that it ends has timed out, and a circuit breaker counts that: from callers who are not
+    /// trusted, take the header off before (`grpc-timeout` as well, with gRPC).
     ///
     /// ```
     /// use http::HeaderMap;

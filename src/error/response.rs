@@ -50,7 +50,9 @@ impl ToolError {
     ///     let call = ToolCall::new(head.uri.path().trim_start_matches('/')).with_request_headers(&head.headers);
     ///     let invalid = |_| ToolError::new(ErrorKind::InvalidInput, "the body is too large, or broke off");
     ///     let body = Limited::new(body, 1 << 20).collect().await.map_err(invalid)?.to_bytes();
-    ///     stack.oneshot(call.with_json_str(&String::from_utf8_lossy(&body))?).await
+    ///     let call = call.with_json_str(&String::from_utf8_lossy(&body))?;
+    ///     call.check()?;
+    ///     stack.oneshot(call).await
     /// }
     ///
     /// # #[tokio::main(flavor = "current_thread")] async fn main() {

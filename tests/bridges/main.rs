@@ -5,6 +5,7 @@ mod extract;
 mod grpc;
 mod http;
 mod kit;
+mod peer;
 mod plain_hyper;
 mod rpc;
 mod scenarios;

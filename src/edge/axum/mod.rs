@@ -11,7 +11,8 @@
 //! For handlers of your own, a [`ToolCall`](crate::ToolCall) is an extractor, and a [`ToolError`](crate::ToolError) or a
 //! [`ToolResult`](crate::ToolResult) is a response.
 //!
-//! A client that hangs up drops its call: the tool is cancelled, as by a timeout.
+//! A client that hangs up drops its call: the tool is cancelled, as by a timeout. Over HTTP/1 hyper notices it only of a client
+//! that has sent nothing behind its request; of others the stack's timeout or deadline ends the call.
 //!
 //! # Example
 //!
@@ -65,7 +66,7 @@
 //! the headers that are taken up. What is wrong is a [`Rejection`]: 400, 413 or 415, with the same body as an error, and so is another
 //! method than `POST`, with 405.
 //!
-//! There is no authentication here: that is a layer of the router.
+//! There is no authentication here: that is a layer of the router. So is what takes away headers that callers shall not choose.
 //!
 //! # Answers
 //!

@@ -14,6 +14,7 @@
 //! {
 //!     let call = ToolCall::new("search").with_grpc_metadata(request.metadata());
 //!     let call = call.with_json_str(request.get_ref())?;
+//!     call.check()?;
 //!     let info = call.info();
 //!     let answer = stack.oneshot(call).await.map_err(|error| error.about(&info))?;
 //!     Ok(Response::new(answer))
@@ -63,7 +64,10 @@
 //!
 //! # Errors, cancellation
 //!
-//! Nothing here fails. A client that cancels, or is gone, drops its method's future, and with it the call.
+//! Nothing here fails, whatever a peer writes. But tonic's own client panics (0.14) over a `grpc-status-details-bin` that is no
+//! base64, before there is a status: put a [`CatchPanicLayer`](crate::catch_panic) around tools that ask peers you do not trust.
+//!
+//! A client that cancels, or is gone, drops its method's future, and with it the call.
 
 mod metadata;
 mod received;
