@@ -179,12 +179,12 @@ async fn wrong_arguments_say_what_is_wrong_and_quote_nothing() {
             })
         );
     }
-    let params = json!({ "name": "ok", "server": "a\nb" });
-    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
-    assert_eq!(
-        ask(&server, body.to_string()).await.body["error"]["code"],
-        -32602
-    );
+    for name in ["", "a\nb", &"x".repeat(257)] {
+        let params = json!({ "name": "ok", "server": name });
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
+        let got = ask(&server, body.to_string()).await;
+        assert_eq!(got.body["error"]["code"], -32602, "{name:?}");
+    }
     assert_eq!(server.tools.begun(), 0);
 }
 

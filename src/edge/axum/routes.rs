@@ -25,6 +25,20 @@ use crate::{
 /// A stack whose answers are JSON already.
 pub(super) type Stack = BoxCloneSyncService<ToolCall, Vec<u8>, ToolError>;
 
+/// An answer that is no [`ToolResult`]: that has two implementations, between which the compiler cannot choose.
+pub trait NoResult<W> {}
+
+impl<T> NoResult<Anything> for T {}
+
+impl<T> NoResult<UseRoutesOfResults> for ToolResult<T> {}
+
+#[derive(Debug)]
+pub struct Anything;
+
+/// What the compiler's error names.
+#[derive(Debug)]
+pub struct UseRoutesOfResults;
+
 /// Makes routers of a stack. See the [module docs](super).
 #[derive(Clone)]
 #[must_use]
@@ -36,12 +50,19 @@ pub struct Routes {
 impl Routes {
     /// Routes to a stack, or to a bare tool, that may fail.
     ///
-    /// A stack with a [`ToolResultLayer`](crate::result) goes to [`of_results`](Self::of_results): here its results would be
-    /// answers like any other, each a 200 with a redacted record.
-    pub fn new<S>(stack: S) -> Self
+    /// A stack with a [`ToolResultLayer`](crate::result) goes to [`of_results`](Self::of_results). Here each of its results
+    /// would be a 200 with a redacted record, so that does not compile:
+    ///
+    /// ```compile_fail,E0283
+    /// # use tower::{Layer, service_fn};
+    /// # use tower_toolcall::{BoxError, ToolCall, axum::Routes, result::ToolResultLayer};
+    /// let tool = service_fn(|_: ToolCall| async { Ok::<_, BoxError>(12) });
+    /// let routes = Routes::new(ToolResultLayer::new().layer(tool));
+    /// ```
+    pub fn new<S, W>(stack: S) -> Self
     where
         S: Service<ToolCall> + Clone + Send + Sync + 'static,
-        S::Response: Serialize,
+        S::Response: Serialize + NoResult<W>,
         S::Error: Into<ToolError>,
         S::Future: Send,
     {
