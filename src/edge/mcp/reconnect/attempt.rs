@@ -1,82 +1,124 @@
 use std::{
-    fmt,
     future::Future,
     pin::Pin,
-    task::{Context, Poll},
+    sync::{Arc, Weak},
     time::Duration,
 };
 
-use tokio::{runtime::Handle, time::Instant};
+use tokio::{
+    sync::watch,
+    task::AbortHandle,
+    time::{Instant, timeout},
+};
+use tracing::instrument::{Instrument as _, WithSubscriber as _};
 
-use super::McpConnection;
+use super::{McpConnection, service::Settings, shared::Shared};
 use crate::{
     error::{BoxError, ErrorKind, Execution, ToolError},
     event::{TARGET, names::span},
     text::Short,
 };
 
-/// What the user's function returns, its types erased.
-pub(super) type Connecting<E = BoxError> =
-    Pin<Box<dyn Future<Output = Result<McpConnection, E>> + Send>>;
+/// The user's function, its types erased.
+pub(super) type Connect = Arc<dyn Fn() -> Connecting + Send + Sync>;
 
-/// An attempt to connect. Whoever needs the connection drives it; it is none the worse for a pause.
+/// What it returns.
+pub(super) type Connecting = Pin<Box<dyn Future<Output = Result<McpConnection, BoxError>> + Send>>;
+
+/// How an attempt has ended, once it has.
+pub(super) type Ended = watch::Receiver<Option<Result<(), ToolError>>>;
+
+/// An attempt to connect, in a task of its own: a caller that is dropped, or held and not polled, stops nobody else.
+/// Dropped, it ends the task.
+#[derive(Debug)]
 pub(super) struct Attempt {
-    future: Option<Connecting<ToolError>>,
-    /// rmcp keeps the span in which it connects until the connection ends. That of a call would last as long.
-    span: tracing::Span,
-    runtime: Option<Handle>,
-    pub(super) since: Instant,
-    /// When it is over; `None`: so late that no clock reaches it.
+    task: AbortHandle,
+    pub(super) ended: Ended,
+    /// When it is over at the latest; `None`: so late that no clock reaches it.
     pub(super) until: Option<Instant>,
 }
 
 impl Attempt {
-    pub(super) fn new(connect: impl FnOnce() -> Connecting, server: &str, limit: Duration) -> Self {
+    pub(super) fn begin(shared: &Arc<Shared>, settings: &Settings) -> Self {
+        // rmcp keeps the span in which it connects until the connection ends. That of a call would last as long.
         let span = tracing::info_span!(
             target: TARGET,
             parent: None,
             span::CONNECTION,
             { span::OTEL_KIND } = "internal",
-            { span::SERVER } = %Short::name(server),
+            { span::SERVER } = %Short::name(&shared.server),
         );
-        let future = span.in_scope(connect);
+        let (tell, ended) = watch::channel(None);
         let since = Instant::now();
-        let future: Connecting<ToolError> = Box::pin(async move {
-            match tokio::time::timeout(limit, future).await {
+        let (weak, settings) = (Arc::downgrade(shared), *settings);
+        let (connect, limit) = (Arc::clone(&shared.connect), settings.connect_timeout);
+        let connecting = async move { timeout(limit, connect()).await };
+        let attempt = async move {
+            // Not earlier: a runtime that is shutting down drops the task where it is spawned, under a lock.
+            let ending = Ending {
+                shared: weak,
+                settings,
+                since,
+                tell: Some(tell),
+            };
+            let result = match connecting.instrument(span).await {
                 Ok(connected) => connected.map_err(failure),
                 Err(_) => Err(timed_out(limit)),
-            }
-        });
+            };
+            ending.end(result);
+        };
         Self {
-            future: Some(future),
-            span,
-            runtime: Handle::try_current().ok(),
-            since,
+            task: tokio::spawn(attempt.with_current_subscriber()).abort_handle(),
+            ended,
             until: since.checked_add(limit),
         }
     }
 
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<McpConnection, ToolError>> {
-        let Some(future) = self.future.as_mut() else {
-            return Poll::Pending;
-        };
-        self.span.in_scope(|| future.as_mut().poll(cx))
+    /// Not if it has ended, or its runtime has before it had begun.
+    pub(super) fn goes_on(&self) -> bool {
+        !self.task.is_finished()
     }
 }
 
-/// rmcp's child process is killed in a task that its `drop` spawns, and we may be dropped outside the runtime.
 impl Drop for Attempt {
     fn drop(&mut self) {
-        let _runtime = self.runtime.as_ref().map(Handle::enter);
-        self.future = None;
+        self.task.abort();
     }
 }
 
-impl fmt::Debug for Attempt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Attempt")
-            .field("since", &self.since)
-            .finish_non_exhaustive()
+/// Reports the end of an attempt, once, also if that is a panic, or the end of the runtime.
+struct Ending {
+    /// If nobody has the leaf any more, nobody has to know.
+    shared: Weak<Shared>,
+    settings: Settings,
+    since: Instant,
+    tell: Option<watch::Sender<Option<Result<(), ToolError>>>>,
+}
+
+impl Ending {
+    fn end(mut self, result: Result<McpConnection, ToolError>) {
+        self.report(result);
+    }
+
+    fn report(&mut self, result: Result<McpConnection, ToolError>) {
+        let (Some(tell), Some(shared)) = (self.tell.take(), self.shared.upgrade()) else {
+            return;
+        };
+        let result = shared.ended(result, self.since, &self.settings);
+        tell.send_replace(Some(result));
+    }
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        if self.tell.is_some() {
+            let error = if std::thread::panicking() {
+                no_connection("the function that connects panicked")
+            } else {
+                interrupted()
+            };
+            self.report(Err(error));
+        }
     }
 }
 
@@ -95,8 +137,15 @@ fn failure(error: BoxError) -> ToolError {
     error.hinted(told).with_execution(Execution::NotStarted)
 }
 
-pub(super) fn timed_out(limit: Duration) -> ToolError {
-    let ms = limit.as_millis();
-    let message = format!("cannot connect to the MCP server: no connection after {ms}ms");
+fn timed_out(limit: Duration) -> ToolError {
+    no_connection(&format!("no connection after {}ms", limit.as_millis()))
+}
+
+pub(super) fn interrupted() -> ToolError {
+    no_connection("the runtime of the attempt has shut down")
+}
+
+fn no_connection(why: &str) -> ToolError {
+    let message = format!("cannot connect to the MCP server: {why}");
     ToolError::new(ErrorKind::ConnectionFailed, message).with_execution(Execution::NotStarted)
 }

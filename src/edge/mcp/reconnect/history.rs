@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::{backoff::Backoff, error::ToolError};
+use crate::{
+    backoff::Backoff,
+    error::{Execution, ToolError},
+};
 
 /// The longest time without an attempt, whatever the settings or the server say.
 const MAX_WINDOW: Duration = Duration::from_secs(3600);
@@ -14,33 +17,37 @@ const MAX_WINDOW: Duration = Duration::from_secs(3600);
 pub(super) struct History {
     /// Failed attempts, one after the other.
     failures: u32,
-    /// Attempts that have failed in all, so that who waited for one knows that it has.
-    failed: u64,
-    /// The last failure, and until when there is no other attempt.
-    refused: Option<(Instant, ToolError)>,
-    /// An attempt that goes on: when it is over at the latest.
-    connecting: Option<Instant>,
+    refused: Option<Refused>,
+}
+
+/// The last failure.
+#[derive(Debug)]
+struct Refused {
+    /// Until when there is no other attempt.
+    until: Instant,
+    error: ToolError,
+    /// Whether a call has told of it as a failure of the server. For all others it is a refusal of ours.
+    told: bool,
+}
+
+impl Refused {
+    fn tell(&mut self, error: ToolError, wait: Duration) -> ToolError {
+        if std::mem::replace(&mut self.told, true) {
+            refused(error, wait)
+        } else {
+            error.with_retry_after(wait)
+        }
+    }
 }
 
 impl History {
-    /// Counts attempts that have failed.
-    pub(super) fn failed(&self) -> u64 {
-        self.failed
-    }
-
     /// How many attempts in a row have failed.
     pub(super) fn failures(&self) -> u32 {
         self.failures
     }
 
-    /// An attempt begins.
-    pub(super) fn begin(&mut self, until: Option<Instant>) {
-        self.connecting = until;
-    }
-
     /// The attempt has succeeded. What failed before is forgotten once the server has answered a call.
     pub(super) fn connected(&mut self) {
-        self.connecting = None;
         self.refused = None;
     }
 
@@ -52,13 +59,11 @@ impl History {
         random: u64,
         error: ToolError,
     ) -> Duration {
-        self.connecting = None;
-        self.failed += 1;
         self.failures = self.failures.saturating_add(1);
         let own = backoff.delay(self.failures, random);
         // Never earlier than the server asks.
         let delay = own.max(error.retry_after().unwrap_or_default());
-        self.refuse(now, delay, error)
+        self.refuse(now, delay, error, false)
     }
 
     /// A connection is lost that was made at `since`. One that has never answered was no better than a failed attempt.
@@ -76,36 +81,47 @@ impl History {
         } else {
             self.failures = self.failures.saturating_add(1);
             let delay = backoff.delay(self.failures, random);
-            self.refuse(since, delay, error);
+            self.refuse(since, delay, error, true);
         }
     }
 
-    fn refuse(&mut self, from: Instant, delay: Duration, error: ToolError) -> Duration {
+    fn refuse(&mut self, from: Instant, delay: Duration, error: ToolError, told: bool) -> Duration {
         let delay = delay.min(MAX_WINDOW);
-        self.refused = Some((from + delay, error));
+        let until = from + delay;
+        self.refused = Some(Refused { until, error, told });
         delay
     }
 
-    /// Why no attempt may be made now, and in how long one may.
-    pub(super) fn refusal(&self, now: Instant) -> Option<(Duration, &ToolError)> {
-        let (until, error) = self.refused.as_ref()?;
-        let wait = until.checked_duration_since(now)?;
-        (!wait.is_zero()).then_some((wait, error))
+    /// In how long an attempt may be made, if none may be made now.
+    pub(super) fn window(&self, now: Instant) -> Option<Duration> {
+        let refused = self.refused.as_ref()?;
+        let wait = refused.until.checked_duration_since(now)?;
+        (!wait.is_zero()).then_some(wait)
     }
 
-    /// The same for somebody who waited for an attempt that has failed: however short the window is.
-    pub(super) fn shared_failure(&self, seen: u64, now: Instant) -> Option<(Duration, &ToolError)> {
-        let (until, error) = self.refused.as_ref()?;
-        (self.failed != seen).then(|| (until.saturating_duration_since(now), error))
+    /// The error of a call, if no attempt may be made now.
+    pub(super) fn refuses(&mut self, now: Instant) -> Option<ToolError> {
+        let wait = self.window(now)?;
+        let refused = self.refused.as_mut()?;
+        Some(refused.tell(refused.error.clone(), wait))
     }
 
-    /// In how long it makes sense to come back while an attempt goes on: after the first delay, or sooner, when the
-    /// attempt is over.
-    pub(super) fn busy(&self, now: Instant, backoff: &Backoff) -> Duration {
-        let delay = backoff.delay(1, 0);
-        self.connecting
-            .map_or(delay, |at| delay.min(at.saturating_duration_since(now)))
+    /// The error of a call that has waited for an attempt that failed with this one, however short the window is.
+    pub(super) fn shares(&mut self, now: Instant, error: ToolError) -> ToolError {
+        let wait = self.window(now).unwrap_or_default();
+        match &mut self.refused {
+            Some(last) => last.tell(error, wait),
+            None => refused(error, wait),
+        }
     }
+}
+
+/// The error of a call for which the server was not asked.
+pub(super) fn refused(error: ToolError, wait: Duration) -> ToolError {
+    error
+        .with_retry_after(wait)
+        .with_execution(Execution::NotStarted)
+        .into_own_refusal()
 }
 
 #[cfg(test)]
@@ -123,7 +139,7 @@ mod tests {
             .with_jitter(Jitter::None)
     }
 
-    fn refused() -> ToolError {
+    fn error() -> ToolError {
         ToolError::new(ErrorKind::ConnectionFailed, "refused")
     }
 
@@ -131,14 +147,14 @@ mod tests {
     fn each_failure_doubles_the_window_up_to_the_cap() {
         let (mut history, now) = (History::default(), Instant::now());
         for delay in [500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000] {
-            assert_eq!(history.fail(now, &backoff(), 0, refused()), ms(delay));
-            assert_eq!(history.refusal(now).unwrap().0, ms(delay));
+            assert_eq!(history.fail(now, &backoff(), 0, error()), ms(delay));
+            assert_eq!(history.window(now).unwrap(), ms(delay));
             assert_eq!(
-                history.refusal(now + ms(delay - 1)).unwrap().0,
+                history.window(now + ms(delay - 1)).unwrap(),
                 ms(1),
                 "the window is closed at its end"
             );
-            assert!(history.refusal(now + ms(delay)).is_none());
+            assert!(history.window(now + ms(delay)).is_none());
         }
     }
 
@@ -146,7 +162,7 @@ mod tests {
     #[test]
     fn a_server_that_asks_for_patience_gets_it_up_to_an_hour() {
         let (mut history, now) = (History::default(), Instant::now());
-        let busy = |delay| refused().with_retry_after(delay);
+        let busy = |delay| error().with_retry_after(delay);
         assert_eq!(history.fail(now, &backoff(), 0, busy(ms(9000))), ms(9000));
         assert_eq!(history.fail(now, &backoff(), 0, busy(ms(1))), ms(1000));
         let forever = history.fail(now, &backoff(), 0, busy(Duration::MAX));
@@ -156,43 +172,49 @@ mod tests {
     #[test]
     fn a_connection_that_never_answered_counts_as_a_failed_attempt() {
         let (mut history, since) = (History::default(), Instant::now());
-        history.lose(since, false, &backoff(), 0, refused());
-        history.lose(since, false, &backoff(), 0, refused());
-        assert_eq!(history.refusal(since).unwrap().0, ms(1000));
+        history.lose(since, false, &backoff(), 0, error());
+        history.lose(since, false, &backoff(), 0, error());
+        assert_eq!(history.window(since).unwrap(), ms(1000));
         // The window is that of its beginning: one that stood for longer is replaced at once.
-        assert!(history.refusal(since + ms(1000)).is_none());
+        assert!(history.window(since + ms(1000)).is_none());
 
-        history.lose(since, true, &backoff(), 0, refused());
-        assert!(history.refusal(since).is_none());
-        assert_eq!(history.fail(since, &backoff(), 0, refused()), ms(500));
+        history.lose(since, true, &backoff(), 0, error());
+        assert!(history.window(since).is_none());
+        assert_eq!(history.fail(since, &backoff(), 0, error()), ms(500));
     }
 
     /// What a success forgets is the window, not the count: it may be lost at once.
     #[test]
     fn a_connection_alone_does_not_reset_the_count() {
         let (mut history, now) = (History::default(), Instant::now());
-        history.fail(now, &backoff(), 0, refused());
+        history.fail(now, &backoff(), 0, error());
         history.connected();
-        assert!(history.refusal(now).is_none());
-        assert_eq!(history.fail(now, &backoff(), 0, refused()), ms(1000));
+        assert!(history.window(now).is_none());
+        assert_eq!(history.fail(now, &backoff(), 0, error()), ms(1000));
     }
 
     #[test]
     fn a_delay_of_nothing_is_still_shared_by_those_who_waited() {
         let none = Backoff::fixed(Duration::ZERO).unwrap();
         let (mut history, now) = (History::default(), Instant::now());
-        let seen = history.failed();
-        assert!(history.shared_failure(seen, now).is_none());
-        history.fail(now, &none, 0, refused());
-        assert!(history.refusal(now).is_none());
-        assert_eq!(history.shared_failure(seen, now).unwrap().0, Duration::ZERO);
+        history.fail(now, &none, 0, error());
+        assert!(history.refuses(now).is_none());
+        let error = history.shares(now, error());
+        assert_eq!(error.retry_after(), Some(Duration::ZERO));
     }
 
+    /// So that those who watch calls count attempts, and miss none because nobody waited for its end.
     #[test]
-    fn who_does_not_wait_is_told_to_come_back_when_the_attempt_may_be_over() {
+    fn one_call_tells_of_a_failed_attempt_and_others_are_refused() {
         let (mut history, now) = (History::default(), Instant::now());
-        history.begin(Some(now + ms(10_000)));
-        assert_eq!(history.busy(now, &backoff()), ms(500));
-        assert_eq!(history.busy(now + ms(9_900), &backoff()), ms(100));
+        for _ in 0..2 {
+            history.fail(now, &backoff(), 0, error());
+            assert!(!history.refuses(now).unwrap().is_own_refusal());
+            assert!(history.refuses(now).unwrap().is_own_refusal());
+            assert!(history.shares(now, error()).is_own_refusal());
+        }
+        // The call that loses a connection tells of it itself.
+        history.lose(now, false, &backoff(), 0, error());
+        assert!(history.refuses(now).unwrap().is_own_refusal());
     }
 }

@@ -13,6 +13,7 @@ use tower_service::Service;
 
 use super::{
     McpConnection,
+    attempt::{Connecting, interrupted},
     connection::{Live, is_loss},
     shared::Shared,
 };
@@ -78,9 +79,8 @@ use crate::{
 /// # Ok(()) }
 /// ```
 ///
-/// - **One at a time.** However many calls need the connection, one attempt is made, by those who wait: nothing is
-///   spawned. A call that is dropped while it connects leaves the attempt to the next one. If there is no next
-///   one, the attempt rests, up to its timeout.
+/// - **One at a time.** However many calls need the connection, one attempt is made, in a task of its own. It goes on
+///   when the calls that wait for it are dropped, or held without being polled; it ends with the last clone of the leaf.
 /// - **Waiting.** A call waits for the attempt, 5 s by default, within its deadline and until its caller cancels;
 ///   see [`with_max_wait`](Self::with_max_wait) and [`with_fail_fast`](Self::with_fail_fast).
 /// - **Backoff.** After an attempt that failed there is none for 500 ms, then for twice as long each time, up to 30 s.
@@ -104,15 +104,17 @@ use crate::{
 ///
 /// # Cancel safety
 ///
-/// Dropping a call tells the server, if it was sent. `connect` must bear a pause between two polls.
+/// Dropping a call tells the server, if it was sent. `connect` is dropped at its timeout, and with the last clone.
 ///
 /// # Panics
 ///
-/// A panic of `connect` is that of the call that drives it; the next call makes a new attempt.
+/// Calls have to be polled in a tokio runtime, whose task the attempt is, with rmcp's own: keep it running. A panic of
+/// `connect` is an attempt that failed.
 ///
 /// # Clone
 ///
-/// Clones share the connection and what is known of it. Settings are those of each clone.
+/// Clones share the connection and what is known of it. Settings are those of each clone; an attempt has those of the clone
+/// that began it.
 #[derive(Clone)]
 pub struct McpReconnect {
     shared: Arc<Shared>,
@@ -123,7 +125,7 @@ pub struct McpReconnect {
 pub(super) struct Settings {
     pub(super) backoff: Backoff,
     pub(super) connect_timeout: Duration,
-    /// `None`: who does not connect does not wait.
+    /// `None`: only who begins the attempt waits for it.
     max_wait: Option<Duration>,
 }
 
@@ -147,7 +149,7 @@ impl McpReconnect {
         C: Into<McpConnection>,
         E: Into<BoxError>,
     {
-        let connect = Box::new(move || -> super::attempt::Connecting {
+        let connect = Arc::new(move || -> Connecting {
             let connecting = connect();
             Box::pin(async move { connecting.await.map(Into::into).map_err(Into::into) })
         });
@@ -186,8 +188,8 @@ impl McpReconnect {
         self
     }
 
-    /// Calls do not wait for a connection: while an attempt goes on, they fail at once. Somebody has to make the
-    /// attempt, though: the call that begins it, and one that finds it left alone, waits for its end, within its own deadline.
+    /// Calls do not wait for a connection: while an attempt goes on, they fail at once. Only the call that begins it waits
+    /// for its end, within its own deadline.
     #[must_use]
     pub fn with_fail_fast(mut self) -> Self {
         self.settings.max_wait = None;
@@ -202,7 +204,7 @@ impl McpReconnect {
     ///
     /// # Cancel safety
     ///
-    /// Dropped, it leaves the attempt to the next one who needs it.
+    /// Dropped, it leaves the attempt to go on.
     pub async fn connect(&self) -> Result<(), ToolError> {
         let connected = match self.shared.usable(&self.settings) {
             Some(_) => Ok(()),
@@ -275,25 +277,30 @@ impl McpReconnect {
         .await
     }
 
-    /// Waits for the attempt that goes on, or makes one, if it may be made.
+    /// Waits for the attempt that goes on, or begins one, if it may be made.
     async fn establish(&self, waits: bool) -> Result<Arc<Live>, ToolError> {
-        let (shared, settings) = (&*self.shared, &self.settings);
-        let seen = shared.failed();
-        shared.check(seen)?;
-        let mut seat = match shared.seat.try_lock() {
-            Ok(seat) => seat,
-            Err(_) if waits => shared.seat.lock().await,
-            Err(_) => return Err(shared.busy(settings)),
+        let (shared, settings) = (&self.shared, &self.settings);
+        let (mut ended, is_new) = loop {
+            if let Some(live) = shared.usable(settings) {
+                return Ok(live);
+            }
+            if let Some(attempt) = shared.join(settings)? {
+                break attempt;
+            }
         };
-        // Meanwhile it was made, or was not.
-        if let Some(live) = shared.usable(settings) {
-            return Ok(live);
+        if !waits && !is_new {
+            return Err(shared.busy(settings));
         }
-        shared.check(seen)?;
-        shared.give_up_overdue(&mut seat, settings);
-        // That was not an attempt that this call has waited for: the window alone counts.
-        shared.check(shared.failed())?;
-        poll_fn(|cx| shared.drive(&mut seat, settings, cx)).await
+        let result = match ended.wait_for(Option::is_some).await {
+            Ok(result) => result.clone(),
+            Err(_) => None,
+        };
+        match result {
+            Some(Ok(())) => shared.usable(settings).ok_or_else(|| shared.lost()),
+            Some(Err(error)) => Err(shared.failed(error)),
+            // Not even that was told.
+            None => shared.usable(settings).ok_or_else(interrupted),
+        }
     }
 }
 

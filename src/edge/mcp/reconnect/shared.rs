@@ -1,6 +1,5 @@
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    task::{Context, Poll},
     time::Duration,
 };
 
@@ -8,14 +7,15 @@ use arc_swap::ArcSwapOption;
 use tokio::time::Instant;
 
 use super::{
-    attempt::{Attempt, Connecting, timed_out},
+    McpConnection,
+    attempt::{Attempt, Connect, Ended},
     connection::Live,
-    history::History,
+    history::{self, History},
     service::Settings,
 };
 use crate::{
     backoff::Random,
-    error::{ErrorKind, Execution, ToolError},
+    error::{ErrorKind, ToolError},
     event::{TARGET, ms, names},
     text::Short,
 };
@@ -23,31 +23,33 @@ use crate::{
 /// What clones share: the connection, and the way to a new one.
 pub(super) struct Shared {
     pub(super) server: Arc<str>,
-    pub(super) connect: Box<dyn Fn() -> Connecting + Send + Sync>,
+    pub(super) connect: Connect,
+    /// One that is not known to be lost is replaced by nobody. Written under the lock of the state only.
     current: ArcSwapOption<Live>,
-    /// The driver's seat. Who is dropped in it leaves the attempt to the next one.
-    pub(super) seat: tokio::sync::Mutex<Option<Attempt>>,
-    history: Mutex<History>,
+    state: Mutex<State>,
     random: Random,
 }
 
+#[derive(Default)]
+struct State {
+    history: History,
+    /// The attempt that goes on.
+    attempt: Option<Attempt>,
+}
+
 impl Shared {
-    pub(super) fn new(
-        server: Arc<str>,
-        connect: Box<dyn Fn() -> Connecting + Send + Sync>,
-    ) -> Self {
+    pub(super) fn new(server: Arc<str>, connect: Connect) -> Self {
         Self {
             server,
             connect,
             current: ArcSwapOption::empty(),
-            seat: tokio::sync::Mutex::default(),
-            history: Mutex::default(),
+            state: Mutex::default(),
             random: Random::default(),
         }
     }
 
-    fn history(&self) -> MutexGuard<'_, History> {
-        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The connection, if it is up for all that is known.
@@ -69,115 +71,106 @@ impl Shared {
 
     /// A connection is of no use any more: it is let go, and others do not find it.
     pub(super) fn lose(&self, live: &Arc<Live>, settings: &Settings, error: &ToolError) {
-        let mut history = self.history();
+        let mut state = self.state();
         if !live.lose() {
             return;
         }
-        history.lose(
+        state.history.lose(
             live.since,
             live.has_answered(),
             &settings.backoff,
             self.random.next(),
             // Not the call's own, which names it.
-            ToolError::new(
-                ErrorKind::ConnectionFailed,
-                "the connection to the MCP server was lost before it had answered a call",
-            ),
+            lost_early(),
         );
         let dropped = self.current.swap(None);
-        drop(history);
+        drop(state);
         // Both may run code of others.
         self.tell_lost(error);
         drop(dropped);
     }
 
-    /// How many attempts have failed; see [`check`](Self::check).
-    pub(super) fn failed(&self) -> u64 {
-        self.history().failed()
+    /// The attempt that goes on, or a new one, and whether it is new; `None` if there is a connection after all.
+    pub(super) fn join(
+        self: &Arc<Self>,
+        settings: &Settings,
+    ) -> Result<Option<(Ended, bool)>, ToolError> {
+        let mut state = self.state();
+        if self.current.load().is_some() {
+            return Ok(None);
+        }
+        if let Some(attempt) = state.attempt.as_ref().filter(|a| a.goes_on()) {
+            return Ok(Some((attempt.ended.clone(), false)));
+        }
+        if let Some(refusal) = state.history.refuses(Instant::now()) {
+            return Err(refusal);
+        }
+        let attempt = state.attempt.insert(Attempt::begin(self, settings));
+        Ok(Some((attempt.ended.clone(), true)))
     }
 
-    /// Refuses a call as long as no attempt may be made, or if one has failed since `seen`.
-    pub(super) fn check(&self, seen: u64) -> Result<(), ToolError> {
-        let (history, now) = (self.history(), Instant::now());
-        let refusal = history.refusal(now);
-        match refusal.or_else(|| history.shared_failure(seen, now)) {
-            Some((wait, error)) => Err(refused(error.clone(), wait)),
-            None => Ok(()),
+    /// An attempt has ended, and this is what those who waited for it are told.
+    pub(super) fn ended(
+        &self,
+        result: Result<McpConnection, ToolError>,
+        since: Instant,
+        settings: &Settings,
+    ) -> Result<(), ToolError> {
+        let now = Instant::now();
+        let mut state = self.state();
+        let attempt = state.attempt.take();
+        match result {
+            Ok(connection) => {
+                let attempts = state.history.failures().saturating_add(1);
+                state.history.connected();
+                let live = Live::new(connection, &self.server, now);
+                self.current.store(Some(Arc::new(live)));
+                drop(state);
+                self.tell_connected(attempts, now.saturating_duration_since(since));
+                drop(attempt);
+                Ok(())
+            }
+            Err(error) => {
+                let random = self.random.next();
+                let delay = state
+                    .history
+                    .fail(now, &settings.backoff, random, error.clone());
+                let attempts = state.history.failures();
+                drop(state);
+                self.tell_failed(&error, attempts, delay);
+                drop(attempt);
+                Err(error)
+            }
         }
+    }
+
+    /// The error of a call that has waited for an attempt that failed.
+    pub(super) fn failed(&self, error: ToolError) -> ToolError {
+        self.state().history.shares(Instant::now(), error)
+    }
+
+    /// The error of a call whose connection was made and lost before it could use it.
+    pub(super) fn lost(&self) -> ToolError {
+        let refusal = self.state().history.refuses(Instant::now());
+        refusal.unwrap_or_else(|| history::refused(lost_early(), Duration::ZERO))
     }
 
     /// The window that is open now, for the error of a call that lost its connection.
     pub(super) fn window(&self) -> Option<Duration> {
-        let history = self.history();
-        history.refusal(Instant::now()).map(|(wait, _)| wait)
+        self.state().history.window(Instant::now())
     }
 
-    /// The error of a call that does not wait for an attempt that goes on.
+    /// The error of a call that does not wait for the attempt that goes on: it makes sense to come back after the first
+    /// delay, or sooner, when the attempt is over.
     pub(super) fn busy(&self, settings: &Settings) -> ToolError {
-        let wait = self.history().busy(Instant::now(), &settings.backoff);
+        let first = settings.backoff.delay(1, 0);
+        let until = self.state().attempt.as_ref().and_then(|a| a.until);
+        let left = until.map(|at| at.saturating_duration_since(Instant::now()));
         let error = ToolError::new(
             ErrorKind::ConnectionFailed,
             "the connection to the MCP server is still being made",
         );
-        refused(error, wait)
-    }
-
-    /// Polls the attempt that goes on, or begins one.
-    pub(super) fn drive(
-        &self,
-        seat: &mut Option<Attempt>,
-        settings: &Settings,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<Arc<Live>, ToolError>> {
-        // Not in its place meanwhile: one that panics is not polled again.
-        let mut attempt = seat.take().unwrap_or_else(|| self.begin(settings));
-        match attempt.poll(cx) {
-            Poll::Pending => {
-                *seat = Some(attempt);
-                Poll::Pending
-            }
-            Poll::Ready(Ok(connection)) => {
-                let live = Arc::new(Live::new(connection, &self.server, Instant::now()));
-                let mut history = self.history();
-                let attempts = history.failures().saturating_add(1);
-                history.connected();
-                self.current.store(Some(Arc::clone(&live)));
-                drop(history);
-                self.tell_connected(attempts, attempt.since.elapsed());
-                Poll::Ready(Ok(live))
-            }
-            Poll::Ready(Err(error)) => {
-                let delay = self.fail(&error, Instant::now(), settings);
-                Poll::Ready(Err(error.with_retry_after(delay)))
-            }
-        }
-    }
-
-    /// An attempt that nobody drove to its end has failed at its timeout.
-    pub(super) fn give_up_overdue(&self, seat: &mut Option<Attempt>, settings: &Settings) {
-        let now = Instant::now();
-        if let Some(attempt) = seat.take_if(|attempt| attempt.until.is_some_and(|at| at <= now)) {
-            let at = attempt.until.unwrap_or(now);
-            drop(attempt);
-            self.fail(&timed_out(settings.connect_timeout), at, settings);
-        }
-    }
-
-    /// Returns how long there is no other attempt.
-    fn fail(&self, error: &ToolError, at: Instant, settings: &Settings) -> Duration {
-        let mut history = self.history();
-        let random = self.random.next();
-        let delay = history.fail(at, &settings.backoff, random, error.clone());
-        let attempts = history.failures();
-        drop(history);
-        self.tell_failed(error, attempts, delay);
-        delay
-    }
-
-    fn begin(&self, settings: &Settings) -> Attempt {
-        let attempt = Attempt::new(&self.connect, &self.server, settings.connect_timeout);
-        self.history().begin(attempt.until);
-        attempt
+        history::refused(error, left.map_or(first, |left| left.min(first)))
     }
 
     fn tell_lost(&self, error: &ToolError) {
@@ -219,10 +212,9 @@ impl Shared {
     }
 }
 
-/// The error of a call for which the server was not asked.
-fn refused(error: ToolError, wait: Duration) -> ToolError {
-    error
-        .with_retry_after(wait)
-        .with_execution(Execution::NotStarted)
-        .into_own_refusal()
+fn lost_early() -> ToolError {
+    ToolError::new(
+        ErrorKind::ConnectionFailed,
+        "the connection to the MCP server was lost before it had answered a call",
+    )
 }
