@@ -26,7 +26,7 @@ use tokio::{net::TcpListener, task::AbortHandle};
 use tower::{Service, ServiceBuilder, ServiceExt};
 use tower_toolcall::{
     ErrorKind, Execution, ToolCall, ToolError,
-    mcp::{McpReconnect, McpService, ModelText},
+    mcp::{McpService, ModelText},
     timeout::TimeoutLayer,
 };
 
@@ -217,61 +217,4 @@ async fn a_dropped_call_is_cancelled_at_the_server() {
         let told = tokio::time::timeout(Duration::from_secs(5), told).await;
         told.expect("the server was not told");
     }
-}
-
-/// X8: a server that is gone, and comes back at the same address, in real time.
-#[tokio::test]
-async fn a_server_that_comes_back_over_http_is_connected_to_again() {
-    let serve_at = |listener: TcpListener| {
-        let mcp = StreamableHttpService::new(
-            || Ok(Server::default()),
-            Arc::new(LocalSessionManager::default()),
-            StreamableHttpServerConfig::default(),
-        );
-        let app = Router::new().nest_service("/mcp", mcp);
-        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-        let runtime = std::thread::spawn(move || {
-            // Its runtime ends with it, and all of its connections.
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()
-                .unwrap();
-            let listener = listener.into_std().unwrap();
-            runtime.block_on(async {
-                let listener = TcpListener::from_std(listener).unwrap();
-                let served = async { axum::serve(listener, app).await.unwrap() };
-                tokio::select! { () = served => {}, _ = stopped => {} }
-            });
-        });
-        (stop, runtime)
-    };
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let (stop, server) = serve_at(listener);
-    let backoff = tower_toolcall::backoff::Backoff::fixed(Duration::from_millis(20)).unwrap();
-    let leaf = McpReconnect::new("web", move || {
-        let url = format!("http://{address}/mcp");
-        ().serve(StreamableHttpClientTransport::from_uri(url))
-    })
-    .with_backoff(backoff);
-    let echo = || leaf.clone().oneshot(ToolCall::new("echo"));
-    echo().await.unwrap();
-
-    drop(stop);
-    server.join().unwrap();
-    for _ in 0..3 {
-        let error = echo().await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::ConnectionFailed, "{error}");
-    }
-    assert!(!leaf.is_connected());
-
-    let (stop, server) = serve_at(TcpListener::bind(address).await.unwrap());
-    let mut tries = 0;
-    while let Err(error) = echo().await {
-        tries += 1;
-        assert!(tries < 20, "{error}");
-        tokio::time::sleep(error.retry_after().unwrap_or_default()).await;
-    }
-    drop(stop);
-    server.join().unwrap();
 }

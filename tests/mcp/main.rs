@@ -6,5 +6,7 @@
 mod http;
 mod leaf;
 mod reconnect;
+#[cfg(feature = "mcp-http")]
+mod restart;
 mod server;
 mod wire;

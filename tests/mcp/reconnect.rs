@@ -14,6 +14,7 @@ use futures_util::future::join_all;
 use rmcp::{ServiceExt as _, model::CallToolResponse};
 use serde_json::Value;
 use tokio::{
+    sync::Notify,
     task::AbortHandle,
     time::{Instant, sleep, timeout},
 };
@@ -58,6 +59,8 @@ struct Lab {
     /// What keeps connections up, and attempts that go on.
     alive: Arc<AtomicUsize>,
     server: Server,
+    /// Told, it stops what goes over the wires, and leaves them open.
+    mute: Arc<Notify>,
     start: Instant,
 }
 
@@ -85,6 +88,7 @@ impl Lab {
             wires: Arc::default(),
             alive: Arc::default(),
             server: Server::default(),
+            mute: Arc::default(),
             start: Instant::now(),
         }
     }
@@ -143,8 +147,14 @@ impl Lab {
                 .await
                 .map_err(anyhow::Error::from)
         });
-        let wire =
-            tokio::spawn(async move { tokio::io::copy_bidirectional(&mut near, &mut far).await });
+        let mute = Arc::clone(&self.mute);
+        let wire = tokio::spawn(async move {
+            tokio::select! {
+                _ = tokio::io::copy_bidirectional(&mut near, &mut far) => return,
+                () = mute.notified() => {}
+            }
+            std::future::pending().await
+        });
         self.wires.lock().unwrap().push(wire.abort_handle());
         ours
     }
@@ -486,6 +496,39 @@ async fn an_idle_connection_that_is_lost_is_replaced_at_once() {
     assert!(leaf.service().is_none());
     run(&leaf, echo()).await.unwrap();
     assert_eq!(lab.attempts(), [0, 60_000]);
+}
+
+/// By setting: who does not answer a call and does not answer a ping is lost; one that answers is not.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_has_fallen_silent_is_noticed_by_a_ping() {
+    let hang = || ToolCall::new("hang").with_deadline(Instant::now() + ms(1000));
+    for ping in [Some(ms(2000)), None] {
+        let lab = Lab::new(How::Works);
+        let leaf = match ping {
+            Some(limit) => lab.leaf().with_ping(limit).unwrap(),
+            None => lab.leaf(),
+        };
+        run(&leaf, echo()).await.unwrap();
+        for _ in 0..3 {
+            assert!(timeout(ms(100), run(&leaf, hang())).await.is_err());
+        }
+        sleep(ms(3000)).await;
+        assert!(leaf.is_connected(), "it is there, and busy");
+
+        lab.mute.notify_waiters();
+        let calls = (0..5).map(|_| timeout(ms(100), run(&leaf, echo())));
+        assert!(join_all(calls).await.iter().all(|answer| answer.is_err()));
+        sleep(ms(1999)).await;
+        assert!(leaf.is_connected());
+        sleep(ms(2)).await;
+        assert_eq!(leaf.is_connected(), ping.is_none());
+        if ping.is_some() {
+            run(&leaf, echo()).await.unwrap();
+            assert_eq!(lab.attempts().len(), 2);
+            lab.settles_at(1).await;
+        }
+        assert!(leaf.with_ping(Duration::ZERO).is_err());
+    }
 }
 
 /// E2, S2: what went wrong is recognised, and no secret is told.

@@ -16,6 +16,7 @@ use crate::{
 /// | `McpError` -32700, -32600, -32602, -32020 to -32022 | `InvalidInput` | no |
 /// | `McpError` -32042 (the user has to open a URL) | `Denied` | no |
 /// | `McpError` -32800 | `Cancelled` | unknown |
+/// | `McpError` -32000 or -32600, "Bad Request: No valid session ID" and the like | `ConnectionFailed` | unknown |
 /// | `McpError` with a code that is an HTTP status | that status' kind | by the kind if the message says nothing else, else unknown |
 /// | `McpError` -32603 | a rate limit or timeout by its message, else `Upstream` | unknown; a message that is nothing but a rate limit: no |
 /// | any other `McpError`, -32000 and -32001 too | by its message, else `Failed`, retryable | the same |
@@ -56,6 +57,19 @@ pub(super) fn protocol_code(error: &ToolError) -> Option<i32> {
         None => source.downcast_ref::<ErrorData>()?,
     };
     Some(answer.code.0)
+}
+
+/// Whether the server says that it does not know the session, which is lost then. The specification asks for a status of
+/// 404, which rmcp sees to. Servers made after an example of the TypeScript SDK answer with 400 and an `McpError`; no
+/// tool's own words are as these.
+pub(super) fn is_session_refused(error: &ErrorData) -> bool {
+    matches!(error.code.0, -32000 | -32600) && is_about_session(&error.message)
+}
+
+/// The same for the text of an answer with the status 400.
+pub(super) fn is_about_session(text: &str) -> bool {
+    let text = text.to_ascii_lowercase();
+    text.starts_with("bad request") && text.contains("session")
 }
 
 fn service(error: &ServiceError) -> ToolError {
@@ -105,6 +119,7 @@ fn by_code(error: &ErrorData) -> ToolError {
     let by_text = ToolError::from_text(&error.message);
     let by_text_kind = by_text.as_ref().map(ToolError::kind);
     let kind = match code {
+        _ if is_session_refused(error) => ErrorKind::ConnectionFailed,
         -32602 if by_text_kind == Some(ErrorKind::NotFound) => ErrorKind::NotFound,
         -32601 => ErrorKind::NotFound,
         -32700 | -32600 | -32602 | -32022..=-32020 => ErrorKind::InvalidInput,
@@ -202,6 +217,14 @@ mod tests {
             (-32603, "rate limit exceeded", RateLimited),
             (-32000, "Connection closed", ConnectionFailed),
             (-32000, "Server not initialized", Failed),
+            (
+                -32000,
+                "Bad Request: No valid session ID provided",
+                ConnectionFailed,
+            ),
+            (-32600, "Bad Request: Missing session ID", ConnectionFailed),
+            (-32000, "browser session not found", Failed),
+            (-32602, "Bad Request: no such session", InvalidInput),
             (-32001, "Request timed out", Timeout),
             (-32001, "Header mismatch", Failed),
             (-32800, "Request cancelled", Cancelled),

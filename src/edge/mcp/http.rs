@@ -5,6 +5,7 @@ use std::{error::Error as StdError, time::SystemTime};
 use http::StatusCode;
 use rmcp::{service::ServiceError, transport::streamable_http_client::StreamableHttpError};
 
+use super::errors;
 use crate::{
     error::{ErrorKind, Execution, ToolError},
     hint,
@@ -46,17 +47,23 @@ pub(super) fn recognise(error: &(dyn StdError + 'static)) -> Option<ToolError> {
         Http::Client(error) => from_request(error),
         Http::AuthRequired(_) | Http::InsufficientScope(_) => new(ErrorKind::Denied),
         Http::ResponseBodyTooLarge { .. } => new(ErrorKind::Reported),
-        // Refused with a 404, and again after rmcp's own attempt at a new session.
-        Http::SessionExpired => {
+        // Refused with a 404, and again after rmcp's own attempt at a new session; or that attempt was refused.
+        Http::SessionExpired | Http::ReinitializationFailed(_) => {
+            new(ErrorKind::ConnectionFailed).with_execution(Execution::NotStarted)
+        }
+        // See `errors::is_session_refused`: the same in a text that is no JSON.
+        Http::UnexpectedServerResponse(text)
+            if text
+                .strip_prefix("HTTP 400 ")
+                .is_some_and(errors::is_about_session) =>
+        {
             new(ErrorKind::ConnectionFailed).with_execution(Execution::NotStarted)
         }
         Http::UnexpectedServerResponse(text) => match status_in(text) {
             Some(status) => ToolError::from_status(status, error.to_string()),
             None => new(ErrorKind::Failed),
         },
-        Http::UnexpectedContentType(_) | Http::Deserialize(_) | Http::ReinitializationFailed(_) => {
-            new(ErrorKind::Failed)
-        }
+        Http::UnexpectedContentType(_) | Http::Deserialize(_) => new(ErrorKind::Failed),
         _ => new(ErrorKind::ConnectionFailed),
     })
 }

@@ -64,8 +64,10 @@ pub(super) struct Live {
     pub(super) since: Instant,
     /// Whether the server has answered a call.
     answered: AtomicBool,
-    /// Written under the lock of the history only.
+    /// Written under the lock of the state only.
     lost: AtomicBool,
+    /// Whether an answer to a ping is awaited.
+    pinged: AtomicBool,
 }
 
 impl Live {
@@ -78,6 +80,7 @@ impl Live {
             since,
             answered: AtomicBool::new(false),
             lost: AtomicBool::new(false),
+            pinged: AtomicBool::new(false),
         }
     }
 
@@ -95,6 +98,15 @@ impl Live {
         !self.lost.swap(true, SeqCst)
     }
 
+    /// Returns whether there is no other ping.
+    pub(super) fn begin_ping(&self) -> bool {
+        !self.pinged.swap(true, Relaxed)
+    }
+
+    pub(super) fn end_ping(&self) {
+        self.pinged.store(false, Relaxed);
+    }
+
     pub(super) fn has_answered(&self) -> bool {
         self.answered.load(Relaxed)
     }
@@ -103,7 +115,7 @@ impl Live {
     pub(super) fn saw(&self, result: &Result<CallToolResponse, ToolError>) {
         let answer = match result {
             Ok(_) => true,
-            Err(error) => errors::protocol_code(error).is_some(),
+            Err(error) => errors::protocol_code(error).is_some() && !is_loss(error),
         };
         if answer && !self.has_answered() {
             self.answered.store(true, Relaxed);
@@ -115,6 +127,7 @@ impl Live {
 pub(super) fn is_loss(error: &ToolError) -> bool {
     match std::error::Error::source(error).and_then(|e| e.downcast_ref()) {
         Some(ServiceError::TransportClosed) => true,
+        Some(ServiceError::McpError(answer)) => errors::is_session_refused(answer),
         // Over HTTP it may be a status: then the connection is as good as before.
         Some(ServiceError::TransportSend(_)) => error.kind() == ErrorKind::ConnectionFailed,
         _ => false,

@@ -3,6 +3,7 @@
 mod attempt;
 mod connection;
 mod history;
+mod ping;
 mod service;
 mod shared;
 

@@ -15,6 +15,7 @@ use super::{
     McpConnection,
     attempt::{Connecting, interrupted},
     connection::{Live, is_loss},
+    ping::Unanswered,
     shared::Shared,
 };
 use crate::{
@@ -86,9 +87,47 @@ use crate::{
 /// - **Backoff.** After an attempt that failed there is none for 500 ms, then for twice as long each time, up to 30 s.
 ///   Meanwhile calls fail at once, with [`retry_after`](ToolError::retry_after). A server that asks for more gets
 ///   it, up to an hour. A connection that is lost before it has answered a call counts as an attempt that failed, when it was made.
-/// - **Loss.** A connection is lost when its transport is closed, or a call fails for its transport. It is noticed
-///   by calls alone. The next call makes a new one; the old one is dropped with its last call, and the
-///   server's process with it.
+/// - **Loss.** A connection is lost when its transport is closed, or a call fails for its transport, or the server does not
+///   know the session. It is noticed by calls alone, and by [`with_ping`](Self::with_ping). The next call makes a new one; the
+///   old one is dropped with its last call, and the server's process with it.
+///
+/// # Over HTTP
+///
+/// There is no connection that could be watched; a server that is gone is noticed by the next call.
+///
+/// - In revisions before 2026-07-28 a call that is under way when the server goes waits for ever, unless rmcp's `retry_config`
+///   is `NeverRetry`: set it, and have a [`TimeoutLayer`](crate::timeout::TimeoutLayer) above in any case.
+/// - A server that was restarted does not know its sessions any more. If it answers with 404, as the specification has
+///   it, rmcp makes a new session by itself: `connect` is not called, and a list of tools not read again. With rmcp's
+///   `reinit_on_expired_session(false)` the call fails, not started, and the next one connects.
+/// - Many servers answer with 400 instead. That is a lost connection as well; but if the answer does not name the
+///   request, as with servers after the example of the TypeScript SDK, rmcp throws it away and the call waits for ever. Only
+///   [`with_ping`](Self::with_ping) notices that.
+///
+/// ```no_run
+/// # #[cfg(feature = "mcp-http")]
+/// # fn leaf() -> Result<(), tower_toolcall::ConfigError> {
+/// use std::{sync::Arc, time::Duration};
+/// use rmcp::{
+///     ServiceExt as _,
+///     transport::{
+///         StreamableHttpClientTransport, common::client_side_sse::NeverRetry,
+///         streamable_http_client::StreamableHttpClientTransportConfig,
+///     },
+/// };
+/// use tower_toolcall::mcp::McpReconnect;
+///
+/// let web = McpReconnect::new("web", || {
+///     let uri = "http://localhost:8000/mcp";
+///     let mut config = StreamableHttpClientTransportConfig::with_uri(uri).reinit_on_expired_session(false);
+///     config.retry_config = Arc::new(NeverRetry::default());
+///     ().serve(StreamableHttpClientTransport::from_config(config))
+/// })
+/// .with_ping(Duration::from_secs(5))?;
+/// # let _ = web; Ok(()) }
+/// ```
+///
+/// # Retries
 ///
 /// It never repeats a call: one that was under way fails, and may have run. That is the business of a
 /// [`RetryLayer`](crate::retry::RetryLayer) above, which finds the new connection, and waits as long as `retry_after` says.
@@ -127,6 +166,7 @@ pub(super) struct Settings {
     pub(super) connect_timeout: Duration,
     /// `None`: only who begins the attempt waits for it.
     max_wait: Option<Duration>,
+    pub(super) ping: Option<Duration>,
 }
 
 impl Default for Settings {
@@ -136,6 +176,7 @@ impl Default for Settings {
             backoff: backoff.unwrap_or_default(),
             connect_timeout: Duration::from_secs(10),
             max_wait: Some(Duration::from_secs(5)),
+            ping: None,
         }
     }
 }
@@ -196,6 +237,24 @@ impl McpReconnect {
         self
     }
 
+    /// Asks the server for a sign of life (MCP's `ping`) when a call is dropped before its answer has come: by a timeout
+    /// above, for one. If nothing comes back within `limit`, the connection is lost. Default: nobody asks.
+    ///
+    /// Over HTTP use it with any `limit`: see [Over HTTP](Self#over-http). To a child process it is a question of what you
+    /// want: one that works on something for longer than `limit`, and answers nobody meanwhile, is ended in the middle of it.
+    ///
+    /// # Errors
+    ///
+    /// If the limit is zero.
+    pub fn with_ping(mut self, limit: Duration) -> Result<Self, ConfigError> {
+        if limit.is_zero() {
+            let reason = "it is zero: no server could answer";
+            return Err(ConfigError::new("ping", reason));
+        }
+        self.settings.ping = Some(limit);
+        Ok(self)
+    }
+
     /// Connects, if there is no connection: at the start of a program, for one.
     ///
     /// # Errors
@@ -239,7 +298,13 @@ impl McpReconnect {
                 Err(error) => return Err(named(error, &call.info())),
             },
         };
+        let mut unanswered = Unanswered {
+            shared: &self.shared,
+            live: Some(&live),
+            settings,
+        };
         let result = live.service().clone().answer(call).await;
+        unanswered.live = None;
         live.saw(&result);
         match result {
             Err(error) if is_loss(&error) => {
