@@ -464,24 +464,56 @@ async fn the_child_ends_with_the_connection() {
     bounded(run).await;
 }
 
-/// X8: whatever happens to the server, each call has one answer in its time, the connection comes back by itself, and
-/// nothing is left behind.
+/// X8: nobody calls, and nothing is left of it all the same; the next call has another child.
 #[cfg(target_os = "linux")]
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_is_killed_again_and_again_comes_back() {
-    bounded(killed_again_and_again()).await;
+#[tokio::test]
+async fn an_idle_child_that_dies_leaves_no_zombie() {
+    bounded(async {
+        let (every, pids) = reconnecting();
+        every.clone().oneshot(echo("hi")).await.unwrap();
+        let first = pids.lock().unwrap()[0];
+        kill(first);
+        while every.is_connected() || exists(&first) {
+            sleep(Duration::from_millis(5)).await;
+        }
+        every.clone().oneshot(echo("hi")).await.unwrap();
+        let second = pids.lock().unwrap()[1];
+        assert!(exists(&second));
+        drop(every);
+        while exists(&second) {
+            sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
 }
 
+/// X8: in the middle of its handshake: as it starts, and when the last clone of the leaf goes.
 #[cfg(target_os = "linux")]
-async fn killed_again_and_again() {
-    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+#[tokio::test]
+async fn a_child_that_is_starting_ends_with_the_last_clone() {
+    bounded(async {
+        let (every, pids) = reconnecting();
+        let call = tokio::spawn(every.clone().oneshot(echo("hi")));
+        while pids.lock().unwrap().is_empty() {
+            sleep(Duration::from_millis(1)).await;
+        }
+        call.abort();
+        drop(every);
+        let pid = pids.lock().unwrap()[0];
+        while exists(&pid) {
+            sleep(Duration::from_millis(5)).await;
+        }
+        assert_eq!(pids.lock().unwrap().len(), 1);
+    })
+    .await;
+}
 
+/// A leaf whose children are known by their ids.
+#[cfg(target_os = "linux")]
+fn reconnecting() -> (tower_toolcall::mcp::McpReconnect, Arc<Mutex<Vec<u32>>>) {
     use rmcp::{ServiceExt as _, transport::TokioChildProcess};
     use tower_toolcall::{BoxError, backoff::Backoff, mcp::McpReconnect};
 
-    const KILLS: usize = 5;
-    let metrics = tokio::runtime::Handle::current().metrics();
-    let tasks_before = metrics.num_alive_tasks();
     let pids = Arc::new(Mutex::new(Vec::new()));
     let spawned = Arc::clone(&pids);
     let every = McpReconnect::new("everything", move || {
@@ -494,6 +526,42 @@ async fn killed_again_and_again() {
         }
     })
     .with_backoff(Backoff::fixed(Duration::from_millis(50)).unwrap());
+    (every, pids)
+}
+
+#[cfg(target_os = "linux")]
+fn kill(pid: u32) {
+    let mut kill = std::process::Command::new("kill");
+    assert!(
+        kill.args(["-9", &pid.to_string()])
+            .status()
+            .unwrap()
+            .success()
+    );
+}
+
+/// Also as a zombie.
+#[cfg(target_os = "linux")]
+fn exists(pid: &u32) -> bool {
+    std::path::Path::new(&format!("/proc/{pid}")).exists()
+}
+
+/// X8: whatever happens to the server, each call has one answer in its time, the connection comes back by itself, and
+/// nothing is left behind.
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_killed_again_and_again_comes_back() {
+    bounded(killed_again_and_again()).await;
+}
+
+#[cfg(target_os = "linux")]
+async fn killed_again_and_again() {
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+
+    const KILLS: usize = 5;
+    let metrics = tokio::runtime::Handle::current().metrics();
+    let tasks_before = metrics.num_alive_tasks();
+    let (every, pids) = reconnecting();
 
     let (stop, answers) = (
         Arc::new(AtomicBool::new(false)),
@@ -545,10 +613,7 @@ async fn killed_again_and_again() {
             sleep(Duration::from_millis(5)).await;
         }
         let pid = pids.lock().unwrap()[kill];
-        let killed = std::process::Command::new("kill")
-            .args(["-9", &pid.to_string()])
-            .status();
-        assert!(killed.unwrap().success());
+        self::kill(pid);
         while pids.lock().unwrap().len() == kill + 1 {
             sleep(Duration::from_millis(5)).await;
         }
@@ -570,10 +635,9 @@ async fn killed_again_and_again() {
         "a server more than was needed"
     );
 
-    let exists = |pid: &u32| std::path::Path::new(&format!("/proc/{pid}")).exists();
     let pids = pids.lock().unwrap().clone();
     while pids[..KILLS].iter().any(exists) {
-        sleep(Duration::from_millis(5)).await; // a zombie would stay
+        sleep(Duration::from_millis(5)).await;
     }
     assert!(exists(&pids[KILLS]));
     drop(every);

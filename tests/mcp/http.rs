@@ -26,7 +26,7 @@ use tokio::{net::TcpListener, task::AbortHandle};
 use tower::{Service, ServiceBuilder, ServiceExt};
 use tower_toolcall::{
     ErrorKind, Execution, ToolCall, ToolError,
-    mcp::{McpService, ModelText},
+    mcp::{McpReconnect, McpService, ModelText},
     timeout::TimeoutLayer,
 };
 
@@ -216,5 +216,54 @@ async fn a_dropped_call_is_cancelled_at_the_server() {
         let told = running.server.on_cancel.notified();
         let told = tokio::time::timeout(Duration::from_secs(5), told).await;
         told.expect("the server was not told");
+    }
+}
+
+/// X8, E2, S2: what rmcp says of an attempt to connect has no sources that one could walk.
+#[tokio::test]
+async fn an_attempt_to_connect_fails_with_its_status_and_without_the_address() {
+    let running = serve().await;
+    let url = running.url.clone();
+    for is_modern in [true, false] {
+        let connect = |url: &str| {
+            let url = url.to_owned();
+            McpReconnect::new("web", move || {
+                let transport = StreamableHttpClientTransport::from_uri(url.as_str());
+                async move {
+                    if is_modern {
+                        ().serve_with_lifecycle(transport, modern()).await
+                    } else {
+                        ().serve(transport).await
+                    }
+                }
+            })
+        };
+        for (status, kind, seconds) in [
+            (429, ErrorKind::RateLimited, Some(7)),
+            (403, ErrorKind::Denied, None),
+            (503, ErrorKind::ConnectionFailed, Some(7)),
+        ] {
+            running.status.store(status, SeqCst);
+            let error = connect(&url).connect().await.unwrap_err();
+            assert_eq!(
+                (error.kind(), error.execution()),
+                (kind, Execution::NotStarted),
+                "{error}"
+            );
+            let wait = error.retry_after().unwrap();
+            assert_eq!(
+                wait > Duration::from_secs(1),
+                seconds.is_some(),
+                "{status}: {wait:?}"
+            );
+        }
+        let gone = "http://127.0.0.1:1/s3cr3t-canary/mcp";
+        let error = connect(gone).connect().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ConnectionFailed);
+        assert!(
+            !format!("{error} {error:?}").contains("s3cr3t-canary"),
+            "{error}"
+        );
+        assert!(error.message().contains("127.0.0.1"), "{error}");
     }
 }

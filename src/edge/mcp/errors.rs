@@ -1,6 +1,10 @@
 use std::error::Error as StdError;
 
-use rmcp::{model::ErrorData, service::ServiceError};
+use rmcp::{
+    model::ErrorData,
+    service::{ClientInitializeError, ServiceError},
+    transport::DynamicTransportError,
+};
 
 use crate::{
     error::{ErrorKind, Execution, ToolError, told},
@@ -23,6 +27,7 @@ use crate::{
 /// | `TransportSend`, over HTTP (feature `mcp-http`) | the status' kind, with `Retry-After` | 429: no, 503 with a delay: no, else unknown |
 /// | `TransportSend`, could not connect (feature `mcp-http`) | `ConnectionFailed` | no |
 /// | `TransportSend` otherwise, `TransportClosed` | `ConnectionFailed` | unknown |
+/// | `ClientInitializeError`: of its transport, or of the server | that error's kind | the same |
 /// | `Timeout` | `Timeout` | unknown |
 /// | `Cancelled` | `Cancelled` | unknown |
 /// | `UnexpectedResponse`, an answer over the size limit | `Reported` | yes |
@@ -35,6 +40,9 @@ pub fn recognise(error: &(dyn StdError + 'static)) -> Option<ToolError> {
     }
     if let Some(error) = error.downcast_ref::<ErrorData>() {
         return Some(protocol(error));
+    }
+    if let Some(error) = error.downcast_ref::<ClientInitializeError>() {
+        return connecting(error);
     }
     #[cfg(feature = "mcp-http")]
     if let Some(known) = super::http::recognise(error) {
@@ -72,21 +80,33 @@ pub(super) fn is_about_session(text: &str) -> bool {
     text.starts_with("bad request") && text.contains("session")
 }
 
+/// A connection that has not come about; `None` if the text alone can tell.
+fn connecting(error: &ClientInitializeError) -> Option<ToolError> {
+    match error {
+        ClientInitializeError::TransportError { error, .. } => Some(transport(error)),
+        ClientInitializeError::JsonRpcError(error) => Some(protocol(error)),
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => connecting(fallback),
+        _ => None,
+    }
+}
+
+fn transport(failed: &DynamicTransportError) -> ToolError {
+    #[cfg(feature = "mcp-http")]
+    if let Some(known) = super::http::recognise(&*failed.error) {
+        return known;
+    }
+    let message = failed.error.to_string();
+    let kind = match ToolError::from_text(&message) {
+        Some(known) => known.kind(),
+        None => ErrorKind::ConnectionFailed,
+    };
+    ToolError::new(kind, message).with_execution(Execution::Unknown)
+}
+
 fn service(error: &ServiceError) -> ToolError {
     match error {
         ServiceError::McpError(error) => protocol(error),
-        ServiceError::TransportSend(send) => {
-            #[cfg(feature = "mcp-http")]
-            if let Some(known) = super::http::recognise(&*send.error) {
-                return known;
-            }
-            let message = send.error.to_string();
-            let kind = match ToolError::from_text(&message) {
-                Some(known) => known.kind(),
-                None => ErrorKind::ConnectionFailed,
-            };
-            ToolError::new(kind, message).with_execution(Execution::Unknown)
-        }
+        ServiceError::TransportSend(failed) => transport(failed),
         ServiceError::TransportClosed => ToolError::new(
             ErrorKind::ConnectionFailed,
             "the connection to the MCP server is closed",

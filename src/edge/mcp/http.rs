@@ -3,7 +3,10 @@
 use std::{error::Error as StdError, time::SystemTime};
 
 use http::StatusCode;
-use rmcp::{service::ServiceError, transport::streamable_http_client::StreamableHttpError};
+use rmcp::{
+    service::{ClientInitializeError, ServiceError},
+    transport::streamable_http_client::StreamableHttpError,
+};
 
 use super::errors;
 use crate::{
@@ -90,6 +93,10 @@ pub(crate) fn without_address(text: String, error: &(dyn StdError + 'static)) ->
 fn request_in<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a reqwest::Error> {
     if let Some(ServiceError::TransportSend(send)) = error.downcast_ref() {
         return request_in(&*send.error);
+    }
+    // It does not tell of its transport's error as its source.
+    if let Some(ClientInitializeError::TransportError { error, .. }) = error.downcast_ref() {
+        return request_in(&*error.error);
     }
     match error.downcast_ref() {
         Some(StreamableHttpError::Client(request)) => Some(request),
