@@ -27,6 +27,7 @@ use tower_toolcall::{
     event::TARGET,
     mcp::{McpNotifications, McpReconnect, McpService, McpTools},
     retry::{RetryLayer, RetryPolicy},
+    timeout::TimeoutLayer,
     trace::TraceLayer,
 };
 use tracing_subscriber::{fmt::format::FmtSpan, prelude::*};
@@ -470,6 +471,38 @@ async fn a_call_in_flight_fails_with_its_connection() {
     lab.settles_at(1).await;
 }
 
+/// It learns late that its connection is lost, when there is another one.
+#[tokio::test(start_paused = true)]
+async fn a_late_failure_of_an_old_connection_leaves_the_new_one_alone() {
+    let lab = Lab::new(How::Works);
+    let leaf = lab.leaf();
+    run(&leaf, echo()).await.unwrap();
+    let mut late = task::spawn(run(&leaf, ToolCall::new("hang")));
+    assert_pending!(late.poll());
+    let cut = async {
+        sleep(ms(50)).await;
+        lab.kill();
+    };
+    let (answer, ()) = tokio::join!(run(&leaf, ToolCall::new("hang")), cut);
+    answer.unwrap_err();
+    run(&leaf, echo()).await.unwrap();
+    lab.settles_at(2).await;
+
+    let std::task::Poll::Ready(answer) = late.poll() else {
+        panic!("its connection is lost")
+    };
+    let error = answer.unwrap_err();
+    assert_eq!(
+        (error.kind(), error.execution(), error.retry_after()),
+        (ErrorKind::ConnectionFailed, Execution::Unknown, None)
+    );
+    drop(late);
+    assert!(leaf.is_connected());
+    run(&leaf, echo()).await.unwrap();
+    assert_eq!(lab.attempts().len(), 2);
+    lab.settles_at(1).await;
+}
+
 /// What closes before it has answered is no better than what does not come about.
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_closes_at_once_is_not_made_in_a_loop() {
@@ -752,6 +785,47 @@ async fn a_list_of_tools_is_read_again() {
     assert_eq!(reads.load(SeqCst), 2);
 }
 
+/// T8, T4: reports and cancellations belong to the connection that a call is sent on.
+#[tokio::test(start_paused = true)]
+async fn progress_and_cancellation_go_over_the_new_connection() {
+    let lab = Lab::new(How::Works);
+    let connect = {
+        let lab = lab.clone();
+        move || {
+            let lab = lab.clone();
+            async move {
+                let client = McpNotifications::new().serve(lab.wire()).await?;
+                let progress = client.service().progress().clone();
+                let service = McpService::new(client.peer().clone()).with_progress(progress);
+                Ok::<_, BoxError>((client, service))
+            }
+        }
+    };
+    let leaf = McpReconnect::new("docs", connect);
+    let idle = TimeoutLayer::new(ms(60_000)).with_idle_timeout(ms(3000));
+    let stack = ServiceBuilder::new()
+        .layer(idle.unwrap())
+        .service(leaf.clone());
+    for round in 1..=3 {
+        // Five steps of two seconds.
+        stack
+            .clone()
+            .oneshot(ToolCall::new("progress"))
+            .await
+            .unwrap();
+        stack
+            .clone()
+            .oneshot(ToolCall::new("hang"))
+            .await
+            .unwrap_err();
+        for _ in 0..1000 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(lab.server.cancelled.load(SeqCst), round);
+        lab.killed(&leaf).await;
+    }
+}
+
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -790,11 +864,20 @@ async fn what_becomes_of_the_connection_is_told() {
 
     let lab = Lab::new(How::Takes(20));
     let leaf = lab.leaf();
-    run(&leaf, echo()).await.unwrap();
-    lab.killed(&leaf).await;
+    // However many calls are concerned.
+    let many = |tool: &'static str| {
+        let calls = (0..20).map(|_| run(&leaf, ToolCall::new(tool)));
+        join_all(calls.collect::<Vec<_>>())
+    };
+    many("echo").await;
+    let cut = async {
+        sleep(ms(50)).await;
+        lab.kill();
+    };
+    tokio::join!(many("hang"), cut);
     lab.set(How::Fails("refused, api_key=s3cr3t-canary"));
-    run(&leaf, echo()).await.unwrap_err();
-    run(&leaf, echo()).await.unwrap_err();
+    many("echo").await;
+    many("echo").await;
     sleep(ms(500)).await;
     lab.set(How::Works);
     run(&leaf, echo()).await.unwrap();

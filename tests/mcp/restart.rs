@@ -50,6 +50,8 @@ enum Unknown {
     BadRequest,
     /// The same, without the request's id.
     BadRequestToNobody,
+    /// So to each call: it never knows one.
+    AnyBadRequest,
 }
 
 /// A server with a runtime of its own, which ends with all of its connections.
@@ -104,12 +106,17 @@ async fn answer(request: Request, next: Next, unknown: Unknown) -> Response {
     let body = to_bytes(body, usize::MAX).await.unwrap();
     let message = serde_json::from_slice(&body).unwrap_or(Value::Null);
     let response = next.run(Request::from_parts(parts, Body::from(body))).await;
-    if response.status() != StatusCode::NOT_FOUND || unknown == Unknown::NotFound {
+    let refuses = match unknown {
+        Unknown::NotFound => false,
+        Unknown::AnyBadRequest => message["method"] == "tools/call",
+        _ => response.status() == StatusCode::NOT_FOUND,
+    };
+    if !refuses {
         return response;
     }
     let id = match unknown {
-        Unknown::BadRequest => message["id"].clone(),
-        _ => Value::Null,
+        Unknown::BadRequestToNobody => Value::Null,
+        _ => message["id"].clone(),
     };
     let error = json!({ "code": -32000, "message": "Bad Request: No valid session ID provided" });
     let body = json!({ "jsonrpc": "2.0", "error": error, "id": id });
@@ -256,6 +263,22 @@ async fn a_session_that_is_refused_with_a_400_is_a_lost_connection() {
         (lab.connected.load(SeqCst), web.server.started.load(SeqCst)),
         (2, 1)
     );
+    web.stop();
+}
+
+/// That is no answer, so it is no better than an attempt that failed.
+#[tokio::test]
+async fn a_server_that_refuses_each_session_is_not_connected_to_in_a_loop() {
+    let mut lab = Lab::new(false, |_| {}).await;
+    let backoff = Backoff::fixed(Duration::from_secs(60)).unwrap();
+    lab.leaf = lab.leaf.with_backoff(backoff);
+    let web = lab.start(Unknown::AnyBadRequest).await;
+    for _ in 0..5 {
+        let error = lab.call("echo").await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ConnectionFailed, "{error}");
+        assert!(error.retry_after() > Some(Duration::from_secs(30)));
+    }
+    assert_eq!(lab.connected.load(SeqCst), 1);
     web.stop();
 }
 
