@@ -215,10 +215,16 @@ impl<Res> Classify<Res> for ByError {
             return Outcome::success();
         };
         let kind = error.kind();
-        // Our own rejection: whoever retries it hammers the breaker that protects the tool.
-        let retryable = error.is_retryable() && kind != ErrorKind::CircuitOpen;
+        // Our own rejections: whoever retries them hammers what protects the tool or its server, and they tell of
+        // no other failure.
+        let refused = kind == ErrorKind::CircuitOpen || error.is_unavailable();
+        let retryable = error.is_retryable() && !refused;
+        let count = match error.is_own_refusal() {
+            true => Count::Neutral,
+            false => kind.count(),
+        };
         Outcome {
-            count: kind.count(),
+            count,
             retryable,
             rate_limited: kind == ErrorKind::RateLimited,
             reported: kind == ErrorKind::Reported,
@@ -250,6 +256,14 @@ mod tests {
     #[test]
     fn our_own_rejection_is_neutral_and_not_repeated() {
         let outcome = by_error(&ToolError::new(ErrorKind::CircuitOpen, "open"));
+        assert_eq!(outcome.count(), Count::Neutral);
+        assert!(!outcome.is_retryable());
+    }
+
+    /// Trap 13, whatever the kind.
+    #[test]
+    fn a_refusal_of_an_unavailable_server_is_neutral_and_not_repeated() {
+        let outcome = by_error(&ToolError::unavailable(Duration::from_secs(30)));
         assert_eq!(outcome.count(), Count::Neutral);
         assert!(!outcome.is_retryable());
     }

@@ -307,9 +307,29 @@ impl<V: Evict> Registry<V> {
         look(&self.insert(&key, make))
     }
 
+    /// The same while no key is forgotten, for a look that makes the value one to keep.
+    pub(crate) fn with_kept<T>(
+        &self,
+        call: &CallInfo,
+        make: impl Fn() -> V,
+        look: impl FnOnce(&Entry<V>) -> T,
+    ) -> T {
+        let key = self.0.key.of(call);
+        loop {
+            let entry = self.get(call, &make);
+            let _writer = self.lock();
+            // A sweep that was under way may have dropped it.
+            if let Some(entry) = self.0.table.load().find(&key) {
+                return look(entry);
+            }
+            if Arc::ptr_eq(&entry, &self.0.overflow) {
+                return look(&entry);
+            }
+        }
+    }
+
     /// The entry that the keys beyond the bound share.
-    #[cfg(feature = "metrics")]
-    pub(crate) fn overflow(&self) -> &Entry<V> {
+    pub(crate) fn overflow(&self) -> &Arc<Entry<V>> {
         &self.0.overflow
     }
 

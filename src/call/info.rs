@@ -156,6 +156,16 @@ impl CallInfo {
         timeout
     }
 
+    /// How long it may be pending before a drop counts as a timeout, for all that is known of its timeout.
+    pub(crate) fn patience(&self) -> Duration {
+        /// The timeout layer's default (T1).
+        const TIMEOUT: Duration = Duration::from_secs(30);
+        let timeout = self.timeout_in_force().or_else(|| self.timeout());
+        let timeout = timeout.unwrap_or(TIMEOUT);
+        // Whoever enforces it has started the clock a moment earlier.
+        timeout - timeout / 100
+    }
+
     /// Writes to the call's record, if somebody [observes](super::ToolCall::observe) it.
     #[inline]
     pub fn record(&self, write: impl FnOnce(&Record)) {

@@ -109,6 +109,8 @@ const RESERVED: u8 = 32;
 /// a call whose server was written by a router, not by its caller.
 #[cfg(feature = "router")]
 const ROUTED: u8 = 64;
+/// a call of which a layer above tells a health registry.
+const WATCHED: u8 = 128;
 
 /// A call of one tool: the request type of every layer in this crate.
 ///
@@ -228,6 +230,7 @@ impl ToolCall {
         let ident = self.data_mut().ident_mut();
         ident.server = Some(server.into());
         ident.hash = Default::default();
+        *self.claims.get_mut() &= !WATCHED;
         #[cfg(feature = "router")]
         {
             *self.claims.get_mut() &= !ROUTED;
@@ -449,6 +452,16 @@ impl ToolCall {
         self.claims.load(Relaxed) & AMBIGUOUS != 0
     }
 
+    /// Notes that a health registry is told of the call and its server.
+    pub(crate) fn set_watched(&mut self) {
+        *self.claims.get_mut() |= WATCHED;
+    }
+
+    /// Whether one is.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.claims.load(Relaxed) & WATCHED != 0
+    }
+
     /// Keeps a reserve from the deadline for its owner; what is spent of it at `now` is spent.
     #[cfg(feature = "batch")]
     pub(crate) fn reserve(&mut self, reserve: Duration, now: Instant) {
@@ -575,6 +588,9 @@ impl ToolCall {
     /// The same call under the names by which a server knows it: everything else stays, the record too.
     #[cfg(feature = "router")]
     pub(crate) fn readdressed(mut self, tool: Arc<str>, server: Arc<str>) -> Self {
+        if self.server() != Some(&*server) {
+            *self.claims.get_mut() &= !WATCHED;
+        }
         let ident = self.data_mut().ident_mut();
         ident.name = tool;
         ident.server = Some(server);

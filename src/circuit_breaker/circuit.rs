@@ -75,9 +75,6 @@ impl AbandonedPolicy {
     }
 }
 
-/// The limit for a call that has no timeout that we know of: the timeout layer's default (T1).
-const TIMEOUT: Duration = Duration::from_secs(30);
-
 impl Shared {
     pub(super) fn now(&self) -> Duration {
         self.origin.elapsed()
@@ -246,12 +243,7 @@ impl Admitted {
     /// How long the call may be pending before a drop counts as a timeout.
     fn patience(&self) -> Duration {
         let slow_call = self.entry.value.shared.rules.slow_call();
-        slow_call.unwrap_or_else(|| {
-            let own = || self.info.timeout();
-            let timeout = self.info.timeout_in_force().or_else(own).unwrap_or(TIMEOUT);
-            // Whoever enforces it has started the clock a moment earlier.
-            timeout - timeout / 100
-        })
+        slow_call.unwrap_or_else(|| self.info.patience())
     }
 
     /// The call has a result.

@@ -68,6 +68,9 @@ pub(super) fn for_user(e: &ToolError) -> String {
             None => format!("The tool '{name}' is unavailable for now. Please try again later."),
         },
         ErrorKind::Overloaded => format!("The tool '{name}' is busy. Please try again shortly."),
+        ErrorKind::ConnectionFailed if e.is_unavailable() => {
+            format!("The tool '{name}' is unavailable for now. Please try again later.")
+        }
         ErrorKind::ConnectionFailed if lost_midway(e) => {
             format!("The connection to the tool '{name}' was lost.")
         }
@@ -150,6 +153,9 @@ pub(super) fn for_model(e: &ToolError) -> String {
         ErrorKind::Overloaded => {
             format!("Tool '{name}' is busy. Try again once, later, or continue without it.")
         }
+        ErrorKind::ConnectionFailed if e.is_unavailable() => format!(
+            "Tool '{name}' is unavailable for the moment: its server does not answer. Use another tool or continue without it."
+        ),
         ErrorKind::ConnectionFailed if lost_midway(e) => format!(
             "The connection to tool '{name}' was lost; it may have run all the same. Do not repeat the same call; continue without it."
         ),

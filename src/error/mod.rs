@@ -104,6 +104,7 @@ struct Inner {
     retryable: bool,
     /// Made by a gate of ours: the server was not asked.
     own_refusal: bool,
+    health: InHealth,
     /// An earlier attempt may have run, although this one has not started.
     ran_before: bool,
     attempts: u32,
@@ -119,6 +120,16 @@ struct Inner {
     /// By which its texts were redacted.
     rules: Rules,
     more: Option<Box<More>>,
+}
+
+/// What a health registry has to do with an error.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum InHealth {
+    Unknown,
+    /// It has counted it: it says nothing to one above.
+    Counted,
+    /// It refused the call, because its server is unavailable.
+    Refused,
 }
 
 #[derive(Clone, Copy)]
@@ -167,6 +178,7 @@ impl ToolError {
             execution: kind.execution(),
             retryable: kind.is_retryable(),
             own_refusal: false,
+            health: InHealth::Unknown,
             ran_before: false,
             attempts: 0,
             message,
@@ -375,6 +387,31 @@ impl ToolError {
         self.0.own_refusal
     }
 
+    /// The refusal of a call whose server is unavailable.
+    #[cold]
+    pub(crate) fn unavailable(wait: Duration) -> Self {
+        Self::new(ErrorKind::ConnectionFailed, "the server is unavailable")
+            .with_execution(Execution::NotStarted)
+            .with_retry_after(wait)
+            .into_own_refusal()
+            .edit(|e| e.health = InHealth::Refused)
+    }
+
+    /// Whether it is that.
+    pub(crate) fn is_unavailable(&self) -> bool {
+        self.0.health == InHealth::Refused
+    }
+
+    /// Marks a failure that a health registry has counted.
+    pub(crate) fn into_counted(self) -> Self {
+        self.edit(|e| e.health = InHealth::Counted)
+    }
+
+    /// Whether one has.
+    pub(crate) fn is_counted(&self) -> bool {
+        self.0.health == InHealth::Counted
+    }
+
     /// Says that an earlier attempt may have run, to a gate above that repeats this one.
     pub(crate) fn after_ambiguous(self) -> Self {
         self.edit(|e| e.ran_before = true)
@@ -405,6 +442,9 @@ impl ToolError {
             if of_another {
                 e.execution = Execution::Unknown;
                 e.own_refusal = false;
+                if e.health == InHealth::Refused {
+                    e.health = InHealth::Unknown;
+                }
             }
             if e.tool.is_none() {
                 e.tool = Some(Arc::clone(call.shared_tool()));

@@ -1,6 +1,6 @@
 use super::*;
 use crate::{Key, ToolCall};
-use std::sync::atomic::AtomicUsize;
+use std::sync::{Weak, atomic::AtomicUsize, mpsc};
 
 /// May be evicted unless told otherwise.
 #[derive(Debug, Default)]
@@ -336,4 +336,54 @@ fn threads_that_add_the_same_keys_at_once_agree_on_them() {
     for entry in shared.entries() {
         assert_eq!(entry.value.calls.load(Relaxed), 4);
     }
+}
+
+/// Tells when a sweep decides on it, and waits until somebody else has looked it up.
+#[derive(Debug, Default)]
+struct Swept {
+    looks: AtomicUsize,
+    race: OnceLock<(mpsc::SyncSender<()>, Weak<Entry<Swept>>)>,
+    kept: AtomicBool,
+}
+
+impl Evict for Swept {
+    fn keep(&self) -> Keep {
+        // The first look only counts.
+        if self.looks.fetch_add(1, Relaxed) == 1
+            && let Some((decides, entry)) = self.race.get()
+        {
+            let holders = entry.strong_count();
+            decides.send(()).unwrap();
+            while entry.strong_count() == holders {
+                std::thread::yield_now();
+            }
+        }
+        Keep::IfUsed
+    }
+}
+
+/// It must not be one that a sweep under way has just given up.
+#[test]
+fn a_value_that_is_made_one_to_keep_stays() {
+    let registry = Registry::new(Key::Tool, 2, Swept::default(), Listener::default());
+    let [a, b, c] = ["a", "b", "c"].map(|name| ToolCall::new(name).info());
+    let (decides, decided) = mpsc::sync_channel(1);
+    let entry = registry.get(&a, Swept::default);
+    entry
+        .value
+        .race
+        .set((decides, Arc::downgrade(&entry)))
+        .unwrap();
+    drop(entry);
+    registry.get(&b, Swept::default);
+    std::thread::scope(|scope| {
+        let (registry, a) = (&registry, &a);
+        scope.spawn(move || {
+            decided.recv().unwrap();
+            registry.with_kept(a, Swept::default, |e| e.value.kept.store(true, Relaxed));
+        });
+        registry.get(&c, Swept::default);
+    });
+    let there = registry.peek(&a).expect("it is kept");
+    assert!(there.value.kept.load(Relaxed));
 }

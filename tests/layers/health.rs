@@ -12,10 +12,12 @@ use std::{
 use serde_json::json;
 use tokio::time::{Instant, advance, sleep, timeout};
 use tokio_test::{assert_pending, task};
-use tower::{Layer, ServiceExt, service_fn, util::BoxCloneSyncService};
+use tower::{Layer, ServiceBuilder, ServiceExt, service_fn, util::BoxCloneSyncService};
 use tower_toolcall::{
     BoxError, ErrorKind, Execution, ToolCall, ToolError,
+    circuit_breaker::{BreakerState, CircuitBreakerLayer},
     health::{Availability, Health, HealthBuilder, Reason},
+    retry::{RetryLayer, RetryPolicy},
     timeout::TimeoutLayer,
 };
 
@@ -116,6 +118,7 @@ async fn three_failures_in_a_row_make_a_server_unavailable() {
     let told = serde_json::to_value(bench.health.snapshot()).unwrap();
     let expected = json!([{
         "server": "docs", "state": "unavailable", "reason": "timeout", "failures": 4, "for_ms": 7000,
+        "probe_in_ms": null,
     }]);
     assert_eq!(told, expected);
     assert_eq!(bench.calls.load(SeqCst), 5, "by default it only looks on");
@@ -377,4 +380,168 @@ fn settings_that_cannot_work_are_refused() {
     let never = Health::builder().with_probe_period(Duration::ZERO);
     assert_eq!(field(never), "probe_period");
     assert_eq!(field(Health::builder().with_max_servers(0)), "max_servers");
+}
+
+/// Trap 2. What began before the server came back tells of the time before.
+#[tokio::test(start_paused = true)]
+async fn a_failure_of_a_call_that_began_before_a_recovery_says_nothing() {
+    let bench = Bench::new(Health::builder().with_threshold(1).build().unwrap());
+    bench.set(None);
+    let mut early = task::spawn(bench.call());
+    assert_pending!(early.poll());
+    bench.fails(ErrorKind::ConnectionFailed).await;
+    bench.set(Some(Ok(())));
+    bench.call().await.unwrap();
+    bench.is(Available, 0, None);
+
+    sleep(secs(10)).await;
+    let error = tokio_test::assert_ready!(early.poll()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    bench.is(Available, 0, None);
+    // Unlike what begins after it.
+    bench.fails(ErrorKind::ConnectionFailed).await;
+    bench.is(Unavailable, 1, Some(Reason::ConnectionFailed));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_counts_when_it_comes() {
+    let bench = Bench::default();
+    let (answer, answered) = tokio::sync::oneshot::channel::<()>();
+    let answered = Arc::new(Mutex::new(Some(answered)));
+    let tool = service_fn(move |_: ToolCall| {
+        let answered = answered.lock().unwrap().take().unwrap();
+        async move { answered.await.map_err(BoxError::from) }
+    });
+    let slow = bench.health.layer().layer(tool);
+    let call = ToolCall::new("slow").with_server("docs");
+    let mut early = task::spawn(slow.oneshot(call));
+    assert_pending!(early.poll());
+    unavailable(&bench).await;
+    answer.send(()).unwrap();
+    early.await.unwrap();
+    bench.is(Available, 0, None);
+}
+
+/// Trap 6. Whoever drops a call before it was polled has not asked the server.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_was_never_polled_is_no_timeout() {
+    let bench = Bench::default();
+    let call = ToolCall::new("search").with_server("docs");
+    let call = call.with_deadline(Instant::now() + secs(5));
+    let mut tools = bench.tools.clone();
+    let fut = tower::Service::call(tools.ready().await.unwrap(), call);
+    advance(secs(6)).await;
+    drop(fut);
+    bench.is(Available, 0, None);
+}
+
+/// Trap 6. A timeout above drops the call, and so does tower's.
+#[tokio::test(start_paused = true)]
+async fn a_timeout_above_is_a_timeout() {
+    let health = Health::new();
+    let tool = service_fn(|_: ToolCall| pending::<Result<(), BoxError>>());
+    let watched = health.layer().layer(tool);
+    let call = || ToolCall::new("search").with_server("docs");
+    let state = || health.server("docs").unwrap();
+
+    let ours = TimeoutLayer::new(secs(30)).layer(watched.clone());
+    ours.oneshot(call()).await.unwrap_err();
+    assert_eq!(
+        (state().failures, state().reason),
+        (1, Some(Reason::Timeout))
+    );
+    let ours = TimeoutLayer::new(secs(5)).layer(watched.clone());
+    let quick = call().with_timeout(secs(5));
+    ours.oneshot(quick).await.unwrap_err();
+    assert_eq!(state().failures, 2);
+    let towers = tower::timeout::Timeout::new(watched.clone(), secs(30));
+    towers.oneshot(call()).await.unwrap_err();
+    assert_eq!((state().failures, state().state), (3, Unavailable));
+
+    // Given up sooner than that, it tells nothing.
+    let towers = tower::timeout::Timeout::new(watched, secs(29));
+    towers.oneshot(call()).await.unwrap_err();
+    assert_eq!(state().failures, 3);
+}
+
+/// Trap 13: our own rejections.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_is_not_repeated_and_no_failure_for_a_breaker() {
+    let bench = Bench::refusing();
+    unavailable(&bench).await;
+    let breaker = CircuitBreakerLayer::new();
+    let handle = breaker.handle();
+    let stack = ServiceBuilder::new()
+        .layer(RetryLayer::new(RetryPolicy::new().assume_replay_safe()))
+        .layer(breaker)
+        .service(bench.tools.clone());
+    let begun = Instant::now();
+    let call = || ToolCall::new("search").with_server("docs").with_id("c1");
+    for _ in 0..10 {
+        assert_refused(stack.clone().oneshot(call()).await, 30);
+    }
+    assert_eq!(begun.elapsed(), Duration::ZERO);
+    assert_eq!(handle.breaker(&call()).state(), BreakerState::Closed);
+}
+
+/// One call is one sign, and its probe is no other's.
+#[tokio::test(start_paused = true)]
+async fn of_two_layers_one_tells_of_a_call() {
+    let mut bench = Bench::refusing();
+    bench.tools = BoxCloneSyncService::new(bench.health.layer().layer(bench.tools.clone()));
+    bench.fails(ErrorKind::Timeout).await;
+    bench.is(Degraded, 1, Some(Reason::Timeout));
+    unavailable(&bench).await;
+    advance(secs(30)).await;
+    bench.set(Some(Ok(())));
+    bench.call().await.unwrap();
+    bench.is(Available, 0, None);
+}
+
+/// Rule 6: dead servers that nobody calls any more.
+#[tokio::test(start_paused = true)]
+async fn what_was_unavailable_for_an_hour_makes_way() {
+    let builder = Health::builder().with_max_servers(16).with_threshold(1);
+    let bench = Bench::new(builder.build().unwrap());
+    bench.set(Some(Err(ErrorKind::Timeout)));
+    for n in 0..16 {
+        let call = ToolCall::new("t").with_server(format!("dead-{n}"));
+        bench.tools.clone().oneshot(call).await.unwrap_err();
+    }
+    bench.call().await.unwrap_err();
+    assert!(bench.health.server("docs").is_none());
+    advance(secs(3601)).await;
+    bench.call().await.unwrap_err();
+    bench.is(Unavailable, 1, Some(Reason::Timeout));
+}
+
+/// A look at a watched state keeps nobody from another look.
+#[test]
+fn a_borrowed_state_stops_no_other_look() {
+    let health = Health::new();
+    let docs = health.subscribe("docs");
+    let borrowed = docs.borrow();
+    let failing = std::thread::spawn({
+        let health = health.clone();
+        move || {
+            let tool = service_fn(|_: ToolCall| async {
+                Err::<(), _>(ToolError::new(ErrorKind::Timeout, ""))
+            });
+            let call = ToolCall::new("search").with_server("docs");
+            tokio_test::block_on(health.layer().layer(tool).oneshot(call)).unwrap_err();
+        }
+    });
+    let (done, looked) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        while health.server("docs").unwrap().failures == 0 {
+            std::thread::yield_now();
+        }
+        health.snapshot();
+        let _ = done.send(());
+    });
+    let looked = looked.recv_timeout(secs(20));
+    drop(borrowed);
+    failing.join().unwrap();
+    assert!(looked.is_ok());
+    assert_eq!(docs.borrow().state, Degraded);
 }

@@ -8,12 +8,7 @@ use std::{
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
-use super::{
-    Health,
-    registry::Visit,
-    service::{not_ready, refusal},
-    state::Sign,
-};
+use super::{Health, registry::Visit, service::not_ready};
 use crate::{call::ToolCall, caller::Patience, error::ToolError, in_flight::InFlight};
 
 pin_project! {
@@ -39,11 +34,12 @@ pin_project! {
 
 impl<S, F> State<S, F> {
     #[inline]
-    pub(super) fn call(svc: &mut S, call: ToolCall, visit: Visit) -> Self
+    pub(super) fn call(svc: &mut S, mut call: ToolCall, visit: Visit) -> Self
     where
         S: Service<ToolCall, Future = F>,
     {
         let mut flight = InFlight::new(visit, call.deadline());
+        call.set_watched();
         let fut = flight.enter(|_| svc.call(call));
         Self::Called { fut, flight }
     }
@@ -79,8 +75,14 @@ where
                         Poll::Ready(result.map_err(|e| e.into().about(&visit.info)))
                     });
                     let result = ready!(polled);
-                    flight.take().ended(Sign::of(result.as_ref()));
-                    return Poll::Ready(result);
+                    let visit = flight.take();
+                    return Poll::Ready(match result {
+                        Ok(response) => {
+                            visit.answered();
+                            Ok(response)
+                        }
+                        Err(error) => Err(visit.failed(error)),
+                    });
                 }
                 StateProj::Waiting { svc, call, health } => {
                     let ready = ready!(svc.poll_ready(cx));
@@ -110,10 +112,10 @@ where
     S: Service<ToolCall>,
 {
     let info = call.info();
-    let cell = health.cell(&info);
+    let cell = health.cell(&call, &info);
     match health.admit(info, cell) {
         Ok(visit) => State::call(svc, call, visit),
-        Err(wait) => State::refused(refusal(wait).about(&call.info())),
+        Err(wait) => State::refused(ToolError::unavailable(wait).about(&call.info())),
     }
 }
 

@@ -8,9 +8,13 @@
 //! | degraded | after the first timeout or connection failure |
 //! | unavailable | after 3 in a row, a [setting](HealthBuilder::with_threshold) |
 //!
-//! Our own refusals, cancelled calls, panics and all else that says nothing of the server change nothing, nor does a
-//! call that was dropped, unless it was past its deadline: then it is a timeout. `NotFound`, `InvalidInput` and
-//! `Denied` are answers if somebody else made them: if they have a source or an HTTP status.
+//! Our own refusals, cancelled calls, panics and all else that says nothing of the server change nothing. Nor does a
+//! call that was dropped, unless it had waited past its deadline or for as long as its timeout, 30 s if none is known: then it
+//! is a timeout. `NotFound`, `InvalidInput` and `Denied` are answers if somebody else made them: if they have a source or
+//! an HTTP status.
+//!
+//! An answer counts when it comes, whenever its call began. A failure of a call that began before the server came back says
+//! nothing.
 //!
 //! By default it only looks on, and all calls pass. If it is to [refuse](HealthBuilder::with_refusal), calls to an unavailable server fail
 //! at once; 30 s after that began, and after each failure of it, one call is let through as a probe. One at a time; one
@@ -20,6 +24,9 @@
 //!
 //! Where the breaker is: below retry, so that it sees attempts, and above the timeout, so that it sees those.
 //! A circuit breaker guards a tool; this tells of servers.
+//!
+//! If a call meets two of these layers, the outer one tells of it, as long as both see the same server. A failure that
+//! one of them has counted says nothing to one above.
 //!
 //! # Example
 //!
@@ -60,8 +67,8 @@
 //! # Errors
 //!
 //! A refusal is [`ConnectionFailed`](crate::ErrorKind::ConnectionFailed), not started, with
-//! [`retry_after`](crate::ToolError::retry_after): the time to the next probe, or a second at most while one is under way. Errors of the
-//! inner service pass, stamped with the call's names.
+//! [`retry_after`](crate::ToolError::retry_after): the time to the next probe, or a second at most while one is under way. A retry layer
+//! does not repeat it, and for a breaker it is neutral. Errors of the inner service pass, stamped with the call's names.
 //!
 //! # Cancel safety
 //!
@@ -70,19 +77,22 @@
 //! # Clone
 //!
 //! Clones, and the layers and services made from them, share one registry. It keeps 1,000 servers, a
-//! [setting](HealthBuilder::with_max_servers); for another one that which is not in use is forgotten. If all are unavailable, watched or in use,
-//! nothing is told of further ones, and their calls pass.
+//! [setting](HealthBuilder::with_max_servers); for another one that which is not in use is forgotten. If all are watched, in use, or unavailable
+//! since a failure in the last hour, nothing is told of further ones, and their calls pass.
 
+mod cell;
 mod future;
 mod layer;
 mod registry;
+mod server;
 mod service;
 mod state;
 
 pub use self::{
     future::ResponseFuture,
     layer::{HealthBuilder, HealthLayer},
-    registry::{Health, ServerHealth},
+    registry::Health,
+    server::ServerHealth,
     service::HealthService,
     state::{Availability, Reason},
 };

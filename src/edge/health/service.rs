@@ -1,7 +1,6 @@
 use std::{
     fmt,
     task::{Context, Poll},
-    time::Duration,
 };
 
 use tower_service::Service;
@@ -9,11 +8,10 @@ use tower_service::Service;
 use super::{
     Health,
     future::{ResponseFuture, State},
-    state::Sign,
 };
 use crate::{
     call::ToolCall,
-    error::{ErrorKind, Execution, ToolError},
+    error::ToolError,
     ready::{Prepared, Taken},
 };
 
@@ -52,18 +50,18 @@ where
     #[inline]
     fn call(&mut self, call: ToolCall) -> Self::Future {
         let info = call.info();
-        let cell = self.health.cell(&info);
+        let cell = self.health.cell(&call, &info);
         ResponseFuture::new(match self.inner.take() {
             Taken::Ready => match self.health.admit(info, cell) {
                 Ok(visit) => State::call(self.inner.get(), call, visit),
                 Err(wait) => {
                     self.inner.renew();
-                    State::refused(refusal(wait).about(&call.info()))
+                    State::refused(ToolError::unavailable(wait).about(&call.info()))
                 }
             },
             // A look, no place: that is taken when the call is about to run.
             Taken::Wait(svc) => match self.health.refuses(&cell) {
-                Some(wait) => State::refused(refusal(wait).about(&info)),
+                Some(wait) => State::refused(ToolError::unavailable(wait).about(&info)),
                 None => State::Waiting {
                     svc,
                     call: Some(call),
@@ -78,22 +76,11 @@ where
 /// The inner service failed to become ready: the result of the call, if it may pass.
 pub(super) fn not_ready(health: &Health, call: &ToolCall, error: ToolError) -> ToolError {
     let (info, error) = (call.info(), error.about(&call.info()));
-    let cell = health.cell(&info);
+    let cell = health.cell(call, &info);
     match health.admit(info, cell) {
-        Ok(visit) => {
-            visit.ended(Sign::of::<()>(Err(&error)));
-            error
-        }
-        Err(wait) => refusal(wait).about(&call.info()),
+        Ok(visit) => visit.failed(error),
+        Err(wait) => ToolError::unavailable(wait).about(&call.info()),
     }
-}
-
-#[cold]
-pub(super) fn refusal(wait: Duration) -> ToolError {
-    ToolError::new(ErrorKind::ConnectionFailed, "the server is unavailable")
-        .with_execution(Execution::NotStarted)
-        .with_retry_after(wait)
-        .into_own_refusal()
 }
 
 impl<S: fmt::Debug> fmt::Debug for HealthService<S> {

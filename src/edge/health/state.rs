@@ -1,11 +1,15 @@
 //! What is known of one server. Pure: `now` is an argument.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use crate::error::{ErrorKind, ToolError};
+use super::ServerHealth;
+use crate::{
+    error::{ErrorKind, ToolError},
+    registry::Keep,
+};
 
 /// Whether a server is there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -41,11 +45,8 @@ pub(super) enum Sign {
 }
 
 impl Sign {
-    pub(super) fn of<Res>(result: Result<&Res, &ToolError>) -> Self {
-        let Err(error) = result else {
-            return Self::Answer;
-        };
-        if error.is_own_refusal() {
+    pub(super) fn of(error: &ToolError) -> Self {
+        if error.is_own_refusal() || error.is_counted() {
             return Self::Nothing;
         }
         match error.kind() {
@@ -84,6 +85,18 @@ pub(super) enum Admission {
     Refused(Duration),
 }
 
+/// What a call that may pass has to bring along when it ends.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pass {
+    /// How often the server had come back when the call began.
+    pub(super) recoveries: u64,
+    /// Which probe it is.
+    pub(super) probe: Option<u64>,
+}
+
+/// After so long what nobody calls any more may be forgotten.
+const FORGOTTEN: Duration = Duration::from_secs(3600);
+
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) availability: Availability,
@@ -91,6 +104,9 @@ pub(super) struct State {
     /// Failures in a row.
     pub(super) failures: u32,
     pub(super) since: Instant,
+    failed_at: Instant,
+    /// How often an answer has ended failures.
+    recoveries: u64,
     /// When there is a probe, or another one in the place of one that hangs; `None`: so late that no clock reaches it.
     next: Option<Instant>,
     /// The number of the last probe, and whether it is under way.
@@ -105,6 +121,8 @@ impl State {
             reason: None,
             failures: 0,
             since: now,
+            failed_at: now,
+            recoveries: 0,
             next: None,
             probes: 0,
             probing: false,
@@ -143,20 +161,39 @@ impl State {
         Some(wait.min(most))
     }
 
+    /// Odd if there are failures; the rest counts recoveries.
+    pub(super) fn mark(&self) -> u64 {
+        self.recoveries << 1 | u64::from(self.failures > 0)
+    }
+
+    pub(super) fn read(&self, server: Option<Arc<str>>, rules: &Rules) -> ServerHealth {
+        ServerHealth {
+            server,
+            state: self.availability,
+            reason: self.reason,
+            failures: self.failures,
+            since: self.since,
+            probe_at: self.next.filter(|_| self.guards(rules)),
+        }
+    }
+
+    pub(super) fn keep(&self, now: Instant) -> Keep {
+        let recent = now.saturating_duration_since(self.failed_at) < FORGOTTEN;
+        match self.availability {
+            Availability::Available => Keep::IfUsed,
+            Availability::Unavailable if recent => Keep::Always,
+            _ => Keep::IfPossible,
+        }
+    }
+
     fn guards(&self, rules: &Rules) -> bool {
         rules.refuses && self.availability == Availability::Unavailable
     }
 
-    /// A call has ended. Returns whether the state is another one.
-    pub(super) fn ended(
-        &mut self,
-        sign: Sign,
-        probe: Option<u64>,
-        rules: &Rules,
-        now: Instant,
-    ) -> bool {
-        let before = (self.availability, self.reason);
-        let was_the_probe = self.probing && probe == Some(self.probes);
+    /// A call has ended.
+    pub(super) fn ended(&mut self, sign: Sign, pass: Pass, rules: &Rules, now: Instant) {
+        let before = self.availability;
+        let was_the_probe = self.probing && pass.probe == Some(self.probes);
         if was_the_probe {
             self.probing = false;
             // The next call is another one, unless this one says something.
@@ -164,7 +201,10 @@ impl State {
         }
         match sign {
             Sign::Nothing => {}
+            // It tells of the time before the server came back.
+            Sign::Failure(_) if pass.recoveries != self.recoveries => {}
             Sign::Answer => {
+                self.recoveries += u64::from(self.failures > 0);
                 self.failures = 0;
                 self.reason = None;
                 self.availability = Availability::Available;
@@ -172,6 +212,7 @@ impl State {
             }
             Sign::Failure(reason) => {
                 self.failures = self.failures.saturating_add(1);
+                self.failed_at = now;
                 self.reason = Some(reason);
                 if self.availability == Availability::Unavailable {
                     if was_the_probe {
@@ -185,10 +226,9 @@ impl State {
                 }
             }
         }
-        if before.0 != self.availability {
+        if before != self.availability {
             self.since = now;
         }
-        before != (self.availability, self.reason)
     }
 }
 
@@ -203,10 +243,15 @@ mod tests {
     };
     const TIMEOUT: Sign = Sign::Failure(Reason::Timeout);
 
+    fn pass(probe: Option<u64>) -> Pass {
+        let recoveries = 0;
+        Pass { recoveries, probe }
+    }
+
     fn unavailable(now: Instant) -> State {
         let mut state = State::new(now);
         for _ in 0..3 {
-            state.ended(TIMEOUT, None, &RULES, now);
+            state.ended(TIMEOUT, pass(None), &RULES, now);
         }
         state
     }
@@ -225,19 +270,19 @@ mod tests {
         assert_eq!(state.admit(&RULES, at), Admission::Probe(1));
         assert_eq!(state.admit(&RULES, at), Admission::Refused(secs(1)));
         // Dropped: the next one at once.
-        assert!(!state.ended(Sign::Nothing, Some(1), &RULES, at));
+        state.ended(Sign::Nothing, pass(Some(1)), &RULES, at);
         assert_eq!(state.admit(&RULES, at), Admission::Probe(2));
         // Failed: after another period.
-        state.ended(TIMEOUT, Some(2), &RULES, at);
+        state.ended(TIMEOUT, pass(Some(2)), &RULES, at);
         assert_eq!(state.admit(&RULES, at), Admission::Refused(secs(30)));
         // Hangs: another one after a period, and what it says then is not the probe's word.
         let at = at + secs(30);
         assert_eq!(state.admit(&RULES, at), Admission::Probe(3));
         let at = at + secs(30);
         assert_eq!(state.admit(&RULES, at), Admission::Probe(4));
-        state.ended(Sign::Nothing, Some(3), &RULES, at);
+        state.ended(Sign::Nothing, pass(Some(3)), &RULES, at);
         assert_eq!(state.admit(&RULES, at), Admission::Refused(secs(1)));
-        assert!(state.ended(Sign::Answer, Some(4), &RULES, at));
+        state.ended(Sign::Answer, pass(Some(4)), &RULES, at);
         assert_eq!(state.admit(&RULES, at), Admission::Pass);
         assert_eq!(
             (state.availability, state.since),
@@ -249,15 +294,46 @@ mod tests {
     fn only_a_probe_begins_another_period() {
         let now = Instant::now();
         let mut state = unavailable(now);
-        state.ended(TIMEOUT, None, &RULES, now + secs(29));
+        state.ended(TIMEOUT, pass(None), &RULES, now + secs(29));
         assert_eq!(state.admit(&RULES, now + secs(30)), Admission::Probe(1));
         assert_eq!(state.since, now);
     }
 
+    /// Trap 2.
+    #[test]
+    fn a_failure_from_before_a_recovery_is_stale() {
+        let now = Instant::now();
+        let mut state = unavailable(now);
+        assert_eq!(state.mark(), 1);
+        // An answer counts, whenever its call began; but one more is no recovery.
+        for _ in 0..2 {
+            state.ended(Sign::Answer, pass(None), &RULES, now);
+            assert_eq!(state.mark(), 2);
+        }
+        state.ended(TIMEOUT, pass(None), &RULES, now);
+        assert_eq!((state.failures, state.mark()), (0, 2));
+        let recoveries = 1;
+        let fresh = Pass {
+            recoveries,
+            probe: None,
+        };
+        state.ended(TIMEOUT, fresh, &RULES, now);
+        assert_eq!((state.failures, state.mark()), (1, 3));
+    }
+
+    #[test]
+    fn failures_do_not_overflow() {
+        let now = Instant::now();
+        let mut state = unavailable(now);
+        state.failures = u32::MAX;
+        state.ended(TIMEOUT, pass(None), &RULES, now);
+        assert_eq!(state.failures, u32::MAX);
+        assert_eq!(state.availability, Availability::Unavailable);
+    }
+
     #[test]
     fn what_an_end_says_of_the_server() {
-        let sign = |kind| Sign::of::<()>(Err(&ToolError::new(kind, "")));
-        assert_eq!(Sign::of(Ok(&())), Sign::Answer);
+        let sign = |kind| Sign::of(&ToolError::new(kind, ""));
         for &kind in ErrorKind::ALL {
             let expected = match kind {
                 ErrorKind::Timeout => TIMEOUT,
@@ -272,8 +348,10 @@ mod tests {
             assert_eq!(sign(kind), expected, "{kind:?}");
         }
         let refused = ToolError::new(ErrorKind::ConnectionFailed, "").into_own_refusal();
-        assert_eq!(Sign::of::<()>(Err(&refused)), Sign::Nothing);
+        assert_eq!(Sign::of(&refused), Sign::Nothing);
+        let counted = ToolError::new(ErrorKind::Timeout, "").into_counted();
+        assert_eq!(Sign::of(&counted), Sign::Nothing);
         let told = ToolError::from_status(http::StatusCode::NOT_FOUND, "");
-        assert_eq!(Sign::of::<()>(Err(&told)), Sign::Answer);
+        assert_eq!(Sign::of(&told), Sign::Answer);
     }
 }

@@ -1,0 +1,140 @@
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use tokio::{sync::watch, time::Instant};
+
+use super::{
+    ServerHealth,
+    state::{Admission, Pass, Rules, Sign, State},
+};
+use crate::registry::{Evict, Keep};
+
+/// One server, for all threads.
+#[derive(Debug)]
+pub(super) struct Cell {
+    server: Option<Arc<str>>,
+    /// What a call has to know that finds the server well, and may change nothing: [`State::mark`].
+    mark: AtomicU64,
+    state: Mutex<State>,
+    changed: watch::Sender<ServerHealth>,
+    /// The one of all servers for which there is no place.
+    overflow: bool,
+}
+
+impl Cell {
+    pub(super) fn new(server: Option<&str>, rules: &Rules) -> Self {
+        let server = server.map(|s| &s[..crate::text::floor(s, crate::MAX_NAME_BYTES)]);
+        let server = server.map(Arc::from);
+        let state = State::new(Instant::now());
+        Self {
+            mark: AtomicU64::new(state.mark()),
+            changed: watch::Sender::new(state.read(server.clone(), rules)),
+            state: Mutex::new(state),
+            server,
+            overflow: false,
+        }
+    }
+
+    pub(super) fn overflow(rules: &Rules) -> Self {
+        Self {
+            overflow: true,
+            ..Self::new(None, rules)
+        }
+    }
+
+    pub(super) fn is_overflow(&self) -> bool {
+        self.overflow
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn read(&self, rules: &Rules) -> ServerHealth {
+        self.lock().read(self.server.clone(), rules)
+    }
+
+    pub(super) fn subscribe(&self) -> watch::Receiver<ServerHealth> {
+        self.changed.subscribe()
+    }
+
+    /// Whether a call may pass, and what it has to bring along.
+    pub(super) fn admit(&self, rules: &Rules) -> Result<Pass, Duration> {
+        let mark = Mark(self.mark.load(SeqCst));
+        let mut pass = Pass {
+            recoveries: mark.recoveries(),
+            probe: None,
+        };
+        if !mark.is_calm() && rules.refuses {
+            match self.lock().admit(rules, Instant::now()) {
+                Admission::Pass => {}
+                Admission::Probe(number) => pass.probe = Some(number),
+                Admission::Refused(wait) => return Err(wait),
+            }
+        }
+        Ok(pass)
+    }
+
+    /// A look, that reserves nothing.
+    pub(super) fn refuses(&self, rules: &Rules) -> Option<Duration> {
+        let is_calm = Mark(self.mark.load(SeqCst)).is_calm();
+        if is_calm || !rules.refuses {
+            return None;
+        }
+        self.lock().refusal(rules, Instant::now())
+    }
+
+    /// A call has ended. Returns whether watchers have heard of it.
+    pub(super) fn ended(&self, sign: Sign, pass: Pass, rules: &Rules) -> bool {
+        let nothing_new = match sign {
+            Sign::Answer => Mark(self.mark.load(SeqCst)).is_calm(),
+            Sign::Failure(_) => false,
+            Sign::Nothing => pass.probe.is_none(),
+        };
+        if nothing_new || self.overflow {
+            return false;
+        }
+        let mut state = self.lock();
+        state.ended(sign, pass, rules, Instant::now());
+        self.mark.store(state.mark(), SeqCst);
+        // Whoever looks at what he watches must hold up nobody else.
+        drop(state);
+        self.changed.send_if_modified(|seen| {
+            // Read while it is written: the last one to write has read what is the case then.
+            let now = self.read(rules);
+            let is_news = now.is_news_after(seen);
+            if is_news {
+                *seen = now;
+            }
+            is_news
+        })
+    }
+}
+
+impl Evict for Cell {
+    fn keep(&self) -> Keep {
+        if self.changed.receiver_count() > 0 {
+            return Keep::Always;
+        }
+        self.lock().keep(Instant::now())
+    }
+}
+
+/// [`State::mark`], read.
+#[derive(Clone, Copy)]
+struct Mark(u64);
+
+impl Mark {
+    fn is_calm(self) -> bool {
+        self.0 & 1 == 0
+    }
+
+    fn recoveries(self) -> u64 {
+        self.0 >> 1
+    }
+}
