@@ -2,6 +2,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod answer;
+mod availability;
 pub mod backoff;
 pub mod call;
 mod caller;

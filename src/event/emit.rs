@@ -9,6 +9,7 @@ use super::{
     names::{event, field},
 };
 use crate::{
+    availability::Reason,
     call::CallInfo,
     error::{ErrorKind, ToolError},
     text::Short,
@@ -142,6 +143,16 @@ impl Event<'_> {
                 TOLD = told
             ),
             Event::Transition { transition, call } => breaker(transition, call),
+            Event::Health { change, call } => emit!(
+                WARN,
+                HEALTH,
+                call,
+                FROM = change.from.name(),
+                TO = change.to.name(),
+                REASON = change.reason.map(Reason::name),
+                FAILURES = change.failures,
+                GENERATION = change.generation
+            ),
             Event::Evicted { keys, kept } => tracing::event!(
                 name: event::EVICTED,
                 target: TARGET,

@@ -24,8 +24,9 @@
 //! | `tool.exhausted` | ERROR | retry | `attempt`, `code`, `error` |
 //! | `tool.rate_limited` | WARN | rate_limit | `attempt`, `code`, `delay_ms`, `told` |
 //! | `tool.breaker` | WARN | circuit_breaker | `from`, `to`, `reason`, `generation`, `calls`, `failures`, `slow_calls`, `open_ms` |
+//! | `tool.health` | WARN | health | `from`, `to`, `reason`, `failures`, `generation` |
 //! | `tool.sequence` | INFO | batch | `calls`, `succeeded`, `failed`, `timed_out`, `skipped`, `cancelled`, `slow_calls`, `duration_ms`, `budget_ms`; of the names only `trace_id` |
-//! | `tool.evicted` | DEBUG | circuit_breaker, rate_limit, metrics | `keys`, `kept` |
+//! | `tool.evicted` | DEBUG | circuit_breaker, rate_limit, metrics, health | `keys`, `kept` |
 //! | `tool.stale_list` | WARN | `mcp::McpTools` | `server`, `code`, `error`, and no others |
 //! | `tool.connected` | INFO | `mcp::McpReconnect` | `server`, `attempts`, `duration_ms`, and no others |
 //! | `tool.disconnected` | WARN | `mcp::McpReconnect` | `server`, `code`, `error`, and no others |
@@ -57,6 +58,7 @@ pub(crate) use self::{
     emit::{emit, ms},
     listen::Listener,
 };
+pub use crate::availability::{Availability, AvailabilityChange};
 pub use crate::transition::{BreakerState, Transition, TransitionReason};
 use crate::{
     call::CallInfo,
@@ -148,6 +150,14 @@ pub enum Event<'a> {
         transition: &'a Transition,
         /// The call that brought it about; none if somebody used a handle.
         call: Option<&'a CallInfo>,
+    },
+    /// A server is available, degraded or unavailable, and was not before (X6). `tool.health`, WARN.
+    #[non_exhaustive]
+    Health {
+        /// Which one, from where to where, and why.
+        change: &'a AvailabilityChange,
+        /// The call that told.
+        call: &'a CallInfo,
     },
     /// A keyed layer has forgotten keys that were not in use, to make room for others (C9).
     /// `tool.evicted`, DEBUG.

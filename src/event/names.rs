@@ -25,6 +25,8 @@ pub mod event {
     pub const SKIPPED: &str = "tool.skipped";
     /// A circuit breaker changed its state. WARN.
     pub const BREAKER: &str = "tool.breaker";
+    /// A server has become available, degraded or unavailable. WARN.
+    pub const HEALTH: &str = "tool.health";
     /// A call was cancelled, or dropped unfinished. INFO.
     pub const CANCELLED: &str = "tool.cancelled";
     /// A sequence of calls has ended. INFO.
@@ -77,11 +79,11 @@ pub mod field {
     pub const TOLD: &str = "told";
     /// Why a call is not sent again.
     pub const REFUSED: &str = "refused";
-    /// The state that a breaker left.
+    /// The state that a breaker or a server left.
     pub const FROM: &str = "from";
     /// The state that it has now.
     pub const TO: &str = "to";
-    /// Why it changed.
+    /// Why it changed; of a server, why it is not available.
     pub const REASON: &str = "reason";
     /// How often it has changed.
     pub const GENERATION: &str = "generation";
@@ -99,7 +101,7 @@ pub mod field {
     pub const CANCELLED: &str = "cancelled";
     /// The time that they had together, in milliseconds.
     pub const BUDGET_MS: &str = "budget_ms";
-    /// How many of a breaker's calls had failed.
+    /// How many of a breaker's calls had failed, or of a server's in a row.
     pub const FAILURES: &str = "failures";
     /// How many of them were slow.
     pub const SLOW_CALLS: &str = "slow_calls";

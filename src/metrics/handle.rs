@@ -153,7 +153,7 @@ impl Listen for Metrics {
             Event::NotStarted { call, kind } => Observer::not_started(call, kind, self),
             // The layer sees them at the end of the call, and counts them there.
             Event::Slow { .. } | Event::Cancelled { .. } => {}
-            Event::Evicted { .. } => {}
+            Event::Health { .. } | Event::Evicted { .. } => {}
         }
     }
 }

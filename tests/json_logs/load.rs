@@ -11,6 +11,7 @@ use tower_toolcall::{
     catch_panic::CatchPanicLayer,
     circuit_breaker::CircuitBreakerLayer,
     deadline::DeadlineLayer,
+    health::Health,
     outcome::{ByError, classify_fn},
     rate_limit::RateLimitBackoffLayer,
     retry::{RetryLayer, RetryPolicy},
@@ -54,6 +55,7 @@ fn stack() -> Stack {
         .layer(DeadlineLayer::inherited())
         .layer(RetryLayer::new(retry.without_budget()))
         .layer(RateLimitBackoffLayer::new())
+        .layer(Health::new().layer())
         .layer(CircuitBreakerLayer::new())
         .layer(TraceLayer::attempts())
         .layer(TimeoutLayer::new(Duration::from_secs(1)))

@@ -41,6 +41,7 @@ assert_impl_all!(health::HealthBuilder: Send, Sync, Unpin, Clone);
 assert_impl_all!(health::HealthLayer: Send, Sync, Unpin, Clone);
 assert_impl_all!(health::HealthService<Svc>: Send, Sync, Unpin, Clone);
 assert_impl_all!(health::ResponseFuture<Svc, Tool>: Send, Sync);
+assert_impl_all!(health::AvailabilityChange: Send, Sync, Unpin, Clone, serde::Serialize);
 assert_impl_all!(health::ServerHealth: Send, Sync, Unpin, Clone, serde::Serialize);
 assert_impl_all!(catch_panic::CatchPanicLayer: Send, Sync, Unpin, Clone);
 assert_impl_all!(catch_panic::CatchPanic<Svc>: Send, Sync, Unpin, Clone);

@@ -16,6 +16,7 @@ use tower::{Layer, ServiceBuilder, ServiceExt, service_fn, util::BoxCloneSyncSer
 use tower_toolcall::{
     BoxError, ErrorKind, Execution, ToolCall, ToolError,
     circuit_breaker::{BreakerState, CircuitBreakerLayer},
+    event::Event,
     health::{Availability, Health, HealthBuilder, Reason},
     retry::{RetryLayer, RetryPolicy},
     timeout::TimeoutLayer,
@@ -544,4 +545,40 @@ fn a_borrowed_state_stops_no_other_look() {
     failing.join().unwrap();
     assert!(looked.is_ok());
     assert_eq!(docs.borrow().state, Degraded);
+}
+
+/// Once for each change, and no lock is held: a listener may look.
+#[tokio::test(start_paused = true)]
+async fn a_listener_hears_of_each_change() {
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let health = Arc::new(std::sync::OnceLock::<Health>::new());
+    let (hears, looks) = (Arc::clone(&heard), Arc::clone(&health));
+    let listener = move |event: &Event<'_>| {
+        let Event::Health { change, call, .. } = event else {
+            panic!("{event:?}");
+        };
+        assert_eq!((call.tool(), call.id()), ("search", Some("c1")));
+        let now = looks.get().unwrap().server("docs").unwrap();
+        assert_eq!((now.state, now.reason), (change.to, change.reason));
+        hears.lock().unwrap().push((*change).clone());
+    };
+    let builder = Health::builder().with_listener(listener);
+    let bench = Bench::new(builder.build().unwrap());
+    health.set(bench.health.clone()).ok().unwrap();
+
+    bench.call().await.unwrap();
+    unavailable(&bench).await;
+    bench.fails(ErrorKind::Timeout).await;
+    bench.set(Some(Ok(())));
+    for _ in 0..2 {
+        bench.call().await.unwrap();
+    }
+    let heard = serde_json::to_value(&*heard.lock().unwrap()).unwrap();
+    let (from, failed) = ("from", "connection_failed");
+    let expected = json!([
+        { "server": "docs", from: "available", "to": "degraded", "reason": failed, "failures": 1, "generation": 1 },
+        { "server": "docs", from: "degraded", "to": "unavailable", "reason": failed, "failures": 3, "generation": 2 },
+        { "server": "docs", from: "unavailable", "to": "available", "reason": null, "failures": 4, "generation": 3 },
+    ]);
+    assert_eq!(heard, expected);
 }

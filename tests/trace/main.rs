@@ -24,6 +24,7 @@ use tower_toolcall::{
     catch_panic::CatchPanicLayer,
     circuit_breaker::CircuitBreakerLayer,
     deadline::DeadlineLayer,
+    health::Health,
     outcome::{ByError, classify_fn},
     rate_limit::RateLimitBackoffLayer,
     retry::{RetryLayer, RetryPolicy},
@@ -737,6 +738,11 @@ async fn each_event_has_the_level_and_the_fields_that_are_documented() {
                 "open_ms",
             ],
         ),
+        (
+            "tool.health",
+            WARN,
+            &["from", "to", "reason", "failures", "generation"],
+        ),
         ("tool.evicted", DEBUG, &["keys", "kept"]),
     ];
 
@@ -754,6 +760,7 @@ async fn each_event_has_the_level_and_the_fields_that_are_documented() {
         .layer(DeadlineLayer::inherited())
         .layer(RetryLayer::new(RetryPolicy::default()))
         .layer(RateLimitBackoffLayer::new())
+        .layer(Health::new().layer())
         .layer(breaker)
         .layer(TimeoutLayer::new(Duration::from_secs(10)))
         .service(service_fn(|call: ToolCall| async move {

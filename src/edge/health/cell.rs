@@ -12,7 +12,10 @@ use super::{
     ServerHealth,
     state::{Admission, Pass, Rules, Sign, State},
 };
-use crate::registry::{Evict, Keep};
+use crate::{
+    availability::AvailabilityChange,
+    registry::{Evict, Keep},
+};
 
 /// One server, for all threads.
 #[derive(Debug)]
@@ -89,22 +92,27 @@ impl Cell {
         self.lock().refusal(rules, Instant::now())
     }
 
-    /// A call has ended. Returns whether watchers have heard of it.
-    pub(super) fn ended(&self, sign: Sign, pass: Pass, rules: &Rules) -> bool {
+    /// A call has ended. Tells how the availability has changed, and whether watchers have heard of anything.
+    pub(super) fn ended(
+        &self,
+        sign: Sign,
+        pass: Pass,
+        rules: &Rules,
+    ) -> (Option<AvailabilityChange>, bool) {
         let nothing_new = match sign {
             Sign::Answer => Mark(self.mark.load(SeqCst)).is_calm(),
             Sign::Failure(_) => false,
             Sign::Nothing => pass.probe.is_none(),
         };
         if nothing_new || self.overflow {
-            return false;
+            return (None, false);
         }
         let mut state = self.lock();
-        state.ended(sign, pass, rules, Instant::now());
+        let change = state.ended(sign, pass, rules, Instant::now());
         self.mark.store(state.mark(), SeqCst);
         // Whoever looks at what he watches must hold up nobody else.
         drop(state);
-        self.changed.send_if_modified(|seen| {
+        let is_news = self.changed.send_if_modified(|seen| {
             // Read while it is written: the last one to write has read what is the case then.
             let now = self.read(rules);
             let is_news = now.is_news_after(seen);
@@ -112,7 +120,8 @@ impl Cell {
                 *seen = now;
             }
             is_news
-        })
+        });
+        (change.map(|change| change.of(self.server.clone())), is_news)
     }
 }
 

@@ -3,7 +3,11 @@ use std::time::Duration;
 use tower_layer::Layer;
 
 use super::{Health, HealthService, state::Rules};
-use crate::{config::ConfigError, registry::check_max_keys};
+use crate::{
+    config::ConfigError,
+    event::{Listen, Listener},
+    registry::check_max_keys,
+};
 
 /// Layer that tells a [`Health`] registry how calls end. See the [module docs](super) for an example.
 #[derive(Clone, Debug)]
@@ -30,6 +34,7 @@ impl<S> Layer<S> for HealthLayer {
 pub struct HealthBuilder {
     rules: Rules,
     max_servers: usize,
+    listener: Listener,
 }
 
 impl Default for HealthBuilder {
@@ -48,6 +53,7 @@ impl HealthBuilder {
                 refuses: false,
             },
             max_servers: 1000,
+            listener: Listener::default(),
         }
     }
 
@@ -75,6 +81,13 @@ impl HealthBuilder {
         self
     }
 
+    /// Sets who hears of servers whose availability changes, and of those that are forgotten. Default: nobody; the events
+    /// are emitted either way.
+    pub fn with_listener(mut self, listen: impl Listen + 'static) -> Self {
+        self.listener = Listener::new(listen);
+        self
+    }
+
     /// The registry.
     ///
     /// # Errors
@@ -95,6 +108,6 @@ impl HealthBuilder {
     }
 
     pub(super) fn build_checked(self) -> Health {
-        Health::with(self.rules, self.max_servers)
+        Health::with(self.rules, self.max_servers, self.listener)
     }
 }

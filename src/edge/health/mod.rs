@@ -64,6 +64,11 @@
 //! # Ok::<_, tower_toolcall::ConfigError>(())
 //! ```
 //!
+//! # Events
+//!
+//! Each change of a server's availability is an [event](crate::event), `tool.health`; [a listener](HealthBuilder::with_listener) hears of
+//! it, and whoever [watches](Health::subscribe) the server.
+//!
 //! # Errors
 //!
 //! A refusal is [`ConnectionFailed`](crate::ErrorKind::ConnectionFailed), not started, with
@@ -94,5 +99,5 @@ pub use self::{
     registry::Health,
     server::ServerHealth,
     service::HealthService,
-    state::{Availability, Reason},
 };
+pub use crate::availability::{Availability, AvailabilityChange, Reason};

@@ -10,12 +10,13 @@ use super::{
     ServerHealth,
     cell::Cell,
     layer::{HealthBuilder, HealthLayer},
-    state::{Pass, Reason, Rules, Sign},
+    state::{Pass, Rules, Sign},
 };
 use crate::{
+    availability::Reason,
     call::{CallInfo, ToolCall},
     error::ToolError,
-    event::Listener,
+    event::{Event, Listener},
     in_flight::{Abandoned, Report},
     key::Key,
     registry::{Entry, Registry},
@@ -31,6 +32,7 @@ pub struct Health {
 #[derive(Debug)]
 struct Shared {
     rules: Rules,
+    listener: Listener,
     /// Made by the first who watches them all.
     all: OnceLock<watch::Sender<Vec<ServerHealth>>>,
 }
@@ -46,12 +48,13 @@ impl Health {
         HealthBuilder::new()
     }
 
-    pub(super) fn with(rules: Rules, max_servers: usize) -> Self {
+    pub(super) fn with(rules: Rules, max_servers: usize, listener: Listener) -> Self {
         let overflow = Cell::overflow(&rules);
         Self {
-            servers: Registry::new(Key::Server, max_servers, overflow, Listener::default()),
+            servers: Registry::new(Key::Server, max_servers, overflow, listener.clone()),
             shared: Arc::new(Shared {
                 rules,
+                listener,
                 all: OnceLock::new(),
             }),
         }
@@ -184,12 +187,16 @@ impl Visit {
     #[inline]
     fn ended(self, sign: Sign) {
         let shared = &self.health.shared;
-        let is_news = self.cell.value.ended(sign, self.pass, &shared.rules);
+        let (change, is_news) = self.cell.value.ended(sign, self.pass, &shared.rules);
         if is_news
             && let Some(all) = shared.all.get()
             && all.receiver_count() > 0
         {
             self.health.tell_all(all);
+        }
+        if let Some(change) = &change {
+            let call = &self.info;
+            shared.listener.tell(&Event::Health { change, call });
         }
     }
 }

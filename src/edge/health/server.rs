@@ -3,8 +3,10 @@ use std::{fmt, sync::Arc, time::Duration};
 use serde::{Serialize, Serializer, ser::SerializeStruct as _};
 use tokio::time::Instant;
 
-use super::state::{Availability, Reason};
-use crate::text::Short;
+use crate::{
+    availability::{Availability, Reason},
+    text::Short,
+};
 
 /// What is known of one server.
 ///

@@ -2,39 +2,14 @@
 
 use std::{sync::Arc, time::Duration};
 
-use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use super::ServerHealth;
 use crate::{
+    availability::{Availability, AvailabilityChange, Reason},
     error::{ErrorKind, ToolError},
     registry::Keep,
 };
-
-/// Whether a server is there.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Availability {
-    /// For all that is known, it is.
-    #[default]
-    Available,
-    /// The last calls timed out or did not reach it, but not as many as it takes.
-    Degraded,
-    /// It is not.
-    Unavailable,
-}
-
-/// Why a server is not available.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Reason {
-    /// The last call timed out.
-    Timeout,
-    /// The last call did not reach it, or lost its connection.
-    ConnectionFailed,
-}
 
 /// What a call's end says of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,6 +69,29 @@ pub(super) struct Pass {
     pub(super) probe: Option<u64>,
 }
 
+/// How the availability changes: [`AvailabilityChange`] without the name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Change {
+    from: Availability,
+    to: Availability,
+    reason: Option<Reason>,
+    failures: u32,
+    generation: u64,
+}
+
+impl Change {
+    pub(super) fn of(self, server: Option<Arc<str>>) -> AvailabilityChange {
+        AvailabilityChange {
+            server,
+            from: self.from,
+            to: self.to,
+            reason: self.reason,
+            failures: self.failures,
+            generation: self.generation,
+        }
+    }
+}
+
 /// After so long what nobody calls any more may be forgotten.
 const FORGOTTEN: Duration = Duration::from_secs(3600);
 
@@ -105,6 +103,8 @@ pub(super) struct State {
     pub(super) failures: u32,
     pub(super) since: Instant,
     failed_at: Instant,
+    /// How often the availability has changed.
+    generation: u64,
     /// How often an answer has ended failures.
     recoveries: u64,
     /// When there is a probe, or another one in the place of one that hangs; `None`: so late that no clock reaches it.
@@ -122,6 +122,7 @@ impl State {
             failures: 0,
             since: now,
             failed_at: now,
+            generation: 0,
             recoveries: 0,
             next: None,
             probes: 0,
@@ -190,9 +191,15 @@ impl State {
         rules.refuses && self.availability == Availability::Unavailable
     }
 
-    /// A call has ended.
-    pub(super) fn ended(&mut self, sign: Sign, pass: Pass, rules: &Rules, now: Instant) {
-        let before = self.availability;
+    /// A call has ended. Tells how the availability changes.
+    pub(super) fn ended(
+        &mut self,
+        sign: Sign,
+        pass: Pass,
+        rules: &Rules,
+        now: Instant,
+    ) -> Option<Change> {
+        let (from, failures) = (self.availability, self.failures);
         let was_the_probe = self.probing && pass.probe == Some(self.probes);
         if was_the_probe {
             self.probing = false;
@@ -226,9 +233,18 @@ impl State {
                 }
             }
         }
-        if before != self.availability {
-            self.since = now;
+        if from == self.availability {
+            return None;
         }
+        self.since = now;
+        self.generation += 1;
+        Some(Change {
+            from,
+            to: self.availability,
+            reason: self.reason,
+            failures: self.failures.max(failures),
+            generation: self.generation,
+        })
     }
 }
 
@@ -329,6 +345,37 @@ mod tests {
         state.ended(TIMEOUT, pass(None), &RULES, now);
         assert_eq!(state.failures, u32::MAX);
         assert_eq!(state.availability, Availability::Unavailable);
+    }
+
+    #[test]
+    fn each_change_is_told_once_and_numbered() {
+        let now = Instant::now();
+        let mut state = State::new(now);
+        let signs = [
+            TIMEOUT,
+            TIMEOUT,
+            TIMEOUT,
+            TIMEOUT,
+            Sign::Nothing,
+            Sign::Answer,
+        ];
+        let changes: Vec<_> = signs
+            .into_iter()
+            .chain([Sign::Answer])
+            .filter_map(|sign| state.ended(sign, pass(None), &RULES, now))
+            .map(|c| (c.from, c.to, c.failures, c.generation))
+            .collect();
+        let (available, degraded, unavailable) = (
+            Availability::Available,
+            Availability::Degraded,
+            Availability::Unavailable,
+        );
+        let expected = [
+            (available, degraded, 1, 1),
+            (degraded, unavailable, 3, 2),
+            (unavailable, available, 4, 3),
+        ];
+        assert_eq!(changes, expected);
     }
 
     #[test]
