@@ -25,6 +25,7 @@ use tower_toolcall::{
     check::CheckLayer,
     circuit_breaker::CircuitBreakerLayer,
     deadline::DeadlineLayer,
+    health::Health,
     normalize::NormalizeLayer,
     rate_limit::RateLimitBackoffLayer,
     redact::Rules,
@@ -46,12 +47,16 @@ fn policy() -> RetryPolicy {
         .assume_replay_safe()
 }
 
+fn refusing() -> Health {
+    Health::builder().with_refusal(true).build().unwrap()
+}
+
 type Boxed = BoxCloneSyncService<ToolCall, u8, ToolError>;
 
 type Wrap = fn(Boxed) -> Boxed;
 
 /// The layers of the documented stack, from the outside in.
-const LAYERS: [(&str, Wrap); 11] = [
+const LAYERS: [(&str, Wrap); 12] = [
     ("normalize", |s| boxed(NormalizeLayer::new(), s)),
     ("sanitize", |s| boxed(SanitizeLayer::new(Rules::new()), s)),
     ("trace", |s| boxed(TraceLayer::new(), s)),
@@ -60,6 +65,7 @@ const LAYERS: [(&str, Wrap); 11] = [
     ("retry", |s| boxed(RetryLayer::new(policy()), s)),
     ("attempts", |s| boxed(TraceLayer::attempts(), s)),
     ("rate_limit", |s| boxed(RateLimitBackoffLayer::new(), s)),
+    ("health", |s| boxed(refusing().layer(), s)),
     ("breaker", |s| boxed(CircuitBreakerLayer::new(), s)),
     ("timeout", |s| boxed(TimeoutLayer::new(secs(10)), s)),
     ("catch_panic", |s| boxed(CatchPanicLayer::new(), s)),
@@ -178,7 +184,7 @@ async fn works(layers: &[usize]) {
     }
 }
 
-/// N2: each of the 2,048 subsets.
+/// N2: each of the 4,096 subsets.
 #[tokio::test(start_paused = true)]
 async fn any_subset_of_the_documented_stack_works() {
     silence_panics();
@@ -231,7 +237,7 @@ fn silence_panics() {
 #[tokio::test(start_paused = true)]
 async fn the_documented_stack_does_what_its_layers_say() {
     silence_panics();
-    let tool = Tool::new();
+    let (tool, health) = (Tool::new(), Health::new());
     let tools = ServiceBuilder::new()
         .tool_sanitize(Rules::new())
         .tool_result()
@@ -245,6 +251,7 @@ async fn the_documented_stack_does_what_its_layers_say() {
         .tool_retry(policy())
         .tool_trace_attempts()
         .tool_rate_limit()
+        .tool_health(&health)
         .tool_circuit_breaker()
         .tool_timeout(secs(10))
         .tool_catch_panic()
@@ -264,6 +271,7 @@ async fn the_documented_stack_does_what_its_layers_say() {
         );
         assert_eq!(result.duration().as_secs(), took.as_secs(), "{name}");
     }
+    assert_eq!(health.snapshot()[0].failures, 3);
     assert!(tool.is_quiet());
 }
 

@@ -65,6 +65,7 @@
 //! | `tool_retry` | repeats what is below |
 //! | `tool_trace_attempts` | a span for each attempt |
 //! | `tool_rate_limit` | a call that waits for its turn holds no place of the breaker's |
+//! | `tool_health` | an attempt tells of its server; and a call to one that is not there asks no breaker |
 //! | `tool_circuit_breaker` | counts attempts, so it opens as soon as it can; and each attempt asks it |
 //! | `tool_timeout` | bounds one attempt, and its expiry is a failure for the breaker |
 //! | `tool_catch_panic` | a panic is an error for all of them |
@@ -92,6 +93,7 @@ use crate::{
     check::{CheckLayer, MaxBytes},
     circuit_breaker::CircuitBreakerLayer,
     deadline::DeadlineLayer,
+    edge::health::{Health, HealthLayer},
     normalize::NormalizeLayer,
     rate_limit::RateLimitBackoffLayer,
     redact::Rules,
@@ -135,6 +137,9 @@ pub trait ServiceBuilderExt<L>: sealed::Sealed + Sized {
 
     /// Waits out rate limits for all calls of a tool together: a [`RateLimitBackoffLayer`].
     fn tool_rate_limit(self) -> ServiceBuilder<Stack<RateLimitBackoffLayer, L>>;
+
+    /// Tells `health` which servers are there: a [`HealthLayer`] of it.
+    fn tool_health(self, health: &Health) -> ServiceBuilder<Stack<HealthLayer, L>>;
 
     /// Stops calling a tool that is broken: a [`CircuitBreakerLayer`].
     fn tool_circuit_breaker(self) -> ServiceBuilder<Stack<CircuitBreakerLayer, L>>;
@@ -189,6 +194,10 @@ impl<L> ServiceBuilderExt<L> for ServiceBuilder<L> {
 
     fn tool_rate_limit(self) -> ServiceBuilder<Stack<RateLimitBackoffLayer, L>> {
         self.layer(RateLimitBackoffLayer::new())
+    }
+
+    fn tool_health(self, health: &Health) -> ServiceBuilder<Stack<HealthLayer, L>> {
+        self.layer(health.layer())
     }
 
     fn tool_circuit_breaker(self) -> ServiceBuilder<Stack<CircuitBreakerLayer, L>> {

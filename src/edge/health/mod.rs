@@ -22,8 +22,8 @@
 //!
 //! # Order
 //!
-//! Where the breaker is: below retry, so that it sees attempts, and above the timeout, so that it sees those.
-//! A circuit breaker guards a tool; this tells of servers.
+//! Directly above the breaker: below retry, so that it sees attempts, and above the timeout, so that it sees those. A circuit
+//! breaker guards a tool; this tells of servers.
 //!
 //! If a call meets two of these layers, the outer one tells of it, as long as both see the same server. A failure that
 //! one of them has counted says nothing to one above.
