@@ -93,6 +93,8 @@ mod server;
 mod service;
 mod state;
 
+#[cfg(feature = "router")]
+pub(crate) use self::registry::named;
 pub use self::{
     future::ResponseFuture,
     layer::{HealthBuilder, HealthLayer},

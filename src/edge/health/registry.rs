@@ -130,6 +130,13 @@ impl Health {
         cell.value.refuses(self.rules())
     }
 
+    /// Whether calls to this server are refused now. That it was asked for makes it none that is known.
+    #[cfg(feature = "router")]
+    pub(crate) fn is_refusing(&self, server: &CallInfo) -> bool {
+        let entry = self.servers.peek(server);
+        entry.is_some_and(|cell| self.refuses(&cell).is_some())
+    }
+
     fn tell_all(&self, all: &watch::Sender<Vec<ServerHealth>>) {
         // Read while it is written, as in a cell.
         all.send_if_modified(|seen| {
@@ -139,7 +146,8 @@ impl Health {
     }
 }
 
-fn named(server: &str) -> CallInfo {
+/// A call that names this server.
+pub(crate) fn named(server: &str) -> CallInfo {
     ToolCall::new("").with_server(server).info()
 }
 

@@ -4,27 +4,32 @@ use std::{
     sync::Arc,
 };
 
+use tower_layer::Layer;
 use tower_service::Service;
 
 use super::{
     IntoAnswer, Router, ToolList, names,
     route::Leaf,
-    table::{BoxRoute, Server, Table},
+    table::{BoxRoute, Server, Table, Watched},
 };
 #[cfg(feature = "mcp")]
 use crate::edge::mcp::Catalog;
-use crate::{call::ToolCall, config::ConfigError, error::ToolError};
+use crate::{call::ToolCall, config::ConfigError, edge::health::Health, error::ToolError};
 
 /// Builds a [`Router`]. See the [module docs](super) for an example.
 #[must_use]
 pub struct RouterBuilder<Res> {
     separator: String,
     local: Vec<(Arc<str>, BoxRoute<Res>)>,
-    servers: Vec<(Arc<str>, Server<Res>)>,
+    servers: Vec<(Arc<str>, MakeServer<Res>)>,
+    health: Option<Health>,
     /// Of local tools.
     #[cfg(feature = "mcp")]
     definitions: Vec<rmcp::model::Tool>,
 }
+
+/// A server whose route waits for who watches it.
+type MakeServer<Res> = Box<dyn FnOnce(&str, Option<&Health>) -> Server<Res> + Send + Sync>;
 
 impl<Res: 'static> RouterBuilder<Res> {
     /// A router of nothing yet, whose tools answer with `Res`.
@@ -35,6 +40,7 @@ impl<Res: 'static> RouterBuilder<Res> {
             servers: Vec::new(),
             #[cfg(feature = "mcp")]
             definitions: Vec::new(),
+            health: None,
         }
     }
 
@@ -86,11 +92,26 @@ impl<Res: 'static> RouterBuilder<Res> {
         S::Error: Into<ToolError>,
         S::Future: Send,
     {
-        let server = Server {
-            route: Box::new(Leaf(service)),
-            tools: tools.into(),
-        };
+        let tools = tools.into();
+        let server: MakeServer<Res> = Box::new(|name, health| Server {
+            route: match health {
+                Some(health) => Box::new(Leaf(health.layer().layer(service))),
+                None => Box::new(Leaf(service)),
+            },
+            tools,
+            watched: health.map(|health| Watched::new(health, name)),
+        });
         self.servers.push((name.into(), server));
+        self
+    }
+
+    /// Watches the servers, under the names that they have here: a [layer](Health::layer) around each. If the registry
+    /// [refuses](crate::health::HealthBuilder::with_refusal) calls to a server, no list has its tools meanwhile; see the
+    /// [module docs](super#servers-that-are-not-there). Default: nobody watches.
+    ///
+    /// Routers may share a registry, if what they call by one name is one server.
+    pub fn with_health(mut self, health: &Health) -> Self {
+        self.health = Some(health.clone());
         self
     }
 
@@ -106,7 +127,12 @@ impl<Res: 'static> RouterBuilder<Res> {
         for (server, _) in &self.servers {
             names::check_server(server, &separator)?;
         }
-        let servers = unique("server", self.servers)?;
+        let health = self.health.as_ref();
+        let servers = self.servers.into_iter().map(|(name, make)| {
+            let server = make(&name, health);
+            (name, server)
+        });
+        let servers = unique("server", servers)?;
         for (tool, _) in &self.local {
             names::check_usable("tool", tool)?;
             match names::split(tool, &separator) {
@@ -118,7 +144,7 @@ impl<Res: 'static> RouterBuilder<Res> {
             }
         }
         Ok(Router::new(Table {
-            local: unique("tool", self.local)?,
+            local: unique("tool", self.local.into_iter())?,
             #[cfg(feature = "mcp")]
             definitions: Catalog::new(self.definitions).trust_annotations(true),
             separator,
@@ -129,7 +155,7 @@ impl<Res: 'static> RouterBuilder<Res> {
 
 fn unique<T>(
     field: &'static str,
-    named: Vec<(Arc<str>, T)>,
+    named: impl ExactSizeIterator<Item = (Arc<str>, T)>,
 ) -> Result<HashMap<Arc<str>, T>, ConfigError> {
     let mut map = HashMap::with_capacity(named.len());
     for (name, value) in named {

@@ -22,6 +22,37 @@
 //! A model's provider may allow less than a server: flat names of more than 64 characters, or with others than letters, digits, `_` and `-`,
 //! are refused by some. They are passed on as they are.
 //!
+//! # Servers that are not there
+//!
+//! A [`Health`](crate::health::Health) registry can [watch](RouterBuilder::with_health) the servers: here their names are known, which a layer
+//! above knows from calls that name them only. While it refuses calls to a server,
+//!
+//! - a call of its tools fails at once, with [`ConnectionFailed`](crate::ErrorKind::ConnectionFailed), not started, and the time
+//!   to come back; the model is told that the tool is unavailable for the moment, not that there is none;
+//! - [`names`](Router::names), `mcp_tools` and the names that are told instead of an unknown one leave its tools out.
+//!
+//! They are back once the server is, and also when a call is to be let through as a probe: a model that is shown no
+//! tool would never call it. So a list changes with time alone; an MCP server that tells its clients
+//! (`tools/list_changed`) watches for both:
+//!
+//! ```
+//! use tokio::time::{Instant, sleep_until};
+//! use tower_toolcall::health::Health;
+//!
+//! async fn follow(health: Health, tell: impl Fn()) {
+//!     let mut servers = health.subscribe_all();
+//!     loop {
+//!         let probes: Vec<_> = servers.borrow_and_update().iter().filter_map(|s| s.probe_at).collect();
+//!         let next = probes.into_iter().filter(|at| *at > Instant::now()).min();
+//!         tokio::select! {
+//!             changed = servers.changed() => if changed.is_err() { return },
+//!             () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
+//!         }
+//!         tell();
+//!     }
+//! }
+//! ```
+//!
 //! # Order
 //!
 //! Innermost. Layers for all tools go around the router, where keys are the names that callers use; layers for one tool, or one
@@ -103,6 +134,7 @@
 //!   names are those of this one.
 //! - Arguments that do not fit a [`tool_fn`]: [`InvalidInput`](crate::ErrorKind::InvalidInput), not started.
 //! - An answer that cannot be written as JSON: [`Reported`](crate::ErrorKind::Reported).
+//! - A server that is [not there](#servers-that-are-not-there): [`ConnectionFailed`](crate::ErrorKind::ConnectionFailed), not started.
 //! - Else those of the tool, and of its readiness, stamped with the call's names. What they say of the call inside holds for
 //!   the caller's: what has not started there has not started.
 //!

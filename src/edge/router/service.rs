@@ -11,6 +11,8 @@ use rmcp::model::Tool;
 use serde_json::Value;
 use tower_service::Service;
 
+#[cfg(feature = "mcp")]
+use super::ToolList;
 use super::{
     RouterBuilder,
     route::Boxed,
@@ -55,7 +57,8 @@ impl<Res> Router<Res> {
         self.table.replay_safety(call)
     }
 
-    /// The names of all tools as a caller gives them, sorted. What a server lists under a name that no call can have, as
+    /// The names of all tools as a caller gives them, sorted, but for those of servers to which calls are
+    /// [refused](RouterBuilder::with_health) now. What a server lists under a name that no call can have, as
     /// [`ToolCall::check`] tells of the flat one, is not there.
     pub fn names(&self) -> Vec<String> {
         let mut names = Vec::new();
@@ -65,12 +68,13 @@ impl<Res> Router<Res> {
     }
 
     /// The definitions of all tools that have one, under the names by which a caller gives them, sorted: those of MCP servers,
-    /// and of [local](RouterBuilder::mcp_tool) tools that were added with theirs.
+    /// but for those to which calls are [refused](RouterBuilder::with_health) now, and of
+    /// [local](RouterBuilder::mcp_tool) tools that were added with theirs.
     #[cfg(feature = "mcp")]
     pub fn mcp_tools(&self) -> Vec<Tool> {
         let mut definitions: Vec<_> = self.table.definitions.tools().cloned().collect();
         for (server, there) in &self.table.servers {
-            let Some(catalog) = there.tools.catalog() else {
+            let Some(catalog) = there.present().and_then(ToolList::catalog) else {
                 continue;
             };
             let callable = |tool: &&Tool| self.table.is_callable(server, &tool.name);

@@ -1,9 +1,12 @@
 use std::{collections::HashMap, ops::ControlFlow, sync::Arc};
 
 use super::{ToolList, names, nearest::Nearest, route::Route};
-use crate::call::{MAX_NAME_BYTES, ReplaySafety, ToolCall};
 #[cfg(feature = "mcp")]
 use crate::edge::mcp::Catalog;
+use crate::{
+    call::{CallInfo, MAX_NAME_BYTES, ReplaySafety, ToolCall},
+    edge::health::{Health, named},
+};
 
 pub(super) type BoxRoute<Res> = Box<dyn Route<Res>>;
 
@@ -20,6 +23,35 @@ pub(super) struct Table<Res> {
 pub(super) struct Server<Res> {
     pub(super) route: BoxRoute<Res>,
     pub(super) tools: ToolList,
+    pub(super) watched: Option<Watched>,
+}
+
+/// Who knows whether a server is there, and what to ask for.
+pub(super) struct Watched {
+    health: Health,
+    server: CallInfo,
+}
+
+impl Watched {
+    pub(super) fn new(health: &Health, server: &str) -> Self {
+        Self {
+            health: health.clone(),
+            server: named(server),
+        }
+    }
+}
+
+impl<Res> Server<Res> {
+    /// Whether its calls are refused now: then no list has its tools.
+    pub(super) fn is_away(&self) -> bool {
+        let watched = self.watched.as_ref();
+        watched.is_some_and(|w| w.health.is_refusing(&w.server))
+    }
+
+    /// Its tools, as far as calls may have them.
+    pub(super) fn present(&self) -> Option<&ToolList> {
+        (!self.is_away()).then_some(&self.tools)
+    }
 }
 
 /// Whom a call is for.
@@ -102,11 +134,14 @@ impl<Res> Table<Res> {
     ) -> ControlFlow<()> {
         let mut flat = String::new();
         for (server, there) in &self.servers {
+            let Some(tools) = there.present() else {
+                continue;
+            };
             flat.clear();
             flat.push_str(server);
             flat.push_str(&self.separator);
             let start = flat.len();
-            there.tools.try_for_each(|tool| {
+            tools.try_for_each(|tool| {
                 if !self.is_callable(server, tool) {
                     return ControlFlow::Continue(());
                 }
@@ -126,21 +161,24 @@ impl<Res> Table<Res> {
             locals.try_for_each(|name| nearest.offer_local(name))?;
             let bare = nearest.bare().to_owned();
             self.servers
-                .keys()
-                .try_for_each(|server| match self.at(server, &bare) {
-                    Some(_) => {
+                .iter()
+                .try_for_each(|(server, there)| match self.at(server, &bare) {
+                    Some(_) if !there.is_away() => {
                         let flat = names::flat(server, &self.separator, &bare);
                         nearest.offer(&flat, &bare)
                     }
-                    None => nearest.skip(),
+                    _ => nearest.skip(),
                 })?;
             self.try_for_each_remote(|flat, bare| nearest.offer(flat, bare))
         })();
     }
 
-    /// Whether a call of this name alone finds a tool.
+    /// Whether a call of this name alone finds a tool, at a server that is there.
     pub(super) fn has(&self, name: &str) -> bool {
-        self.by_name(name).is_some()
+        match self.by_name(name) {
+            Some(Target::Server { server, .. }) => !self.servers[server].is_away(),
+            found => found.is_some(),
+        }
     }
 
     /// What the caller of a tool that is not there may have meant, as a flat name.

@@ -4,9 +4,10 @@ use std::{sync::atomic::Ordering::SeqCst, time::Duration};
 
 use rmcp::model::{CallToolResponse, JsonObject, Tool, ToolAnnotations};
 use tokio::time::{Instant, sleep};
-use tower::ServiceExt;
+use tower::{ServiceExt, service_fn};
 use tower_toolcall::{
     BoxError, ErrorKind, ReplaySafety, ToolCall, ToolError,
+    health::Health,
     mcp::{Catalog, McpTools, ModelText},
     router::{Router, tool_fn},
 };
@@ -272,4 +273,27 @@ fn debug_shows_how_many_there_are() {
     let tools = McpTools::new(Catalog::new([tool]));
     let shown = format!("{tools:?}");
     assert!(shown.contains("tools: 1") && !shown.contains("secret_tool"));
+}
+
+/// X6.
+#[tokio::test(start_paused = true)]
+async fn the_definitions_of_a_server_that_is_not_there_are_left_out_for_the_moment() {
+    let server = Server::with(&["search"]);
+    let connection = Connection::to(server).await;
+    let health = Health::builder().with_refusal(true).with_threshold(1);
+    let health = health.build().unwrap();
+    let dead = service_fn(|_: ToolCall| async {
+        Err::<&'static str, _>(BoxError::from("connection refused"))
+    });
+    let router = Router::mcp()
+        .server("docs", dead, connection.tools.clone())
+        .with_health(&health)
+        .build()
+        .unwrap();
+    assert_eq!(router.mcp_tools().len(), 1);
+    let error = run(&router, "docs__search").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionFailed);
+    assert_eq!(router.mcp_tools().len(), 0);
+    sleep(Duration::from_secs(30)).await;
+    assert_eq!(router.mcp_tools().len(), 1);
 }
