@@ -1,7 +1,7 @@
 //! Tools behind HTTP and JSON-RPC, each with its timeout and its breaker, and what a client sees of them.
 //!
 //! ```text
-//! cargo run --features axum --example gateway
+//! cargo run --features axum --example http
 //! ```
 //!
 //! With an address, `-- 127.0.0.1:8080`, it serves until it is stopped.
