@@ -236,6 +236,9 @@ async fn params_become_the_call() {
         (json!("a-1"), "a-1"),
         (json!(17), "17"),
         (json!(null), "r-9"),
+        // Echoed, but no id for logs.
+        (json!("a\nb"), "r-9"),
+        (json!("x".repeat(129)), "r-9"),
     ] {
         let body = json!({
             "jsonrpc": "2.0", "id": id, "method": "tools/call",

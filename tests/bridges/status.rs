@@ -91,9 +91,34 @@ fn the_delay_that_a_peer_asks_for_is_read() {
             "{refusal}"
         );
     }
+    // Who names a delay does not forbid.
+    let error = told(Some(ms(700)), Some("-1"));
+    assert_eq!(
+        (error.retry_after(), error.is_retryable()),
+        (Some(ms(700)), true)
+    );
     let error = told(None, None);
     assert_eq!((error.retry_after(), error.is_retryable()), (None, true));
     assert_eq!(error.execution(), Execution::Unknown);
+}
+
+/// R6: only `UNAVAILABLE` with a delay says that the call was turned away.
+#[test]
+fn a_delay_alone_proves_nothing() {
+    for (code, execution) in [
+        (Code::Unavailable, Execution::NotStarted),
+        (Code::Internal, Execution::Unknown),
+        (Code::DeadlineExceeded, Execution::Unknown),
+        (Code::Aborted, Execution::Unknown),
+    ] {
+        let details = ErrorDetails::with_retry_info(Some(ms(700)));
+        let error = ToolError::from(Status::with_error_details(code, "later", details));
+        assert_eq!(
+            (error.retry_after(), error.execution()),
+            (Some(ms(700)), execution),
+            "{code:?}"
+        );
+    }
 }
 
 /// Rule 8: details that are no details are nothing.
@@ -200,13 +225,14 @@ fn a_kind_that_contradicts_the_code_is_not_believed() {
     let ours = Status::from(ToolError::new(ErrorKind::CircuitOpen, ""));
     let forged = Status::with_details(Code::Internal, "x", ours.details().to_vec().into());
     assert_eq!(ToolError::from(forged).kind(), ErrorKind::Upstream);
-    for (key, value) in [("kind", "no_such_kind"), ("other", "timeout")] {
+    for (domain, key, value) in [
+        ("tower-toolcall", "kind", "no_such_kind"),
+        ("tower-toolcall", "other", "panicked"),
+        ("example.com", "kind", "panicked"),
+    ] {
         let facts = [(key.to_owned(), value.to_owned())];
-        let details = ErrorDetails::with_error_info(
-            "X",
-            "tower-toolcall",
-            std::collections::HashMap::from(facts),
-        );
+        let details =
+            ErrorDetails::with_error_info("X", domain, std::collections::HashMap::from(facts));
         let status = Status::with_error_details(Code::Internal, "x", details);
         assert_eq!(ToolError::from(status).kind(), ErrorKind::Upstream);
     }

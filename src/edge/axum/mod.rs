@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | `POST /tools/{tool}/call` | the arguments, a JSON object | the tool's answer as JSON; an error with its status |
 //! | `POST /servers/{server}/tools/{tool}/call` | the same; `server` becomes the call's | the same |
-//! | `POST /rpc` | JSON-RPC 2.0, `tools/call` | always 200 and a JSON-RPC answer, 204 if nobody asked for one |
+//! | `POST /rpc` | JSON-RPC 2.0, `tools/call` | 200 and a JSON-RPC answer, errors too; 204 if nobody asked for one |
 //!
 //! For handlers of your own, a [`ToolCall`](crate::ToolCall) is an extractor, and a [`ToolError`](crate::ToolError) or a
 //! [`ToolResult`](crate::ToolResult) is a response.
@@ -63,8 +63,8 @@
 //! [`DefaultBodyLimit`](::axum::extract::DefaultBodyLimit) sets another; the arguments have at most
 //! [`MAX_DEPTH`](crate::MAX_DEPTH) levels, the names of tool and server [`MAX_NAME_BYTES`](crate::MAX_NAME_BYTES). An empty body means no arguments. `content-type: application/json` is asked for
 //! even then: a page of a foreign site cannot send it without asking first. [`with_request_headers`] has
-//! the headers that are taken up. What is wrong is a [`Rejection`]: 400, 413 or 415, with the same body as an error, and so is another
-//! method than `POST`, with 405.
+//! the headers that are taken up. What is wrong is a [`Rejection`]: 400, 413 or 415, with the same body as an error. Another method
+//! than `POST` is one as well, with 405.
 //!
 //! There is no authentication here: that is a layer of the router. So is what takes away headers that callers shall not choose.
 //!
@@ -87,7 +87,8 @@
 //! - A batch of at most [32](Routes::with_max_batch) requests runs side by side, as
 //!   [`Parallel`](crate::batch::Parallel) runs it, and is answered in one array, in its own order.
 //! - A request without an id is a notification: the tool runs, nobody is answered.
-//! - The id, as text, is the call's id; it is echoed as it was written.
+//! - The id is echoed as it was written. As text it is the call's id, if it has at most 128 visible characters and no other
+//!   call of the batch has it.
 //! - `-32700`: no JSON. `-32600`: no request, an empty or too long batch. `-32601`: another method.
 //!   `-32602`: wrong params. The rest comes from [`to_json_rpc`](crate::ToolError::to_json_rpc).
 //! - A body that is too large or says that it is no JSON is not read: 413 and 415, with a JSON-RPC error, as has 405.

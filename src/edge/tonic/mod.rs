@@ -59,8 +59,8 @@
 //! | `UNAVAILABLE` with a delay | `Upstream` | no: it was turned away |
 //! | any other | [by its code](crate::ErrorKind::from_grpc_code) | as the kind says |
 //!
-//! The delay is `RetryInfo`'s, or else `grpc-retry-pushback-ms`; a pushback that forbids the repeat makes the error not
-//! retryable. What a peer writes into them is a value or nothing.
+//! The delay is `RetryInfo`'s, or else `grpc-retry-pushback-ms`; a pushback that forbids the repeat, where no delay is named, makes
+//! the error not retryable. What a peer writes into them is a value or nothing.
 //!
 //! # Errors, cancellation
 //!
