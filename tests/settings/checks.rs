@@ -346,6 +346,19 @@ fn times_of_zero() {
     refused(|s| s.timeout.idle = Some(zero), "timeout.idle", &["zero"]);
 }
 
+/// X6.
+#[test]
+fn what_the_registry_of_servers_cannot_work_with_is_named() {
+    let threshold = |s: &mut Settings| s.health.threshold = 0;
+    refused(threshold, "health.threshold", &["zero"]);
+    let period = |s: &mut Settings| s.health.probe_period = secs(0);
+    refused(period, "health.probe_period", &["zero"]);
+    let period = |s: &mut Settings| s.health.probe_period = secs(400 * 24 * 3600);
+    refused(period, "health.probe_period", &["year"]);
+    let servers = |s: &mut Settings| s.health.max_servers = 0;
+    refused(servers, "health.max_servers", &["between 1 and"]);
+}
+
 /// G1: a tool's own settings are named with the tool.
 #[test]
 fn one_tools_settings_are_named() {

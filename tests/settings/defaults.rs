@@ -1,7 +1,7 @@
 //! The default settings are the layers' own (N4, G1).
 
 use tower_toolcall::{
-    circuit_breaker::CircuitBreakerLayer, deadline::DeadlineLayer,
+    circuit_breaker::CircuitBreakerLayer, deadline::DeadlineLayer, health::Health,
     rate_limit::RateLimitBackoffLayer, redact::Rules, retry::RetryPolicy, settings::Settings,
     timeout::TimeoutLayer, trace::TraceLayer,
 };
@@ -23,6 +23,7 @@ same! {
     retry: |s: &Settings| s.retry_policy().unwrap(), RetryPolicy::new();
     rate_limit: Settings::rate_limit_builder, RateLimitBackoffLayer::builder();
     circuit_breaker: |s: &Settings| s.circuit_breaker_builder().unwrap(), CircuitBreakerLayer::builder();
+    health: Settings::health_builder, Health::builder();
     trace: Settings::trace_layer, TraceLayer::new();
 }
 

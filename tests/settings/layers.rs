@@ -12,6 +12,7 @@ use tower_toolcall::{
     backoff::{Backoff, Jitter},
     circuit_breaker::{CircuitBreakerLayer, Rates, Trip},
     deadline::DeadlineLayer,
+    health::Health,
     rate_limit::RateLimitBackoffLayer,
     redact::Rules,
     retry::{RetryBudget, RetryPolicy},
@@ -41,6 +42,22 @@ fn timeout() {
         .and_then(|layer| layer.with_idle_timeout(secs(3)))
         .map(|layer| layer.with_tool("b", Duration::from_millis(2_500)));
     same(&settings.timeout_layer(), &by_hand);
+}
+
+#[test]
+fn health() {
+    let settings = changed(|s| {
+        s.health.threshold = 1;
+        s.health.refusal = true;
+        s.health.probe_period = secs(5);
+        s.health.max_servers = 7;
+    });
+    let by_hand = Health::builder()
+        .with_threshold(1)
+        .with_refusal(true)
+        .with_probe_period(secs(5))
+        .with_max_servers(7);
+    same(&settings.health_builder(), &by_hand);
 }
 
 #[test]

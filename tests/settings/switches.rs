@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use tower::{Layer, ServiceExt, service_fn};
 use tower_toolcall::{
     Claim, ErrorKind, Event, ToolCall, ToolError,
+    health::Availability,
     settings::{Settings, StackLayer},
 };
 
@@ -91,4 +92,32 @@ async fn what_is_off_claims_nothing() {
     let claims = |settings: Settings| stack(&settings).layer(tool).oneshot(call());
     assert_eq!(claims(changed(off)).await.unwrap(), [false, false]);
     assert!(claims(Settings::default()).await.unwrap()[0]);
+}
+
+/// X6: off by default; by settings the stack refuses, and the registry can be looked at.
+#[tokio::test(start_paused = true)]
+async fn with_health_a_server_that_is_not_there_is_not_called() {
+    let tool = Flaky::new(ErrorKind::ConnectionFailed, 3);
+    let layer = stack(&Settings::default());
+    let _ = run(&layer, &tool, call()).await;
+    assert!(layer.health().snapshot().is_empty());
+
+    let (layer, events) = heard(&changed(|s| {
+        off(s);
+        s.health.enabled = true;
+        s.health.threshold = 2;
+        s.health.refusal = true;
+    }));
+    for expected in [1, 2, 2] {
+        assert_eq!(
+            run(&layer, &tool, call()).await,
+            Err(ErrorKind::ConnectionFailed)
+        );
+        assert_eq!(events.load(SeqCst), expected);
+    }
+    assert_eq!(tool.calls(), 3);
+    let docs = layer.health().server("docs").unwrap();
+    assert_eq!(docs.state, Availability::Unavailable);
+    tokio::time::advance(secs(30)).await;
+    assert_eq!(run(&layer, &tool, call()).await, Ok("done"));
 }

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::{Settings, circuit_breaker, duration::show, rate_limit, tools};
+use super::{Settings, circuit_breaker, duration::show, health, rate_limit, tools};
 use crate::{circuit_breaker::MAX_PERIOD, config::ConfigError};
 
 type Checked = Result<(), ConfigError>;
@@ -54,6 +54,7 @@ fn spans(s: &Settings) -> Checked {
         ("retry.base", Some(s.retry.base)),
         ("retry.cap", Some(s.retry.cap)),
         ("rate_limit.max_wait", Some(s.rate_limit.max_wait)),
+        ("health.probe_period", Some(s.health.probe_period)),
         ("circuit_breaker.window", s.circuit_breaker.window),
         ("circuit_breaker.reset", Some(s.circuit_breaker.reset)),
         ("circuit_breaker.slow_call", s.circuit_breaker.slow_call),
@@ -79,6 +80,8 @@ fn layers(s: &Settings) -> Checked {
     s.retry_policy().map(drop)?;
     let limit = s.rate_limit_builder().build();
     limit.map(drop).map_err(rate_limit::named)?;
+    let registry = s.health_builder().build();
+    registry.map(drop).map_err(health::named)?;
     let breaker = s.circuit_breaker_builder()?.build();
     breaker
         .map(drop)

@@ -7,7 +7,7 @@
 //!
 //! What a call itself says beats what is set for its tool, which beats what is set for all. A variable beats a file, a
 //! file beats the defaults. [`StackLayer`] is, from the outside in: sanitize, trace, metrics, deadline, retry, the spans
-//! of attempts (`trace.attempts`), rate limit, circuit breaker, timeout, catch panic; [`StackLayer::results`] has the
+//! of attempts (`trace.attempts`), rate limit, health, circuit breaker, timeout, catch panic; [`StackLayer::results`] has the
 //! layer for results between the first two. A layer that is switched off is not there.
 //!
 //! # Example
@@ -83,7 +83,7 @@
 //! [`VARIABLES`] is this table.
 //!
 //! A variable that is not in it is an error if its name begins with `TOOL_CIRCUIT_BREAKER_`, `TOOL_DEADLINE_`,
-//! `TOOL_PARALLEL_`, `TOOL_RATE_LIMIT_`, `TOOL_RETRY_`, `TOOL_SANITIZE_`, `TOOL_SEQUENCE_`, `TOOL_TIMEOUT_` or
+//! `TOOL_HEALTH_`, `TOOL_PARALLEL_`, `TOOL_RATE_LIMIT_`, `TOOL_RETRY_`, `TOOL_SANITIZE_`, `TOOL_SEQUENCE_`, `TOOL_TIMEOUT_` or
 //! `TOOL_TRACE_`. No other is looked at.
 //!
 #![doc = include_str!("variables.md")]
@@ -121,6 +121,7 @@ mod circuit_breaker;
 mod deadline;
 mod duration;
 mod env;
+mod health;
 mod key;
 mod names;
 mod preset;
@@ -139,6 +140,7 @@ pub use self::{
     batch::{ParallelSettings, SequenceSettings},
     circuit_breaker::CircuitBreakerSettings,
     deadline::DeadlineSettings,
+    health::HealthSettings,
     key::KeyBy,
     preset::Preset,
     rate_limit::RateLimitSettings,

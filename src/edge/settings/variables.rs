@@ -6,9 +6,10 @@ use super::{Preset, Settings, duration, value::Value};
 use crate::config::ConfigError;
 
 /// Variables that begin with one of these are ours: one that is not in the table is a slip.
-const SECTIONS: [&str; 9] = [
+const SECTIONS: [&str; 10] = [
     "TOOL_CIRCUIT_BREAKER_",
     "TOOL_DEADLINE_",
+    "TOOL_HEALTH_",
     "TOOL_PARALLEL_",
     "TOOL_RATE_LIMIT_",
     "TOOL_RETRY_",
@@ -253,6 +254,36 @@ pub const VARIABLES: &[Variable] = &[
         "rate_limit.max_keys",
         "how many keys are kept",
         |s, t| put(&mut s.rate_limit.max_keys, t),
+    ),
+    row(
+        "TOOL_HEALTH_ENABLED",
+        "health.enabled",
+        "whether a registry learns which servers are there",
+        |s, t| put(&mut s.health.enabled, t),
+    ),
+    row(
+        "TOOL_HEALTH_THRESHOLD",
+        "health.threshold",
+        "how many timeouts or connection failures in a row make a server unavailable",
+        |s, t| put(&mut s.health.threshold, t),
+    ),
+    row(
+        "TOOL_HEALTH_REFUSAL",
+        "health.refusal",
+        "whether calls to such a server are refused, but for probes",
+        |s, t| put(&mut s.health.refusal, t),
+    ),
+    row(
+        "TOOL_HEALTH_PROBE_PERIOD",
+        "health.probe_period",
+        "how long it is unavailable before a call is let through as a probe",
+        |s, t| put(&mut s.health.probe_period, t),
+    ),
+    row(
+        "TOOL_HEALTH_MAX_SERVERS",
+        "health.max_servers",
+        "how many servers are kept",
+        |s, t| put(&mut s.health.max_servers, t),
     ),
     row(
         "TOOL_CIRCUIT_BREAKER_ENABLED",

@@ -3,9 +3,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    CircuitBreakerSettings, DeadlineSettings, ParallelSettings, RateLimitSettings, RetrySettings,
-    SanitizeSettings, SequenceSettings, StackBuilder, TimeoutSettings, ToolSettings, TraceSettings,
-    check,
+    CircuitBreakerSettings, DeadlineSettings, HealthSettings, ParallelSettings, RateLimitSettings,
+    RetrySettings, SanitizeSettings, SequenceSettings, StackBuilder, TimeoutSettings, ToolSettings,
+    TraceSettings, check,
 };
 use crate::config::ConfigError;
 
@@ -22,6 +22,8 @@ pub struct Settings {
     pub retry: RetrySettings,
     /// Rate limits.
     pub rate_limit: RateLimitSettings,
+    /// Servers that are there or not.
+    pub health: HealthSettings,
     /// Tools that are no longer called.
     pub circuit_breaker: CircuitBreakerSettings,
     /// Calls one after the other: not in the [stack](Self::stack), but around it (feature `batch`).

@@ -12,7 +12,10 @@ use crate::{
     catch_panic::CatchPanicLayer,
     circuit_breaker::CircuitBreakerLayer,
     config::ConfigError,
-    edge::settings::{Settings, circuit_breaker, rate_limit},
+    edge::{
+        health::Health,
+        settings::{Settings, circuit_breaker, health, rate_limit},
+    },
     error::ToolError,
     event::Listen,
     normalize::NormalizeLayer,
@@ -114,6 +117,7 @@ impl<C: Clone> StackBuilder<C> {
         let listeners = self.listeners();
         let breaker = self.circuit_breaker(&listeners)?;
         let handle = breaker.handle();
+        let health = self.health(&listeners)?;
         let layers = Layers {
             codes: Optional(self.codes.clone()),
             trace: self.trace(&listeners),
@@ -123,12 +127,19 @@ impl<C: Clone> StackBuilder<C> {
             retry: Optional(self.retry(&listeners)?),
             attempts: Optional(self.attempts()),
             rate_limit: Optional(self.rate_limit(&listeners)?),
+            health: Optional(self.settings.health.enabled.then(|| health.layer())),
             circuit_breaker: Optional(self.settings.circuit_breaker.enabled.then_some(breaker)),
             timeout: self.timeout(&listeners)?,
             catch_panic: CatchPanicLayer::new(),
         };
         let sanitize = SanitizeLayer::new(self.settings.redaction_rules()?);
-        Ok(StackLayer::new(sanitize, layers, self.classifier, handle))
+        Ok(StackLayer::new(
+            sanitize,
+            layers,
+            self.classifier,
+            handle,
+            health,
+        ))
     }
 
     fn listeners(&self) -> Arc<Listeners> {
@@ -208,6 +219,12 @@ impl<C: Clone> StackBuilder<C> {
             .with_listener(Arc::clone(listeners))
             .build()
             .map_err(|e| circuit_breaker::named(e, &self.settings.circuit_breaker))
+    }
+
+    fn health(&self, listeners: &Arc<Listeners>) -> Result<Health, ConfigError> {
+        let builder = self.settings.health_builder();
+        let builder = builder.with_listener(Arc::clone(listeners));
+        builder.build().map_err(health::named)
     }
 
     fn timeout(&self, listeners: &Arc<Listeners>) -> Result<TimeoutLayer, ConfigError> {

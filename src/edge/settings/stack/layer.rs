@@ -13,6 +13,7 @@ use crate::{
     catch_panic::{CatchPanic, CatchPanicLayer},
     circuit_breaker::{CircuitBreaker, CircuitBreakerHandle, CircuitBreakerLayer},
     deadline::{Deadline, DeadlineLayer},
+    edge::health::{Health, HealthLayer, HealthService},
     normalize::{Normalize, NormalizeLayer},
     outcome::ByError,
     rate_limit::{RateLimitBackoff, RateLimitBackoffLayer},
@@ -25,7 +26,7 @@ use crate::{
 
 /// The documented stack as one layer, made by [`StackBuilder::build`](super::StackBuilder::build).
 ///
-/// The breakers, the gates of rate limits and the budget of retries live in this value: services made from it, or
+/// The breakers, the gates of rate limits, the registry of servers and the budget of retries live in this value: services made from it, or
 /// from its clones, share them.
 #[derive(Clone)]
 #[must_use]
@@ -34,6 +35,7 @@ pub struct StackLayer<C = ByError> {
     layers: Layers<C>,
     classifier: C,
     handle: CircuitBreakerHandle,
+    health: Health,
 }
 
 /// All but the outermost layer.
@@ -47,6 +49,7 @@ pub(super) struct Layers<C> {
     pub(super) retry: Optional<RetryLayer<C>>,
     pub(super) attempts: Optional<TraceLayer<DefaultHooks<C>>>,
     pub(super) rate_limit: Optional<RateLimitBackoffLayer<C>>,
+    pub(super) health: Optional<HealthLayer>,
     pub(super) circuit_breaker: Optional<CircuitBreakerLayer<C>>,
     pub(super) timeout: TimeoutLayer,
     pub(super) catch_panic: CatchPanicLayer,
@@ -54,7 +57,8 @@ pub(super) struct Layers<C> {
 
 type Bounded<S> = Timeout<CatchPanic<S>>;
 type Guarded<S, C> = Switched<CircuitBreaker<Bounded<S>, C>, Bounded<S>>;
-type Gated<S, C> = Switched<RateLimitBackoff<Guarded<S, C>, C>, Guarded<S, C>>;
+type Watched<S, C> = Switched<HealthService<Guarded<S, C>>, Guarded<S, C>>;
+type Gated<S, C> = Switched<RateLimitBackoff<Watched<S, C>, C>, Watched<S, C>>;
 type Attempted<S, C> = Switched<Trace<Gated<S, C>, DefaultHooks<C>>, Gated<S, C>>;
 type Repeated<S, C> = Switched<Retry<Attempted<S, C>, C>, Attempted<S, C>>;
 type Timed<S, C> = Deadline<Repeated<S, C>>;
@@ -71,6 +75,7 @@ impl<S: Clone, C: Clone> Layer<S> for Layers<C> {
     fn layer(&self, tool: S) -> Self::Service {
         let stack = self.timeout.layer(self.catch_panic.layer(tool));
         let stack = self.circuit_breaker.layer(stack);
+        let stack = self.health.layer(stack);
         let stack = self.rate_limit.layer(stack);
         let stack = self.attempts.layer(stack);
         let stack = self.retry.layer(stack);
@@ -87,12 +92,14 @@ impl<C> StackLayer<C> {
         layers: Layers<C>,
         classifier: C,
         handle: CircuitBreakerHandle,
+        health: Health,
     ) -> Self {
         Self {
             sanitize,
             layers,
             classifier,
             handle,
+            health,
         }
     }
 
@@ -100,6 +107,12 @@ impl<C> StackLayer<C> {
     /// call.
     pub fn circuit_breaker(&self) -> CircuitBreakerHandle {
         self.handle.clone()
+    }
+
+    /// The registry of servers. Where its layer is switched off no call of this stack feeds it; a router below may
+    /// (feature `router`, `RouterBuilder::with_health`), whose servers' names it knows.
+    pub fn health(&self) -> Health {
+        self.health.clone()
     }
 }
 
@@ -134,6 +147,7 @@ impl<C> fmt::Debug for Layers<C> {
         f.debug_struct("Layers")
             .field("deadline", &self.deadline)
             .field("rate_limit", &self.rate_limit)
+            .field("health", &self.health)
             .field("circuit_breaker", &self.circuit_breaker)
             .field("timeout", &self.timeout)
             .field("classifier", &format_args!("{}", type_name::<C>()))

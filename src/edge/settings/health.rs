@@ -1,0 +1,57 @@
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Settings, duration};
+use crate::{
+    config::ConfigError,
+    edge::health::{Health, HealthBuilder},
+};
+
+/// Which servers are there: `[health]`. See [`Health`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct HealthSettings {
+    /// Whether the layer is there. Default: no.
+    pub enabled: bool,
+    /// How many timeouts or connection failures in a row make a server unavailable. Default 3; system A has 1 (X6).
+    pub threshold: u32,
+    /// Whether calls to an unavailable server are refused, but for probes. Default: no, it only looks on.
+    pub refusal: bool,
+    /// How long a server is unavailable before a call is let through, if others are refused. Default 30 s.
+    #[serde(with = "duration")]
+    pub probe_period: Duration,
+    /// How many servers are kept. Default 1,000.
+    pub max_servers: usize,
+}
+
+impl Default for HealthSettings {
+    fn default() -> Self {
+        Self {
+            enabled: false,
+            threshold: 3,
+            refusal: false,
+            probe_period: Duration::from_secs(30),
+            max_servers: 1000,
+        }
+    }
+}
+
+impl Settings {
+    /// The health registry alone, to be completed and built, whether its layer is enabled or not.
+    pub fn health_builder(&self) -> HealthBuilder {
+        let health = &self.health;
+        Health::builder()
+            .with_threshold(health.threshold)
+            .with_refusal(health.refusal)
+            .with_probe_period(health.probe_period)
+            .with_max_servers(health.max_servers)
+    }
+}
+
+/// Names the setting as it is called here.
+pub(super) fn named(error: ConfigError) -> ConfigError {
+    let key = format!("health.{}", error.field());
+    error.named(key)
+}
