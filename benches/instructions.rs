@@ -36,6 +36,7 @@ use tower_toolcall::{
     check::CheckLayer,
     circuit_breaker::{CircuitBreakerBuilder, CircuitBreakerLayer, Rates},
     deadline::DeadlineLayer,
+    health::Health,
     metrics::{Metrics, MetricsBuilder, MetricsLayer, facade::Facade, otel::Otel},
     normalize::NormalizeLayer,
     rate_limit::RateLimitBackoffLayer,
@@ -215,6 +216,8 @@ fn cases() -> Vec<Case> {
         "circuit_breaker, failures in a window" => CircuitBreakerBuilder::gateway().build().expect("valid");
         "circuit_breaker, rate over calls" => rate(Rates::over_calls(100));
         "circuit_breaker, rate over time" => rate(Rates::over_time(Duration::from_secs(60)));
+        "health" => Health::new().layer();
+        "health, that refuses" => Health::builder().with_refusal(true).build().expect("valid").layer();
         "catch_panic" => CatchPanicLayer::new();
         "normalize" => NormalizeLayer::new();
         "trace, nobody listens" => TraceLayer::new();

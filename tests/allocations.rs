@@ -235,6 +235,22 @@ mod router {
         assert_eq!(count("search", |call| call.with_server("docs")), [1, 1]);
     }
 
+    /// X6: when its server is known.
+    #[test]
+    fn a_watched_server_costs_nothing_more() {
+        let health = Health::builder().with_refusal(true).build().unwrap();
+        let mut svc: Router<usize> = RouterBuilder::new()
+            .server("docs", Tool { waits: true }, ["search"])
+            .with_health(&health)
+            .build()
+            .unwrap();
+        let [_, second] = [(); 2].map(|()| {
+            let call = calls().remove(1).renamed("docs__search");
+            allocation_counter::measure(|| drive(&mut svc, call)).count_total
+        });
+        assert_eq!(second, 2);
+    }
+
     /// Reading arguments costs what they need themselves.
     #[test]
     fn typed_arguments_cost_nothing_more() {

@@ -9,6 +9,7 @@ use tower_toolcall::{
     catch_panic::CatchPanicLayer,
     circuit_breaker::CircuitBreakerLayer,
     deadline::DeadlineLayer,
+    health::Health,
     rate_limit::RateLimitBackoffLayer,
     retry::RetryLayer,
     router::{Router, RouterBuilder},
@@ -23,6 +24,8 @@ use crate::kit;
 enum Routed {
     Local,
     Server,
+    /// Watched by a registry that refuses.
+    Watched,
 }
 
 impl<S> Layer<S> for Routed
@@ -38,6 +41,11 @@ where
         match self {
             Self::Local => builder.tool("search", inner),
             Self::Server => builder.server("docs", inner, ["search"]),
+            Self::Watched => {
+                let health = Health::builder().with_refusal(true).build().unwrap();
+                let builder = builder.server("docs", inner, ["search"]);
+                builder.with_health(&health)
+            }
         }
         .build()
         .unwrap()
@@ -77,6 +85,12 @@ contract!(
 contract!(
     server,
     Routed::Server,
+    Panics::Pass,
+    an_inner_readiness_error_reaches_the_caller
+);
+contract!(
+    watched_server,
+    Routed::Watched,
     Panics::Pass,
     an_inner_readiness_error_reaches_the_caller
 );
