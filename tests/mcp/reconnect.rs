@@ -4,7 +4,7 @@ use std::{
     io::Write,
     pin::pin,
     sync::{
-        Arc, Mutex,
+        Arc, LazyLock, Mutex,
         atomic::{AtomicUsize, Ordering::SeqCst},
     },
     time::Duration,
@@ -30,6 +30,7 @@ use tower_toolcall::{
     timeout::TimeoutLayer,
     trace::TraceLayer,
 };
+use tracing::{Dispatch, dispatcher::DefaultGuard};
 use tracing_subscriber::{fmt::format::FmtSpan, prelude::*};
 
 use crate::server::Server;
@@ -543,8 +544,13 @@ async fn a_server_that_has_fallen_silent_is_noticed_by_a_ping() {
         };
         run(&leaf, echo()).await.unwrap();
         for _ in 0..3 {
-            assert!(timeout(ms(100), run(&leaf, hang())).await.is_err());
+            let calls = (0..5).map(|_| timeout(ms(100), run(&leaf, hang())));
+            assert!(join_all(calls).await.iter().all(|answer| answer.is_err()));
+            sleep(ms(10)).await;
         }
+        // One at a time.
+        let pings = lab.server.pings.load(SeqCst);
+        assert_eq!(pings, if ping.is_some() { 3 } else { 0 });
         sleep(ms(3000)).await;
         assert!(leaf.is_connected(), "it is there, and busy");
 
@@ -849,6 +855,15 @@ impl Write for Log {
     }
 }
 
+/// Sets who hears of this thread's events. While there is only one subscriber, an event that is first emitted on a thread
+/// without one is off for ever, on all threads: so there are two.
+fn hear(subscriber: impl Into<Dispatch>) -> DefaultGuard {
+    static OTHER: LazyLock<Dispatch> =
+        LazyLock::new(|| Dispatch::new(tracing_subscriber::registry()));
+    LazyLock::force(&OTHER);
+    tracing::dispatcher::set_default(&subscriber.into())
+}
+
 /// Lost and made again: an event for each, and for attempts that fail.
 #[tokio::test(start_paused = true)]
 async fn what_becomes_of_the_connection_is_told() {
@@ -860,7 +875,7 @@ async fn what_becomes_of_the_connection_is_told() {
         .with_current_span(false)
         .with_span_list(false)
         .with_writer(move || writer.clone());
-    let _guard = tracing_subscriber::registry().with(json).set_default();
+    let _guard = hear(tracing_subscriber::registry().with(json));
 
     let lab = Lab::new(How::Takes(20));
     let leaf = lab.leaf();
@@ -933,7 +948,7 @@ async fn the_span_of_the_call_that_connects_ends_with_the_call() {
         .flatten_event(true)
         .with_span_events(FmtSpan::CLOSE)
         .with_writer(move || writer.clone());
-    let _guard = tracing_subscriber::registry().with(json).set_default();
+    let _guard = hear(tracing_subscriber::registry().with(json));
     let closed = |name: &str| {
         let lines = log.lines();
         let mut these = lines.iter().filter(|l| l["message"] == "close");

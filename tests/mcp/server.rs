@@ -28,11 +28,17 @@ pub(crate) struct Server {
     /// Calls that learned that nobody waits for them any more.
     pub(crate) cancelled: Arc<AtomicUsize>,
     pub(crate) on_cancel: Arc<Notify>,
+    pub(crate) pings: Arc<AtomicUsize>,
 }
 
 impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
         ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+    }
+
+    async fn ping(&self, _: RequestContext<RoleServer>) -> Result<(), ErrorData> {
+        self.pings.fetch_add(1, SeqCst);
+        Ok(())
     }
 
     async fn list_tools(
