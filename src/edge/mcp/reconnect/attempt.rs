@@ -12,7 +12,7 @@ use tokio::{
 };
 use tracing::instrument::{Instrument as _, WithSubscriber as _};
 
-use super::{McpConnection, service::Settings, shared::Shared};
+use super::{McpConnection, settings::Settings, shared::Shared};
 use crate::{
     error::{BoxError, ErrorKind, Execution, ToolError},
     event::{TARGET, names::span},

@@ -5,6 +5,7 @@ mod connection;
 mod history;
 mod ping;
 mod service;
+mod settings;
 mod shared;
 
 pub use self::{connection::McpConnection, service::McpReconnect};

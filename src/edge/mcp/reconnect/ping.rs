@@ -12,7 +12,7 @@ use tokio::{runtime::Handle, time::timeout};
 
 use super::{
     connection::{Live, is_loss},
-    service::Settings,
+    settings::Settings,
     shared::Shared,
 };
 use crate::{

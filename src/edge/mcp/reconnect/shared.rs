@@ -11,7 +11,7 @@ use super::{
     attempt::{Attempt, Connect, Ended},
     connection::Live,
     history::{self, History},
-    service::Settings,
+    settings::Settings,
 };
 use crate::{
     backoff::Random,

@@ -1,0 +1,82 @@
+use std::time::Duration;
+
+use super::McpReconnect;
+use crate::{backoff::Backoff, config::ConfigError};
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Settings {
+    pub(super) backoff: Backoff,
+    pub(super) connect_timeout: Duration,
+    /// `None`: only who begins the attempt waits for it.
+    pub(super) max_wait: Option<Duration>,
+    pub(super) ping: Option<Duration>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let backoff = Backoff::exponential(Duration::from_millis(500), 2.0);
+        Self {
+            backoff: backoff.unwrap_or_default(),
+            connect_timeout: Duration::from_secs(10),
+            max_wait: Some(Duration::from_secs(5)),
+            ping: None,
+        }
+    }
+}
+
+impl McpReconnect {
+    /// Sets how long there is no attempt after one that failed. Default: 500 ms, doubled each time up to 30 s, each a
+    /// quarter longer at most, by chance. No more than an hour.
+    #[must_use]
+    pub fn with_backoff(mut self, backoff: Backoff) -> Self {
+        self.settings.backoff = backoff;
+        self
+    }
+
+    /// Sets how long an attempt may take. Default: 10 s.
+    ///
+    /// # Errors
+    ///
+    /// If it is zero.
+    pub fn with_connect_timeout(mut self, timeout: Duration) -> Result<Self, ConfigError> {
+        if timeout.is_zero() {
+            let reason = "it is zero: no attempt could succeed";
+            return Err(ConfigError::new("connect_timeout", reason));
+        }
+        self.settings.connect_timeout = timeout;
+        Ok(self)
+    }
+
+    /// Sets how long a call waits for a connection, if its deadline leaves it as much. Default: 5 s.
+    #[must_use]
+    pub fn with_max_wait(mut self, max: Duration) -> Self {
+        self.settings.max_wait = Some(max);
+        self
+    }
+
+    /// Calls do not wait for a connection: while an attempt goes on, they fail at once. Only the call that begins it waits
+    /// for its end, within its own deadline.
+    #[must_use]
+    pub fn with_fail_fast(mut self) -> Self {
+        self.settings.max_wait = None;
+        self
+    }
+
+    /// Asks the server for a sign of life (MCP's `ping`) when a call is dropped before its answer has come: by a timeout
+    /// above, for one. If nothing comes back within `limit`, the connection is lost. Default: nobody asks.
+    ///
+    /// Over HTTP use it with any `limit`: see [Over HTTP](Self#over-http). To a child process it is a question of what you
+    /// want: one that works on something for longer than `limit`, and answers nobody meanwhile, is ended in the middle of it.
+    ///
+    /// # Errors
+    ///
+    /// If the limit is zero.
+    pub fn with_ping(mut self, limit: Duration) -> Result<Self, ConfigError> {
+        if limit.is_zero() {
+            let reason = "it is zero: no server could answer";
+            return Err(ConfigError::new("ping", reason));
+        }
+        self.settings.ping = Some(limit);
+        Ok(self)
+    }
+}
