@@ -300,3 +300,26 @@ async fn a_refusal_is_not_repeated_above_the_router_and_opens_no_breaker() {
     }
     assert_eq!(begun.elapsed(), Duration::ZERO);
 }
+
+/// Its timeout is above the router, and drops what hangs below.
+#[tokio::test(start_paused = true)]
+async fn the_timeouts_of_the_documented_stack_are_seen_below_it() {
+    let health = refusing();
+    let server = Server::default();
+    let router = server.router(&health);
+    let stack = ServiceBuilder::new()
+        .tool_deadline(Duration::from_secs(100))
+        .tool_retry(RetryPolicy::new().assume_replay_safe())
+        .tool_rate_limit()
+        .tool_circuit_breaker()
+        .tool_timeout(Duration::from_secs(10))
+        .tool_catch_panic()
+        .service(router.clone());
+    *server.hangs.lock().unwrap() = true;
+    let call = ToolCall::new("docs__search");
+    let error = stack.oneshot(call).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    // Three attempts.
+    assert_eq!(health.server("docs").unwrap().failures, 3);
+    assert_eq!(router.names(), WITHOUT);
+}

@@ -105,7 +105,8 @@ impl<Res: 'static> RouterBuilder<Res> {
         self
     }
 
-    /// Watches the servers, under the names that they have here: a [layer](Health::layer) around each. If the registry
+    /// Watches the servers, under the names that they have here: a [layer](Health::layer) around the service of each, so that
+    /// of calls that a layer inside it repeats the last attempt tells. If the registry
     /// [refuses](crate::health::HealthBuilder::with_refusal) calls to a server, no list has its tools meanwhile; see the
     /// [module docs](super#servers-that-are-not-there). Default: nobody watches.
     ///
