@@ -406,6 +406,10 @@ fn names_missing_tool(words: &str) -> bool {
     [" not found ", " does not exist "].iter().any(|end| {
         rest.find(end).is_some_and(|end| {
             let name: Vec<&str> = rest[..end].split_whitespace().collect();
+            let name = match &name[..] {
+                ["\"", quoted @ .., "\""] => quoted,
+                bare => bare,
+            };
             let clause =
                 |w: &&str| NO_NAMES.contains(w) || w.chars().all(|c| c.is_ascii_punctuation());
             name.len() <= 6 && !name.iter().any(clause)

@@ -230,6 +230,13 @@ mod tests {
             (-32602, "tool not found", NotFound),
             (-32602, "Unknown tool: x", NotFound),
             (-32602, "Tool nope not found", NotFound),
+            (-32602, "Tool 'a.b' not found", NotFound),
+            (
+                -32602,
+                "Tool 'eco' does not exist. Did you mean 'echo'?",
+                NotFound,
+            ),
+            (-32602, "Tool 'a' said: file 'b' not found", InvalidInput),
             (-32602, "missing field `city`", InvalidInput),
             (-32700, "Parse error", InvalidInput),
             (-32601, "Method not found", NotFound),
