@@ -75,6 +75,10 @@ impl Catalog {
         self
     }
 
+    pub(super) fn has_the_tools_of(&self, other: &Self) -> bool {
+        self.tools == other.tools
+    }
+
     /// The tool's name, if there is such a tool.
     #[cfg(feature = "router")]
     pub(super) fn name(&self, tool: &str) -> Option<&Arc<str>> {

@@ -1,7 +1,7 @@
 use std::{
     fmt,
     sync::{
-        Arc,
+        Arc, MutexGuard, PoisonError,
         atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst},
     },
     time::Duration,
@@ -58,7 +58,10 @@ struct Inner {
     asked: Mutex<Asked>,
     /// How many wait because of a change.
     waiting: AtomicUsize,
+    on_change: std::sync::Mutex<Vec<OnChange>>,
 }
+
+type OnChange = Arc<dyn Fn() + Send + Sync>;
 
 /// Known by its address: every connection has a value of its own.
 type Connection = Arc<<RoleClient as ServiceRole>::PeerInfo>;
@@ -105,6 +108,19 @@ impl McpTools {
     /// The tools as they are now.
     pub fn catalog(&self) -> Arc<Catalog> {
         self.0.catalog.load_full()
+    }
+
+    /// Calls `f` from now on whenever an answer of the server has brought another list, when the new one stands. In the task
+    /// that has asked, so it should be quick: it is there to pass the news on.
+    ///
+    /// For the life of the list: for what a program sets up once.
+    pub fn on_change(&self, f: impl Fn() + Send + Sync + 'static) {
+        self.listeners().push(Arc::new(f));
+    }
+
+    fn listeners(&self) -> MutexGuard<'_, Vec<OnChange>> {
+        let listeners = self.0.on_change.lock();
+        listeners.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The tool's name, if there is such a tool.
@@ -166,9 +182,15 @@ impl McpTools {
         asked.last = Some(Instant::now());
         match catalog::list(peer).await {
             Ok(tools) => {
-                let settings = self.catalog().settings();
-                self.0.catalog.store(Arc::new(settings.with_tools(tools)));
+                let before = self.catalog();
+                let now = before.settings().with_tools(tools);
+                let changed = !now.has_the_tools_of(&before);
+                self.0.catalog.store(Arc::new(now));
                 asked.listed = told;
+                if changed {
+                    let listeners = self.listeners().clone();
+                    listeners.iter().for_each(|f| f());
+                }
                 Ok(())
             }
             Err(error) => {
