@@ -45,6 +45,7 @@
 mod catalog;
 mod classify;
 mod errors;
+mod extras;
 mod hooks;
 #[cfg(feature = "mcp-http")]
 mod http;
@@ -65,6 +66,7 @@ pub use self::{
     catalog::Catalog,
     classify::McpClassifier,
     errors::recognise,
+    extras::McpExtras,
     hooks::McpHooks,
     json::McpJson,
     max_bytes::McpMaxBytes,

@@ -16,10 +16,10 @@ use rmcp::{
 use serde_json::{Map, Value};
 use tower_service::Service;
 
-use super::{McpProgress, errors, max_bytes::response_bytes};
+use super::{McpExtras, McpProgress, errors, max_bytes::response_bytes};
 use crate::{
     answer::{NoSize, json_bytes},
-    call::{IdempotencyKey, ToolCall},
+    call::ToolCall,
     error::{ErrorKind, Execution, ToolError},
 };
 
@@ -30,7 +30,7 @@ const MAX_MESSAGE_BYTES: u64 = 16 << 20;
 const ENVELOPE_BYTES: u64 = 4 << 10;
 
 /// The key in a request's `_meta` under which [`McpService`] sends a call's
-/// [idempotency key](crate::ToolCall::idempotency_key), if the call may be repeated.
+/// [idempotency key](crate::ToolCall::idempotency_key), if the call may be repeated, or the one in its [`McpExtras`].
 pub const IDEMPOTENCY_KEY_META: &str = "tower-toolcall/idempotency-key";
 
 /// The tools of one MCP server. See the [module docs](super) for an example.
@@ -100,9 +100,12 @@ impl McpService {
         call.check()?;
         check_size(call.arguments())?;
         let (info, progress) = (call.info(), call.progress());
-        let options = self.options(call.idempotency_key());
-        let params = CallToolRequestParams::new(call.tool().to_owned())
-            .with_arguments(call.take_arguments());
+        let options = self.options(&call);
+        let mut params = CallToolRequestParams::new(call.tool().to_owned());
+        if let Some(extras) = McpExtras::of(&call) {
+            extras.fill(&mut params);
+        }
+        let params = params.with_arguments(call.take_arguments());
         // Nothing below needs the call, and the result may be long in coming.
         drop(call);
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
@@ -140,10 +143,12 @@ impl McpService {
     }
 
     /// What goes along in the request's `_meta`.
-    fn options(&self, key: Option<IdempotencyKey>) -> PeerRequestOptions {
+    fn options(&self, call: &ToolCall) -> PeerRequestOptions {
         let mut meta = RequestMetaObject::default();
-        if let Some(key) = key {
-            let _ = meta.insert(IDEMPOTENCY_KEY_META.to_owned(), key.to_string().into());
+        let own = || call.idempotency_key().map(|key| key.to_string());
+        let given = McpExtras::of(call).and_then(McpExtras::idempotency_key);
+        if let Some(key) = given.map(str::to_owned).or_else(own) {
+            let _ = meta.insert(IDEMPOTENCY_KEY_META.to_owned(), key.into());
         }
         #[cfg(feature = "otel")]
         self.propagate(&mut meta);

@@ -1,0 +1,89 @@
+use std::{fmt, sync::Arc};
+
+use rmcp::model::{CallToolRequestParams, InputResponses};
+
+use crate::call::ToolCall;
+
+/// What a request to an MCP server has beside name and arguments: put it into a call's
+/// [extensions](ToolCall::extensions_mut), and [`McpService`](super::McpService) sends it.
+///
+/// It answers a server that has asked for input:
+///
+/// ```
+/// use rmcp::model::{CallToolResponse, InputResponses};
+/// use tower_toolcall::{ToolCall, mcp::McpExtras};
+///
+/// /// The same call once more, with what the server has asked for.
+/// fn again(mut call: ToolCall, asked: &CallToolResponse, responses: InputResponses) -> ToolCall {
+///     if let CallToolResponse::InputRequired(asked) = asked {
+///         let mut extras = McpExtras::new().with_input_responses(responses);
+///         if let Some(state) = &asked.request_state {
+///             extras = extras.with_request_state(state.clone());
+///         }
+///         call.extensions_mut().insert(extras);
+///     }
+///     call
+/// }
+/// ```
+#[derive(Clone, Default)]
+#[must_use]
+pub struct McpExtras(Arc<Inner>);
+
+#[derive(Clone, Default)]
+struct Inner {
+    input_responses: Option<InputResponses>,
+    request_state: Option<String>,
+    idempotency_key: Option<Arc<str>>,
+}
+
+impl McpExtras {
+    /// Nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the answers to what the server has asked for.
+    pub fn with_input_responses(self, responses: InputResponses) -> Self {
+        self.set(|e| e.input_responses = Some(responses))
+    }
+
+    /// Sets the state that the server has sent with its questions, unchanged.
+    pub fn with_request_state(self, state: impl Into<String>) -> Self {
+        self.set(|e| e.request_state = Some(state.into()))
+    }
+
+    /// Sets the [idempotency key](super::IDEMPOTENCY_KEY_META), instead of that of a retry layer: the caller repeats the call
+    /// under the same one.
+    pub fn with_idempotency_key(self, key: impl Into<Arc<str>>) -> Self {
+        self.set(|e| e.idempotency_key = Some(key.into()))
+    }
+
+    pub(super) fn of(call: &ToolCall) -> Option<&Self> {
+        call.extensions().get()
+    }
+
+    pub(super) fn idempotency_key(&self) -> Option<&str> {
+        self.0.idempotency_key.as_deref()
+    }
+
+    pub(super) fn fill(&self, params: &mut CallToolRequestParams) {
+        params.input_responses.clone_from(&self.0.input_responses);
+        params.request_state.clone_from(&self.0.request_state);
+    }
+
+    fn set(mut self, change: impl FnOnce(&mut Inner)) -> Self {
+        change(Arc::make_mut(&mut self.0));
+        self
+    }
+}
+
+/// Shows what is there, never what it says.
+impl fmt::Debug for McpExtras {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("McpExtras")
+            .field("input_responses", &self.0.input_responses.is_some())
+            .field("request_state", &self.0.request_state.is_some())
+            .field("idempotency_key", &self.0.idempotency_key.is_some())
+            .finish()
+    }
+}
