@@ -86,6 +86,12 @@ impl ToolError {
         safe(&self.0.rules, &self.user_message())
     }
 
+    /// The same of the model's.
+    #[cfg(feature = "mcp-server")]
+    pub(crate) fn public_model_message(&self) -> String {
+        safe(&self.0.rules, &self.model_message())
+    }
+
     /// What callers outside may know.
     pub(crate) fn public_body(&self) -> Map<String, Value> {
         let mut body = self.public_facts("tool");

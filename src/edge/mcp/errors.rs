@@ -56,15 +56,18 @@ pub(super) fn from_service(error: ServiceError) -> ToolError {
     service(&error).with_source(error)
 }
 
-/// The JSON-RPC code that the server answered with, if that is the error's cause.
-pub(super) fn protocol_code(error: &ToolError) -> Option<i32> {
+/// The JSON-RPC error that the server answered with, if that is the error's cause.
+pub(super) fn protocol_error(error: &ToolError) -> Option<&ErrorData> {
     let source = StdError::source(error)?;
-    let answer = match source.downcast_ref() {
-        Some(ServiceError::McpError(answer)) => answer,
-        Some(_) => return None,
-        None => source.downcast_ref::<ErrorData>()?,
-    };
-    Some(answer.code.0)
+    match source.downcast_ref() {
+        Some(ServiceError::McpError(answer)) => Some(answer),
+        Some(_) => None,
+        None => source.downcast_ref(),
+    }
+}
+
+pub(super) fn protocol_code(error: &ToolError) -> Option<i32> {
+    protocol_error(error).map(|answer| answer.code.0)
 }
 
 /// Whether the server says that it does not know the session, which is lost then. The specification asks for a status of

@@ -58,6 +58,12 @@ impl McpExtras {
         self.set(|e| e.idempotency_key = Some(key.into()))
     }
 
+    #[cfg(feature = "mcp-server")]
+    pub(super) fn is_empty(&self) -> bool {
+        let e = &*self.0;
+        e.input_responses.is_none() && e.request_state.is_none() && e.idempotency_key.is_none()
+    }
+
     pub(super) fn of(call: &ToolCall) -> Option<&Self> {
         call.extensions().get()
     }

@@ -21,6 +21,8 @@
 //!
 //! A connection that is lost stays lost for that service: [`McpReconnect`] is the leaf that makes another one.
 //!
+//! The other way round, an MCP server whose tools run through a stack, is `GatewayHandler` (feature `mcp-server`).
+//!
 //! With the feature `otel` the trace goes along: the server finds the context of the current span in the request's `_meta`.
 //!
 //! # Example
@@ -46,6 +48,8 @@ mod catalog;
 mod classify;
 mod errors;
 mod extras;
+#[cfg(feature = "mcp-server")]
+mod gateway;
 mod hooks;
 #[cfg(feature = "mcp-http")]
 mod http;
@@ -60,6 +64,8 @@ mod service;
 mod text;
 mod tools;
 
+#[cfg(feature = "mcp-server")]
+pub use self::gateway::{ERROR_META, GatewayHandler};
 #[cfg(feature = "mcp-http")]
 pub(crate) use self::http::without_address;
 pub use self::{

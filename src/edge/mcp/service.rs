@@ -16,7 +16,7 @@ use rmcp::{
 use serde_json::{Map, Value};
 use tower_service::Service;
 
-use super::{McpExtras, McpProgress, errors, max_bytes::response_bytes};
+use super::{McpExtras, McpProgress, errors, max_bytes::response_bytes, progress::Reports};
 use crate::{
     answer::{NoSize, json_bytes},
     call::ToolCall,
@@ -66,7 +66,7 @@ impl McpService {
     }
 
     /// Passes the server's progress notifications on to the idle timeout of a
-    /// [`TimeoutLayer`](crate::timeout::TimeoutLayer::with_idle_timeout).
+    /// [`TimeoutLayer`](crate::timeout::TimeoutLayer::with_idle_timeout), and to the client of a gateway.
     ///
     /// `progress` has to be the client handler of this very connection, or be told by it.
     #[must_use]
@@ -99,7 +99,7 @@ impl McpService {
     async fn run(self, mut call: ToolCall) -> Result<CallToolResponse, ToolError> {
         call.check()?;
         check_size(call.arguments())?;
-        let (info, progress) = (call.info(), call.progress());
+        let (info, reports) = (call.info(), Reports::of(&call));
         let options = self.options(&call);
         let mut params = CallToolRequestParams::new(call.tool().to_owned());
         if let Some(extras) = McpExtras::of(&call) {
@@ -120,7 +120,7 @@ impl McpService {
         };
         #[cfg(feature = "otel")]
         info.record(|r| r.leave_note(self.sent(&handle.id)));
-        let _reports = progress
+        let _reports = reports
             .zip(self.progress.as_ref())
             .map(|(report_to, all)| all.route(handle.progress_token.clone(), report_to));
 

@@ -1,0 +1,89 @@
+use rmcp::model::{
+    CallToolResponse, CallToolResult, ContentBlock, ErrorCode, ErrorData, MetaObject, ResultType,
+};
+use serde_json::Value;
+
+use crate::{
+    call::CallInfo,
+    edge::mcp::errors,
+    error::{ErrorKind, Execution, ToolError},
+};
+
+/// The key in a result's `_meta` under which a [`GatewayHandler`](super::GatewayHandler) tells programs what it tells the model in
+/// words: the error's code, and what else is known of it.
+pub const ERROR_META: &str = "tower-toolcall/error";
+
+/// What is answered to a client that has cancelled its request, if anybody hears it.
+pub(super) fn cancelled() -> ErrorData {
+    ErrorData::internal_error("the request was cancelled", None)
+}
+
+/// What the stack says, as a client gets it.
+pub(super) fn of(
+    result: Result<CallToolResponse, ToolError>,
+    call: &CallInfo,
+) -> Result<CallToolResponse, ErrorData> {
+    match result {
+        Ok(CallToolResponse::Complete(mut result)) => {
+            // Servers of older revisions do not say it, clients of the newer one expect it; rmcp takes it away for others.
+            result.result_type.get_or_insert(ResultType::COMPLETE);
+            Ok(result.into())
+        }
+        Ok(CallToolResponse::Task(_)) => of_error(&task().about(call)),
+        Ok(response) => Ok(response),
+        Err(error) => of_error(&error.about(call)),
+    }
+}
+
+/// The gateway takes no more calls.
+pub(super) fn closing(call: &CallInfo) -> Result<CallToolResponse, ErrorData> {
+    let error = ToolError::new(ErrorKind::Overloaded, "the server is closing")
+        .with_code("SERVER_CLOSING")
+        .about(call);
+    of_error(&error)
+}
+
+/// A task is known to its server alone: nobody could ask the gateway for it.
+fn task() -> ToolError {
+    ToolError::new(
+        ErrorKind::PollTimeout,
+        "the tool has started a task, which a gateway cannot pass on",
+    )
+    .with_code("TASK_NOT_PASSED_ON")
+    .with_execution(Execution::Unknown)
+    .with_retryable(false)
+}
+
+fn of_error(error: &ToolError) -> Result<CallToolResponse, ErrorData> {
+    if let Some(theirs) = errors::protocol_error(error) {
+        return Err(passed_on(theirs, error));
+    }
+    let text = error.public_model_message();
+    let facts = Value::Object(error.public_body());
+    // A status tells of what a tool looked for, not of the tool.
+    if error.kind() == ErrorKind::NotFound && error.status().is_none() {
+        return Err(ErrorData::invalid_params(text, Some(facts)));
+    }
+    let mut result = CallToolResult::error(vec![ContentBlock::text(text)]);
+    let mut meta = MetaObject::default();
+    meta.0.insert(ERROR_META.to_owned(), facts);
+    result.meta = Some(meta);
+    Ok(result.into())
+}
+
+/// What the tool's server answers instead of a result.
+fn passed_on(theirs: &ErrorData, error: &ToolError) -> ErrorData {
+    match theirs.code {
+        // These tell of the gateway's own connection to that server; a client would take them for its own.
+        ErrorCode::HEADER_MISMATCH
+        | ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY
+        | ErrorCode::UNSUPPORTED_PROTOCOL_VERSION => {
+            let facts = Value::Object(error.public_body());
+            ErrorData::internal_error(
+                "the tool's server refused the gateway's request",
+                Some(facts),
+            )
+        }
+        _ => theirs.clone(),
+    }
+}

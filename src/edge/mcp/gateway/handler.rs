@@ -1,0 +1,277 @@
+use std::{convert::Infallible, fmt, num::NonZeroUsize, sync::Arc};
+
+use rmcp::model::{
+    CallToolResponse, Implementation, ServerCapabilities, ServerConfig, Tool as Definition,
+};
+use tower::{ServiceExt as _, util::BoxCloneSyncService};
+use tower_layer::Layer as _;
+use tower_service::Service;
+
+use super::{changes::Changes, drain::Drain, session::Session};
+use crate::{
+    call::ToolCall, catch_panic::CatchPanicLayer, config::ConfigError, edge::mcp::McpTools,
+    error::ToolError, result::ToolResult,
+};
+
+pub(super) type Stack = BoxCloneSyncService<ToolCall, CallToolResponse, ToolError>;
+
+/// How many tools a page of the list has, unless it is set.
+const PAGE: NonZeroUsize = NonZeroUsize::new(1000).expect("not zero");
+
+/// An MCP server whose tools run through a stack: an rmcp `ServerHandler`, for every transport and both lifecycles that
+/// rmcp has.
+///
+/// A client's `tools/call` becomes a [`ToolCall`]; what the stack answers goes back as it is, also with `isError: true`.
+/// Where a [`Router`](crate::router::Router) over [`McpService`](crate::mcp::McpService)s is innermost, it is a gateway to
+/// other servers.
+///
+/// # Example
+///
+#[cfg_attr(feature = "router", doc = "```no_run")]
+#[cfg_attr(not(feature = "router"), doc = "```ignore")]
+/// use std::{sync::Arc, time::Duration};
+/// use rmcp::transport::{
+///     StreamableHttpServerConfig, StreamableHttpService,
+///     streamable_http_server::session::local::LocalSessionManager,
+/// };
+/// use tower::ServiceBuilder;
+/// use tower_toolcall::{
+///     BoxError, ServiceBuilderExt,
+///     mcp::{GatewayHandler, McpNotifications, McpService},
+///     router::Router,
+/// };
+///
+/// # async fn run(service: McpService, docs: McpNotifications) -> Result<(), BoxError> {
+/// // A connection to a server, and its list of tools: see `McpNotifications`.
+/// let router = Router::mcp().server("docs", service, docs.tools().clone()).build()?;
+/// let list = router.clone();
+/// let stack = ServiceBuilder::new()
+///     .tool_circuit_breaker()
+///     .tool_timeout(Duration::from_secs(30))
+///     .service(router);
+/// let gateway = GatewayHandler::new(stack, move || list.mcp_tools());
+/// gateway.follow(docs.tools()); // clients hear of a new list
+///
+/// let config = StreamableHttpServerConfig::default();
+/// let sessions = Arc::new(LocalSessionManager::default());
+/// let (each, end) = (gateway.clone(), config.cancellation_token.clone());
+/// let mcp = StreamableHttpService::new(move || Ok(each.clone()), sessions, config);
+/// let listener = tokio::net::TcpListener::bind("127.0.0.1:8080").await?;
+/// let app = axum::Router::new().nest_service("/mcp", mcp);
+/// let serve = axum::serve(listener, app).with_graceful_shutdown(async move {
+///     let _ = tokio::signal::ctrl_c().await;
+///     let _ = tokio::time::timeout(Duration::from_secs(10), gateway.drain()).await;
+///     end.cancel();
+/// });
+/// serve.await?;
+/// # Ok(()) }
+/// ```
+///
+/// # Calls
+///
+/// | of the request | becomes |
+/// |---|---|
+/// | `name`, `arguments` | the tool and its arguments, within [`ToolCall::check`] |
+/// | the request's id | the end of the call's [id](ToolCall::id), which is unique in the process |
+/// | headers, over HTTP | what [`with_request_headers`](ToolCall::with_request_headers) takes up |
+/// | `_meta.traceparent` (feature `otel`) | the parent of the call's span; it beats the header |
+/// | `_meta.progressToken` | what an `McpService` [with progress](crate::mcp::McpService::with_progress) is told reaches the client under this token: the newest, growing, at most ten times a second, and nothing after the answer |
+/// | `inputResponses`, `requestState` | [`McpExtras`](crate::mcp::McpExtras) |
+/// | the idempotency key in `_meta` | nothing, but [by setting](Self::take_idempotency_keys) |
+///
+/// A client that cancels its request, or hangs up where that means the same, has its call dropped at once, which cancels it at
+/// the tool's server; with the feature `cancel` the call's token fires as well. Over a stream that ends rmcp waits up to 5 s for
+/// answers first.
+///
+/// rmcp bounds neither the calls of a client nor the time that they take: that is what layers are for. It logs requests and answers in
+/// full at DEBUG, and at INFO has a span for each session, of which all spans in it become children: filter
+/// it (`rmcp=warn`).
+///
+/// # Errors
+///
+/// | error | answer |
+/// |---|---|
+/// | a JSON-RPC error of the tool's server | the same, with its data; -32603 for -32020 to -32022, which are about the gateway's own connection |
+/// | [`NotFound`](crate::ErrorKind::NotFound) without a status: there is no such tool | -32602, with [`model_message`](ToolError::model_message), which says what is near |
+/// | any other, a panic too | a result with `isError: true` and `model_message` |
+/// | the client has cancelled | none |
+///
+/// With the text for the model go, for programs, the members of [`ToolError::to_http`]'s body: code, `retryable`, `retry_after_seconds`, ...; in
+/// the result's `_meta` under [`ERROR_META`](super::ERROR_META), in the error's `data`. Nothing else of an error goes out.
+///
+/// # What it does not do
+///
+/// Tools alone: no resources, prompts, sampling. A server that asks for input (2026-07-28) is passed on to clients of that
+/// revision, to others rmcp answers with an error; what a server may ask for depends on the capabilities of the gateway's client, not on
+/// those of its clients. A task that a server starts cannot be passed on: the model reads that the tool may still run.
+/// There is no authentication.
+///
+/// # Panics
+///
+/// A panic in the stack is an answer. One in the list of tools is an error, -32603.
+///
+/// # Clone
+///
+/// Each session has a clone of its own, as rmcp's transports ask for it. Clones share the stack, the count of the calls in
+/// flight, and the news that the list has changed.
+#[derive(Clone)]
+#[must_use]
+pub struct GatewayHandler {
+    pub(super) stack: Stack,
+    pub(super) tools: Arc<dyn Fn() -> Vec<Definition> + Send + Sync>,
+    pub(super) settings: Arc<Settings>,
+    pub(super) changes: Changes,
+    pub(super) drain: Drain,
+    pub(super) session: Session,
+}
+
+#[derive(Clone)]
+pub(super) struct Settings {
+    pub(super) info: ServerConfig,
+    pub(super) page: NonZeroUsize,
+    pub(super) takes_idempotency_keys: bool,
+}
+
+impl GatewayHandler {
+    /// A server of a stack that may fail, and of the tools that `tools` lists: it is asked for each list, so it may answer
+    /// differently each time. It says what clients are told; what they can call the stack decides.
+    ///
+    /// A stack with a [`ToolResultLayer`](crate::result) goes to [`of_results`](Self::of_results).
+    pub fn new<S>(stack: S, tools: impl Fn() -> Vec<Definition> + Send + Sync + 'static) -> Self
+    where
+        S: Service<ToolCall, Response = CallToolResponse> + Clone + Send + Sync + 'static,
+        S::Error: Into<ToolError>,
+        S::Future: Send,
+    {
+        Self::of(stack.map_err(Into::into), Arc::new(tools))
+    }
+
+    /// The same of a stack that makes results itself: one with a [`ToolResultLayer`](crate::result).
+    ///
+    /// An answer that its classifier takes for an error reaches the client in the tool's own words.
+    pub fn of_results<S>(
+        stack: S,
+        tools: impl Fn() -> Vec<Definition> + Send + Sync + 'static,
+    ) -> Self
+    where
+        S: Service<ToolCall, Response = ToolResult<CallToolResponse>, Error = Infallible>,
+        S: Clone + Send + Sync + 'static,
+        S::Future: Send,
+    {
+        let answer = |result: Result<ToolResult<_>, ToolError>| {
+            let result = result?;
+            match result.data() {
+                Some(_) => Ok(result.into_data().expect("it is there")),
+                None => result.into_result(),
+            }
+        };
+        Self::of(
+            stack.map_err(ToolError::from).map_result(answer),
+            Arc::new(tools),
+        )
+    }
+
+    fn of<S>(stack: S, tools: Arc<dyn Fn() -> Vec<Definition> + Send + Sync>) -> Self
+    where
+        S: Service<ToolCall, Response = CallToolResponse, Error = ToolError>,
+        S: Clone + Send + Sync + 'static,
+        S::Future: Send + 'static,
+    {
+        let can = ServerCapabilities::builder().enable_tools();
+        let mut info = ServerConfig::new(can.enable_tool_list_changed().build());
+        info.server_info = Implementation::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
+        Self {
+            stack: Stack::new(CatchPanicLayer::new().layer(stack)),
+            tools,
+            settings: Arc::new(Settings {
+                info,
+                page: PAGE,
+                takes_idempotency_keys: false,
+            }),
+            changes: Changes::default(),
+            drain: Drain::default(),
+            session: Session::default(),
+        }
+    }
+
+    /// Sets the name and version that clients are told. Default: those of this crate.
+    pub fn with_implementation(self, implementation: Implementation) -> Self {
+        self.set(|s| s.info.server_info = implementation)
+    }
+
+    /// Sets the text that tells clients how to use the tools. Default: none.
+    pub fn with_instructions(self, text: impl Into<String>) -> Self {
+        self.set(|s| s.info.instructions = Some(text.into()))
+    }
+
+    /// Sets how many tools a page of the list has at most. Default 1,000; a page ends earlier where its tools
+    /// have more than 8 MiB of JSON.
+    ///
+    /// # Errors
+    ///
+    /// If it is zero.
+    pub fn with_page_size(self, tools: usize) -> Result<Self, ConfigError> {
+        let Some(page) = NonZeroUsize::new(tools) else {
+            return Err(ConfigError::new(
+                "page_size",
+                "it is zero: no page would have a tool",
+            ));
+        };
+        Ok(self.set(|s| s.page = page))
+    }
+
+    /// Whether a client's [idempotency key](crate::mcp::IDEMPOTENCY_KEY_META) goes on to the tool's server, instead of the
+    /// one that a [`RetryLayer`](crate::retry) of the stack makes. Default: no.
+    ///
+    /// Then a client that repeats a call is recognised by the server, also if the client has connected again meanwhile. The
+    /// server sees one client, the gateway: two clients with the same key may get each other's answers. So only where all
+    /// clients are trusted, and make keys that nobody guesses.
+    pub fn take_idempotency_keys(self, taken: bool) -> Self {
+        self.set(|s| s.takes_idempotency_keys = taken)
+    }
+
+    fn set(mut self, change: impl FnOnce(&mut Settings)) -> Self {
+        change(Arc::make_mut(&mut self.settings));
+        self
+    }
+
+    /// Tells all clients that the list of tools has changed: those of the older revisions that have initialised their
+    /// session, and those of 2026-07-28 that listen. Returns at once; several changes in a row may be one message.
+    pub fn tools_changed(&self) {
+        self.changes.tell();
+    }
+
+    /// Does so from now on whenever the list of this server changes. For each of a router's servers.
+    pub fn follow(&self, tools: &McpTools) {
+        let changes = self.changes.clone();
+        tools.on_change(move || changes.tell());
+    }
+
+    /// How many calls run, of all sessions.
+    pub fn in_flight(&self) -> usize {
+        self.drain.running()
+    }
+
+    /// Takes no more calls, and waits until none runs. From now on calls are answered that the server is closing;
+    /// what listens to changes of the list ends.
+    ///
+    /// It waits as long as it takes: put a timeout around it, and close the sessions afterwards (`RunningService::cancel`,
+    /// or the cancellation token of a streamable HTTP server), which sends the last answers.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped, the server is closed all the same.
+    pub async fn drain(&self) {
+        self.drain.close();
+        self.drain.drained().await;
+    }
+}
+
+impl fmt::Debug for GatewayHandler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GatewayHandler")
+            .field("name", &self.settings.info.server_info.name)
+            .field("in_flight", &self.in_flight())
+            .finish_non_exhaustive()
+    }
+}

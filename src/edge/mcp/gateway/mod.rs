@@ -1,0 +1,13 @@
+//! An MCP server whose tools run through a stack. The docs are those of [`GatewayHandler`].
+
+mod answer;
+mod changes;
+mod drain;
+mod handler;
+mod pages;
+mod relay;
+mod request;
+mod server;
+mod session;
+
+pub use self::{answer::ERROR_META, handler::GatewayHandler};

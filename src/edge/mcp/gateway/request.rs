@@ -1,0 +1,61 @@
+use std::sync::Arc;
+
+use rmcp::{
+    model::CallToolRequestParams,
+    service::{RequestContext, RoleServer},
+};
+
+use super::{handler::Settings, relay::Relayed, session::Session};
+use crate::{
+    call::ToolCall,
+    edge::{
+        headers::is_usable_id,
+        mcp::{IDEMPOTENCY_KEY_META, McpExtras},
+    },
+};
+
+/// The call that a client asks for. What the request says itself is nearer than the headers that it came with.
+pub(super) fn call(
+    params: CallToolRequestParams,
+    cx: &RequestContext<RoleServer>,
+    settings: &Settings,
+    session: &Session,
+) -> ToolCall {
+    let mut call = ToolCall::new(params.name)
+        .with_arguments(params.arguments.unwrap_or_default())
+        .with_id(session.call_id(&cx.id));
+    if let Some(http) = cx.extensions.get::<http::request::Parts>() {
+        call = call.with_request_headers(&http.headers);
+    }
+    #[cfg(feature = "otel")]
+    if let Some(parent) = crate::otel::parent_from_meta(&cx.meta) {
+        call = call.with_remote_parent(parent);
+    }
+    let mut extras = McpExtras::new();
+    if let Some(responses) = params.input_responses {
+        extras = extras.with_input_responses(responses);
+    }
+    if let Some(state) = params.request_state {
+        extras = extras.with_request_state(state);
+    }
+    if let Some(key) = settings.takes_idempotency_keys.then(|| key(cx)).flatten() {
+        extras = extras.with_idempotency_key(key);
+    }
+    if !extras.is_empty() {
+        call.extensions_mut().insert(extras);
+    }
+    call
+}
+
+/// Has the progress of the call told to the client, if it has asked for that.
+pub(super) fn relay(call: &mut ToolCall, cx: &RequestContext<RoleServer>) -> Option<Relayed> {
+    let token = cx.meta.get_progress_token()?;
+    let (relay, relayed) = Relayed::to(cx.peer.clone(), token);
+    call.extensions_mut().insert(relay);
+    Some(relayed)
+}
+
+fn key(cx: &RequestContext<RoleServer>) -> Option<Arc<str>> {
+    let key = cx.meta.get(IDEMPOTENCY_KEY_META)?.as_str()?;
+    is_usable_id(key).then(|| key.into())
+}

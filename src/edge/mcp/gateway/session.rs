@@ -1,0 +1,79 @@
+use std::sync::{
+    OnceLock,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+use rmcp::model::RequestId;
+use tokio::task::AbortHandle;
+
+use crate::edge::headers::is_usable_id;
+
+/// What belongs to one session: a clone is another one.
+pub(super) struct Session {
+    /// Of all in this process.
+    number: u64,
+    /// Tells the client of changes. One for each session, however often a client says that it is ready.
+    listener: OnceLock<AbortHandle>,
+}
+
+impl Session {
+    /// An id for a call, for logs. A client's own ids begin anew in each session.
+    pub(super) fn call_id(&self, request: &RequestId) -> String {
+        let number = self.number;
+        match request {
+            RequestId::Number(id) => format!("s{number}-{id}"),
+            RequestId::String(id) if is_usable_id(id) => format!("s{number}-{id}"),
+            RequestId::String(_) => format!("s{number}"),
+        }
+    }
+
+    /// Runs this as long as the session lives, if nothing does yet.
+    pub(super) fn listen(&self, listener: impl Future<Output = ()> + Send + 'static) {
+        self.listener
+            .get_or_init(|| tokio::spawn(listener).abort_handle());
+    }
+}
+
+impl Default for Session {
+    fn default() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Self {
+            number: NEXT.fetch_add(1, Relaxed),
+            listener: OnceLock::new(),
+        }
+    }
+}
+
+impl Clone for Session {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if let Some(listener) = self.listener.get() {
+            listener.abort();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_of_two_sessions_have_different_ids() {
+        let (a, b) = (Session::default(), Session::default());
+        assert_ne!(
+            a.call_id(&RequestId::Number(1)),
+            b.call_id(&RequestId::Number(1))
+        );
+        assert_ne!(
+            a.call_id(&RequestId::Number(1)),
+            a.clone().call_id(&RequestId::Number(1))
+        );
+        let id = RequestId::String("two words\n".into());
+        assert!(!a.call_id(&id).contains("words"));
+    }
+}

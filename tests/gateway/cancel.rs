@@ -1,0 +1,152 @@
+//! Clients that give up, and a gateway that closes.
+
+use std::time::Duration;
+
+use rmcp::{
+    model::{
+        CallToolRequest, CallToolRequestParams, CallToolResponse, CallToolResult, ClientRequest,
+    },
+    service::PeerRequestOptions,
+};
+use serde_json::json;
+use tokio::time::timeout;
+use tower::service_fn;
+use tower_toolcall::{
+    BoxError, ToolCall,
+    mcp::{ERROR_META, GatewayHandler},
+};
+
+use crate::kit::{Connected, HTTP, STREAMS, WAYS, Way, connect, patient, request};
+
+fn hanging(client: &Connected) -> tokio::task::JoinHandle<()> {
+    let call = request(client.client.peer().clone(), "docs__hang", json!({}));
+    tokio::spawn(async move { drop(call.await) })
+}
+
+/// T4: who is gone is told all the way down, and nobody else is.
+#[tokio::test]
+async fn a_client_that_gives_up_cancels_the_call_at_the_server() {
+    for way in WAYS {
+        let gateway = patient().await;
+        let client = connect(way, gateway.handler.clone()).await;
+        let other = connect(way, gateway.handler.clone()).await;
+        let (call, stays) = (hanging(&client), hanging(&other));
+        gateway.upstream.until_begun(2).await;
+        assert_eq!(gateway.handler.in_flight(), 2);
+
+        call.abort();
+        gateway.upstream.until_cancelled(1).await;
+        assert_eq!(gateway.upstream.cancelled(), 1, "{way:?}");
+        assert_eq!(gateway.handler.in_flight(), 1, "{way:?}");
+        assert!(!stays.is_finished());
+        // The session goes on.
+        let body = client.body("docs__echo", json!({})).await;
+        assert_eq!(body["content"][0]["text"], "{}", "{way:?}");
+    }
+}
+
+/// By the protocol's own message, with a reason. rmcp sends no answer then.
+#[tokio::test]
+async fn a_cancelled_request_reaches_the_server() {
+    for way in WAYS {
+        let gateway = patient().await;
+        let client = connect(way, gateway.handler.clone()).await;
+        let hang = CallToolRequest::new(CallToolRequestParams::new("docs__hang"));
+        let hang = ClientRequest::CallToolRequest(hang);
+        let peer = client.client.peer();
+        let options = PeerRequestOptions::no_options();
+        let handle = peer.send_cancellable_request(hang, options).await.unwrap();
+        gateway.upstream.until_begun(1).await;
+        handle.cancel(Some("enough".into())).await.unwrap();
+        gateway.upstream.until_cancelled(1).await;
+    }
+}
+
+async fn is_gone(way: Way) {
+    let gateway = patient().await;
+    let client = connect(way, gateway.handler.clone()).await;
+    // The server stays, so that it is the client that is missed.
+    let (client, _server) = client.apart();
+    let _call = tokio::spawn(request(client.peer().clone(), "docs__hang", json!({})));
+    gateway.upstream.until_begun(1).await;
+    drop(client);
+    gateway.upstream.until_cancelled(1).await;
+    assert_eq!(gateway.handler.in_flight(), 0, "{way:?}");
+}
+
+/// A client whose connection ends. rmcp waits 5 s for answers before it says so: a pipe may be half closed.
+#[tokio::test(start_paused = true)]
+async fn a_client_at_a_stream_that_is_gone_cancels_its_calls() {
+    for way in STREAMS {
+        is_gone(way).await;
+    }
+}
+
+#[tokio::test]
+async fn a_client_over_http_that_is_gone_cancels_its_calls() {
+    for way in HTTP {
+        is_gone(way).await;
+    }
+}
+
+/// What a tool has spawned hears of it by the call's token; after an answer the token does not fire.
+#[tokio::test]
+async fn the_calls_token_fires_for_a_call_that_is_given_up_and_not_after_an_answer() {
+    let (tokens, mut given) = tokio::sync::mpsc::unbounded_channel();
+    let stack = service_fn(move |call: ToolCall| {
+        let token = call.cancellation().unwrap().clone();
+        tokens.send(token).unwrap();
+        async move {
+            match call.tool() {
+                "hang" => std::future::pending().await,
+                _ => Ok::<CallToolResponse, BoxError>(CallToolResult::success(vec![]).into()),
+            }
+        }
+    });
+    let handler = GatewayHandler::new(stack, Vec::new);
+    for way in WAYS {
+        let client = connect(way, handler.clone()).await;
+        client.body("fine", json!({})).await;
+        let answered = given.recv().await.unwrap();
+
+        let peer = client.client.peer().clone();
+        let call = tokio::spawn(async { drop(request(peer, "hang", json!({})).await) });
+        let hanging = given.recv().await.unwrap();
+        assert!(!hanging.is_cancelled());
+        call.abort();
+        let fires = timeout(Duration::from_secs(20), hanging.cancelled()).await;
+        assert!(fires.is_ok(), "{way:?}");
+        assert!(!answered.is_cancelled(), "{way:?}");
+    }
+}
+
+/// N2: calls that run are waited for, others are turned away.
+#[tokio::test]
+async fn a_gateway_that_closes_ends_what_runs_and_takes_no_more() {
+    for way in WAYS {
+        let gateway = patient().await;
+        let client = connect(way, gateway.handler.clone()).await;
+        let peer = client.client.peer().clone();
+        let call = tokio::spawn(request(peer, "docs__wait", json!({})));
+        gateway.upstream.until_begun(1).await;
+
+        let closing = gateway.handler.clone();
+        let mut drained = tokio_test::task::spawn(async move { closing.drain().await });
+        assert!(drained.poll().is_pending());
+        let body = client.body("docs__echo", json!({})).await;
+        assert_eq!(body["isError"], true);
+        assert_eq!(body["_meta"][ERROR_META]["code"], "SERVER_CLOSING");
+        assert_eq!(gateway.upstream.begun(), 1);
+
+        gateway.upstream.go.notify_one();
+        let answer = call.await.unwrap();
+        assert!(
+            matches!(answer, Ok(CallToolResponse::Complete(_))),
+            "{way:?}"
+        );
+        timeout(Duration::from_secs(20), gateway.handler.drain())
+            .await
+            .unwrap();
+        assert_eq!(gateway.handler.in_flight(), 0);
+    }
+}

@@ -1,0 +1,161 @@
+//! The list of tools, and the news that it has changed.
+
+use std::{sync::Arc, time::Duration};
+
+use rmcp::model::{CallToolResponse, Implementation, SubscriptionFilter, Tool};
+use serde_json::json;
+use tokio::time::timeout;
+use tower::service_fn;
+use tower_toolcall::{BoxError, ToolCall, mcp::GatewayHandler};
+
+use crate::kit::{Connected, WAYS, Way, connect, gateway, gateway_with};
+
+async fn names(client: &Connected) -> Vec<String> {
+    let tools = client.client.peer().list_all_tools().await.unwrap();
+    tools
+        .into_iter()
+        .map(|tool| tool.name.into_owned())
+        .collect()
+}
+
+fn of_tools(tools: impl Fn() -> Vec<Tool> + Send + Sync + 'static) -> GatewayHandler {
+    let nothing = service_fn(|_: ToolCall| async {
+        Err::<CallToolResponse, BoxError>("there is nothing".into())
+    });
+    GatewayHandler::new(nothing, tools)
+}
+
+/// X1: the names are those that can be called, the definitions those of the server.
+#[tokio::test]
+async fn the_list_is_the_routers() {
+    let gateway = gateway().await;
+    for way in WAYS {
+        let client = connect(way, gateway.handler.clone()).await;
+        let tools = client.client.peer().list_all_tools().await.unwrap();
+        assert_eq!(tools.len(), 11, "{way:?}");
+        assert!(tools.iter().all(|tool| tool.name.starts_with("docs__")));
+        assert_eq!(tools[0].description.as_deref(), Some("A tool."));
+    }
+}
+
+#[tokio::test]
+async fn a_long_list_comes_in_pages_and_in_order() {
+    let tools = || {
+        let tool = |n: usize| Tool::new(format!("t{:03}", n * 37 % 101), "", Arc::default());
+        (0..101).map(tool).collect()
+    };
+    let handler = of_tools(tools).with_page_size(10).unwrap();
+    let expected: Vec<_> = (0..101).map(|n| format!("t{n:03}")).collect();
+    for way in WAYS {
+        let client = connect(way, handler.clone()).await;
+        let first = client.client.peer().list_tools(None).await.unwrap();
+        assert_eq!(first.tools.len(), 10);
+        assert_eq!(names(&client).await, expected, "{way:?}");
+    }
+    assert!(handler.with_page_size(0).is_err());
+}
+
+#[tokio::test]
+async fn clients_are_told_what_it_is() {
+    let handler = of_tools(Vec::new)
+        .with_implementation(Implementation::new("office", "7.1"))
+        .with_instructions("Be kind.");
+    for way in WAYS {
+        let client = connect(way, handler.clone()).await;
+        let info = client.client.peer().peer_info().unwrap();
+        let told = json!({ "info": *info });
+        assert_eq!(told["info"]["instructions"], "Be kind.", "{way:?} {told}");
+        let tools = &told["info"]["capabilities"]["tools"];
+        assert_eq!(tools["listChanged"], true, "{way:?} {told}");
+        assert!(told.to_string().contains(r#""name":"office""#), "{told}");
+    }
+}
+
+/// A server's new list reaches the clients of the older revisions by itself.
+#[tokio::test]
+async fn a_change_at_the_server_is_told_to_the_clients() {
+    let gateway = gateway_with(false, |router| {
+        let list = router.clone();
+        GatewayHandler::new(router, move || list.mcp_tools())
+    })
+    .await;
+    gateway.handler.follow(gateway.tools.tools());
+    for (way, tools) in [
+        (Way::Stream, ["echo", "hang"]),
+        (Way::Http, ["echo", "ask"]),
+    ] {
+        let mut client = connect(way, gateway.handler.clone()).await;
+        // The session is known to be ready when it has answered.
+        names(&client).await;
+        // Over HTTP the stream for such messages may not be open yet.
+        let told = async {
+            loop {
+                gateway.upstream.change(&tools).await;
+                gateway.handler.tools_changed();
+                let heard = client.heard.changes.recv();
+                if timeout(Duration::from_millis(500), heard).await.is_ok() {
+                    return;
+                }
+            }
+        };
+        timeout(Duration::from_secs(20), told).await.unwrap();
+        let followed = async {
+            while names(&client).await.len() != 2 {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        timeout(Duration::from_secs(20), followed).await.unwrap();
+    }
+}
+
+/// Only what follows tells, and an unchanged list is no news.
+#[tokio::test]
+async fn a_list_that_is_followed_tells_of_changes_alone() {
+    let gateway = gateway_with(false, |router| GatewayHandler::new(router, Vec::new)).await;
+    gateway.handler.follow(gateway.tools.tools());
+    let mut client = connect(Way::Stream, gateway.handler.clone()).await;
+    names(&client).await;
+    let refresh = || async {
+        let peer = gateway.behind.peer();
+        gateway.tools.tools().refresh(peer).await.unwrap();
+    };
+    refresh().await;
+    // Who is told at all is told in the order of the messages.
+    names(&client).await;
+    assert!(client.heard.changes.try_recv().is_err());
+    *gateway.upstream.tools.lock().unwrap() = vec!["echo"];
+    refresh().await;
+    let heard = timeout(Duration::from_secs(20), client.heard.changes.recv()).await;
+    assert_eq!(heard.unwrap(), Some(()));
+}
+
+/// Those of 2026-07-28 hear it on the stream that they ask for, and its end when the gateway closes.
+#[tokio::test]
+async fn clients_that_listen_are_told_and_the_stream_ends_with_the_gateway() {
+    for way in [Way::StreamModern, Way::HttpModern] {
+        let handler = of_tools(Vec::new);
+        let client = connect(way, handler.clone()).await;
+        let filter = SubscriptionFilter::builder().tools_list_changed().build();
+        let mut stream = client.client.peer().listen(filter).await.unwrap();
+        for _change in 0..2 {
+            let told = async {
+                loop {
+                    // The first may come before the server has begun to listen.
+                    handler.tools_changed();
+                    let heard = timeout(Duration::from_millis(500), stream.next()).await;
+                    if let Ok(heard) = heard {
+                        return heard;
+                    }
+                }
+            };
+            let told = timeout(Duration::from_secs(20), told).await.unwrap();
+            let told = format!("{told:?}");
+            assert!(told.contains("ToolListChanged"), "{way:?} {told}");
+        }
+        let closed = handler.clone();
+        tokio::spawn(async move { closed.drain().await });
+        let ends = async { while let Ok(Some(_)) = stream.next().await {} };
+        timeout(Duration::from_secs(20), ends).await.unwrap();
+        assert!(stream.end().is_some(), "{way:?}");
+    }
+}

@@ -1,0 +1,13 @@
+//! An MCP server whose tools run through a stack, between real rmcp clients and a real rmcp server: in this process and over
+//! HTTP, of both revisions of the protocol.
+#![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
+
+mod answers;
+mod calls;
+mod cancel;
+mod kit;
+mod lists;
+mod progress;
+mod trace;
+mod upstream;
+mod wire;

@@ -1,0 +1,77 @@
+//! What a server tells of a call's progress, on its way to the client.
+
+use std::time::Duration;
+
+use rmcp::model::{
+    CallToolRequest, CallToolRequestParams, ClientRequest, ProgressNotificationParam, ServerResult,
+};
+use rmcp::service::PeerRequestOptions;
+use tower::ServiceBuilder;
+use tower_toolcall::{mcp::GatewayHandler, timeout::TimeoutLayer};
+
+use crate::kit::{Connected, HTTP, STREAMS, Way, connect, gateway_with, patient};
+
+/// What the client hears of one call, all of it before the answer; and the token that it has sent.
+async fn steps(client: &mut Connected) -> Vec<ProgressNotificationParam> {
+    let steps = CallToolRequest::new(CallToolRequestParams::new("docs__steps"));
+    let steps = ClientRequest::CallToolRequest(steps);
+    let options = PeerRequestOptions::no_options();
+    let peer = client.client.peer();
+    let handle = peer.send_cancellable_request(steps, options).await.unwrap();
+    let token = handle.progress_token.clone();
+    let answer = handle.await_response().await.unwrap();
+    assert!(
+        matches!(answer, ServerResult::CallToolResult(_)),
+        "{answer:?}"
+    );
+    let mut heard = Vec::new();
+    while let Ok(told) = client.heard.progress.try_recv() {
+        assert_eq!(told.progress_token, token);
+        heard.push(told);
+    }
+    heard
+}
+
+fn values(heard: &[ProgressNotificationParam]) -> Vec<f64> {
+    heard.iter().map(|told| told.progress).collect()
+}
+
+/// T6: with the client's own token, growing, with total and text, and not after the answer.
+#[tokio::test(start_paused = true)]
+async fn a_servers_progress_reaches_the_client_that_has_asked_for_it() {
+    for way in STREAMS {
+        let gateway = patient().await;
+        let mut client = connect(way, gateway.handler.clone()).await;
+        let heard = steps(&mut client).await;
+        assert_eq!(values(&heard), [1.0, 3.0, 4.0], "{way:?}");
+        assert_eq!(heard[0].total, Some(4.0));
+        assert_eq!(heard[0].message.as_deref(), Some("at work"));
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        assert!(client.heard.progress.try_recv().is_err(), "{way:?}");
+    }
+}
+
+/// The same where time runs: of what comes too fast the newest is enough.
+#[tokio::test]
+async fn progress_goes_over_http() {
+    for way in HTTP {
+        let gateway = patient().await;
+        let mut client = connect(way, gateway.handler.clone()).await;
+        let told = values(&steps(&mut client).await);
+        assert!(!told.is_empty() && told.is_sorted(), "{way:?} {told:?}");
+    }
+}
+
+/// The idle timeout of a stack hears of it as well.
+#[tokio::test(start_paused = true)]
+async fn progress_keeps_the_call_alive_and_is_passed_on() {
+    let gateway = gateway_with(true, |router| {
+        let idle = TimeoutLayer::new(Duration::from_secs(20))
+            .with_idle_timeout(Duration::from_millis(700))
+            .unwrap();
+        GatewayHandler::new(ServiceBuilder::new().layer(idle).service(router), Vec::new)
+    })
+    .await;
+    let mut client = connect(Way::StreamModern, gateway.handler.clone()).await;
+    assert_eq!(steps(&mut client).await.len(), 3);
+}
