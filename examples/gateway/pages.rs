@@ -1,0 +1,40 @@
+//! What an operator looks at.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering::SeqCst},
+};
+
+use axum::{
+    Json, Router,
+    http::{StatusCode, header::CONTENT_TYPE},
+    response::IntoResponse,
+    routing::get,
+};
+use serde_json::json;
+use tower_toolcall::{
+    health::{Availability, Health},
+    metrics::Metrics,
+};
+
+/// `/health` and `/metrics`.
+pub(crate) fn pages(health: Health, metrics: Metrics, draining: Arc<AtomicBool>) -> Router {
+    let health = move || async move {
+        let servers = health.snapshot();
+        let all_there = servers.iter().all(|s| s.state == Availability::Available);
+        // A server that is away is no reason to take the gateway out: its other tools work.
+        let (status, word) = match draining.load(SeqCst) {
+            true => (StatusCode::SERVICE_UNAVAILABLE, "draining"),
+            false if all_there => (StatusCode::OK, "ok"),
+            false => (StatusCode::OK, "degraded"),
+        };
+        (status, Json(json!({ "status": word, "servers": servers })))
+    };
+    let metrics = move || async move {
+        let kind = [(CONTENT_TYPE, "text/plain; version=0.0.4")];
+        (kind, metrics.prometheus()).into_response()
+    };
+    Router::new()
+        .route("/health", get(health))
+        .route("/metrics", get(metrics))
+}

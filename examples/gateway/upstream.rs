@@ -1,0 +1,125 @@
+//! The servers behind the gateway: child processes, started again when they die.
+
+use std::{
+    ffi::OsString,
+    path::PathBuf,
+    process::Stdio,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::SeqCst},
+    },
+};
+
+use rmcp::{
+    model::ProtocolVersion,
+    service::{ClientLifecycleMode, ClientServiceExt as _},
+    transport::TokioChildProcess,
+};
+use tokio::process::Command;
+use tower_toolcall::{
+    BoxError,
+    mcp::{Catalog, McpNotifications, McpReconnect, McpService, McpTools},
+};
+
+/// A server in a child process.
+#[derive(Clone)]
+pub(crate) struct Upstream {
+    pub(crate) name: &'static str,
+    pub(crate) service: McpReconnect,
+    /// Its tools as they are now.
+    pub(crate) tools: McpTools,
+    pid: Arc<AtomicU32>,
+}
+
+impl Upstream {
+    /// Starts nothing yet: `McpReconnect::connect` does, or the first call.
+    pub(crate) fn new(name: &'static str, program: Program) -> Self {
+        // It is ours: what it says of its tools is believed, and so is what may run twice.
+        let tools = McpTools::new(Catalog::default().trust_annotations(true));
+        let pid = Arc::new(AtomicU32::new(0));
+        let (list, running) = (tools.clone(), Arc::clone(&pid));
+        let service = McpReconnect::new(name, move || {
+            let (program, list, running) = (program.clone(), list.clone(), Arc::clone(&running));
+            async move { connect(program, list, &running).await }
+        });
+        Self {
+            name,
+            service,
+            tools,
+            pid,
+        }
+    }
+
+    /// The process that was started last; 0 if none was.
+    pub(crate) fn pid(&self) -> u32 {
+        self.pid.load(SeqCst)
+    }
+}
+
+/// A process, and the handshake with it.
+async fn connect(
+    program: Program,
+    list: McpTools,
+    running: &AtomicU32,
+) -> Result<(impl Send + Sync + use<>, McpService), BoxError> {
+    let mut command = Command::new(program.file);
+    command.args(program.arguments).envs(program.environment);
+    // Servers talk on stderr. A log of yours is a better place for it.
+    let process = TokioChildProcess::builder(command).stderr(Stdio::null());
+    let (process, _) = process.spawn()?;
+    running.store(process.id().unwrap_or(0), SeqCst);
+
+    let handler = McpNotifications::new().with_tools(list);
+    // The revision of 2026-07-28, or the older one of a server that does not know it.
+    let newest_first = ClientLifecycleMode::Auto {
+        preferred_versions: vec![ProtocolVersion::V_2026_07_28],
+        legacy_version: None,
+    };
+    let client = handler.serve_with_lifecycle(process, newest_first).await?;
+    client.service().tools().refresh(client.peer()).await?;
+    let progress = client.service().progress().clone();
+    let service = McpService::new(client.peer().clone()).with_progress(progress);
+    Ok((client, service))
+}
+
+/// A command line.
+#[derive(Clone)]
+pub(crate) struct Program {
+    file: &'static str,
+    arguments: Vec<OsString>,
+    environment: Vec<(&'static str, OsString)>,
+}
+
+impl Program {
+    /// npm's `@modelcontextprotocol/server-everything`.
+    pub(crate) fn everything() -> anyhow::Result<Self> {
+        let script = installed(
+            "mcp-servers/node_modules/@modelcontextprotocol/server-everything/dist/index.js",
+        )?;
+        Ok(Self {
+            file: "node",
+            arguments: vec![script.into(), "stdio".into()],
+            environment: Vec::new(),
+        })
+    }
+
+    /// PyPI's `mcp-server-time`.
+    pub(crate) fn time() -> anyhow::Result<Self> {
+        let arguments = ["-m", "mcp_server_time", "--local-timezone", "UTC"];
+        Ok(Self {
+            file: "python3",
+            arguments: arguments.map(OsString::from).into(),
+            environment: vec![("PYTHONPATH", installed("mcp-servers-python")?.into())],
+        })
+    }
+}
+
+/// What `tests/run` has put under `target`.
+pub(crate) fn installed(path: &str) -> anyhow::Result<PathBuf> {
+    let there = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/target")).join(path);
+    anyhow::ensure!(
+        there.exists(),
+        "the MCP servers are not installed: run `tests/run --no-run` once; it puts them under target/"
+    );
+    Ok(there)
+}

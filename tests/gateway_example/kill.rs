@@ -1,0 +1,340 @@
+//! A server is killed again and again under load.
+
+use std::{
+    fs,
+    process::Command,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use rmcp::{
+    ServiceExt as _, model::CallToolRequestParams, transport::StreamableHttpClientTransport,
+};
+use serde_json::{Value, json};
+use tokio::{
+    runtime::Handle,
+    time::{Instant, sleep, timeout},
+};
+use tower_toolcall::settings::Settings;
+
+use crate::{
+    kit::{Running, rpc},
+    upstream::Upstream,
+};
+
+const CALLERS: u64 = 50;
+const LOAD: Duration = Duration::from_secs(30);
+/// What a call may take, retries and waits included.
+const BUDGET: Duration = Duration::from_secs(3);
+/// What may come on top of it: the machine is small, and loaded.
+const SLACK: Duration = Duration::from_secs(1);
+
+fn settings() -> Settings {
+    let mut settings = Settings::gateway();
+    settings.deadline.budget = Some(BUDGET);
+    settings.timeout.default = Duration::from_secs(2);
+    settings.retry.base = Duration::from_millis(100);
+    settings.circuit_breaker.reset = Duration::from_millis(500);
+    settings.rate_limit.cooldown = Duration::from_secs(1);
+    settings
+}
+
+/// What came of the calls.
+#[derive(Debug, Default)]
+struct Tally {
+    answers: AtomicU64,
+    errors: AtomicU64,
+    /// Of the server that nobody kills, and of the local tool.
+    errors_elsewhere: AtomicU64,
+    /// The longest, in microseconds.
+    longest: AtomicU64,
+    examples: Mutex<Vec<String>>,
+}
+
+impl Tally {
+    fn add(&self, tool: &str, took: Duration, answer: Result<(), String>) {
+        self.longest.fetch_max(took.as_micros() as u64, SeqCst);
+        let Err(error) = answer else {
+            self.answers.fetch_add(1, SeqCst);
+            return;
+        };
+        self.errors.fetch_add(1, SeqCst);
+        if !tool.starts_with("everything") {
+            self.errors_elsewhere.fetch_add(1, SeqCst);
+        }
+        let mut examples = self.examples.lock().unwrap();
+        if examples.len() < 1000 && !examples.contains(&error) {
+            examples.push(error);
+        }
+    }
+}
+
+impl Tally {
+    fn longest(&self) -> Duration {
+        Duration::from_micros(self.longest.load(SeqCst))
+    }
+}
+
+/// The calls of a caller in turn: quick ones, some that run when the server is killed, and those of others.
+fn nth(n: u64) -> (&'static str, Value) {
+    match n % 5 {
+        0 | 1 => ("everything__echo", json!({ "message": n.to_string() })),
+        2 => (
+            "everything__trigger-long-running-operation",
+            json!({ "duration": 0.4, "steps": 2 }),
+        ),
+        3 => ("time__get_current_time", json!({ "timezone": "UTC" })),
+        _ => ("count_words", json!({ "text": "one two three" })),
+    }
+}
+
+/// Calls over JSON-RPC until the time is over.
+async fn rpc_caller(url: String, until: Instant, caller: u64, tally: Arc<Tally>) {
+    let client = reqwest::Client::new();
+    for n in caller.. {
+        if Instant::now() >= until {
+            return;
+        }
+        let (tool, arguments) = nth(n);
+        let since = Instant::now();
+        let answer = timeout(BUDGET * 3, rpc(&client, &url, n, tool, &arguments)).await;
+        let took = since.elapsed();
+        let answer = answer.expect("a caller has no answer");
+        assert_eq!(answer["id"], n, "it is the answer of another call");
+        let is = (
+            answer.get("result").is_some(),
+            answer.get("error").is_some(),
+        );
+        let answer = match is {
+            (true, false) => Ok(()),
+            (false, true) => Err(answer["error"]["data"]["code"].to_string()),
+            _ => panic!("neither result nor error: {answer}"),
+        };
+        tally.add(tool, took, answer);
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Calls over MCP until the time is over, with a session of its own.
+async fn mcp_caller(url: String, until: Instant, caller: u64, tally: Arc<Tally>) {
+    let client = ().serve(StreamableHttpClientTransport::from_uri(url)).await.unwrap();
+    for n in caller.. {
+        if Instant::now() >= until {
+            break;
+        }
+        let (tool, arguments) = nth(n);
+        let Value::Object(arguments) = arguments else {
+            unreachable!()
+        };
+        let params = CallToolRequestParams::new(tool).with_arguments(arguments);
+        let since = Instant::now();
+        let answer = timeout(BUDGET * 3, client.call_tool(params)).await;
+        let took = since.elapsed();
+        let answer = match answer.expect("a caller has no answer") {
+            Ok(result) if result.is_error == Some(true) => Err(json!(result.content).to_string()),
+            Ok(_) => Ok(()),
+            Err(error) => Err(error.to_string()),
+        };
+        tally.add(tool, took, answer);
+        sleep(Duration::from_millis(20)).await;
+    }
+    client.cancel().await.unwrap();
+}
+
+/// 50 callers, half of them over each protocol.
+async fn load(gateway: &Running, time: Duration) -> Arc<Tally> {
+    let tally = Arc::new(Tally::default());
+    let until = Instant::now() + time;
+    let mut callers = tokio::task::JoinSet::new();
+    for caller in 0..CALLERS {
+        let tally = Arc::clone(&tally);
+        match caller % 2 {
+            0 => callers.spawn(rpc_caller(gateway.url("/rpc"), until, caller, tally)),
+            _ => callers.spawn(mcp_caller(gateway.url("/mcp"), until, caller, tally)),
+        };
+    }
+    while let Some(ended) = callers.join_next().await {
+        ended.unwrap();
+    }
+    tally
+}
+
+/// Kills the server's process a while after it has connected, and the next one, and so on. Returns how many.
+async fn kill(server: &Upstream, after: Duration, time: Duration) -> u32 {
+    let until = Instant::now() + time;
+    let (mut kills, mut last) = (0, 0);
+    while Instant::now() + after < until {
+        sleep(Duration::from_millis(20)).await;
+        if server.service.is_connected() && server.pid() != last {
+            sleep(after).await;
+            last = server.pid();
+            let killed = Command::new("kill")
+                .args(["-9", &last.to_string()])
+                .status();
+            assert!(killed.unwrap().success());
+            kills += 1;
+        }
+    }
+    kills
+}
+
+fn signal(which: &str, pid: u32) {
+    let sent = Command::new("kill")
+        .args([which, &pid.to_string()])
+        .status();
+    assert!(sent.unwrap().success());
+}
+
+/// What must not grow.
+#[derive(Debug)]
+struct Use {
+    tasks: usize,
+    resident_kib: u64,
+    /// The state of each child process.
+    children: Vec<char>,
+    /// Open files and sockets.
+    files: usize,
+}
+
+fn in_use() -> Use {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let own = std::process::id().to_string();
+    // `pid (name) state parent ...`, where the name may be anything.
+    let child = |entry: fs::DirEntry| {
+        let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
+        let mut fields = stat.rsplit_once(") ")?.1.split(' ');
+        let (state, parent) = (fields.next()?, fields.next()?);
+        (parent == own).then(|| state.chars().next())?
+    };
+    Use {
+        tasks: Handle::current().metrics().num_alive_tasks(),
+        resident_kib: resident
+            .unwrap()
+            .trim()
+            .trim_end_matches(" kB")
+            .parse()
+            .unwrap(),
+        children: fs::read_dir("/proc")
+            .unwrap()
+            .flatten()
+            .filter_map(child)
+            .collect(),
+        files: fs::read_dir("/proc/self/fd").unwrap().count(),
+    }
+}
+
+/// Waits until no more is in use than there was before, and returns what there is.
+async fn settled(before: &Use) -> Use {
+    let since = Instant::now();
+    loop {
+        let now = in_use();
+        let fits = now.tasks <= before.tasks && now.files <= before.files;
+        if fits && now.children.len() <= before.children.len()
+            || since.elapsed() > Duration::from_secs(15)
+        {
+            return now;
+        }
+        sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Calls until there is an answer, and returns how long that took.
+async fn back(gateway: &Running) -> Duration {
+    let since = Instant::now();
+    let client = reqwest::Client::new();
+    let hello = json!({ "message": "hello" });
+    loop {
+        let answer = rpc(&client, &gateway.url("/rpc"), 1, "everything__echo", &hello).await;
+        if answer.get("result").is_some() {
+            return since.elapsed();
+        }
+        assert!(
+            since.elapsed() < Duration::from_secs(10),
+            "it does not come back: {answer}"
+        );
+        sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// X8: each caller has exactly one answer, none much after its deadline; what is killed comes back by itself; others notice
+/// nothing; nothing is left over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_may_be_killed_again_and_again() {
+    let gateway = Running::start(settings()).await;
+    let everything = gateway.upstream("everything").clone();
+    // Everything has been there once: pools, sessions, the allocator's arenas.
+    let lives = Duration::from_millis(1500);
+    let warm = Duration::from_secs(5);
+    let _ = tokio::join!(load(&gateway, warm), kill(&everything, lives, warm / 2));
+    sleep(Duration::from_secs(2)).await;
+    let before = in_use();
+
+    let (tally, kills) = tokio::join!(load(&gateway, LOAD), kill(&everything, lives, LOAD - lives));
+
+    let back = back(&gateway).await;
+    let after = settled(&before).await;
+
+    let longest = tally.longest();
+    let examples = tally.examples.lock().unwrap();
+    println!(
+        "{kills} kills; {} answers and {} errors; the longest call took {longest:?} of {BUDGET:?}, overshoot {:?}; back after {back:?}",
+        tally.answers.load(SeqCst),
+        tally.errors.load(SeqCst),
+        longest.saturating_sub(BUDGET),
+    );
+    println!("before {before:?}\nafter  {after:?}\nerrors {examples:#?}");
+
+    assert!(kills >= 5, "it was killed {kills} times only");
+    assert!(longest < BUDGET + SLACK, "a caller waited {longest:?}");
+    assert_eq!(
+        tally.errors_elsewhere.load(SeqCst),
+        0,
+        "others have noticed"
+    );
+    assert!(
+        tally.answers.load(SeqCst) > 20 * tally.errors.load(SeqCst) / 10,
+        "it hardly works"
+    );
+    assert_eq!(after.tasks, before.tasks, "tasks are left over");
+    assert!(after.files <= before.files, "files are left open");
+    assert_eq!(after.children.len(), 2);
+    assert!(!after.children.contains(&'Z'), "a zombie is left over");
+    let grown = after.resident_kib.saturating_sub(before.resident_kib);
+    assert!(grown < 16 << 10, "memory has grown by {grown} KiB");
+    gateway.stopped().await;
+}
+
+/// T1, T5: a server that is there and does not answer: no call outlives its budget, and it works when it goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_may_stand_still() {
+    let gateway = Running::start(settings()).await;
+    let everything = gateway.upstream("everything").clone();
+    let stopped = async {
+        sleep(Duration::from_secs(1)).await;
+        signal("-STOP", everything.pid());
+        sleep(Duration::from_secs(5)).await;
+        signal("-CONT", everything.pid());
+    };
+    let (tally, ()) = tokio::join!(load(&gateway, Duration::from_secs(8)), stopped);
+    let longest = tally.longest();
+    println!(
+        "the longest call took {longest:?} of {BUDGET:?}; errors {:#?}",
+        tally.examples.lock().unwrap()
+    );
+    assert!(
+        longest > Duration::from_secs(2),
+        "nobody has waited: {longest:?}"
+    );
+    assert!(longest < BUDGET + SLACK, "a caller waited {longest:?}");
+    assert_eq!(
+        tally.errors_elsewhere.load(SeqCst),
+        0,
+        "others have noticed"
+    );
+    back(&gateway).await;
+    gateway.stopped().await;
+}

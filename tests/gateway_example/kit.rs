@@ -1,0 +1,71 @@
+//! A gateway that runs.
+
+use std::{net::SocketAddr, time::Duration};
+
+use serde_json::{Value, json};
+use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle, time::timeout};
+use tower_toolcall::settings::Settings;
+
+use crate::{gateway::Gateway, upstream::Upstream};
+
+pub(crate) struct Running {
+    pub(crate) at: SocketAddr,
+    pub(crate) upstreams: Vec<Upstream>,
+    stop: oneshot::Sender<()>,
+    served: JoinHandle<std::io::Result<()>>,
+}
+
+impl Running {
+    pub(crate) async fn start(settings: Settings) -> Self {
+        let gateway = Gateway::start(settings).await.unwrap();
+        let upstreams = gateway.upstreams().to_vec();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let at = listener.local_addr().unwrap();
+        let (stop, stopped) = oneshot::channel();
+        let served = tokio::spawn(gateway.serve(listener, async { drop(stopped.await) }));
+        Self {
+            at,
+            upstreams,
+            stop,
+            served,
+        }
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.at)
+    }
+
+    pub(crate) fn upstream(&self, name: &str) -> &Upstream {
+        let mut all = self.upstreams.iter();
+        all.find(|server| server.name == name).unwrap()
+    }
+
+    /// As Ctrl-C does.
+    pub(crate) fn stop(self) -> JoinHandle<std::io::Result<()>> {
+        self.stop.send(()).unwrap();
+        self.served
+    }
+
+    /// Stops, and waits until all is over.
+    pub(crate) async fn stopped(self) {
+        let ended = timeout(Duration::from_secs(20), self.stop()).await;
+        ended.expect("it does not stop").unwrap().unwrap();
+    }
+}
+
+/// Asks for a call by JSON-RPC, and returns the whole answer.
+pub(crate) async fn rpc(
+    client: &reqwest::Client,
+    url: &str,
+    id: u64,
+    tool: &str,
+    arguments: &Value,
+) -> Value {
+    let params = json!({ "name": tool, "arguments": arguments });
+    let body = json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params });
+    let request = client.post(url).header("content-type", "application/json");
+    let request = request.body(body.to_string());
+    let answer = request.send().await.unwrap();
+    assert_eq!(answer.status(), 200);
+    serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap()
+}

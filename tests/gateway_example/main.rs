@@ -1,0 +1,16 @@
+//! The example `gateway` in front of third parties' servers, as third parties' clients and plain HTTP ones see it.
+//!
+//! Real time, real processes: `tests/run` installs them.
+#![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
+
+mod clients;
+mod kill;
+mod kit;
+
+#[allow(dead_code, reason = "what only the program needs")]
+#[path = "../../examples/gateway/gateway.rs"]
+mod gateway;
+#[path = "../../examples/gateway/pages.rs"]
+mod pages;
+#[path = "../../examples/gateway/upstream.rs"]
+mod upstream;
