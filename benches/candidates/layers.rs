@@ -1,0 +1,290 @@
+//! Each layer alone.
+
+use std::{
+    convert::Infallible,
+    pin::Pin,
+    sync::Once,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use backon::{ExponentialBuilder, Retryable};
+use http::{Request, Response, StatusCode};
+use http_body_util::Empty;
+use hyper::body::Frame;
+use metrics_exporter_prometheus::PrometheusBuilder;
+use opentelemetry::metrics::MeterProvider as _;
+use opentelemetry_sdk::metrics::{InMemoryMetricExporter, SdkMeterProvider};
+use tower::{Service, ServiceBuilder, layer::util::Identity, service_fn};
+use tower_toolcall::{
+    ToolCall,
+    catch_panic::CatchPanicLayer,
+    check::CheckLayer,
+    circuit_breaker::{CircuitBreakerBuilder, CircuitBreakerLayer, Rates},
+    deadline::DeadlineLayer,
+    health::Health,
+    metrics::{Metrics, MetricsBuilder, MetricsLayer, facade::Facade, otel::Otel},
+    normalize::NormalizeLayer,
+    rate_limit::RateLimitBackoffLayer,
+    result::{ToolResult, ToolResultLayer},
+    retry::RetryLayer,
+    sanitize::SanitizeLayer,
+    timeout::TimeoutLayer,
+    trace::TraceLayer,
+};
+
+use super::{
+    AT_ONCE, By, Candidate, FIVE, Group, WAITS, bare, candidate, layered, ours, peer,
+    peers::{self, LONG, TIMEOUT},
+    stacked,
+};
+use crate::kit::drive::{shared, unshared};
+
+pub fn groups() -> Vec<Group> {
+    let group = |name, settings, candidates| Group {
+        name,
+        settings,
+        candidates,
+    };
+    let both = || vec![AT_ONCE, WAITS];
+    vec![
+        group("timeout", both(), timeout()),
+        group("deadline", both(), deadline()),
+        group("retry", vec![AT_ONCE, FIVE, WAITS], retry()),
+        group("circuit breaker", both(), circuit_breaker()),
+        group("rate limit, nothing cools", both(), rate_limit()),
+        group("trace, nobody listens", both(), trace()),
+        group("metrics", both(), metrics()),
+        group("other layers", both(), others()),
+    ]
+}
+
+/// A layer for HTTP: the call is the body of a request. Not every answer is a success.
+macro_rules! as_http {
+    ($layer:expr, $tool:expr) => {
+        shared(
+            ServiceBuilder::new()
+                .map_request(|call| Request::new(Body(call)))
+                .map_response(|response: Response<_>| u64::from(response.status().is_success()))
+                .layer($layer)
+                .map_request(|request: Request<Body>| request.into_body().0)
+                .map_response(|_: u64| Response::new(Empty::<&[u8]>::new()))
+                .service($tool),
+        )
+    };
+}
+
+/// A call as the body of a request.
+struct Body(ToolCall);
+
+impl hyper::body::Body for Body {
+    type Data = &'static [u8];
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Infallible>>> {
+        Poll::Ready(None)
+    }
+}
+
+const BARE_HTTP: &str = "bare, in HTTP's types";
+
+fn bare_http() -> Candidate {
+    candidate(BARE_HTTP, By::Bare, |tool| as_http!(Identity::new(), tool))
+}
+
+fn timeout() -> Vec<Candidate> {
+    vec![
+        bare(),
+        bare_http(),
+        ours("timeout", |tool| layered(TimeoutLayer::default(), tool)),
+        ours("timeout, per tool", |tool| {
+            let layer = TimeoutLayer::default().with_tool("search", Duration::from_secs(9));
+            layered(layer, tool)
+        }),
+        peer("tower timeout", |tool| {
+            layered(tower::timeout::TimeoutLayer::new(TIMEOUT), tool)
+        }),
+        peer("tower-http timeout", |tool| {
+            let layer = tower_http::timeout::TimeoutLayer::with_status_code(
+                StatusCode::GATEWAY_TIMEOUT,
+                TIMEOUT,
+            );
+            as_http!(layer, tool)
+        })
+        .above(BARE_HTTP),
+        peer("tower-resilience timeout", |tool| {
+            layered(peers::resilience_timeout(), tool)
+        }),
+        peer("seatbelt timeout", |tool| {
+            layered(peers::seatbelt_timeout(), tool)
+        }),
+    ]
+}
+
+fn deadline() -> Vec<Candidate> {
+    vec![
+        bare(),
+        ours("deadline", |tool| {
+            layered(DeadlineLayer::new(Duration::from_secs(60)), tool)
+        }),
+    ]
+}
+
+fn retry() -> Vec<Candidate> {
+    vec![
+        bare(),
+        ours("retry", |tool| layered(RetryLayer::default(), tool)),
+        peer("tower retry, with a budget", |tool| {
+            layered(peers::tower_retry(true), tool)
+        }),
+        peer("tower-resilience retry, with a budget", |tool| {
+            layered(peers::resilience_retry().build(), tool)
+        }),
+        peer("seatbelt retry, no budget", |tool| {
+            layered(peers::seatbelt_retry(true), tool)
+        }),
+        peer("backon, no budget", |tool| {
+            shared(service_fn(move |call: ToolCall| {
+                let send = move || { tool }.call(call.clone());
+                send.retry(ExponentialBuilder::default())
+            }))
+        }),
+    ]
+}
+
+fn circuit_breaker() -> Vec<Candidate> {
+    vec![
+        bare(),
+        ours("circuit_breaker", |tool| {
+            layered(CircuitBreakerLayer::new(), tool)
+        }),
+        ours("circuit_breaker, failures in a window", |tool| {
+            layered(
+                CircuitBreakerBuilder::gateway().build().expect("valid"),
+                tool,
+            )
+        }),
+        ours("circuit_breaker, rate over calls", |tool| {
+            layered(rate(Rates::over_calls(100)), tool)
+        }),
+        ours("circuit_breaker, rate over time", |tool| {
+            layered(rate(Rates::over_time(Duration::from_secs(60))), tool)
+        }),
+        peer("recloser, rate over calls, one key", peers::recloser),
+        peer("failsafe, one key", peers::failsafe),
+        peer("tower-resilience breaker, one key", |tool| {
+            layered(peers::resilience_breaker(), tool)
+        }),
+        peer("seatbelt breaker, rate over time, one key", |tool| {
+            layered(peers::seatbelt_breaker(), tool)
+        }),
+    ]
+}
+
+/// A breaker whose window is full and not clean.
+fn rate(rates: Rates) -> CircuitBreakerLayer {
+    let layer = CircuitBreakerLayer::builder().with_trip(rates.with_failure_rate(0.5));
+    let layer = layer.build().expect("valid");
+    let breaker = layer
+        .handle()
+        .breaker(&ToolCall::new("search").with_server("docs"));
+    for n in 0..100 {
+        if n % 10 == 0 {
+            breaker.record_failure();
+        } else {
+            breaker.record_success();
+        }
+    }
+    layer
+}
+
+fn rate_limit() -> Vec<Candidate> {
+    vec![
+        bare(),
+        ours("rate_limit, nothing cools", |tool| {
+            layered(RateLimitBackoffLayer::new(), tool)
+        }),
+        peer("tower rate limit, one key, not shared", |tool| {
+            let layer = tower::limit::RateLimitLayer::new(u64::MAX, LONG);
+            unshared(ServiceBuilder::new().layer(layer).service(tool))
+        }),
+        peer("tower-resilience rate limit, one key", |tool| {
+            layered(peers::resilience_limit(usize::MAX), tool)
+        }),
+        peer("governor, one key", peers::governor),
+    ]
+}
+
+fn trace() -> Vec<Candidate> {
+    vec![
+        bare(),
+        bare_http(),
+        ours("trace, nobody listens", |tool| {
+            layered(TraceLayer::new(), tool)
+        }),
+        ours("trace, nobody listens, and metrics", |tool| {
+            let stack = ServiceBuilder::new()
+                .layer(TraceLayer::new())
+                .layer(Metrics::new().layer());
+            stacked(stack, tool)
+        }),
+        peer("tower-http trace, records nothing", |tool| {
+            as_http!(tower_http::trace::TraceLayer::new_for_http(), tool)
+        })
+        .above(BARE_HTTP),
+    ]
+}
+
+fn metrics() -> Vec<Candidate> {
+    vec![
+        bare(),
+        ours("metrics", |tool| layered(Metrics::new().layer(), tool)),
+        ours("metrics, through the facade as well", |tool| {
+            static RECORDER: Once = Once::new();
+            RECORDER.call_once(|| {
+                let recorder = PrometheusBuilder::new().build_recorder();
+                metrics::set_global_recorder(recorder).expect("the first one");
+            });
+            layered(with_sink(Metrics::builder().with_sink(Facade::new())), tool)
+        }),
+        ours("metrics, as OpenTelemetry as well", |tool| {
+            layered(with_sink(Metrics::builder().with_sink(otel())), tool)
+        }),
+    ]
+}
+
+fn with_sink(builder: MetricsBuilder) -> MetricsLayer {
+    builder.build().expect("valid").layer()
+}
+
+/// The SDK, with a reader that is never asked.
+fn otel() -> Otel {
+    let provider = SdkMeterProvider::builder()
+        .with_periodic_exporter(InMemoryMetricExporter::default())
+        .build();
+    Otel::new(&provider.meter("bench"))
+}
+
+fn others() -> Vec<Candidate> {
+    vec![
+        bare(),
+        ours("catch_panic", |tool| layered(CatchPanicLayer::new(), tool)),
+        ours("normalize", |tool| layered(NormalizeLayer::new(), tool)),
+        ours("result, taken apart again", |tool| {
+            let stack = ServiceBuilder::new()
+                .map_response(|result: ToolResult<u64>| result.into_result().unwrap_or(0))
+                .layer(ToolResultLayer::new());
+            stacked(stack, tool)
+        }),
+        ours("sanitize, built-in rules", |tool| {
+            layered(SanitizeLayer::default(), tool)
+        }),
+        ours("check, an answer of one byte", |tool| {
+            layered(CheckLayer::max_bytes(100), tool)
+        }),
+        ours("health", |tool| layered(Health::new().layer(), tool)),
+    ]
+}

@@ -1,0 +1,204 @@
+//! The one table of what is measured: ours, and what others offer for the same job, on the same
+//! `ToolCall` above the same tool. Times, instructions, allocations and sizes are all taken of this.
+//!
+//! Peers are set up as their own documentation does it, for as much of our job as they can do; where
+//! that is less, the name says so.
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "each program that includes this uses a part of it"
+)]
+
+mod layers;
+mod many;
+mod peers;
+mod refusals;
+mod stacks;
+
+use std::panic;
+
+use tower::{Service, ServiceBuilder};
+use tower_layer::Layer;
+use tower_toolcall::ToolCall;
+
+use crate::kit::{
+    drive::{Subject, shared},
+    feed::{Feed, Names},
+    rounds::{Expects, Member},
+    tool::{Deep, Does, PANIC, Tool},
+};
+
+/// What is compared with each other, under each of the settings.
+pub struct Group {
+    pub name: &'static str,
+    pub settings: Vec<Setting>,
+    pub candidates: Vec<Candidate>,
+}
+
+impl Group {
+    /// Its own, and those of the candidates.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        let candidates = self.candidates.iter().map(|c| c.name);
+        candidates.chain([self.name])
+    }
+
+    /// What threads do to each other, which only time tells.
+    pub fn is_about_threads(&self) -> bool {
+        self.settings.iter().any(|setting| setting.lanes > 1)
+    }
+}
+
+/// How calls are sent.
+#[derive(Clone, Copy)]
+pub struct Setting {
+    pub name: &'static str,
+    pub does: Does,
+    pub names: Names,
+    pub five_arguments: bool,
+    /// Threads that send calls.
+    pub lanes: usize,
+}
+
+pub const AT_ONCE: Setting = Setting {
+    name: "",
+    does: Does::Answer,
+    names: Names::One,
+    five_arguments: false,
+    lanes: 1,
+};
+
+pub const WAITS: Setting = Setting {
+    name: "waits once",
+    does: Does::Wait,
+    ..AT_ONCE
+};
+
+pub const FIVE: Setting = Setting {
+    name: "5 arguments",
+    five_arguments: true,
+    ..AT_ONCE
+};
+
+impl Setting {
+    pub fn feed(&self, lane: usize) -> Feed {
+        Feed::new(self.names, self.five_arguments, lane)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// Nobody: what the others' costs are measured from.
+    Bare,
+    Ours,
+    Peer,
+}
+
+pub struct Candidate {
+    pub name: &'static str,
+    pub by: By,
+    /// The bare one from which its cost is measured.
+    pub above: &'static str,
+    /// What the tool does, if not what the setting says.
+    does: Option<Does>,
+    expects: Expects,
+    make: fn(Tool) -> Box<dyn Subject>,
+}
+
+impl Candidate {
+    /// As its name is everywhere but in the table of its group.
+    pub fn full_name(&self, setting: &Setting) -> String {
+        let peer = if self.by == By::Peer { "peer: " } else { "" };
+        let by_setting = if setting.name.is_empty() { "" } else { "; " };
+        format!("{peer}{}{by_setting}{}", self.name, setting.name)
+    }
+
+    pub fn member(&self, setting: &Setting) -> Member {
+        Member {
+            subject: (self.make)(Tool(self.does.unwrap_or(setting.does))),
+            expects: self.expects,
+        }
+    }
+
+    fn above(mut self, bare: &'static str) -> Self {
+        self.above = bare;
+        self
+    }
+
+    /// Calls end with the tool's error.
+    fn fails(mut self, does: Does) -> Self {
+        self.does = Some(does);
+        self.expects = Expects::Errors;
+        self
+    }
+
+    /// Calls end with an error that is not the tool's.
+    fn errs(mut self) -> Self {
+        self.expects = Expects::Errors;
+        self
+    }
+
+    /// Calls are refused, without the tool, after it has done this for a while.
+    fn refuses(mut self, does: Does) -> Self {
+        self.does = Some(does);
+        self.expects = Expects::Refusals;
+        self
+    }
+}
+
+const fn candidate(name: &'static str, by: By, make: fn(Tool) -> Box<dyn Subject>) -> Candidate {
+    Candidate {
+        name,
+        by,
+        above: "bare",
+        does: None,
+        expects: Expects::Answers,
+        make,
+    }
+}
+
+const fn ours(name: &'static str, make: fn(Tool) -> Box<dyn Subject>) -> Candidate {
+    candidate(name, By::Ours, make)
+}
+
+const fn peer(name: &'static str, make: fn(Tool) -> Box<dyn Subject>) -> Candidate {
+    candidate(name, By::Peer, make)
+}
+
+const fn bare() -> Candidate {
+    candidate("bare", By::Bare, |tool| shared(tool))
+}
+
+/// A layer above the tool.
+fn layered<L>(layer: L, tool: Tool) -> Box<dyn Subject>
+where
+    L: Layer<Tool, Service: Service<ToolCall, Response = u64> + Clone + Send + 'static>,
+{
+    shared(layer.layer(tool))
+}
+
+/// Several layers, as a `ServiceBuilder`, above the tool.
+fn stacked<L>(layers: ServiceBuilder<L>, tool: Tool) -> Box<dyn Subject>
+where
+    L: Layer<Deep, Service: Service<ToolCall, Response = u64> + Clone + Send + 'static>,
+{
+    shared(layers.service(Deep(tool)))
+}
+
+/// All groups. The last one slows down all clocks of the process.
+pub fn groups() -> Vec<Group> {
+    let mut groups = layers::groups();
+    groups.extend(many::groups());
+    groups.extend(stacks::groups());
+    groups.extend(refusals::groups());
+    groups
+}
+
+/// Keeps quiet about the panics that are measured.
+pub fn quiet() {
+    let loud = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        if info.payload().downcast_ref::<&str>() != Some(&PANIC) {
+            loud(info);
+        }
+    }));
+}

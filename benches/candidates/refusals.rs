@@ -1,0 +1,227 @@
+//! What it costs when a layer refuses a call, or passes an error on.
+
+use std::time::Duration;
+
+use tower::{ServiceBuilder, service_fn};
+use tower_layer::Layer;
+use tower_toolcall::{
+    BoxError, CallInfo,
+    catch_panic::CatchPanicLayer,
+    check::{CheckLayer, check_fn},
+    circuit_breaker::CircuitBreakerLayer,
+    deadline::DeadlineLayer,
+    health::Health,
+    metrics::Metrics,
+    normalize::NormalizeLayer,
+    rate_limit::RateLimitBackoffLayer,
+    result::{ToolResult, ToolResultLayer},
+    retry::RetryLayer,
+    sanitize::SanitizeLayer,
+    timeout::TimeoutLayer,
+    trace::TraceLayer,
+};
+
+use super::{
+    AT_ONCE, By, Candidate, Group, bare, candidate, layered, ours, peer,
+    peers::{self, LONG},
+    stacked, stacks,
+};
+use crate::kit::{
+    drive::{expiring, shared},
+    tool::{Does, Stalled},
+};
+
+pub fn groups() -> Vec<Group> {
+    let group = |name, candidates| Group {
+        name,
+        settings: vec![AT_ONCE],
+        candidates,
+    };
+    vec![
+        group("refusal: open breaker", open()),
+        group("refusal: open breaker in a stack", open_in_stack()),
+        group("refusal: rate limit", limited()),
+        group("refusal: others", refusals()),
+        group("refusal: the answer", checks()),
+        group("error of the tool: a text", foreign()),
+        group("error of the tool: one of ours", own()),
+        group("panic of the tool", panics()),
+        group("timer that expires", expiries()),
+    ]
+}
+
+fn open() -> Vec<Candidate> {
+    let refused = |candidate: Candidate| candidate.refuses(Does::Fail);
+    vec![
+        bare(),
+        refused(ours("circuit_breaker, open", |tool| {
+            layered(CircuitBreakerLayer::new(), tool)
+        })),
+        refused(peer("recloser, open", peers::recloser)),
+        refused(peer("failsafe, open", peers::failsafe)),
+        refused(peer("tower-resilience breaker, open", |tool| {
+            layered(peers::resilience_breaker(), tool)
+        })),
+        refused(peer("seatbelt breaker, open", |tool| {
+            layered(peers::seatbelt_breakers(), tool)
+        })),
+    ]
+}
+
+fn open_in_stack() -> Vec<Candidate> {
+    let refused = |candidate: Candidate| candidate.refuses(Does::Fail);
+    vec![
+        bare(),
+        refused(ours("stack of three, open", stacks::three)),
+        refused(peer(
+            "tower-resilience, stack of three, open",
+            stacks::resilience_three,
+        )),
+        refused(ours("stack of eight, open", stacks::eight)),
+        refused(ours("documented stack, open", stacks::documented)),
+    ]
+}
+
+fn limited() -> Vec<Candidate> {
+    vec![
+        bare(),
+        ours("rate_limit, cooling, refused at once", |tool| {
+            let builder = RateLimitBackoffLayer::builder()
+                .fail_fast()
+                .with_default_cooldown(LONG);
+            layered(builder.build().expect("valid"), tool)
+        })
+        .refuses(Does::Limit),
+        peer("governor, used up", peers::governor_of_one).refuses(Does::Limit),
+        peer("tower-resilience rate limit, used up", |tool| {
+            layered(peers::resilience_limit(1), tool)
+        })
+        .refuses(Does::Limit),
+    ]
+}
+
+fn refusals() -> Vec<Candidate> {
+    vec![
+        bare(),
+        ours("deadline, nothing is left", |tool| {
+            layered(DeadlineLayer::new(Duration::ZERO), tool)
+        })
+        .refuses(Does::Fail),
+        ours("health, unavailable", |tool| {
+            let health = Health::builder().with_refusal(true).with_probe_period(LONG);
+            layered(health.build().expect("valid").layer(), tool)
+        })
+        .refuses(Does::Disconnect),
+    ]
+}
+
+const BARE_FAILS: &str = "bare, fails";
+const BARE_DENIES: &str = "bare, fails with an error of ours";
+
+fn failing(candidate: Candidate) -> Candidate {
+    candidate.fails(Does::Fail).above(BARE_FAILS)
+}
+
+fn bare_fails() -> Candidate {
+    candidate(BARE_FAILS, By::Bare, |tool| shared(tool)).fails(Does::Fail)
+}
+
+/// What is made of an error that has to be recognised by its text.
+fn foreign() -> Vec<Candidate> {
+    vec![
+        bare_fails(),
+        failing(ours("retry, not repeated", |tool| {
+            layered(RetryLayer::default(), tool)
+        })),
+        failing(peer("tower retry, not repeated", |tool| {
+            layered(peers::tower_retry(false), tool)
+        })),
+        failing(peer("tower-resilience retry, not repeated", |tool| {
+            layered(peers::resilience_retry().retry_on(|_| false).build(), tool)
+        })),
+        failing(peer("seatbelt retry, not repeated", |tool| {
+            layered(peers::seatbelt_retry(false), tool)
+        })),
+    ]
+}
+
+fn own() -> Vec<Candidate> {
+    let denied = |candidate: Candidate| candidate.fails(Does::Deny).above(BARE_DENIES);
+    vec![
+        candidate(BARE_DENIES, By::Bare, |tool| shared(tool)).fails(Does::Deny),
+        denied(ours("timeout, error", |tool| {
+            layered(TimeoutLayer::default(), tool)
+        })),
+        denied(ours("normalize, error", |tool| {
+            layered(NormalizeLayer::new(), tool)
+        })),
+        denied(ours("retry, error", |tool| {
+            layered(RetryLayer::default(), tool)
+        })),
+        denied(ours("circuit_breaker, error", |tool| {
+            layered(CircuitBreakerLayer::new(), tool)
+        })),
+        denied(ours("trace, error", |tool| {
+            layered(TraceLayer::new(), tool)
+        })),
+        denied(ours("metrics, error", |tool| {
+            layered(Metrics::new().layer(), tool)
+        })),
+        denied(ours("sanitize, error", |tool| {
+            layered(SanitizeLayer::default(), tool)
+        })),
+        denied(ours("result, error", |tool| {
+            let stack = ServiceBuilder::new()
+                .map_response(|result: ToolResult<u64>| result.into_data().unwrap_or(0))
+                .layer(ToolResultLayer::new());
+            stacked(stack, tool)
+        })),
+        denied(ours("stack of eight, error", stacks::eight)),
+    ]
+}
+
+fn checks() -> Vec<Candidate> {
+    vec![
+        bare(),
+        ours("check, refused", |tool| {
+            let check = check_fn(|_: &CallInfo, _: &u64| Err(BoxError::from("too much")));
+            layered(CheckLayer::new(check), tool)
+        })
+        .errs(),
+    ]
+}
+
+fn panics() -> Vec<Candidate> {
+    vec![
+        bare(),
+        ours("catch_panic; the tool panics", |tool| {
+            layered(CatchPanicLayer::new(), tool)
+        })
+        .fails(Does::Panic),
+    ]
+}
+
+/// A second of a clock that jumps to it.
+fn expiries() -> Vec<Candidate> {
+    const SECOND: Duration = Duration::from_secs(1);
+    const BARE_SLEEP: &str = "bare, sleeps";
+    let expires = |candidate: Candidate| candidate.errs().above(BARE_SLEEP);
+    vec![
+        candidate(BARE_SLEEP, By::Bare, |_| {
+            expiring(service_fn(|_| async {
+                tokio::time::sleep(SECOND).await;
+                Err(())
+            }))
+        })
+        .errs(),
+        expires(ours("timeout, expires", |_| {
+            expiring(TimeoutLayer::new(SECOND).layer(Stalled))
+        })),
+        expires(ours("deadline, expires", |_| {
+            expiring(DeadlineLayer::new(SECOND).layer(Stalled))
+        })),
+        expires(peer("tower timeout, expires", |_| {
+            expiring(tower::timeout::Timeout::new(Stalled, SECOND))
+        })),
+    ]
+}

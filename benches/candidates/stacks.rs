@@ -1,0 +1,145 @@
+//! Several layers at once, in the order that each house documents.
+
+use std::time::Duration;
+
+use tower::{ServiceBuilder, timeout::Timeout};
+use tower_resilience_circuitbreaker::CircuitBreakerError;
+use tower_resilience_timelimiter::TimeLimiterError;
+use tower_toolcall::{
+    ServiceBuilderExt, catch_panic::CatchPanicLayer, deadline::DeadlineLayer, metrics::Metrics,
+    redact::Rules, result::ToolResult, retry::RetryPolicy, timeout::TimeoutLayer,
+    trace::TraceLayer,
+};
+
+use super::{
+    AT_ONCE, FIVE, Group, WAITS, bare, ours, peer,
+    peers::{self, TIMEOUT},
+    stacked,
+};
+use crate::kit::{
+    drive::{Subject, shared},
+    tool::{Deep, Tool},
+};
+
+const BUDGET: Duration = Duration::from_secs(60);
+
+pub fn groups() -> Vec<Group> {
+    let settings = || vec![AT_ONCE, FIVE, WAITS];
+    vec![
+        Group {
+            name: "stack: retry, breaker, timeout",
+            settings: settings(),
+            candidates: vec![
+                bare(),
+                ours("stack of three", three),
+                peer("tower-resilience, stack of three", resilience_three),
+                peer("seatbelt, stack of three, no budget", seatbelt_three),
+                peer("tower and recloser, stack of three", tower_three),
+            ],
+        },
+        Group {
+            name: "stack: all of it",
+            settings: settings(),
+            candidates: vec![
+                bare(),
+                ours("stack of eight", eight),
+                ours("documented stack", documented),
+                peer("tower-resilience, stack of five", resilience_five),
+            ],
+        },
+        Group {
+            name: "stack: without state",
+            settings: vec![AT_ONCE, WAITS],
+            candidates: vec![bare(), ours("stack of four", four)],
+        },
+    ]
+}
+
+pub fn three(tool: Tool) -> Box<dyn Subject> {
+    let stack = ServiceBuilder::new()
+        .tool_retry(RetryPolicy::new())
+        .tool_circuit_breaker()
+        .tool_timeout(TIMEOUT);
+    stacked(stack, tool)
+}
+
+/// What an agent's calls need, and no more.
+pub fn eight(tool: Tool) -> Box<dyn Subject> {
+    let stack = ServiceBuilder::new()
+        .tool_sanitize(Rules::new())
+        .tool_trace()
+        .tool_metrics(&Metrics::new())
+        .tool_deadline(BUDGET)
+        .tool_retry(RetryPolicy::new())
+        .tool_rate_limit()
+        .tool_circuit_breaker()
+        .tool_timeout(TIMEOUT);
+    stacked(stack, tool)
+}
+
+/// As the docs of `builder` have it. The result is taken apart again.
+pub fn documented(tool: Tool) -> Box<dyn Subject> {
+    let stack = ServiceBuilder::new()
+        .map_response(|result: ToolResult<u64>| result.into_data().unwrap_or(0))
+        .tool_sanitize(Rules::new())
+        .tool_result()
+        .tool_trace()
+        .tool_metrics(&Metrics::new())
+        .tool_deadline(BUDGET)
+        .tool_retry(RetryPolicy::new())
+        .tool_rate_limit()
+        .tool_circuit_breaker()
+        .tool_timeout(TIMEOUT)
+        .tool_catch_panic();
+    stacked(stack, tool)
+}
+
+fn four(tool: Tool) -> Box<dyn Subject> {
+    let stack = ServiceBuilder::new()
+        .layer(TraceLayer::new())
+        .layer(DeadlineLayer::new(BUDGET))
+        .layer(TimeoutLayer::default())
+        .layer(CatchPanicLayer::new());
+    stacked(stack, tool)
+}
+
+pub fn resilience_three(tool: Tool) -> Box<dyn Subject> {
+    let retry = peers::resilience_retry().retry_on(timed_out);
+    let stack = ServiceBuilder::new()
+        .layer(retry.build())
+        .layer(peers::resilience_breaker())
+        .layer(peers::resilience_timeout());
+    stacked(stack, tool)
+}
+
+/// What its retry layer repeats: not what an open breaker refuses, as its docs advise.
+fn timed_out<E>(error: &CircuitBreakerError<TimeLimiterError<E>>) -> bool {
+    matches!(error, CircuitBreakerError::Inner(TimeLimiterError::Timeout))
+}
+
+/// Timeouts for the whole call and for an attempt, retry with a budget, breaker and rate limit: nothing
+/// that looks on.
+pub fn resilience_five(tool: Tool) -> Box<dyn Subject> {
+    let retry = peers::resilience_retry().retry_on(timed_out);
+    let stack = ServiceBuilder::new()
+        .layer(peers::resilience_timeout())
+        .layer(retry.build())
+        .layer(peers::resilience_breaker())
+        .layer(peers::resilience_timeout())
+        .layer(peers::resilience_limit(usize::MAX));
+    stacked(stack, tool)
+}
+
+fn seatbelt_three(tool: Tool) -> Box<dyn Subject> {
+    let stack = ServiceBuilder::new()
+        .layer(peers::seatbelt_retry(true))
+        .layer(peers::seatbelt_breakers())
+        .layer(peers::seatbelt_timeout());
+    stacked(stack, tool)
+}
+
+fn tower_three(tool: Tool) -> Box<dyn Subject> {
+    let guarded = peers::reclosed(Timeout::new(Deep(tool), TIMEOUT));
+    let retry = peers::tower_retry(true);
+    shared(ServiceBuilder::new().layer(retry).service(guarded))
+}
