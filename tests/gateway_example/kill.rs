@@ -279,7 +279,7 @@ async fn a_server_may_be_killed_again_and_again() {
     let after = settled(&before).await;
 
     let longest = tally.longest();
-    let examples = tally.examples.lock().unwrap();
+    let examples = tally.examples.lock().unwrap().clone();
     println!(
         "{kills} kills; {} answers and {} errors; the longest call took {longest:?} of {BUDGET:?}, overshoot {:?}; back after {back:?}",
         tally.answers.load(SeqCst),
