@@ -10,7 +10,8 @@ use tokio::{sync::watch, time::Instant};
 
 use super::{
     ServerHealth,
-    state::{Admission, Pass, Rules, Sign, State},
+    sign::Sign,
+    state::{Admission, Pass, Rules, State},
 };
 use crate::{
     availability::AvailabilityChange,

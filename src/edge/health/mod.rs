@@ -91,6 +91,7 @@ mod layer;
 mod registry;
 mod server;
 mod service;
+mod sign;
 mod state;
 
 #[cfg(feature = "router")]

@@ -10,7 +10,8 @@ use super::{
     ServerHealth,
     cell::Cell,
     layer::{HealthBuilder, HealthLayer},
-    state::{Pass, Rules, Sign},
+    sign::Sign,
+    state::{Pass, Rules},
 };
 use crate::{
     availability::Reason,

@@ -4,44 +4,11 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
-use super::ServerHealth;
+use super::{ServerHealth, sign::Sign};
 use crate::{
     availability::{Availability, AvailabilityChange, Reason},
-    error::{ErrorKind, ToolError},
     registry::Keep,
 };
-
-/// What a call's end says of the server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sign {
-    Answer,
-    Failure(Reason),
-    Nothing,
-}
-
-impl Sign {
-    pub(super) fn of(error: &ToolError) -> Self {
-        if error.is_own_refusal() || error.is_counted() {
-            return Self::Nothing;
-        }
-        match error.kind() {
-            ErrorKind::Timeout => Self::Failure(Reason::Timeout),
-            ErrorKind::ConnectionFailed => Self::Failure(Reason::ConnectionFailed),
-            ErrorKind::Failed
-            | ErrorKind::Reported
-            | ErrorKind::Upstream
-            | ErrorKind::RateLimited
-            | ErrorKind::PollTimeout => Self::Answer,
-            // A layer or a leaf of this side may have said so.
-            ErrorKind::NotFound | ErrorKind::InvalidInput | ErrorKind::Denied
-                if error.status().is_some() || std::error::Error::source(error).is_some() =>
-            {
-                Self::Answer
-            }
-            _ => Self::Nothing,
-        }
-    }
-}
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
@@ -376,29 +343,5 @@ mod tests {
             (unavailable, available, 4, 3),
         ];
         assert_eq!(changes, expected);
-    }
-
-    #[test]
-    fn what_an_end_says_of_the_server() {
-        let sign = |kind| Sign::of(&ToolError::new(kind, ""));
-        for &kind in ErrorKind::ALL {
-            let expected = match kind {
-                ErrorKind::Timeout => TIMEOUT,
-                ErrorKind::ConnectionFailed => Sign::Failure(Reason::ConnectionFailed),
-                ErrorKind::Failed
-                | ErrorKind::Reported
-                | ErrorKind::Upstream
-                | ErrorKind::RateLimited
-                | ErrorKind::PollTimeout => Sign::Answer,
-                _ => Sign::Nothing,
-            };
-            assert_eq!(sign(kind), expected, "{kind:?}");
-        }
-        let refused = ToolError::new(ErrorKind::ConnectionFailed, "").into_own_refusal();
-        assert_eq!(Sign::of(&refused), Sign::Nothing);
-        let counted = ToolError::new(ErrorKind::Timeout, "").into_counted();
-        assert_eq!(Sign::of(&counted), Sign::Nothing);
-        let told = ToolError::from_status(http::StatusCode::NOT_FOUND, "");
-        assert_eq!(Sign::of(&told), Sign::Answer);
     }
 }
