@@ -69,6 +69,17 @@ async fn run(router: &Router<()>, tool: &'static str) -> Result<(), ToolError> {
     router.clone().oneshot(call).await
 }
 
+/// Whoever looks before the first call sees all servers.
+#[tokio::test(start_paused = true)]
+async fn servers_are_known_before_their_first_call() {
+    let health = Health::new();
+    let _router = Server::default().router(&health);
+    let known = health.snapshot();
+    let names: Vec<_> = known.iter().map(|s| s.server.as_deref().unwrap()).collect();
+    assert_eq!(names, ["docs", "web"]);
+    assert!(known.iter().all(|s| s.state == Availability::Available));
+}
+
 /// A server that is unavailable, by calls of its flat names.
 async fn dead(health: &Health) -> (Server, Router<()>) {
     let server = Server::default();

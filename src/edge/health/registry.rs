@@ -66,7 +66,7 @@ impl Health {
         HealthLayer::new(self.clone())
     }
 
-    /// What is known of a server; `None` if it was never called.
+    /// What is known of a server; `None` if it was never called and is none of a router's.
     pub fn server(&self, server: &str) -> Option<ServerHealth> {
         let entry = self.servers.peek(&named(server))?;
         Some(entry.value.read(self.rules()))
@@ -129,6 +129,13 @@ impl Health {
     /// A look, that reserves nothing.
     pub(super) fn refuses(&self, cell: &Entry<Cell>) -> Option<Duration> {
         cell.value.refuses(self.rules())
+    }
+
+    /// It is one of those that are known from now on, available until a call tells otherwise.
+    #[cfg(feature = "router")]
+    pub(crate) fn add(&self, server: &CallInfo) {
+        let make = || Cell::new(server.server(), self.rules());
+        self.servers.get(server, make);
     }
 
     /// Whether calls to this server are refused now. That it was asked for makes it none that is known.

@@ -23,7 +23,7 @@ pub struct ServerHealth {
     pub reason: Option<Reason>,
     /// Timeouts and connection failures in a row.
     pub failures: u32,
-    /// Since when it is in this state; for one that is available from the start, since its first call.
+    /// Since when it is in this state; for one that is available from the start, since it is known.
     pub since: Instant,
     /// If calls are refused: from when on one is let through, to see whether the server is there again.
     pub probe_at: Option<Instant>,

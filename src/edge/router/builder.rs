@@ -108,7 +108,7 @@ impl<Res: 'static> RouterBuilder<Res> {
     /// Watches the servers, under the names that they have here: a [layer](Health::layer) around the service of each, so that
     /// of calls that a layer inside it repeats the last attempt tells. If the registry
     /// [refuses](crate::health::HealthBuilder::with_refusal) calls to a server, no list has its tools meanwhile; see the
-    /// [module docs](super#servers-that-are-not-there). Default: nobody watches.
+    /// [module docs](super#servers-that-are-not-there). The registry knows them before their first call. Default: nobody watches.
     ///
     /// Routers may share a registry, if what they call by one name is one server.
     pub fn with_health(mut self, health: &Health) -> Self {

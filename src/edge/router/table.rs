@@ -34,10 +34,13 @@ pub(super) struct Watched {
 
 impl Watched {
     pub(super) fn new(health: &Health, server: &str) -> Self {
-        Self {
+        let watched = Self {
             health: health.clone(),
             server: named(server),
-        }
+        };
+        // Whoever looks at the registry sees the servers of which no call has told yet.
+        watched.health.add(&watched.server);
+        watched
     }
 }
 
