@@ -91,6 +91,15 @@ impl<T> ToolResult<T> {
         }
     }
 
+    /// What a stack without results would answer: the tool's answer also where the classifier takes it for an error.
+    #[cfg(any(feature = "axum", feature = "mcp-server"))]
+    pub(crate) fn into_answer(self) -> Result<T, ToolError> {
+        match self.0.data {
+            Some(data) => Ok(data),
+            None => Err(self.0.error.expect("a success has data")),
+        }
+    }
+
     /// Another form of the data, the rest unchanged.
     pub fn map<U>(self, f: impl FnOnce(T) -> U) -> ToolResult<U> {
         let Parts {

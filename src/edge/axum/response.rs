@@ -33,7 +33,7 @@ impl IntoResponse for Rejection {
 impl<T: Serialize> IntoResponse for ToolResult<T> {
     fn into_response(self) -> Response {
         let info = self.call().clone();
-        match answer(self).and_then(|answer| to_json(&answer)) {
+        match self.into_answer().and_then(|answer| to_json(&answer)) {
             Ok(json) => of_json(StatusCode::OK, json),
             Err(error) => error.about(&info).into_response(),
         }
@@ -43,14 +43,6 @@ impl<T: Serialize> IntoResponse for ToolResult<T> {
 pub(super) fn of_json(status: StatusCode, json: Vec<u8>) -> Response {
     let json_type = HeaderValue::from_static("application/json");
     (status, [(CONTENT_TYPE, json_type)], json).into_response()
-}
-
-/// What a stack without results would answer.
-pub(super) fn answer<T>(result: ToolResult<T>) -> Result<T, ToolError> {
-    match result.error().cloned() {
-        Some(error) => result.into_data().ok_or(error),
-        None => result.into_result(),
-    }
 }
 
 /// An answer, if it can be written. The tool has run by then.

@@ -14,7 +14,7 @@ use tower_service::Service;
 
 use super::{
     request::Rejection,
-    response::{answer, of_json, to_json},
+    response::{of_json, to_json},
     rpc,
 };
 use crate::{
@@ -81,7 +81,7 @@ impl Routes {
         S::Future: Send,
         T: Serialize,
     {
-        let to_json = |result: Result<ToolResult<T>, ToolError>| to_json(&answer(result?)?);
+        let to_json = |result: Result<ToolResult<T>, ToolError>| to_json(&result?.into_answer()?);
         Self::of(stack.map_err(ToolError::from).map_result(to_json))
     }
 

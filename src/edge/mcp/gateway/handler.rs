@@ -158,13 +158,7 @@ impl GatewayHandler {
         S: Clone + Send + Sync + 'static,
         S::Future: Send,
     {
-        let answer = |result: Result<ToolResult<_>, ToolError>| {
-            let result = result?;
-            match result.data() {
-                Some(_) => Ok(result.into_data().expect("it is there")),
-                None => result.into_result(),
-            }
-        };
+        let answer = |result: Result<ToolResult<_>, _>| result?.into_answer();
         Self::of(
             stack.map_err(ToolError::from).map_result(answer),
             Arc::new(tools),
