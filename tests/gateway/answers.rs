@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rmcp::model::{CallToolResponse, CreateTaskResult};
+use rmcp::model::{CallToolResponse, CreateTaskResult, ErrorCode, ErrorData};
 use serde_json::{Value, json};
 use tower::service_fn;
 use tower_toolcall::{
@@ -83,6 +83,24 @@ async fn an_error_of_the_gateways_own_connection_is_internal() {
     let error = client.error("docs__mismatch").await;
     assert_eq!(error.code.0, -32603);
     assert!(!error.message.contains("who are you"));
+}
+
+/// The same of errors that clients' SDKs take for news of their own connection, session and request.
+#[tokio::test]
+async fn a_session_that_the_gateway_has_lost_is_not_the_clients() {
+    for (code, message, told) in [
+        (-32000, "Bad Request: No valid session ID provided", true),
+        (-32600, "Bad Request: Missing session ID", true),
+        (-32000, "Connection closed", true),
+        (-32001, "Request timed out", true),
+        (-32000, "out of paper", false),
+        (-32603, "connection closed by db", false),
+    ] {
+        let theirs = ErrorData::new(ErrorCode(code), message, None);
+        let body = failing(move || ToolError::from(Box::new(theirs.clone()) as BoxError)).await;
+        assert_eq!(body["isError"] == true, told, "{code} {message}: {body}");
+        assert_eq!(body["code"] == code, !told, "{code} {message}: {body}");
+    }
 }
 
 /// E5, T4: the text is for the model; programs read the rest in `_meta`. The breaker behind it opens.

@@ -7,6 +7,7 @@ use rmcp::{
         CallToolRequest, CallToolRequestParams, CallToolResponse, CallToolResult, ClientRequest,
     },
     service::PeerRequestOptions,
+    transport::StreamableHttpServerConfig,
 };
 use serde_json::json;
 use tokio::time::timeout;
@@ -16,7 +17,9 @@ use tower_toolcall::{
     mcp::{ERROR_META, GatewayHandler},
 };
 
-use crate::kit::{Connected, HTTP, STREAMS, WAYS, Way, connect, patient, request};
+use crate::kit::{
+    Connected, HTTP, STREAMS, WAYS, Way, connect, connect_to, http_with, patient, request,
+};
 
 fn hanging(client: &Connected) -> tokio::task::JoinHandle<()> {
     let call = request(client.client.peer().clone(), "docs__hang", json!({}));
@@ -148,5 +151,42 @@ async fn a_gateway_that_closes_ends_what_runs_and_takes_no_more() {
             .await
             .unwrap();
         assert_eq!(gateway.handler.in_flight(), 0);
+    }
+}
+
+/// N2: in the order that the docs of `GatewayHandler` have. rmcp's token cuts what is still on its way.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_last_answers_go_out_before_the_streams_end() {
+    for way in HTTP {
+        for _again in 0..3 {
+            let gateway = patient().await;
+            let config = StreamableHttpServerConfig::default();
+            let end = config.cancellation_token.clone();
+            let (url, _server) = http_with(gateway.handler.clone(), config).await;
+            let client = connect_to(way, url, []).await;
+            let calls = (0..16).map(|_| {
+                let peer = client.client.peer().clone();
+                tokio::spawn(request(peer, "docs__wait", json!({})))
+            });
+            let calls: Vec<_> = calls.collect();
+            gateway.upstream.until_begun(16).await;
+            let go = async {
+                loop {
+                    gateway.upstream.go.notify_one();
+                    tokio::task::yield_now().await;
+                }
+            };
+            tokio::select! {
+                () = gateway.handler.drain() => {}
+                () = go => {}
+            }
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            end.cancel();
+            for call in calls {
+                let answer = call.await.unwrap();
+                let is_answer = matches!(answer, Ok(CallToolResponse::Complete(_)));
+                assert!(is_answer, "{way:?} {answer:?}");
+            }
+        }
     }
 }

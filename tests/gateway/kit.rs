@@ -12,8 +12,8 @@ use rmcp::{
     },
     service::{NotificationContext, RunningService, ServiceError},
     transport::{
-        StreamableHttpClientTransport, StreamableHttpServerConfig, StreamableHttpService,
-        streamable_http_client::StreamableHttpClientTransportConfig,
+        IntoTransport, StreamableHttpClientTransport, StreamableHttpServerConfig,
+        StreamableHttpService, streamable_http_client::StreamableHttpClientTransportConfig,
         streamable_http_server::session::local::LocalSessionManager,
     },
 };
@@ -160,33 +160,47 @@ impl ClientHandler for Listener {
 }
 
 pub(crate) async fn connect<S: ServerHandler + Clone>(way: Way, server: S) -> Connected {
-    let (handler, heard) = listener();
-    let (client, server) = match way {
-        Way::Stream | Way::StreamModern => {
-            let ours = stream(server);
-            let client = match way.is_modern() {
-                true => handler.serve_with_lifecycle(ours, discover()).await,
-                false => handler.serve(ours).await,
-            };
-            (client.unwrap(), None)
-        }
+    match way {
+        Way::Stream | Way::StreamModern => speak(way, stream(server)).await,
         Way::Http | Way::HttpModern => {
             let (url, server) = http(server).await;
-            let mut config = StreamableHttpClientTransportConfig::with_uri(url);
-            let id = (HeaderName::from_static("x-request-id"), REQUEST_ID);
-            config.custom_headers.extend([id]);
-            let ours = StreamableHttpClientTransport::from_config(config);
-            let client = match way.is_modern() {
-                true => handler.serve_with_lifecycle(ours, discover()).await,
-                false => handler.serve(ours).await,
-            };
-            (client.unwrap(), Some(server))
+            let client = connect_to(way, url, []).await;
+            let server = Server(Some(server));
+            Connected { server, ..client }
         }
+    }
+}
+
+/// To a server over HTTP that is there; with these headers on every request.
+pub(crate) async fn connect_to(
+    way: Way,
+    url: String,
+    headers: impl IntoIterator<Item = (&'static str, &'static str)>,
+) -> Connected {
+    let mut config = StreamableHttpClientTransportConfig::with_uri(url);
+    let id = (HeaderName::from_static("x-request-id"), REQUEST_ID);
+    let more = headers.into_iter().map(|(name, value)| {
+        let name = HeaderName::from_static(name);
+        (name, HeaderValue::from_static(value))
+    });
+    config.custom_headers.extend([id].into_iter().chain(more));
+    speak(way, StreamableHttpClientTransport::from_config(config)).await
+}
+
+async fn speak<T, E, A>(way: Way, transport: T) -> Connected
+where
+    T: IntoTransport<RoleClient, E, A>,
+    E: std::error::Error + Send + Sync + 'static,
+{
+    let (handler, heard) = listener();
+    let client = match way.is_modern() {
+        true => handler.serve_with_lifecycle(transport, discover()).await,
+        false => handler.serve(transport).await,
     };
     Connected {
-        client,
+        client: client.unwrap(),
         heard,
-        server: Server(server),
+        server: Server(None),
     }
 }
 
@@ -201,11 +215,15 @@ pub(crate) fn stream<S: ServerHandler>(server: S) -> tokio::io::DuplexStream {
 }
 
 pub(crate) async fn http<S: ServerHandler + Clone>(server: S) -> (String, AbortHandle) {
-    let mcp = StreamableHttpService::new(
-        move || Ok(server.clone()),
-        Arc::new(LocalSessionManager::default()),
-        StreamableHttpServerConfig::default(),
-    );
+    http_with(server, StreamableHttpServerConfig::default()).await
+}
+
+pub(crate) async fn http_with<S: ServerHandler + Clone>(
+    server: S,
+    config: StreamableHttpServerConfig,
+) -> (String, AbortHandle) {
+    let sessions = Arc::new(LocalSessionManager::default());
+    let mcp = StreamableHttpService::new(move || Ok(server.clone()), sessions, config);
     let app = axum::Router::new().nest_service("/mcp", mcp);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());

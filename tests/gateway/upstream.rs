@@ -82,6 +82,7 @@ const TOOLS: &[&str] = &[
     "hang",
     "invalid",
     "mixed",
+    "pause",
     "steps",
     "structured",
     "wait",
@@ -146,6 +147,10 @@ impl Upstream {
                 cx.ct.cancelled().await;
                 self.cancelled.add();
                 text("cancelled")
+            }
+            "pause" => {
+                sleep(Duration::from_millis(30)).await;
+                text("rested")
             }
             "wait" => {
                 self.go.notified().await;

@@ -55,7 +55,8 @@ fn task() -> ToolError {
 }
 
 fn of_error(error: &ToolError) -> Result<CallToolResponse, ErrorData> {
-    if let Some(theirs) = errors::protocol_error(error) {
+    let theirs = errors::protocol_error(error);
+    if let Some(theirs) = theirs.filter(|theirs| !is_lost(theirs.code, error.kind())) {
         return Err(passed_on(theirs, error));
     }
     let text = error.public_model_message();
@@ -69,6 +70,13 @@ fn of_error(error: &ToolError) -> Result<CallToolResponse, ErrorData> {
     meta.0.insert(ERROR_META.to_owned(), facts);
     result.meta = Some(meta);
     Ok(result.into())
+}
+
+/// Whether these are the words for a lost connection, an unknown session or a late answer. Clients would take the gateway's
+/// for their own: to SDKs the first two codes say so, whoever sends them.
+fn is_lost(code: ErrorCode, kind: ErrorKind) -> bool {
+    let is_theirs_too = matches!(code.0, -32000 | -32001 | -32600);
+    is_theirs_too && matches!(kind, ErrorKind::ConnectionFailed | ErrorKind::Timeout)
 }
 
 /// What the tool's server answers instead of a result.

@@ -37,6 +37,7 @@ impl Drain {
         self.until(|state| state.closed).await;
     }
 
+    /// For after [`close`](Self::close): nobody is told before of calls that end.
     pub(super) async fn drained(&self) {
         self.until(|state| state.running == 0).await;
     }
@@ -54,7 +55,7 @@ impl Drop for Running<'_> {
     fn drop(&mut self) {
         self.0.0.send_if_modified(|state| {
             state.running -= 1;
-            state.running == 0
+            state.closed && state.running == 0
         });
     }
 }
@@ -77,5 +78,18 @@ mod tests {
         assert!(drained.is_woken());
         assert!(drained.poll().is_ready());
         assert_eq!(drain.running(), 0);
+    }
+
+    /// Thousands of streams may wait for the end, and calls come and go.
+    #[tokio::test]
+    async fn nobody_is_woken_by_calls_before_it_closes() {
+        let drain = Drain::default();
+        let mut closed = tokio_test::task::spawn(drain.closed());
+        assert!(closed.poll().is_pending());
+        drop(drain.enter());
+        assert!(!closed.is_woken());
+        drain.close();
+        assert!(closed.is_woken());
+        assert!(closed.poll().is_ready());
     }
 }

@@ -61,6 +61,7 @@ const PAGE: NonZeroUsize = NonZeroUsize::new(1000).expect("not zero");
 /// let serve = axum::serve(listener, app).with_graceful_shutdown(async move {
 ///     let _ = tokio::signal::ctrl_c().await;
 ///     let _ = tokio::time::timeout(Duration::from_secs(10), gateway.drain()).await;
+///     tokio::time::sleep(Duration::from_secs(1)).await; // the last answers are on their way
 ///     end.cancel();
 /// });
 /// serve.await?;
@@ -72,7 +73,7 @@ const PAGE: NonZeroUsize = NonZeroUsize::new(1000).expect("not zero");
 /// | of the request | becomes |
 /// |---|---|
 /// | `name`, `arguments` | the tool and its arguments, within [`ToolCall::check`] |
-/// | the request's id | the end of the call's [id](ToolCall::id), which is unique in the process |
+/// | the request's id | the end of the call's [id](ToolCall::id), which is unique in the process, if it is fit for logs |
 /// | headers, over HTTP | what [`with_request_headers`](ToolCall::with_request_headers) takes up |
 /// | `_meta.traceparent` (feature `otel`) | the parent of the call's span; it beats the header |
 /// | `_meta.progressToken` | what an `McpService` [with progress](crate::mcp::McpService::with_progress) is told reaches the client under this token: the newest, growing, at most ten times a second, and nothing after the answer |
@@ -92,6 +93,7 @@ const PAGE: NonZeroUsize = NonZeroUsize::new(1000).expect("not zero");
 /// | error | answer |
 /// |---|---|
 /// | a JSON-RPC error of the tool's server | the same, with its data; -32603 for -32020 to -32022, which are about the gateway's own connection |
+/// | one that says that the gateway's connection or session there is lost, or that the server was late | as any other |
 /// | [`NotFound`](crate::ErrorKind::NotFound) without a status: there is no such tool | -32602, with [`model_message`](ToolError::model_message), which says what is near |
 /// | any other, a panic too | a result with `isError: true` and `model_message` |
 /// | the client has cancelled | none |
@@ -249,8 +251,9 @@ impl GatewayHandler {
     /// Takes no more calls, and waits until none runs. From now on calls are answered that the server is closing;
     /// what listens to changes of the list ends.
     ///
-    /// It waits as long as it takes: put a timeout around it, and close the sessions afterwards (`RunningService::cancel`,
-    /// or the cancellation token of a streamable HTTP server), which sends the last answers.
+    /// It waits as long as it takes: put a timeout around it, and close the sessions afterwards. `RunningService::cancel`
+    /// sends the last answers first; the cancellation token of a streamable HTTP server cuts those that are still on their
+    /// way, so give them a moment, as in the [example](Self#example).
     ///
     /// # Cancel safety
     ///

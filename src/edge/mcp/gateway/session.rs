@@ -17,13 +17,17 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// An id for a call, for logs. A client's own ids begin anew in each session.
+    /// An id for a call, for logs. A client's own ids begin anew in each session; a number and its text are two.
     pub(super) fn call_id(&self, request: &RequestId) -> String {
         let number = self.number;
-        match request {
+        let id = match request {
             RequestId::Number(id) => format!("s{number}-{id}"),
-            RequestId::String(id) if is_usable_id(id) => format!("s{number}-{id}"),
-            RequestId::String(_) => format!("s{number}"),
+            RequestId::String(id) if id.is_empty() => String::new(),
+            RequestId::String(id) => format!("s{number}:{id}"),
+        };
+        match is_usable_id(&id) {
+            true => id,
+            false => format!("s{number}-s{}", next()),
         }
     }
 
@@ -34,11 +38,16 @@ impl Session {
     }
 }
 
+/// A number that nothing else in this process has.
+fn next() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Relaxed)
+}
+
 impl Default for Session {
     fn default() -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
         Self {
-            number: NEXT.fetch_add(1, Relaxed),
+            number: next(),
             listener: OnceLock::new(),
         }
     }
@@ -73,7 +82,19 @@ mod tests {
             a.call_id(&RequestId::Number(1)),
             a.clone().call_id(&RequestId::Number(1))
         );
-        let id = RequestId::String("two words\n".into());
-        assert!(!a.call_id(&id).contains("words"));
+    }
+
+    #[test]
+    fn calls_of_a_session_have_different_ids() {
+        let session = Session::default();
+        let text = |s: &str| session.call_id(&RequestId::String(s.into()));
+        assert_ne!(text("5"), session.call_id(&RequestId::Number(5)));
+        for unusable in ["two words\n", "", &"x".repeat(200)] {
+            let (a, b) = (text(unusable), text(unusable));
+            assert!(is_usable_id(&a), "{a}");
+            assert_ne!(a, b);
+        }
+        let long = text(&"x".repeat(128));
+        assert!(is_usable_id(&long), "{long}");
     }
 }
