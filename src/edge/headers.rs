@@ -40,12 +40,17 @@ impl ToolCall {
     /// ```
     #[must_use]
     pub fn with_request_headers(mut self, headers: &HeaderMap) -> Self {
-        if let Some(id) = the_only(headers, REQUEST_ID).filter(|id| is_usable_id(id)) {
-            self = self.with_id(id);
-        }
         let ms = the_only(headers, ENVOY_TIMEOUT_MS).and_then(digits);
         // Zero is no limit.
         self.tighten_by(ms.filter(|ms| *ms > 0).map(Duration::from_millis));
+        self.with_names_of_request(headers)
+    }
+
+    /// The same without the deadline.
+    pub(super) fn with_names_of_request(mut self, headers: &HeaderMap) -> Self {
+        if let Some(id) = the_only(headers, REQUEST_ID).filter(|id| is_usable_id(id)) {
+            self = self.with_id(id);
+        }
         #[cfg(feature = "otel")]
         if let Some(parent) = super::otel::parent_from_headers(headers) {
             self = self.with_remote_parent(parent);

@@ -14,8 +14,8 @@ use tower_toolcall::{
 
 use crate::{
     kit::{
-        Connected, HTTP, REQUEST_ID, STREAMS, WAYS, Way, connect, gateway, gateway_with, patient,
-        request,
+        Connected, HTTP, REQUEST_ID, STREAMS, WAYS, Way, connect, connect_to, gateway,
+        gateway_with, http, patient, request,
     },
     upstream::Upstream,
 };
@@ -118,6 +118,28 @@ async fn the_headers_of_a_request_over_http_are_taken_up() {
     for way in HTTP {
         let client = connect(way, of_ids()).await;
         assert_eq!(id(&client).await, REQUEST_ID.to_str().unwrap(), "{way:?}");
+    }
+}
+
+/// C5: a client that gives calls no time has them time out, which counts: it would open the breaker for all.
+#[tokio::test]
+async fn a_clients_deadline_is_taken_up_only_if_it_is_let() {
+    for (way, taken) in [
+        (Way::Http, false),
+        (Way::HttpModern, false),
+        (Way::HttpModern, true),
+    ] {
+        let gateway = gateway().await;
+        let handler = gateway.handler.clone().take_deadlines(taken);
+        let (url, _server) = http(handler.clone()).await;
+        let hasty = [("x-envoy-expected-rq-timeout-ms", "1")];
+        let hasty = connect_to(way, url, hasty).await;
+        for _call in 0..5 {
+            hasty.body("docs__pause", json!({})).await;
+        }
+        let patient = connect(way, handler).await;
+        let body = patient.body("docs__pause", json!({})).await;
+        assert_eq!(body["isError"], taken, "{way:?} {body}");
     }
 }
 

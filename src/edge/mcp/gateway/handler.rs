@@ -74,7 +74,7 @@ const PAGE: NonZeroUsize = NonZeroUsize::new(1000).expect("not zero");
 /// |---|---|
 /// | `name`, `arguments` | the tool and its arguments, within [`ToolCall::check`] |
 /// | the request's id | the end of the call's [id](ToolCall::id), which is unique in the process, if it is fit for logs |
-/// | headers, over HTTP | what [`with_request_headers`](ToolCall::with_request_headers) takes up |
+/// | headers, over HTTP | what [`with_request_headers`](ToolCall::with_request_headers) takes up; the deadline [by setting](Self::take_deadlines) only |
 /// | `_meta.traceparent` (feature `otel`) | the parent of the call's span; it beats the header |
 /// | `_meta.progressToken` | what an `McpService` [with progress](crate::mcp::McpService::with_progress) is told reaches the client under this token: the newest, growing, at most ten times a second, and nothing after the answer |
 /// | `inputResponses`, `requestState` | [`McpExtras`](crate::mcp::McpExtras) |
@@ -132,6 +132,7 @@ pub(super) struct Settings {
     pub(super) info: ServerConfig,
     pub(super) page: NonZeroUsize,
     pub(super) takes_idempotency_keys: bool,
+    pub(super) takes_deadlines: bool,
 }
 
 impl GatewayHandler {
@@ -183,6 +184,7 @@ impl GatewayHandler {
                 info,
                 page: PAGE,
                 takes_idempotency_keys: false,
+                takes_deadlines: false,
             }),
             changes: Changes::default(),
             drain: Drain::default(),
@@ -224,6 +226,15 @@ impl GatewayHandler {
     /// clients are trusted, and make keys that nobody guesses.
     pub fn take_idempotency_keys(self, taken: bool) -> Self {
         self.set(|s| s.takes_idempotency_keys = taken)
+    }
+
+    /// Whether a request over HTTP may say how long its call has, by the header that
+    /// [`with_request_headers`](ToolCall::with_request_headers) reads. Default: no.
+    ///
+    /// It can only shorten a call, but one that it ends has timed out, which counts: a client that gives its calls no time
+    /// opens the circuit breaker for all. So only behind a proxy that sets the header itself, or where all clients are trusted.
+    pub fn take_deadlines(self, taken: bool) -> Self {
+        self.set(|s| s.takes_deadlines = taken)
     }
 
     fn set(mut self, change: impl FnOnce(&mut Settings)) -> Self {
