@@ -1,7 +1,9 @@
 //! The gateway itself.
 
 use std::{
+    future::IntoFuture as _,
     io,
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::SeqCst},
@@ -9,6 +11,11 @@ use std::{
     time::Duration,
 };
 
+use axum::{
+    extract::Request,
+    middleware::{Next, from_fn},
+    response::IntoResponse as _,
+};
 use rmcp::{
     handler::server::tool::schema_for_type,
     model::{CallToolResponse, Tool, ToolAnnotations},
@@ -19,11 +26,15 @@ use rmcp::{
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::{net::TcpListener, time::timeout};
+use tokio::{
+    net::TcpListener,
+    task::JoinSet,
+    time::{Instant, timeout, timeout_at},
+};
 use tokio_util::sync::CancellationToken;
 use tower::{ServiceBuilder, ServiceExt as _};
 use tower_toolcall::{
-    BoxError,
+    BoxError, ErrorKind, ToolError,
     axum::Routes,
     health::Health,
     mcp::{GatewayHandler, McpClassifier, McpJson},
@@ -38,10 +49,15 @@ use super::{
 };
 
 /// How long calls have to end when the gateway stops.
-const DRAIN: Duration = Duration::from_secs(10);
+pub(crate) const DRAIN: Duration = Duration::from_secs(10);
+
+/// How long answers have to go out, beside.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 pub(crate) struct Gateway {
     upstreams: [Upstream; 2],
+    /// Those who go on trying to start a server.
+    late: JoinSet<()>,
     router: Router<CallToolResponse>,
     handler: GatewayHandler,
     routes: Routes,
@@ -50,13 +66,23 @@ pub(crate) struct Gateway {
 }
 
 impl Gateway {
-    /// Starts the servers. One that does not start is no obstacle: the next call tries again.
     pub(crate) async fn start(settings: Settings) -> anyhow::Result<Self> {
-        let everything = Upstream::new("everything", Program::everything()?);
-        let time = Upstream::new("time", Program::time()?);
+        Self::of(settings, Program::everything()?, Program::time()?).await
+    }
+
+    /// Starts the servers. One that does not start is no obstacle.
+    pub(crate) async fn of(
+        settings: Settings,
+        everything: Program,
+        time: Program,
+    ) -> anyhow::Result<Self> {
+        let everything = Upstream::new("everything", everything);
+        let time = Upstream::new("time", time);
+        let mut late = JoinSet::new();
         for server in [&everything, &time] {
             if let Err(error) = server.service.connect().await {
-                eprintln!("{} is not there: {error}", server.name);
+                eprintln!("{} is not there yet: {error}", server.name);
+                late.spawn(server.clone().connect());
             }
         }
 
@@ -87,6 +113,7 @@ impl Gateway {
         }
         Ok(Self {
             upstreams: [everything, time],
+            late,
             router,
             handler,
             routes: Routes::new(stack.map_response(McpJson)),
@@ -103,11 +130,11 @@ impl Gateway {
         self.router.names()
     }
 
-    /// Serves until `stop`, and then until the calls in flight have ended.
+    /// Serves until `stop`, and then until the calls in flight have ended, or are cut off.
     pub(crate) async fn serve(
         self,
         listener: TcpListener,
-        stop: impl Future<Output = ()> + Send + 'static,
+        stop: impl Future<Output = ()>,
     ) -> io::Result<()> {
         let draining = Arc::new(AtomicBool::new(false));
         let sessions = CancellationToken::new();
@@ -117,27 +144,60 @@ impl Gateway {
             Arc::new(LocalSessionManager::default()),
             StreamableHttpServerConfig::default().with_cancellation_token(sessions.child_token()),
         );
+        let closing = Arc::clone(&draining);
+        // The handler does the same for MCP.
+        let turn_away = from_fn(move |request: Request, next: Next| {
+            let closing = closing.load(SeqCst);
+            async move {
+                match closing {
+                    true => ToolError::new(ErrorKind::Overloaded, "closing").into_response(),
+                    false => next.run(request).await,
+                }
+            }
+        });
         let app = self
             .routes
             .into_router()
+            .layer(turn_away)
             .nest_service("/mcp", mcp)
-            .merge(pages(self.health, self.metrics, Arc::clone(&draining)));
+            .merge(pages(
+                self.upstreams,
+                self.health,
+                self.metrics,
+                Arc::clone(&draining),
+            ));
 
-        let stopped = CancellationToken::new();
-        let drain = async {
-            stop.await;
-            draining.store(true, SeqCst);
-            stopped.cancel();
-            if timeout(DRAIN, self.handler.drain()).await.is_err() {
-                eprintln!("{} calls are cut off", self.handler.in_flight());
-            }
-            // The streams of MCP sessions would never end by themselves.
-            sessions.cancel();
-        };
+        let closed = CancellationToken::new();
         let serve =
-            axum::serve(listener, app).with_graceful_shutdown(stopped.clone().cancelled_owned());
-        let ((), served) = tokio::join!(drain, serve.into_future());
-        served
+            axum::serve(listener, app).with_graceful_shutdown(closed.clone().cancelled_owned());
+        let mut serve = pin!(serve.into_future());
+        let stopped = async {
+            stop.await;
+            Instant::now() + DRAIN
+        };
+        let end = tokio::select! {
+            served = &mut serve => return served,
+            end = stopped => end,
+        };
+        drop(self.late);
+        // While MCP's calls end, whoever looks is told so.
+        draining.store(true, SeqCst);
+        tokio::select! {
+            served = &mut serve => return served,
+            _ = timeout_at(end, self.handler.drain()) => {}
+        }
+        // From here on nobody comes in, and what is being answered, over plain HTTP too, is answered to its end.
+        closed.cancel();
+        if let Ok(served) = timeout(LAST_ANSWERS, &mut serve).await {
+            return served;
+        }
+        // The streams of MCP sessions never end by themselves. What is still being answered on them is cut off.
+        sessions.cancel();
+        let served = timeout_at(end + LAST_ANSWERS, serve).await;
+        served.unwrap_or_else(|_| {
+            eprintln!("some calls are cut off");
+            Ok(())
+        })
     }
 }
 

@@ -11,7 +11,7 @@
 //! | `/mcp` | MCP over streamable HTTP |
 //! | `POST /rpc` | JSON-RPC 2.0: `tools/call` |
 //! | `POST /tools/{tool}/call`, `POST /servers/{id}/tools/{tool}/call` | plain HTTP |
-//! | `/health` | which servers are there; 503 while it drains |
+//! | `/health` | which servers are there; 503 while MCP's calls end before it closes |
 //! | `/metrics` | for Prometheus |
 //!
 //! The servers are npm's `@modelcontextprotocol/server-everything` and PyPI's `mcp-server-time`. Kill one: it is started
@@ -27,6 +27,7 @@ mod upstream;
 
 use std::{env, io};
 
+use anyhow::Context as _;
 use tokio::{net::TcpListener, signal};
 use tower_toolcall::settings::Settings;
 use tracing_subscriber::{filter::filter_fn, prelude::*};
@@ -37,10 +38,11 @@ use self::gateway::Gateway;
 async fn main() -> anyhow::Result<()> {
     let settings = Settings::gateway().with_env()?;
     show_events();
+    let port = env::var("PORT").unwrap_or_else(|_| "8931".into());
+    let address = format!("127.0.0.1:{port}");
+    let listener = TcpListener::bind(&address).await.context(address)?;
     let gateway = Gateway::start(settings).await?;
 
-    let port = env::var("PORT").unwrap_or_else(|_| "8931".into());
-    let listener = TcpListener::bind(format!("127.0.0.1:{port}")).await?;
     let here = format!("http://{}", listener.local_addr()?);
     println!("{} tools at", gateway.tools().len());
     println!("  {here}/mcp      MCP");
@@ -51,15 +53,27 @@ async fn main() -> anyhow::Result<()> {
     }
 
     let stop = async {
-        // Without a handler it could never be stopped: then it stops now.
-        if let Err(error) = signal::ctrl_c().await {
-            eprintln!("no Ctrl-C here: {error}");
-        }
-        println!("draining");
+        ctrl_c().await;
+        println!("draining; Ctrl-C again cuts it short");
     };
-    gateway.serve(listener, stop).await?;
+    let twice = async {
+        ctrl_c().await;
+        ctrl_c().await;
+    };
+    tokio::select! {
+        served = gateway.serve(listener, stop) => served?,
+        () = twice => {}
+    }
     println!("done");
     Ok(())
+}
+
+async fn ctrl_c() {
+    // Where there is no such thing, it has to be killed.
+    if let Err(error) = signal::ctrl_c().await {
+        eprintln!("no Ctrl-C here: {error}");
+        std::future::pending::<()>().await;
+    }
 }
 
 /// Prints what the layers have to tell: connections, breakers, servers that come and go.

@@ -17,11 +17,20 @@ use tower_toolcall::{
     metrics::Metrics,
 };
 
+use super::upstream::Upstream;
+
 /// `/health` and `/metrics`.
-pub(crate) fn pages(health: Health, metrics: Metrics, draining: Arc<AtomicBool>) -> Router {
+pub(crate) fn pages(
+    upstreams: [Upstream; 2],
+    health: Health,
+    metrics: Metrics,
+    draining: Arc<AtomicBool>,
+) -> Router {
     let health = move || async move {
         let servers = health.snapshot();
-        let all_there = servers.iter().all(|s| s.state == Availability::Available);
+        // Health is learnt from calls, and there may be none for a server that was never there.
+        let all_there = servers.iter().all(|s| s.state == Availability::Available)
+            && upstreams.iter().all(|u| u.service.is_connected());
         // A server that is away is no reason to take the gateway out: its other tools work.
         let (status, word) = match draining.load(SeqCst) {
             true => (StatusCode::SERVICE_UNAVAILABLE, "draining"),

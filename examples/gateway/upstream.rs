@@ -8,6 +8,7 @@ use std::{
         Arc,
         atomic::{AtomicU32, Ordering::SeqCst},
     },
+    time::Duration,
 };
 
 use rmcp::{
@@ -15,7 +16,7 @@ use rmcp::{
     service::{ClientLifecycleMode, ClientServiceExt as _},
     transport::TokioChildProcess,
 };
-use tokio::process::Command;
+use tokio::{process::Command, time::sleep};
 use tower_toolcall::{
     BoxError,
     mcp::{Catalog, McpNotifications, McpReconnect, McpService, McpTools},
@@ -50,6 +51,13 @@ impl Upstream {
         }
     }
 
+    /// Connects, however long it takes. As long as a server was never there its tools are unknown, so no call would try.
+    pub(crate) async fn connect(self) {
+        while self.service.connect().await.is_err() {
+            sleep(Duration::from_secs(1)).await;
+        }
+    }
+
     /// The process that was started last; 0 if none was.
     pub(crate) fn pid(&self) -> u32 {
         self.pid.load(SeqCst)
@@ -64,6 +72,11 @@ async fn connect(
 ) -> Result<(impl Send + Sync + use<>, McpService), BoxError> {
     let mut command = Command::new(program.file);
     command.args(program.arguments).envs(program.environment);
+    // One that is at work when the program ends would work on.
+    command.kill_on_drop(true);
+    // A terminal's Ctrl-C goes to the whole group. The servers are to stay until the calls have ended.
+    #[cfg(unix)]
+    command.process_group(0);
     // Servers talk on stderr. A log of yours is a better place for it.
     let process = TokioChildProcess::builder(command).stderr(Stdio::null());
     let (process, _) = process.spawn()?;
@@ -85,9 +98,9 @@ async fn connect(
 /// A command line.
 #[derive(Clone)]
 pub(crate) struct Program {
-    file: &'static str,
-    arguments: Vec<OsString>,
-    environment: Vec<(&'static str, OsString)>,
+    pub(crate) file: &'static str,
+    pub(crate) arguments: Vec<OsString>,
+    pub(crate) environment: Vec<(&'static str, OsString)>,
 }
 
 impl Program {

@@ -11,13 +11,16 @@ use crate::{gateway::Gateway, upstream::Upstream};
 pub(crate) struct Running {
     pub(crate) at: SocketAddr,
     pub(crate) upstreams: Vec<Upstream>,
-    stop: oneshot::Sender<()>,
+    stop: Option<oneshot::Sender<()>>,
     served: JoinHandle<std::io::Result<()>>,
 }
 
 impl Running {
     pub(crate) async fn start(settings: Settings) -> Self {
-        let gateway = Gateway::start(settings).await.unwrap();
+        Self::serve(Gateway::start(settings).await.unwrap()).await
+    }
+
+    pub(crate) async fn serve(gateway: Gateway) -> Self {
         let upstreams = gateway.upstreams().to_vec();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let at = listener.local_addr().unwrap();
@@ -26,7 +29,7 @@ impl Running {
         Self {
             at,
             upstreams,
-            stop,
+            stop: Some(stop),
             served,
         }
     }
@@ -41,15 +44,19 @@ impl Running {
     }
 
     /// As Ctrl-C does.
-    pub(crate) fn stop(self) -> JoinHandle<std::io::Result<()>> {
-        self.stop.send(()).unwrap();
-        self.served
+    pub(crate) fn stop(&mut self) {
+        self.stop.take().unwrap().send(()).unwrap();
     }
 
-    /// Stops, and waits until all is over.
-    pub(crate) async fn stopped(self) {
-        let ended = timeout(Duration::from_secs(20), self.stop()).await;
+    /// Waits until all is over.
+    pub(crate) async fn ended(self) {
+        let ended = timeout(Duration::from_secs(20), self.served).await;
         ended.expect("it does not stop").unwrap().unwrap();
+    }
+
+    pub(crate) async fn stopped(mut self) {
+        self.stop();
+        self.ended().await;
     }
 }
 

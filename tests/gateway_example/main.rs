@@ -4,8 +4,10 @@
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
 mod clients;
+
 mod kill;
 mod kit;
+mod life;
 
 #[allow(dead_code, reason = "what only the program needs")]
 #[path = "../../examples/gateway/gateway.rs"]
