@@ -32,7 +32,7 @@ async fn the_list_is_the_routers() {
     for way in WAYS {
         let client = connect(way, gateway.handler.clone()).await;
         let tools = client.client.peer().list_all_tools().await.unwrap();
-        assert_eq!(tools.len(), 12, "{way:?}");
+        assert_eq!(tools.len(), 13, "{way:?}");
         assert!(tools.iter().all(|tool| tool.name.starts_with("docs__")));
         assert_eq!(tools[0].description.as_deref(), Some("A tool."));
     }

@@ -5,15 +5,22 @@ use std::time::Duration;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, ClientRequest, ProgressNotificationParam, ServerResult,
 };
-use rmcp::service::PeerRequestOptions;
+use rmcp::{service::PeerRequestOptions, transport::StreamableHttpServerConfig};
+use tokio::time::{Instant, timeout};
 use tower::ServiceBuilder;
 use tower_toolcall::{mcp::GatewayHandler, timeout::TimeoutLayer};
 
-use crate::kit::{Connected, HTTP, STREAMS, Way, connect, gateway_with, patient};
+use crate::kit::{
+    Connected, HTTP, STREAMS, WAYS, Way, connect, connect_to, gateway_with, http_with, patient,
+};
 
 /// What the client hears of one call, all of it before the answer; and the token that it has sent.
 async fn steps(client: &mut Connected) -> Vec<ProgressNotificationParam> {
-    let steps = CallToolRequest::new(CallToolRequestParams::new("docs__steps"));
+    told_of(client, "docs__steps").await
+}
+
+async fn told_of(client: &mut Connected, tool: &'static str) -> Vec<ProgressNotificationParam> {
+    let steps = CallToolRequest::new(CallToolRequestParams::new(tool));
     let steps = ClientRequest::CallToolRequest(steps);
     let options = PeerRequestOptions::no_options();
     let peer = client.client.peer();
@@ -74,4 +81,42 @@ async fn progress_keeps_the_call_alive_and_is_passed_on() {
     .await;
     let mut client = connect(Way::StreamModern, gateway.handler.clone()).await;
     assert_eq!(steps(&mut client).await.len(), 3);
+}
+
+/// Where there are no sessions, and where answers are JSON, too.
+#[tokio::test]
+async fn progress_holds_up_no_answer_in_other_settings_of_http() {
+    for (stateful, json) in [(false, false), (false, true), (true, true)] {
+        for way in HTTP {
+            let gateway = patient().await;
+            let config = StreamableHttpServerConfig::default()
+                .with_legacy_session_mode(stateful)
+                .with_json_response(json);
+            let (url, _server) = http_with(gateway.handler.clone(), config).await;
+            let mut client = connect_to(way, url, []).await;
+            for tool in ["docs__steps", "docs__flood"] {
+                let told = timeout(Duration::from_secs(20), told_of(&mut client, tool)).await;
+                let told = values(&told.unwrap_or_else(|_| panic!("{way:?} {stateful} {json}")));
+                assert!(told.is_sorted(), "{way:?} {told:?}");
+            }
+            assert_eq!(gateway.handler.in_flight(), 0);
+        }
+    }
+}
+
+/// A server that tells of every byte is not repeated to the client.
+#[tokio::test]
+async fn a_flood_of_progress_is_a_trickle_for_the_client() {
+    for way in WAYS {
+        let gateway = patient().await;
+        let mut client = connect(way, gateway.handler.clone()).await;
+        let since = Instant::now();
+        let told = values(&told_of(&mut client, "docs__flood").await);
+        let most = since.elapsed().as_millis() / 100 + 1;
+        assert!(
+            !told.is_empty() && told.len() as u128 <= most,
+            "{way:?} {told:?}"
+        );
+        assert!(told.is_sorted(), "{way:?} {told:?}");
+    }
 }

@@ -79,6 +79,7 @@ const TOOLS: &[&str] = &[
     "coded",
     "echo",
     "flagged",
+    "flood",
     "hang",
     "invalid",
     "mixed",
@@ -164,6 +165,14 @@ impl Upstream {
                         .with_message("at work");
                     let _ = cx.peer.notify_progress(told).await;
                     sleep(Duration::from_millis(250)).await;
+                }
+                text("done")
+            }
+            "flood" => {
+                let token = cx.meta.get_progress_token().expect("a progress token");
+                for step in 1..=10_000 {
+                    let told = ProgressNotificationParam::new(token.clone(), step.into());
+                    let _ = cx.peer.notify_progress(told).await;
                 }
                 text("done")
             }

@@ -101,3 +101,33 @@ async fn a_name_that_no_tool_can_have_is_refused_at_the_door() {
     }
     assert_eq!(gateway.upstream.begun(), 0);
 }
+
+/// Changes do not pile up for a client that does not read, and it is none's burden.
+#[tokio::test]
+async fn a_client_that_never_reads_is_told_of_ten_thousand_changes_in_a_few_words() {
+    let gateway = patient().await;
+    let mut slow = Wire::connect(gateway.handler.clone()).await;
+    for id in 1..=3 {
+        slow.call(id, "docs__echo").await;
+        assert_eq!(slow.receive().await["id"], id);
+    }
+    for _change in 0..10_000 {
+        gateway.handler.tools_changed();
+        tokio::task::yield_now().await;
+    }
+    timeout(Duration::from_secs(20), gateway.handler.drain())
+        .await
+        .unwrap();
+    slow.call(4, "docs__echo").await;
+    let mut told = 0;
+    loop {
+        let heard = slow.receive().await;
+        if heard["id"] == 4 {
+            break;
+        }
+        told += 1;
+    }
+    // What a pipe of 64 KiB has room for.
+    assert!(told < 2000, "{told}");
+    drop(slow);
+}
