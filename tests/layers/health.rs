@@ -582,3 +582,184 @@ async fn a_listener_hears_of_each_change() {
     ]);
     assert_eq!(heard, expected);
 }
+
+/// A list of tools changes with it, and nobody else tells of it: a probe that hangs tells nothing.
+#[tokio::test(start_paused = true)]
+async fn watchers_hear_that_a_probe_has_begun_and_how_long_it_has() {
+    let bench = Bench::refusing();
+    unavailable(&bench).await;
+    let mut docs = bench.health.subscribe("docs");
+    let mut all = bench.health.subscribe_all();
+    advance(secs(30)).await;
+    assert!(!docs.has_changed().unwrap() && !all.has_changed().unwrap());
+    bench.set(None);
+    let mut probe = task::spawn(bench.call());
+    assert_pending!(probe.poll());
+    let next = Some(Instant::now() + secs(30));
+    assert!(docs.has_changed().unwrap() && all.has_changed().unwrap());
+    assert_eq!(docs.borrow_and_update().probe_at, next);
+    assert_eq!(all.borrow_and_update()[0].probe_at, next);
+    // One that is refused is no news.
+    assert_refused(bench.call().await, 1);
+    assert!(!docs.has_changed().unwrap() && !all.has_changed().unwrap());
+}
+
+/// They may be for anybody: a dead server takes no other one with it.
+#[tokio::test(start_paused = true)]
+async fn calls_that_name_no_server_are_counted_and_never_refused() {
+    let bench = Bench::refusing();
+    bench.set(Some(Err(ErrorKind::Timeout)));
+    for failures in 1..=10 {
+        let nameless = bench.tools.clone().oneshot(ToolCall::new("search"));
+        assert_eq!(nameless.await.unwrap_err().execution(), Execution::Unknown);
+        assert_eq!(bench.calls.load(SeqCst), failures);
+    }
+    let told = &bench.health.snapshot()[0];
+    assert_eq!((told.state, told.failures), (Unavailable, 10));
+    assert_eq!((&told.server, told.probe_at), (&None, None));
+}
+
+/// No lock is held while events are told, whatever the listener asks for.
+#[test]
+fn a_listener_may_ask_for_anything() {
+    let health = Arc::new(std::sync::OnceLock::<Health>::new());
+    let (asks, heard) = (Arc::clone(&health), Arc::new(AtomicUsize::new(0)));
+    let hears = Arc::clone(&heard);
+    let listener = move |event: &Event<'_>| {
+        let health = asks.get().unwrap();
+        health.snapshot();
+        health.server("docs");
+        drop(health.subscribe("docs"));
+        drop(health.subscribe_all());
+        if let Event::Health { .. } = event {
+            let n = hears.fetch_add(1, SeqCst);
+            let tool = service_fn(|_: ToolCall| async { Ok::<_, ToolError>(()) });
+            let call = ToolCall::new("t").with_server(format!("new-{n}"));
+            let mut call = task::spawn(health.layer().layer(tool).oneshot(call));
+            assert!(call.poll().is_ready());
+        }
+    };
+    let builder = Health::builder().with_max_servers(8);
+    let built = builder.with_listener(listener).build().unwrap();
+    health.set(built.clone()).ok().unwrap();
+    let (done, waits) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let _all = built.subscribe_all();
+        let bench = Bench::new(built);
+        bench.set(Some(Err(ErrorKind::Timeout)));
+        for n in 0..50 {
+            let call = ToolCall::new("t").with_server(format!("server-{n}"));
+            tokio_test::block_on(bench.tools.clone().oneshot(call)).unwrap_err();
+        }
+        done.send(()).unwrap();
+    });
+    waits.recv_timeout(secs(60)).unwrap();
+    assert_eq!(heard.load(SeqCst), 50);
+}
+
+/// Whatever threads do: each change is told once, they make one chain, and watchers have the end of it.
+#[test]
+fn threads_agree_on_one_history() {
+    let changes = Arc::new(Mutex::new(Vec::new()));
+    let hears = Arc::clone(&changes);
+    let listener = move |event: &Event<'_>| match event {
+        Event::Health { change, .. } => hears.lock().unwrap().push((*change).clone()),
+        _ => panic!("{event:?}"),
+    };
+    let builder = Health::builder().with_threshold(2).with_refusal(true);
+    let builder = builder.with_probe_period(Duration::from_micros(50));
+    let health = builder.with_listener(listener).build().unwrap();
+    let (docs, all) = (health.subscribe("docs"), health.subscribe_all());
+    std::thread::scope(|scope| {
+        for seed in 0..4_u32 {
+            let health = &health;
+            scope.spawn(move || {
+                let tool = service_fn(|call: ToolCall| async move {
+                    match call.tool() {
+                        "ok" => Ok(()),
+                        "hangs" => pending().await,
+                        _ => Err(ToolError::new(ErrorKind::Timeout, "")),
+                    }
+                });
+                let tools = health.layer().layer(tool);
+                let mut random = seed;
+                for _ in 0..5_000 {
+                    random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                    let name = ["ok", "fails", "fails", "hangs"][(random >> 30) as usize];
+                    let call = ToolCall::new(name).with_server("docs");
+                    let _ = task::spawn(tools.clone().oneshot(call)).poll();
+                }
+            });
+        }
+    });
+    let mut changes = changes.lock().unwrap().clone();
+    changes.sort_by_key(|change| change.generation);
+    let mut state = (0, Available);
+    for change in &changes {
+        assert_eq!((change.generation, change.from), (state.0 + 1, state.1));
+        state = (change.generation, change.to);
+    }
+    assert!(changes.iter().any(|change| change.to == Unavailable));
+    let now = health.server("docs").unwrap();
+    assert_eq!(now.state, state.1);
+    let seen = docs.borrow().clone();
+    assert_eq!(
+        (seen.state, seen.reason, seen.probe_at),
+        (now.state, now.reason, now.probe_at)
+    );
+    assert_eq!(all.borrow()[0].state, now.state);
+    // No probe is lost.
+    if now.state == Unavailable {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let ok = service_fn(|_: ToolCall| async { Ok::<_, ToolError>(()) });
+    let call = ToolCall::new("ok").with_server("docs");
+    tokio_test::block_on(health.layer().layer(ok).oneshot(call)).unwrap();
+    assert_eq!(docs.borrow().state, Available);
+}
+
+/// What one server's watchers do not see, because it is over, those of all may have seen: they see its end too.
+#[test]
+fn a_change_that_is_over_at_once_does_not_stay_in_the_snapshot() {
+    let health = Health::builder().with_threshold(1).build().unwrap();
+    let (docs, all) = (health.subscribe("docs"), health.subscribe_all());
+    let call = |fails: bool| {
+        let layer = health.layer();
+        std::thread::spawn(move || {
+            let tool = service_fn(move |_: ToolCall| async move {
+                match fails {
+                    true => Err(ToolError::new(ErrorKind::Timeout, "")),
+                    false => Ok(()),
+                }
+            });
+            let call = ToolCall::new("search").with_server("docs");
+            let _ = tokio_test::block_on(layer.layer(tool).oneshot(call));
+        })
+    };
+    let until = |is_so: &dyn Fn() -> bool| {
+        let begun = Instant::now();
+        while !is_so() {
+            assert!(begun.elapsed() < secs(20));
+            std::thread::yield_now();
+        }
+    };
+    let is = |state| health.server("docs").unwrap().state == state;
+
+    let looks_at_all = all.borrow();
+    let first = call(true);
+    until(&|| docs.borrow().state == Unavailable);
+    let looks_at_docs = docs.borrow();
+    let second = call(false);
+    until(&|| is(Available));
+    drop(looks_at_all);
+    until(&|| first.is_finished());
+    assert_eq!(all.borrow()[0].state, Available);
+    let third = call(true);
+    until(&|| is(Unavailable));
+    drop(looks_at_docs);
+    for call in [first, second, third] {
+        call.join().unwrap();
+    }
+    assert_eq!(docs.borrow().state, Unavailable);
+    assert_eq!(all.borrow()[0].state, Unavailable);
+}

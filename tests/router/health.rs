@@ -334,3 +334,48 @@ async fn the_timeouts_of_the_documented_stack_are_seen_below_it() {
     assert_eq!(health.server("docs").unwrap().failures, 3);
     assert_eq!(router.names(), WITHOUT);
 }
+
+/// One registry above the router and below it, and a timeout between the two: the upper one cannot know for whom a flat
+/// name is, nor that the other one has counted.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_hangs_takes_no_other_tool_with_it() {
+    let health = refusing();
+    let server = Server::default();
+    let stack = ServiceBuilder::new()
+        .tool_health(&health)
+        .tool_timeout(Duration::from_secs(10))
+        .service(server.router(&health));
+    *server.hangs.lock().unwrap() = true;
+    for _ in 0..3 {
+        let call = ToolCall::new("docs__search").with_timeout(Duration::from_secs(10));
+        let error = stack.clone().oneshot(call).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Timeout);
+    }
+    assert_eq!(
+        health.server("docs").unwrap().state,
+        Availability::Unavailable
+    );
+    for name in ["web__search", "pay"] {
+        stack.clone().oneshot(ToolCall::new(name)).await.unwrap();
+    }
+}
+
+/// It hides the tools from a client that lists them meanwhile, and no end of it will tell that they are back.
+#[tokio::test(start_paused = true)]
+async fn whoever_watches_knows_when_a_probe_that_hangs_gives_the_tools_back() {
+    let health = refusing();
+    let (server, router) = dead(&health).await;
+    let mut servers = health.subscribe_all();
+    advance(PERIOD).await;
+    assert_eq!(router.names(), ALL);
+    *server.hangs.lock().unwrap() = true;
+    let call = ToolCall::new("docs__search");
+    let mut probe = task::spawn(router.clone().oneshot(call));
+    assert_pending!(probe.poll());
+    assert_eq!(router.names(), WITHOUT);
+    servers.changed().await.unwrap();
+    let docs = |s: &&tower_toolcall::health::ServerHealth| s.server.as_deref() == Some("docs");
+    let next = servers.borrow().iter().find(docs).unwrap().probe_at;
+    sleep_until(next.unwrap()).await;
+    assert_eq!(router.names(), ALL);
+}

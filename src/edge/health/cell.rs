@@ -60,26 +60,39 @@ impl Cell {
     }
 
     pub(super) fn read(&self, rules: &Rules) -> ServerHealth {
-        self.lock().read(self.server.clone(), rules)
+        let mut health = self.lock().read(self.server.clone(), rules);
+        if !self.may_refuse(rules) {
+            health.probe_at = None;
+        }
+        health
     }
 
     pub(super) fn subscribe(&self) -> watch::Receiver<ServerHealth> {
         self.changed.subscribe()
     }
 
-    /// Whether a call may pass, and what it has to bring along.
+    /// Calls that name no server may be for anybody: none is refused.
+    fn may_refuse(&self, rules: &Rules) -> bool {
+        rules.refuses && self.server.is_some()
+    }
+
+    /// Whether a call may pass, and what it has to bring along. A probe is news for watchers.
     pub(super) fn admit(&self, rules: &Rules) -> Result<Pass, Duration> {
         let mark = Mark(self.mark.load(SeqCst));
         let mut pass = Pass {
             recoveries: mark.recoveries(),
             probe: None,
         };
-        if !mark.is_calm() && rules.refuses {
-            match self.lock().admit(rules, Instant::now()) {
-                Admission::Pass => {}
-                Admission::Probe(number) => pass.probe = Some(number),
-                Admission::Refused(wait) => return Err(wait),
-            }
+        if mark.is_calm() || !self.may_refuse(rules) {
+            return Ok(pass);
+        }
+        match self
+            .change(rules, |state| state.admit(rules, Instant::now()))
+            .0
+        {
+            Admission::Pass => {}
+            Admission::Probe(number) => pass.probe = Some(number),
+            Admission::Refused(wait) => return Err(wait),
         }
         Ok(pass)
     }
@@ -87,13 +100,13 @@ impl Cell {
     /// A look, that reserves nothing.
     pub(super) fn refuses(&self, rules: &Rules) -> Option<Duration> {
         let is_calm = Mark(self.mark.load(SeqCst)).is_calm();
-        if is_calm || !rules.refuses {
+        if is_calm || !self.may_refuse(rules) {
             return None;
         }
         self.lock().refusal(rules, Instant::now())
     }
 
-    /// A call has ended. Tells how the availability has changed, and whether watchers have heard of anything.
+    /// A call has ended. Tells how the availability has changed, and whether there is news for watchers.
     pub(super) fn ended(
         &self,
         sign: Sign,
@@ -108,21 +121,25 @@ impl Cell {
         if nothing_new || self.overflow {
             return (None, false);
         }
+        let end = |state: &mut State| state.ended(sign, pass, rules, Instant::now());
+        let (change, is_news) = self.change(rules, end);
+        (change.map(|change| change.of(self.server.clone())), is_news)
+    }
+
+    /// Changes the state, and tells those who watch the server; and whether there was anything to tell.
+    fn change<T>(&self, rules: &Rules, change: impl FnOnce(&mut State) -> T) -> (T, bool) {
         let mut state = self.lock();
-        let change = state.ended(sign, pass, rules, Instant::now());
+        let before = state.watched();
+        let output = change(&mut state);
         self.mark.store(state.mark(), SeqCst);
+        let is_news = before != state.watched();
         // Whoever looks at what he watches must hold up nobody else.
         drop(state);
-        let is_news = self.changed.send_if_modified(|seen| {
+        if is_news {
             // Read while it is written: the last one to write has read what is the case then.
-            let now = self.read(rules);
-            let is_news = now.is_news_after(seen);
-            if is_news {
-                *seen = now;
-            }
-            is_news
-        });
-        (change.map(|change| change.of(self.server.clone())), is_news)
+            self.changed.send_modify(|seen| *seen = self.read(rules));
+        }
+        (output, is_news)
     }
 }
 

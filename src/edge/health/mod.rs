@@ -10,7 +10,8 @@
 //!
 //! Our own refusals, cancelled calls, panics and all else that says nothing of the server change nothing. Nor does a
 //! call that was dropped, unless it had waited past its deadline or for as long as its timeout, 30 s if none is known: then it
-//! is a timeout. `NotFound`, `InvalidInput` and `Denied` are answers if somebody else made them: if they have a source or
+//! is a timeout. The time of a timeout layer above is known if one for results, traces, metrics or retries is above that; the
+//! call's own always is. `NotFound`, `InvalidInput` and `Denied` are answers if somebody else made them: if they have a source or
 //! an HTTP status.
 //!
 //! An answer counts when it comes, whenever its call began. A failure of a call that began before the server came back says
@@ -18,12 +19,14 @@
 //!
 //! By default it only looks on, and all calls pass. If it is to [refuse](HealthBuilder::with_refusal), calls to an unavailable server fail
 //! at once; 30 s after that began, and after each failure of it, one call is let through as a probe. One at a time; one
-//! that is dropped, or says nothing, makes way for the next, and one that hangs does so after another 30 s.
+//! that is dropped, or says nothing, makes way for the next, and one that hangs does so after another 30 s. Calls that name no
+//! server may be for anybody: they are never refused.
 //!
 //! # Order
 //!
 //! Directly above the breaker: below retry, so that it sees attempts, and above the timeout, so that it sees those. A circuit
-//! breaker guards a tool; this tells of servers.
+//! breaker guards a tool; this tells of servers. Around a router (feature `router`) it knows only the servers that calls name, not
+//! those of flat names: give the registry to the router, by `RouterBuilder::with_health`.
 //!
 //! If a call meets two of these layers, the outer one tells of it, as long as both see the same server. A failure that
 //! one of them has counted says nothing to one above.

@@ -118,12 +118,16 @@ impl Health {
     /// Whether a call to this server may pass, and the place of the one that does.
     pub(super) fn admit(&self, info: CallInfo, cell: Arc<Entry<Cell>>) -> Result<Visit, Duration> {
         let pass = cell.value.admit(self.rules())?;
-        Ok(Visit {
+        let visit = Visit {
             health: self.clone(),
             cell,
             info,
             pass,
-        })
+        };
+        if pass.probe.is_some() {
+            self.changed();
+        }
+        Ok(visit)
     }
 
     /// A look, that reserves nothing.
@@ -143,6 +147,15 @@ impl Health {
     pub(crate) fn is_refusing(&self, server: &CallInfo) -> bool {
         let entry = self.servers.peek(server);
         entry.is_some_and(|cell| self.refuses(&cell).is_some())
+    }
+
+    /// There is news of a server.
+    #[cold]
+    fn changed(&self) {
+        let all = self.shared.all.get();
+        if let Some(all) = all.filter(|all| all.receiver_count() > 0) {
+            self.tell_all(all);
+        }
     }
 
     fn tell_all(&self, all: &watch::Sender<Vec<ServerHealth>>) {
@@ -204,11 +217,8 @@ impl Visit {
     fn ended(self, sign: Sign) {
         let shared = &self.health.shared;
         let (change, is_news) = self.cell.value.ended(sign, self.pass, &shared.rules);
-        if is_news
-            && let Some(all) = shared.all.get()
-            && all.receiver_count() > 0
-        {
-            self.health.tell_all(all);
+        if is_news {
+            self.health.changed();
         }
         if let Some(change) = &change {
             let call = &self.info;

@@ -29,13 +29,6 @@ pub struct ServerHealth {
     pub probe_at: Option<Instant>,
 }
 
-impl ServerHealth {
-    /// Whether a watcher hears of the difference.
-    pub(super) fn is_news_after(&self, seen: &Self) -> bool {
-        (self.state, self.reason, self.probe_at) != (seen.state, seen.reason, seen.probe_at)
-    }
-}
-
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

@@ -129,6 +129,11 @@ impl State {
         Some(wait.min(most))
     }
 
+    /// What watchers hear of.
+    pub(super) fn watched(&self) -> (Availability, Option<Reason>, Option<Instant>) {
+        (self.availability, self.reason, self.next)
+    }
+
     /// Odd if there are failures; the rest counts recoveries.
     pub(super) fn mark(&self) -> u64 {
         self.recoveries << 1 | u64::from(self.failures > 0)

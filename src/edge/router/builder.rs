@@ -106,7 +106,8 @@ impl<Res: 'static> RouterBuilder<Res> {
     }
 
     /// Watches the servers, under the names that they have here: a [layer](Health::layer) around the service of each, so that
-    /// of calls that a layer inside it repeats the last attempt tells. If the registry
+    /// of calls that a layer inside it repeats the last attempt tells. A timeout layer above the router drops what hangs:
+    /// that is [told from a cancelled call](crate::health) by how long it took. If the registry
     /// [refuses](crate::health::HealthBuilder::with_refusal) calls to a server, no list has its tools meanwhile; see the
     /// [module docs](super#servers-that-are-not-there). The registry knows them before their first call. Default: nobody watches.
     ///

@@ -13,7 +13,8 @@ use crate::{
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct HealthSettings {
-    /// Whether the layer is there. Default: no.
+    /// Whether the layer is there. Default: no. Around a router whose tools are called by flat names it would know no
+    /// server: leave it off, and give the [registry](super::StackLayer::health) to the router.
     pub enabled: bool,
     /// How many timeouts or connection failures in a row make a server unavailable. Default 3; system A has 1 (X6).
     pub threshold: u32,
