@@ -47,3 +47,24 @@ impl Serialize for AsJson<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rmcp::model::InputRequiredResult;
+    use serde_json::{Value, from_value, json, to_value};
+
+    /// Whatever the answer is: as it came.
+    #[test]
+    fn an_answer_of_each_kind_is_written_as_it_was_sent() {
+        let is_the_same = |sent: Value, answer: CallToolResponse| {
+            assert_eq!(to_value(McpJson(answer)).unwrap(), sent);
+        };
+        let sent = json!({ "content": [{ "type": "text", "text": "sunny" }], "isError": true });
+        let answer = CallToolResponse::Complete(from_value(sent.clone()).unwrap());
+        is_the_same(sent, answer);
+        let sent = json!({ "resultType": "input_required", "requestState": "opaque" });
+        let asks = InputRequiredResult::from_request_state("opaque");
+        is_the_same(sent, CallToolResponse::InputRequired(asks));
+    }
+}
