@@ -56,8 +56,8 @@ const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 pub(crate) struct Gateway {
     upstreams: [Upstream; 2],
-    /// Those who go on trying to start a server.
-    late: JoinSet<()>,
+    /// Who goes on trying to start a server, and who tells clients that one has come or gone.
+    beside: JoinSet<()>,
     router: Router<CallToolResponse>,
     handler: GatewayHandler,
     routes: Routes,
@@ -78,15 +78,16 @@ impl Gateway {
     ) -> anyhow::Result<Self> {
         let everything = Upstream::new("everything", everything);
         let time = Upstream::new("time", time);
-        let mut late = JoinSet::new();
+        let mut beside = JoinSet::new();
         for server in [&everything, &time] {
             if let Err(error) = server.service.connect().await {
                 eprintln!("{} is not there yet: {error}", server.name);
-                late.spawn(server.clone().connect());
+                beside.spawn(server.clone().connect());
             }
         }
 
-        let (health, metrics) = (Health::new(), Metrics::new());
+        let metrics = Metrics::new();
+        let health = settings.health_builder().build()?;
         let router = Router::mcp()
             .mcp_tool(definition(), tool_fn(count_words))
             .server(
@@ -106,14 +107,14 @@ impl Gateway {
             .build()?;
         let stack = ServiceBuilder::new().layer(layers).service(router.clone());
         // One stack, two ways in: they share breakers, budgets and figures.
-        let list = router.clone();
-        let handler = GatewayHandler::new(stack.clone(), move || list.mcp_tools());
+        let handler = GatewayHandler::new(stack.clone(), router.clone());
         for server in [&everything, &time] {
             handler.follow(&server.tools);
         }
+        beside.spawn(handler.follow_health(&health));
         Ok(Self {
             upstreams: [everything, time],
-            late,
+            beside,
             router,
             handler,
             routes: Routes::new(stack.map_response(McpJson)),
@@ -179,7 +180,7 @@ impl Gateway {
             served = &mut serve => return served,
             end = stopped => end,
         };
-        drop(self.late);
+        drop(self.beside);
         // While MCP's calls end, whoever looks is told so.
         draining.store(true, SeqCst);
         tokio::select! {

@@ -244,8 +244,7 @@ pub(crate) struct Gateway {
 /// A gateway with a small stack: timeouts after 300 ms, two attempts at what may run twice, a breaker after 3 failures.
 pub(crate) async fn gateway() -> Gateway {
     gateway_with(true, |router| {
-        let list = router.clone();
-        GatewayHandler::new(small_stack(router), move || list.mcp_tools())
+        GatewayHandler::new(small_stack(router.clone()), router)
     })
     .await
 }
@@ -266,11 +265,7 @@ pub(crate) fn small_stack(router: Router<CallToolResponse>) -> Stack {
 
 /// A gateway whose stack waits for ever.
 pub(crate) async fn patient() -> Gateway {
-    gateway_with(true, |router| {
-        let list = router.clone();
-        GatewayHandler::new(router, move || list.mcp_tools())
-    })
-    .await
+    gateway_with(true, |router| GatewayHandler::new(router.clone(), router)).await
 }
 
 /// The gateway speaks the newer revision with its server, or the older one.

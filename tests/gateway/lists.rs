@@ -5,8 +5,13 @@ use std::{sync::Arc, time::Duration};
 use rmcp::model::{CallToolResponse, Implementation, SubscriptionFilter, Tool};
 use serde_json::json;
 use tokio::time::timeout;
-use tower::service_fn;
-use tower_toolcall::{BoxError, ToolCall, mcp::GatewayHandler};
+use tower::{ServiceExt as _, service_fn};
+use tower_toolcall::{
+    BoxError, ErrorKind, ToolCall, ToolError,
+    health::Health,
+    mcp::{Catalog, GatewayHandler, ListTools},
+    router::Router,
+};
 
 use crate::kit::{Connected, WAYS, Way, connect, gateway, gateway_with};
 
@@ -18,7 +23,7 @@ async fn names(client: &Connected) -> Vec<String> {
         .collect()
 }
 
-fn of_tools(tools: impl Fn() -> Vec<Tool> + Send + Sync + 'static) -> GatewayHandler {
+fn of_tools(tools: impl ListTools) -> GatewayHandler {
     let nothing = service_fn(|_: ToolCall| async {
         Err::<CallToolResponse, BoxError>("there is nothing".into())
     });
@@ -74,11 +79,8 @@ async fn clients_are_told_what_it_is() {
 /// A server's new list reaches the clients of the older revisions by itself.
 #[tokio::test]
 async fn a_change_at_the_server_is_told_to_the_clients() {
-    let gateway = gateway_with(false, |router| {
-        let list = router.clone();
-        GatewayHandler::new(router, move || list.mcp_tools())
-    })
-    .await;
+    let make = |router: Router<_>| GatewayHandler::new(router.clone(), router);
+    let gateway = gateway_with(false, make).await;
     gateway.handler.follow(gateway.tools.tools());
     for (way, tools) in [
         (Way::Stream, ["echo", "hang"]),
@@ -127,6 +129,70 @@ async fn a_list_that_is_followed_tells_of_changes_alone() {
     refresh().await;
     let heard = timeout(Duration::from_secs(20), client.heard.changes.recv()).await;
     assert_eq!(heard.unwrap(), Some(()));
+}
+
+/// X6: a server that is not there has no tools, until a probe is due; clients hear of both.
+#[tokio::test]
+async fn a_server_that_comes_and_goes_is_told_to_the_clients() {
+    let health = Health::builder()
+        .with_threshold(1)
+        .with_refusal(true)
+        .with_probe_period(Duration::from_millis(300))
+        .build()
+        .unwrap();
+    let dead = service_fn(|_: ToolCall| async {
+        let error = ToolError::new(ErrorKind::ConnectionFailed, "it is dead");
+        Err::<CallToolResponse, _>(error)
+    });
+    let search = Tool::new("search", "finds things", Arc::default());
+    let router = Router::mcp()
+        .server("docs", dead, Catalog::new([search]))
+        .with_health(&health)
+        .build()
+        .unwrap();
+    let handler = GatewayHandler::new(router.clone(), router.clone());
+    let follower = tokio::spawn(handler.follow_health(&health));
+    let mut client = connect(Way::Stream, handler).await;
+    assert_eq!(names(&client).await, ["docs__search"]);
+    assert!(router.find("docs__search").is_some());
+
+    let call = ToolCall::new("docs__search");
+    router.clone().oneshot(call).await.unwrap_err();
+    assert!(router.find("docs__search").is_none());
+    for expected in [vec![], vec!["docs__search"]] {
+        let heard = timeout(Duration::from_secs(20), client.heard.changes.recv()).await;
+        assert_eq!(heard.unwrap(), Some(()));
+        if expected.is_empty() && !router.names().is_empty() {
+            continue; // The machine stood still meanwhile.
+        }
+        assert_eq!(names(&client).await, expected);
+    }
+    follower.abort();
+}
+
+/// What a list has, a look at one tool has: the same definition, and nothing else.
+#[tokio::test]
+async fn a_tool_is_found_as_it_is_listed() {
+    let gateway = gateway().await;
+    let one = gateway.tools.tools().clone();
+    let local = Tool::new("add", "adds", Arc::default());
+    let add = service_fn(|_: ToolCall| async { Ok::<_, BoxError>("3") });
+    let router = Router::mcp()
+        .mcp_tool(local, add)
+        .tool("unlisted", add)
+        .server("docs", add, one.clone())
+        .build()
+        .unwrap();
+    let sources: [&dyn ListTools; 3] = [&router, &one, &|| vec![Tool::default()]];
+    for source in sources {
+        for tool in source.list() {
+            assert_eq!(source.find(&tool.name), Some(tool));
+        }
+        for name in ["unlisted", "docs__nothing", "nothing", "docs__"] {
+            assert_eq!(source.find(name), None, "{name}");
+        }
+    }
+    assert_eq!((router.list().len(), one.list().len()), (14, 13));
 }
 
 /// Those of 2026-07-28 hear it on the stream that they ask for, and its end when the gateway closes.

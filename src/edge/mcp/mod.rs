@@ -65,7 +65,7 @@ mod text;
 mod tools;
 
 #[cfg(feature = "mcp-server")]
-pub use self::gateway::{ERROR_META, GatewayHandler};
+pub use self::gateway::{ERROR_META, GatewayHandler, ListTools};
 #[cfg(feature = "mcp-http")]
 pub(crate) use self::http::without_address;
 pub use self::{

@@ -32,26 +32,9 @@
 //! - [`names`](Router::names), `mcp_tools` and the names that are told instead of an unknown one leave its tools out.
 //!
 //! They are back once the server is, and also when a call is to be let through as a probe: a model that is shown no
-//! tool would never call it. So a list changes with time alone; an MCP server that tells its clients
-//! (`tools/list_changed`) watches for both:
-//!
-//! ```
-//! use tokio::time::{Instant, sleep_until};
-//! use tower_toolcall::health::Health;
-//!
-//! async fn follow(health: Health, tell: impl Fn()) {
-//!     let mut servers = health.subscribe_all();
-//!     loop {
-//!         let probes: Vec<_> = servers.borrow_and_update().iter().filter_map(|s| s.probe_at).collect();
-//!         let next = probes.into_iter().filter(|at| *at > Instant::now()).min();
-//!         tokio::select! {
-//!             changed = servers.changed() => if changed.is_err() { return },
-//!             () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
-//!         }
-//!         tell();
-//!     }
-//! }
-//! ```
+//! tool would never call it. So a list changes with time alone. Who tells others of it watches
+//! [`subscribe_all`](crate::health::Health::subscribe_all) for changes, and for each
+//! [`probe_at`](crate::health::ServerHealth::probe_at), as `GatewayHandler::follow_health` does.
 //!
 //! # Order
 //!

@@ -86,6 +86,12 @@ impl<Res> Router<Res> {
         definitions.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         definitions
     }
+
+    /// The one of these whose name is this, found without a walk.
+    #[cfg(feature = "mcp")]
+    pub fn definition(&self, name: &str) -> Option<Tool> {
+        self.table.definition(name)
+    }
 }
 
 impl<Res> Service<ToolCall> for Router<Res> {

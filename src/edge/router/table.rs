@@ -88,6 +88,19 @@ impl<Res> Table<Res> {
         self.at(server, tool)
     }
 
+    #[cfg(feature = "mcp")]
+    pub(super) fn definition(&self, name: &str) -> Option<rmcp::model::Tool> {
+        match self.by_name(name)? {
+            Target::Local(_) => self.definitions.get(name).cloned(),
+            Target::Server { server, tool, .. } => {
+                let tools = self.servers.get(server)?.present()?;
+                let mut definition = tools.catalog()?.get(&tool).cloned()?;
+                definition.name = name.to_owned().into();
+                Some(definition)
+            }
+        }
+    }
+
     fn at(&self, server: &str, tool: &str) -> Option<Target<'_, Res>> {
         let (server, there) = self.servers.get_key_value(server)?;
         if !self.is_callable(server, tool) {

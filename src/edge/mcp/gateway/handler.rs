@@ -1,16 +1,19 @@
 use std::{convert::Infallible, fmt, num::NonZeroUsize, sync::Arc};
 
-use rmcp::model::{
-    CallToolResponse, Implementation, ServerCapabilities, ServerConfig, Tool as Definition,
-};
+use rmcp::model::{CallToolResponse, Implementation, ServerCapabilities, ServerConfig};
+use tokio::time::{Instant, timeout_at};
 use tower::{ServiceExt as _, util::BoxCloneSyncService};
 use tower_layer::Layer as _;
 use tower_service::Service;
 
-use super::{changes::Changes, drain::Drain, session::Session};
+use super::{ListTools, changes::Changes, drain::Drain, session::Session};
 use crate::{
-    call::ToolCall, catch_panic::CatchPanicLayer, config::ConfigError, edge::mcp::McpTools,
-    error::ToolError, result::ToolResult,
+    call::ToolCall,
+    catch_panic::CatchPanicLayer,
+    config::ConfigError,
+    edge::{health::Health, mcp::McpTools},
+    error::ToolError,
+    result::ToolResult,
 };
 
 pub(super) type Stack = BoxCloneSyncService<ToolCall, CallToolResponse, ToolError>;
@@ -44,12 +47,11 @@ const PAGE: NonZeroUsize = NonZeroUsize::new(1000).expect("not zero");
 /// # async fn run(service: McpService, docs: McpNotifications) -> Result<(), BoxError> {
 /// // A connection to a server, and its list of tools: see `McpNotifications`.
 /// let router = Router::mcp().server("docs", service, docs.tools().clone()).build()?;
-/// let list = router.clone();
 /// let stack = ServiceBuilder::new()
 ///     .tool_circuit_breaker()
 ///     .tool_timeout(Duration::from_secs(30))
-///     .service(router);
-/// let gateway = GatewayHandler::new(stack, move || list.mcp_tools());
+///     .service(router.clone());
+/// let gateway = GatewayHandler::new(stack, router);
 /// gateway.follow(docs.tools()); // clients hear of a new list
 ///
 /// let config = StreamableHttpServerConfig::default();
@@ -120,7 +122,7 @@ const PAGE: NonZeroUsize = NonZeroUsize::new(1000).expect("not zero");
 #[must_use]
 pub struct GatewayHandler {
     pub(super) stack: Stack,
-    pub(super) tools: Arc<dyn Fn() -> Vec<Definition> + Send + Sync>,
+    pub(super) tools: Arc<dyn ListTools>,
     pub(super) settings: Arc<Settings>,
     pub(super) changes: Changes,
     pub(super) drain: Drain,
@@ -136,11 +138,12 @@ pub(super) struct Settings {
 }
 
 impl GatewayHandler {
-    /// A server of a stack that may fail, and of the tools that `tools` lists: it is asked for each list, so it may answer
-    /// differently each time. It says what clients are told; what they can call the stack decides.
+    /// A server of a stack that may fail, and of the tools that `tools` lists, a [`Router`](crate::router::Router) for one:
+    /// it is asked for each list, so it may answer differently each time. It says what clients are told; what they can call
+    /// the stack decides.
     ///
     /// A stack with a [`ToolResultLayer`](crate::result) goes to [`of_results`](Self::of_results).
-    pub fn new<S>(stack: S, tools: impl Fn() -> Vec<Definition> + Send + Sync + 'static) -> Self
+    pub fn new<S>(stack: S, tools: impl ListTools) -> Self
     where
         S: Service<ToolCall, Response = CallToolResponse> + Clone + Send + Sync + 'static,
         S::Error: Into<ToolError>,
@@ -152,10 +155,7 @@ impl GatewayHandler {
     /// The same of a stack that makes results itself: one with a [`ToolResultLayer`](crate::result).
     ///
     /// An answer that its classifier takes for an error reaches the client in the tool's own words.
-    pub fn of_results<S>(
-        stack: S,
-        tools: impl Fn() -> Vec<Definition> + Send + Sync + 'static,
-    ) -> Self
+    pub fn of_results<S>(stack: S, tools: impl ListTools) -> Self
     where
         S: Service<ToolCall, Response = ToolResult<CallToolResponse>, Error = Infallible>,
         S: Clone + Send + Sync + 'static,
@@ -168,7 +168,7 @@ impl GatewayHandler {
         )
     }
 
-    fn of<S>(stack: S, tools: Arc<dyn Fn() -> Vec<Definition> + Send + Sync>) -> Self
+    fn of<S>(stack: S, tools: Arc<dyn ListTools>) -> Self
     where
         S: Service<ToolCall, Response = CallToolResponse, Error = ToolError>,
         S: Clone + Send + Sync + 'static,
@@ -252,6 +252,31 @@ impl GatewayHandler {
     pub fn follow(&self, tools: &McpTools) {
         let changes = self.changes.clone();
         tools.on_change(move || changes.tell());
+    }
+
+    /// Does so whenever a registry that [refuses](crate::health::HealthBuilder::with_refusal) calls has a server come or go, and
+    /// when a probe is due, as the lists of a router [with health](crate::router::RouterBuilder::with_health) change
+    /// then. Run it beside the gateway: it ends with the registry alone.
+    pub fn follow_health(&self, health: &Health) -> impl Future<Output = ()> + Send + use<> {
+        let (changes, mut servers) = (self.changes.clone(), health.subscribe_all());
+        async move {
+            loop {
+                let now = Instant::now();
+                let next = {
+                    let servers = servers.borrow_and_update();
+                    let probes = servers.iter().filter_map(|server| server.probe_at);
+                    probes.filter(|at| *at > now).min()
+                };
+                let changed = match next {
+                    Some(at) => timeout_at(at, servers.changed()).await.unwrap_or(Ok(())),
+                    None => servers.changed().await,
+                };
+                if changed.is_err() {
+                    return;
+                }
+                changes.tell();
+            }
+        }
     }
 
     /// How many calls run, of all sessions.

@@ -4,10 +4,11 @@ mod answer;
 mod changes;
 mod drain;
 mod handler;
+mod list;
 mod pages;
 mod relay;
 mod request;
 mod server;
 mod session;
 
-pub use self::{answer::ERROR_META, handler::GatewayHandler};
+pub use self::{answer::ERROR_META, handler::GatewayHandler, list::ListTools};

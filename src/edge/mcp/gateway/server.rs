@@ -33,8 +33,8 @@ impl ServerHandler for GatewayHandler {
 
     // rmcp asks for the schema where headers repeat arguments (`x-mcp-header`), to refuse what does not agree.
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        let tools = self.list().ok()?;
-        tools.into_iter().find(|tool| tool.name == name)
+        // In rmcp a panic would leave the request without an answer.
+        catch_unwind(AssertUnwindSafe(|| self.tools.find(name))).ok()?
     }
 
     // rmcp leaves it to the handler to stop when its request is cancelled: it only says so.
@@ -106,7 +106,7 @@ impl GatewayHandler {
 
     /// The tools as they are now. In rmcp a panic would leave the request without an answer.
     fn list(&self) -> Result<Vec<Tool>, ErrorData> {
-        let list = catch_unwind(AssertUnwindSafe(|| (self.tools)()));
+        let list = catch_unwind(AssertUnwindSafe(|| self.tools.list()));
         list.map_err(|_| ErrorData::internal_error("the list of tools cannot be had", None))
     }
 }
