@@ -38,6 +38,8 @@ fn settings() -> Settings {
     settings.timeout.default = Duration::from_secs(2);
     settings.retry.base = Duration::from_millis(100);
     settings.circuit_breaker.reset = Duration::from_millis(500);
+    settings.health.refusal = true;
+    settings.health.probe_period = Duration::from_secs(1);
     settings.rate_limit.cooldown = Duration::from_secs(1);
     settings
 }
