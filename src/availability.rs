@@ -78,7 +78,7 @@ pub struct AvailabilityChange {
     pub reason: Option<Reason>,
     /// Timeouts and connection failures in a row: those that led to it, or those that an answer has ended.
     pub failures: u32,
-    /// Counts the server's changes. Of two the one with the higher number is the later one.
+    /// Counts the server's changes, anew if it was forgotten meanwhile. Of two the one with the higher number is the later one.
     pub generation: u64,
 }
 

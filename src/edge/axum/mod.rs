@@ -78,9 +78,11 @@
 //! # JSON-RPC
 //!
 //! ```text
-//! -> {"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"search","server":"docs","arguments":{"q":"tower"}}}
+//! -> {"jsonrpc":"2.0","id":7,"method":"tools/call",
+//!        "params":{"name":"search","server":"docs","arguments":{"q":"tower"}}}
 //! <- {"jsonrpc":"2.0","id":7,"error":{"code":-32001,"message":"Circuit breaker open",
-//!        "data":{"code":"CIRCUIT_OPEN","tool_id":"search","server":"docs","retry_after_seconds":42}}}
+//!        "data":{"code":"CIRCUIT_OPEN","tool_id":"search","server":"docs",
+//!            "retry_after_seconds":42}}}
 //! ```
 //!
 //! - `params` are `name`, and if need be `arguments`, `server` and MCP's `_meta`, of which the trace context is read (feature `otel`).

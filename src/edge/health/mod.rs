@@ -39,9 +39,10 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
 //! let health = Health::new();
-//! let stack = ServiceBuilder::new()
-//!     .layer(health.layer())
-//!     .service(service_fn(|_call: ToolCall| async { Err::<(), _>(BoxError::from("connection refused")) }));
+//! let tool = service_fn(|_call: ToolCall| async {
+//!     Err::<(), _>(BoxError::from("connection refused"))
+//! });
+//! let stack = ServiceBuilder::new().layer(health.layer()).service(tool);
 //!
 //! let mut docs = health.subscribe("docs");
 //! for _ in 0..3 {

@@ -1,6 +1,6 @@
 //! gRPC, with [tonic](https://docs.rs/tonic): an error as a status and back, and the metadata of requests.
 //!
-//! A method runs the stack and lets `?` make a [`Status`] of its error:
+//! A method runs the stack and lets `?` make a [`Status`](::tonic::Status) of its error:
 //!
 //! ```
 //! use tonic::{Request, Response, Status};
@@ -31,9 +31,10 @@
 //! # }
 //! ```
 //!
-//! So do not put a stack's limits into tonic's own layers: a `Server::timeout` answers `CANCELLED`, and a tower
-//! `TimeoutLayer` `INTERNAL`. tonic's server enforces `grpc-timeout` by itself, in the same way. A
-//! [`DeadlineLayer`](crate::deadline) keeps its reserve of it, so that the stack's own answer is there first.
+//! Limits belong into the stack, not into tonic's own layers, which do not know these errors: a `Server::timeout` answers
+//! `CANCELLED`, and a `TimeoutLayer` of tower's answers `INTERNAL`. tonic's server also enforces `grpc-timeout` by itself, with
+//! `CANCELLED`. A [`DeadlineLayer`](crate::deadline) ends the call earlier by its reserve, so that the stack's own answer is
+//! there first.
 //!
 //! # A status from an error
 //!

@@ -117,7 +117,8 @@ use crate::{
 ///
 /// let web = McpReconnect::new("web", || {
 ///     let uri = "http://localhost:8000/mcp";
-///     let mut config = StreamableHttpClientTransportConfig::with_uri(uri).reinit_on_expired_session(false);
+///     let mut config = StreamableHttpClientTransportConfig::with_uri(uri)
+///         .reinit_on_expired_session(false);
 ///     config.retry_config = Arc::new(NeverRetry::default());
 ///     ().serve(StreamableHttpClientTransport::from_config(config))
 /// })
@@ -130,7 +131,7 @@ use crate::{
 /// It never repeats a call: one that was under way fails, and may have run. That is the business of a
 /// [`RetryLayer`](crate::retry::RetryLayer) above, which finds the new connection, and waits as long as `retry_after` says.
 ///
-/// Events: `tool.connected`, `tool.disconnected`, `tool.connect_failed`; see [`event`](crate::event). Always ready.
+/// Events: `tool.connected`, `tool.disconnected`, `tool.connect_failed`; see [`event`](crate::event). The service is always ready.
 ///
 /// # Errors
 ///
@@ -199,7 +200,7 @@ impl McpReconnect {
         self.shared.current().is_some()
     }
 
-    /// The service of the connection that there is now. It does not keep the connection up, nor finds another one.
+    /// The service of the connection that there is now. It does not keep the connection up, nor does it find another one.
     pub fn service(&self) -> Option<McpService> {
         self.shared.current().map(|live| live.service().clone())
     }
