@@ -720,7 +720,11 @@ impl ToolError {
 fn safe(rules: &Rules, text: &str) -> String {
     let plain = |c: char| if c.is_control() { ' ' } else { c };
     let shown = rules.text(text, MAX_TEXT).to_string();
-    shown.chars().map(plain).collect()
+    // Most texts need no second copy.
+    match shown.contains(char::is_control) {
+        true => shown.chars().map(plain).collect(),
+        false => shown,
+    }
 }
 
 /// Code and message: `TOOL_TIMEOUT: Tool invocation timed out after 5000ms`.

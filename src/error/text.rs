@@ -7,6 +7,8 @@
 
 mod status;
 
+use std::ops::Range;
+
 use self::status::status;
 use super::{ErrorKind, Execution};
 
@@ -18,14 +20,13 @@ type Verdict = (ErrorKind, Execution);
 /// limit that tells of no work: in `order placed; mail failed: HTTP 429` the limit met a later step.
 pub(super) fn classify(text: &str) -> Option<Verdict> {
     let words = normalise(text);
-    if words.contains(" message larger than ") {
+    if find(&words, "message larger than ").is_some() {
         return None;
     }
-    let (kind, execution, around) = match status(text) {
+    let (kind, execution, evidence) = match status(text) {
         Some((status, at)) => {
             let kind = ErrorKind::from_http_status(status)?;
-            let around = [normalise(&text[..at]), normalise(&text[at + 3..])];
-            (kind, kind.execution(), around)
+            (kind, kind.execution(), Evidence::Status(at))
         }
         None => by_phrase(&words)?,
     };
@@ -35,10 +36,7 @@ pub(super) fn classify(text: &str) -> Option<Verdict> {
     let proved = match kind {
         // Servers say much about their limits, so here it is the signs of work that count.
         ErrorKind::RateLimited => !tells_of_work(&words),
-        _ => {
-            let lost = |p: &Phrase| is_ambiguous(p) && mentions(&words, p.0).is_some();
-            around.iter().all(|w| says_nothing_else(w)) && !PHRASES.iter().any(lost)
-        }
+        _ => evidence.is_all(text, &words) && first_meant(&words, is_ambiguous).is_none(),
     };
     let execution = if proved {
         Execution::NotStarted
@@ -59,17 +57,37 @@ fn tells_of_work(words: &str) -> bool {
     words.split_whitespace().any(|w| WORK.contains(&w))
 }
 
-/// The first phrase that is meant, and the words around it.
-fn by_phrase(words: &str) -> Option<(ErrorKind, Execution, [String; 2])> {
-    for &(phrase, kind, execution) in PHRASES {
-        if let Some(at) = mentions(words, phrase) {
-            let execution = execution.unwrap_or(kind.execution());
-            let around = [&words[..at], &words[at + phrase.len()..]].map(str::to_owned);
-            return Some((kind, execution, around));
+/// Where in the text a verdict comes from.
+enum Evidence {
+    /// The three digits at this place of the text.
+    Status(usize),
+    /// These words.
+    Words(Range<usize>),
+}
+
+impl Evidence {
+    /// Whether the text says nothing else.
+    fn is_all(&self, text: &str, words: &str) -> bool {
+        match self {
+            Self::Status(at) => [&text[..*at], &text[at + 3..]]
+                .iter()
+                .all(|part| says_nothing_else(&normalise(part))),
+            Self::Words(at) => [&words[..at.start], &words[at.end..]]
+                .iter()
+                .all(|part| says_nothing_else(part)),
         }
     }
+}
+
+/// The first phrase that is meant, and where.
+fn by_phrase(words: &str) -> Option<(ErrorKind, Execution, Evidence)> {
+    if let Some((&(phrase, kind, execution), at)) = first_meant(words, |_| true) {
+        let execution = execution.unwrap_or(kind.execution());
+        let evidence = Evidence::Words(at..at + phrase.len());
+        return Some((kind, execution, evidence));
+    }
     let kind = ErrorKind::NotFound;
-    names_missing_tool(words).then(|| (kind, kind.execution(), Default::default()))
+    names_missing_tool(words).then(|| (kind, kind.execution(), Evidence::Words(0..words.len())))
 }
 
 /// A lost connection: whatever else the text says, something had begun.
@@ -264,7 +282,10 @@ fn normalise(text: &str) -> String {
             if starts_word {
                 mark(&mut out, "");
             }
-            out.extend(c.to_lowercase());
+            match c.is_ascii() {
+                true => out.push(c.to_ascii_lowercase()),
+                false => out.extend(c.to_lowercase()),
+            }
         } else {
             let inside = before.is_alphanumeric() && next.is_alphanumeric();
             match c {
@@ -283,12 +304,81 @@ fn normalise(text: &str) -> String {
     out
 }
 
-/// Where the phrase stands in the text as whole words and is meant.
-fn mentions(words: &str, phrase: &str) -> Option<usize> {
-    words.match_indices(phrase).map(|(at, _)| at).find(|&at| {
-        let (head, tail) = (&words[..at], &words[at + phrase.len()..]);
-        head.ends_with(' ') && tail.starts_with(' ') && is_meant(phrase, head, tail)
-    })
+/// Of the phrases that stand in the text as whole words and are meant, the first of the list, and its first
+/// place. One pass over the words, each of which is compared with the few phrases that begin with its letter.
+fn first_meant(words: &str, counts: impl Fn(&Phrase) -> bool) -> Option<(&'static Phrase, usize)> {
+    let mut best = None;
+    for at in starts(words) {
+        for &place in of_letter(words.as_bytes()[at]) {
+            let place = usize::from(place);
+            if best.is_some_and(|(found, _)| found <= place) {
+                break;
+            }
+            let phrase = &PHRASES[place];
+            if stands_at(words, at, phrase.0) && counts(phrase) {
+                let (head, tail) = (&words[..at], &words[at + phrase.0.len()..]);
+                if is_meant(phrase.0, head, tail) {
+                    best = Some((place, at));
+                }
+            }
+        }
+    }
+    best.map(|(place, at)| (&PHRASES[place], at))
+}
+
+/// Where words begin.
+fn starts(words: &str) -> impl Iterator<Item = usize> {
+    let blanks = words.bytes().enumerate().filter(|(_, byte)| *byte == b' ');
+    blanks
+        .map(|(at, _)| at + 1)
+        .take_while(|at| *at < words.len())
+}
+
+/// Whether the words at a place are these, as a whole.
+fn stands_at(words: &str, at: usize, phrase: &str) -> bool {
+    let rest = &words.as_bytes()[at..];
+    rest.get(phrase.len()) == Some(&b' ') && rest.starts_with(phrase.as_bytes())
+}
+
+/// Where a word begins that these characters follow from.
+fn find(words: &str, text: &str) -> Option<usize> {
+    starts(words).find(|at| words.as_bytes()[*at..].starts_with(text.as_bytes()))
+}
+
+/// The places of the phrases by their first letters, in the order of the list; those of a letter end where those of the
+/// next begin.
+static BY_LETTER: ([u8; PHRASES.len()], [u8; 27]) = {
+    let (mut places, mut ends) = ([0; PHRASES.len()], [0; 27]);
+    let mut len = 0;
+    let mut letter = 0;
+    while letter < 26 {
+        let mut place = 0;
+        while place < PHRASES.len() {
+            if PHRASES[place].0.as_bytes()[0] == b'a' + letter {
+                places[len] = place as u8;
+                len += 1;
+            }
+            place += 1;
+        }
+        letter += 1;
+        ends[letter as usize] = len as u8;
+    }
+    assert!(
+        len == PHRASES.len() && len <= 255,
+        "each begins with a letter"
+    );
+    (places, ends)
+};
+
+fn of_letter(letter: u8) -> &'static [u8] {
+    let (places, ends) = &BY_LETTER;
+    match letter {
+        b'a'..=b'z' => {
+            let n = usize::from(letter - b'a');
+            &places[usize::from(ends[n])..usize::from(ends[n + 1])]
+        }
+        _ => &[],
+    }
 }
 
 /// Whether the words around a phrase show that it is the error and not its subject.
@@ -390,7 +480,7 @@ fn is_setting(before: &str, after: &str, then: &str) -> bool {
 
 /// `tool 'x' not found`, `tool x does not exist`: the name, and nothing but it, stands in between.
 fn names_missing_tool(words: &str) -> bool {
-    let Some(at) = words.find(" tool ") else {
+    let Some(at) = find(words, "tool ") else {
         return false;
     };
     const NO_NAMES: &[&str] = &[
@@ -402,9 +492,9 @@ fn names_missing_tool(words: &str) -> bool {
         "output",
         "returned",
     ];
-    let rest = &words[at + 6..];
-    [" not found ", " does not exist "].iter().any(|end| {
-        rest.find(end).is_some_and(|end| {
+    let rest = &words[at + 5..];
+    ["not found ", "does not exist "].iter().any(|end| {
+        find(rest, end).is_some_and(|end| {
             let name: Vec<&str> = rest[..end].split_whitespace().collect();
             let name = match &name[..] {
                 ["\"", quoted @ .., "\""] => quoted,

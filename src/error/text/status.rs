@@ -2,8 +2,9 @@
 
 /// The HTTP status that the text names, if it names one as such, and where.
 pub(super) fn status(text: &str) -> Option<(u16, usize)> {
-    let text = text.to_ascii_lowercase();
     let bytes = text.as_bytes();
+    // Made for the first number that may be one.
+    let mut lower = None;
     let mut at = 0;
     while at < bytes.len() {
         if !bytes[at].is_ascii_digit() {
@@ -17,9 +18,11 @@ pub(super) fn status(text: &str) -> Option<(u16, usize)> {
                 .count();
         if end - at == 3
             && let Ok(number @ 400..=599) = text[at..end].parse()
-            && is_status(&text[..at], &text[end..], number)
         {
-            return Some((number, at));
+            let text: &str = lower.get_or_insert_with(|| text.to_ascii_lowercase());
+            if is_status(&text[..at], &text[end..], number) {
+                return Some((number, at));
+            }
         }
         at = end;
     }
