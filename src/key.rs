@@ -89,7 +89,13 @@ impl Key {
         let (server, name) = match self {
             Self::Tool => (call.server(), Some(call.tool())),
             Self::ToolName => (None, Some(call.tool())),
-            Self::Server => (call.server(), None),
+            Self::Server => {
+                return KeyRef {
+                    server: call.server(),
+                    name: None,
+                    hash: call.server_hash(),
+                };
+            }
             Self::By(KeyFn(f)) => (None, Some(f(call))),
             Self::Hashed(HashFn(f)) => {
                 return KeyRef {

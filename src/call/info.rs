@@ -1,6 +1,6 @@
 use std::{
     fmt,
-    hash::{BuildHasher, RandomState},
+    hash::{BuildHasher as _, Hasher as _, RandomState},
     sync::{
         Arc, LazyLock,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -36,7 +36,7 @@ pub(super) struct Ident {
     pub(super) session_id: Option<Arc<str>>,
     pub(super) timeout: Option<Duration>,
     pub(super) rules: Rules,
-    pub(super) hash: ToolHash,
+    pub(super) hashes: Hashes,
     pub(super) record: Arc<Record>,
 }
 
@@ -52,7 +52,7 @@ impl Data {
                 session_id: None,
                 timeout: None,
                 rules: Rules::default(),
-                hash: ToolHash::default(),
+                hashes: Hashes::default(),
                 record: Arc::default(),
             }),
             arguments: Arguments::default(),
@@ -77,21 +77,53 @@ impl Ident {
     }
 }
 
-/// The hash of (server, name), made when a keyed layer first asks; 0 until then.
-#[derive(Default)]
-pub(super) struct ToolHash(AtomicU64);
+/// The hashes of (server, name) and of the server alone, of which keyed layers ask for one or the other.
+#[derive(Clone, Default)]
+pub(super) struct Hashes {
+    tool: Hash,
+    server: Hash,
+}
 
-impl Clone for ToolHash {
+/// A hash that is made when a keyed layer first asks; 0 until then.
+#[derive(Default)]
+struct Hash(AtomicU64);
+
+impl Hash {
+    #[inline]
+    fn get(&self, make: impl FnOnce() -> u64) -> u64 {
+        match self.0.load(Relaxed) {
+            0 => self.set(make()),
+            hash => hash,
+        }
+    }
+
+    #[cold]
+    fn set(&self, hash: u64) -> u64 {
+        self.0.store(hash, Relaxed);
+        hash
+    }
+}
+
+impl Clone for Hash {
     fn clone(&self) -> Self {
         Self(AtomicU64::new(self.0.load(Relaxed)))
     }
 }
 
-/// Hashes a key part with the process's own random seed, so that nobody can choose colliding names.
+/// Hashes a key with the process's own random seed, so that nobody can choose colliding names.
+#[cold]
 pub(crate) fn hash_of(server: Option<&str>, name: Option<&str>) -> u64 {
     static SEED: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+    let mut hasher = SEED.build_hasher();
+    // The lengths tell where the one ends and the other begins, and which is missing.
+    let parts = [server, name].map(|part| {
+        hasher.write(part.unwrap_or_default().as_bytes());
+        part.map_or(u64::MAX, |part| part.len() as u64)
+    });
+    hasher.write_u64(parts[0]);
+    hasher.write_u64(parts[1]);
     // 0 is kept for "not made yet".
-    SEED.hash_one((server, name)).max(1)
+    hasher.finish().max(1)
 }
 
 /// A cheap handle on a call: its names and its [record](Record), not its arguments.
@@ -105,16 +137,19 @@ pub struct CallInfo {
 }
 
 impl CallInfo {
+    #[inline]
     pub(super) fn new(ident: Arc<Ident>, recording: u32) -> Self {
         Self { ident, recording }
     }
 
     /// The tool's name.
+    #[inline]
     pub fn tool(&self) -> &str {
         &self.ident.name
     }
 
     /// The server that has the tool, if known.
+    #[inline]
     pub fn server(&self) -> Option<&str> {
         self.ident.server.as_deref()
     }
@@ -140,11 +175,13 @@ impl CallInfo {
     }
 
     /// The timeout set on the call itself.
+    #[inline]
     pub fn timeout(&self) -> Option<Duration> {
         self.ident.timeout
     }
 
     /// What is redacted of what the call says and is answered.
+    #[inline]
     pub fn rules(&self) -> &Rules {
         &self.ident.rules
     }
@@ -187,17 +224,15 @@ impl CallInfo {
     /// The hash of (server, name), made once per call.
     #[inline]
     pub(crate) fn tool_hash(&self) -> u64 {
-        match self.ident.hash.0.load(Relaxed) {
-            0 => self.make_tool_hash(),
-            hash => hash,
-        }
+        let make = || hash_of(self.server(), Some(self.tool()));
+        self.ident.hashes.tool.get(make)
     }
 
-    #[cold]
-    fn make_tool_hash(&self) -> u64 {
-        let hash = hash_of(self.server(), Some(self.tool()));
-        self.ident.hash.0.store(hash, Relaxed);
-        hash
+    /// The hash of the server alone, likewise.
+    #[inline]
+    pub(crate) fn server_hash(&self) -> u64 {
+        let make = || hash_of(self.server(), None);
+        self.ident.hashes.server.get(make)
     }
 }
 

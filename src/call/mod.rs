@@ -229,7 +229,7 @@ impl ToolCall {
     pub fn with_server(mut self, server: impl Into<Arc<str>>) -> Self {
         let ident = self.data_mut().ident_mut();
         ident.server = Some(server.into());
-        ident.hash = Default::default();
+        ident.hashes = Default::default();
         *self.claims.get_mut() &= !WATCHED;
         #[cfg(feature = "router")]
         {
@@ -306,6 +306,7 @@ impl ToolCall {
     }
 
     /// The tool's name.
+    #[inline]
     pub fn tool(&self) -> &str {
         &self.data.ident.name
     }
@@ -329,6 +330,7 @@ impl ToolCall {
     }
 
     /// The server that has the tool, if known.
+    #[inline]
     pub fn server(&self) -> Option<&str> {
         self.data.ident.server.as_deref()
     }
@@ -349,32 +351,38 @@ impl ToolCall {
     }
 
     /// The timeout set on the call itself.
+    #[inline]
     pub fn timeout(&self) -> Option<Duration> {
         self.data.ident.timeout
     }
 
     /// What is redacted of what the call says and is answered.
+    #[inline]
     pub fn rules(&self) -> &Rules {
         &self.data.ident.rules
     }
 
     /// The moment by which the call must have ended.
+    #[inline]
     pub fn deadline(&self) -> Option<Instant> {
         self.deadline
     }
 
     /// Whether the call may run twice.
+    #[inline]
     pub fn replay_safety(&self) -> ReplaySafety {
         self.replay
     }
 
     /// The caller's cancellation token.
     #[cfg(feature = "cancel")]
+    #[inline]
     pub fn cancellation(&self) -> Option<&CancellationToken> {
         self.data.cancellation.as_ref()
     }
 
     /// Which attempt this is, from 1.
+    #[inline]
     pub fn attempt(&self) -> u16 {
         self.attempt
     }
@@ -395,17 +403,20 @@ impl ToolCall {
     }
 
     /// A cheap handle on the call's names, for those who outlive the call.
+    #[inline]
     pub fn info(&self) -> CallInfo {
         CallInfo::new(Arc::clone(&self.data.ident), self.recording)
     }
 
     /// Moves the deadline to `at` unless it is earlier already: an outer deadline always wins.
+    #[inline]
     pub fn tighten(&mut self, at: Instant) {
         if self.deadline.is_none_or(|outer| at < outer) {
             self.set_deadline(at);
         }
     }
 
+    #[inline]
     fn set_deadline(&mut self, at: Instant) {
         self.deadline = Some(at);
         // It is another one.
@@ -427,6 +438,7 @@ impl ToolCall {
     ///
     /// Takes `&self`, because tower's `Policy::clone_request` sees the first attempt only so. A
     /// clone carries the claims made before it.
+    #[inline]
     pub fn claim(&self, claim: Claim) -> bool {
         // A load and a store: nobody else has this value.
         let before = self.claims.load(Relaxed);
@@ -436,6 +448,7 @@ impl ToolCall {
 
     /// Begins the recording of a call that the caller of this will repeat: its attempts share it, and
     /// with it the idempotency key.
+    #[inline]
     pub(crate) fn begin_repeated(&mut self) -> Observation {
         let observation = self.observe();
         *self.claims.get_mut() |= KEYED;
@@ -453,11 +466,13 @@ impl ToolCall {
     }
 
     /// Notes that a health registry is told of the call and its server.
+    #[inline]
     pub(crate) fn set_watched(&mut self) {
         *self.claims.get_mut() |= WATCHED;
     }
 
     /// Whether one is.
+    #[inline]
     pub(crate) fn is_watched(&self) -> bool {
         self.claims.load(Relaxed) & WATCHED != 0
     }
@@ -473,6 +488,7 @@ impl ToolCall {
     }
 
     /// Whether somebody has kept the reserve already. Says so once: the next one's deadline is another.
+    #[inline]
     pub(crate) fn take_reserved(&mut self) -> bool {
         let claims = self.claims.get_mut();
         let reserved = *claims & RESERVED != 0;
@@ -481,6 +497,7 @@ impl ToolCall {
     }
 
     /// Whether a layer above has made this claim.
+    #[inline]
     pub fn is_claimed(&self, claim: Claim) -> bool {
         self.claims.load(Relaxed) & claim.bit() != 0
     }
@@ -515,6 +532,7 @@ impl ToolCall {
     ///
     /// The outermost observer starts the record, the ones below read the same. It allocates only if
     /// the caller sends clones of one call at the same time.
+    #[inline]
     pub fn observe(&mut self) -> Observation {
         let record = &self.data.ident.record;
         // A recording that is over belongs to an earlier call that this one was cloned from.
@@ -594,7 +612,7 @@ impl ToolCall {
         let ident = self.data_mut().ident_mut();
         ident.name = tool;
         ident.server = Some(server);
-        ident.hash = Default::default();
+        ident.hashes = Default::default();
         self.routed()
     }
 
@@ -618,6 +636,7 @@ impl ToolCall {
 }
 
 impl Clone for ToolCall {
+    #[inline]
     fn clone(&self) -> Self {
         Self {
             data: Arc::clone(&self.data),

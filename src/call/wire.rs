@@ -94,6 +94,6 @@ impl ToolCall {
             ident.trace_id,
             ident.session_id,
         ] = names.map(|name| name.map(Into::into));
-        ident.hash = Default::default();
+        ident.hashes = Default::default();
     }
 }
