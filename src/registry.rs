@@ -29,7 +29,7 @@ use crate::{
     call::{CallInfo, MAX_NAME_BYTES},
     config::ConfigError,
     event::{Event, Listener},
-    key::{Key, KeyRef},
+    key::Key,
 };
 
 /// The default bound on the number of keys.
@@ -69,12 +69,13 @@ const FORGOTTEN: usize = 4;
 #[derive(Debug)]
 pub(crate) struct Entry<V> {
     hash: u64,
-    /// Both parts of the key, one after the other. Of a long one only the beginning is kept; its length
-    /// and the hash tell it from others. Nobody can choose a name for its hash.
+    /// What the key is called: both parts, one after the other, of a long one only the beginning. The hash
+    /// tells it from others.
     text: Box<str>,
     /// Where the second part begins.
-    split: usize,
-    lengths: [usize; 2],
+    split: u16,
+    has_server: bool,
+    has_name: bool,
     /// Looked up again since it was added, or since the last sweep.
     used: AtomicBool,
     /// How many tables hold it. Whoever else does has a call in flight.
@@ -91,27 +92,16 @@ fn head(text: &str) -> &str {
     &text[..end]
 }
 
-/// The length of a part that a key does not have.
-const NONE: usize = usize::MAX;
-
-#[inline(always)]
-fn length(part: Option<&str>) -> usize {
-    part.map_or(NONE, str::len)
-}
-
-#[inline(always)]
-fn starts_with(part: Option<&str>, known: &[u8]) -> bool {
-    part.unwrap_or_default().as_bytes().starts_with(known)
-}
-
 impl<V> Entry<V> {
-    fn new(key: &KeyRef<'_>, value: V) -> Arc<Self> {
-        let [server, name] = [key.server, key.name].map(|part| head(part.unwrap_or_default()));
+    fn new(hash: u64, (server, name): (Option<&str>, Option<&str>), value: V) -> Arc<Self> {
+        let parts = [server, name].map(|part| head(part.unwrap_or_default()));
         Arc::new(Self {
-            hash: key.hash,
-            text: [server, name].concat().into(),
-            split: server.len(),
-            lengths: [key.server, key.name].map(length),
+            hash,
+            text: parts.concat().into(),
+            // 256 at most.
+            split: parts[0].len() as u16,
+            has_server: server.is_some(),
+            has_name: name.is_some(),
             used: AtomicBool::new(false),
             tables: AtomicUsize::new(0),
             value,
@@ -146,26 +136,16 @@ impl<V> Entry<V> {
         }
     }
 
-    #[inline(always)]
-    fn is(&self, key: &KeyRef<'_>) -> bool {
-        if self.hash != key.hash
-            || self.lengths[0] != length(key.server)
-            || self.lengths[1] != length(key.name)
-        {
-            return false;
-        }
-        let (server, name) = self.text.as_bytes().split_at(self.split);
-        starts_with(key.server, server) && starts_with(key.name, name)
-    }
-
     /// The server part of the key, its first 256 bytes.
     pub(crate) fn server(&self) -> Option<&str> {
-        (self.lengths[0] != NONE).then(|| &self.text[..self.split])
+        let split = usize::from(self.split);
+        self.has_server.then(|| &self.text[..split])
     }
 
     /// The tool's name, or what a key function picked, its first 256 bytes.
     pub(crate) fn name(&self) -> Option<&str> {
-        (self.lengths[1] != NONE).then(|| &self.text[self.split..])
+        let split = usize::from(self.split);
+        self.has_name.then(|| &self.text[split..])
     }
 }
 
@@ -189,12 +169,12 @@ impl<V> Table<V> {
     }
 
     #[inline(always)]
-    fn find(&self, key: &KeyRef<'_>) -> Option<&Arc<Entry<V>>> {
+    fn find(&self, hash: u64) -> Option<&Arc<Entry<V>>> {
         let mask = self.slots.len() - 1;
         // The low bits choose the slot; the table is never full, so the search ends.
-        let mut at = key.hash as usize & mask;
+        let mut at = hash as usize & mask;
         while let Some(entry) = self.slots[at].get() {
-            if entry.is(key) {
+            if entry.hash == hash {
                 return Some(entry);
             }
             at = (at + 1) & mask;
@@ -270,15 +250,10 @@ impl<V: Evict> Registry<V> {
     /// A map of at most `max` keys, at least 1. `overflow` is shared by the keys beyond.
     pub(crate) fn new(key: Key, max: usize, overflow: V, listener: Listener) -> Self {
         let max = max.max(1);
-        let nobody = KeyRef {
-            server: None,
-            name: None,
-            hash: 0,
-        };
         Self(Arc::new(Shared {
             table: ArcSwap::from_pointee(Table::new(max.min(32))),
             writer: Mutex::default(),
-            overflow: Entry::new(&nobody, overflow),
+            overflow: Entry::new(0, (None, None), overflow),
             key,
             max,
             listener,
@@ -299,12 +274,12 @@ impl<V: Evict> Registry<V> {
         make: impl FnOnce() -> V,
         look: impl FnOnce(&Arc<Entry<V>>) -> T,
     ) -> T {
-        let key = self.0.key.of(call);
-        if let Some(entry) = self.0.table.load().find(&key) {
+        let hash = self.0.key.hash(call);
+        if let Some(entry) = self.0.table.load().find(hash) {
             entry.mark_used();
             return look(entry);
         }
-        look(&self.insert(&key, make))
+        look(&self.insert(hash, call, make))
     }
 
     /// The same while no key is forgotten, for a look that makes the value one to keep.
@@ -314,12 +289,12 @@ impl<V: Evict> Registry<V> {
         make: impl Fn() -> V,
         look: impl FnOnce(&Entry<V>) -> T,
     ) -> T {
-        let key = self.0.key.of(call);
+        let hash = self.0.key.hash(call);
         loop {
             let entry = self.get(call, &make);
             let _writer = self.lock();
             // A sweep that was under way may have dropped it.
-            if let Some(entry) = self.0.table.load().find(&key) {
+            if let Some(entry) = self.0.table.load().find(hash) {
                 return look(entry);
             }
             if Arc::ptr_eq(&entry, &self.0.overflow) {
@@ -335,7 +310,7 @@ impl<V: Evict> Registry<V> {
 
     /// The entry of the call's key, if it is known. That it was asked for keeps no key.
     pub(crate) fn peek(&self, call: &CallInfo) -> Option<Arc<Entry<V>>> {
-        self.0.table.load().find(&self.0.key.of(call)).cloned()
+        self.0.table.load().find(self.0.key.hash(call)).cloned()
     }
 
     /// Every entry but the overflow one, in no order.
@@ -357,9 +332,9 @@ impl<V: Evict> Registry<V> {
 
     /// Adds a key, unless somebody was faster.
     #[cold]
-    fn insert(&self, key: &KeyRef<'_>, make: impl FnOnce() -> V) -> Arc<Entry<V>> {
+    fn insert(&self, hash: u64, call: &CallInfo, make: impl FnOnce() -> V) -> Arc<Entry<V>> {
         let mut writer = self.lock();
-        if let Some(entry) = self.0.table.load().find(key) {
+        if let Some(entry) = self.0.table.load().find(hash) {
             return Arc::clone(entry);
         }
         let before = writer.len;
@@ -367,7 +342,7 @@ impl<V: Evict> Registry<V> {
             return Arc::clone(&self.0.overflow);
         }
         let kept = writer.len;
-        let entry = Entry::new(key, make());
+        let entry = Entry::new(hash, self.0.key.parts(call), make());
         self.0.table.load().insert(Arc::clone(&entry));
         writer.len += 1;
         // A listener may look at the keys itself.
