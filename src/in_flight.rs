@@ -55,6 +55,20 @@ impl<R: Report> InFlight<R> {
         }
     }
 
+    /// Guards a call from its beginning on. What `begin` panics with is reported.
+    #[inline]
+    pub(crate) fn begin<T>(
+        report: R,
+        deadline: Option<Instant>,
+        begin: impl FnOnce() -> T,
+    ) -> (T, Self) {
+        // One field, so that it can stay in a register: the guard is made when there is something to guard.
+        let mut beginning = Beginning(Some(report));
+        let begun = begin();
+        let report = beginning.0.take().expect("it is taken here alone");
+        (begun, Self::new(report, deadline))
+    }
+
     /// The same for a report that has read the clock: the call counts as pending since then.
     #[cfg(feature = "metrics")]
     #[inline]
@@ -128,6 +142,18 @@ impl<R: Report> InFlight<R> {
             },
             past_deadline: matches!((now, self.deadline), (Some(now), Some(at)) if now >= at),
         });
+    }
+}
+
+/// A call that has not begun yet: dropped with its report, it panicked.
+struct Beginning<R: Report>(Option<R>);
+
+impl<R: Report> Drop for Beginning<R> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(report) = self.0.take() {
+            report.panicked();
+        }
     }
 }
 

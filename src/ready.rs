@@ -49,6 +49,7 @@ impl<S> Prepared<S> {
     }
 
     /// Asks the inner service. A service that failed is not asked again before a call met its error.
+    #[inline]
     pub(crate) fn poll<R>(&mut self, cx: &mut Context<'_>)
     where
         S: Service<R>,
@@ -65,11 +66,25 @@ impl<S> Prepared<S> {
     }
 
     /// The inner service, for the one call after [`Taken::Ready`].
+    #[inline]
     pub(crate) fn get(&mut self) -> &mut S {
         &mut self.svc
     }
 
+    #[inline]
     pub(crate) fn take(&mut self) -> Taken<S>
+    where
+        S: Clone,
+    {
+        if let Readiness::Yes = self.ready {
+            self.ready = Readiness::Unpolled;
+            return Taken::Ready;
+        }
+        self.take_unready()
+    }
+
+    #[inline(never)]
+    fn take_unready(&mut self) -> Taken<S>
     where
         S: Clone,
     {

@@ -22,7 +22,7 @@ use crate::{
     error::{ErrorKind, ToolError},
     event::{Event, Listener},
     in_flight::{Abandoned, Report},
-    outcome::{Count, Outcome},
+    outcome::Count,
     registry::{Entry, Evict, Keep, Registry},
     transition::{BreakerState, Transition},
 };
@@ -148,6 +148,14 @@ impl CircuitEntry {
     /// Admits a call, or says why not.
     #[inline]
     pub(super) fn admit(&self, call: Option<&CallInfo>) -> Result<Pass, Duration> {
+        match self.value.cell.pass() {
+            Some(pass) => Ok(pass),
+            None => self.admit_unless_closed(call),
+        }
+    }
+
+    #[cold]
+    fn admit_unless_closed(&self, call: Option<&CallInfo>) -> Result<Pass, Duration> {
         let shared = &self.value.shared;
         let (admission, change) = self.value.cell.admit(|| shared.now(), &shared.rules);
         if let Some(change) = change {
@@ -248,19 +256,19 @@ impl Admitted {
 
     /// The call has a result.
     #[inline]
-    pub(super) fn ended(&self, outcome: &Outcome, since: Option<Instant>) {
-        let quiet = outcome.count() == Count::Success;
+    pub(super) fn ended(&self, count: Count, reported: bool, since: Option<Instant>) {
+        let quiet = count == Count::Success;
         if !(quiet && self.entry.value.cell.is_quiet(self.pass)) {
-            self.record(outcome, since);
+            self.record(count, reported, since);
         }
     }
 
     #[inline(never)]
-    fn record(&self, outcome: &Outcome, since: Option<Instant>) {
+    fn record(&self, count: Count, reported: bool, since: Option<Instant>) {
         let shared = &self.entry.value.shared;
         let elapsed = || since.map_or(Duration::ZERO, |since| since.elapsed());
         let slow = shared.rules.is_slow(elapsed);
-        let verdict = shared.verdict(outcome.count(), outcome.is_reported(), slow);
+        let verdict = shared.verdict(count, reported, slow);
         self.entry.record(self.pass, verdict, Some(&self.info));
     }
 }

@@ -57,9 +57,8 @@ impl<S, F> State<S, F> {
     where
         S: Service<ToolCall, Future = F>,
     {
-        let admitted = Admitted::new(entry, info, pass);
-        let mut flight = InFlight::new(admitted, call.deadline());
-        let fut = flight.enter(|_| svc.call(call));
+        let (admitted, deadline) = (Admitted::new(entry, info, pass), call.deadline());
+        let (fut, flight) = InFlight::begin(admitted, deadline, || svc.call(call));
         Self::Called { fut, flight }
     }
 
@@ -95,10 +94,10 @@ where
                         let result = ready!(fut.poll(cx));
                         let result = result.map_err(|e| e.into().about(&admitted.info));
                         let outcome = this.classifier.classify(result.as_ref());
-                        Poll::Ready((result, outcome))
+                        Poll::Ready((result, outcome.count(), outcome.is_reported()))
                     });
-                    let (result, outcome) = ready!(polled);
-                    flight.report().ended(&outcome, flight.since());
+                    let (result, count, reported) = ready!(polled);
+                    flight.report().ended(count, reported, flight.since());
                     return Poll::Ready(result);
                 }
                 StateProj::Waiting { svc, call, entry } => {

@@ -97,7 +97,11 @@ pub(super) fn not_ready<Res>(
     let outcome = classifier.classify(Err(&error));
     match entry.admit(Some(&info)) {
         Ok(pass) => {
-            Admitted::new(Arc::clone(entry), info, pass).ended(&outcome, None);
+            Admitted::new(Arc::clone(entry), info, pass).ended(
+                outcome.count(),
+                outcome.is_reported(),
+                None,
+            );
             error
         }
         Err(retry_after) => refusal(retry_after).about(&info),
