@@ -449,10 +449,21 @@ impl ToolCall {
     /// Begins the recording of a call that the caller of this will repeat: its attempts share it, and
     /// with it the idempotency key.
     #[inline]
-    pub(crate) fn begin_repeated(&mut self) -> Observation {
-        let observation = self.observe();
+    ///
+    /// Tells whether it is a new one; then it is the caller's to [end](Self::end_recording).
+    pub(crate) fn begin_repeated(&mut self) -> bool {
         *self.claims.get_mut() |= KEYED;
-        observation
+        let is_new = !self.is_recorded();
+        if is_new {
+            self.start_recording();
+        }
+        is_new
+    }
+
+    /// Ends a recording that was begun for this call. Like an observation's end, but the call itself keeps the record.
+    #[inline]
+    pub(crate) fn end_recording(&self) {
+        self.data.ident.record.end(self.recording);
     }
 
     /// Notes that an attempt may have run.
@@ -534,23 +545,35 @@ impl ToolCall {
     /// the caller sends clones of one call at the same time.
     #[inline]
     pub fn observe(&mut self) -> Observation {
-        let record = &self.data.ident.record;
-        // A recording that is over belongs to an earlier call that this one was cloned from.
-        if self.recording != 0 && record.is_current(self.recording) {
-            return Observation::shared(Arc::clone(record), self.recording);
+        let is_new = !self.is_recorded();
+        if is_new {
+            self.start_recording();
         }
-        let (observation, recording) = match Record::start(record) {
-            Some(started) => started,
-            None => {
-                // A clone of this call is being observed: this one gets a record of its own.
-                let fresh = Arc::new(Record::default());
-                let started = Record::start(&fresh).expect("a fresh record is free");
-                self.data_mut().ident_mut().record = fresh;
-                started
-            }
+        let record = Arc::clone(&self.data.ident.record);
+        Observation::new(record, self.recording, is_new)
+    }
+
+    /// A recording that is over belongs to an earlier call that this one was cloned from.
+    #[inline]
+    fn is_recorded(&self) -> bool {
+        self.recording != 0 && self.data.ident.record.is_current(self.recording)
+    }
+
+    #[inline]
+    fn start_recording(&mut self) {
+        self.recording = match self.data.ident.record.start() {
+            Some(recording) => recording,
+            None => self.start_fresh_recording(),
         };
-        self.recording = recording;
-        observation
+    }
+
+    /// A clone of this call is being observed: this one gets a record of its own.
+    #[cold]
+    fn start_fresh_recording(&mut self) -> u32 {
+        let fresh = Arc::new(Record::default());
+        let recording = fresh.start().expect("a fresh record is free");
+        self.data_mut().ident_mut().record = fresh;
+        recording
     }
 
     /// Makes it a call of its own: who observes the one that it was cloned from hears nothing of it.

@@ -92,30 +92,32 @@ fn nanos(d: Duration) -> u64 {
 
 impl Record {
     /// Starts a recording and returns its number, never 0; `None` while another one runs.
-    pub(super) fn start(this: &Arc<Self>) -> Option<(Observation, u32)> {
-        let state = this.state.load(Relaxed);
+    #[inline]
+    pub(super) fn start(&self) -> Option<u32> {
+        let state = self.state.load(Relaxed);
         if state & 1 == 1 {
             return None;
         }
         // In use, and the next number: the low bit is set, so it is never 0.
         let recording = state.wrapping_add(2) | 1;
-        this.state
+        self.state
             .compare_exchange(state, recording, AcqRel, Relaxed)
             .ok()?;
-        this.begin_attempt(1);
-        this.max_attempts.store(0, Relaxed);
-        this.refusals.store(0, Relaxed);
-        this.slow.store(false, Relaxed);
+        self.begin_attempt(1);
+        self.max_attempts.store(0, Relaxed);
+        self.refusals.store(0, Relaxed);
+        self.slow.store(false, Relaxed);
         #[cfg(feature = "batch")]
-        this.sent.store(false, Relaxed);
-        this.wants_output_bytes.store(false, Relaxed);
-        this.waited_nanos.store(0, Relaxed);
-        let observation = Observation {
-            record: Arc::clone(this),
-            recording,
-            owner: true,
-        };
-        Some((observation, recording))
+        self.sent.store(false, Relaxed);
+        self.wants_output_bytes.store(false, Relaxed);
+        self.waited_nanos.store(0, Relaxed);
+        Some(recording)
+    }
+
+    /// Ends the recording, which whoever started it does.
+    #[inline]
+    pub(super) fn end(&self, recording: u32) {
+        self.state.store(recording & !1, Release);
     }
 
     pub(super) fn idempotency_key(&self, recording: u32) -> IdempotencyKey {
@@ -177,6 +179,7 @@ impl Record {
     }
 
     /// Begins attempt `n`: its timeout and its answer are not known yet.
+    #[inline]
     pub fn begin_attempt(&self, n: u32) {
         self.attempts.store(n, Relaxed);
         self.timeout.forget();
@@ -225,11 +228,12 @@ pub struct Observation {
 }
 
 impl Observation {
-    pub(super) fn shared(record: Arc<Record>, recording: u32) -> Self {
+    #[inline]
+    pub(super) fn new(record: Arc<Record>, recording: u32, owner: bool) -> Self {
         Self {
             record,
             recording,
-            owner: false,
+            owner,
         }
     }
 
@@ -247,11 +251,6 @@ impl Observation {
     /// The timeout as configured, before a deadline shortened it.
     pub fn configured_timeout(&self) -> Option<Duration> {
         self.record.configured.get().map(Duration::from_nanos)
-    }
-
-    /// For a layer that repeats calls.
-    pub(crate) fn set_max_attempts(&self, n: u32) {
-        self.record.set_max_attempts(n);
     }
 
     /// How many attempts there may be; `None` if no layer repeats the call.
@@ -292,9 +291,10 @@ impl Observation {
 }
 
 impl Drop for Observation {
+    #[inline]
     fn drop(&mut self) {
         if self.owner {
-            self.record.state.store(self.recording & !1, Release);
+            self.record.end(self.recording);
         }
     }
 }

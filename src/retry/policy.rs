@@ -260,12 +260,12 @@ fn check(attempts: u16) -> Result<(), ConfigError> {
 
 impl Settings {
     #[inline]
-    fn of(&self, call: &ToolCall) -> Schedule {
+    fn of(&self, call: &ToolCall) -> &Schedule {
         if self.tools.is_empty() {
-            return self.default;
+            return &self.default;
         }
-        self.find(call.tool())
-            .map_or(self.default, |i| self.tools[i].1)
+        let found = self.find(call.tool());
+        found.map_or(&self.default, |i| &self.tools[i].1)
     }
 
     fn find(&self, tool: &str) -> Result<usize, usize> {

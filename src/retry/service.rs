@@ -8,7 +8,7 @@ use tower_service::Service;
 
 use super::{future::ResponseFuture, policy::RetryPolicy};
 use crate::{
-    call::{CallInfo, Observation, ToolCall},
+    call::{CallInfo, ToolCall},
     error::ToolError,
     outcome::{ByError, Classify},
     template::Template,
@@ -52,10 +52,20 @@ pub(super) enum Owner<S, C> {
 pub(super) struct Session<S, C> {
     pub(super) call: ToolCall,
     pub(super) shared: Arc<Shared<S, C>>,
-    /// Keeps the call's record, which its attempts share, from being taken by another call.
-    pub(super) _record: Observation,
+    /// Whether the call's recording, which its attempts share, was begun by us.
+    records: bool,
     /// What the attempt before failed with.
     pub(super) failed: Option<ToolError>,
+}
+
+impl<S, C> Drop for Session<S, C> {
+    #[inline]
+    fn drop(&mut self) {
+        // Another call may take the record now.
+        if self.records {
+            self.call.end_recording();
+        }
+    }
 }
 
 impl<S, C> Service<ToolCall> for Retry<S, C>
@@ -74,10 +84,10 @@ where
 
     fn call(&mut self, mut call: ToolCall) -> Self::Future {
         let owner = if let Some(attempts) = self.shared.policy.begin(&call) {
-            let record = call.begin_repeated();
-            record.set_max_attempts(attempts.into());
+            let records = call.begin_repeated();
+            call.record(|r| r.set_max_attempts(attempts.into()));
             Owner::Us(Session {
-                _record: record,
+                records,
                 call: call.clone(),
                 shared: Arc::clone(&self.shared),
                 failed: None,
