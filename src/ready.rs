@@ -65,6 +65,12 @@ impl<S> Prepared<S> {
         };
     }
 
+    /// Whether a call would find the inner service ready.
+    #[inline]
+    pub(crate) fn is_ready(&self) -> bool {
+        matches!(self.ready, Readiness::Yes)
+    }
+
     /// The inner service, for the one call after [`Taken::Ready`].
     #[inline]
     pub(crate) fn get(&mut self) -> &mut S {

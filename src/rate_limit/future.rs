@@ -87,6 +87,11 @@ where
                 StateProj::Called { fut } => {
                     let result = ready!(fut.poll(cx)).map_err(|e| e.into().about(&session.info));
                     let outcome = session.shared.classifier.classify(result.as_ref());
+                    if !Session::<S, C>::is_news(&outcome) {
+                        // The attempt is gone with its result, not with the future.
+                        this.state.set(State::Done);
+                        return Poll::Ready(result.map_err(|e| session.last(e)));
+                    }
                     let (response, mut error) = match result {
                         Ok(response) => (Some(response), None),
                         Err(error) => (None, Some(error)),
@@ -96,7 +101,6 @@ where
                         (Some(response), _) => Ok(response),
                         (None, error) => Err(error.expect("one of the two is there")),
                     };
-                    // The attempt is gone with its result, not with the future.
                     this.state.set(State::Done);
                     if !again {
                         return Poll::Ready(result.map_err(|e| session.last(e)));

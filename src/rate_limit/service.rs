@@ -79,7 +79,31 @@ where
         }
         let make = || Keyed::new(&self.shared.settings);
         let entry = self.shared.gates.get(&info, make);
-        let mut session = Session::new(call, info, entry, Arc::clone(&self.shared), repeats);
+        let shared = Arc::clone(&self.shared);
+        // Nothing cools: the call is sent in place. The session is made after it, where it stays.
+        if let Some(round) = entry.value.open_round()
+            && self.inner.is_ready()
+            && let Taken::Ready = self.inner.take()
+        {
+            let made = u32::from(call.attempt());
+            let kept = (repeats && made < shared.settings.attempts).then(|| call.clone());
+            let fut = self.inner.get().call(call);
+            let session = Session::new(kept, info, entry, shared, repeats, made, Some(round));
+            return ResponseFuture::new(State::Called { fut }, session);
+        }
+        let made = u32::from(call.attempt()).saturating_sub(1);
+        let session = Session::new(Some(call), info, entry, shared, repeats, made, None);
+        self.call_or_wait(session)
+    }
+}
+
+impl<S, C> RateLimitBackoff<S, C>
+where
+    S: Service<ToolCall> + Clone,
+    S::Error: Into<ToolError>,
+{
+    #[cold]
+    fn call_or_wait(&mut self, mut session: Session<S, C>) -> ResponseFuture<S, S::Future, C> {
         let state = match session.turn() {
             Turn::Now => match self.inner.take() {
                 Taken::Ready => State::Called {

@@ -45,26 +45,30 @@ pub(super) enum Turn {
 }
 
 impl<S, C> Session<S, C> {
+    /// `made` attempts so far. `sent`: the round in which it has been sent, if it has.
+    #[inline]
     pub(super) fn new(
-        call: ToolCall,
+        call: Option<ToolCall>,
         info: CallInfo,
         entry: Arc<Entry<Keyed>>,
         shared: Arc<Shared<S, C>>,
         repeats: bool,
+        made: u32,
+        sent: Option<u32>,
     ) -> Self {
         Self {
             shared,
             info,
             entry,
             repeats,
-            made: u32::from(call.attempt()).saturating_sub(1),
-            sent: false,
+            made,
+            sent: sent.is_some(),
             ambiguous: false,
             failed: None,
             latest: None,
-            round: 0,
+            round: sent.unwrap_or_default(),
             turn: None,
-            call: Some(call),
+            call,
         }
     }
 
@@ -161,8 +165,14 @@ impl<S, C> Session<S, C> {
         call.expect("it was there above")
     }
 
-    /// Learns from a result. True if it was a limit, and the call is to be sent again.
+    /// Whether there is something to learn from a result.
     #[inline]
+    pub(super) fn is_news(outcome: &Outcome) -> bool {
+        outcome.is_rate_limited() || outcome.cooldown().is_some()
+    }
+
+    /// Learns from a result. True if it was a limit, and the call is to be sent again.
+    #[cold]
     pub(super) fn learn(&mut self, outcome: &Outcome, error: &mut Option<ToolError>) -> bool {
         if outcome.is_rate_limited() {
             return self.limited(outcome, error);
@@ -176,7 +186,6 @@ impl<S, C> Session<S, C> {
         false
     }
 
-    #[cold]
     fn limited(&mut self, outcome: &Outcome, error: &mut Option<ToolError>) -> bool {
         if let Some(error) = error.as_ref() {
             self.ambiguous |= error.is_after_ambiguous();
@@ -217,7 +226,6 @@ impl<S, C> Session<S, C> {
         true
     }
 
-    #[cold]
     fn tell(&self, cooldown: Duration, told: bool) {
         self.keyed().settings().listener.tell(&Event::RateLimited {
             call: &self.info,
@@ -269,6 +277,7 @@ impl<S, C> Session<S, C> {
 }
 
 impl<S, C> Drop for Session<S, C> {
+    #[inline]
     fn drop(&mut self) {
         self.release();
     }
