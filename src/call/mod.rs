@@ -448,9 +448,9 @@ impl ToolCall {
 
     /// Begins the recording of a call that the caller of this will repeat: its attempts share it, and
     /// with it the idempotency key.
-    #[inline]
     ///
     /// Tells whether it is a new one; then it is the caller's to [end](Self::end_recording).
+    #[inline]
     pub(crate) fn begin_repeated(&mut self) -> bool {
         *self.claims.get_mut() |= KEYED;
         let is_new = !self.is_recorded();

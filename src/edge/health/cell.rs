@@ -77,33 +77,44 @@ impl Cell {
     }
 
     /// Whether a call may pass, and what it has to bring along. A probe is news for watchers.
+    #[inline]
     pub(super) fn admit(&self, rules: &Rules) -> Result<Pass, Duration> {
         let mark = Mark(self.mark.load(SeqCst));
-        let mut pass = Pass {
+        let pass = Pass {
             recoveries: mark.recoveries(),
             probe: None,
         };
         if mark.is_calm() || !self.may_refuse(rules) {
             return Ok(pass);
         }
-        match self
-            .change(rules, |state| state.admit(rules, Instant::now()))
-            .0
-        {
-            Admission::Pass => {}
-            Admission::Probe(number) => pass.probe = Some(number),
-            Admission::Refused(wait) => return Err(wait),
+        self.admit_or_refuse(rules, pass)
+    }
+
+    #[cold]
+    fn admit_or_refuse(&self, rules: &Rules, pass: Pass) -> Result<Pass, Duration> {
+        let (admission, _) = self.change(rules, |state| state.admit(rules, Instant::now()));
+        match admission {
+            Admission::Pass => Ok(pass),
+            Admission::Probe(number) => Ok(Pass {
+                probe: Some(number),
+                ..pass
+            }),
+            Admission::Refused(wait) => Err(wait),
         }
-        Ok(pass)
     }
 
     /// A look, that reserves nothing.
     pub(super) fn refuses(&self, rules: &Rules) -> Option<Duration> {
-        let is_calm = Mark(self.mark.load(SeqCst)).is_calm();
-        if is_calm || !self.may_refuse(rules) {
+        if self.is_calm() || !self.may_refuse(rules) {
             return None;
         }
         self.lock().refusal(rules, Instant::now())
+    }
+
+    /// An answer changes nothing, because there were no failures: while all is well that is one load.
+    #[inline]
+    pub(super) fn is_calm(&self) -> bool {
+        Mark(self.mark.load(SeqCst)).is_calm()
     }
 
     /// A call has ended. Tells how the availability has changed, and whether there is news for watchers.
@@ -114,7 +125,7 @@ impl Cell {
         rules: &Rules,
     ) -> (Option<AvailabilityChange>, bool) {
         let nothing_new = match sign {
-            Sign::Answer => Mark(self.mark.load(SeqCst)).is_calm(),
+            Sign::Answer => self.is_calm(),
             Sign::Failure(_) => false,
             Sign::Nothing => pass.probe.is_none(),
         };

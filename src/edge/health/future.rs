@@ -38,9 +38,9 @@ impl<S, F> State<S, F> {
     where
         S: Service<ToolCall, Future = F>,
     {
-        let mut flight = InFlight::new(visit, call.deadline());
+        let deadline = call.deadline();
         call.set_watched();
-        let fut = flight.enter(|_| svc.call(call));
+        let (fut, flight) = InFlight::begin(visit, deadline, || svc.call(call));
         Self::Called { fut, flight }
     }
 
@@ -75,7 +75,7 @@ where
                         Poll::Ready(result.map_err(|e| e.into().about(&visit.info)))
                     });
                     let result = ready!(polled);
-                    let visit = flight.take();
+                    let visit = flight.report();
                     return Poll::Ready(match result {
                         Ok(response) => {
                             visit.answered();

@@ -25,13 +25,11 @@ use crate::{
 
 /// What is known of servers. Cheap to clone. See the [module docs](super) for an example.
 #[derive(Clone)]
-pub struct Health {
-    servers: Registry<Cell>,
-    shared: Arc<Shared>,
-}
+pub struct Health(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
+    servers: Registry<Cell>,
     rules: Rules,
     listener: Listener,
     /// Made by the first who watches them all.
@@ -51,14 +49,12 @@ impl Health {
 
     pub(super) fn with(rules: Rules, max_servers: usize, listener: Listener) -> Self {
         let overflow = Cell::overflow(&rules);
-        Self {
+        Self(Arc::new(Shared {
             servers: Registry::new(Key::Server, max_servers, overflow, listener.clone()),
-            shared: Arc::new(Shared {
-                rules,
-                listener,
-                all: OnceLock::new(),
-            }),
-        }
+            rules,
+            listener,
+            all: OnceLock::new(),
+        }))
     }
 
     /// The layer that feeds it.
@@ -68,13 +64,13 @@ impl Health {
 
     /// What is known of a server; `None` if it was never called and is none of a router's.
     pub fn server(&self, server: &str) -> Option<ServerHealth> {
-        let entry = self.servers.peek(&named(server))?;
+        let entry = self.0.servers.peek(&named(server))?;
         Some(entry.value.read(self.rules()))
     }
 
     /// Every server that is known, in the order of their names.
     pub fn snapshot(&self) -> Vec<ServerHealth> {
-        let entries = self.servers.entries();
+        let entries = self.0.servers.entries();
         let mut all: Vec<_> = entries.iter().map(|e| e.value.read(self.rules())).collect();
         all.sort_by(|a, b| a.server.cmp(&b.server));
         all
@@ -87,14 +83,14 @@ impl Health {
     /// changes it waits for that, as with any [`watch`].
     pub fn subscribe(&self, server: &str) -> watch::Receiver<ServerHealth> {
         let make = || Cell::new(Some(server), self.rules());
-        let cells = &self.servers;
+        let cells = &self.0.servers;
         cells.with_kept(&named(server), make, |cell| cell.value.subscribe())
     }
 
     /// Watches all servers: the receiver has the present [snapshot](Self::snapshot), and one for each change. A server
     /// that was called for the first time, and is well, comes with the next one.
     pub fn subscribe_all(&self) -> watch::Receiver<Vec<ServerHealth>> {
-        let all = self.shared.all.get_or_init(watch::Sender::default);
+        let all = self.0.all.get_or_init(watch::Sender::default);
         // First: from now on it is told of changes.
         let mut receiver = all.subscribe();
         self.tell_all(all);
@@ -103,19 +99,21 @@ impl Health {
     }
 
     fn rules(&self) -> &Rules {
-        &self.shared.rules
+        &self.0.rules
     }
 
     /// The cell of the call's server; if a layer above has looked it up, that of which nothing is told.
+    #[inline]
     pub(super) fn cell(&self, call: &ToolCall, info: &CallInfo) -> Arc<Entry<Cell>> {
         if call.is_watched() {
-            return Arc::clone(self.servers.overflow());
+            return Arc::clone(self.0.servers.overflow());
         }
         let make = || Cell::new(info.server(), self.rules());
-        self.servers.get(info, make)
+        self.0.servers.get(info, make)
     }
 
     /// Whether a call to this server may pass, and the place of the one that does.
+    #[inline]
     pub(super) fn admit(&self, info: CallInfo, cell: Arc<Entry<Cell>>) -> Result<Visit, Duration> {
         let pass = cell.value.admit(self.rules())?;
         let visit = Visit {
@@ -139,20 +137,20 @@ impl Health {
     #[cfg(feature = "router")]
     pub(crate) fn add(&self, server: &CallInfo) {
         let make = || Cell::new(server.server(), self.rules());
-        self.servers.get(server, make);
+        self.0.servers.get(server, make);
     }
 
     /// Whether calls to this server are refused now. That it was asked for makes it none that is known.
     #[cfg(feature = "router")]
     pub(crate) fn is_refusing(&self, server: &CallInfo) -> bool {
-        let entry = self.servers.peek(server);
+        let entry = self.0.servers.peek(server);
         entry.is_some_and(|cell| self.refuses(&cell).is_some())
     }
 
     /// There is news of a server.
     #[cold]
     fn changed(&self) {
-        let all = self.shared.all.get();
+        let all = self.0.all.get();
         if let Some(all) = all.filter(|all| all.receiver_count() > 0) {
             self.tell_all(all);
         }
@@ -181,8 +179,8 @@ impl Default for Health {
 impl fmt::Debug for Health {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Health")
-            .field("rules", &self.shared.rules)
-            .field("servers", &self.servers.len())
+            .field("rules", &self.0.rules)
+            .field("servers", &self.0.servers.len())
             .finish_non_exhaustive()
     }
 }
@@ -197,13 +195,15 @@ pub(super) struct Visit {
 
 impl Visit {
     #[inline]
-    pub(super) fn answered(self) {
-        self.ended(Sign::Answer);
+    pub(super) fn answered(&self) {
+        if !self.cell.value.is_calm() {
+            self.ended(Sign::Answer);
+        }
     }
 
     /// The same error, marked if it has been counted.
     #[cold]
-    pub(super) fn failed(self, error: ToolError) -> ToolError {
+    pub(super) fn failed(&self, error: ToolError) -> ToolError {
         let sign = Sign::of(&error);
         let is_overflow = self.cell.value.is_overflow();
         self.ended(sign);
@@ -213,9 +213,9 @@ impl Visit {
         }
     }
 
-    #[inline]
-    fn ended(self, sign: Sign) {
-        let shared = &self.health.shared;
+    #[inline(never)]
+    fn ended(&self, sign: Sign) {
+        let shared = &*self.health.0;
         let (change, is_news) = self.cell.value.ended(sign, self.pass, &shared.rules);
         if is_news {
             self.health.changed();
