@@ -6,7 +6,10 @@ use serde_json::{Value, json};
 use tokio::{process::Command, time::timeout};
 use tower_toolcall::settings::Settings;
 
-use crate::{kit::Running, upstream::installed};
+use crate::{
+    kit::{Running, alone},
+    upstream::installed,
+};
 
 /// Runs a client to its end; what it saw, by step.
 async fn run(command: &mut Command) -> HashMap<String, Value> {
@@ -88,6 +91,7 @@ fn check(saw: &HashMap<String, Value>) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn third_parties_clients_work_with_it() {
+    let _alone = alone().await;
     let gateway = Running::start(Settings::gateway()).await;
     let newest = python(&gateway, "auto").await;
     assert_eq!(newest["connected"]["version"], "2026-07-28");

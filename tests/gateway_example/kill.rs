@@ -21,7 +21,7 @@ use tokio::{
 use tower_toolcall::settings::Settings;
 
 use crate::{
-    kit::{Running, rpc},
+    kit::{Running, alone, rpc},
     upstream::Upstream,
 };
 
@@ -269,6 +269,7 @@ async fn back(gateway: &Running) -> Duration {
 /// nothing; nothing is left over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_may_be_killed_again_and_again() {
+    let _alone = alone().await;
     let gateway = Running::start(settings()).await;
     let everything = gateway.upstream("everything").clone();
     // Everything has been there once: pools, sessions, the allocator's arenas.
@@ -317,6 +318,7 @@ async fn a_server_may_be_killed_again_and_again() {
 /// T1, T5: a server that is there and does not answer: no call outlives its budget, and it works when it goes on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_may_stand_still() {
+    let _alone = alone().await;
     let gateway = Running::start(settings()).await;
     let everything = gateway.upstream("everything").clone();
     let stopped = async {

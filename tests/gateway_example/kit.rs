@@ -3,10 +3,21 @@
 use std::{net::SocketAddr, time::Duration};
 
 use serde_json::{Value, json};
-use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle, time::timeout};
+use tokio::{
+    net::TcpListener,
+    sync::{Mutex, MutexGuard, oneshot},
+    task::JoinHandle,
+    time::timeout,
+};
 use tower_toolcall::settings::Settings;
 
 use crate::{gateway::Gateway, upstream::Upstream};
+
+/// One test at a time: files and child processes are counted for the whole process, and machines are small.
+pub(crate) async fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::const_new(());
+    ALONE.lock().await
+}
 
 pub(crate) struct Running {
     pub(crate) at: SocketAddr,

@@ -14,7 +14,7 @@ use tower_toolcall::settings::Settings;
 
 use crate::{
     gateway::{DRAIN, Gateway},
-    kit::{Running, rpc},
+    kit::{Running, alone, rpc},
     upstream::Program,
 };
 
@@ -67,6 +67,7 @@ async fn health(gateway: &Running) -> (u16, Value) {
 /// N2: calls in flight end with their answers, over both protocols; new ones are turned away; then it is over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_in_flight_have_their_answers_before_it_stops() {
+    let _alone = alone().await;
     let mut gateway = Running::start(Settings::gateway()).await;
     let (status, servers) = health(&gateway).await;
     assert_eq!((status, &servers["status"]), (200, &json!("ok")));
@@ -92,6 +93,7 @@ async fn calls_in_flight_have_their_answers_before_it_stops() {
 /// It ends in time, whatever still runs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_that_take_too_long_are_cut_off() {
+    let _alone = alone().await;
     let mut gateway = Running::start(Settings::gateway()).await;
     let calls = long_calls(&gateway, 40);
     until_running(&gateway, 2).await;
@@ -107,6 +109,7 @@ async fn calls_that_take_too_long_are_cut_off() {
 /// X8: one that cannot be started at first is there as soon as it can.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_may_come_late() {
+    let _alone = alone().await;
     let flag = std::env::temp_dir().join(format!("gateway-late-{}", std::process::id()));
     let _ = fs::remove_file(&flag);
     let mut program = Program::everything().unwrap();
@@ -140,6 +143,7 @@ async fn a_server_may_come_late() {
 /// A terminal's Ctrl-C goes to all programs of the group in front: the servers have to outlive it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_servers_are_in_groups_of_their_own() {
+    let _alone = alone().await;
     let gateway = Running::start(Settings::gateway()).await;
     for server in &gateway.upstreams {
         let stat = fs::read_to_string(format!("/proc/{}/stat", server.pid())).unwrap();
