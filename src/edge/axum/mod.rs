@@ -60,7 +60,7 @@
 //! # Requests
 //!
 //! The body is JSON, at most axum's limit, which is 2 MB unless
-//! [`DefaultBodyLimit`](::axum::extract::DefaultBodyLimit) sets another; the arguments have at most
+//! [`DefaultBodyLimit`](https://docs.rs/axum/latest/axum/extract/struct.DefaultBodyLimit.html) sets another; the arguments have at most
 //! [`MAX_DEPTH`](crate::MAX_DEPTH) levels, the names of tool and server [`MAX_NAME_BYTES`](crate::MAX_NAME_BYTES). An empty body means no arguments. `content-type: application/json` is asked for
 //! even then: a page of a foreign site cannot send it without asking first. [`with_request_headers`] has
 //! the headers that are taken up. What is wrong is a [`Rejection`]: 400, 413 or 415, with the same body as an error. Another method

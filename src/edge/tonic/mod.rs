@@ -1,6 +1,6 @@
 //! gRPC, with [tonic](https://docs.rs/tonic): an error as a status and back, and the metadata of requests.
 //!
-//! A method runs the stack and lets `?` make a [`Status`](::tonic::Status) of its error:
+//! A method runs the stack and lets `?` make a [`Status`](https://docs.rs/tonic/latest/tonic/struct.Status.html) of its error:
 //!
 //! ```
 //! use tonic::{Request, Response, Status};
