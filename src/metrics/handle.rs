@@ -101,7 +101,7 @@ impl Metrics {
         f(&mut period.unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// A seat for a call at its tool's row, taken.
+    /// A seat for a call at its tool's row, which is not forgotten while somebody has it.
     #[inline]
     pub(super) fn seat(&self, call: &CallInfo) -> Arc<Seat> {
         let Inner { rows, shared, .. } = &*self.0;
@@ -109,11 +109,7 @@ impl Metrics {
             let other = rows.overflow().value.row();
             Seats::at(Row::new(Labels::of(call), shared, other))
         };
-        rows.with(call, make, |entry| {
-            let seat = entry.value.here();
-            seat.take();
-            Arc::clone(seat)
-        })
+        rows.with(call, make, |entry| Arc::clone(entry.value.here()))
     }
 
     /// All that was ever counted.
@@ -129,9 +125,7 @@ impl Metrics {
 
     /// Counts something of a call beside its beginning and its end.
     fn visit(&self, call: &CallInfo, count: impl FnOnce(&Row)) {
-        let seat = self.seat(call);
-        count(seat.row());
-        seat.leave();
+        count(self.seat(call).row());
     }
 
     fn transition(&self, transition: &Transition) {

@@ -45,10 +45,10 @@ impl Ended<'_> {
         self.attempts > 1 || !(refused || self.refused_here)
     }
 
-    /// Whether it shows that there is a tool of this name. A model can invent names, and what refuses a call without
-    /// asking its server refuses invented ones as well.
-    fn shows_a_tool(&self) -> bool {
-        self.was_sent() && !matches!(self.failure, Some((ErrorKind::NotFound, _)))
+    /// Whether it shows that there is a tool of this name, for a call that was sent or not. A model can invent names, and
+    /// what refuses a call without asking its server refuses invented ones as well.
+    fn shows_a_tool(&self, sent: bool) -> bool {
+        sent && !matches!(self.failure, Some((ErrorKind::NotFound, _)))
     }
 }
 
@@ -142,14 +142,16 @@ impl Row {
     #[inline]
     pub(super) fn ended(&self, began: Began, ended: &Ended<'_>) {
         self.or_other(began.as_known).tell(|sink| sink.left());
-        if ended.shows_a_tool() {
+        let sent = ended.was_sent();
+        let known = self.is_known() || ended.shows_a_tool(sent);
+        if known {
             self.recognised();
         }
-        self.or_other(self.is_known()).count(ended);
+        self.or_other(known).count(ended, sent);
     }
 
     #[inline]
-    fn count(&self, ended: &Ended<'_>) {
+    fn count(&self, ended: &Ended<'_>, sent: bool) {
         let kind = ended.failure.map(|(kind, _)| kind);
         let place = ended.failure.map(|(_, code)| self.codes.place(code));
         let end = CallEnd {
@@ -159,7 +161,7 @@ impl Row {
             duration: ended.duration,
             attempts: ended.attempts,
             slow: ended.slow,
-            sent: ended.was_sent(),
+            sent,
         };
         self.write(|tally| tally.ended(&end, place, &self.shared.range));
         self.tell(|sink| sink.ended(&end));

@@ -2,10 +2,7 @@ use std::{
     fmt,
     sync::{
         Arc,
-        atomic::{
-            AtomicU64,
-            Ordering::{Acquire, Relaxed, Release},
-        },
+        atomic::{Ordering::Acquire, fence},
     },
 };
 
@@ -15,21 +12,14 @@ use super::{
 };
 use crate::registry::{Evict, Keep};
 
-/// Where calls that began on one thread are in flight. A call holds it and not the row, so that threads do not
-/// share the count of references; on a cache line of its own.
+/// Where calls that began on one thread are in flight: those that hold it, so that no count but that of its references is
+/// kept. A call holds it and not the row, so that threads do not share that count; on a cache line of its own.
 #[repr(align(64))]
 pub(super) struct Seat {
-    in_flight: AtomicU64,
     row: Arc<Row>,
 }
 
 impl Seat {
-    /// Takes a place for a call: from now on the row is not forgotten.
-    #[inline]
-    pub(super) fn take(&self) {
-        self.in_flight.fetch_add(1, Relaxed);
-    }
-
     /// The call begins.
     #[inline]
     pub(super) fn began(&self) -> Began {
@@ -41,18 +31,10 @@ impl Seat {
         &self.row
     }
 
-    /// It has ended.
+    /// It has ended; it is in flight until the seat is dropped, so that its row stays until it is counted.
     #[inline]
     pub(super) fn ended(&self, began: Began, ended: &Ended<'_>) {
-        // Counted first: in between it is in flight still, and its row stays.
         self.row.ended(began, ended);
-        self.leave();
-    }
-
-    /// Gives the place back.
-    #[inline]
-    pub(super) fn leave(&self) {
-        self.in_flight.fetch_sub(1, Release);
     }
 }
 
@@ -63,10 +45,8 @@ impl Seats {
     pub(super) fn at(row: Row) -> Self {
         let row = Arc::new(row);
         let seat = |_| {
-            Arc::new(Seat {
-                in_flight: AtomicU64::new(0),
-                row: Arc::clone(&row),
-            })
+            let row = Arc::clone(&row);
+            Arc::new(Seat { row })
         };
         Self((0..lanes()).map(seat).collect())
     }
@@ -84,7 +64,12 @@ impl Seats {
 
     /// How many calls are in flight.
     pub(super) fn in_flight(&self) -> u64 {
-        self.0.iter().map(|seat| seat.in_flight.load(Acquire)).sum()
+        // One of each is ours.
+        let calls = self.0.iter().map(|seat| Arc::strong_count(seat) - 1);
+        let calls = calls.sum::<usize>() as u64;
+        // Whoever has let go of a seat has counted its call before.
+        fence(Acquire);
+        calls
     }
 }
 
