@@ -24,6 +24,7 @@ pin_project! {
 
 impl Timer {
     /// Ready once `at` has come; never if there is none. A later call may move it.
+    #[inline]
     pub(crate) fn poll_at(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -33,15 +34,14 @@ impl Timer {
             return Poll::Pending;
         };
         let mut slot = self.project().sleep;
-        if slot.is_none() {
-            slot.set(Some(sleep_until(at)));
+        match slot.as_mut().as_pin_mut() {
+            None => slot.set(Some(sleep_until(at))),
+            Some(sleep) if sleep.deadline() != at => sleep.reset(at),
+            Some(_) => {}
         }
-        let Some(mut sleep) = slot.as_mut().as_pin_mut() else {
+        let Some(sleep) = slot.as_pin_mut() else {
             return Poll::Pending;
         };
-        if sleep.deadline() != at {
-            sleep.as_mut().reset(at);
-        }
         // Unconstrained: a busy inner future uses up the task's budget, and a constrained timer would
         // then never fire.
         Pin::new(&mut unconstrained(sleep)).poll(cx)

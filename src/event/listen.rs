@@ -1,5 +1,7 @@
 use std::{fmt, sync::Arc};
 
+use tracing::{Level, level_filters::LevelFilter};
+
 use super::Event;
 
 /// Hears of [`Event`]s. Called in the middle of a poll or a drop: must be quick, must not block and must
@@ -32,6 +34,12 @@ pub(crate) struct Listener(Option<Arc<dyn Listen>>);
 impl Listener {
     pub(crate) fn new(listen: impl Listen + 'static) -> Self {
         Self(Some(Arc::new(listen)))
+    }
+
+    /// Whether anybody may hear of events of this level.
+    #[inline]
+    pub(crate) fn hears(&self, level: Level) -> bool {
+        self.0.is_some() || level <= LevelFilter::current()
     }
 
     pub(crate) fn tell(&self, event: &Event<'_>) {

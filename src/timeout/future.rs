@@ -1,12 +1,13 @@
 use std::{
     future::Future,
     pin::Pin,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
 use pin_project_lite::pin_project;
 use tokio::time::Instant;
+use tracing::Level;
 
 use super::layer::Settings;
 use crate::{
@@ -96,23 +97,10 @@ where
         // The response first: a tie is a success.
         if let Poll::Ready(result) = fut.poll(cx) {
             let result = result.map_err(|e| e.into().about(&this.watch.info));
-            if let Some(since) = this.watch.since {
-                this.watch.ended(since, result.as_ref().err());
-            }
+            this.watch.ended(result.as_ref().err());
             return Poll::Ready(result);
         }
-        let since = this.watch.begin_to_wait();
-        let error = loop {
-            let at = this.watch.limit(since);
-            if this.timer.as_mut().poll_at(cx, at).is_pending() {
-                return Poll::Pending;
-            }
-            // Progress may have come while the timer ran: then there is another limit. It is looked at
-            // here only, so a report wakes nobody.
-            if at == this.watch.limit(since) {
-                break this.watch.error(since, at);
-            }
-        };
+        let error = ready!(this.watch.wait(this.timer, cx));
         // The work is cancelled now, not when somebody drops the finished future (T4).
         this.state.set(State::Done);
         Poll::Ready(Err(error))
@@ -120,10 +108,28 @@ where
 }
 
 impl Watch {
-    fn begin_to_wait(&mut self) -> Instant {
-        if let Some(since) = self.since {
-            return since;
+    /// Ready with the error once the call has to end. Apart, so that a call that does not wait does not pay for it.
+    #[inline(never)]
+    fn wait(&mut self, mut timer: Pin<&mut Timer>, cx: &mut Context<'_>) -> Poll<ToolError> {
+        let since = match self.since {
+            Some(since) => since,
+            None => self.begin_to_wait(),
+        };
+        let mut at = self.limit(since);
+        loop {
+            ready!(timer.as_mut().poll_at(cx, at));
+            // Progress may have come while the timer ran: then there is another limit. It is looked at
+            // here only, so a report wakes nobody.
+            let now = self.limit(since);
+            if at == now {
+                return Poll::Ready(self.error(since, at));
+            }
+            at = now;
         }
+    }
+
+    #[inline]
+    fn begin_to_wait(&mut self) -> Instant {
         let since = Instant::now();
         if let Some(share) = self.share(since) {
             self.info.record(|r| r.set_timeout(share, self.timeout));
@@ -132,6 +138,7 @@ impl Watch {
     }
 
     /// When the call has to end, as things stand; `None`: so late that no clock reaches it.
+    #[inline]
     fn limit(&self, since: Instant) -> Option<Instant> {
         let idle = self.idle.as_ref().and_then(|idle| idle.limit(since));
         earlier(self.hard(since), idle)
@@ -158,8 +165,21 @@ impl Watch {
         ToolError::timed_out(&self.info, time, self.timeout, limit)
     }
 
-    /// The call has a result. A timeout from below is told as one, not as a slow call as well (T7).
-    fn ended(&self, since: Instant, error: Option<&ToolError>) {
+    /// The call has a result.
+    #[inline]
+    fn ended(&self, error: Option<&ToolError>) {
+        let Some(since) = self.since else { return };
+        // Where nobody would hear that it was slow, the clock is not read.
+        let mut heard = self.listener.hears(Level::WARN);
+        self.info.record(|_| heard = true);
+        if heard {
+            self.tell_if_slow(since, error);
+        }
+    }
+
+    /// A timeout from below is told as one, not as a slow call as well (T7).
+    #[inline(never)]
+    fn tell_if_slow(&self, since: Instant, error: Option<&ToolError>) {
         let elapsed = since.elapsed();
         let timeout = self.share(since).unwrap_or(self.timeout);
         let timed_out = error.is_some_and(|e| e.kind() == ErrorKind::Timeout);
