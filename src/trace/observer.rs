@@ -36,6 +36,7 @@ struct Seen {
 }
 
 impl Seen {
+    #[inline(never)]
     fn start(call: &mut ToolCall, span: &Span) -> Self {
         let below = call.observe();
         if !span.is_disabled() || sizes_are_heard() {
@@ -87,6 +88,7 @@ struct Facts {
 
 impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
     /// Guards the call from here on.
+    #[inline(always)]
     pub(super) fn start(call: &mut ToolCall, settings: &Settings<H>) -> InFlight<Self>
     where
         H: Clone,
@@ -138,8 +140,16 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
     }
 
     /// The call has a result.
+    #[inline]
     pub(super) fn ended(self, result: &Result<Res, ToolError>, outcome: &Outcome) {
-        let Some(seen) = &self.seen else { return };
+        if let Some(seen) = &self.seen {
+            self.tell_end(seen, result, outcome);
+        }
+    }
+
+    /// Apart, as all that is for listeners: calls that nobody listens to are not to carry its weight.
+    #[inline(never)]
+    fn tell_end(&self, seen: &Seen, result: &Result<Res, ToolError>, outcome: &Outcome) {
         let _entered = self.span.enter();
         let failure = match result {
             Ok(_) => outcome
