@@ -58,9 +58,15 @@ where
     fn call(&mut self, call: ToolCall) -> Self::Future {
         let info = call.info();
         let entry = self.circuits.get(&info, || Circuit::new(&self.shared));
+        let classifier = self.classifier.clone();
         let state = match self.inner.take() {
             Taken::Ready => match entry.admit(Some(&info)) {
-                Ok(pass) => State::call(self.inner.get(), call, entry, info, pass),
+                // Made where it is returned: what lies below is not moved once more.
+                Ok(pass) => {
+                    let svc = self.inner.get();
+                    let state = State::call(svc, call, entry, info, pass);
+                    return ResponseFuture::new(state, classifier);
+                }
                 Err(retry_after) => {
                     self.inner.renew();
                     State::refused(refusal(retry_after).about(&info))
@@ -77,10 +83,10 @@ where
             },
             Taken::Failed(error) => {
                 let error = error.about(&info);
-                State::refused(not_ready(&entry, &call, error, &self.classifier))
+                State::refused(not_ready(&entry, &call, error, &classifier))
             }
         };
-        ResponseFuture::new(state, self.classifier.clone())
+        ResponseFuture::new(state, classifier)
     }
 }
 

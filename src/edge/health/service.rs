@@ -53,7 +53,11 @@ where
         let cell = self.health.cell(&call, &info);
         ResponseFuture::new(match self.inner.take() {
             Taken::Ready => match self.health.admit(info, cell) {
-                Ok(visit) => State::call(self.inner.get(), call, visit),
+                // Made where it is returned: what lies below is not moved once more.
+                Ok(visit) => {
+                    let state = State::call(self.inner.get(), call, visit);
+                    return ResponseFuture::new(state);
+                }
                 Err(wait) => {
                     self.inner.renew();
                     State::refused(ToolError::unavailable(wait).about(&call.info()))
