@@ -14,6 +14,7 @@
 #![allow(missing_docs)]
 
 mod candidates;
+mod figures;
 mod kit;
 
 use std::{
@@ -27,10 +28,8 @@ use serde_json::{Value, json};
 use tower_toolcall::BoxError;
 
 use candidates::{By, Group, Setting};
-use kit::{
-    Filter,
-    rounds::{Plan, median, paired, times},
-};
+use figures::{Row, machine, rows};
+use kit::{Filter, rounds::Plan};
 
 fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();
@@ -71,7 +70,7 @@ fn measure(args: &[String]) -> Result<(), BoxError> {
                 let alone = *alone.entry(row.name).or_insert(row.total);
                 row.scaling = (setting.lanes > 1).then(|| row.total / alone);
                 row.counted = counts[&row.full_name].clone();
-                println!("{}", row.text());
+                println!("{}", text(&row));
                 figures.push(row.json(&group, setting));
             }
         }
@@ -103,106 +102,28 @@ fn title(group: &Group, setting: &Setting) {
     );
 }
 
-struct Row {
-    name: &'static str,
-    full_name: String,
-    by: By,
-    /// Above the bare service; none for that itself.
-    own: Option<f64>,
-    ratio: Option<f64>,
-    total: f64,
-    scaling: Option<f64>,
-    /// Allocations and bytes, if they are known.
-    counted: Value,
-    sizes: (usize, usize),
-}
-
-impl Row {
-    fn text(&self) -> String {
-        let shown = |value: Option<f64>, digits| match value {
-            Some(value) => format!("{value:.digits$}"),
-            None => String::new(),
-        };
-        let peer = if self.by == By::Peer { "  " } else { "" };
-        let counted = |i: usize| match self.counted[i].as_f64() {
-            Some(n) if n.fract() == 0.0 => format!("{n}"),
-            n => shown(n, 1),
-        };
-        format!(
-            "{:56} {:>8} {:>7} {:>8.1} {:>5} {:>6} {:>6} {:>5} {:>5}",
-            format!("{peer}{}", self.name),
-            shown(self.own, 1),
-            shown(self.ratio, 2),
-            self.total,
-            shown(self.scaling, 2),
-            counted(0),
-            counted(1),
-            self.sizes.0,
-            self.sizes.1,
-        )
-    }
-
-    fn json(&self, group: &Group, setting: &Setting) -> Value {
-        json!({
-            "group": group.name,
-            "setting": setting.name,
-            "name": self.name,
-            "by": format!("{:?}", self.by).to_lowercase(),
-            "ns": self.own,
-            "ratio_to_best_peer": self.ratio,
-            "total_ns": self.total,
-            "threads": setting.lanes,
-            "scaling": self.scaling,
-            "allocations": self.counted[0],
-            "bytes": self.counted[1],
-            "service_bytes": self.sizes.0,
-            "future_bytes": self.sizes.1,
-        })
-    }
-}
-
-/// Measures a group under one of its settings.
-fn rows(group: &Group, setting: &Setting, plan: Plan) -> Vec<Row> {
-    let runtime = kit::runtime(setting.lanes);
-    let entered = runtime.enter();
-    let candidates = &group.candidates;
-    let members: Vec<_> = candidates.iter().map(|c| c.member(setting)).collect();
-    let sizes: Vec<_> = members.iter().map(|m| m.subject.sizes()).collect();
-    drop(entered);
-    let feed = |lane| setting.feed(lane);
-    let times = times(members, feed, setting.lanes, runtime.handle(), plan);
-    let own: Vec<Option<Vec<f64>>> = (0..candidates.len())
-        .map(|i| {
-            let bare = candidates
-                .iter()
-                .position(|c| c.name == candidates[i].above)?;
-            let own = paired(&times[i], &times[bare], |a, b| a - b);
-            (candidates[i].by != By::Bare).then_some(own)
-        })
-        .collect();
-    let fastest = own
-        .iter()
-        .zip(candidates)
-        .filter(|(_, candidate)| candidate.by == By::Peer)
-        .filter_map(|(own, _)| own.as_ref())
-        .min_by(|a, b| median(a).total_cmp(&median(b)))
-        .filter(|own| median(own) > 1.0);
-    let ratio = |own: &Vec<f64>| Some(median(&paired(own, fastest?, |a, b| a / b)));
-    candidates
-        .iter()
-        .enumerate()
-        .map(|(i, candidate)| Row {
-            name: candidate.name,
-            full_name: candidate.full_name(setting),
-            by: candidate.by,
-            own: own[i].as_deref().map(median),
-            ratio: own[i].as_ref().and_then(ratio),
-            total: median(&times[i]),
-            scaling: None,
-            counted: Value::Null,
-            sizes: sizes[i],
-        })
-        .collect()
+fn text(row: &Row) -> String {
+    let shown = |value: Option<f64>, digits| match value {
+        Some(value) => format!("{value:.digits$}"),
+        None => String::new(),
+    };
+    let peer = if row.by == By::Peer { "  " } else { "" };
+    let counted = |i: usize| match row.counted[i].as_f64() {
+        Some(n) if n.fract() == 0.0 => format!("{n}"),
+        n => shown(n, 1),
+    };
+    format!(
+        "{:56} {:>8} {:>7} {:>8.1} {:>5} {:>6} {:>6} {:>5} {:>5}",
+        format!("{peer}{}", row.name),
+        shown(row.own, 1),
+        shown(row.ratio, 2),
+        row.total,
+        shown(row.scaling, 2),
+        counted(0),
+        counted(1),
+        row.sizes.0,
+        row.sizes.1,
+    )
 }
 
 /// What `benches/allocations.rs` counts, by name.
@@ -232,28 +153,4 @@ fn allocations(filter: &Filter) -> Result<Value, BoxError> {
         return Err("benches/allocations.rs fails".into());
     }
     Ok(serde_json::from_str(&fs::read_to_string(file)?)?)
-}
-
-/// On what the figures were taken, and when.
-fn machine() -> String {
-    let output = |program: &str, args: &[&str]| {
-        let output = Command::new(program).args(args).output();
-        let text = output.map(|o| String::from_utf8_lossy(&o.stdout).trim().to_owned());
-        text.unwrap_or_default()
-    };
-    let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = cpus
-        .lines()
-        .find_map(|line| line.strip_prefix("model name"));
-    let rustc = env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
-    format!(
-        "{}, {} threads; {}; tower-toolcall {}; {}",
-        model
-            .unwrap_or("unknown processor")
-            .trim_matches([' ', '\t', ':']),
-        std::thread::available_parallelism().map_or(0, usize::from),
-        output(&rustc, &["--version"]),
-        env!("CARGO_PKG_VERSION"),
-        output("date", &["+%F"]),
-    )
 }
