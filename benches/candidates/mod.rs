@@ -13,7 +13,7 @@ mod layers;
 mod many;
 mod peers;
 mod refusals;
-mod stacks;
+pub mod stacks;
 
 use std::panic;
 

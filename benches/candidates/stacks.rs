@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use tower::{ServiceBuilder, timeout::Timeout};
+use tower::{Service, ServiceBuilder, timeout::Timeout};
 use tower_resilience_circuitbreaker::CircuitBreakerError;
 use tower_resilience_timelimiter::TimeLimiterError;
 use tower_toolcall::{
-    ServiceBuilderExt, catch_panic::CatchPanicLayer, deadline::DeadlineLayer, metrics::Metrics,
-    redact::Rules, result::ToolResult, retry::RetryPolicy, timeout::TimeoutLayer,
+    BoxError, ServiceBuilderExt, ToolCall, catch_panic::CatchPanicLayer, deadline::DeadlineLayer,
+    metrics::Metrics, redact::Rules, result::ToolResult, retry::RetryPolicy, timeout::TimeoutLayer,
     trace::TraceLayer,
 };
 
@@ -20,6 +20,34 @@ use crate::kit::{
     drive::{Subject, shared},
     tool::{Deep, Tool},
 };
+
+/// What a stack stands on.
+pub trait Leaf:
+    Service<ToolCall, Response = u64, Error = BoxError, Future: Send + 'static> + Clone + Send + 'static
+{
+}
+
+impl<S> Leaf for S where
+    S: Service<ToolCall, Response = u64, Error = BoxError, Future: Send + 'static>
+        + Clone
+        + Send
+        + 'static
+{
+}
+
+/// What it is then.
+pub trait Stack:
+    Service<ToolCall, Response = u64, Error: Send, Future: Send + 'static> + Clone + Send + 'static
+{
+}
+
+impl<S> Stack for S where
+    S: Service<ToolCall, Response = u64, Error: Send, Future: Send + 'static>
+        + Clone
+        + Send
+        + 'static
+{
+}
 
 const BUDGET: Duration = Duration::from_secs(60);
 
@@ -56,11 +84,15 @@ pub fn groups() -> Vec<Group> {
 }
 
 pub fn three(tool: Tool) -> Box<dyn Subject> {
-    let stack = ServiceBuilder::new()
+    shared(three_on(Deep(tool)))
+}
+
+pub fn three_on<S: Leaf>(leaf: S) -> impl Stack {
+    ServiceBuilder::new()
         .tool_retry(RetryPolicy::new())
         .tool_circuit_breaker()
-        .tool_timeout(TIMEOUT);
-    stacked(stack, tool)
+        .tool_timeout(TIMEOUT)
+        .service(leaf)
 }
 
 /// What an agent's calls need, and no more.
@@ -79,7 +111,11 @@ pub fn eight(tool: Tool) -> Box<dyn Subject> {
 
 /// As the docs of `builder` have it. The result is taken apart again.
 pub fn documented(tool: Tool) -> Box<dyn Subject> {
-    let stack = ServiceBuilder::new()
+    shared(documented_on(Deep(tool)))
+}
+
+pub fn documented_on<S: Leaf>(leaf: S) -> impl Stack {
+    ServiceBuilder::new()
         .map_response(|result: ToolResult<u64>| result.into_data().unwrap_or(0))
         .tool_sanitize(Rules::new())
         .tool_result()
@@ -90,8 +126,8 @@ pub fn documented(tool: Tool) -> Box<dyn Subject> {
         .tool_rate_limit()
         .tool_circuit_breaker()
         .tool_timeout(TIMEOUT)
-        .tool_catch_panic();
-    stacked(stack, tool)
+        .tool_catch_panic()
+        .service(leaf)
 }
 
 fn four(tool: Tool) -> Box<dyn Subject> {
@@ -104,12 +140,16 @@ fn four(tool: Tool) -> Box<dyn Subject> {
 }
 
 pub fn resilience_three(tool: Tool) -> Box<dyn Subject> {
+    shared(resilience_three_on(Deep(tool)))
+}
+
+pub fn resilience_three_on<S: Leaf>(leaf: S) -> impl Stack {
     let retry = peers::resilience_retry().retry_on(timed_out);
-    let stack = ServiceBuilder::new()
+    ServiceBuilder::new()
         .layer(retry.build())
         .layer(peers::resilience_breaker())
-        .layer(peers::resilience_timeout());
-    stacked(stack, tool)
+        .layer(peers::resilience_timeout())
+        .service(leaf)
 }
 
 /// What its retry layer repeats: not what an open breaker refuses, as its docs advise.
@@ -120,14 +160,18 @@ fn timed_out<E>(error: &CircuitBreakerError<TimeLimiterError<E>>) -> bool {
 /// Timeouts for the whole call and for an attempt, retry with a budget, breaker and rate limit: nothing
 /// that looks on.
 pub fn resilience_five(tool: Tool) -> Box<dyn Subject> {
+    shared(resilience_five_on(Deep(tool)))
+}
+
+pub fn resilience_five_on<S: Leaf>(leaf: S) -> impl Stack {
     let retry = peers::resilience_retry().retry_on(timed_out);
-    let stack = ServiceBuilder::new()
+    ServiceBuilder::new()
         .layer(peers::resilience_timeout())
         .layer(retry.build())
         .layer(peers::resilience_breaker())
         .layer(peers::resilience_timeout())
-        .layer(peers::resilience_limit(usize::MAX));
-    stacked(stack, tool)
+        .layer(peers::resilience_limit(usize::MAX))
+        .service(leaf)
 }
 
 fn seatbelt_three(tool: Tool) -> Box<dyn Subject> {
@@ -142,4 +186,13 @@ fn tower_three(tool: Tool) -> Box<dyn Subject> {
     let guarded = peers::reclosed(Timeout::new(Deep(tool), TIMEOUT));
     let retry = peers::tower_retry(true);
     shared(ServiceBuilder::new().layer(retry).service(guarded))
+}
+
+/// What tower brings itself.
+pub fn tower_own_on<S: Leaf>(leaf: S) -> impl Stack {
+    ServiceBuilder::new()
+        .concurrency_limit(1 << 20)
+        .layer(peers::tower_retry(true))
+        .timeout(TIMEOUT)
+        .service(leaf)
 }
