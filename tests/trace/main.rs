@@ -669,6 +669,23 @@ async fn nothing_is_looked_at_when_nobody_listens() {
         .unwrap();
 }
 
+/// T6: no layer above need observe the call, and nobody else listen.
+#[tokio::test(start_paused = true)]
+async fn a_slow_call_is_told_by_a_timeout_layer_alone() {
+    let (record, _guard) = record();
+    ServiceBuilder::new()
+        .layer(TimeoutLayer::new(Duration::from_secs(10)))
+        .service(service_fn(|_: ToolCall| async {
+            tokio::time::sleep(Duration::from_secs(9)).await;
+            Ok::<(), BoxError>(())
+        }))
+        .oneshot(call())
+        .await
+        .unwrap();
+    let seen = record.0.lock().unwrap().clone();
+    assert_eq!(seen.names(), [(WARN, "tool.slow")]);
+}
+
 /// O2: the names, levels and fields that `event` promises, all of them and no other.
 #[tokio::test(start_paused = true)]
 async fn each_event_has_the_level_and_the_fields_that_are_documented() {
