@@ -192,6 +192,16 @@ mod tests {
         assert!(log.0.borrow().is_empty());
     }
 
+    #[test]
+    fn a_panic_at_the_beginning_is_reported() {
+        let log = Log::default();
+        let begun = panic::catch_unwind(panic::AssertUnwindSafe(|| {
+            InFlight::begin(log.clone(), None, || -> u8 { panic!("boom") })
+        }));
+        assert!(begun.is_err());
+        assert_eq!(*log.0.borrow(), ["panicked"]);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_drop_in_flight_tells_how_long_it_was_pending() {
         let log = Log::default();

@@ -149,6 +149,24 @@ mod tests {
         assert_ne!(Key::Server.hash(&call), Key::ToolName.hash(&call));
     }
 
+    /// The hash is all that tells keys apart.
+    #[test]
+    fn where_the_server_ends_and_whether_there_is_one_changes_the_hash() {
+        let key = Key::default();
+        assert_ne!(key.hash(&info("ab", "c")), key.hash(&info("a", "bc")));
+        let without = ToolCall::new("c").info();
+        assert_ne!(key.hash(&info("", "c")), key.hash(&without));
+        assert_ne!(Key::Server.hash(&info("", "c")), Key::Server.hash(&without));
+    }
+
+    #[test]
+    fn a_changed_server_changes_the_hash_of_the_server_too() {
+        let call = ToolCall::new("x").with_server("s");
+        let before = Key::Server.hash(&call.info());
+        let call = call.with_server("t");
+        assert_ne!(Key::Server.hash(&call.info()), before);
+    }
+
     /// L3.
     #[test]
     fn a_hash_keeps_no_text() {
