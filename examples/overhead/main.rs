@@ -1,0 +1,211 @@
+//! What each layer costs on this machine, next to everyone else's: a table, a chart, and a file for programs.
+//!
+//! ```text
+//! cargo run --release --features full --example overhead                  # target/overhead.svg and .json
+//! cargo run --release --features full --example overhead -- some/figures  # some/figures.svg and .json
+//! cargo run --release --features full --example overhead -- --quick       # less exact, in a third of the time
+//! cargo run --release --features full --example overhead -- --readme      # README's chart, and what stands below it
+//! ```
+//!
+//! About ten seconds, when it is compiled. Candidates, calls and loop are those of `benches/overhead.rs`, which knows
+//! more: allocations, many names, refusals, threads.
+
+#[path = "../../benches/candidates/mod.rs"]
+mod candidates;
+mod chart;
+#[path = "../../benches/figures.rs"]
+mod figures;
+#[path = "../../benches/kit/mod.rs"]
+mod kit;
+mod readme;
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use tower_toolcall::BoxError;
+
+use candidates::{By, Group, Setting, WAITS};
+use chart::{Bar, Panel};
+use figures::{Row, machine, rows};
+use kit::rounds::Plan;
+
+const COMMAND: &str = "cargo run --release --features full --example overhead";
+
+/// What is measured, by the names that `benches/candidates` gives it.
+const LAYERS: [&str; 8] = [
+    "timeout",
+    "retry",
+    "circuit breaker",
+    "rate limit, nothing cools",
+    "trace, nobody listens",
+    "metrics",
+    "deadline",
+    OTHERS,
+];
+const OTHERS: &str = "other layers";
+const STACKS: [&str; 2] = ["stack: retry, breaker, timeout", "stack: all of it"];
+
+fn main() -> Result<(), BoxError> {
+    if cfg!(debug_assertions) {
+        return Err(format!("this tells nothing without optimization: {COMMAND}").into());
+    }
+    let args: Vec<String> = env::args().skip(1).collect();
+    let is = |flag: &str| args.iter().any(|arg| arg == flag);
+    let place = args.iter().find(|arg| !arg.starts_with("--"));
+    let plan = Plan {
+        rounds: if is("--quick") { 20 } else { 150 },
+        batch: Duration::from_micros(if is("--quick") { 200 } else { 500 }),
+    };
+    candidates::quiet();
+    let caption = format!("{}; peers: {}", machine(), versions());
+    println!("{caption}\n{LEGEND}");
+
+    let mut all = Figures::default();
+    let groups = candidates::groups();
+    let panels = [
+        ("One layer", LAYERS.as_slice()),
+        ("A stack of layers", STACKS.as_slice()),
+    ]
+    .map(|(title, names)| Panel {
+        title,
+        groups: names
+            .iter()
+            .map(|name| all.measure(group(&groups, name), plan))
+            .collect(),
+    });
+
+    if is("--readme") {
+        return readme::write(&panels, &caption);
+    }
+    let place = place.map_or_else(|| here().join("target/overhead"), PathBuf::from);
+    let chart = place.with_extension("svg");
+    write(&chart, &chart::svg(&panels, &caption))?;
+    let figures = json!({ "machine": caption, "figures": all.0 });
+    let file = place.with_extension("json");
+    write(&file, &serde_json::to_string_pretty(&figures)?)?;
+    println!("\n{}\n{}", chart.display(), file.display());
+    Ok(())
+}
+
+fn here() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn write(file: &Path, text: &str) -> Result<(), BoxError> {
+    if let Some(parent) = file.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    fs::write(file, text).map_err(|error| format!("{}: {error}", file.display()).into())
+}
+
+fn group<'a>(groups: &'a [Group], name: &str) -> &'a Group {
+    let group = groups.iter().find(|group| group.name == name);
+    group.expect("a name that benches/candidates knows")
+}
+
+const LEGEND: &str = "\
+ns         above the bare service, the median of all rounds
+x peer     by the ns of the fastest peer, the median of the rounds' ratios
+svc, fut   bytes of the service and of its future, without what they hold on the heap
+waits once the tool is pending once, as all real ones are; else it answers at once";
+
+/// As JSON.
+#[derive(Default)]
+struct Figures(Vec<Value>);
+
+impl Figures {
+    /// Measures a group at once and waiting, prints it, and returns what the chart shows.
+    fn measure(&mut self, group: &Group, plan: Plan) -> Vec<Bar> {
+        let mut bars = Vec::new();
+        let settings = group.settings.iter();
+        for setting in settings.filter(|setting| !setting.five_arguments) {
+            let rows = rows(group, setting, plan);
+            title(group, setting);
+            for row in &rows {
+                println!("{}", text(row));
+            }
+            self.0
+                .extend(rows.iter().map(|row| row.json(group, setting)));
+            if setting.name == WAITS.name {
+                bars = shown(group, &rows);
+            }
+        }
+        bars
+    }
+}
+
+fn title(group: &Group, setting: &Setting) {
+    let comma = if setting.name.is_empty() { "" } else { ": " };
+    println!(
+        "\n{:48} {:>8} {:>7} {:>6} {:>6}",
+        format!("{}{comma}{}", group.name, setting.name),
+        "ns",
+        "x peer",
+        "svc",
+        "fut"
+    );
+}
+
+fn text(row: &Row) -> String {
+    let shown = |value: Option<f64>, digits| match value {
+        Some(value) => format!("{value:.digits$}"),
+        None => "-".to_owned(),
+    };
+    let peer = if row.by == By::Peer { "  " } else { "" };
+    format!(
+        "{:48} {:>8} {:>7} {:>6} {:>6}",
+        format!("{peer}{}", row.name),
+        shown(row.own, 1),
+        shown(row.ratio, 2),
+        row.sizes.0,
+        row.sizes.1,
+    )
+}
+
+/// Of a layer's variants the first, which is the default; of stacks all. Then the peers, the fastest first.
+fn shown(group: &Group, rows: &[Row]) -> Vec<Bar> {
+    let all = group.name == OTHERS || STACKS.contains(&group.name);
+    let bars = |by| {
+        rows.iter()
+            .filter(move |row| row.by == by)
+            .map(move |row| Bar {
+                name: row.name,
+                is_ours: by == By::Ours,
+                ns: row.own.unwrap_or(0.0),
+            })
+    };
+    let ours = bars(By::Ours).take(if all { usize::MAX } else { 1 });
+    let mut peers: Vec<Bar> = bars(By::Peer).collect();
+    peers.sort_by(|a, b| a.ns.total_cmp(&b.ns));
+    ours.chain(peers).collect()
+}
+
+/// Of the crates that stand beside ours.
+fn versions() -> String {
+    const PEERS: [(&str, &str); 8] = [
+        ("tower", "tower"),
+        ("tower-http", "tower-http"),
+        ("tower-resilience", "tower-resilience-retry"),
+        ("seatbelt", "seatbelt"),
+        ("backon", "backon"),
+        ("recloser", "recloser"),
+        ("failsafe", "failsafe"),
+        ("governor", "governor"),
+    ];
+    PEERS
+        .map(|(name, package)| format!("{name} {}", version(package)))
+        .join(", ")
+}
+
+/// The newest that is locked: where there is another one, a dependency wants it, and not we.
+fn version(package: &str) -> &'static str {
+    let lines: Vec<&str> = include_str!("../../Cargo.lock").lines().collect();
+    let name = format!("name = \"{package}\"");
+    let versions = lines.windows(2).filter(|pair| pair[0] == name);
+    let mut version = versions.filter_map(|pair| pair[1].strip_prefix("version = "));
+    version.next_back().unwrap_or("?").trim_matches('"')
+}
