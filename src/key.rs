@@ -51,7 +51,7 @@ impl fmt::Debug for KeyFn {
 
 impl Key {
     /// A part of the call, picked out by a function: a session id, an agent id, a prefix of the
-    /// tool's name.
+    /// tool's name. It is asked once per call and layer, and again where the key is new.
     pub fn by(f: impl Fn(&CallInfo) -> &str + Send + Sync + 'static) -> Self {
         Self::By(KeyFn(Arc::new(f)))
     }

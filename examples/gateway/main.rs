@@ -29,7 +29,8 @@ use std::{env, io};
 
 use anyhow::Context as _;
 use tokio::{net::TcpListener, signal};
-use tower_toolcall::settings::Settings;
+use tower_toolcall::{event, settings::Settings};
+use tracing::{Level, Metadata};
 use tracing_subscriber::{filter::filter_fn, prelude::*};
 
 use self::gateway::Gateway;
@@ -79,10 +80,14 @@ async fn ctrl_c() {
     }
 }
 
-/// Prints what the layers have to tell: connections, breakers, servers that come and go.
+/// Prints what the layers have to tell: calls, connections, breakers, servers that come and go.
 fn show_events() {
+    // Without the spans, in which the same is told once more.
+    let shown =
+        |m: &Metadata<'_>| m.is_event() && m.target() == event::TARGET && *m.level() <= Level::INFO;
     let events = tracing_subscriber::fmt::layer()
         .with_writer(io::stdout)
-        .with_filter(filter_fn(|m| m.target() == tower_toolcall::event::TARGET));
+        .with_target(false)
+        .with_filter(filter_fn(shown));
     tracing_subscriber::registry().with(events).init();
 }
