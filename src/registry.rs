@@ -333,6 +333,8 @@ impl<V: Evict> Registry<V> {
     /// Adds a key, unless somebody was faster.
     #[cold]
     fn insert(&self, hash: u64, call: &CallInfo, make: impl FnOnce() -> V) -> Arc<Entry<V>> {
+        // A key function may look at the keys itself, or wait for somebody who does.
+        let parts = self.0.key.parts(call);
         let mut writer = self.lock();
         if let Some(entry) = self.0.table.load().find(hash) {
             return Arc::clone(entry);
@@ -342,7 +344,7 @@ impl<V: Evict> Registry<V> {
             return Arc::clone(&self.0.overflow);
         }
         let kept = writer.len;
-        let entry = Entry::new(hash, self.0.key.parts(call), make());
+        let entry = Entry::new(hash, parts, make());
         self.0.table.load().insert(Arc::clone(&entry));
         writer.len += 1;
         // A listener may look at the keys itself.

@@ -9,7 +9,8 @@
 //!
 //! Every event has the target [`TARGET`] and the fields `tool`, `server`, `call_id` and `trace_id`, as far as they are
 //! known. Names of callers and peers are cut at 64 characters; errors are redacted. All durations are milliseconds with
-//! fractions. The names are constants of [`names`], and do not change with a patch release.
+//! fractions. The names are constants of [`names`], and do not change with a patch release. They are for tracing's
+//! subscribers: where there is none, but tracing's feature `log` is on, a logger does not get those of trace, nor `tool.slow`.
 //!
 //! | event | level | layer | further fields |
 //! |---|---|---|---|

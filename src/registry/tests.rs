@@ -1,6 +1,6 @@
 use super::*;
 use crate::{Key, ToolCall};
-use std::sync::{Weak, atomic::AtomicUsize, mpsc};
+use std::sync::{OnceLock, Weak, atomic::AtomicUsize, mpsc};
 
 /// May be evicted unless told otherwise.
 #[derive(Debug, Default)]
@@ -49,6 +49,23 @@ fn the_same_key_finds_the_same_entry_and_clones_share_it() {
         (a.len(), entry.name(), entry.server()),
         (2, Some("x"), None)
     );
+}
+
+/// With a lock held meanwhile it would wait for itself.
+#[test]
+fn a_key_function_may_look_at_the_keys() {
+    let own: Arc<OnceLock<Registry<State>>> = Arc::default();
+    let of = Arc::clone(&own);
+    let key = Key::by(move |call| {
+        of.get().map(Registry::len);
+        call.tool()
+    });
+    let registry = Registry::new(key, 10, State::default(), Listener::default());
+    assert!(own.set(registry.clone()).is_ok());
+    let (done, ended) = mpsc::channel();
+    std::thread::spawn(move || done.send(look(&registry, "x").name() == Some("x")));
+    let found = ended.recv_timeout(std::time::Duration::from_secs(20));
+    assert_eq!(found, Ok(true));
 }
 
 #[test]
