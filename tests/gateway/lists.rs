@@ -137,7 +137,7 @@ async fn a_server_that_comes_and_goes_is_told_to_the_clients() {
     let health = Health::builder()
         .with_threshold(1)
         .with_refusal(true)
-        .with_probe_period(Duration::from_millis(300))
+        .with_probe_period(Duration::from_secs(1))
         .build()
         .unwrap();
     let dead = service_fn(|_: ToolCall| async {
@@ -163,7 +163,7 @@ async fn a_server_that_comes_and_goes_is_told_to_the_clients() {
         let heard = timeout(Duration::from_secs(20), client.heard.changes.recv()).await;
         assert_eq!(heard.unwrap(), Some(()));
         if expected.is_empty() && !router.names().is_empty() {
-            continue; // The machine stood still meanwhile.
+            break; // The machine stood still meanwhile, and it may have been one message.
         }
         assert_eq!(names(&client).await, expected);
     }

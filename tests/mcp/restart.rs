@@ -228,35 +228,26 @@ async fn a_server_that_was_restarted_between_calls_answers_the_next_one() {
 #[tokio::test]
 async fn an_expired_session_is_a_lost_connection_if_rmcp_does_not_renew_it() {
     let lab = Lab::new(false, |config| config.reinit_on_expired_session = false).await;
-    let web = lab.start(Unknown::NotFound).await;
-    lab.call("echo").await.unwrap();
-    web.stop();
-    let web = lab.start(Unknown::NotFound).await;
-    let error = lab.call("echo").await.unwrap_err();
-    assert_eq!(
-        (error.kind(), error.execution()),
-        (ErrorKind::ConnectionFailed, Execution::NotStarted)
-    );
-    lab.call("echo").await.unwrap();
-    assert_eq!(
-        (lab.connected.load(SeqCst), web.server.started.load(SeqCst)),
-        (2, 1)
-    );
-    web.stop();
+    is_lost_once(&lab, Unknown::NotFound, Execution::NotStarted).await;
 }
 
 /// Which the specification does not allow. So rmcp does not renew the session.
 #[tokio::test]
 async fn a_session_that_is_refused_with_a_400_is_a_lost_connection() {
     let lab = Lab::new(false, |_| {}).await;
-    let web = lab.start(Unknown::BadRequest).await;
+    is_lost_once(&lab, Unknown::BadRequest, Execution::Unknown).await;
+}
+
+/// One call fails after a restart, and the next one has another connection.
+async fn is_lost_once(lab: &Lab, unknown: Unknown, execution: Execution) {
+    let web = lab.start(unknown).await;
     lab.call("echo").await.unwrap();
     web.stop();
-    let web = lab.start(Unknown::BadRequest).await;
+    let web = lab.start(unknown).await;
     let error = lab.call("echo").await.unwrap_err();
     assert_eq!(
         (error.kind(), error.execution()),
-        (ErrorKind::ConnectionFailed, Execution::Unknown)
+        (ErrorKind::ConnectionFailed, execution)
     );
     lab.call("echo").await.unwrap();
     assert_eq!(
