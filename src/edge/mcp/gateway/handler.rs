@@ -256,7 +256,7 @@ impl GatewayHandler {
 
     /// Does so whenever a registry that [refuses](crate::health::HealthBuilder::with_refusal) calls has a server come or go, and
     /// when a probe is due, as the lists of a router [with health](crate::router::RouterBuilder::with_health) change
-    /// then. Run it beside the gateway: it ends with the registry alone.
+    /// then. Run it beside the gateway: it ends with the registry alone. Dropped, it tells no more.
     pub fn follow_health(&self, health: &Health) -> impl Future<Output = ()> + Send + use<> {
         let (changes, mut servers) = (self.changes.clone(), health.subscribe_all());
         async move {
