@@ -19,6 +19,7 @@ pub mod event;
 pub mod hint;
 mod in_flight;
 pub mod key;
+mod lane;
 mod limited;
 #[cfg(feature = "metrics")]
 pub mod metrics;

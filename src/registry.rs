@@ -4,8 +4,9 @@
 //! bounded; and what protects a tool (an open breaker, a cooldown) must not be the thing that is
 //! forgotten, so every value says whether it may be.
 //!
-//! Looking up a known key takes no lock and does not allocate: entries are only ever added to a table, and a
-//! look-up borrows the present one. When a table is full, a new one takes what wants to stay, as far as that
+//! Looking up a known key does not allocate, and waits for nobody: entries are only ever added to a table, and each
+//! thread reads the present one under a read lock of its own lane, which is written only when the table
+//! is replaced. When a table is full, a new one takes what wants to stay, as far as that
 //! frees an eighth of the places: what must not be forgotten or has a call in flight, always; then what should
 //! not, then what was used again since the last sweep. If what must stay fills the table, unknown keys
 //! share one overflow entry.
@@ -14,22 +15,24 @@
 //! is seen. A call that looks a key up in the very moment in which it is evicted works on the evicted
 //! entry; nothing is lost but that call's mark on a state that was not worth keeping.
 
-use std::sync::{
-    Arc, Mutex, MutexGuard, OnceLock, PoisonError,
-    atomic::{
-        AtomicBool, AtomicUsize,
-        Ordering::{Acquire, Relaxed, Release},
-        fence,
+use std::{
+    mem,
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard,
+        atomic::{
+            AtomicBool, AtomicUsize,
+            Ordering::{Acquire, Relaxed, Release},
+            fence,
+        },
     },
 };
-
-use arc_swap::ArcSwap;
 
 use crate::{
     call::{CallInfo, MAX_NAME_BYTES},
     config::ConfigError,
     event::{Event, Listener},
     key::Key,
+    lane::{here, lanes},
 };
 
 /// The default bound on the number of keys.
@@ -207,19 +210,26 @@ impl<V> Drop for Table<V> {
     }
 }
 
+/// Where some threads find the present table. On a cache line of its own: its lock is written to by each look-up.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Lane<V>(RwLock<Arc<Table<V>>>);
+
 #[derive(Debug)]
 struct Shared<V> {
-    table: ArcSwap<Table<V>>,
-    writer: Mutex<Writer>,
+    lanes: Box<[Lane<V>]>,
+    writer: Mutex<Writer<V>>,
     overflow: Arc<Entry<V>>,
     key: Key,
     max: usize,
     listener: Listener,
 }
 
-#[derive(Debug, Default)]
-struct Writer {
-    /// Keys in the table.
+#[derive(Debug)]
+struct Writer<V> {
+    /// The present one.
+    table: Arc<Table<V>>,
+    /// Keys in it.
     len: usize,
     /// Unknown keys to send to the overflow entry before the next sweep is tried.
     patience: usize,
@@ -250,9 +260,15 @@ impl<V: Evict> Registry<V> {
     /// A map of at most `max` keys, at least 1. `overflow` is shared by the keys beyond.
     pub(crate) fn new(key: Key, max: usize, overflow: V, listener: Listener) -> Self {
         let max = max.max(1);
+        let table = Arc::new(Table::new(max.min(32)));
+        let lane = |_| Lane(RwLock::new(Arc::clone(&table)));
         Self(Arc::new(Shared {
-            table: ArcSwap::from_pointee(Table::new(max.min(32))),
-            writer: Mutex::default(),
+            lanes: (0..lanes()).map(lane).collect(),
+            writer: Mutex::new(Writer {
+                table,
+                len: 0,
+                patience: 0,
+            }),
             overflow: Entry::new(0, (None, None), overflow),
             key,
             max,
@@ -275,10 +291,13 @@ impl<V: Evict> Registry<V> {
         look: impl FnOnce(&Arc<Entry<V>>) -> T,
     ) -> T {
         let hash = self.0.key.hash(call);
-        if let Some(entry) = self.0.table.load().find(hash) {
+        let table = self.table();
+        if let Some(entry) = table.find(hash) {
             entry.mark_used();
             return look(entry);
         }
+        // Whoever replaces the table waits for its readers.
+        drop(table);
         look(&self.insert(hash, call, make))
     }
 
@@ -292,9 +311,9 @@ impl<V: Evict> Registry<V> {
         let hash = self.0.key.hash(call);
         loop {
             let entry = self.get(call, &make);
-            let _writer = self.lock();
+            let writer = self.lock();
             // A sweep that was under way may have dropped it.
-            if let Some(entry) = self.0.table.load().find(hash) {
+            if let Some(entry) = writer.table.find(hash) {
                 return look(entry);
             }
             if Arc::ptr_eq(&entry, &self.0.overflow) {
@@ -310,14 +329,14 @@ impl<V: Evict> Registry<V> {
 
     /// The entry of the call's key, if it is known. That it was asked for keeps no key.
     pub(crate) fn peek(&self, call: &CallInfo) -> Option<Arc<Entry<V>>> {
-        self.0.table.load().find(self.0.key.hash(call)).cloned()
+        let hash = self.0.key.hash(call);
+        self.table().find(hash).cloned()
     }
 
     /// Every entry but the overflow one, in no order.
     pub(crate) fn entries(&self) -> Vec<Arc<Entry<V>>> {
         // Nobody is adding one meanwhile.
-        let _writer = self.lock();
-        self.0.table.load().entries().cloned().collect()
+        self.lock().table.entries().cloned().collect()
     }
 
     /// The number of keys.
@@ -325,7 +344,14 @@ impl<V: Evict> Registry<V> {
         self.lock().len
     }
 
-    fn lock(&self) -> MutexGuard<'_, Writer> {
+    /// The present table, as this thread's lane has it.
+    #[inline]
+    fn table(&self) -> RwLockReadGuard<'_, Arc<Table<V>>> {
+        let table = here(&self.0.lanes).0.read();
+        table.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Writer<V>> {
         let writer = self.0.writer.lock();
         writer.unwrap_or_else(PoisonError::into_inner)
     }
@@ -336,7 +362,7 @@ impl<V: Evict> Registry<V> {
         // A key function may look at the keys itself, or wait for somebody who does.
         let parts = self.0.key.parts(call);
         let mut writer = self.lock();
-        if let Some(entry) = self.0.table.load().find(hash) {
+        if let Some(entry) = writer.table.find(hash) {
             return Arc::clone(entry);
         }
         let before = writer.len;
@@ -345,7 +371,7 @@ impl<V: Evict> Registry<V> {
         }
         let kept = writer.len;
         let entry = Entry::new(hash, parts, make());
-        self.0.table.load().insert(Arc::clone(&entry));
+        writer.table.insert(Arc::clone(&entry));
         writer.len += 1;
         // A listener may look at the keys itself.
         drop(writer);
@@ -356,8 +382,8 @@ impl<V: Evict> Registry<V> {
         entry
     }
 
-    fn make_room(&self, writer: &mut Writer) -> bool {
-        let (max, table) = (self.0.max, self.0.table.load_full());
+    fn make_room(&self, writer: &mut Writer<V>) -> bool {
+        let (max, table) = (self.0.max, Arc::clone(&writer.table));
         if writer.len < max.min(table.capacity()) {
             return true;
         }
@@ -396,15 +422,25 @@ impl<V: Evict> Registry<V> {
     }
 
     /// Replaces the table by one that has the entries to keep.
-    fn publish(&self, writer: &mut Writer, next: Table<V>, keep: impl Fn(&Arc<Entry<V>>) -> bool) {
+    fn publish(
+        &self,
+        writer: &mut Writer<V>,
+        next: Table<V>,
+        keep: impl Fn(&Arc<Entry<V>>) -> bool,
+    ) {
         writer.len = 0;
-        for entry in self.0.table.load().entries() {
+        for entry in writer.table.entries() {
             if keep(entry) {
                 next.insert(Arc::clone(entry));
                 writer.len += 1;
             }
         }
-        self.0.table.store(Arc::new(next));
+        // The old one is dropped after the last lock was given back.
+        let _old = mem::replace(&mut writer.table, Arc::new(next));
+        for Lane(lane) in &self.0.lanes {
+            let next = Arc::clone(&writer.table);
+            *lane.write().unwrap_or_else(PoisonError::into_inner) = next;
+        }
     }
 }
 

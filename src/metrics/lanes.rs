@@ -3,31 +3,13 @@
 use std::{
     fmt,
     sync::{
-        LazyLock, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError,
+        Mutex, MutexGuard, OnceLock, PoisonError, TryLockError,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
-    thread,
 };
 
 use super::{latency::Range, tally::Tally};
-
-/// More than the machine has threads, so that one is free while somebody reads; a power of two.
-pub(super) fn lanes() -> usize {
-    static LANES: LazyLock<usize> = LazyLock::new(|| {
-        let threads = thread::available_parallelism().map_or(4, usize::from);
-        (threads + 1).clamp(4, 32).next_power_of_two()
-    });
-    *LANES
-}
-
-/// A number for each thread, one after the other.
-#[inline]
-pub(super) fn thread_number() -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    thread_local!(static NUMBER: usize = NEXT.fetch_add(1, Relaxed));
-    // A call may be dropped while its thread ends.
-    NUMBER.try_with(|n| *n).unwrap_or(0)
-}
+use crate::lane::{lanes, thread_number};
 
 /// A tally in as many parts as threads have met at it: whoever finds a part taken goes to the next, and makes it
 /// if it is not there. So nobody waits for another one, or for somebody who reads, and a tool
@@ -107,6 +89,8 @@ impl fmt::Debug for Lanes {
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
+
     use super::*;
 
     /// If the recorder waited for the reader, this would never end.

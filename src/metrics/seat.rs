@@ -6,11 +6,11 @@ use std::{
     },
 };
 
-use super::{
-    lanes::{lanes, thread_number},
-    row::{Began, Ended, Row},
+use super::row::{Began, Ended, Row};
+use crate::{
+    lane::{here, lanes},
+    registry::{Evict, Keep},
 };
-use crate::registry::{Evict, Keep};
 
 /// Where calls that began on one thread are in flight: those that hold it, so that no count but that of its references is
 /// kept. A call holds it and not the row, so that threads do not share that count; on a cache line of its own.
@@ -54,8 +54,7 @@ impl Seats {
     /// That of this thread.
     #[inline]
     pub(super) fn here(&self) -> &Arc<Seat> {
-        // Their number is a power of two.
-        &self.0[thread_number() & (self.0.len() - 1)]
+        here(&self.0)
     }
 
     pub(super) fn row(&self) -> &Arc<Row> {

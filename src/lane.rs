@@ -1,0 +1,44 @@
+//! Parts of a whole that threads have for themselves, so that they do not write to the same cache line.
+
+use std::{
+    cell::Cell,
+    sync::{
+        LazyLock,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    thread,
+};
+
+/// More than the machine has threads, so that one is free while somebody reads; a power of two.
+pub(crate) fn lanes() -> usize {
+    static LANES: LazyLock<usize> = LazyLock::new(|| {
+        let threads = thread::available_parallelism().map_or(4, usize::from);
+        (threads + 1).clamp(4, 32).next_power_of_two()
+    });
+    *LANES
+}
+
+/// A number for each thread, one after the other, from 1.
+#[inline]
+pub(crate) fn thread_number() -> usize {
+    thread_local!(static NUMBER: Cell<usize> = const { Cell::new(0) });
+    NUMBER.with(|number| match number.get() {
+        0 => {
+            number.set(next_number());
+            number.get()
+        }
+        known => known,
+    })
+}
+
+#[cold]
+fn next_number() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(1);
+    NEXT.fetch_add(1, Relaxed)
+}
+
+/// The one of a power of two of things that is this thread's.
+#[inline]
+pub(crate) fn here<T>(lanes: &[T]) -> &T {
+    &lanes[thread_number() & (lanes.len() - 1)]
+}
