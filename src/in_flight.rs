@@ -55,20 +55,6 @@ impl<R: Report> InFlight<R> {
         }
     }
 
-    /// Guards a call from its beginning on. What `begin` panics with is reported.
-    #[inline]
-    pub(crate) fn begin<T>(
-        report: R,
-        deadline: Option<Instant>,
-        begin: impl FnOnce() -> T,
-    ) -> (T, Self) {
-        // One field, so that it can stay in a register: the guard is made when there is something to guard.
-        let mut beginning = Beginning(Some(report));
-        let begun = begin();
-        let report = beginning.0.take().expect("it is taken here alone");
-        (begun, Self::new(report, deadline))
-    }
-
     /// The same for a report that has read the clock: the call counts as pending since then.
     #[cfg(feature = "metrics")]
     #[inline]
@@ -145,8 +131,28 @@ impl<R: Report> InFlight<R> {
     }
 }
 
-/// A call that has not begun yet: dropped with its report, it panicked.
-struct Beginning<R: Report>(Option<R>);
+/// Guards a call while the inner service is being called: dropped with its report, that panicked.
+///
+/// One field, so that it can stay in a register: the rest of the guard is made when there is something to guard.
+pub(crate) struct Beginning<R: Report>(Option<R>);
+
+impl<R: Report> Beginning<R> {
+    #[inline]
+    pub(crate) fn new(report: R) -> Self {
+        Self(Some(report))
+    }
+
+    /// The inner service has made its future.
+    #[inline]
+    pub(crate) fn begun(mut self, deadline: Option<Instant>) -> InFlight<R> {
+        InFlight {
+            report: self.0.take(),
+            deadline,
+            since: None,
+            stage: Stage::Waiting,
+        }
+    }
+}
 
 impl<R: Report> Drop for Beginning<R> {
     #[inline]
@@ -196,7 +202,10 @@ mod tests {
     fn a_panic_at_the_beginning_is_reported() {
         let log = Log::default();
         let begun = panic::catch_unwind(panic::AssertUnwindSafe(|| {
-            InFlight::begin(log.clone(), None, || -> u8 { panic!("boom") })
+            let beginning = Beginning::new(log.clone());
+            let begun: u8 = panic!("boom");
+            #[expect(unreachable_code, reason = "the inner service panics")]
+            (begun, beginning.begun(None))
         }));
         assert!(begun.is_err());
         assert_eq!(*log.0.borrow(), ["panicked"]);

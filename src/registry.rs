@@ -4,10 +4,9 @@
 //! bounded; and what protects a tool (an open breaker, a cooldown) must not be the thing that is
 //! forgotten, so every value says whether it may be.
 //!
-//! Looking up a known key does not allocate, and waits for nobody: entries are only ever added to a table, and each
-//! thread reads the present one under a read lock of its own lane, which is written only when the table
-//! is replaced. When a table is full, a new one takes what wants to stay, as far as that
-//! frees an eighth of the places: what must not be forgotten or has a call in flight, always; then what should
+//! Looking up a known key does not allocate, and waits for nobody but for a table that is being replaced:
+//! entries are only ever added to a table, and each thread reads the present one under a read lock of its own
+//! lane. When a table is full, a new one takes what wants to stay, as far as that frees an eighth of the places: what must not be forgotten or has a call in flight, always; then what should
 //! not, then what was used again since the last sweep. If what must stay fills the table, unknown keys
 //! share one overflow entry.
 //!

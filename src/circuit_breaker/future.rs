@@ -18,7 +18,7 @@ use crate::{
     call::{CallInfo, ToolCall},
     caller::Patience,
     error::ToolError,
-    in_flight::InFlight,
+    in_flight::{Beginning, InFlight},
     outcome::Classify,
 };
 
@@ -57,9 +57,12 @@ impl<S, F> State<S, F> {
     where
         S: Service<ToolCall, Future = F>,
     {
-        let (admitted, deadline) = (Admitted::new(entry, info, pass), call.deadline());
-        let (fut, flight) = InFlight::begin(admitted, deadline, || svc.call(call));
-        Self::Called { fut, flight }
+        let deadline = call.deadline();
+        let beginning = Beginning::new(Admitted::new(entry, info, pass));
+        Self::Called {
+            fut: svc.call(call),
+            flight: beginning.begun(deadline),
+        }
     }
 
     pub(super) fn refused(error: ToolError) -> Self {

@@ -13,6 +13,7 @@ use super::{
 use crate::{
     call::ToolCall,
     error::ToolError,
+    in_flight::Beginning,
     outcome::Classify,
     ready::{Prepared, Taken},
 };
@@ -63,9 +64,11 @@ where
             Taken::Ready => match entry.admit(Some(&info)) {
                 // Made where it is returned: what lies below is not moved once more.
                 Ok(pass) => {
-                    let svc = self.inner.get();
-                    let state = State::call(svc, call, entry, info, pass);
-                    return ResponseFuture::new(state, classifier);
+                    let deadline = call.deadline();
+                    let beginning = Beginning::new(Admitted::new(entry, info, pass));
+                    let fut = self.inner.get().call(call);
+                    let flight = beginning.begun(deadline);
+                    return ResponseFuture::new(State::Called { fut, flight }, classifier);
                 }
                 Err(retry_after) => {
                     self.inner.renew();

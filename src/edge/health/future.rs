@@ -9,7 +9,7 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 
 use super::{Health, registry::Visit, service::not_ready};
-use crate::{call::ToolCall, caller::Patience, error::ToolError, in_flight::InFlight};
+use crate::{call::ToolCall, caller::Patience, error::ToolError, in_flight::{Beginning, InFlight}};
 
 pin_project! {
     /// Response future for [`HealthService`](super::HealthService).
@@ -40,7 +40,9 @@ impl<S, F> State<S, F> {
     {
         let deadline = call.deadline();
         call.set_watched();
-        let (fut, flight) = InFlight::begin(visit, deadline, || svc.call(call));
+        let beginning = Beginning::new(visit);
+        let fut = svc.call(call);
+        let flight = beginning.begun(deadline);
         Self::Called { fut, flight }
     }
 
