@@ -24,7 +24,8 @@ pin_project! {
     pub struct ResponseFuture<S, F, C> {
         #[pin]
         state: State<S, F>,
-        session: Session<S, C>,
+        session: Session<S>,
+        classifier: C,
     }
 }
 
@@ -45,7 +46,7 @@ pin_project! {
 }
 
 impl<S, F> State<S, F> {
-    pub(super) fn waiting<C>(session: &Session<S, C>, until: Instant) -> Self {
+    pub(super) fn waiting(session: &Session<S>, until: Instant) -> Self {
         Self::Waiting {
             timer: Timer::default(),
             caller: Caller::of(session.call()),
@@ -53,7 +54,7 @@ impl<S, F> State<S, F> {
         }
     }
 
-    pub(super) fn preparing<C>(session: &Session<S, C>, svc: S) -> Self {
+    pub(super) fn preparing(session: &Session<S>, svc: S) -> Self {
         Self::Preparing {
             svc,
             patience: Patience::of(session.call()),
@@ -66,8 +67,12 @@ impl<S, F> State<S, F> {
 }
 
 impl<S, F, C> ResponseFuture<S, F, C> {
-    pub(super) fn new(state: State<S, F>, session: Session<S, C>) -> Self {
-        Self { state, session }
+    pub(super) fn new(state: State<S, F>, session: Session<S>, classifier: C) -> Self {
+        Self {
+            state,
+            session,
+            classifier,
+        }
     }
 }
 
@@ -86,8 +91,8 @@ where
             let next = match this.state.as_mut().project() {
                 StateProj::Called { fut } => {
                     let result = ready!(fut.poll(cx)).map_err(|e| e.into().about(&session.info));
-                    let outcome = session.shared.classifier.classify(result.as_ref());
-                    if !Session::<S, C>::is_news(&outcome) {
+                    let outcome = this.classifier.classify(result.as_ref());
+                    if !Session::<S>::is_news(&outcome) {
                         // The attempt is gone with its result, not with the future.
                         this.state.set(State::Done);
                         return Poll::Ready(result.map_err(|e| session.last(e)));
@@ -106,7 +111,7 @@ where
                         return Poll::Ready(result.map_err(|e| session.last(e)));
                     }
                     match session.turn() {
-                        Turn::Now => State::preparing(session, session.shared.template.fresh()),
+                        Turn::Now => State::preparing(session, session.fresh()),
                         Turn::At(until) => State::waiting(session, until),
                         // A wait that cannot end in time is not begun: the limit itself is the result.
                         Turn::Never(_) => {
@@ -124,7 +129,7 @@ where
                     } else {
                         ready!(timer.poll_at(cx, Some(*until)));
                         match session.turn_after_wait() {
-                            Turn::Now => State::preparing(session, session.shared.template.fresh()),
+                            Turn::Now => State::preparing(session, session.fresh()),
                             Turn::At(until) => State::waiting(session, until),
                             Turn::Never(error) => State::refused(error),
                         }

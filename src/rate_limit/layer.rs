@@ -59,8 +59,8 @@ impl<S: Clone, C: Clone> Layer<S> for RateLimitBackoffLayer<C> {
                 template: Template::new(inner),
                 gates: self.gates.clone(),
                 settings: Arc::clone(&self.settings),
-                classifier: self.classifier.clone(),
             }),
+            self.classifier.clone(),
         )
     }
 }

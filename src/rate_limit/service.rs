@@ -9,7 +9,7 @@ use tower_service::Service;
 use super::{
     future::{ResponseFuture, State},
     keyed::{Gates, Keyed, Settings},
-    session::{Session, Turn},
+    session::{Next, Session, Turn},
 };
 use crate::{
     call::{Claim, ToolCall},
@@ -22,32 +22,34 @@ use crate::{
 /// Waits out rate limits. See the [module docs](super) for an example.
 pub struct RateLimitBackoff<S, C = ByError> {
     inner: Prepared<S>,
-    shared: Arc<Shared<S, C>>,
+    shared: Arc<Shared<S>>,
+    classifier: C,
 }
 
-/// What a call keeps one count of.
-pub(super) struct Shared<S, C> {
+/// What a call that may be sent again keeps one count of.
+pub(super) struct Shared<S> {
     pub(super) template: Template<S>,
     pub(super) gates: Gates,
     pub(super) settings: Arc<Settings>,
-    pub(super) classifier: C,
 }
 
 impl<S, C> RateLimitBackoff<S, C> {
-    pub(super) fn new(inner: S, shared: Arc<Shared<S, C>>) -> Self {
+    pub(super) fn new(inner: S, shared: Arc<Shared<S>>, classifier: C) -> Self {
         Self {
             inner: Prepared::new(inner),
             shared,
+            classifier,
         }
     }
 }
 
 /// Clones share the gates; readiness belongs to an instance.
-impl<S: Clone, C> Clone for RateLimitBackoff<S, C> {
+impl<S: Clone, C: Clone> Clone for RateLimitBackoff<S, C> {
     fn clone(&self) -> Self {
         Self {
             inner: self.inner.clone(),
             shared: Arc::clone(&self.shared),
+            classifier: self.classifier.clone(),
         }
     }
 }
@@ -56,7 +58,7 @@ impl<S, C> Service<ToolCall> for RateLimitBackoff<S, C>
 where
     S: Service<ToolCall> + Clone,
     S::Error: Into<ToolError>,
-    C: Classify<S::Response>,
+    C: Classify<S::Response> + Clone,
 {
     type Response = S::Response;
     type Error = ToolError;
@@ -79,21 +81,25 @@ where
         }
         let make = || Keyed::new(&self.shared.settings);
         let entry = self.shared.gates.get(&info, make);
-        let shared = Arc::clone(&self.shared);
+        let classifier = self.classifier.clone();
+        let next = |call| Next {
+            call,
+            shared: Arc::clone(&self.shared),
+        };
         // Nothing cools: the call is sent in place. The session is made after it, where it stays.
         if let Some(round) = entry.value.open_round()
             && self.inner.is_ready()
             && let Taken::Ready = self.inner.take()
         {
             let made = u32::from(call.attempt());
-            let kept = (repeats && made < shared.settings.attempts).then(|| call.clone());
+            let again = (repeats && made < settings.attempts).then(|| next(call.clone()));
             let fut = self.inner.get().call(call);
-            let session = Session::new(kept, info, entry, shared, repeats, made, Some(round));
-            return ResponseFuture::new(State::Called { fut }, session);
+            let session = Session::new(again, info, entry, repeats, made, Some(round));
+            return ResponseFuture::new(State::Called { fut }, session, classifier);
         }
         let made = u32::from(call.attempt()).saturating_sub(1);
-        let session = Session::new(Some(call), info, entry, shared, repeats, made, None);
-        self.call_or_wait(session)
+        let session = Session::new(Some(next(call)), info, entry, repeats, made, None);
+        self.call_or_wait(session, classifier)
     }
 }
 
@@ -103,7 +109,11 @@ where
     S::Error: Into<ToolError>,
 {
     #[cold]
-    fn call_or_wait(&mut self, mut session: Session<S, C>) -> ResponseFuture<S, S::Future, C> {
+    fn call_or_wait(
+        &mut self,
+        mut session: Session<S>,
+        classifier: C,
+    ) -> ResponseFuture<S, S::Future, C> {
         let state = match session.turn() {
             Turn::Now => match self.inner.take() {
                 Taken::Ready => State::Called {
@@ -122,7 +132,7 @@ where
                 State::refused(error)
             }
         };
-        ResponseFuture::new(state, session)
+        ResponseFuture::new(state, session, classifier)
     }
 }
 

@@ -13,12 +13,11 @@ use crate::{
 };
 
 /// One call on its way through the gate of its key.
-pub(super) struct Session<S, C> {
-    pub(super) shared: Arc<Shared<S, C>>,
+pub(super) struct Session<S> {
     pub(super) info: CallInfo,
-    /// The call; gone with its last attempt.
-    call: Option<ToolCall>,
     entry: Arc<Entry<Keyed>>,
+    /// What it takes to send the call; gone with its last attempt.
+    next: Option<Next<S>>,
     /// Whether we send it again ourselves.
     repeats: bool,
     /// Attempts that were made, by those below too.
@@ -37,6 +36,12 @@ pub(super) struct Session<S, C> {
     turn: Option<Duration>,
 }
 
+/// What it takes to send a call.
+pub(super) struct Next<S> {
+    pub(super) call: ToolCall,
+    pub(super) shared: Arc<Shared<S>>,
+}
+
 /// When a call has its turn.
 pub(super) enum Turn {
     Now,
@@ -44,22 +49,21 @@ pub(super) enum Turn {
     Never(ToolError),
 }
 
-impl<S, C> Session<S, C> {
+impl<S> Session<S> {
     /// `made` attempts so far. `sent`: the round in which it has been sent, if it has.
     #[inline]
     pub(super) fn new(
-        call: Option<ToolCall>,
+        next: Option<Next<S>>,
         info: CallInfo,
         entry: Arc<Entry<Keyed>>,
-        shared: Arc<Shared<S, C>>,
         repeats: bool,
         made: u32,
         sent: Option<u32>,
     ) -> Self {
         Self {
-            shared,
             info,
             entry,
+            next,
             repeats,
             made,
             sent: sent.is_some(),
@@ -68,7 +72,6 @@ impl<S, C> Session<S, C> {
             latest: None,
             round: sent.unwrap_or_default(),
             turn: None,
-            call,
         }
     }
 
@@ -76,10 +79,23 @@ impl<S, C> Session<S, C> {
         &self.entry.value
     }
 
+    /// What it takes to send the call that waits.
+    fn next(&self) -> &Next<S> {
+        let next = self.next.as_ref();
+        next.expect("waits, so it was not sent for the last time")
+    }
+
     /// The call, while it waits to be sent.
     pub(super) fn call(&self) -> &ToolCall {
-        let call = self.call.as_ref();
-        call.expect("waits, so it was not sent for the last time")
+        &self.next().call
+    }
+
+    /// What it will be sent by.
+    pub(super) fn fresh(&self) -> S
+    where
+        S: Clone,
+    {
+        self.next().shared.template.fresh()
     }
 
     /// Whether it is too late to send it.
@@ -147,22 +163,20 @@ impl<S, C> Session<S, C> {
     /// The call, to be sent; a copy, if it may have to be sent again.
     #[inline]
     pub(super) fn next_call(&mut self) -> ToolCall {
-        let call = self.call.as_mut();
-        let call = call.expect("sent again only while it is kept");
+        let next = self.next.as_mut();
+        let call = &mut next.expect("sent again only while it is kept").call;
         // Those below may have made some of the attempts.
-        let next = u16::try_from(self.made + 1).unwrap_or(u16::MAX);
-        if next > call.attempt() {
-            call.begin_attempt(next);
+        let attempt = u16::try_from(self.made + 1).unwrap_or(u16::MAX);
+        if attempt > call.attempt() {
+            call.begin_attempt(attempt);
         }
         self.made += 1;
         self.sent = true;
-        let last = !self.repeats || self.made >= self.shared.settings.attempts;
-        let call = if last {
-            self.call.take()
-        } else {
-            self.call.clone()
-        };
-        call.expect("it was there above")
+        let call = call.clone();
+        if !self.repeats || self.made >= self.keyed().settings().attempts {
+            self.next = None;
+        }
+        call
     }
 
     /// Whether there is something to learn from a result.
@@ -208,7 +222,7 @@ impl<S, C> Session<S, C> {
                 Some(_) => known,
             });
         }
-        let Some(call) = &self.call else {
+        let Some(Next { call, .. }) = &self.next else {
             return false;
         };
         // What may have run in spite of the limit is not ours to repeat.
@@ -216,7 +230,7 @@ impl<S, C> Session<S, C> {
             .as_ref()
             .is_none_or(|e| e.execution() == Execution::NotStarted);
         let may_run = not_started || call.replay_safety() == ReplaySafety::Safe;
-        let exhausted = self.made >= self.shared.settings.attempts;
+        let exhausted = self.made >= self.keyed().settings().attempts;
         // Where no limit is kept, nobody would wait for it.
         if !may_run || exhausted || self.keyed().is_overflow() || Caller::has_cancelled(call) {
             return false;
@@ -276,7 +290,7 @@ impl<S, C> Session<S, C> {
     }
 }
 
-impl<S, C> Drop for Session<S, C> {
+impl<S> Drop for Session<S> {
     #[inline]
     fn drop(&mut self) {
         self.release();

@@ -9,7 +9,12 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 
 use super::{Health, registry::Visit, service::not_ready};
-use crate::{call::ToolCall, caller::Patience, error::ToolError, in_flight::{Beginning, InFlight}};
+use crate::{
+    call::ToolCall,
+    caller::Patience,
+    error::ToolError,
+    in_flight::{Beginning, InFlight},
+};
 
 pin_project! {
     /// Response future for [`HealthService`](super::HealthService).
