@@ -89,55 +89,83 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         loop {
-            let next = match this.state.as_mut().project() {
-                StateProj::Called { fut, flight } => {
-                    // Converting and classifying run foreign code: inside, so that a panic there is
-                    // reported too.
-                    let polled = flight.poll(|admitted| {
-                        let result = ready!(fut.poll(cx));
-                        let result = result.map_err(|e| e.into().about(&admitted.info));
-                        let outcome = this.classifier.classify(result.as_ref());
-                        Poll::Ready((result, outcome.count(), outcome.is_reported()))
-                    });
-                    let (result, count, reported) = ready!(polled);
-                    flight.report().ended(count, reported, flight.since());
-                    return Poll::Ready(result);
-                }
-                StateProj::Waiting { svc, call, entry } => {
-                    let ready = ready!(svc.poll_ready(cx));
-                    let call = call.take().expect("called once");
-                    match ready {
-                        Ok(()) => match Patience::is_over(&call) {
-                            // It became ready too late.
-                            Some(why) => State::refused(why.error().about(&call.info())),
-                            None => start(svc, call, entry),
-                        },
-                        Err(error) => {
-                            let error = error.into().about(&call.info());
-                            State::refused(not_ready(entry, &call, error, this.classifier))
-                        }
+            if let StateProj::Called { fut, flight } = this.state.as_mut().project() {
+                // Converting and classifying run foreign code: inside, so that a panic there is
+                // reported too.
+                let polled = flight.poll(|admitted| {
+                    let result = ready!(fut.poll(cx));
+                    let result = result.map_err(|e| e.into().about(&admitted.info));
+                    let outcome = this.classifier.classify(result.as_ref());
+                    Poll::Ready((result, outcome.count(), outcome.is_reported()))
+                });
+                let (result, count, reported) = ready!(polled);
+                flight.report().ended(count, reported, flight.since());
+                return Poll::Ready(result);
+            }
+            ready!(this.state.as_mut().poll_called(cx, this.classifier))?;
+        }
+    }
+}
+
+impl<S> State<S, S::Future>
+where
+    S: Service<ToolCall>,
+    S::Error: Into<ToolError>,
+{
+    /// Ready once the call was made. Apart, so that a call that was made at once does not pay for it.
+    #[inline(never)]
+    fn poll_called(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        classifier: &impl Classify<S::Response>,
+    ) -> Poll<Result<(), ToolError>> {
+        let started = match self.as_mut().project() {
+            StateProj::Called { .. } => return Poll::Ready(Ok(())),
+            StateProj::Waiting { svc, call, entry } => {
+                let ready = ready!(svc.poll_ready(cx));
+                let call = call.take().expect("polled after completion");
+                match ready {
+                    Ok(()) => match Patience::is_over(&call) {
+                        // It became ready too late.
+                        Some(why) => Err(why.error().about(&call.info())),
+                        None => start(svc, call, entry),
+                    },
+                    Err(error) => {
+                        let error = error.into().about(&call.info());
+                        Err(not_ready(entry, &call, error, classifier))
                     }
                 }
-                StateProj::Refused { error } => {
-                    return Poll::Ready(Err(error.take().expect("polled after completion")));
-                }
-            };
-            // Drops the service that was waited for, with what it had reserved for a refused call.
-            this.state.set(next);
-        }
+            }
+            StateProj::Refused { error } => Err(error.take().expect("polled after completion")),
+        };
+        // Drops the service that was waited for, with what it had reserved for a refused call.
+        Poll::Ready(match started {
+            Ok(called) => {
+                self.set(called);
+                Ok(())
+            }
+            Err(error) => {
+                self.set(Self::Refused { error: None });
+                Err(error)
+            }
+        })
     }
 }
 
 /// The inner service is ready. Only now it is decided whether the call may run: what was queued before the
 /// breaker opened does not run after it.
-fn start<S>(svc: &mut S, call: ToolCall, entry: &Arc<CircuitEntry>) -> State<S, S::Future>
+fn start<S>(
+    svc: &mut S,
+    call: ToolCall,
+    entry: &Arc<CircuitEntry>,
+) -> Result<State<S, S::Future>, ToolError>
 where
     S: Service<ToolCall>,
 {
     let info = call.info();
     match entry.admit(Some(&info)) {
-        Ok(pass) => State::call(svc, call, Arc::clone(entry), info, pass),
-        Err(retry_after) => State::refused(refusal(retry_after).about(&info)),
+        Ok(pass) => Ok(State::call(svc, call, Arc::clone(entry), info, pass)),
+        Err(retry_after) => Err(refusal(retry_after).about(&info)),
     }
 }
 
