@@ -115,13 +115,16 @@ impl Clone for Hash {
 pub(crate) fn hash_of(server: Option<&str>, name: Option<&str>) -> u64 {
     static SEED: LazyLock<RandomState> = LazyLock::new(RandomState::new);
     let mut hasher = SEED.build_hasher();
-    // The lengths tell where the one ends and the other begins, and which is missing.
-    let parts = [server, name].map(|part| {
-        hasher.write(part.unwrap_or_default().as_bytes());
-        part.map_or(u64::MAX, |part| part.len() as u64)
-    });
-    hasher.write_u64(parts[0]);
-    hasher.write_u64(parts[1]);
+    // The lengths tell where the one ends and the other begins, and which is missing. A write is dear.
+    let mut lengths = 0;
+    for part in [server, name] {
+        lengths <<= 32;
+        if let Some(part) = part {
+            hasher.write(part.as_bytes());
+            lengths |= part.len() as u64 + 1;
+        }
+    }
+    hasher.write_u64(lengths);
     // 0 is kept for "not made yet".
     hasher.finish().max(1)
 }
