@@ -2,8 +2,9 @@
 
 use std::{
     cell::Cell,
+    ops::Deref,
     sync::{
-        LazyLock,
+        Arc, LazyLock,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
     thread,
@@ -41,4 +42,58 @@ fn next_number() -> usize {
 #[inline]
 pub(crate) fn here<T>(lanes: &[T]) -> &T {
     &lanes[thread_number() & (lanes.len() - 1)]
+}
+
+/// A value whose references are counted in each lane apart, so that calls on several threads can keep one without
+/// writing to the same cache line.
+pub(crate) struct Spread<T>(Arc<Lanes<T>>);
+
+struct Lanes<T> {
+    value: Arc<T>,
+    kept: Box<[Arc<Kept<T>>]>,
+}
+
+/// What the references of one lane are counted on.
+#[repr(align(64))]
+pub(crate) struct Kept<T>(Arc<T>);
+
+impl<T> Spread<T> {
+    pub(crate) fn new(value: T) -> Self {
+        let value = Arc::new(value);
+        let kept = |_| Arc::new(Kept(Arc::clone(&value)));
+        Self(Arc::new(Lanes {
+            kept: (0..lanes()).map(kept).collect(),
+            value,
+        }))
+    }
+
+    /// A reference for a call to keep.
+    #[inline]
+    pub(crate) fn keep(&self) -> Arc<Kept<T>> {
+        Arc::clone(here(&self.0.kept))
+    }
+}
+
+impl<T> Clone for Spread<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<T> Deref for Spread<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.0.value
+    }
+}
+
+impl<T> Deref for Kept<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.0
+    }
 }

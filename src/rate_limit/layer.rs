@@ -14,6 +14,7 @@ use crate::{
     error::ToolError,
     event::{Listen, Listener},
     key::Key,
+    lane::Spread,
     outcome::{ByError, Classify, Outcome},
     registry::{DEFAULT_MAX_KEYS, Registry, check_max_keys},
     template::Template,
@@ -55,7 +56,7 @@ impl<S: Clone, C: Clone> Layer<S> for RateLimitBackoffLayer<C> {
     fn layer(&self, inner: S) -> Self::Service {
         RateLimitBackoff::new(
             inner.clone(),
-            Arc::new(Shared {
+            Spread::new(Shared {
                 template: Template::new(inner),
                 gates: self.gates.clone(),
                 settings: Arc::clone(&self.settings),

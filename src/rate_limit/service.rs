@@ -14,6 +14,7 @@ use super::{
 use crate::{
     call::{Claim, ToolCall},
     error::ToolError,
+    lane::Spread,
     outcome::{ByError, Classify},
     ready::{Prepared, Taken},
     template::Template,
@@ -22,7 +23,7 @@ use crate::{
 /// Waits out rate limits. See the [module docs](super) for an example.
 pub struct RateLimitBackoff<S, C = ByError> {
     inner: Prepared<S>,
-    shared: Arc<Shared<S>>,
+    shared: Spread<Shared<S>>,
     classifier: C,
 }
 
@@ -34,7 +35,7 @@ pub(super) struct Shared<S> {
 }
 
 impl<S, C> RateLimitBackoff<S, C> {
-    pub(super) fn new(inner: S, shared: Arc<Shared<S>>, classifier: C) -> Self {
+    pub(super) fn new(inner: S, shared: Spread<Shared<S>>, classifier: C) -> Self {
         Self {
             inner: Prepared::new(inner),
             shared,
@@ -48,7 +49,7 @@ impl<S: Clone, C: Clone> Clone for RateLimitBackoff<S, C> {
     fn clone(&self) -> Self {
         Self {
             inner: self.inner.clone(),
-            shared: Arc::clone(&self.shared),
+            shared: self.shared.clone(),
             classifier: self.classifier.clone(),
         }
     }
@@ -71,7 +72,8 @@ where
     }
 
     fn call(&mut self, call: ToolCall) -> Self::Future {
-        let settings = &*self.shared.settings;
+        let (shared, spread) = (&*self.shared, &self.shared);
+        let settings = &*shared.settings;
         // Whoever repeats calls above waits out their limits as well.
         let ours = !call.is_claimed(Claim::Retry) && !call.claim(Claim::RateLimit);
         let repeats = ours && settings.waits && settings.attempts > 1;
@@ -79,12 +81,12 @@ where
         if repeats {
             info.record(|r| r.set_max_attempts(settings.attempts));
         }
-        let make = || Keyed::new(&self.shared.settings);
-        let entry = self.shared.gates.get(&info, make);
+        let make = || Keyed::new(&shared.settings);
+        let entry = shared.gates.get(&info, make);
         let classifier = self.classifier.clone();
         let next = |call| Next {
             call,
-            shared: Arc::clone(&self.shared),
+            shared: spread.keep(),
         };
         // Nothing cools: the call is sent in place. The session is made after it, where it stays.
         if let Some(round) = entry.value.open_round()

@@ -8,6 +8,7 @@ use crate::{
     caller::{Caller, GivenUp, Patience},
     error::{ErrorKind, Execution, ToolError},
     event::Event,
+    lane::Kept,
     outcome::Outcome,
     registry::Entry,
 };
@@ -39,7 +40,7 @@ pub(super) struct Session<S> {
 /// What it takes to send a call.
 pub(super) struct Next<S> {
     pub(super) call: ToolCall,
-    pub(super) shared: Arc<Shared<S>>,
+    pub(super) shared: Arc<Kept<Shared<S>>>,
 }
 
 /// When a call has its turn.
