@@ -9,7 +9,10 @@ use std::{
 
 use tokio::time::Instant;
 
-use crate::config::ConfigError;
+use crate::{
+    config::ConfigError,
+    lane::{here, lanes},
+};
 
 /// Bounds the retries of many calls to a share of their number, so that retries do not finish off a
 /// server that is in trouble (R7).
@@ -35,11 +38,22 @@ struct Shared {
     minimum: u32,
     window: Duration,
     /// Calls since the budget exists. Nothing else is written by most of them.
-    calls: AtomicU64,
+    calls: Box<[Lane]>,
     windows: Mutex<Windows>,
 }
 
-/// How many calls come between two looks at the clock.
+impl Shared {
+    fn calls(&self) -> u64 {
+        self.calls.iter().map(|lane| lane.0.load(Relaxed)).sum()
+    }
+}
+
+/// The calls of some threads, on a cache line of its own.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Lane(AtomicU64);
+
+/// How many calls of a lane come between two looks at the clock.
 const STRIDE: u64 = 64;
 
 /// The window before and the present one.
@@ -89,15 +103,15 @@ impl RetryBudget {
             per_million,
             minimum,
             window: Duration::from_secs(10),
-            calls: AtomicU64::new(0),
+            calls: (0..lanes()).map(|_| Lane::default()).collect(),
             windows: Mutex::default(),
         }))
     }
 
-    /// Counts a call. Every 64th looks whether a window is over, as does every retry.
+    /// Counts a call. Every 64th of a lane looks whether a window is over, as does every retry.
     #[inline]
     pub(super) fn deposit(&self, now: impl FnOnce() -> Instant) {
-        let before = self.0.calls.fetch_add(1, Relaxed);
+        let before = here(&self.0.calls).0.fetch_add(1, Relaxed);
         if before.is_multiple_of(STRIDE) {
             drop(self.turn(now()));
         }
@@ -110,7 +124,7 @@ impl RetryBudget {
             .windows
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let calls = shared.calls.load(Relaxed);
+        let calls = shared.calls();
         windows.turn(calls, now, shared.window);
         (windows, calls)
     }
