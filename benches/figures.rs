@@ -28,13 +28,13 @@ pub struct Row {
     pub total: f64,
     pub scaling: Option<f64>,
     /// Allocations and bytes, if they are known.
-    pub counted: Value,
+    pub counted: Option<[f64; 2]>,
     pub sizes: (usize, usize),
 }
 
 impl Row {
     pub fn json(&self, group: &Group, setting: &Setting) -> Value {
-        json!({
+        let mut json = json!({
             "group": group.name,
             "setting": setting.name,
             "name": self.name,
@@ -44,11 +44,14 @@ impl Row {
             "total_ns": self.total,
             "threads": setting.lanes,
             "scaling": self.scaling,
-            "allocations": self.counted[0],
-            "bytes": self.counted[1],
             "service_bytes": self.sizes.0,
             "future_bytes": self.sizes.1,
-        })
+        });
+        if let Some([allocations, bytes]) = self.counted {
+            json["allocations"] = allocations.into();
+            json["bytes"] = bytes.into();
+        }
+        json
     }
 }
 
@@ -90,13 +93,13 @@ pub fn rows(group: &Group, setting: &Setting, plan: Plan) -> Vec<Row> {
             ratio: own[i].as_ref().and_then(ratio),
             total: median(&times[i]),
             scaling: None,
-            counted: Value::Null,
+            counted: None,
             sizes: sizes[i],
         })
         .collect()
 }
 
-/// On what the figures were taken, and when.
+/// On what the figures were taken, when, and beside whom.
 pub fn machine() -> String {
     let output = |program: &str, args: &[&str]| {
         let output = Command::new(program).args(args).output();
@@ -112,11 +115,39 @@ pub fn machine() -> String {
         .filter(|name| !name.is_empty());
     let rustc = env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
     format!(
-        "{}, {} threads; {}; tower-toolcall {}; {}",
+        "{}, {} threads, {}; {}; tower-toolcall {}; {}; peers: {}",
         model.unwrap_or_else(|| "unknown processor".to_owned()),
         std::thread::available_parallelism().map_or(0, usize::from),
+        env::consts::OS,
         output(&rustc, &["--version"]),
         env!("CARGO_PKG_VERSION"),
         output("date", &["+%F"]),
+        versions(),
     )
+}
+
+/// Of the crates that stand beside ours.
+fn versions() -> String {
+    const PEERS: [(&str, &str); 8] = [
+        ("tower", "tower"),
+        ("tower-http", "tower-http"),
+        ("tower-resilience", "tower-resilience-retry"),
+        ("seatbelt", "seatbelt"),
+        ("backon", "backon"),
+        ("recloser", "recloser"),
+        ("failsafe", "failsafe"),
+        ("governor", "governor"),
+    ];
+    PEERS
+        .map(|(name, package)| format!("{name} {}", version(package)))
+        .join(", ")
+}
+
+/// The newest that is locked: where there is another one, a dependency wants it, and not we.
+fn version(package: &str) -> &'static str {
+    let lines: Vec<&str> = include_str!("../Cargo.lock").lines().collect();
+    let name = format!("name = \"{package}\"");
+    let versions = lines.windows(2).filter(|pair| pair[0] == name);
+    let mut version = versions.filter_map(|pair| pair[1].strip_prefix("version = "));
+    version.next_back().unwrap_or("?").trim_matches('"')
 }

@@ -100,7 +100,7 @@ fn compare(filter: &Filter, update: bool) -> Result<bool, BoxError> {
         if line.group != group {
             group = line.group;
             println!(
-                "\n{group:52} {:>9} {:>9} {:>9} {:>9}",
+                "\n{group:60} {:>9} {:>9} {:>9} {:>9}",
                 "now", "baseline", "service", "future"
             );
         }
@@ -108,7 +108,7 @@ fn compare(filter: &Filter, update: bool) -> Result<bool, BoxError> {
         let shown = before.map_or("new".to_owned(), |b| format!("{b:.0}"));
         let Line { name, own, .. } = &line;
         let (service, future) = line.sizes;
-        println!("{name:52} {own:9.0} {shown:>9} {service:9} {future:9}");
+        println!("{name:60} {own:9.0} {shown:>9} {service:9} {future:9}");
         unseen.retain(|known| known != name);
         match before {
             Some(before) if !differs(before, *own) => continue,

@@ -24,7 +24,7 @@ use std::{
     time::Duration,
 };
 
-use serde_json::{Value, json};
+use serde_json::json;
 use tower_toolcall::BoxError;
 
 use candidates::{By, Group, Setting};
@@ -51,7 +51,7 @@ fn measure(args: &[String]) -> Result<(), BoxError> {
     let filter = Filter::new(args, &["--json"]);
     let counts = allocations(&filter).unwrap_or_else(|error| {
         eprintln!("no allocations: {error}");
-        Value::Null
+        BTreeMap::new()
     });
     candidates::quiet();
     let machine = machine();
@@ -69,7 +69,7 @@ fn measure(args: &[String]) -> Result<(), BoxError> {
             for mut row in rows {
                 let alone = *alone.entry(row.name).or_insert(row.total);
                 row.scaling = (setting.lanes > 1).then(|| row.total / alone);
-                row.counted = counts[&row.full_name].clone();
+                row.counted = counts.get(&row.full_name).copied();
                 println!("{}", text(&row));
                 figures.push(row.json(&group, setting));
             }
@@ -108,7 +108,7 @@ fn text(row: &Row) -> String {
         None => String::new(),
     };
     let peer = if row.by == By::Peer { "  " } else { "" };
-    let counted = |i: usize| match row.counted[i].as_f64() {
+    let counted = |i: usize| match row.counted.map(|counted| counted[i]) {
         Some(n) if n.fract() == 0.0 => format!("{n}"),
         n => shown(n, 1),
     };
@@ -127,7 +127,7 @@ fn text(row: &Row) -> String {
 }
 
 /// What `benches/allocations.rs` counts, by name.
-fn allocations(filter: &Filter) -> Result<Value, BoxError> {
+fn allocations(filter: &Filter) -> Result<BTreeMap<String, [f64; 2]>, BoxError> {
     let program = env::current_exe()?;
     // target, release, deps
     let target = program.ancestors().nth(3).ok_or("no target directory")?;

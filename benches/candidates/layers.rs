@@ -16,6 +16,7 @@ use metrics_exporter_prometheus::PrometheusBuilder;
 use opentelemetry::metrics::MeterProvider as _;
 use opentelemetry_sdk::metrics::{InMemoryMetricExporter, SdkMeterProvider};
 use tower::{Service, ServiceBuilder, layer::util::Identity, service_fn};
+use tower_layer::Layer as _;
 use tower_toolcall::{
     ToolCall,
     catch_panic::CatchPanicLayer,
@@ -34,11 +35,11 @@ use tower_toolcall::{
 };
 
 use super::{
-    AT_ONCE, By, Candidate, FIVE, Group, WAITS, bare, candidate, layered, ours, peer,
+    AT_ONCE, By, Candidate, FIVE, Group, LARGE, NEW, WAITS, bare, candidate, layered, ours, peer,
     peers::{self, LONG, TIMEOUT},
     stacked,
 };
-use crate::kit::drive::{shared, unshared};
+use crate::kit::drive::{executed, shared, unshared};
 
 pub fn groups() -> Vec<Group> {
     let group = |name, settings, candidates| Group {
@@ -46,16 +47,17 @@ pub fn groups() -> Vec<Group> {
         settings,
         candidates,
     };
-    let both = || vec![AT_ONCE, WAITS];
+    let usual = || vec![AT_ONCE, WAITS, NEW];
+    let sizes = vec![AT_ONCE, FIVE, LARGE, WAITS, NEW];
     vec![
-        group("timeout", both(), timeout()),
-        group("deadline", both(), deadline()),
-        group("retry", vec![AT_ONCE, FIVE, WAITS], retry()),
-        group("circuit breaker", both(), circuit_breaker()),
-        group("rate limit, nothing cools", both(), rate_limit()),
-        group("trace, nobody listens", both(), trace()),
-        group("metrics", both(), metrics()),
-        group("other layers", both(), others()),
+        group("timeout", usual(), timeout()),
+        group("deadline", usual(), deadline()),
+        group("retry", sizes, retry()),
+        group("circuit breaker", usual(), circuit_breaker()),
+        group("rate limit, nothing cools", usual(), rate_limit()),
+        group("trace, nobody listens", usual(), trace()),
+        group("metrics", usual(), metrics()),
+        group("other layers", usual(), others()),
     ]
 }
 
@@ -119,6 +121,9 @@ fn timeout() -> Vec<Candidate> {
             layered(peers::resilience_timeout(), tool)
         }),
         peer("seatbelt timeout", |tool| {
+            executed(peers::seatbelt_timeout().layer(tool))
+        }),
+        peer("seatbelt timeout, as tower's", |tool| {
             layered(peers::seatbelt_timeout(), tool)
         }),
     ]
@@ -144,6 +149,9 @@ fn retry() -> Vec<Candidate> {
             layered(peers::resilience_retry().build(), tool)
         }),
         peer("seatbelt retry, no budget", |tool| {
+            executed(peers::seatbelt_retry(true).layer(tool))
+        }),
+        peer("seatbelt retry, no budget, as tower's", |tool| {
             layered(peers::seatbelt_retry(true), tool)
         }),
         peer("backon, no budget", |tool| {
@@ -179,6 +187,9 @@ fn circuit_breaker() -> Vec<Candidate> {
             layered(peers::resilience_breaker(), tool)
         }),
         peer("seatbelt breaker, rate over time, one key", |tool| {
+            executed(peers::seatbelt_breaker().layer(tool))
+        }),
+        peer("seatbelt breaker, as tower's", |tool| {
             layered(peers::seatbelt_breaker(), tool)
         }),
     ]

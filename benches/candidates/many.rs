@@ -1,5 +1,6 @@
 //! Layers that keep a state per name: with few names and with many, and for several threads.
 
+use tower_layer::Layer as _;
 use tower_toolcall::{
     circuit_breaker::CircuitBreakerLayer, rate_limit::RateLimitBackoffLayer, timeout::TimeoutLayer,
 };
@@ -9,7 +10,7 @@ use super::{
     peers::{self, TIMEOUT},
     stacks,
 };
-use crate::kit::feed::Names;
+use crate::kit::{drive::executed, feed::Names};
 
 /// Room for all names that are used here.
 const MAX_KEYS: usize = 200_000;
@@ -55,15 +56,21 @@ const ZIPF_100K: Setting = Setting {
     ..AT_ONCE
 };
 
-fn names() -> [Setting; 5] {
+fn names() -> [Setting; 7] {
     let named = |name, names| Setting {
         name,
         names,
         ..AT_ONCE
     };
+    let new = |name, names| Setting {
+        makes_new: true,
+        ..named(name, names)
+    };
     [
         named("1 name", Names::One),
+        new("1 name, new calls", Names::One),
         named("1,000 names", Names::Uniform(1000)),
+        new("1,000 names, new calls", Names::Uniform(1000)),
         named("1,000 names, Zipf", Names::Zipf(1000)),
         UNIFORM_100K,
         ZIPF_100K,
@@ -97,7 +104,7 @@ fn breakers() -> Vec<Candidate> {
         }),
         peer("map + recloser", peers::reclosers),
         peer("seatbelt breaker, keyed", |tool| {
-            layered(peers::seatbelt_breakers(), tool)
+            executed(peers::seatbelt_breakers().layer(tool))
         }),
     ]
 }
@@ -126,7 +133,7 @@ fn shared_breakers() -> Vec<Candidate> {
             layered(peers::resilience_breaker(), tool)
         }),
         peer("seatbelt breaker, keyed", |tool| {
-            layered(peers::seatbelt_breakers(), tool)
+            executed(peers::seatbelt_breakers().layer(tool))
         }),
     ]
 }

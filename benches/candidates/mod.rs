@@ -23,7 +23,7 @@ use tower_toolcall::ToolCall;
 
 use crate::kit::{
     drive::{Subject, shared},
-    feed::{Feed, Names},
+    feed::{Arguments, Feed, Names},
     rounds::{Expects, Member},
     tool::{Deep, Does, PANIC, Tool},
 };
@@ -54,7 +54,9 @@ pub struct Setting {
     pub name: &'static str,
     pub does: Does,
     pub names: Names,
-    pub five_arguments: bool,
+    pub arguments: Arguments,
+    /// Whether each call is a new one; else it is a clone.
+    pub makes_new: bool,
     /// Threads that send calls.
     pub lanes: usize,
 }
@@ -63,7 +65,8 @@ pub const AT_ONCE: Setting = Setting {
     name: "",
     does: Does::Answer,
     names: Names::One,
-    five_arguments: false,
+    arguments: Arguments::None,
+    makes_new: false,
     lanes: 1,
 };
 
@@ -73,15 +76,28 @@ pub const WAITS: Setting = Setting {
     ..AT_ONCE
 };
 
+/// As it is in use.
+pub const NEW: Setting = Setting {
+    name: "new calls, waits once",
+    makes_new: true,
+    ..WAITS
+};
+
 pub const FIVE: Setting = Setting {
     name: "5 arguments",
-    five_arguments: true,
+    arguments: Arguments::Five,
+    ..AT_ONCE
+};
+
+pub const LARGE: Setting = Setting {
+    name: "64 KiB of arguments",
+    arguments: Arguments::Large,
     ..AT_ONCE
 };
 
 impl Setting {
     pub fn feed(&self, lane: usize) -> Feed {
-        Feed::new(self.names, self.five_arguments, lane)
+        Feed::new(self.names, self.arguments, self.makes_new, lane)
     }
 }
 
@@ -127,7 +143,7 @@ impl Candidate {
     /// Calls end with the tool's error.
     fn fails(mut self, does: Does) -> Self {
         self.does = Some(does);
-        self.expects = Expects::Errors;
+        self.expects = Expects::ItsErrors;
         self
     }
 

@@ -2,7 +2,7 @@
 
 use std::{
     future::{Ready, ready},
-    hash::{BuildHasher, BuildHasherDefault, DefaultHasher},
+    hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState},
     num::NonZeroU32,
     sync::Arc,
     time::Duration,
@@ -10,7 +10,7 @@ use std::{
 
 use dashmap::DashMap;
 use failsafe::{Config, backoff, failure_policy, futures::CircuitBreaker as _};
-use governor::{DefaultDirectRateLimiter, DefaultKeyedRateLimiter, Quota};
+use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use recloser::{AnyError, AsyncRecloser, Recloser, RecloserFuture};
 use seatbelt::{
     RecoveryInfo, ResilienceContext,
@@ -109,6 +109,9 @@ pub fn resilience_limit(calls: usize) -> RateLimiterLayer {
         .expect("valid")
 }
 
+// seatbelt's layers are of two traits: its own one, which its documentation begins with, and tower's, for which
+// they box their futures. Both are measured.
+
 type Outcome<E> = Result<u64, E>;
 
 fn seatbelt<E>() -> ResilienceContext<ToolCall, Outcome<E>> {
@@ -177,11 +180,12 @@ where
 {
     let breakers: Arc<DashMap<String, AsyncRecloser>> = Arc::default();
     service_fn(move |call: ToolCall| {
-        let known = breakers.get(call.tool()).map(|breaker| breaker.clone());
-        let breaker = known.unwrap_or_else(|| {
-            let name = call.tool().to_owned();
-            breakers.entry(name).or_insert_with(new_recloser).clone()
-        });
+        // Called where it is: a clone of it would only cost.
+        if let Some(breaker) = breakers.get(call.tool()) {
+            return breaker.call(inner.call(call));
+        }
+        let name = call.tool().to_owned();
+        let breaker = breakers.entry(name).or_insert_with(new_recloser);
         breaker.call(inner.call(call))
     })
 }
@@ -206,12 +210,33 @@ pub fn governor_of_one(tool: Tool) -> Box<dyn Subject> {
     governed(move |_| limit.check().is_ok(), tool)
 }
 
-/// By a hash of the name: a `String` would have to be made for each call.
+/// By a hash of the name, which is not hashed once more: a `String` would have to be made for each call.
 pub fn governors(tool: Tool) -> Box<dyn Subject> {
-    let limit = Arc::new(DefaultKeyedRateLimiter::<u64>::keyed(MANY));
-    let hasher = BuildHasherDefault::<DefaultHasher>::default();
+    let limit = Arc::new(RateLimiter::<u64, _, _>::dashmap_with_hasher(
+        MANY,
+        BuildHasherDefault::<Hashed>::default(),
+    ));
+    let hasher = RandomState::new();
     let key = move |call: &ToolCall| hasher.hash_one(call.tool());
     governed(move |call| limit.check_key(&key(call)).is_ok(), tool)
+}
+
+/// What is a hash already.
+#[derive(Clone, Default)]
+struct Hashed(u64);
+
+impl Hasher for Hashed {
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("keys are hashes")
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 fn governed<F>(admits: F, mut tool: Tool) -> Box<dyn Subject>

@@ -27,7 +27,7 @@ use super::{
     stacked, stacks,
 };
 use crate::kit::{
-    drive::{expiring, shared},
+    drive::{executed, expiring, shared},
     tool::{Does, Stalled},
 };
 
@@ -63,7 +63,7 @@ fn open() -> Vec<Candidate> {
             layered(peers::resilience_breaker(), tool)
         })),
         refused(peer("seatbelt breaker, open", |tool| {
-            layered(peers::seatbelt_breakers(), tool)
+            executed(peers::seatbelt_breakers().layer(tool))
         })),
     ]
 }
@@ -140,7 +140,7 @@ fn foreign() -> Vec<Candidate> {
             layered(peers::resilience_retry().retry_on(|_| false).build(), tool)
         })),
         failing(peer("seatbelt retry, not repeated", |tool| {
-            layered(peers::seatbelt_retry(false), tool)
+            executed(peers::seatbelt_retry(false).layer(tool))
         })),
     ]
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tower::{Service, ServiceBuilder, timeout::Timeout};
+use tower_layer::Layer as _;
 use tower_resilience_circuitbreaker::CircuitBreakerError;
 use tower_resilience_timelimiter::TimeLimiterError;
 use tower_toolcall::{
@@ -12,12 +13,12 @@ use tower_toolcall::{
 };
 
 use super::{
-    AT_ONCE, FIVE, Group, WAITS, bare, ours, peer,
+    AT_ONCE, FIVE, Group, LARGE, NEW, WAITS, bare, ours, peer,
     peers::{self, TIMEOUT},
     stacked,
 };
 use crate::kit::{
-    drive::{Subject, shared},
+    drive::{Subject, executed, shared},
     tool::{Deep, Tool},
 };
 
@@ -52,7 +53,7 @@ impl<S> Stack for S where
 const BUDGET: Duration = Duration::from_secs(60);
 
 pub fn groups() -> Vec<Group> {
-    let settings = || vec![AT_ONCE, FIVE, WAITS];
+    let settings = || vec![AT_ONCE, FIVE, LARGE, WAITS, NEW];
     vec![
         Group {
             name: "stack: retry, breaker, timeout",
@@ -62,6 +63,7 @@ pub fn groups() -> Vec<Group> {
                 ours("stack of three", three),
                 peer("tower-resilience, stack of three", resilience_three),
                 peer("seatbelt, stack of three, no budget", seatbelt_three),
+                peer("seatbelt, the same as tower's", seatbelt_three_as_towers),
                 peer("tower and recloser, stack of three", tower_three),
             ],
         },
@@ -77,7 +79,7 @@ pub fn groups() -> Vec<Group> {
         },
         Group {
             name: "stack: without state",
-            settings: vec![AT_ONCE, WAITS],
+            settings: vec![AT_ONCE, WAITS, NEW],
             candidates: vec![bare(), ours("stack of four", four)],
         },
     ]
@@ -175,6 +177,12 @@ pub fn resilience_five_on<S: Leaf>(leaf: S) -> impl Stack {
 }
 
 fn seatbelt_three(tool: Tool) -> Box<dyn Subject> {
+    let timeout = peers::seatbelt_timeout().layer(Deep(tool));
+    let breaker = peers::seatbelt_breakers().layer(timeout);
+    executed(peers::seatbelt_retry(true).layer(breaker))
+}
+
+fn seatbelt_three_as_towers(tool: Tool) -> Box<dyn Subject> {
     let stack = ServiceBuilder::new()
         .layer(peers::seatbelt_retry(true))
         .layer(peers::seatbelt_breakers())

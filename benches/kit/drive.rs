@@ -16,7 +16,7 @@ use std::{
 
 use tokio::runtime::Runtime;
 use tower::Service;
-use tower_toolcall::ToolCall;
+use tower_toolcall::{BoxError, ToolCall};
 
 use super::feed::Feed;
 
@@ -49,6 +49,14 @@ where
     S: Service<ToolCall, Response = u64> + Send + 'static,
 {
     Box::new(Driven { svc, fork: None })
+}
+
+/// A service of the crate `layered`'s trait, called through that: nothing is boxed to make it one of tower's.
+pub fn executed<S>(svc: S) -> Box<dyn Subject>
+where
+    S: layered::Service<ToolCall, Out = Result<u64, BoxError>> + Clone + 'static,
+{
+    Box::new(Executed(svc))
 }
 
 /// A service whose calls end by a timer. They run on a runtime of their own whose clock jumps to the next
@@ -93,6 +101,27 @@ where
     }
 }
 
+struct Executed<S>(S);
+
+impl<S> Subject for Executed<S>
+where
+    S: layered::Service<ToolCall, Out = Result<u64, BoxError>> + Clone + 'static,
+{
+    fn run(&mut self, feed: &Feed, from: usize, calls: usize) -> u64 {
+        counted_loop_executed(&self.0, feed, from, calls)
+    }
+
+    fn sizes(&self) -> (usize, usize) {
+        // Made, and dropped: its type has no name.
+        let future = self.0.execute(ToolCall::new("search"));
+        (size_of::<S>(), size_of_val(&future))
+    }
+
+    fn fork(&self) -> Option<Box<dyn Subject>> {
+        Some(Box::new(Self(self.0.clone())))
+    }
+}
+
 /// The smallest executor: asks again as soon as the task is woken.
 #[derive(Default)]
 struct Woken(AtomicBool);
@@ -127,28 +156,48 @@ impl Wake for Woken {
     }
 }
 
+/// What is in all loops. No function, of which callgrind would have to know the name as well.
+macro_rules! answers {
+    ($feed:ident, $from:ident, $calls:ident, |$cx:ident, $call:ident| $response:expr) => {{
+        let woken = Arc::new(Woken::default());
+        let waker = Waker::from(Arc::clone(&woken));
+        let mut context = Context::from_waker(&waker);
+        let $cx = &mut context;
+        let mut answers = 0;
+        for n in $from..$from + $calls {
+            let $call = $feed.call(n);
+            let mut response = pin!($response);
+            loop {
+                match response.as_mut().poll($cx) {
+                    Poll::Ready(Ok(answer)) => break answers += answer,
+                    Poll::Ready(Err(_)) => break,
+                    Poll::Pending => woken.wait(),
+                }
+            }
+        }
+        answers
+    }};
+}
+
 /// What callgrind counts: everything from here to the return.
 #[inline(never)]
 fn counted_loop<S>(svc: &mut S, feed: &Feed, from: usize, calls: usize) -> u64
 where
     S: Service<ToolCall, Response = u64>,
 {
-    let woken = Arc::new(Woken::default());
-    let waker = Waker::from(Arc::clone(&woken));
-    let mut cx = Context::from_waker(&waker);
-    let mut answers = 0;
-    for n in from..from + calls {
-        assert!(matches!(svc.poll_ready(&mut cx), Poll::Ready(Ok(()))));
-        let mut response = pin!(svc.call(feed.call(n).clone()));
-        loop {
-            match response.as_mut().poll(&mut cx) {
-                Poll::Ready(Ok(answer)) => break answers += answer,
-                Poll::Ready(Err(_)) => break,
-                Poll::Pending => woken.wait(),
-            }
-        }
-    }
-    answers
+    answers!(feed, from, calls, |cx, call| {
+        assert!(matches!(svc.poll_ready(cx), Poll::Ready(Ok(()))));
+        svc.call(call)
+    })
+}
+
+/// The same for a service that needs no readiness.
+#[inline(never)]
+fn counted_loop_executed<S>(svc: &S, feed: &Feed, from: usize, calls: usize) -> u64
+where
+    S: layered::Service<ToolCall, Out = Result<u64, BoxError>>,
+{
+    answers!(feed, from, calls, |cx, call| svc.execute(call))
 }
 
 struct Expiring<S> {
@@ -189,7 +238,7 @@ where
     let mut answers = 0;
     for n in from..from + calls {
         assert!(poll_fn(|cx| svc.poll_ready(cx)).await.is_ok());
-        answers += svc.call(feed.call(n).clone()).await.unwrap_or(0);
+        answers += svc.call(feed.call(n)).await.unwrap_or(0);
     }
     answers
 }

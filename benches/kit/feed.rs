@@ -1,4 +1,4 @@
-//! The calls that are sent, all of them made before anything is measured.
+//! The calls that are sent.
 
 use serde_json::{Map, Value, json};
 use tower_toolcall::ToolCall;
@@ -24,25 +24,48 @@ impl Names {
     }
 }
 
+/// What their arguments are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arguments {
+    None,
+    /// Five keys.
+    Five,
+    /// A text of 64 KiB.
+    Large,
+}
+
+impl Arguments {
+    fn map(self) -> Map<String, Value> {
+        match self {
+            Self::None => Map::new(),
+            Self::Five => (0..5).map(|i| (format!("key{i}"), json!("v"))).collect(),
+            Self::Large => Map::from_iter([("text".to_owned(), json!("x".repeat(1 << 16)))]),
+        }
+    }
+}
+
+const SERVER: &str = "docs";
+
 /// Calls, and the order in which they are sent.
 pub struct Feed {
     calls: Vec<ToolCall>,
     /// As many as a power of two.
     picks: Vec<u32>,
+    makes_new: bool,
 }
 
 impl Feed {
     /// The calls of one lane. No two lanes share any, so that they contend for nothing but what a layer
     /// makes them share.
-    pub fn new(names: Names, five_arguments: bool, lane: usize) -> Self {
-        let arguments: Map<String, Value> =
-            (0..5).map(|i| (format!("key{i}"), json!("v"))).collect();
+    ///
+    /// What is sent is a clone of a call that was made before, so that nothing is measured but layers. If it
+    /// `makes_new` ones, it is one without arguments, made when it is sent, as users do: whatever a layer finds
+    /// out about a call and keeps there, as the hash of its key, it finds out each time.
+    pub fn new(names: Names, arguments: Arguments, makes_new: bool, lane: usize) -> Self {
+        let arguments = arguments.map();
         let call = |name: String| {
-            let call = ToolCall::new(name).with_server("docs");
-            match five_arguments {
-                true => call.with_arguments(arguments.clone()),
-                false => call,
-            }
+            let call = ToolCall::new(name).with_server(SERVER);
+            call.with_arguments(arguments.clone())
         };
         let calls = match names {
             Names::One => vec![call("search".to_owned())],
@@ -54,19 +77,30 @@ impl Feed {
         Self {
             picks: picks(names, lane as u64),
             calls,
+            makes_new,
         }
     }
 
     /// The `n`-th call to send.
     #[inline]
-    pub fn call(&self, n: usize) -> &ToolCall {
-        &self.calls[self.picks[n & (self.picks.len() - 1)] as usize]
+    pub fn call(&self, n: usize) -> ToolCall {
+        let call = &self.calls[self.picks[n & (self.picks.len() - 1)] as usize];
+        match self.makes_new {
+            true => new_like(call),
+            false => call.clone(),
+        }
     }
 
     /// So many calls send each of them at least once, or nearly.
     pub fn len(&self) -> usize {
         self.picks.len()
     }
+}
+
+/// Not in the loop itself, which is compiled for each service.
+#[inline(never)]
+fn new_like(call: &ToolCall) -> ToolCall {
+    ToolCall::new(call.tool()).with_server(SERVER)
 }
 
 fn picks(names: Names, seed: u64) -> Vec<u32> {
@@ -95,12 +129,12 @@ fn picks(names: Names, seed: u64) -> Vec<u32> {
     }
 }
 
-/// SplitMix64: the same calls in each run.
-struct Random(u64);
+/// SplitMix64: the same in each run.
+pub struct Random(pub u64);
 
 impl Random {
     /// From 0 to 1, without 1.
-    fn unit(&mut self) -> f64 {
+    pub fn unit(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -87,6 +87,15 @@ impl Service<ToolCall> for Tool {
     }
 }
 
+/// For layers of the crate `layered`'s trait.
+impl layered::Service<ToolCall> for Tool {
+    type Out = Result<u64, BoxError>;
+
+    fn execute(&self, call: ToolCall) -> impl Future<Output = Self::Out> + Send {
+        { *self }.call(call)
+    }
+}
+
 /// The same for layers that stand in a stack: a type of its own, so that a layer that is measured alone is
 /// compiled for that alone, and not shared, which costs calls that are not inlined.
 #[derive(Clone, Copy)]
@@ -103,6 +112,14 @@ impl Service<ToolCall> for Deep {
 
     fn call(&mut self, call: ToolCall) -> Answer {
         self.0.call(call)
+    }
+}
+
+impl layered::Service<ToolCall> for Deep {
+    type Out = Result<u64, BoxError>;
+
+    fn execute(&self, call: ToolCall) -> impl Future<Output = Self::Out> + Send {
+        layered::Service::execute(&self.0, call)
     }
 }
 

@@ -59,7 +59,7 @@ pub(crate) fn svg(panels: &[Panel], caption: &str) -> String {
         "What a layer adds to a call, in nanoseconds",
     );
     chart.y += 20.0;
-    let about = "Above the bare tool, which is pending once, as all real ones are; success path; shorter is better";
+    let about = "Above the bare tool, which is pending once, as all real ones are; each call a new one; success path; shorter is better";
     chart.text(MARGIN, "note", about);
     chart.y += 12.0;
     chart.legend();

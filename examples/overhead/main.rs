@@ -28,7 +28,7 @@ use std::{
 use serde_json::{Value, json};
 use tower_toolcall::BoxError;
 
-use candidates::{By, Group, Setting, WAITS};
+use candidates::{AT_ONCE, By, Group, NEW, Setting};
 use chart::{Bar, Panel};
 use figures::{Row, machine, rows};
 use kit::rounds::Plan;
@@ -61,7 +61,7 @@ fn main() -> Result<(), BoxError> {
         batch: Duration::from_micros(if is("--quick") { 200 } else { 500 }),
     };
     candidates::quiet();
-    let caption = format!("{}; peers: {}", machine(), versions());
+    let caption = machine();
     println!("{caption}\n{LEGEND}");
 
     let mut all = Figures::default();
@@ -111,7 +111,8 @@ const LEGEND: &str = "\
 ns         above the bare service, the median of all rounds
 x peer     by the ns of the fastest peer, the median of the rounds' ratios
 svc, fut   bytes of the service and of its future, without what they hold on the heap
-waits once the tool is pending once, as all real ones are; else it answers at once";
+waits once the tool is pending once, as all real ones are; else it answers at once
+new calls  each call is made when it is sent; else it is a clone, which knows already what a layer has found out";
 
 /// As JSON.
 #[derive(Default)]
@@ -122,7 +123,7 @@ impl Figures {
     fn measure(&mut self, group: &Group, plan: Plan) -> Vec<Bar> {
         let mut bars = Vec::new();
         let settings = group.settings.iter();
-        for setting in settings.filter(|setting| !setting.five_arguments) {
+        for setting in settings.filter(|setting| [AT_ONCE.name, NEW.name].contains(&setting.name)) {
             let rows = rows(group, setting, plan);
             title(group, setting);
             for row in &rows {
@@ -130,7 +131,7 @@ impl Figures {
             }
             self.0
                 .extend(rows.iter().map(|row| row.json(group, setting)));
-            if setting.name == WAITS.name {
+            if setting.name == NEW.name {
                 bars = shown(group, &rows);
             }
         }
@@ -182,30 +183,4 @@ fn shown(group: &Group, rows: &[Row]) -> Vec<Bar> {
     let mut peers: Vec<Bar> = bars(By::Peer).collect();
     peers.sort_by(|a, b| a.ns.total_cmp(&b.ns));
     ours.chain(peers).collect()
-}
-
-/// Of the crates that stand beside ours.
-fn versions() -> String {
-    const PEERS: [(&str, &str); 8] = [
-        ("tower", "tower"),
-        ("tower-http", "tower-http"),
-        ("tower-resilience", "tower-resilience-retry"),
-        ("seatbelt", "seatbelt"),
-        ("backon", "backon"),
-        ("recloser", "recloser"),
-        ("failsafe", "failsafe"),
-        ("governor", "governor"),
-    ];
-    PEERS
-        .map(|(name, package)| format!("{name} {}", version(package)))
-        .join(", ")
-}
-
-/// The newest that is locked: where there is another one, a dependency wants it, and not we.
-fn version(package: &str) -> &'static str {
-    let lines: Vec<&str> = include_str!("../../Cargo.lock").lines().collect();
-    let name = format!("name = \"{package}\"");
-    let versions = lines.windows(2).filter(|pair| pair[0] == name);
-    let mut version = versions.filter_map(|pair| pair[1].strip_prefix("version = "));
-    version.next_back().unwrap_or("?").trim_matches('"')
 }
