@@ -24,12 +24,12 @@ use std::{
     time::Duration,
 };
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tower_toolcall::BoxError;
 
-use candidates::{By, Group, Setting};
+use candidates::{By, Group, Setting, tasks::Shared};
 use figures::{Row, machine, rows};
-use kit::{Filter, rounds::Plan};
+use kit::{Filter, rounds::Plan, tasks::Times};
 
 fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();
@@ -57,6 +57,14 @@ fn measure(args: &[String]) -> Result<(), BoxError> {
     let machine = machine();
     println!("{machine}\n{LEGEND}");
     let mut figures = Vec::new();
+    // Before the groups, of which the last one slows down all clocks.
+    let shared: Vec<_> = candidates::tasks::all()
+        .into_iter()
+        .filter(|shared| filter.takes([TASKS, shared.name]))
+        .collect();
+    if !shared.is_empty() {
+        figures.extend(tasks(&shared, quick));
+    }
     for group in candidates::groups() {
         if !filter.takes(group.names()) {
             continue;
@@ -91,7 +99,8 @@ x peer     by the ns of the fastest peer, the median of the rounds' ratios
 total      ns with the loop and the bare service; on several threads: wall time by the calls of all
 x 1        total by that on one thread: 0.5 is perfect for two
 allocs, B  allocations per call, and their bytes
-svc, fut   bytes of the service and of its future, without what they hold on the heap";
+svc, fut   bytes of the service and of its future, without what they hold on the heap
+tasks      wall time by the calls of all, awaited; one tool for all tasks, if not one for each";
 
 fn title(group: &Group, setting: &Setting) {
     let comma = if setting.name.is_empty() { "" } else { ": " };
@@ -124,6 +133,37 @@ fn text(row: &Row) -> String {
         row.sizes.0,
         row.sizes.1,
     )
+}
+
+const TASKS: &str = "8 tasks on 2 workers";
+
+/// Measures and prints what several tasks do to each other.
+fn tasks(shared: &[Shared], quick: bool) -> Vec<Value> {
+    let runtime = kit::tasks::runtime();
+    let entered = runtime.enter();
+    let members: Vec<_> = shared.iter().map(Shared::member).collect();
+    drop(entered);
+    let rounds = if quick { 10 } else { 40 };
+    let times = kit::tasks::times(&runtime, &members, rounds, Duration::from_millis(5));
+    println!(
+        "\n{TASKS:56} {:>8} {:>7} {:>8}",
+        "1 task", "8 tasks", "by 1"
+    );
+    let line = |(shared, times): (&Shared, Times)| {
+        let peer = if shared.by == By::Peer { "  " } else { "" };
+        let name = format!("{peer}{}", shared.name);
+        let Times { one, all, scaling } = times;
+        println!("{name:56} {one:>8.1} {all:>7.1} {scaling:>8.2}");
+        json!({
+            "group": TASKS,
+            "name": shared.name,
+            "by": format!("{:?}", shared.by).to_lowercase(),
+            "one_task_ns": one,
+            "all_tasks_ns": all,
+            "scaling": scaling,
+        })
+    };
+    shared.iter().zip(times).map(line).collect()
 }
 
 /// What `benches/allocations.rs` counts, by name.

@@ -14,6 +14,7 @@ mod many;
 mod peers;
 mod refusals;
 pub mod stacks;
+pub mod tasks;
 
 use std::panic;
 

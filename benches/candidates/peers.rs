@@ -34,6 +34,7 @@ use tower_resilience_retry::{RetryBudgetBuilder, RetryConfigBuilder};
 use tower_resilience_timelimiter::{FixedTimeout, TimeLimiterLayer};
 use tower_toolcall::{BoxError, ToolCall};
 
+use super::stacks::Stack;
 use crate::kit::{
     drive::{Subject, shared},
     tool::Tool,
@@ -156,9 +157,13 @@ fn new_recloser() -> AsyncRecloser {
     Recloser::custom().open_wait(LONG).build().into()
 }
 
-pub fn recloser(mut tool: Tool) -> Box<dyn Subject> {
+pub fn recloser(tool: Tool) -> Box<dyn Subject> {
+    shared(recloser_on(tool))
+}
+
+pub fn recloser_on(mut tool: Tool) -> impl Stack {
     let breaker = new_recloser();
-    shared(service_fn(move |call| breaker.call(tool.call(call))))
+    service_fn(move |call| breaker.call(tool.call(call)))
 }
 
 /// A breaker per name, made when the name is met.
@@ -190,10 +195,14 @@ where
     })
 }
 
-pub fn failsafe(mut tool: Tool) -> Box<dyn Subject> {
+pub fn failsafe(tool: Tool) -> Box<dyn Subject> {
+    shared(failsafe_on(tool))
+}
+
+pub fn failsafe_on(mut tool: Tool) -> impl Stack {
     let policy = failure_policy::consecutive_failures(5, backoff::constant(LONG));
     let breaker = Config::new().failure_policy(policy).build();
-    shared(service_fn(move |call| breaker.call(tool.call(call))))
+    service_fn(move |call| breaker.call(tool.call(call)))
 }
 
 const MANY: Quota = Quota::per_second(NonZeroU32::MAX);

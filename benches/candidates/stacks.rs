@@ -99,7 +99,11 @@ pub fn three_on<S: Leaf>(leaf: S) -> impl Stack {
 
 /// What an agent's calls need, and no more.
 pub fn eight(tool: Tool) -> Box<dyn Subject> {
-    let stack = ServiceBuilder::new()
+    shared(eight_on(Deep(tool)))
+}
+
+pub fn eight_on<S: Leaf>(leaf: S) -> impl Stack {
+    ServiceBuilder::new()
         .tool_sanitize(Rules::new())
         .tool_trace()
         .tool_metrics(&Metrics::new())
@@ -107,8 +111,8 @@ pub fn eight(tool: Tool) -> Box<dyn Subject> {
         .tool_retry(RetryPolicy::new())
         .tool_rate_limit()
         .tool_circuit_breaker()
-        .tool_timeout(TIMEOUT);
-    stacked(stack, tool)
+        .tool_timeout(TIMEOUT)
+        .service(leaf)
 }
 
 /// As the docs of `builder` have it. The result is taken apart again.

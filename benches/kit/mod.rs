@@ -9,6 +9,7 @@
 pub mod drive;
 pub mod feed;
 pub mod rounds;
+pub mod tasks;
 pub mod tool;
 
 use tokio::runtime::{Builder, Runtime};

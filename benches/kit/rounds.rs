@@ -114,7 +114,7 @@ pub fn times(
 }
 
 /// All of them, in an order of that round.
-fn shuffled(count: usize, round: usize) -> Vec<usize> {
+pub fn shuffled(count: usize, round: usize) -> Vec<usize> {
     let mut random = Random(round as u64);
     let mut keyed: Vec<_> = (0..count).map(|m| (random.unit(), m)).collect();
     keyed.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -132,7 +132,7 @@ fn fork(members: &[Member]) -> Vec<Member> {
 }
 
 /// Each lane keeps to a processor of its own; a scheduler may find that one does for all.
-fn pin(lane: usize) {
+pub fn pin(lane: usize) {
     let cores = core_affinity::get_core_ids().unwrap_or_default();
     if !cores.is_empty() {
         core_affinity::set_for_current(cores[lane % cores.len()]);
