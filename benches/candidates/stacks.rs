@@ -187,11 +187,15 @@ fn seatbelt_three(tool: Tool) -> Box<dyn Subject> {
 }
 
 fn seatbelt_three_as_towers(tool: Tool) -> Box<dyn Subject> {
-    let stack = ServiceBuilder::new()
+    shared(seatbelt_three_as_towers_on(Deep(tool)))
+}
+
+pub fn seatbelt_three_as_towers_on<S: Leaf + Sync>(leaf: S) -> impl Stack {
+    ServiceBuilder::new()
         .layer(peers::seatbelt_retry(true))
         .layer(peers::seatbelt_breakers())
-        .layer(peers::seatbelt_timeout());
-    stacked(stack, tool)
+        .layer(peers::seatbelt_timeout())
+        .service(leaf)
 }
 
 fn tower_three(tool: Tool) -> Box<dyn Subject> {

@@ -1,13 +1,13 @@
-//! Calls that arrive when they arrive: latency under load, and memory for what is in flight.
+//! Calls that arrive when they arrive: latency under load.
 //!
 //! ```text
 //! cargo bench --all-features --bench load              # about a minute
 //! cargo bench --all-features --bench load -- --quick   # less exact: a quarter of that
-//! cargo bench --all-features --bench load -- memory    # only tables with that in their names
+//! cargo bench --all-features --bench load -- pipe      # only tables with that in their names
 //! ```
 //!
 //! Arrivals keep to a constant rate and wait for no answer, and a latency begins when its call was due: what holds up
-//! the generator, or a queue, is in it. Each call is a task of its own, as a server would have it. The generator has a
+//! the generator, or a queue, is in it. Each call is a new one in a task of its own, as a server would have it. The generator has a
 //! thread for itself, awake all the time, and the calls have the other processors.
 //!
 //! At low rates most of a latency is that a processor has to be woken, and on a machine with other work has to be free.
@@ -25,14 +25,13 @@ mod figures;
 #[path = "../kit/mod.rs"]
 mod kit;
 mod leaf;
-mod memory;
 mod subject;
 mod table;
 
 use std::{env, time::Duration};
 
 use tokio::runtime::{Builder, Runtime};
-use tower_toolcall::{BoxError, ToolCall};
+use tower_toolcall::BoxError;
 
 use arrivals::{Slice, Taken};
 use candidates::stacks;
@@ -42,9 +41,6 @@ use kit::{
 };
 use leaf::Way;
 use subject::{Subject, subject};
-
-/// Calls in flight for the table of memory.
-const IN_FLIGHT: usize = 100_000;
 
 fn main() -> Result<(), BoxError> {
     let args: Vec<String> = env::args().skip(1).collect();
@@ -60,9 +56,6 @@ fn main() -> Result<(), BoxError> {
         if filter.takes([target.name()]) {
             target.measure(workers, quick)?;
         }
-    }
-    if filter.takes([memory::NAME]) {
-        memory::measure(IN_FLIGHT);
     }
     Ok(())
 }
@@ -117,11 +110,10 @@ impl Target {
 
     /// All subjects at all rates that they can keep up with.
     fn run(self, runtime: &Runtime, subjects: &[Subject], quick: bool) {
-        let call = ToolCall::new(leaf::TOOL).with_server("docs");
         let trial = Duration::from_millis(if quick { 200 } else { 500 });
         let at_most: Vec<f64> = subjects
             .iter()
-            .map(|subject| subject.at_most(runtime, &call, trial))
+            .map(|subject| subject.at_most(runtime, trial))
             .collect();
         let (slices, time) = match quick {
             true => (1, Duration::from_millis(500)),
@@ -131,11 +123,11 @@ impl Target {
         for &rate in self.rates() {
             let slice = Slice { rate, time };
             let mut taken: Vec<Taken> = subjects.iter().map(|_| Taken::default()).collect();
-            for _ in 0..slices {
-                for (i, subject) in subjects.iter().enumerate() {
+            for round in 0..slices {
+                for i in kit::rounds::shuffled(subjects.len(), round) {
                     // Beyond that, a latency only tells for how long the queue has been growing.
                     if f64::from(rate) <= 0.8 * at_most[i] {
-                        taken[i].add(&subject.arrive(runtime, &call, slice));
+                        taken[i].add(&subjects[i].arrive(runtime, slice));
                     }
                 }
             }

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use tokio::runtime::Runtime;
-use tower_toolcall::ToolCall;
 
 use crate::{
     arrivals::{self, Slice, Taken},
@@ -23,26 +22,26 @@ pub(crate) fn subject(name: &'static str, stack: impl Stack) -> Subject {
 }
 
 impl Subject {
-    pub(crate) fn arrive(&self, runtime: &Runtime, call: &ToolCall, slice: Slice) -> Taken {
-        self.stack.arrive(runtime, call, slice)
+    pub(crate) fn arrive(&self, runtime: &Runtime, slice: Slice) -> Taken {
+        self.stack.arrive(runtime, slice)
     }
 
-    pub(crate) fn at_most(&self, runtime: &Runtime, call: &ToolCall, time: Duration) -> f64 {
-        self.stack.at_most(runtime, call, time)
+    pub(crate) fn at_most(&self, runtime: &Runtime, time: Duration) -> f64 {
+        self.stack.at_most(runtime, time)
     }
 }
 
 trait Driven {
-    fn arrive(&self, runtime: &Runtime, call: &ToolCall, slice: Slice) -> Taken;
-    fn at_most(&self, runtime: &Runtime, call: &ToolCall, time: Duration) -> f64;
+    fn arrive(&self, runtime: &Runtime, slice: Slice) -> Taken;
+    fn at_most(&self, runtime: &Runtime, time: Duration) -> f64;
 }
 
 impl<S: Stack> Driven for S {
-    fn arrive(&self, runtime: &Runtime, call: &ToolCall, slice: Slice) -> Taken {
-        arrivals::arrive(runtime, self, call, slice)
+    fn arrive(&self, runtime: &Runtime, slice: Slice) -> Taken {
+        arrivals::arrive(runtime, self, slice)
     }
 
-    fn at_most(&self, runtime: &Runtime, call: &ToolCall, time: Duration) -> f64 {
-        arrivals::at_most(runtime, self, call, time)
+    fn at_most(&self, runtime: &Runtime, time: Duration) -> f64 {
+        arrivals::at_most(runtime, self, time)
     }
 }
