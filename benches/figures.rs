@@ -43,10 +43,12 @@ impl Row {
             "ratio_to_best_peer": self.ratio,
             "total_ns": self.total,
             "threads": setting.lanes,
-            "scaling": self.scaling,
             "service_bytes": self.sizes.0,
             "future_bytes": self.sizes.1,
         });
+        if let Some(scaling) = self.scaling {
+            json["scaling"] = scaling.into();
+        }
         if let Some([allocations, bytes]) = self.counted {
             json["allocations"] = allocations.into();
             json["bytes"] = bytes.into();

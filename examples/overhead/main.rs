@@ -142,7 +142,7 @@ impl Figures {
 fn title(group: &Group, setting: &Setting) {
     let comma = if setting.name.is_empty() { "" } else { ": " };
     println!(
-        "\n{:48} {:>8} {:>7} {:>6} {:>6}",
+        "\n{:56} {:>8} {:>7} {:>6} {:>6}",
         format!("{}{comma}{}", group.name, setting.name),
         "ns",
         "x peer",
@@ -158,7 +158,7 @@ fn text(row: &Row) -> String {
     };
     let peer = if row.by == By::Peer { "  " } else { "" };
     format!(
-        "{:48} {:>8} {:>7} {:>6} {:>6}",
+        "{:56} {:>8} {:>7} {:>6} {:>6}",
         format!("{peer}{}", row.name),
         shown(row.own, 1),
         shown(row.ratio, 2),
