@@ -14,7 +14,7 @@ use crate::{
     candidates::{By, Group, Setting},
     kit::{
         self,
-        rounds::{Plan, median, paired, times},
+        rounds::{Plan, median, paired, spread, times},
     },
 };
 
@@ -24,6 +24,8 @@ pub struct Row {
     pub by: By,
     /// Above the bare service; none for that itself.
     pub own: Option<f64>,
+    /// How far from that the rounds are: half of them no further.
+    pub spread: Option<f64>,
     pub ratio: Option<f64>,
     pub total: f64,
     pub scaling: Option<f64>,
@@ -40,6 +42,7 @@ impl Row {
             "name": self.name,
             "by": format!("{:?}", self.by).to_lowercase(),
             "ns": self.own,
+            "ns_spread": self.spread,
             "ratio_to_best_peer": self.ratio,
             "total_ns": self.total,
             "threads": setting.lanes,
@@ -92,6 +95,7 @@ pub fn rows(group: &Group, setting: &Setting, plan: Plan) -> Vec<Row> {
             full_name: candidate.full_name(setting),
             by: candidate.by,
             own: own[i].as_deref().map(median),
+            spread: own[i].as_deref().map(spread),
             ratio: own[i].as_ref().and_then(ratio),
             total: median(&times[i]),
             scaling: None,

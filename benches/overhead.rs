@@ -94,7 +94,7 @@ fn measure(args: &[String]) -> Result<(), BoxError> {
 }
 
 const LEGEND: &str = "\
-ns         above the bare service, the median of all rounds
+ns, +-     above the bare service, the median of all rounds; half of them were no further from it
 x peer     by the ns of the fastest peer, the median of the rounds' ratios
 total      ns with the loop and the bare service; on several threads: wall time by the calls of all
 x 1        total by that on one thread: 0.5 is perfect for two
@@ -106,8 +106,8 @@ fn title(group: &Group, setting: &Setting) {
     let comma = if setting.name.is_empty() { "" } else { ": " };
     let title = format!("{}{comma}{}", group.name, setting.name);
     println!(
-        "\n{title:56} {:>8} {:>7} {:>8} {:>5} {:>6} {:>6} {:>5} {:>5}",
-        "ns", "x peer", "total", "x 1", "allocs", "B", "svc", "fut"
+        "\n{title:56} {:>8} {:>6} {:>7} {:>8} {:>5} {:>6} {:>6} {:>5} {:>5}",
+        "ns", "+-", "x peer", "total", "x 1", "allocs", "B", "svc", "fut"
     );
 }
 
@@ -122,9 +122,10 @@ fn text(row: &Row) -> String {
         n => shown(n, 1),
     };
     format!(
-        "{:56} {:>8} {:>7} {:>8.1} {:>5} {:>6} {:>6} {:>5} {:>5}",
+        "{:56} {:>8} {:>6} {:>7} {:>8.1} {:>5} {:>6} {:>6} {:>5} {:>5}",
         format!("{peer}{}", row.name),
         shown(row.own, 1),
+        shown(row.spread, 1),
         shown(row.ratio, 2),
         row.total,
         shown(row.scaling, 2),

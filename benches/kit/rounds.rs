@@ -248,6 +248,13 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
+/// The median distance from the median.
+pub fn spread(values: &[f64]) -> f64 {
+    let middle = median(values);
+    let far: Vec<f64> = values.iter().map(|value| (value - middle).abs()).collect();
+    median(&far)
+}
+
 /// Round by round what `f` makes of two.
 pub fn paired(a: &[f64], b: &[f64], f: impl Fn(f64, f64) -> f64) -> Vec<f64> {
     a.iter().zip(b).map(|(a, b)| f(*a, *b)).collect()
