@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use tower::timeout::TimeoutLayer as TowerTimeoutLayer;
 use tower_layer::Layer;
-use tower_toolcall::{circuit_breaker::CircuitBreakerLayer, timeout::TimeoutLayer};
+use tower_toolcall::{
+    circuit_breaker::CircuitBreakerLayer, rate_limit::RateLimitBackoffLayer, retry::RetryLayer,
+    timeout::TimeoutLayer,
+};
 
 use super::{
     By,
@@ -73,6 +76,14 @@ pub fn all() -> Vec<Shared> {
         peer("tower-resilience breaker", |tool| {
             Box::new(peers::resilience_breaker().layer(tool))
         }),
+        ours("retry", |tool| Box::new(RetryLayer::default().layer(tool))),
+        peer("tower retry, with a budget", |tool| {
+            Box::new(peers::tower_retry(true).layer(tool))
+        }),
+        ours("rate_limit, a tool per task", |tool| {
+            Box::new(RateLimitBackoffLayer::new().layer(tool))
+        })
+        .a_tool_each(),
         ours("stack of eight", stack),
         ours("stack of eight, a tool per task", stack).a_tool_each(),
         peer("tower-resilience, stack of five", five),
