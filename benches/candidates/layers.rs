@@ -11,7 +11,7 @@ use std::{
 use backon::{ExponentialBuilder, Retryable};
 use http::{Request, Response, StatusCode};
 use http_body_util::Empty;
-use hyper::body::Frame;
+use hyper::body::{Bytes, Frame};
 use metrics_exporter_prometheus::PrometheusBuilder;
 use opentelemetry::metrics::MeterProvider as _;
 use opentelemetry_sdk::metrics::{InMemoryMetricExporter, SdkMeterProvider};
@@ -39,7 +39,10 @@ use super::{
     peers::{self, LONG, TIMEOUT},
     stacked,
 };
-use crate::kit::drive::{executed, shared, unshared};
+use crate::kit::{
+    drive::{Subject, executed, shared, unshared},
+    tool::Tool,
+};
 
 pub fn groups() -> Vec<Group> {
     let group = |name, settings, candidates| Group {
@@ -57,6 +60,7 @@ pub fn groups() -> Vec<Group> {
         group("rate limit, nothing cools", usual(), rate_limit()),
         group("trace, nobody listens", usual(), trace()),
         group("metrics", usual(), metrics()),
+        group("catch_panic", usual(), catch_panic()),
         group("other layers", usual(), others()),
     ]
 }
@@ -70,7 +74,7 @@ macro_rules! as_http {
                 .map_response(|response: Response<_>| u64::from(response.status().is_success()))
                 .layer($layer)
                 .map_request(|request: Request<Body>| request.into_body().0)
-                .map_response(|_: u64| Response::new(Empty::<&[u8]>::new()))
+                .map_response(|_: u64| Response::new(Empty::<Bytes>::new()))
                 .service($tool),
         )
     };
@@ -80,7 +84,7 @@ macro_rules! as_http {
 struct Body(ToolCall);
 
 impl hyper::body::Body for Body {
-    type Data = &'static [u8];
+    type Data = Bytes;
     type Error = Infallible;
 
     fn poll_frame(
@@ -91,9 +95,9 @@ impl hyper::body::Body for Body {
     }
 }
 
-const BARE_HTTP: &str = "bare, in HTTP's types";
+pub const BARE_HTTP: &str = "bare, in HTTP's types";
 
-fn bare_http() -> Candidate {
+pub fn bare_http() -> Candidate {
     candidate(BARE_HTTP, By::Bare, |tool| as_http!(Identity::new(), tool))
 }
 
@@ -279,10 +283,22 @@ fn otel() -> Otel {
     Otel::new(&provider.meter("bench"))
 }
 
+fn catch_panic() -> Vec<Candidate> {
+    vec![
+        bare(),
+        bare_http(),
+        ours("catch_panic", |tool| layered(CatchPanicLayer::new(), tool)),
+        peer("tower-http catch_panic", http_catch_panic).above(BARE_HTTP),
+    ]
+}
+
+pub fn http_catch_panic(tool: Tool) -> Box<dyn Subject> {
+    as_http!(tower_http::catch_panic::CatchPanicLayer::new(), tool)
+}
+
 fn others() -> Vec<Candidate> {
     vec![
         bare(),
-        ours("catch_panic", |tool| layered(CatchPanicLayer::new(), tool)),
         ours("normalize", |tool| layered(NormalizeLayer::new(), tool)),
         ours("result, taken apart again", |tool| {
             let stack = ServiceBuilder::new()

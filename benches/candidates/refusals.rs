@@ -22,7 +22,9 @@ use tower_toolcall::{
 };
 
 use super::{
-    AT_ONCE, By, Candidate, Group, bare, candidate, layered, ours, peer,
+    AT_ONCE, By, Candidate, Group, bare, candidate, layered,
+    layers::{BARE_HTTP, bare_http, http_catch_panic},
+    ours, peer,
     peers::{self, LONG},
     stacked, stacks,
 };
@@ -198,6 +200,10 @@ fn panics() -> Vec<Candidate> {
             layered(CatchPanicLayer::new(), tool)
         })
         .fails(Does::Panic),
+        bare_http(),
+        peer("tower-http catch_panic; the tool panics", http_catch_panic)
+            .fails(Does::Panic)
+            .above(BARE_HTTP),
     ]
 }
 

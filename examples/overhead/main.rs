@@ -36,7 +36,7 @@ use kit::rounds::Plan;
 const COMMAND: &str = "cargo run --release --features full --example overhead";
 
 /// What is measured, by the names that `benches/candidates` gives it.
-const LAYERS: [&str; 8] = [
+const LAYERS: [&str; 9] = [
     "timeout",
     "retry",
     "circuit breaker",
@@ -44,6 +44,7 @@ const LAYERS: [&str; 8] = [
     "trace, nobody listens",
     "metrics",
     "deadline",
+    "catch_panic",
     OTHERS,
 ];
 const OTHERS: &str = "other layers";
