@@ -144,8 +144,8 @@ fn tasks(shared: &[Shared], quick: bool) -> Vec<Value> {
     let entered = runtime.enter();
     let members: Vec<_> = shared.iter().map(Shared::member).collect();
     drop(entered);
-    let rounds = if quick { 10 } else { 40 };
-    let times = kit::tasks::times(&runtime, &members, rounds, Duration::from_millis(5));
+    let rounds = if quick { 30 } else { 150 };
+    let times = kit::tasks::times(&runtime, &members, rounds, Duration::from_millis(1));
     println!(
         "\n{TASKS:56} {:>8} {:>7} {:>8}",
         "1 task", "8 tasks", "by 1"

@@ -2,10 +2,11 @@
 
 use std::{
     future::poll_fn,
+    hint::spin_loop,
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicIsize, AtomicUsize, Ordering::Relaxed},
     },
     time::{Duration, Instant},
 };
@@ -25,7 +26,7 @@ pub const TASKS: usize = 8;
 /// A service with its type erased outside of the tasks.
 pub trait Sharable {
     /// A task that sends calls through a clone, one after the other; when it began and when it ended.
-    fn task(&self, feed: Arc<Feed>, calls: usize) -> Task;
+    fn task(&self, start: Arc<Start>, feed: Arc<Feed>, calls: usize) -> Task;
 }
 
 type Task = Pin<Box<dyn Future<Output = (Instant, Instant)> + Send>>;
@@ -34,16 +35,37 @@ impl<S> Sharable for S
 where
     S: Service<ToolCall, Response = u64, Error: Send, Future: Send> + Clone + Send + 'static,
 {
-    fn task(&self, feed: Arc<Feed>, calls: usize) -> Task {
-        Box::pin(send(self.clone(), feed, calls))
+    fn task(&self, start: Arc<Start>, feed: Arc<Feed>, calls: usize) -> Task {
+        Box::pin(send(self.clone(), start, feed, calls))
+    }
+}
+
+/// Where the first tasks wait for each other: to wake a worker takes long. They do not give way to other tasks, so
+/// that each of them has a worker.
+pub struct Start {
+    /// As many as there are workers for.
+    missing: AtomicIsize,
+}
+
+impl Start {
+    fn wait(&self) {
+        self.missing.fetch_sub(1, Relaxed);
+        // Not for ever: on a machine with other work there may be only one worker.
+        for _ in 0..1 << 20 {
+            if self.missing.load(Relaxed) <= 0 {
+                return;
+            }
+            spin_loop();
+        }
     }
 }
 
 #[allow(clippy::disallowed_methods, reason = "real time is what this is about")]
-async fn send<S>(mut svc: S, feed: Arc<Feed>, calls: usize) -> (Instant, Instant)
+async fn send<S>(mut svc: S, start: Arc<Start>, feed: Arc<Feed>, calls: usize) -> (Instant, Instant)
 where
     S: Service<ToolCall, Response = u64>,
 {
+    start.wait();
     let began = Instant::now();
     let mut answers = 0;
     for n in 0..calls {
@@ -116,9 +138,15 @@ fn calibrate(runtime: &Runtime, member: &Member, batch: Duration) -> usize {
 /// Nanoseconds per call when so many tasks share them, from the first one's beginning to the last one's end.
 fn run(runtime: &Runtime, member: &Member, tasks: usize, calls: usize) -> f64 {
     let each = calls / tasks;
+    let start = Arc::new(Start {
+        missing: AtomicIsize::new(tasks.min(WORKERS) as isize),
+    });
     let tasks: Vec<_> = member.feeds[..tasks]
         .iter()
-        .map(|feed| runtime.spawn(member.service.task(Arc::clone(feed), each)))
+        .map(|feed| {
+            let (start, feed) = (Arc::clone(&start), Arc::clone(feed));
+            runtime.spawn(member.service.task(start, feed, each))
+        })
         .collect();
     let sent = (each * tasks.len()) as f64;
     let spans = tasks
