@@ -246,11 +246,12 @@ fn trace() -> Vec<Candidate> {
                 .layer(Metrics::new().layer());
             stacked(stack, tool)
         }),
-        peer("tower-http trace, records nothing", |tool| {
-            as_http!(tower_http::trace::TraceLayer::new_for_http(), tool)
-        })
-        .above(BARE_HTTP),
+        peer("tower-http trace, records nothing", http_trace).above(BARE_HTTP),
     ]
+}
+
+pub fn http_trace(tool: Tool) -> Box<dyn Subject> {
+    as_http!(tower_http::trace::TraceLayer::new_for_http(), tool)
 }
 
 fn metrics() -> Vec<Candidate> {

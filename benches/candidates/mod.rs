@@ -10,6 +10,7 @@
 )]
 
 mod layers;
+mod listening;
 mod many;
 mod peers;
 mod refusals;
@@ -207,6 +208,10 @@ pub fn groups() -> Vec<Group> {
     groups.extend(many::groups());
     groups.extend(stacks::groups());
     groups.extend(refusals::groups());
+    // After a subscriber no event is as cheap as before the first one.
+    let last = groups.pop();
+    groups.extend(listening::groups());
+    groups.extend(last);
     groups
 }
 
