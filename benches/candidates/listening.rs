@@ -40,6 +40,7 @@ struct Listened {
 fn listened(subject: Box<dyn Subject>) -> Box<dyn Subject> {
     let subscriber = fmt()
         .with_max_level(Level::DEBUG)
+        .with_ansi(false)
         .with_writer(io::sink)
         .finish();
     Box::new(Listened {
