@@ -4,6 +4,7 @@
 //! cargo bench --all-features --bench overhead                      # all of it: a minute or two
 //! cargo bench --all-features --bench overhead -- --quick           # less exact: a third of that
 //! cargo bench --all-features --bench overhead -- breaker retry     # groups with that in their names, or a candidate's
+//! cargo bench --all-features --bench overhead -- tasks             # what tasks on several workers do to each other
 //! cargo bench --all-features --bench overhead -- --json FILE       # the same for programs
 //! ```
 //!
