@@ -212,6 +212,18 @@ impl CallInfo {
         self.ident.record(self.recording, write);
     }
 
+    /// The record of a call that is observed.
+    #[inline]
+    pub(super) fn observed(&self) -> &Record {
+        &self.ident.record
+    }
+
+    /// Ends its recording.
+    #[inline]
+    pub(super) fn end_recording(&self) {
+        self.ident.record.end(self.recording);
+    }
+
     pub(crate) fn shared_tool(&self) -> &Arc<str> {
         &self.ident.name
     }

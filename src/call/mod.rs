@@ -43,6 +43,7 @@ use crate::{
 #[cfg(test)]
 pub(crate) use self::arguments::dismantle;
 pub(crate) use self::info::hash_of;
+pub(crate) use self::record::{Known, Recorded, nanos};
 use self::{arguments::Arguments, info::Data};
 pub use self::{
     info::CallInfo,
@@ -549,8 +550,7 @@ impl ToolCall {
         if is_new {
             self.start_recording();
         }
-        let record = Arc::clone(&self.data.ident.record);
-        Observation::new(record, self.recording, is_new)
+        Observation::new(self.info(), is_new)
     }
 
     /// A recording that is over belongs to an earlier call that this one was cloned from.

@@ -1,15 +1,17 @@
 use std::{
     fmt,
     hash::{BuildHasher, RandomState},
-    sync::{
-        Arc,
-        atomic::{
-            AtomicBool, AtomicU32, AtomicU64,
-            Ordering::{AcqRel, Acquire, Relaxed, Release},
-        },
+    sync::atomic::{
+        AtomicBool, AtomicU32, AtomicU64,
+        Ordering::{AcqRel, Acquire, Relaxed, Release},
     },
     time::Duration,
 };
+
+#[cfg(all(feature = "otel", feature = "mcp"))]
+use std::sync::Arc;
+
+use super::CallInfo;
 
 /// What happened below an observer during one logical call: layers write it, those above read it
 /// through an [`Observation`].
@@ -32,10 +34,10 @@ pub struct Record {
     /// Whether a batch has handed the call on.
     #[cfg(feature = "batch")]
     sent: AtomicBool,
-    timeout: Known,
-    configured: Known,
+    timeout: Shared,
+    configured: Shared,
     waited_nanos: AtomicU64,
-    output_bytes: Known,
+    output_bytes: Shared,
     wants_output_bytes: AtomicBool,
     /// What the idempotency keys of its recordings begin with; 0 before the first one is asked for.
     key: AtomicU64,
@@ -59,34 +61,71 @@ impl fmt::Display for IdempotencyKey {
     }
 }
 
-/// A number that may not be known; the largest stands for that.
-#[derive(Debug)]
-struct Known(AtomicU64);
+/// A number that may not be known, in the space of a number: the largest stands for that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Known(u64);
 
 impl Known {
-    const NONE: u64 = u64::MAX;
+    const NONE: Self = Self(u64::MAX);
 
-    fn set(&self, value: u64) {
-        self.0.store(value, Relaxed);
+    #[inline]
+    pub(crate) fn get(self) -> Option<u64> {
+        (self != Self::NONE).then_some(self.0)
     }
 
-    fn forget(&self) {
-        self.set(Self::NONE);
-    }
-
-    fn get(&self) -> Option<u64> {
-        Some(self.0.load(Relaxed)).filter(|value| *value != Self::NONE)
+    pub(crate) fn duration(self) -> Option<Duration> {
+        self.get().map(Duration::from_nanos)
     }
 }
 
 impl Default for Known {
     fn default() -> Self {
-        Self(AtomicU64::new(Self::NONE))
+        Self::NONE
+    }
+}
+
+impl From<Option<u64>> for Known {
+    fn from(number: Option<u64>) -> Self {
+        number.map_or(Self::NONE, Self)
+    }
+}
+
+impl From<Option<Duration>> for Known {
+    fn from(d: Option<Duration>) -> Self {
+        // What is too long for it is known all the same.
+        d.map(|d| nanos(d).min(u64::MAX - 1)).into()
+    }
+}
+
+/// The same, shared.
+#[derive(Debug)]
+struct Shared(AtomicU64);
+
+impl Shared {
+    #[inline]
+    fn set(&self, value: u64) {
+        self.0.store(value, Relaxed);
+    }
+
+    #[inline]
+    fn forget(&self) {
+        self.set(Known::NONE.0);
+    }
+
+    #[inline]
+    fn get(&self) -> Known {
+        Known(self.0.load(Relaxed))
+    }
+}
+
+impl Default for Shared {
+    fn default() -> Self {
+        Self(AtomicU64::new(Known::NONE.0))
     }
 }
 
 /// Whole nanoseconds; a duration of 584 years and more is the largest number.
-fn nanos(d: Duration) -> u64 {
+pub(crate) fn nanos(d: Duration) -> u64 {
     u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
 }
 
@@ -148,7 +187,7 @@ impl Record {
     }
 
     pub(super) fn timeout(&self) -> Option<Duration> {
-        self.timeout.get().map(Duration::from_nanos)
+        self.timeout.get().duration()
     }
 
     /// Sets how many attempts there may be.
@@ -219,82 +258,143 @@ impl Record {
 ///
 /// Once the outermost observer has dropped its own, the figures of those below may be of a later
 /// call; layers nest, so in a stack that does not happen.
-#[derive(Debug)]
 #[must_use]
 pub struct Observation {
-    record: Arc<Record>,
-    recording: u32,
+    /// The call, which has the record. There until it is taken out at the end.
+    call: Option<CallInfo>,
     owner: bool,
 }
 
 impl Observation {
     #[inline]
-    pub(super) fn new(record: Arc<Record>, recording: u32, owner: bool) -> Self {
-        Self {
-            record,
-            recording,
-            owner,
+    pub(super) fn new(call: CallInfo, owner: bool) -> Self {
+        let call = Some(call);
+        Self { call, owner }
+    }
+
+    /// The call that is observed.
+    #[inline]
+    pub(crate) fn call(&self) -> &CallInfo {
+        self.call.as_ref().expect("taken out at the end alone")
+    }
+
+    /// The same, taken out. The observation ends.
+    #[inline]
+    pub(crate) fn take_call(&mut self) -> CallInfo {
+        self.end();
+        self.call.take().expect("taken out here alone")
+    }
+
+    #[inline]
+    fn record(&self) -> &Record {
+        self.call().observed()
+    }
+
+    /// What the record says now.
+    #[inline]
+    pub(crate) fn recorded(&self) -> Recorded {
+        let record = self.record();
+        Recorded {
+            timeout: record.timeout.get(),
+            configured_timeout: record.configured.get(),
+            output_bytes: record.output_bytes.get(),
+            waited_nanos: record.waited_nanos.load(Relaxed),
+            max_attempts: record.max_attempts.load(Relaxed),
+            refusals: record.refusals.load(Relaxed),
+            slow: record.slow.load(Relaxed),
+        }
+    }
+
+    #[inline]
+    fn end(&self) {
+        if self.owner
+            && let Some(call) = &self.call
+        {
+            call.end_recording();
         }
     }
 
     /// Attempts made, at least 1.
+    #[inline]
     pub fn attempts(&self) -> u32 {
-        self.record.attempts.load(Relaxed).max(1)
+        self.record().attempts.load(Relaxed).max(1)
     }
 
     /// The timeout in force at the last attempt; `None` without one. What a deadline leaves of it is
     /// known once the call has waited.
     pub fn timeout(&self) -> Option<Duration> {
-        self.record.timeout()
+        self.record().timeout()
     }
 
     /// The timeout as configured, before a deadline shortened it.
     pub fn configured_timeout(&self) -> Option<Duration> {
-        self.record.configured.get().map(Duration::from_nanos)
+        self.record().configured.get().duration()
     }
 
     /// How many attempts there may be; `None` if no layer repeats the call.
     pub fn max_attempts(&self) -> Option<u32> {
-        Some(self.record.max_attempts.load(Relaxed)).filter(|n| *n > 0)
+        Some(self.record().max_attempts.load(Relaxed)).filter(|n| *n > 0)
     }
 
     /// Asks those below for the size of the answer.
+    #[inline]
     pub fn want_output_bytes(&self) {
-        self.record.wants_output_bytes.store(true, Relaxed);
+        self.record().wants_output_bytes.store(true, Relaxed);
     }
 
     /// How many bytes the answer has, as compact JSON, if whoever gave it has said.
     pub fn output_bytes(&self) -> Option<u64> {
-        self.record.output_bytes.get()
+        self.record().output_bytes.get().get()
     }
 
     /// Whether a timeout layer found the call slow.
+    #[inline]
     pub fn is_slow(&self) -> bool {
-        self.record.slow.load(Relaxed)
+        self.record().slow.load(Relaxed)
     }
 
     /// Whether a batch has handed the call on.
     #[cfg(feature = "batch")]
     pub(crate) fn was_sent(&self) -> bool {
-        self.record.sent.load(Relaxed)
+        self.record().sent.load(Relaxed)
     }
 
     /// Time spent waiting for backoffs and cooldowns.
     pub fn waited(&self) -> Duration {
-        Duration::from_nanos(self.record.waited_nanos.load(Relaxed))
+        Duration::from_nanos(self.record().waited_nanos.load(Relaxed))
     }
 
     /// Retries that were refused.
     pub fn refusals(&self) -> u32 {
-        self.record.refusals.load(Relaxed)
+        self.record().refusals.load(Relaxed)
     }
+}
+
+/// What a record says at one moment, in the record's own units: who keeps it is seldom asked.
+#[derive(Clone, Default)]
+pub(crate) struct Recorded {
+    pub(crate) timeout: Known,
+    pub(crate) configured_timeout: Known,
+    pub(crate) output_bytes: Known,
+    pub(crate) waited_nanos: u64,
+    /// 0 if nobody has said.
+    pub(crate) max_attempts: u32,
+    pub(crate) refusals: u32,
+    pub(crate) slow: bool,
 }
 
 impl Drop for Observation {
     #[inline]
     fn drop(&mut self) {
-        if self.owner {
-            self.record.end(self.recording);
-        }
+        self.end();
+    }
+}
+
+impl fmt::Debug for Observation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Observation")
+            .field("call", &self.call)
+            .field("record", &self.call.as_ref().map(CallInfo::observed))
+            .finish_non_exhaustive()
     }
 }

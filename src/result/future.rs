@@ -15,8 +15,10 @@ use super::{
     metadata::Metadata,
     tool_result::{Parts, ToolResult},
 };
+#[cfg(feature = "batch")]
+use crate::call::CallInfo;
 use crate::{
-    call::{CallInfo, Observation, ToolCall},
+    call::{Known, Observation, ToolCall},
     caller::Patience,
     error::{ErrorKind, Execution, ToolError},
     outcome::{Classify, Outcome},
@@ -27,9 +29,9 @@ pin_project! {
     #[must_use = "futures do nothing unless polled"]
     pub struct ResponseFuture<S, F, C> {
         #[pin]
-        state: State<S, F>,
-        pending: Option<Pending>,
-        classifier: C,
+        pub(super) state: State<S, F>,
+        pub(super) pending: Pending,
+        pub(super) classifier: C,
     }
 }
 
@@ -52,17 +54,6 @@ pin_project! {
 pub(crate) struct Pending {
     since: Instant,
     below: Observation,
-    info: CallInfo,
-}
-
-impl<S, F, C> ResponseFuture<S, F, C> {
-    pub(super) fn new(state: State<S, F>, pending: Pending, classifier: C) -> Self {
-        Self {
-            state,
-            pending: Some(pending),
-            classifier,
-        }
-    }
 }
 
 impl<S, C> Future for ResponseFuture<S, S::Future, C>
@@ -73,6 +64,7 @@ where
 {
     type Output = Result<ToolResult<S::Response>, Infallible>;
 
+    #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         let result = loop {
@@ -97,8 +89,7 @@ where
             }
         };
         this.state.set(State::Done);
-        let pending = this.pending.take().expect("polled after completion");
-        Poll::Ready(Ok(pending.settle(result, this.classifier)))
+        Poll::Ready(Ok(this.pending.settle(result, this.classifier)))
     }
 }
 
@@ -110,7 +101,6 @@ impl Pending {
         Self {
             since: Instant::now(),
             below,
-            info: call.info(),
         }
     }
 
@@ -123,57 +113,62 @@ impl Pending {
     /// The call that runs.
     #[cfg(feature = "batch")]
     pub(crate) fn call(&self) -> &CallInfo {
-        &self.info
+        self.below.call()
     }
 
-    /// It has ended.
+    /// It has ended, for once.
+    #[inline]
     pub(crate) fn settle<Res, C>(
-        self,
+        &mut self,
         result: Result<Res, ToolError>,
         classifier: &C,
     ) -> ToolResult<Res>
     where
         C: Classify<Res>,
     {
-        let mut metadata = Metadata::of(&self.below);
         let (data, error) = match result {
             Ok(answer) => {
                 let outcome = classifier.classify(Ok(&answer));
                 (Some(answer), of_answer(&outcome))
             }
-            Err(error) => {
-                // It is the size of an answer that nobody gets.
-                metadata.output_bytes = None;
-                (None, Some(error))
-            }
+            Err(error) => (None, Some(error)),
         };
-        let (mut duration, mut attempts) = (self.since.elapsed(), self.below.attempts());
-        let error = error.map(|error| {
-            match error.kind() {
-                // An attempt that a retry layer has counted was none (X4), unless an earlier one had found the tool.
-                _ if is_unknown_here(&error) && attempts <= 1 => {
-                    (duration, attempts) = (Duration::ZERO, 0);
-                }
-                // It was not started (T5): what it took to find that out is no duration of the call.
-                ErrorKind::DeadlineExceeded => {
-                    (duration, attempts) = (Duration::ZERO, error.attempts().unwrap_or(0));
-                }
-                ErrorKind::Cancelled if error.execution() == Execution::NotStarted => {
-                    attempts = error.attempts().unwrap_or(0);
-                }
-                _ => attempts = error.attempts().unwrap_or(attempts),
-            }
-            let elapsed = error.elapsed().unwrap_or(duration);
-            error.about(&self.info).with_elapsed(elapsed)
-        });
+        let mut duration = Instant::now().saturating_duration_since(self.since);
+        let (mut below, mut attempts) = (self.below.recorded(), self.below.attempts());
+        if data.is_none() {
+            // It is the size of an answer that nobody gets.
+            below.output_bytes = Known::default();
+        }
+        let error = error.map(|error| self.failed(error, &mut duration, &mut attempts));
         ToolResult::new(Parts {
-            call: self.info,
+            call: self.below.take_call(),
             data,
             error,
             duration,
             attempts,
-            metadata,
+            metadata: Metadata::of(below),
         })
+    }
+
+    /// The error with what is known of the call, whose figures are what they are after such an error.
+    #[cold]
+    fn failed(&self, error: ToolError, duration: &mut Duration, attempts: &mut u32) -> ToolError {
+        match error.kind() {
+            // An attempt that a retry layer has counted was none (X4), unless an earlier one had found the tool.
+            _ if is_unknown_here(&error) && *attempts <= 1 => {
+                (*duration, *attempts) = (Duration::ZERO, 0);
+            }
+            // It was not started (T5): what it took to find that out is no duration of the call.
+            ErrorKind::DeadlineExceeded => {
+                (*duration, *attempts) = (Duration::ZERO, error.attempts().unwrap_or(0));
+            }
+            ErrorKind::Cancelled if error.execution() == Execution::NotStarted => {
+                *attempts = error.attempts().unwrap_or(0);
+            }
+            _ => *attempts = error.attempts().unwrap_or(*attempts),
+        }
+        let elapsed = error.elapsed().unwrap_or(*duration);
+        error.about(self.below.call()).with_elapsed(elapsed)
     }
 }
 
@@ -183,7 +178,13 @@ fn is_unknown_here(error: &ToolError) -> bool {
 }
 
 /// What an answer is that is no success.
+#[inline]
 fn of_answer(outcome: &Outcome) -> Option<ToolError> {
+    (!outcome.is_success()).then(|| failure_of_answer(outcome))?
+}
+
+#[cold]
+fn failure_of_answer(outcome: &Outcome) -> Option<ToolError> {
     let (kind, text) = outcome.failure_of_answer()?;
     let text = match kind {
         // The texts for models say the rest.

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use crate::call::Observation;
+use crate::call::Recorded;
 
 /// What it took: what the layers below a [`ToolResultLayer`](super::ToolResultLayer) did for a call,
 /// and what the caller adds.
@@ -10,88 +10,83 @@ use crate::call::Observation;
 /// `Debug` shows how much the caller has added, not what.
 #[derive(Clone, Default)]
 pub struct Metadata {
-    pub(super) max_attempts: Option<u32>,
-    pub(super) timeout: Option<Duration>,
-    pub(super) configured_timeout: Option<Duration>,
-    pub(super) slow: bool,
-    pub(super) waited: Duration,
-    pub(super) refused_retries: u32,
-    pub(super) output_bytes: Option<u64>,
-    pub(super) extra: Map<String, Value>,
+    pub(super) below: Recorded,
+    /// Boxed, as few callers add anything.
+    pub(super) extra: Option<Box<Map<String, Value>>>,
 }
 
 impl Metadata {
-    pub(super) fn of(below: &Observation) -> Self {
-        Self {
-            max_attempts: below.max_attempts(),
-            timeout: below.timeout(),
-            configured_timeout: below.configured_timeout(),
-            slow: below.is_slow(),
-            waited: below.waited(),
-            refused_retries: below.refusals(),
-            output_bytes: below.output_bytes(),
-            extra: Map::new(),
-        }
+    #[inline]
+    pub(super) fn of(below: Recorded) -> Self {
+        Self { below, extra: None }
     }
 
     /// How many attempts there might have been; none if no layer repeats calls.
     pub fn max_attempts(&self) -> Option<u32> {
-        self.max_attempts
+        Some(self.below.max_attempts).filter(|n| *n > 0)
     }
 
     /// The timeout in force at the last attempt.
     pub fn timeout(&self) -> Option<Duration> {
-        self.timeout
+        self.below.timeout.duration()
     }
 
     /// The same as configured, before a deadline shortened it.
     pub fn configured_timeout(&self) -> Option<Duration> {
-        self.configured_timeout
+        self.below.configured_timeout.duration()
     }
 
     /// Whether the call took more than its fraction of the timeout.
     pub fn is_slow(&self) -> bool {
-        self.slow
+        self.below.slow
     }
 
     /// Time spent waiting for backoffs and cooldowns.
     pub fn waited(&self) -> Duration {
-        self.waited
+        Duration::from_nanos(self.below.waited_nanos)
     }
 
     /// Retries that were refused.
     pub fn refused_retries(&self) -> u32 {
-        self.refused_retries
+        self.below.refusals
     }
 
     /// How many bytes the answer has as JSON, if the tool or a layer has
     /// [said](crate::Record::set_output_bytes).
     pub fn output_bytes(&self) -> Option<u64> {
-        self.output_bytes
+        self.below.output_bytes.get()
     }
 
     /// What the caller has added.
     pub fn get(&self, key: &str) -> Option<&Value> {
-        self.extra.get(key)
+        self.extra.as_ref()?.get(key)
     }
 
     /// Adds to it. Returns what stood there.
     pub fn insert(&mut self, key: impl Into<String>, value: impl Into<Value>) -> Option<Value> {
-        self.extra.insert(key.into(), value.into())
+        self.extra
+            .get_or_insert_default()
+            .insert(key.into(), value.into())
     }
 }
 
 impl std::fmt::Debug for Metadata {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Metadata")
-            .field("max_attempts", &self.max_attempts)
-            .field("timeout", &self.timeout)
-            .field("configured_timeout", &self.configured_timeout)
-            .field("slow", &self.slow)
-            .field("waited", &self.waited)
-            .field("refused_retries", &self.refused_retries)
-            .field("output_bytes", &self.output_bytes)
-            .field("extra", &format_args!("{} keys", self.extra.len()))
+            .field("max_attempts", &self.max_attempts())
+            .field("timeout", &self.timeout())
+            .field("configured_timeout", &self.configured_timeout())
+            .field("slow", &self.is_slow())
+            .field("waited", &self.waited())
+            .field("refused_retries", &self.refused_retries())
+            .field("output_bytes", &self.output_bytes())
+            .field(
+                "extra",
+                &format_args!(
+                    "{} keys",
+                    self.extra.as_ref().map_or(0, |extra| extra.len())
+                ),
+            )
             .finish()
     }
 }

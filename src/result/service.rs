@@ -49,19 +49,34 @@ where
         Poll::Ready(Ok(()))
     }
 
+    // Apart from its caller, so that the inner future is made where it stays.
+    #[inline(never)]
     fn call(&mut self, mut call: ToolCall) -> Self::Future {
         let pending = Pending::begin(&mut call);
-        let state = match self.inner.take() {
-            Taken::Ready => State::Called {
-                fut: self.inner.get().call(call),
+        let classifier = self.classifier.clone();
+        // Each is made where it stays.
+        match self.inner.take() {
+            Taken::Ready => ResponseFuture {
+                state: State::Called {
+                    fut: self.inner.get().call(call),
+                },
+                pending,
+                classifier,
             },
-            Taken::Wait(svc) => State::Waiting {
-                svc,
-                call: Some(call),
+            Taken::Wait(svc) => ResponseFuture {
+                state: State::Waiting {
+                    svc,
+                    call: Some(call),
+                },
+                pending,
+                classifier,
             },
-            Taken::Failed(error) => State::Failed { error: Some(error) },
-        };
-        ResponseFuture::new(state, pending, self.classifier.clone())
+            Taken::Failed(error) => ResponseFuture {
+                state: State::Failed { error: Some(error) },
+                pending,
+                classifier,
+            },
+        }
     }
 }
 

@@ -10,7 +10,13 @@ use super::{
     status::Status,
     tool_result::{Exposed, Parts, ToolResult},
 };
-use crate::{call::ToolCall, error::ToolError, event::ms, text::Short, transition::millis};
+use crate::{
+    call::{Recorded, ToolCall, nanos},
+    error::ToolError,
+    event::ms,
+    text::Short,
+    transition::millis,
+};
 
 #[derive(Serialize, Deserialize)]
 #[serde(bound(deserialize = "D: Deserialize<'de>, E: Deserialize<'de> + Default"))]
@@ -73,7 +79,12 @@ fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(d: D) -> Result<Optio
 }
 
 impl<D, E> Wire<D, E> {
-    fn of<T>(result: &ToolResult<T>, data: Option<D>, extra: E, name: fn(&str) -> String) -> Self {
+    fn of<T>(
+        result: &ToolResult<T>,
+        data: Option<D>,
+        extra: Option<E>,
+        name: fn(&str) -> String,
+    ) -> Self {
         let (call, metadata) = (result.call(), result.metadata());
         Self {
             success: result.is_success(),
@@ -89,14 +100,14 @@ impl<D, E> Wire<D, E> {
                 agent_id: call.agent_id().map(name),
                 trace_id: call.trace_id().map(name),
                 session_id: call.session_id().map(name),
-                max_attempts: metadata.max_attempts,
-                timeout_ms: metadata.timeout,
-                configured_timeout_ms: metadata.configured_timeout,
-                slow: metadata.slow,
-                waited_ms: Some(metadata.waited).filter(|d| !d.is_zero()),
-                refused_retries: metadata.refused_retries,
-                output_bytes: metadata.output_bytes,
-                extra: Some(extra).filter(|_| !metadata.extra.is_empty()),
+                max_attempts: metadata.max_attempts(),
+                timeout_ms: metadata.timeout(),
+                configured_timeout_ms: metadata.configured_timeout(),
+                slow: metadata.is_slow(),
+                waited_ms: Some(metadata.waited()).filter(|d| !d.is_zero()),
+                refused_retries: metadata.refused_retries(),
+                output_bytes: metadata.output_bytes(),
+                extra,
             },
         }
     }
@@ -110,7 +121,8 @@ impl<T: Serialize> Serialize for ToolResult<T> {
         let collect = |data| rules.collect(data).unwrap_or_else(|_| "[not JSON]".into());
         let data = self.data().map(collect);
         let data = data.as_ref().map(|data| rules.json(data));
-        let extra = rules.object(&self.metadata().extra);
+        let extra = self.metadata().extra.as_deref();
+        let extra = extra.map(|extra| rules.object(extra));
         Wire::of(self, data, extra, |s| Short::name(s).to_string()).serialize(serializer)
     }
 }
@@ -118,7 +130,7 @@ impl<T: Serialize> Serialize for ToolResult<T> {
 /// The data as it is; errors are redacted all the same.
 impl<T: Serialize> Serialize for Exposed<'_, T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let extra = &self.0.metadata().extra;
+        let extra = self.0.metadata().extra.as_deref();
         Wire::of(self.0, self.0.data(), extra, str::to_owned).serialize(serializer)
     }
 }
@@ -154,14 +166,16 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for ToolResult<T> {
             duration,
             attempts: wire.attempts,
             metadata: Metadata {
-                max_attempts: metadata.max_attempts,
-                timeout: metadata.timeout_ms,
-                configured_timeout: metadata.configured_timeout_ms,
-                slow: metadata.slow,
-                waited: metadata.waited_ms.unwrap_or_default(),
-                refused_retries: metadata.refused_retries,
-                output_bytes: metadata.output_bytes,
-                extra: metadata.extra.unwrap_or_default(),
+                below: Recorded {
+                    timeout: metadata.timeout_ms.into(),
+                    configured_timeout: metadata.configured_timeout_ms.into(),
+                    output_bytes: metadata.output_bytes.into(),
+                    waited_nanos: metadata.waited_ms.map_or(0, nanos),
+                    max_attempts: metadata.max_attempts.unwrap_or(0),
+                    refusals: metadata.refused_retries,
+                    slow: metadata.slow,
+                },
+                extra: metadata.extra.filter(|m| !m.is_empty()).map(Box::new),
             },
         }))
     }

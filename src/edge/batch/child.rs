@@ -123,7 +123,7 @@ impl Unsettled {
     }
 
     /// Its end, with the answer or the error of the guarded service.
-    pub(super) fn end<E, Res>(self, result: Result<Res, ToolError>) -> ToolResult<E::Data>
+    pub(super) fn end<E, Res>(mut self, result: Result<Res, ToolError>) -> ToolResult<E::Data>
     where
         E: Ending<Res>,
     {
