@@ -46,7 +46,7 @@ impl Totals {
         self.in_flight += seats.in_flight();
         row.lanes.read(|tally| {
             self.counts.add(&tally.counts);
-            let _ = self.latency.add(&tally.latency);
+            tally.latency.add_to(&mut self.latency);
             for (label, n) in by_label(&row.codes, &tally.codes) {
                 self.code(label, n);
             }

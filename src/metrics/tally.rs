@@ -2,11 +2,9 @@
 
 use std::time::Duration;
 
-use hdrhistogram::Histogram;
-
 use super::{
     codes::{Codes, MAX_CODES},
-    latency::{Range, micros},
+    latency::{Latencies, Range, micros},
     outcome::CallOutcome,
     sink::CallEnd,
 };
@@ -70,7 +68,7 @@ pub(super) struct Tally {
     pub(super) counts: Counts,
     /// By the places of [`Codes`].
     pub(super) codes: [u64; MAX_CODES + 1],
-    pub(super) latency: Histogram<u64>,
+    pub(super) latency: Latencies,
 }
 
 impl Tally {
@@ -78,12 +76,12 @@ impl Tally {
         Self {
             counts: Counts::default(),
             codes: [0; MAX_CODES + 1],
-            latency: range.histogram(),
+            latency: range.latencies(),
         }
     }
 
     /// Counts a call that has ended.
-    #[inline]
+    #[inline(always)]
     pub(super) fn ended(&mut self, end: &CallEnd<'_>, code: Option<usize>, range: &Range) {
         let counts = &mut self.counts;
         counts.outcomes[end.outcome as usize] += 1;
@@ -98,13 +96,13 @@ impl Tally {
         }
     }
 
+    #[inline]
     fn took(&mut self, latency: Duration, range: &Range) {
         let us = micros(latency);
         self.counts.micros = self.counts.micros.saturating_add(us);
         let (fitting, clamped) = range.fit(us);
         self.counts.clamped += u64::from(clamped);
-        // A value of the range fits, if need be after growing.
-        let _ = self.latency.record(fitting);
+        self.latency.record(fitting);
     }
 }
 
