@@ -1,6 +1,6 @@
 //! A call's one report, on whichever way it ends.
 
-use std::{task::Poll, time::Duration};
+use std::{mem::ManuallyDrop, task::Poll, time::Duration};
 
 use tokio::time::Instant;
 
@@ -46,51 +46,59 @@ enum Stage {
 
 impl<R: Report> InFlight<R> {
     #[inline]
-    pub(crate) fn new(report: R, deadline: Option<Instant>) -> Self {
+    fn new(report: Option<R>, deadline: Option<Instant>) -> Self {
         Self {
-            report: Some(report),
+            report,
             deadline,
             since: None,
             stage: Stage::Waiting,
         }
     }
 
-    /// The same for a report that has read the clock: the call counts as pending since then.
+    /// The clock was read when the call began: it counts as pending since then.
     #[cfg(feature = "metrics")]
     #[inline]
-    pub(crate) fn since_start(report: R, deadline: Option<Instant>, start: Instant) -> Self {
-        let mut flight = Self::new(report, deadline);
-        flight.since = Some(start);
-        flight
+    pub(crate) fn with_start(mut self, start: Instant) -> Self {
+        self.since = Some(start);
+        self
     }
 
-    /// Runs a part of the call that may panic: the inner service's `call`, or a poll.
+    /// A poll begins: if nothing follows, it panicked.
     #[inline]
-    pub(crate) fn enter<T>(&mut self, part: impl FnOnce(&R) -> T) -> T {
+    pub(crate) fn begin_poll(&mut self) -> &R {
         // A second report would follow from here.
         assert!(self.stage != Stage::Ended, "polled after completion");
-        let report = self.report.as_ref().expect("taken only after the end");
         self.stage = Stage::Polling;
-        let output = part(report);
-        self.stage = Stage::Waiting;
-        output
+        self.report.as_ref().expect("there until the end")
     }
 
-    /// Polls the call. The clock is read at the first `Pending` only, so a call that answers at
-    /// once reads none.
+    /// The poll was `Pending`. The clock is read at the first one only, so a call that answers at once reads none.
+    #[inline]
+    pub(crate) fn wait(&mut self) {
+        self.stage = Stage::Waiting;
+        self.since.get_or_insert_with(Instant::now);
+    }
+
+    /// The call has its result, which the report hears of here; then it is dropped, where it is.
+    #[inline]
+    pub(crate) fn end(&mut self, end: impl FnOnce(&R)) {
+        self.stage = Stage::Ended;
+        end(self.report());
+        self.report = None;
+    }
+
+    /// Polls the call, up to a result of which the report is to be told.
     #[inline]
     pub(crate) fn poll<T>(&mut self, poll: impl FnOnce(&R) -> Poll<T>) -> Poll<T> {
-        let polled = self.enter(poll);
+        let polled = poll(self.begin_poll());
         match polled {
             Poll::Ready(_) => self.stage = Stage::Ended,
-            Poll::Pending => {
-                self.since.get_or_insert_with(Instant::now);
-            }
+            Poll::Pending => self.wait(),
         }
         polled
     }
 
-    /// What reports, until it is taken.
+    /// What reports, until the end.
     #[inline]
     pub(crate) fn reporter(&self) -> Option<&R> {
         self.report.as_ref()
@@ -100,11 +108,6 @@ impl<R: Report> InFlight<R> {
     #[inline]
     pub(crate) fn report(&self) -> &R {
         self.report.as_ref().expect("it was not taken yet")
-    }
-
-    /// The same, taken out.
-    pub(crate) fn take(&mut self) -> R {
-        self.report.take().expect("it was not taken yet")
     }
 
     /// When the call began to wait; `None` if it never did.
@@ -131,33 +134,40 @@ impl<R: Report> InFlight<R> {
     }
 }
 
-/// Guards a call while the inner service is being called: dropped with its report, that panicked.
+/// Guards the part of a call that makes its future: if nothing follows, it panicked.
 ///
-/// One field, so that it can stay in a register: the rest of the guard is made when there is something to guard.
-pub(crate) struct Beginning<R: Report>(Option<R>);
+/// What is only moved can stay in registers, and once there is a future nothing may panic before it is where it
+/// stays, so that it can be made there.
+pub(crate) struct Beginning<R: Report> {
+    /// Dropped by hand: whoever drops it has taken it before.
+    report: ManuallyDrop<Option<R>>,
+    deadline: Option<Instant>,
+}
 
 impl<R: Report> Beginning<R> {
     #[inline]
-    pub(crate) fn new(report: R) -> Self {
-        Self(Some(report))
+    pub(crate) fn new(report: R, deadline: Option<Instant>) -> Self {
+        let report = ManuallyDrop::new(Some(report));
+        Self { report, deadline }
     }
 
-    /// The inner service has made its future.
+    /// What reports.
     #[inline]
-    pub(crate) fn begun(mut self, deadline: Option<Instant>) -> InFlight<R> {
-        InFlight {
-            report: self.0.take(),
-            deadline,
-            since: None,
-            stage: Stage::Waiting,
-        }
+    pub(crate) fn report(&self) -> &R {
+        self.report.as_ref().expect("taken at the end alone")
+    }
+
+    /// The future is made.
+    #[inline]
+    pub(crate) fn begun(mut self) -> InFlight<R> {
+        InFlight::new(self.report.take(), self.deadline)
     }
 }
 
 impl<R: Report> Drop for Beginning<R> {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
-        if let Some(report) = self.0.take() {
+        if let Some(report) = self.report.take() {
             report.panicked();
         }
     }
@@ -192,7 +202,7 @@ mod tests {
     #[test]
     fn a_call_that_has_its_result_is_not_reported_again() {
         let log = Log::default();
-        let mut flight = InFlight::new(log.clone(), None);
+        let mut flight = InFlight::new(Some(log.clone()), None);
         assert_eq!(flight.poll(|_| Poll::Ready(1)), Poll::Ready(1));
         drop(flight);
         assert!(log.0.borrow().is_empty());
@@ -201,11 +211,9 @@ mod tests {
     #[test]
     fn a_panic_at_the_beginning_is_reported() {
         let log = Log::default();
-        let begun = panic::catch_unwind(panic::AssertUnwindSafe(|| {
-            let beginning = Beginning::new(log.clone());
-            let begun: u8 = panic!("boom");
-            #[expect(unreachable_code, reason = "the inner service panics")]
-            (begun, beginning.begun(None))
+        let begun = panic::catch_unwind(panic::AssertUnwindSafe(|| -> u8 {
+            let _beginning = Beginning::new(log.clone(), None);
+            panic!("boom")
         }));
         assert!(begun.is_err());
         assert_eq!(*log.0.borrow(), ["panicked"]);
@@ -214,7 +222,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_drop_in_flight_tells_how_long_it_was_pending() {
         let log = Log::default();
-        let mut flight = InFlight::new(log.clone(), None);
+        let mut flight = InFlight::new(Some(log.clone()), None);
         assert!(flight.poll(|_| Poll::<()>::Pending).is_pending());
         tokio::time::advance(Duration::from_secs(2)).await;
         drop(flight);
@@ -228,7 +236,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_drop_after_the_deadline_is_told_as_such() {
         let log = Log::default();
-        let flight = InFlight::new(log.clone(), Some(Instant::now() + Duration::from_secs(1)));
+        let flight = InFlight::new(
+            Some(log.clone()),
+            Some(Instant::now() + Duration::from_secs(1)),
+        );
         tokio::time::advance(Duration::from_secs(1)).await;
         drop(flight);
         assert!(log.0.borrow()[0].contains("past_deadline: true"));
@@ -237,7 +248,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn it_is_pending_since_the_first_time() {
         let log = Log::default();
-        let mut flight = InFlight::new(log.clone(), None);
+        let mut flight = InFlight::new(Some(log.clone()), None);
         for _ in 0..2 {
             assert!(flight.poll(|_| Poll::<()>::Pending).is_pending());
             tokio::time::advance(Duration::from_secs(1)).await;
@@ -249,7 +260,7 @@ mod tests {
     #[test]
     fn a_call_that_is_polled_after_its_end_is_not_reported_again() {
         let log = Log::default();
-        let mut flight = InFlight::new(log.clone(), None);
+        let mut flight = InFlight::new(Some(log.clone()), None);
         assert!(flight.poll(|_| Poll::Ready(())).is_ready());
         let polled = panic::catch_unwind(panic::AssertUnwindSafe(|| {
             flight.poll(|_| -> Poll<()> { panic!("boom") })
@@ -263,7 +274,7 @@ mod tests {
     #[test]
     fn a_panic_is_told_from_a_drop_even_below_a_catch() {
         let log = Log::default();
-        let mut flight = InFlight::new(log.clone(), None);
+        let mut flight = InFlight::new(Some(log.clone()), None);
         let polled = panic::catch_unwind(panic::AssertUnwindSafe(|| {
             flight.poll(|_| -> Poll<()> { panic!("boom") })
         }));

@@ -159,6 +159,7 @@ impl Outcome {
     }
 
     /// What an answer is that is no success, and how observers say so; none for one that is.
+    #[inline]
     pub(crate) const fn failure_of_answer(&self) -> Option<(ErrorKind, &'static str)> {
         Some(if self.is_success() {
             return None;

@@ -57,12 +57,10 @@ impl<S, F> State<S, F> {
     where
         S: Service<ToolCall, Future = F>,
     {
-        let deadline = call.deadline();
-        let beginning = Beginning::new(Admitted::new(entry, info, pass));
-        Self::Called {
-            fut: svc.call(call),
-            flight: beginning.begun(deadline),
-        }
+        let beginning = Beginning::new(Admitted::new(entry, info, pass), call.deadline());
+        let fut = svc.call(call);
+        let flight = beginning.begun();
+        Self::Called { fut, flight }
     }
 
     pub(super) fn refused(error: ToolError) -> Self {

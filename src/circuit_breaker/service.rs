@@ -64,10 +64,10 @@ where
             Taken::Ready => match entry.admit(Some(&info)) {
                 // Made where it is returned: what lies below is not moved once more.
                 Ok(pass) => {
-                    let deadline = call.deadline();
-                    let beginning = Beginning::new(Admitted::new(entry, info, pass));
+                    let admitted = Admitted::new(entry, info, pass);
+                    let beginning = Beginning::new(admitted, call.deadline());
                     let fut = self.inner.get().call(call);
-                    let flight = beginning.begun(deadline);
+                    let flight = beginning.begun();
                     return ResponseFuture::new(State::Called { fut, flight }, classifier);
                 }
                 Err(retry_after) => {

@@ -3,7 +3,7 @@ use std::{
     fmt,
     future::Future,
     pin::Pin,
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
 };
 
 use pin_project_lite::pin_project;
@@ -16,19 +16,9 @@ pin_project! {
     #[must_use = "futures do nothing unless polled"]
     pub struct ResponseFuture<F, C> {
         #[pin]
-        fut: F,
-        flight: InFlight<Observer>,
-        classifier: C,
-    }
-}
-
-impl<F, C> ResponseFuture<F, C> {
-    pub(super) fn new(fut: F, flight: InFlight<Observer>, classifier: C) -> Self {
-        Self {
-            fut,
-            flight,
-            classifier,
-        }
+        pub(super) fut: F,
+        pub(super) flight: InFlight<Observer>,
+        pub(super) classifier: C,
     }
 }
 
@@ -40,16 +30,20 @@ where
 {
     type Output = Result<Res, ToolError>;
 
+    #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        // Converting and classifying run foreign code: inside, so that a panic there is counted too.
-        let polled = this.flight.poll(|observer| {
-            let result = ready!(this.fut.poll(cx)).map_err(|e| observer.about(e.into()));
-            let outcome = this.classifier.classify(result.as_ref());
-            Poll::Ready((result, outcome))
-        });
-        let (result, outcome) = ready!(polled);
-        this.flight.take().ended(result.as_ref().err(), &outcome);
+        let observer = this.flight.begin_poll();
+        let Poll::Ready(result) = this.fut.poll(cx) else {
+            this.flight.wait();
+            return Poll::Pending;
+        };
+        // Converting and classifying run foreign code: before the end, so that a panic there is counted too.
+        let result = result.map_err(|e| observer.about(e.into()));
+        let outcome = this.classifier.classify(result.as_ref());
+        let failure = outcome.failure_of_answer().map(|(kind, _)| kind);
+        let error = result.as_ref().err();
+        this.flight.end(|observer| observer.ended(error, failure));
         Poll::Ready(result)
     }
 }

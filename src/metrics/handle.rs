@@ -102,7 +102,6 @@ impl Metrics {
     }
 
     /// A seat for a call at its tool's row, which is not forgotten while somebody has it.
-    #[inline]
     pub(super) fn seat(&self, call: &CallInfo) -> Arc<Seat> {
         let Inner { rows, shared, .. } = &*self.0;
         let make = || {

@@ -31,21 +31,17 @@ impl Lanes {
     /// Writes to the first part that is free.
     #[inline]
     pub(super) fn write(&self, range: &Range, write: impl FnOnce(&mut Tally)) {
-        write(&mut self.free(range));
-    }
-
-    #[inline]
-    fn free(&self, range: &Range) -> MutexGuard<'_, Tally> {
         // The usual case: no other thread was ever met.
         if self.open.load(Relaxed) == 1
             && let Some(part) = self.parts[0].get()
-            && let Ok(part) = part.try_lock()
+            && let Ok(mut part) = part.try_lock()
         {
-            return part;
+            return write(&mut part);
         }
-        self.free_of_many(range)
+        write(&mut self.free_of_many(range));
     }
 
+    #[inline(never)]
     fn free_of_many(&self, range: &Range) -> MutexGuard<'_, Tally> {
         let number = thread_number();
         loop {

@@ -10,40 +10,34 @@ use super::{
 use crate::{
     call::{CallInfo, Observation, ToolCall},
     error::{ErrorKind, ToolError},
-    in_flight::{Abandoned, InFlight, Report},
-    outcome::Outcome,
+    in_flight::{Abandoned, Report},
 };
 
 /// A call that is counted as being in flight.
 pub(super) struct Observer {
     seat: Arc<Seat>,
-    /// Attempts that were made before it began.
-    earlier: u32,
+    /// Which attempt it was sent as. Below a layer that repeats calls, each attempt is a call.
+    first: u16,
     began: Began,
     since: Instant,
     below: Observation,
-    info: CallInfo,
 }
 
 impl Observer {
-    /// Guards the call from here on.
-    #[inline]
-    pub(super) fn start(call: &mut ToolCall, metrics: &Metrics) -> InFlight<Self> {
+    /// The call begins: it is to be guarded from here on.
+    #[inline(always)]
+    pub(super) fn start(call: &mut ToolCall, metrics: &Metrics) -> (Self, Instant) {
         let below = call.observe();
-        // Below a layer that repeats calls, each attempt is a call.
-        let earlier = u32::from(call.attempt()).saturating_sub(1);
-        let info = call.info();
-        let seat = metrics.seat(&info);
+        let seat = metrics.seat(below.call());
         let since = Instant::now();
         let observer = Self {
-            earlier,
-            began: seat.began(),
+            first: call.attempt(),
+            began: seat.row().began(),
             seat,
             since,
             below,
-            info,
         };
-        InFlight::since_start(observer, call.deadline(), since)
+        (observer, since)
     }
 
     /// Counts a call that no layer has seen.
@@ -57,37 +51,59 @@ impl Observer {
             slow: false,
             refused_here: true,
         };
-        seat.ended(seat.began(), &ended);
+        let row = seat.row();
+        row.ended(row.began(), &ended);
     }
 
     /// The error, stamped with the call's names.
     pub(super) fn about(&self, error: ToolError) -> ToolError {
-        error.about(&self.info)
+        error.about(self.below.call())
     }
 
     /// The call has a result.
     #[inline]
-    pub(super) fn ended(self, error: Option<&ToolError>, outcome: &Outcome) {
-        let failure = match error {
-            Some(error) => Some((error.kind(), error.code())),
-            None => outcome
-                .failure_of_answer()
-                .map(|(kind, _)| (kind, kind.code())),
-        };
-        self.count(failure, error.is_some_and(ToolError::is_own_refusal));
+    pub(super) fn ended(&self, error: Option<&ToolError>, failure_of_answer: Option<ErrorKind>) {
+        match (error, failure_of_answer) {
+            (None, None) => self.succeeded(),
+            (Some(error), _) => self.failed((error.kind(), error.code()), error.is_own_refusal()),
+            (None, Some(kind)) => self.failed((kind, kind.code()), false),
+        }
     }
 
-    fn count(self, failure: Option<(ErrorKind, &str)>, refused_here: bool) {
-        self.seat.ended(
+    /// Apart, so that what can only be of a failure is not asked.
+    fn succeeded(&self) {
+        let row = self.seat.row();
+        row.succeeded(
+            self.began,
+            self.duration(),
+            self.attempts(),
+            self.below.is_slow(),
+        );
+    }
+
+    #[cold]
+    fn failed(&self, failure: (ErrorKind, &str), refused_here: bool) {
+        self.seat.row().ended(
             self.began,
             &Ended {
-                failure,
-                duration: self.since.elapsed(),
-                attempts: self.below.attempts().saturating_sub(self.earlier).max(1),
+                failure: Some(failure),
+                duration: self.duration(),
+                attempts: self.attempts(),
                 slow: self.below.is_slow(),
                 refused_here,
             },
         );
+    }
+
+    #[inline]
+    fn duration(&self) -> Duration {
+        Instant::now().saturating_duration_since(self.since)
+    }
+
+    #[inline]
+    fn attempts(&self) -> u32 {
+        let after = self.below.attempts().saturating_sub(self.first.into());
+        after + 1
     }
 }
 
@@ -97,19 +113,19 @@ impl Report for Observer {
             true => ErrorKind::Timeout,
             false => ErrorKind::Cancelled,
         };
-        self.count(Some((kind, kind.code())), false);
+        self.failed((kind, kind.code()), false);
     }
 
     fn panicked(self) {
         let kind = ErrorKind::Panicked;
-        self.count(Some((kind, kind.code())), false);
+        self.failed((kind, kind.code()), false);
     }
 }
 
 impl fmt::Debug for Observer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Observer")
-            .field("call", &self.info)
+            .field("call", self.below.call())
             .field("since", &self.since)
             .finish_non_exhaustive()
     }

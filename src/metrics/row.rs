@@ -96,6 +96,7 @@ impl Row {
         }
     }
 
+    #[inline]
     pub(super) fn is_known(&self) -> bool {
         self.known.load(Relaxed)
     }
@@ -115,12 +116,16 @@ impl Row {
         }
     }
 
+    #[inline]
+    fn has_sinks(&self) -> bool {
+        !self.shared.sinks.0.is_empty()
+    }
+
     /// The sinks hear nothing of a row that is not known.
     fn tell(&self, tell: impl Fn(&dyn ToolSink)) {
-        let sinks = &self.shared.sinks;
-        if !sinks.0.is_empty() {
+        if self.has_sinks() {
             self.sinks
-                .get_or_init(|| sinks.tool(&self.labels))
+                .get_or_init(|| self.shared.sinks.tool(&self.labels))
                 .each(tell);
         }
     }
@@ -134,12 +139,36 @@ impl Row {
     #[inline]
     pub(super) fn began(&self) -> Began {
         let as_known = self.is_known();
-        self.or_other(as_known).tell(|sink| sink.started());
+        if self.has_sinks() {
+            self.tell_start(as_known);
+        }
         Began { as_known }
     }
 
-    /// It has ended.
+    #[inline(never)]
+    fn tell_start(&self, as_known: bool) {
+        self.or_other(as_known).tell(|sink| sink.started());
+    }
+
+    /// It has ended with a success, which is usually all there is to count.
     #[inline]
+    pub(super) fn succeeded(&self, began: Began, duration: Duration, attempts: u32, slow: bool) {
+        if self.is_known() && !self.has_sinks() {
+            let end = CallEnd::success(duration, attempts, slow);
+            return self.write(|tally| tally.ended(&end, None, &self.shared.range));
+        }
+        let ended = Ended {
+            failure: None,
+            duration,
+            attempts,
+            slow,
+            refused_here: false,
+        };
+        self.ended(began, &ended);
+    }
+
+    /// It has ended.
+    #[inline(never)]
     pub(super) fn ended(&self, began: Began, ended: &Ended<'_>) {
         self.or_other(began.as_known).tell(|sink| sink.left());
         let sent = ended.was_sent();
@@ -150,7 +179,6 @@ impl Row {
         self.or_other(known).count(ended, sent);
     }
 
-    #[inline]
     fn count(&self, ended: &Ended<'_>, sent: bool) {
         let kind = ended.failure.map(|(kind, _)| kind);
         let place = ended.failure.map(|(_, code)| self.codes.place(code));

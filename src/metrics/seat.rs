@@ -6,7 +6,7 @@ use std::{
     },
 };
 
-use super::row::{Began, Ended, Row};
+use super::row::Row;
 use crate::{
     lane::{here, lanes},
     registry::{Evict, Keep},
@@ -20,21 +20,10 @@ pub(super) struct Seat {
 }
 
 impl Seat {
-    /// The call begins.
+    /// Where the call is counted. It is in flight until the seat is dropped, so that the row stays until then.
     #[inline]
-    pub(super) fn began(&self) -> Began {
-        self.row.began()
-    }
-
-    /// Where it is counted.
     pub(super) fn row(&self) -> &Row {
         &self.row
-    }
-
-    /// It has ended; it is in flight until the seat is dropped, so that its row stays until it is counted.
-    #[inline]
-    pub(super) fn ended(&self, began: Began, ended: &Ended<'_>) {
-        self.row.ended(began, ended);
     }
 }
 

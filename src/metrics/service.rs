@@ -10,6 +10,7 @@ use super::{future::ResponseFuture, handle::Metrics, observer::Observer};
 use crate::{
     call::ToolCall,
     error::ToolError,
+    in_flight::Beginning,
     outcome::{ByError, Classify},
 };
 
@@ -45,10 +46,16 @@ where
         self.inner.poll_ready(cx).map_err(Into::into)
     }
 
+    #[inline]
     fn call(&mut self, mut call: ToolCall) -> Self::Future {
-        let mut flight = Observer::start(&mut call, &self.metrics);
-        let fut = flight.enter(|_| self.inner.call(call));
-        ResponseFuture::new(fut, flight, self.classifier.clone())
+        let (observer, since) = Observer::start(&mut call, &self.metrics);
+        let beginning = Beginning::new(observer, call.deadline());
+        let classifier = self.classifier.clone();
+        ResponseFuture {
+            fut: self.inner.call(call),
+            flight: beginning.begun().with_start(since),
+            classifier,
+        }
     }
 }
 

@@ -64,6 +64,19 @@ pub struct CallEnd<'a> {
 }
 
 impl CallEnd<'_> {
+    #[inline]
+    pub(super) fn success(duration: Duration, attempts: u32, slow: bool) -> Self {
+        Self {
+            outcome: CallOutcome::Success,
+            failure: None,
+            code: None,
+            duration,
+            attempts,
+            slow,
+            sent: true,
+        }
+    }
+
     /// Whether this side let the call go, at its first attempt at least: time was left, no circuit was open, nothing
     /// was overloaded, no cooldown was on. How long others took says nothing of the tool.
     pub fn was_sent(&self) -> bool {

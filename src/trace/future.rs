@@ -1,13 +1,14 @@
 use std::{
     future::Future,
     pin::Pin,
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
 };
 
 use pin_project_lite::pin_project;
+use tracing::Span;
 
-use super::{hooks::TraceHooks, observer::Observer};
-use crate::{error::ToolError, in_flight::InFlight};
+use super::{hooks::TraceHooks, watch::Watch};
+use crate::error::ToolError;
 
 pin_project! {
     /// Response future for [`Trace`](super::Trace).
@@ -19,15 +20,15 @@ pin_project! {
     {
         #[pin]
         fut: Option<F>,
-        flight: InFlight<Observer<H, Res>>,
+        watch: Watch<H, Res>,
     }
 
     impl<F, H: TraceHooks<Res>, Res> PinnedDrop for ResponseFuture<F, H, Res> {
         fn drop(this: Pin<&mut Self>) {
             let mut this = this.project();
-            if let Some(observer) = this.flight.reporter() {
+            if let Some(span) = this.watch.span() {
                 // What happens below while it is dropped belongs to the span, and comes before its end.
-                let _entered = observer.span().enter();
+                let _entered = span.enter();
                 this.fut.set(None);
             }
         }
@@ -35,9 +36,10 @@ pin_project! {
 }
 
 impl<F, H: TraceHooks<Res>, Res> ResponseFuture<F, H, Res> {
-    pub(super) fn new(fut: F, flight: InFlight<Observer<H, Res>>) -> Self {
+    #[inline]
+    pub(super) fn new(fut: F, watch: Watch<H, Res>) -> Self {
         let fut = Some(fut);
-        Self { fut, flight }
+        Self { fut, watch }
     }
 }
 
@@ -49,21 +51,23 @@ where
 {
     type Output = Result<Res, ToolError>;
 
+    #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
-        // Converting and classifying run foreign code: inside, so that a panic there is reported too.
-        let polled = this.flight.poll(|observer| {
-            let _entered = observer.span().enter();
-            let fut = this.fut.as_mut().as_pin_mut();
-            let result = ready!(fut.expect("polled after completion").poll(cx));
-            let result = result.map_err(|e| observer.about(e.into()));
-            this.fut.set(None);
-            let outcome = observer.classify(&result);
-            Poll::Ready((result, outcome))
-        });
-        let (result, outcome) = ready!(polled);
-        // Taken, so that the span is closed with the call and not with the future.
-        this.flight.take().ended(&result, &outcome);
+        // If nothing follows, it panicked. Converting and classifying run foreign code, too: before the end.
+        let watch = this.watch.begin_poll();
+        let entered = watch.span().map(Span::enter);
+        let fut = this.fut.as_mut().as_pin_mut();
+        let Poll::Ready(result) = fut.expect("polled after completion").poll(cx) else {
+            drop(entered);
+            this.watch.wait();
+            return Poll::Pending;
+        };
+        let result = result.map_err(|e| watch.about(e.into()));
+        this.fut.set(None);
+        let outcome = watch.classify(&result);
+        drop(entered);
+        this.watch.end(&result, &outcome);
         Poll::Ready(result)
     }
 }

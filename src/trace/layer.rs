@@ -1,6 +1,7 @@
 use std::{any::type_name, fmt};
 
 use tower_layer::Layer;
+use tracing::Level;
 
 use super::{hooks::DefaultHooks, service::Trace, span::Scope};
 use crate::event::{Listen, Listener};
@@ -18,6 +19,15 @@ pub(super) struct Settings<H> {
     pub(super) hooks: H,
     pub(super) show: Show,
     pub(super) listener: Listener,
+}
+
+impl<H> Settings<H> {
+    /// Whether anybody may hear of a call. Where there is neither a subscriber nor a listener, nothing has to be kept
+    /// for them.
+    #[inline]
+    pub(super) fn is_heard(&self) -> bool {
+        self.listener.hears(Level::ERROR)
+    }
 }
 
 /// What is shown.

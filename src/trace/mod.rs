@@ -106,6 +106,7 @@ mod new_span;
 mod observer;
 mod service;
 mod span;
+mod watch;
 
 #[cfg(feature = "otel")]
 pub(crate) use self::new_span::NewSpan;

@@ -13,7 +13,7 @@ use crate::{
     call::{CallInfo, Observation, ToolCall},
     error::{ErrorKind, MAX_TEXT, ToolError},
     event::{Event, Listener, TARGET, emit, ms, names::span},
-    in_flight::{Abandoned, InFlight, Report},
+    in_flight::{Abandoned, Report},
     outcome::Outcome,
 };
 
@@ -87,9 +87,8 @@ struct Facts {
 }
 
 impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
-    /// Guards the call from here on.
-    #[inline(always)]
-    pub(super) fn start(call: &mut ToolCall, settings: &Settings<H>) -> InFlight<Self>
+    /// The call begins: it is to be guarded from here on.
+    pub(super) fn start(call: &mut ToolCall, settings: &Settings<H>) -> Self
     where
         H: Clone,
     {
@@ -110,7 +109,7 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
             super::NewSpan::take(call, show.scope, &observer.span);
             observer.started(call);
         }
-        InFlight::new(observer, call.deadline())
+        observer
     }
 
     #[cold]
@@ -130,18 +129,17 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
         &self.span
     }
 
-    /// The error, stamped with the call's names.
-    pub(super) fn about(&self, error: ToolError) -> ToolError {
-        error.about(&self.info)
+    pub(super) fn call(&self) -> &CallInfo {
+        &self.info
     }
 
-    pub(super) fn classify(&self, result: &Result<Res, ToolError>) -> Outcome {
-        self.hooks.classify(result.as_ref())
+    pub(super) fn hooks(&self) -> &H {
+        &self.hooks
     }
 
     /// The call has a result.
     #[inline]
-    pub(super) fn ended(self, result: &Result<Res, ToolError>, outcome: &Outcome) {
+    pub(super) fn ended(&self, result: &Result<Res, ToolError>, outcome: &Outcome) {
         if let Some(seen) = &self.seen {
             self.tell_end(seen, result, outcome);
         }

@@ -10,8 +10,9 @@ use super::{
     hooks::{DefaultHooks, TraceHooks},
     layer::Settings,
     observer::Observer,
+    watch::Watch,
 };
-use crate::{call::ToolCall, error::ToolError};
+use crate::{call::ToolCall, error::ToolError, in_flight::Beginning};
 
 /// Makes a span for each call. See the [module docs](super) for an example.
 #[derive(Clone)]
@@ -40,11 +41,32 @@ where
         self.inner.poll_ready(cx).map_err(Into::into)
     }
 
-    fn call(&mut self, mut call: ToolCall) -> Self::Future {
-        let mut flight = Observer::start(&mut call, &self.settings);
+    #[inline]
+    fn call(&mut self, call: ToolCall) -> Self::Future {
+        if self.settings.is_heard() {
+            return self.call_heard(call);
+        }
+        let (info, hooks) = (call.info(), self.settings.hooks.clone());
+        let fut = self.inner.call(call);
+        ResponseFuture::new(fut, Watch::Unheard { info, hooks })
+    }
+}
+
+impl<S, H> Trace<S, H>
+where
+    S: Service<ToolCall>,
+    H: TraceHooks<S::Response> + Clone,
+{
+    /// Apart, as all that is for listeners: calls that nobody listens to are not to carry its weight.
+    #[inline(never)]
+    fn call_heard(&mut self, mut call: ToolCall) -> ResponseFuture<S::Future, H, S::Response> {
+        let observer = Observer::start(&mut call, &self.settings);
+        let beginning = Beginning::new(observer, call.deadline());
         // The inner `call` may run a tool's first steps: they belong to the span.
-        let fut = flight.enter(|o| o.span().in_scope(|| self.inner.call(call)));
-        ResponseFuture::new(fut, flight)
+        let span = beginning.report().span();
+        let fut = span.in_scope(|| self.inner.call(call));
+        let flight = beginning.begun();
+        ResponseFuture::new(fut, Watch::Heard { flight })
     }
 }
 

@@ -1,13 +1,26 @@
 //! Our layers around any service, in any company.
 
-use std::{convert::Infallible, time::Duration};
+use std::{
+    convert::Infallible,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn, util::BoxCloneSyncService};
 use tower_toolcall::{
-    BoxError, ErrorKind, Event, ToolCall, ToolError, catch_panic::CatchPanicLayer,
-    check::CheckLayer, circuit_breaker::CircuitBreakerLayer, deadline::DeadlineLayer,
-    normalize::NormalizeLayer, rate_limit::RateLimitBackoffLayer, result::ToolResultLayer,
-    retry::RetryLayer, sanitize::SanitizeLayer, timeout::TimeoutLayer, trace::TraceLayer,
+    BoxError, ErrorKind, Event, ToolCall, ToolError,
+    catch_panic::CatchPanicLayer,
+    check::CheckLayer,
+    circuit_breaker::CircuitBreakerLayer,
+    deadline::DeadlineLayer,
+    normalize::NormalizeLayer,
+    outcome::{ByError, Classify, classify_fn},
+    rate_limit::RateLimitBackoffLayer,
+    result::ToolResultLayer,
+    retry::RetryLayer,
+    sanitize::SanitizeLayer,
+    timeout::TimeoutLayer,
+    trace::TraceLayer,
 };
 
 /// The documented order, around whatever tool.
@@ -217,4 +230,33 @@ async fn every_layer_works_without_configuration() {
         .service(tool);
     let Ok(result) = stack.oneshot(call()).await;
     assert_eq!(result.into_result().unwrap(), 7);
+}
+
+/// Without a subscriber a trace layer keeps next to nothing of a call; a listener hears of one that is dropped all the same,
+/// and whoever classifies is asked.
+#[tokio::test(start_paused = true)]
+async fn a_trace_layer_without_a_subscriber_has_its_listener_and_its_classifier() {
+    let (heard, asked) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(0)));
+    let (log, count) = (heard.clone(), asked.clone());
+    let classifier = classify_fn(move |result: Result<&(), &ToolError>| {
+        *count.lock().unwrap() += 1;
+        ByError.classify(result)
+    });
+    let layer = TraceLayer::new().with_classifier(classifier);
+    let answer = layer.layer(service_fn(|_: ToolCall| async { Ok::<_, BoxError>(()) }));
+    answer.oneshot(call()).await.unwrap();
+    assert_eq!(*asked.lock().unwrap(), 1);
+
+    let layer = layer.with_listener(move |event: &Event<'_>| {
+        if let Event::Cancelled { call, elapsed, .. } = *event {
+            log.lock().unwrap().push((call.tool().to_owned(), elapsed));
+        }
+    });
+    let never = service_fn(|_| std::future::pending::<Result<(), BoxError>>());
+    let mut response = tokio_test::task::spawn(layer.layer(never).oneshot(call()));
+    tokio_test::assert_pending!(response.poll());
+    tokio::time::advance(Duration::from_secs(2)).await;
+    drop(response);
+    let expected = [("t".to_owned(), Duration::from_secs(2))];
+    assert_eq!(*heard.lock().unwrap(), expected);
 }

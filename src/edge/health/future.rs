@@ -43,11 +43,10 @@ impl<S, F> State<S, F> {
     where
         S: Service<ToolCall, Future = F>,
     {
-        let deadline = call.deadline();
+        let beginning = Beginning::new(visit, call.deadline());
         call.set_watched();
-        let beginning = Beginning::new(visit);
         let fut = svc.call(call);
-        let flight = beginning.begun(deadline);
+        let flight = beginning.begun();
         Self::Called { fut, flight }
     }
 
