@@ -278,6 +278,15 @@ impl Observation {
         self.call.as_ref().expect("taken out at the end alone")
     }
 
+    /// Hands the observation over. Nothing is left here.
+    #[inline]
+    pub(crate) fn take(&mut self) -> Self {
+        Self {
+            call: self.call.take(),
+            owner: self.owner,
+        }
+    }
+
     /// The same, taken out. The observation ends.
     #[inline]
     pub(crate) fn take_call(&mut self) -> CallInfo {

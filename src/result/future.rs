@@ -95,12 +95,22 @@ where
 
 impl Pending {
     /// The call begins.
+    #[inline(always)]
     pub(crate) fn begin(call: &mut ToolCall) -> Self {
         let below = call.observe();
         below.want_output_bytes();
         Self {
             since: Instant::now(),
             below,
+        }
+    }
+
+    /// Hands over what is known. Nothing is left here.
+    #[inline]
+    pub(super) fn take(&mut self) -> Self {
+        Self {
+            since: self.since,
+            below: self.below.take(),
         }
     }
 

@@ -49,33 +49,44 @@ where
         Poll::Ready(Ok(()))
     }
 
-    // Apart from its caller, so that the inner future is made where it stays.
+    // Apart from its caller for the same reason as `call_ready`.
     #[inline(never)]
     fn call(&mut self, mut call: ToolCall) -> Self::Future {
-        let pending = Pending::begin(&mut call);
-        let classifier = self.classifier.clone();
-        // Each is made where it stays.
-        match self.inner.take() {
-            Taken::Ready => ResponseFuture {
-                state: State::Called {
-                    fut: self.inner.get().call(call),
-                },
-                pending,
-                classifier,
+        let mut pending = Pending::begin(&mut call);
+        let state = match self.inner.take() {
+            Taken::Ready => return self.call_ready(call, &mut pending),
+            Taken::Wait(svc) => State::Waiting {
+                svc,
+                call: Some(call),
             },
-            Taken::Wait(svc) => ResponseFuture {
-                state: State::Waiting {
-                    svc,
-                    call: Some(call),
-                },
-                pending,
-                classifier,
+            Taken::Failed(error) => State::Failed { error: Some(error) },
+        };
+        ResponseFuture {
+            state,
+            pending,
+            classifier: self.classifier.clone(),
+        }
+    }
+}
+
+impl<S, C> ToolResultService<S, C>
+where
+    S: Service<ToolCall>,
+    C: Clone,
+{
+    /// Apart, with nothing to drop if the inner `call` panics: its future is then made where it stays.
+    #[inline(never)]
+    fn call_ready(
+        &mut self,
+        call: ToolCall,
+        pending: &mut Pending,
+    ) -> ResponseFuture<S, S::Future, C> {
+        ResponseFuture {
+            state: State::Called {
+                fut: self.inner.get().call(call),
             },
-            Taken::Failed(error) => ResponseFuture {
-                state: State::Failed { error: Some(error) },
-                pending,
-                classifier,
-            },
+            pending: pending.take(),
+            classifier: self.classifier.clone(),
         }
     }
 }

@@ -11,7 +11,7 @@ where
     H: TraceHooks<Res>,
 {
     // There was neither a subscriber nor a listener when it began: names for an error, and who classifies.
-    Unheard { info: CallInfo, hooks: H },
+    Unheard { info: Option<CallInfo>, hooks: H },
     // Its end is reported, whichever it is.
     Heard { flight: InFlight<Observer<H, Res>> },
 }
@@ -46,7 +46,7 @@ impl<H: TraceHooks<Res>, Res> Watch<H, Res> {
     /// The error, stamped with the call's names.
     pub(super) fn about(&self, error: ToolError) -> ToolError {
         error.about(match self {
-            Self::Unheard { info, .. } => info,
+            Self::Unheard { info, .. } => info.as_ref().expect("there from the beginning"),
             Self::Heard { flight } => flight.report().call(),
         })
     }
