@@ -1,7 +1,10 @@
 //! Parts of a whole that threads have for themselves, so that they do not write to the same cache line.
 
+#[cfg(feature = "metrics")]
+use std::sync::atomic::{Ordering::Acquire, fence};
 use std::{
     cell::Cell,
+    fmt,
     ops::Deref,
     sync::{
         Arc, LazyLock,
@@ -46,12 +49,7 @@ pub(crate) fn here<T>(lanes: &[T]) -> &T {
 
 /// A value whose references are counted in each lane apart, so that calls on several threads can keep one without
 /// writing to the same cache line.
-pub(crate) struct Spread<T>(Arc<Lanes<T>>);
-
-struct Lanes<T> {
-    value: Arc<T>,
-    kept: Box<[Arc<Kept<T>>]>,
-}
+pub(crate) struct Spread<T>(Arc<[Arc<Kept<T>>]>);
 
 /// What the references of one lane are counted on.
 #[repr(align(64))]
@@ -61,16 +59,23 @@ impl<T> Spread<T> {
     pub(crate) fn new(value: T) -> Self {
         let value = Arc::new(value);
         let kept = |_| Arc::new(Kept(Arc::clone(&value)));
-        Self(Arc::new(Lanes {
-            kept: (0..lanes()).map(kept).collect(),
-            value,
-        }))
+        Self((0..lanes()).map(kept).collect())
     }
 
     /// A reference for a call to keep.
     #[inline]
     pub(crate) fn keep(&self) -> Arc<Kept<T>> {
-        Arc::clone(here(&self.0.kept))
+        Arc::clone(here(&self.0))
+    }
+
+    /// How many are kept.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn references(&self) -> usize {
+        // One of each lane is ours.
+        let kept = self.0.iter().map(|kept| Arc::strong_count(kept) - 1).sum();
+        // What somebody did before a reference was dropped has been done.
+        fence(Acquire);
+        kept
     }
 }
 
@@ -85,7 +90,13 @@ impl<T> Deref for Spread<T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        &self.0.value
+        &self.0[0]
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Spread<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
     }
 }
 

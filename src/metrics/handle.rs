@@ -102,13 +102,13 @@ impl Metrics {
     }
 
     /// A seat for a call at its tool's row, which is not forgotten while somebody has it.
-    pub(super) fn seat(&self, call: &CallInfo) -> Arc<Seat> {
+    pub(super) fn seat(&self, call: &CallInfo) -> Seat {
         let Inner { rows, shared, .. } = &*self.0;
         let make = || {
             let other = rows.overflow().value.row();
             Seats::at(Row::new(Labels::of(call), shared, other))
         };
-        rows.with(call, make, |entry| Arc::clone(entry.value.here()))
+        rows.with(call, make, |entry| entry.value.take())
     }
 
     /// All that was ever counted.
@@ -124,7 +124,7 @@ impl Metrics {
 
     /// Counts something of a call beside its beginning and its end.
     fn visit(&self, call: &CallInfo, count: impl FnOnce(&Row)) {
-        count(self.seat(call).row());
+        count(&self.seat(call));
     }
 
     fn transition(&self, transition: &Transition) {

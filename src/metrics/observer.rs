@@ -1,4 +1,4 @@
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, time::Duration};
 
 use tokio::time::Instant;
 
@@ -15,7 +15,7 @@ use crate::{
 
 /// A call that is counted as being in flight.
 pub(super) struct Observer {
-    seat: Arc<Seat>,
+    seat: Seat,
     /// Which attempt it was sent as. Below a layer that repeats calls, each attempt is a call.
     first: u16,
     began: Began,
@@ -32,7 +32,7 @@ impl Observer {
         let since = Instant::now();
         let observer = Self {
             first: call.attempt(),
-            began: seat.row().began(),
+            began: seat.began(),
             seat,
             since,
             below,
@@ -51,7 +51,7 @@ impl Observer {
             slow: false,
             refused_here: true,
         };
-        let row = seat.row();
+        let row = &*seat;
         row.ended(row.began(), &ended);
     }
 
@@ -72,7 +72,7 @@ impl Observer {
 
     /// Apart, so that what can only be of a failure is not asked.
     fn succeeded(&self) {
-        let row = self.seat.row();
+        let row = &*self.seat;
         row.succeeded(
             self.began,
             self.duration(),
@@ -83,7 +83,7 @@ impl Observer {
 
     #[cold]
     fn failed(&self, failure: (ErrorKind, &str), refused_here: bool) {
-        self.seat.row().ended(
+        self.seat.ended(
             self.began,
             &Ended {
                 failure: Some(failure),

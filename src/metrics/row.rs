@@ -15,7 +15,7 @@ use super::{
     sink::{CallEnd, Sinks, ToolSink, ToolSinks},
     tally::Tally,
 };
-use crate::{error::ErrorKind, event::RetryRefusal};
+use crate::{error::ErrorKind, event::RetryRefusal, lane::Spread};
 
 /// What all rows of a [`Metrics`](super::Metrics) share.
 #[derive(Debug, Default)]
@@ -66,7 +66,7 @@ pub(super) struct Row {
     sinks: OnceLock<ToolSinks>,
     shared: Arc<Shared>,
     /// None for the other one itself.
-    other: Option<Arc<Self>>,
+    other: Option<Spread<Self>>,
 }
 
 /// A sink hears of a call's end what it heard of its start.
@@ -80,11 +80,11 @@ impl Row {
         Self::make(Labels::other(), shared, None)
     }
 
-    pub(super) fn new(labels: Labels, shared: &Arc<Shared>, other: &Arc<Self>) -> Self {
-        Self::make(labels, shared, Some(Arc::clone(other)))
+    pub(super) fn new(labels: Labels, shared: &Arc<Shared>, other: &Spread<Self>) -> Self {
+        Self::make(labels, shared, Some(other.clone()))
     }
 
-    fn make(labels: Labels, shared: &Arc<Shared>, other: Option<Arc<Self>>) -> Self {
+    fn make(labels: Labels, shared: &Arc<Shared>, other: Option<Spread<Self>>) -> Self {
         Self {
             labels,
             codes: Codes::default(),
