@@ -13,7 +13,8 @@ use std::{
     thread,
 };
 
-/// More than the machine has threads, so that one is free while somebody reads; a power of two.
+/// How many: a power of two, and more than the machine has threads, but 32 at most. Threads beyond share them, and
+/// so may those that were started with many others in between.
 pub(crate) fn lanes() -> usize {
     static LANES: LazyLock<usize> = LazyLock::new(|| {
         let threads = thread::available_parallelism().map_or(4, usize::from);
@@ -106,5 +107,52 @@ impl<T> Deref for Kept<T> {
     #[inline]
     fn deref(&self) -> &T {
         &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_keeps_its_number_and_shares_it_with_nobody() {
+        let mine = thread_number();
+        assert_eq!(thread_number(), mine);
+        let other = thread::spawn(thread_number).join().unwrap();
+        assert_ne!(other, mine);
+    }
+
+    #[test]
+    fn every_thread_has_one_of_the_lanes() {
+        let lanes: Vec<usize> = (0..lanes()).collect();
+        assert!(lanes.len().is_power_of_two());
+        let of = |_| thread::scope(|scope| scope.spawn(|| *here(&lanes)).join().unwrap());
+        let mut seen: Vec<usize> = (0..4 * lanes.len()).map(of).collect();
+        seen.sort_unstable();
+        seen.dedup();
+        assert!(seen.iter().all(|lane| lanes.contains(lane)) && seen.len() > 1);
+    }
+
+    #[test]
+    fn a_value_lives_as_long_as_somebody_keeps_a_reference() {
+        let value = Arc::new(1);
+        let spread = Spread::new(Arc::clone(&value));
+        let kept = spread.keep();
+        drop(spread);
+        assert_eq!((**kept.0, Arc::strong_count(&value)), (1, 2));
+        drop(kept);
+        assert_eq!(Arc::strong_count(&value), 1);
+    }
+
+    #[cfg(feature = "metrics")]
+    #[test]
+    fn references_are_counted_over_all_threads_and_clones() {
+        let spread = Spread::new(());
+        let other = spread.clone();
+        let kept = thread::scope(|scope| scope.spawn(|| other.keep()).join().unwrap());
+        let mine = spread.keep();
+        assert_eq!(spread.references(), 2);
+        drop((kept, mine));
+        assert_eq!(spread.references(), 0);
     }
 }

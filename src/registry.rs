@@ -6,23 +6,20 @@
 //!
 //! Looking up a known key does not allocate, and waits for nobody but for a table that is being replaced:
 //! entries are only ever added to a table, and each thread reads the present one under a read lock of its own
-//! lane. When a table is full, a new one takes what wants to stay, as far as that frees an eighth of the places: what must not be forgotten or has a call in flight, always; then what should
-//! not, then what was used again since the last sweep. If what must stay fills the table, unknown keys
-//! share one overflow entry.
+//! lane. When a table is full, a new one takes what wants to stay, as far as that frees an eighth of the places:
+//! what must not be forgotten or has a call in flight, always; then what should not, then what was used again
+//! since the last sweep. If what must stay fills the table, unknown keys share one overflow entry.
 //!
 //! Whoever looks a key up for a call keeps the entry until the call has ended; that is how a call in flight
 //! is seen. A call that looks a key up in the very moment in which it is evicted works on the evicted
 //! entry; nothing is lost but that call's mark on a state that was not worth keeping.
 
-use std::{
-    mem,
-    sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard,
-        atomic::{
-            AtomicBool, AtomicUsize,
-            Ordering::{Acquire, Relaxed, Release},
-            fence,
-        },
+use std::sync::{
+    Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard,
+    atomic::{
+        AtomicBool, AtomicUsize,
+        Ordering::{Acquire, Relaxed, Release},
+        fence,
     },
 };
 
@@ -382,6 +379,7 @@ impl<V: Evict> Registry<V> {
     }
 
     fn make_room(&self, writer: &mut Writer<V>) -> bool {
+        // Kept to the end: nobody drops it while a lane is locked.
         let (max, table) = (self.0.max, Arc::clone(&writer.table));
         if writer.len < max.min(table.capacity()) {
             return true;
@@ -434,8 +432,7 @@ impl<V: Evict> Registry<V> {
                 writer.len += 1;
             }
         }
-        // The old one is dropped after the last lock was given back.
-        let _old = mem::replace(&mut writer.table, Arc::new(next));
+        writer.table = Arc::new(next);
         for Lane(lane) in &self.0.lanes {
             let next = Arc::clone(&writer.table);
             *lane.write().unwrap_or_else(PoisonError::into_inner) = next;

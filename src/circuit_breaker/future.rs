@@ -12,10 +12,9 @@ use tower_service::Service;
 use super::{
     circuit::{Admitted, CircuitEntry, refusal},
     service::not_ready,
-    state::Pass,
 };
 use crate::{
-    call::{CallInfo, ToolCall},
+    call::ToolCall,
     caller::Patience,
     error::ToolError,
     in_flight::{Beginning, InFlight},
@@ -45,24 +44,6 @@ pin_project! {
 }
 
 impl<S, F> State<S, F> {
-    /// Makes the call that was admitted.
-    #[inline]
-    pub(super) fn call(
-        svc: &mut S,
-        call: ToolCall,
-        entry: Arc<CircuitEntry>,
-        info: CallInfo,
-        pass: Pass,
-    ) -> Self
-    where
-        S: Service<ToolCall, Future = F>,
-    {
-        let beginning = Beginning::new(Admitted::new(entry, info, pass), call.deadline());
-        let fut = svc.call(call);
-        let flight = beginning.begun();
-        Self::Called { fut, flight }
-    }
-
     pub(super) fn refused(error: ToolError) -> Self {
         Self::Refused { error: Some(error) }
     }
@@ -162,7 +143,13 @@ where
 {
     let info = call.info();
     match entry.admit(Some(&info)) {
-        Ok(pass) => Ok(State::call(svc, call, Arc::clone(entry), info, pass)),
+        Ok(pass) => {
+            let admitted = Admitted::new(Arc::clone(entry), info, pass);
+            let beginning = Beginning::new(admitted, call.deadline());
+            let fut = svc.call(call);
+            let flight = beginning.begun();
+            Ok(State::Called { fut, flight })
+        }
         Err(retry_after) => Err(refusal(retry_after).about(&info)),
     }
 }

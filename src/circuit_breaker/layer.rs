@@ -234,7 +234,8 @@ impl<C> CircuitBreakerBuilder<C> {
         self
     }
 
-    /// Sets what results mean. Default: [`ByError`].
+    /// Sets what results mean. Default: [`ByError`]. It is cloned for each call: what is large in it belongs in an
+    /// [`Arc`](std::sync::Arc).
     pub fn with_classifier<D>(self, classifier: D) -> CircuitBreakerBuilder<D> {
         CircuitBreakerBuilder {
             rules: self.rules,

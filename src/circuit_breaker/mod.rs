@@ -140,8 +140,9 @@
 //!
 //! # Cost
 //!
-//! Finding the breaker of a known key takes no lock. While it is closed, admission is one atomic load. With consecutive failures or failures in a window a
-//! success is another one; no lock, no clock, no allocation. With [`Rates`] a success is a
+//! Finding the breaker of a known key takes a read lock that few other threads use, and waits for nobody but for a
+//! table of breakers that is being replaced. While it is closed, admission is one atomic load. With consecutive failures or
+//! failures in a window a success is another one; no clock, no allocation. With [`Rates`] a success is a
 //! compare-and-swap, over time after one look at the clock. Failures, and what happens in the other states, take a
 //! mutex for a moment, but for refusals of an open breaker. `tokio`'s clock is monotonic: a wall clock
 //! that is set back changes nothing.

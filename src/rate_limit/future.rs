@@ -146,7 +146,7 @@ where
                         // If a limit was met meanwhile, what was reserved is given back.
                         None => match session.turn_after_wait() {
                             Turn::Now => {
-                                let fut = svc.call(session.next_call());
+                                let fut = session.send(svc);
                                 State::Called { fut }
                             }
                             Turn::At(until) => State::waiting(session, until),

@@ -119,7 +119,7 @@ where
         let state = match session.turn() {
             Turn::Now => match self.inner.take() {
                 Taken::Ready => State::Called {
-                    fut: self.inner.get().call(session.next_call()),
+                    fut: session.send(self.inner.get()),
                 },
                 Taken::Wait(svc) => State::preparing(&session, svc),
                 Taken::Failed(error) => State::refused(session.not_sent(error)),

@@ -1,6 +1,7 @@
 use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
+use tower_service::Service;
 
 use super::{gate::Admission, keyed::Keyed, service::Shared};
 use crate::{
@@ -161,23 +162,26 @@ impl<S> Session<S> {
         }
     }
 
-    /// The call, to be sent; a copy, if it may have to be sent again.
-    #[inline]
-    pub(super) fn next_call(&mut self) -> ToolCall {
-        let next = self.next.as_mut();
-        let call = &mut next.expect("sent again only while it is kept").call;
+    /// Sends the call; a copy of it, if it may have to be sent again.
+    pub(super) fn send(&mut self, svc: &mut S) -> S::Future
+    where
+        S: Service<ToolCall>,
+    {
+        let mut next = self.next.take().expect("sent again only while it is kept");
         // Those below may have made some of the attempts.
         let attempt = u16::try_from(self.made + 1).unwrap_or(u16::MAX);
-        if attempt > call.attempt() {
-            call.begin_attempt(attempt);
+        if attempt > next.call.attempt() {
+            next.call.begin_attempt(attempt);
         }
         self.made += 1;
         self.sent = true;
-        let call = call.clone();
         if !self.repeats || self.made >= self.keyed().settings().attempts {
-            self.next = None;
+            // The template goes after the call was made: the caller may have dropped all other instances.
+            return svc.call(next.call);
         }
-        call
+        let call = next.call.clone();
+        self.next = Some(next);
+        svc.call(call)
     }
 
     /// Whether there is something to learn from a result.
