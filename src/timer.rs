@@ -3,13 +3,13 @@
 use std::{
     fmt,
     future::Future,
-    pin::Pin,
+    pin::{Pin, pin},
     task::{Context, Poll},
 };
 
 use pin_project_lite::pin_project;
 use tokio::{
-    task::coop::unconstrained,
+    task::coop,
     time::{Instant, Sleep, sleep_until},
 };
 
@@ -26,31 +26,46 @@ impl Timer {
     /// Ready once `at` has come; never if there is none. A later call may move it.
     #[inline]
     pub(crate) fn poll_at(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         at: Option<Instant>,
     ) -> Poll<()> {
-        let Some(at) = at else {
-            return Poll::Pending;
-        };
-        let mut slot = self.project().sleep;
-        match slot.as_mut().as_pin_mut() {
-            None => slot.set(Some(sleep_until(at))),
-            Some(sleep) if sleep.deadline() != at => sleep.reset(at),
-            Some(_) => {}
+        if self.at() != at {
+            self.as_mut().set(at);
         }
-        let Some(sleep) = slot.as_pin_mut() else {
+        self.poll(cx)
+    }
+
+    /// The moment for which it is made, if there is one.
+    #[inline]
+    pub(crate) fn at(&self) -> Option<Instant> {
+        self.sleep.as_ref().map(Sleep::deadline)
+    }
+
+    #[inline]
+    pub(crate) fn set(self: Pin<&mut Self>, at: Option<Instant>) {
+        let mut sleep = self.project().sleep;
+        match at {
+            Some(at) => sleep.set(Some(sleep_until(at))),
+            None => sleep.set(None),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(sleep) = self.project().sleep.as_pin_mut() else {
             return Poll::Pending;
         };
-        // Unconstrained: a busy inner future uses up the task's budget, and a constrained timer would
-        // then never fire.
-        Pin::new(&mut unconstrained(sleep)).poll(cx)
+        // A busy inner future uses up the task's budget: then the timer does without, or it would never fire.
+        match coop::has_budget_remaining() {
+            true => sleep.poll(cx),
+            false => pin!(coop::unconstrained(sleep)).poll(cx),
+        }
     }
 }
 
 impl fmt::Debug for Timer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let at = self.sleep.as_ref().map(Sleep::deadline);
-        f.debug_struct("Timer").field("at", &at).finish()
+        f.debug_struct("Timer").field("at", &self.at()).finish()
     }
 }

@@ -125,6 +125,7 @@ impl Default for Shared {
 }
 
 /// Whole nanoseconds; a duration of 584 years and more is the largest number.
+#[inline]
 pub(crate) fn nanos(d: Duration) -> u64 {
     u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
 }

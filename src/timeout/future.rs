@@ -46,13 +46,14 @@ pin_project! {
 struct Watch {
     info: CallInfo,
     timeout: Duration,
-    slow_fraction: f64,
     deadline: Option<Instant>,
+    /// When the call began to wait.
+    since: Option<Instant>,
+    /// The part of its time above which the call is slow; once it waits, that in seconds.
+    slow: f64,
     /// Only in idle mode.
     idle: Option<Progress>,
     listener: Listener,
-    /// When the call began to wait.
-    since: Option<Instant>,
 }
 
 impl<F> ResponseFuture<F> {
@@ -71,11 +72,11 @@ impl<F> ResponseFuture<F> {
             watch: Watch {
                 info,
                 timeout,
-                slow_fraction: settings.slow_fraction,
                 deadline,
+                since: None,
+                slow: settings.slow_fraction,
                 idle,
                 listener: settings.listener.clone(),
-                since: None,
             },
         }
     }
@@ -111,34 +112,52 @@ impl Watch {
     /// Ready with the error once the call has to end. Apart, so that a call that does not wait does not pay for it.
     #[inline(never)]
     fn wait(&mut self, mut timer: Pin<&mut Timer>, cx: &mut Context<'_>) -> Poll<ToolError> {
-        let since = match self.since {
-            Some(since) => since,
-            None => self.begin_to_wait(),
+        if self.since.is_none() {
+            self.begin(timer.as_mut());
+        }
+        ready!(timer.as_mut().poll(cx));
+        self.end(timer, cx)
+    }
+
+    #[inline]
+    fn begin(&mut self, timer: Pin<&mut Timer>) {
+        let since = Instant::now();
+        let end = since.checked_add(self.timeout);
+        let mut at = earlier(end, self.deadline);
+        let mut in_force = self.timeout;
+        if at != end
+            && let Some(share) = self.share(since)
+        {
+            in_force = share;
+            self.info.record(|r| r.set_timeout(share, self.timeout));
+        }
+        if self.idle.is_some() {
+            at = self.limit(since);
+        }
+        timer.set(at);
+        self.slow *= in_force.as_secs_f64();
+        self.since = Some(since);
+    }
+
+    /// The time is over, unless progress has moved its end. That is looked at here only, so a report wakes nobody.
+    #[cold]
+    fn end(&self, mut timer: Pin<&mut Timer>, cx: &mut Context<'_>) -> Poll<ToolError> {
+        let Some(since) = self.since else {
+            return Poll::Pending;
         };
-        let mut at = self.limit(since);
         loop {
-            ready!(timer.as_mut().poll_at(cx, at));
-            // Progress may have come while the timer ran: then there is another limit. It is looked at
-            // here only, so a report wakes nobody.
+            let at = timer.at();
             let now = self.limit(since);
             if at == now {
                 return Poll::Ready(self.error(since, at));
             }
-            at = now;
+            timer.as_mut().set(now);
+            ready!(timer.as_mut().poll(cx));
         }
-    }
-
-    #[inline]
-    fn begin_to_wait(&mut self) -> Instant {
-        let since = Instant::now();
-        if let Some(share) = self.share(since) {
-            self.info.record(|r| r.set_timeout(share, self.timeout));
-        }
-        *self.since.insert(since)
     }
 
     /// When the call has to end, as things stand; `None`: so late that no clock reaches it.
-    #[inline]
+    #[inline(never)]
     fn limit(&self, since: Instant) -> Option<Instant> {
         let idle = self.idle.as_ref().and_then(|idle| idle.limit(since));
         earlier(self.hard(since), idle)
@@ -181,14 +200,13 @@ impl Watch {
     #[inline(never)]
     fn tell_if_slow(&self, since: Instant, error: Option<&ToolError>) {
         let elapsed = since.elapsed();
-        let timeout = self.share(since).unwrap_or(self.timeout);
         let timed_out = error.is_some_and(|e| e.kind() == ErrorKind::Timeout);
-        if elapsed.as_secs_f64() > timeout.as_secs_f64() * self.slow_fraction && !timed_out {
+        if elapsed.as_secs_f64() > self.slow && !timed_out {
             self.info.record(|r| r.set_slow());
             self.listener.tell(&Event::Slow {
                 call: &self.info,
                 elapsed,
-                timeout,
+                timeout: self.share(since).unwrap_or(self.timeout),
             });
         }
     }

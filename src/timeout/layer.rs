@@ -34,11 +34,15 @@ impl Settings {
         if let Some(own) = call.timeout() {
             return own;
         }
-        if self.tools.is_empty() {
-            return self.default;
+        match self.tools.is_empty() {
+            true => self.default,
+            false => self.timeout_of_tool(call.tool()),
         }
-        self.find(call.tool())
-            .map_or(self.default, |i| self.tools[i].1)
+    }
+
+    #[inline(never)]
+    fn timeout_of_tool(&self, tool: &str) -> Duration {
+        self.find(tool).map_or(self.default, |i| self.tools[i].1)
     }
 
     fn find(&self, tool: &str) -> Result<usize, usize> {

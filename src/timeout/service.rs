@@ -34,6 +34,8 @@ where
         self.inner.poll_ready(cx).map_err(Into::into)
     }
 
+    // Asked for, as the compiler thinks it large: most of it is for what few calls need.
+    #[inline(always)]
     fn call(&mut self, mut call: ToolCall) -> Self::Future {
         let settings = &*self.settings;
         let timeout = settings.timeout_of(&call);
