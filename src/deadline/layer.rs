@@ -22,19 +22,35 @@ pub(super) struct Settings {
 impl Settings {
     /// The moment by which a call that comes `now` must have ended (T5). `None`: no limit that a
     /// clock reaches.
+    #[inline]
     pub(super) fn limit(&self, now: Instant, call: &mut ToolCall) -> Option<Instant> {
         let own = self.budget.and_then(|budget| now.checked_add(budget));
-        let outer = call.deadline().map(|at| {
-            // Who keeps none leaves the word to the next layer.
-            let kept = !self.reserve.is_zero() && call.take_reserved();
-            let reserve = if kept { Duration::ZERO } else { self.reserve };
-            // An outer deadline too early to hold the reserve leaves nothing.
-            at.checked_sub(reserve).map_or(now, |at| at.max(now))
-        });
-        match (own, outer) {
-            (Some(own), Some(outer)) => Some(own.min(outer)),
-            (own, outer) => own.or(outer),
+        if let Some(outer) = call.deadline() {
+            return Some(self.inherited(own, outer, now, call));
         }
+        if let Some(at) = own {
+            call.tighten(at);
+        }
+        own
+    }
+
+    /// The same where the call brings a deadline along.
+    #[inline(never)]
+    fn inherited(
+        &self,
+        own: Option<Instant>,
+        outer: Instant,
+        now: Instant,
+        call: &mut ToolCall,
+    ) -> Instant {
+        // Who keeps none leaves the word to the next layer.
+        let kept = !self.reserve.is_zero() && call.take_reserved();
+        let reserve = if kept { Duration::ZERO } else { self.reserve };
+        // An outer deadline too early to hold the reserve leaves nothing.
+        let outer = outer.checked_sub(reserve).map_or(now, |at| at.max(now));
+        let at = own.map_or(outer, |own| own.min(outer));
+        call.tighten(at);
+        at
     }
 }
 

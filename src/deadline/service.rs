@@ -33,6 +33,18 @@ impl<S> Deadline<S> {
     }
 }
 
+impl<S: Clone> Deadline<S> {
+    /// The call is not started, and the inner service's reservation is given back.
+    #[cold]
+    fn refuse(&mut self, call: &ToolCall) -> ToolError {
+        self.inner.renew();
+        match Caller::has_cancelled(call) {
+            true => GivenUp::Cancelled.error(),
+            false => GivenUp::Deadline.error().with_elapsed(Duration::ZERO),
+        }
+    }
+}
+
 impl<S> Service<ToolCall> for Deadline<S>
 where
     S: Service<ToolCall> + Clone,
@@ -48,12 +60,10 @@ where
         Poll::Ready(Ok(()))
     }
 
+    #[inline]
     fn call(&mut self, mut call: ToolCall) -> Self::Future {
         let now = Instant::now();
         let at = self.settings.limit(now, &mut call);
-        if let Some(at) = at {
-            call.tighten(at);
-        }
         let limit = Limit {
             since: now,
             at,
@@ -61,16 +71,10 @@ where
         };
         let info = call.info();
         let caller = Caller::of(&call);
-        let refusal = if Caller::has_cancelled(&call) {
-            Some(GivenUp::Cancelled.error())
-        } else if at.is_some_and(|at| at <= now) {
-            Some(GivenUp::Deadline.error().with_elapsed(Duration::ZERO))
-        } else {
-            None
-        };
-        let state = if let Some(error) = refusal {
-            self.inner.renew();
-            State::Refused { error: Some(error) }
+        let state = if Caller::has_cancelled(&call) || at.is_some_and(|at| at <= now) {
+            State::Refused {
+                error: Some(self.refuse(&call)),
+            }
         } else {
             match self.inner.take() {
                 Taken::Ready => State::Called {
