@@ -452,12 +452,13 @@ impl ToolCall {
     ///
     /// Tells whether it is a new one; then it is the caller's to [end](Self::end_recording).
     #[inline]
-    pub(crate) fn begin_repeated(&mut self) -> bool {
+    pub(crate) fn begin_repeated(&mut self, attempts: u32) -> bool {
         *self.claims.get_mut() |= KEYED;
         let is_new = !self.is_recorded();
         if is_new {
             self.start_recording();
         }
+        self.data.ident.record.set_max_attempts(attempts);
         is_new
     }
 

@@ -21,6 +21,7 @@ use crate::{
 
 pin_project! {
     /// Response future for [`Retry`](super::Retry).
+    #[project(!Unpin)]
     #[must_use = "futures do nothing unless polled"]
     pub struct ResponseFuture<S, F, C> {
         #[pin]
@@ -34,12 +35,30 @@ pin_project! {
     enum State<S, F> {
         // Waiting for the response of an attempt.
         Called { #[pin] fut: F },
+        // Between two attempts. Boxed, as few calls come here, and all would carry its size.
+        Between { pause: Pin<Box<Pause<S>>> },
+        // The inner future is gone.
+        Done,
+    }
+}
+
+pin_project! {
+    /// The time between two attempts.
+    struct Pause<S> {
+        // What the attempt before failed with.
+        failed: Option<ToolError>,
+        #[pin]
+        stage: Stage<S>,
+    }
+}
+
+pin_project! {
+    #[project = StageProj]
+    enum Stage<S> {
         // Waiting for the next attempt. The service is gone, with what it had reserved.
         Waiting { #[pin] timer: Timer, until: Instant, #[pin] caller: Caller },
         // Waiting for a fresh service to become ready.
         Preparing { svc: S, #[pin] patience: Patience },
-        // The inner future is gone.
-        Done,
     }
 }
 
@@ -63,71 +82,121 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
-        let session = match this.owner {
-            Owner::Us(session) => session,
-            Owner::Other(info) => {
-                let StateProj::Called { fut } = this.state.as_mut().project() else {
-                    panic!("polled after completion");
-                };
-                let result = ready!(fut.poll(cx)).map_err(|e| e.into().about(info));
-                this.state.set(State::Done);
-                return Poll::Ready(result);
-            }
-        };
         loop {
             let result = match this.state.as_mut().project() {
-                StateProj::Called { fut } => ready!(fut.poll(cx)).map_err(Into::into),
-                StateProj::Waiting {
+                StateProj::Called { fut } => ready!(fut.poll(cx)),
+                StateProj::Between { pause } => {
+                    match ready!(pause.as_mut().poll(this.owner, cx)) {
+                        Ok(fut) => this.state.set(State::Called { fut }),
+                        Err(error) => {
+                            this.state.set(State::Done);
+                            return Poll::Ready(Err(error));
+                        }
+                    }
+                    continue;
+                }
+                StateProj::Done => panic!("polled after completion"),
+            };
+            let session = match this.owner {
+                Owner::Us(session) => session,
+                Owner::Other(info) => {
+                    this.state.set(State::Done);
+                    return Poll::Ready(result.map_err(|e| e.into().about(info)));
+                }
+            };
+            let result = result.map_err(|e| e.into().about(&session.call.info()));
+            let Some(delay) = session.decide(result.as_ref()) else {
+                // The attempt is gone with its result, not with the future.
+                this.state.set(State::Done);
+                return Poll::Ready(result.map_err(|e| session.last(e)));
+            };
+            // Drops the attempt before the wait (T4), and what it had reserved.
+            this.state.set(State::Between {
+                pause: Pause::begin(session, result.err(), delay),
+            });
+        }
+    }
+}
+
+impl<S> Pause<S> {
+    #[cold]
+    fn begin<C>(
+        session: &mut Session<S, C>,
+        failed: Option<ToolError>,
+        delay: Duration,
+    ) -> Pin<Box<Self>> {
+        Box::pin(Self {
+            failed,
+            stage: Stage::waiting(session, delay),
+        })
+    }
+
+    /// Ready with the next attempt, or with the error of the call that has none.
+    #[cold]
+    fn poll<C>(
+        self: Pin<&mut Self>,
+        owner: &mut Owner<S, C>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<S::Future, ToolError>>
+    where
+        S: Service<ToolCall> + Clone,
+        S::Error: Into<ToolError>,
+        C: Classify<S::Response>,
+    {
+        let Owner::Us(session) = owner else {
+            unreachable!("others' calls are not repeated");
+        };
+        let mut this = self.project();
+        let why = loop {
+            match this.stage.as_mut().project() {
+                StageProj::Waiting {
                     timer,
                     until,
                     caller,
                 } => {
                     if caller.poll_cancelled(cx).is_ready() {
-                        this.state.set(State::Done);
-                        return Poll::Ready(Err(session.given_up(GivenUp::Cancelled)));
+                        break GivenUp::Cancelled;
                     }
                     // It ends before the deadline, or it had not begun.
                     ready!(timer.poll_at(cx, Some(*until)));
                     let svc = session.shared.template.fresh();
                     let patience = Patience::of(&session.call);
-                    this.state.set(State::Preparing { svc, patience });
-                    continue;
+                    this.stage.set(Stage::Preparing { svc, patience });
                 }
-                StateProj::Preparing { svc, patience } => match svc.poll_ready(cx) {
-                    // As if the attempt had been made; but it was not.
-                    Poll::Ready(Err(error)) => {
-                        Err(error.into().with_execution(Execution::NotStarted))
-                    }
-                    polled => {
-                        let given_up = match polled.is_ready() {
-                            true => Patience::is_over(&session.call),
-                            false => Some(ready!(patience.poll_given_up(cx))),
-                        };
-                        if let Some(why) = given_up {
-                            this.state.set(State::Done);
-                            return Poll::Ready(Err(session.given_up(why)));
+                StageProj::Preparing { svc, patience } => {
+                    let given_up = match svc.poll_ready(cx) {
+                        // As if the attempt had been made; but it was not.
+                        Poll::Ready(Err(error)) => {
+                            let error = error.into().with_execution(Execution::NotStarted);
+                            let error = error.about(&session.call.info());
+                            let Some(delay) = session.decide(Err(&error)) else {
+                                return Poll::Ready(Err(session.last(error)));
+                            };
+                            *this.failed = Some(error);
+                            this.stage.set(Stage::waiting(session, delay));
+                            continue;
                         }
-                        let fut = svc.call(session.call.clone());
-                        this.state.set(State::Called { fut });
-                        continue;
+                        Poll::Ready(Ok(())) => Patience::is_over(&session.call),
+                        Poll::Pending => Some(ready!(patience.poll_given_up(cx))),
+                    };
+                    match given_up {
+                        Some(why) => break why,
+                        None => return Poll::Ready(Ok(svc.call(session.call.clone()))),
                     }
-                },
-                StateProj::Done => panic!("polled after completion"),
-            };
-            let result = result.map_err(|e| e.about(&session.call.info()));
-            let Some(delay) = session.shared.policy.decide(&session.call, result.as_ref()) else {
-                // The attempt is gone with its result, not with the future.
-                this.state.set(State::Done);
-                return Poll::Ready(result.map_err(|e| session.last(e)));
-            };
-            session.call.next_attempt();
-            session.failed = result.err();
-            // Drops the attempt before the wait (T4), and what it had reserved.
-            this.state.set(State::Waiting {
-                timer: Timer::default(),
-                until: later(delay),
-                caller: Caller::of(&session.call),
-            });
+                }
+            }
+        };
+        Poll::Ready(Err(session.given_up(why, this.failed.take())))
+    }
+}
+
+impl<S> Stage<S> {
+    fn waiting<C>(session: &mut Session<S, C>, delay: Duration) -> Self {
+        session.call.next_attempt();
+        Self::Waiting {
+            timer: Timer::default(),
+            until: later(delay),
+            caller: Caller::of(&session.call),
         }
     }
 }
@@ -139,14 +208,21 @@ fn later(delay: Duration) -> Instant {
 }
 
 impl<S, C> Session<S, C> {
+    #[inline]
+    fn decide<Res>(&self, result: Result<&Res, &ToolError>) -> Option<Duration>
+    where
+        C: Classify<Res>,
+    {
+        self.shared.policy.decide(&self.call, result)
+    }
+
     fn last(&self, error: ToolError) -> ToolError {
         self.shared.policy.last(&self.call, error)
     }
 
     /// A wait was ended: the attempt that it was for is not made.
-    fn given_up(&mut self, why: GivenUp) -> ToolError {
+    fn given_up(&self, why: GivenUp, failed: Option<ToolError>) -> ToolError {
         let made = self.call.attempt().saturating_sub(1);
-        let failed = self.failed.take();
         let error = match (why, failed) {
             (GivenUp::Deadline, Some(failed)) => failed,
             (why, failed) => {
@@ -170,8 +246,10 @@ impl<S, F, C> fmt::Debug for ResponseFuture<S, F, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = match &self.state {
             State::Called { .. } => "Called",
-            State::Waiting { .. } => "Waiting",
-            State::Preparing { .. } => "Preparing",
+            State::Between { pause } => match pause.stage {
+                Stage::Waiting { .. } => "Waiting",
+                Stage::Preparing { .. } => "Preparing",
+            },
             State::Done => "Done",
         };
         f.debug_struct("ResponseFuture")

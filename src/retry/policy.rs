@@ -204,7 +204,7 @@ impl<C> RetryPolicy<C> {
 
     /// Takes the call upon itself, unless somebody above has, or it has one attempt anyway. Tells how
     /// many attempts it grants.
-    #[inline]
+    #[inline(always)]
     pub(super) fn begin(&self, call: &ToolCall) -> Option<u16> {
         let attempts = self.settings.of(call).attempts;
         if attempts == 1 || call.claim(Claim::Retry) {
@@ -261,10 +261,15 @@ fn check(attempts: u16) -> Result<(), ConfigError> {
 impl Settings {
     #[inline]
     fn of(&self, call: &ToolCall) -> &Schedule {
-        if self.tools.is_empty() {
-            return &self.default;
+        match self.tools.is_empty() {
+            true => &self.default,
+            false => self.of_tool(call.tool()),
         }
-        let found = self.find(call.tool());
+    }
+
+    #[inline(never)]
+    fn of_tool(&self, tool: &str) -> &Schedule {
+        let found = self.find(tool);
         found.map_or(&self.default, |i| &self.tools[i].1)
     }
 

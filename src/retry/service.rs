@@ -54,8 +54,6 @@ pub(super) struct Session<S, C> {
     pub(super) shared: Arc<Shared<S, C>>,
     /// Whether the call's recording, which its attempts share, was begun by us.
     records: bool,
-    /// What the attempt before failed with.
-    pub(super) failed: Option<ToolError>,
 }
 
 impl<S, C> Drop for Session<S, C> {
@@ -82,15 +80,15 @@ where
         self.inner.poll_ready(cx).map_err(Into::into)
     }
 
+    // Asked for, as the compiler thinks it large: a future that is returned from a call is copied.
+    #[inline(always)]
     fn call(&mut self, mut call: ToolCall) -> Self::Future {
         let owner = if let Some(attempts) = self.shared.policy.begin(&call) {
-            let records = call.begin_repeated();
-            call.record(|r| r.set_max_attempts(attempts.into()));
+            let records = call.begin_repeated(attempts.into());
             Owner::Us(Session {
                 records,
                 call: call.clone(),
                 shared: Arc::clone(&self.shared),
-                failed: None,
             })
         } else {
             Owner::Other(call.info())
