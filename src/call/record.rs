@@ -180,9 +180,12 @@ impl Record {
 
     /// Sets the timeout in force, and the configured one, which a deadline may have shortened. Of
     /// several in one attempt the shortest holds.
+    #[inline]
     pub fn set_timeout(&self, in_force: Duration, configured: Duration) {
-        if self.timeout().is_none_or(|known| in_force < known) {
-            self.timeout.set(nanos(in_force));
+        let in_force = nanos(in_force);
+        // What is not known is the largest.
+        if in_force < self.timeout.get().0 {
+            self.timeout.set(in_force);
             self.configured.set(nanos(configured));
         }
     }
@@ -192,6 +195,7 @@ impl Record {
     }
 
     /// Sets how many attempts there may be.
+    #[inline]
     pub fn set_max_attempts(&self, n: u32) {
         self.max_attempts.store(n, Relaxed);
     }
