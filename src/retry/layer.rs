@@ -1,12 +1,10 @@
-use std::sync::Arc;
-
 use tower_layer::Layer;
 
 use super::{
     policy::RetryPolicy,
     service::{Retry, Shared},
 };
-use crate::{outcome::ByError, template::Template};
+use crate::{lane::Spread, outcome::ByError, template::Template};
 
 /// Layer that repeats calls that failed. See the [module docs](super) for an example.
 #[derive(Clone, Debug)]
@@ -35,7 +33,7 @@ impl<S: Clone, C: Clone> Layer<S> for RetryLayer<C> {
     fn layer(&self, inner: S) -> Self::Service {
         Retry::new(
             inner.clone(),
-            Arc::new(Shared {
+            Spread::new(Shared {
                 template: Template::new(inner),
                 policy: self.policy.clone(),
             }),

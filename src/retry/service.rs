@@ -10,6 +10,7 @@ use super::{future::ResponseFuture, policy::RetryPolicy};
 use crate::{
     call::{CallInfo, ToolCall},
     error::ToolError,
+    lane::{Kept, Spread},
     outcome::{ByError, Classify},
     template::Template,
 };
@@ -17,17 +18,17 @@ use crate::{
 /// Repeats calls that failed. See the [module docs](super) for an example.
 pub struct Retry<S, C = ByError> {
     inner: S,
-    shared: Arc<Shared<S, C>>,
+    shared: Spread<Shared<S, C>>,
 }
 
-/// What a call keeps one count of.
+/// What a call keeps a reference on.
 pub(super) struct Shared<S, C> {
     pub(super) template: Template<S>,
     pub(super) policy: RetryPolicy<C>,
 }
 
 impl<S, C> Retry<S, C> {
-    pub(super) fn new(inner: S, shared: Arc<Shared<S, C>>) -> Self {
+    pub(super) fn new(inner: S, shared: Spread<Shared<S, C>>) -> Self {
         Self { inner, shared }
     }
 }
@@ -36,7 +37,7 @@ impl<S: Clone, C> Clone for Retry<S, C> {
     fn clone(&self) -> Self {
         Self {
             inner: self.inner.clone(),
-            shared: Arc::clone(&self.shared),
+            shared: self.shared.clone(),
         }
     }
 }
@@ -51,7 +52,7 @@ pub(super) enum Owner<S, C> {
 /// A call that is ours to repeat.
 pub(super) struct Session<S, C> {
     pub(super) call: ToolCall,
-    pub(super) shared: Arc<Shared<S, C>>,
+    pub(super) shared: Arc<Kept<Shared<S, C>>>,
     /// Whether the call's recording, which its attempts share, was begun by us.
     records: bool,
 }
@@ -88,7 +89,7 @@ where
             Owner::Us(Session {
                 records,
                 call: call.clone(),
-                shared: Arc::clone(&self.shared),
+                shared: self.shared.keep(),
             })
         } else {
             Owner::Other(call.info())
