@@ -19,7 +19,8 @@ use crate::{
 ///
 /// Over the last two windows (10 s each) there are never more retries than the larger of 20 % of the calls
 /// and 10. So up to five lone calls get their 3 attempts, and under a full outage a server sees at most 1.2
-/// times the calls, if they are 50 and more. Clones share the budget. A retry is withdrawn before its sleep, and not given back.
+/// times the calls, if they are 50 and more. Clones share the budget. A retry is withdrawn before its sleep,
+/// and not given back.
 ///
 /// ```
 /// use tower_toolcall::retry::RetryBudget;
@@ -39,6 +40,8 @@ struct Shared {
     window: Duration,
     /// Calls since the budget exists. Nothing else is written by most of them.
     calls: Box<[Lane]>,
+    /// How many calls of a lane come between two looks at the clock; a power of two.
+    stride: u64,
     windows: Mutex<Windows>,
 }
 
@@ -53,8 +56,11 @@ impl Shared {
 #[repr(align(64))]
 struct Lane(AtomicU64);
 
-/// How many calls of a lane come between two looks at the clock.
-const STRIDE: u64 = 64;
+/// How many calls come between two looks at the clock, in all lanes together.
+const STRIDE: usize = 64;
+
+/// The same in one of many lanes, at least: a look takes a lock that all share.
+const MIN_STRIDE: usize = 8;
 
 /// The window before and the present one.
 #[derive(Debug, Default)]
@@ -104,15 +110,21 @@ impl RetryBudget {
             minimum,
             window: Duration::from_secs(10),
             calls: (0..lanes()).map(|_| Lane::default()).collect(),
+            stride: (STRIDE / lanes()).max(MIN_STRIDE) as u64,
             windows: Mutex::default(),
         }))
     }
 
-    /// Counts a call. Every 64th of a lane looks whether a window is over, as does every retry.
+    /// Counts a call. A few of them look whether a window is over, as does every retry.
     #[inline]
     pub(super) fn deposit(&self, now: impl FnOnce() -> Instant) {
-        let before = here(&self.0.calls).0.fetch_add(1, Relaxed);
-        if before.is_multiple_of(STRIDE) {
+        self.deposit_in(here(&self.0.calls), now);
+    }
+
+    #[inline]
+    fn deposit_in(&self, lane: &Lane, now: impl FnOnce() -> Instant) {
+        let before = lane.0.fetch_add(1, Relaxed);
+        if before & (self.0.stride - 1) == 0 {
             drop(self.turn(now()));
         }
     }
@@ -150,7 +162,7 @@ impl RetryBudget {
 impl Windows {
     /// Begins a new window when the present one is over.
     fn turn(&mut self, calls: u64, now: Instant, length: Duration) {
-        // When the calls before came is not known (there were less than 64): they do not count, but for
+        // When the calls before came is not known (there were few): they do not count, but for
         // the one that is here.
         let fresh = Window {
             calls: calls.saturating_sub(1),
@@ -203,6 +215,20 @@ mod tests {
             assert!(budget.withdraw(now) && budget.withdraw(now + secs(1)));
             now += secs(8);
         }
+    }
+
+    /// However they meet the lanes.
+    #[test]
+    fn a_steady_load_of_many_threads_is_granted_its_share() {
+        let (budget, mut now) = (RetryBudget::default(), Instant::now());
+        let lanes = &budget.0.calls;
+        for n in 0..6000 {
+            budget.deposit_in(&lanes[n % lanes.len()], || now);
+            now += Duration::from_millis(10);
+        }
+        // Of one window of 10 s at least, and of two at most.
+        let granted = (0..1000).filter(|_| budget.withdraw(now)).count();
+        assert!((200..=410).contains(&granted), "{granted}");
     }
 
     #[test]
