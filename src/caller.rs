@@ -37,7 +37,7 @@ impl Caller {
 
     pub(crate) fn poll_cancelled(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         match self.project().cancelled.as_pin_mut() {
-            // As for a timer: a busy inner future must not make us deaf.
+            // A busy inner future uses up the task's budget, and must not make us deaf.
             Some(cancelled) => Pin::new(&mut tokio::task::coop::unconstrained(cancelled)).poll(cx),
             None => Poll::Pending,
         }

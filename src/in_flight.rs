@@ -23,8 +23,8 @@ pub struct Abandoned {
     pub past_deadline: bool,
 }
 
-/// Guards a call in flight: once it has a result, the report is there to be taken; until then it is told
-/// of the panic or of the drop. Exactly one of the three happens.
+/// Guards a call in flight: its report hears of the result, or else of the panic or of the drop. Exactly one
+/// of the three happens.
 ///
 /// `thread::panicking()` cannot tell a panic from a drop, because it is false again above a
 /// `catch_unwind`; the stage can.
@@ -79,12 +79,12 @@ impl<R: Report> InFlight<R> {
         self.since.get_or_insert_with(Instant::now);
     }
 
-    /// The call has its result, which the report hears of here; then it is dropped, where it is.
+    /// The call has its result, which the report hears of here; then it is dropped, where it is, even if it panics.
     #[inline]
     pub(crate) fn end(&mut self, end: impl FnOnce(&R)) {
         self.stage = Stage::Ended;
-        end(self.report());
-        self.report = None;
+        let told = Told(&mut self.report);
+        end(told.0.as_ref().expect("there until the end"));
     }
 
     /// Polls the call, up to a result of which the report is to be told.
@@ -107,7 +107,7 @@ impl<R: Report> InFlight<R> {
     /// What reports.
     #[inline]
     pub(crate) fn report(&self) -> &R {
-        self.report.as_ref().expect("it was not taken yet")
+        self.report.as_ref().expect("there until the end")
     }
 
     /// When the call began to wait; `None` if it never did.
@@ -134,10 +134,20 @@ impl<R: Report> InFlight<R> {
     }
 }
 
+/// A report that goes with its end.
+struct Told<'a, R>(&'a mut Option<R>);
+
+impl<R> Drop for Told<'_, R> {
+    #[inline]
+    fn drop(&mut self) {
+        *self.0 = None;
+    }
+}
+
 /// Guards the part of a call that makes its future: if nothing follows, it panicked.
 ///
-/// What is only moved can stay in registers, and once there is a future nothing may panic before it is where it
-/// stays, so that it can be made there.
+/// What is only moved can stay in registers; and where nothing can panic between a future and its place, it can be
+/// made in that place.
 pub(crate) struct Beginning<R: Report> {
     /// Dropped by hand: whoever drops it has taken it before.
     report: ManuallyDrop<Option<R>>,

@@ -447,8 +447,8 @@ impl ToolCall {
         before & claim.bit() != 0
     }
 
-    /// Begins the recording of a call that the caller of this will repeat: its attempts share it, and
-    /// with it the idempotency key.
+    /// Begins the recording of a call to which the caller of this may make so many attempts: they share it,
+    /// and with it the idempotency key.
     ///
     /// Tells whether it is a new one; then it is the caller's to [end](Self::end_recording).
     #[inline]

@@ -61,7 +61,8 @@ impl fmt::Display for IdempotencyKey {
     }
 }
 
-/// A number that may not be known, in the space of a number: the largest stands for that.
+/// A number that may not be known, in the space of a number: the largest stands for that, and what is as large
+/// counts as one less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Known(u64);
 
@@ -86,14 +87,13 @@ impl Default for Known {
 
 impl From<Option<u64>> for Known {
     fn from(number: Option<u64>) -> Self {
-        number.map_or(Self::NONE, Self)
+        number.map_or(Self::NONE, |number| Self(number.min(u64::MAX - 1)))
     }
 }
 
 impl From<Option<Duration>> for Known {
     fn from(d: Option<Duration>) -> Self {
-        // What is too long for it is known all the same.
-        d.map(|d| nanos(d).min(u64::MAX - 1)).into()
+        d.map(nanos).into()
     }
 }
 

@@ -188,7 +188,7 @@ impl MetricsBuilder {
     }
 
     /// Sets which latencies are told apart, and by how many significant digits (1 to 5). Memory for a tool grows
-    /// with the digits: about 27 KiB with two, ten times that with three, and that for
+    /// with the digits: about 26 KiB with two, seven times that with three, and that for
     /// each of the parts that it has where its calls meet on several threads. Default: 1 us to 1 h, two digits.
     ///
     /// What is shorter counts as the shortest; what is longer as the longest, and is counted

@@ -86,7 +86,8 @@
 //!
 //! # Clone
 //!
-//! All services made from one layer value, or from its clones, share the gates. Readiness is not shared.
+//! All services made from one layer value, or from its clones, share the gates. Readiness is not shared. Each service
+//! that the layer makes, not each clone, has some KiB for references that threads count apart.
 
 mod future;
 mod gate;

@@ -110,7 +110,7 @@
 //! # Clone
 //!
 //! Clones, and services of one layer value, share the policy with its budget. Readiness belongs to the inner
-//! service.
+//! service. Each service that the layer makes, not each clone, has some KiB for references that threads count apart.
 //!
 //! # Differences from `tower::retry`
 //!

@@ -204,6 +204,7 @@ impl<C> RetryPolicy<C> {
 
     /// Takes the call upon itself, unless somebody above has, or it has one attempt anyway. Tells how
     /// many attempts it grants.
+    // Asked for, as `call` is that it is a part of.
     #[inline(always)]
     pub(super) fn begin(&self, call: &ToolCall) -> Option<u16> {
         let attempts = self.settings.of(call).attempts;

@@ -49,8 +49,8 @@ struct Watch {
     deadline: Option<Instant>,
     /// When the call began to wait.
     since: Option<Instant>,
-    /// The part of its time above which the call is slow; once it waits, that in seconds.
-    slow: f64,
+    /// The part of its time above which the call is slow; once it waits, the time itself in seconds.
+    slow_above: f64,
     /// Only in idle mode.
     idle: Option<Progress>,
     listener: Listener,
@@ -74,7 +74,7 @@ impl<F> ResponseFuture<F> {
                 timeout,
                 deadline,
                 since: None,
-                slow: settings.slow_fraction,
+                slow_above: settings.slow_fraction,
                 idle,
                 listener: settings.listener.clone(),
             },
@@ -112,15 +112,16 @@ impl Watch {
     /// Ready with the error once the call has to end. Apart, so that a call that does not wait does not pay for it.
     #[inline(never)]
     fn wait(&mut self, mut timer: Pin<&mut Timer>, cx: &mut Context<'_>) -> Poll<ToolError> {
-        if self.since.is_none() {
-            self.begin(timer.as_mut());
-        }
+        let since = match self.since {
+            Some(since) => since,
+            None => self.begin(timer.as_mut()),
+        };
         ready!(timer.as_mut().poll(cx));
-        self.end(timer, cx)
+        self.end(since, timer, cx)
     }
 
     #[inline]
-    fn begin(&mut self, timer: Pin<&mut Timer>) {
+    fn begin(&mut self, timer: Pin<&mut Timer>) -> Instant {
         let since = Instant::now();
         let end = since.checked_add(self.timeout);
         let mut at = earlier(end, self.deadline);
@@ -134,24 +135,26 @@ impl Watch {
         if self.idle.is_some() {
             at = self.limit(since);
         }
-        timer.set(at);
-        self.slow *= in_force.as_secs_f64();
-        self.since = Some(since);
+        timer.make(at);
+        self.slow_above *= in_force.as_secs_f64();
+        *self.since.insert(since)
     }
 
     /// The time is over, unless progress has moved its end. That is looked at here only, so a report wakes nobody.
     #[cold]
-    fn end(&self, mut timer: Pin<&mut Timer>, cx: &mut Context<'_>) -> Poll<ToolError> {
-        let Some(since) = self.since else {
-            return Poll::Pending;
-        };
+    fn end(
+        &self,
+        since: Instant,
+        mut timer: Pin<&mut Timer>,
+        cx: &mut Context<'_>,
+    ) -> Poll<ToolError> {
         loop {
             let at = timer.at();
             let now = self.limit(since);
             if at == now {
                 return Poll::Ready(self.error(since, at));
             }
-            timer.as_mut().set(now);
+            timer.as_mut().move_to(now);
             ready!(timer.as_mut().poll(cx));
         }
     }
@@ -201,7 +204,7 @@ impl Watch {
     fn tell_if_slow(&self, since: Instant, error: Option<&ToolError>) {
         let elapsed = since.elapsed();
         let timed_out = error.is_some_and(|e| e.kind() == ErrorKind::Timeout);
-        if elapsed.as_secs_f64() > self.slow && !timed_out {
+        if elapsed.as_secs_f64() > self.slow_above && !timed_out {
             self.info.record(|r| r.set_slow());
             self.listener.tell(&Event::Slow {
                 call: &self.info,

@@ -108,7 +108,8 @@ impl<H> TraceLayer<H> {
     }
 
     /// Sets who hears of calls whose future was dropped unfinished. Default: nobody; the
-    /// `tool.cancelled` event is emitted either way. A layer for attempts tells nobody.
+    /// `tool.cancelled` event is emitted either way, if a subscriber was there when the call began. A layer for
+    /// attempts tells nobody.
     pub fn with_listener(mut self, listen: impl Listen + 'static) -> Self {
         self.settings.listener = Listener::new(listen);
         self

@@ -10,7 +10,8 @@ pub(super) enum Watch<H, Res>
 where
     H: TraceHooks<Res>,
 {
-    // There was neither a subscriber nor a listener when it began: names for an error, and who classifies.
+    // There was neither a subscriber nor a listener when it began: names for an error, and who classifies. The names
+    // are always there: an option can be moved in without a check that might panic.
     Unheard { info: Option<CallInfo>, hooks: H },
     // Its end is reported, whichever it is.
     Heard { flight: InFlight<Observer<H, Res>> },

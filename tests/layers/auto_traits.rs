@@ -1,6 +1,6 @@
 //! Everything public can go into any task: `Send`, `Sync`, `Unpin` and `'static` are part of the API.
 
-use static_assertions::assert_impl_all;
+use static_assertions::{assert_impl_all, assert_not_impl_any};
 use tower_toolcall::{
     CallInfo, ConfigError, ErrorKind, Key, Observation, Outcome, Progress, ToolCall, ToolError,
     catch_panic, check, circuit_breaker, deadline, health, normalize, outcome::ByError, rate_limit,
@@ -58,6 +58,8 @@ assert_impl_all!(retry::RetryBudget: Send, Sync, Unpin, Clone);
 assert_impl_all!(retry::RetryLayer: Send, Sync, Unpin, Clone);
 assert_impl_all!(retry::Retry<Svc, ByError>: Send, Sync, Unpin, Clone);
 assert_impl_all!(retry::ResponseFuture<Svc, Tool, ByError>: Send, Sync);
+// What it is pinned for may change.
+assert_not_impl_any!(retry::ResponseFuture<Svc, Tool, ByError>: Unpin);
 assert_impl_all!(trace::TraceLayer: Send, Sync, Unpin, Clone);
 assert_impl_all!(trace::Trace<Svc>: Send, Sync, Unpin, Clone);
 assert_impl_all!(trace::ResponseFuture<Tool, trace::DefaultHooks, ()>: Send, Sync);

@@ -289,21 +289,40 @@ mod cancellation {
         assert_eq!(semaphore.available_permits(), 1);
     }
 
+    /// Uses up its task's budget at each poll.
+    async fn busy(_: ToolCall) -> Result<(), BoxError> {
+        let (tx, mut rx) = tokio::sync::mpsc::unbounded_channel::<()>();
+        while tx.send(()).is_ok() {
+            rx.recv().await;
+        }
+        Ok(())
+    }
+
+    /// Trap 21.
+    #[tokio::test(start_paused = true)]
+    async fn a_busy_inner_future_cannot_starve_the_timer() {
+        let stack = DeadlineLayer::new(secs(1)).layer(service_fn(busy));
+        let response = tokio::spawn(stack.oneshot(ToolCall::new("busy")));
+        tokio::task::yield_now().await;
+        tokio::time::advance(secs(1)).await;
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        assert!(response.is_finished(), "the timer starves");
+        let error = response.await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Timeout);
+    }
+
     /// Trap 21 for the token: a busy inner future does not make us deaf.
     #[tokio::test(start_paused = true)]
     async fn a_busy_inner_future_cannot_hide_the_callers_token() {
-        let tool = service_fn(|_: ToolCall| {
-            let (tx, mut rx) = tokio::sync::mpsc::unbounded_channel::<()>();
-            async move {
-                while tx.send(()).is_ok() {
-                    rx.recv().await;
-                }
-                Ok::<(), BoxError>(())
-            }
-        });
         let token = CancellationToken::new();
         let call = ToolCall::new("busy").with_cancellation(token.clone());
-        let response = tokio::spawn(DeadlineLayer::inherited().layer(tool).oneshot(call));
+        let response = tokio::spawn(
+            DeadlineLayer::inherited()
+                .layer(service_fn(busy))
+                .oneshot(call),
+        );
         tokio::task::yield_now().await;
         token.cancel();
         for _ in 0..100 {
