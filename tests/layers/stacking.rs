@@ -22,6 +22,7 @@ use tower_toolcall::{
     timeout::TimeoutLayer,
     trace::TraceLayer,
 };
+use tracing::level_filters::LevelFilter;
 
 /// The documented order, around whatever tool.
 macro_rules! stack {
@@ -236,6 +237,8 @@ async fn every_layer_works_without_configuration() {
 /// and whoever classifies is asked.
 #[tokio::test(start_paused = true)]
 async fn a_trace_layer_without_a_subscriber_has_its_listener_and_its_classifier() {
+    // With one that another test has set this would be a test of something else.
+    assert_eq!(LevelFilter::current(), LevelFilter::OFF);
     let (heard, asked) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(0)));
     let (log, count) = (heard.clone(), asked.clone());
     let classifier = classify_fn(move |result: Result<&(), &ToolError>| {
