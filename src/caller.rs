@@ -72,7 +72,6 @@ pin_project_lite::pin_project! {
     pub(crate) struct Patience {
         #[pin]
         caller: Caller,
-        #[pin]
         timer: Timer,
         deadline: Option<Instant>,
     }

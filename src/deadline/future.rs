@@ -23,7 +23,6 @@ pin_project! {
     pub struct ResponseFuture<S, F> {
         #[pin]
         state: State<S, F>,
-        #[pin]
         timer: Timer,
         #[pin]
         caller: Caller,

@@ -33,7 +33,7 @@ pin_project! {
     #[project = StateProj]
     pub(super) enum State<S, F> {
         // Waiting for its turn, without a reservation.
-        Waiting { #[pin] timer: Timer, #[pin] caller: Caller, until: Instant },
+        Waiting { timer: Timer, #[pin] caller: Caller, until: Instant },
         // Its turn has come: waiting for the service to become ready.
         Preparing { svc: S, #[pin] patience: Patience },
         // Waiting for the response.

@@ -56,7 +56,7 @@ pin_project! {
     #[project = StageProj]
     enum Stage<S> {
         // Waiting for the next attempt. The service is gone, with what it had reserved.
-        Waiting { #[pin] timer: Timer, until: Instant, #[pin] caller: Caller },
+        Waiting { timer: Timer, until: Instant, #[pin] caller: Caller },
         // Waiting for a fresh service to become ready.
         Preparing { svc: S, #[pin] patience: Patience },
     }

@@ -24,7 +24,6 @@ pin_project! {
     pub struct ResponseFuture<F> {
         #[pin]
         state: State<F>,
-        #[pin]
         timer: Timer,
         watch: Watch,
     }
@@ -49,8 +48,8 @@ struct Watch {
     deadline: Option<Instant>,
     /// When the call began to wait.
     since: Option<Instant>,
-    /// The part of its time above which the call is slow; once it waits, the time itself in seconds.
-    slow_above: f64,
+    /// The part of its time above which the call is slow.
+    slow_fraction: f64,
     /// Only in idle mode.
     idle: Option<Progress>,
     listener: Listener,
@@ -74,7 +73,7 @@ impl<F> ResponseFuture<F> {
                 timeout,
                 deadline,
                 since: None,
-                slow_above: settings.slow_fraction,
+                slow_fraction: settings.slow_fraction,
                 idle,
                 listener: settings.listener.clone(),
             },
@@ -111,51 +110,43 @@ where
 impl Watch {
     /// Ready with the error once the call has to end. Apart, so that a call that does not wait does not pay for it.
     #[inline(never)]
-    fn wait(&mut self, mut timer: Pin<&mut Timer>, cx: &mut Context<'_>) -> Poll<ToolError> {
+    fn wait(&mut self, timer: &mut Timer, cx: &mut Context<'_>) -> Poll<ToolError> {
         let since = match self.since {
             Some(since) => since,
-            None => self.begin(timer.as_mut()),
+            None => self.begin(timer),
         };
-        ready!(timer.as_mut().poll(cx));
+        ready!(timer.poll(cx));
         self.end(since, timer, cx)
     }
 
     #[inline]
-    fn begin(&mut self, timer: Pin<&mut Timer>) -> Instant {
+    fn begin(&mut self, timer: &mut Timer) -> Instant {
         let since = Instant::now();
         let end = since.checked_add(self.timeout);
         let mut at = earlier(end, self.deadline);
-        let mut in_force = self.timeout;
         if at != end
             && let Some(share) = self.share(since)
         {
-            in_force = share;
             self.info.record(|r| r.set_timeout(share, self.timeout));
         }
         if self.idle.is_some() {
             at = self.limit(since);
         }
-        timer.make(at);
-        self.slow_above *= in_force.as_secs_f64();
+        timer.set(at);
         *self.since.insert(since)
     }
 
     /// The time is over, unless progress has moved its end. That is looked at here only, so a report wakes nobody.
     #[cold]
-    fn end(
-        &self,
-        since: Instant,
-        mut timer: Pin<&mut Timer>,
-        cx: &mut Context<'_>,
-    ) -> Poll<ToolError> {
+    fn end(&self, since: Instant, timer: &mut Timer, cx: &mut Context<'_>) -> Poll<ToolError> {
         loop {
             let at = timer.at();
             let now = self.limit(since);
             if at == now {
                 return Poll::Ready(self.error(since, at));
             }
-            timer.as_mut().move_to(now);
-            ready!(timer.as_mut().poll(cx));
+            timer.set(now);
+            ready!(timer.poll(cx));
         }
     }
 
@@ -204,12 +195,13 @@ impl Watch {
     fn tell_if_slow(&self, since: Instant, error: Option<&ToolError>) {
         let elapsed = since.elapsed();
         let timed_out = error.is_some_and(|e| e.kind() == ErrorKind::Timeout);
-        if elapsed.as_secs_f64() > self.slow_above && !timed_out {
+        let timeout = self.share(since).unwrap_or(self.timeout);
+        if elapsed.as_secs_f64() > self.slow_fraction * timeout.as_secs_f64() && !timed_out {
             self.info.record(|r| r.set_slow());
             self.listener.tell(&Event::Slow {
                 call: &self.info,
                 elapsed,
-                timeout: self.share(since).unwrap_or(self.timeout),
+                timeout,
             });
         }
     }

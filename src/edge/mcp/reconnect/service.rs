@@ -251,7 +251,7 @@ impl McpReconnect {
         let max = self.settings.max_wait;
         let latest = max.and_then(|max| Instant::now().checked_add(max));
         let mut establish = pin!(self.establish(max.is_some()));
-        let (mut patience, mut timer) = (pin!(Patience::of(call)), pin!(Timer::default()));
+        let (mut patience, mut timer) = (pin!(Patience::of(call)), Timer::default());
         poll_fn(|cx| {
             if let Poll::Ready(connected) = establish.as_mut().poll(cx) {
                 return Poll::Ready(connected);
@@ -259,7 +259,7 @@ impl McpReconnect {
             if let Poll::Ready(why) = patience.as_mut().poll_given_up(cx) {
                 return Poll::Ready(Err(why.error()));
             }
-            let over = timer.as_mut().poll_at(cx, latest);
+            let over = timer.poll_at(cx, latest);
             over.map(|()| Err(self.shared.busy(&self.settings)))
         })
         .await

@@ -1,0 +1,257 @@
+//! One timer of the runtime, for all who wait.
+
+use std::{
+    cell::RefCell,
+    pin::{Pin, pin},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+    },
+    task::{Context, Poll, Wake, Waker},
+};
+
+use tokio::{
+    runtime::{Handle, Id},
+    task::coop,
+    time::{Instant, Sleep, sleep_until},
+};
+
+use super::queue::{Queue, Seat, Seen};
+use crate::lane::thread_number;
+
+/// Wakes everybody who waits for a moment, on one runtime.
+///
+/// It is the runtime's timer that goes on from one to the next, when it fires: none of those who wait has to be polled for
+/// the others to be woken.
+pub(super) struct Alarm {
+    clock: Mutex<Clock>,
+    waker: Waker,
+    /// The thread that is busy with the runtime's timer, if one is. That may wake it then and there.
+    winding: AtomicUsize,
+    woken: AtomicBool,
+}
+
+#[derive(Default)]
+struct Clock {
+    queue: Queue,
+    /// Made when somebody waits first.
+    sleep: Option<Pin<Box<Sleep>>>,
+    /// For when it is set, if it is.
+    set_for: Option<Instant>,
+}
+
+impl Clock {
+    /// Whether the timer would fire too late for a moment.
+    #[inline]
+    fn is_first(&self, at: Instant) -> bool {
+        self.set_for.is_none_or(|set_for| at < set_for)
+    }
+}
+
+thread_local! {
+    /// Those of this thread: one for each runtime that it works for.
+    static HERE: RefCell<Vec<(Id, Arc<Alarm>)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// For so many runtimes a thread keeps an alarm that nobody uses.
+const KEPT: usize = 4;
+
+impl Alarm {
+    /// The one of this thread and its runtime.
+    #[inline]
+    fn here() -> Arc<Self> {
+        let id = Handle::current().id();
+        let known = HERE.try_with(|here| {
+            let mut here = here.borrow_mut();
+            match here.iter().find(|(of, _)| *of == id) {
+                Some((_, alarm)) => Arc::clone(alarm),
+                None => Self::add(&mut here, id),
+            }
+        });
+        // The thread is about to end.
+        known.unwrap_or_else(|_| Self::new())
+    }
+
+    #[cold]
+    fn add(here: &mut Vec<(Id, Arc<Self>)>, id: Id) -> Arc<Self> {
+        if here.len() >= KEPT {
+            here.retain(|(_, alarm)| Arc::strong_count(alarm) > 1);
+        }
+        let alarm = Self::new();
+        here.push((id, Arc::clone(&alarm)));
+        alarm
+    }
+
+    fn new() -> Arc<Self> {
+        Arc::new_cyclic(|alarm| Self {
+            clock: Mutex::default(),
+            waker: Arc::new(Fired(alarm.clone())).into(),
+            winding: AtomicUsize::new(0),
+            woken: AtomicBool::new(false),
+        })
+    }
+
+    #[inline]
+    fn lock(&self) -> MutexGuard<'_, Clock> {
+        // A panic of the runtime's, when it is shut down, leaves it whole.
+        self.clock.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes those whose moment has come, and sets the runtime's timer for the next.
+    #[cold]
+    fn wind(&self) {
+        let mut rung = Vec::new();
+        self.go_on(&mut self.lock(), &mut rung);
+        for waker in rung {
+            waker.wake();
+        }
+    }
+
+    fn go_on(&self, clock: &mut Clock, rung: &mut Vec<Waker>) {
+        let Clock {
+            queue,
+            sleep,
+            set_for,
+        } = clock;
+        loop {
+            let now = Instant::now();
+            queue.ring(now, rung);
+            *set_for = None;
+            let Some(at) = queue.next() else { return };
+            let sleep = sleep.get_or_insert_with(|| Box::pin(sleep_until(at)));
+            match self.set(sleep.as_mut(), at) {
+                Poll::Pending => {
+                    *set_for = Some(at);
+                    return;
+                }
+                // Too early: so fire the timers of a runtime that is shut down.
+                Poll::Ready(()) if at > Instant::now() => queue.set_adrift(rung),
+                Poll::Ready(()) => {}
+            }
+        }
+    }
+
+    /// Sets the runtime's timer; ready if it has fired already.
+    fn set(&self, mut sleep: Pin<&mut Sleep>, at: Instant) -> Poll<()> {
+        let cx = &mut Context::from_waker(&self.waker);
+        self.winding.store(thread_number(), Relaxed);
+        let set = loop {
+            self.woken.store(false, Relaxed);
+            sleep.as_mut().reset(at);
+            // It is not polled in vain: if its runtime is shut down, that panics.
+            if sleep.is_elapsed() {
+                break Poll::Ready(());
+            }
+            let polled = pin!(coop::unconstrained(sleep.as_mut())).poll(cx);
+            if polled.is_ready() || !self.woken.load(Relaxed) {
+                break polled;
+            }
+        };
+        self.winding.store(0, Relaxed);
+        set
+    }
+
+    /// The runtime's timer has fired.
+    fn fired(&self) {
+        if self.winding.load(Relaxed) == thread_number() {
+            // This very thread is below `set`, and has the lock.
+            self.woken.store(true, Relaxed);
+        } else {
+            self.wind();
+        }
+    }
+}
+
+/// Somebody's place among those whom an alarm wakes.
+pub(super) struct Place {
+    alarm: Arc<Alarm>,
+    seat: Seat,
+}
+
+impl Place {
+    /// Waits for a moment, at the alarm of this thread and its runtime. Whether that has to be [wound](Self::wind) for it is
+    /// told as well.
+    ///
+    /// # Panics
+    ///
+    /// Outside a runtime.
+    #[inline]
+    pub(super) fn take(at: Instant, waker: Waker) -> (Self, bool) {
+        let alarm = Alarm::here();
+        let mut clock = alarm.lock();
+        let is_first = clock.is_first(at);
+        let seat = clock.queue.enter(at, waker);
+        drop(clock);
+        (Self { alarm, seat }, is_first)
+    }
+
+    /// The same with an alarm that it knows already.
+    #[cold]
+    pub(super) fn wait_again(&self, at: Instant, waker: &Waker) -> Poll<()> {
+        let mut clock = self.alarm.lock();
+        let is_first = clock.is_first(at);
+        clock.queue.wait_again(self.seat, at, waker.clone());
+        drop(clock);
+        match is_first {
+            true => self.wind(waker),
+            false => Poll::Pending,
+        }
+    }
+
+    #[cold]
+    pub(super) fn wind(&self, waker: &Waker) -> Poll<()> {
+        self.alarm.wind();
+        match self.look(waker) {
+            Seen::Rung => Poll::Ready(()),
+            // As tokio's own.
+            Seen::Adrift => panic!("the tokio runtime of this call is being shut down"),
+            Seen::Waiting | Seen::Resting => Poll::Pending,
+        }
+    }
+
+    /// What has become of it.
+    #[inline]
+    pub(super) fn look(&self, waker: &Waker) -> Seen {
+        let (seen, before) = self.alarm.lock().queue.look(self.seat, waker);
+        // Not under the lock: it may be the last of a task, with others who wait.
+        drop(before);
+        seen
+    }
+
+    #[cfg(test)]
+    pub(super) fn alarm(&self) -> Weak<Alarm> {
+        Arc::downgrade(&self.alarm)
+    }
+
+    /// Waits no longer, but may again.
+    #[cold]
+    pub(super) fn rest(&self) {
+        let waker = self.alarm.lock().queue.rest(self.seat);
+        // As above.
+        drop(waker);
+    }
+}
+
+impl Drop for Place {
+    #[inline]
+    fn drop(&mut self) {
+        let waker = self.alarm.lock().queue.leave(self.seat);
+        // As above.
+        drop(waker);
+    }
+}
+
+/// What the runtime's timer wakes. It does not keep the alarm alive.
+struct Fired(Weak<Alarm>);
+
+impl Wake for Fired {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if let Some(alarm) = self.0.upgrade() {
+            alarm.fired();
+        }
+    }
+}
