@@ -121,7 +121,7 @@ impl Patience {
         if this.caller.poll_cancelled(cx).is_ready() {
             return Poll::Ready(GivenUp::Cancelled);
         }
-        let deadline = this.timer.poll_at(cx, *this.deadline);
+        let deadline = this.timer.poll(cx, || *this.deadline);
         deadline.map(|()| GivenUp::Deadline)
     }
 }

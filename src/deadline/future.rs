@@ -129,7 +129,7 @@ where
             };
             return Poll::Ready(Err(error.about(this.info)));
         }
-        ready!(this.timer.poll_at(cx, this.limit.at));
+        ready!(this.timer.poll(cx, || this.limit.at));
         this.state.set(State::Done);
         Poll::Ready(Err(if started {
             this.limit.expired(this.info)

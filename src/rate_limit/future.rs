@@ -127,7 +127,7 @@ where
                     if caller.poll_cancelled(cx).is_ready() {
                         State::refused(session.given_up(GivenUp::Cancelled))
                     } else {
-                        ready!(timer.poll_at(cx, Some(*until)));
+                        ready!(timer.poll(cx, || Some(*until)));
                         match session.turn_after_wait() {
                             Turn::Now => State::preparing(session, session.fresh()),
                             Turn::At(until) => State::waiting(session, until),

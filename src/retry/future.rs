@@ -158,7 +158,7 @@ impl<S> Pause<S> {
                         break GivenUp::Cancelled;
                     }
                     // It ends before the deadline, or it had not begun.
-                    ready!(timer.poll_at(cx, Some(*until)));
+                    ready!(timer.poll(cx, || Some(*until)));
                     let svc = session.shared.template.fresh();
                     let patience = Patience::of(&session.call);
                     this.stage.set(Stage::Preparing { svc, patience });

@@ -112,15 +112,21 @@ impl Watch {
     #[inline(never)]
     fn wait(&mut self, timer: &mut Timer, cx: &mut Context<'_>) -> Poll<ToolError> {
         let since = match self.since {
-            Some(since) => since,
-            None => self.begin(timer),
+            Some(since) => {
+                ready!(timer.poll(cx, || self.limit(since)));
+                since
+            }
+            None => {
+                let (since, at) = self.begin();
+                ready!(timer.poll(cx, || at));
+                since
+            }
         };
-        ready!(timer.poll(cx));
         self.end(since, timer, cx)
     }
 
     #[inline]
-    fn begin(&mut self, timer: &mut Timer) -> Instant {
+    fn begin(&mut self) -> (Instant, Option<Instant>) {
         let since = Instant::now();
         let end = since.checked_add(self.timeout);
         let mut at = earlier(end, self.deadline);
@@ -132,21 +138,19 @@ impl Watch {
         if self.idle.is_some() {
             at = self.limit(since);
         }
-        timer.set(at);
-        *self.since.insert(since)
+        (*self.since.insert(since), at)
     }
 
     /// The time is over, unless progress has moved its end. That is looked at here only, so a report wakes nobody.
     #[cold]
     fn end(&self, since: Instant, timer: &mut Timer, cx: &mut Context<'_>) -> Poll<ToolError> {
         loop {
-            let at = timer.at();
-            let now = self.limit(since);
-            if at == now {
+            let at = self.limit(since);
+            if at.is_some_and(|at| at <= Instant::now()) {
                 return Poll::Ready(self.error(since, at));
             }
-            timer.set(now);
-            ready!(timer.poll(cx));
+            timer.reset();
+            ready!(timer.poll(cx, || at));
         }
     }
 

@@ -19,60 +19,48 @@ use self::{alarm::Place, queue::Seen};
 
 /// Ready once a moment has come. It costs nothing until it is polled, which is after the first `Pending` of what it bounds.
 #[derive(Default)]
-pub(crate) struct Timer {
-    at: Option<Instant>,
-    place: Option<Place>,
-}
+pub(crate) struct Timer(Option<Place>);
 
 impl Timer {
-    /// Ready once `at` has come; never if there is none. A later call may move it.
-    #[inline]
-    pub(crate) fn poll_at(&mut self, cx: &mut Context<'_>, at: Option<Instant>) -> Poll<()> {
-        if self.at != at {
-            self.set(at);
-        }
-        self.poll(cx)
-    }
-
-    /// The moment for which it is set, if there is one.
-    #[inline]
-    pub(crate) fn at(&self) -> Option<Instant> {
-        self.at
-    }
-
-    /// Sets it for a moment, or for none. It wakes nobody until it is polled again.
-    #[inline]
-    pub(crate) fn set(&mut self, at: Option<Instant>) {
-        self.at = at;
-        if let Some(place) = &self.place {
-            place.rest();
-        }
-    }
-
-    /// Ready once its moment has come; never if there is none.
+    /// Ready once `at` has come; never if there is none. It is not asked again while the timer waits for it.
     ///
-    /// It does not count towards the task's budget: a busy inner future uses that up, and the timer would never fire.
+    /// This does not count towards the task's budget: a busy inner future uses that up, and the timer would never fire.
     #[inline]
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(at) = self.at else {
+    pub(crate) fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        at: impl FnOnce() -> Option<Instant>,
+    ) -> Poll<()> {
+        let seen = match &self.0 {
+            None => None,
+            Some(place) => match place.look(cx.waker()) {
+                Seen::Waiting => return Poll::Pending,
+                Seen::Rung => return Poll::Ready(()),
+                seen => Some(seen),
+            },
+        };
+        let Some(at) = at() else {
             return Poll::Pending;
         };
-        let Some(place) = &self.place else {
-            return self.wait(at, cx.waker());
-        };
-        match place.look(cx.waker()) {
-            Seen::Waiting => Poll::Pending,
-            Seen::Rung => Poll::Ready(()),
-            Seen::Resting => place.wait_again(at, cx.waker()),
-            // The runtime is gone, but not the call: whoever polls it has another.
-            Seen::Adrift => self.wait(at, cx.waker()),
+        match (&self.0, seen) {
+            (Some(place), Some(Seen::Resting)) => place.wait_again(at, cx.waker()),
+            // Or the runtime is gone, but not the call: whoever polls it has another.
+            _ => self.wait(at, cx.waker()),
+        }
+    }
+
+    /// The moment is another one. It wakes nobody until it is polled again.
+    #[cold]
+    pub(crate) fn reset(&mut self) {
+        if let Some(place) = &self.0 {
+            place.rest();
         }
     }
 
     #[inline(never)]
     fn wait(&mut self, at: Instant, waker: &Waker) -> Poll<()> {
         let (place, is_first) = Place::take(at, waker.clone());
-        let place = self.place.insert(place);
+        let place = self.0.insert(place);
         match is_first {
             true => place.wind(waker),
             false => Poll::Pending,
@@ -82,7 +70,8 @@ impl Timer {
 
 impl fmt::Debug for Timer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Timer").field("at", &self.at).finish()
+        let waits = self.0.is_some();
+        f.debug_struct("Timer").field("waits", &waits).finish()
     }
 }
 

@@ -21,7 +21,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 async fn wait(at: Instant) {
     let mut timer = Timer::default();
-    poll_fn(|cx| timer.poll_at(cx, Some(at))).await;
+    poll_fn(|cx| timer.poll(cx, || Some(at))).await;
 }
 
 fn noop() -> Context<'static> {
@@ -30,7 +30,7 @@ fn noop() -> Context<'static> {
 
 fn waiting(at: Instant) -> Timer {
     let mut timer = Timer::default();
-    assert!(timer.poll_at(&mut noop(), Some(at)).is_pending());
+    assert!(timer.poll(&mut noop(), || Some(at)).is_pending());
     timer
 }
 
@@ -66,18 +66,18 @@ async fn a_moment_that_has_passed_is_told_at_the_first_poll() {
     let now = Instant::now();
     advance(SECOND).await;
     let mut timer = Timer::default();
-    assert!(timer.poll_at(&mut noop(), Some(now)).is_ready());
+    assert!(timer.poll(&mut noop(), || Some(now)).is_ready());
     // Also beside one that waits already.
     let _other = waiting(now + 5 * SECOND);
     let mut timer = Timer::default();
-    assert!(timer.poll_at(&mut noop(), Some(now)).is_ready());
+    assert!(timer.poll(&mut noop(), || Some(now)).is_ready());
 }
 
 #[tokio::test(start_paused = true)]
 async fn none_never_comes() {
     let mut timer = Timer::default();
-    assert!(timer.poll_at(&mut noop(), None).is_pending());
-    assert!(timer.place.is_none());
+    assert!(timer.poll(&mut noop(), || None).is_pending());
+    assert!(timer.0.is_none());
 }
 
 /// A future may be kept and not polled, as in a `select!` or by a lock that its task holds.
@@ -106,7 +106,7 @@ async fn one_that_was_rung_stays_ready() {
     let mut timer = waiting(start + SECOND);
     sleep(SECOND).await;
     for _ in 0..2 {
-        assert!(timer.poll(&mut noop()).is_ready());
+        assert!(timer.poll(&mut noop(), || unreachable!()).is_ready());
     }
 }
 
@@ -115,7 +115,8 @@ async fn it_can_be_moved_to_either_side() {
     let start = Instant::now();
     for (first, second) in [(1, 2), (4, 3)] {
         let mut timer = waiting(start + first * SECOND);
-        poll_fn(|cx| timer.poll_at(cx, Some(start + second * SECOND))).await;
+        timer.reset();
+        poll_fn(|cx| timer.poll(cx, || Some(start + second * SECOND))).await;
         assert_eq!(start.elapsed(), second * SECOND);
     }
 }
@@ -127,7 +128,7 @@ async fn the_waker_of_the_last_poll_is_woken_and_no_other() {
     let mut timer = Timer::default();
     let at = Some(Instant::now() + SECOND);
     for waker in &wakers {
-        let polled = timer.poll_at(&mut Context::from_waker(waker), at);
+        let polled = timer.poll(&mut Context::from_waker(waker), || at);
         assert!(polled.is_pending());
     }
     sleep(2 * SECOND).await;
@@ -145,14 +146,14 @@ async fn a_waker_may_own_another_timer() {
     let owner = || Waker::from(Arc::new(Owner(waiting(at))));
     let mut timers = [(); 3].map(|()| Timer::default());
     for timer in &mut timers {
-        let polled = timer.poll_at(&mut Context::from_waker(&owner()), Some(at));
+        let polled = timer.poll(&mut Context::from_waker(&owner()), || Some(at));
         assert!(polled.is_pending());
     }
     let [left, replaced, rung] = &mut timers;
-    left.set(None);
-    assert!(replaced.poll(&mut noop()).is_pending());
+    left.reset();
+    assert!(replaced.poll(&mut noop(), || unreachable!()).is_pending());
     sleep(2 * SECOND).await;
-    assert!(rung.poll(&mut noop()).is_ready());
+    assert!(rung.poll(&mut noop(), || unreachable!()).is_ready());
 }
 
 #[tokio::test(start_paused = true)]
@@ -164,7 +165,7 @@ async fn it_fires_for_a_task_that_has_used_up_its_budget() {
             while tokio::task::coop::has_budget_remaining() {
                 let _ = std::pin::pin!(tokio::task::coop::consume_budget()).poll(cx);
             }
-            timer.poll_at(cx, at)
+            timer.poll(cx, || at)
         })
         .await;
     })
@@ -182,9 +183,10 @@ fn a_timer_that_is_moved_stays_with_its_runtime() {
         waiting(now + 60 * SECOND)
     };
     let soon = Some(now + Duration::from_millis(2));
-    assert!(timer.poll_at(&mut noop(), soon).is_pending());
+    timer.reset();
+    assert!(timer.poll(&mut noop(), || soon).is_pending());
     runtime.block_on(async { sleep(Duration::from_millis(4)).await });
-    assert!(timer.poll_at(&mut noop(), soon).is_ready());
+    assert!(timer.poll(&mut noop(), || soon).is_ready());
 }
 
 /// One runtime that nobody drives must not keep the timers of another.
@@ -206,10 +208,10 @@ fn a_call_that_outlives_its_runtime_is_woken_and_waits_on_the_next() {
     let mut timer = Timer::default();
     let at = Instant::now() + Duration::from_millis(20);
     let first = current_thread();
-    first.block_on(async { assert!(timer.poll_at(cx, Some(at)).is_pending()) });
+    first.block_on(async { assert!(timer.poll(cx, || Some(at)).is_pending()) });
     drop(first);
     assert_eq!(count.0.load(Relaxed), 1);
-    current_thread().block_on(poll_fn(|cx| timer.poll(cx)));
+    current_thread().block_on(poll_fn(|cx| timer.poll(cx, || Some(at))));
     assert!(Instant::now() >= at);
 }
 
@@ -233,11 +235,7 @@ fn a_thread_does_not_keep_an_alarm_for_every_runtime_it_has_seen() {
         .map(|_| {
             let runtime = current_thread();
             let _entered = runtime.enter();
-            waiting(Instant::now() + SECOND)
-                .place
-                .as_ref()
-                .unwrap()
-                .alarm()
+            waiting(Instant::now() + SECOND).0.as_ref().unwrap().alarm()
         })
         .collect();
     assert!(
@@ -257,7 +255,7 @@ fn a_thread_that_ends_leaves_no_alarm_behind() {
         let thread = scope.spawn(|| {
             let _entered = handle.enter();
             let timer = waiting(at);
-            timer.place.as_ref().unwrap().alarm()
+            timer.0.as_ref().unwrap().alarm()
         });
         thread.join().unwrap()
     });

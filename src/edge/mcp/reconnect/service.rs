@@ -259,7 +259,7 @@ impl McpReconnect {
             if let Poll::Ready(why) = patience.as_mut().poll_given_up(cx) {
                 return Poll::Ready(Err(why.error()));
             }
-            let over = timer.poll_at(cx, latest);
+            let over = timer.poll(cx, || latest);
             over.map(|()| Err(self.shared.busy(&self.settings)))
         })
         .await
