@@ -230,8 +230,9 @@ impl Drop for Place<'_> {
 
 /// A refusal (C4).
 #[cold]
-pub(super) fn refusal(retry_after: Duration) -> ToolError {
-    ToolError::new(ErrorKind::CircuitOpen, "Circuit breaker open").with_retry_after(retry_after)
+pub(super) fn refusal(call: Option<&CallInfo>, retry_after: Duration) -> ToolError {
+    let text = "Circuit breaker open";
+    ToolError::not_admitted(call, ErrorKind::CircuitOpen, text, retry_after)
 }
 
 /// An admitted call, until its end is known.

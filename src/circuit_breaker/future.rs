@@ -150,7 +150,7 @@ where
             let flight = beginning.begun();
             Ok(State::Called { fut, flight })
         }
-        Err(retry_after) => Err(refusal(retry_after).about(&info)),
+        Err(retry_after) => Err(refusal(Some(&info), retry_after)),
     }
 }
 

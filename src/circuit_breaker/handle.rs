@@ -235,7 +235,7 @@ impl Breaker {
                 pass: Some(pass),
             }),
             Err(retry_after) => {
-                let mut error = refusal(retry_after);
+                let mut error = refusal(None, retry_after);
                 if let Some(tool) = self.tool() {
                     error = error.with_tool(tool);
                 }

@@ -72,12 +72,12 @@ where
                 }
                 Err(retry_after) => {
                     self.inner.renew();
-                    State::refused(refusal(retry_after).about(&info))
+                    State::refused(refusal(Some(&info), retry_after))
                 }
             },
             // A look, no permit: that is taken when the call is about to run.
             Taken::Wait(svc) => match entry.refuses() {
-                Some(retry_after) => State::refused(refusal(retry_after).about(&info)),
+                Some(retry_after) => State::refused(refusal(Some(&info), retry_after)),
                 None => State::Waiting {
                     svc,
                     call: Some(call),
@@ -113,7 +113,7 @@ pub(super) fn not_ready<Res>(
             );
             error
         }
-        Err(retry_after) => refusal(retry_after).about(&info),
+        Err(retry_after) => refusal(Some(&info), retry_after),
     }
 }
 

@@ -122,6 +122,21 @@ struct Inner {
     more: Option<Box<More>>,
 }
 
+impl Inner {
+    /// Says of which call it is, where it does not yet.
+    fn stamp(&mut self, call: &CallInfo) {
+        if self.tool.is_none() {
+            self.tool = Some(Arc::clone(call.shared_tool()));
+        }
+        if self.server.is_none() {
+            self.server = call.shared_server().cloned();
+        }
+        if self.call_id.is_none() {
+            self.call_id = call.shared_id().cloned();
+        }
+    }
+}
+
 /// What a health registry has to do with an error.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum InHealth {
@@ -173,7 +188,12 @@ impl ToolError {
             Cow::Borrowed(literal) => Cow::Borrowed(literal),
             Cow::Owned(text) => Cow::Owned(safe(&Rules::default(), &text)),
         };
-        Self(Arc::new(Inner {
+        Self::made(kind, message, |_| {})
+    }
+
+    /// The same with a message of our own and all else at once: each [edit](Self::edit) of a shared error is two atomic writes.
+    fn made(kind: ErrorKind, message: Cow<'static, str>, fill: impl FnOnce(&mut Inner)) -> Self {
+        let mut inner = Inner {
             kind,
             execution: kind.execution(),
             retryable: kind.is_retryable(),
@@ -192,7 +212,9 @@ impl ToolError {
             source: None,
             rules: Rules::default(),
             more: None,
-        }))
+        };
+        fill(&mut inner);
+        Self(Arc::new(inner))
     }
 
     /// The error that a peer's HTTP status means. For a status that is no error the kind is
@@ -227,15 +249,34 @@ impl ToolError {
                 format!("Tool invocation timed out after {ms}ms without progress")
             }
         };
-        Self::new(ErrorKind::Timeout, message)
-            .edit(|e| {
-                e.timeout = Some(TimeoutData {
-                    in_force,
-                    configured,
-                    limit,
-                });
-            })
-            .about(call)
+        Self::made(ErrorKind::Timeout, message.into(), |e| {
+            e.timeout = Some(TimeoutData {
+                in_force,
+                configured,
+                limit,
+            });
+            e.stamp(call);
+        })
+        .redacted_by(call.rules())
+    }
+
+    /// The error of a call that a layer does not let pass yet.
+    pub(crate) fn not_admitted(
+        call: Option<&CallInfo>,
+        kind: ErrorKind,
+        message: &'static str,
+        retry_after: Duration,
+    ) -> Self {
+        let error = Self::made(kind, message.into(), |e| {
+            e.retry_after = Some(retry_after);
+            if let Some(call) = call {
+                e.stamp(call);
+            }
+        });
+        match call {
+            Some(call) => error.redacted_by(call.rules()),
+            None => error,
+        }
     }
 
     /// Sets an own code in the place of the kind's. One that was put together at run time is redacted and cut
@@ -446,15 +487,7 @@ impl ToolError {
                     e.health = InHealth::Unknown;
                 }
             }
-            if e.tool.is_none() {
-                e.tool = Some(Arc::clone(call.shared_tool()));
-            }
-            if e.server.is_none() {
-                e.server = call.shared_server().cloned();
-            }
-            if e.call_id.is_none() {
-                e.call_id = call.shared_id().cloned();
-            }
+            e.stamp(call);
         })
         .redacted_by(call.rules())
     }

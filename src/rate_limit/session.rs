@@ -26,14 +26,21 @@ pub(super) struct Session<S> {
     made: u32,
     /// Whether we have sent it at all.
     sent: bool,
+    /// In which round of the gate it has its turn.
+    round: u32,
+    /// Apart, as few calls meet a limit.
+    delayed: Option<Box<Delayed>>,
+}
+
+/// What there is to know of a call that has met a limit, or waits for its turn.
+#[derive(Default)]
+struct Delayed {
     /// Whether an earlier attempt may have run.
     ambiguous: bool,
     /// What the attempt before failed with.
     failed: Option<ToolError>,
     /// By when it has to have its turn; set when it first has to wait.
     latest: Option<Duration>,
-    /// In which round of the gate it has its turn.
-    round: u32,
     /// A turn that is given back if it is not used.
     turn: Option<Duration>,
 }
@@ -69,12 +76,14 @@ impl<S> Session<S> {
             repeats,
             made,
             sent: sent.is_some(),
-            ambiguous: false,
-            failed: None,
-            latest: None,
             round: sent.unwrap_or_default(),
-            turn: None,
+            delayed: None,
         }
+    }
+
+    #[cold]
+    fn delayed(&mut self) -> &mut Delayed {
+        self.delayed.get_or_insert_default()
     }
 
     fn keyed(&self) -> &Keyed {
@@ -122,7 +131,8 @@ impl<S> Session<S> {
         }
         let settings = self.keyed().settings();
         let (origin, now) = (settings.origin, settings.now());
-        let latest = self.latest.unwrap_or_else(|| match self.call().deadline() {
+        let known = self.delayed.as_ref().and_then(|delayed| delayed.latest);
+        let latest = known.unwrap_or_else(|| match self.call().deadline() {
             _ if !settings.waits => now,
             // Nothing is sent at the deadline itself.
             Some(at) => at
@@ -131,7 +141,6 @@ impl<S> Session<S> {
                 .min(now.saturating_add(settings.max_wait)),
             None => now.saturating_add(settings.max_wait),
         });
-        self.latest = Some(latest);
         let (admission, round) = self.keyed().admit(now, latest);
         self.round = round;
         let at = match admission {
@@ -140,11 +149,12 @@ impl<S> Session<S> {
         };
         // A cooldown ends within a day, so the clock reaches it.
         if let (Admission::At(_), Some(instant)) = (admission, origin.checked_add(at)) {
-            self.turn = Some(at);
+            let delayed = self.delayed();
+            (delayed.turn, delayed.latest) = (Some(at), Some(latest));
             self.info.record(|r| r.add_wait(at - now));
             return Turn::At(instant);
         }
-        let refusal = refusal(at - now);
+        let refusal = refusal(&self.info, at - now);
         Turn::Never(match self.sent {
             // The server has been asked, and has met its limit.
             true => self.not_sent(refusal),
@@ -154,7 +164,7 @@ impl<S> Session<S> {
 
     /// The turn of a call that has waited: now, unless a limit was met meanwhile.
     pub(super) fn turn_after_wait(&mut self) -> Turn {
-        self.turn = None;
+        self.delayed().turn = None;
         if self.keyed().holds(self.round) {
             Turn::Now
         } else {
@@ -207,7 +217,9 @@ impl<S> Session<S> {
 
     fn limited(&mut self, outcome: &Outcome, error: &mut Option<ToolError>) -> bool {
         if let Some(error) = error.as_ref() {
-            self.ambiguous |= error.is_after_ambiguous();
+            if error.is_after_ambiguous() {
+                self.delayed().ambiguous = true;
+            }
             // Not the attempts at a call that the tool made itself.
             if error.tool() == Some(self.info.tool()) {
                 self.made = self.made.max(error.attempts().unwrap_or_default());
@@ -240,8 +252,9 @@ impl<S> Session<S> {
         if !may_run || exhausted || self.keyed().is_overflow() || Caller::has_cancelled(call) {
             return false;
         }
-        self.ambiguous |= !not_started;
-        self.failed = error.clone();
+        let delayed = self.delayed();
+        delayed.ambiguous |= !not_started;
+        delayed.failed = error.clone();
         true
     }
 
@@ -261,9 +274,8 @@ impl<S> Session<S> {
         if self.repeats {
             error = error.with_attempts(self.made);
         }
-        if (self.ambiguous || error.is_after_ambiguous())
-            && error.execution() == Execution::NotStarted
-        {
+        let ambiguous = self.delayed.as_ref().is_some_and(|d| d.ambiguous);
+        if (ambiguous || error.is_after_ambiguous()) && error.execution() == Execution::NotStarted {
             error = error.with_execution(Execution::Unknown);
         }
         error
@@ -272,7 +284,7 @@ impl<S> Session<S> {
     /// The next attempt is not made: the limit that it would have repeated is the result, or else `why`.
     pub(super) fn not_sent(&mut self, why: ToolError) -> ToolError {
         self.release();
-        let error = self.failed.take().unwrap_or(why);
+        let error = self.take_failed().unwrap_or(why);
         self.last(error)
     }
 
@@ -280,16 +292,23 @@ impl<S> Session<S> {
     pub(super) fn given_up(&mut self, why: GivenUp) -> ToolError {
         self.release();
         let error = why.error();
-        match (why, self.failed.take()) {
+        match (why, self.take_failed()) {
             (GivenUp::Deadline, Some(failed)) => self.last(failed),
             (_, Some(failed)) => self.last(error.with_source(failed)),
             (_, None) => self.last(error),
         }
     }
 
+    fn take_failed(&mut self) -> Option<ToolError> {
+        self.delayed.as_mut()?.failed.take()
+    }
+
     /// A turn that is not used is another's.
+    #[inline]
     fn release(&mut self) {
-        if let Some(turn) = self.turn.take() {
+        if let Some(delayed) = &mut self.delayed
+            && let Some(turn) = delayed.turn.take()
+        {
             self.keyed().give_back(self.round, turn);
         }
     }
@@ -302,10 +321,7 @@ impl<S> Drop for Session<S> {
     }
 }
 
-fn refusal(retry_after: Duration) -> ToolError {
-    ToolError::new(
-        ErrorKind::RateLimited,
-        "the rate limit of this tool is used up",
-    )
-    .with_retry_after(retry_after)
+fn refusal(call: &CallInfo, retry_after: Duration) -> ToolError {
+    let text = "the rate limit of this tool is used up";
+    ToolError::not_admitted(Some(call), ErrorKind::RateLimited, text, retry_after)
 }

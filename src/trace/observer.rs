@@ -12,38 +12,39 @@ use crate::{
     answer::Answer,
     call::{CallInfo, Observation, ToolCall},
     error::{ErrorKind, MAX_TEXT, ToolError},
-    event::{Event, Listener, TARGET, emit, ms, names::span},
+    event::{Event, Listener, TARGET, emit, ms, names::span as names},
     in_flight::{Abandoned, Report},
     outcome::Outcome,
 };
 
 /// What is known of a call, or of an attempt, while it runs.
 pub(super) struct Observer<H, Res> {
-    span: Span,
     info: CallInfo,
     hooks: H,
     show: Show,
     listener: Listener,
-    /// `None` when nobody listens.
-    seen: Option<Seen>,
+    /// `None` when no subscriber listens. Apart: a span and its fields are dear, so one box does not matter, but the
+    /// futures of all other calls are smaller.
+    seen: Option<Box<Seen>>,
     answer: PhantomData<fn(&Res)>,
 }
 
 #[derive(Debug)]
 struct Seen {
+    span: Span,
     since: Instant,
     below: Observation,
 }
 
 impl Seen {
     #[inline(never)]
-    fn start(call: &mut ToolCall, span: &Span) -> Self {
+    fn start(call: &mut ToolCall, span: Span) -> Box<Self> {
         let below = call.observe();
         if !span.is_disabled() || sizes_are_heard() {
             below.want_output_bytes();
         }
         let since = Instant::now();
-        Self { since, below }
+        Box::new(Self { span, since, below })
     }
 }
 
@@ -96,37 +97,38 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
         let span = show.scope.span(call);
         let heard = !span.is_disabled() || show.scope == Scope::Call && some_event_is_heard();
         let observer = Self {
-            seen: heard.then(|| Seen::start(call, &span)),
-            span,
+            seen: heard.then(|| Seen::start(call, span)),
             info: call.info(),
             hooks: settings.hooks.clone(),
             show,
             listener: settings.listener.clone(),
             answer: PhantomData,
         };
-        if heard {
+        if let Some(seen) = &observer.seen {
             #[cfg(feature = "otel")]
-            super::NewSpan::take(call, show.scope, &observer.span);
-            observer.started(call);
+            super::NewSpan::take(call, show.scope, &seen.span);
+            observer.started(seen, call);
         }
         observer
     }
 
     #[cold]
-    fn started(&self, call: &ToolCall) {
-        let _entered = self.span.enter();
+    fn started(&self, Seen { span, .. }: &Seen, call: &ToolCall) {
+        let _entered = span.enter();
         if self.show.arguments && !call.arguments().is_empty() {
             let arguments = display(call.sanitized());
-            self.span.record(span::ARGUMENTS, arguments);
+            span.record(names::ARGUMENTS, arguments);
         }
         if self.show.scope == Scope::Call {
             emit!(DEBUG, START, &self.info);
         }
-        self.hooks.on_start(call, &self.span);
+        self.hooks.on_start(call, span);
     }
 
-    pub(super) fn span(&self) -> &Span {
-        &self.span
+    /// The span, if there may be one.
+    #[inline]
+    pub(super) fn span(&self) -> Option<&Span> {
+        self.seen.as_ref().map(|seen| &seen.span)
     }
 
     pub(super) fn call(&self) -> &CallInfo {
@@ -148,7 +150,7 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
     /// Apart, as all that is for listeners: calls that nobody listens to are not to carry its weight.
     #[inline(never)]
     fn tell_end(&self, seen: &Seen, result: &Result<Res, ToolError>, outcome: &Outcome) {
-        let _entered = self.span.enter();
+        let _entered = seen.span.enter();
         let failure = match result {
             Ok(_) => outcome
                 .failure_of_answer()
@@ -172,31 +174,31 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
         result: Option<Result<&Res, &ToolError>>,
         failure: Option<&Failure<'_>>,
     ) -> Facts {
-        let (span, below) = (&self.span, &seen.below);
+        let Seen { span, below, .. } = seen;
         let duration = seen.since.elapsed();
-        span.record(span::SUCCESS, failure.is_none());
-        span.record(span::DURATION_MS, ms(duration));
-        span.record(span::ATTEMPTS, below.attempts());
-        span.record(span::SLOW, below.is_slow());
-        span.record(span::MAX_ATTEMPTS, below.max_attempts());
-        span.record(span::TIMEOUT_MS, below.timeout().map(ms));
+        span.record(names::SUCCESS, failure.is_none());
+        span.record(names::DURATION_MS, ms(duration));
+        span.record(names::ATTEMPTS, below.attempts());
+        span.record(names::SLOW, below.is_slow());
+        span.record(names::MAX_ATTEMPTS, below.max_attempts());
+        span.record(names::TIMEOUT_MS, below.timeout().map(ms));
         let configured = below.configured_timeout();
-        span.record(span::CONFIGURED_TIMEOUT_MS, configured.map(ms));
+        span.record(names::CONFIGURED_TIMEOUT_MS, configured.map(ms));
         if !below.waited().is_zero() {
-            span.record(span::WAITED_MS, ms(below.waited()));
+            span.record(names::WAITED_MS, ms(below.waited()));
         }
         if let Some(failure) = failure {
             let told = result
                 .and_then(Result::err)
                 .and_then(|e| self.hooks.error_type(e));
             let error_type = told.as_deref().unwrap_or(failure.kind.error_type());
-            span.record(span::ERROR_TYPE, error_type);
-            span.record(span::ERROR_CODE, failure.code);
-            span.record(span::OTEL_STATUS_CODE, "ERROR");
-            span.record(span::OTEL_STATUS_DESCRIPTION, failure.text);
+            span.record(names::ERROR_TYPE, error_type);
+            span.record(names::ERROR_CODE, failure.code);
+            span.record(names::OTEL_STATUS_CODE, "ERROR");
+            span.record(names::OTEL_STATUS_DESCRIPTION, failure.text);
         }
         let output_bytes = match result {
-            Some(Ok(response)) => self.record_answer(below, response),
+            Some(Ok(response)) => self.record_answer(seen, response),
             _ => None,
         };
         let end = End {
@@ -215,8 +217,9 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
     }
 
     /// Records the answer's size, and the answer if it was asked for.
-    fn record_answer(&self, below: &Observation, response: &Res) -> Option<u64> {
-        let spans = !self.span.is_disabled();
+    fn record_answer(&self, seen: &Seen, response: &Res) -> Option<u64> {
+        let Seen { span, below, .. } = seen;
+        let spans = !span.is_disabled();
         if !spans && !sizes_are_heard() {
             return None;
         }
@@ -231,15 +234,15 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
             _ => self.hooks.answer(response),
         };
         let bytes = bytes.or_else(|| answer.as_ref().map(Answer::bytes));
-        self.span.record(span::OUTPUT_BYTES, bytes);
+        span.record(names::OUTPUT_BYTES, bytes);
         if show && let Some(answer) = answer {
             let rules = self.info.rules();
             match answer {
                 Answer::Text(text) => {
                     let shown = display(rules.text(text, MAX_TEXT));
-                    self.span.record(span::RESULT, shown)
+                    span.record(names::RESULT, shown)
                 }
-                Answer::Json(json) => self.span.record(span::RESULT, display(rules.json(&json))),
+                Answer::Json(json) => span.record(names::RESULT, display(rules.json(&json))),
             };
         }
         bytes
@@ -311,7 +314,7 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
 
 impl<H: TraceHooks<Res>, Res> Report for Observer<H, Res> {
     fn abandoned(self, how: Abandoned) {
-        let _entered = self.span.enter();
+        let _entered = self.span().map(Span::enter);
         if let Some(seen) = &self.seen {
             let failure = if how.past_deadline {
                 Failure::of_kind(ErrorKind::Timeout, "dropped after its deadline")
@@ -331,7 +334,7 @@ impl<H: TraceHooks<Res>, Res> Report for Observer<H, Res> {
 
     fn panicked(self) {
         let Some(seen) = &self.seen else { return };
-        let _entered = self.span.enter();
+        let _entered = seen.span.enter();
         let failure = Failure::of_kind(ErrorKind::Panicked, "the tool panicked");
         let facts = self.record(seen, None, Some(&failure));
         if self.show.scope == Scope::Call {

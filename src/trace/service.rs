@@ -4,6 +4,7 @@ use std::{
 };
 
 use tower_service::Service;
+use tracing::Span;
 
 use super::{
     future::ResponseFuture,
@@ -78,8 +79,9 @@ where
         let observer = Observer::start(&mut call, &self.settings);
         let beginning = Beginning::new(observer, call.deadline());
         // The inner `call` may run a tool's first steps: they belong to the span.
-        let span = beginning.report().span();
-        let fut = span.in_scope(|| self.inner.call(call));
+        let entered = beginning.report().span().map(Span::enter);
+        let fut = self.inner.call(call);
+        drop(entered);
         let flight = beginning.begun();
         ResponseFuture::new(fut, Watch::Heard { flight })
     }

@@ -23,7 +23,7 @@ impl<H: TraceHooks<Res>, Res> Watch<H, Res> {
     pub(super) fn span(&self) -> Option<&Span> {
         match self {
             Self::Unheard { .. } => None,
-            Self::Heard { flight } => flight.reporter().map(Observer::span),
+            Self::Heard { flight } => flight.reporter().and_then(Observer::span),
         }
     }
 
