@@ -55,9 +55,35 @@ pub(super) struct Cell {
 
 #[derive(Debug)]
 struct Inner {
-    machine: Machine,
+    /// Made when it first has something to remember: most tools never fail, and a name should not cost much.
+    machine: Option<Box<Machine>>,
+    begins_as: BreakerState,
     /// How many successes `run` had room for when it was published.
     room: u32,
+}
+
+impl Inner {
+    fn new(begins_as: BreakerState) -> Self {
+        Self {
+            machine: None,
+            begins_as,
+            room: 0,
+        }
+    }
+
+    fn machine(&mut self, rules: &Rules) -> &mut Machine {
+        let begins_as = self.begins_as;
+        self.machine
+            .get_or_insert_with(|| Box::new(Machine::new(begins_as, rules)))
+    }
+
+    /// A look that leaves nothing behind.
+    fn look<T>(&mut self, rules: &Rules, look: impl FnOnce(&mut Machine) -> T) -> T {
+        match &mut self.machine {
+            Some(machine) => look(machine),
+            None => look(&mut Machine::new(self.begins_as, rules)),
+        }
+    }
 }
 
 /// Everything about a breaker at one moment.
@@ -83,12 +109,16 @@ impl Cell {
             bucket_end: AtomicU64::new(0),
             rejected: AtomicU64::new(0),
             stale: AtomicU64::new(0),
-            inner: Mutex::new(Inner {
-                machine: Machine::new(state, rules),
-                room: 0,
-            }),
+            inner: Mutex::new(Inner::new(state)),
         };
-        cell.publish(&mut cell.lock(), rules);
+        let machine = Machine::new(state, rules);
+        let mut inner = cell.lock();
+        inner.room = cell.publish(&machine, rules);
+        // A window that counts successes is about to be asked.
+        if machine.quiet(rules) != Quiet::Always {
+            inner.machine = Some(Box::new(machine));
+        }
+        drop(inner);
         cell
     }
 
@@ -140,7 +170,7 @@ impl Cell {
         let now = now();
         let refusal = self
             .open_for(now)
-            .or_else(|| self.lock().machine.look(now, rules).err())?;
+            .or_else(|| self.lock().look(rules, |m| m.look(now, rules).err()))?;
         self.rejected.fetch_add(1, Relaxed);
         Some(refusal)
     }
@@ -236,7 +266,7 @@ impl Cell {
     }
 
     pub(super) fn look(&self, now: Duration, rules: &Rules) -> Look {
-        self.with(rules, |machine| Look {
+        let look = |machine: &mut Machine| Look {
             state: machine.state(),
             generation: machine.generation(),
             tally: machine.tally(now),
@@ -246,27 +276,41 @@ impl Cell {
             opened: machine.opened(),
             rejected: self.rejected.load(Relaxed),
             stale: self.stale.load(Relaxed),
-        })
+        };
+        let mut inner = self.lock();
+        match inner.machine {
+            Some(_) => self.with_locked(&mut inner, rules, look),
+            None => inner.look(rules, look),
+        }
     }
 
     /// How much harm it would do to forget this breaker.
-    pub(super) fn keep(&self, now: Duration) -> Keep {
-        self.lock().machine.keep(now)
+    pub(super) fn keep(&self, now: Duration, rules: &Rules) -> Keep {
+        self.lock().look(rules, |machine| machine.keep(now))
     }
 
     fn with<T>(&self, rules: &Rules, work: impl FnOnce(&mut Machine) -> T) -> T {
-        let mut inner = self.lock();
+        self.with_locked(&mut self.lock(), rules, work)
+    }
+
+    fn with_locked<T>(
+        &self,
+        inner: &mut Inner,
+        rules: &Rules,
+        work: impl FnOnce(&mut Machine) -> T,
+    ) -> T {
         // No room: whoever has a success to count waits for the mutex now.
         let run = self.run.fetch_and(EPOCH, AcqRel);
         let successes = inner.room - run as u32;
-        inner.machine.add_successes(successes);
-        let result = work(&mut inner.machine);
-        self.publish(&mut inner, rules);
+        let machine = inner.machine(rules);
+        machine.add_successes(successes);
+        let result = work(machine);
+        inner.room = self.publish(machine, rules);
         result
     }
 
-    fn publish(&self, inner: &mut Inner, rules: &Rules) {
-        let machine = &inner.machine;
+    /// Publishes what may be done without the machine, and returns how many successes there is room for. Under the mutex.
+    fn publish(&self, machine: &Machine, rules: &Rules) -> u32 {
         let (quiet, room, bucket_end) = match machine.quiet(rules) {
             Quiet::No => (0, 0, None),
             Quiet::Always if rules.times_calls() => (QUIET_IF_FAST, 0, None),
@@ -287,13 +331,51 @@ impl Cell {
         }
         let generation = u64::from(machine.generation());
         self.word.store(generation << 32 | quiet | entry, Release);
-        inner.room = room;
         // Only who holds the mutex changes the epoch.
         let epoch = (self.run.load(Relaxed) & EPOCH).wrapping_add(1 << 32);
         self.run.store(epoch | u64::from(room), Release);
+        room
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         lock(&self.inner)
+    }
+}
+
+#[cfg(all(test, not(toolcall_loom)))]
+mod tests {
+    use super::*;
+
+    const NOW: Duration = Duration::ZERO;
+
+    fn call(cell: &Cell, verdict: Verdict, rules: &Rules) {
+        let (admission, _) = cell.admit(|| NOW, rules);
+        cell.record(admission.unwrap(), verdict, || NOW, rules);
+    }
+
+    #[test]
+    fn a_tool_that_never_failed_costs_no_machine_even_if_it_is_looked_at() {
+        let rules = Rules::default();
+        let cell = Cell::new(BreakerState::Closed, &rules);
+        call(&cell, Verdict::SUCCESS, &rules);
+        call(&cell, Verdict::Neutral, &rules);
+        let look = cell.look(NOW, &rules);
+        assert_eq!((look.state, look.failures), (BreakerState::Closed, 0));
+        assert_eq!(cell.keep(NOW, &rules), Keep::IfUsed);
+        assert!(cell.lock().machine.is_none());
+        call(&cell, Verdict::FAILURE, &rules);
+        assert_eq!(cell.look(NOW, &rules).failures, 1);
+        assert_eq!(cell.keep(NOW, &rules), Keep::IfPossible);
+    }
+
+    #[test]
+    fn a_breaker_that_begins_disabled_stays_so() {
+        let rules = Rules::default();
+        let cell = Cell::new(BreakerState::Disabled, &rules);
+        assert_eq!(cell.keep(NOW, &rules), Keep::Always);
+        for _ in 0..20 {
+            call(&cell, Verdict::FAILURE, &rules);
+        }
+        assert_eq!(cell.look(NOW, &rules).state, BreakerState::Disabled);
     }
 }

@@ -137,7 +137,7 @@ impl Circuit {
 
 impl Evict for Circuit {
     fn keep(&self) -> Keep {
-        self.cell.keep(self.shared.now())
+        self.cell.keep(self.shared.now(), &self.shared.rules)
     }
 }
 
