@@ -2,6 +2,7 @@
 
 use std::{
     cell::RefCell,
+    panic::{AssertUnwindSafe, catch_unwind},
     pin::{Pin, pin},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
@@ -93,7 +94,7 @@ impl Alarm {
 
     #[inline]
     fn lock(&self) -> MutexGuard<'_, Clock> {
-        // A panic of the runtime's, when it is shut down, leaves it whole.
+        // A panic, as of a runtime without a clock, leaves it whole.
         self.clock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -132,23 +133,28 @@ impl Alarm {
     }
 
     /// Sets the runtime's timer; ready if it has fired already.
-    fn set(&self, mut sleep: Pin<&mut Sleep>, at: Instant) -> Poll<()> {
-        let cx = &mut Context::from_waker(&self.waker);
+    fn set(&self, sleep: Pin<&mut Sleep>, at: Instant) -> Poll<()> {
         self.winding.store(thread_number(), Relaxed);
-        let set = loop {
+        // A runtime that is shut down meanwhile panics. Those who wait have to hear of that: it will not wake them.
+        let set = catch_unwind(AssertUnwindSafe(|| self.poll_for(sleep, at)));
+        self.winding.store(0, Relaxed);
+        set.unwrap_or(Poll::Ready(()))
+    }
+
+    fn poll_for(&self, mut sleep: Pin<&mut Sleep>, at: Instant) -> Poll<()> {
+        let cx = &mut Context::from_waker(&self.waker);
+        loop {
             self.woken.store(false, Relaxed);
             sleep.as_mut().reset(at);
             // It is not polled in vain: if its runtime is shut down, that panics.
             if sleep.is_elapsed() {
-                break Poll::Ready(());
+                return Poll::Ready(());
             }
             let polled = pin!(coop::unconstrained(sleep.as_mut())).poll(cx);
             if polled.is_ready() || !self.woken.load(Relaxed) {
-                break polled;
+                return polled;
             }
-        };
-        self.winding.store(0, Relaxed);
-        set
+        }
     }
 
     /// The runtime's timer has fired.

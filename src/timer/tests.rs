@@ -1,8 +1,10 @@
 use std::{
     future::{Future as _, poll_fn},
+    hint,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
     },
     task::Wake,
     thread,
@@ -213,6 +215,56 @@ fn a_call_that_outlives_its_runtime_is_woken_and_waits_on_the_next() {
     assert_eq!(count.0.load(Relaxed), 1);
     current_thread().block_on(poll_fn(|cx| timer.poll(cx, || Some(at))));
     assert!(Instant::now() >= at);
+}
+
+/// The runtime panics if it is shut down between the two steps in which its timer is set.
+#[test]
+fn whoever_waits_is_woken_by_a_shutdown_at_any_moment() {
+    let spin = |rounds| (0..rounds).for_each(|_| hint::spin_loop());
+    for round in 0..2000 {
+        let (runtime, started) = (current_thread(), AtomicBool::new(false));
+        let (handle, started) = (runtime.handle().clone(), &started);
+        let count = [(); 2].map(|()| Arc::new(Count::default()));
+        let wakers = count.clone().map(Waker::from);
+        let mut timers = [(); 3].map(|()| Timer::default());
+        let [due, later, new] = &mut timers;
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                let _entered = handle.enter();
+                let start = Instant::now();
+                let soon = start + Duration::from_micros(50);
+                let poll = |timer: &mut Timer, waker, at| {
+                    let poll = || timer.poll_at(&mut Context::from_waker(waker), Some(at));
+                    let _ = catch_unwind(AssertUnwindSafe(poll));
+                };
+                poll(later, &wakers[1], start + 60 * SECOND);
+                poll(due, &wakers[0], soon);
+                started.store(true, Relaxed);
+                while Instant::now() < soon {
+                    hint::spin_loop();
+                }
+                // That is before the one for which the timer is set: it is due, and so is the first.
+                poll(new, Waker::noop(), start);
+            });
+            while !started.load(Relaxed) {
+                hint::spin_loop();
+            }
+            spin(round % 500 * 10);
+            drop(runtime);
+        });
+        for (timer, count) in timers.iter().zip(&count) {
+            let place = timer.place.as_ref().unwrap();
+            let seen = place.look(Waker::noop());
+            assert!(
+                matches!(seen, Seen::Rung | Seen::Adrift),
+                "{round} {seen:?}"
+            );
+            assert!(
+                count.0.load(Relaxed) > 0,
+                "{round}: {seen:?}, but not woken"
+            );
+        }
+    }
 }
 
 #[test]
