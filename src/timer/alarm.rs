@@ -193,26 +193,21 @@ impl Place {
 
     /// The same with an alarm that it knows already.
     #[cold]
-    pub(super) fn wait_again(&self, at: Instant, waker: &Waker) -> Poll<()> {
+    pub(super) fn wait_again(&self, at: Instant, waker: &Waker) -> Seen {
         let mut clock = self.alarm.lock();
         let is_first = clock.is_first(at);
         clock.queue.wait_again(self.seat, at, waker.clone());
         drop(clock);
         match is_first {
             true => self.wind(waker),
-            false => Poll::Pending,
+            false => Seen::Waiting,
         }
     }
 
     #[cold]
-    pub(super) fn wind(&self, waker: &Waker) -> Poll<()> {
+    pub(super) fn wind(&self, waker: &Waker) -> Seen {
         self.alarm.wind();
-        match self.look(waker) {
-            Seen::Rung => Poll::Ready(()),
-            // As tokio's own.
-            Seen::Adrift => panic!("the tokio runtime of this call is being shut down"),
-            Seen::Waiting | Seen::Resting => Poll::Pending,
-        }
+        self.look(waker)
     }
 
     /// What has become of it.

@@ -31,21 +31,25 @@ impl Timer {
         cx: &mut Context<'_>,
         at: impl FnOnce() -> Option<Instant>,
     ) -> Poll<()> {
-        let seen = match &self.0 {
-            None => None,
-            Some(place) => match place.look(cx.waker()) {
-                Seen::Waiting => return Poll::Pending,
-                Seen::Rung => return Poll::Ready(()),
-                seen => Some(seen),
-            },
-        };
+        let known = self.0.as_ref();
+        let seen = known.map_or(Seen::Adrift, |place| place.look(cx.waker()));
+        match seen {
+            Seen::Waiting => return Poll::Pending,
+            Seen::Rung => return Poll::Ready(()),
+            Seen::Resting | Seen::Adrift => {}
+        }
         let Some(at) = at() else {
             return Poll::Pending;
         };
-        match (&self.0, seen) {
-            (Some(place), Some(Seen::Resting)) => place.wait_again(at, cx.waker()),
-            // Or the runtime is gone, but not the call: whoever polls it has another.
-            _ => self.wait(at, cx.waker()),
+        let seen = match (known, seen) {
+            (Some(place), Seen::Resting) => place.wait_again(at, cx.waker()),
+            _ => Seen::Adrift,
+        };
+        match seen {
+            Seen::Waiting | Seen::Resting => Poll::Pending,
+            Seen::Rung => Poll::Ready(()),
+            // For the first time; or the runtime is gone, but not the call: whoever polls it has another.
+            Seen::Adrift => self.wait(at, cx.waker()),
         }
     }
 
@@ -61,9 +65,14 @@ impl Timer {
     fn wait(&mut self, at: Instant, waker: &Waker) -> Poll<()> {
         let (place, is_first) = Place::take(at, waker.clone());
         let place = self.0.insert(place);
-        match is_first {
-            true => place.wind(waker),
-            false => Poll::Pending,
+        if !is_first {
+            return Poll::Pending;
+        }
+        match place.wind(waker) {
+            Seen::Waiting | Seen::Resting => Poll::Pending,
+            Seen::Rung => Poll::Ready(()),
+            // As tokio's own.
+            Seen::Adrift => panic!("the tokio runtime of this call is being shut down"),
         }
     }
 }
