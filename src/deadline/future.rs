@@ -18,6 +18,7 @@ use crate::{
 
 pin_project! {
     /// Response future for [`Deadline`](super::Deadline).
+    #[project(!Unpin)]
     #[derive(Debug)]
     #[must_use = "futures do nothing unless polled"]
     pub struct ResponseFuture<S, F> {

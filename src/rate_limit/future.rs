@@ -20,6 +20,7 @@ use crate::{
 
 pin_project! {
     /// Response future for [`RateLimitBackoff`](super::RateLimitBackoff).
+    #[project(!Unpin)]
     #[must_use = "futures do nothing unless polled"]
     pub struct ResponseFuture<S, F, C> {
         #[pin]

@@ -19,6 +19,7 @@ use crate::{
 
 pin_project! {
     /// Response future for [`Timeout`](super::Timeout).
+    #[project(!Unpin)]
     #[derive(Debug)]
     #[must_use = "futures do nothing unless polled"]
     pub struct ResponseFuture<F> {

@@ -58,7 +58,10 @@ assert_impl_all!(retry::RetryBudget: Send, Sync, Unpin, Clone);
 assert_impl_all!(retry::RetryLayer: Send, Sync, Unpin, Clone);
 assert_impl_all!(retry::Retry<Svc, ByError>: Send, Sync, Unpin, Clone);
 assert_impl_all!(retry::ResponseFuture<Svc, Tool, ByError>: Send, Sync);
-// What it is pinned for may change.
+// What they are pinned for may change, with features too.
+assert_not_impl_any!(timeout::ResponseFuture<Tool>: Unpin);
+assert_not_impl_any!(deadline::ResponseFuture<Svc, Tool>: Unpin);
+assert_not_impl_any!(rate_limit::ResponseFuture<Svc, Tool, ByError>: Unpin);
 assert_not_impl_any!(retry::ResponseFuture<Svc, Tool, ByError>: Unpin);
 assert_impl_all!(trace::TraceLayer: Send, Sync, Unpin, Clone);
 assert_impl_all!(trace::Trace<Svc>: Send, Sync, Unpin, Clone);
