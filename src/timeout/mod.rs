@@ -7,7 +7,9 @@
 //!
 //! The timeout is the call's own, else its tool's, else the layer's (30 s by default), and never
 //! reaches past the call's deadline. The clock starts when the call first waits: a call that
-//! answers at once reads no clock and makes no timer. A deadline that has passed already ends the
+//! answers at once reads no clock and makes no timer. The timer of one that has waited stays set when
+//! the call is over, for the next: in a test that awaits something from another thread, a paused
+//! clock may advance to it. A deadline that has passed already ends the
 //! call as soon as it waits; to refuse such a call before it starts is the work of
 //! [`DeadlineLayer`](crate::deadline::DeadlineLayer).
 //!

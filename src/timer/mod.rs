@@ -2,8 +2,11 @@
 //!
 //! Most calls have their answer long before their time is up. So they do not each have a timer of the runtime, which is
 //! made under a lock of all its threads and taken out again under the same: the calls that began to wait on one thread
-//! share one, an [alarm](alarm::Alarm). It is set for the earliest of them, and left alone when that call is over: what it then wakes is
-//! nobody, and it is set for the next.
+//! share one, an [alarm](alarm::Alarm). It is set for the earliest of them, and left alone when that call is over: what
+//! it then wakes is nobody, and it is set for the next.
+//!
+//! A test with a paused clock can see that: the clock advances to a timer that is set when nothing is left to do, also
+//! if something is awaited from another thread, and also if the call for which it was set is over.
 
 mod alarm;
 mod queue;
