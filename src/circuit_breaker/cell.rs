@@ -350,7 +350,7 @@ mod tests {
 
     fn call(cell: &Cell, verdict: Verdict, rules: &Rules) {
         let (admission, _) = cell.admit(|| NOW, rules);
-        cell.record(admission.unwrap(), verdict, || NOW, rules);
+        cell.record(admission.expect("closed"), verdict, || NOW, rules);
     }
 
     #[test]

@@ -118,7 +118,11 @@ impl Alarm {
             let now = Instant::now();
             queue.ring(now, rung);
             *set_for = None;
-            let Some(at) = queue.next() else { return };
+            let Some(at) = queue.next() else {
+                // It keeps parts of its runtime, which may be about to end.
+                *sleep = None;
+                return;
+            };
             let sleep = sleep.get_or_insert_with(|| Box::pin(sleep_until(at)));
             match self.set(sleep.as_mut(), at) {
                 Poll::Pending => {

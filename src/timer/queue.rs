@@ -70,7 +70,9 @@ impl Queue {
         if let State::Free { next } = mem::replace(&mut self.seats[seat as usize], waiting) {
             self.free = next;
         }
-        self.rise_if_earlier(place as usize);
+        if place > 0 {
+            self.rise(place as usize);
+        }
         Seat(seat)
     }
 
@@ -86,18 +88,13 @@ impl Queue {
         index(self.heap.len() - 1)
     }
 
-    #[inline]
-    fn rise_if_earlier(&mut self, place: usize) {
-        if place > 0 && self.heap[place].at < self.heap[(place - 1) / 2].at {
-            self.rise(place);
-        }
-    }
-
     /// Whoever rests waits for another moment.
     pub(super) fn wait_again(&mut self, Seat(seat): Seat, at: Instant, waker: Waker) {
         let place = self.push(Entry { at, seat });
         self.seats[seat as usize] = State::Waiting { place, waker };
-        self.rise_if_earlier(place as usize);
+        if place > 0 {
+            self.rise(place as usize);
+        }
     }
 
     /// Somebody waits no longer, but may again. The waker is returned.
@@ -188,20 +185,24 @@ impl Queue {
     /// The entry came from the end of the heap.
     #[inline(never)]
     fn settle(&mut self, place: usize) {
-        let place = self.rise(place);
-        self.sink(place);
+        if place == 0 || !self.rise(place) {
+            self.sink(place);
+        }
     }
 
-    /// Moves an entry up to where it belongs.
-    #[inline]
-    fn rise(&mut self, mut place: usize) -> usize {
+    /// Moves an entry up to where it belongs. False if it was there already.
+    #[inline(never)]
+    fn rise(&mut self, from: usize) -> bool {
+        let mut place = from;
         while place > 0 && self.heap[place].at < self.heap[(place - 1) / 2].at {
             self.heap.swap(place, (place - 1) / 2);
             self.tell(place);
             place = (place - 1) / 2;
         }
-        self.tell(place);
-        place
+        if place != from {
+            self.tell(place);
+        }
+        place != from
     }
 
     /// Moves an entry down to where it belongs.

@@ -265,7 +265,7 @@ fn whoever_waits_is_woken_by_a_shutdown_at_any_moment() {
             drop(runtime);
         });
         for (timer, count) in timers.iter().zip(&count) {
-            let place = timer.place.as_ref().unwrap();
+            let place = timer.0.as_ref().unwrap();
             let seen = place.look(Waker::noop());
             assert!(
                 matches!(seen, Seen::Rung | Seen::Adrift),
