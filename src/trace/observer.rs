@@ -1,7 +1,7 @@
 use std::{fmt, marker::PhantomData};
 
 use tokio::time::Instant;
-use tracing::{Level, Span, field::display};
+use tracing::{Level, Span, field::display, record_all};
 
 use super::{
     hooks::{End, TraceHooks},
@@ -176,31 +176,35 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
     ) -> Facts {
         let Seen { span, below, .. } = seen;
         let duration = seen.since.elapsed();
-        span.record(names::SUCCESS, failure.is_none());
-        span.record(names::DURATION_MS, ms(duration));
-        span.record(names::ATTEMPTS, below.attempts());
-        span.record(names::SLOW, below.is_slow());
-        span.record(names::MAX_ATTEMPTS, below.max_attempts());
-        span.record(names::TIMEOUT_MS, below.timeout().map(ms));
-        let configured = below.configured_timeout();
-        span.record(names::CONFIGURED_TIMEOUT_MS, configured.map(ms));
-        if !below.waited().is_zero() {
-            span.record(names::WAITED_MS, ms(below.waited()));
-        }
-        if let Some(failure) = failure {
-            let told = result
-                .and_then(Result::err)
-                .and_then(|e| self.hooks.error_type(e));
-            let error_type = told.as_deref().unwrap_or(failure.kind.error_type());
-            span.record(names::ERROR_TYPE, error_type);
-            span.record(names::ERROR_CODE, failure.code);
-            span.record(names::OTEL_STATUS_CODE, "ERROR");
-            span.record(names::OTEL_STATUS_DESCRIPTION, failure.text);
-        }
-        let output_bytes = match result {
-            Some(Ok(response)) => self.record_answer(seen, response),
-            _ => None,
+        let waited = Some(below.waited()).filter(|waited| !waited.is_zero());
+        let told = result
+            .and_then(Result::err)
+            .and_then(|e| self.hooks.error_type(e));
+        let error_type = failure.map(|f| told.as_deref().unwrap_or(f.kind.error_type()));
+        let (output_bytes, answer) = match result {
+            Some(Ok(response)) => self.answer(seen, response),
+            _ => (None, None),
         };
+        // All at once: a subscriber that writes text writes the whole span anew each time.
+        record_all!(
+            span,
+            { names::SUCCESS } = failure.is_none(),
+            { names::DURATION_MS } = ms(duration),
+            { names::ATTEMPTS } = below.attempts(),
+            { names::SLOW } = below.is_slow(),
+            { names::MAX_ATTEMPTS } = below.max_attempts(),
+            { names::TIMEOUT_MS } = below.timeout().map(ms),
+            { names::CONFIGURED_TIMEOUT_MS } = below.configured_timeout().map(ms),
+            { names::WAITED_MS } = waited.map(ms),
+            { names::ERROR_TYPE } = error_type,
+            { names::ERROR_CODE } = failure.map(|f| f.code),
+            { names::OTEL_STATUS_CODE } = failure.map(|_| "ERROR"),
+            { names::OTEL_STATUS_DESCRIPTION } = failure.map(|f| f.text),
+            { names::OUTPUT_BYTES } = output_bytes,
+        );
+        if let Some(answer) = answer {
+            self.record_answer(span, &answer);
+        }
         let end = End {
             result,
             failure: failure.map(|f| f.kind),
@@ -216,36 +220,32 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
         }
     }
 
-    /// Records the answer's size, and the answer if it was asked for.
-    fn record_answer(&self, seen: &Seen, response: &Res) -> Option<u64> {
-        let Seen { span, below, .. } = seen;
-        let spans = !span.is_disabled();
+    /// The answer's size, and the answer if it is to be recorded.
+    fn answer<'a>(&self, seen: &Seen, response: &'a Res) -> (Option<u64>, Option<Answer<'a>>) {
+        let spans = !seen.span.is_disabled();
         if !spans && !sizes_are_heard() {
-            return None;
+            return (None, None);
         }
         // What is known of this very answer, rather than of what a layer may have made it from.
         let bytes = self
             .hooks
             .output_bytes(response)
-            .or_else(|| below.output_bytes());
+            .or_else(|| seen.below.output_bytes());
         let show = spans && self.show.output;
         let answer = match bytes {
             Some(_) if !show => None,
             _ => self.hooks.answer(response),
         };
         let bytes = bytes.or_else(|| answer.as_ref().map(Answer::bytes));
-        span.record(names::OUTPUT_BYTES, bytes);
-        if show && let Some(answer) = answer {
-            let rules = self.info.rules();
-            match answer {
-                Answer::Text(text) => {
-                    let shown = display(rules.text(text, MAX_TEXT));
-                    span.record(names::RESULT, shown)
-                }
-                Answer::Json(json) => span.record(names::RESULT, display(rules.json(&json))),
-            };
-        }
-        bytes
+        (bytes, answer.filter(|_| show))
+    }
+
+    fn record_answer(&self, span: &Span, answer: &Answer<'_>) {
+        let rules = self.info.rules();
+        match answer {
+            Answer::Text(text) => span.record(names::RESULT, display(rules.text(text, MAX_TEXT))),
+            Answer::Json(json) => span.record(names::RESULT, display(rules.json(json))),
+        };
     }
 
     fn tell(&self, failure: Option<Failure<'_>>, error: Option<&ToolError>, facts: &Facts) {
