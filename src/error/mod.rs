@@ -192,6 +192,7 @@ impl ToolError {
     }
 
     /// The same with a message of our own and all else at once: each [edit](Self::edit) of a shared error is two atomic writes.
+    #[inline]
     fn made(kind: ErrorKind, message: Cow<'static, str>, fill: impl FnOnce(&mut Inner)) -> Self {
         let mut inner = Inner {
             kind,
