@@ -65,7 +65,7 @@
 //!
 //! # Panics
 //!
-//! A call that has to wait panics outside a tokio runtime, or in one without the time driver.
+//! A call that has to wait panics outside a tokio runtime, in one without the time driver, or in one that is being shut down.
 //!
 //! # Clone
 //!
@@ -73,8 +73,9 @@
 //!
 //! # Differences from `tower::timeout`
 //!
-//! The error is a [`ToolError`](crate::ToolError), not a box. The timer is made only when a call
-//! waits, and a busy inner future cannot starve it. On expiry the inner future is dropped at once.
+//! The error is a [`ToolError`](crate::ToolError), not a box. A call takes its place at a timer only when it waits, and
+//! those that wait on one thread share one: threads do not stand in line for the runtime's list of timers, twice for each
+//! call. A busy inner future cannot starve it. On expiry the inner future is dropped at once.
 
 mod future;
 mod layer;
