@@ -13,9 +13,13 @@
 //! Whoever looks a key up for a call keeps the entry until the call has ended; that is how a call in flight
 //! is seen. A call that looks a key up in the very moment in which it is evicted works on the evicted
 //! entry; nothing is lost but that call's mark on a state that was not worth keeping.
+//!
+//! If several calls keep an entry at once, it becomes hot: in each lane there is another one that stands for it,
+//! on which the calls of that lane are counted, so that threads do not all write to one count. A lane has 16 of
+//! them at most. A sweep begins by dropping them; those that calls have keep the entry in flight.
 
 use std::sync::{
-    Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard,
+    Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
     atomic::{
         AtomicBool, AtomicUsize,
         Ordering::{Acquire, Relaxed, Release},
@@ -30,6 +34,9 @@ use crate::{
     key::Key,
     lane::{here, lanes},
 };
+
+mod hot;
+use hot::Hot;
 
 /// The default bound on the number of keys.
 pub(crate) const DEFAULT_MAX_KEYS: usize = 10_000;
@@ -68,10 +75,7 @@ const FORGOTTEN: usize = 4;
 #[derive(Debug)]
 pub(crate) struct Entry<V> {
     hash: u64,
-    /// What the key is called: both parts, one after the other, of a long one only the beginning. The hash
-    /// tells it from others.
-    text: Box<str>,
-    /// Where the second part begins.
+    /// Where the second part of its text begins.
     split: u16,
     has_server: bool,
     has_name: bool,
@@ -79,7 +83,22 @@ pub(crate) struct Entry<V> {
     used: AtomicBool,
     /// How many tables hold it. Whoever else does has a call in flight.
     tables: AtomicUsize,
-    pub(crate) value: V,
+    body: Body<V>,
+}
+
+#[derive(Debug)]
+enum Body<V> {
+    Own(Own<V>),
+    /// It stands for another one, for the calls of one lane: their references are counted here.
+    Of(Arc<Entry<V>>),
+}
+
+#[derive(Debug)]
+struct Own<V> {
+    /// What the key is called: both parts, one after the other, of a long one only the beginning. The hash
+    /// tells it from others.
+    text: Box<str>,
+    value: V,
 }
 
 /// The first [`MAX_NAME_BYTES`], and less in front of a character that they would split.
@@ -96,15 +115,51 @@ impl<V> Entry<V> {
         let parts = [server, name].map(|part| head(part.unwrap_or_default()));
         Arc::new(Self {
             hash,
-            text: parts.concat().into(),
             // 256 at most.
             split: parts[0].len() as u16,
             has_server: server.is_some(),
             has_name: name.is_some(),
             used: AtomicBool::new(false),
             tables: AtomicUsize::new(0),
-            value,
+            body: Body::Own(Own {
+                text: parts.concat().into(),
+                value,
+            }),
         })
+    }
+
+    /// One that stands for an entry.
+    fn of(entry: &Arc<Self>) -> Arc<Self> {
+        Arc::new(Self {
+            used: AtomicBool::new(false),
+            tables: AtomicUsize::new(0),
+            body: Body::Of(Arc::clone(entry)),
+            ..**entry
+        })
+    }
+
+    /// Whether it stands for this entry.
+    fn is_of(&self, entry: &Arc<Self>) -> bool {
+        matches!(&self.body, Body::Of(own) if Arc::ptr_eq(own, entry))
+    }
+
+    #[inline(always)]
+    fn own(&self) -> &Own<V> {
+        match &self.body {
+            Body::Own(own) => own,
+            Body::Of(entry) => entry.own_of(),
+        }
+    }
+
+    /// Never of one that stands for another itself.
+    #[cold]
+    fn own_of(&self) -> &Own<V> {
+        self.own()
+    }
+
+    #[inline(always)]
+    pub(crate) fn value(&self) -> &V {
+        &self.own().value
     }
 
     /// Writes only if that is news.
@@ -115,17 +170,22 @@ impl<V> Entry<V> {
         }
     }
 
+    /// Whether anybody has it but tables: a call, or a lane in which it is hot.
+    fn is_in_flight(this: &Arc<Self>) -> bool {
+        let holders = Arc::strong_count(this);
+        // A table lets go of its count first: whoever sees fewer holders sees fewer tables.
+        fence(Acquire);
+        holders > this.tables.load(Relaxed)
+    }
+
     /// Its place among those that want to stay when a table is swept.
     fn tier(this: &Arc<Self>) -> usize
     where
         V: Evict,
     {
         let used = this.used.load(Relaxed);
-        let holders = Arc::strong_count(this);
-        // A table lets go of its count first: whoever sees fewer holders sees fewer tables.
-        fence(Acquire);
-        let in_flight = holders > this.tables.load(Relaxed);
-        match this.value.keep() {
+        let in_flight = Self::is_in_flight(this);
+        match this.value().keep() {
             _ if in_flight => 0,
             Keep::Always => 0,
             Keep::IfPossible if used => 1,
@@ -138,13 +198,13 @@ impl<V> Entry<V> {
     /// The server part of the key, its first 256 bytes.
     pub(crate) fn server(&self) -> Option<&str> {
         let split = usize::from(self.split);
-        self.has_server.then(|| &self.text[..split])
+        self.has_server.then(|| &self.own().text[..split])
     }
 
     /// The tool's name, or what a key function picked, its first 256 bytes.
     pub(crate) fn name(&self) -> Option<&str> {
         let split = usize::from(self.split);
-        self.has_name.then(|| &self.text[split..])
+        self.has_name.then(|| &self.own().text[split..])
     }
 }
 
@@ -206,10 +266,37 @@ impl<V> Drop for Table<V> {
     }
 }
 
-/// Where some threads find the present table. On a cache line of its own: its lock is written to by each look-up.
+/// What some threads look up in. On a cache line of its own: its lock is written to by each look-up.
 #[derive(Debug)]
 #[repr(align(64))]
-struct Lane<V>(RwLock<Arc<Table<V>>>);
+struct Lane<V>(RwLock<Local<V>>);
+
+#[derive(Debug)]
+struct Local<V> {
+    /// The present one.
+    table: Arc<Table<V>>,
+    hot: Hot<V>,
+}
+
+impl<V> Local<V> {
+    fn new(table: &Arc<Table<V>>) -> Self {
+        Self {
+            table: Arc::clone(table),
+            hot: Hot::new(),
+        }
+    }
+}
+
+impl<V> Lane<V> {
+    #[inline]
+    fn read(&self) -> RwLockReadGuard<'_, Local<V>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Local<V>> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 #[derive(Debug)]
 struct Shared<V> {
@@ -257,7 +344,7 @@ impl<V: Evict> Registry<V> {
     pub(crate) fn new(key: Key, max: usize, overflow: V, listener: Listener) -> Self {
         let max = max.max(1);
         let table = Arc::new(Table::new(max.min(32)));
-        let lane = |_| Lane(RwLock::new(Arc::clone(&table)));
+        let lane = |_| Lane(RwLock::new(Local::new(&table)));
         Self(Arc::new(Shared {
             lanes: (0..lanes()).map(lane).collect(),
             writer: Mutex::new(Writer {
@@ -287,14 +374,53 @@ impl<V: Evict> Registry<V> {
         look: impl FnOnce(&Arc<Entry<V>>) -> T,
     ) -> T {
         let hash = self.0.key.hash(call);
-        let table = self.table();
-        if let Some(entry) = table.find(hash) {
+        let local = self.lane().read();
+        if let Some(entry) = local.table.find(hash) {
             entry.mark_used();
             return look(entry);
         }
         // Whoever replaces the table waits for its readers.
-        drop(table);
+        drop(local);
         look(&self.insert(hash, call, make))
+    }
+
+    /// The same for a call to keep until it has ended. It may be another one that stands for it in this lane.
+    #[inline]
+    pub(crate) fn keep(&self, call: &CallInfo, make: impl FnOnce() -> V) -> Arc<Entry<V>> {
+        let hash = self.0.key.hash(call);
+        let local = self.lane().read();
+        if let Some(entry) = local.table.find(hash) {
+            entry.mark_used();
+            // Nobody else has it: there is but its table.
+            if Arc::strong_count(entry) == 1 {
+                return Arc::clone(entry);
+            }
+            return match local.hot.keep(entry) {
+                Some(entry) => entry,
+                None => self.keep_shared(local, hash),
+            };
+        }
+        drop(local);
+        self.insert(hash, call, make)
+    }
+
+    /// The same of an entry that is not hot in this lane: it becomes so if somebody else has it in flight.
+    #[cold]
+    fn keep_shared(&self, local: RwLockReadGuard<'_, Local<V>>, hash: u64) -> Arc<Entry<V>> {
+        let entry = local.table.find(hash).expect("found under this lock");
+        let becomes_hot = Entry::is_in_flight(entry) && local.hot.has_place_for(entry);
+        let entry = Arc::clone(entry);
+        drop(local);
+        // Who looks up does not wait for others that do.
+        if becomes_hot
+            && let Ok(mut local) = self.lane().0.try_write()
+            // A sweep may have dropped it meanwhile.
+            && let Some(known) = local.table.find(hash)
+            && Arc::ptr_eq(known, &entry)
+        {
+            return local.hot.put(&entry);
+        }
+        entry
     }
 
     /// The same while no key is forgotten, for a look that makes the value one to keep.
@@ -326,7 +452,7 @@ impl<V: Evict> Registry<V> {
     /// The entry of the call's key, if it is known. That it was asked for keeps no key.
     pub(crate) fn peek(&self, call: &CallInfo) -> Option<Arc<Entry<V>>> {
         let hash = self.0.key.hash(call);
-        self.table().find(hash).cloned()
+        self.lane().read().table.find(hash).cloned()
     }
 
     /// Every entry but the overflow one, in no order.
@@ -340,11 +466,9 @@ impl<V: Evict> Registry<V> {
         self.lock().len
     }
 
-    /// The present table, as this thread's lane has it.
     #[inline]
-    fn table(&self) -> RwLockReadGuard<'_, Arc<Table<V>>> {
-        let table = here(&self.0.lanes).0.read();
-        table.unwrap_or_else(PoisonError::into_inner)
+    fn lane(&self) -> &Lane<V> {
+        here(&self.0.lanes)
     }
 
     fn lock(&self) -> MutexGuard<'_, Writer<V>> {
@@ -393,6 +517,12 @@ impl<V: Evict> Registry<V> {
             writer.patience -= 1;
             return false;
         }
+        // A key is not kept because it is hot; one with a call in flight is.
+        for lane in &self.0.lanes {
+            if !lane.read().hot.is_empty() {
+                lane.write().hot = Hot::new();
+            }
+        }
         let mut tiers = [0; FORGOTTEN + 1];
         for entry in table.entries() {
             tiers[Entry::tier(entry)] += 1;
@@ -433,9 +563,9 @@ impl<V: Evict> Registry<V> {
             }
         }
         writer.table = Arc::new(next);
-        for Lane(lane) in &self.0.lanes {
-            let next = Arc::clone(&writer.table);
-            *lane.write().unwrap_or_else(PoisonError::into_inner) = next;
+        for lane in &self.0.lanes {
+            // No value is dropped here: all entries are in the table before, which the caller keeps.
+            *lane.write() = Local::new(&writer.table);
         }
     }
 }

@@ -496,3 +496,25 @@ async fn a_batch_allocates_its_own_storage_and_nothing_for_the_calls() {
         assert!(of_many < of_few * 1.2, "{of_few} bytes, then {of_many}");
     }
 }
+
+/// Several calls of one tool at once: what counts them in each lane is made once.
+#[tokio::test(start_paused = true)]
+async fn calls_of_a_tool_of_which_others_are_in_flight_allocate_nothing() {
+    let call = ToolCall::new("search");
+    let breaker = CircuitBreakerLayer::new();
+    let limit = RateLimitBackoffLayer::new();
+    let mut slow = limit.layer(breaker.layer(Tool { waits: true }));
+    let mut fast = limit.layer(breaker.layer(Tool { waits: false }));
+    let mut cx = Context::from_waker(Waker::noop());
+    assert!(slow.poll_ready(&mut cx).is_ready());
+    let mut in_flight = pin!(slow.call(call.clone()));
+    assert!(in_flight.as_mut().poll(&mut cx).is_pending());
+    drive(&mut fast, call.clone());
+    let counted = allocation_counter::measure(|| {
+        for _ in 0..100 {
+            drive(&mut fast, call.clone());
+        }
+    });
+    assert_eq!(counted.count_total, 0);
+    assert!(in_flight.as_mut().poll(&mut cx).is_ready());
+}

@@ -148,7 +148,7 @@ impl CircuitEntry {
     /// Admits a call, or says why not.
     #[inline]
     pub(super) fn admit(&self, call: Option<&CallInfo>) -> Result<Pass, Duration> {
-        match self.value.cell.pass() {
+        match self.value().cell.pass() {
             Some(pass) => Ok(pass),
             None => self.admit_unless_closed(call),
         }
@@ -156,8 +156,8 @@ impl CircuitEntry {
 
     #[cold]
     fn admit_unless_closed(&self, call: Option<&CallInfo>) -> Result<Pass, Duration> {
-        let shared = &self.value.shared;
-        let (admission, change) = self.value.cell.admit(|| shared.now(), &shared.rules);
+        let shared = &self.value().shared;
+        let (admission, change) = self.value().cell.admit(|| shared.now(), &shared.rules);
         if let Some(change) = change {
             // A listener that panics must not cost a trial's place.
             let place = Place(self, admission.ok());
@@ -170,16 +170,16 @@ impl CircuitEntry {
     /// When to come back, if the call would be refused now.
     #[inline]
     pub(super) fn refuses(&self) -> Option<Duration> {
-        let shared = &self.value.shared;
-        self.value.cell.refuses(|| shared.now(), &shared.rules)
+        let shared = &self.value().shared;
+        self.value().cell.refuses(|| shared.now(), &shared.rules)
     }
 
     /// Takes a verdict; true if it has just opened the breaker.
     #[inline]
     pub(super) fn record(&self, pass: Pass, verdict: Verdict, call: Option<&CallInfo>) -> bool {
-        let shared = &self.value.shared;
+        let shared = &self.value().shared;
         let recorded = self
-            .value
+            .value()
             .cell
             .record(pass, verdict, || shared.now(), &shared.rules);
         match recorded {
@@ -205,7 +205,7 @@ impl CircuitEntry {
             slow_calls: change.tally.slow,
             open_for: change.open_for,
         };
-        let shared = &self.value.shared;
+        let shared = &self.value().shared;
         shared.listener.tell(&Event::Transition {
             transition: &transition,
             call,
@@ -251,7 +251,7 @@ impl Admitted {
 
     /// How long the call may be pending before a drop counts as a timeout.
     fn patience(&self) -> Duration {
-        let slow_call = self.entry.value.shared.rules.slow_call();
+        let slow_call = self.entry.value().shared.rules.slow_call();
         slow_call.unwrap_or_else(|| self.info.patience())
     }
 
@@ -259,14 +259,14 @@ impl Admitted {
     #[inline]
     pub(super) fn ended(&self, count: Count, reported: bool, since: Option<Instant>) {
         let quiet = count == Count::Success;
-        if !(quiet && self.entry.value.cell.is_quiet(self.pass)) {
+        if !(quiet && self.entry.value().cell.is_quiet(self.pass)) {
             self.record(count, reported, since);
         }
     }
 
     #[inline(never)]
     fn record(&self, count: Count, reported: bool, since: Option<Instant>) {
-        let shared = &self.entry.value.shared;
+        let shared = &self.entry.value().shared;
         let elapsed = || since.map_or(Duration::ZERO, |since| since.elapsed());
         let slow = shared.rules.is_slow(elapsed);
         let verdict = shared.verdict(count, reported, slow);
@@ -276,7 +276,7 @@ impl Admitted {
 
 impl Report for Admitted {
     fn abandoned(self, how: Abandoned) {
-        let shared = &self.entry.value.shared;
+        let shared = &self.entry.value().shared;
         // A policy that panics must not cost a trial's place.
         let place = Place(&self.entry, Some(self.pass));
         let count = shared.abandoned.count(&how, || self.patience());

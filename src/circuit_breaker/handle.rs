@@ -140,7 +140,7 @@ pub struct Breaker(Arc<CircuitEntry>);
 
 impl Breaker {
     fn now(&self) -> Duration {
-        self.0.value.shared.now()
+        self.0.value().shared.now()
     }
 
     /// The server part of its key.
@@ -185,7 +185,7 @@ impl Breaker {
     }
 
     fn look(&self) -> Look {
-        let circuit = &self.0.value;
+        let circuit = self.0.value();
         circuit.cell.look(self.now(), &circuit.shared.rules)
     }
 
@@ -211,7 +211,7 @@ impl Breaker {
     }
 
     fn demand(&self, demand: Demand) {
-        let circuit = &self.0.value;
+        let circuit = self.0.value();
         // It belongs to many keys: what is meant for one of them must not reach the others.
         if circuit.is_overflow {
             return;
@@ -259,7 +259,7 @@ impl Breaker {
     }
 
     fn record(&self, verdict: Verdict) -> bool {
-        let circuit = &self.0.value;
+        let circuit = self.0.value();
         let (pass, change) = circuit.cell.present(self.now(), &circuit.shared.rules);
         if let Some(change) = change {
             self.0.tell(&change, None);

@@ -58,7 +58,7 @@ where
     #[inline]
     fn call(&mut self, call: ToolCall) -> Self::Future {
         let info = call.info();
-        let entry = self.circuits.get(&info, || Circuit::new(&self.shared));
+        let entry = self.circuits.keep(&info, || Circuit::new(&self.shared));
         let classifier = self.classifier.clone();
         let state = match self.inner.take() {
             Taken::Ready => match entry.admit(Some(&info)) {

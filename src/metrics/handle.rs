@@ -105,10 +105,10 @@ impl Metrics {
     pub(super) fn seat(&self, call: &CallInfo) -> Seat {
         let Inner { rows, shared, .. } = &*self.0;
         let make = || {
-            let other = rows.overflow().value.row();
+            let other = rows.overflow().value().row();
             Seats::at(Row::new(Labels::of(call), shared, other))
         };
-        rows.with(call, make, |entry| entry.value.take())
+        rows.with(call, make, |entry| entry.value().take())
     }
 
     /// All that was ever counted.
@@ -116,9 +116,9 @@ impl Metrics {
         let Inner { rows, board, .. } = &*self.0;
         let mut all = Collected::new(self.0.shared.range, board.all());
         for entry in rows.entries() {
-            all.add(&entry.value);
+            all.add(entry.value());
         }
-        all.add(&rows.overflow().value);
+        all.add(rows.overflow().value());
         all
     }
 

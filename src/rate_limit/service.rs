@@ -82,14 +82,14 @@ where
             info.record(|r| r.set_max_attempts(settings.attempts));
         }
         let make = || Keyed::new(&shared.settings);
-        let entry = shared.gates.get(&info, make);
+        let entry = shared.gates.keep(&info, make);
         let classifier = self.classifier.clone();
         let next = |call| Next {
             call,
             shared: spread.keep(),
         };
         // Nothing cools: the call is sent in place. The session is made after it, where it stays.
-        if let Some(round) = entry.value.open_round()
+        if let Some(round) = entry.value().open_round()
             && self.inner.is_ready()
             && let Taken::Ready = self.inner.take()
         {

@@ -87,7 +87,7 @@ impl<S> Session<S> {
     }
 
     fn keyed(&self) -> &Keyed {
-        &self.entry.value
+        self.entry.value()
     }
 
     /// What it takes to send the call that waits.

@@ -27,11 +27,11 @@ fn look(registry: &Registry<State>, name: &str) -> Arc<Entry<State>> {
 
 /// Marks an entry without keeping it, which would pin it.
 fn mark(entry: &Entry<State>) {
-    entry.value.calls.store(7, Relaxed);
+    entry.value().calls.store(7, Relaxed);
 }
 
 fn is_marked(entry: &Entry<State>) -> bool {
-    entry.value.calls.load(Relaxed) == 7
+    entry.value().calls.load(Relaxed) == 7
 }
 
 fn registry(max: usize) -> Registry<State> {
@@ -73,7 +73,7 @@ fn the_default_bound_is_ten_thousand_keys() {
     let registry = Registry::<State>::default();
     for i in 0..11_000 {
         let entry = look(&registry, &format!("{i}"));
-        entry.value.open.store(true, Relaxed);
+        entry.value().open.store(true, Relaxed);
     }
     assert_eq!(registry.len(), 10_000);
 }
@@ -82,7 +82,7 @@ fn the_default_bound_is_ten_thousand_keys() {
 fn a_hundred_thousand_invented_names_never_exceed_the_bound() {
     let registry = registry(1000);
     let open = look(&registry, "open");
-    open.value.open.store(true, Relaxed);
+    open.value().open.store(true, Relaxed);
     for i in 0..100_000 {
         look(&registry, &format!("invented-{i}"));
         assert!(registry.len() <= 1000);
@@ -115,7 +115,7 @@ fn an_idle_key_is_evicted_and_starts_afresh() {
 fn a_key_that_should_stay_outlives_idle_and_busy_ones() {
     let registry = registry(100);
     let dirty = look(&registry, "dirty");
-    dirty.value.dirty.store(true, Relaxed);
+    dirty.value().dirty.store(true, Relaxed);
     mark(&dirty);
     drop(dirty);
     for i in 0..10_000 {
@@ -130,9 +130,9 @@ fn of_too_many_keys_that_should_stay_those_that_are_used_do() {
     let registry = registry(100);
     for i in 0..10_000 {
         let entry = look(&registry, &format!("invented-{i}"));
-        entry.value.dirty.store(true, Relaxed);
+        entry.value().dirty.store(true, Relaxed);
         let used = look(&registry, "used");
-        used.value.dirty.store(true, Relaxed);
+        used.value().dirty.store(true, Relaxed);
         if i == 0 {
             mark(&used);
         }
@@ -175,7 +175,7 @@ fn when_nothing_may_be_evicted_new_keys_share_the_overflow_entry() {
     let registry = registry(100);
     for i in 0..100 {
         let entry = look(&registry, &format!("open-{i}"));
-        entry.value.open.store(true, Relaxed);
+        entry.value().open.store(true, Relaxed);
     }
     let (a, b) = (look(&registry, "a"), look(&registry, "b"));
     assert!(Arc::ptr_eq(&a, &b));
@@ -188,9 +188,11 @@ fn when_nothing_may_be_evicted_new_keys_share_the_overflow_entry() {
 fn a_key_finds_a_place_again_once_others_may_be_evicted() {
     let registry = registry(8);
     let open: Vec<_> = (0..8).map(|i| look(&registry, &format!("{i}"))).collect();
-    open.iter().for_each(|e| e.value.open.store(true, Relaxed));
+    open.iter()
+        .for_each(|e| e.value().open.store(true, Relaxed));
     assert_eq!(look(&registry, "new").name(), None);
-    open.iter().for_each(|e| e.value.open.store(false, Relaxed));
+    open.iter()
+        .for_each(|e| e.value().open.store(false, Relaxed));
     drop(open);
     assert!((0..3).any(|_| look(&registry, "new").name() == Some("new")));
 }
@@ -344,14 +346,14 @@ fn threads_that_add_the_same_keys_at_once_agree_on_them() {
             scope.spawn(move || {
                 for i in 0..500 {
                     let entry = look(&mine, &format!("{i}"));
-                    entry.value.calls.fetch_add(1, Relaxed);
+                    entry.value().calls.fetch_add(1, Relaxed);
                 }
             });
         }
     });
     assert_eq!(shared.len(), 500);
     for entry in shared.entries() {
-        assert_eq!(entry.value.calls.load(Relaxed), 4);
+        assert_eq!(entry.value().calls.load(Relaxed), 4);
     }
 }
 
@@ -387,7 +389,7 @@ fn a_value_that_is_made_one_to_keep_stays() {
     let (decides, decided) = mpsc::sync_channel(1);
     let entry = registry.get(&a, Swept::default);
     entry
-        .value
+        .value()
         .race
         .set((decides, Arc::downgrade(&entry)))
         .unwrap();
@@ -397,10 +399,228 @@ fn a_value_that_is_made_one_to_keep_stays() {
         let (registry, a) = (&registry, &a);
         scope.spawn(move || {
             decided.recv().unwrap();
-            registry.with_kept(a, Swept::default, |e| e.value.kept.store(true, Relaxed));
+            registry.with_kept(a, Swept::default, |e| e.value().kept.store(true, Relaxed));
         });
         registry.get(&c, Swept::default);
     });
     let there = registry.peek(&a).expect("it is kept");
-    assert!(there.value.kept.load(Relaxed));
+    assert!(there.value().kept.load(Relaxed));
+}
+
+fn keep(registry: &Registry<State>, name: &str) -> Arc<Entry<State>> {
+    registry.keep(&ToolCall::new(name).info(), State::default)
+}
+
+/// The hot keys of this thread's lane.
+fn hot(registry: &Registry<State>) -> usize {
+    registry.lane().read().hot.len()
+}
+
+/// Makes a key hot in this thread's lane, and lets it be idle.
+fn heat(registry: &Registry<State>, name: &str) {
+    let held = keep(registry, name);
+    keep(registry, name);
+    drop(held);
+}
+
+/// Two names that have the same place.
+fn neighbours() -> (String, String) {
+    let registry = registry(1000);
+    let entry = look(&registry, "a");
+    let mut others = (0..).map(|i| format!("b-{i}"));
+    let other = others.find(|name| hot::place(&look(&registry, name)) == hot::place(&entry));
+    ("a".to_owned(), other.unwrap())
+}
+
+#[test]
+fn a_key_becomes_hot_only_while_somebody_else_has_it_in_flight() {
+    let registry = registry(10);
+    for _ in 0..10_000 {
+        let alone = keep(&registry, "x");
+        assert!(Arc::ptr_eq(
+            &alone,
+            &registry.peek(&ToolCall::new("x").info()).unwrap()
+        ));
+    }
+    assert!(registry.lane().read().hot.is_empty());
+    let elsewhere = registry.clone();
+    let in_flight = std::thread::spawn(move || keep(&elsewhere, "x"));
+    let in_flight = in_flight.join().unwrap();
+    let mine = keep(&registry, "x");
+    assert!(mine.is_of(&in_flight));
+    assert_eq!(hot(&registry), 1);
+}
+
+#[test]
+fn what_stands_for_an_entry_has_its_value_and_its_name() {
+    let registry = registry(10);
+    let entry = look(&registry, "x");
+    let held = keep(&registry, "x");
+    assert!(!Arc::ptr_eq(&held, &entry));
+    assert!(std::ptr::eq(held.value(), entry.value()));
+    assert_eq!((held.name(), held.server()), (Some("x"), None));
+}
+
+/// Otherwise threads would write to the same cache line as before.
+#[test]
+fn calls_with_a_hot_key_leave_the_count_of_its_entry_alone() {
+    let registry = registry(10);
+    heat(&registry, "x");
+    let entry = look(&registry, "x");
+    let before = Arc::strong_count(&entry);
+    let held: Vec<_> = (0..100).map(|_| keep(&registry, "x")).collect();
+    assert_eq!(Arc::strong_count(&entry), before);
+    assert!(held.iter().all(|held| held.is_of(&entry)));
+}
+
+#[test]
+fn a_hot_key_is_forgotten_by_a_sweep_once_it_is_idle() {
+    let registry = registry(100);
+    heat(&registry, "x");
+    mark(&look(&registry, "x"));
+    assert_eq!(hot(&registry), 1);
+    for i in 0..1000 {
+        look(&registry, &format!("invented-{i}"));
+    }
+    assert_eq!(hot(&registry), 0);
+    assert!(!is_marked(&keep(&registry, "x")));
+}
+
+#[test]
+fn a_hot_key_with_a_call_in_flight_is_not_evicted() {
+    let registry = registry(100);
+    heat(&registry, "x");
+    let in_flight = keep(&registry, "x");
+    for i in 0..10_000 {
+        look(&registry, &format!("invented-{i}"));
+    }
+    assert!(in_flight.is_of(&look(&registry, "x")));
+}
+
+/// A call that was in flight during a sweep, and one after it, are of the same entry.
+#[test]
+fn a_hot_key_stays_one_key_when_tables_change() {
+    let registry = registry(100);
+    heat(&registry, "x");
+    let before = keep(&registry, "x");
+    for i in 0..1000 {
+        keep(&registry, &format!("invented-{i}"));
+        let now = keep(&registry, "x");
+        assert!(std::ptr::eq(now.value(), before.value()));
+    }
+}
+
+#[test]
+fn a_lane_has_a_bounded_number_of_hot_keys() {
+    let registry = registry(1000);
+    for i in 0..1000 {
+        heat(&registry, &format!("{i}"));
+        assert!(hot(&registry) <= hot::PLACES);
+    }
+    assert_eq!(hot(&registry), hot::PLACES);
+}
+
+#[test]
+fn the_place_of_a_key_that_is_not_used_any_more_is_taken_over() {
+    let (registry, (first, second)) = (registry(10_000), neighbours());
+    heat(&registry, &first);
+    let entry = look(&registry, &second);
+    let is_hot = || keep(&registry, &second).is_of(&entry);
+    let in_vain = (0..2 * hot::PATIENCE).position(|_| is_hot());
+    assert_eq!(in_vain, Some(hot::PATIENCE as usize));
+    assert_eq!(hot(&registry), 1);
+}
+
+#[test]
+fn two_hot_keys_do_not_take_a_place_from_each_other() {
+    let (registry, (first, second)) = (registry(10_000), neighbours());
+    heat(&registry, &first);
+    let [a, b] = [&first, &second].map(|name| look(&registry, name));
+    let [first, second] = [first, second].map(|name| ToolCall::new(name).info());
+    let counted = allocation_counter::measure(|| {
+        for _ in 0..10 * hot::PATIENCE {
+            assert!(registry.keep(&first, State::default).is_of(&a));
+            assert!(Arc::ptr_eq(&registry.keep(&second, State::default), &b));
+        }
+    });
+    assert_eq!(counted.count_total, 0);
+}
+
+/// While a table is replaced, for instance.
+#[test]
+fn nobody_waits_for_a_key_to_become_hot() {
+    let registry = registry(10);
+    let in_flight = keep(&registry, "x");
+    let reader = registry.lane().read();
+    assert!(Arc::ptr_eq(&keep(&registry, "x"), &in_flight));
+    drop(reader);
+    assert!(keep(&registry, "x").is_of(&in_flight));
+}
+
+/// What is dropped while a lane is locked is never the last that has a value.
+#[derive(Debug)]
+struct LooksAtItsEnd(Arc<OnceLock<Registry<LooksAtItsEnd>>>);
+
+impl Evict for LooksAtItsEnd {
+    fn keep(&self) -> Keep {
+        Keep::IfUsed
+    }
+}
+
+impl Drop for LooksAtItsEnd {
+    fn drop(&mut self) {
+        if let Some(registry) = self.0.get() {
+            for lane in &registry.0.lanes {
+                assert!(lane.0.try_write().is_ok());
+            }
+        }
+    }
+}
+
+#[test]
+fn no_value_is_dropped_while_a_lane_is_locked() {
+    let own = Arc::new(OnceLock::new());
+    let make = || LooksAtItsEnd(Arc::clone(&own));
+    let registry = Registry::new(Key::Tool, 20, make(), Listener::default());
+    assert!(own.set(registry.clone()).is_ok());
+    for i in 0..1000 {
+        let call = ToolCall::new(format!("{i}")).info();
+        let held = registry.keep(&call, make);
+        registry.keep(&call, make);
+        drop(held);
+    }
+}
+
+/// Keys become hot and are forgotten on several threads: nobody gets another key's entry, and while a call is in
+/// flight all find its entry.
+#[test]
+fn hot_keys_are_what_they_seem_while_tables_change() {
+    let shared = registry(64);
+    let pinned: Vec<_> = (0..4)
+        .map(|i| look(&shared, &format!("known-{i}")))
+        .collect();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while !done.load(Relaxed) {
+                    for entry in &pinned {
+                        let held = keep(&shared, entry.name().unwrap());
+                        assert!(std::ptr::eq(held.value(), entry.value()));
+                    }
+                }
+            });
+        }
+        for i in 0..100_000 {
+            let name = format!("{i}");
+            let found = keep(&shared, &name);
+            assert!(found.name().is_none_or(|found| found == name));
+        }
+        done.store(true, Relaxed);
+    });
+}
+
+#[test]
+fn that_an_entry_may_stand_for_another_takes_no_room() {
+    assert_eq!(size_of::<Entry<u64>>(), 5 * 8 + size_of::<u64>());
 }

@@ -65,13 +65,16 @@ impl Health {
     /// What is known of a server; `None` if it was never called and is none of a router's.
     pub fn server(&self, server: &str) -> Option<ServerHealth> {
         let entry = self.0.servers.peek(&named(server))?;
-        Some(entry.value.read(self.rules()))
+        Some(entry.value().read(self.rules()))
     }
 
     /// Every server that is known, in the order of their names.
     pub fn snapshot(&self) -> Vec<ServerHealth> {
         let entries = self.0.servers.entries();
-        let mut all: Vec<_> = entries.iter().map(|e| e.value.read(self.rules())).collect();
+        let mut all: Vec<_> = entries
+            .iter()
+            .map(|e| e.value().read(self.rules()))
+            .collect();
         all.sort_by(|a, b| a.server.cmp(&b.server));
         all
     }
@@ -84,7 +87,7 @@ impl Health {
     pub fn subscribe(&self, server: &str) -> watch::Receiver<ServerHealth> {
         let make = || Cell::new(Some(server), self.rules());
         let cells = &self.0.servers;
-        cells.with_kept(&named(server), make, |cell| cell.value.subscribe())
+        cells.with_kept(&named(server), make, |cell| cell.value().subscribe())
     }
 
     /// Watches all servers: the receiver has the present [snapshot](Self::snapshot), and one for each change. A server
@@ -109,13 +112,13 @@ impl Health {
             return Arc::clone(self.0.servers.overflow());
         }
         let make = || Cell::new(info.server(), self.rules());
-        self.0.servers.get(info, make)
+        self.0.servers.keep(info, make)
     }
 
     /// Whether a call to this server may pass, and the place of the one that does.
     #[inline]
     pub(super) fn admit(&self, info: CallInfo, cell: Arc<Entry<Cell>>) -> Result<Visit, Duration> {
-        let pass = cell.value.admit(self.rules())?;
+        let pass = cell.value().admit(self.rules())?;
         let visit = Visit {
             health: self.clone(),
             cell,
@@ -130,7 +133,7 @@ impl Health {
 
     /// A look, that reserves nothing.
     pub(super) fn refuses(&self, cell: &Entry<Cell>) -> Option<Duration> {
-        cell.value.refuses(self.rules())
+        cell.value().refuses(self.rules())
     }
 
     /// It is one of those that are known from now on, available until a call tells otherwise.
@@ -196,7 +199,7 @@ pub(super) struct Visit {
 impl Visit {
     #[inline]
     pub(super) fn answered(&self) {
-        if !self.cell.value.is_calm() {
+        if !self.cell.value().is_calm() {
             self.ended(Sign::Answer);
         }
     }
@@ -205,7 +208,7 @@ impl Visit {
     #[cold]
     pub(super) fn failed(&self, error: ToolError) -> ToolError {
         let sign = Sign::of(&error);
-        let is_overflow = self.cell.value.is_overflow();
+        let is_overflow = self.cell.value().is_overflow();
         self.ended(sign);
         match sign {
             Sign::Failure(_) if !is_overflow => error.into_counted(),
@@ -216,7 +219,7 @@ impl Visit {
     #[inline(never)]
     fn ended(&self, sign: Sign) {
         let shared = &*self.health.0;
-        let (change, is_news) = self.cell.value.ended(sign, self.pass, &shared.rules);
+        let (change, is_news) = self.cell.value().ended(sign, self.pass, &shared.rules);
         if is_news {
             self.health.changed();
         }
