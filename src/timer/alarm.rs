@@ -35,7 +35,7 @@ pub(super) struct Alarm {
 #[derive(Default)]
 struct Clock {
     queue: Queue,
-    /// Made when somebody waits first.
+    /// Made when somebody waits, and given up when it fires and nobody does.
     sleep: Option<Pin<Box<Sleep>>>,
     /// For when it is set, if it is.
     set_for: Option<Instant>,
@@ -195,19 +195,7 @@ impl Place {
         (Self { alarm, seat }, is_first)
     }
 
-    /// The same with an alarm that it knows already.
-    #[cold]
-    pub(super) fn wait_again(&self, at: Instant, waker: &Waker) -> Seen {
-        let mut clock = self.alarm.lock();
-        let is_first = clock.is_first(at);
-        clock.queue.wait_again(self.seat, at, waker.clone());
-        drop(clock);
-        match is_first {
-            true => self.wind(waker),
-            false => Seen::Waiting,
-        }
-    }
-
+    /// Sets the alarm for it.
     #[cold]
     pub(super) fn wind(&self, waker: &Waker) -> Seen {
         self.alarm.wind();
@@ -226,14 +214,6 @@ impl Place {
     #[cfg(test)]
     pub(super) fn alarm(&self) -> Weak<Alarm> {
         Arc::downgrade(&self.alarm)
-    }
-
-    /// Waits no longer, but may again.
-    #[cold]
-    pub(super) fn rest(&self) {
-        let waker = self.alarm.lock().queue.rest(self.seat);
-        // As above.
-        drop(waker);
     }
 }
 

@@ -34,34 +34,24 @@ impl Timer {
         cx: &mut Context<'_>,
         at: impl FnOnce() -> Option<Instant>,
     ) -> Poll<()> {
-        let known = self.0.as_ref();
-        let seen = known.map_or(Seen::Adrift, |place| place.look(cx.waker()));
-        match seen {
-            Seen::Waiting => return Poll::Pending,
-            Seen::Rung => return Poll::Ready(()),
-            Seen::Resting | Seen::Adrift => {}
+        if let Some(place) = &self.0 {
+            match place.look(cx.waker()) {
+                Seen::Waiting => return Poll::Pending,
+                Seen::Rung => return Poll::Ready(()),
+                // The runtime is gone, but not the call: whoever polls it has another.
+                Seen::Adrift => {}
+            }
         }
-        let Some(at) = at() else {
-            return Poll::Pending;
-        };
-        let seen = match (known, seen) {
-            (Some(place), Seen::Resting) => place.wait_again(at, cx.waker()),
-            _ => Seen::Adrift,
-        };
-        match seen {
-            Seen::Waiting | Seen::Resting => Poll::Pending,
-            Seen::Rung => Poll::Ready(()),
-            // For the first time; or the runtime is gone, but not the call: whoever polls it has another.
-            Seen::Adrift => self.wait(at, cx.waker()),
+        match at() {
+            Some(at) => self.wait(at, cx.waker()),
+            None => Poll::Pending,
         }
     }
 
-    /// The moment is another one. It wakes nobody until it is polled again.
+    /// The moment is another one. It wakes nobody until it is polled again, on whichever runtime that is.
     #[cold]
     pub(crate) fn reset(&mut self) {
-        if let Some(place) = &self.0 {
-            place.rest();
-        }
+        self.0 = None;
     }
 
     #[inline(never)]
@@ -72,7 +62,7 @@ impl Timer {
             return Poll::Pending;
         }
         match place.wind(waker) {
-            Seen::Waiting | Seen::Resting => Poll::Pending,
+            Seen::Waiting => Poll::Pending,
             Seen::Rung => Poll::Ready(()),
             // As tokio's own.
             Seen::Adrift => panic!("the tokio runtime of this call is being shut down"),

@@ -26,7 +26,6 @@ struct Entry {
 enum State {
     Free { next: Option<u32> },
     Waiting { place: u32, waker: Waker },
-    Resting,
     Rung,
     Adrift,
 }
@@ -39,8 +38,6 @@ pub(super) struct Seat(u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Seen {
     Waiting,
-    /// Not at present.
-    Resting,
     /// The moment has come.
     Rung,
     /// There is nobody left who would tell.
@@ -88,37 +85,6 @@ impl Queue {
         index(self.heap.len() - 1)
     }
 
-    /// Whoever rests waits for another moment.
-    pub(super) fn wait_again(&mut self, Seat(seat): Seat, at: Instant, waker: Waker) {
-        let place = self.push(Entry { at, seat });
-        self.seats[seat as usize] = State::Waiting { place, waker };
-        if place > 0 {
-            self.rise(place as usize);
-        }
-    }
-
-    /// Somebody waits no longer, but may again. The waker is returned.
-    pub(super) fn rest(&mut self, Seat(seat): Seat) -> Option<Waker> {
-        let state = &mut self.seats[seat as usize];
-        if matches!(state, State::Adrift) {
-            return None;
-        }
-        let before = mem::replace(state, State::Resting);
-        self.took_out(before)
-    }
-
-    /// The waker of whoever was still waiting.
-    #[inline]
-    fn took_out(&mut self, before: State) -> Option<Waker> {
-        match before {
-            State::Waiting { place, waker } => {
-                self.take_out(place as usize);
-                Some(waker)
-            }
-            _ => None,
-        }
-    }
-
     /// Looks after somebody. Whoever goes on waiting is to be woken by `waker`; the one before is returned.
     #[inline]
     pub(super) fn look(&mut self, Seat(seat): Seat, waker: &Waker) -> (Seen, Option<Waker>) {
@@ -128,7 +94,6 @@ impl Queue {
                 let before = mem::replace(known, waker.clone());
                 (Seen::Waiting, Some(before))
             }
-            State::Resting => (Seen::Resting, None),
             State::Rung => (Seen::Rung, None),
             State::Adrift => (Seen::Adrift, None),
             State::Free { .. } => unreachable!("the seat was left"),
@@ -142,7 +107,13 @@ impl Queue {
         let before = mem::replace(&mut self.seats[seat as usize], left);
         self.free = Some(seat);
         self.taken -= 1;
-        let waker = self.took_out(before);
+        let waker = match before {
+            State::Waiting { place, waker } => {
+                self.take_out(place as usize);
+                Some(waker)
+            }
+            _ => None,
+        };
         // What a burst has needed is not kept for ever.
         if self.taken == 0 && self.seats.len() > KEPT {
             *self = Self::default();
