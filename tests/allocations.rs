@@ -321,6 +321,33 @@ async fn result() {
     }
 }
 
+/// Nor does a call whose tool is not ready yet when it comes.
+#[tokio::test(start_paused = true)]
+async fn rate_limit_of_a_tool_that_is_not_ready() {
+    #[derive(Clone)]
+    struct NotYet(bool);
+    impl Service<ToolCall> for NotYet {
+        type Response = usize;
+        type Error = ToolError;
+        type Future = Answer;
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
+            match std::mem::take(&mut self.0) {
+                true => Poll::Pending,
+                false => Poll::Ready(Ok(())),
+            }
+        }
+        fn call(&mut self, _: ToolCall) -> Answer {
+            Answer { waits: false }
+        }
+    }
+    let layer = RateLimitBackoffLayer::new();
+    let call = ToolCall::new("search");
+    drive(&mut layer.layer(NotYet(true)), call.clone());
+    let mut svc = layer.layer(NotYet(true));
+    let counted = allocation_counter::measure(|| drive(&mut svc, call));
+    assert_eq!(counted.count_total, 0);
+}
+
 fn rates(rates: Rates) -> CircuitBreakerLayer {
     let rates = rates
         .with_failure_rate(0.5)

@@ -164,7 +164,10 @@ impl<S> Session<S> {
 
     /// The turn of a call that has waited: now, unless a limit was met meanwhile.
     pub(super) fn turn_after_wait(&mut self) -> Turn {
-        self.delayed().turn = None;
+        // It may not have waited: then nothing is kept of it.
+        if let Some(delayed) = &mut self.delayed {
+            delayed.turn = None;
+        }
         if self.keyed().holds(self.round) {
             Turn::Now
         } else {
