@@ -167,7 +167,7 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
         }
     }
 
-    /// Records what the span of an end has, and tells the hooks.
+    /// Records in the span what is known at the end, and tells the hooks.
     fn record(
         &self,
         seen: &Seen,
@@ -185,7 +185,14 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
             Some(Ok(response)) => self.answer(seen, response),
             _ => (None, None),
         };
-        // All at once: a subscriber that writes text writes the whole span anew each time.
+        let rules = self.info.rules();
+        let (text, json) = match &answer {
+            Some(Answer::Text(text)) => (Some(display(rules.text(text, MAX_TEXT))), None),
+            Some(Answer::Json(json)) => (None, Some(display(rules.json(json)))),
+            None => (None, None),
+        };
+        // All at once: a subscriber that writes text writes the whole span anew each time. The status comes before its
+        // description: OpenTelemetry's layer forgets that of which it hears first.
         record_all!(
             span,
             { names::SUCCESS } = failure.is_none(),
@@ -201,10 +208,9 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
             { names::OTEL_STATUS_CODE } = failure.map(|_| "ERROR"),
             { names::OTEL_STATUS_DESCRIPTION } = failure.map(|f| f.text),
             { names::OUTPUT_BYTES } = output_bytes,
+            { names::RESULT } = text,
+            { names::RESULT } = json,
         );
-        if let Some(answer) = answer {
-            self.record_answer(span, &answer);
-        }
         let end = End {
             result,
             failure: failure.map(|f| f.kind),
@@ -238,14 +244,6 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
         };
         let bytes = bytes.or_else(|| answer.as_ref().map(Answer::bytes));
         (bytes, answer.filter(|_| show))
-    }
-
-    fn record_answer(&self, span: &Span, answer: &Answer<'_>) {
-        let rules = self.info.rules();
-        match answer {
-            Answer::Text(text) => span.record(names::RESULT, display(rules.text(text, MAX_TEXT))),
-            Answer::Json(json) => span.record(names::RESULT, display(rules.json(json))),
-        };
     }
 
     fn tell(&self, failure: Option<Failure<'_>>, error: Option<&ToolError>, facts: &Facts) {

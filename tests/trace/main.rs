@@ -44,6 +44,7 @@ struct Record(Arc<Mutex<Seen>>);
 struct Seen {
     spans: Vec<(Option<String>, String, Fields)>,
     ids: Vec<u64>,
+    records: usize,
     events: Vec<(tracing::Level, String, Fields)>,
 }
 
@@ -89,6 +90,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Record {
     }
     fn on_record(&self, id: &span::Id, values: &span::Record<'_>, _: Context<'_, S>) {
         let mut seen = self.0.lock().unwrap();
+        seen.records += 1;
         if let Some(i) = seen.ids.iter().rposition(|i| *i == id.into_u64()) {
             values.record(&mut Collect(&mut seen.spans[i].2));
         }
@@ -367,6 +369,24 @@ async fn a_subscriber_that_takes_spans_only_sees_how_the_call_ended() {
     assert_eq!(seen.spans[0].2["tool.success"], "true");
     assert_eq!(seen.spans[0].2["tool.attempts"], "1");
     assert!(seen.spans[0].2.contains_key("tool.duration_ms"));
+}
+
+/// Whoever writes a span as text writes all of it anew with each record.
+#[tokio::test]
+async fn what_is_known_at_the_end_of_a_span_is_one_record() {
+    let (record, _guard) = record();
+    for layer in [TraceLayer::new(), TraceLayer::attempts()] {
+        for result in [Ok("done"), Err("boom")] {
+            let stack = ServiceBuilder::new()
+                .layer(layer.clone().with_arguments(false).with_output(true))
+                .service(service_fn(move |_: ToolCall| async move {
+                    result.map_err(BoxError::from)
+                }));
+            let _ = stack.oneshot(call()).await;
+        }
+    }
+    let seen = record.0.lock().unwrap().clone();
+    assert_eq!((seen.spans.len(), seen.records), (4, 4));
 }
 
 /// Rule 4: a tool may panic before it has a future.
