@@ -191,7 +191,8 @@ impl ToolError {
         Self::made(kind, message, |_| {})
     }
 
-    /// The same with a message of our own and all else at once: each [edit](Self::edit) of a shared error is two atomic writes.
+    /// The same of a message that is safe as it is, with all else at once: each [edit](Self::edit) of a shared error is two atomic
+    /// writes.
     #[inline]
     fn made(kind: ErrorKind, message: Cow<'static, str>, fill: impl FnOnce(&mut Inner)) -> Self {
         let mut inner = Inner {
