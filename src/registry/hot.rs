@@ -10,9 +10,12 @@ use super::Entry;
 /// Places of a lane. A key has one of them, by its hash.
 pub(super) const PLACES: usize = 16;
 
-/// How many calls find the place of their key taken, without one in between of the key that has it, before it
-/// is theirs. Keys that are hot at the same time must not take it from each other, which allocates.
+/// How many calls find the place of their key taken before it is theirs.
 pub(super) const PATIENCE: u32 = 1000;
+
+/// How many of them one call of the key that has it makes up for: keys that are as hot do not take it from each
+/// other, which allocates, and one that is seldom called does not keep it from one that is hot.
+pub(super) const WORTH: u32 = 8;
 
 /// The hot keys of a lane: all of them are in its table. Without one it is nothing but a pointer.
 #[derive(Debug)]
@@ -22,7 +25,7 @@ pub(super) struct Hot<V>(Option<Box<[Place<V>; PLACES]>>);
 struct Place<V> {
     /// What stands for the entry that has this place.
     kept: Option<Arc<Entry<V>>>,
-    /// Calls that found it taken since one found what it looked for.
+    /// Calls that found it taken, less those for which others made up that found what they looked for.
     in_vain: AtomicU32,
 }
 
@@ -43,8 +46,10 @@ impl<V> Hot<V> {
         if !kept.is_of(entry) {
             return None;
         }
-        if place.in_vain.load(Relaxed) != 0 {
-            place.in_vain.store(0, Relaxed);
+        let in_vain = place.in_vain.load(Relaxed);
+        if in_vain != 0 {
+            let in_vain = in_vain.saturating_sub(WORTH);
+            place.in_vain.store(in_vain, Relaxed);
         }
         Some(Arc::clone(kept))
     }

@@ -546,6 +546,23 @@ fn two_hot_keys_do_not_take_a_place_from_each_other() {
     assert_eq!(counted.count_total, 0);
 }
 
+/// One of its calls now and then would otherwise keep the place for ever.
+#[test]
+fn a_hot_key_takes_the_place_of_one_that_is_seldom_called() {
+    let (registry, (seldom, often)) = (registry(10_000), neighbours());
+    heat(&registry, &seldom);
+    let entry = look(&registry, &often);
+    let is_hot = |i| {
+        if i % (2 * hot::WORTH) == 0 {
+            keep(&registry, &seldom);
+        }
+        keep(&registry, &often).is_of(&entry)
+    };
+    assert!((0..10 * hot::PATIENCE).any(is_hot));
+    // And it keeps it.
+    assert!((0..10 * hot::PATIENCE).all(is_hot));
+}
+
 /// While a table is replaced, for instance.
 #[test]
 fn nobody_waits_for_a_key_to_become_hot() {
