@@ -7,7 +7,7 @@ use std::sync::{
 
 use super::Entry;
 
-/// Places of a lane. A key has one of them, by its hash.
+/// Places of a lane, a power of two. A key has one of them, by its hash.
 pub(super) const PLACES: usize = 16;
 
 /// How many calls find the place of their key taken before it is theirs.
@@ -93,8 +93,9 @@ impl<V> Hot<V> {
     }
 }
 
-/// Not by the bits that choose the slot of a table.
+/// By all bits of the hash: a user's function may make small numbers.
 #[inline]
 pub(super) fn place<V>(entry: &Entry<V>) -> usize {
-    (entry.hash >> 32) as usize % PLACES
+    let mixed = entry.hash.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed >> (u64::BITS - PLACES.ilog2())) as usize
 }

@@ -520,6 +520,17 @@ fn a_lane_has_a_bounded_number_of_hot_keys() {
     assert_eq!(hot(&registry), hot::PLACES);
 }
 
+/// A number of the tenant, for one.
+#[test]
+fn keys_whose_hashes_are_small_numbers_have_places_of_their_own() {
+    let key = Key::hashed(|call| call.tool().parse().unwrap());
+    let registry = Registry::new(key, 100, State::default(), Listener::default());
+    for i in 0..hot::PLACES {
+        heat(&registry, &format!("{i}"));
+    }
+    assert!(hot(&registry) > hot::PLACES / 2);
+}
+
 #[test]
 fn the_place_of_a_key_that_is_not_used_any_more_is_taken_over() {
     let (registry, (first, second)) = (registry(10_000), neighbours());
