@@ -4,19 +4,21 @@
 //! bounded; and what protects a tool (an open breaker, a cooldown) must not be the thing that is
 //! forgotten, so every value says whether it may be.
 //!
-//! Looking up a known key does not allocate, and waits for nobody but for a table that is being replaced:
-//! entries are only ever added to a table, and each thread reads the present one under a read lock of its own
-//! lane. When a table is full, a new one takes what wants to stay, as far as that frees an eighth of the places:
-//! what must not be forgotten or has a call in flight, always; then what should not, then what was used again
-//! since the last sweep. If what must stay fills the table, unknown keys share one overflow entry.
+//! Looking up a known key does not allocate, unless it becomes hot, and waits for nobody but for a table that is
+//! being replaced, or a thread of the same lane that makes a key hot: entries are only ever added to a table, and
+//! each thread reads the present one under a read lock of its own lane. When a table is full, a new one takes what
+//! wants to stay, as far as that frees an eighth of the places: what must not be forgotten or has a call in flight,
+//! always; then what should not, then what was used again since the last sweep. If what must stay fills the table,
+//! unknown keys share one overflow entry.
 //!
 //! Whoever looks a key up for a call keeps the entry until the call has ended; that is how a call in flight
 //! is seen. A call that looks a key up in the very moment in which it is evicted works on the evicted
 //! entry; nothing is lost but that call's mark on a state that was not worth keeping.
 //!
-//! If several calls keep an entry at once, it becomes hot: in each lane there is another one that stands for it,
-//! on which the calls of that lane are counted, so that threads do not all write to one count. A lane has 16 of
-//! them at most. A sweep begins by dropping them; those that calls have keep the entry in flight.
+//! If a call keeps an entry that others keep too, it becomes hot in the lane of that call: another entry there stands
+//! for it, on which the calls of the lane are counted, so that threads do not all write to one count. It stays hot, in
+//! flight or not, until its place is another key's, the table grows, or a sweep begins: that drops all of them first,
+//! so that of the hot keys only those that calls have are in flight. A lane has 16 at most.
 
 use std::sync::{
     Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,

@@ -486,6 +486,21 @@ fn a_hot_key_is_forgotten_by_a_sweep_once_it_is_idle() {
     assert!(!is_marked(&keep(&registry, "x")));
 }
 
+/// Threads that are gone leave their lanes as they were.
+#[test]
+fn keys_that_are_hot_in_every_lane_are_forgotten_once_they_are_idle() {
+    for max in [1, 16] {
+        let registry = registry(max);
+        std::thread::scope(|scope| {
+            for _ in 0..2 * lanes() {
+                let heat = || (0..max).for_each(|i| heat(&registry, &format!("{i}")));
+                scope.spawn(heat).join().unwrap();
+            }
+        });
+        assert_eq!(keep(&registry, "new").name(), Some("new"));
+    }
+}
+
 #[test]
 fn a_hot_key_with_a_call_in_flight_is_not_evicted() {
     let registry = registry(100);
@@ -651,4 +666,49 @@ fn hot_keys_are_what_they_seem_while_tables_change() {
 #[test]
 fn that_an_entry_may_stand_for_another_takes_no_room() {
     assert_eq!(size_of::<Entry<u64>>(), 5 * 8 + size_of::<u64>());
+}
+
+/// A key may be evicted while it is hot in one lane, in flight in another, and dropped in a third.
+#[test]
+fn of_hot_keys_that_come_and_go_no_value_is_left() {
+    let live = Arc::new(AtomicUsize::new(0));
+    // From 64 on a sweep that frees nothing is not tried again at once.
+    for max in [1, 7, 63] {
+        let make = || Live::new(&live);
+        let registry = Registry::new(Key::Tool, max, make(), Listener::default());
+        let ended = Mutex::new(Vec::new());
+        std::thread::scope(|scope| {
+            for thread in 0..8 {
+                let (registry, ended) = (&registry, &ended);
+                scope.spawn(move || {
+                    for i in 0..3000 {
+                        let name = match i % 4 {
+                            0 => format!("invented-{thread}-{i}"),
+                            _ => format!("known-{}", (i + thread) % 5),
+                        };
+                        let call = ToolCall::new(&*name).info();
+                        let held = [(); 2].map(|()| registry.keep(&call, make));
+                        for held in &held {
+                            assert!(held.name().is_none_or(|found| found == name));
+                        }
+                        assert!(registry.len() <= max);
+                        // Dropped by whoever comes next.
+                        let before =
+                            std::mem::replace(&mut *ended.lock().unwrap(), Vec::from(held));
+                        drop(before);
+                    }
+                });
+            }
+        });
+        drop(ended);
+        assert_eq!(live.load(Relaxed), 1 + registry.len());
+        let new = (0..max).map(|i| registry.keep(&ToolCall::new(format!("{i}")).info(), make));
+        assert!(
+            new.collect::<Vec<_>>()
+                .iter()
+                .all(|new| new.name().is_some())
+        );
+        drop(registry);
+        assert_eq!(live.load(Relaxed), 0);
+    }
 }
