@@ -83,7 +83,7 @@ pub(crate) struct Entry<V> {
     has_name: bool,
     /// Looked up again since it was added, or since the last sweep.
     used: AtomicBool,
-    /// How many tables hold it. Whoever else does has a call in flight.
+    /// How many tables hold it. Whoever else does has a call in flight, or is a lane in which it is hot.
     tables: AtomicUsize,
     body: Body<V>,
 }
