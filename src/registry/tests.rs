@@ -286,33 +286,44 @@ fn a_key_that_is_not_used_any_more_loses_its_place_in_the_end() {
     assert!(!is_marked(&look(&registry, "y")));
 }
 
-/// Tables change while others look up: nobody gets another key's entry.
-#[test]
-fn a_key_finds_its_own_entry_while_tables_change() {
-    let shared = registry(64);
+/// Three threads look, again and again, while names are invented; nobody gets another key's entry.
+fn while_names_are_invented(
+    names: u32,
+    invented: impl Fn(&str) -> Arc<Entry<State>>,
+    again: impl Fn() + Sync,
+) {
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for _ in 0..3 {
-            let (mine, done) = (shared.clone(), &done);
-            scope.spawn(move || {
+            scope.spawn(|| {
                 while !done.load(Relaxed) {
-                    for i in 0..8 {
-                        let name = format!("known-{i}");
-                        // The overflow entry, when there is no place, has no name.
-                        let found = look(&mine, &name);
-                        assert!(found.name().is_none_or(|found| found == name));
-                    }
+                    again();
                 }
             });
         }
-        let inventive = shared.clone();
-        for i in 0..300_000 {
-            let name = format!("{i}");
-            let found = look(&inventive, &name);
-            assert!(found.name().is_none_or(|found| found == name));
+        for i in 0..names {
+            is_of_or_nameless(&invented(&i.to_string()), &i.to_string());
         }
         done.store(true, Relaxed);
     });
+}
+
+/// The overflow entry, when there is no place, has no name.
+fn is_of_or_nameless(entry: &Entry<State>, name: &str) {
+    assert!(entry.name().is_none_or(|found| found == name));
+}
+
+/// Tables change while others look up.
+#[test]
+fn a_key_finds_its_own_entry_while_tables_change() {
+    let shared = registry(64);
+    let known: Vec<_> = (0..8).map(|i| format!("known-{i}")).collect();
+    let again = || {
+        for name in &known {
+            is_of_or_nameless(&look(&shared, name), name);
+        }
+    };
+    while_names_are_invented(300_000, |name| look(&shared, name), again);
 }
 
 #[test]
@@ -642,25 +653,13 @@ fn hot_keys_are_what_they_seem_while_tables_change() {
     let pinned: Vec<_> = (0..4)
         .map(|i| look(&shared, &format!("known-{i}")))
         .collect();
-    let done = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        for _ in 0..3 {
-            scope.spawn(|| {
-                while !done.load(Relaxed) {
-                    for entry in &pinned {
-                        let held = keep(&shared, entry.name().unwrap());
-                        assert!(std::ptr::eq(held.value(), entry.value()));
-                    }
-                }
-            });
+    let again = || {
+        for entry in &pinned {
+            let held = keep(&shared, entry.name().unwrap());
+            assert!(std::ptr::eq(held.value(), entry.value()));
         }
-        for i in 0..100_000 {
-            let name = format!("{i}");
-            let found = keep(&shared, &name);
-            assert!(found.name().is_none_or(|found| found == name));
-        }
-        done.store(true, Relaxed);
-    });
+    };
+    while_names_are_invented(100_000, |name| keep(&shared, name), again);
 }
 
 #[test]

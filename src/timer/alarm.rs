@@ -101,14 +101,19 @@ impl Alarm {
     /// Wakes those whose moment has come, and sets the runtime's timer for the next.
     #[cold]
     fn wind(&self) {
+        self.go_on(self.lock());
+    }
+
+    fn go_on(&self, mut clock: MutexGuard<'_, Clock>) {
         let mut rung = Vec::new();
-        self.go_on(&mut self.lock(), &mut rung);
+        self.set_next(&mut clock, &mut rung);
+        drop(clock);
         for waker in rung {
             waker.wake();
         }
     }
 
-    fn go_on(&self, clock: &mut Clock, rung: &mut Vec<Waker>) {
+    fn set_next(&self, clock: &mut Clock, rung: &mut Vec<Waker>) {
         let Clock {
             queue,
             sleep,
@@ -166,8 +171,12 @@ impl Alarm {
         if self.winding.load(Relaxed) == thread_number() {
             // This very thread is below `set`, and has the lock.
             self.woken.store(true, Relaxed);
-        } else {
-            self.wind();
+            return;
+        }
+        let clock = self.lock();
+        // If it was given up meanwhile, whoever comes winds it: that one is on the runtime for which it is made.
+        if clock.sleep.is_some() {
+            self.go_on(clock);
         }
     }
 }
@@ -239,5 +248,25 @@ impl Wake for Fired {
         if let Some(alarm) = self.0.upgrade() {
             alarm.fired();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// The thread on which it fires may have entered another runtime.
+    #[tokio::test(start_paused = true)]
+    async fn a_timer_that_fires_late_makes_no_other() {
+        let at = Instant::now() + Duration::from_secs(1);
+        let (place, is_first) = Place::take(at, Waker::noop().clone());
+        assert!(is_first);
+        place.alarm.fired();
+        assert!(place.alarm.lock().sleep.is_none());
+        assert_eq!(place.wind(Waker::noop()), Seen::Waiting);
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert_eq!(place.look(Waker::noop()), Seen::Rung);
     }
 }
