@@ -7,9 +7,7 @@
 //!
 //! The timeout is the call's own, else its tool's, else the layer's (30 s by default), and never
 //! reaches past the call's deadline. The clock starts when the call first waits: a call that
-//! answers at once reads no clock and makes no timer. The timer of one that has waited stays set when
-//! the call is over, for the next: in a test that awaits something from another thread, a paused
-//! clock may advance to it. A deadline that has passed already ends the
+//! answers at once reads no clock and makes no timer. A deadline that has passed already ends the
 //! call as soon as it waits; to refuse such a call before it starts is the work of
 //! [`DeadlineLayer`](crate::deadline::DeadlineLayer).
 //!
@@ -66,6 +64,11 @@
 //! # Panics
 //!
 //! A call that has to wait panics outside a tokio runtime, in one without the time driver, or in one that is being shut down.
+//!
+//! # Tests with a paused clock
+//!
+//! The timer of a call that has waited stays set when the call is over, for the next. A paused clock may advance to it in a
+//! test that awaits something from another thread; one that only sleeps sees nothing of it. The same holds for all layers that wait.
 //!
 //! # Clone
 //!
