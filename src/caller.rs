@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::{
     call::ToolCall,
-    error::{ErrorKind, Execution, ToolError},
+    error::{ErrorKind, ToolError},
     timer::Timer,
 };
 
@@ -94,7 +94,7 @@ impl GivenUp {
                 "the time budget was spent before the call could start",
             ),
         };
-        ToolError::new(kind, text).with_execution(Execution::NotStarted)
+        ToolError::refusal(kind, text)
     }
 }
 

@@ -48,7 +48,7 @@ pub use self::{
         ReplaySafety, ToolCall,
     },
     config::ConfigError,
-    error::{BoxError, ErrorKind, Execution, ToolError},
+    error::{BoxError, ErrorKind, Evidence, Execution, ToolError},
     event::{Event, Listen},
     key::Key,
     outcome::{Classify, Outcome},

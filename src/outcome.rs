@@ -23,7 +23,9 @@
 
 use std::{fmt, time::Duration};
 
-use crate::error::{ErrorKind, ToolError};
+use http::StatusCode;
+
+use crate::error::{ErrorKind, TimeoutLimit, ToolError};
 
 /// How a result counts for a circuit breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -216,11 +218,10 @@ impl<Res> Classify<Res> for ByError {
             return Outcome::success();
         };
         let kind = error.kind();
-        // Our own rejections: whoever retries them hammers what protects the tool or its server, and they tell of
-        // no other failure.
-        let refused = kind == ErrorKind::CircuitOpen || error.is_unavailable();
-        let retryable = error.is_retryable() && !refused;
-        let count = match error.is_own_refusal() {
+        // Whoever repeats our own refusals hammers what protects the tool or its server; and they tell nothing of it.
+        let refused = error.is_own_refusal();
+        let retryable = error.is_retryable() && !refused && kind != ErrorKind::CircuitOpen;
+        let count = match refused || is_the_callers(error) {
             true => Count::Neutral,
             false => kind.count(),
         };
@@ -233,6 +234,14 @@ impl<Res> Classify<Res> for ByError {
             cooldown: None,
         }
     }
+}
+
+/// Whether the caller brought it about: by a request that the server would not have (a 3xx, or a 4xx that is neither a
+/// timeout nor a rate limit), or by a deadline shorter than the tool's timeout.
+fn is_the_callers(error: &ToolError) -> bool {
+    let refused = |status: StatusCode| matches!(status.as_u16(), 300..=407 | 409..=428 | 430..=498);
+    error.timeout_limit() == Some(TimeoutLimit::Caller)
+        || error.kind() == ErrorKind::Failed && error.status().is_some_and(refused)
 }
 
 impl fmt::Display for Count {

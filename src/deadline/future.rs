@@ -12,7 +12,7 @@ use tower_service::Service;
 use crate::{
     call::{CallInfo, ToolCall},
     caller::{Caller, GivenUp},
-    error::{Execution, TimeoutLimit, ToolError},
+    error::{ErrorKind, TimeoutLimit, ToolError},
     timer::Timer,
 };
 
@@ -123,10 +123,9 @@ where
 
         if this.caller.poll_cancelled(cx).is_ready() {
             this.state.set(State::Done);
-            let error = GivenUp::Cancelled.error();
             let error = match started {
-                true => error.with_execution(Execution::Unknown),
-                false => error,
+                true => ToolError::new(ErrorKind::Cancelled, "cancelled by the caller"),
+                false => GivenUp::Cancelled.error(),
             };
             return Poll::Ready(Err(error.about(this.info)));
         }

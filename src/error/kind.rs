@@ -18,6 +18,23 @@ pub enum Execution {
     Completed,
 }
 
+/// Who says what an error says: how far others may act on it.
+///
+/// What other callers feel (a second run of a tool, a cooldown that all share, a server marked as unavailable) is
+/// never caused by an error that was merely [inferred](Self::Inferred).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Evidence {
+    /// A layer on this side refused the call: it was never sent. See [`ToolError::refusal`](super::ToolError::refusal).
+    Refusal,
+    /// Its author: the tool or the leaf made the [`ToolError`](super::ToolError) itself, or a leaf that is a transport saw
+    /// it on its own wire, as a status or by the type of its client's error.
+    Word,
+    /// It was read from a foreign error, by type or by text, or is the error of another call. The tool that returned
+    /// it may have met it in the middle of its work.
+    Inferred,
+}
+
 /// What went wrong, in one word. Everything that follows from it stands in one table: the code,
 /// what the caller may do, how it counts, and the codes on three wires.
 ///

@@ -55,7 +55,7 @@ use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-pub use self::kind::{ErrorKind, Execution};
+pub use self::kind::{ErrorKind, Evidence, Execution};
 #[cfg(feature = "tonic")]
 pub(crate) use self::recognise::cause_by_type;
 #[cfg(feature = "mcp")]
@@ -84,6 +84,9 @@ pub enum TimeoutLimit {
     Deadline,
     /// The idle timeout: no progress was reported for so long.
     Idle,
+    /// A deadline that came over a wire from a caller who is not trusted, and was shorter than the tool's own timeout.
+    /// It tells nothing of the tool: circuit breakers and health registries do not count it.
+    Caller,
 }
 
 /// What went wrong with a tool call.
@@ -102,8 +105,7 @@ struct Inner {
     kind: ErrorKind,
     execution: Execution,
     retryable: bool,
-    /// Made by a gate of ours: the server was not asked.
-    own_refusal: bool,
+    evidence: Evidence,
     health: InHealth,
     /// An earlier attempt may have run, although this one has not started.
     ran_before: bool,
@@ -199,7 +201,7 @@ impl ToolError {
             kind,
             execution: kind.execution(),
             retryable: kind.is_retryable(),
-            own_refusal: false,
+            evidence: Evidence::Word,
             health: InHealth::Unknown,
             ran_before: false,
             attempts: 0,
@@ -217,6 +219,22 @@ impl ToolError {
         };
         fill(&mut inner);
         Self(Arc::new(inner))
+    }
+
+    /// The refusal of a call by a layer, before anything was sent: a limit, a quota, a policy.
+    ///
+    /// It is [`Execution::NotStarted`]. No layer of this crate repeats it, counts it as an attempt, or counts it against
+    /// the tool or its server.
+    ///
+    /// ```
+    /// use tower_toolcall::{ErrorKind, Execution, ToolError};
+    ///
+    /// let error = ToolError::refusal(ErrorKind::Overloaded, "the quota of this agent is used up");
+    /// assert!(error.is_own_refusal());
+    /// assert_eq!(error.execution(), Execution::NotStarted);
+    /// ```
+    pub fn refusal(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(kind, message).into_own_refusal()
     }
 
     /// The error that a peer's HTTP status means. For a status that is no error the kind is
@@ -244,7 +262,7 @@ impl ToolError {
         let ms = in_force.as_millis();
         let message = match limit {
             TimeoutLimit::Timeout => format!("Tool invocation timed out after {ms}ms"),
-            TimeoutLimit::Deadline => {
+            TimeoutLimit::Deadline | TimeoutLimit::Caller => {
                 format!("Tool invocation timed out after {ms}ms (limited by the deadline)")
             }
             TimeoutLimit::Idle => {
@@ -262,7 +280,7 @@ impl ToolError {
         .redacted_by(call.rules())
     }
 
-    /// The error of a call that a layer does not let pass yet.
+    /// The refusal of a call that a layer does not let pass yet.
     pub(crate) fn not_admitted(
         call: Option<&CallInfo>,
         kind: ErrorKind,
@@ -270,6 +288,8 @@ impl ToolError {
         retry_after: Duration,
     ) -> Self {
         let error = Self::made(kind, message.into(), |e| {
+            e.execution = Execution::NotStarted;
+            e.evidence = Evidence::Refusal;
             e.retry_after = Some(retry_after);
             if let Some(call) = call {
                 e.stamp(call);
@@ -420,23 +440,27 @@ impl ToolError {
             .edit_more(|m| m.for_model = Some(ForModel::Near(names)))
     }
 
-    /// Marks a refusal by a gate of ours, which tells nothing of the server.
+    /// The same error as a refusal of this side: the call was not sent, and nothing is known of the tool.
     pub(crate) fn into_own_refusal(self) -> Self {
-        self.edit(|e| e.own_refusal = true)
+        self.edit(|e| {
+            e.evidence = Evidence::Refusal;
+            e.execution = Execution::NotStarted;
+        })
     }
 
-    /// Whether it is one.
-    pub(crate) fn is_own_refusal(&self) -> bool {
-        self.0.own_refusal
+    /// The same error as one that was read from a foreign error: whether the tool ran is not known.
+    pub(crate) fn into_inferred(self) -> Self {
+        self.edit(|e| {
+            e.evidence = Evidence::Inferred;
+            e.execution = Execution::Unknown;
+        })
     }
 
     /// The refusal of a call whose server is unavailable.
     #[cold]
     pub(crate) fn unavailable(wait: Duration) -> Self {
-        Self::new(ErrorKind::ConnectionFailed, "the server is unavailable")
-            .with_execution(Execution::NotStarted)
+        Self::refusal(ErrorKind::ConnectionFailed, "the server is unavailable")
             .with_retry_after(wait)
-            .into_own_refusal()
             .edit(|e| e.health = InHealth::Refused)
     }
 
@@ -484,7 +508,7 @@ impl ToolError {
         self.edit(|e| {
             if of_another {
                 e.execution = Execution::Unknown;
-                e.own_refusal = false;
+                e.evidence = Evidence::Inferred;
                 if e.health == InHealth::Refused {
                     e.health = InHealth::Unknown;
                 }
@@ -607,6 +631,16 @@ impl ToolError {
     /// Did the tool run?
     pub fn execution(&self) -> Execution {
         self.0.execution
+    }
+
+    /// Who says what the error says.
+    pub fn evidence(&self) -> Evidence {
+        self.0.evidence
+    }
+
+    /// Whether a layer on this side refused the call, so that it was never sent: see [`refusal`](Self::refusal).
+    pub fn is_own_refusal(&self) -> bool {
+        self.0.evidence == Evidence::Refusal
     }
 
     /// The tool's name, if known.

@@ -155,11 +155,7 @@ impl<S> Session<S> {
             return Turn::At(instant);
         }
         let refusal = refusal(&self.info, at - now);
-        Turn::Never(match self.sent {
-            // The server has been asked, and has met its limit.
-            true => self.not_sent(refusal),
-            false => self.not_sent(refusal.into_own_refusal()),
-        })
+        Turn::Never(self.not_sent(refusal))
     }
 
     /// The turn of a call that has waited: now, unless a limit was met meanwhile.

@@ -57,7 +57,7 @@ mod tests {
             };
             assert_eq!(sign(kind), expected, "{kind:?}");
         }
-        let refused = ToolError::new(ErrorKind::ConnectionFailed, "").into_own_refusal();
+        let refused = ToolError::refusal(ErrorKind::ConnectionFailed, "");
         assert_eq!(Sign::of(&refused), Sign::Nothing);
         let counted = ToolError::new(ErrorKind::Timeout, "").into_counted();
         assert_eq!(Sign::of(&counted), Sign::Nothing);

@@ -20,8 +20,7 @@ impl Asked {
 
     /// The error of a call of a tool that is not there (X4).
     pub(super) fn is_not_in<Res>(&self, table: &Table<Res>) -> ToolError {
-        let error = ToolError::new(ErrorKind::NotFound, "");
-        let error = error.into_own_refusal().about(&self.call);
+        let error = ToolError::refusal(ErrorKind::NotFound, "").about(&self.call);
         error.with_near(self.near(table))
     }
 
