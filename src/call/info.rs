@@ -189,19 +189,14 @@ impl CallInfo {
         &self.ident.rules
     }
 
-    /// The timeout in force below, if somebody observes the call and a layer has set one.
-    pub(crate) fn timeout_in_force(&self) -> Option<Duration> {
-        let mut timeout = None;
-        self.record(|record| timeout = record.timeout());
-        timeout
-    }
-
-    /// How long it may be pending before a drop counts as a timeout, for all that is known of its timeout.
+    /// How long the call may be pending before a drop counts as a timeout: the shortest timeout of the layers on its way,
+    /// as configured, else the call's own, else 30 s. What a deadline leaves of it does not matter here.
     pub(crate) fn patience(&self) -> Duration {
-        /// The timeout layer's default (T1).
         const TIMEOUT: Duration = Duration::from_secs(30);
-        let timeout = self.timeout_in_force().or_else(|| self.timeout());
-        let timeout = timeout.unwrap_or(TIMEOUT);
+        let timeout = match self.ident.record.limit_ms() {
+            0 => self.timeout().unwrap_or(TIMEOUT),
+            ms => Duration::from_millis(ms.into()),
+        };
         // Whoever enforces it has started the clock a moment earlier.
         timeout - timeout / 100
     }

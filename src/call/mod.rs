@@ -23,7 +23,7 @@ use std::{
     fmt,
     sync::{
         Arc,
-        atomic::{AtomicU8, Ordering::Relaxed},
+        atomic::{AtomicU16, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -90,7 +90,7 @@ pub enum Claim {
 }
 
 impl Claim {
-    const fn bit(self) -> u8 {
+    const fn bit(self) -> u16 {
         match self {
             Self::Retry => 1,
             Self::RateLimit => 2,
@@ -100,22 +100,24 @@ impl Claim {
 
 /// Other bits in the byte of the claims: a copy that tower's retry keeps;
 #[cfg(feature = "tower")]
-const KEPT: u8 = 4;
+const KEPT: u16 = 4;
 /// a call whose recording was begun by whoever repeats it, so that all attempts share it;
-const KEYED: u8 = 8;
+const KEYED: u16 = 8;
 /// a call of which an earlier attempt may have run;
-const AMBIGUOUS: u8 = 16;
+const AMBIGUOUS: u16 = 16;
 /// a call whose deadline leaves its owner time to finish: the next layer need not keep a reserve.
-const RESERVED: u8 = 32;
+const RESERVED: u16 = 32;
 /// a call whose server was written by a router, not by its caller.
 #[cfg(feature = "router")]
-const ROUTED: u8 = 64;
+const ROUTED: u16 = 64;
 /// a call of which a layer above tells a health registry.
-const WATCHED: u8 = 128;
+const WATCHED: u16 = 128;
+/// a call whose deadline was set by a caller who is not trusted.
+const UNTRUSTED: u16 = 256;
 
 /// A call of one tool: the request type of every layer in this crate.
 ///
-/// 32 bytes; see the [module docs](self) for what a clone shares.
+/// 40 bytes; see the [module docs](self) for what a clone shares.
 ///
 /// # Example
 ///
@@ -139,9 +141,11 @@ pub struct ToolCall {
     deadline: Option<Instant>,
     /// Which recording the call belongs to; 0 while nobody observes it.
     recording: u32,
+    /// The shortest timeout of the layers above, in milliseconds; 0 if there is none.
+    limit_ms: u32,
     attempt: u16,
+    claims: AtomicU16,
     replay: ReplaySafety,
-    claims: AtomicU8,
 }
 
 impl ToolCall {
@@ -153,9 +157,10 @@ impl ToolCall {
             data: Arc::new(Data::new(name.into())),
             deadline: None,
             recording: 0,
+            limit_ms: 0,
             attempt: 1,
             replay: ReplaySafety::Unknown,
-            claims: AtomicU8::new(0),
+            claims: AtomicU16::new(0),
         }
     }
 
@@ -410,6 +415,8 @@ impl ToolCall {
     }
 
     /// Moves the deadline to `at` unless it is earlier already: an outer deadline always wins.
+    ///
+    /// For deadlines that code, settings or a trusted peer set.
     #[inline]
     pub fn tighten(&mut self, at: Instant) {
         if self.deadline.is_none_or(|outer| at < outer) {
@@ -417,11 +424,55 @@ impl ToolCall {
         }
     }
 
+    /// The same for a deadline that came over a wire from a caller who is not trusted.
+    ///
+    /// The call ends by it as by any other. But that it ended, where it was shorter than the tool's own timeout, tells
+    /// nothing of the tool: circuit breakers and health registries do not count it, and a breaker does not choose such a
+    /// call as its probe. Whoever set the tighter deadline is remembered.
+    #[inline]
+    pub fn tighten_untrusted(&mut self, at: Instant) {
+        if self.deadline.is_none_or(|outer| at < outer) {
+            self.set_deadline(at);
+            *self.claims.get_mut() |= UNTRUSTED;
+        }
+    }
+
+    /// Whether the [deadline](Self::deadline) was set by a caller who is not trusted: see
+    /// [`tighten_untrusted`](Self::tighten_untrusted).
+    #[inline]
+    pub fn is_deadline_untrusted(&self) -> bool {
+        self.claims.load(Relaxed) & UNTRUSTED != 0
+    }
+
     #[inline]
     fn set_deadline(&mut self, at: Instant) {
         self.deadline = Some(at);
         // It is another one.
-        *self.claims.get_mut() &= !RESERVED;
+        *self.claims.get_mut() &= !(RESERVED | UNTRUSTED);
+    }
+
+    /// The deadline, unless it was set by a caller who is not trusted.
+    #[inline]
+    pub(crate) fn trusted_deadline(&self) -> Option<Instant> {
+        self.deadline.filter(|_| !self.is_deadline_untrusted())
+    }
+
+    /// Notes that a layer ends the call after this time. Of several the shortest holds.
+    #[inline]
+    pub(crate) fn limit(&mut self, timeout: Duration) {
+        let ms = u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX).max(1);
+        // None is 0, which is not less.
+        self.limit_ms = match self.limit_ms {
+            0 => ms,
+            known => known.min(ms),
+        };
+        self.share_limit();
+    }
+
+    /// Lets those who judge the end of this call know the shortest timeout so far: see [`CallInfo::patience`].
+    #[inline]
+    pub(crate) fn share_limit(&self) {
+        self.data.ident.record.set_limit_ms(self.limit_ms);
     }
 
     /// Counts another attempt. For layers that repeat calls.
@@ -666,9 +717,10 @@ impl Clone for ToolCall {
             data: Arc::clone(&self.data),
             deadline: self.deadline,
             recording: self.recording,
+            limit_ms: self.limit_ms,
             attempt: self.attempt,
             replay: self.replay,
-            claims: AtomicU8::new(self.claims.load(Relaxed)),
+            claims: AtomicU16::new(self.claims.load(Relaxed)),
         }
     }
 }

@@ -39,6 +39,9 @@ pub struct Record {
     waited_nanos: AtomicU64,
     output_bytes: Shared,
     wants_output_bytes: AtomicBool,
+    /// The shortest timeout on the way of the attempt that runs, in milliseconds; 0 if there is none. Written whether or
+    /// not somebody observes the call, as circuit breakers judge by it.
+    limit_ms: AtomicU32,
     /// What the idempotency keys of its recordings begin with; 0 before the first one is asked for.
     key: AtomicU64,
     #[cfg(all(feature = "otel", feature = "mcp"))]
@@ -192,6 +195,14 @@ impl Record {
 
     pub(super) fn timeout(&self) -> Option<Duration> {
         self.timeout.get().duration()
+    }
+
+    pub(super) fn set_limit_ms(&self, ms: u32) {
+        self.limit_ms.store(ms, Relaxed);
+    }
+
+    pub(super) fn limit_ms(&self) -> u32 {
+        self.limit_ms.load(Relaxed)
     }
 
     /// Sets how many attempts there may be.

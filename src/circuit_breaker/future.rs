@@ -145,7 +145,7 @@ where
     match entry.admit(Some(&info)) {
         Ok(pass) => {
             let admitted = Admitted::new(Arc::clone(entry), info, pass);
-            let beginning = Beginning::new(admitted, call.deadline());
+            let beginning = Beginning::new(admitted, call.trusted_deadline());
             let fut = svc.call(call);
             let flight = beginning.begun();
             Ok(State::Called { fut, flight })

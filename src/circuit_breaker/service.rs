@@ -65,7 +65,7 @@ where
                 // Made where it is returned: what lies below is not moved once more.
                 Ok(pass) => {
                     let admitted = Admitted::new(entry, info, pass);
-                    let beginning = Beginning::new(admitted, call.deadline());
+                    let beginning = Beginning::new(admitted, call.trusted_deadline());
                     let fut = self.inner.get().call(call);
                     let flight = beginning.begun();
                     return ResponseFuture::new(State::Called { fut, flight }, classifier);

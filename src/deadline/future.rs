@@ -52,6 +52,7 @@ pub(super) struct Limit {
     pub(super) since: Instant,
     pub(super) at: Option<Instant>,
     pub(super) budget: Option<Duration>,
+    pub(super) is_untrusted: bool,
 }
 
 impl Limit {
@@ -60,7 +61,12 @@ impl Limit {
         let share = self.at.map_or(Duration::MAX, |at| at - self.since);
         // Without an own budget nothing shortened it.
         let configured = self.budget.unwrap_or(share);
-        ToolError::timed_out(call, share, configured, TimeoutLimit::Deadline)
+        // One that leaves the tool all its time tells of the tool, whoever set it.
+        let limit = match self.is_untrusted && share < call.patience() {
+            true => TimeoutLimit::Caller,
+            false => TimeoutLimit::Deadline,
+        };
+        ToolError::timed_out(call, share, configured, limit)
     }
 }
 

@@ -48,9 +48,13 @@ impl Settings {
         let reserve = if kept { Duration::ZERO } else { self.reserve };
         // An outer deadline too early to hold the reserve leaves nothing.
         let outer = outer.checked_sub(reserve).map_or(now, |at| at.max(now));
-        let at = own.map_or(outer, |own| own.min(outer));
-        call.tighten(at);
-        at
+        match own {
+            Some(own) if own < outer => call.tighten(own),
+            // It stays whose it was.
+            _ if call.is_deadline_untrusted() => call.tighten_untrusted(outer),
+            _ => call.tighten(outer),
+        }
+        own.map_or(outer, |own| own.min(outer))
     }
 }
 

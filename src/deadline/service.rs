@@ -68,6 +68,7 @@ where
             since: now,
             at,
             budget: self.settings.budget,
+            is_untrusted: call.is_deadline_untrusted(),
         };
         let info = call.info();
         let caller = Caller::of(&call);

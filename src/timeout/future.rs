@@ -45,8 +45,7 @@ pin_project! {
 #[derive(Debug)]
 struct Watch {
     info: CallInfo,
-    timeout: Duration,
-    deadline: Option<Instant>,
+    limits: Limits,
     /// When the call began to wait.
     since: Option<Instant>,
     /// The part of its time above which the call is slow.
@@ -56,13 +55,20 @@ struct Watch {
     listener: Listener,
 }
 
+/// What ends the call at the latest.
+#[derive(Debug)]
+pub(super) struct Limits {
+    pub(super) timeout: Duration,
+    pub(super) deadline: Option<Instant>,
+    pub(super) is_deadline_untrusted: bool,
+}
+
 impl<F> ResponseFuture<F> {
     #[inline]
     pub(super) fn new(
         fut: F,
         info: CallInfo,
-        timeout: Duration,
-        deadline: Option<Instant>,
+        limits: Limits,
         idle: Option<Progress>,
         settings: &Settings,
     ) -> Self {
@@ -71,8 +77,7 @@ impl<F> ResponseFuture<F> {
             timer: Timer::default(),
             watch: Watch {
                 info,
-                timeout,
-                deadline,
+                limits,
                 since: None,
                 slow_fraction: settings.slow_fraction,
                 idle,
@@ -129,12 +134,12 @@ impl Watch {
     #[inline]
     fn begin(&mut self) -> (Instant, Option<Instant>) {
         let since = Instant::now();
-        let end = since.checked_add(self.timeout);
-        let mut at = earlier(end, self.deadline);
+        let end = since.checked_add(self.limits.timeout);
+        let mut at = earlier(end, self.limits.deadline);
         if at != end
             && let Some(share) = self.share(since)
         {
-            self.info.record(|r| r.set_timeout(share, self.timeout));
+            self.info.record(|r| r.set_timeout(share, self.limits.timeout));
         }
         if self.idle.is_some() {
             at = self.limit(since);
@@ -164,23 +169,24 @@ impl Watch {
 
     /// The same without regard to progress.
     fn hard(&self, since: Instant) -> Option<Instant> {
-        earlier(since.checked_add(self.timeout), self.deadline)
+        earlier(since.checked_add(self.limits.timeout), self.limits.deadline)
     }
 
     /// What the deadline leaves of the timeout, if it leaves less.
     fn share(&self, since: Instant) -> Option<Duration> {
-        let share = self.deadline?.saturating_duration_since(since);
-        (share < self.timeout).then_some(share)
+        let share = self.limits.deadline?.saturating_duration_since(since);
+        (share < self.limits.timeout).then_some(share)
     }
 
     #[cold]
     fn error(&self, since: Instant, at: Option<Instant>) -> ToolError {
         let (time, limit) = match (&self.idle, self.share(since)) {
             (Some(idle), _) if at != self.hard(since) => (idle.allowed(), TimeoutLimit::Idle),
+            (_, Some(share)) if self.limits.is_deadline_untrusted => (share, TimeoutLimit::Caller),
             (_, Some(share)) => (share, TimeoutLimit::Deadline),
-            (_, None) => (self.timeout, TimeoutLimit::Timeout),
+            (_, None) => (self.limits.timeout, TimeoutLimit::Timeout),
         };
-        ToolError::timed_out(&self.info, time, self.timeout, limit)
+        ToolError::timed_out(&self.info, time, self.limits.timeout, limit)
     }
 
     /// The call has a result.
@@ -200,7 +206,7 @@ impl Watch {
     fn tell_if_slow(&self, since: Instant, error: Option<&ToolError>) {
         let elapsed = since.elapsed();
         let timed_out = error.is_some_and(|e| e.kind() == ErrorKind::Timeout);
-        let timeout = self.share(since).unwrap_or(self.timeout);
+        let timeout = self.share(since).unwrap_or(self.limits.timeout);
         if elapsed.as_secs_f64() > self.slow_fraction * timeout.as_secs_f64() && !timed_out {
             self.info.record(|r| r.set_slow());
             self.listener.tell(&Event::Slow {

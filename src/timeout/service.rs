@@ -5,7 +5,10 @@ use std::{
 
 use tower_service::Service;
 
-use super::{future::ResponseFuture, layer::Settings};
+use super::{
+    future::{Limits, ResponseFuture},
+    layer::Settings,
+};
 use crate::{call::ToolCall, error::ToolError};
 
 /// Bounds each call's time. See the [module docs](super) for an example.
@@ -39,10 +42,16 @@ where
     fn call(&mut self, mut call: ToolCall) -> Self::Future {
         let settings = &*self.settings;
         let timeout = settings.timeout_of(&call);
+        call.limit(timeout);
         call.record(|r| r.set_timeout(timeout, timeout));
         let idle = settings.idle.map(|idle| call.ask_for_progress(idle));
-        let (info, deadline) = (call.info(), call.deadline());
+        let info = call.info();
+        let limits = Limits {
+            timeout,
+            deadline: call.deadline(),
+            is_deadline_untrusted: call.is_deadline_untrusted(),
+        };
         let fut = self.inner.call(call);
-        ResponseFuture::new(fut, info, timeout, deadline, idle, settings)
+        ResponseFuture::new(fut, info, limits, idle, settings)
     }
 }

@@ -101,7 +101,7 @@
 //!
 //! # Cost
 //!
-//! Memory in proportion to the calls: 32 bytes and a place for the result of one that waits, its future and one allocation for one
+//! Memory in proportion to the calls: 40 bytes and a place for the result of one that waits, its future and one allocation for one
 //! that runs. A call is polled when it is woken, so the work is linear. The task yields after 128 results, and begins
 //! at most 32 calls before it asks for a result of those that run. A call's duration runs from its beginning here.
 //!

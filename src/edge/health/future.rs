@@ -43,7 +43,7 @@ impl<S, F> State<S, F> {
     where
         S: Service<ToolCall, Future = F>,
     {
-        let beginning = Beginning::new(visit, call.deadline());
+        let beginning = Beginning::new(visit, call.trusted_deadline());
         call.set_watched();
         let fut = svc.call(call);
         let flight = beginning.begun();
