@@ -9,7 +9,12 @@
 //! each thread reads the present one under a read lock of its own lane. When a table is full, a new one takes what
 //! wants to stay, as far as that frees an eighth of the places: what must not be forgotten or has a call in flight,
 //! always; then what should not, then what was used again since the last sweep. If what must stay fills the table,
-//! unknown keys share one overflow entry.
+//! new keys share one overflow entry.
+//!
+//! Where names come from strangers, a key is *known* once a call with it has succeeded, or because it was declared
+//! ([`Registry::declare`]). Keys that are not known go first, and have half of the places at most, so that invented names
+//! that fail, and whose breakers are open, cannot take the places of real ones. A call that succeeds with the overflow
+//! entry makes its key known, and the next one has a place.
 //!
 //! Whoever looks a key up for a call keeps the entry until the call has ended; that is how a call in flight
 //! is seen. A call that looks a key up in the very moment in which it is evicted works on the evicted
@@ -43,10 +48,11 @@ use hot::Hot;
 /// The default bound on the number of keys.
 pub(crate) const DEFAULT_MAX_KEYS: usize = 10_000;
 
-/// Checks the bound that somebody has set.
-pub(crate) fn check_max_keys(max: usize) -> Result<(), ConfigError> {
+/// Checks the bound that somebody has set, and whether so many known keys fit.
+pub(crate) fn check_max_keys(max: usize, known: usize) -> Result<(), ConfigError> {
     const MOST: usize = 1 << 24;
     let reason = match max {
+        _ if known > max => format!("{max} is less than the {known} keys that are known"),
         0 => "it is zero: nothing would be kept of any key".to_owned(),
         1..=MOST => return Ok(()),
         _ => format!("{max} is more than {MOST}"),
@@ -56,6 +62,9 @@ pub(crate) fn check_max_keys(max: usize) -> Result<(), ConfigError> {
 
 /// A value that can tell how much harm it would do to forget it.
 pub(crate) trait Evict {
+    /// Whether a key is known from the start, so that nothing has to [prove](Entry::prove) it.
+    const IS_KNOWN: bool = true;
+
     fn keep(&self) -> Keep;
 }
 
@@ -70,8 +79,11 @@ pub(crate) enum Keep {
     IfUsed,
 }
 
-/// The tier of what is idle and as good as new.
-const FORGOTTEN: usize = 4;
+/// The tier of what is as good as new and not known.
+const FORGOTTEN: usize = 6;
+
+/// How many keys that were proved in the overflow entry wait for a place at most.
+const MOST_PROVED: usize = 64;
 
 /// One key and its value.
 #[derive(Debug)]
@@ -83,6 +95,8 @@ pub(crate) struct Entry<V> {
     has_name: bool,
     /// Looked up again since it was added, or since the last sweep.
     used: AtomicBool,
+    /// Whether there is such a tool. Never of the overflow entry.
+    known: AtomicBool,
     /// How many tables hold it. Whoever else does has a call in flight, or is a lane in which it is hot.
     tables: AtomicUsize,
     body: Body<V>,
@@ -93,6 +107,8 @@ enum Body<V> {
     Own(Own<V>),
     /// It stands for another one, for the calls of one lane: their references are counted here.
     Of(Arc<Entry<V>>),
+    /// It is that of the keys beyond the bound.
+    Overflow(Box<(Own<V>, Arc<Beyond>)>),
 }
 
 #[derive(Debug)]
@@ -101,6 +117,34 @@ struct Own<V> {
     /// tells it from others.
     text: Box<str>,
     value: V,
+}
+
+/// The keys that were proved while there was no place for them.
+#[derive(Debug)]
+struct Beyond {
+    key: Key,
+    proved: Mutex<Vec<u64>>,
+}
+
+impl Beyond {
+    fn lock(&self) -> MutexGuard<'_, Vec<u64>> {
+        self.proved.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn prove(&self, call: &CallInfo) {
+        let hash = self.key.hash(call);
+        let mut proved = self.lock();
+        if proved.len() < MOST_PROVED && !proved.contains(&hash) {
+            proved.push(hash);
+        }
+    }
+
+    /// Whether a key was proved. It is not asked for again.
+    fn take(&self, hash: u64) -> bool {
+        let mut proved = self.lock();
+        let at = proved.iter().position(|known| *known == hash);
+        at.map(|at| proved.swap_remove(at)).is_some()
+    }
 }
 
 /// The first [`MAX_NAME_BYTES`], and less in front of a character that they would split.
@@ -113,8 +157,25 @@ fn head(text: &str) -> &str {
 }
 
 impl<V> Entry<V> {
-    fn new(hash: u64, (server, name): (Option<&str>, Option<&str>), value: V) -> Arc<Self> {
+    fn new(hash: u64, parts: (Option<&str>, Option<&str>), value: V, known: bool) -> Arc<Self> {
+        Self::make(hash, parts, value, |own| (known, Body::Own(own)))
+    }
+
+    fn overflow(value: V, beyond: &Arc<Beyond>) -> Arc<Self> {
+        let beyond = Arc::clone(beyond);
+        let body = |own| (false, Body::Overflow(Box::new((own, beyond))));
+        Self::make(0, (None, None), value, body)
+    }
+
+    fn make(
+        hash: u64,
+        (server, name): (Option<&str>, Option<&str>),
+        value: V,
+        body: impl FnOnce(Own<V>) -> (bool, Body<V>),
+    ) -> Arc<Self> {
         let parts = [server, name].map(|part| head(part.unwrap_or_default()));
+        let text = parts.concat().into();
+        let (known, body) = body(Own { text, value });
         Arc::new(Self {
             hash,
             // 256 at most.
@@ -122,11 +183,9 @@ impl<V> Entry<V> {
             has_server: server.is_some(),
             has_name: name.is_some(),
             used: AtomicBool::new(false),
+            known: AtomicBool::new(known),
             tables: AtomicUsize::new(0),
-            body: Body::Own(Own {
-                text: parts.concat().into(),
-                value,
-            }),
+            body,
         })
     }
 
@@ -134,6 +193,7 @@ impl<V> Entry<V> {
     fn of(entry: &Arc<Self>) -> Arc<Self> {
         Arc::new(Self {
             used: AtomicBool::new(false),
+            known: AtomicBool::new(entry.is_known()),
             tables: AtomicUsize::new(0),
             body: Body::Of(Arc::clone(entry)),
             ..**entry
@@ -149,19 +209,45 @@ impl<V> Entry<V> {
     fn own(&self) -> &Own<V> {
         match &self.body {
             Body::Own(own) => own,
-            Body::Of(entry) => entry.own_of(),
+            _ => self.own_elsewhere(),
         }
     }
 
-    /// Never of one that stands for another itself.
     #[cold]
-    fn own_of(&self) -> &Own<V> {
-        self.own()
+    fn own_elsewhere(&self) -> &Own<V> {
+        match &self.body {
+            Body::Own(own) => own,
+            // Never one that stands for another itself.
+            Body::Of(entry) => entry.own(),
+            Body::Overflow(overflow) => &overflow.0,
+        }
     }
 
     #[inline(always)]
     pub(crate) fn value(&self) -> &V {
         &self.own().value
+    }
+
+    fn is_known(&self) -> bool {
+        self.known.load(Relaxed)
+    }
+
+    /// A call with this key has succeeded: there is such a tool.
+    #[inline]
+    pub(crate) fn prove(&self, call: &CallInfo) {
+        if !self.is_known() {
+            self.prove_first(call);
+        }
+    }
+
+    #[cold]
+    fn prove_first(&self, call: &CallInfo) {
+        match &self.body {
+            Body::Overflow(overflow) => return overflow.1.prove(call),
+            Body::Of(entry) => entry.known.store(true, Relaxed),
+            Body::Own(_) => {}
+        }
+        self.known.store(true, Relaxed);
     }
 
     /// Writes only if that is news.
@@ -187,13 +273,15 @@ impl<V> Entry<V> {
     {
         let used = this.used.load(Relaxed);
         let in_flight = Self::is_in_flight(this);
-        match this.value().keep() {
+        match (this.value().keep(), this.is_known()) {
             _ if in_flight => 0,
-            Keep::Always => 0,
-            Keep::IfPossible if used => 1,
-            Keep::IfPossible => 2,
-            Keep::IfUsed if used => 3,
-            Keep::IfUsed => FORGOTTEN,
+            (Keep::Always, _) => 0,
+            (Keep::IfPossible, true) if used => 1,
+            (Keep::IfPossible, true) => 2,
+            (Keep::IfUsed, true) if used => 3,
+            (Keep::IfPossible, false) => 4,
+            (Keep::IfUsed, true) => 5,
+            (Keep::IfUsed, false) => FORGOTTEN,
         }
     }
 
@@ -305,6 +393,7 @@ struct Shared<V> {
     lanes: Box<[Lane<V>]>,
     writer: Mutex<Writer<V>>,
     overflow: Arc<Entry<V>>,
+    beyond: Arc<Beyond>,
     key: Key,
     max: usize,
     listener: Listener,
@@ -316,7 +405,11 @@ struct Writer<V> {
     table: Arc<Table<V>>,
     /// Keys in it.
     len: usize,
-    /// Unknown keys to send to the overflow entry before the next sweep is tried.
+    /// Those of them that are not known, but for some that may have become so.
+    unknown: usize,
+    /// Never forgotten.
+    declared: Vec<Arc<Entry<V>>>,
+    /// New keys to send to the overflow entry before the next sweep is tried.
     patience: usize,
 }
 
@@ -347,14 +440,21 @@ impl<V: Evict> Registry<V> {
         let max = max.max(1);
         let table = Arc::new(Table::new(max.min(32)));
         let lane = |_| Lane(RwLock::new(Local::new(&table)));
+        let beyond = Arc::new(Beyond {
+            key: key.clone(),
+            proved: Mutex::default(),
+        });
         Self(Arc::new(Shared {
             lanes: (0..lanes()).map(lane).collect(),
             writer: Mutex::new(Writer {
                 table,
                 len: 0,
+                unknown: 0,
+                declared: Vec::new(),
                 patience: 0,
             }),
-            overflow: Entry::new(0, (None, None), overflow),
+            overflow: Entry::overflow(overflow, &beyond),
+            beyond,
             key,
             max,
             listener,
@@ -365,6 +465,17 @@ impl<V: Evict> Registry<V> {
     #[inline]
     pub(crate) fn get(&self, call: &CallInfo, make: impl FnOnce() -> V) -> Arc<Entry<V>> {
         self.with(call, make, Arc::clone)
+    }
+
+    /// The same for code that names a key itself: it is known.
+    pub(crate) fn get_known(&self, call: &CallInfo, make: impl FnOnce() -> V) -> Arc<Entry<V>> {
+        let entry = self.peek(call);
+        let entry =
+            entry.unwrap_or_else(|| self.insert_as(true, self.0.key.hash(call), call, make));
+        if let Body::Own(_) = entry.body {
+            entry.prove(call);
+        }
+        entry
     }
 
     /// A look at that entry, for a value that knows itself whether it is in use.
@@ -434,7 +545,7 @@ impl<V: Evict> Registry<V> {
     ) -> T {
         let hash = self.0.key.hash(call);
         loop {
-            let entry = self.get(call, &make);
+            let entry = self.get_known(call, &make);
             let writer = self.lock();
             // A sweep that was under way may have dropped it.
             if let Some(entry) = writer.table.find(hash) {
@@ -481,6 +592,24 @@ impl<V: Evict> Registry<V> {
     /// Adds a key, unless somebody was faster.
     #[cold]
     fn insert(&self, hash: u64, call: &CallInfo, make: impl FnOnce() -> V) -> Arc<Entry<V>> {
+        let known = V::IS_KNOWN || self.0.beyond.take(hash);
+        self.insert_as(known, hash, call, make)
+    }
+
+    /// Makes a key known before its first call. It is never forgotten.
+    pub(crate) fn declare(&self, call: &CallInfo, make: impl FnOnce() -> V) {
+        let entry = self.get_known(call, make);
+        // As if a call had it.
+        self.lock().declared.push(entry);
+    }
+
+    fn insert_as(
+        &self,
+        known: bool,
+        hash: u64,
+        call: &CallInfo,
+        make: impl FnOnce() -> V,
+    ) -> Arc<Entry<V>> {
         // A key function may look at the keys itself, or wait for somebody who does.
         let parts = self.0.key.parts(call);
         let mut writer = self.lock();
@@ -488,13 +617,18 @@ impl<V: Evict> Registry<V> {
             return Arc::clone(entry);
         }
         let before = writer.len;
-        if !self.make_room(&mut writer) {
-            return Arc::clone(&self.0.overflow);
-        }
+        let fits =
+            (known || self.makes_room_for_unknown(&mut writer)) && self.make_room(&mut writer);
         let kept = writer.len;
-        let entry = Entry::new(hash, parts, make());
-        writer.table.insert(Arc::clone(&entry));
-        writer.len += 1;
+        let entry = match fits {
+            true => Entry::new(hash, parts, make(), known),
+            false => Arc::clone(&self.0.overflow),
+        };
+        if fits {
+            writer.table.insert(Arc::clone(&entry));
+            writer.len += 1;
+            writer.unknown += usize::from(!known);
+        }
         // A listener may look at the keys itself.
         drop(writer);
         if kept < before {
@@ -504,14 +638,32 @@ impl<V: Evict> Registry<V> {
         entry
     }
 
+    /// Whether one more key fits that is not known.
+    fn makes_room_for_unknown(&self, writer: &mut Writer<V>) -> bool {
+        let most = self.0.max.div_ceil(2);
+        if writer.unknown < most {
+            return true;
+        }
+        let unknown = |entry: &&Arc<Entry<V>>| !entry.is_known();
+        writer.unknown = writer.table.entries().filter(unknown).count();
+        if writer.unknown < most {
+            return true;
+        }
+        if writer.patience > 0 {
+            writer.patience -= 1;
+            return false;
+        }
+        self.sweep(writer);
+        writer.unknown < most
+    }
+
     fn make_room(&self, writer: &mut Writer<V>) -> bool {
-        // Kept to the end: nobody drops it while a lane is locked.
-        let (max, table) = (self.0.max, Arc::clone(&writer.table));
-        if writer.len < max.min(table.capacity()) {
+        let (max, capacity) = (self.0.max, writer.table.capacity());
+        if writer.len < max.min(capacity) {
             return true;
         }
         if writer.len < max {
-            let room = (2 * table.capacity()).min(max);
+            let room = (2 * capacity).min(max);
             self.publish(writer, Table::new(room), |_| true);
             return true;
         }
@@ -519,6 +671,14 @@ impl<V: Evict> Registry<V> {
             writer.patience -= 1;
             return false;
         }
+        self.sweep(writer);
+        writer.len < max
+    }
+
+    /// Forgets what need not stay.
+    fn sweep(&self, writer: &mut Writer<V>) {
+        // Kept to the end: nobody drops it while a lane is locked.
+        let (max, table) = (self.0.max, Arc::clone(&writer.table));
         // A key is not kept because it is hot; one with a call in flight is.
         for lane in &self.0.lanes {
             if !lane.read().hot.is_empty() {
@@ -532,22 +692,22 @@ impl<V: Evict> Registry<V> {
         // A sweep looks at every key. One that frees nothing is not tried again at once; one that keeps
         // more than it must has to free an eighth.
         let few = max / 64;
-        if tiers[0] == max {
+        if tiers[0] == writer.len {
             writer.patience = few;
-            return false;
+            return;
         }
         let room = max - max.div_ceil(8);
         let fits = |last: &usize| tiers[..=*last].iter().sum::<usize>() <= room;
         let last = (0..FORGOTTEN).rev().find(fits).unwrap_or(0);
-        self.publish(writer, Table::new(max), |e| {
+        let before = writer.len;
+        self.publish(writer, Table::new(table.capacity()), |e| {
             let stays = Entry::tier(e) <= last;
             e.used.store(false, Relaxed);
             stays
         });
-        if max - writer.len < few {
+        if before - writer.len < few {
             writer.patience = few;
         }
-        writer.len < max
     }
 
     /// Replaces the table by one that has the entries to keep.
@@ -557,11 +717,12 @@ impl<V: Evict> Registry<V> {
         next: Table<V>,
         keep: impl Fn(&Arc<Entry<V>>) -> bool,
     ) {
-        writer.len = 0;
+        (writer.len, writer.unknown) = (0, 0);
         for entry in writer.table.entries() {
             if keep(entry) {
                 next.insert(Arc::clone(entry));
                 writer.len += 1;
+                writer.unknown += usize::from(!entry.is_known());
             }
         }
         writer.table = Arc::new(next);

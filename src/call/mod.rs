@@ -457,10 +457,20 @@ impl ToolCall {
         self.deadline.filter(|_| !self.is_deadline_untrusted())
     }
 
+    /// Whether it can show that a tool works again: not one whose caller, who is not trusted, leaves it less time than the
+    /// tool may take.
+    pub(crate) fn may_probe(&self) -> bool {
+        let leaves = |at: Instant| at.saturating_duration_since(Instant::now());
+        let at = self.deadline.filter(|_| self.is_deadline_untrusted());
+        at.is_none_or(|at| leaves(at) >= self.info().patience())
+    }
+
     /// Notes that a layer ends the call after this time. Of several the shortest holds.
     #[inline]
     pub(crate) fn limit(&mut self, timeout: Duration) {
-        let ms = u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX).max(1);
+        let ms = u32::try_from(timeout.as_millis())
+            .unwrap_or(u32::MAX)
+            .max(1);
         // None is 0, which is not less.
         self.limit_ms = match self.limit_ms {
             0 => ms,

@@ -127,11 +127,12 @@ impl Cell {
     pub(super) fn admit(
         &self,
         now: impl Fn() -> Duration,
+        may_probe: impl Fn() -> bool,
         rules: &Rules,
     ) -> (Result<Pass, Duration>, Option<Change>) {
         match self.pass() {
             Some(pass) => (Ok(pass), None),
-            None => self.admit_or_refuse(now(), rules),
+            None => self.admit_or_refuse(now(), may_probe(), rules),
         }
     }
 
@@ -149,11 +150,12 @@ impl Cell {
     fn admit_or_refuse(
         &self,
         now: Duration,
+        may_probe: bool,
         rules: &Rules,
     ) -> (Result<Pass, Duration>, Option<Change>) {
         let (admission, change) = match self.open_for(now) {
             Some(remaining) => (Err(remaining), None),
-            None => self.with(rules, |machine| machine.admit(now, rules)),
+            None => self.with(rules, |machine| machine.admit(now, may_probe, rules)),
         };
         if admission.is_err() {
             self.rejected.fetch_add(1, Relaxed);
@@ -349,7 +351,7 @@ mod tests {
     const NOW: Duration = Duration::ZERO;
 
     fn call(cell: &Cell, verdict: Verdict, rules: &Rules) {
-        let (admission, _) = cell.admit(|| NOW, rules);
+        let (admission, _) = cell.admit(|| NOW, || true, rules);
         cell.record(admission.expect("closed"), verdict, || NOW, rules);
     }
 

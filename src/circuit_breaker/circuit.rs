@@ -18,7 +18,7 @@ use super::{
     window::Mark,
 };
 use crate::{
-    call::CallInfo,
+    call::{CallInfo, ToolCall},
     error::{ErrorKind, ToolError},
     event::{Event, Listener},
     in_flight::{Abandoned, Report},
@@ -136,6 +136,8 @@ impl Circuit {
 }
 
 impl Evict for Circuit {
+    const IS_KNOWN: bool = false;
+
     fn keep(&self) -> Keep {
         self.cell.keep(self.shared.now(), &self.shared.rules)
     }
@@ -145,9 +147,9 @@ pub(super) type Circuits = Registry<Circuit>;
 pub(super) type CircuitEntry = Entry<Circuit>;
 
 impl CircuitEntry {
-    /// Admits a call, or says why not.
+    /// Admits a call, or says why not; none is that of a handle.
     #[inline]
-    pub(super) fn admit(&self, call: Option<&CallInfo>) -> Result<Pass, Duration> {
+    pub(super) fn admit(&self, call: Option<&ToolCall>) -> Result<Pass, Duration> {
         match self.value().cell.pass() {
             Some(pass) => Ok(pass),
             None => self.admit_unless_closed(call),
@@ -155,13 +157,15 @@ impl CircuitEntry {
     }
 
     #[cold]
-    fn admit_unless_closed(&self, call: Option<&CallInfo>) -> Result<Pass, Duration> {
+    fn admit_unless_closed(&self, call: Option<&ToolCall>) -> Result<Pass, Duration> {
         let shared = &self.value().shared;
-        let (admission, change) = self.value().cell.admit(|| shared.now(), &shared.rules);
+        let may_probe = || call.is_none_or(ToolCall::may_probe);
+        let cell = &self.value().cell;
+        let (admission, change) = cell.admit(|| shared.now(), may_probe, &shared.rules);
         if let Some(change) = change {
             // A listener that panics must not cost a trial's place.
             let place = Place(self, admission.ok());
-            self.tell(&change, call);
+            self.tell(&change, call.map(ToolCall::info).as_ref());
             mem::forget(place);
         }
         admission
@@ -258,8 +262,11 @@ impl Admitted {
     /// The call has a result.
     #[inline]
     pub(super) fn ended(&self, count: Count, reported: bool, since: Option<Instant>) {
-        let quiet = count == Count::Success;
-        if !(quiet && self.entry.value().cell.is_quiet(self.pass)) {
+        let succeeded = count == Count::Success;
+        if succeeded {
+            self.entry.prove(&self.info);
+        }
+        if !(succeeded && self.entry.value().cell.is_quiet(self.pass)) {
             self.record(count, reported, since);
         }
     }

@@ -141,8 +141,9 @@ fn start<S>(
 where
     S: Service<ToolCall>,
 {
+    call.share_limit();
     let info = call.info();
-    match entry.admit(Some(&info)) {
+    match entry.admit(Some(&call)) {
         Ok(pass) => {
             let admitted = Admitted::new(Arc::clone(entry), info, pass);
             let beginning = Beginning::new(admitted, call.trusted_deadline());

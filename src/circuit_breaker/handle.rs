@@ -46,14 +46,15 @@ impl CircuitBreakerHandle {
         Self { circuits, shared }
     }
 
-    /// The breaker of a call's key, made if it is not known yet. Of the call only what the key is made
+    /// The breaker of a call's key, made if there is none yet; the key is
+    /// [known](super::CircuitBreakerBuilder::with_known_keys) from now on. Of the call only what the key is made
     /// of matters. As long as somebody holds it, it is not forgotten.
     ///
     /// If there is no place for another key, it is one that lets every call pass, and whatever is
     /// demanded of it does nothing.
     pub fn breaker(&self, call: &ToolCall) -> Breaker {
         let make = || Circuit::new(&self.shared);
-        Breaker(self.circuits.get(&call.info(), make))
+        Breaker(self.circuits.get_known(&call.info(), make))
     }
 
     /// The breaker of a call's key, if there is one.

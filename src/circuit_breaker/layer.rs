@@ -14,6 +14,7 @@ use super::{
     service::CircuitBreaker,
 };
 use crate::{
+    call::{CallInfo, ToolCall},
     config::ConfigError,
     error::ToolError,
     event::{Listen, Listener},
@@ -88,6 +89,7 @@ pub struct CircuitBreakerBuilder<C = ByError> {
     rules: Rules,
     key: Key,
     max_keys: usize,
+    known: Vec<CallInfo>,
     counts_tools: Option<bool>,
     counts_reported: bool,
     abandoned: AbandonedPolicy,
@@ -108,6 +110,7 @@ impl CircuitBreakerBuilder {
             rules: Rules::default(),
             key: Key::default(),
             max_keys: DEFAULT_MAX_KEYS,
+            known: Vec::new(),
             counts_tools: None,
             counts_reported: false,
             abandoned: AbandonedPolicy::default(),
@@ -191,6 +194,17 @@ impl<C> CircuitBreakerBuilder<C> {
         self
     }
 
+    /// Makes the keys of these calls at once, and never forgets them. Of each call only what the key is made of matters.
+    /// Default: none.
+    ///
+    /// A key is *known* if it is one of these, or once a call with it has succeeded. Where names come from strangers, keys
+    /// that are not known have half of the places at most and are forgotten first, so that invented names take no place
+    /// from real ones.
+    pub fn with_known_keys(mut self, calls: impl IntoIterator<Item = ToolCall>) -> Self {
+        self.known.extend(calls.into_iter().map(|call| call.info()));
+        self
+    }
+
     /// Says whether what tells of one tool alone counts ([`Count::ToolFailure`]), such as an error that
     /// nobody can classify. Default: yes for [`Key::Tool`] and [`Key::ToolName`], else no, so that one
     /// tool's own errors do not stop a whole server (C5).
@@ -241,6 +255,7 @@ impl<C> CircuitBreakerBuilder<C> {
             rules: self.rules,
             key: self.key,
             max_keys: self.max_keys,
+            known: self.known,
             counts_tools: self.counts_tools,
             counts_reported: self.counts_reported,
             abandoned: self.abandoned,
@@ -266,7 +281,7 @@ impl<C> CircuitBreakerBuilder<C> {
     /// beyond its bound. The error names the setting.
     pub fn build(self) -> Result<CircuitBreakerLayer<C>, ConfigError> {
         self.rules.check()?;
-        check_max_keys(self.max_keys)?;
+        check_max_keys(self.max_keys, self.known.len())?;
         if self.counts_reported && !self.counts_tools() {
             return Err(ConfigError::new(
                 "reported_failures",
@@ -300,8 +315,12 @@ impl<C> CircuitBreakerBuilder<C> {
             origin: Instant::now(),
         });
         let overflow = Circuit::overflow(&shared);
+        let circuits = Registry::new(self.key, self.max_keys, overflow, self.listener);
+        for call in &self.known {
+            circuits.declare(call, || Circuit::new(&shared));
+        }
         CircuitBreakerLayer {
-            circuits: Registry::new(self.key, self.max_keys, overflow, self.listener),
+            circuits,
             shared,
             classifier: self.classifier,
         }

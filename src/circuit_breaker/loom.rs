@@ -40,7 +40,7 @@ impl Shared {
     }
 
     fn admit(&self, now: Duration) -> (Option<Pass>, Option<Change>) {
-        let (admission, change) = self.cell.admit(|| now, &self.rules);
+        let (admission, change) = self.cell.admit(|| now, || true, &self.rules);
         (admission.ok(), change)
     }
 

@@ -18,7 +18,8 @@ use crate::transition::BreakerState as State;
 /// One step of a schedule.
 #[derive(Clone, Debug)]
 enum Step {
-    Admit,
+    /// A call that may probe, or one that may not.
+    Admit(bool),
     /// The end of one of the calls in flight, picked by the number.
     End(u8, End),
     Wait(u16),
@@ -41,7 +42,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         6 => Just(End::Result(true, false)),
         1 => Just(End::Result(false, true)),
         1 => Just(End::Result(true, true)),
-        1 => Just(End::Neutral),
+        3 => Just(End::Neutral),
         1 => Just(End::Hang),
     ];
     let demand = prop_oneof![
@@ -51,7 +52,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         Just(Demand::Disabled),
     ];
     let step = prop_oneof![
-        30 => Just(Step::Admit),
+        30 => prop::bool::weighted(0.9).prop_map(Step::Admit),
         30 => (any::<u8>(), end).prop_map(|(n, end)| Step::End(n, end)),
         8 => (0u16..400).prop_map(Step::Wait),
         2 => (0u16..100).prop_map(Step::Back),
@@ -107,6 +108,8 @@ struct Naive {
     since: Duration,
     results: Vec<(Duration, Mark)>,
     trials: Vec<(usize, Duration)>,
+    /// How each trial of the present period ended, in their order: whether it told something.
+    verdicts: Vec<bool>,
     successes: u32,
     failed_trials: u32,
 }
@@ -116,6 +119,7 @@ impl Naive {
         (self.state, self.since) = (state, now);
         self.period += 1;
         self.trials.clear();
+        self.verdicts.clear();
         self.successes = 0;
         if matches!(state, State::Closed | State::ForcedClosed) {
             self.results.clear();
@@ -131,12 +135,30 @@ impl Naive {
         Duration::from_secs_f64(period).min(rules.max_open_for.max(rules.open_for))
     }
 
-    fn admits(&mut self, call: usize, now: Duration, rules: &Rules) -> bool {
+    fn open_to_all(&self) -> bool {
+        let last: Vec<_> = self.verdicts.iter().rev().take(5).collect();
+        last.len() == 5 && last.into_iter().all(|told| !told)
+    }
+
+    fn admits(&mut self, call: usize, may_probe: bool, now: Duration, rules: &Rules) -> bool {
+        let half_open_from = match self.state {
+            State::Open => Some(self.since + self.open_for(rules)),
+            State::HalfOpen if !self.open_to_all() => Some(self.since),
+            _ => None,
+        };
+        if let Some(from) = half_open_from
+            && !may_probe
+            && now >= from
+            && now < from + rules.open_for
+        {
+            return false;
+        }
         if self.state == State::Open && now >= self.since + self.open_for(rules) {
             self.turn(State::HalfOpen, now);
         }
         match self.state {
             State::Closed | State::ForcedClosed | State::Disabled => true,
+            State::HalfOpen if self.open_to_all() => true,
             State::HalfOpen => {
                 self.trials.retain(|(_, begun)| now < *begun + rules.lease);
                 let running = self.trials.len() as u32;
@@ -155,7 +177,13 @@ impl Naive {
         if period != self.period || matches!(end, End::Hang) {
             return;
         }
+        let had_place = self.trials.iter().any(|(trial, _)| *trial == call);
         self.trials.retain(|(trial, _)| *trial != call);
+        match end {
+            End::Result(..) => self.verdicts.push(true),
+            _ if had_place => self.verdicts.push(false),
+            _ => {}
+        }
         let End::Result(failure, slow) = end else {
             return;
         };
@@ -252,6 +280,7 @@ fn run(rules: &Rules, steps: Vec<Step>, watched: bool) -> Result<(), TestCaseErr
         since: Duration::ZERO,
         results: Vec::new(),
         trials: Vec::new(),
+        verdicts: Vec::new(),
         successes: 0,
         failed_trials: 0,
     };
@@ -261,10 +290,10 @@ fn run(rules: &Rules, steps: Vec<Step>, watched: bool) -> Result<(), TestCaseErr
     let last = steps.len() - 1;
     for (n, step) in steps.into_iter().enumerate() {
         match step {
-            Step::Admit => {
-                let (admission, change) = cell.admit(|| now, rules);
+            Step::Admit(may_probe) => {
+                let (admission, change) = cell.admit(|| now, || may_probe, rules);
                 changes.extend(change);
-                prop_assert_eq!(admission.is_ok(), naive.admits(n, now, rules));
+                prop_assert_eq!(admission.is_ok(), naive.admits(n, may_probe, now, rules));
                 match admission {
                     Ok(pass) => calls.push((n, pass, naive.period)),
                     Err(retry_after) => prop_assert!(!retry_after.is_zero()),
@@ -348,7 +377,9 @@ fn recovers(rules: &Rules, steps: Vec<Step>) -> Result<(), TestCaseError> {
     let mut calls = Vec::new();
     for step in steps {
         match step {
-            Step::Admit => calls.extend(cell.admit(|| now, rules).0.ok()),
+            Step::Admit(may_probe) => {
+                calls.extend(cell.admit(|| now, || may_probe, rules).0.ok());
+            }
             Step::End(n, End::Result(failure, slow)) if !calls.is_empty() => {
                 let pass = calls.swap_remove(usize::from(n) % calls.len());
                 cell.record(pass, Verdict::Result(Mark { failure, slow }), || now, rules);
@@ -362,7 +393,7 @@ fn recovers(rules: &Rules, steps: Vec<Step>) -> Result<(), TestCaseError> {
     // It may open once more, by the failures that are in its window still.
     for _ in 0..2 * (rules.successes() + 12) {
         now += rules.max_open_for + rules.lease;
-        if let Ok(pass) = cell.admit(|| now, rules).0 {
+        if let Ok(pass) = cell.admit(|| now, || true, rules).0 {
             cell.record(pass, Verdict::SUCCESS, || now, rules);
         }
     }

@@ -57,11 +57,12 @@ where
 
     #[inline]
     fn call(&mut self, call: ToolCall) -> Self::Future {
+        call.share_limit();
         let info = call.info();
         let entry = self.circuits.keep(&info, || Circuit::new(&self.shared));
         let classifier = self.classifier.clone();
         let state = match self.inner.take() {
-            Taken::Ready => match entry.admit(Some(&info)) {
+            Taken::Ready => match entry.admit(Some(&call)) {
                 // Made where it is returned: what lies below is not moved once more.
                 Ok(pass) => {
                     let admitted = Admitted::new(entry, info, pass);
@@ -104,7 +105,7 @@ pub(super) fn not_ready<Res>(
     let info = call.info();
     // Foreign code, and it may panic: before there is a permit.
     let outcome = classifier.classify(Err(&error));
-    match entry.admit(Some(&info)) {
+    match entry.admit(Some(call)) {
         Ok(pass) => {
             Admitted::new(Arc::clone(entry), info, pass).ended(
                 outcome.count(),

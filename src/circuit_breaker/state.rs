@@ -33,10 +33,58 @@ pub(super) struct Machine {
 enum Phase {
     Closed,
     Open { until: Duration },
-    HalfOpen { trials: Vec<Trial>, successes: u32 },
+    HalfOpen(HalfOpen),
     ForcedOpen,
     ForcedClosed,
     Disabled,
+}
+
+#[derive(Debug)]
+struct HalfOpen {
+    since: Duration,
+    trials: Vec<Trial>,
+    successes: u32,
+    /// Trials in a row that ended without a verdict.
+    undecided: u32,
+}
+
+impl HalfOpen {
+    fn new(since: Duration) -> Self {
+        Self {
+            since,
+            trials: Vec::new(),
+            successes: 0,
+            undecided: 0,
+        }
+    }
+
+    /// Trials that run and hold their place.
+    fn running(&self, now: Duration) -> usize {
+        self.trials.iter().filter(|trial| trial.until > now).count()
+    }
+
+    /// Whether every call is admitted, as too many trials told nothing.
+    fn admits_all(&self) -> bool {
+        self.undecided >= MOST_UNDECIDED
+    }
+
+    fn admits(&self, now: Duration, rules: &Rules) -> bool {
+        // At most u32::MAX places, each of them a trial that is running.
+        let running = self.running(now) as u32;
+        let enough = rules.trials.max(rules.successes());
+        self.admits_all() || running < rules.trials && running + self.successes < enough
+    }
+
+    /// Only the owner gives a place back: it is gone if the lease was over.
+    fn give_back(&mut self, ticket: u32, verdict: Verdict) {
+        let before = self.trials.len();
+        self.trials.retain(|trial| trial.ticket != ticket);
+        match verdict {
+            Verdict::Result(_) => self.undecided = 0,
+            Verdict::Neutral if self.trials.len() < before => self.undecided += 1,
+            Verdict::Neutral => {}
+        }
+    }
 }
 
 /// The place of a trial call. A trial that hangs loses it after its lease.
@@ -103,7 +151,15 @@ pub(super) enum Recorded {
 }
 
 /// While trials run nobody can know when they end: look again soon.
-pub(super) const HALF_OPEN_RETRY_AFTER: Duration = Duration::from_secs(1);
+const HALF_OPEN_RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// After so many trials in a row that told nothing (their callers hung up, say) a half-open breaker admits every call, until
+/// one of them tells something: callers who give no verdict must not keep it half-open.
+const MOST_UNDECIDED: u32 = 5;
+
+fn half_open_retry_after(rules: &Rules) -> Duration {
+    HALF_OPEN_RETRY_AFTER.min(rules.open_for)
+}
 
 impl Machine {
     pub(super) fn new(state: BreakerState, rules: &Rules) -> Self {
@@ -128,7 +184,7 @@ impl Machine {
         match self.phase {
             Phase::Closed => BreakerState::Closed,
             Phase::Open { .. } => BreakerState::Open,
-            Phase::HalfOpen { .. } => BreakerState::HalfOpen,
+            Phase::HalfOpen(_) => BreakerState::HalfOpen,
             Phase::ForcedOpen => BreakerState::ForcedOpen,
             Phase::ForcedClosed => BreakerState::ForcedClosed,
             Phase::Disabled => BreakerState::Disabled,
@@ -149,19 +205,25 @@ impl Machine {
         self.opened
     }
 
-    /// Admits a call, or tells when to come back.
+    /// Admits a call, or tells when to come back. A call that `may_probe` not becomes a trial only if none other came for
+    /// another period.
     pub(super) fn admit(
         &mut self,
         now: Duration,
+        may_probe: bool,
         rules: &Rules,
     ) -> (Result<Pass, Duration>, Option<Change>) {
+        if !may_probe && self.wants_another(now, rules) {
+            return (Err(half_open_retry_after(rules)), None);
+        }
         let change = self.end_period(now);
         if let Err(retry_after) = self.look(now, rules) {
             return (Err(retry_after), change);
         }
         let now = self.now;
         let ticket = match &mut self.phase {
-            Phase::HalfOpen { trials, .. } => {
+            Phase::HalfOpen(half_open) if !half_open.admits_all() => {
+                let trials = &mut half_open.trials;
                 trials.retain(|trial| trial.until > now);
                 // Never 0, and not one that a hanging trial has still: a trial hangs no longer than it
                 // takes to hand out four billion.
@@ -179,6 +241,17 @@ impl Machine {
         (Ok(Pass { generation, ticket }), change)
     }
 
+    /// Whether the place of a trial is kept for a call that may probe.
+    fn wants_another(&self, now: Duration, rules: &Rules) -> bool {
+        let since = match &self.phase {
+            Phase::Open { until } => *until,
+            Phase::HalfOpen(half_open) if !half_open.admits_all() => half_open.since,
+            _ => return false,
+        };
+        let now = self.now.max(now);
+        now >= since && now < since.saturating_add(rules.open_for)
+    }
+
     /// Whether a call would be refused `now`, and when it should come back. Changes nothing.
     pub(super) fn look(&self, now: Duration, rules: &Rules) -> Result<(), Duration> {
         let now = self.now.max(now);
@@ -187,17 +260,8 @@ impl Machine {
             Phase::Open { until } if now >= *until => Ok(()),
             Phase::Open { until } => Err(*until - now),
             Phase::ForcedOpen => Err(rules.open_for),
-            Phase::HalfOpen { trials, successes } => {
-                let running = trials.iter().filter(|trial| trial.until > now).count();
-                // At most u32::MAX places, each of them a trial that is running.
-                let running = running as u32;
-                let enough = rules.trials.max(rules.successes());
-                if running < rules.trials && running + successes < enough {
-                    Ok(())
-                } else {
-                    Err(HALF_OPEN_RETRY_AFTER.min(rules.open_for))
-                }
-            }
+            Phase::HalfOpen(half_open) if half_open.admits(now, rules) => Ok(()),
+            Phase::HalfOpen(_) => Err(half_open_retry_after(rules)),
         }
     }
 
@@ -206,10 +270,7 @@ impl Machine {
         self.now = self.now.max(now);
         match self.phase {
             Phase::Open { until } if self.now >= until => {
-                let phase = Phase::HalfOpen {
-                    trials: Vec::new(),
-                    successes: 0,
-                };
+                let phase = Phase::HalfOpen(HalfOpen::new(self.now));
                 Some(self.turn(phase, TransitionReason::PeriodElapsed, self.tripped))
             }
             _ => None,
@@ -243,20 +304,19 @@ impl Machine {
                     _ => None,
                 }
             }
-            (Phase::HalfOpen { trials, successes }, verdict) => {
-                // Only the owner gives a place back: it is gone if the lease was over.
-                trials.retain(|trial| trial.ticket != pass.ticket);
+            (Phase::HalfOpen(half_open), verdict) => {
+                half_open.give_back(pass.ticket, verdict);
                 let Verdict::Result(mark) = verdict else {
                     return Recorded::Counted(None);
                 };
-                let mut tally = Tally::of(*successes);
+                let mut tally = Tally::of(half_open.successes);
                 tally.merge(mark.into());
                 if mark.failure || mark.slow {
                     self.failed_trials = self.failed_trials.saturating_add(1);
                     Some(self.open(TransitionReason::TrialFailed, rules, tally))
                 } else {
-                    *successes += 1;
-                    (*successes >= rules.successes()).then(|| {
+                    half_open.successes += 1;
+                    (half_open.successes >= rules.successes()).then(|| {
                         self.forget(rules);
                         self.turn(Phase::Closed, TransitionReason::TrialsSucceeded, tally)
                     })
@@ -272,7 +332,7 @@ impl Machine {
         const LONG: Duration = Duration::from_secs(3600);
         match self.phase {
             Phase::Open { until } if now >= until.saturating_add(LONG) => Keep::IfPossible,
-            Phase::HalfOpen { .. } if now >= self.now.saturating_add(LONG) => Keep::IfPossible,
+            Phase::HalfOpen(_) if now >= self.now.saturating_add(LONG) => Keep::IfPossible,
             Phase::Closed if self.window.is_clean(now) => Keep::IfUsed,
             Phase::Closed => Keep::IfPossible,
             _ => Keep::Always,
@@ -286,7 +346,7 @@ impl Machine {
 
     /// Whether results matter in this state.
     fn counts(&self) -> bool {
-        self.admits() || matches!(self.phase, Phase::HalfOpen { .. })
+        self.admits() || matches!(self.phase, Phase::HalfOpen(_))
     }
 
     /// Successes of this generation that ended before now and need no look at the clock.
@@ -301,7 +361,7 @@ impl Machine {
         match self.phase {
             Phase::Closed | Phase::ForcedClosed => self.window.quiet(&rules.trip),
             Phase::Disabled => Quiet::Always,
-            Phase::Open { .. } | Phase::HalfOpen { .. } | Phase::ForcedOpen => Quiet::No,
+            Phase::Open { .. } | Phase::HalfOpen(_) | Phase::ForcedOpen => Quiet::No,
         }
     }
 
@@ -317,7 +377,7 @@ impl Machine {
     pub(super) fn trials(&self, now: Duration) -> usize {
         let now = self.now.max(now);
         match &self.phase {
-            Phase::HalfOpen { trials, .. } => trials.iter().filter(|t| t.until > now).count(),
+            Phase::HalfOpen(half_open) => half_open.running(now),
             _ => 0,
         }
     }

@@ -61,7 +61,7 @@ pub(crate) use self::recognise::cause_by_type;
 #[cfg(feature = "mcp")]
 pub(crate) use self::recognise::told;
 use crate::{
-    call::CallInfo,
+    call::{CallInfo, ReplaySafety},
     redact::{Redacted, Rules},
     text::Short,
 };
@@ -477,6 +477,22 @@ impl ToolError {
     /// Whether one has.
     pub(crate) fn is_counted(&self) -> bool {
         self.0.health == InHealth::Counted
+    }
+
+    /// Whether the tool surely did not run. An overloaded server's word (503, with a delay) is not enough for a call that
+    /// must not run twice.
+    pub(crate) fn is_surely_not_started(&self, replay: ReplaySafety) -> bool {
+        let overloaded = self.status() == Some(StatusCode::SERVICE_UNAVAILABLE);
+        self.execution() == Execution::NotStarted && !(overloaded && replay == ReplaySafety::Unsafe)
+    }
+
+    /// The error of a call whose next attempt this side refused: what the tool said last, with the refusal beside it.
+    pub(crate) fn before(self, refusal: &Self) -> Self {
+        let error = self.with_detail("refused", refusal.code());
+        match (error.retry_after(), refusal.retry_after()) {
+            (None, Some(delay)) => error.edit(|e| e.retry_after = Some(delay)),
+            _ => error,
+        }
     }
 
     /// Says that an earlier attempt may have run, to a gate above that repeats this one.

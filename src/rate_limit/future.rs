@@ -96,7 +96,7 @@ where
                     if !Session::<S>::is_news(&outcome) {
                         // The attempt is gone with its result, not with the future.
                         this.state.set(State::Done);
-                        return Poll::Ready(result.map_err(|e| session.last(e)));
+                        return Poll::Ready(session.result(result));
                     }
                     let (response, mut error) = match result {
                         Ok(response) => (Some(response), None),
@@ -109,7 +109,7 @@ where
                     };
                     this.state.set(State::Done);
                     if !again {
-                        return Poll::Ready(result.map_err(|e| session.last(e)));
+                        return Poll::Ready(session.result(result));
                     }
                     match session.turn() {
                         Turn::Now => State::preparing(session, session.fresh()),

@@ -97,8 +97,21 @@ impl Gate {
 
     /// Whether the cooldown itself is not over yet.
     pub(super) fn is_cooling(&self, now: Duration) -> bool {
+        self.remaining(now).is_some()
+    }
+
+    /// What is left of the cooldown itself, if it is not over yet.
+    pub(super) fn remaining(&self, now: Duration) -> Option<Duration> {
         let now = self.now.max(now);
-        self.returning.as_ref().is_some_and(|r| r.since > now)
+        let since = self.returning.as_ref()?.since;
+        (since > now).then(|| since - now)
+    }
+
+    /// Opens it, whatever was before.
+    pub(super) fn clear(&mut self) {
+        if self.returning.take().is_some() {
+            self.round = self.round.wrapping_add(1);
+        }
     }
 
     /// Gives a call its turn, unless that would come after `latest`.

@@ -27,6 +27,8 @@ pub(super) struct Settings {
     pub(super) waits: bool,
     pub(super) default_cooldown: Duration,
     pub(super) max_wait: Duration,
+    pub(super) max_cooldown: Duration,
+    pub(super) text_limits: bool,
     pub(super) listener: Listener,
     pub(super) random: Random,
     pub(super) origin: Instant,
@@ -49,6 +51,14 @@ impl Settings {
     }
 }
 
+impl Settings {
+    /// What others share of the cooldown of a limit that is known by text alone.
+    pub(super) fn of_text(&self, cooldown: Duration) -> Option<Duration> {
+        let most = self.default_cooldown.min(self.max_cooldown);
+        self.text_limits.then(|| cooldown.min(most))
+    }
+}
+
 impl fmt::Debug for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Settings")
@@ -56,6 +66,8 @@ impl fmt::Debug for Settings {
             .field("waits", &self.waits)
             .field("default_cooldown", &self.default_cooldown)
             .field("max_wait", &self.max_wait)
+            .field("max_cooldown", &self.max_cooldown)
+            .field("text_limits", &self.text_limits)
             .finish_non_exhaustive()
     }
 }
@@ -130,6 +142,18 @@ impl Keyed {
         self.close(|gate| gate.cool(now, cooldown));
     }
 
+    /// How long the cooldown still lasts, if one is under way.
+    pub(super) fn remaining(&self, now: Duration) -> Option<Duration> {
+        self.lock().remaining(now)
+    }
+
+    /// Ends the cooldown, and the return after it.
+    pub(super) fn clear(&self) {
+        let mut gate = self.lock();
+        gate.clear();
+        self.publish(&gate);
+    }
+
     fn close(&self, close: impl FnOnce(&mut Gate)) {
         if !self.is_overflow {
             let mut gate = self.lock();
@@ -154,6 +178,8 @@ impl Keyed {
 }
 
 impl Evict for Keyed {
+    const IS_KNOWN: bool = false;
+
     fn keep(&self) -> Keep {
         let (gate, now) = (self.lock(), self.settings.now());
         if gate.is_cooling(now) {

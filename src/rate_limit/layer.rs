@@ -5,11 +5,13 @@ use tower_layer::Layer;
 
 use super::{
     gate::MAX_COOLDOWN,
+    handle::RateLimitHandle,
     keyed::{Gates, Keyed, Settings},
     service::{RateLimitBackoff, Shared},
 };
 use crate::{
     backoff::Random,
+    call::{CallInfo, ToolCall},
     config::ConfigError,
     error::ToolError,
     event::{Listen, Listener},
@@ -50,6 +52,13 @@ impl Default for RateLimitBackoffLayer {
     }
 }
 
+impl<C> RateLimitBackoffLayer<C> {
+    /// A handle that reads the cooldowns of this layer, ends them and begins others.
+    pub fn handle(&self) -> RateLimitHandle {
+        RateLimitHandle::new(self.gates.clone(), Arc::clone(&self.settings))
+    }
+}
+
 impl<S: Clone, C: Clone> Layer<S> for RateLimitBackoffLayer<C> {
     type Service = RateLimitBackoff<S, C>;
 
@@ -80,10 +89,13 @@ impl<C> fmt::Debug for RateLimitBackoffLayer<C> {
 pub struct RateLimitBackoffBuilder<C = ByError> {
     key: Key,
     max_keys: usize,
+    known: Vec<CallInfo>,
     attempts: u32,
     waits: bool,
     default_cooldown: Duration,
     max_wait: Duration,
+    max_cooldown: Duration,
+    text_limits: bool,
     listener: Listener,
     classifier: C,
 }
@@ -100,10 +112,13 @@ impl RateLimitBackoffBuilder {
         Self {
             key: Key::default(),
             max_keys: DEFAULT_MAX_KEYS,
+            known: Vec::new(),
             attempts: 3,
             waits: true,
             default_cooldown: Duration::from_secs(30),
             max_wait: Duration::from_secs(300),
+            max_cooldown: Duration::from_secs(300),
+            text_limits: false,
             listener: Listener::default(),
             classifier: ByError,
         }
@@ -124,6 +139,17 @@ impl<C> RateLimitBackoffBuilder<C> {
         self
     }
 
+    /// Makes the keys of these calls at once, and never forgets them. Of each call only what the key is made of matters.
+    /// Default: none.
+    ///
+    /// A key is *known* if it is one of these, or once a call with it has succeeded. Where names come from strangers, keys
+    /// that are not known have half of the places at most and are forgotten first, so that invented names take no place
+    /// from real ones.
+    pub fn with_known_keys(mut self, calls: impl IntoIterator<Item = ToolCall>) -> Self {
+        self.known.extend(calls.into_iter().map(|call| call.info()));
+        self
+    }
+
     /// Sets how many attempts are made at a call that meets the limit itself, the first one included.
     /// Default 3. Under a retry layer, which repeats calls itself, this one only holds them back.
     pub fn with_attempts(mut self, attempts: u32) -> Self {
@@ -131,9 +157,10 @@ impl<C> RateLimitBackoffBuilder<C> {
         self
     }
 
-    /// Refuses calls of a cooling key at once, with the time to come back, in place of letting them
-    /// wait; and repeats none. Nor does a retry layer below repeat a rate limit then. One above does, unless
-    /// its policy is [without rate limits](crate::retry::RetryPolicy::without_rate_limits).
+    /// Refuses calls immediately while their key cools down, with the time to come back, instead of letting them wait. Never
+    /// repeats a call; nor does a retry layer below repeat a rate limit then. A retry layer above never repeats such a
+    /// refusal; it repeats the call that met the limit, unless its policy is
+    /// [without rate limits](crate::retry::RetryPolicy::without_rate_limits).
     pub fn fail_fast(mut self) -> Self {
         self.waits = false;
         self
@@ -152,6 +179,26 @@ impl<C> RateLimitBackoffBuilder<C> {
         self
     }
 
+    /// Sets the longest cooldown that calls share. Default 300 s; at most a day.
+    ///
+    /// The call that met a longer one is not sent again earlier than the server asked; its error has the whole of it. Others
+    /// return one by one after this time.
+    pub fn with_max_cooldown(mut self, max: Duration) -> Self {
+        self.max_cooldown = max;
+        self
+    }
+
+    /// Lets a limit that is known by text alone hold other calls back too, for the default cooldown at most.
+    ///
+    /// Default: it does not. The text may be an answer that the tool repeats, or tell of a limit that a step of its own work
+    /// met: it delays the call that met it, where that may be sent again, and closes no gate. What the tool or its leaf
+    /// says by a [`ToolError`] of its own, by a status on its own wire, or by a
+    /// [classifier](Self::with_classifier) always closes the gate.
+    pub fn with_text_limits(mut self) -> Self {
+        self.text_limits = true;
+        self
+    }
+
     /// Sets who hears of rate limits and evictions. Default: nobody; the events are emitted either way.
     pub fn with_listener(mut self, listen: impl Listen + 'static) -> Self {
         self.listener = Listener::new(listen);
@@ -164,10 +211,13 @@ impl<C> RateLimitBackoffBuilder<C> {
         RateLimitBackoffBuilder {
             key: self.key,
             max_keys: self.max_keys,
+            known: self.known,
             attempts: self.attempts,
             waits: self.waits,
             default_cooldown: self.default_cooldown,
             max_wait: self.max_wait,
+            max_cooldown: self.max_cooldown,
+            text_limits: self.text_limits,
             listener: self.listener,
             classifier,
         }
@@ -191,16 +241,19 @@ impl<C> RateLimitBackoffBuilder<C> {
         if self.attempts == 0 {
             return Err(ConfigError::new("attempts", "it is zero: no call is made"));
         }
-        check_max_keys(self.max_keys)?;
-        if self.default_cooldown > MAX_COOLDOWN {
-            let reason = format!("{:?} is longer than a day", self.default_cooldown);
-            return Err(ConfigError::new("default_cooldown", reason));
-        }
-        if self.default_cooldown.is_zero() {
-            return Err(ConfigError::new(
-                "default_cooldown",
-                "it is zero: the limit would be met again at once",
-            ));
+        check_max_keys(self.max_keys, self.known.len())?;
+        for (field, cooldown) in [
+            ("default_cooldown", self.default_cooldown),
+            ("max_cooldown", self.max_cooldown),
+        ] {
+            if cooldown > MAX_COOLDOWN {
+                let reason = format!("{cooldown:?} is longer than a day");
+                return Err(ConfigError::new(field, reason));
+            }
+            if cooldown.is_zero() {
+                let reason = "it is zero: the limit would be met again at once";
+                return Err(ConfigError::new(field, reason));
+            }
         }
         Ok(self.build_checked())
     }
@@ -211,13 +264,19 @@ impl<C> RateLimitBackoffBuilder<C> {
             waits: self.waits,
             default_cooldown: self.default_cooldown,
             max_wait: self.max_wait,
+            max_cooldown: self.max_cooldown,
+            text_limits: self.text_limits,
             listener: self.listener.clone(),
             random: Random::default(),
             origin: Instant::now(),
         });
         let overflow = Keyed::overflow(&settings);
+        let gates = Registry::new(self.key, self.max_keys, overflow, self.listener);
+        for call in &self.known {
+            gates.declare(call, || Keyed::new(&settings));
+        }
         RateLimitBackoffLayer {
-            gates: Registry::new(self.key, self.max_keys, overflow, self.listener),
+            gates,
             settings,
             classifier: self.classifier,
         }
@@ -232,6 +291,8 @@ impl<C> fmt::Debug for RateLimitBackoffBuilder<C> {
             .field("waits", &self.waits)
             .field("default_cooldown", &self.default_cooldown)
             .field("max_wait", &self.max_wait)
+            .field("max_cooldown", &self.max_cooldown)
+            .field("text_limits", &self.text_limits)
             .finish_non_exhaustive()
     }
 }

@@ -91,6 +91,7 @@
 
 mod future;
 mod gate;
+mod handle;
 mod keyed;
 mod layer;
 mod service;
@@ -98,6 +99,7 @@ mod session;
 
 pub use self::{
     future::ResponseFuture,
+    handle::{Cooldown, RateLimitHandle},
     layer::{RateLimitBackoffBuilder, RateLimitBackoffLayer},
     service::RateLimitBackoff,
 };

@@ -7,7 +7,7 @@ use super::{gate::Admission, keyed::Keyed, service::Shared};
 use crate::{
     call::{CallInfo, ReplaySafety, ToolCall},
     caller::{Caller, GivenUp, Patience},
-    error::{ErrorKind, Execution, ToolError},
+    error::{ErrorKind, Evidence, Execution, ToolError},
     event::Event,
     lane::Kept,
     outcome::Outcome,
@@ -24,8 +24,6 @@ pub(super) struct Session<S> {
     repeats: bool,
     /// Attempts that were made, by those below too.
     made: u32,
-    /// Whether we have sent it at all.
-    sent: bool,
     /// In which round of the gate it has its turn.
     round: u32,
     /// Apart, as few calls meet a limit.
@@ -43,6 +41,8 @@ struct Delayed {
     latest: Option<Duration>,
     /// A turn that is given back if it is not used.
     turn: Option<Duration>,
+    /// Before when this call alone is not sent again.
+    resume: Option<Duration>,
 }
 
 /// What it takes to send a call.
@@ -59,7 +59,7 @@ pub(super) enum Turn {
 }
 
 impl<S> Session<S> {
-    /// `made` attempts so far. `sent`: the round in which it has been sent, if it has.
+    /// `made` attempts so far. `sent`: the round in which it was sent, if it was.
     #[inline]
     pub(super) fn new(
         next: Option<Next<S>>,
@@ -75,7 +75,6 @@ impl<S> Session<S> {
             next,
             repeats,
             made,
-            sent: sent.is_some(),
             round: sent.unwrap_or_default(),
             delayed: None,
         }
@@ -117,11 +116,13 @@ impl<S> Session<S> {
     /// Asks for a turn. While nothing cools that is one load.
     #[inline]
     pub(super) fn turn(&mut self) -> Turn {
-        if let Some(round) = self.keyed().open_round() {
-            self.round = round;
-            return Turn::Now;
+        match self.keyed().open_round() {
+            Some(round) if self.delayed.is_none() => {
+                self.round = round;
+                Turn::Now
+            }
+            _ => self.closed_turn(),
         }
-        self.closed_turn()
     }
 
     #[cold]
@@ -129,40 +130,65 @@ impl<S> Session<S> {
         if let Some(why) = self.is_over() {
             return Turn::Never(self.given_up(why));
         }
+        let now = self.keyed().settings().now();
+        let latest = self.latest(now);
+        // What this call alone waits for comes first; then it asks for its turn.
+        let resume = self.delayed.as_mut().and_then(|d| d.resume.take());
+        if let Some(at) = resume.filter(|at| *at > now) {
+            return match at <= latest {
+                true => self.wait(now, at, latest),
+                false => self.too_late(at - now),
+            };
+        }
+        let (admission, round) = self.keyed().admit(now, latest);
+        self.round = round;
+        match admission {
+            Admission::Go => Turn::Now,
+            Admission::TooLate(at) => self.too_late(at - now),
+            Admission::At(at) => {
+                self.delayed().turn = Some(at);
+                self.wait(now, at, latest)
+            }
+        }
+    }
+
+    /// By when the call has to have its turn: counted from its first wait.
+    fn latest(&self, now: Duration) -> Duration {
+        if let Some(known) = self.delayed.as_ref().and_then(|delayed| delayed.latest) {
+            return known;
+        }
         let settings = self.keyed().settings();
-        let (origin, now) = (settings.origin, settings.now());
-        let known = self.delayed.as_ref().and_then(|delayed| delayed.latest);
-        let latest = known.unwrap_or_else(|| match self.call().deadline() {
+        let longest = now.saturating_add(settings.max_wait);
+        match self.call().deadline() {
             _ if !settings.waits => now,
             // Nothing is sent at the deadline itself.
             Some(at) => at
-                .saturating_duration_since(origin)
+                .saturating_duration_since(settings.origin)
                 .saturating_sub(Duration::from_nanos(1))
-                .min(now.saturating_add(settings.max_wait)),
-            None => now.saturating_add(settings.max_wait),
-        });
-        let (admission, round) = self.keyed().admit(now, latest);
-        self.round = round;
-        let at = match admission {
-            Admission::Go => return Turn::Now,
-            Admission::At(at) | Admission::TooLate(at) => at,
-        };
-        // A cooldown ends within a day, so the clock reaches it.
-        if let (Admission::At(_), Some(instant)) = (admission, origin.checked_add(at)) {
-            let delayed = self.delayed();
-            (delayed.turn, delayed.latest) = (Some(at), Some(latest));
-            self.info.record(|r| r.add_wait(at - now));
-            return Turn::At(instant);
+                .min(longest),
+            None => longest,
         }
-        let refusal = refusal(&self.info, at - now);
-        Turn::Never(self.not_sent(refusal))
+    }
+
+    fn wait(&mut self, now: Duration, at: Duration, latest: Duration) -> Turn {
+        // A cooldown ends within a day, so the clock reaches it.
+        let Some(instant) = self.keyed().settings().origin.checked_add(at) else {
+            return self.too_late(at - now);
+        };
+        self.delayed().latest = Some(latest);
+        self.info.record(|r| r.add_wait(at - now));
+        Turn::At(instant)
+    }
+
+    fn too_late(&mut self, remaining: Duration) -> Turn {
+        Turn::Never(self.not_sent(refusal(&self.info, remaining)))
     }
 
     /// The turn of a call that has waited: now, unless a limit was met meanwhile.
     pub(super) fn turn_after_wait(&mut self) -> Turn {
         // It may not have waited: then nothing is kept of it.
         if let Some(delayed) = &mut self.delayed {
-            delayed.turn = None;
+            (delayed.turn, delayed.resume) = (None, None);
         }
         if self.keyed().holds(self.round) {
             Turn::Now
@@ -183,7 +209,6 @@ impl<S> Session<S> {
             next.call.begin_attempt(attempt);
         }
         self.made += 1;
-        self.sent = true;
         if !self.repeats || self.made >= self.keyed().settings().attempts {
             // The template goes after the call was made: the caller may have dropped all other instances.
             return svc.call(next.call);
@@ -207,7 +232,7 @@ impl<S> Session<S> {
         }
         if let Some(cooldown) = outcome.cooldown().filter(|cooldown| !cooldown.is_zero()) {
             let settings = self.keyed().settings();
-            let cooldown = settings.cooldown(Some(cooldown));
+            let cooldown = settings.cooldown(Some(cooldown)).min(settings.max_cooldown);
             self.keyed().cool(settings.now(), cooldown);
             self.tell(cooldown, true);
         }
@@ -229,8 +254,15 @@ impl<S> Session<S> {
             return false;
         }
         let settings = self.keyed().settings();
-        let cooldown = settings.cooldown(outcome.retry_after());
-        self.keyed().limit(settings.now(), self.round, cooldown);
+        let (now, cooldown) = (settings.now(), settings.cooldown(outcome.retry_after()));
+        let shared = match error.as_ref() {
+            // A tool may have met it in the middle of its work, or repeat what somebody wrote: it says nothing to others.
+            Some(error) if error.evidence() == Evidence::Inferred => settings.of_text(cooldown),
+            _ => Some(cooldown.min(settings.max_cooldown)),
+        };
+        if let Some(shared) = shared {
+            self.keyed().limit(now, self.round, shared);
+        }
         self.tell(cooldown, outcome.retry_after().is_some());
         if let Some(known) = error.take() {
             *error = Some(match known.retry_after() {
@@ -242,10 +274,11 @@ impl<S> Session<S> {
             return false;
         };
         // What may have run in spite of the limit is not ours to repeat.
+        let safety = call.replay_safety();
         let not_started = error
             .as_ref()
-            .is_none_or(|e| e.execution() == Execution::NotStarted);
-        let may_run = not_started || call.replay_safety() == ReplaySafety::Safe;
+            .is_none_or(|e| e.is_surely_not_started(safety));
+        let may_run = not_started || safety == ReplaySafety::Safe;
         let exhausted = self.made >= self.keyed().settings().attempts;
         // Where no limit is kept, nobody would wait for it.
         if !may_run || exhausted || self.keyed().is_overflow() || Caller::has_cancelled(call) {
@@ -254,6 +287,8 @@ impl<S> Session<S> {
         let delayed = self.delayed();
         delayed.ambiguous |= !not_started;
         delayed.failed = error.clone();
+        // Whoever was asked to wait longer than others comes back later than they.
+        delayed.resume = (shared != Some(cooldown)).then(|| now.saturating_add(cooldown));
         true
     }
 
@@ -264,6 +299,29 @@ impl<S> Session<S> {
             cooldown,
             told,
         });
+    }
+
+    /// The call has its result: what a layer below refused to send again leaves the limit that was met before.
+    pub(super) fn result<Res>(&mut self, result: Result<Res, ToolError>) -> Result<Res, ToolError> {
+        match result {
+            Ok(response) => {
+                self.entry.prove(&self.info);
+                Ok(response)
+            }
+            Err(error) if error.is_own_refusal() => Err(self.refused(error)),
+            Err(error) => Err(self.last(error)),
+        }
+    }
+
+    #[cold]
+    fn refused(&mut self, refusal: ToolError) -> ToolError {
+        self.made = self.made.saturating_sub(1);
+        match self.take_failed() {
+            Some(failed) if refusal.kind() != ErrorKind::Cancelled => {
+                self.last(failed.before(&refusal))
+            }
+            _ => self.last(refusal),
+        }
     }
 
     /// An error of the call: it tells how many attempts there were, if it is ours to repeat, and that an

@@ -45,8 +45,6 @@ pin_project! {
 pin_project! {
     /// The time between two attempts.
     struct Pause<S> {
-        // What the attempt before failed with.
-        failed: Option<ToolError>,
         #[pin]
         stage: Stage<S>,
     }
@@ -105,14 +103,21 @@ where
                 }
             };
             let result = result.map_err(|e| e.into().about(&session.call.info()));
+            if let Err(error) = &result
+                && error.is_own_refusal()
+            {
+                this.state.set(State::Done);
+                return Poll::Ready(Err(session.refused(error)));
+            }
             let Some(delay) = session.decide(result.as_ref()) else {
                 // The attempt is gone with its result, not with the future.
                 this.state.set(State::Done);
                 return Poll::Ready(result.map_err(|e| session.last(e)));
             };
             // Drops the attempt before the wait (T4), and what it had reserved.
+            session.failed = result.err();
             this.state.set(State::Between {
-                pause: Pause::begin(session, result.err(), delay),
+                pause: Pause::begin(session, delay),
             });
         }
     }
@@ -120,13 +125,8 @@ where
 
 impl<S> Pause<S> {
     #[cold]
-    fn begin<C>(
-        session: &mut Session<S, C>,
-        failed: Option<ToolError>,
-        delay: Duration,
-    ) -> Pin<Box<Self>> {
+    fn begin<C>(session: &mut Session<S, C>, delay: Duration) -> Pin<Box<Self>> {
         Box::pin(Self {
-            failed,
             stage: Stage::waiting(session, delay),
         })
     }
@@ -172,7 +172,7 @@ impl<S> Pause<S> {
                             let Some(delay) = session.decide(Err(&error)) else {
                                 return Poll::Ready(Err(session.last(error)));
                             };
-                            *this.failed = Some(error);
+                            session.failed = Some(error);
                             this.stage.set(Stage::waiting(session, delay));
                             continue;
                         }
@@ -186,7 +186,7 @@ impl<S> Pause<S> {
                 }
             }
         };
-        Poll::Ready(Err(session.given_up(why, this.failed.take())))
+        Poll::Ready(Err(session.given_up(why)))
     }
 }
 
@@ -220,10 +220,27 @@ impl<S, C> Session<S, C> {
         self.shared.policy.last(&self.call, error)
     }
 
+    /// An attempt was refused on this side: the tool's own error is the result, if there is one.
+    #[cold]
+    fn refused(&mut self, refusal: &ToolError) -> ToolError {
+        match self.failed.take() {
+            // A caller who has given up wants to know that it was in time.
+            Some(failed) if refusal.kind() != ErrorKind::Cancelled => {
+                self.without_last_attempt(failed.before(refusal))
+            }
+            _ => self.without_last_attempt(refusal.clone()),
+        }
+    }
+
+    /// The last attempt was not sent.
+    fn without_last_attempt(&self, error: ToolError) -> ToolError {
+        let sent = self.call.attempt().saturating_sub(1);
+        self.last(error).with_attempts(sent.into())
+    }
+
     /// A wait was ended: the attempt that it was for is not made.
-    fn given_up(&self, why: GivenUp, failed: Option<ToolError>) -> ToolError {
-        let made = self.call.attempt().saturating_sub(1);
-        let error = match (why, failed) {
+    fn given_up(&mut self, why: GivenUp) -> ToolError {
+        let error = match (why, self.failed.take()) {
             (GivenUp::Deadline, Some(failed)) => failed,
             (why, failed) => {
                 let kind = match why {
@@ -237,8 +254,7 @@ impl<S, C> Session<S, C> {
                 }
             }
         };
-        let error = error.about(&self.call.info());
-        self.last(error).with_attempts(made.into())
+        self.without_last_attempt(error.about(&self.call.info()))
     }
 }
 

@@ -127,8 +127,9 @@ impl<C> RetryPolicy<C> {
 
     /// Leaves rate limits to others: what the classifier calls one is never repeated, but returned at once,
     /// with its `retry_after`. For a stack whose rate-limit layer
-    /// [fails fast](crate::rate_limit::RateLimitBackoffBuilder::fail_fast) below this one: its refusal would be waited
-    /// out here. Default: rate limits are repeated, unless a rate-limit layer above waits them out.
+    /// [fails fast](crate::rate_limit::RateLimitBackoffBuilder::fail_fast) below this one, so that the call that meets the
+    /// limit fails as fast as those after it. (Refusals of that layer are never repeated.) Default: rate limits are
+    /// repeated, unless a rate-limit layer above waits them out.
     ///
     /// ```
     /// use tower::ServiceBuilder;
@@ -220,7 +221,9 @@ impl<C> RetryPolicy<C> {
     /// The error of the last attempt: it tells how many there were (R3), and that an earlier one may have
     /// run.
     pub(super) fn last(&self, call: &ToolCall, error: ToolError) -> ToolError {
-        let error = error.with_attempts(call.attempt().into());
+        // A refused attempt was not sent.
+        let sent = u32::from(call.attempt()) - u32::from(error.is_own_refusal());
+        let error = error.with_attempts(sent);
         if !call.is_ambiguous() || error.execution() != Execution::NotStarted {
             return error;
         }
@@ -235,6 +238,8 @@ impl<C> RetryPolicy<C> {
     /// How long to wait before the call is sent again; `None`: this result is the last.
     ///
     /// The success path asks the classifier and nobody else.
+    ///
+    /// A refusal of this side is never repeated, whatever a classifier says.
     #[inline]
     pub(super) fn decide<Res>(
         &self,
@@ -245,7 +250,7 @@ impl<C> RetryPolicy<C> {
         C: Classify<Res>,
     {
         let outcome = self.classifier.classify(result);
-        if !outcome.is_retryable() {
+        if !outcome.is_retryable() || result.err().is_some_and(ToolError::is_own_refusal) {
             return None;
         }
         self.settings.consider(call, &outcome, result.err())
@@ -319,16 +324,11 @@ impl Settings {
         }
     }
 
-    /// The call's own word first, then the rule's, then what is assumed.
-    fn may_run_twice(&self, call: &ToolCall) -> bool {
-        let safety = match (&self.rule, call.replay_safety()) {
+    /// The call's own word first, then the rule's.
+    fn replay_safety(&self, call: &ToolCall) -> ReplaySafety {
+        match (&self.rule, call.replay_safety()) {
             (Some(rule), ReplaySafety::Unknown) => rule(call),
             (_, said) => said,
-        };
-        match safety {
-            ReplaySafety::Safe => true,
-            ReplaySafety::Unsafe => false,
-            ReplaySafety::Unknown => self.assumes_safe,
         }
     }
 
@@ -345,11 +345,17 @@ impl Settings {
             return Err(RetryRefusal::Exhausted);
         }
         // An answer that is a rate limit means that the tool did not run; an error says so itself.
+        let safety = self.replay_safety(call);
         let not_started = match error {
-            Some(error) => error.execution() == Execution::NotStarted,
+            Some(error) => error.is_surely_not_started(safety),
             None => outcome.is_rate_limited(),
         };
-        if !not_started && !self.may_run_twice(call) {
+        let may_run_twice = match safety {
+            ReplaySafety::Safe => true,
+            ReplaySafety::Unsafe => false,
+            ReplaySafety::Unknown => self.assumes_safe,
+        };
+        if !not_started && !may_run_twice {
             return Err(RetryRefusal::Unsafe);
         }
         let random = self.random.next();

@@ -53,6 +53,8 @@ pub(super) enum Owner<S, C> {
 pub(super) struct Session<S, C> {
     pub(super) call: ToolCall,
     pub(super) shared: Arc<Kept<Shared<S, C>>>,
+    /// What the attempt before failed with.
+    pub(super) failed: Option<ToolError>,
     /// Whether the call's recording, which its attempts share, was begun by us.
     records: bool,
 }
@@ -88,6 +90,7 @@ where
             let records = call.begin_repeated(attempts.into());
             Owner::Us(Session {
                 records,
+                failed: None,
                 call: call.clone(),
                 shared: self.shared.keep(),
             })

@@ -139,7 +139,8 @@ impl Watch {
         if at != end
             && let Some(share) = self.share(since)
         {
-            self.info.record(|r| r.set_timeout(share, self.limits.timeout));
+            self.info
+                .record(|r| r.set_timeout(share, self.limits.timeout));
         }
         if self.idle.is_some() {
             at = self.limit(since);

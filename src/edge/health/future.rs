@@ -44,6 +44,7 @@ impl<S, F> State<S, F> {
         S: Service<ToolCall, Future = F>,
     {
         let beginning = Beginning::new(visit, call.trusted_deadline());
+        call.share_limit();
         call.set_watched();
         let fut = svc.call(call);
         let flight = beginning.begun();

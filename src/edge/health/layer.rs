@@ -102,7 +102,7 @@ impl HealthBuilder {
             let reason = "it is zero: every call would be a probe";
             return Err(ConfigError::new("probe_period", reason));
         }
-        check_max_keys(self.max_servers)
+        check_max_keys(self.max_servers, 0)
             .map_err(|_| ConfigError::new("max_servers", "it is not between 1 and 2^24"))?;
         Ok(self.build_checked())
     }

@@ -522,9 +522,11 @@ async fn invented_names_do_not_push_out_a_half_open_breaker() {
 
 /// A rig whose map is full of open breakers.
 async fn full() -> Rig {
-    let rig = Rig::new(CircuitBreakerLayer::builder().with_max_keys(10));
-    for n in 0..10 {
-        opens(&rig, tool(&format!("bad {n}"))).await;
+    let bad = (0..10).map(|n| tool(&format!("bad {n}")));
+    let builder = CircuitBreakerLayer::builder().with_max_keys(10);
+    let rig = Rig::new(builder.with_known_keys(bad.clone()));
+    for tool in bad {
+        opens(&rig, tool).await;
     }
     rig
 }

@@ -211,7 +211,7 @@ async fn a_call_that_was_refused_after_its_first_attempt_is_timed() {
         }));
     let safe = call("dies").with_replay_safety(ReplaySafety::Safe);
     let error = stack.oneshot(safe).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::CircuitOpen);
+    assert_eq!(error.kind(), ErrorKind::Upstream);
     let stats = stats(&metrics, "dies");
     assert_eq!((stats.attempts, stats.latency.count), (2, 1));
     assert!(stats.latency.max >= Duration::from_secs(30));

@@ -1,0 +1,129 @@
+use std::{fmt, sync::Arc, time::Duration};
+
+use serde::{Serialize, Serializer};
+
+use super::keyed::{Gates, Keyed, Settings};
+use crate::{call::ToolCall, registry::Entry, text::Short, transition::millis};
+
+/// Reads the cooldowns of a layer, ends them, and begins others.
+///
+/// Cheap to clone. Keeps working when the layer and its services are gone.
+///
+/// ```
+/// use std::time::Duration;
+/// use tower_toolcall::{ToolCall, rate_limit::RateLimitBackoffLayer};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// let layer = RateLimitBackoffLayer::new();
+/// let handle = layer.handle();
+///
+/// let search = ToolCall::new("search").with_server("docs");
+/// handle.cool(&search, Duration::from_secs(60)); // another process has met the limit
+/// assert!(handle.remaining(&search).is_some());
+/// handle.clear(&search);
+/// assert!(handle.cooldowns().is_empty());
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct RateLimitHandle {
+    gates: Gates,
+    settings: Arc<Settings>,
+}
+
+impl RateLimitHandle {
+    pub(super) fn new(gates: Gates, settings: Arc<Settings>) -> Self {
+        Self { gates, settings }
+    }
+
+    /// How long a cooldown still holds back the calls with this call's key; `None` if there is none. Of the call only what
+    /// the key is made of matters. The gradual return after a cooldown is not counted.
+    pub fn remaining(&self, call: &ToolCall) -> Option<Duration> {
+        let entry = self.gates.peek(&call.info())?;
+        entry.value().remaining(self.settings.now())
+    }
+
+    /// Every key that cools down now, in the order of server and tool.
+    pub fn cooldowns(&self) -> Vec<Cooldown> {
+        let now = self.settings.now();
+        let entries = self.gates.entries();
+        let cooling = |entry: &Arc<Entry<Keyed>>| {
+            let remaining = entry.value().remaining(now)?;
+            Some(Cooldown::of(entry, remaining))
+        };
+        let mut cooldowns: Vec<_> = entries.iter().filter_map(cooling).collect();
+        cooldowns.sort_by(|a, b| (&a.server, &a.tool).cmp(&(&b.server, &b.tool)));
+        cooldowns
+    }
+
+    /// Ends the cooldown of this call's key, and the gradual return after it: calls are sent immediately from now on. A call
+    /// that waits already is sent when its own wait ends.
+    pub fn clear(&self, call: &ToolCall) {
+        if let Some(entry) = self.gates.peek(&call.info()) {
+            entry.value().clear();
+        }
+    }
+
+    /// The same for every key.
+    pub fn clear_all(&self) {
+        for entry in self.gates.entries() {
+            entry.value().clear();
+        }
+    }
+
+    /// Begins a cooldown for this call's key, as if a server had asked for it: for a day at most. A longer one that is under
+    /// way stays; zero is none. Does nothing if there is no place for another key.
+    pub fn cool(&self, call: &ToolCall, cooldown: Duration) {
+        if cooldown.is_zero() {
+            return;
+        }
+        let make = || Keyed::new(&self.settings);
+        let cool = |entry: &Entry<Keyed>| entry.value().cool(self.settings.now(), cooldown);
+        self.gates.with_kept(&call.info(), make, cool);
+    }
+}
+
+impl fmt::Debug for RateLimitHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RateLimitHandle")
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A key that cools down.
+#[derive(Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Cooldown {
+    /// The server part of the key, the first 256 bytes.
+    pub server: Option<String>,
+    /// The tool part of the key, or what a key function picked, the first 256 bytes.
+    pub tool: Option<String>,
+    /// How long its calls are still held back. In JSON as whole milliseconds, rounded up.
+    #[serde(rename = "remaining_ms", serialize_with = "in_millis")]
+    pub remaining: Duration,
+}
+
+fn in_millis<S: Serializer>(remaining: &Duration, to: S) -> Result<S::Ok, S::Error> {
+    millis::serialize(&Some(*remaining), to)
+}
+
+impl Cooldown {
+    fn of(entry: &Entry<Keyed>, remaining: Duration) -> Self {
+        Self {
+            server: entry.server().map(str::to_owned),
+            tool: entry.name().map(str::to_owned),
+            remaining,
+        }
+    }
+}
+
+/// Shows the key short and redacted, as events do.
+impl fmt::Debug for Cooldown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cooldown")
+            .field("server", &self.server.as_deref().map(Short::name))
+            .field("tool", &self.tool.as_deref().map(Short::name))
+            .field("remaining", &self.remaining)
+            .finish()
+    }
+}
