@@ -17,4 +17,5 @@ mod result;
 mod retry;
 mod sanitize;
 mod stacking;
+mod strangers;
 mod timeout;

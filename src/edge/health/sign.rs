@@ -2,7 +2,7 @@
 
 use crate::{
     availability::Reason,
-    error::{ErrorKind, ToolError},
+    error::{ErrorKind, Evidence, TimeoutLimit, ToolError},
 };
 
 /// What a call's end says of the server.
@@ -18,7 +18,11 @@ impl Sign {
         if error.is_own_refusal() || error.is_counted() {
             return Self::Nothing;
         }
+        // A text may tell of connections of others, and a caller may leave a server no time.
+        let is_told = error.evidence() == Evidence::Word
+            && error.timeout_limit() != Some(TimeoutLimit::Caller);
         match error.kind() {
+            ErrorKind::Timeout | ErrorKind::ConnectionFailed if !is_told => Self::Nothing,
             ErrorKind::Timeout => Self::Failure(Reason::Timeout),
             ErrorKind::ConnectionFailed => Self::Failure(Reason::ConnectionFailed),
             ErrorKind::Failed
