@@ -223,9 +223,10 @@ impl<C> CircuitBreakerBuilder<C> {
 
     /// Sets how long a call has to have been pending, so that it counts as a failure if it is dropped
     /// then. Default: as long as a slow call takes, if [`Rates`](super::Rates) say that; else 99 %
-    /// of the timeout in force below, as far as it is known (that is while somebody observes the call: a
-    /// subscriber to traces, a retry layer), of the call's own timeout, or of 30 s. A call that had to wait
-    /// and is dropped after its deadline is a failure either way; any other tells nothing.
+    /// of the shortest timeout of the [`TimeoutLayer`](crate::timeout::TimeoutLayer)s above and below, as configured, else of
+    /// the call's own timeout, else of 30 s. A call that had to wait and is dropped after its deadline is a failure either
+    /// way, unless the deadline is that of a caller who is
+    /// [not trusted](crate::ToolCall::tighten_untrusted); any other drop tells nothing.
     pub fn with_abandoned_after(mut self, pending: Duration) -> Self {
         self.abandoned = AbandonedPolicy::After(pending);
         self

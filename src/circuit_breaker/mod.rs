@@ -14,9 +14,10 @@
 //! - **It succeeds or fails**: the [classifier](crate::Classify) says what that means. Timeouts, lost
 //!   connections, 5xx, panics and errors that nobody can classify are failures. The caller's own mistakes,
 //!   rate limits, cancellations and refusals, ours as well, tell nothing: such a call does not count at
-//!   all, and a trial's place is free again.
-//! - **Its future is dropped**: past its deadline that is a failure, as somebody outside enforced a
-//!   timeout; so it is after it had been pending for about the call's own timeout, or 30 s
+//!   all, and a trial's place is free again. Nor does a timeout count whose limit was the deadline of a caller who is
+//!   [not trusted](crate::ToolCall::tighten_untrusted).
+//! - **Its future is dropped**: past its deadline, unless that was such a caller's, it is a failure, as somebody outside
+//!   enforced a timeout; so it is after the call had been pending for about its timeout, or 30 s
 //!   ([`with_abandoned_after`](CircuitBreakerBuilder::with_abandoned_after)). Before that it tells
 //!   nothing.
 //! - **It panics**: a failure; the panic passes.
@@ -120,8 +121,10 @@
 //! At most 10,000 breakers are kept ([`with_max_keys`](CircuitBreakerBuilder::with_max_keys)). When there
 //! is no place for another one, those that are closed, have no call in flight and were not used for a
 //! while are forgotten, first those without a failure in their window. An open, half-open or forced breaker is not,
-//! unless its open period has been over for an hour and nobody called. If all places are taken, calls of
-//! unknown keys pass without a breaker, until there is a place.
+//! unless its open period has been over for an hour and nobody called. Keys with which no call ever succeeded have half of
+//! the places at most, and go first: so invented names take no place from tools that are
+//! [known](CircuitBreakerBuilder::with_known_keys). If all places are taken, calls of new keys pass without a breaker, until
+//! there is a place.
 //!
 //! # Errors
 //!
@@ -135,8 +138,10 @@
 //! # Cancel safety
 //!
 //! Dropping the future at any point gives a trial's place back. A trial that neither ends nor is dropped
-//! loses its place after its lease ([`with_trial_lease`](CircuitBreakerBuilder::with_trial_lease)). So a breaker is never
-//! stuck.
+//! loses its place after its lease ([`with_trial_lease`](CircuitBreakerBuilder::with_trial_lease)). After five trials in a row
+//! that told nothing, dropped ones for example, a half-open breaker admits every call until one tells something: a failure
+//! opens it again. So a breaker is never stuck, whatever its callers do. A call to which a caller who is not trusted leaves
+//! less time than the tool may take is no trial, unless none other came for another open period.
 //!
 //! # Cost
 //!

@@ -7,9 +7,13 @@
 //! twice as many each second; and if that meets the limit again, half as fast as it was then, back to that rate within
 //! ten seconds, and only then faster. Within two minutes after the last limit nobody is held back any more.
 //!
-//! The call that met the limit is sent again, at most 3 times in all. A rate limit means that it did not run, so this is
-//! safe for any call; where the error says that it may have run, only a call is repeated that says itself that
-//! it is safe. Its last error carries [`retry_after`](crate::ToolError::retry_after).
+//! The call that met the limit is sent again, at most 3 times in all, if it surely did not run: the tool or its leaf says so,
+//! by an error of its own or by a 429 on its own wire. Where it may have run, only a call is repeated that says itself that
+//! it is [safe](crate::ReplaySafety::Safe). Its last error carries [`retry_after`](crate::ToolError::retry_after).
+//!
+//! A limit that is known by an error's text alone ([`Evidence::Inferred`](crate::Evidence::Inferred)) closes no gate, unless
+//! [asked for](RateLimitBackoffBuilder::with_text_limits): it delays its own call. [`RateLimitBackoffLayer::handle`] lists
+//! the cooldowns, ends them and begins others.
 //!
 //! A success may tell that it used up what the server grants
 //! ([`Outcome::with_cooldown`](crate::Outcome::with_cooldown)); that closes the gate as well.
@@ -63,7 +67,7 @@
 //! # Errors
 //!
 //! [`RateLimited`](crate::ErrorKind::RateLimited) with `retry_after`: the server's own error after the last
-//! attempt, or at once if the wait would exceed 300 s or the deadline; or ours, not started, for a call that could not
+//! attempt, or at once if the wait would exceed 300 s or the deadline, or if a layer below refused the next attempt; or ours, not started, for a call that could not
 //! have its turn in time; or [`DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded), if the service below became
 //! ready too late. [`Cancelled`](crate::ErrorKind::Cancelled) if the caller's token fires during the wait. Errors of
 //! the inner service pass, stamped with the call's names.
@@ -71,8 +75,9 @@
 //! # Bounds
 //!
 //! At most 10,000 keys are kept ([`with_max_keys`](RateLimitBackoffBuilder::with_max_keys)); one that is cooling is not
-//! forgotten. If all are, calls of unknown keys pass, and are not repeated. No cooldown is shared for more than a day,
-//! whatever a server says.
+//! forgotten. Keys with which no call ever succeeded have half of the places at most, and go first. If there is no place,
+//! calls of new keys pass, and are not repeated. A cooldown is shared for 300 s at most
+//! ([`with_max_cooldown`](RateLimitBackoffBuilder::with_max_cooldown)), whatever a server says.
 //!
 //! # Cancel safety
 //!

@@ -9,14 +9,20 @@
 //! lost in mid-call), only a call that is known to be safe is repeated: by
 //! [`ToolCall::with_replay_safety`](crate::ToolCall::with_replay_safety), by a rule or a catalog of trusted tools
 //! ([`RetryPolicy::with_replay_safety`]), or because the policy assumes it
-//! ([`RetryPolicy::assume_replay_safe`]). What surely never reached the tool (connection refused, 429, 503 with
-//! `Retry-After`) may always be repeated. A refusal is an event with its reason ([`RetryRefusal`]), never silence.
+//! ([`RetryPolicy::assume_replay_safe`]). What surely never reached the tool may always be repeated: that is what the tool or
+//! its leaf says itself, by a [`ToolError`](crate::ToolError) that is
+//! [`NotStarted`](crate::Execution::NotStarted), by a 429 or a 503 with `Retry-After` on the leaf's own wire (the latter not for a call
+//! that is [`Unsafe`](crate::ReplaySafety::Unsafe)), or by a refused connection of a leaf that is a transport. No text
+//! of an error proves it, and so a tool of which nobody says that it is safe is rarely repeated. A refusal to repeat is an event with
+//! its reason ([`RetryRefusal`]) and counted in the span and the result, never silence. Refusals of this crate's own layers are
+//! never repeated.
 //!
 //! **How many at once?** A [`RetryBudget`] bounds the retries of all calls to a fifth of their number, so that
 //! under a full outage a server sees at most 1.2 times the calls.
 //!
 //! Layers do not know each other: where a failure has just opened the breaker below, the next attempt is waited for
-//! all the same, and the breaker's refusal is the last error. The `tool.retry` event before it has the failure.
+//! all the same. Its refusal is no attempt: the result is the tool's last error, with the breaker's remaining time as
+//! `retry_after` if it has none, and the refusal's code among its details. (Inside tower's layer, the refusal.)
 //!
 //! Dropping the response future drops the attempt that runs, or ends the wait. An attempt that failed is dropped
 //! before the wait for the next one. A cancellation token on the call, and its deadline, end every wait between two

@@ -62,6 +62,12 @@ fn spans(s: &Settings) -> Checked {
     for (key, time) in others {
         within(key, time.unwrap_or_default(), MAX_PERIOD, "a year")?;
     }
+    within(
+        "rate_limit.max_cooldown",
+        s.rate_limit.max_cooldown,
+        DAY,
+        "a day",
+    )?;
     within("rate_limit.cooldown", s.rate_limit.cooldown, DAY, "a day")
 }
 

@@ -107,7 +107,7 @@
 //! | `retry.base`, `rate_limit.cooldown` | too long to end within a budget (of deadline, sequence or batch), where somebody would wait |
 //! | `tools.*.attempts` | there, and `retry.enabled` is false |
 //! | a tool's name | empty |
-//! | any duration | longer than a year, the cooldown than a day, or zero where nothing would work |
+//! | any duration | longer than a year, a cooldown than a day, or zero where nothing would work |
 //!
 //! The longest attempt is the longest timeout of any tool, or `deadline.budget` if that is shorter. Of a wait that chance
 //! decides the shortest is taken. A layer that is off contradicts nobody.

@@ -92,13 +92,14 @@ impl Settings {
     }
 
     /// A TypeScript agent loop (system C): 30 s for each call, 3 attempts, 30 s of cooldown, and every tool may run twice
-    /// of which nobody says otherwise.
+    /// of which nobody says otherwise. A rate limit known by an error's text alone holds other calls back as well.
     pub fn agent_loop() -> Self {
         let mut settings = Self::default();
         settings.timeout.default = Duration::from_secs(30);
         settings.retry.attempts = 3;
         settings.retry.assume_replay_safe = true;
         settings.rate_limit.cooldown = Duration::from_secs(30);
+        settings.rate_limit.text_limits = true;
         settings
     }
 

@@ -25,6 +25,13 @@ pub struct RateLimitSettings {
     /// retry layer repeats a call, it is for each of its waits; else for all waits of a call together.
     #[serde(with = "duration")]
     pub max_wait: Duration,
+    /// The longest cooldown that calls share, at most a day; the call that met a longer one still comes back no earlier than
+    /// the server asked. Default 300 s.
+    #[serde(with = "duration")]
+    pub max_cooldown: Duration,
+    /// Whether a limit that is known by an error's text alone holds other calls back as well, for `cooldown` at most.
+    /// Default: no; it delays its own call.
+    pub text_limits: bool,
     /// How often a call is sent at most that meets the limit itself, where no retry layer repeats it. Default 3.
     pub attempts: u32,
     /// Whether calls of a cooling key are refused at once and do not wait. Nobody repeats a call that met the limit then,
@@ -42,6 +49,8 @@ impl Default for RateLimitSettings {
             enabled: true,
             cooldown: Duration::from_secs(30),
             max_wait: Duration::from_secs(300),
+            max_cooldown: Duration::from_secs(300),
+            text_limits: false,
             attempts: 3,
             fail_fast: false,
             key: KeyBy::Tool,
@@ -57,9 +66,15 @@ impl Settings {
         let builder = RateLimitBackoffLayer::builder()
             .with_default_cooldown(limit.cooldown)
             .with_max_wait(limit.max_wait)
+            .with_max_cooldown(limit.max_cooldown)
             .with_attempts(limit.attempts)
             .with_key(limit.key.into())
+            .with_known_keys(self.known_calls(limit.max_keys))
             .with_max_keys(limit.max_keys);
+        let builder = match limit.text_limits {
+            true => builder.with_text_limits(),
+            false => builder,
+        };
         match limit.fail_fast {
             true => builder.fail_fast(),
             false => builder,

@@ -3,7 +3,10 @@ use std::{collections::BTreeMap, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use super::Settings;
-use crate::{call::ReplaySafety, text::Short};
+use crate::{
+    call::{ReplaySafety, ToolCall},
+    text::Short,
+};
 
 /// What holds for one tool, by its name: `[tools.import]`. What is missing is as for all tools.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -28,6 +31,17 @@ impl ToolSettings {
 }
 
 impl Settings {
+    /// Calls of the tools that have settings, as far as there is room for their keys: by name, and by server and name
+    /// where the name is that of a server's tool.
+    pub(super) fn known_calls(&self, room: usize) -> impl Iterator<Item = ToolCall> {
+        let calls = self.tools.keys().flat_map(|name| {
+            let of_server = name.split_once("__");
+            let of_server = of_server.map(|(server, tool)| ToolCall::new(tool).with_server(server));
+            std::iter::once(ToolCall::new(name.as_str())).chain(of_server)
+        });
+        calls.take(room)
+    }
+
     /// What is said of tools by name.
     pub(super) fn replay_safety(&self) -> BTreeMap<String, ReplaySafety> {
         let said = |safe| match safe {

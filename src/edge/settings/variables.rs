@@ -232,6 +232,18 @@ pub const VARIABLES: &[Variable] = &[
         |s, t| put(&mut s.rate_limit.max_wait, t),
     ),
     row(
+        "TOOL_RATE_LIMIT_MAX_COOLDOWN",
+        "rate_limit.max_cooldown",
+        "the longest cooldown that calls share, whatever a server asks for",
+        |s, t| put(&mut s.rate_limit.max_cooldown, t),
+    ),
+    row(
+        "TOOL_RATE_LIMIT_TEXT_LIMITS",
+        "rate_limit.text_limits",
+        "whether a limit known by an error's text alone holds other calls back",
+        |s, t| put(&mut s.rate_limit.text_limits, t),
+    ),
+    row(
         "TOOL_RATE_LIMIT_ATTEMPTS",
         "rate_limit.attempts",
         "how often a limited call is sent at most, where no retry layer repeats it",
