@@ -105,6 +105,12 @@ pub(crate) struct Entry<V> {
 #[derive(Debug)]
 enum Body<V> {
     Own(Own<V>),
+    Other(Other<V>),
+}
+
+/// In a type of its own, so that it takes no room in a body.
+#[derive(Debug)]
+enum Other<V> {
     /// It stands for another one, for the calls of one lane: their references are counted here.
     Of(Arc<Entry<V>>),
     /// It is that of the keys beyond the bound.
@@ -147,6 +153,17 @@ impl Beyond {
     }
 }
 
+impl<V> Other<V> {
+    /// Never of one that stands for another itself.
+    #[cold]
+    fn own(&self) -> &Own<V> {
+        match self {
+            Self::Of(entry) => entry.own(),
+            Self::Overflow(overflow) => &overflow.0,
+        }
+    }
+}
+
 /// The first [`MAX_NAME_BYTES`], and less in front of a character that they would split.
 fn head(text: &str) -> &str {
     let mut end = text.len().min(MAX_NAME_BYTES);
@@ -163,7 +180,7 @@ impl<V> Entry<V> {
 
     fn overflow(value: V, beyond: &Arc<Beyond>) -> Arc<Self> {
         let beyond = Arc::clone(beyond);
-        let body = |own| (false, Body::Overflow(Box::new((own, beyond))));
+        let body = |own| (false, Body::Other(Other::Overflow(Box::new((own, beyond)))));
         Self::make(0, (None, None), value, body)
     }
 
@@ -195,31 +212,21 @@ impl<V> Entry<V> {
             used: AtomicBool::new(false),
             known: AtomicBool::new(entry.is_known()),
             tables: AtomicUsize::new(0),
-            body: Body::Of(Arc::clone(entry)),
+            body: Body::Other(Other::Of(Arc::clone(entry))),
             ..**entry
         })
     }
 
     /// Whether it stands for this entry.
     fn is_of(&self, entry: &Arc<Self>) -> bool {
-        matches!(&self.body, Body::Of(own) if Arc::ptr_eq(own, entry))
+        matches!(&self.body, Body::Other(Other::Of(own)) if Arc::ptr_eq(own, entry))
     }
 
     #[inline(always)]
     fn own(&self) -> &Own<V> {
         match &self.body {
             Body::Own(own) => own,
-            _ => self.own_elsewhere(),
-        }
-    }
-
-    #[cold]
-    fn own_elsewhere(&self) -> &Own<V> {
-        match &self.body {
-            Body::Own(own) => own,
-            // Never one that stands for another itself.
-            Body::Of(entry) => entry.own(),
-            Body::Overflow(overflow) => &overflow.0,
+            Body::Other(other) => other.own(),
         }
     }
 
@@ -243,8 +250,8 @@ impl<V> Entry<V> {
     #[cold]
     fn prove_first(&self, call: &CallInfo) {
         match &self.body {
-            Body::Overflow(overflow) => return overflow.1.prove(call),
-            Body::Of(entry) => entry.known.store(true, Relaxed),
+            Body::Other(Other::Overflow(overflow)) => return overflow.1.prove(call),
+            Body::Other(Other::Of(entry)) => entry.known.store(true, Relaxed),
             Body::Own(_) => {}
         }
         self.known.store(true, Relaxed);
@@ -653,7 +660,8 @@ impl<V: Evict> Registry<V> {
             writer.patience -= 1;
             return false;
         }
-        self.sweep(writer);
+        // No known key goes for one that is not.
+        self.sweep(writer, self.0.max);
         writer.unknown < most
     }
 
@@ -671,12 +679,13 @@ impl<V: Evict> Registry<V> {
             writer.patience -= 1;
             return false;
         }
-        self.sweep(writer);
+        self.sweep(writer, max - max.div_ceil(8));
         writer.len < max
     }
 
-    /// Forgets what need not stay.
-    fn sweep(&self, writer: &mut Writer<V>) {
+    /// Forgets what is as good as new and not known; and of the rest what should least stay, until no more than `room` keys
+    /// are left, or none but those that must stay.
+    fn sweep(&self, writer: &mut Writer<V>, room: usize) {
         // Kept to the end: nobody drops it while a lane is locked.
         let (max, table) = (self.0.max, Arc::clone(&writer.table));
         // A key is not kept because it is hot; one with a call in flight is.
@@ -696,7 +705,6 @@ impl<V: Evict> Registry<V> {
             writer.patience = few;
             return;
         }
-        let room = max - max.div_ceil(8);
         let fits = |last: &usize| tiers[..=*last].iter().sum::<usize>() <= room;
         let last = (0..FORGOTTEN).rev().find(fits).unwrap_or(0);
         let before = writer.len;

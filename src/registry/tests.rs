@@ -711,3 +711,93 @@ fn of_hot_keys_that_come_and_go_no_value_is_left() {
         assert_eq!(live.load(Relaxed), 0);
     }
 }
+
+/// Of a tool whose name somebody may have invented; open if it says so.
+#[derive(Debug, Default)]
+struct Invented(AtomicBool);
+
+impl Evict for Invented {
+    const IS_KNOWN: bool = false;
+
+    fn keep(&self) -> Keep {
+        match self.0.load(Relaxed) {
+            true => Keep::Always,
+            false => Keep::IfUsed,
+        }
+    }
+}
+
+impl Registry<Invented> {
+    fn of_invented(max: usize) -> Self {
+        Self::new(Key::Tool, max, Invented::default(), Listener::default())
+    }
+
+    /// A call that leaves its breaker open.
+    fn fails(&self, name: &str) -> bool {
+        let entry = self.keep(&ToolCall::new(name).info(), Invented::default);
+        entry.value().0.store(entry.name().is_some(), Relaxed);
+        entry.name().is_some()
+    }
+
+    fn succeeds(&self, name: &str) -> bool {
+        let call = ToolCall::new(name).info();
+        let entry = self.keep(&call, Invented::default);
+        entry.prove(&call);
+        entry.name().is_some()
+    }
+}
+
+/// V2.
+#[test]
+fn keys_that_nobody_knows_have_half_of_the_places() {
+    let registry = Registry::of_invented(100);
+    let found = (0..1000).filter(|n| registry.fails(&format!("invented{n}")));
+    assert_eq!(found.count(), 50);
+    // Known ones have the rest: each has a place once it has succeeded without one.
+    for n in 0..50 {
+        let name = format!("real{n}");
+        assert!(!registry.succeeds(&name) && registry.succeeds(&name), "{n}");
+    }
+    assert_eq!(registry.len(), 100);
+    assert!((0..50).all(|n| registry.fails(&format!("real{n}"))));
+}
+
+/// V2: those that are idle give way first.
+#[test]
+fn a_known_key_that_is_idle_outlives_keys_that_nobody_knows() {
+    let registry = Registry::of_invented(100);
+    let look = |name: &str| registry.peek(&ToolCall::new(name).info());
+    for n in 0..40 {
+        registry.succeeds(&format!("real{n}"));
+    }
+    for n in 0..10_000 {
+        registry.keep(
+            &ToolCall::new(format!("invented{n}")).info(),
+            Invented::default,
+        );
+    }
+    assert!((0..40).all(|n| look(&format!("real{n}")).is_some()));
+}
+
+/// V2.
+#[test]
+fn a_declared_key_is_never_forgotten() {
+    let registry = Registry::of_invented(4);
+    let declared = ToolCall::new("real").info();
+    registry.declare(&declared, Invented::default);
+    for n in 0..100 {
+        registry.succeeds(&format!("another{n}"));
+    }
+    assert!(registry.peek(&declared).is_some());
+}
+
+/// What was proved beyond the bound is bounded too.
+#[test]
+fn keys_that_wait_for_a_place_are_bounded() {
+    let registry = Registry::of_invented(1);
+    assert!(registry.fails("open"));
+    for n in 0..10_000 {
+        assert!(!registry.succeeds(&format!("real{n}")));
+    }
+    assert!(registry.0.beyond.lock().len() <= MOST_PROVED);
+}
