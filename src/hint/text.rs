@@ -31,7 +31,8 @@ const PHRASES: &[&[&str]] = &[
 /// The delay that a message asks for: `Please try again in 1m26.4s`, `retry after 30 seconds`, `wait 5
 /// minutes`, `Retry-After: 12`. Only the first 2,000 characters are looked at.
 ///
-/// A number without a unit means seconds after `retry after` and is nothing elsewhere.
+/// A number without a unit means seconds after `retry after` and is nothing elsewhere. Of several delays the longest
+/// wins.
 pub fn from_text(text: &str) -> Option<Hint> {
     let (head, cut) = prefix(text, MAX_TEXT);
     let mut tokens = tokens(head);
@@ -39,7 +40,8 @@ pub fn from_text(text: &str) -> Option<Hint> {
         // They may be half a number, or half its unit.
         tokens.truncate(tokens.len().saturating_sub(2));
     }
-    let delay = (0..tokens.len()).find_map(|at| asked(&tokens[..at], &tokens[at..]))?;
+    let delays = (0..tokens.len()).filter_map(|at| asked(&tokens[..at], &tokens[at..]));
+    let delay = delays.max()?;
     Some(Hint::wait(delay, HintSource::Text))
 }
 
@@ -238,6 +240,9 @@ mod tests {
             ("Retry after 1 day", 86_400_000),
             ("retry after 0", 0),
             ("retry after soon. Please try again in 5s", 5_000),
+            // The longest
+            ("retry after 3 s; the daily quota is used up, try again in 2 hours", 7_200_000),
+            ("try again in 2 hours, or retry after 3 s with another key", 7_200_000),
         ];
         for (text, expected) in rows {
             assert_eq!(millis(text), Some(*expected), "{text}");
