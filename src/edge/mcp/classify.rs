@@ -3,11 +3,16 @@ use rmcp::model::{CallToolResponse, CallToolResult};
 use crate::{
     error::ToolError,
     outcome::{ByError, Classify, Outcome},
+    text::floor,
 };
 
 /// Classifies MCP results: reads `isError` too.
 ///
 /// A result flagged `isError` tells nothing by default: it may be the caller's mistake (E6).
+/// One whose text tells that the server refused the *arguments* (`-32602`, "invalid arguments", a validation error of
+/// pydantic, zod or JSON Schema) is the caller's mistake: it is neutral whatever flagged results are
+/// [set](Self::with_reported) to mean, and reported as the others are. The first 2,000 bytes of the text are looked at.
+///
 /// `input_required` and `task` results are neutral and never repeated: the tool has begun to work.
 ///
 /// ```
@@ -36,7 +41,7 @@ impl McpClassifier {
     }
 
     /// Sets what a result flagged `isError` means for breakers and retriers. Default: nothing, as
-    /// [`Outcome::reported`] says. It is no success for observers either way.
+    /// [`Outcome::reported`] says. It is no success for observers either way. Refused arguments stay neutral.
     #[must_use]
     pub fn with_reported(mut self, outcome: Outcome) -> Self {
         self.reported = outcome.with_reported(true);
@@ -47,10 +52,44 @@ impl McpClassifier {
 impl Classify<CallToolResult> for McpClassifier {
     fn classify(&self, result: Result<&CallToolResult, &ToolError>) -> Outcome {
         match result {
-            Ok(result) if result.is_error == Some(true) => self.reported,
-            other => ByError.classify(other),
+            Ok(result) if result.is_error != Some(true) => Outcome::success(),
+            Ok(result) if refuses_arguments(result) => Outcome::reported(),
+            Ok(_) => self.reported,
+            Err(_) => ByError.classify(result),
         }
     }
+}
+
+/// How much of an answer's text is looked at, in bytes.
+const MAX_BYTES: usize = 2_000;
+
+/// As the SDKs of MCP and the validators they use say it.
+const REFUSALS: &[&str] = &[
+    "-32602",
+    "invalid argument",
+    "invalid input",
+    "invalid params",
+    "invalid parameter",
+    "invalid timezone",
+    "validation error",
+    "input should be a valid",
+    "is a required property",
+    "missing required argument",
+    "missing required parameter",
+    "invalid_type",
+    "invalid_enum_value",
+    "invalid_arguments",
+];
+
+/// Whether the text tells that the arguments were refused.
+fn refuses_arguments(result: &CallToolResult) -> bool {
+    let texts = result.content.iter().filter_map(|block| block.as_text());
+    let mut room = MAX_BYTES;
+    texts.take(8).any(|text| {
+        let head = text.text[..floor(&text.text, room)].to_ascii_lowercase();
+        room -= head.len();
+        REFUSALS.iter().any(|words| head.contains(words))
+    })
 }
 
 impl Classify<CallToolResponse> for McpClassifier {
@@ -92,5 +131,30 @@ mod tests {
             McpClassifier::new().classify(Ok(&response)),
             Outcome::success()
         );
+    }
+
+    /// V6: the caller's mistake, whatever flagged results are set to mean.
+    #[test]
+    fn refused_arguments_are_neutral_and_reported_although_flagged_results_count() {
+        let strict = McpClassifier::new().with_reported(Outcome::failure());
+        let classify = |text: &str| {
+            let result = CallToolResult::error(vec![ContentBlock::text(text)]);
+            strict.classify(Ok::<&CallToolResponse, _>(&result.into()))
+        };
+        for text in [
+            "MCP error -32602: Input validation error: Invalid arguments for tool search",
+            "Error executing tool search: 1 validation error for searchArguments",
+            "2 validation errors for call[add]\na\n  Input should be a valid integer",
+            "Input validation error: 'city' is a required property",
+            "[{\"code\":\"invalid_type\",\"expected\":\"string\",\"path\":[\"city\"]}]",
+            "invalid arguments: missing field `city`",
+            "Error processing mcp-server-time query: Invalid timezone: 'Mars/Base'",
+        ] {
+            assert_eq!(classify(text), Outcome::reported(), "{text}");
+        }
+        let counted = Outcome::failure().with_reported(true);
+        for text in ["disk full", "HTTP 503", "", &"ä".repeat(5_000)] {
+            assert_eq!(classify(text), counted, "{text}");
+        }
     }
 }
