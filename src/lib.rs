@@ -40,6 +40,7 @@ pub mod timeout;
 mod timer;
 pub mod trace;
 mod transition;
+pub mod transport;
 
 pub use self::{
     answer::Answer,

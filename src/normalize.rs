@@ -6,7 +6,12 @@
 //!
 //! # Order
 //!
-//! Outermost, or wherever a layer needs `Error = ToolError`.
+//! Directly above tower's layers, outermost or wherever a layer needs `Error = ToolError`.
+//!
+//! An `Overloaded` of tower's `load_shed` that reaches it, bare or behind tower's `Buffer`, is the
+//! [refusal](ToolError::refusal) of a layer: the call was never sent. Elsewhere an `Overloaded` proves nothing: a tool may
+//! have met it in the middle of its work. So a tool that has a load shedder of its own and hands on its `BoxError`
+//! should not stand below this layer; one that returns a [`ToolError`] may.
 //!
 //! # Example
 //!
@@ -47,6 +52,7 @@
 //! Clones share the code mapper.
 
 use std::{
+    any::Any,
     fmt,
     future::Future,
     pin::Pin,
@@ -60,7 +66,7 @@ use tower_service::Service;
 
 use crate::{
     call::{CallInfo, ToolCall},
-    error::ToolError,
+    error::{BoxError, ToolError},
 };
 
 /// Layer that gives a stack our error type. See the [module docs](self) for an example.
@@ -128,7 +134,7 @@ pub struct Normalize<S> {
 impl<S> Service<ToolCall> for Normalize<S>
 where
     S: Service<ToolCall>,
-    S::Error: Into<ToolError>,
+    S::Error: Into<ToolError> + 'static,
 {
     type Response = S::Response;
     type Error = ToolError;
@@ -137,7 +143,7 @@ where
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
         self.inner
             .poll_ready(cx)
-            .map_err(|e| self.codes.apply(e.into()))
+            .map_err(|e| self.codes.apply(converted(e)))
     }
 
     fn call(&mut self, call: ToolCall) -> Self::Future {
@@ -148,6 +154,31 @@ where
             codes: self.codes.clone(),
         }
     }
+}
+
+/// The error; as a refusal, if it is that of a tower layer below.
+fn converted<E: Into<ToolError> + 'static>(error: E) -> ToolError {
+    let boxed = (&error as &dyn Any).downcast_ref::<BoxError>();
+    let refused = boxed.is_some_and(is_overloaded);
+    let error = error.into();
+    match refused {
+        true => error.into_own_refusal(),
+        false => error,
+    }
+}
+
+/// Whether tower's load shedder refused the call, directly or behind its `Buffer`.
+#[cfg(feature = "tower")]
+fn is_overloaded(error: &BoxError) -> bool {
+    use tower::{buffer::error::ServiceError, load_shed::error::Overloaded};
+    let behind = error.downcast_ref::<ServiceError>();
+    let below = behind.and_then(std::error::Error::source);
+    error.is::<Overloaded>() || below.is_some_and(|e| e.is::<Overloaded>())
+}
+
+#[cfg(not(feature = "tower"))]
+fn is_overloaded(_: &BoxError) -> bool {
+    false
 }
 
 pin_project! {
@@ -165,7 +196,7 @@ pin_project! {
 impl<F, Res, E> Future for ResponseFuture<F>
 where
     F: Future<Output = Result<Res, E>>,
-    E: Into<ToolError>,
+    E: Into<ToolError> + 'static,
 {
     type Output = Result<Res, ToolError>;
 
@@ -173,6 +204,6 @@ where
         let this = self.project();
         this.fut
             .poll(cx)
-            .map_err(|e| this.codes.apply(e.into().about(this.info)))
+            .map_err(|e| this.codes.apply(converted(e).about(this.info)))
     }
 }

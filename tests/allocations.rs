@@ -28,6 +28,7 @@ use tower_toolcall::{
     sanitize::SanitizeLayer,
     timeout::TimeoutLayer,
     trace::TraceLayer,
+    transport::TransportLayer,
 };
 
 /// A tool that answers at once, or after one `Pending`, and allocates nothing itself.
@@ -136,6 +137,7 @@ allocates_nothing! {
     retry: RetryLayer::default();
     catch_panic: CatchPanicLayer::new();
     normalize: NormalizeLayer::new();
+    transport: TransportLayer::new();
     trace_without_a_subscriber: TraceLayer::new();
     trace_of_attempts_without_a_subscriber: TraceLayer::attempts();
     check: CheckLayer::max_bytes(100);

@@ -336,7 +336,9 @@ fn fails(times: usize, with: &'static str, takes: Duration) -> (Arc<AtomicUsize>
         async move {
             sleep(takes).await;
             if n < times {
-                return Err(ToolError::from_box(with.into()));
+                // The tool's own word.
+                let kind = ToolError::from_box(with.into()).kind();
+                return Err(ToolError::new(kind, with));
             }
             Ok(7)
         }

@@ -32,6 +32,7 @@ use tower_toolcall::{
     sanitize::SanitizeLayer,
     timeout::TimeoutLayer,
     trace::TraceLayer,
+    transport::TransportLayer,
 };
 
 use super::{
@@ -301,6 +302,7 @@ fn others() -> Vec<Candidate> {
     vec![
         bare(),
         ours("normalize", |tool| layered(NormalizeLayer::new(), tool)),
+        ours("transport", |tool| layered(TransportLayer::new(), tool)),
         ours("result, taken apart again", |tool| {
             let stack = ServiceBuilder::new()
                 .map_response(|result: ToolResult<u64>| result.into_result().unwrap_or(0))

@@ -61,8 +61,12 @@ pub enum Evidence {
 /// ConnectionClosed and RequestTimeout: an MCP server answers with `isError` results instead.
 ///
 /// Retryable is advice to the caller: the same call may succeed later. Recoverable means that the
-/// agent can go on without the tool's answer: all but `NotFound`, `Cancelled`, `Panicked` and
-/// `Internal`.
+/// agent can go on without the tool's answer: all but `NotFound`, `Cancelled` and `Internal`. An error of kind
+/// `NotFound` that has an upstream's status tells of what the tool looked for, not of the tool: it
+/// [is recoverable](super::ToolError::is_recoverable).
+///
+/// The execution column holds for errors that this crate, the tool or its leaf made. An error that was
+/// [inferred](Evidence::Inferred) is unknown, whatever its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -91,7 +95,8 @@ pub enum ErrorKind {
     Failed,
     /// The tool ran and reported an error (`isError`), or its result did not pass a check.
     Reported,
-    /// The caller gave up.
+    /// The caller gave up: its token fired, or it dropped the call. What a peer calls a cancellation is
+    /// [`Upstream`](Self::Upstream).
     Cancelled,
     /// No token for the tool could be had.
     TokenExchange,
@@ -175,10 +180,7 @@ impl ErrorKind {
 
     /// Whether the agent can go on without this tool's answer.
     pub const fn is_recoverable(self) -> bool {
-        !matches!(
-            self,
-            Self::NotFound | Self::Cancelled | Self::Panicked | Self::Internal
-        )
+        !matches!(self, Self::NotFound | Self::Cancelled | Self::Internal)
     }
 
     /// Whether the tool ran, as far as the kind alone tells.
@@ -210,7 +212,8 @@ impl ErrorKind {
     ///
     /// 400 and 422 are wrong input, and so are the other statuses that reject what was sent (413,
     /// 414, 415); 401, 403, 407 and 451 are denials; 404 and 410 mean there is nothing; 408 is a
-    /// timeout; 429 a rate limit; 5xx the server's failure. Any other 4xx is [`Self::Failed`].
+    /// timeout; 429 a rate limit; 5xx the server's failure, and so is 499: a cancellation that this side did not ask
+    /// for. Any other 3xx and 4xx is [`Self::Failed`].
     pub const fn from_http_status(status: u16) -> Option<Self> {
         Some(match status {
             400 | 413 | 414 | 415 | 422 => Self::InvalidInput,
@@ -218,23 +221,23 @@ impl ErrorKind {
             404 | 410 => Self::NotFound,
             408 => Self::Timeout,
             429 => Self::RateLimited,
-            499 => Self::Cancelled,
-            402..=498 => Self::Failed,
-            500..=599 => Self::Upstream,
+            499..=599 => Self::Upstream,
+            300..=498 => Self::Failed,
             _ => return None,
         })
     }
 
     /// What a gRPC status code of a peer means; `None` for `OK` and numbers that are none.
+    ///
+    /// `CANCELLED` is the peer's failure: this side did not ask for it, or it would not wait for the answer.
     pub const fn from_grpc_code(code: i32) -> Option<Self> {
         Some(match code {
-            1 => Self::Cancelled,
             3 | 9 | 11 => Self::InvalidInput,
             4 => Self::Timeout,
             5 | 12 => Self::NotFound,
             7 | 16 => Self::Denied,
             8 => Self::RateLimited,
-            13..=15 => Self::Upstream,
+            1 | 13..=15 => Self::Upstream,
             2 | 6 | 10 => Self::Failed,
             _ => return None,
         })

@@ -77,6 +77,9 @@ pub(super) fn for_user(e: &ToolError) -> String {
         ErrorKind::ConnectionFailed => format!("The tool '{name}' could not be reached."),
         ErrorKind::Upstream => format!("The service behind the tool '{name}' failed."),
         ErrorKind::Denied => format!("Access to the tool '{name}' was denied."),
+        ErrorKind::NotFound if e.status().is_some() => {
+            format!("The tool '{name}' did not find what it was asked for.")
+        }
         ErrorKind::NotFound => format!("The tool '{name}' is not available."),
         ErrorKind::InvalidInput => format!("The tool '{name}' could not use the given input."),
         ErrorKind::Failed | ErrorKind::Reported => format!("The tool '{name}' failed."),

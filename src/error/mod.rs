@@ -3,8 +3,29 @@
 //! Every layer of this crate has `Error = ToolError` and takes any inner service whose error
 //! converts into it. A tool function returns [`BoxError`], where `?` and `"text".into()` work; the
 //! conversion walks the source chain: our own error first, then errors known by type (tower's, tokio's,
-//! [`std::io::Error`], those of the enabled features: rmcp's, reqwest's, tonic's), and text only as a last
+//! [`std::io::Error`], those of the enabled features: hyper's, rmcp's, reqwest's, tonic's), and text only as a last
 //! resort. An HTTP status of your own becomes an error by [`ToolError::from_status`]. What nobody can classify is [`ErrorKind::Failed`].
+//!
+//! # What an error proves
+//!
+//! What is read from a foreign error, by type or by text, chooses its [kind](ErrorKind), and keeps the status and the
+//! delay that it names. It is [inferred](Evidence::Inferred), and whether the tool ran is [unknown](Execution::Unknown):
+//! a tool that fails with "connection refused" may have met it after its work. Only these prove that a tool did not run:
+//!
+//! | error | [evidence](Evidence) |
+//! |---|---|
+//! | the refusal of a layer on this side: [`ToolError::refusal`]; tower's `Overloaded` through a [`NormalizeLayer`] | `Refusal` |
+//! | of a leaf that is a transport, known by its type: [`transport`](crate::transport), [`ToolError::from_transport`] | `Word` |
+//! | made by the tool or its leaf: [`ToolError::new`], [`ToolError::from_status`], [`ToolError::with_execution`] | `Word` |
+//!
+//! Our own error is taken as it is where the tool returns it directly. Below context that the tool has put above it, it
+//! was one step of several: its kind stays, what it proved of its own step does not hold for the tool.
+//!
+//! That a call may run twice although it may have run is for others to say: with
+//! [`ToolCall::with_replay_safety`](crate::ToolCall::with_replay_safety),
+//! [`RetryPolicy::with_replay_safety`](crate::retry::RetryPolicy::with_replay_safety),
+//! [`RetryPolicy::assume_replay_safe`](crate::retry::RetryPolicy::assume_replay_safe), or the annotations of a trusted MCP
+//! server's `Catalog`.
 //!
 //! # Other systems' codes
 //!
@@ -56,10 +77,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 pub use self::kind::{ErrorKind, Evidence, Execution};
-#[cfg(feature = "tonic")]
+#[cfg(any(feature = "mcp", feature = "tonic"))]
 pub(crate) use self::recognise::cause_by_type;
-#[cfg(feature = "mcp")]
-pub(crate) use self::recognise::told;
 use crate::{
     call::{CallInfo, ReplaySafety},
     redact::{Redacted, Rules},
@@ -135,6 +154,17 @@ impl Inner {
         }
         if self.call_id.is_none() {
             self.call_id = call.shared_id().cloned();
+        }
+    }
+
+    /// Takes back what it proves: it was met in the middle of another call.
+    fn infer(&mut self) {
+        self.evidence = Evidence::Inferred;
+        if self.execution == Execution::NotStarted {
+            self.execution = Execution::Unknown;
+        }
+        if self.health == InHealth::Refused {
+            self.health = InHealth::Unknown;
         }
     }
 }
@@ -248,8 +278,33 @@ impl ToolError {
     }
 
     /// Any error as a `ToolError`: the function for `map_err`. See the [module docs](self).
+    ///
+    /// What is read from a foreign error is [inferred](Evidence::Inferred): it has a kind, and whether the tool ran is
+    /// [unknown](Execution::Unknown).
     pub fn from_box(error: BoxError) -> Self {
         recognise::from_box(error)
+    }
+
+    /// The error of a leaf that is a transport, as the leaf met it on its own wire: the leaf's
+    /// [word](Evidence::Word), if its type is known. A connection that was refused has
+    /// [not started](Execution::NotStarted) the tool. [`transport`](crate::transport) has the table, and does this for
+    /// all errors of a leaf.
+    ///
+    /// ```
+    /// use std::io;
+    /// use tower_toolcall::{Evidence, Execution, ToolError};
+    ///
+    /// let refused = || io::Error::from(io::ErrorKind::ConnectionRefused);
+    ///
+    /// let error = ToolError::from_transport(refused().into());
+    /// assert_eq!((error.evidence(), error.execution()), (Evidence::Word, Execution::NotStarted));
+    ///
+    /// // Out of a tool it proves nothing: the tool may have met it after its work.
+    /// let error = ToolError::from_box(refused().into());
+    /// assert_eq!((error.evidence(), error.execution()), (Evidence::Inferred, Execution::Unknown));
+    /// ```
+    pub fn from_transport(error: BoxError) -> Self {
+        recognise::from_transport(error)
     }
 
     /// The timeout error of a layer (T3).
@@ -344,14 +399,14 @@ impl ToolError {
 
     /// Sets how long to wait before another attempt has a chance.
     ///
-    /// An [`Upstream`](ErrorKind::Upstream) error with status 503 becomes
-    /// [`Execution::NotStarted`]: the server turned the request away and said when to come back.
+    /// An [`Upstream`](ErrorKind::Upstream) error with status 503 becomes [`Execution::NotStarted`]: the server turned
+    /// the request away and said when to come back. One that was [inferred](Evidence::Inferred) does not.
     #[must_use]
     pub fn with_retry_after(self, delay: Duration) -> Self {
         let unavailable = self.status() == Some(StatusCode::SERVICE_UNAVAILABLE);
         self.edit(|e| {
             e.retry_after = Some(delay);
-            if unavailable && e.kind == ErrorKind::Upstream {
+            if unavailable && e.kind == ErrorKind::Upstream && e.evidence != Evidence::Inferred {
                 e.execution = Execution::NotStarted;
             }
         })
@@ -451,7 +506,7 @@ impl ToolError {
     /// The same error as one that was read from a foreign error: whether the tool ran is not known.
     pub(crate) fn into_inferred(self) -> Self {
         self.edit(|e| {
-            e.evidence = Evidence::Inferred;
+            e.infer();
             e.execution = Execution::Unknown;
         })
     }
@@ -523,11 +578,7 @@ impl ToolError {
         let of_another = self.is_of_another(call);
         self.edit(|e| {
             if of_another {
-                e.execution = Execution::Unknown;
-                e.evidence = Evidence::Inferred;
-                if e.health == InHealth::Refused {
-                    e.health = InHealth::Unknown;
-                }
+                e.infer();
             }
             e.stamp(call);
         })
@@ -629,9 +680,11 @@ impl ToolError {
         self.0.retryable
     }
 
-    /// Whether the agent can go on without this tool's answer.
+    /// Whether the agent can go on without this tool's answer: as the [kind](ErrorKind::is_recoverable) says, and where
+    /// the tool is there, but not what it looked for (an upstream's 404).
     pub fn is_recoverable(&self) -> bool {
         self.0.kind.is_recoverable()
+            || self.kind() == ErrorKind::NotFound && self.status().is_some()
     }
 
     /// How long to wait before another attempt has a chance.

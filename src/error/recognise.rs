@@ -1,13 +1,11 @@
-//! Finding out what a foreign error means: by type through the source chain, by text last (E2).
+//! Finding out what a foreign error means: by type through the source chain, by text last.
 
-use std::{error::Error as StdError, io, time::Duration};
+#[cfg(any(feature = "mcp", feature = "tonic"))]
+use std::time::Duration;
+use std::{error::Error as StdError, io};
 
-use super::{BoxError, ErrorKind, Execution, ToolError, text};
-use crate::{
-    hint::{self, Hint},
-    redact::Rules,
-    text::Bounded,
-};
+use super::{BoxError, ErrorKind, Execution, Inner, ToolError, text};
+use crate::{hint, redact::Rules, text::Bounded};
 
 /// How many links of a source chain are looked at: a chain may be a circle.
 const MAX_LINKS: usize = 32;
@@ -15,81 +13,90 @@ const MAX_LINKS: usize = 32;
 /// How much text of a foreign error is looked at, in bytes.
 const MAX_BYTES: usize = 4096;
 
+/// An error out of a tool, which may have met it in the middle of its work: it proves nothing.
 pub(super) fn from_box(error: BoxError) -> ToolError {
+    read(error, ToolError::into_inferred)
+}
+
+/// An error of a leaf's own request: what its type proves, it proves of the call.
+pub(super) fn from_transport(error: BoxError) -> ToolError {
+    read(error, |known| known)
+}
+
+fn read(error: BoxError, believed: fn(ToolError) -> ToolError) -> ToolError {
     let error = match error.downcast::<ToolError>() {
         Ok(ours) => return *ours,
         Err(other) => other,
     };
-    // Our own error under foreign ones: the verdict is ours. Where somebody put context above it, it
-    // was one step of several, so that it proves nothing of the others.
-    if let Some(ours) = links(&*error).find_map(|e| e.downcast_ref::<ToolError>()) {
-        let ours = ours.clone();
-        return match ours.execution() {
-            Execution::NotStarted if !is_transparent(&*error) => {
-                ours.with_execution(Execution::Unknown)
-            }
-            _ => ours,
-        };
+    if let Some(ours) = ours_below(&*error) {
+        return ours;
     }
     let message = describe(&*error);
-    let known = links(&*error)
-        .enumerate()
-        .find_map(|(depth, e)| Some((depth, by_type(e)?)));
-    match known {
-        Some((depth, known)) => {
-            let known = known.named(message);
-            // Somebody met it on the way and put it into an error of theirs.
-            match known.execution() {
-                Execution::NotStarted if depth > 0 && !is_transparent(&*error) => {
-                    known.with_execution(Execution::Unknown)
-                }
-                _ => known,
-            }
-        }
-        None => match text::classify(&message) {
-            Some((kind, execution)) => {
-                let told = told(kind, || hint::from_text(&message));
-                let error = ToolError::new(kind, message).hinted(told);
-                error.with_execution(execution)
-            }
-            None => ToolError::new(ErrorKind::Failed, message),
+    let known = match cause_by_type(&*error) {
+        Some(known) => believed(known).named(&message),
+        None => match ToolError::from_text(&message) {
+            Some(known) => known,
+            None => ToolError::new(ErrorKind::Failed, message.clone()).into_inferred(),
         },
-    }
-    .with_source(error)
+    };
+    known.delayed_by_text(&message).with_source(error)
 }
 
-/// How long a peer asks to wait, if it does so with such an error.
-pub(crate) fn told(kind: ErrorKind, read: impl FnOnce() -> Option<Hint>) -> Option<Duration> {
-    let asks = matches!(kind, ErrorKind::RateLimited | ErrorKind::Upstream);
-    asks.then(read)??.delay
+/// Our own error below foreign ones: the verdict is ours. Where the tool put context above it, it was one step of
+/// several, so that it proves nothing of the others.
+fn ours_below(error: &(dyn StdError + 'static)) -> Option<ToolError> {
+    let mut bare = true;
+    for link in links(error) {
+        if let Some(ours) = link.downcast_ref::<ToolError>() {
+            let ours = ours.clone();
+            return Some(if bare { ours } else { ours.edit(Inner::infer) });
+        }
+        bare &= is_transparent(link);
+    }
+    None
 }
 
 impl ToolError {
-    /// Takes a hint over, if there is one.
-    pub(crate) fn hinted(self, told: Option<Duration>) -> Self {
-        match told {
+    /// What a text means; `None` if it is not clear.
+    pub(crate) fn from_text(message: &str) -> Option<Self> {
+        let (head, _) = crate::text::prefix(message, MAX_BYTES);
+        let (kind, status) = text::classify(head)?;
+        let error = Self::new(kind, message.to_owned()).into_inferred();
+        Some(match status {
+            Some(status) => error.with_status(status),
+            None => error,
+        })
+    }
+
+    /// Takes over the delay that a peer asks for, if it does.
+    #[cfg(any(feature = "mcp", feature = "tonic"))]
+    pub(crate) fn hinted(self, delay: Option<Duration>) -> Self {
+        match delay {
             Some(delay) => self.with_retry_after(delay),
             None => self,
         }
     }
 
-    /// What a text means, for edges that get errors as text; `None` if it is not clear.
-    #[cfg(feature = "mcp")]
-    pub(crate) fn from_text(message: &str) -> Option<Self> {
-        let (head, _) = crate::text::prefix(message, MAX_BYTES);
-        let (kind, execution) = text::classify(head)?;
-        Some(Self::new(kind, message.to_owned()).with_execution(execution))
+    /// Takes over the delay that a text asks for, if no other is known. It is no more than that.
+    pub(crate) fn delayed_by_text(self, text: &str) -> Self {
+        if self.retry_after().is_some() {
+            return self;
+        }
+        match hint::from_text(text).and_then(|hint| hint.delay) {
+            Some(delay) => self.edit(|e| e.retry_after = Some(delay)),
+            None => self,
+        }
     }
 
-    /// Puts the whole chain's text in the place of one link's.
-    fn named(self, message: String) -> Self {
-        let text = super::safe(&Rules::default(), &message);
+    /// Puts another text in the place of its own, redacted.
+    pub(crate) fn named(self, message: &str) -> Self {
+        let text = super::safe(&Rules::default(), message);
         self.edit(|e| e.message = text.into())
     }
 }
 
-/// Wrappers that add nothing: tower's `Buffer`, which shares its service's error, tonic's `Status` that was made
-/// of one, and [`io::Error`].
+/// Wrappers that add nothing: tower's `Buffer`, which shares its service's error, and tonic's `Status` that was made
+/// of one.
 fn is_transparent(error: &(dyn StdError + 'static)) -> bool {
     #[cfg(feature = "tower")]
     if error.is::<tower::buffer::error::ServiceError>() {
@@ -101,7 +108,8 @@ fn is_transparent(error: &(dyn StdError + 'static)) -> bool {
             .source()
             .is_some_and(|source| source.is::<ToolError>());
     }
-    error.is::<io::Error>()
+    let _ = error;
+    false
 }
 
 /// The error and its causes. [`io::Error`] hides the error that it wraps from its own chain, so
@@ -143,51 +151,70 @@ fn describe(error: &(dyn StdError + 'static)) -> String {
     text
 }
 
-/// One link, known by its type.
+/// The first link that is known by its type, as a leaf that is a transport met it on its own wire.
+pub(crate) fn cause_by_type(error: &(dyn StdError + 'static)) -> Option<ToolError> {
+    links(error).find_map(by_type)
+}
+
+/// One link, the same way.
 fn by_type(error: &(dyn StdError + 'static)) -> Option<ToolError> {
-    let found = |kind, execution| Some(ToolError::new(kind, "").with_execution(execution));
-    if let Some(io) = error.downcast_ref::<io::Error>() {
-        let (kind, execution) = from_io(io.kind())?;
-        return found(kind, execution);
-    }
-    if error.is::<tokio::time::error::Elapsed>() {
-        return found(ErrorKind::Timeout, Execution::Unknown);
-    }
-    if let Some(join) = error.downcast_ref::<tokio::task::JoinError>() {
-        let kind = if join.is_panic() {
-            ErrorKind::Panicked
-        } else {
-            ErrorKind::Cancelled
-        };
-        return found(kind, Execution::Unknown);
-    }
-    #[cfg(feature = "tower")]
-    if let Some((kind, execution)) = from_tower(error) {
-        return found(kind, execution);
+    if let Some((kind, execution)) = from_runtime(error) {
+        return Some(ToolError::new(kind, "").with_execution(execution));
     }
     #[cfg(feature = "mcp")]
-    if let Some(known) = crate::edge::mcp::recognise(error) {
+    if let Some(known) = crate::edge::mcp::on_wire(error) {
         return Some(known);
     }
     #[cfg(feature = "tonic")]
-    if let Some(known) = crate::edge::tonic::recognise(error) {
+    if let Some(known) = crate::edge::tonic::on_wire(error) {
         return Some(known);
     }
     None
 }
 
-/// The first link that is known by its type, of an error that is a cause itself.
-#[cfg(feature = "tonic")]
-pub(crate) fn cause_by_type(cause: &(dyn StdError + 'static)) -> Option<ToolError> {
-    links(cause).find_map(by_type)
+type Verdict = (ErrorKind, Execution);
+
+const LOST: Verdict = (ErrorKind::ConnectionFailed, Execution::Unknown);
+
+const NOT_SENT: Verdict = (ErrorKind::ConnectionFailed, Execution::NotStarted);
+
+const LATE: Verdict = (ErrorKind::Timeout, Execution::Unknown);
+
+const BROKEN: Verdict = (ErrorKind::Upstream, Execution::Unknown);
+
+fn from_runtime(error: &(dyn StdError + 'static)) -> Option<Verdict> {
+    if let Some(io) = error.downcast_ref::<io::Error>() {
+        return from_io(io.kind());
+    }
+    if error.is::<tokio::time::error::Elapsed>() {
+        return Some(LATE);
+    }
+    if let Some(join) = error.downcast_ref::<tokio::task::JoinError>() {
+        return Some(match join.is_panic() {
+            true => (ErrorKind::Panicked, Execution::Unknown),
+            // A task of the tool's own: its caller did not give up.
+            false => BROKEN,
+        });
+    }
+    #[cfg(feature = "tower")]
+    if let Some(known) = from_tower(error) {
+        return Some(known);
+    }
+    #[cfg(feature = "hyper")]
+    if let Some(known) = from_hyper(error) {
+        return Some(known);
+    }
+    #[cfg(any(feature = "hyper", feature = "tonic"))]
+    if let Some(known) = from_h2(error) {
+        return Some(known);
+    }
+    None
 }
 
-fn from_io(kind: io::ErrorKind) -> Option<(ErrorKind, Execution)> {
+fn from_io(kind: io::ErrorKind) -> Option<Verdict> {
     use io::ErrorKind as Io;
     Some(match kind {
-        Io::ConnectionRefused | Io::AddrNotAvailable => {
-            (ErrorKind::ConnectionFailed, Execution::NotStarted)
-        }
+        Io::ConnectionRefused | Io::AddrNotAvailable => NOT_SENT,
         // All of these are met on connections that were up, too.
         Io::ConnectionReset
         | Io::ConnectionAborted
@@ -196,25 +223,49 @@ fn from_io(kind: io::ErrorKind) -> Option<(ErrorKind, Execution)> {
         | Io::NotConnected
         | Io::HostUnreachable
         | Io::NetworkUnreachable
-        | Io::NetworkDown => (ErrorKind::ConnectionFailed, Execution::Unknown),
-        Io::TimedOut => (ErrorKind::Timeout, Execution::Unknown),
+        | Io::NetworkDown => LOST,
+        Io::TimedOut => LATE,
         Io::PermissionDenied => (ErrorKind::Denied, Execution::Unknown),
         _ => return None,
     })
 }
 
 #[cfg(feature = "tower")]
-fn from_tower(error: &(dyn StdError + 'static)) -> Option<(ErrorKind, Execution)> {
+fn from_tower(error: &(dyn StdError + 'static)) -> Option<Verdict> {
     use tower::{buffer, load_shed, timeout};
     if error.is::<timeout::error::Elapsed>() {
-        return Some((ErrorKind::Timeout, Execution::Unknown));
+        return Some(LATE);
     }
+    // Whose limiter it was, only the layer directly above it knows: see `normalize`.
     if error.is::<load_shed::error::Overloaded>() {
-        return Some((ErrorKind::Overloaded, Execution::NotStarted));
+        return Some((ErrorKind::Overloaded, Execution::Unknown));
     }
     // The worker is gone for good: whether it had taken this call, nobody knows.
-    if error.is::<buffer::error::Closed>() {
-        return Some((ErrorKind::ConnectionFailed, Execution::Unknown));
+    error.is::<buffer::error::Closed>().then_some(LOST)
+}
+
+#[cfg(feature = "hyper")]
+fn from_hyper(error: &(dyn StdError + 'static)) -> Option<Verdict> {
+    if let Some(client) = error.downcast_ref::<hyper_util::client::legacy::Error>() {
+        return client.is_connect().then_some(NOT_SENT);
     }
-    None
+    let error = error.downcast_ref::<hyper::Error>()?;
+    if error.is_timeout() {
+        return Some(LATE);
+    }
+    let lost = error.is_canceled() || error.is_closed() || error.is_incomplete_message();
+    lost.then_some(LOST)
+}
+
+#[cfg(any(feature = "hyper", feature = "tonic"))]
+fn from_h2(error: &(dyn StdError + 'static)) -> Option<Verdict> {
+    let error = error.downcast_ref::<h2::Error>()?;
+    if error.is_io() || error.is_go_away() {
+        return Some(LOST);
+    }
+    Some(match error.reason()? {
+        // The peer has not looked at the request (RFC 9113, section 8.7).
+        h2::Reason::REFUSED_STREAM if !error.is_library() => NOT_SENT,
+        _ => BROKEN,
+    })
 }

@@ -1,6 +1,6 @@
 use std::{error::Error as StdError, fmt, io, sync::Arc, time::Duration};
 
-use super::{BoxError, ErrorKind, Execution, MAX_TEXT, ToolError};
+use super::{BoxError, ErrorKind, Evidence, Execution, MAX_TEXT, ToolError};
 use crate::ToolCall;
 
 /// Error texts as they are met in the wild, and what they mean; `None` is "nobody can tell".
@@ -120,14 +120,14 @@ const TEXTS: &[(&str, Option<ErrorKind>)] = &[
         "temporary failure in name resolution",
         Some(ErrorKind::ConnectionFailed),
     ),
-    // Cancellation.
-    ("This operation was aborted", Some(ErrorKind::Cancelled)),
+    // What clients that gave up say, and what others cancelled.
+    ("This operation was aborted", Some(ErrorKind::Timeout)),
     (
         "AbortError: signal is aborted without reason",
-        Some(ErrorKind::Cancelled),
+        Some(ErrorKind::Timeout),
     ),
-    ("The user aborted a request.", Some(ErrorKind::Cancelled)),
-    ("context canceled", Some(ErrorKind::Cancelled)),
+    ("The user aborted a request.", Some(ErrorKind::Timeout)),
+    ("context canceled", Some(ErrorKind::Upstream)),
     // The server's failures.
     (
         "Request failed with status code 500",
@@ -262,14 +262,14 @@ const TEXTS: &[(&str, Option<ErrorKind>)] = &[
         "No connection could be made because the target machine actively refused it. (localhost:5001)",
         Some(ErrorKind::ConnectionFailed),
     ),
-    ("CanceledError: canceled", Some(ErrorKind::Cancelled)),
+    ("CanceledError: canceled", Some(ErrorKind::Upstream)),
     (
         "System.Threading.Tasks.TaskCanceledException: A task was canceled.",
-        Some(ErrorKind::Cancelled),
+        Some(ErrorKind::Upstream),
     ),
     (
         "kotlinx.coroutines.JobCancellationException: Job was cancelled",
-        Some(ErrorKind::Cancelled),
+        Some(ErrorKind::Upstream),
     ),
     (
         "An error occurred (404) when calling the HeadObject operation: Not Found",
@@ -324,6 +324,207 @@ const TEXTS: &[(&str, Option<ErrorKind>)] = &[
     ("song \"Mission Aborted\" has no lyrics", None),
     ("invalid regex /timeout|aborted/: missing group name", None),
     ("", None),
+    // V10: work that was aborted, and cancellations that nobody here asked for.
+    ("build aborted: 3 tests failed", None),
+    ("deploy aborted after migration 14 of 20", None),
+    ("status: aborted", None),
+    ("Request aborted", Some(ErrorKind::Timeout)),
+    ("The operation was aborted.", Some(ErrorKind::Timeout)),
+    (
+        "APIUserAbortError: Request was aborted.",
+        Some(ErrorKind::Timeout),
+    ),
+    ("rpc error: code = Aborted desc = lost a race", None),
+    (
+        "rpc error: code = Canceled desc = context canceled",
+        Some(ErrorKind::Upstream),
+    ),
+    (
+        "ECANCELED: operation canceled, fsync",
+        Some(ErrorKind::Upstream),
+    ),
+    (
+        "canceling statement due to user request",
+        Some(ErrorKind::Upstream),
+    ),
+    ("status code 499", Some(ErrorKind::Upstream)),
+    // V17: a connection that is gone.
+    (
+        "operation was canceled: connection was not ready",
+        Some(ErrorKind::ConnectionFailed),
+    ),
+    (
+        "operation was canceled: connection closed",
+        Some(ErrorKind::ConnectionFailed),
+    ),
+    (
+        "http2 error: stream error received: refused stream before processing any application logic",
+        Some(ErrorKind::ConnectionFailed),
+    ),
+    // V12: redirects and conflicts are statuses of no kind of their own.
+    ("HTTP 304 Not Modified", None),
+    ("HTTP 409: version 3 is not the latest", None),
+    ("418 I'm a teapot", None),
+    // V13: a number needs a status around it.
+    ("expected 500 rows, got 401", None),
+    ("expected 429 items, received 429", None),
+    ("tests failed: 404", None),
+    ("backup of server 404, disk full", None),
+    ("request 503 is still queued", None),
+    ("fetch 404 of 500 done", None),
+    ("got 401", None),
+    ("the API returned 503", Some(ErrorKind::Upstream)),
+    ("request failed: 401", Some(ErrorKind::Denied)),
+    (
+        "GET https://api.example.com/v1 returned 404",
+        Some(ErrorKind::NotFound),
+    ),
+    ("it returned a 404", Some(ErrorKind::NotFound)),
+    // V13: gRPC's codes by their names.
+    (
+        "rpc error: code = Unavailable desc = connection error",
+        Some(ErrorKind::Upstream),
+    ),
+    (
+        "rpc error: code = NotFound desc = no such row",
+        Some(ErrorKind::NotFound),
+    ),
+    (
+        "rpc error: code = PermissionDenied desc = timeout of the session",
+        Some(ErrorKind::Denied),
+    ),
+    (
+        "rpc error: code = InvalidArgument desc = city",
+        Some(ErrorKind::InvalidInput),
+    ),
+    (
+        "rpc error: code = FailedPrecondition desc = not open",
+        Some(ErrorKind::InvalidInput),
+    ),
+    (
+        "rpc error: code = OutOfRange desc = page 9",
+        Some(ErrorKind::InvalidInput),
+    ),
+    (
+        "rpc error: code = Unimplemented desc = unknown method",
+        Some(ErrorKind::NotFound),
+    ),
+    (
+        "rpc error: code = Internal desc = x",
+        Some(ErrorKind::Upstream),
+    ),
+    (
+        "rpc error: code = DataLoss desc = x",
+        Some(ErrorKind::Upstream),
+    ),
+    ("rpc error: code = AlreadyExists desc = x", None),
+    (
+        "rpc error: code = Unknown desc = HTTP 429",
+        Some(ErrorKind::RateLimited),
+    ),
+    (
+        "<_InactiveRpcError of RPC that terminated with: status = StatusCode.UNAVAILABLE",
+        Some(ErrorKind::Upstream),
+    ),
+    (
+        "io.grpc.StatusRuntimeException: DEADLINE_EXCEEDED: 3s",
+        Some(ErrorKind::Timeout),
+    ),
+    (
+        "14 UNAVAILABLE: No connection established",
+        Some(ErrorKind::Upstream),
+    ),
+    // V13: names, TLS and connections, as the runtimes say it.
+    (
+        "error sending request for url (https://api.example.com/)",
+        Some(ErrorKind::ConnectionFailed),
+    ),
+    ("client error (Connect)", Some(ErrorKind::ConnectionFailed)),
+    (
+        "Get \"https://api.example.com/\": EOF",
+        Some(ErrorKind::ConnectionFailed),
+    ),
+    ("unexpected EOF", Some(ErrorKind::ConnectionFailed)),
+    (
+        "error:0A000126:SSL routines::unexpected eof while reading",
+        Some(ErrorKind::ConnectionFailed),
+    ),
+    ("SyntaxError: unexpected EOF while parsing", None),
+    ("syntax error: unexpected EOF", None),
+    ("tls handshake eof", Some(ErrorKind::ConnectionFailed)),
+    (
+        "x509: certificate signed by unknown authority",
+        Some(ErrorKind::ConnectionFailed),
+    ),
+    (
+        "curl: (35) OpenSSL SSL_connect: SSL_ERROR_SYSCALL",
+        Some(ErrorKind::ConnectionFailed),
+    ),
+    (
+        "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed",
+        Some(ErrorKind::ConnectionFailed),
+    ),
+    (
+        "javax.net.ssl.SSLHandshakeException: PKIX path building failed",
+        Some(ErrorKind::ConnectionFailed),
+    ),
+    (
+        "unable to verify the first certificate",
+        Some(ErrorKind::ConnectionFailed),
+    ),
+    (
+        "DEPTH_ZERO_SELF_SIGNED_CERT",
+        Some(ErrorKind::ConnectionFailed),
+    ),
+    (
+        "java.net.UnknownHostException: api.example.com",
+        Some(ErrorKind::ConnectionFailed),
+    ),
+    (
+        "java.io.EOFException: SSL peer shut down incorrectly",
+        Some(ErrorKind::ConnectionFailed),
+    ),
+    (
+        "nodename nor servname provided, or not known",
+        Some(ErrorKind::ConnectionFailed),
+    ),
+    (
+        "[Errno -3] Temporary failure in name resolution",
+        Some(ErrorKind::ConnectionFailed),
+    ),
+    (
+        "getaddrinfo EAI_AGAIN api.example.com",
+        Some(ErrorKind::ConnectionFailed),
+    ),
+    (
+        "SocketError: other side closed",
+        Some(ErrorKind::ConnectionFailed),
+    ),
+    ("UND_ERR_SOCKET", Some(ErrorKind::ConnectionFailed)),
+    ("TypeError: terminated", Some(ErrorKind::ConnectionFailed)),
+    (
+        "http: server closed idle connection",
+        Some(ErrorKind::ConnectionFailed),
+    ),
+    (
+        "use of closed network connection",
+        Some(ErrorKind::ConnectionFailed),
+    ),
+    (
+        "Connection prematurely closed BEFORE response",
+        Some(ErrorKind::ConnectionFailed),
+    ),
+    (
+        "curl: (6) Could not resolve host: api.example.com",
+        Some(ErrorKind::ConnectionFailed),
+    ),
+    // V13: a delay alone is no limit.
+    ("Retry in 31 seconds", None),
+    ("try again in 5m", None),
+    (
+        "Usage limit reached. Retry in 2 hours",
+        Some(ErrorKind::RateLimited),
+    ),
 ];
 
 /// E2: text is the last resort, and never mistakes a number inside other text for a status.
@@ -341,108 +542,125 @@ fn texts_from_the_wild_are_recognised_and_look_alikes_are_not() {
     assert!(TEXTS.len() >= 80 && innocent * 3 >= TEXTS.len());
 }
 
-/// R6: what surely never reached the tool may be repeated; a lost connection is ambiguous.
+/// V1, R6: text chooses the kind, and proves nothing.
 #[test]
-fn a_refused_connection_has_not_started_and_a_lost_one_may_have() {
-    let refused = ToolError::from_box("connect ECONNREFUSED 127.0.0.1:1".into());
-    assert_eq!(refused.execution(), Execution::NotStarted);
-    let lost = ToolError::from_box("read ECONNRESET".into());
-    assert_eq!(lost.execution(), Execution::Unknown);
-}
-
-/// R6: a tool of several steps may have run although its last step could not start.
-#[test]
-fn only_a_text_that_says_nothing_else_proves_that_nothing_ran() {
-    for (text, kind) in [
-        ("429 Too Many Requests", ErrorKind::RateLimited),
-        (
-            "Request failed with status code 429",
-            ErrorKind::RateLimited,
-        ),
-        ("RateLimitError: slow down", ErrorKind::RateLimited),
-        (
-            "Rate limit exceeded, try again in 20s",
-            ErrorKind::RateLimited,
-        ),
-        (
-            "connect ECONNREFUSED 127.0.0.1:3000",
-            ErrorKind::ConnectionFailed,
-        ),
-        (
-            "tcp connect error: Connection refused (os error 111)",
-            ErrorKind::ConnectionFailed,
-        ),
-    ] {
+fn no_text_proves_that_a_tool_did_not_run() {
+    for &(text, _) in TEXTS {
         let error = ToolError::from_box(text.into());
         assert_eq!(
-            (error.kind(), error.execution()),
-            (kind, Execution::NotStarted),
-            "{text}"
-        );
-    }
-    for (text, kind) in [
-        (
-            "order placed; read ECONNRESET; reconnect failed: connect ECONNREFUSED 10.0.0.1:80",
-            ErrorKind::ConnectionFailed,
-        ),
-        (
-            "Connection reset by peer; then failed to connect again",
-            ErrorKind::ConnectionFailed,
-        ),
-        (
-            "payment captured; ledger: Connection refused (os error 111)",
-            ErrorKind::ConnectionFailed,
-        ),
-        (
-            "charged the card, but the receipt mail failed: HTTP 429",
-            ErrorKind::RateLimited,
-        ),
-        (
-            "Rate limit exceeded on the mail API; payment was captured",
-            ErrorKind::RateLimited,
-        ),
-        (
-            "Connection refused by the ledger after the card was charged",
-            ErrorKind::ConnectionFailed,
-        ),
-        (
-            "HTTP 429 from mail API, order 17 was placed",
-            ErrorKind::RateLimited,
-        ),
-        (
-            "429 Too Many Requests - order was placed",
-            ErrorKind::RateLimited,
-        ),
-        ("Disk quota exceeded (os error 122)", ErrorKind::Failed),
-        (
-            "ResourceExhausted desc = grpc: received message larger than max (5242880 vs. 4194304)",
-            ErrorKind::Failed,
-        ),
-        ("process exited with status: 429", ErrorKind::Failed),
-        (
-            "Tool execution failed: customer not found",
-            ErrorKind::Failed,
-        ),
-    ] {
-        let error = ToolError::from_box(text.into());
-        assert_eq!(
-            (error.kind(), error.execution()),
-            (kind, Execution::Unknown),
+            (error.execution(), error.evidence()),
+            (Execution::Unknown, Evidence::Inferred),
             "{text}"
         );
     }
 }
 
-/// R6: the cause of a foreign error was met somewhere on the way.
+/// V1, R6: nor does a type, bare or with context above it: the tool may have met it after its work.
 #[test]
-fn an_io_error_with_context_above_it_is_ambiguous() {
+fn no_foreign_type_proves_that_a_tool_did_not_run() {
     let refused = || io::Error::from(io::ErrorKind::ConnectionRefused);
-    let bare = ToolError::from(refused());
-    assert_eq!(bare.execution(), Execution::NotStarted);
-    let wrapped = Context("order placed, then mail failed", Some(refused().into()));
-    let wrapped = ToolError::from_box(wrapped.into());
-    assert_eq!(wrapped.kind(), ErrorKind::ConnectionFailed);
-    assert_eq!(wrapped.execution(), Execution::Unknown);
+    let context = Context("order placed, then mail failed", Some(refused().into()));
+    for error in [
+        ToolError::from(refused()),
+        ToolError::from_box(refused().into()),
+        ToolError::from_box(context.into()),
+    ] {
+        assert_eq!(error.kind(), ErrorKind::ConnectionFailed);
+        assert_eq!(
+            (error.execution(), error.evidence()),
+            (Execution::Unknown, Evidence::Inferred)
+        );
+    }
+}
+
+/// V1: a delay that is added to an inferred 503 does not make it one that was turned away.
+#[test]
+fn a_delay_beside_an_inferred_503_proves_nothing() {
+    let error = ToolError::from_box("HTTP 503, retry in 5s".into());
+    assert_eq!(error.retry_after(), Some(Duration::from_secs(5)));
+    let error = error.with_retry_after(Duration::from_secs(7));
+    assert_eq!(error.execution(), Execution::Unknown);
+}
+
+/// V11: the status that a text names stays on the error, and words it.
+#[test]
+fn a_tools_own_404_is_not_told_as_a_missing_tool() {
+    let error = ToolError::from_box("HTTP 404: issue PROJ-7 not found".into()).with_tool("jira");
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+    assert_eq!(error.status(), Some(http::StatusCode::NOT_FOUND));
+    assert!(error.is_recoverable());
+    for text in [error.model_message(), error.user_message()] {
+        assert!(
+            text.contains("did not find what it was asked for"),
+            "{text}"
+        );
+    }
+    for text in [
+        "rpc error: code = NotFound desc = no such row",
+        "404 page not found",
+    ] {
+        assert!(ToolError::from_box(text.into()).is_recoverable(), "{text}");
+    }
+    let missing = ToolError::from_box("Unknown tool: x".into());
+    assert_eq!((missing.status(), missing.is_recoverable()), (None, false));
+    assert!(missing.model_message().contains("does not exist"));
+}
+
+/// V12, C5: a 3xx, and a 4xx other than 408 and 429, is the caller's, known by text too.
+#[test]
+fn a_redirect_and_a_conflict_do_not_count_against_the_tool() {
+    use crate::outcome::{ByError, Classify as _, Count};
+    for status in [301, 304, 405, 406, 409, 412, 418, 423, 424, 428, 431] {
+        for text in [
+            format!("HTTP {status}"),
+            format!("status code {status}: no"),
+        ] {
+            let error = ToolError::from_box(text.clone().into());
+            assert_eq!(error.kind(), ErrorKind::Failed, "{text}");
+            assert_eq!(error.status().map(|s| s.as_u16()), Some(status), "{text}");
+            let outcome = ByError.classify(Err::<&(), _>(&error));
+            assert_eq!(outcome.count(), Count::Neutral, "{text}");
+        }
+    }
+}
+
+/// V13: a delay is kept whatever the error is.
+#[test]
+fn the_delay_of_a_text_is_kept_for_any_kind() {
+    for (text, kind, seconds) in [
+        ("Retry in 31 seconds", ErrorKind::Failed, 31),
+        (
+            "connection refused, try again in 5m",
+            ErrorKind::ConnectionFailed,
+            300,
+        ),
+        ("rate limit, retry after 3 s", ErrorKind::RateLimited, 3),
+        (
+            "rate limit, retry after 3 s; daily quota: try again in 2 hours",
+            ErrorKind::RateLimited,
+            7200,
+        ),
+    ] {
+        let error = ToolError::from_box(text.into());
+        assert_eq!(error.kind(), kind, "{text}");
+        assert_eq!(error.retry_after(), Some(Duration::from_secs(seconds)));
+    }
+}
+
+/// V13: text is read in a bounded time, whatever it repeats.
+#[test]
+fn absurd_texts_are_read_quickly() {
+    for part in [
+        "429 ",
+        "got 401 ",
+        "timeout option ",
+        "rpc error: code = ",
+        "\"aborted ",
+        "retry in ",
+    ] {
+        let error = ToolError::from_box(part.repeat(1 << 16).into());
+        assert_eq!(error.execution(), Execution::Unknown);
+    }
 }
 
 /// R6: another tool's refusal, met by a tool that had begun, proves nothing of that tool.
@@ -450,7 +668,9 @@ fn an_io_error_with_context_above_it_is_ambiguous() {
 fn a_refusal_with_context_above_it_is_ambiguous() {
     let open = ToolError::new(ErrorKind::CircuitOpen, "open");
     let wrapped: BoxError = Context("after charging the card", Some(open.into())).into();
-    assert_eq!(ToolError::from_box(wrapped).execution(), Execution::Unknown);
+    let found = ToolError::from_box(wrapped);
+    assert_eq!(found.execution(), Execution::Unknown);
+    assert_eq!(found.evidence(), Evidence::Inferred);
 
     let inner = ToolCall::new("mail").with_id("2").info();
     let outer = ToolCall::new("pay").with_id("1").info();
@@ -539,42 +759,25 @@ fn an_error_hidden_in_an_io_error_is_found() {
 #[test]
 fn io_errors_are_recognised_by_kind() {
     use io::ErrorKind as Io;
-    for (io, kind, execution) in [
-        (
-            Io::ConnectionRefused,
-            ErrorKind::ConnectionFailed,
-            Execution::NotStarted,
-        ),
-        (
-            Io::HostUnreachable,
-            ErrorKind::ConnectionFailed,
-            Execution::Unknown,
-        ),
-        (
-            Io::ConnectionReset,
-            ErrorKind::ConnectionFailed,
-            Execution::Unknown,
-        ),
-        (
-            Io::BrokenPipe,
-            ErrorKind::ConnectionFailed,
-            Execution::Unknown,
-        ),
-        (
-            Io::UnexpectedEof,
-            ErrorKind::ConnectionFailed,
-            Execution::Unknown,
-        ),
-        (Io::TimedOut, ErrorKind::Timeout, Execution::Unknown),
-        (Io::PermissionDenied, ErrorKind::Denied, Execution::Unknown),
-        (Io::NotFound, ErrorKind::Failed, Execution::Unknown),
+    for (io, kind) in [
+        (Io::ConnectionRefused, ErrorKind::ConnectionFailed),
+        (Io::HostUnreachable, ErrorKind::ConnectionFailed),
+        (Io::ConnectionReset, ErrorKind::ConnectionFailed),
+        (Io::BrokenPipe, ErrorKind::ConnectionFailed),
+        (Io::UnexpectedEof, ErrorKind::ConnectionFailed),
+        (Io::TimedOut, ErrorKind::Timeout),
+        (Io::PermissionDenied, ErrorKind::Denied),
+        (Io::NotFound, ErrorKind::Failed),
     ] {
         let found = ToolError::from(io::Error::from(io));
         assert_eq!(
             (found.kind(), found.execution()),
-            (kind, execution),
+            (kind, Execution::Unknown),
             "{io:?}"
         );
+        let seen = ToolError::from_transport(io::Error::from(io).into());
+        let not_sent = seen.execution() == Execution::NotStarted;
+        assert_eq!((seen.kind(), not_sent), (kind, io == Io::ConnectionRefused));
     }
 }
 
@@ -640,7 +843,8 @@ fn http_statuses_map_to_kinds() {
         (500, Some(ErrorKind::Upstream)),
         (599, Some(ErrorKind::Upstream)),
         (200, None),
-        (302, None),
+        (302, Some(ErrorKind::Failed)),
+        (499, Some(ErrorKind::Upstream)),
         (999, None),
     ] {
         assert_eq!(ErrorKind::from_http_status(status), kind, "{status}");
@@ -668,7 +872,6 @@ fn recoverable_means_that_the_agent_can_go_on() {
         [
             &ErrorKind::NotFound,
             &ErrorKind::Cancelled,
-            &ErrorKind::Panicked,
             &ErrorKind::Internal
         ]
     );

@@ -1,260 +1,57 @@
-//! What an error's text means. The last resort: only for errors that no type explains.
+//! What an error's text means. The last resort: only for errors that no type explains, and only of what kind they
+//! are. No text proves anything: whether the tool ran stays unknown.
 //!
 //! Two rules keep it from guessing. A number is a status only where the text says so (`HTTP 429`,
 //! `status code 503`, `404: Not Found`), so `took 429 ms` and `port 503` are none. A phrase counts
 //! only as whole words, and a word that is as often a setting's name (`timeout`, `rate limit`) not
 //! where the text talks about the setting.
 
+mod grpc;
+mod phrases;
 mod status;
 
-use std::ops::Range;
+use http::StatusCode;
 
-use self::status::status;
-use super::{ErrorKind, Execution};
+use self::{
+    phrases::{PHRASES, of_letter},
+    status::status,
+};
+use super::ErrorKind;
+use crate::hint;
 
-type Verdict = (ErrorKind, Execution);
-
-/// What the text means, if it is clear.
-///
-/// That the tool surely did not run is believed only of a text that says nothing else, and of a rate
-/// limit that tells of no work: in `order placed; mail failed: HTTP 429` the limit met a later step.
-pub(super) fn classify(text: &str) -> Option<Verdict> {
+/// The kind that the text means, if it is clear, and the HTTP status that it names.
+pub(super) fn classify(text: &str) -> Option<(ErrorKind, Option<StatusCode>)> {
     let words = normalise(text);
     if find(&words, "message larger than ").is_some() {
         return None;
     }
-    let (kind, execution, evidence) = match status(text) {
-        Some((status, at)) => {
-            let kind = ErrorKind::from_http_status(status)?;
-            (kind, kind.execution(), Evidence::Status(at))
-        }
-        None => by_phrase(&words)?,
-    };
-    if execution != Execution::NotStarted {
-        return Some((kind, execution));
+    if let Some(known) = grpc::classify(text) {
+        return Some(known);
     }
-    let proved = match kind {
-        // Servers say much about their limits, so here it is the signs of work that count.
-        ErrorKind::RateLimited => !tells_of_work(&words),
-        _ => evidence.is_all(text, &words) && first_meant(&words, is_ambiguous).is_none(),
-    };
-    let execution = if proved {
-        Execution::NotStarted
-    } else {
-        Execution::Unknown
-    };
-    Some((kind, execution))
-}
-
-/// Whether the text tells that something was done, or of a second step.
-fn tells_of_work(words: &str) -> bool {
-    #[rustfmt::skip]
-    const WORK: &[&str] = &[
-        "placed", "captured", "charged", "paid", "sent", "saved", "created", "completed", "booked", "wrote", "written",
-        "uploaded", "deleted", "updated", "succeeded", "succeed", "done", "finished", "processed", "submitted", "inserted", "moved",
-        "but", "then", "partially", "partial", "already",
-    ];
-    words.split_whitespace().any(|w| WORK.contains(&w))
-}
-
-/// Where in the text a verdict comes from.
-enum Evidence {
-    /// The three digits at this place of the text.
-    Status(usize),
-    /// These words.
-    Words(Range<usize>),
-}
-
-impl Evidence {
-    /// Whether the text says nothing else.
-    fn is_all(&self, text: &str, words: &str) -> bool {
-        match self {
-            Self::Status(at) => [&text[..*at], &text[at + 3..]]
-                .iter()
-                .all(|part| says_nothing_else(&normalise(part))),
-            Self::Words(at) => [&words[..at.start], &words[at.end..]]
-                .iter()
-                .all(|part| says_nothing_else(part)),
-        }
+    match status(text) {
+        Some(status) => Some((ErrorKind::from_http_status(status.as_u16())?, Some(status))),
+        None => Some((by_words(text, &words)?, None)),
     }
 }
 
-/// The first phrase that is meant, and where.
-fn by_phrase(words: &str) -> Option<(ErrorKind, Execution, Evidence)> {
-    if let Some((&(phrase, kind, execution), at)) = first_meant(words, |_| true) {
-        let execution = execution.unwrap_or(kind.execution());
-        let evidence = Evidence::Words(at..at + phrase.len());
-        return Some((kind, execution, evidence));
+fn by_words(text: &str, words: &str) -> Option<ErrorKind> {
+    if let Some(kind) = first_meant(words) {
+        return Some(kind);
     }
-    let kind = ErrorKind::NotFound;
-    names_missing_tool(words).then(|| (kind, kind.execution(), Evidence::Words(0..words.len())))
+    if names_missing_tool(words) {
+        return Some(ErrorKind::NotFound);
+    }
+    if words.ends_with(" : eof ") {
+        return Some(ErrorKind::ConnectionFailed);
+    }
+    asks_for_patience(text, words).then_some(ErrorKind::RateLimited)
 }
 
-/// A lost connection: whatever else the text says, something had begun.
-fn is_ambiguous(&(_, kind, execution): &Phrase) -> bool {
-    kind == ErrorKind::ConnectionFailed && execution.is_none()
+/// A delay beside words of a limit. A delay alone is no limit: what is down may say it as well.
+fn asks_for_patience(text: &str, words: &str) -> bool {
+    const LIMITS: &[&str] = &["limit", "limits", "limited", "quota", "throttle", "slow"];
+    words.split_whitespace().any(|w| LIMITS.contains(&w)) && hint::from_text(text).is_some()
 }
-
-/// Whether the words before or after the evidence only belong to it.
-fn says_nothing_else(words: &str) -> bool {
-    #[rustfmt::skip]
-    const LEADS: &[&str] = &[
-        "a", "an", "the", "error", "errors", "exception", "code", "status", "http", "https", "api", "mcp", "rpc",
-        "desc", "request", "requests", "response", "failed", "failure", "fetch", "with", "returned", "responded",
-        "replied", "got", "received", "from", "to", "for", "client", "server", "upstream", "service", "call",
-        "connect", "connecting", "connection", "tcp", "tls", "dns", "dial", "socket", "reached", "exceeded", "you",
-        "are", "being", "was", "is", "been", "has", "have", "reason", "cause", "caused", "by", "trying", "sending",
-        "io", "os", "network", "type", "message", "grpc", "not", "does", "indicate", "success", "occurred", "unexpected",
-        "unauthorized", "forbidden", "found", "bad", "page", "url", "refused", "econnrefused", "enotfound", "getaddrinfo",
-        "localhost", "please", "try", "again", "later",
-    ];
-    words
-        .split_whitespace()
-        .all(|w| LEADS.contains(&w) || !w.starts_with(char::is_alphabetic))
-}
-
-const NOT_STARTED: Option<Execution> = Some(Execution::NotStarted);
-
-type Phrase = (&'static str, ErrorKind, Option<Execution>);
-
-/// The first that is mentioned decides: limits before timeouts, timeouts before lost connections.
-#[rustfmt::skip]
-const PHRASES: &[Phrase] = &[
-    ("rate limit", ErrorKind::RateLimited, None),
-    ("rate limits", ErrorKind::RateLimited, None),
-    ("rate limited", ErrorKind::RateLimited, None),
-    ("rate limiting", ErrorKind::RateLimited, None),
-    ("ratelimit", ErrorKind::RateLimited, None),
-    ("ratelimited", ErrorKind::RateLimited, None),
-    ("too many requests", ErrorKind::RateLimited, None),
-    ("quota exceeded", ErrorKind::RateLimited, None),
-    ("insufficient quota", ErrorKind::RateLimited, None),
-    ("exceeded your current quota", ErrorKind::RateLimited, None),
-    ("resource exhausted", ErrorKind::RateLimited, None),
-    ("throttled", ErrorKind::RateLimited, None),
-    ("throttling", ErrorKind::RateLimited, None),
-
-    ("timeout", ErrorKind::Timeout, None),
-    ("timed out", ErrorKind::Timeout, None),
-    ("request time out", ErrorKind::Timeout, None),
-    ("gateway time out", ErrorKind::Timeout, None),
-    ("deadline exceeded", ErrorKind::Timeout, None),
-    ("deadline has elapsed", ErrorKind::Timeout, None),
-    ("etimedout", ErrorKind::Timeout, None),
-    ("esockettimedout", ErrorKind::Timeout, None),
-
-    ("econnrefused", ErrorKind::ConnectionFailed, NOT_STARTED),
-    ("connection refused", ErrorKind::ConnectionFailed, NOT_STARTED),
-    ("connect error", ErrorKind::ConnectionFailed, NOT_STARTED),
-    ("enotfound", ErrorKind::ConnectionFailed, NOT_STARTED),
-    ("eai again", ErrorKind::ConnectionFailed, NOT_STARTED),
-    ("ehostunreach", ErrorKind::ConnectionFailed, None),
-    ("enetunreach", ErrorKind::ConnectionFailed, None),
-    ("getaddrinfo", ErrorKind::ConnectionFailed, NOT_STARTED),
-    ("dns error", ErrorKind::ConnectionFailed, NOT_STARTED),
-    ("no such host", ErrorKind::ConnectionFailed, NOT_STARTED),
-    ("name or service not known", ErrorKind::ConnectionFailed, NOT_STARTED),
-    ("name resolution", ErrorKind::ConnectionFailed, NOT_STARTED),
-    ("no route to host", ErrorKind::ConnectionFailed, None),
-    ("host unreachable", ErrorKind::ConnectionFailed, None),
-    ("host is unreachable", ErrorKind::ConnectionFailed, None),
-    ("network unreachable", ErrorKind::ConnectionFailed, None),
-    ("network is unreachable", ErrorKind::ConnectionFailed, None),
-    ("network is down", ErrorKind::ConnectionFailed, None),
-
-    ("connect call failed", ErrorKind::ConnectionFailed, NOT_STARTED),
-    ("cannot connect", ErrorKind::ConnectionFailed, NOT_STARTED),
-    ("could not connect", ErrorKind::ConnectionFailed, NOT_STARTED),
-    ("failed to connect", ErrorKind::ConnectionFailed, NOT_STARTED),
-    ("unable to connect", ErrorKind::ConnectionFailed, NOT_STARTED),
-    ("no connection could be made", ErrorKind::ConnectionFailed, NOT_STARTED),
-
-    ("econnreset", ErrorKind::ConnectionFailed, None),
-    ("econnaborted", ErrorKind::ConnectionFailed, None),
-    ("epipe", ErrorKind::ConnectionFailed, None),
-    ("broken pipe", ErrorKind::ConnectionFailed, None),
-    ("connection reset", ErrorKind::ConnectionFailed, None),
-    ("connection aborted", ErrorKind::ConnectionFailed, None),
-    ("connection abort", ErrorKind::ConnectionFailed, None),
-    ("connection closed", ErrorKind::ConnectionFailed, None),
-    ("connection was closed", ErrorKind::ConnectionFailed, None),
-    ("connection lost", ErrorKind::ConnectionFailed, None),
-    ("connection error", ErrorKind::ConnectionFailed, None),
-    ("connection failed", ErrorKind::ConnectionFailed, None),
-    ("transport closed", ErrorKind::ConnectionFailed, None),
-    ("server disconnected", ErrorKind::ConnectionFailed, None),
-    ("socket hang up", ErrorKind::ConnectionFailed, None),
-    ("fetch failed", ErrorKind::ConnectionFailed, None),
-    ("failed to fetch", ErrorKind::ConnectionFailed, None),
-    ("network error", ErrorKind::ConnectionFailed, None),
-    ("network failure", ErrorKind::ConnectionFailed, None),
-    ("network connection", ErrorKind::ConnectionFailed, None),
-    ("network request failed", ErrorKind::ConnectionFailed, None),
-    ("network issue", ErrorKind::ConnectionFailed, None),
-    ("network problem", ErrorKind::ConnectionFailed, None),
-
-    ("abort error", ErrorKind::Cancelled, None),
-    ("aborted", ErrorKind::Cancelled, None),
-    ("context canceled", ErrorKind::Cancelled, None),
-    ("request cancelled", ErrorKind::Cancelled, None),
-    ("request canceled", ErrorKind::Cancelled, None),
-    ("request was cancelled", ErrorKind::Cancelled, None),
-    ("request was canceled", ErrorKind::Cancelled, None),
-    ("operation cancelled", ErrorKind::Cancelled, None),
-    ("operation canceled", ErrorKind::Cancelled, None),
-    ("operation was cancelled", ErrorKind::Cancelled, None),
-    ("operation was canceled", ErrorKind::Cancelled, None),
-    ("task was cancelled", ErrorKind::Cancelled, None),
-    ("task was canceled", ErrorKind::Cancelled, None),
-    ("job was cancelled", ErrorKind::Cancelled, None),
-    ("promise was canceled", ErrorKind::Cancelled, None),
-    ("cancelled on client", ErrorKind::Cancelled, None),
-    ("cancel error", ErrorKind::Cancelled, None),
-    ("canceled error", ErrorKind::Cancelled, None),
-    ("cancelled error", ErrorKind::Cancelled, None),
-    ("canceled exception", ErrorKind::Cancelled, None),
-    ("cancelled exception", ErrorKind::Cancelled, None),
-    ("cancellation exception", ErrorKind::Cancelled, None),
-    ("canceling statement due to user request", ErrorKind::Cancelled, None),
-
-    ("internal server error", ErrorKind::Upstream, None),
-    ("bad gateway", ErrorKind::Upstream, None),
-    ("service unavailable", ErrorKind::Upstream, None),
-    ("temporarily unavailable", ErrorKind::Upstream, None),
-    ("overloaded error", ErrorKind::Upstream, None),
-
-    ("unauthorized", ErrorKind::Denied, None),
-    ("unauthorised", ErrorKind::Denied, None),
-    ("unauthenticated", ErrorKind::Denied, None),
-    ("forbidden", ErrorKind::Denied, None),
-    ("access denied", ErrorKind::Denied, None),
-    ("permission denied", ErrorKind::Denied, None),
-    ("authentication failed", ErrorKind::Denied, None),
-    ("authentication required", ErrorKind::Denied, None),
-    ("authentication error", ErrorKind::Denied, None),
-    ("invalid api key", ErrorKind::Denied, None),
-    ("incorrect api key", ErrorKind::Denied, None),
-    ("insufficient scope", ErrorKind::Denied, None),
-    ("insufficient permissions", ErrorKind::Denied, None),
-
-    ("unknown tool", ErrorKind::NotFound, None),
-    ("tool not found", ErrorKind::NotFound, None),
-    ("no such tool", ErrorKind::NotFound, None),
-    ("method not found", ErrorKind::NotFound, None),
-
-    ("bad request", ErrorKind::InvalidInput, None),
-    ("unprocessable entity", ErrorKind::InvalidInput, None),
-    ("unprocessable content", ErrorKind::InvalidInput, None),
-    ("validation error", ErrorKind::InvalidInput, None),
-    ("validation errors", ErrorKind::InvalidInput, None),
-    ("validation failed", ErrorKind::InvalidInput, None),
-    ("invalid params", ErrorKind::InvalidInput, None),
-    ("invalid parameters", ErrorKind::InvalidInput, None),
-    ("invalid argument", ErrorKind::InvalidInput, None),
-    ("invalid arguments", ErrorKind::InvalidInput, None),
-    ("invalid input", ErrorKind::InvalidInput, None),
-    ("invalid request", ErrorKind::InvalidInput, None),
-];
 
 /// Lower case, words split where CamelCase, `_`, `-` and other marks split them, one blank between
 /// and at both ends: `RateLimitError` and `rate_limit-error` are ` rate limit error `. Marks that end
@@ -304,26 +101,25 @@ fn normalise(text: &str) -> String {
     out
 }
 
-/// Of the phrases that stand in the text as whole words and are meant, the first of the list, and its first
-/// place. One pass over the words, each of which is compared with the few phrases that begin with its letter.
-fn first_meant(words: &str, counts: impl Fn(&Phrase) -> bool) -> Option<(&'static Phrase, usize)> {
+/// Of the phrases that stand in the text as whole words and are meant, the first of the list. One pass over the
+/// words, each of which is compared with the few phrases that begin with its letter.
+fn first_meant(words: &str) -> Option<ErrorKind> {
     let mut best = None;
     for at in starts(words) {
         for &place in of_letter(words.as_bytes()[at]) {
             let place = usize::from(place);
-            if best.is_some_and(|(found, _)| found <= place) {
+            if best.is_some_and(|found| found <= place) {
                 break;
             }
-            let phrase = &PHRASES[place];
-            if stands_at(words, at, phrase.0) && counts(phrase) {
-                let (head, tail) = (&words[..at], &words[at + phrase.0.len()..]);
-                if is_meant(phrase.0, head, tail) {
-                    best = Some((place, at));
-                }
+            let phrase = PHRASES[place].0;
+            if stands_at(words, at, phrase)
+                && is_meant(phrase, &words[..at], &words[at + phrase.len()..])
+            {
+                best = Some(place);
             }
         }
     }
-    best.map(|(place, at)| (&PHRASES[place], at))
+    best.map(|place| PHRASES[place].1)
 }
 
 /// Where words begin.
@@ -343,42 +139,6 @@ fn stands_at(words: &str, at: usize, phrase: &str) -> bool {
 /// Where a word begins that these characters follow from.
 fn find(words: &str, text: &str) -> Option<usize> {
     starts(words).find(|at| words.as_bytes()[*at..].starts_with(text.as_bytes()))
-}
-
-/// The places of the phrases by their first letters, in the order of the list; those of a letter end where those of the
-/// next begin.
-static BY_LETTER: ([u8; PHRASES.len()], [u8; 27]) = {
-    let (mut places, mut ends) = ([0; PHRASES.len()], [0; 27]);
-    let mut len = 0;
-    let mut letter = 0;
-    while letter < 26 {
-        let mut place = 0;
-        while place < PHRASES.len() {
-            if PHRASES[place].0.as_bytes()[0] == b'a' + letter {
-                places[len] = place as u8;
-                len += 1;
-            }
-            place += 1;
-        }
-        letter += 1;
-        ends[letter as usize] = len as u8;
-    }
-    assert!(
-        len == PHRASES.len() && len <= 255,
-        "each begins with a letter"
-    );
-    (places, ends)
-};
-
-fn of_letter(letter: u8) -> &'static [u8] {
-    let (places, ends) = &BY_LETTER;
-    match letter {
-        b'a'..=b'z' => {
-            let n = usize::from(letter - b'a');
-            &places[usize::from(ends[n])..usize::from(ends[n + 1])]
-        }
-        _ => &[],
-    }
 }
 
 /// Whether the words around a phrase show that it is the error and not its subject.
@@ -410,10 +170,9 @@ fn is_meant(phrase: &str, head: &str, tail: &str) -> bool {
             !is_setting(before, after, then) && !matches!(before, "first" | "second" | "flat")
         }
         "quota exceeded" => !matches!(before, "disk" | "storage" | "mailbox"),
-        "aborted" => {
-            let transaction = head.contains(" transaction ") && !head.contains(" request ");
-            let crash = (after, then) == ("(", "core");
-            !(transaction || crash || matches!(after, "false" | "="))
+        // Of a text that was parsed.
+        "unexpected eof" => {
+            !matches!(then, "parsing" | "looking") && !matches!(earlier, "syntax" | "parse")
         }
         "forbidden" => {
             const SUBJECTS: &[&str] = &[

@@ -72,7 +72,7 @@ impl Tools {
                 "has_deadline": call.deadline().is_some(),
             })),
             "text" => Ok(json!("12 degrees")),
-            "missing" => Err("404 Not Found".into()),
+            "missing" => Err("Unknown tool: missing".into()),
             "strict" => Err("HTTP 422: no such city".into()),
             "down" => Err("503 Service Unavailable: db.internal:5432".into()),
             "flaky" if self.broken.load(SeqCst) > 0 => Err("503 Service Unavailable".into()),

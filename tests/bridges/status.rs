@@ -6,7 +6,7 @@ use prost::Message;
 use tokio::net::{TcpListener, TcpStream};
 use tonic::{Code, Status, metadata::MetadataMap, transport::Endpoint};
 use tonic_types::{ErrorDetails, StatusExt};
-use tower_toolcall::{ErrorKind, Execution, ToolError};
+use tower_toolcall::{ErrorKind, Evidence, Execution, ToolError, tonic::from_trusted_peer};
 
 use crate::{
     grpc::{call, connect, grpc, request},
@@ -17,48 +17,53 @@ fn received(code: Code, message: &str) -> ToolError {
     Status::new(code, message).into()
 }
 
-/// R6, E2: by its code, and whether the tool ran.
+/// V1, V10, E2: by its code, which proves nothing of whether the tool ran.
 #[test]
 fn a_status_is_an_error_by_its_code() {
     use ErrorKind::*;
-    use Execution::{NotStarted, Unknown};
-    for (code, message, kind, execution) in [
-        (Code::Cancelled, "gone", Cancelled, Unknown),
-        (Code::Cancelled, "Timeout expired", Timeout, Unknown),
-        (Code::DeadlineExceeded, "", Timeout, Unknown),
-        (Code::InvalidArgument, "", InvalidInput, NotStarted),
-        (Code::NotFound, "", NotFound, NotStarted),
-        (Code::Unimplemented, "", NotFound, NotStarted),
-        (Code::PermissionDenied, "", Denied, NotStarted),
-        (Code::Unauthenticated, "", Denied, NotStarted),
-        (Code::ResourceExhausted, "quota", RateLimited, NotStarted),
+    for (code, message, kind) in [
+        (Code::Cancelled, "gone", Upstream),
+        (Code::Cancelled, "Timeout expired", Timeout),
+        (Code::DeadlineExceeded, "", Timeout),
+        (Code::InvalidArgument, "", InvalidInput),
+        (Code::NotFound, "", NotFound),
+        (Code::Unimplemented, "", NotFound),
+        (Code::PermissionDenied, "", Denied),
+        (Code::Unauthenticated, "", Denied),
+        (Code::ResourceExhausted, "quota", RateLimited),
         (
             Code::ResourceExhausted,
             "grpc: received message larger than max (5000000 vs. 4194304)",
             InvalidInput,
-            Unknown,
         ),
         (
             Code::OutOfRange,
             "Error, decoded message length too large: found 5 bytes, the limit is: 4 bytes",
             InvalidInput,
-            Unknown,
         ),
-        (Code::Unavailable, "", Upstream, Unknown),
-        (Code::Internal, "", Upstream, Unknown),
-        (Code::DataLoss, "", Upstream, Unknown),
-        (Code::Unknown, "429 Too Many Requests", Failed, Unknown),
-        (Code::Aborted, "", Failed, Unknown),
-        (Code::Ok, "", Failed, Unknown),
+        (Code::Unavailable, "", Upstream),
+        (Code::Internal, "", Upstream),
+        (Code::DataLoss, "", Upstream),
+        (Code::Unknown, "429 Too Many Requests", Failed),
+        (Code::Aborted, "", Failed),
+        (Code::Ok, "", Failed),
     ] {
         let error = received(code, message);
         assert_eq!(
-            (error.kind(), error.execution()),
-            (kind, execution),
+            (error.kind(), error.execution(), error.evidence()),
+            (kind, Execution::Unknown, Evidence::Inferred),
             "{code:?} {message}"
         );
         assert!(error.message().starts_with("gRPC "), "{error}");
     }
+}
+
+/// V11: what a method did not find is no missing tool.
+#[test]
+fn a_grpc_not_found_is_not_told_as_a_missing_tool() {
+    let missing = received(Code::NotFound, "no such row");
+    assert!(missing.is_recoverable() && missing.status().is_some());
+    assert!(!received(Code::Unimplemented, "").is_recoverable());
 }
 
 /// L2: `RetryInfo`, or else the pushback; rubbish is ignored.
@@ -80,7 +85,7 @@ fn the_delay_that_a_peer_asks_for_is_read() {
     let error = told(Some(ms(700)), Some("9000"));
     assert_eq!(
         (error.retry_after(), error.execution()),
-        (Some(ms(700)), Execution::NotStarted)
+        (Some(ms(700)), Execution::Unknown)
     );
     assert_eq!(told(None, Some("250")).retry_after(), Some(ms(250)));
     for refusal in ["-1", "soon", "99999999999999999999999"] {
@@ -102,20 +107,21 @@ fn the_delay_that_a_peer_asks_for_is_read() {
     assert_eq!(error.execution(), Execution::Unknown);
 }
 
-/// R6: only `UNAVAILABLE` with a delay says that the call was turned away.
+/// V1, R6: a delay says when to come back, not that the call was turned away.
 #[test]
-fn a_delay_alone_proves_nothing() {
-    for (code, execution) in [
-        (Code::Unavailable, Execution::NotStarted),
-        (Code::Internal, Execution::Unknown),
-        (Code::DeadlineExceeded, Execution::Unknown),
-        (Code::Aborted, Execution::Unknown),
+fn a_delay_proves_nothing() {
+    for code in [
+        Code::Unavailable,
+        Code::ResourceExhausted,
+        Code::Internal,
+        Code::DeadlineExceeded,
+        Code::Aborted,
     ] {
         let details = ErrorDetails::with_retry_info(Some(ms(700)));
         let error = ToolError::from(Status::with_error_details(code, "later", details));
         assert_eq!(
             (error.retry_after(), error.execution()),
-            (Some(ms(700)), execution),
+            (Some(ms(700)), Execution::Unknown),
             "{code:?}"
         );
     }
@@ -187,7 +193,8 @@ fn an_absurd_delay_does_no_harm() {
     }
 }
 
-/// E1: every error comes back as it was, through the bytes of a wire.
+/// V1, V10, E1: every error comes back as it was, through the bytes of a wire: from a trusted peer also whether its tool
+/// ran. But what its caller gave up there is a failure here.
 #[test]
 fn an_error_survives_the_way_to_a_peer() {
     for &kind in ErrorKind::ALL {
@@ -202,16 +209,52 @@ fn an_error_survives_the_way_to_a_peer() {
                 .with_retryable(!kind.is_retryable())
                 .with_retry_after(ms(2500))
                 .with_attempts(3);
-            let error = ToolError::from(through_headers(sent.clone().into()));
-            assert_eq!((error.kind(), error.code()), (kind, "MY_CODE"));
-            assert_eq!(error.execution(), execution, "{kind:?}");
-            assert_eq!(error.is_retryable(), sent.is_retryable());
+            let kind = match kind {
+                ErrorKind::Cancelled => ErrorKind::Upstream,
+                kind => kind,
+            };
+            let arrived = || through_headers(sent.clone().into());
+            let (error, trusted) = (ToolError::from(arrived()), from_trusted_peer(arrived()));
             assert_eq!(
-                (error.retry_after(), error.attempts()),
-                (Some(ms(2500)), Some(3))
+                (error.execution(), error.evidence()),
+                (Execution::Unknown, Evidence::Inferred)
             );
+            assert_eq!(
+                (trusted.execution(), trusted.evidence()),
+                (execution, Evidence::Word)
+            );
+            for error in [error, trusted] {
+                assert_eq!((error.kind(), error.code()), (kind, "MY_CODE"));
+                assert_eq!(error.is_retryable(), sent.is_retryable());
+                assert_eq!(
+                    (error.retry_after(), error.attempts()),
+                    (Some(ms(2500)), Some(3))
+                );
+            }
         }
     }
+}
+
+/// V10: our own `CANCELLED` goes out, and is the caller's own where it comes back in the same process.
+#[test]
+fn a_cancellation_comes_back_as_one_only_in_the_same_process() {
+    let status = || Status::from(ToolError::new(ErrorKind::Cancelled, "the caller gave up"));
+    assert_eq!(status().code(), Code::Cancelled);
+    assert_eq!(ToolError::from(status()).kind(), ErrorKind::Cancelled);
+    let arrived = through_headers(status());
+    assert_eq!(ToolError::from(arrived).kind(), ErrorKind::Upstream);
+}
+
+/// A trusted peer that contradicts its own status is not believed either.
+#[test]
+fn a_trusted_peer_is_believed_only_what_fits_its_status() {
+    let ours = Status::from(ToolError::new(ErrorKind::CircuitOpen, ""));
+    let forged = Status::with_details(Code::Internal, "x", ours.details().to_vec().into());
+    let error = from_trusted_peer(forged);
+    assert_eq!(
+        (error.kind(), error.execution()),
+        (ErrorKind::Upstream, Execution::Unknown)
+    );
 }
 
 /// What arrives of a status.
@@ -261,7 +304,7 @@ fn a_status_is_found_under_other_errors() {
     let bare = ToolError::from_box(Status::not_found("x").into());
     assert_eq!(
         (bare.kind(), bare.execution()),
-        (ErrorKind::NotFound, Execution::NotStarted)
+        (ErrorKind::NotFound, Execution::Unknown)
     );
     assert!(bare.source().unwrap().is::<Status>());
     let error = anyhow::Error::from(Status::not_found("x")).context("second step");
@@ -297,7 +340,7 @@ fn a_pushback_too_long_for_the_wire_is_a_refusal() {
     assert!(error.is_retryable());
 }
 
-/// R6: a connection that was never made: the tool did not run.
+/// V1, R6: a connection that was never made: on the wire of a transport the tool did not run.
 #[tokio::test]
 async fn a_server_that_is_not_there_was_not_reached() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -308,10 +351,20 @@ async fn a_server_that_is_not_there_was_not_reached() {
         .connect_lazy();
     let status = call(channel, request("ok", "")).await.unwrap_err();
     assert_eq!(status.code(), Code::Unavailable);
+    let seen = ToolError::from_transport(status.clone().into());
+    assert_eq!(
+        (seen.kind(), seen.execution(), seen.evidence()),
+        (
+            ErrorKind::ConnectionFailed,
+            Execution::NotStarted,
+            Evidence::Word
+        )
+    );
+    // Out of a tool it may be of a second step.
     let boxed = ToolError::from_box(status.into());
     assert_eq!(
         (boxed.kind(), boxed.execution()),
-        (ErrorKind::ConnectionFailed, Execution::NotStarted)
+        (ErrorKind::ConnectionFailed, Execution::Unknown)
     );
     let error = Endpoint::try_from(format!("http://{at}"))
         .unwrap()

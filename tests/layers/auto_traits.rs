@@ -4,7 +4,7 @@ use static_assertions::{assert_impl_all, assert_not_impl_any};
 use tower_toolcall::{
     CallInfo, ConfigError, ErrorKind, Key, Observation, Outcome, Progress, ToolCall, ToolError,
     catch_panic, check, circuit_breaker, deadline, health, normalize, outcome::ByError, rate_limit,
-    redact, result, retry, sanitize, timeout, trace,
+    redact, result, retry, sanitize, timeout, trace, transport,
 };
 
 type Tool = std::future::Ready<Result<(), ToolError>>;
@@ -49,6 +49,9 @@ assert_impl_all!(catch_panic::ResponseFuture<Tool>: Send, Sync);
 assert_impl_all!(normalize::NormalizeLayer: Send, Sync, Unpin, Clone);
 assert_impl_all!(normalize::Normalize<Svc>: Send, Sync, Unpin, Clone);
 assert_impl_all!(normalize::ResponseFuture<Tool>: Send, Sync);
+assert_impl_all!(transport::TransportLayer: Send, Sync, Unpin, Copy);
+assert_impl_all!(transport::Transport<Svc>: Send, Sync, Unpin, Clone);
+assert_impl_all!(transport::ResponseFuture<Tool>: Send, Sync);
 assert_impl_all!(rate_limit::RateLimitBackoffLayer: Send, Sync, Unpin, Clone);
 assert_impl_all!(rate_limit::RateLimitBackoffBuilder: Send, Sync, Unpin, Clone);
 assert_impl_all!(rate_limit::RateLimitBackoff<Svc, ByError>: Send, Sync, Unpin, Clone);

@@ -19,6 +19,7 @@ use tower_toolcall::{
     sanitize::SanitizeLayer,
     timeout::TimeoutLayer,
     trace::TraceLayer,
+    transport::TransportLayer,
 };
 
 use crate::kit::contract;
@@ -85,6 +86,12 @@ contract!(
 contract!(
     normalize,
     NormalizeLayer::new(),
+    Readiness::Passes,
+    Panics::Pass
+);
+contract!(
+    transport,
+    TransportLayer::new(),
     Readiness::Passes,
     Panics::Pass
 );

@@ -477,8 +477,9 @@ async fn each_attempt_has_a_span_inside_the_calls() {
         .service(service_fn(|call: ToolCall| async move {
             tracing::info_span!("inside").in_scope(|| ());
             match call.attempt() {
-                1 => Err(BoxError::from(
-                    "429 Too Many Requests, api_key=s3cr3t-canary",
+                1 => Err(ToolError::new(
+                    ErrorKind::RateLimited,
+                    "429 Too Many Requests, api_key=s3cr3t-canary".to_owned(),
                 )),
                 _ => Ok("done"),
             }

@@ -17,7 +17,7 @@ async fn seen(attempts: bool) -> Vec<(Option<String>, String, Option<String>)> {
     let layer = settings.stack().with_classifier(own).build().unwrap();
     let tool = service_fn(|call: ToolCall| async move {
         match call.attempt() {
-            1 => Err(BoxError::from("429 Too Many Requests")),
+            1 => Err(ToolError::new(ErrorKind::RateLimited, "429")),
             _ => Ok("no such file"),
         }
     });

@@ -1,5 +1,6 @@
 use std::error::Error as StdError;
 
+use http::StatusCode;
 use rmcp::{
     model::ErrorData,
     service::{ClientInitializeError, ServiceError},
@@ -7,34 +8,50 @@ use rmcp::{
 };
 
 use crate::{
-    error::{ErrorKind, Execution, ToolError, told},
+    error::{ErrorKind, ToolError, cause_by_type},
     hint,
 };
 
 /// What an error of rmcp means; `None` for an error of another crate. With the feature `mcp-http`,
 /// errors of reqwest are recognised as well.
 ///
-/// | error | kind | did the tool run? |
-/// |---|---|---|
-/// | `McpError` -32602, "tool not found" and the like; -32601 | `NotFound` | no |
-/// | `McpError` -32700, -32600, -32602, -32020 to -32022 | `InvalidInput` | no |
-/// | `McpError` -32042 (the user has to open a URL) | `Denied` | no |
-/// | `McpError` -32800 | `Cancelled` | unknown |
-/// | `McpError` -32000 or -32600, "Bad Request: No valid session ID" and the like | `ConnectionFailed` | unknown |
-/// | `McpError` with a code that is an HTTP status | that status' kind | by the kind if the message says nothing else, else unknown |
-/// | `McpError` -32603 | a rate limit or timeout by its message, else `Upstream` | unknown; a message that is nothing but a rate limit: no |
-/// | any other `McpError`, -32000 and -32001 too | by its message, else `Failed`, retryable | the same |
-/// | `TransportSend`, over HTTP (feature `mcp-http`) | the status' kind, with `Retry-After` | 429: no, 503 with a delay: no, else unknown |
-/// | `TransportSend`, could not connect (feature `mcp-http`) | `ConnectionFailed` | no |
-/// | `TransportSend` otherwise, `TransportClosed` | `ConnectionFailed` | unknown |
-/// | `ClientInitializeError`: of its transport, or of the server | that error's kind | the same |
-/// | `Timeout` | `Timeout` | unknown |
-/// | `Cancelled` | `Cancelled` | unknown |
-/// | `UnexpectedResponse`, an answer over the size limit | `Reported` | yes |
+/// | error | kind |
+/// |---|---|
+/// | `McpError` -32602, "tool not found" and the like; -32601 | `NotFound` |
+/// | `McpError` -32700, -32600, -32602, -32020 to -32022 | `InvalidInput` |
+/// | `McpError` -32042 (the user has to open a URL) | `Denied` |
+/// | `McpError` -32800 | `Upstream`: this side did not cancel the call, or it would not wait for the answer |
+/// | `McpError` -32000 or -32600, "Bad Request: No valid session ID" and the like | `ConnectionFailed` |
+/// | `McpError` with a code that is an HTTP status | that status' kind |
+/// | `McpError` -32603 | a rate limit or timeout by its message, else `Upstream` |
+/// | any other `McpError`, -32000 and -32001 too | by its message, else `Failed`, retryable |
+/// | `TransportSend`, over HTTP (feature `mcp-http`) | the status' kind, with `Retry-After` |
+/// | `TransportSend` otherwise, `TransportClosed` | `ConnectionFailed` |
+/// | `ClientInitializeError`: of its transport, or of the server | that error's kind |
+/// | `Timeout` | `Timeout` |
+/// | `Cancelled`: by the server | `Upstream` |
+/// | `UnexpectedResponse`, an answer over the size limit | `Reported` |
 ///
 /// -32000 and -32001 have no meaning of their own when a peer sends them (the specification of
 /// 2026-07-28 keeps them for old SDKs), so the message decides.
+///
+/// Whether the tool ran is unknown, as for [every foreign error](crate::error). Of the errors on their own wire
+/// [`McpService`](super::McpService) and a [`transport`](crate::transport) know more:
+///
+/// | error | did the tool run? |
+/// |---|---|
+/// | what [`McpService`](super::McpService) could not hand over to rmcp | no |
+/// | a status over HTTP (feature `mcp-http`) | 429: no; 503 with a delay: no; else by the kind |
+/// | could not connect; the session was refused (feature `mcp-http`) | no |
+/// | `UnexpectedResponse`, an answer over the size limit | yes |
+/// | a JSON-RPC error, whatever its number and its words | unknown |
+/// | anything else | unknown |
 pub fn recognise(error: &(dyn StdError + 'static)) -> Option<ToolError> {
+    on_wire(error).map(ToolError::into_inferred)
+}
+
+/// The same, as a leaf that is a transport met it.
+pub(crate) fn on_wire(error: &(dyn StdError + 'static)) -> Option<ToolError> {
     if let Some(error) = error.downcast_ref::<ServiceError>() {
         return Some(service(error));
     }
@@ -45,7 +62,7 @@ pub fn recognise(error: &(dyn StdError + 'static)) -> Option<ToolError> {
         return connecting(error);
     }
     #[cfg(feature = "mcp-http")]
-    if let Some(known) = super::http::recognise(error) {
+    if let Some(known) = super::http::on_wire(error) {
         return Some(known);
     }
     None
@@ -94,16 +111,13 @@ fn connecting(error: &ClientInitializeError) -> Option<ToolError> {
 }
 
 fn transport(failed: &DynamicTransportError) -> ToolError {
-    #[cfg(feature = "mcp-http")]
-    if let Some(known) = super::http::recognise(&*failed.error) {
-        return known;
-    }
     let message = failed.error.to_string();
-    let kind = match ToolError::from_text(&message) {
-        Some(known) => known.kind(),
-        None => ErrorKind::ConnectionFailed,
-    };
-    ToolError::new(kind, message).with_execution(Execution::Unknown)
+    match cause_by_type(&*failed.error) {
+        // It has a text, without the server's address.
+        Some(known) if !known.message().is_empty() => known,
+        Some(known) => known.named(&message),
+        None => ToolError::new(ErrorKind::ConnectionFailed, message),
+    }
 }
 
 fn service(error: &ServiceError) -> ToolError {
@@ -115,7 +129,7 @@ fn service(error: &ServiceError) -> ToolError {
             "the connection to the MCP server is closed",
         ),
         ServiceError::Timeout { .. } => ToolError::new(ErrorKind::Timeout, error.to_string()),
-        ServiceError::Cancelled { .. } => ToolError::new(ErrorKind::Cancelled, error.to_string()),
+        ServiceError::Cancelled { .. } => ToolError::new(ErrorKind::Upstream, error.to_string()),
         ServiceError::UnexpectedResponse => ToolError::new(
             ErrorKind::Reported,
             "the MCP server answered with something that is no tool result",
@@ -124,20 +138,18 @@ fn service(error: &ServiceError) -> ToolError {
     }
 }
 
+/// What the server says: it proves nothing, as it may be the server's word for what its tool met in its work.
 fn protocol(error: &ErrorData) -> ToolError {
-    let known = by_code(error);
-    let told = told(known.kind(), || {
-        let data = error.data.as_ref().and_then(hint::from_json);
-        data.or_else(|| hint::from_text(&error.message))
-    });
-    // A hint says when to come back, and nothing of whether the tool has run.
-    let execution = known.execution();
-    known.hinted(told).with_execution(execution)
+    let asked = error.data.as_ref().and_then(hint::from_json);
+    by_code(error)
+        .into_inferred()
+        .hinted(asked.and_then(|hint| hint.delay))
+        .delayed_by_text(&error.message)
 }
 
 fn by_code(error: &ErrorData) -> ToolError {
     let code = error.code.0;
-    let message = || format!("MCP error {code}: {}", error.message);
+    let message = format!("MCP error {code}: {}", error.message);
     // The message alone: in `MCP error -32603` the number is no status.
     let by_text = ToolError::from_text(&error.message);
     let by_text_kind = by_text.as_ref().map(ToolError::kind);
@@ -147,41 +159,34 @@ fn by_code(error: &ErrorData) -> ToolError {
         -32601 => ErrorKind::NotFound,
         -32700 | -32600 | -32602 | -32022..=-32020 => ErrorKind::InvalidInput,
         -32042 => ErrorKind::Denied,
-        -32800 => ErrorKind::Cancelled,
-        400..=599 => return as_status(code, error, message()),
-        _ => return ambiguous(code, by_text, message()),
+        -32800 => ErrorKind::Upstream,
+        _ => match status(code) {
+            Some(status) => return ToolError::from_status(status, message),
+            None => return ambiguous(code, by_text, message),
+        },
     };
-    ToolError::new(kind, message())
+    ToolError::new(kind, message)
 }
 
-/// A code that is an HTTP status, often that of something beyond the server. That the tool did not run
-/// is believed only if the message says nothing else.
-fn as_status(code: i32, error: &ErrorData, message: String) -> ToolError {
-    let status = u16::try_from(code).ok();
-    let Some(status) = status.and_then(|s| http::StatusCode::from_u16(s).ok()) else {
-        return ToolError::new(ErrorKind::Failed, message);
-    };
-    let bare = ToolError::from_text(&format!("HTTP {code}: {}", error.message));
-    let execution = bare.map_or(Execution::Unknown, |e| e.execution());
-    ToolError::from_status(status, message).with_execution(execution)
+/// A code that is an HTTP status, often that of something beyond the server.
+fn status(code: i32) -> Option<StatusCode> {
+    let code = u16::try_from(code)
+        .ok()
+        .filter(|c| (400..600).contains(c))?;
+    StatusCode::from_u16(code).ok()
 }
 
-/// A code that says little. The server was reached, so the tool may have run, whatever the message
-/// tells of connections beyond it.
+/// A code that says little: the message may say more.
 fn ambiguous(code: i32, by_text: Option<ToolError>, message: String) -> ToolError {
-    let (kind, execution) = match by_text.map(|e| (e.kind(), e.execution())) {
-        // A message that is nothing but a rate limit: it was turned away.
-        Some(known @ (ErrorKind::RateLimited | ErrorKind::Timeout, _)) => known,
-        _ if code == -32603 => (ErrorKind::Upstream, Execution::Unknown),
-        Some((kind, _)) => (kind, Execution::Unknown),
-        // Nobody knows what it means: it counts for the tool alone, and a repeat may help.
-        None => {
-            return ToolError::new(ErrorKind::Failed, message)
-                .with_execution(Execution::Unknown)
-                .with_retryable(true);
+    match by_text {
+        Some(known) if matches!(known.kind(), ErrorKind::RateLimited | ErrorKind::Timeout) => {
+            known.named(&message)
         }
-    };
-    ToolError::new(kind, message).with_execution(execution)
+        _ if code == -32603 => ToolError::new(ErrorKind::Upstream, message),
+        Some(known) => known.named(&message),
+        // Nobody knows what it means: it counts for the tool alone, and a repeat may help.
+        None => ToolError::new(ErrorKind::Failed, message).with_retryable(true),
+    }
 }
 
 #[cfg(test)]
@@ -189,6 +194,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::error::{Evidence, Execution};
     use rmcp::model::ErrorCode;
     use serde_json::json;
 
@@ -217,7 +223,7 @@ mod tests {
             (data(None), None),
             (
                 ErrorData::new(ErrorCode(404), "try again in 20s", None),
-                None,
+                Some(20),
             ),
         ] {
             let error = from_service(ServiceError::McpError(error));
@@ -257,7 +263,7 @@ mod tests {
             (-32602, "Bad Request: no such session", InvalidInput),
             (-32001, "Request timed out", Timeout),
             (-32001, "Header mismatch", Failed),
-            (-32800, "Request cancelled", Cancelled),
+            (-32800, "Request cancelled", Upstream),
             (-32042, "URL elicitation required", Denied),
             (429, "slow down", RateLimited),
             (7, "who knows", Failed),
@@ -266,65 +272,53 @@ mod tests {
         }
     }
 
-    /// R6: the server was reached, so what its message says of others proves nothing.
+    /// V1, R6: the server was reached, so no number and no message proves that its tool did not run.
     #[test]
-    fn a_peers_answer_proves_that_the_tool_did_not_run_only_if_it_says_nothing_else() {
+    fn no_answer_of_a_server_proves_that_the_tool_did_not_run() {
+        use ErrorKind::*;
         for (code, message, kind) in [
             (
                 -32603,
                 "payment captured, but the ledger is down: connect ECONNREFUSED 10.0.0.7:5432",
-                ErrorKind::Upstream,
+                Upstream,
             ),
             (
                 -32000,
                 "charged; then mail API said 429 Too Many Requests",
-                ErrorKind::RateLimited,
+                RateLimited,
             ),
-            (
-                -32603,
-                "saved 3 of 5 rows: validation failed",
-                ErrorKind::Upstream,
-            ),
-            (
-                -32603,
-                "tool ran; file x.csv not found",
-                ErrorKind::Upstream,
-            ),
+            (-32603, "saved 3 of 5 rows: validation failed", Upstream),
+            (-32603, "tool ran; file x.csv not found", Upstream),
             (
                 -32000,
                 "connect ECONNREFUSED 10.0.0.7:5432",
-                ErrorKind::ConnectionFailed,
+                ConnectionFailed,
             ),
+            (429, "charged; then mail API said 429", RateLimited),
+            (-32000, "Too Many Requests", RateLimited),
+            (429, "slow down", RateLimited),
+            (-32603, "rate limit exceeded", RateLimited),
+            (503, "busy, retry after 7 s", Upstream),
+            (-32601, "Method not found", NotFound),
+            (-32602, "Unknown tool: x", NotFound),
+            (-32602, "missing field `city`", InvalidInput),
+            (403, "no", Denied),
         ] {
             let error = mcp(code, message);
             assert_eq!(
-                (error.kind(), error.execution()),
-                (kind, Execution::Unknown),
-                "{message}"
+                (error.kind(), error.execution(), error.evidence()),
+                (kind, Execution::Unknown, Evidence::Inferred),
+                "{code} {message}"
             );
         }
-        for (code, message) in [
-            (429, "charged; then mail API said 429"),
-            (-32603, "Rate limit exceeded after the card was charged"),
-        ] {
-            let error = mcp(code, message);
-            assert_eq!(
-                (error.kind(), error.execution()),
-                (ErrorKind::RateLimited, Execution::Unknown),
-                "{message}"
-            );
-        }
-        for (code, message) in [
-            (-32000, "Too Many Requests"),
-            (429, "slow down"),
-            (-32603, "rate limit exceeded"),
-        ] {
-            assert_eq!(
-                mcp(code, message).execution(),
-                Execution::NotStarted,
-                "{message}"
-            );
-        }
+    }
+
+    /// V10: the server's cancellation is the server's failure.
+    #[test]
+    fn a_call_that_the_server_cancelled_is_a_failure_of_the_server() {
+        let error = from_service(ServiceError::Cancelled { reason: None });
+        assert_eq!(error.kind(), ErrorKind::Upstream);
+        assert_eq!(error.kind().count(), crate::outcome::Count::Failure);
     }
 
     #[test]
@@ -339,6 +333,7 @@ mod tests {
         let error = from_service(ServiceError::TransportClosed);
         assert_eq!(error.kind(), ErrorKind::ConnectionFailed);
         assert_eq!(error.execution(), Execution::Unknown);
+        assert_eq!(error.evidence(), Evidence::Word);
     }
 
     /// E2: rmcp's errors are found in the source chain of others.

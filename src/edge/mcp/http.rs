@@ -15,12 +15,10 @@ use crate::{
 };
 
 /// rmcp's error is transparent: walking its sources does not reach the status, only a downcast does.
-pub(super) fn recognise(error: &(dyn StdError + 'static)) -> Option<ToolError> {
+pub(super) fn on_wire(error: &(dyn StdError + 'static)) -> Option<ToolError> {
     use StreamableHttpError as Http;
     if let Some(error) = error.downcast_ref::<reqwest::Error>() {
-        // It may be the second request of a tool, or have followed a redirect of one that had done its
-        // work: neither a status nor a failed connection proves that nothing ran.
-        return Some(from_request(error).with_execution(Execution::Unknown));
+        return Some(from_request(error));
     }
     let error = error.downcast_ref::<Http<reqwest::Error>>()?;
     let new = |kind| ToolError::new(kind, without_address(error.to_string(), error));
@@ -41,11 +39,6 @@ pub(super) fn recognise(error: &(dyn StdError + 'static)) -> Option<ToolError> {
                 Some(delay) => error.with_retry_after(delay),
                 None => error,
             }
-        }
-        // The leaf's own request: one that did not connect was not sent. (Unless it followed a redirect;
-        // an MCP server sends none.)
-        Http::Client(error) if error.is_connect() && error.status().is_none() => {
-            new(ErrorKind::ConnectionFailed).with_execution(Execution::NotStarted)
         }
         Http::Client(error) => from_request(error),
         Http::AuthRequired(_) | Http::InsufficientScope(_) => new(ErrorKind::Denied),
@@ -75,6 +68,9 @@ fn from_request(error: &reqwest::Error) -> ToolError {
     let message = without_address(error.to_string(), error);
     match error.status() {
         Some(status) => ToolError::from_status(status, message),
+        // What did not connect was not sent. (Unless it followed a redirect; an MCP server sends none.)
+        None if error.is_connect() => ToolError::new(ErrorKind::ConnectionFailed, message)
+            .with_execution(Execution::NotStarted),
         None if error.is_timeout() => ToolError::new(ErrorKind::Timeout, message),
         None => ToolError::new(ErrorKind::ConnectionFailed, message),
     }

@@ -64,6 +64,7 @@ mod service;
 mod text;
 mod tools;
 
+pub(crate) use self::errors::on_wire;
 #[cfg(feature = "mcp-server")]
 pub use self::gateway::{ERROR_META, GatewayHandler, ListTools};
 #[cfg(feature = "mcp-http")]

@@ -51,17 +51,30 @@
 //!
 //! Of a client's call, for tools that speak gRPC. `From`, and the search through source chains ([`recognise`]), know:
 //!
-//! | status | kind | did the tool run? |
-//! |---|---|---|
-//! | one that was made of a [`ToolError`](crate::ToolError), here or by a peer with this crate | as it was | as it said |
-//! | with a cause met on this side: no connection, an `io::Error`, a timeout | the cause's | by the cause; connection never made: no |
-//! | `CANCELLED`, "Timeout expired", which is tonic's timeout | `Timeout` | unknown |
-//! | `RESOURCE_EXHAUSTED`, `OUT_OF_RANGE` for a message that is too large | `InvalidInput` | unknown: it may be the answer |
-//! | `UNAVAILABLE` with a delay | `Upstream` | no: it was turned away |
-//! | any other | [by its code](crate::ErrorKind::from_grpc_code) | as the kind says |
+//! | status | kind |
+//! |---|---|
+//! | one that was made of a [`ToolError`](crate::ToolError) in this process | the same error |
+//! | one that a peer with this crate made of an error | that kind, its code and attempts; its `Cancelled` is `Upstream` |
+//! | with a cause met on this side: no connection, an `io::Error`, a timeout | the cause's |
+//! | `CANCELLED`, "Timeout expired", which is tonic's timeout | `Timeout` |
+//! | `CANCELLED` with a cause met on this side: the connection is gone | `ConnectionFailed` |
+//! | `CANCELLED` of the peer's | `Upstream`: this side did not ask for it |
+//! | `RESOURCE_EXHAUSTED`, `OUT_OF_RANGE` for a message that is too large | `InvalidInput` |
+//! | any other | [by its code](crate::ErrorKind::from_grpc_code); `NOT_FOUND` has the status 404, as the tool is there |
 //!
-//! The delay is `RetryInfo`'s, or else `grpc-retry-pushback-ms`; a pushback that forbids the repeat, where no delay is named, makes
-//! the error not retryable. What a peer writes into them is a value or nothing.
+//! Whether the tool ran is unknown, whatever the code and the delay: a tool may have met the status in the middle of its
+//! work, and a server may answer `RESOURCE_EXHAUSTED` or `UNAVAILABLE` after its own. More is believed where the leaf
+//! says whose word it is:
+//!
+//! | status | [`transport`](crate::transport) around the client | [`from_trusted_peer`] |
+//! |---|---|---|
+//! | no connection was made ([`ConnectError`](https://docs.rs/tonic/latest/tonic/struct.ConnectError.html)) | not started | not started |
+//! | the peer refused the stream (HTTP/2 `REFUSED_STREAM`) | not started | not started |
+//! | with `execution` in an `ErrorInfo` of [`DOMAIN`] | unknown | as it says |
+//! | any other | unknown | unknown |
+//!
+//! The delay is `RetryInfo`'s, or else `grpc-retry-pushback-ms`, or else that of the message; a pushback that forbids the
+//! repeat, where no delay is named, makes the error not retryable. What a peer writes into them is a value or nothing.
 //!
 //! # Errors, cancellation
 //!
@@ -77,4 +90,9 @@ mod sent;
 #[cfg(doc)]
 use ::tonic::Status;
 
-pub use self::{metadata::timeout, received::recognise, sent::DOMAIN};
+pub(crate) use self::received::on_wire;
+pub use self::{
+    metadata::timeout,
+    received::{from_trusted_peer, recognise},
+    sent::DOMAIN,
+};

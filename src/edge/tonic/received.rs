@@ -3,7 +3,7 @@
 use std::{error::Error as StdError, time::Duration};
 
 use ::tonic::{Code, ConnectError, Status, TimeoutExpired};
-use http::HeaderMap;
+use http::{HeaderMap, StatusCode};
 use prost::Message as _;
 use serde::{
     Deserialize,
@@ -24,9 +24,15 @@ use crate::{
 const NANOS: i128 = 1_000_000_000;
 
 /// What an error of tonic means; `None` for an error of another crate. See [the table](crate::tonic#an-error-from-a-status).
+/// Whether the tool ran is unknown, as for [every foreign error](crate::error).
 pub fn recognise(error: &(dyn StdError + 'static)) -> Option<ToolError> {
+    on_wire(error).map(ToolError::into_inferred)
+}
+
+/// The same, as a leaf that is a transport met it.
+pub(crate) fn on_wire(error: &(dyn StdError + 'static)) -> Option<ToolError> {
     if let Some(status) = error.downcast_ref::<Status>() {
-        return Some(of_status(status));
+        return Some(of_status(status, told_by_peer));
     }
     let (kind, execution) = if error.is::<ConnectError>() {
         (ErrorKind::ConnectionFailed, Execution::NotStarted)
@@ -41,55 +47,95 @@ pub fn recognise(error: &(dyn StdError + 'static)) -> Option<ToolError> {
 /// See [the table](crate::tonic#an-error-from-a-status).
 impl From<Status> for ToolError {
     fn from(status: Status) -> Self {
-        let ours = status
-            .source()
-            .and_then(|source| source.downcast_ref::<Self>());
-        match ours {
+        match ours(&status) {
             Some(ours) => ours.clone(),
-            None => of_status(&status).with_source(status),
+            None => of_status(&status, told_by_peer)
+                .into_inferred()
+                .with_source(status),
         }
     }
 }
 
-fn of_status(status: &Status) -> ToolError {
-    let message = format!("gRPC {:?}: {}", status.code(), status.message());
-    // What came over the wire has no source; what this side met has one.
-    if let Some(cause) = status.source().and_then(cause_by_type) {
-        return ToolError::new(cause.kind(), message).with_execution(cause.execution());
-    }
-    let info = status.get_details_error_info();
-    let ours = info.filter(|info| info.domain == DOMAIN);
-    let delay = delay(status);
-    match ours.and_then(|info| told_by_peer(status.code(), &info, &message)) {
-        Some(error) => error.hinted(delay),
-        None => foreign(status, message, delay),
+/// The error of a status from a peer that is trusted, such as a gateway or a mesh of one's own: it is also believed
+/// whether the tool ran, and what it says is [the leaf's word](crate::Evidence::Word).
+///
+/// For leaves only, which get the status as the answer to the call itself. Any other status is read as
+/// `From<Status>` does, with nothing of it believed that a [`transport`](crate::transport) does not believe.
+///
+/// ```
+/// use tonic::Status;
+/// use tower_toolcall::{ErrorKind, Execution, ToolError, tonic::from_trusted_peer};
+///
+/// // As it arrives: the details alone cross the wire.
+/// let sent = Status::from(ToolError::new(ErrorKind::CircuitOpen, "5 failures in a row"));
+/// let arrived = || Status::with_details(sent.code(), sent.message(), sent.details().to_vec().into());
+///
+/// assert_eq!(from_trusted_peer(arrived()).execution(), Execution::NotStarted);
+/// assert_eq!(ToolError::from(arrived()).execution(), Execution::Unknown);
+/// ```
+pub fn from_trusted_peer(status: Status) -> ToolError {
+    match ours(&status) {
+        Some(ours) => ours.clone(),
+        None => of_status(&status, told_by_trusted).with_source(status),
     }
 }
 
-/// What a peer without this crate says.
-fn foreign(status: &Status, message: String, delay: Option<Duration>) -> ToolError {
-    let mut error = by_code(status, message).hinted(delay);
-    if delay.is_some() && status.code() == Code::Unavailable {
-        error = error.with_execution(Execution::NotStarted);
+/// The error that a status of this process was made of.
+fn ours(status: &Status) -> Option<&ToolError> {
+    status.source()?.downcast_ref()
+}
+
+/// How the error is read that a peer with this crate told of.
+type Told = fn(Code, &ErrorInfo, &str) -> Option<ToolError>;
+
+fn of_status(status: &Status, told: Told) -> ToolError {
+    let message = format!("gRPC {:?}: {}", status.code(), status.message());
+    // What came over the wire has no source; what this side met has one.
+    if let Some(cause) = status.source().and_then(cause_by_type) {
+        return cause.named(&message);
     }
+    let error = match info(status).and_then(|info| told(status.code(), &info, &message)) {
+        Some(error) => error,
+        None => foreign(status, message),
+    };
+    error
+        .hinted(delay(status))
+        .delayed_by_text(status.message())
+}
+
+/// What a peer with this crate says beside the code.
+fn info(status: &Status) -> Option<ErrorInfo> {
+    let info = status.get_details_error_info();
+    info.filter(|info| info.domain == DOMAIN)
+}
+
+/// What a peer without this crate says.
+fn foreign(status: &Status, message: String) -> ToolError {
+    let error = ToolError::new(by_code(status), message).with_execution(Execution::Unknown);
+    let error = match status.code() {
+        // What was asked for, not the method: gRPC's own table makes a 404 of it.
+        Code::NotFound => error.with_status(StatusCode::NOT_FOUND),
+        _ => error,
+    };
     match pushback(status.metadata().as_ref()) {
-        Some(hint) if delay.is_none() && hint.retry == Some(false) => error.with_retryable(false),
+        Some(hint) if retry_info(status).is_none() && hint.retry == Some(false) => {
+            error.with_retryable(false)
+        }
         _ => error,
     }
 }
 
-fn by_code(status: &Status, message: String) -> ToolError {
-    let code = status.code();
-    let kind = match code {
+fn by_code(status: &Status) -> ErrorKind {
+    match status.code() {
         Code::Cancelled if status.message() == "Timeout expired" => ErrorKind::Timeout,
+        // Cancelled on this side, by a client without its connection.
+        Code::Cancelled if status.source().is_some() => ErrorKind::ConnectionFailed,
         // It may be the request or the answer.
         Code::ResourceExhausted | Code::OutOfRange if is_about_size(status.message()) => {
-            let error = ToolError::new(ErrorKind::InvalidInput, message);
-            return error.with_execution(Execution::Unknown);
+            ErrorKind::InvalidInput
         }
-        _ => ErrorKind::from_grpc_code(code.into()).unwrap_or(ErrorKind::Failed),
-    };
-    ToolError::new(kind, message)
+        code => ErrorKind::from_grpc_code(code.into()).unwrap_or(ErrorKind::Failed),
+    }
 }
 
 /// As tonic, grpc-go, grpc-java and the C core say it.
@@ -104,19 +150,21 @@ fn is_about_size(message: &str) -> bool {
     .any(|words| message.contains(words))
 }
 
-/// The error as a peer with this crate had it. `None` if it contradicts the status.
+/// The error as a peer with this crate had it, but for whether its tool ran. `None` if it contradicts the status.
 fn told_by_peer(code: Code, info: &ErrorInfo, message: &str) -> Option<ToolError> {
     let fact = |key: &str| info.metadata.get(key).map(String::as_str);
-    let kind: ErrorKind = named(fact("kind")?)?;
-    if Code::from_i32(kind.grpc_code()) != code {
+    let told: ErrorKind = named(fact("kind")?)?;
+    if Code::from_i32(told.grpc_code()) != code {
         return None;
     }
-    let mut error = ToolError::new(kind, message.to_owned());
-    if info.reason != kind.code() {
+    // Its caller gave up there, not here.
+    let kind = match told {
+        ErrorKind::Cancelled => ErrorKind::Upstream,
+        told => told,
+    };
+    let mut error = ToolError::new(kind, message.to_owned()).with_execution(Execution::Unknown);
+    if info.reason != told.code() {
         error = error.with_code(info.reason.clone());
-    }
-    if let Some(execution) = fact("execution").and_then(named) {
-        error = error.with_execution(execution);
     }
     if let Some(retryable) = fact("retryable").and_then(|text| text.parse().ok()) {
         error = error.with_retryable(retryable);
@@ -125,6 +173,16 @@ fn told_by_peer(code: Code, info: &ErrorInfo, message: &str) -> Option<ToolError
         error = error.with_attempts(attempts);
     }
     Some(error)
+}
+
+/// The same, with whether its tool ran.
+fn told_by_trusted(code: Code, info: &ErrorInfo, message: &str) -> Option<ToolError> {
+    let error = told_by_peer(code, info, message)?;
+    let execution = info.metadata.get("execution");
+    Some(match execution.and_then(|name| named(name)) {
+        Some(execution) => error.with_execution(execution),
+        None => error,
+    })
 }
 
 /// A value that its name stands for.

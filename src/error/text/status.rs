@@ -1,7 +1,12 @@
 //! HTTP statuses in text: a number is one only where the text says so.
 
-/// The HTTP status that the text names, if it names one as such, and where.
-pub(super) fn status(text: &str) -> Option<(u16, usize)> {
+use http::StatusCode;
+
+/// How much of the clause before a number is looked at, in bytes.
+const MAX_CLAUSE: usize = 160;
+
+/// The HTTP status that the text names, if it names one as such.
+pub(super) fn status(text: &str) -> Option<StatusCode> {
     let bytes = text.as_bytes();
     // Made for the first number that may be one.
     let mut lower = None;
@@ -11,17 +16,14 @@ pub(super) fn status(text: &str) -> Option<(u16, usize)> {
             at += 1;
             continue;
         }
-        let end = at
-            + bytes[at..]
-                .iter()
-                .take_while(|b| b.is_ascii_digit())
-                .count();
+        let digits = bytes[at..].iter().take_while(|b| b.is_ascii_digit());
+        let end = at + digits.count();
         if end - at == 3
-            && let Ok(number @ 400..=599) = text[at..end].parse()
+            && let Ok(number @ 300..=599) = text[at..end].parse()
         {
             let text: &str = lower.get_or_insert_with(|| text.to_ascii_lowercase());
             if is_status(&text[..at], &text[end..], number) {
-                return Some((number, at));
+                return StatusCode::from_u16(number).ok();
             }
         }
         at = end;
@@ -30,90 +32,140 @@ pub(super) fn status(text: &str) -> Option<(u16, usize)> {
 }
 
 fn is_status(head: &str, tail: &str, number: u16) -> bool {
-    // Glued to something: `401k`, `1.429`, `-503`, `v429`, `#404`, `500%`, `10.0.0.503`.
-    let glued_before = head
-        .chars()
-        .next_back()
-        .is_some_and(|c| c.is_alphanumeric() || "-#$.,_+/@~".contains(c));
-    let mut next = tail.chars();
-    let glued_after = match next.next() {
-        Some(c) if c.is_ascii_alphanumeric() || "%_/$°".contains(c) => true,
-        // A decimal, a range, a thousands separator, a time of day.
-        Some('.' | ',' | '-' | ':') => next.next().is_some_and(|c| c.is_ascii_digit()),
-        _ => false,
-    };
-    if glued_before || glued_after {
+    if is_glued_before(head) || is_glued_after(tail) {
         return false;
     }
+    let before = Before::of(head);
     let follows = Follows::of(tail, number);
     if follows == Follows::Reason {
-        return !matches!(last_word(head).0, "port" | "line" | "row");
+        return !matches!(before.word, "port" | "line" | "row");
     }
-    let (word, between, rest) = last_word_and_rest(head);
-    if word.is_empty() {
-        // The text begins with it: `404`, `429: slow down`.
-        return rest.is_empty() && follows == Follows::Clause;
-    }
-    let before_word = last_word(rest).0;
-    let http_version =
-        rest.ends_with("http/") || rest.ends_with("http/1.") || rest.ends_with("http/2.");
-    // Behind another script the word may stand without a blank.
-    let latin = word.trim_start_matches(|c: char| !c.is_ascii());
-    let exited = before_word == "exit" || rest.ends_with("exited with ");
-    let strong = http_version && word.len() <= 1
-        || matches!(
-            latin,
-            "http" | "https" | "status" | "http_status" | "httpstatus"
-        ) && !exited
-        || ["statuscode", "status_code", "状态码"]
-            .iter()
-            .any(|w| word.ends_with(w));
-    if strong {
+    if before.is_strong() {
         return follows != Follows::Counted;
     }
-    let named = word == "code"
-        && !matches!(
-            before_word,
-            "exit" | "zip" | "area" | "postal" | "country" | "return" | "line" | "dial"
-        )
-        && !exited
-        || word.ends_with("error")
-        || word.ends_with("exception")
-        || matches!(
+    let clause = matches!(follows, Follows::Clause | Follows::Word);
+    number >= 400
+        && clause
+        && (before.is_start(tail)
+            || before.is_error()
+            || before.is_verb()
+            || before.is_bracketed_reason())
+}
+
+/// `401k`, `1.429`, `-503`, `v429`, `#404`, `10.0.0.503`.
+fn is_glued_before(head: &str) -> bool {
+    let last = head.chars().next_back();
+    last.is_some_and(|c| c.is_alphanumeric() || "-#$.,_+/@~".contains(c))
+}
+
+/// `500%`, a decimal, a range, a thousands separator, a time of day.
+fn is_glued_after(tail: &str) -> bool {
+    let mut next = tail.chars();
+    match next.next() {
+        Some(c) if c.is_ascii_alphanumeric() || "%_/$°".contains(c) => true,
+        Some('.' | ',' | '-' | ':') => next.next().is_some_and(|c| c.is_ascii_digit()),
+        _ => false,
+    }
+}
+
+/// What stands before a number.
+struct Before<'a> {
+    /// The last word.
+    word: &'a str,
+    /// The one before it.
+    earlier: &'a str,
+    /// All before the last word.
+    rest: &'a str,
+    /// The marks between the last word and the number.
+    between: &'a str,
+}
+
+impl<'a> Before<'a> {
+    fn of(head: &'a str) -> Self {
+        let (word, between, rest) = last_word(head);
+        let (earlier, _, _) = last_word(rest);
+        Self {
             word,
-            "failed"
-                | "failure"
-                | "rejected"
-                | "returned"
-                | "returns"
-                | "responded"
-                | "response"
-                | "answered"
-                | "replied"
-                | "got"
-                | "received"
-                | "fetch"
-                | "upstream"
-                | "server"
-                | "api"
-                | "request"
-                | "unacceptable"
-                | "occurred"
-                | "success"
-        )
-        || word == "with"
-            && matches!(
-                before_word,
-                "failed" | "responded" | "rejected" | "replied" | "answered" | "error" | "returned"
-            )
-        || word == "a" && matches!(before_word, "returned" | "got" | "received" | "with");
-    // `Too Many Requests (429)`.
-    let bracketed = between.contains(['(', '['])
-        && matches!(
-            word,
-            "requests" | "unavailable" | "unauthorized" | "forbidden" | "found" | "gateway"
-        );
-    (named || bracketed) && matches!(follows, Follows::Reason | Follows::Clause | Follows::Word)
+            earlier,
+            rest,
+            between,
+        }
+    }
+
+    /// The text begins with the number: `404`, `429: slow down`.
+    fn is_start(&self, tail: &str) -> bool {
+        self.word.is_empty() && self.rest.is_empty() && !tail.trim_start().starts_with(',')
+    }
+
+    /// `HTTP/1.1 503`, `status code 404`.
+    fn is_strong(&self) -> bool {
+        // Behind another script the word may stand without a blank.
+        let latin = self.word.trim_start_matches(|c: char| !c.is_ascii());
+        let versions = ["http/", "http/1.", "http/2."];
+        let versioned = versions.iter().any(|v| self.rest.ends_with(v)) && self.word.len() <= 1;
+        let names = ["statuscode", "status_code", "状态码"];
+        let coded = latin == "code" && ["status", "http", "response"].contains(&self.earlier);
+        let of_http =
+            coded || ["http", "https", "status", "http_status", "httpstatus"].contains(&latin);
+        versioned || of_http && !self.is_exit() || names.iter().any(|w| self.word.ends_with(w))
+    }
+
+    /// `error 503`, `error code: 404`, `upstream: 502`.
+    fn is_error(&self) -> bool {
+        const CODES: &[&str] = &[
+            "exit", "zip", "area", "postal", "country", "return", "line", "dial",
+        ];
+        match self.word {
+            "code" => !self.is_exit() && !CODES.contains(&self.earlier),
+            "response" | "upstream" => true,
+            word => word.ends_with("error") || word.ends_with("exception"),
+        }
+    }
+
+    /// `the server returned 429`, `responded with 503`, `got a 404`; not `expected 500 rows, got 401`.
+    fn is_verb(&self) -> bool {
+        const ANSWERS: &[&str] = &["responded", "replied", "answered"];
+        #[rustfmt::skip]
+        const VERBS: &[&str] = &[
+            "failed", "failure", "rejected", "returned", "returns", "responded", "answered", "replied", "got", "received",
+        ];
+        match self.word {
+            "with" if ANSWERS.contains(&self.earlier) => true,
+            "with" => matches!(self.earlier, "error") || self.follows_subject(VERBS, self.earlier),
+            "a" => ["returned", "got", "received", "with"].contains(&self.earlier),
+            word => self.follows_subject(VERBS, word),
+        }
+    }
+
+    /// Whether the verb is of a clause that names somebody who answers with statuses.
+    fn follows_subject(&self, verbs: &[&str], verb: &str) -> bool {
+        #[rustfmt::skip]
+        const SUBJECTS: &[&str] = &[
+            "server", "upstream", "api", "endpoint", "backend", "service", "gateway", "proxy", "host", "http", "https",
+            "request", "response", "url", "origin", "webhook", "website", "get", "post", "put", "patch", "fetch",
+        ];
+        let from = self.rest.len().saturating_sub(MAX_CLAUSE);
+        let near = (from..self.rest.len()).find_map(|at| self.rest.get(at..));
+        let clause = near.unwrap_or_default().rsplit([',', ';', '\n']).next();
+        let mut words = clause
+            .unwrap_or_default()
+            .split(|c: char| !c.is_alphanumeric());
+        verbs.contains(&verb) && words.any(|w| SUBJECTS.contains(&w))
+    }
+
+    /// `Too Many Requests (429)`, `An error occurred (404)`.
+    fn is_bracketed_reason(&self) -> bool {
+        #[rustfmt::skip]
+        const WORDS: &[&str] = &[
+            "requests", "unavailable", "unauthorized", "forbidden", "found", "gateway", "occurred",
+        ];
+        self.between.contains(['(', '[']) && WORDS.contains(&self.word)
+    }
+
+    fn is_exit(&self) -> bool {
+        let exited = self.rest.trim_end_matches("status ");
+        self.earlier == "exit" || exited.ends_with("exited with ")
+    }
 }
 
 #[derive(PartialEq, Eq)]
@@ -132,36 +184,23 @@ enum Follows {
 
 impl Follows {
     fn of(tail: &str, number: u16) -> Self {
-        let trimmed = tail.trim_start();
-        let Some(first) = trimmed.chars().next() else {
-            return Self::Clause;
-        };
-        if !first.is_alphanumeric() {
-            // An opening bracket or a bare quote after a blank may hold anything.
-            return Self::Clause;
-        }
-        let mut words = trimmed
-            .split(|c: char| !c.is_alphanumeric())
-            .filter(|w| !w.is_empty());
+        // `404 (Not Found)`, `503 - Service Unavailable`
+        let text = tail.trim_start_matches(|c: char| c.is_whitespace() || "(-:\"'".contains(c));
+        let words = text.split(|c: char| !c.is_alphanumeric());
+        let mut words = words.filter(|w| !w.is_empty());
         let two = (words.next().unwrap_or(""), words.next().unwrap_or(""));
-        let reason = match number {
-            400 => two == ("bad", "request"),
-            401 => matches!(two.0, "unauthorized" | "unauthorised"),
-            403 => two.0 == "forbidden",
-            404 => two == ("not", "found") || two == ("page", "not"),
-            408 => two == ("request", "timeout") || two == ("request", "time"),
-            422 => two.0 == "unprocessable",
-            429 => two == ("too", "many"),
-            500 => two == ("internal", "server") || two == ("internal", "error"),
-            502 => two == ("bad", "gateway"),
-            503 => two == ("service", "unavailable") || two == ("service", "temporarily"),
-            504 => two == ("gateway", "timeout") || two == ("gateway", "time"),
-            _ => false,
-        };
-        if reason || matches!(two, ("client" | "server", "error")) {
+        if text.starts_with(two.0) && is_reason(number, two) {
             return Self::Reason;
         }
-        match two.0 {
+        // An opening bracket or a bare quote after a blank may hold anything.
+        match tail.trim_start().chars().next() {
+            Some(first) if first.is_alphanumeric() => Self::word(two.0),
+            _ => Self::Clause,
+        }
+    }
+
+    fn word(word: &str) -> Self {
+        match word {
             "error" | "response" | "status" | "from" | "for" | "on" | "when" | "while"
             | "after" | "because" | "back" | "backend" | "due" | "by" | "returned"
             | "overloaded" | "retry" | "retrying" | "but" | "https" | "http" => Self::Word,
@@ -174,14 +213,53 @@ impl Follows {
     }
 }
 
-/// The last word before a number, and what stands before that word. Marks and quotes in between
-/// are passed over, blanks too.
-fn last_word(text: &str) -> (&str, &str) {
-    let (word, _, rest) = last_word_and_rest(text);
-    (word, rest)
+/// Whether the words are the reason phrase of the status, or its beginning; an empty one stands for any.
+fn is_reason(number: u16, words: (&str, &str)) -> bool {
+    const REASONS: &[(u16, &str, &str)] = &[
+        (301, "moved", "permanently"),
+        (303, "see", "other"),
+        (304, "not", "modified"),
+        (307, "temporary", "redirect"),
+        (308, "permanent", "redirect"),
+        (400, "bad", "request"),
+        (401, "unauthorized", ""),
+        (401, "unauthorised", ""),
+        (402, "payment", "required"),
+        (403, "forbidden", ""),
+        (404, "not", "found"),
+        (404, "page", "not"),
+        (405, "method", "not"),
+        (406, "not", "acceptable"),
+        (407, "proxy", "authentication"),
+        (408, "request", "timeout"),
+        (408, "request", "time"),
+        (409, "conflict", ""),
+        (412, "precondition", "failed"),
+        (413, "payload", "too"),
+        (413, "request", "entity"),
+        (413, "content", "too"),
+        (415, "unsupported", "media"),
+        (422, "unprocessable", ""),
+        (424, "failed", "dependency"),
+        (428, "precondition", "required"),
+        (429, "too", "many"),
+        (431, "request", "header"),
+        (500, "internal", "server"),
+        (500, "internal", "error"),
+        (502, "bad", "gateway"),
+        (503, "service", "unavailable"),
+        (503, "service", "temporarily"),
+        (504, "gateway", "timeout"),
+        (504, "gateway", "time"),
+    ];
+    let own = REASONS.iter().any(|&(status, first, second)| {
+        status == number && words.0 == first && (second.is_empty() || words.1 == second)
+    });
+    own || number >= 400 && matches!(words, ("client" | "server", "error"))
 }
 
-fn last_word_and_rest(text: &str) -> (&str, &str, &str) {
+/// The last word before a number, the marks, quotes and blanks between them, and what stands before the word.
+fn last_word(text: &str) -> (&str, &str, &str) {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     let trimmed =
         text.trim_end_matches(|c: char| c.is_whitespace() || "\"':=([{<>*`|\\".contains(c));

@@ -1,0 +1,178 @@
+//! The word of a leaf that is a transport: whether its request was sent, and what came back on its wire.
+//!
+//! A tool that fails with "connection refused" may have done its work before: out of a tool such an error proves nothing,
+//! and the call is repeated only if that [is safe](crate::retry). A *transport* is a leaf whose whole work is to send the
+//! call somewhere else: an HTTP, gRPC or socket client. Its refused connection means that the call was not sent. Say so
+//! with [`transport`] around the client, or with [`TransportLayer`] in a `ServiceBuilder`, and such calls may be repeated.
+//!
+//! Answers pass unchanged. Errors become a [`ToolError`]:
+//!
+//! | the error, or one in its source chain | kind | did the tool run? |
+//! |---|---|---|
+//! | [`std::io::Error`]: `ConnectionRefused`, `AddrNotAvailable` | `ConnectionFailed` | no |
+//! | hyper-util's client: `is_connect()` (feature `hyper`) | `ConnectionFailed` | no |
+//! | reqwest: `is_connect()` (feature `mcp-http` or `hyper`) | `ConnectionFailed` | no |
+//! | tonic's `ConnectError` (feature `tonic`) | `ConnectionFailed` | no |
+//! | HTTP/2 `REFUSED_STREAM` (feature `hyper` or `tonic`) | `ConnectionFailed` | no |
+//! | another [`std::io::Error`] of a connection; hyper's `is_canceled()`, `is_closed()`, `is_incomplete_message()` | `ConnectionFailed` | unknown |
+//! | reqwest with a status (feature `mcp-http`) | the [status' kind](crate::ErrorKind::from_http_status) | 429: no; else by the kind |
+//! | a gRPC status (feature `tonic`) | [its table](crate::tonic#an-error-from-a-status) | unknown |
+//! | a timeout of tokio, tower, hyper or reqwest | `Timeout` | unknown |
+//! | a [`ToolError`] of the leaf's own | as it is | as it is |
+//! | anything else | by its text | unknown |
+//!
+//! What is known by its type is [the leaf's word](crate::Evidence::Word), the rest is
+//! [inferred](crate::Evidence::Inferred). An answer with an error status that the leaf does not turn into an error is the
+//! leaf's to judge: [`ToolError::from_status`], with [`ToolError::with_retry_after`] where the answer names a delay.
+//!
+//! # Example
+//!
+//! ```
+//! use std::io;
+//! use tower::{ServiceBuilder, ServiceExt, service_fn};
+//! use tower_toolcall::{Execution, ToolCall, retry::RetryLayer, transport::transport};
+//!
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() {
+//! // A client of your own: it connects, sends the call, and hands the answer on.
+//! let client = service_fn(|_call: ToolCall| async {
+//!     Err::<String, io::Error>(io::ErrorKind::ConnectionRefused.into())
+//! });
+//! let stack = ServiceBuilder::new()
+//!     .layer(RetryLayer::default())
+//!     .service(transport(client));
+//!
+//! let error = stack.oneshot(ToolCall::new("search")).await.unwrap_err();
+//! assert_eq!(error.execution(), Execution::NotStarted);
+//! assert_eq!(error.attempts(), Some(3));
+//! # }
+//! ```
+//!
+//! # Order
+//!
+//! Directly around the client. Not around a tool that uses the client: one that calls two services, or calls one and then
+//! works with the answer, has begun when its second request is refused. A client that follows redirects is a transport
+//! only if its peers send none: the redirect of a call that was done may lead to a host that refuses.
+//!
+//! # Errors
+//!
+//! Those of the leaf, as above, stamped with the call's names. Readiness errors are read in the same way.
+//!
+//! # Cancel safety
+//!
+//! Dropping the response future drops the leaf's.
+//!
+//! # Clone
+//!
+//! A clone holds a clone of the leaf, and is ready only if that is.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use pin_project_lite::pin_project;
+use tower_layer::Layer;
+use tower_service::Service;
+
+use crate::{
+    call::{CallInfo, ToolCall},
+    error::{BoxError, ToolError},
+};
+
+/// Says that a leaf is a transport. See the [module docs](self) for an example.
+pub fn transport<S>(leaf: S) -> Transport<S> {
+    Transport { inner: leaf }
+}
+
+/// Layer that says that the leaf below is a transport: [`transport`] for a `ServiceBuilder`.
+#[derive(Clone, Copy, Debug, Default)]
+#[must_use]
+pub struct TransportLayer(());
+
+impl TransportLayer {
+    /// The layer.
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+impl<S> Layer<S> for TransportLayer {
+    type Service = Transport<S>;
+
+    fn layer(&self, leaf: S) -> Self::Service {
+        transport(leaf)
+    }
+}
+
+/// A leaf that is a transport. Made by [`transport`] and [`TransportLayer`]; see the [module docs](self).
+#[derive(Clone, Debug)]
+pub struct Transport<S> {
+    inner: S,
+}
+
+impl<S> Transport<S> {
+    /// The leaf.
+    pub fn get_ref(&self) -> &S {
+        &self.inner
+    }
+
+    /// The leaf, to be changed.
+    pub fn get_mut(&mut self) -> &mut S {
+        &mut self.inner
+    }
+
+    /// The leaf, taken out.
+    pub fn into_inner(self) -> S {
+        self.inner
+    }
+}
+
+impl<S> Service<ToolCall> for Transport<S>
+where
+    S: Service<ToolCall>,
+    S::Error: Into<BoxError>,
+{
+    type Response = S::Response;
+    type Error = ToolError;
+    type Future = ResponseFuture<S::Future>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
+        let ready = self.inner.poll_ready(cx);
+        ready.map_err(|error| ToolError::from_transport(error.into()))
+    }
+
+    fn call(&mut self, call: ToolCall) -> Self::Future {
+        let info = call.info();
+        ResponseFuture {
+            fut: self.inner.call(call),
+            info,
+        }
+    }
+}
+
+pin_project! {
+    /// Response future for [`Transport`].
+    #[derive(Debug)]
+    #[must_use = "futures do nothing unless polled"]
+    pub struct ResponseFuture<F> {
+        #[pin]
+        fut: F,
+        info: CallInfo,
+    }
+}
+
+impl<F, Res, E> Future for ResponseFuture<F>
+where
+    F: Future<Output = Result<Res, E>>,
+    E: Into<BoxError>,
+{
+    type Output = Result<Res, ToolError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        this.fut
+            .poll(cx)
+            .map_err(|error| ToolError::from_transport(error.into()).about(this.info))
+    }
+}
