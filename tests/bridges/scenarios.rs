@@ -128,7 +128,6 @@ const SCENARIOS: &[Scenario] = &[
         grpc: Code::Internal,
         code: "INTERNAL_ERROR",
         message: "The tool 'panic' failed because of an internal error.",
-        recoverable: false,
         ..BASE
     },
 ];
@@ -140,8 +139,6 @@ const OVERLOADED: Scenario = Scenario {
     code: "OVERLOADED",
     message: "The tool 'ok' is busy. Please try again shortly.",
     retryable: true,
-    // It had not started, so it was tried again.
-    attempts: Some(2),
     ..BASE
 };
 
