@@ -1,7 +1,7 @@
 //! A layer that turns whatever error the inner service has into a [`ToolError`].
 //!
 //! For a stack whose outermost layer is not one of ours: tower's `timeout`, `buffer`, `load_shed` and
-//! others widen every error to a [`BoxError`](crate::BoxError). Success passes unchanged. Dropping the
+//! others widen every error to a [`BoxError`]. Success passes unchanged. Dropping the
 //! response future drops the inner one.
 //!
 //! # Order

@@ -14,7 +14,7 @@
 //!
 //! | error | [evidence](Evidence) |
 //! |---|---|
-//! | the refusal of a layer on this side: [`ToolError::refusal`]; tower's `Overloaded` through a [`NormalizeLayer`] | `Refusal` |
+//! | the refusal of a layer on this side: [`ToolError::refusal`]; tower's `Overloaded` through a [`NormalizeLayer`](crate::normalize::NormalizeLayer) | `Refusal` |
 //! | of a leaf that is a transport, known by its type: [`transport`](crate::transport), [`ToolError::from_transport`] | `Word` |
 //! | made by the tool or its leaf: [`ToolError::new`], [`ToolError::from_status`], [`ToolError::with_execution`] | `Word` |
 //!

@@ -1,10 +1,14 @@
 //! E2: gRPC statuses as errors, as they come from real servers and from nowhere.
 
-use std::{error::Error, time::Duration};
+use std::{convert::Infallible, error::Error, time::Duration};
 
 use prost::Message;
 use tokio::net::{TcpListener, TcpStream};
-use tonic::{Code, Status, metadata::MetadataMap, transport::Endpoint};
+use tonic::{
+    Code, Status,
+    metadata::MetadataMap,
+    transport::{Endpoint, Server, server::TcpIncoming},
+};
 use tonic_types::{ErrorDetails, StatusExt};
 use tower_toolcall::{ErrorKind, Evidence, Execution, ToolError, tonic::from_trusted_peer};
 
@@ -412,4 +416,31 @@ async fn the_clients_timeout_is_the_deadline_of_the_call() {
     assert_eq!(status.code(), Code::DeadlineExceeded, "{status:?}");
     assert_eq!(ToolError::from(status).kind(), ErrorKind::Timeout);
     server.tools.until_running(0).await;
+}
+
+/// V17: a handler that panics resets its stream with `CANCEL`, and tonic makes `CANCELLED` of it: a failure that counts,
+/// not a call that its caller gave up.
+#[tokio::test]
+async fn a_handler_that_panics_is_a_failure_and_no_cancellation() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let panics = tower::service_fn(|_: http::Request<tonic::body::Body>| async {
+        panic!("in the handler") as Result<http::Response<tonic::body::Body>, Infallible>
+    });
+    let incoming = TcpIncoming::from(listener);
+    let serving = tokio::spawn(Server::builder().serve_with_incoming(panics, incoming));
+    for _ in 0..3 {
+        let channel = Endpoint::try_from(url.clone()).unwrap().connect_lazy();
+        let status = call(channel, request("ok", "")).await.unwrap_err();
+        let error = ToolError::from_box(status.into());
+        assert!(
+            matches!(
+                error.kind(),
+                ErrorKind::Upstream | ErrorKind::ConnectionFailed
+            ),
+            "{error}"
+        );
+        assert_eq!(error.execution(), Execution::Unknown);
+    }
+    serving.abort();
 }
