@@ -6,6 +6,9 @@ use crate::call::{CallInfo, hash_of};
 
 /// Which calls share one state: one breaker, one cooldown. Looking a key up does not allocate.
 ///
+/// Keys are of the names that calls have: below an [`IdentityLayer`](crate::identity) those of tools that exist, above it
+/// and without it whatever callers write. Tools of a server whose list was not read yet share a key under `Tool` and `ToolName`.
+///
 /// ```
 /// use tower_toolcall::Key;
 ///
@@ -87,6 +90,7 @@ impl Key {
         match self {
             Self::Tool => call.tool_hash(),
             Self::Server => call.server_hash(),
+            Self::ToolName if call.listed_tool().is_none() => call.tool_hash(),
             Self::ToolName => hash_of(None, Some(call.tool())),
             Self::By(KeyFn(f)) => hash_of(None, Some(f(call))),
             Self::Hashed(HashFn(f)) => f(call),
@@ -96,8 +100,9 @@ impl Key {
     /// The server and the name in it, as far as it has them.
     pub(crate) fn parts<'a>(&self, call: &'a CallInfo) -> (Option<&'a str>, Option<&'a str>) {
         match self {
-            Self::Tool => (call.server(), Some(call.tool())),
+            Self::Tool => (call.server(), call.listed_tool()),
             Self::Server => (call.server(), None),
+            Self::ToolName if call.listed_tool().is_none() => (call.server(), None),
             Self::ToolName => (None, Some(call.tool())),
             Self::By(KeyFn(f)) => (None, Some(f(call))),
             Self::Hashed(_) => (None, None),

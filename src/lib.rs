@@ -19,6 +19,7 @@ mod edge;
 pub mod error;
 pub mod event;
 pub mod hint;
+pub mod identity;
 mod in_flight;
 pub mod key;
 mod lane;
@@ -27,6 +28,7 @@ mod limited;
 pub mod metrics;
 pub mod normalize;
 pub mod outcome;
+mod per_tool;
 pub mod rate_limit;
 mod ready;
 pub mod redact;
@@ -45,8 +47,8 @@ pub mod transport;
 pub use self::{
     answer::Answer,
     call::{
-        CallInfo, Claim, IdempotencyKey, MAX_DEPTH, MAX_NAME_BYTES, Observation, Progress, Record,
-        ReplaySafety, ToolCall,
+        CallInfo, Claim, IdempotencyKey, Identity, MAX_DEPTH, MAX_NAME_BYTES, Observation,
+        Progress, Record, ReplaySafety, ToolCall, Trust,
     },
     config::ConfigError,
     error::{BoxError, ErrorKind, Evidence, Execution, ToolError},

@@ -189,6 +189,39 @@ async fn metrics_through_the_facade() {
     });
 }
 
+/// A call that has its identity's names is as it was; of one that is spelled otherwise the names are copied.
+#[test]
+fn identity() {
+    use tower_toolcall::{
+        Identity,
+        identity::{IdentityLayer, Resolve},
+    };
+
+    struct Search(Identity);
+    impl Resolve for Search {
+        fn resolve(&self, _: &ToolCall) -> Result<Option<Identity>, ToolError> {
+            Ok(Some(self.0.clone()))
+        }
+    }
+    let count = |identity: Identity, keep: bool, call: ToolCall| {
+        let mut svc = IdentityLayer::new(Search(identity)).layer(Tool { waits: true });
+        let _kept = keep.then(|| call.clone());
+        allocation_counter::measure(|| drive(&mut svc, call)).count_total
+    };
+    let docs = || Identity::new("search").with_server("docs");
+    for call in calls() {
+        for keep in [false, true] {
+            assert_eq!(count(Identity::new("search"), keep, call.clone()), 0);
+            let named = call.clone().with_server("docs");
+            assert_eq!(count(docs(), keep, named), 0);
+        }
+        let args = call.arguments().clone();
+        let flat = || ToolCall::new("docs__search").with_arguments(args.clone());
+        assert_eq!(count(docs(), false, flat()), 1);
+        assert_eq!(count(docs(), true, flat()), 2);
+    }
+}
+
 /// A router allocates the future of a local tool, and for a server's tool the other names as well.
 #[cfg(feature = "router")]
 mod router {

@@ -30,6 +30,10 @@ pub(super) struct Data {
 pub(super) struct Ident {
     pub(super) name: Arc<str>,
     pub(super) server: Option<Arc<str>>,
+    /// Of a flat name, if it is not the usual one.
+    pub(super) separator: Option<Arc<str>>,
+    /// Whether the name may be a key: false where the server's list of tools was not read.
+    pub(super) is_listed: bool,
     pub(super) id: Option<Arc<str>>,
     pub(super) agent_id: Option<Arc<str>>,
     pub(super) trace_id: Option<Arc<str>>,
@@ -46,6 +50,8 @@ impl Data {
             ident: Arc::new(Ident {
                 name,
                 server: None,
+                separator: None,
+                is_listed: true,
                 id: None,
                 agent_id: None,
                 trace_id: None,
@@ -82,6 +88,21 @@ impl Ident {
 pub(super) struct Hashes {
     tool: Hash,
     server: Hash,
+}
+
+impl Hashes {
+    #[inline]
+    pub(super) fn tool(&self, server: Option<&str>, tool: Option<&str>) -> u64 {
+        self.tool.get(|| hash_of(server, tool))
+    }
+
+    /// Takes over what another value of the same names has computed.
+    pub(super) fn adopt(&self, known: &Self) {
+        let hash = known.tool.0.load(Relaxed);
+        if hash != 0 {
+            self.tool.0.store(hash, Relaxed);
+        }
+    }
 }
 
 /// A hash that is made when a keyed layer first asks; 0 until then.
@@ -231,11 +252,17 @@ impl CallInfo {
         self.ident.id.as_ref()
     }
 
+    /// The tool's name as a key or a label may have it: `None` while the list of its server was not read, so that
+    /// [all its tools](crate::Identity::unlisted) are one.
+    #[inline]
+    pub fn listed_tool(&self) -> Option<&str> {
+        self.ident.key_tool()
+    }
+
     /// The hash of (server, name), made once per call.
     #[inline]
     pub(crate) fn tool_hash(&self) -> u64 {
-        let make = || hash_of(self.server(), Some(self.tool()));
-        self.ident.hashes.tool.get(make)
+        self.ident.hashes.tool(self.server(), self.listed_tool())
     }
 
     /// The hash of the server alone, likewise.

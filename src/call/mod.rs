@@ -12,6 +12,7 @@
 //! logical calls: each gets its own record when the first layer that observes it sees it.
 
 mod arguments;
+mod identity;
 mod info;
 #[cfg(all(feature = "otel", feature = "mcp"))]
 mod note;
@@ -46,6 +47,7 @@ pub(crate) use self::info::hash_of;
 pub(crate) use self::record::{Known, Recorded, nanos};
 use self::{arguments::Arguments, info::Data};
 pub use self::{
+    identity::Identity,
     info::CallInfo,
     progress::Progress,
     record::{IdempotencyKey, Observation, Record},
@@ -107,13 +109,28 @@ const KEYED: u16 = 8;
 const AMBIGUOUS: u16 = 16;
 /// a call whose deadline leaves its owner time to finish: the next layer need not keep a reserve.
 const RESERVED: u16 = 32;
-/// a call whose server was written by a router, not by its caller.
-#[cfg(feature = "router")]
-const ROUTED: u16 = 64;
+/// a call that has reached its server;
+const DELIVERED: u16 = 64;
 /// a call of which a layer above tells a health registry.
 const WATCHED: u16 = 128;
-/// a call whose deadline was set by a caller who is not trusted.
+/// a call whose deadline was set by a caller who is not trusted;
 const UNTRUSTED: u16 = 256;
+/// a call whose names are an identity;
+const RESOLVED: u16 = 512;
+/// whose replay safety a table knew;
+const LISTED_REPLAY: u16 = 1024;
+/// whose timeout a table knew.
+const LISTED_TIMEOUT: u16 = 2048;
+
+/// Whether what a peer says over a wire is believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Trust {
+    /// A caller from anywhere. What he says moves his own call alone.
+    Untrusted,
+    /// A peer of one's own: a proxy in front, another gateway of the same mesh.
+    Trusted,
+}
 
 /// A call of one tool: the request type of every layer in this crate.
 ///
@@ -235,12 +252,9 @@ impl ToolCall {
     pub fn with_server(mut self, server: impl Into<Arc<str>>) -> Self {
         let ident = self.data_mut().ident_mut();
         ident.server = Some(server.into());
+        ident.is_listed = true;
         ident.hashes = Default::default();
-        *self.claims.get_mut() &= !WATCHED;
-        #[cfg(feature = "router")]
-        {
-            *self.claims.get_mut() &= !ROUTED;
-        }
+        *self.claims.get_mut() &= !(WATCHED | DELIVERED | RESOLVED);
         self
     }
 
@@ -269,6 +283,7 @@ impl ToolCall {
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.data_mut().ident_mut().timeout = Some(timeout);
+        *self.claims.get_mut() &= !LISTED_TIMEOUT;
         self
     }
 
@@ -285,6 +300,7 @@ impl ToolCall {
     #[must_use]
     pub fn with_replay_safety(mut self, replay: ReplaySafety) -> Self {
         self.replay = replay;
+        *self.claims.get_mut() &= !LISTED_REPLAY;
         self
     }
 
@@ -688,31 +704,8 @@ impl ToolCall {
         Err(ToolError::new(ErrorKind::InvalidInput, message).about(&self.info()))
     }
 
-    /// The same call under the names by which a server knows it: everything else stays, the record too.
-    #[cfg(feature = "router")]
-    pub(crate) fn readdressed(mut self, tool: Arc<str>, server: Arc<str>) -> Self {
-        if self.server() != Some(&*server) {
-            *self.claims.get_mut() &= !WATCHED;
-        }
-        let ident = self.data_mut().ident_mut();
-        ident.name = tool;
-        ident.server = Some(server);
-        ident.hashes = Default::default();
-        self.routed()
-    }
-
-    /// The same call, whose server a router has seen to: to a router below it says nothing any more.
-    #[cfg(feature = "router")]
-    pub(crate) fn routed(mut self) -> Self {
-        *self.claims.get_mut() |= ROUTED;
-        self
-    }
-
-    /// The server that the caller named, not a router above.
-    #[cfg(feature = "router")]
-    pub(crate) fn named_server(&self) -> Option<&str> {
-        let routed = self.claims.load(Relaxed) & ROUTED != 0;
-        self.server().filter(|_| !routed)
+    fn has(&self, bit: u16) -> bool {
+        self.claims.load(Relaxed) & bit != 0
     }
 
     fn data_mut(&mut self) -> &mut Data {

@@ -58,6 +58,7 @@
 //! |---|---|
 //! | `tool_sanitize` | its rules hold for all that looks on below |
 //! | `tool_result` | whatever fails below, the caller has a result |
+//! | `tool_identity` | below it a tool has one name, however callers spell it: whatever shows or keeps names is inside. A name that does not exist goes no further |
 //! | `tool_trace` | its span holds all attempts and waits, and all that they tell |
 //! | `tool_metrics` | counts calls, not attempts |
 //! | `tool_check`, `tool_max_bytes` | observers see what the caller sees; and an answer that is refused is not asked for again |
@@ -79,6 +80,7 @@
 //! | timeout above retry | it bounds all attempts together, delays included: a tool that needs a retry times out in the middle of a delay, and one that hangs is never repeated |
 //! | breaker above retry | it counts calls in place of attempts: a dead tool gets three times as many requests before it opens, and retries go on while others find it dead |
 //! | rate limit below breaker | the trial call of a half-open breaker waits for a cooldown in its place: all other calls are refused for as long |
+//! | identity below a layer with keys | that layer keeps its state under callers' spellings: a tool has several breakers, and invented names have theirs |
 //! | catch_panic above the breaker | a panic passes the layers below as a panic: the breaker counts it, but no layer has an error to name the call in, or to classify |
 
 use std::time::Duration;
@@ -94,6 +96,7 @@ use crate::{
     circuit_breaker::CircuitBreakerLayer,
     deadline::DeadlineLayer,
     edge::health::{Health, HealthLayer},
+    identity::{IdentityLayer, Resolve},
     normalize::NormalizeLayer,
     rate_limit::RateLimitBackoffLayer,
     redact::Rules,
@@ -111,6 +114,9 @@ pub trait ServiceBuilderExt<L>: sealed::Sealed + Sized {
 
     /// Never fails: a [`ToolResultLayer`].
     fn tool_result(self) -> ServiceBuilder<Stack<ToolResultLayer, L>>;
+
+    /// Resolves the names of calls by a table of tools, a router for example: an [`IdentityLayer`].
+    fn tool_identity(self, tools: impl Resolve) -> ServiceBuilder<Stack<IdentityLayer, L>>;
 
     /// A span for each call, and an event for its end: a [`TraceLayer`].
     fn tool_trace(self) -> ServiceBuilder<Stack<TraceLayer, L>>;
@@ -161,6 +167,10 @@ impl<L> ServiceBuilderExt<L> for ServiceBuilder<L> {
 
     fn tool_result(self) -> ServiceBuilder<Stack<ToolResultLayer, L>> {
         self.layer(ToolResultLayer::new())
+    }
+
+    fn tool_identity(self, tools: impl Resolve) -> ServiceBuilder<Stack<IdentityLayer, L>> {
+        self.layer(IdentityLayer::new(tools))
     }
 
     fn tool_trace(self) -> ServiceBuilder<Stack<TraceLayer, L>> {

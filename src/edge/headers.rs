@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::{HeaderMap, header::AsHeaderName};
 use tokio::time::Instant;
 
-use crate::call::ToolCall;
+use crate::call::{ToolCall, Trust};
 
 /// A longer id is not taken up.
 pub(super) const MAX_ID_BYTES: usize = 128;
@@ -21,12 +21,10 @@ impl ToolCall {
     /// | header | becomes |
     /// |---|---|
     /// | `x-request-id`, at most 128 visible characters | the call's id |
-    /// | `x-envoy-expected-rq-timeout-ms` | its deadline, if that is earlier than the one it has |
     /// | `traceparent`, `tracestate` and what else is configured (feature `otel`) | the parent of its span |
     ///
-    /// What is malformed, too long or there twice is ignored. Whoever may send requests may choose them. A deadline can only
-    /// shorten a call, but a call that it ends has timed out, and a circuit breaker counts that: from callers who are not
-    /// trusted, take the header off before (`grpc-timeout` as well, with gRPC).
+    /// What is malformed, too long or there twice is ignored. No deadline is taken: see
+    /// [`with_request_deadline`](Self::with_request_deadline).
     ///
     /// ```
     /// use http::HeaderMap;
@@ -40,14 +38,6 @@ impl ToolCall {
     /// ```
     #[must_use]
     pub fn with_request_headers(mut self, headers: &HeaderMap) -> Self {
-        let ms = the_only(headers, ENVOY_TIMEOUT_MS).and_then(digits);
-        // Zero is no limit.
-        self.tighten_by(ms.filter(|ms| *ms > 0).map(Duration::from_millis));
-        self.with_names_of_request(headers)
-    }
-
-    /// The same without the deadline.
-    pub(super) fn with_names_of_request(mut self, headers: &HeaderMap) -> Self {
         if let Some(id) = the_only(headers, REQUEST_ID).filter(|id| is_usable_id(id)) {
             self = self.with_id(id);
         }
@@ -58,10 +48,28 @@ impl ToolCall {
         self
     }
 
+    /// Takes up how long the sender of an HTTP request waits: `x-envoy-expected-rq-timeout-ms`, in milliseconds from now, becomes the
+    /// call's deadline if that is earlier than the one it has. What is malformed, zero or there twice is ignored.
+    ///
+    /// | `trust` | a call that the deadline ends |
+    /// |---|---|
+    /// | [`Untrusted`](Trust::Untrusted) | tells nothing of the tool: see [`tighten_untrusted`](Self::tighten_untrusted) |
+    /// | [`Trusted`](Trust::Trusted) | has timed out, and circuit breakers count it. For a proxy that sets the header itself, or a mesh of one's own |
+    #[must_use]
+    pub fn with_request_deadline(mut self, headers: &HeaderMap, trust: Trust) -> Self {
+        let ms = the_only(headers, ENVOY_TIMEOUT_MS).and_then(digits);
+        // Zero is no limit.
+        self.tighten_by(ms.filter(|ms| *ms > 0).map(Duration::from_millis), trust);
+        self
+    }
+
     /// From now on.
-    pub(super) fn tighten_by(&mut self, timeout: Option<Duration>) {
-        if let Some(at) = timeout.and_then(|d| Instant::now().checked_add(d)) {
-            self.tighten(at);
+    pub(super) fn tighten_by(&mut self, timeout: Option<Duration>, trust: Trust) {
+        let at = timeout.and_then(|d| Instant::now().checked_add(d));
+        match (at, trust) {
+            (Some(at), Trust::Trusted) => self.tighten(at),
+            (Some(at), Trust::Untrusted) => self.tighten_untrusted(at),
+            (None, _) => {}
         }
     }
 }
@@ -93,7 +101,9 @@ mod tests {
         for (name, value) in headers {
             map.append(*name, value.parse().unwrap());
         }
-        ToolCall::new("t").with_request_headers(&map)
+        ToolCall::new("t")
+            .with_request_headers(&map)
+            .with_request_deadline(&map, Trust::Untrusted)
     }
 
     /// Rule 8: a value, or nothing.
@@ -128,7 +138,29 @@ mod tests {
         headers.insert(ENVOY_TIMEOUT_MS, "60000".parse().unwrap());
         let call = ToolCall::new("t")
             .with_deadline(now)
-            .with_request_headers(&headers);
+            .with_request_deadline(&headers, Trust::Untrusted);
         assert_eq!(call.deadline(), Some(now));
+        assert!(!call.is_deadline_untrusted());
+    }
+
+    /// V3: nobody has asked for it.
+    #[test]
+    fn a_deadline_in_a_header_is_not_taken_by_itself() {
+        let mut headers = HeaderMap::new();
+        headers.insert(ENVOY_TIMEOUT_MS, "501".parse().unwrap());
+        let call = ToolCall::new("t").with_request_headers(&headers);
+        assert_eq!(call.deadline(), None);
+    }
+
+    /// V3.
+    #[test]
+    fn a_deadline_from_a_header_knows_whose_it_is() {
+        let mut headers = HeaderMap::new();
+        headers.insert(ENVOY_TIMEOUT_MS, "501".parse().unwrap());
+        for (trust, untrusted) in [(Trust::Untrusted, true), (Trust::Trusted, false)] {
+            let call = ToolCall::new("t").with_request_deadline(&headers, trust);
+            assert!(call.deadline().is_some());
+            assert_eq!(call.is_deadline_untrusted(), untrusted);
+        }
     }
 }

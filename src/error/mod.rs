@@ -589,7 +589,6 @@ impl ToolError {
     ///
     /// What it says of the inner call it then says of the outer one, that it has not started for one. An error
     /// of yet another call stays one.
-    #[cfg(feature = "router")]
     pub(crate) fn readdressed(self, inner: &CallInfo, outer: &CallInfo) -> Self {
         let error = self.about(inner);
         if (error.tool(), error.server()) != (Some(inner.tool()), inner.server()) {

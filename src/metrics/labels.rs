@@ -23,7 +23,7 @@ impl Labels {
     }
 
     pub(super) fn of(call: &CallInfo) -> Self {
-        Self::new(call.server(), call.tool())
+        Self::new(call.server(), call.listed_tool().unwrap_or(OTHER))
     }
 
     pub(super) fn other() -> Self {

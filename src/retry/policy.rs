@@ -11,6 +11,7 @@ use crate::{
     error::{ErrorKind, Execution, ToolError},
     event::{Event, Listen, Listener, RetryRefusal},
     outcome::{ByError, Classify, Outcome},
+    per_tool::PerTool,
 };
 
 /// Whether and when a call is repeated. See the [module docs](super).
@@ -26,8 +27,7 @@ pub struct RetryPolicy<C = ByError> {
 #[derive(Clone)]
 struct Settings {
     default: Schedule,
-    /// Sorted by name: few tools have settings of their own.
-    tools: Vec<(Box<str>, Schedule)>,
+    tools: PerTool<Schedule>,
     max_delay: Duration,
     rate_limit_delay: Duration,
     repeats_rate_limits: bool,
@@ -64,7 +64,7 @@ impl RetryPolicy {
                     attempts: 3,
                     backoff: Backoff::default(),
                 },
-                tools: Vec::new(),
+                tools: PerTool::default(),
                 max_delay: Duration::from_secs(300),
                 rate_limit_delay: Duration::from_secs(30),
                 repeats_rate_limits: true,
@@ -97,6 +97,9 @@ impl<C> RetryPolicy<C> {
 
     /// Gives one tool its own number of attempts and its own delays.
     ///
+    /// Both names of a [resolved](crate::identity) call are known: its flat name (`pay__charge`), which goes first, and the tool's own
+    /// (`charge`), which holds for the tools of this name of all servers.
+    ///
     /// # Errors
     ///
     /// If the number of attempts is zero.
@@ -107,11 +110,8 @@ impl<C> RetryPolicy<C> {
         backoff: Backoff,
     ) -> Result<Self, ConfigError> {
         check(attempts)?;
-        let (name, schedule) = (name.into(), Schedule { attempts, backoff });
-        Ok(self.edit(|s| match s.find(&name) {
-            Ok(i) => s.tools[i].1 = schedule,
-            Err(i) => s.tools.insert(i, (name, schedule)),
-        }))
+        let schedule = Schedule { attempts, backoff };
+        Ok(self.edit(|s| s.tools.set(name.into(), schedule)))
     }
 
     /// Sets the longest delay that a server may ask for. One that asks for more is not obeyed, and
@@ -156,8 +156,9 @@ impl<C> RetryPolicy<C> {
         self.edit(|s| s.budget = None)
     }
 
-    /// Decides whether a call may run twice that does not say so itself, by the tool's name or by a
-    /// catalog of trusted tools. Default: [`ReplaySafety::Unknown`], which is treated as unsafe (R6).
+    /// Decides whether a call may run twice whose caller does not say so, by the tool's name ([`ToolCall::is_named`]) or by a
+    /// catalog of trusted tools. Where it answers [`ReplaySafety::Unknown`], the default, what the table of an
+    /// [identity layer](crate::identity) knows holds, and without that the call is treated as unsafe.
     pub fn with_replay_safety(
         self,
         decide: impl Fn(&ToolCall) -> ReplaySafety + Send + Sync + 'static,
@@ -269,18 +270,8 @@ impl Settings {
     fn of(&self, call: &ToolCall) -> &Schedule {
         match self.tools.is_empty() {
             true => &self.default,
-            false => self.of_tool(call.tool()),
+            false => self.tools.get(call).unwrap_or(&self.default),
         }
-    }
-
-    #[inline(never)]
-    fn of_tool(&self, tool: &str) -> &Schedule {
-        let found = self.find(tool);
-        found.map_or(&self.default, |i| &self.tools[i].1)
-    }
-
-    fn find(&self, tool: &str) -> Result<usize, usize> {
-        self.tools.binary_search_by(|(name, _)| (**name).cmp(tool))
     }
 
     #[cold]
@@ -324,11 +315,16 @@ impl Settings {
         }
     }
 
-    /// The call's own word first, then the rule's.
+    /// The caller's own word first, then the rule's, then what a table knows.
     fn replay_safety(&self, call: &ToolCall) -> ReplaySafety {
-        match (&self.rule, call.replay_safety()) {
-            (Some(rule), ReplaySafety::Unknown) => rule(call),
-            (_, said) => said,
+        let known = call.replay_safety();
+        let is_own = known != ReplaySafety::Unknown && !call.is_replay_safety_listed();
+        match &self.rule {
+            Some(rule) if !is_own => match rule(call) {
+                ReplaySafety::Unknown => known,
+                ruled => ruled,
+            },
+            _ => known,
         }
     }
 

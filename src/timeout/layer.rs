@@ -7,6 +7,7 @@ use crate::{
     call::ToolCall,
     config::ConfigError,
     event::{Listen, Listener},
+    per_tool::PerTool,
 };
 
 /// Layer that bounds each call's time. See the [module docs](super) for an example.
@@ -20,33 +21,23 @@ pub struct TimeoutLayer {
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
     default: Duration,
-    /// Sorted by name: few tools have a timeout of their own.
-    tools: Vec<(Box<str>, Duration)>,
+    tools: PerTool<Duration>,
     pub(super) slow_fraction: f64,
     pub(super) idle: Option<Duration>,
     pub(super) listener: Listener,
 }
 
 impl Settings {
-    /// The call's own timeout, else its tool's, else the default (T2).
+    /// The caller's own timeout, else its tool's, else what a table knows, else the default (T2).
     #[inline]
     pub(super) fn timeout_of(&self, call: &ToolCall) -> Duration {
-        if let Some(own) = call.timeout() {
-            return own;
-        }
-        match self.tools.is_empty() {
-            true => self.default,
-            false => self.timeout_of_tool(call.tool()),
-        }
-    }
-
-    #[inline(never)]
-    fn timeout_of_tool(&self, tool: &str) -> Duration {
-        self.find(tool).map_or(self.default, |i| self.tools[i].1)
-    }
-
-    fn find(&self, tool: &str) -> Result<usize, usize> {
-        self.tools.binary_search_by(|(name, _)| (**name).cmp(tool))
+        let known = call.timeout();
+        let is_own = known.is_some() && !call.is_timeout_listed();
+        let set = match is_own || self.tools.is_empty() {
+            true => known,
+            false => self.tools.get(call).copied().or(known),
+        };
+        set.unwrap_or(self.default)
     }
 }
 
@@ -66,7 +57,7 @@ impl TimeoutLayer {
         Self {
             settings: Arc::new(Settings {
                 default: timeout,
-                tools: Vec::new(),
+                tools: PerTool::default(),
                 slow_fraction: 0.8,
                 idle: None,
                 listener: Listener::default(),
@@ -74,13 +65,12 @@ impl TimeoutLayer {
         }
     }
 
-    /// Gives the calls of one tool another timeout. A timeout on the call itself beats it.
+    /// Gives the calls of one tool another timeout. A timeout that the caller set beats it.
+    ///
+    /// Both names of a [resolved](crate::identity) call are known: its flat name (`pay__charge`), which goes first, and the tool's own
+    /// (`charge`), which holds for the tools of this name of all servers.
     pub fn with_tool(self, name: impl Into<Box<str>>, timeout: Duration) -> Self {
-        let name = name.into();
-        self.edit(|s| match s.find(&name) {
-            Ok(i) => s.tools[i].1 = timeout,
-            Err(i) => s.tools.insert(i, (name, timeout)),
-        })
+        self.edit(|s| s.tools.set(name.into(), timeout))
     }
 
     /// Sets the part of its timeout above which a call is reported as slow. Default 0.8 (T6).

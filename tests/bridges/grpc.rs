@@ -12,7 +12,7 @@ use tonic::{
 };
 use tonic_prost::ProstCodec;
 use tower::{ServiceExt, service_fn};
-use tower_toolcall::ToolCall;
+use tower_toolcall::{ToolCall, Trust};
 
 use crate::kit::{Server, Stack, Tools, stack};
 
@@ -39,7 +39,9 @@ async fn method(
     request: Request<CallRequest>,
 ) -> Result<Response<CallResponse>, Status> {
     let (metadata, _, message) = request.into_parts();
-    let mut call = ToolCall::new(message.tool).with_grpc_metadata(&metadata);
+    let mut call = ToolCall::new(message.tool)
+        .with_grpc_metadata(&metadata)
+        .with_grpc_deadline(&metadata, Trust::Untrusted);
     if !message.server.is_empty() {
         call = call.with_server(message.server);
     }

@@ -192,9 +192,11 @@ pub(crate) async fn serve_axum(listener: TcpListener, app: axum::Router) {
     axum::serve(listener, app).await.unwrap();
 }
 
-/// The routes of the crate, to these tools in this stack.
+/// The routes of the crate, to these tools in this stack, for callers who know the servers.
 pub(crate) async fn axum_of(tools: Tools, stack: Stack) -> Server {
-    let app = tower_toolcall::axum::Routes::new(stack).into_router();
+    let app = tower_toolcall::axum::Routes::new(stack)
+        .trust_servers()
+        .into_router();
     Server::start(tools, |listener| serve_axum(listener, app)).await
 }
 

@@ -4,6 +4,7 @@
 mod extract;
 mod grpc;
 mod http;
+mod identity;
 mod kit;
 mod peer;
 mod plain_hyper;

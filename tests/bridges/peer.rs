@@ -13,7 +13,7 @@ use tonic::{Code, Status, metadata::MetadataMap};
 use tonic_types::{ErrorDetails, StatusExt};
 use tower::{ServiceBuilder, ServiceExt, service_fn};
 use tower_toolcall::{
-    BoxError, ErrorKind, Execution, ServiceBuilderExt, ToolCall, ToolError, tonic::timeout,
+    BoxError, ErrorKind, Execution, ServiceBuilderExt, ToolCall, ToolError, Trust, tonic::timeout,
 };
 
 use crate::{
@@ -157,6 +157,8 @@ proptest! {
         headers.insert("x-envoy-expected-rq-timeout-ms", value.parse().unwrap());
         let metadata = MetadataMap::from_headers(headers);
         let call = ToolCall::new("t").with_grpc_metadata(&metadata);
+        prop_assert_eq!(call.deadline(), None);
+        let call = call.with_grpc_deadline(&metadata, Trust::Untrusted);
         if timeout(&metadata).is_some() {
             prop_assert!(call.deadline().is_some());
         }

@@ -23,7 +23,7 @@ async def work(key: str, fault: str, text: str, code: int) -> str:
     if fault == "protocol":
         raise MCPError(code=code, message=text)
     if fault == "slow":
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(1.5)
     return text
 
 

@@ -6,7 +6,7 @@ use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock, RequestMetaObj
 use serde_json::json;
 use tower::{ServiceBuilder, service_fn};
 use tower_toolcall::{
-    BoxError, ReplaySafety, ToolCall,
+    BoxError, ReplaySafety, ToolCall, Trust,
     mcp::{GatewayHandler, IDEMPOTENCY_KEY_META, McpClassifier},
     result::ToolResultLayer,
     retry::{RetryLayer, RetryPolicy},
@@ -121,25 +121,30 @@ async fn the_headers_of_a_request_over_http_are_taken_up() {
     }
 }
 
-/// C5: a client that gives calls no time has them time out, which counts: it would open the breaker for all.
+/// V3: a client that gives calls no time has them time out; only where clients are trusted does that open the breaker for all.
 #[tokio::test]
-async fn a_clients_deadline_is_taken_up_only_if_it_is_let() {
-    for (way, taken) in [
-        (Way::Http, false),
-        (Way::HttpModern, false),
-        (Way::HttpModern, true),
+async fn a_clients_deadline_is_taken_up_only_if_it_is_let_and_counts_only_if_it_is_trusted() {
+    for (way, taken, opens) in [
+        (Way::Http, None, false),
+        (Way::HttpModern, None, false),
+        (Way::HttpModern, Some(Trust::Untrusted), false),
+        (Way::HttpModern, Some(Trust::Trusted), true),
     ] {
         let gateway = gateway().await;
-        let handler = gateway.handler.clone().take_deadlines(taken);
+        let handler = match taken {
+            Some(trust) => gateway.handler.clone().take_deadlines(trust),
+            None => gateway.handler.clone(),
+        };
         let (url, _server) = http(handler.clone()).await;
         let hasty = [("x-envoy-expected-rq-timeout-ms", "1")];
         let hasty = connect_to(way, url, hasty).await;
         for _call in 0..5 {
-            hasty.body("docs__pause", json!({})).await;
+            let body = hasty.body("docs__pause", json!({})).await;
+            assert_eq!(body["isError"], taken.is_some(), "{way:?} {body}");
         }
         let patient = connect(way, handler).await;
         let body = patient.body("docs__pause", json!({})).await;
-        assert_eq!(body["isError"], taken, "{way:?} {body}");
+        assert_eq!(body["isError"], opens, "{way:?} {taken:?} {body}");
     }
 }
 

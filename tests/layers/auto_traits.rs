@@ -2,9 +2,9 @@
 
 use static_assertions::{assert_impl_all, assert_not_impl_any};
 use tower_toolcall::{
-    CallInfo, ConfigError, ErrorKind, Key, Observation, Outcome, Progress, ToolCall, ToolError,
-    catch_panic, check, circuit_breaker, deadline, health, normalize, outcome::ByError, rate_limit,
-    redact, result, retry, sanitize, timeout, trace, transport,
+    CallInfo, ConfigError, ErrorKind, Identity, Key, Observation, Outcome, Progress, ToolCall,
+    ToolError, catch_panic, check, circuit_breaker, deadline, health, identity, normalize,
+    outcome::ByError, rate_limit, redact, result, retry, sanitize, timeout, trace, transport,
 };
 
 type Tool = std::future::Ready<Result<(), ToolError>>;
@@ -15,6 +15,7 @@ assert_impl_all!(CallInfo: Send, Sync, Unpin, Clone);
 assert_impl_all!(ToolError: Send, Sync, Unpin, Clone, std::error::Error);
 assert_impl_all!(ConfigError: Send, Sync, Unpin, Clone, std::error::Error);
 assert_impl_all!(ErrorKind: Send, Sync, Copy);
+assert_impl_all!(Identity: Send, Sync, Unpin, Clone);
 assert_impl_all!(Key: Send, Sync, Unpin, Clone);
 assert_impl_all!(Observation: Send, Sync, Unpin);
 assert_impl_all!(Outcome: Send, Sync, Copy);
@@ -43,6 +44,9 @@ assert_impl_all!(health::HealthService<Svc>: Send, Sync, Unpin, Clone);
 assert_impl_all!(health::ResponseFuture<Svc, Tool>: Send, Sync);
 assert_impl_all!(health::AvailabilityChange: Send, Sync, Unpin, Clone, serde::Serialize);
 assert_impl_all!(health::ServerHealth: Send, Sync, Unpin, Clone, serde::Serialize);
+assert_impl_all!(identity::IdentityLayer: Send, Sync, Unpin, Clone);
+assert_impl_all!(identity::IdentityService<Svc>: Send, Sync, Unpin, Clone);
+assert_impl_all!(identity::ResponseFuture<Tool>: Send, Sync);
 assert_impl_all!(catch_panic::CatchPanicLayer: Send, Sync, Unpin, Clone);
 assert_impl_all!(catch_panic::CatchPanic<Svc>: Send, Sync, Unpin, Clone);
 assert_impl_all!(catch_panic::ResponseFuture<Tool>: Send, Sync);

@@ -7,11 +7,13 @@ use tower_toolcall::metrics::Metrics;
 #[cfg(feature = "settings")]
 use tower_toolcall::settings::Settings;
 use tower_toolcall::{
+    Identity, ToolCall, ToolError,
     catch_panic::CatchPanicLayer,
     check::{CheckLayer, check_fn},
     circuit_breaker::{CircuitBreakerLayer, Rates},
     deadline::DeadlineLayer,
     health::Health,
+    identity::{IdentityLayer, Resolve},
     normalize::NormalizeLayer,
     rate_limit::RateLimitBackoffLayer,
     redact::Rules,
@@ -23,6 +25,23 @@ use tower_toolcall::{
 };
 
 use crate::kit::contract;
+
+/// A table that knows the one tool of these tests, by its own name or by another one.
+enum Calls {
+    AsTheyAre,
+    Renamed,
+}
+
+impl Resolve for Calls {
+    fn resolve(&self, call: &ToolCall) -> Result<Option<Identity>, ToolError> {
+        let identity = match self {
+            Self::AsTheyAre => Identity::new(call.tool()),
+            // What callers see of it are their own names, and this is not seen.
+            Self::Renamed => Identity::new(call.tool()).with_separator("."),
+        };
+        Ok(Some(identity.with_server("docs")))
+    }
+}
 
 contract!(
     timeout,
@@ -63,6 +82,18 @@ contract!(
         .build()
         .unwrap(),
     Readiness::Eager,
+    Panics::Pass
+);
+contract!(
+    identity,
+    IdentityLayer::new(Calls::Renamed),
+    Readiness::Passes,
+    Panics::Pass
+);
+contract!(
+    identity_of_calls_that_have_it_already,
+    IdentityLayer::new(Calls::AsTheyAre),
+    Readiness::Passes,
     Panics::Pass
 );
 contract!(

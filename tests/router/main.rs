@@ -5,6 +5,7 @@ mod answers;
 mod collisions;
 mod contract;
 mod health;
+mod identity;
 #[allow(dead_code, reason = "shared with the tests of the layers")]
 #[path = "../layers/kit.rs"]
 mod kit;

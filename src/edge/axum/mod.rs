@@ -5,8 +5,32 @@
 //! | route | takes | answers |
 //! |---|---|---|
 //! | `POST /tools/{tool}/call` | the arguments, a JSON object | the tool's answer as JSON; an error with its status |
-//! | `POST /servers/{server}/tools/{tool}/call` | the same; `server` becomes the call's | the same |
+//! | `POST /servers/{server}/tools/{tool}/call` | the same, of this server's tool | the same |
 //! | `POST /rpc` | JSON-RPC 2.0, `tools/call` | 200 and a JSON-RPC answer, errors too; 204 if nobody asked for one |
+//!
+//! # Names
+//!
+//! Requests name tools, and servers. What exists a table of tools knows: with [`Routes::with_identity`], and a
+//! [`Router`](crate#use) for a table, the names in requests are resolved before the stack, however they are spelled, and those that do not
+//! exist are refused with the ones that are near. Then layers have one key for each tool, and none for names that callers invent.
+//!
+//! Without a table no server is taken from a request: one that names a server is refused, 404 or -32602. Peers of an own mesh, which have
+//! resolved the names, may be [trusted](Routes::trust_servers).
+//!
+#![cfg_attr(feature = "router", doc = "```")]
+#![cfg_attr(not(feature = "router"), doc = "```ignore")]
+//! use tower::{ServiceBuilder, service_fn};
+//! use tower_toolcall::{BoxError, ServiceBuilderExt, ToolCall, axum::Routes, router::Router};
+//!
+//! # fn main() -> Result<(), BoxError> {
+//! let docs = service_fn(|call: ToolCall| async move { Ok::<_, BoxError>(call.tool().to_owned()) });
+//! let router = Router::builder().server("docs", docs, ["search"]).build()?;
+//! let stack = ServiceBuilder::new().tool_circuit_breaker().service(router.clone());
+//!
+//! // POST /servers/docs/tools/search/call and POST /tools/docs__search/call are one tool.
+//! let app: axum::Router = Routes::new(stack).with_identity(router).into_router();
+//! # let _ = app; Ok(()) }
+//! ```
 //!
 //! For handlers of your own, a [`ToolCall`](crate::ToolCall) is an extractor, and a [`ToolError`](crate::ToolError) or a
 //! [`ToolResult`](crate::ToolResult) is a response.
@@ -63,10 +87,10 @@
 //! [`DefaultBodyLimit`](https://docs.rs/axum/latest/axum/extract/struct.DefaultBodyLimit.html) sets another; the arguments have at most
 //! [`MAX_DEPTH`](crate::MAX_DEPTH) levels, the names of tool and server [`MAX_NAME_BYTES`](crate::MAX_NAME_BYTES). An empty body means no arguments. `content-type: application/json` is asked for
 //! even then: a page of a foreign site cannot send it without asking first. [`with_request_headers`] has
-//! the headers that are taken up. What is wrong is a [`Rejection`]: 400, 413 or 415, with the same body as an error. Another method
+//! the headers that are taken up; a deadline is taken [by setting](Routes::with_deadlines) only. What is wrong is a [`Rejection`]: 400, 413 or 415, with the same body as an error. Another method
 //! than `POST` is one as well, with 405.
 //!
-//! There is no authentication here: that is a layer of the router. So is what takes away headers that callers shall not choose.
+//! There is no authentication here: that is a layer of the router. So is what takes away an id that callers shall not choose.
 //!
 //! # Answers
 //!
@@ -85,7 +109,7 @@
 //!            "retry_after_seconds":42}}}
 //! ```
 //!
-//! - `params` are `name`, and if need be `arguments`, `server` and MCP's `_meta`, of which the trace context is read (feature `otel`).
+//! - `params` are `name`, and if need be `arguments`, [`server`](#names) and MCP's `_meta`, of which the trace context is read (feature `otel`).
 //! - A batch of at most [32](Routes::with_max_batch) requests runs side by side, as
 //!   [`Parallel`](crate::batch::Parallel) runs it, and is answered in one array, in its own order.
 //! - A request without an id is a notification: the tool runs, nobody is answered.

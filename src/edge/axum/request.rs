@@ -50,7 +50,8 @@ impl Rejection {
         self
     }
 
-    /// The status of the answer: 400, 405, 413, 415, or 500 on a route without `{tool}`.
+    /// The status of the answer: 400, 405, 413, 415, 404 for a request that names a server where none can be named, or 500 on a route
+    /// without `{tool}`, or with a `{server}` that nobody takes.
     pub fn status(&self) -> StatusCode {
         self.status
     }
@@ -81,32 +82,53 @@ impl From<Rejection> for ToolError {
     }
 }
 
-/// The tool's name is the path's parameter `{tool}`, its server is `{server}`, if the route has one, the arguments are the
-/// body. See the [module docs](crate::axum#requests).
+/// The tool's name is the path's parameter `{tool}`, the arguments are the body. See the
+/// [module docs](crate::axum#requests).
+///
+/// No server is taken from the request, as an extractor knows no table of tools: a route with a parameter `{server}` is refused, 500. A
+/// handler that knows its server puts it [on the call](ToolCall::with_server) itself; one that takes it from the path, under
+/// another name, does so in front of a stack with an [identity layer](crate::identity). Nor is a deadline:
+/// [`with_request_deadline`](ToolCall::with_request_deadline).
 impl<S: Send + Sync> FromRequest<S> for ToolCall {
     type Rejection = Rejection;
 
-    async fn from_request(mut request: Request, state: &S) -> Result<Self, Rejection> {
-        let call = addressed(&mut request)
-            .await?
-            .with_request_headers(request.headers());
-        let info = call.info();
-        let body = json_body(request, state)
-            .await
-            .map_err(|r| r.about(&info))?;
-        let call = match str::from_utf8(&body) {
-            Ok(text) => call.with_json_str(text).and_then(checked),
-            Err(_) => Err(ToolError::new(
-                ErrorKind::InvalidInput,
-                "the body is no UTF-8",
-            )),
+    async fn from_request(request: Request, state: &S) -> Result<Self, Rejection> {
+        let takes_server = |_: ToolCall, _: &str| {
+            let message = "a `ToolCall` out of a request takes no parameter `server`";
+            Err(ToolError::new(ErrorKind::Internal, message))
         };
-        call.map_err(|error| Rejection::of(error.about(&info)))
+        read(request, state, takes_server).await
     }
 }
 
+/// The call that a request asks for. What names a server in the path goes to `on_server`.
+pub(super) async fn read<S: Send + Sync>(
+    mut request: Request,
+    state: &S,
+    on_server: impl FnOnce(ToolCall, &str) -> Result<ToolCall, ToolError>,
+) -> Result<ToolCall, Rejection> {
+    let call = addressed(&mut request, on_server)
+        .await?
+        .with_request_headers(request.headers());
+    let info = call.info();
+    let body = json_body(request, state)
+        .await
+        .map_err(|r| r.about(&info))?;
+    let call = match str::from_utf8(&body) {
+        Ok(text) => call.with_json_str(text).and_then(checked),
+        Err(_) => Err(ToolError::new(
+            ErrorKind::InvalidInput,
+            "the body is no UTF-8",
+        )),
+    };
+    call.map_err(|error| Rejection::of(error.about(&info)))
+}
+
 /// A call of what the path names.
-async fn addressed(request: &mut Request) -> Result<ToolCall, Rejection> {
+async fn addressed(
+    request: &mut Request,
+    on_server: impl FnOnce(ToolCall, &str) -> Result<ToolCall, ToolError>,
+) -> Result<ToolCall, Rejection> {
     let params = match request.extract_parts::<RawPathParams>().await {
         Err(RawPathParamsRejection::InvalidUtf8InPathParam(_)) => {
             return Err(Rejection::new(
@@ -132,14 +154,31 @@ async fn addressed(request: &mut Request) -> Result<ToolCall, Rejection> {
     }
 }
 
-/// The call with its server, whose name has the limits of a tool's.
-pub(super) fn on_server(call: ToolCall, server: &str) -> Result<ToolCall, ToolError> {
-    let fits = (1..=MAX_NAME_BYTES).contains(&server.len());
-    if fits && !server.chars().any(char::is_control) {
-        return Ok(call.with_server(server));
+/// What becomes of the server that a request names.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Servers {
+    /// Nobody here could tell whether there is one of this name.
+    Refused,
+    Taken,
+}
+
+impl Servers {
+    /// The call with its server, whose name has the limits of a tool's.
+    pub(super) fn put_on(self, call: ToolCall, server: &str) -> Result<ToolCall, ToolError> {
+        let fits = (1..=MAX_NAME_BYTES).contains(&server.len());
+        let (kind, message) = match self {
+            _ if !fits || server.chars().any(char::is_control) => (
+                ErrorKind::InvalidInput,
+                "the server name is empty, has more than 256 bytes, or has control characters",
+            ),
+            Self::Taken => return Ok(call.with_server(server)),
+            Self::Refused => (
+                ErrorKind::NotFound,
+                "no server can be named here: call the tool by its name alone",
+            ),
+        };
+        Err(ToolError::refusal(kind, message).about(&call.info()))
     }
-    let message = "the server name is empty, has more than 256 bytes, or has control characters";
-    Err(ToolError::new(ErrorKind::InvalidInput, message).about(&call.info()))
 }
 
 pub(super) fn checked(call: ToolCall) -> Result<ToolCall, ToolError> {

@@ -40,6 +40,17 @@ impl<T: Serialize> IntoResponse for ToolResult<T> {
     }
 }
 
+/// The error of a tool that does not exist here says which ones are near.
+pub(super) fn shown(error: ToolError) -> ToolError {
+    match error.kind() {
+        ErrorKind::NotFound if error.is_own_refusal() => {
+            let text = error.model_message();
+            error.with_user_message(text)
+        }
+        _ => error,
+    }
+}
+
 pub(super) fn of_json(status: StatusCode, json: Vec<u8>) -> Response {
     let json_type = HeaderValue::from_static("application/json");
     (status, [(CONTENT_TYPE, json_type)], json).into_response()

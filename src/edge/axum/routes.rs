@@ -2,23 +2,27 @@ use std::{convert::Infallible, fmt};
 
 use ::axum::{
     Router,
-    extract::State,
+    extract::{Request, State},
     response::{IntoResponse as _, Response},
     routing::post,
 };
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
 use serde::Serialize;
 use tower::{ServiceExt as _, util::BoxCloneSyncService};
 use tower_layer::Layer as _;
 use tower_service::Service;
 
 use super::{
-    request::Rejection,
-    response::{of_json, to_json},
+    request::{self, Rejection, Servers},
+    response::{of_json, shown, to_json},
     rpc,
 };
 use crate::{
-    call::ToolCall, catch_panic::CatchPanicLayer, config::ConfigError, error::ToolError,
+    call::{ToolCall, Trust},
+    catch_panic::CatchPanicLayer,
+    config::ConfigError,
+    error::ToolError,
+    identity::{IdentityLayer, Resolve},
     result::ToolResult,
 };
 
@@ -45,6 +49,8 @@ pub struct UseRoutesOfResults;
 pub struct Routes {
     pub(super) stack: Stack,
     pub(super) max_batch: usize,
+    pub(super) servers: Servers,
+    pub(super) deadlines: Option<Trust>,
 }
 
 impl Routes {
@@ -94,6 +100,40 @@ impl Routes {
         Self {
             stack: Stack::new(CatchPanicLayer::new().layer(stack)),
             max_batch: 32,
+            servers: Servers::Refused,
+            deadlines: None,
+        }
+    }
+
+    /// Resolves the names in requests by this table of tools, a [`Router`](crate#use) for example, before the stack: see
+    /// [`identity`](crate::identity). A tool, or a server, that does not exist is a 404 or -32602, which names what is near, and makes no
+    /// key in the stack. Default: no table. Then a request that names a server is refused, and the names of tools are the callers'.
+    pub fn with_identity(mut self, tools: impl Resolve) -> Self {
+        let stack = IdentityLayer::new(tools).layer(self.stack);
+        self.stack = Stack::new(CatchPanicLayer::new().layer(stack));
+        self.servers = Servers::Taken;
+        self
+    }
+
+    /// Takes the servers that requests name without a table: their names become keys of the stack's layers. For callers of an own mesh only, who
+    /// have resolved them. A table within the stack resolves them all the same.
+    pub fn trust_servers(mut self) -> Self {
+        self.servers = Servers::Taken;
+        self
+    }
+
+    /// Takes deadlines: a request may say how long its caller waits, by the header that
+    /// [`with_request_deadline`](ToolCall::with_request_deadline) reads, which says what `trust` means. Default: none is taken.
+    pub fn with_deadlines(mut self, trust: Trust) -> Self {
+        self.deadlines = Some(trust);
+        self
+    }
+
+    /// The call with the deadline of its request, if that is taken.
+    pub(super) fn timed(&self, call: ToolCall, headers: &HeaderMap) -> ToolCall {
+        match self.deadlines {
+            Some(trust) => call.with_request_deadline(headers, trust),
+            None => call,
         }
     }
 
@@ -138,11 +178,17 @@ impl Routes {
     }
 }
 
-async fn call(State(routes): State<Routes>, call: ToolCall) -> Response {
+async fn call(State(routes): State<Routes>, request: Request) -> Response {
+    let headers = request.headers().clone();
+    let on_server = |call, server: &str| routes.servers.put_on(call, server);
+    let call = match request::read(request, &(), on_server).await {
+        Ok(call) => routes.timed(call, &headers),
+        Err(rejection) => return rejection.into_response(),
+    };
     let info = call.info();
     match routes.stack.oneshot(call).await {
         Ok(json) => of_json(StatusCode::OK, json),
-        Err(error) => error.about(&info).into_response(),
+        Err(error) => shown(error.about(&info)).into_response(),
     }
 }
 
@@ -155,6 +201,8 @@ impl fmt::Debug for Routes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Routes")
             .field("max_batch", &self.max_batch)
+            .field("servers", &self.servers)
+            .field("deadlines", &self.deadlines)
             .finish_non_exhaustive()
     }
 }

@@ -13,8 +13,9 @@ use rmcp::{
 use super::{McpService, errors};
 use crate::{
     answer::json_bytes,
-    call::{ReplaySafety, ToolCall},
+    call::{Identity, ReplaySafety, ToolCall},
     error::{ErrorKind, ToolError},
+    identity::Resolve,
 };
 
 /// More tools than that are refused: a server that invents pages must not fill the memory.
@@ -47,6 +48,7 @@ pub(super) const LIST_TIMEOUT: Duration = Duration::from_secs(30);
 pub struct Catalog {
     tools: HashMap<Arc<str>, Tool>,
     server: Option<Arc<str>>,
+    is_read: bool,
     trusted: bool,
     own: HashMap<String, ReplaySafety>,
 }
@@ -62,12 +64,14 @@ impl Catalog {
         Self {
             tools: HashMap::new(),
             server: self.server.clone(),
+            is_read: self.is_read,
             trusted: self.trusted,
             own: self.own.clone(),
         }
     }
 
     pub(super) fn with_tools(mut self, tools: impl IntoIterator<Item = Tool>) -> Self {
+        self.is_read = true;
         self.tools = tools
             .into_iter()
             .map(|t| (t.name.as_ref().into(), t))
@@ -80,7 +84,6 @@ impl Catalog {
     }
 
     /// The tool's name, if there is such a tool.
-    #[cfg(feature = "router")]
     pub(super) fn name(&self, tool: &str) -> Option<&Arc<str>> {
         self.tools.get_key_value(tool).map(|(name, _)| name)
     }
@@ -126,6 +129,11 @@ impl Catalog {
         self.tools.len()
     }
 
+    /// Whether it has a list of tools, an empty one too: not [`Catalog::default`], whose server has not told yet what it has.
+    pub fn is_read(&self) -> bool {
+        self.is_read
+    }
+
     /// Whether the server has no tools.
     pub fn is_empty(&self) -> bool {
         self.tools.is_empty()
@@ -164,6 +172,31 @@ impl Catalog {
         }
         let replay = self.replay_safety(call.tool());
         call.with_replay_safety(replay)
+    }
+}
+
+/// The tools of one server: calls name them by their own names, and no server or [this](Catalog::with_server) one. Any tool is
+/// taken as long as the list is [not read](Catalog::is_read).
+impl Resolve for Catalog {
+    fn resolve(&self, call: &ToolCall) -> Result<Option<Identity>, ToolError> {
+        let is_ours = |server| self.server() == Some(server);
+        let name = match self.name(call.tool()) {
+            Some(name) => Some(Arc::clone(name)),
+            None => (!self.is_read).then(|| call.tool().into()),
+        };
+        let name = name.filter(|_| call.named_server().is_none_or(is_ours));
+        let Some(name) = name else {
+            let message = "there is no tool of this name";
+            return Err(ToolError::refusal(ErrorKind::NotFound, message));
+        };
+        let mut identity = Identity::new(name).with_replay_safety(self.replay_safety(call.tool()));
+        if let Some(server) = &self.server {
+            identity = identity.with_server(Arc::clone(server));
+        }
+        Ok(Some(match self.is_read {
+            true => identity,
+            false => identity.unlisted(),
+        }))
     }
 }
 

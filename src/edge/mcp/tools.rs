@@ -16,8 +16,10 @@ use tokio::{
 
 use super::{Catalog, catalog};
 use crate::{
+    call::{Identity, ToolCall},
     error::ToolError,
     event::{TARGET, names},
+    identity::Resolve,
     text::Short,
 };
 
@@ -211,6 +213,13 @@ impl McpTools {
             { names::field::ERROR } = error.message(),
             "{}", names::event::STALE_LIST
         );
+    }
+}
+
+/// By the tools as they are now, as a [`Catalog`] does.
+impl Resolve for McpTools {
+    fn resolve(&self, call: &ToolCall) -> Result<Option<Identity>, ToolError> {
+        self.0.catalog.load().resolve(call)
     }
 }
 

@@ -2,6 +2,7 @@ use std::{
     collections::{HashMap, hash_map::Entry},
     fmt,
     sync::Arc,
+    time::Duration,
 };
 
 use tower_layer::Layer;
@@ -10,11 +11,16 @@ use tower_service::Service;
 use super::{
     IntoAnswer, Router, ToolList, names,
     route::Leaf,
-    table::{BoxRoute, Server, Table, Watched},
+    table::{self, BoxRoute, Local, Server, Table, Watched},
 };
 #[cfg(feature = "mcp")]
 use crate::edge::mcp::Catalog;
-use crate::{call::ToolCall, config::ConfigError, edge::health::Health, error::ToolError};
+use crate::{
+    call::{Identity, ToolCall},
+    config::ConfigError,
+    edge::health::Health,
+    error::ToolError,
+};
 
 /// Builds a [`Router`]. See the [module docs](super) for an example.
 #[must_use]
@@ -22,6 +28,7 @@ pub struct RouterBuilder<Res> {
     separator: String,
     local: Vec<(Arc<str>, BoxRoute<Res>)>,
     servers: Vec<(Arc<str>, MakeServer<Res>)>,
+    timeouts: Vec<(String, Duration)>,
     health: Option<Health>,
     /// Of local tools.
     #[cfg(feature = "mcp")]
@@ -38,6 +45,7 @@ impl<Res: 'static> RouterBuilder<Res> {
             separator: "__".to_owned(),
             local: Vec::new(),
             servers: Vec::new(),
+            timeouts: Vec::new(),
             #[cfg(feature = "mcp")]
             definitions: Vec::new(),
             health: None,
@@ -98,10 +106,19 @@ impl<Res: 'static> RouterBuilder<Res> {
                 Some(health) => Box::new(Leaf(health.layer().layer(service))),
                 None => Box::new(Leaf(service)),
             },
+            known: HashMap::new(),
             tools,
             watched: health.map(|health| Watched::new(health, name)),
         });
         self.servers.push((name.into(), server));
+        self
+    }
+
+    /// Sets the timeout of one tool, by the name that a caller gives it: `pay`, `docs__search`. The [identity
+    /// layer](Router::identity) writes it on the calls that have none; a timeout layer that has one for the tool goes before it.
+    /// Default: none.
+    pub fn with_timeout(mut self, name: impl Into<String>, timeout: Duration) -> Self {
+        self.timeouts.push((name.into(), timeout));
         self
     }
 
@@ -121,10 +138,10 @@ impl<Res: 'static> RouterBuilder<Res> {
     ///
     /// # Errors
     ///
-    /// A name that is empty, is used twice or could be taken for another; the error tells which. No list
-    /// of tools, whatever it changes to, can make names collide later.
+    /// A name that is empty, is used twice or could be taken for another; a [timeout](Self::with_timeout) for a name that no tool can
+    /// have. The error tells which. No list of tools, whatever it changes to, can make names collide later.
     pub fn build(self) -> Result<Router<Res>, ConfigError> {
-        let separator = self.separator.into_boxed_str();
+        let separator = Arc::<str>::from(self.separator);
         names::check_separator(&separator)?;
         for (server, _) in &self.servers {
             names::check_server(server, &separator)?;
@@ -145,13 +162,56 @@ impl<Res: 'static> RouterBuilder<Res> {
                 _ => {}
             }
         }
-        Ok(Router::new(Table {
-            local: unique("tool", self.local.into_iter())?,
+        let local = self.local.into_iter().map(|(name, route)| {
+            let identity = Identity::new(Arc::clone(&name)).hashed();
+            (name, Local { route, identity })
+        });
+        let mut table = Table {
+            local: unique("tool", local)?,
             #[cfg(feature = "mcp")]
             definitions: Catalog::new(self.definitions).trust_annotations(true),
             separator,
             servers,
-        }))
+        };
+        table.know_fixed_tools();
+        for (name, timeout) in self.timeouts {
+            table.set_timeout(&name, timeout)?;
+        }
+        Ok(Router::new(table))
+    }
+}
+
+impl<Res> Table<Res> {
+    fn know_fixed_tools(&mut self) {
+        for (server, there) in &mut self.servers {
+            let of = |tool: &Arc<str>| {
+                let identity = table::identity(server, &self.separator, Arc::clone(tool));
+                (Arc::clone(tool), identity.hashed())
+            };
+            there.known = there.tools.fixed().map(of).collect();
+        }
+    }
+
+    fn set_timeout(&mut self, name: &str, timeout: Duration) -> Result<(), ConfigError> {
+        if let Some(local) = self.local.get_mut(name) {
+            local.identity = local.identity.clone().with_timeout(timeout);
+            return Ok(());
+        }
+        let found = names::split(name, &self.separator).and_then(|(server, tool)| {
+            let (_, there) = self.servers.get_key_value(server)?;
+            let may_be = there.tools.find(tool).is_some() || there.tools.fixed().next().is_none();
+            may_be.then_some((server, tool))
+        });
+        let Some((server, tool)) = found else {
+            return Err(names::of("timeout", name, "is the name of no tool"));
+        };
+        let (server, tool) = (Arc::from(server), Arc::<str>::from(tool));
+        let identity = table::identity(&server, &self.separator, Arc::clone(&tool)).hashed();
+        if let Some(there) = self.servers.get_mut(&server) {
+            let known = there.known.entry(tool).or_insert(identity);
+            *known = known.clone().with_timeout(timeout);
+        }
+        Ok(())
     }
 }
 

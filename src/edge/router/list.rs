@@ -55,6 +55,25 @@ impl ToolList {
         }
     }
 
+    /// Whether it tells which tools there are: a list that follows a server may not have been read yet.
+    pub(super) fn is_read(&self) -> bool {
+        match &self.0 {
+            Kind::Fixed(_) => true,
+            #[cfg(feature = "mcp")]
+            Kind::Mcp(tools) => tools.catalog().is_read(),
+        }
+    }
+
+    /// The names of a list that stays.
+    pub(super) fn fixed(&self) -> impl Iterator<Item = &Arc<str>> {
+        let names = match &self.0 {
+            Kind::Fixed(names) => Some(names),
+            #[cfg(feature = "mcp")]
+            Kind::Mcp(_) => None,
+        };
+        names.into_iter().flat_map(|names| names.iter())
+    }
+
     fn len(&self) -> usize {
         match &self.0 {
             Kind::Fixed(names) => names.len(),

@@ -19,6 +19,16 @@
 //!
 //! Routers nest. A server that a router has put on a call says nothing to a router below it.
 //!
+//! # One name for each tool
+//!
+//! A caller may spell a tool in several ways, and name servers that do not exist. Layers around the router that keep state for each tool
+//! would keep one for each spelling. [`identity`](Router::identity) is the layer that puts an end to that, outside of them: see
+//! [`identity`](crate::identity). It is stricter than the router alone: a server that the router does not know is
+//! [`NotFound`](crate::ErrorKind::NotFound). It also writes on the call what the router knows of the tool: whether it may run twice, by the
+//! annotations of a trusted server, and its [timeout](RouterBuilder::with_timeout).
+//!
+//! A list that follows a server and was never read tells nothing: calls of that server are passed on, whatever tool they name.
+//!
 //! A model's provider may allow less than a server: flat names of more than 64 characters, or with others than letters, digits, `_` and `-`,
 //! are refused by some. They are passed on as they are.
 //!
@@ -38,11 +48,11 @@
 //!
 //! # Order
 //!
-//! Innermost. Layers for all tools go around the router, where keys are the names that callers use; layers for one tool, or one
+//! Innermost. Layers for all tools go around the router, below its [identity layer](Router::identity); layers for one tool, or one
 //! server, around its service:
 //!
 //! ```text
-//! TraceLayer > DeadlineLayer > RetryLayer > CircuitBreakerLayer > CatchPanicLayer > Router
+//! IdentityLayer > TraceLayer > DeadlineLayer > RetryLayer > CircuitBreakerLayer > CatchPanicLayer > Router
 //!     pay             TimeoutLayer 60 s > tool_fn
 //!     docs__*         ConcurrencyLimitLayer 4 > McpService
 //! ```
@@ -82,7 +92,10 @@
 //!     .build()?;
 //! assert_eq!(router.names(), ["add", "docs__fetch", "docs__search", "pay"]);
 //!
-//! let stack = ServiceBuilder::new().layer(CatchPanicLayer::new()).service(router);
+//! let stack = ServiceBuilder::new()
+//!     .layer(router.identity())
+//!     .layer(CatchPanicLayer::new())
+//!     .service(router);
 //! let run = |call| stack.clone().oneshot(call);
 //! assert_eq!(run(ToolCall::new("add").with_json(json!({ "a": 1, "b": 2 }))?).await?, 3);
 //! assert_eq!(run(ToolCall::new("docs__search")).await?, "search of docs");
@@ -94,16 +107,15 @@
 //! ```
 //!
 //! With MCP servers a router answers as they do (`Router::mcp`), and its lists may follow them: see
-//! `mcp::McpNotifications`. What may be repeated is known from their catalogs:
+//! `mcp::McpNotifications`. What may be repeated is known from their catalogs, and reaches the retry layer by the identity layer:
 //!
 //! ```
 //! use tower_toolcall::{retry::{RetryLayer, RetryPolicy}, router::Router};
 //! # fn stack(router: Router) {
-//! let policy = RetryPolicy::new().with_replay_safety({
-//!     let router = router.clone();
-//!     move |call| router.replay_safety(call)
-//! });
-//! let stack = tower::ServiceBuilder::new().layer(RetryLayer::new(policy)).service(router);
+//! let stack = tower::ServiceBuilder::new()
+//!     .layer(router.identity())
+//!     .layer(RetryLayer::new(RetryPolicy::new()))
+//!     .service(router);
 //! # }
 //! ```
 //!

@@ -16,12 +16,13 @@ use super::ToolList;
 use super::{
     RouterBuilder,
     route::Boxed,
-    table::{Table, Target},
+    table::{Table, Target, identity},
     unknown::Asked,
 };
 use crate::{
-    call::{ReplaySafety, ToolCall},
+    call::{Identity, ReplaySafety, ToolCall},
     error::ToolError,
+    identity::{IdentityLayer, Resolve},
 };
 
 /// Brings each call to the tool of its name. See the [module docs](super) for an example.
@@ -51,7 +52,16 @@ impl<Res> Router<Res> {
         }
     }
 
-    /// Whether a call may run twice, by the catalog of its server, or its own [definition](RouterBuilder::mcp_tool); else `Unknown`. For
+    /// The layer that resolves the names of calls by this router's tools, for the outside of a stack: see [`identity`](crate::identity).
+    pub fn identity(&self) -> IdentityLayer
+    where
+        Res: 'static,
+    {
+        IdentityLayer::new(self.clone())
+    }
+
+    /// Whether a call may run twice, by the catalog of its server, or its own [definition](RouterBuilder::mcp_tool); else `Unknown`. The
+    /// [identity layer](Self::identity) writes it on calls; without that layer it is for
     /// [`RetryPolicy::with_replay_safety`](crate::retry::RetryPolicy::with_replay_safety).
     pub fn replay_safety(&self, call: &ToolCall) -> ReplaySafety {
         self.table.replay_safety(call)
@@ -107,19 +117,33 @@ impl<Res> Service<ToolCall> for Router<Res> {
     fn call(&mut self, call: ToolCall) -> Self::Future {
         let asked = Asked::of(&call);
         let fut = match self.table.find(&call) {
-            Some(Target::Local(route)) => route.call(call, None),
+            Some(Target::Local(local)) => {
+                let call = match call.is_resolved() {
+                    true => call.delivered(),
+                    false => call,
+                };
+                local.route.call(call, None)
+            }
+            // The call has these names already.
             Some(Target::Server {
-                route,
+                there,
                 server,
                 tool,
                 ..
-            }) if (call.tool(), call.server()) != (&*tool, Some(&**server)) => {
-                let known_as = call.info();
-                let call = call.readdressed(tool, Arc::clone(server));
-                route.call(call, Some(known_as))
+            }) if (call.tool(), call.server()) == (&*tool, Some(&**server)) => {
+                there.route.call(call.delivered(), None)
             }
-            // The call has these names already.
-            Some(Target::Server { route, .. }) => route.call(call.routed(), None),
+            Some(Target::Server {
+                there,
+                server,
+                tool,
+                ..
+            }) => {
+                let known_as = call.info();
+                let identity = identity(server, &self.table.separator, tool);
+                let call = call.renamed(&identity).delivered();
+                there.route.call(call, Some(known_as))
+            }
             None => {
                 let error = asked.is_not_in(&self.table);
                 return ResponseFuture(State::Refused(Some(error)));
@@ -130,6 +154,15 @@ impl<Res> Service<ToolCall> for Router<Res> {
             asked,
             table: Arc::clone(&self.table),
         })
+    }
+}
+
+/// Stricter than the router itself: a server that it does not know is no word of the caller's own, but one that does not exist.
+impl<Res: 'static> Resolve for Router<Res> {
+    fn resolve(&self, call: &ToolCall) -> Result<Option<Identity>, ToolError> {
+        let resolved = self.table.resolve(call);
+        let unknown = || Asked::of(call).is_not_in(&self.table);
+        resolved.map(Some).ok_or_else(unknown)
     }
 }
 

@@ -4,7 +4,7 @@ use super::{ToolList, names, nearest::Nearest, route::Route};
 #[cfg(feature = "mcp")]
 use crate::edge::mcp::Catalog;
 use crate::{
-    call::{CallInfo, MAX_NAME_BYTES, ReplaySafety, ToolCall},
+    call::{CallInfo, Identity, MAX_NAME_BYTES, ReplaySafety, ToolCall},
     edge::health::{Health, named},
 };
 
@@ -12,17 +12,24 @@ pub(super) type BoxRoute<Res> = Box<dyn Route<Res>>;
 
 /// All names, and what is behind them.
 pub(super) struct Table<Res> {
-    pub(super) separator: Box<str>,
-    pub(super) local: HashMap<Arc<str>, BoxRoute<Res>>,
+    pub(super) separator: Arc<str>,
+    pub(super) local: HashMap<Arc<str>, Local<Res>>,
     pub(super) servers: HashMap<Arc<str>, Server<Res>>,
     /// Of local tools, as far as they have one.
     #[cfg(feature = "mcp")]
     pub(super) definitions: Catalog,
 }
 
+pub(super) struct Local<Res> {
+    pub(super) route: BoxRoute<Res>,
+    pub(super) identity: Identity,
+}
+
 pub(super) struct Server<Res> {
     pub(super) route: BoxRoute<Res>,
     pub(super) tools: ToolList,
+    /// What is known before a list is read: of tools in a fixed list, and of those with a timeout.
+    pub(super) known: HashMap<Arc<str>, Identity>,
     pub(super) watched: Option<Watched>,
 }
 
@@ -57,14 +64,21 @@ impl<Res> Server<Res> {
     }
 }
 
+/// The identity of a server's tool.
+pub(super) fn identity(server: &Arc<str>, separator: &Arc<str>, tool: Arc<str>) -> Identity {
+    let identity = Identity::new(tool).with_server(Arc::clone(server));
+    identity.with_separator(Arc::clone(separator))
+}
+
 /// Whom a call is for.
 pub(super) enum Target<'a, Res> {
-    Local(&'a dyn Route<Res>),
+    Local(&'a Local<Res>),
     Server {
-        route: &'a dyn Route<Res>,
-        tools: &'a ToolList,
+        there: &'a Server<Res>,
         server: &'a Arc<str>,
         tool: Arc<str>,
+        /// False if nobody can tell whether there is such a tool: the list was not read yet.
+        is_listed: bool,
     },
 }
 
@@ -73,16 +87,56 @@ impl<Res> Table<Res> {
     pub(super) fn find(&self, call: &ToolCall) -> Option<Target<'_, Res>> {
         let name = call.tool();
         match call.named_server() {
-            Some(server) if self.servers.contains_key(server) => self
-                .at(server, name)
-                .or_else(|| self.at(server, self.part_of(server, name)?)),
-            _ => self.by_name(name),
+            Some(server) if self.servers.contains_key(server) => {
+                let part = self.part_of(server, name);
+                let found = self
+                    .at(server, name)
+                    .or_else(|| self.at(server, part.filter(|_| !call.is_resolved())?));
+                found.or_else(|| self.unlisted(server, part.unwrap_or(name)))
+            }
+            _ => self.by_name(name).or_else(|| {
+                let (server, tool) = names::split(name, &self.separator)?;
+                self.unlisted(server, tool)
+            }),
         }
     }
 
+    /// Whom the call is for, of tools that exist at servers that exist.
+    pub(super) fn resolve(&self, call: &ToolCall) -> Option<Identity> {
+        let is_server = |server| self.servers.contains_key(server);
+        if !call.named_server().is_none_or(is_server) {
+            return None;
+        }
+        Some(match self.find(call)? {
+            Target::Local(local) => local
+                .identity
+                .clone()
+                .with_replay_safety(self.replay_safety(call)),
+            Target::Server {
+                there,
+                server,
+                tool,
+                is_listed,
+            } => {
+                let replay = there.tools.replay_safety(&tool);
+                let known = there.known.get(&tool).cloned();
+                let identity = known.unwrap_or_else(|| self.identity(server, tool));
+                let identity = identity.with_replay_safety(replay);
+                match is_listed {
+                    true => identity,
+                    false => identity.unlisted(),
+                }
+            }
+        })
+    }
+
+    fn identity(&self, server: &Arc<str>, tool: Arc<str>) -> Identity {
+        identity(server, &self.separator, tool)
+    }
+
     fn by_name(&self, name: &str) -> Option<Target<'_, Res>> {
-        if let Some(route) = self.local.get(name) {
-            return Some(Target::Local(&**route));
+        if let Some(local) = self.local.get(name) {
+            return Some(Target::Local(local));
         }
         let (server, tool) = names::split(name, &self.separator)?;
         self.at(server, tool)
@@ -92,8 +146,8 @@ impl<Res> Table<Res> {
     pub(super) fn definition(&self, name: &str) -> Option<rmcp::model::Tool> {
         match self.by_name(name)? {
             Target::Local(_) => self.definitions.get(name).cloned(),
-            Target::Server { server, tool, .. } => {
-                let tools = self.servers.get(server)?.present()?;
+            Target::Server { there, tool, .. } => {
+                let tools = there.present()?;
                 let mut definition = tools.catalog()?.get(&tool).cloned()?;
                 definition.name = name.to_owned().into();
                 Some(definition)
@@ -108,9 +162,23 @@ impl<Res> Table<Res> {
         }
         Some(Target::Server {
             tool: there.tools.find(tool)?,
-            route: &*there.route,
-            tools: &there.tools,
+            there,
             server,
+            is_listed: true,
+        })
+    }
+
+    /// A tool of a server whose list was not read yet: it may have it.
+    fn unlisted(&self, server: &str, tool: &str) -> Option<Target<'_, Res>> {
+        let (server, there) = self.servers.get_key_value(server)?;
+        if there.tools.is_read() || !self.is_callable(server, tool) {
+            return None;
+        }
+        Some(Target::Server {
+            tool: tool.into(),
+            there,
+            server,
+            is_listed: false,
         })
     }
 
@@ -128,7 +196,7 @@ impl<Res> Table<Res> {
 
     pub(super) fn replay_safety(&self, call: &ToolCall) -> ReplaySafety {
         match self.find(call) {
-            Some(Target::Server { tools, tool, .. }) => tools.replay_safety(&tool),
+            Some(Target::Server { there, tool, .. }) => there.tools.replay_safety(&tool),
             #[cfg(feature = "mcp")]
             Some(Target::Local(_)) => self.definitions.replay_safety(call.tool()),
             _ => ReplaySafety::Unknown,
@@ -192,7 +260,7 @@ impl<Res> Table<Res> {
     /// Whether a call of this name alone finds a tool, at a server that is there.
     pub(super) fn has(&self, name: &str) -> bool {
         match self.by_name(name) {
-            Some(Target::Server { server, .. }) => !self.servers[server].is_away(),
+            Some(Target::Server { there, .. }) => !there.is_away(),
             found => found.is_some(),
         }
     }

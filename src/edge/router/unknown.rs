@@ -37,7 +37,9 @@ impl Asked {
         let server = self.call.server().filter(|_| self.names_server);
         let asked = table.asked(server, name);
         let mut nearest = Nearest::to(&asked, table.bare(&asked));
-        if asked != name && table.has(name) {
+        // It was missed for the server that the caller named.
+        let is_nowhere = server.is_some_and(|server| !table.servers.contains_key(server));
+        if (is_nowhere || asked != name) && table.has(name) {
             nearest.is(name);
         }
         table.search(&mut nearest);

@@ -6,7 +6,7 @@
 //! # Order
 //!
 //! What a call itself says beats what is set for its tool, which beats what is set for all. A variable beats a file, a
-//! file beats the defaults. [`StackLayer`] is, from the outside in: sanitize, trace, metrics, deadline, retry, the spans
+//! file beats the defaults. [`StackLayer`] is, from the outside in: sanitize, [identity](StackBuilder::with_identity), trace, metrics, deadline, retry, the spans
 //! of attempts (`trace.attempts`), rate limit, health, circuit breaker, timeout, catch panic; [`StackLayer::results`] has the
 //! layer for results between the first two. A layer that is switched off is not there.
 //!
@@ -54,9 +54,9 @@
 //! let stack = settings
 //!     .stack()
 //!     .with_metrics(&metrics)
-//!     .with_replay_safety(|call| match call.tool() {
-//!         "pay" => ReplaySafety::Unsafe,
-//!         _ => ReplaySafety::Unknown,
+//!     .with_replay_safety(|call| match call.is_named("pay") {
+//!         true => ReplaySafety::Unsafe,
+//!         false => ReplaySafety::Unknown,
 //!     })
 //!     .build()?;
 //! # let _ = stack.results(); Ok(()) }

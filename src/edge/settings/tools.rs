@@ -1,14 +1,18 @@
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::Settings;
 use crate::{
     call::{ReplaySafety, ToolCall},
+    per_tool::PerTool,
     text::Short,
 };
 
 /// What holds for one tool, by its name: `[tools.import]`. What is missing is as for all tools.
+///
+/// Both names of a [resolved](crate::identity) call are known: its flat name (`[tools.pay__charge]`), which goes first, and the tool's
+/// own (`[tools.charge]`), which holds for the tools of this name of all servers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
@@ -43,15 +47,16 @@ impl Settings {
     }
 
     /// What is said of tools by name.
-    pub(super) fn replay_safety(&self) -> BTreeMap<String, ReplaySafety> {
-        let said = |safe| match safe {
-            true => ReplaySafety::Safe,
-            false => ReplaySafety::Unsafe,
-        };
-        let tools = self.tools.iter();
-        tools
-            .filter_map(|(name, tool)| Some((name.clone(), said(tool.replay_safe?))))
-            .collect()
+    pub(super) fn replay_safety(&self) -> PerTool<ReplaySafety> {
+        let mut said = PerTool::default();
+        for (name, tool) in &self.tools {
+            match tool.replay_safe {
+                Some(true) => said.set(name.as_str().into(), ReplaySafety::Safe),
+                Some(false) => said.set(name.as_str().into(), ReplaySafety::Unsafe),
+                None => {}
+            }
+        }
+        said
     }
 }
 

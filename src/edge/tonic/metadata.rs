@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use ::tonic::metadata::MetadataMap;
 
-use crate::call::ToolCall;
+use crate::call::{ToolCall, Trust};
 use crate::edge::headers::{digits, the_only};
 
 /// How long the client waits, as the request's `grpc-timeout` has it: at most eight digits and a unit.
@@ -32,12 +32,19 @@ pub fn timeout(metadata: &MetadataMap) -> Option<Duration> {
 }
 
 impl ToolCall {
-    /// Takes up what the metadata of a gRPC request says of the call: `grpc-timeout` as its deadline, if that is earlier
-    /// than the one it has, and what [`with_request_headers`](Self::with_request_headers) does.
+    /// Takes up what the metadata of a gRPC request says of the call: what
+    /// [`with_request_headers`](Self::with_request_headers) does, so no deadline.
     #[must_use]
     pub fn with_grpc_metadata(self, metadata: &MetadataMap) -> Self {
-        let mut call = self.with_request_headers(metadata.as_ref());
-        call.tighten_by(timeout(metadata));
+        self.with_request_headers(metadata.as_ref())
+    }
+
+    /// Takes up how long the client waits: `grpc-timeout` becomes the call's deadline, if that is earlier than the one it has, and what
+    /// [`with_request_deadline`](Self::with_request_deadline) reads, which says what `trust` means.
+    #[must_use]
+    pub fn with_grpc_deadline(self, metadata: &MetadataMap, trust: Trust) -> Self {
+        let mut call = self.with_request_deadline(metadata.as_ref(), trust);
+        call.tighten_by(timeout(metadata), trust);
         call
     }
 }

@@ -33,8 +33,11 @@
 //!
 //! Limits belong into the stack, not into tonic's own layers, which do not know these errors: a `Server::timeout` answers
 //! `CANCELLED`, and a `TimeoutLayer` of tower's answers `INTERNAL`. tonic's server also enforces `grpc-timeout` by itself, with
-//! `CANCELLED`. A [`DeadlineLayer`](crate::deadline) ends the call earlier by its reserve, so that the stack's own answer is
-//! there first.
+//! `CANCELLED`. With [`with_grpc_deadline`](crate::ToolCall::with_grpc_deadline) it is the call's deadline too, and a
+//! [`DeadlineLayer`](crate::deadline) ends the call earlier by its reserve, so that the stack's own answer is there first. No deadline is
+//! taken without it, and it says whether the client is trusted: deadlines of strangers tell a circuit breaker nothing.
+//!
+//! The names of tools and servers in a request are the client's: resolve them by an [identity layer](crate::identity).
 //!
 //! # A status from an error
 //!

@@ -1,5 +1,6 @@
 //! Real rmcp servers behind a router.
 
+mod identity;
 mod lists;
 mod server;
 mod stack;

@@ -17,7 +17,7 @@ use self::{
 };
 use super::{
     request::{Rejection, json_body},
-    response::of_json,
+    response::{of_json, shown},
     routes::Routes,
 };
 use crate::{batch::Parallel, result::ToolResult};
@@ -52,9 +52,12 @@ async fn run(routes: &Routes, headers: &HeaderMap, body: Bytes) -> Answers {
         Err(error) => return Answers::of_unknown(&error),
     };
     let mut calls = Vec::new();
-    let mut call = |asked: Asked| calls.push(asked.with_headers(headers));
+    let mut call = |asked: Asked| {
+        let call = asked.with_headers(headers);
+        calls.push(routes.timed(call, headers));
+    };
     let entries = message
-        .entries()
+        .entries(routes.servers)
         .map(|entry| (entry.id, entry.asked.map(&mut call)));
     let entries: Vec<_> = entries.collect();
     let results = Parallel::new(routes.stack.clone()).run(calls).await;
@@ -72,7 +75,7 @@ fn answered(
         let result = called.map(|()| results.next().expect("each call has a result"));
         match result {
             Ok(Ok(json)) => answers.succeed(id, &json),
-            Ok(Err(error)) => answers.refuse(id, &error.to_json_rpc()),
+            Ok(Err(error)) => answers.refuse(id, &shown(error).to_json_rpc()),
             Err(error) => answers.refuse(id, &error),
         }
     }

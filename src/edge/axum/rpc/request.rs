@@ -10,7 +10,7 @@ use super::answer::{
 use crate::{
     call::ToolCall,
     edge::{
-        axum::request::{checked, on_server},
+        axum::request::{Servers, checked},
         headers::is_usable_id,
     },
     error::ToolError,
@@ -53,12 +53,12 @@ impl<'a> Message<'a> {
         }
     }
 
-    pub(super) fn entries(&self) -> impl Iterator<Item = Entry<'a>> {
+    pub(super) fn entries(&self, servers: Servers) -> impl Iterator<Item = Entry<'a>> {
         let entries = match self {
             Self::One(one) => std::slice::from_ref(one),
             Self::Batch(batch) => batch,
         };
-        entries.iter().map(|raw| Entry::read(raw))
+        entries.iter().map(move |raw| Entry::read(raw, servers))
     }
 }
 
@@ -104,7 +104,7 @@ pub(super) struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    fn read(raw: &'a RawValue) -> Self {
+    fn read(raw: &'a RawValue, servers: Servers) -> Self {
         let invalid = |id| Self {
             id,
             asked: Err(refusal(INVALID_REQUEST, "Invalid Request")),
@@ -128,7 +128,7 @@ impl<'a> Entry<'a> {
             return invalid(Id(id.0.or(Id::UNKNOWN.0)));
         };
         let asked = match method == METHOD {
-            true => Asked::read(id, params),
+            true => Asked::read(id, params, servers),
             false => Err(refusal(METHOD_NOT_FOUND, "Method not found")),
         };
         Self { id, asked }
@@ -166,7 +166,7 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    fn read(id: Id<'_>, params: Option<&RawValue>) -> Result<Self, Value> {
+    fn read(id: Id<'_>, params: Option<&RawValue>, servers: Servers) -> Result<Self, Value> {
         let params = params
             .map(RawValue::get)
             .filter(|json| json.starts_with('{'));
@@ -174,7 +174,7 @@ impl Asked {
         // The parser's own words would quote what was sent.
         let mut params: Map<String, Value> =
             serde_json::from_str(params).map_err(|_| wrong(UNREADABLE))?;
-        let call = addressed(&mut params)?;
+        let call = addressed(&mut params, servers)?;
         let arguments = params.remove("arguments").unwrap_or_default();
         Ok(Self {
             call: call.with_json(arguments).and_then(checked).map_err(told)?,
@@ -202,14 +202,14 @@ impl Asked {
 }
 
 /// A call of what the params name.
-fn addressed(params: &mut Map<String, Value>) -> Result<ToolCall, Value> {
+fn addressed(params: &mut Map<String, Value>, servers: Servers) -> Result<ToolCall, Value> {
     let Some(Value::String(name)) = params.remove("name") else {
         return Err(wrong("`params.name` is no string"));
     };
     let call = ToolCall::new(name);
     match params.remove("server") {
         None | Some(Value::Null) => Ok(call),
-        Some(Value::String(server)) => on_server(call, &server).map_err(told),
+        Some(Value::String(server)) => servers.put_on(call, &server).map_err(told),
         Some(_) => Err(wrong("`params.server` is no string")),
     }
 }

@@ -6,13 +6,14 @@ use tower::{ServiceExt as _, util::BoxCloneSyncService};
 use tower_layer::Layer as _;
 use tower_service::Service;
 
-use super::{ListTools, changes::Changes, drain::Drain, session::Session};
+use super::{ListTools, changes::Changes, drain::Drain, list::Listed, session::Session};
 use crate::{
-    call::ToolCall,
+    call::{ToolCall, Trust},
     catch_panic::CatchPanicLayer,
     config::ConfigError,
     edge::{health::Health, mcp::McpTools},
     error::ToolError,
+    identity::IdentityLayer,
     result::ToolResult,
 };
 
@@ -74,9 +75,9 @@ const PAGE: NonZeroUsize = NonZeroUsize::new(1000).expect("not zero");
 ///
 /// | of the request | becomes |
 /// |---|---|
-/// | `name`, `arguments` | the tool and its arguments, within [`ToolCall::check`] |
+/// | `name`, `arguments` | the tool and its arguments, within [`ToolCall::check`]; the name is [resolved](ListTools::resolve) |
 /// | the request's id | the end of the call's [id](ToolCall::id), which is unique in the process, if it is fit for logs |
-/// | headers, over HTTP | what [`with_request_headers`](ToolCall::with_request_headers) takes up; the deadline [by setting](Self::take_deadlines) only |
+/// | headers, over HTTP | what [`with_request_headers`](ToolCall::with_request_headers) takes up; a deadline [by setting](Self::take_deadlines) only |
 /// | `_meta.traceparent` (feature `otel`) | the parent of the call's span; it beats the header |
 /// | `_meta.progressToken` | what an `McpService` [with progress](crate::mcp::McpService::with_progress) is told reaches the client under this token: the newest, growing, at most ten times a second, and nothing after the answer |
 /// | `inputResponses`, `requestState` | [`McpExtras`](crate::mcp::McpExtras) |
@@ -134,13 +135,16 @@ pub(super) struct Settings {
     pub(super) info: ServerConfig,
     pub(super) page: NonZeroUsize,
     pub(super) takes_idempotency_keys: bool,
-    pub(super) takes_deadlines: bool,
+    pub(super) deadlines: Option<Trust>,
 }
 
 impl GatewayHandler {
-    /// A server of a stack that may fail, and of the tools that `tools` lists, a [`Router`](crate::router::Router) for one:
-    /// it is asked for each list, so it may answer differently each time. It says what clients are told; what they can call
-    /// the stack decides.
+    /// A server of a stack that may fail, and of the tools that `tools` lists, for example a [`Router`](crate::router::Router):
+    /// it is asked for each list, so it may answer differently each time.
+    ///
+    /// What the list [knows](ListTools::resolve) is put around the stack as an [identity layer](crate::identity): a tool that is not in
+    /// it is refused before the stack, and layers have the same key for a tool however it is spelled. A function knows nothing of that: there
+    /// the stack decides what can be called, under the client's names.
     ///
     /// A stack with a [`ToolResultLayer`](crate::result) goes to [`of_results`](Self::of_results).
     pub fn new<S>(stack: S, tools: impl ListTools) -> Self
@@ -177,6 +181,7 @@ impl GatewayHandler {
         let can = ServerCapabilities::builder().enable_tools();
         let mut info = ServerConfig::new(can.enable_tool_list_changed().build());
         info.server_info = Implementation::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
+        let stack = IdentityLayer::new(Listed(Arc::clone(&tools))).layer(stack);
         Self {
             stack: Stack::new(CatchPanicLayer::new().layer(stack)),
             tools,
@@ -184,7 +189,7 @@ impl GatewayHandler {
                 info,
                 page: PAGE,
                 takes_idempotency_keys: false,
-                takes_deadlines: false,
+                deadlines: None,
             }),
             changes: Changes::default(),
             drain: Drain::default(),
@@ -228,13 +233,10 @@ impl GatewayHandler {
         self.set(|s| s.takes_idempotency_keys = taken)
     }
 
-    /// Whether a request over HTTP may say how long its call has, by the header that
-    /// [`with_request_headers`](ToolCall::with_request_headers) reads. Default: no.
-    ///
-    /// It can only shorten a call, but one that it ends has timed out, which counts: a client that gives its calls no time
-    /// opens the circuit breaker for all. So only behind a proxy that sets the header itself, or where all clients are trusted.
-    pub fn take_deadlines(self, taken: bool) -> Self {
-        self.set(|s| s.takes_deadlines = taken)
+    /// Takes deadlines: a request over HTTP may say how long its call has, by the header that
+    /// [`with_request_deadline`](ToolCall::with_request_deadline) reads, which says what `trust` means. Default: none is taken.
+    pub fn take_deadlines(self, trust: Trust) -> Self {
+        self.set(|s| s.deadlines = Some(trust))
     }
 
     fn set(mut self, change: impl FnOnce(&mut Settings)) -> Self {

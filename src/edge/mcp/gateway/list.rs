@@ -1,8 +1,15 @@
+use std::sync::Arc;
+
 use rmcp::model::Tool;
 
-use crate::edge::mcp::McpTools;
 #[cfg(feature = "router")]
 use crate::router::Router;
+use crate::{
+    call::{Identity, ToolCall},
+    edge::mcp::McpTools,
+    error::ToolError,
+    identity::Resolve,
+};
 
 /// Where the list of tools comes from that a [`GatewayHandler`](super::GatewayHandler) tells its clients: a
 /// `Router` of MCP servers, the [`McpTools`] of one server, or a function that returns it.
@@ -23,6 +30,25 @@ pub trait ListTools: Send + Sync + 'static {
     fn find(&self, name: &str) -> Option<Tool> {
         self.list().into_iter().find(|tool| tool.name == name)
     }
+
+    /// The identity of the tool that a call names, as [`Resolve::resolve`] has it. Where it is left out the list cannot tell: calls go
+    /// on under the client's names, without a server.
+    ///
+    /// # Errors
+    ///
+    /// The refusal of a tool that does not exist.
+    fn resolve(&self, _call: &ToolCall) -> Result<Option<Identity>, ToolError> {
+        Ok(None)
+    }
+}
+
+/// What a list knows, for the layer.
+pub(super) struct Listed(pub(super) Arc<dyn ListTools>);
+
+impl Resolve for Listed {
+    fn resolve(&self, call: &ToolCall) -> Result<Option<Identity>, ToolError> {
+        self.0.resolve(call)
+    }
 }
 
 impl<F: Fn() -> Vec<Tool> + Send + Sync + 'static> ListTools for F {
@@ -39,6 +65,10 @@ impl ListTools for McpTools {
     fn find(&self, name: &str) -> Option<Tool> {
         self.catalog().get(name).cloned()
     }
+
+    fn resolve(&self, call: &ToolCall) -> Result<Option<Identity>, ToolError> {
+        Resolve::resolve(self, call)
+    }
 }
 
 #[cfg(feature = "router")]
@@ -49,5 +79,9 @@ impl<Res: 'static> ListTools for Router<Res> {
 
     fn find(&self, name: &str) -> Option<Tool> {
         self.definition(name)
+    }
+
+    fn resolve(&self, call: &ToolCall) -> Result<Option<Identity>, ToolError> {
+        Resolve::resolve(self, call)
     }
 }

@@ -25,10 +25,10 @@ pub(super) fn call(
         .with_arguments(params.arguments.unwrap_or_default())
         .with_id(session.call_id(&cx.id));
     if let Some(http) = cx.extensions.get::<http::request::Parts>() {
-        call = match settings.takes_deadlines {
-            true => call.with_request_headers(&http.headers),
-            false => call.with_names_of_request(&http.headers),
-        };
+        call = call.with_request_headers(&http.headers);
+        if let Some(trust) = settings.deadlines {
+            call = call.with_request_deadline(&http.headers, trust);
+        }
     }
     #[cfg(feature = "otel")]
     if let Some(parent) = crate::otel::parent_from_meta(&cx.meta) {

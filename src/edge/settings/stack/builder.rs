@@ -18,6 +18,7 @@ use crate::{
     },
     error::ToolError,
     event::Listen,
+    identity::{IdentityLayer, Resolve},
     normalize::NormalizeLayer,
     outcome::ByError,
     rate_limit::RateLimitBackoffLayer,
@@ -37,6 +38,7 @@ pub struct StackBuilder<C = ByError> {
     settings: Settings,
     classifier: C,
     rule: Option<Rule>,
+    identity: Option<IdentityLayer>,
     codes: Option<NormalizeLayer>,
     listeners: Listeners,
     #[cfg(feature = "metrics")]
@@ -49,6 +51,7 @@ impl StackBuilder {
             settings,
             classifier: ByError,
             rule: None,
+            identity: None,
             codes: None,
             listeners: Listeners::default(),
             #[cfg(feature = "metrics")]
@@ -64,6 +67,7 @@ impl<C> StackBuilder<C> {
             settings: self.settings,
             classifier,
             rule: self.rule,
+            identity: self.identity,
             codes: self.codes,
             listeners: self.listeners,
             #[cfg(feature = "metrics")]
@@ -78,6 +82,13 @@ impl<C> StackBuilder<C> {
         decide: impl Fn(&ToolCall) -> ReplaySafety + Send + Sync + 'static,
     ) -> Self {
         self.rule = Some(Arc::new(decide));
+        self
+    }
+
+    /// Resolves the names of calls by this table of tools, a router's for example, inside the results and the redaction rules and outside of all
+    /// other layers: see [`identity`](crate::identity). Default: keys are of the callers' names.
+    pub fn with_identity(mut self, tools: impl Resolve) -> Self {
+        self.identity = Some(IdentityLayer::new(tools));
         self
     }
 
@@ -119,6 +130,7 @@ impl<C: Clone> StackBuilder<C> {
         let handle = breaker.handle();
         let health = self.health(&listeners)?;
         let layers = Layers {
+            identity: Optional(self.identity.clone()),
             codes: Optional(self.codes.clone()),
             trace: self.trace(&listeners),
             #[cfg(feature = "metrics")]
@@ -186,7 +198,7 @@ impl<C: Clone> StackBuilder<C> {
 
     fn replay_safety(&self) -> impl Fn(&ToolCall) -> ReplaySafety + Send + Sync + 'static + use<C> {
         let (tools, rule) = (self.settings.replay_safety(), self.rule.clone());
-        move |call| match (tools.get(call.tool()), &rule) {
+        move |call| match (tools.get(call), &rule) {
             (Some(said), _) => *said,
             (None, Some(rule)) => rule(call),
             (None, None) => ReplaySafety::Unknown,

@@ -14,6 +14,7 @@ use crate::{
     circuit_breaker::{CircuitBreaker, CircuitBreakerHandle, CircuitBreakerLayer},
     deadline::{Deadline, DeadlineLayer},
     edge::health::{Health, HealthLayer, HealthService},
+    identity::{IdentityLayer, IdentityService},
     normalize::{Normalize, NormalizeLayer},
     outcome::ByError,
     rate_limit::{RateLimitBackoff, RateLimitBackoffLayer},
@@ -41,6 +42,7 @@ pub struct StackLayer<C = ByError> {
 /// All but the outermost layer.
 #[derive(Clone)]
 pub(super) struct Layers<C> {
+    pub(super) identity: Optional<IdentityLayer>,
     pub(super) codes: Optional<NormalizeLayer>,
     pub(super) trace: TraceLayer<DefaultHooks<C>>,
     #[cfg(feature = "metrics")]
@@ -67,10 +69,11 @@ type Counted<S, C> = Switched<Measured<Timed<S, C>, C>, Timed<S, C>>;
 #[cfg(not(feature = "metrics"))]
 type Counted<S, C> = Timed<S, C>;
 type Traced<S, C> = Trace<Counted<S, C>, DefaultHooks<C>>;
-pub(super) type Coded<S, C> = Switched<Normalize<Traced<S, C>>, Traced<S, C>>;
+type Coded<S, C> = Switched<Normalize<Traced<S, C>>, Traced<S, C>>;
+pub(super) type Resolved<S, C> = Switched<IdentityService<Coded<S, C>>, Coded<S, C>>;
 
 impl<S: Clone, C: Clone> Layer<S> for Layers<C> {
-    type Service = Coded<S, C>;
+    type Service = Resolved<S, C>;
 
     fn layer(&self, tool: S) -> Self::Service {
         let stack = self.timeout.layer(self.catch_panic.layer(tool));
@@ -82,7 +85,8 @@ impl<S: Clone, C: Clone> Layer<S> for Layers<C> {
         let stack = self.deadline.layer(stack);
         #[cfg(feature = "metrics")]
         let stack = self.metrics.layer(stack);
-        self.codes.layer(self.trace.layer(stack))
+        let stack = self.codes.layer(self.trace.layer(stack));
+        self.identity.layer(stack)
     }
 }
 

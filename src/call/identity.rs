@@ -1,0 +1,266 @@
+use std::{cmp::Ordering, fmt, sync::Arc, time::Duration};
+
+use super::{
+    ReplaySafety, ToolCall,
+    info::{Hashes, Ident},
+};
+use crate::text::Short;
+
+/// What stands between server and tool in a flat name, unless a table sets another.
+const SEPARATOR: &str = "__";
+
+/// One tool, however callers spell it: its server, its own name, and what a table of tools knows of it.
+///
+/// A table makes it of a call's names; [`ToolCall::resolved`] puts it on the call. See [`identity`](crate::identity).
+///
+/// ```
+/// use tower_toolcall::{Identity, ToolCall};
+///
+/// let charge = Identity::new("charge").with_server("pay");
+/// let call = ToolCall::new("pay__charge").resolved(&charge);
+/// assert_eq!((call.server(), call.tool()), (Some("pay"), "charge"));
+/// assert!(call.is_resolved());
+/// ```
+///
+/// # Clone
+///
+/// Clones share the names. A table that keeps an identity keeps the hash of its key too: keyed layers then compute none.
+#[derive(Clone)]
+#[must_use]
+pub struct Identity {
+    tool: Arc<str>,
+    server: Option<Arc<str>>,
+    separator: Option<Arc<str>>,
+    is_listed: bool,
+    hashes: Hashes,
+    replay: ReplaySafety,
+    timeout: Option<Duration>,
+}
+
+impl Identity {
+    /// A tool without a server, under its own name.
+    pub fn new(tool: impl Into<Arc<str>>) -> Self {
+        Self {
+            tool: tool.into(),
+            server: None,
+            separator: None,
+            is_listed: true,
+            hashes: Hashes::default(),
+            replay: ReplaySafety::Unknown,
+            timeout: None,
+        }
+    }
+
+    /// Sets the server that has the tool. Default: none, which is a tool of this program.
+    pub fn with_server(mut self, server: impl Into<Arc<str>>) -> Self {
+        self.server = Some(server.into());
+        self.hashes = Hashes::default();
+        self
+    }
+
+    /// Sets what stands between server and tool in the flat name, by which settings may name the tool. Default: `__`.
+    pub fn with_separator(mut self, separator: impl Into<Arc<str>>) -> Self {
+        self.separator = Some(separator.into()).filter(|s: &Arc<str>| &**s != SEPARATOR);
+        self
+    }
+
+    /// Says that the server is known and its list of tools is not: nobody can tell whether it has a tool of this name.
+    ///
+    /// All such calls of a server have one key in layers that keep state for each tool, and one label in metrics: a caller
+    /// who invents names makes none.
+    pub fn unlisted(mut self) -> Self {
+        self.is_listed = false;
+        self.hashes = Hashes::default();
+        self
+    }
+
+    /// Says whether calls of the tool may run twice. Default: [`ReplaySafety::Unknown`].
+    pub fn with_replay_safety(mut self, replay: ReplaySafety) -> Self {
+        self.replay = replay;
+        self
+    }
+
+    /// Sets the timeout of the tool's calls. Default: none.
+    pub fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// The tool's own name.
+    pub fn tool(&self) -> &str {
+        &self.tool
+    }
+
+    /// The server that has the tool; `None` for a tool of this program.
+    pub fn server(&self) -> Option<&str> {
+        self.server.as_deref()
+    }
+
+    /// Whether the tool is in a list; `false` if its server's list was [not read](Self::unlisted) yet.
+    pub fn is_listed(&self) -> bool {
+        self.is_listed
+    }
+
+    /// Whether calls of the tool may run twice.
+    pub fn replay_safety(&self) -> ReplaySafety {
+        self.replay
+    }
+
+    /// The timeout of the tool's calls.
+    pub fn timeout(&self) -> Option<Duration> {
+        self.timeout
+    }
+
+    /// Computes the hash of the key, for a table that keeps the identity.
+    #[cfg(feature = "router")]
+    pub(crate) fn hashed(self) -> Self {
+        self.hashes.tool(self.server(), self.key_tool());
+        self
+    }
+
+    #[cfg(feature = "router")]
+    fn key_tool(&self) -> Option<&str> {
+        self.is_listed.then_some(&*self.tool)
+    }
+
+    fn write(&self, ident: &mut Ident) {
+        ident.name = Arc::clone(&self.tool);
+        ident.server = self.server.clone();
+        ident.separator = self.separator.clone();
+        ident.is_listed = self.is_listed;
+        ident.hashes = self.hashes.clone();
+    }
+}
+
+impl Ident {
+    fn is_of(&self, identity: &Identity) -> bool {
+        self.name == identity.tool
+            && self.server == identity.server
+            && self.separator == identity.separator
+            && self.is_listed == identity.is_listed
+    }
+
+    /// The tool's name in its key; none where it is not known to exist.
+    pub(super) fn key_tool(&self) -> Option<&str> {
+        self.is_listed.then_some(&*self.name)
+    }
+
+    /// How `name` compares with the flat name of the tool.
+    fn cmp_flat(&self, name: &str) -> Ordering {
+        let Some(server) = &self.server else {
+            return name.cmp(&self.name);
+        };
+        let separator = self.separator.as_deref().unwrap_or(SEPARATOR);
+        let flat = [server, separator, &self.name];
+        name.bytes().cmp(flat.into_iter().flat_map(str::bytes))
+    }
+}
+
+impl ToolCall {
+    /// The call under its tool's identity: everything else stays, its [record](Self::observe) too.
+    ///
+    /// What the table knows is written where the caller said nothing: the [replay safety](Self::replay_safety) and the
+    /// [timeout](Self::timeout). Settings of layers for this tool go before both.
+    ///
+    /// It allocates nothing if the call has these names already and the identity no timeout; else once if an observer holds the names, and once more if
+    /// somebody keeps a clone of the call, whose extensions are then cloned deep.
+    #[must_use]
+    pub fn resolved(mut self, identity: &Identity) -> Self {
+        self = self.renamed(identity);
+        let claims = self.claims.get_mut();
+        *claims = (*claims | super::RESOLVED) & !super::DELIVERED;
+        if self.replay == ReplaySafety::Unknown && identity.replay != ReplaySafety::Unknown {
+            self.replay = identity.replay;
+            *claims |= super::LISTED_REPLAY;
+        }
+        if let (None, Some(timeout)) = (self.data.ident.timeout, identity.timeout) {
+            *claims |= super::LISTED_TIMEOUT;
+            self.data_mut().ident_mut().timeout = Some(timeout);
+        }
+        self
+    }
+
+    /// The same call under these names.
+    pub(crate) fn renamed(mut self, identity: &Identity) -> Self {
+        if self.has_names_of(identity) {
+            self.data.ident.hashes.adopt(&identity.hashes);
+            return self;
+        }
+        if self.server() != identity.server() {
+            *self.claims.get_mut() &= !super::WATCHED;
+        }
+        identity.write(self.data_mut().ident_mut());
+        self
+    }
+
+    /// Whether it has these names already.
+    pub(crate) fn has_names_of(&self, identity: &Identity) -> bool {
+        self.data.ident.is_of(identity)
+    }
+
+    /// Whether server and tool are an [identity](Identity), and not what a caller wrote. [`with_server`](Self::with_server)
+    /// makes them the caller's again.
+    pub fn is_resolved(&self) -> bool {
+        self.has(super::RESOLVED)
+    }
+
+    /// The call as the service of its server gets it: the server on it has been reached, and says nothing to a table of tools
+    /// below.
+    ///
+    /// For those who pass calls on to servers, as [`Router`](crate#use) does: a service behind them may have tools and servers of its own, whose
+    /// names may be the same.
+    #[must_use]
+    pub fn delivered(mut self) -> Self {
+        let claims = self.claims.get_mut();
+        *claims = (*claims | super::DELIVERED) & !super::RESOLVED;
+        self
+    }
+
+    /// The server that the call is still to be brought to: `None` without a server, and after [`delivered`](Self::delivered).
+    pub fn named_server(&self) -> Option<&str> {
+        self.server().filter(|_| !self.has(super::DELIVERED))
+    }
+
+    /// Whether `name` is the tool's name: its own one, or the flat one (`server__tool`) of a call with a server. For settings by
+    /// name, which so hold however a [resolved](Self::is_resolved) call was spelled.
+    ///
+    /// ```
+    /// use tower_toolcall::ToolCall;
+    ///
+    /// let call = ToolCall::new("charge").with_server("pay");
+    /// assert!(call.is_named("charge") && call.is_named("pay__charge"));
+    /// assert!(!call.is_named("shop__charge"));
+    /// ```
+    pub fn is_named(&self, name: &str) -> bool {
+        name == self.tool() || self.cmp_flat(name).is_eq()
+    }
+
+    /// How `name` compares with the flat name of the tool.
+    pub(crate) fn cmp_flat(&self, name: &str) -> Ordering {
+        self.data.ident.cmp_flat(name)
+    }
+
+    /// Whether the [replay safety](Self::replay_safety) is what a table knows of the tool. It then holds where neither the
+    /// caller nor a setting says anything.
+    pub fn is_replay_safety_listed(&self) -> bool {
+        self.has(super::LISTED_REPLAY)
+    }
+
+    /// The same of the [timeout](Self::timeout).
+    pub fn is_timeout_listed(&self) -> bool {
+        self.has(super::LISTED_TIMEOUT)
+    }
+}
+
+/// Shows names, never a value.
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Identity")
+            .field("tool", &Short::name(&self.tool))
+            .field("server", &self.server().map(Short::name))
+            .field("is_listed", &self.is_listed)
+            .field("replay_safety", &self.replay)
+            .field("timeout", &self.timeout)
+            .finish()
+    }
+}

@@ -1,0 +1,570 @@
+//! X10, X11: one tool has one identity, however callers spell it, and names that do not exist move nothing.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use tokio::{sync::Semaphore, time::Instant};
+use tower::{Layer, ServiceBuilder, ServiceExt, limit::ConcurrencyLimit, service_fn};
+use tower_toolcall::{
+    BoxError, ErrorKind, Execution, Identity, Key, ReplaySafety, ServiceBuilderExt, ToolCall,
+    ToolError,
+    circuit_breaker::{CircuitBreakerHandle, CircuitBreakerLayer},
+    identity::{IdentityLayer, Resolve},
+    metrics::Metrics,
+    rate_limit::RateLimitBackoffLayer,
+    redact::Rules,
+    retry::RetryPolicy,
+    router::{Router, RouterBuilder},
+    timeout::TimeoutLayer,
+};
+
+use crate::kit;
+
+/// Every way in which a caller may name the tool `charge` of the server `pay`.
+fn spellings() -> [ToolCall; 3] {
+    [
+        ToolCall::new("pay__charge"),
+        ToolCall::new("charge").with_server("pay"),
+        ToolCall::new("pay__charge").with_server("pay"),
+    ]
+}
+
+#[derive(Clone, Default)]
+struct Pay {
+    calls: Arc<AtomicUsize>,
+    error: Option<ToolError>,
+}
+
+impl Pay {
+    fn failing(kind: ErrorKind) -> Self {
+        Self {
+            error: Some(ToolError::new(kind, "so it is")),
+            ..Self::default()
+        }
+    }
+
+    fn calls(&self) -> usize {
+        self.calls.load(SeqCst)
+    }
+
+    fn builder(&self) -> RouterBuilder<String> {
+        let this = self.clone();
+        let pay = service_fn(move |call: ToolCall| {
+            this.calls.fetch_add(1, SeqCst);
+            let error = this.error.clone();
+            async move {
+                match error {
+                    Some(error) => Err(error),
+                    None => Ok(format!("{} of {:?}", call.tool(), call.server())),
+                }
+            }
+        });
+        let local = service_fn(|call: ToolCall| async move {
+            Ok::<_, BoxError>(format!("{} of {:?}", call.tool(), call.server()))
+        });
+        RouterBuilder::new()
+            .tool("local", local)
+            .server("pay", pay, ["charge", "refund"])
+    }
+
+    fn router(&self) -> Router<String> {
+        self.builder().build().unwrap()
+    }
+}
+
+fn breaker() -> (CircuitBreakerLayer, CircuitBreakerHandle) {
+    let layer = CircuitBreakerLayer::new();
+    let handle = layer.handle();
+    (layer, handle)
+}
+
+/// V2.
+#[tokio::test(start_paused = true)]
+async fn a_breaker_that_one_spelling_opens_refuses_all_spellings() {
+    for opens in spellings() {
+        let pay = Pay::failing(ErrorKind::Upstream);
+        let (layer, breakers) = breaker();
+        let stack = ServiceBuilder::new()
+            .tool_identity(pay.router())
+            .layer(layer)
+            .service(pay.router());
+        for _ in 0..5 {
+            let error = stack.clone().oneshot(opens.clone()).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Upstream);
+        }
+        for call in spellings() {
+            let error = stack.clone().oneshot(call.clone()).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::CircuitOpen);
+            assert_eq!(error.tool(), Some(call.tool()), "as the caller spelled it");
+        }
+        assert_eq!((pay.calls(), breakers.len()), (5, 1));
+        let known = breakers.find(&ToolCall::new("charge").with_server("pay"));
+        assert!(known.unwrap().is_open());
+    }
+}
+
+/// V2.
+#[tokio::test(start_paused = true)]
+async fn a_rate_limit_that_one_spelling_met_holds_for_all_spellings() {
+    let pay = Pay {
+        error: Some(
+            ToolError::new(ErrorKind::RateLimited, "429")
+                .with_status(http::StatusCode::TOO_MANY_REQUESTS)
+                .with_retry_after(Duration::from_secs(60)),
+        ),
+        ..Pay::default()
+    };
+    let gate = RateLimitBackoffLayer::builder().fail_fast();
+    let stack = ServiceBuilder::new()
+        .tool_identity(pay.router())
+        .layer(gate.build().unwrap())
+        .service(pay.router());
+    for call in spellings() {
+        let error = stack.clone().oneshot(call).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::RateLimited);
+    }
+    assert_eq!(pay.calls(), 1);
+}
+
+/// V2: a setting names a tool by its flat name or by its own.
+#[tokio::test(start_paused = true)]
+async fn a_tools_timeout_holds_for_all_spellings() {
+    for setting in ["charge", "pay__charge"] {
+        let hangs = service_fn(|_: ToolCall| std::future::pending::<Result<(), BoxError>>());
+        let router = RouterBuilder::<()>::new().server("pay", hangs, ["charge"]);
+        let router = router.build().unwrap();
+        let timeout = TimeoutLayer::default().with_tool(setting, Duration::from_secs(1));
+        let stack = ServiceBuilder::new()
+            .tool_identity(router.clone())
+            .layer(timeout)
+            .service(router);
+        for call in spellings() {
+            let start = Instant::now();
+            let error = stack.clone().oneshot(call).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Timeout);
+            assert_eq!(start.elapsed(), Duration::from_secs(1), "{setting}");
+        }
+    }
+}
+
+/// V2.
+#[tokio::test(start_paused = true)]
+async fn a_tools_number_of_attempts_holds_for_all_spellings() {
+    for setting in ["charge", "pay__charge"] {
+        let policy = RetryPolicy::new().assume_replay_safe().without_budget();
+        let policy = policy.with_tool(setting, 2, Default::default()).unwrap();
+        for call in spellings() {
+            let pay = Pay::failing(ErrorKind::Upstream);
+            let stack = ServiceBuilder::new()
+                .tool_identity(pay.router())
+                .tool_retry(policy.clone())
+                .service(pay.router());
+            stack.oneshot(call).await.unwrap_err();
+            assert_eq!(pay.calls(), 2, "{setting}");
+        }
+    }
+}
+
+/// V2.
+#[tokio::test]
+async fn all_spellings_are_one_row_of_metrics() {
+    let pay = Pay::default();
+    let metrics = Metrics::new();
+    let stack = ServiceBuilder::new()
+        .tool_identity(pay.router())
+        .tool_metrics(&metrics)
+        .service(pay.router());
+    for call in spellings() {
+        let answer = stack.clone().oneshot(call).await.unwrap();
+        assert_eq!(answer, r#"charge of Some("pay")"#);
+    }
+    let snapshot = metrics.snapshot();
+    let [row] = &snapshot.tools[..] else {
+        panic!("{snapshot}");
+    };
+    assert_eq!(
+        (row.server.as_deref(), &*row.tool, row.stats.calls),
+        (Some("pay"), "charge", 3)
+    );
+}
+
+/// V2.
+#[tokio::test(start_paused = true)]
+async fn a_thousand_invented_servers_do_not_pass_an_open_breaker() {
+    let pay = Pay::failing(ErrorKind::Upstream);
+    let (layer, breakers) = breaker();
+    let stack = ServiceBuilder::new()
+        .tool_identity(pay.router())
+        .layer(layer)
+        .service(pay.router());
+    for _ in 0..5 {
+        let call = ToolCall::new("pay__charge");
+        stack.clone().oneshot(call).await.unwrap_err();
+    }
+    for n in 0..1000 {
+        let call = ToolCall::new("pay__charge").with_server(format!("server-{n}"));
+        let error = stack.clone().oneshot(call).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+    }
+    assert_eq!((pay.calls(), breakers.len()), (5, 1));
+}
+
+/// V2.
+#[tokio::test]
+async fn sixty_thousand_invented_names_make_no_key_and_no_row() {
+    let pay = Pay::failing(ErrorKind::Upstream);
+    let (layer, breakers) = breaker();
+    let metrics = Metrics::new();
+    let stack = ServiceBuilder::new()
+        .tool_identity(pay.router())
+        .tool_metrics(&metrics)
+        .layer(layer)
+        .service(pay.router());
+    for n in 0..20_000 {
+        for call in [
+            ToolCall::new("charge").with_server(format!("server-{n}")),
+            ToolCall::new(format!("pay__tool-{n}")),
+            ToolCall::new(format!("tool-{n}")),
+        ] {
+            let error = stack.clone().oneshot(call).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::NotFound);
+        }
+    }
+    assert!(breakers.is_empty());
+    let snapshot = metrics.snapshot();
+    assert_eq!((snapshot.tools.len(), snapshot.total.calls), (0, 0));
+    assert_eq!(pay.calls(), 0);
+}
+
+/// X4, X10.
+#[tokio::test]
+async fn a_name_that_does_not_exist_is_refused_with_those_that_are_near() {
+    let pay = Pay::default();
+    let stack = pay.router().identity().layer(pay.router());
+    for (call, near) in [
+        (ToolCall::new("pay__chage"), "pay__charge"),
+        (ToolCall::new("charge"), "pay__charge"),
+        (ToolCall::new("charge").with_server("py"), "pay__charge"),
+        (ToolCall::new("chage").with_server("pay"), "pay__charge"),
+        (ToolCall::new("local").with_server("pay"), "local"),
+        (ToolCall::new("pay__charge").with_server("x"), "pay__charge"),
+    ] {
+        let name = call.tool().to_owned();
+        let call = call.with_id("c1");
+        let error = stack.clone().oneshot(call.clone()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+        assert_eq!(error.execution(), Execution::NotStarted);
+        assert!(error.is_own_refusal());
+        assert_eq!(
+            (error.tool(), error.server(), error.call_id()),
+            (Some(&*name), call.server(), Some("c1"))
+        );
+        assert_eq!(
+            error.model_message(),
+            format!("Tool '{name}' does not exist. Did you mean '{near}'?")
+        );
+    }
+    assert_eq!(pay.calls(), 0);
+}
+
+/// X10: a local tool has no server, and a server is no label of the caller's own.
+#[tokio::test]
+async fn a_local_tool_has_no_server() {
+    let pay = Pay::default();
+    let stack = pay.router().identity().layer(pay.router());
+    let answer = stack.clone().oneshot(ToolCall::new("local")).await;
+    assert_eq!(answer.unwrap(), "local of None");
+    let labelled = ToolCall::new("local").with_server("mine");
+    let error = stack.oneshot(labelled).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+}
+
+/// E3: the model knows the tool by the name that it used.
+#[tokio::test]
+async fn errors_and_their_texts_name_the_tool_as_the_caller_spelled_it() {
+    let pay = Pay::failing(ErrorKind::Upstream);
+    let stack = ServiceBuilder::new()
+        .tool_sanitize(Rules::new())
+        .tool_result()
+        .tool_identity(pay.router())
+        .tool_trace()
+        .tool_circuit_breaker()
+        .service(pay.router());
+    for call in spellings() {
+        let name = call.tool().to_owned();
+        let Ok(result) = stack.clone().oneshot(call).await;
+        assert_eq!(result.call().tool(), name);
+        let error = result.into_result().unwrap_err();
+        assert_eq!((error.tool(), error.server()), (Some(&*name), Some("pay")));
+        assert!(error.model_message().contains(&format!("'{name}'")));
+        assert!(error.user_message().contains(&format!("'{name}'")));
+    }
+}
+
+/// R6: the error of another call, which the tool passes on, says nothing of this one.
+#[tokio::test]
+async fn the_error_of_another_call_keeps_its_names() {
+    let pay = Pay {
+        error: Some(
+            ToolError::new(ErrorKind::CircuitOpen, "open")
+                .with_tool("fetch")
+                .with_server("web"),
+        ),
+        ..Pay::default()
+    };
+    let stack = pay.router().identity().layer(pay.router());
+    let error = stack.oneshot(ToolCall::new("pay__charge")).await;
+    let error = error.unwrap_err();
+    assert_eq!((error.tool(), error.server()), (Some("fetch"), Some("web")));
+    assert_eq!(error.execution(), Execution::Unknown);
+}
+
+/// A stack in a stack, and an edge that resolves names too.
+#[tokio::test]
+async fn a_call_that_was_resolved_passes() {
+    let pay = Pay::default();
+    let stack = ServiceBuilder::new()
+        .tool_identity(pay.router())
+        .tool_identity(pay.router())
+        .service(pay.router());
+    for call in spellings() {
+        let answer = stack.clone().oneshot(call).await.unwrap();
+        assert_eq!(answer, r#"charge of Some("pay")"#);
+    }
+    let renamed = ToolCall::new("any").resolved(&Identity::new("charge").with_server("pay"));
+    assert!(stack.clone().oneshot(renamed.clone()).await.is_ok());
+    let other = renamed.with_server("nobody");
+    assert!(!other.is_resolved());
+    assert!(stack.oneshot(other).await.is_err());
+}
+
+/// X4: the name of a router's server may be that of a server, or a tool, of a router behind it.
+#[tokio::test]
+async fn routers_behind_routers_resolve_names_of_their_own() {
+    let says = |who: &'static str| {
+        service_fn(move |call: ToolCall| async move {
+            Ok::<_, BoxError>(format!("{who}: {} of {:?}", call.tool(), call.server()))
+        })
+    };
+    let inner = RouterBuilder::<String>::new()
+        .tool("charge", says("local"))
+        .server("pay", says("pay"), ["charge", "refund"])
+        .build()
+        .unwrap();
+    let (layer, breakers) = breaker();
+    let below = ServiceBuilder::new()
+        .tool_identity(inner.clone())
+        .layer(layer)
+        .service(inner.clone());
+    for (behind, local) in [(None, "Some(\"pay\")"), (Some(below), "None")] {
+        let builder = RouterBuilder::<String>::new();
+        let outer = match behind {
+            Some(below) => builder.server("pay", below, inner.names()),
+            None => builder.server("pay", inner.clone(), inner.names()),
+        };
+        let outer = outer.build().unwrap();
+        let stack = outer.identity().layer(outer.clone());
+        for (name, answer) in [
+            ("charge", format!("local: charge of {local}")),
+            ("pay__charge", "pay: charge of Some(\"pay\")".into()),
+            ("pay__refund", "pay: refund of Some(\"pay\")".into()),
+        ] {
+            for call in [
+                ToolCall::new(format!("pay__{name}")),
+                ToolCall::new(name).with_server("pay"),
+            ] {
+                // `pay__charge` of `pay` is the tool's own name before it is a flat one.
+                let got = stack.clone().oneshot(call).await.unwrap();
+                assert_eq!(got, answer);
+            }
+        }
+    }
+    assert_eq!(breakers.len(), 3);
+}
+
+/// E3.
+#[tokio::test]
+async fn an_error_from_a_router_behind_a_router_has_the_callers_names() {
+    let pay = Pay::failing(ErrorKind::Upstream);
+    let below = pay.router().identity().layer(pay.router());
+    let outer = RouterBuilder::<String>::new().server("hub", below, pay.router().names());
+    let outer = outer.build().unwrap();
+    let stack = outer.identity().layer(outer);
+    let call = ToolCall::new("hub__pay__charge");
+    let error = stack.oneshot(call).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Upstream);
+    assert_eq!(
+        (error.tool(), error.server()),
+        (Some("hub__pay__charge"), Some("hub"))
+    );
+}
+
+/// Without a table the caller's word is all there is.
+#[tokio::test]
+async fn a_table_that_cannot_tell_leaves_the_callers_names() {
+    struct Nothing;
+    impl Resolve for Nothing {
+        fn resolve(&self, _: &ToolCall) -> Result<Option<Identity>, ToolError> {
+            Ok(None)
+        }
+    }
+    let tool = service_fn(|call: ToolCall| async move {
+        assert!(!call.is_resolved());
+        Ok::<_, BoxError>((call.tool().to_owned(), call.server().map(str::to_owned)))
+    });
+    let stack = IdentityLayer::new(Nothing).layer(tool);
+    let call = ToolCall::new("a__b").with_server("c");
+    assert_eq!(
+        stack.oneshot(call).await.unwrap(),
+        ("a__b".to_owned(), Some("c".to_owned()))
+    );
+}
+
+/// X10: a table of somebody else's, with aliases, around a stack without a router.
+#[tokio::test]
+async fn an_alias_is_the_tool_that_it_stands_for() {
+    struct Aliases;
+    impl Resolve for Aliases {
+        fn resolve(&self, call: &ToolCall) -> Result<Option<Identity>, ToolError> {
+            match call.tool() {
+                "search" | "find" => Ok(Some(Identity::new("search"))),
+                // What a table says is a refusal of this side, whatever it is made of.
+                _ => Err(ToolError::new(ErrorKind::NotFound, "there is none")),
+            }
+        }
+    }
+    let tool = service_fn(|call: ToolCall| async move {
+        Err::<(), _>(ToolError::new(ErrorKind::Upstream, call.tool().to_owned()))
+    });
+    let (layer, breakers) = breaker();
+    let stack = ServiceBuilder::new()
+        .tool_identity(Aliases)
+        .layer(layer)
+        .service(tool);
+    for name in ["search", "find"] {
+        let error = stack.clone().oneshot(ToolCall::new(name)).await;
+        let error = error.unwrap_err();
+        assert_eq!((error.message(), error.tool()), ("search", Some(name)));
+    }
+    assert_eq!(breakers.len(), 1);
+    let error = stack.oneshot(ToolCall::new("x")).await.unwrap_err();
+    assert!(error.is_own_refusal());
+    assert_eq!(error.execution(), Execution::NotStarted);
+}
+
+/// T2: what the table knows holds where nobody else says anything.
+#[tokio::test(start_paused = true)]
+async fn the_timeout_of_a_table_gives_way_to_settings_and_callers() {
+    let hangs = || service_fn(|_: ToolCall| std::future::pending::<Result<(), BoxError>>());
+    let secs = Duration::from_secs;
+    let router = RouterBuilder::<()>::new()
+        .tool("local", hangs())
+        .server("pay", hangs(), ["charge", "refund"])
+        .with_timeout("pay__charge", secs(7))
+        .with_timeout("pay__refund", secs(8))
+        .with_timeout("local", secs(9))
+        .build()
+        .unwrap();
+    let stack = ServiceBuilder::new()
+        .tool_identity(router.clone())
+        .layer(TimeoutLayer::default().with_tool("pay__refund", secs(3)))
+        .service(router);
+    for (call, after) in [
+        (ToolCall::new("pay__charge"), 7),
+        (ToolCall::new("charge").with_server("pay"), 7),
+        (ToolCall::new("pay__charge").with_timeout(secs(2)), 2),
+        (ToolCall::new("refund").with_server("pay"), 3),
+        (ToolCall::new("pay__refund").with_timeout(secs(5)), 5),
+        (ToolCall::new("local"), 9),
+    ] {
+        let start = Instant::now();
+        let error = stack.clone().oneshot(call).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Timeout);
+        assert_eq!(start.elapsed(), secs(after));
+    }
+}
+
+#[test]
+fn a_timeout_for_a_name_that_no_tool_can_have_is_refused() {
+    for name in ["nothing", "pay__nothing", "py__charge", ""] {
+        let router = Pay::default().builder();
+        let router = router.with_timeout(name, Duration::from_secs(1));
+        assert!(router.build().is_err(), "{name}");
+    }
+}
+
+/// R6: the caller's word, then the rule of the program, then the table.
+#[tokio::test(start_paused = true)]
+async fn replay_safety_of_a_table_gives_way_to_rules_and_callers() {
+    use ReplaySafety::{Safe, Unknown, Unsafe};
+    for (table, rule, own, attempts) in [
+        (Safe, Unknown, Unknown, 3),
+        (Unsafe, Unknown, Unknown, 1),
+        (Unknown, Unknown, Unknown, 1),
+        (Safe, Unsafe, Unknown, 1),
+        (Unsafe, Safe, Unknown, 3),
+        (Safe, Unsafe, Safe, 3),
+        (Safe, Safe, Unsafe, 1),
+        (Unknown, Safe, Unknown, 3),
+    ] {
+        let pay = Pay::failing(ErrorKind::Upstream);
+        let policy = RetryPolicy::new()
+            .without_budget()
+            .with_replay_safety(move |call| match call.is_named("pay__charge") {
+                true => rule,
+                false => Unknown,
+            });
+        struct One(ReplaySafety);
+        impl Resolve for One {
+            fn resolve(&self, _: &ToolCall) -> Result<Option<Identity>, ToolError> {
+                let identity = Identity::new("charge").with_server("pay");
+                Ok(Some(identity.with_replay_safety(self.0)))
+            }
+        }
+        let stack = ServiceBuilder::new()
+            .tool_identity(One(table))
+            .tool_retry(policy)
+            .service(pay.router());
+        let call = ToolCall::new("pay__charge").with_replay_safety(own);
+        stack.oneshot(call).await.unwrap_err();
+        assert_eq!(pay.calls(), attempts, "{table:?} {rule:?} {own:?}");
+    }
+}
+
+/// Rule 3: a refused call does not hold the permit of the next one.
+#[tokio::test]
+async fn a_refused_name_gives_the_reservation_back() {
+    let layer = || Pay::default().router().identity();
+    let refused = ToolCall::new("nothing");
+    kit::a_refusal_gives_the_reservation_back(layer(), refused).await;
+    // And one that is not refused is called in the very instance that was ready.
+    let permits = Arc::new(Semaphore::new(1));
+    let tool = service_fn(|_: ToolCall| async { Ok::<_, BoxError>(()) });
+    let limited = ConcurrencyLimit::with_semaphore(tool, permits.clone());
+    let stack = layer().layer(limited);
+    stack.oneshot(ToolCall::new("local")).await.unwrap();
+    assert_eq!(permits.available_permits(), 1);
+}
+
+/// Keys of other kinds see the identity as well.
+#[tokio::test(start_paused = true)]
+async fn a_key_of_the_server_is_that_of_the_identity() {
+    let pay = Pay::failing(ErrorKind::ConnectionFailed);
+    let layer = CircuitBreakerLayer::builder().with_key(Key::Server);
+    let layer = layer.build().unwrap();
+    let breakers = layer.handle();
+    let stack = ServiceBuilder::new()
+        .tool_identity(pay.router())
+        .layer(layer)
+        .service(pay.router());
+    for call in spellings() {
+        stack.clone().oneshot(call).await.unwrap_err();
+    }
+    assert_eq!(breakers.len(), 1);
+    assert_eq!(breakers.breakers()[0].server(), Some("pay"));
+}
