@@ -1,7 +1,7 @@
 //! Tools behind HTTP and JSON-RPC, each with its timeout and its breaker, and what a client sees of them.
 //!
 //! ```text
-//! cargo run --features axum --example http
+//! cargo run --features axum,router --example http
 //! ```
 //!
 //! With an address, `-- 127.0.0.1:8080`, it serves until it is stopped.
@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tower::{ServiceBuilder, service_fn};
-use tower_toolcall::{BoxError, ServiceBuilderExt, ToolCall, axum::Routes};
+use tower_toolcall::{BoxError, ServiceBuilderExt, ToolCall, axum::Routes, router::Router};
 
 async fn tool(call: ToolCall) -> Result<Value, BoxError> {
     match call.tool() {
@@ -21,51 +21,62 @@ async fn tool(call: ToolCall) -> Result<Value, BoxError> {
     }
 }
 
-fn app() -> axum::Router {
+fn app() -> Result<axum::Router, BoxError> {
+    let router = Router::builder()
+        .tool("weather", service_fn(tool))
+        .server("docs", service_fn(tool), ["slow", "nothing"])
+        .build()?;
     let stack = ServiceBuilder::new()
         .tool_trace()
         .tool_circuit_breaker()
         .tool_timeout(Duration::from_millis(100))
         .tool_catch_panic()
-        .service(service_fn(tool));
-    Routes::new(stack).into_router()
+        .service(router.clone());
+    Ok(Routes::new(stack).with_identity(router).into_router())
 }
 
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {
     if let Some(at) = std::env::args().nth(1) {
-        return Ok(axum::serve(TcpListener::bind(at).await?, app()).await?);
+        return Ok(axum::serve(TcpListener::bind(at).await?, app()?).await?);
     }
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let client = Client(format!("http://{}", listener.local_addr()?));
-    tokio::spawn(async { axum::serve(listener, app()).await });
+    let app = app()?;
+    tokio::spawn(async { axum::serve(listener, app).await });
 
     client
         .post("/tools/weather/call", json!({ "city": "Oslo" }))
         .await?;
-    client.post("/tools/nothing/call", json!({})).await?;
+    client.post("/tools/wether/call", json!({})).await?;
     client.post("/tools/weather/call", json!("Oslo")).await?;
     client
         .post(
             "/rpc",
-            json!([rpc(1, "weather"), rpc(2, "slow"), rpc(3, "nothing")]),
+            json!([
+                rpc(1, json!({ "name": "weather" })),
+                rpc(2, json!({ "name": "slow", "server": "docs" })),
+                rpc(3, json!({ "name": "docs__nothing" })),
+            ]),
         )
         .await?;
-    println!("`slow` fails until its breaker opens\n");
+    println!("`slow` fails until its breaker opens, however it is called\n");
     for id in 3..6 {
-        client.send("/rpc", &rpc(id, "slow")).await?;
+        let slow = rpc(id, json!({ "name": "docs__slow" }));
+        client.send("/rpc", &slow).await?;
     }
     client
         .post("/servers/docs/tools/slow/call", json!({}))
         .await?;
-    client.post("/rpc", rpc(7, "slow")).await?;
+    client
+        .post("/rpc", rpc(7, json!({ "name": "docs__slow" })))
+        .await?;
     client
         .post("/servers/other/tools/slow/call", json!({}))
         .await
 }
 
-fn rpc(id: u32, tool: &str) -> Value {
-    let params = json!({ "name": tool, "server": "docs" });
+fn rpc(id: u32, params: Value) -> Value {
     json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params })
 }
 

@@ -71,6 +71,7 @@ async fn main() -> Result<(), BoxError> {
     println!("tools   {}\n", router.names().join(", "));
 
     let stack = ServiceBuilder::new()
+        .layer(router.identity())
         .layer(CatchPanicLayer::new())
         .service(router.clone());
     let run = async |name: &str, arguments: Value| -> Result<(), BoxError> {

@@ -98,12 +98,11 @@ impl Gateway {
             .server(time.name, time.service.clone(), time.tools.clone())
             .with_health(&health)
             .build()?;
-        let replay_safety = router.clone();
         let layers = settings
             .stack()
             .with_classifier(McpClassifier::new())
             .with_metrics(&metrics)
-            .with_replay_safety(move |call| replay_safety.replay_safety(call))
+            .with_identity(router.clone())
             .build()?;
         let stack = ServiceBuilder::new().layer(layers).service(router.clone());
         // One stack, two ways in: they share breakers, budgets and figures.
@@ -115,9 +114,9 @@ impl Gateway {
         Ok(Self {
             upstreams: [everything, time],
             beside,
+            routes: Routes::new(stack.map_response(McpJson)).with_identity(router.clone()),
             router,
             handler,
-            routes: Routes::new(stack.map_response(McpJson)),
             health,
             metrics,
         })
