@@ -64,10 +64,10 @@ impl Identity {
         self
     }
 
-    /// Says that the server is known and its list of tools is not: nobody can tell whether it has a tool of this name.
+    /// Says that the server is known and its list of tools was never read: whether it has a tool of this name is not known.
     ///
-    /// All such calls of a server have one key in layers that keep state for each tool, and one label in metrics: a caller
-    /// who invents names makes none.
+    /// All such calls of a server have one key in layers that keep state for each tool, and one label in metrics: invented
+    /// names make none of their own.
     pub fn unlisted(mut self) -> Self {
         self.is_listed = false;
         self.hashes = Hashes::default();
@@ -162,8 +162,8 @@ impl ToolCall {
     /// What the table knows is written where the caller said nothing: the [replay safety](Self::replay_safety) and the
     /// [timeout](Self::timeout). Settings of layers for this tool go before both.
     ///
-    /// It allocates nothing if the call has these names already and the identity no timeout; else once if an observer holds the names, and once more if
-    /// somebody keeps a clone of the call, whose extensions are then cloned deep.
+    /// It allocates nothing if the call has these names already and the identity no timeout. Else it allocates once where an observer above
+    /// holds the names, and once more where a clone of the call is kept, whose extensions are then cloned deep.
     #[must_use]
     pub fn resolved(mut self, identity: &Identity) -> Self {
         self = self.renamed(identity);
@@ -207,7 +207,7 @@ impl ToolCall {
     /// The call as the service of its server gets it: the server on it has been reached, and says nothing to a table of tools
     /// below.
     ///
-    /// For those who pass calls on to servers, as [`Router`](crate#use) does: a service behind them may have tools and servers of its own, whose
+    /// For those who pass calls on to servers, as `Router` (feature `router`) does: a service behind them may have tools and servers of its own, whose
     /// names may be the same.
     #[must_use]
     pub fn delivered(mut self) -> Self {
@@ -241,7 +241,7 @@ impl ToolCall {
     }
 
     /// Whether the [replay safety](Self::replay_safety) is what a table knows of the tool. It then holds where neither the
-    /// caller nor a setting says anything.
+    /// caller nor a setting decides.
     pub fn is_replay_safety_listed(&self) -> bool {
         self.has(super::LISTED_REPLAY)
     }

@@ -126,9 +126,9 @@ const LISTED_TIMEOUT: u16 = 2048;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Trust {
-    /// A caller from anywhere. What he says moves his own call alone.
+    /// Any caller. What it says affects its own call alone.
     Untrusted,
-    /// A peer of one's own: a proxy in front, another gateway of the same mesh.
+    /// A peer under the same control: a proxy in front, another gateway of the same mesh.
     Trusted,
 }
 

@@ -2,16 +2,16 @@
 //!
 //! `charge` of the server `pay`, `pay__charge` of the server `pay`, and `pay__charge` alone are one tool. Layers that keep state for
 //! each tool (a circuit breaker, the gate of a rate limit, a row of metrics) know tools by the names on the call. So names are
-//! resolved outside of them, by a table that knows the tools: the [`Router`](crate#use) of the stack, a list of an MCP server's
+//! resolved outside of them, by a table that knows the tools: the `Router` (feature `router`) of the stack, a list of an MCP server's
 //! tools, or anything that implements [`Resolve`].
 //!
-//! - Below the layer [`ToolCall::server`] and [`ToolCall::tool`] are the server and the tool's own name. Tools of the program
+//! - Below the layer [`ToolCall::server`](crate::ToolCall::server) and [`ToolCall::tool`](crate::ToolCall::tool) are the server and the tool's own name. Tools of the program
 //!   itself have no server.
 //! - A tool or a server that does not exist is refused here: [`NotFound`](crate::ErrorKind::NotFound), not started, with the names that are near. It makes no
 //!   key, no gate and no row, and the service below is not called.
 //! - What the table knows of the tool is written on the call where the caller said nothing: whether it may run twice, its timeout.
 //! - Errors that come back, and their texts, name the tool as the caller did; errors of other calls stay as they are.
-//! - A call that is [resolved](ToolCall::is_resolved) already passes as it is, so the layer may stand in a stack twice, and at an
+//! - A call that is [resolved](crate::ToolCall::is_resolved) already passes unchanged, so the layer may stand in a stack twice, and at an
 //!   edge as well.
 //! - A server that is known and whose list was never read is not unknown: its calls go on, under
 //!   [one key](crate::Identity::unlisted) whatever tool they name.
@@ -95,7 +95,7 @@
 //! # Cost
 //!
 //! A call that has its identity's names allocates nothing. Of one that is spelled otherwise, by a flat name or by an alias, the names are
-//! copied: one allocation, and a second one if somebody keeps a clone of the call, whose extensions are then cloned deep. The arguments
+//! copied: one allocation, and a second one if a clone of the call is kept, whose extensions are then cloned deep. The arguments
 //! never are. A timeout that the table knows is written to the call, which costs the same.
 
 mod future;

@@ -11,7 +11,7 @@
 //! # Names
 //!
 //! Requests name tools, and servers. What exists a table of tools knows: with [`Routes::with_identity`], and a
-//! [`Router`](crate#use) for a table, the names in requests are resolved before the stack, however they are spelled, and those that do not
+//! `Router` (feature `router`) for a table, the names in requests are resolved before the stack, however they are spelled, and those that do not
 //! exist are refused with the ones that are near. Then layers have one key for each tool, and none for names that callers invent.
 //!
 //! Without a table no server is taken from a request: one that names a server is refused, 404 or -32602. Peers of an own mesh, which have

@@ -51,7 +51,7 @@ impl Rejection {
     }
 
     /// The status of the answer: 400, 405, 413, 415, 404 for a request that names a server where none can be named, or 500 on a route
-    /// without `{tool}`, or with a `{server}` that nobody takes.
+    /// without `{tool}`, or with a `{server}` for the extractor.
     pub fn status(&self) -> StatusCode {
         self.status
     }

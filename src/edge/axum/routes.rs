@@ -105,7 +105,7 @@ impl Routes {
         }
     }
 
-    /// Resolves the names in requests by this table of tools, a [`Router`](crate#use) for example, before the stack: see
+    /// Resolves the names in requests by this table of tools, a `Router` (feature `router`) for example, before the stack: see
     /// [`identity`](crate::identity). A tool, or a server, that does not exist is a 404 or -32602, which names what is near, and makes no
     /// key in the stack. Default: no table. Then a request that names a server is refused, and the names of tools are the callers'.
     pub fn with_identity(mut self, tools: impl Resolve) -> Self {
