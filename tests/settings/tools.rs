@@ -98,3 +98,45 @@ async fn a_function_decides_what_the_file_leaves_open() {
     assert!(!is_repeated(&layer, "search").await);
     assert!(is_repeated(&layer, "unknown").await);
 }
+
+/// V2, R6: what a file says of a tool holds however it is called, and before what a table knows.
+#[tokio::test(start_paused = true)]
+async fn a_tools_section_holds_for_every_spelling() {
+    use tower_toolcall::{Identity, ToolError, identity::Resolve};
+
+    struct Pay;
+    impl Resolve for Pay {
+        fn resolve(&self, _: &ToolCall) -> Result<Option<Identity>, ToolError> {
+            let charge = Identity::new("charge").with_server("pay");
+            Ok(Some(charge.with_replay_safety(ReplaySafety::Safe)))
+        }
+    }
+    for (section, sent) in [
+        ("[tools.charge]\nreplay_safe = false", 1),
+        ("[tools.pay__charge]\nreplay_safe = false", 1),
+        ("[tools.pay__charge]\nattempts = 2", 2),
+        ("[tools.shop__charge]\nreplay_safe = false", 3),
+    ] {
+        let settings: Settings = toml::from_str(section).unwrap();
+        for call in [
+            ToolCall::new("pay__charge"),
+            ToolCall::new("charge").with_server("pay"),
+        ] {
+            // Of its own, as calls share a budget of retries.
+            let stack = settings.stack().with_identity(Pay).build().unwrap();
+            let calls = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+            let count = calls.clone();
+            let tool = service_fn(move |_: ToolCall| {
+                count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+                async { Err::<(), _>(BoxError::from("503 Service Unavailable")) }
+            });
+            let name = call.tool().to_owned();
+            let service = stack.results().layer(tool);
+            let Ok(result) = service.oneshot(call).await;
+            assert_eq!(result.call().tool(), name);
+            assert_eq!(result.into_result().unwrap_err().tool(), Some(&*name));
+            let sent_now = calls.load(std::sync::atomic::Ordering::SeqCst);
+            assert_eq!(sent_now, sent, "{section}");
+        }
+    }
+}
