@@ -171,6 +171,16 @@ allocates_nothing! {
 #[cfg(feature = "metrics")]
 allocates_nothing! {
     metrics: tower_toolcall::metrics::Metrics::new().layer();
+    documented_stack_with_metrics: ServiceBuilder::new()
+        .layer(TraceLayer::new())
+        .layer(tower_toolcall::metrics::Metrics::new().layer())
+        .layer(DeadlineLayer::new(Duration::from_secs(60)))
+        .layer(RetryLayer::default())
+        .layer(RateLimitBackoffLayer::new())
+        .layer(CircuitBreakerLayer::new())
+        .layer(TimeoutLayer::default())
+        .layer(CatchPanicLayer::new())
+        .into_inner();
 }
 
 /// Handles and attributes are made once per tool.

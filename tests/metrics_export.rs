@@ -294,8 +294,8 @@ async fn opentelemetry_gets_the_conventional_histograms_and_the_rest() {
     ];
 
     let execute = "gen_ai.execute_tool.duration";
-    assert_eq!(value(execute, &[tool("search")]), 2.0);
-    assert_eq!(value(execute, &[tool("hangs"), timeout]), 1.0);
+    assert_eq!(value(execute, &[tool("search"), mcp[1]]), 2.0);
+    assert_eq!(value(execute, &[tool("hangs"), timeout, mcp[1]]), 1.0);
     let operation = "mcp.client.operation.duration";
     assert_eq!(value(operation, &[tool("search"), mcp[0], mcp[1]]), 2.0);
     assert_eq!(
@@ -352,4 +352,63 @@ async fn a_first_call_in_flight_is_no_series_of_its_own() {
             .prometheus()
             .contains("tool_in_flight{server=\"\",tool=\"_other\"} 0\n")
     );
+}
+
+/// W13.
+#[tokio::test(start_paused = true)]
+async fn opentelemetry_gets_the_conventions_units_and_the_names_of_other_systems_if_asked() {
+    for aliases in [false, true] {
+        let exporter = InMemoryMetricExporter::default();
+        let provider = SdkMeterProvider::builder()
+            .with_periodic_exporter(exporter.clone())
+            .build();
+        let meter = provider.meter("test");
+        let otel = match aliases {
+            true => Otel::new(&meter).with_aliases(&meter),
+            false => Otel::new(&meter),
+        };
+        let metrics = Metrics::builder().with_sink(otel).build().unwrap();
+        work(&metrics).await;
+        provider.force_flush().unwrap();
+        let received = exporter.get_finished_metrics().unwrap();
+        let all: BTreeMap<_, _> = received[0]
+            .scope_metrics()
+            .flat_map(|scope| scope.metrics())
+            .map(|metric| (metric.name(), metric))
+            .collect();
+        for name in ["tool.executions", "tool.errors", "tool.in_flight"] {
+            assert_eq!(all[name].unit(), "{call}", "{name}");
+        }
+        assert_eq!(all["tool.attempts"].unit(), "{attempt}");
+        let theirs = [
+            "tool_executions_total",
+            "tool_execution_duration_ms",
+            "tool_execution_errors",
+            "tool_timeout_total",
+            "circuit_breaker_open_total",
+            "circuit_breaker_state",
+        ];
+        for name in theirs {
+            assert_eq!(all.contains_key(name), aliases, "{name}");
+        }
+        if aliases {
+            assert_eq!(all["tool_execution_duration_ms"].unit(), "ms");
+            let errors = points(all["tool_execution_errors"].data());
+            let of = |(of, _): &&(BTreeMap<String, String>, f64)| of["tool"] == "hangs";
+            let (of, n) = errors.iter().find(of).unwrap();
+            assert_eq!((&*of["error_code"], *n), ("TOOL_TIMEOUT", 1.0));
+        }
+    }
+}
+
+/// W13.
+#[tokio::test(start_paused = true)]
+async fn prometheus_has_the_errors_by_the_name_of_another_system_if_asked() {
+    for aliases in [false, true] {
+        let metrics = Metrics::builder().with_aliases(aliases).build().unwrap();
+        work(&metrics).await;
+        let line =
+            "tool_execution_errors{server=\"docs\",tool=\"hangs\",error_code=\"TOOL_TIMEOUT\"} 1\n";
+        assert_eq!(metrics.prometheus().contains(line), aliases);
+    }
 }

@@ -14,10 +14,12 @@
 mod arguments;
 mod identity;
 mod info;
+mod listeners;
 #[cfg(all(feature = "otel", feature = "mcp"))]
 mod note;
 mod progress;
 mod record;
+mod signal;
 mod wire;
 
 use std::{
@@ -44,13 +46,16 @@ use crate::{
 #[cfg(test)]
 pub(crate) use self::arguments::dismantle;
 pub(crate) use self::info::hash_of;
+pub(crate) use self::listeners::{ListenerIds, MAX_LISTENERS};
 pub(crate) use self::record::{Known, Recorded, nanos};
 use self::{arguments::Arguments, info::Data};
 pub use self::{
     identity::Identity,
     info::CallInfo,
+    listeners::ListenerId,
     progress::Progress,
     record::{IdempotencyKey, Observation, Record},
+    signal::{Signal, Signals},
 };
 
 /// A tool name longer than this many bytes is refused by [`ToolCall::check`].
@@ -628,7 +633,7 @@ impl ToolCall {
         if is_new {
             self.start_recording();
         }
-        Observation::new(self.info(), is_new)
+        Observation::new(self.info(), is_new, self.attempt)
     }
 
     /// A recording that is over belongs to an earlier call that this one was cloned from.

@@ -2,7 +2,7 @@ use std::{
     fmt,
     hash::{BuildHasher, RandomState},
     sync::atomic::{
-        AtomicBool, AtomicU32, AtomicU64,
+        AtomicBool, AtomicU8, AtomicU32, AtomicU64,
         Ordering::{AcqRel, Acquire, Relaxed, Release},
     },
     time::Duration,
@@ -11,7 +11,12 @@ use std::{
 #[cfg(all(feature = "otel", feature = "mcp"))]
 use std::sync::Arc;
 
-use super::CallInfo;
+use super::{
+    CallInfo,
+    listeners::{ListenerId, ListenerIds, MAX_LISTENERS},
+    signal::{Signal, Signals},
+};
+use crate::error::ToolError;
 
 /// What happened below an observer during one logical call: layers write it, those above read it
 /// through an [`Observation`].
@@ -31,6 +36,11 @@ pub struct Record {
     max_attempts: AtomicU32,
     refusals: AtomicU32,
     slow: AtomicBool,
+    /// Whether the answer is an error in the tool's own words.
+    reported: AtomicBool,
+    /// [`Signals`]: what the layers below the innermost listener can tell.
+    signals: AtomicU8,
+    listeners: ListenerIds<MAX_LISTENERS>,
     /// Whether a batch has handed the call on.
     #[cfg(feature = "batch")]
     sent: AtomicBool,
@@ -150,6 +160,8 @@ impl Record {
         self.max_attempts.store(0, Relaxed);
         self.refusals.store(0, Relaxed);
         self.slow.store(false, Relaxed);
+        self.signals.store(0, Relaxed);
+        self.listeners.clear();
         #[cfg(feature = "batch")]
         self.sent.store(false, Relaxed);
         self.wants_output_bytes.store(false, Relaxed);
@@ -227,6 +239,39 @@ impl Record {
         self.slow.store(true, Relaxed);
     }
 
+    /// Sets whether the answer of this attempt is an error in the tool's own words (MCP's `isError`): an answer that the
+    /// model reads, and that every observer counts as a failure. Written by the leaf that gives the answer, and by a layer
+    /// that replaces it with another answer. Default: `false`, at the beginning of each attempt.
+    pub fn set_reported(&self, reported: bool) {
+        self.reported.store(reported, Relaxed);
+    }
+
+    /// Announces that the layer which writes this reports such events: an observer above may take their absence for zero.
+    #[inline]
+    pub fn announce(&self, signal: Signal) {
+        // A load and a store: what is lost if two do so at once is said again by the next call.
+        let known = self.signals();
+        if !known.has(signal) {
+            self.set_signals(known | signal.into());
+        }
+    }
+
+    #[inline]
+    fn signals(&self) -> Signals {
+        Signals::from_bits(self.signals.load(Relaxed))
+    }
+
+    #[inline]
+    fn set_signals(&self, signals: Signals) {
+        self.signals.store(signals.bits(), Relaxed);
+    }
+
+    /// Those that hear of the call.
+    #[inline]
+    pub(crate) fn listeners(&self) -> &ListenerIds<MAX_LISTENERS> {
+        &self.listeners
+    }
+
     /// A batch hands the call on.
     #[cfg(feature = "batch")]
     pub(crate) fn set_sent(&self) {
@@ -240,6 +285,7 @@ impl Record {
         self.timeout.forget();
         self.configured.forget();
         self.output_bytes.forget();
+        self.reported.store(false, Relaxed);
     }
 
     /// Leaves something for the hooks of the layers above, about this attempt.
@@ -279,13 +325,27 @@ pub struct Observation {
     /// The call, which has the record. There until it is taken out at the end.
     call: Option<CallInfo>,
     owner: bool,
+    /// Which attempt is the first one that passes this observer.
+    first: u16,
+    scope: Option<Scope>,
+}
+
+/// Where on the record this observer's listener stands, and what was announced outside of it.
+#[derive(Clone, Copy)]
+struct Scope {
+    place: usize,
+    outside: Signals,
 }
 
 impl Observation {
     #[inline]
-    pub(super) fn new(call: CallInfo, owner: bool) -> Self {
-        let call = Some(call);
-        Self { call, owner }
+    pub(super) fn new(call: CallInfo, owner: bool, first: u16) -> Self {
+        Self {
+            call: Some(call),
+            owner,
+            first,
+            scope: None,
+        }
     }
 
     /// The call that is observed.
@@ -299,7 +359,7 @@ impl Observation {
     pub(crate) fn take(&mut self) -> Self {
         Self {
             call: self.call.take(),
-            owner: self.owner,
+            ..*self
         }
     }
 
@@ -308,6 +368,29 @@ impl Observation {
     pub(crate) fn take_call(&mut self) -> CallInfo {
         self.end();
         self.call.take().expect("taken out here alone")
+    }
+
+    /// Puts a [registered](crate::event::Listening) listener on the record: until this observation ends, the layers below
+    /// tell it of this call's events, beside their own listeners, and each event once. Observers nest, and each hears what
+    /// happens below it.
+    ///
+    /// An observation has one listener, a record at most four at a time; returns whether this observation has one.
+    #[inline]
+    pub fn listen(&mut self, listener: ListenerId) -> bool {
+        if self.scope.is_none()
+            && let Some(place) = self.record().listeners.add(listener)
+        {
+            let outside = self.record().signals();
+            self.record().set_signals(Signals::default());
+            self.scope = Some(Scope { place, outside });
+        }
+        self.scope.is_some()
+    }
+
+    /// What the layers below have [announced](Record::announce): those that the call has passed so far.
+    #[inline]
+    pub fn signals(&self) -> Signals {
+        self.record().signals()
     }
 
     #[inline]
@@ -332,14 +415,47 @@ impl Observation {
 
     #[inline]
     fn end(&self) {
-        if self.owner
-            && let Some(call) = &self.call
-        {
+        let Some(call) = &self.call else { return };
+        if let Some(scope) = self.scope {
+            call.record(|record| {
+                record.listeners.remove(scope.place);
+                record.set_signals(record.signals() | scope.outside);
+            });
+        }
+        if self.owner {
             call.end_recording();
         }
     }
 
-    /// Attempts made, at least 1.
+    /// How many attempts were sent, once the call has ended with `error` or with an answer: those that passed this observer,
+    /// without one that a layer below [refused](ToolError::is_own_refusal). 0 for a call that was only refused.
+    pub fn sent(&self, error: Option<&ToolError>) -> u32 {
+        let begun = self.attempts();
+        let sent = match error {
+            Some(error) => self.sent_before(error, begun),
+            None => begun,
+        };
+        sent.saturating_sub(u32::from(self.first).saturating_sub(1))
+    }
+
+    /// A layer that repeats calls says so in the error.
+    #[cold]
+    fn sent_before(&self, error: &ToolError, begun: u32) -> u32 {
+        let is_ours = error.tool().is_none_or(|tool| tool == self.call().tool());
+        match error.attempts().filter(|_| is_ours) {
+            Some(said) => said,
+            None if error.is_own_refusal() => begun - 1,
+            None => begun,
+        }
+    }
+
+    /// Whether the leaf has [said](Record::set_reported) that the answer is an error in the tool's own words.
+    #[inline]
+    pub fn is_reported(&self) -> bool {
+        self.record().reported.load(Relaxed)
+    }
+
+    /// Attempts begun, at least 1, those before this observer included.
     #[inline]
     pub fn attempts(&self) -> u32 {
         self.record().attempts.load(Relaxed).max(1)

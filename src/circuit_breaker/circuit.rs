@@ -18,9 +18,9 @@ use super::{
     window::Mark,
 };
 use crate::{
-    call::{CallInfo, ToolCall},
+    call::{CallInfo, Signal, ToolCall},
     error::{ErrorKind, ToolError},
-    event::{Event, Listener},
+    event::{Audience, Event, Listener},
     in_flight::{Abandoned, Report},
     outcome::Count,
     registry::{Entry, Evict, Keep, Registry},
@@ -105,6 +105,8 @@ pub(super) struct Circuit {
     pub(super) shared: Arc<Shared>,
     /// Shared by all keys beyond the bound.
     pub(super) is_overflow: bool,
+    /// Who hears of it without being wired to it.
+    audience: Audience,
 }
 
 impl Circuit {
@@ -131,6 +133,7 @@ impl Circuit {
             cell: Cell::new(state, &shared.rules),
             shared: Arc::clone(shared),
             is_overflow: false,
+            audience: Audience::default(),
         }
     }
 }
@@ -147,6 +150,36 @@ pub(super) type Circuits = Registry<Circuit>;
 pub(super) type CircuitEntry = Entry<Circuit>;
 
 impl CircuitEntry {
+    /// A result, or a refusal, shows that there is this breaker: the call's listeners hear of it, once.
+    #[inline]
+    fn introduce(&self, call: &CallInfo) {
+        if self.value().audience.is_new_to(call) {
+            self.introduce_news(call);
+        }
+    }
+
+    #[cold]
+    fn introduce_news(&self, call: &CallInfo) {
+        let Circuit {
+            cell,
+            shared,
+            is_overflow: false,
+            audience,
+        } = self.value()
+        else {
+            return;
+        };
+        let look = cell.look(shared.now(), &shared.rules);
+        let event = Event::Breaker {
+            server: self.server(),
+            tool: self.name(),
+            state: look.state,
+            generation: look.generation,
+            call,
+        };
+        audience.introduce(call, &event);
+    }
+
     /// Admits a call, or says why not; none is that of a handle.
     #[inline]
     pub(super) fn admit(&self, call: Option<&ToolCall>) -> Result<Pass, Duration> {
@@ -168,14 +201,19 @@ impl CircuitEntry {
             self.tell(&change, call.map(ToolCall::info).as_ref());
             mem::forget(place);
         }
+        if let (Err(_), Some(call)) = (&admission, call) {
+            self.introduce(&call.info());
+        }
         admission
     }
 
     /// When to come back, if the call would be refused now.
     #[inline]
-    pub(super) fn refuses(&self) -> Option<Duration> {
+    pub(super) fn refuses(&self, call: &CallInfo) -> Option<Duration> {
         let shared = &self.value().shared;
-        self.value().cell.refuses(|| shared.now(), &shared.rules)
+        let retry_after = self.value().cell.refuses(|| shared.now(), &shared.rules)?;
+        self.introduce(call);
+        Some(retry_after)
     }
 
     /// Takes a verdict; true if it has just opened the breaker.
@@ -209,11 +247,14 @@ impl CircuitEntry {
             slow_calls: change.tally.slow,
             open_for: change.open_for,
         };
-        let shared = &self.value().shared;
-        shared.listener.tell(&Event::Transition {
+        let Circuit {
+            shared, audience, ..
+        } = self.value();
+        let event = Event::Transition {
             transition: &transition,
             call,
-        });
+        };
+        shared.listener.tell_also(audience, &event);
         if let Some(subscribers) = shared.subscribers.get() {
             // An error says that nobody is subscribed now.
             let _ = subscribers.send(transition);
@@ -236,6 +277,9 @@ impl Drop for Place<'_> {
 #[cold]
 pub(super) fn refusal(call: Option<&CallInfo>, retry_after: Duration) -> ToolError {
     let text = "Circuit breaker open";
+    if let Some(call) = call {
+        call.record(|record| record.announce(Signal::Breakers));
+    }
     ToolError::not_admitted(call, ErrorKind::CircuitOpen, text, retry_after)
 }
 
@@ -250,6 +294,7 @@ pub(super) struct Admitted {
 impl Admitted {
     #[inline]
     pub(super) fn new(entry: Arc<CircuitEntry>, info: CallInfo, pass: Pass) -> Self {
+        info.record(|record| record.announce(Signal::Breakers));
         Self { entry, info, pass }
     }
 
@@ -268,6 +313,10 @@ impl Admitted {
         }
         if !(succeeded && self.entry.value().cell.is_quiet(self.pass)) {
             self.record(count, reported, since);
+        }
+        // A neutral result does not show that there is such a tool. After the verdict: a listener may panic.
+        if count != Count::Neutral {
+            self.entry.introduce(&self.info);
         }
     }
 

@@ -77,7 +77,7 @@ where
                 }
             },
             // A look, no permit: that is taken when the call is about to run.
-            Taken::Wait(svc) => match entry.refuses() {
+            Taken::Wait(svc) => match entry.refuses(&info) {
                 Some(retry_after) => State::refused(refusal(Some(&info), retry_after)),
                 None => State::Waiting {
                     svc,

@@ -60,7 +60,7 @@
 //! | `tool_result` | whatever fails below, the caller has a result |
 //! | `tool_identity` | below it a tool has one name, however callers spell it: whatever shows or keeps names is inside. A name that does not exist goes no further |
 //! | `tool_trace` | its span holds all attempts and waits, and all that they tell |
-//! | `tool_metrics` | counts calls, not attempts |
+//! | `tool_metrics` | counts calls, not attempts; the layers below tell it the rest, with nothing to wire |
 //! | `tool_check`, `tool_max_bytes` | observers see what the caller sees; and an answer that is refused is not asked for again |
 //! | `tool_deadline` | bounds all that waits and repeats below |
 //! | `tool_retry` | repeats what is below |
@@ -121,7 +121,7 @@ pub trait ServiceBuilderExt<L>: sealed::Sealed + Sized {
     /// A span for each call, and an event for its end: a [`TraceLayer`].
     fn tool_trace(self) -> ServiceBuilder<Stack<TraceLayer, L>>;
 
-    /// Counts and times calls: a [`MetricsLayer`] of `metrics`.
+    /// Counts and times calls, and what the layers below tell of them: a [`MetricsLayer`] of `metrics`.
     #[cfg(feature = "metrics")]
     fn tool_metrics(self, metrics: &Metrics) -> ServiceBuilder<Stack<MetricsLayer, L>>;
 

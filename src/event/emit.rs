@@ -143,6 +143,7 @@ impl Event<'_> {
                 TOLD = told
             ),
             Event::Transition { transition, call } => breaker(transition, call),
+            Event::Breaker { .. } => {}
             Event::Health { change, call } => emit!(
                 WARN,
                 HEALTH,

@@ -1,14 +1,29 @@
-use std::{fmt, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{
+        Arc, PoisonError, RwLock, Weak,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
 
 use tracing::{Level, level_filters::LevelFilter};
 
 use super::Event;
+use crate::call::{CallInfo, ListenerId, ListenerIds, MAX_LISTENERS};
 
-/// Hears of [`Event`]s. Called in the middle of a poll or a drop: must be quick, must not block and must
+/// Receives [`Event`]s. Called in the middle of a poll or a drop: must be quick, must not block and must
 /// not panic.
 pub trait Listen: Send + Sync {
     /// Something happened.
     fn on(&self, event: &Event<'_>);
+
+    /// Whether this listener is, or passes its events on to, the [registered](Listening) one with this id. Then that
+    /// one is not called a second time where both are to hear of an event. Default: no.
+    fn includes(&self, id: ListenerId) -> bool {
+        let _ = id;
+        false
+    }
 }
 
 impl<F> Listen for F
@@ -25,9 +40,112 @@ impl<T: Listen + ?Sized> Listen for Arc<T> {
     fn on(&self, event: &Event<'_>) {
         (**self).on(event);
     }
+
+    fn includes(&self, id: ListenerId) -> bool {
+        (**self).includes(id)
+    }
 }
 
-/// A layer's listener: none by default, which costs a branch.
+/// The registration of a listener that calls can carry: [`Observation::listen`](crate::Observation::listen) puts its
+/// number on the record of a call, and every layer below gives it the events of that call, beside its own listener.
+///
+/// A layer makes one when it is built, not one for each call. The listener is not kept alive; it is called as long as
+/// both it and its registration exist. A circuit breaker that changes without a call, by its handle for example, tells the
+/// last two listeners whose calls it saw; of keys that are forgotten ([`Event::Evicted`]) only a layer's own listener hears.
+///
+/// ```
+/// use std::sync::{Arc, atomic::{AtomicU32, Ordering::Relaxed}};
+/// use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
+/// use tower_toolcall::{BoxError, Event, ToolCall, event::Listening, retry::RetryLayer};
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() {
+/// let retries = Arc::new(AtomicU32::new(0));
+/// let count = Arc::clone(&retries);
+/// let listen = Arc::new(move |event: &Event<'_>| {
+///     if let Event::Retry { .. } = event {
+///         count.fetch_add(1, Relaxed);
+///     }
+/// });
+/// let listening = Listening::new(Arc::downgrade(&listen) as _);
+///
+/// let tool = service_fn(|call: ToolCall| async move {
+///     if call.attempt() < 3 { Err(BoxError::from("503 Service Unavailable")) } else { Ok("done") }
+/// });
+/// let mut stack = ServiceBuilder::new().layer(RetryLayer::default()).service(tool);
+///
+/// let mut call = ToolCall::new("search").with_replay_safety(tower_toolcall::ReplaySafety::Safe);
+/// let mut observation = call.observe();
+/// observation.listen(listening.id());
+/// stack.ready().await.unwrap().call(call).await.unwrap();
+/// drop(observation);
+/// assert_eq!(retries.load(Relaxed), 2);
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Listening(ListenerId);
+
+type Registered = BTreeMap<u64, Weak<dyn Listen>>;
+
+/// Found by number, so that to put a listener on a call is to write a number. Read when something is to be told.
+static LISTENERS: RwLock<Registered> = RwLock::new(BTreeMap::new());
+
+impl Listening {
+    /// Registers a listener.
+    pub fn new(listen: Weak<dyn Listen>) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let id = NEXT.fetch_add(1, Relaxed);
+        let mut listeners = LISTENERS.write().unwrap_or_else(PoisonError::into_inner);
+        listeners.insert(id, listen);
+        Self(ListenerId(id))
+    }
+
+    /// The listener's number.
+    pub fn id(&self) -> ListenerId {
+        self.0
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        let mut listeners = LISTENERS.write().unwrap_or_else(PoisonError::into_inner);
+        listeners.remove(&self.0.0);
+    }
+}
+
+fn registered(id: ListenerId) -> Option<Arc<dyn Listen>> {
+    let listeners = LISTENERS.read().unwrap_or_else(PoisonError::into_inner);
+    listeners.get(&id.0)?.upgrade()
+}
+
+const AUDIENCE: usize = 2;
+
+/// The listeners that have met something that outlives calls, a circuit breaker: the last two.
+pub(crate) type Audience = ListenerIds<AUDIENCE>;
+
+impl Audience {
+    /// Whether the call has a listener that is not among them.
+    #[inline]
+    pub(crate) fn is_new_to(&self, call: &CallInfo) -> bool {
+        let mut is_new = false;
+        call.record(|record| is_new = record.listeners().iter().any(|id| !self.contains(id)));
+        is_new
+    }
+
+    /// Adds the call's listeners, and tells the new ones.
+    #[cold]
+    pub(crate) fn introduce(&self, call: &CallInfo, event: &Event<'_>) {
+        call.record(|record| {
+            for id in record.listeners().iter().filter(|id| !self.contains(*id)) {
+                self.put_first(id);
+                if let Some(listen) = registered(id) {
+                    listen.on(event);
+                }
+            }
+        });
+    }
+}
+
+/// A layer's listener: none by default.
 #[derive(Clone, Default)]
 pub(crate) struct Listener(Option<Arc<dyn Listen>>);
 
@@ -42,11 +160,37 @@ impl Listener {
         self.0.is_some() || level <= LevelFilter::current()
     }
 
+    /// Emits the event, and tells this listener and those of the call's record.
     pub(crate) fn tell(&self, event: &Event<'_>) {
+        self.tell_also(&Audience::default(), event);
+    }
+
+    /// The same, and those of `audience`. Each is told once.
+    pub(crate) fn tell_also(&self, audience: &Audience, event: &Event<'_>) {
         event.trace();
         if let Some(listen) = &self.0 {
             listen.on(event);
         }
+        // Copied, so that no listener runs while the record is read.
+        let mut ids = [None; MAX_LISTENERS + AUDIENCE];
+        let (of_call, others) = ids.split_at_mut(MAX_LISTENERS);
+        if let Some(call) = event.call() {
+            call.record(|record| record.listeners().copy_to(of_call));
+        }
+        audience.copy_to(others);
+        for (n, id) in ids.iter().enumerate() {
+            if let Some(id) = *id
+                && !ids[..n].contains(&Some(id))
+                && !self.includes(id)
+                && let Some(listen) = registered(id)
+            {
+                listen.on(event);
+            }
+        }
+    }
+
+    fn includes(&self, id: ListenerId) -> bool {
+        self.0.as_ref().is_some_and(|listen| listen.includes(id))
     }
 }
 

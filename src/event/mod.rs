@@ -14,9 +14,10 @@
 //!
 //! | event | level | layer | further fields |
 //! |---|---|---|---|
-//! | `tool.start` | DEBUG | trace | |
+//! | `tool.start` | DEBUG | trace | `agent_id`, `timeout_ms` (of the call itself), `deadline_ms` |
 //! | `tool.success` | INFO | trace | `duration_ms`, `attempts`, `max_attempts`, `output_bytes` |
 //! | `tool.failure` | ERROR | trace | `code`, `error`, `duration_ms`, `attempts`, `max_attempts`, `output_bytes`, `status` |
+//! | `tool.rejected` | INFO | trace | `code`, `error`, `duration_ms`, `attempts`, `max_attempts`, `retry_after_ms` |
 //! | `tool.timeout` | WARN | trace | `code`, `error`, `duration_ms`, `attempts`, `max_attempts`, `timeout_ms`, `configured_timeout_ms` |
 //! | `tool.skipped` | WARN | trace, batch | `code`, `error`, `duration_ms` |
 //! | `tool.cancelled` | INFO | trace, batch | `duration_ms`, `attempts`, `max_attempts` |
@@ -32,6 +33,11 @@
 //! | `tool.connected` | INFO | `mcp::McpReconnect` | `server`, `attempts`, `duration_ms`, and no others |
 //! | `tool.disconnected` | WARN | `mcp::McpReconnect` | `server`, `code`, `error`, and no others |
 //! | `tool.connect_failed` | WARN | `mcp::McpReconnect` | `server`, `attempts`, `delay_ms`, `code`, `error`, and no others |
+//!
+//! `tool.rejected` is a call that a layer of ours refused ([`ToolError::is_own_refusal`](crate::ToolError::is_own_refusal)):
+//! an open breaker, a cooling gate, a server that is unavailable, a name that a router does not know. What closed the gate is
+//! an event of its own (`tool.breaker`, `tool.rate_limited`, `tool.health`). `attempts` counts those that were sent: 0 if the
+//! call was only refused.
 //!
 //! `tool.timeout` and `tool.cancelled` of a call whose future was dropped have no attempts, nor has `tool.cancelled` of a call that
 //! waited in a batch. `tool.exhausted` comes
@@ -51,15 +57,20 @@
 mod emit;
 mod listen;
 pub mod names;
+mod outcome;
 
 use std::time::Duration;
 
-pub use self::listen::Listen;
 pub(crate) use self::{
     emit::{emit, ms},
-    listen::Listener,
+    listen::{Audience, Listener},
+};
+pub use self::{
+    listen::{Listen, Listening},
+    outcome::CallOutcome,
 };
 pub use crate::availability::{Availability, AvailabilityChange};
+pub use crate::call::{ListenerId, Signal, Signals};
 pub use crate::transition::{BreakerState, Transition, TransitionReason};
 use crate::{
     call::CallInfo,
@@ -152,6 +163,22 @@ pub enum Event<'a> {
         /// The call that brought it about; none if somebody used a handle.
         call: Option<&'a CallInfo>,
     },
+    /// Calls with a listener on their record have met a circuit breaker that this listener has not heard of yet: one of
+    /// them was answered, failed, or was refused. Only such [registered](Listening) listeners hear of it; no event is
+    /// emitted.
+    #[non_exhaustive]
+    Breaker {
+        /// The server part of the breaker's key.
+        server: Option<&'a str>,
+        /// The tool part of the key, or what a key function picked.
+        tool: Option<&'a str>,
+        /// Its state.
+        state: BreakerState,
+        /// Counts its states, as [`Transition::generation`] does.
+        generation: u32,
+        /// The call.
+        call: &'a CallInfo,
+    },
     /// A server is available, degraded or unavailable, and was not before (X6). `tool.health`, WARN.
     #[non_exhaustive]
     Health {
@@ -169,6 +196,24 @@ pub enum Event<'a> {
         /// How many it keeps.
         kept: usize,
     },
+}
+
+impl<'a> Event<'a> {
+    /// The call that it is about, or that brought it about.
+    pub fn call(&self) -> Option<&'a CallInfo> {
+        match *self {
+            Self::Slow { call, .. }
+            | Self::NotStarted { call, .. }
+            | Self::Cancelled { call, .. }
+            | Self::Retry { call, .. }
+            | Self::RetryRefused { call, .. }
+            | Self::RateLimited { call, .. }
+            | Self::Breaker { call, .. }
+            | Self::Health { call, .. } => Some(call),
+            Self::Transition { call, .. } => call,
+            Self::Evicted { .. } => None,
+        }
+    }
 }
 
 /// Why a call was not sent again.

@@ -11,6 +11,8 @@ pub mod event {
     pub const SUCCESS: &str = "tool.success";
     /// A call failed, panicked, or was answered with an error in the tool's own words. ERROR.
     pub const FAILURE: &str = "tool.failure";
+    /// A call was refused by a layer of ours. INFO.
+    pub const REJECTED: &str = "tool.rejected";
     /// A call's attempts are used up. ERROR.
     pub const EXHAUSTED: &str = "tool.exhausted";
     /// A call, or what was left of its time, ran out of time. WARN.
@@ -61,18 +63,24 @@ pub mod field {
     pub const STATUS: &str = "status";
     /// How long the call took, in milliseconds.
     pub const DURATION_MS: &str = "duration_ms";
-    /// How many attempts were made, at a call or at a connection.
+    /// How many attempts were sent, at a call or at a connection.
     pub const ATTEMPTS: &str = "attempts";
     /// How many there may be, if a layer repeats calls.
     pub const MAX_ATTEMPTS: &str = "max_attempts";
     /// Which attempt it was, from 1.
     pub const ATTEMPT: &str = "attempt";
-    /// The timeout in force, in milliseconds.
+    /// The timeout in force, in milliseconds; of a call that begins, its own.
     pub const TIMEOUT_MS: &str = "timeout_ms";
     /// The timeout before a deadline shortened it, in milliseconds.
     pub const CONFIGURED_TIMEOUT_MS: &str = "configured_timeout_ms";
     /// The answer's size as JSON, in bytes.
     pub const OUTPUT_BYTES: &str = "output_bytes";
+    /// What the call's deadline leaves of its time, in milliseconds.
+    pub const DEADLINE_MS: &str = "deadline_ms";
+    /// The id of the agent that makes the call.
+    pub const AGENT_ID: &str = "agent_id";
+    /// When a refused call may come back, in milliseconds.
+    pub const RETRY_AFTER_MS: &str = "retry_after_ms";
     /// How long is waited, in milliseconds.
     pub const DELAY_MS: &str = "delay_ms";
     /// Whether the server told how long.
@@ -127,7 +135,7 @@ pub mod span {
     pub const OTEL_NAME: &str = "otel.name";
     /// `internal`.
     pub const OTEL_KIND: &str = "otel.kind";
-    /// `ERROR`, or not there.
+    /// `ERROR`, or not there: after a success, and where the caller has cancelled.
     pub const OTEL_STATUS_CODE: &str = "otel.status_code";
     /// The error's message for developers, redacted.
     pub const OTEL_STATUS_DESCRIPTION: &str = "otel.status_description";
@@ -145,8 +153,14 @@ pub mod span {
     pub const RESULT: &str = "gen_ai.tool.call.result";
     /// What kind of error it was; few values.
     pub const ERROR_TYPE: &str = "error.type";
-    /// The session id that the caller gave the call.
+    /// The session id that the caller gave the call, in OpenTelemetry's words.
+    pub const CONVERSATION_ID: &str = "gen_ai.conversation.id";
+    /// The same, in the spans of attempts too.
     pub const SESSION_ID: &str = "session.id";
+    /// The arguments, redacted, as JSON, in the span of an attempt.
+    pub const ATTEMPT_ARGUMENTS: &str = "tool.arguments";
+    /// The answer, redacted, as JSON or text, in the span of an attempt.
+    pub const ATTEMPT_RESULT: &str = "tool.result";
     /// The tool's name, in the span of an attempt.
     pub const TOOL: &str = "tool.name";
     /// The server's name.
@@ -154,12 +168,12 @@ pub mod span {
     /// The call's id, in the span of an attempt.
     pub const ATTEMPT_CALL_ID: &str = "tool.call_id";
     /// The id of the agent that makes the call.
-    pub const AGENT_ID: &str = "tool.agent_id";
+    pub const AGENT_ID: &str = "gen_ai.agent.id";
     /// The trace id that the caller gave the call.
     pub const TRACE_ID: &str = "tool.trace_id";
     /// Which attempt it is, from 1; in the span of an attempt.
     pub const ATTEMPT_NUMBER: &str = "tool.attempt";
-    /// How many attempts were made.
+    /// How many attempts were sent: 0 for a call that was only refused.
     pub const ATTEMPTS: &str = "tool.attempts";
     /// How many there may be, if a layer repeats calls.
     pub const MAX_ATTEMPTS: &str = "tool.max_attempts";
@@ -175,6 +189,8 @@ pub mod span {
     pub const ERROR_CODE: &str = "tool.error_code";
     /// Whether it took more than its fraction of the timeout.
     pub const SLOW: &str = "tool.slow";
+    /// How it ended: the name of a [`CallOutcome`](crate::event::CallOutcome).
+    pub const OUTCOME: &str = "tool.outcome";
     /// Whether it succeeded.
     pub const SUCCESS: &str = "tool.success";
     /// The answer's size as JSON, in bytes.

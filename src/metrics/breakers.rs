@@ -18,6 +18,13 @@ pub(super) struct Told {
 }
 
 impl Told {
+    fn meet(&mut self, state: BreakerState, generation: u32) {
+        let newer = generation.wrapping_sub(self.generation) as i32 > 0;
+        if self.state.is_some() && newer {
+            (self.state, self.generation) = (Some(state), generation);
+        }
+    }
+
     fn hear(&mut self, t: &Transition) {
         self.openings += u64::from(t.to == BreakerState::Open);
         // Two threads may tell in the wrong order. A breaker that was forgotten while it was closed begins to
@@ -55,15 +62,41 @@ impl Board {
     /// A breaker has changed its state. What it is called here, and its state as far as it is known.
     pub(super) fn hear(&self, t: &Transition) -> (Labels, Option<BreakerState>) {
         let labels = Labels::new(t.server.as_deref(), t.tool.as_deref().unwrap_or_default());
+        let before = t.generation.wrapping_sub(1);
+        self.with(labels, t.from, before, |told| told.hear(t))
+    }
+
+    /// Calls have met a breaker, which is in this state. The same.
+    pub(super) fn meet(
+        &self,
+        server: Option<&str>,
+        tool: Option<&str>,
+        state: BreakerState,
+        generation: u32,
+    ) -> (Labels, Option<BreakerState>) {
+        let labels = Labels::new(server, tool.unwrap_or_default());
+        self.with(labels, state, generation, |told| {
+            told.meet(state, generation)
+        })
+    }
+
+    /// The row of a breaker, which begins in `state` if it is new.
+    fn with(
+        &self,
+        labels: Labels,
+        state: BreakerState,
+        generation: u32,
+        change: impl FnOnce(&mut Told),
+    ) -> (Labels, Option<BreakerState>) {
         let mut breakers = self.lock();
         let fits = breakers.len() < self.max || breakers.contains_key(&labels);
         let labels = if fits { labels } else { Labels::other() };
         let told = breakers.entry(labels.clone()).or_insert(Told {
-            state: fits.then_some(t.from),
+            state: fits.then_some(state),
             openings: 0,
-            generation: t.generation.wrapping_sub(1),
+            generation,
         });
-        told.hear(t);
+        change(told);
         (labels, told.state)
     }
 

@@ -17,6 +17,7 @@ use super::{
     seat::Seats,
     tally::{Counts, by_label},
 };
+use crate::call::{Signal, Signals};
 
 /// What was counted of one tool.
 #[derive(Clone, Debug)]
@@ -25,6 +26,8 @@ pub(super) struct Totals {
     pub(super) codes: BTreeMap<Arc<str>, u64>,
     pub(super) latency: Histogram<u64>,
     pub(super) in_flight: u64,
+    /// What the layers that its calls pass can tell.
+    pub(super) signals: Signals,
     /// It has a row; else only calls in flight can be there.
     pub(super) is_known: bool,
 }
@@ -36,6 +39,7 @@ impl Totals {
             codes: BTreeMap::new(),
             latency: range.histogram(),
             in_flight: 0,
+            signals: Signals::default(),
             is_known: false,
         }
     }
@@ -44,6 +48,7 @@ impl Totals {
         let row = seats.row();
         self.is_known |= row.is_known();
         self.in_flight += seats.in_flight();
+        self.signals |= row.signals();
         row.lanes.read(|tally| {
             self.counts.add(&tally.counts);
             tally.latency.add_to(&mut self.latency);
@@ -65,6 +70,7 @@ impl Totals {
         // Of one range, and this one grows.
         let _ = self.latency.add(&other.latency);
         self.in_flight += other.in_flight;
+        self.signals |= other.signals;
         for (label, n) in &other.codes {
             self.code(label, *n);
         }
@@ -78,6 +84,27 @@ impl Totals {
             *n -= earlier.codes.get(label).unwrap_or(&0);
             *n > 0
         });
+    }
+
+    /// How many there were, if any layer would have said so.
+    fn told(&self, signal: Signal, count: u64) -> Option<u64> {
+        (count > 0 || self.signals.has(signal)).then_some(count)
+    }
+
+    pub(super) fn slow(&self) -> Option<u64> {
+        self.told(Signal::SlowCalls, self.counts.slow)
+    }
+
+    pub(super) fn rate_limited(&self) -> Option<u64> {
+        self.told(Signal::RateLimits, self.counts.rate_limited)
+    }
+
+    pub(super) fn breaker_rejected(&self) -> Option<u64> {
+        self.told(Signal::Breakers, self.counts.breaker_rejected)
+    }
+
+    pub(super) fn retries(&self) -> Option<u64> {
+        self.told(Signal::Retries, self.counts.retries)
     }
 
     fn is_quiet(&self) -> bool {

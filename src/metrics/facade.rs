@@ -15,6 +15,8 @@
 //! # Ok::<_, tower_toolcall::ConfigError>(())
 //! ```
 
+use std::sync::OnceLock;
+
 use metrics::{
     Counter, Gauge, Histogram, Label, Unit, counter, describe_counter, describe_gauge,
     describe_histogram, gauge, histogram,
@@ -24,18 +26,20 @@ use super::{
     codes::PerCode,
     labels::Labels,
     names::{self, Metric, label},
-    outcome::CallOutcome,
     sink::{CallEnd, Sink, ToolSink},
 };
 use crate::{
+    call::Signal,
     error::ErrorKind,
-    event::{BreakerState, RetryRefusal},
+    event::{BreakerState, CallOutcome, RetryRefusal},
 };
 
 /// A [`Sink`] that records through the facade. See the [module docs](self) for an example.
 #[derive(Clone, Copy, Debug, Default)]
-#[non_exhaustive]
-pub struct Facade;
+#[must_use]
+pub struct Facade {
+    aliases: bool,
+}
 
 impl Facade {
     /// Describes the metrics to the recorder.
@@ -59,13 +63,19 @@ impl Facade {
         }
         let Metric { name, help, .. } = names::DURATION;
         describe_histogram!(name, Unit::Milliseconds, help);
-        Self
+        Self::default()
+    }
+
+    /// Whether errors are counted under [the name of other systems](super#other-systems-names) as well. Default: no.
+    pub fn with_aliases(mut self, aliases: bool) -> Self {
+        self.aliases = aliases;
+        self
     }
 }
 
 impl Sink for Facade {
     fn tool(&self, labels: &Labels) -> Box<dyn ToolSink> {
-        Box::new(Tool::new(labels))
+        Box::new(Tool::new(labels, self.aliases))
     }
 
     fn breaker(&self, labels: &Labels, state: Option<BreakerState>, opened: bool) {
@@ -91,17 +101,18 @@ struct Tool {
     attempts: Counter,
     duration: Histogram,
     errors: PerCode<Counter>,
+    aliases: Option<PerCode<Counter>>,
     timeouts: Counter,
-    slow: Counter,
-    retries: Counter,
-    refused: [Counter; RetryRefusal::ALL.len()],
-    rate_limited: Counter,
-    rejected: Counter,
+    /// Those that not every stack can tell: registered once one can.
+    slow: OnceLock<Counter>,
+    retries: OnceLock<(Counter, [Counter; RetryRefusal::ALL.len()])>,
+    rate_limited: OnceLock<Counter>,
+    rejected: OnceLock<Counter>,
     in_flight: Gauge,
 }
 
 impl Tool {
-    fn new(labels: &Labels) -> Self {
+    fn new(labels: &Labels, aliases: bool) -> Self {
         let labels = of(labels);
         let plain = |metric: Metric| counter!(metric.name, labels.clone());
         let with = |metric: Metric, key, value| labelled(&labels, &metric, key, value);
@@ -111,29 +122,45 @@ impl Tool {
             attempts: plain(names::ATTEMPTS),
             duration: histogram!(names::DURATION.name, labels.clone()),
             errors: PerCode::new(),
+            aliases: aliases.then(PerCode::new),
             timeouts: plain(names::TIMEOUTS),
-            slow: plain(names::SLOW),
-            retries: plain(names::RETRIES),
-            refused: RetryRefusal::ALL
-                .map(|reason| with(names::REFUSED, label::REASON, reason.name())),
-            rate_limited: plain(names::RATE_LIMITED),
-            rejected: plain(names::REJECTED),
+            slow: OnceLock::new(),
+            retries: OnceLock::new(),
+            rate_limited: OnceLock::new(),
+            rejected: OnceLock::new(),
             in_flight: gauge!(names::IN_FLIGHT.name, labels.clone()),
             labels,
         }
+    }
+
+    fn one<'a>(&self, cell: &'a OnceLock<Counter>, metric: &Metric) -> &'a Counter {
+        cell.get_or_init(|| counter!(metric.name, self.labels.clone()))
+    }
+
+    fn retries(&self) -> &(Counter, [Counter; RetryRefusal::ALL.len()]) {
+        let with = |reason: RetryRefusal| {
+            labelled(&self.labels, &names::REFUSED, label::REASON, reason.name())
+        };
+        let plain = || counter!(names::RETRIES.name, self.labels.clone());
+        self.retries
+            .get_or_init(|| (plain(), RetryRefusal::ALL.map(with)))
     }
 
     #[cold]
     fn failed(&self, kind: ErrorKind, end: &CallEnd<'_>) {
         if let Some(code) = end.code {
             let make = || labelled(&self.labels, &names::ERRORS, label::CODE, code);
-            if let Some(counter) = self.errors.get(code, make) {
+            let alias = || labelled(&self.labels, &names::ERRORS_ALIAS, label::ERROR_CODE, code);
+            let counted = self.errors.get(code, make);
+            let aliases = self.aliases.as_ref();
+            let aliased = aliases.and_then(|aliases| aliases.get(code, alias));
+            for counter in counted.into_iter().chain(aliased) {
                 counter.increment(1);
             }
         }
         match kind {
             ErrorKind::Timeout => self.timeouts.increment(1),
-            ErrorKind::CircuitOpen => self.rejected.increment(1),
+            ErrorKind::CircuitOpen => self.one(&self.rejected, &names::REJECTED).increment(1),
             _ => {}
         }
     }
@@ -161,22 +188,37 @@ impl ToolSink for Tool {
             self.duration.record(end.duration.as_secs_f64() * 1e3);
         }
         if end.slow {
-            self.slow.increment(1);
+            self.one(&self.slow, &names::SLOW).increment(1);
         }
         if let Some(kind) = end.failure {
             self.failed(kind, end);
         }
     }
 
+    fn announced(&self, signal: Signal) {
+        let counter = match signal {
+            Signal::Retries => {
+                let (retries, refused) = self.retries();
+                refused.iter().for_each(|counter| counter.increment(0));
+                retries
+            }
+            Signal::RateLimits => self.one(&self.rate_limited, &names::RATE_LIMITED),
+            Signal::Breakers => self.one(&self.rejected, &names::REJECTED),
+            Signal::SlowCalls => self.one(&self.slow, &names::SLOW),
+        };
+        counter.increment(0);
+    }
+
     fn retried(&self) {
-        self.retries.increment(1);
+        self.retries().0.increment(1);
     }
 
     fn refused(&self, reason: RetryRefusal) {
-        self.refused[reason as usize].increment(1);
+        self.retries().1[reason as usize].increment(1);
     }
 
     fn rate_limited(&self) {
-        self.rate_limited.increment(1);
+        self.one(&self.rate_limited, &names::RATE_LIMITED)
+            .increment(1);
     }
 }

@@ -1,6 +1,6 @@
 use std::{
     fmt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError, Weak},
     time::Duration,
 };
 
@@ -11,7 +11,7 @@ use super::{
     labels::Labels,
     latency::Range,
     layer::MetricsLayer,
-    observer::Observer,
+    observer::not_started,
     prometheus::Prometheus,
     row::{Row, Shared},
     seat::{Seat, Seats},
@@ -19,9 +19,10 @@ use super::{
     snapshot::Snapshot,
 };
 use crate::{
-    call::CallInfo,
+    call::{CallInfo, ListenerId},
     config::ConfigError,
-    event::{BreakerState, Event, Listen, Listener, Transition},
+    error::ErrorKind,
+    event::{BreakerState, Event, Listen, Listener, Listening, Transition},
     key::Key,
     registry::Registry,
 };
@@ -33,8 +34,9 @@ const MOST_TOOLS: usize = 1 << 20;
 
 /// What is counted of the calls of all layers that were made with it. Cheap to clone; clones share it.
 ///
-/// A [listener](Listen): what the layers below tell reaches it as well. See the [module docs](super) for an
-/// example.
+/// Its layer puts it on the record of each call, so what the layers below tell reaches it. A [listener](Listen) as well,
+/// for layers that no call with its layer passes; what is told to it both ways counts once. See the [module docs](super) for
+/// an example.
 #[derive(Clone)]
 pub struct Metrics(Arc<Inner>);
 
@@ -44,6 +46,7 @@ struct Inner {
     shared: Arc<Shared>,
     /// What was there at the last reset.
     period: Mutex<Period>,
+    listening: Listening,
 }
 
 impl Default for Metrics {
@@ -93,7 +96,8 @@ impl Metrics {
 
     /// All of it in Prometheus' text format (`text/plain; version=0.0.4`), since the start.
     pub fn prometheus(&self) -> String {
-        Prometheus(&self.collect()).to_string()
+        let (all, aliases) = (self.collect(), self.0.shared.aliases);
+        Prometheus { all: &all, aliases }.to_string()
     }
 
     fn with_period<T>(&self, f: impl FnOnce(&mut Period) -> T) -> T {
@@ -101,14 +105,14 @@ impl Metrics {
         f(&mut period.unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// A seat for a call at its tool's row, which is not forgotten while somebody has it.
+    /// What its layer puts on the records of calls.
+    #[inline]
+    pub(super) fn listener(&self) -> ListenerId {
+        self.0.listening.id()
+    }
+
     pub(super) fn seat(&self, call: &CallInfo) -> Seat {
-        let Inner { rows, shared, .. } = &*self.0;
-        let make = || {
-            let other = rows.overflow().value().row();
-            Seats::at(Row::new(Labels::of(call), shared, other))
-        };
-        rows.with(call, make, |entry| entry.value().take())
+        self.0.seat(call)
     }
 
     /// All that was ever counted.
@@ -121,16 +125,36 @@ impl Metrics {
         all.add(rows.overflow().value());
         all
     }
+}
+
+impl Inner {
+    /// A seat for a call at its tool's row, which is not forgotten while somebody has it.
+    #[inline]
+    fn seat(&self, call: &CallInfo) -> Seat {
+        let Self { rows, shared, .. } = self;
+        let make = || {
+            let other = rows.overflow().value().row();
+            Seats::at(Row::new(Labels::of(call), shared, other))
+        };
+        rows.with(call, make, |entry| entry.value().take())
+    }
 
     /// Counts something of a call beside its beginning and its end.
     fn visit(&self, call: &CallInfo, count: impl FnOnce(&Row)) {
         count(&self.seat(call));
     }
 
+    fn not_started(&self, call: &CallInfo, kind: ErrorKind) {
+        self.visit(call, |row| row.ended(row.began(), &not_started(kind)));
+    }
+
     fn transition(&self, transition: &Transition) {
-        let (labels, state) = self.0.board.hear(transition);
-        let opened = transition.to == BreakerState::Open;
-        for sink in &self.0.shared.sinks.0 {
+        let told = self.board.hear(transition);
+        self.tell(told, transition.to == BreakerState::Open);
+    }
+
+    fn tell(&self, (labels, state): (Labels, Option<BreakerState>), opened: bool) {
+        for sink in &self.shared.sinks.0 {
             sink.breaker(&labels, state, opened);
         }
     }
@@ -138,12 +162,29 @@ impl Metrics {
 
 impl Listen for Metrics {
     fn on(&self, event: &Event<'_>) {
+        self.0.on(event);
+    }
+
+    fn includes(&self, id: ListenerId) -> bool {
+        id == self.listener()
+    }
+}
+
+impl Listen for Inner {
+    fn on(&self, event: &Event<'_>) {
         match *event {
             Event::Retry { call, .. } => self.visit(call, Row::retried),
             Event::RetryRefused { call, reason, .. } => self.visit(call, |row| row.refused(reason)),
             Event::RateLimited { call, .. } => self.visit(call, Row::rate_limited),
             Event::Transition { transition, .. } => self.transition(transition),
-            Event::NotStarted { call, kind } => Observer::not_started(call, kind, self),
+            Event::Breaker {
+                server,
+                tool,
+                state,
+                generation,
+                ..
+            } => self.tell(self.board.meet(server, tool, state, generation), false),
+            Event::NotStarted { call, kind } => self.not_started(call, kind),
             // The layer sees them at the end of the call, and counts them there.
             Event::Slow { .. } | Event::Cancelled { .. } => {}
             Event::Health { .. } | Event::Evicted { .. } => {}
@@ -167,6 +208,7 @@ pub struct MetricsBuilder {
     max_tools: usize,
     latency: (Duration, Duration, u8),
     sinks: Sinks,
+    aliases: bool,
 }
 
 impl Default for MetricsBuilder {
@@ -175,6 +217,7 @@ impl Default for MetricsBuilder {
             max_tools: DEFAULT_MAX_TOOLS,
             latency: (Duration::from_micros(1), Duration::from_secs(3600), 2),
             sinks: Sinks::default(),
+            aliases: false,
         }
     }
 }
@@ -195,6 +238,13 @@ impl MetricsBuilder {
     /// ([`Latency::clamped`](super::Latency::clamped)).
     pub fn with_latency(mut self, shortest: Duration, longest: Duration, digits: u8) -> Self {
         self.latency = (shortest, longest, digits);
+        self
+    }
+
+    /// Whether [Prometheus' text](Metrics::prometheus) has [other systems' names](super#other-systems-names) as well.
+    /// Default: no.
+    pub fn with_aliases(mut self, aliases: bool) -> Self {
+        self.aliases = aliases;
         self
     }
 
@@ -223,10 +273,12 @@ impl MetricsBuilder {
         let shared = Arc::new(Shared {
             range,
             sinks: self.sinks,
+            aliases: self.aliases,
         });
         let other = Seats::at(Row::other(&shared));
         let key = Key::default();
-        Metrics(Arc::new(Inner {
+        Metrics(Arc::new_cyclic(|inner: &Weak<Inner>| Inner {
+            listening: Listening::new(inner.clone()),
             rows: Registry::new(key, self.max_tools, other, Listener::default()),
             board: Board::new(self.max_tools),
             period: Mutex::new(Period::new(range)),

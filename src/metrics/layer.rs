@@ -23,9 +23,9 @@ impl MetricsLayer {
 }
 
 impl<C> MetricsLayer<C> {
-    /// Sets who tells answers that are errors in the tool's own words
-    /// ([`Outcome::is_reported`](crate::Outcome::is_reported)) from successes. Default: every `Ok` is a
-    /// success. For MCP tools: `McpClassifier`.
+    /// Sets the classifier that decides whether an `Ok` is an error result
+    /// ([`Outcome::is_reported`](crate::Outcome::is_reported)). Default: an `Ok` is a success, unless the leaf has
+    /// [reported](crate::Record::set_reported) an error, as `McpService` does (`isError`). That holds with any classifier.
     pub fn with_classifier<D>(self, classifier: D) -> MetricsLayer<D> {
         MetricsLayer {
             metrics: self.metrics,

@@ -105,16 +105,23 @@ impl Stats {
         add(&mut self.cancelled, other.cancelled);
         add(&mut self.panicked, other.panicked);
         add(&mut self.attempts, other.attempts);
-        add(&mut self.retries, other.retries);
-        add(&mut self.rate_limited, other.rate_limited);
-        add(&mut self.slow, other.slow);
         add(&mut self.rejected, other.rejected);
+        let told = |a: &mut Option<u64>, b: Option<u64>| {
+            *a = a.map(|a| a.saturating_add(b.unwrap_or(0))).or(b);
+        };
+        told(&mut self.retries, other.retries);
+        told(&mut self.rate_limited, other.rate_limited);
+        told(&mut self.slow, other.slow);
+        told(&mut self.breaker_rejected, other.breaker_rejected);
         add(&mut self.in_flight, other.in_flight);
         for (code, n) in &other.codes {
             add(self.codes.entry(code.clone()).or_default(), *n);
         }
-        for (reason, n) in &other.refused_retries {
-            add(self.refused_retries.entry(reason.clone()).or_default(), *n);
+        if let Some(theirs) = &other.refused_retries {
+            let ours = self.refused_retries.get_or_insert_default();
+            for (reason, n) in theirs {
+                add(ours.entry(reason.clone()).or_default(), *n);
+            }
         }
         self.rate();
         Ok(())

@@ -2,7 +2,8 @@
 //!
 //! [`Metrics`] is the handle. [`Metrics::layer`] makes the layer, which sees every call begin and end, whichever way it
 //! ends: with an answer, an error, a panic, or dropped unfinished. What happens to a call below the layer (retries,
-//! rate limits, a circuit breaker's states) it learns as a [`Listen`](crate::Listen)er of the other layers.
+//! rate limits, a circuit breaker's states) the other layers tell it: it is on the call's record as a
+//! [listener](crate::event::Listening), so there is nothing to wire.
 //!
 //! | [Prometheus](Metrics::prometheus) | type | labels beside `server` and `tool` | [snapshot](Stats) |
 //! |---|---|---|---|
@@ -16,13 +17,28 @@
 //! | `tool_retries_refused_total` | counter | `reason`: a [`RetryRefusal`](crate::event::RetryRefusal) | `refused_retries` |
 //! | `tool_rate_limited_total` | counter | | `rate_limited` |
 //! | `tool_in_flight` | gauge | | `in_flight` |
-//! | `circuit_breaker_rejected_total` | counter | | `rejected` |
+//! | `circuit_breaker_rejected_total` | counter | | `breaker_rejected` |
 //! | `circuit_breaker_open_total` | counter | | [`BreakerRow::openings`] |
 //! | `circuit_breaker_state` | gauge: 0 closed, 1 half-open, 2 open | | [`BreakerRow::state`] |
 //!
-//! `tool_execution_errors_total` counts every call that did not succeed, given up and timed out ones too. A breaker of a
-//! whole server has an empty `tool`. Retries, their refusals, rate limits and the states and openings of breakers need the listener; all else the layer sees
-//! itself. Latencies are those of all calls but the ones that this side refused (no time left, circuit open, overloaded).
+//! `tool_execution_errors_total` counts every call that did not succeed, given up and timed out ones too. Attempts are
+//! requests that were sent: a call that was only refused has none. A breaker of a whole server has an empty `tool`.
+//! Latencies are those of all calls but the ones that this side refused (no time left, circuit open, overloaded).
+//!
+//! `tool_retries_total`, `tool_retries_refused_total`, `tool_rate_limited_total`, `tool_slow_total` and
+//! `circuit_breaker_*` need a layer that tells: the retry, rate limit, timeout and breaker layers below. Where there is one,
+//! they begin at 0; where there is none, they are absent, everywhere: in the snapshot (`None`), the table (`-`) and all
+//! exports. A breaker is there from the first call on that it saw succeed or fail, or refused. One that is changed by its
+//! handle tells the last two metrics whose calls it saw.
+//!
+//! Not seen without wiring are calls that never reach the layer: those that a batch does not start
+//! (`batch::Parallel::with_listener`). A call tells at most four listeners at a time.
+//!
+//! # Other systems' names
+//!
+//! An HTTP tool proxy calls `tool_execution_errors_total{code}` `tool_execution_errors{error_code}`.
+//! [`MetricsBuilder::with_aliases`] adds it to Prometheus' text, and `Facade::with_aliases` to the facade; all other names of
+//! that proxy and of an MCP gateway are ours. OpenTelemetry has names of its own; `Otel::with_aliases` adds theirs.
 //!
 //! The same figures go elsewhere as they come through a [`Sink`]: `facade::Facade` (feature `metrics-facade`) is
 //! one for the `metrics` crate, `otel::Otel` (feature `otel`) one for OpenTelemetry.
@@ -42,10 +58,9 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), BoxError> {
 //! let metrics = Metrics::new();
-//! let breaker = CircuitBreakerLayer::builder().with_listener(metrics.clone()).build()?;
 //! let stack = ServiceBuilder::new()
 //!     .layer(metrics.layer())
-//!     .layer(breaker)
+//!     .layer(CircuitBreakerLayer::new())
 //!     .layer(TimeoutLayer::default())
 //!     .service(service_fn(|_call: ToolCall| async { Ok::<_, BoxError>("sunny") }));
 //! stack.oneshot(ToolCall::new("weather").with_server("met")).await?;
@@ -122,7 +137,6 @@ mod names;
 mod observer;
 #[cfg(feature = "otel")]
 pub mod otel;
-mod outcome;
 mod prometheus;
 mod row;
 mod seat;
@@ -139,8 +153,8 @@ pub use self::{
     labels::{Labels, OTHER},
     layer::MetricsLayer,
     merge::MergeError,
-    outcome::CallOutcome,
     service::Measured,
     sink::{CallEnd, Sink, ToolSink},
     snapshot::{BreakerRow, Latency, Snapshot, Stats, ToolRow},
 };
+pub use crate::event::CallOutcome;

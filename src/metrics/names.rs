@@ -23,7 +23,7 @@ pub(super) const EXECUTIONS: Metric = metric(
 pub(super) const ATTEMPTS: Metric = metric(
     "tool_attempts_total",
     "counter",
-    "Attempts of all calls that have ended.",
+    "Attempts that were sent, of all calls that have ended.",
 );
 pub(super) const DURATION: Metric = metric(
     "tool_execution_duration_ms",
@@ -35,6 +35,11 @@ pub(super) const ERRORS: Metric = metric(
     "counter",
     "Calls that did not succeed, by error code.",
 );
+/// The name that an HTTP tool proxy gives it.
+pub(super) const ERRORS_ALIAS: Metric = Metric {
+    name: "tool_execution_errors",
+    ..ERRORS
+};
 pub(super) const TIMEOUTS: Metric = metric(
     "tool_timeout_total",
     "counter",
@@ -89,6 +94,8 @@ pub(super) mod label {
     pub(in crate::metrics) const TOOL: &str = "tool";
     pub(in crate::metrics) const OUTCOME: &str = "outcome";
     pub(in crate::metrics) const CODE: &str = "code";
+    /// In the alias of the errors.
+    pub(in crate::metrics) const ERROR_CODE: &str = "error_code";
     pub(in crate::metrics) const REASON: &str = "reason";
     pub(in crate::metrics) const LE: &str = "le";
 }

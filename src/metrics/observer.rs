@@ -4,22 +4,22 @@ use tokio::time::Instant;
 
 use super::{
     handle::Metrics,
-    row::{Began, Ended},
+    row::{Began, Ended, Failure},
     seat::Seat,
 };
 use crate::{
-    call::{CallInfo, Observation, ToolCall},
+    call::{Observation, Signals, ToolCall},
     error::{ErrorKind, ToolError},
+    event::CallOutcome,
     in_flight::{Abandoned, Report},
 };
 
 /// A call that is counted as being in flight.
 pub(super) struct Observer {
     seat: Seat,
-    /// Which attempt it was sent as. Below a layer that repeats calls, each attempt is a call.
-    first: u16,
     began: Began,
     since: Instant,
+    /// The metrics listen on the call's record as long.
     below: Observation,
 }
 
@@ -27,32 +27,17 @@ impl Observer {
     /// The call begins: it is to be guarded from here on.
     #[inline(always)]
     pub(super) fn start(call: &mut ToolCall, metrics: &Metrics) -> (Self, Instant) {
-        let below = call.observe();
+        let mut below = call.observe();
+        below.listen(metrics.listener());
         let seat = metrics.seat(below.call());
         let since = Instant::now();
         let observer = Self {
-            first: call.attempt(),
             began: seat.began(),
             seat,
             since,
             below,
         };
         (observer, since)
-    }
-
-    /// Counts a call that no layer has seen.
-    #[cold]
-    pub(super) fn not_started(call: &CallInfo, kind: ErrorKind, metrics: &Metrics) {
-        let seat = metrics.seat(call);
-        let ended = Ended {
-            failure: Some((kind, kind.code())),
-            duration: Duration::ZERO,
-            attempts: 0,
-            slow: false,
-            refused_here: true,
-        };
-        let row = &*seat;
-        row.ended(row.began(), &ended);
     }
 
     /// The error, stamped with the call's names.
@@ -64,9 +49,10 @@ impl Observer {
     #[inline]
     pub(super) fn ended(&self, error: Option<&ToolError>, failure_of_answer: Option<ErrorKind>) {
         match (error, failure_of_answer) {
+            (None, None) if self.below.is_reported() => self.failed(ErrorKind::Reported.into()),
             (None, None) => self.succeeded(),
-            (Some(error), _) => self.failed((error.kind(), error.code()), error.is_own_refusal()),
-            (None, Some(kind)) => self.failed((kind, kind.code()), false),
+            (Some(error), _) => self.ended_with(error),
+            (None, Some(kind)) => self.failed(kind.into()),
         }
     }
 
@@ -76,21 +62,37 @@ impl Observer {
         row.succeeded(
             self.began,
             self.duration(),
-            self.attempts(),
+            self.below.sent(None),
             self.below.is_slow(),
+            self.below.signals(),
         );
     }
 
     #[cold]
-    fn failed(&self, failure: (ErrorKind, &str), refused_here: bool) {
+    fn ended_with(&self, error: &ToolError) {
+        let failure = Failure {
+            kind: error.kind(),
+            code: error.code(),
+            outcome: CallOutcome::of_error(error),
+            is_own_refusal: error.is_own_refusal(),
+        };
+        self.count(failure, self.below.sent(Some(error)));
+    }
+
+    #[cold]
+    fn failed(&self, failure: Failure<'_>) {
+        self.count(failure, self.below.sent(None));
+    }
+
+    fn count(&self, failure: Failure<'_>, attempts: u32) {
         self.seat.ended(
             self.began,
             &Ended {
                 failure: Some(failure),
                 duration: self.duration(),
-                attempts: self.attempts(),
+                attempts,
                 slow: self.below.is_slow(),
-                refused_here,
+                signals: self.below.signals(),
             },
         );
     }
@@ -99,11 +101,20 @@ impl Observer {
     fn duration(&self) -> Duration {
         Instant::now().saturating_duration_since(self.since)
     }
+}
 
-    #[inline]
-    fn attempts(&self) -> u32 {
-        let after = self.below.attempts().saturating_sub(self.first.into());
-        after + 1
+/// A call that no layer has seen, and was not started.
+#[cold]
+pub(super) fn not_started(kind: ErrorKind) -> Ended<'static> {
+    Ended {
+        failure: Some(Failure {
+            is_own_refusal: true,
+            ..kind.into()
+        }),
+        duration: Duration::ZERO,
+        attempts: 0,
+        slow: false,
+        signals: Signals::default(),
     }
 }
 
@@ -113,12 +124,11 @@ impl Report for Observer {
             true => ErrorKind::Timeout,
             false => ErrorKind::Cancelled,
         };
-        self.failed((kind, kind.code()), false);
+        self.failed(kind.into());
     }
 
     fn panicked(self) {
-        let kind = ErrorKind::Panicked;
-        self.failed((kind, kind.code()), false);
+        self.failed(ErrorKind::Panicked.into());
     }
 }
 

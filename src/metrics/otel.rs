@@ -2,14 +2,21 @@
 //!
 //! | instrument | kind | attributes |
 //! |---|---|---|
-//! | `gen_ai.execute_tool.duration` | histogram, s | `gen_ai.tool.name`, `tool.server`, `error.type` |
-//! | `mcp.client.operation.duration` | histogram, s | the same, `mcp.method.name`, `gen_ai.operation.name` |
-//! | `tool.executions` | counter | `gen_ai.tool.name`, `tool.server`, `tool.outcome` |
-//! | `tool.attempts`, `tool.slow`, `tool.retries`, `tool.rate_limited` | counters | `gen_ai.tool.name`, `tool.server` |
-//! | `tool.retries.refused` | counter | the same, `tool.reason` |
-//! | `tool.errors` | counter | the same, `tool.error_code`, `error.type` |
-//! | `tool.in_flight` | up-down counter | `gen_ai.tool.name`, `tool.server` |
-//! | `circuit_breaker.openings`, `circuit_breaker.state` | counter, gauge | the same |
+//! | `gen_ai.execute_tool.duration` | histogram, `s` | `gen_ai.operation.name`, `gen_ai.tool.name`, `tool.server`, `error.type` |
+//! | `mcp.client.operation.duration` | histogram, `s` | the same, `mcp.method.name` |
+//! | `tool.executions` | counter, `{call}` | `gen_ai.tool.name`, `tool.server`, `tool.outcome` |
+//! | `tool.attempts` | counter, `{attempt}` | `gen_ai.tool.name`, `tool.server` |
+//! | `tool.slow` | counter, `{call}` | the same |
+//! | `tool.retries` | counter, `{attempt}` | the same |
+//! | `tool.rate_limited` | counter, `{limit}` | the same |
+//! | `tool.retries.refused` | counter, `{call}` | the same, `tool.reason` |
+//! | `tool.errors` | counter, `{call}` | the same, `tool.error_code`, `error.type` |
+//! | `tool.in_flight` | up-down counter, `{call}` | `gen_ai.tool.name`, `tool.server` |
+//! | `circuit_breaker.openings` | counter, `{opening}` | the same |
+//! | `circuit_breaker.state` | gauge, `1` | the same |
+//!
+//! What no layer of the stack can tell has no series (`tool.retries` without a retry layer, for example); what it can begins
+//! at 0.
 //!
 //! The two histograms are those of the semantic conventions (in development), with their buckets. The first one times
 //! every call, refused ones too: `error.type` tells them apart (`timeout`, `circuit_open`, ...; for errors of an MCP server it
@@ -17,6 +24,19 @@
 //! for calls that have a server and were sent, unless [told otherwise](Otel::with_mcp); above a retry layer it times the call
 //! with all its attempts. Names are bounded and redacted [as
 //! everywhere](super#bounds).
+//!
+//! # Other systems' names
+//!
+//! [`with_aliases`](Otel::with_aliases) records these as well, with the attributes `tool`, `server` and those of the table:
+//!
+//! | alias | kind | further attributes | of |
+//! |---|---|---|---|
+//! | `tool_executions_total` | counter, `{call}` | `outcome` | an HTTP tool proxy |
+//! | `tool_execution_duration_ms` | histogram, `ms` | | an HTTP tool proxy |
+//! | `tool_execution_errors` | counter, `{call}` | `error_code` | an HTTP tool proxy |
+//! | `tool_timeout_total` | counter, `{call}` | | an MCP gateway |
+//! | `circuit_breaker_open_total` | counter, `{opening}` | | an MCP gateway |
+//! | `circuit_breaker_state` | gauge, `1` | | an HTTP tool proxy |
 //!
 //! # Example
 //!
@@ -38,12 +58,13 @@ use opentelemetry::{
 
 use super::{
     labels::Labels,
-    outcome::CallOutcome,
+    names,
     sink::{CallEnd, Sink, ToolSink},
 };
 use crate::{
+    call::Signal,
     error::ErrorKind,
-    event::{BreakerState, RetryRefusal, names::span},
+    event::{BreakerState, CallOutcome, RetryRefusal, names::span},
 };
 
 /// The upper bounds of the buckets of `gen_ai.execute_tool.duration`, in seconds.
@@ -61,7 +82,90 @@ const MCP_BOUNDS: [f64; 14] = [
 #[must_use]
 pub struct Otel {
     instruments: Arc<Instruments>,
+    aliases: Option<Arc<Aliases>>,
     mcp: bool,
+}
+
+/// Those with other systems' names.
+#[derive(Debug)]
+struct Aliases {
+    executions: Counter<u64>,
+    duration_ms: Histogram<f64>,
+    errors: Counter<u64>,
+    timeouts: Counter<u64>,
+    openings: Counter<u64>,
+    state: Gauge<u64>,
+}
+
+impl Aliases {
+    fn new(meter: &Meter) -> Self {
+        let bounds = names::BOUNDS_MS.map(|ms| ms as f64);
+        let duration_ms = meter.f64_histogram(names::DURATION.name).with_unit("ms");
+        Self {
+            executions: counter(
+                meter,
+                names::EXECUTIONS.name,
+                "{call}",
+                names::EXECUTIONS.help,
+            ),
+            duration_ms: duration_ms
+                .with_boundaries(bounds.to_vec())
+                .with_description(names::DURATION.help)
+                .build(),
+            errors: counter(
+                meter,
+                names::ERRORS_ALIAS.name,
+                "{call}",
+                names::ERRORS.help,
+            ),
+            timeouts: counter(meter, names::TIMEOUTS.name, "{call}", names::TIMEOUTS.help),
+            openings: counter(
+                meter,
+                names::OPENINGS.name,
+                "{opening}",
+                names::OPENINGS.help,
+            ),
+            state: gauge(meter, names::STATE.name),
+        }
+    }
+
+    fn ended(&self, end: &CallEnd<'_>, of: &[KeyValue]) {
+        let outcome = and(of, names::label::OUTCOME, end.outcome.name());
+        self.executions.add(1, &outcome);
+        if end.was_sent() {
+            let ms = end.duration.as_secs_f64() * 1e3;
+            self.duration_ms.record(ms, of);
+        }
+        if let Some(code) = end.code {
+            let of = and(of, names::label::ERROR_CODE, code.to_owned());
+            self.errors.add(1, &of);
+        }
+        let timed_out = end.outcome == CallOutcome::Timeout;
+        self.timeouts.add(timed_out.into(), of);
+    }
+
+    fn breaker(&self, labels: &Labels, state: Option<BreakerState>, opened: bool) {
+        let of = plain(labels);
+        self.openings.add(opened.into(), &of);
+        if let Some(state) = state {
+            self.state.record(state.level().into(), &of);
+        }
+    }
+}
+
+fn counter(
+    meter: &Meter,
+    name: &'static str,
+    unit: &'static str,
+    what: &'static str,
+) -> Counter<u64> {
+    let counter = meter.u64_counter(name).with_unit(unit);
+    counter.with_description(what).build()
+}
+
+fn gauge(meter: &Meter, name: &'static str) -> Gauge<u64> {
+    let gauge = meter.u64_gauge(name).with_unit("1");
+    gauge.with_description(names::STATE.help).build()
 }
 
 #[derive(Debug)]
@@ -88,10 +192,8 @@ impl Otel {
             let histogram = histogram.with_boundaries(bounds.to_vec());
             histogram.with_description(what).build()
         };
-        let counter = |name: &'static str, what: &'static str| {
-            let counter = meter.u64_counter(name).with_unit("1");
-            counter.with_description(what).build()
-        };
+        let calls = |name, what| counter(meter, name, "{call}", what);
+        let attempts = |name, what| counter(meter, name, "{attempt}", what);
         let instruments = Instruments {
             execute_tool: histogram(
                 "gen_ai.execute_tool.duration",
@@ -103,37 +205,34 @@ impl Otel {
                 MCP_BOUNDS,
                 "How long a request to an MCP server took, as its sender sees it.",
             ),
-            executions: counter("tool.executions", "Calls that have ended."),
-            attempts: counter("tool.attempts", "Attempts of all calls that have ended."),
-            slow: counter(
-                "tool.slow",
-                "Calls that took more than their fraction of the timeout.",
+            executions: calls("tool.executions", names::EXECUTIONS.help),
+            attempts: attempts("tool.attempts", names::ATTEMPTS.help),
+            slow: calls("tool.slow", names::SLOW.help),
+            retries: attempts("tool.retries", names::RETRIES.help),
+            refused: calls("tool.retries.refused", names::REFUSED.help),
+            rate_limited: counter(
+                meter,
+                "tool.rate_limited",
+                "{limit}",
+                names::RATE_LIMITED.help,
             ),
-            retries: counter(
-                "tool.retries",
-                "Attempts that failed and were repeated by a retry layer.",
-            ),
-            refused: counter(
-                "tool.retries.refused",
-                "Calls that failed and were not sent again.",
-            ),
-            rate_limited: counter("tool.rate_limited", "Rate limits that were met."),
-            errors: counter("tool.errors", "Calls that did not succeed."),
+            errors: calls("tool.errors", names::ERRORS.help),
             in_flight: meter
                 .i64_up_down_counter("tool.in_flight")
-                .with_description("Calls in flight.")
+                .with_unit("{call}")
+                .with_description(names::IN_FLIGHT.help)
                 .build(),
             openings: counter(
+                meter,
                 "circuit_breaker.openings",
-                "How often a circuit breaker has opened.",
+                "{opening}",
+                names::OPENINGS.help,
             ),
-            state: meter
-                .u64_gauge("circuit_breaker.state")
-                .with_description("0 closed, 1 half-open, 2 open.")
-                .build(),
+            state: gauge(meter, "circuit_breaker.state"),
         };
         Self {
             instruments: Arc::new(instruments),
+            aliases: None,
             mcp: true,
         }
     }
@@ -141,6 +240,14 @@ impl Otel {
     /// Whether calls that have a server are requests to an MCP server. Default: yes.
     pub fn with_mcp(mut self, mcp: bool) -> Self {
         self.mcp = mcp;
+        self
+    }
+}
+
+impl Otel {
+    /// Records under [other systems' names](self#other-systems-names) as well. Default: no.
+    pub fn with_aliases(mut self, meter: &Meter) -> Self {
+        self.aliases = Some(Arc::new(Aliases::new(meter)));
         self
     }
 }
@@ -156,6 +263,9 @@ impl Sink for Otel {
         if let Some(state) = state {
             self.instruments.state.record(state.level().into(), &of);
         }
+        if let Some(aliases) = &self.aliases {
+            aliases.breaker(labels, state, opened);
+        }
     }
 }
 
@@ -168,6 +278,15 @@ fn attributes(labels: &Labels) -> Attributes {
     [tool].into_iter().chain(server).collect()
 }
 
+/// The same under the names that other systems have.
+fn plain(labels: &Labels) -> Attributes {
+    let server = labels.server().unwrap_or_default().to_owned();
+    vec![
+        KeyValue::new(names::label::SERVER, server),
+        KeyValue::new(names::label::TOOL, labels.tool().to_owned()),
+    ]
+}
+
 fn and(of: &[KeyValue], key: &'static str, value: impl Into<Value>) -> Attributes {
     let mut all = of.to_vec();
     all.push(KeyValue::new(key, value));
@@ -178,7 +297,9 @@ fn and(of: &[KeyValue], key: &'static str, value: impl Into<Value>) -> Attribute
 struct Tool {
     instruments: Arc<Instruments>,
     of: Attributes,
+    of_execution: Attributes,
     of_mcp: Option<Attributes>,
+    aliases: Option<(Arc<Aliases>, Attributes)>,
     outcomes: [Attributes; CallOutcome::ALL.len()],
     failures: [OnceLock<Failure>; ErrorKind::ALL.len()],
 }
@@ -186,21 +307,23 @@ struct Tool {
 /// The attributes of calls that ended with one kind of error.
 struct Failure {
     of: Attributes,
+    of_execution: Attributes,
     of_mcp: Option<Attributes>,
 }
 
 impl Tool {
     fn new(otel: &Otel, labels: &Labels) -> Self {
         let of = attributes(labels);
-        let mcp = || {
-            let of = and(&of, "mcp.method.name", "tools/call");
-            and(&of, span::OPERATION_NAME, "execute_tool")
-        };
+        let of_execution = and(&of, span::OPERATION_NAME, "execute_tool");
+        let mcp = || and(&of_execution, "mcp.method.name", "tools/call");
+        let aliases = otel.aliases.clone();
         Self {
+            aliases: aliases.map(|aliases| (aliases, plain(labels))),
             of_mcp: (otel.mcp && labels.server().is_some()).then(mcp),
             outcomes: CallOutcome::ALL.map(|outcome| and(&of, "tool.outcome", outcome.name())),
             failures: [const { OnceLock::new() }; ErrorKind::ALL.len()],
             instruments: Arc::clone(&otel.instruments),
+            of_execution,
             of,
         }
     }
@@ -209,6 +332,7 @@ impl Tool {
         let with = |of: &Attributes| and(of, span::ERROR_TYPE, kind.error_type());
         self.failures[kind as usize].get_or_init(|| Failure {
             of: with(&self.of),
+            of_execution: with(&self.of_execution),
             of_mcp: self.of_mcp.as_ref().map(with),
         })
     }
@@ -233,12 +357,12 @@ impl ToolSink for Tool {
             errors,
             ..
         } = &*self.instruments;
-        let (of, of_mcp) = match end.failure.map(|kind| self.failure(kind)) {
-            Some(failure) => (&failure.of, &failure.of_mcp),
-            None => (&self.of, &self.of_mcp),
+        let (of, of_execution, of_mcp) = match end.failure.map(|kind| self.failure(kind)) {
+            Some(failure) => (&failure.of, &failure.of_execution, &failure.of_mcp),
+            None => (&self.of, &self.of_execution, &self.of_mcp),
         };
         let seconds = end.duration.as_secs_f64();
-        execute_tool.record(seconds, of);
+        execute_tool.record(seconds, of_execution);
         if let Some(of) = of_mcp
             && end.was_sent()
         {
@@ -252,6 +376,20 @@ impl ToolSink for Tool {
         if let Some(code) = end.code {
             errors.add(1, &and(of, span::ERROR_CODE, code.to_owned()));
         }
+        if let Some((aliases, of)) = &self.aliases {
+            aliases.ended(end, of);
+        }
+    }
+
+    fn announced(&self, signal: Signal) {
+        let counter = match signal {
+            Signal::Retries => &self.instruments.retries,
+            Signal::RateLimits => &self.instruments.rate_limited,
+            Signal::SlowCalls => &self.instruments.slow,
+            // Of a breaker there is more to tell.
+            Signal::Breakers => return,
+        };
+        counter.add(0, &self.of);
     }
 
     fn retried(&self) {

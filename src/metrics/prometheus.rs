@@ -8,25 +8,31 @@ use super::{
     collect::{Collected, Totals},
     labels::Labels,
     names,
-    outcome::CallOutcome,
 };
-use crate::event::{BreakerState, RetryRefusal};
+use crate::event::{BreakerState, CallOutcome, RetryRefusal};
 
 /// Prints what was collected.
-pub(super) struct Prometheus<'a>(pub(super) &'a Collected);
+pub(super) struct Prometheus<'a> {
+    pub(super) all: &'a Collected,
+    pub(super) aliases: bool,
+}
 
 impl fmt::Display for Prometheus<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.executions(f)?;
-        self.counter(f, &names::ATTEMPTS, |t| t.counts.attempts)?;
+        self.counter(f, &names::ATTEMPTS, |t| Some(t.counts.attempts))?;
         self.durations(f)?;
-        self.errors(f)?;
-        self.counter(f, &names::TIMEOUTS, |t| t.counts.of(CallOutcome::Timeout))?;
-        self.counter(f, &names::SLOW, |t| t.counts.slow)?;
-        self.counter(f, &names::RETRIES, |t| t.counts.retries)?;
+        self.errors(f, &names::ERRORS, names::label::CODE)?;
+        if self.aliases {
+            self.errors(f, &names::ERRORS_ALIAS, names::label::ERROR_CODE)?;
+        }
+        let timeouts = |t: &Totals| Some(t.counts.of(CallOutcome::Timeout));
+        self.counter(f, &names::TIMEOUTS, timeouts)?;
+        self.counter(f, &names::SLOW, Totals::slow)?;
+        self.counter(f, &names::RETRIES, Totals::retries)?;
         self.refused(f)?;
-        self.counter(f, &names::RATE_LIMITED, |t| t.counts.rate_limited)?;
-        self.counter(f, &names::REJECTED, |t| t.counts.rejected)?;
+        self.counter(f, &names::RATE_LIMITED, Totals::rate_limited)?;
+        self.counter(f, &names::REJECTED, Totals::breaker_rejected)?;
         self.in_flight(f)?;
         self.breakers(f)
     }
@@ -35,7 +41,7 @@ impl fmt::Display for Prometheus<'_> {
 impl<'a> Prometheus<'a> {
     fn tools(&self) -> impl Iterator<Item = (&'a Labels, &'a Totals)> {
         // A name without a row has calls in flight and nothing else; it is no label yet.
-        self.0.tools.iter().filter(|(_, totals)| totals.is_known)
+        self.all.tools.iter().filter(|(_, totals)| totals.is_known)
     }
 
     fn executions(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -53,28 +59,33 @@ impl<'a> Prometheus<'a> {
         &self,
         f: &mut fmt::Formatter<'_>,
         name: &names::Metric,
-        value: impl Fn(&Totals) -> u64,
+        value: impl Fn(&Totals) -> Option<u64>,
     ) -> fmt::Result {
-        name.head(f)?;
-        for (labels, totals) in self.tools() {
-            name.line(f, labels, None, value(totals))?;
+        let told = |(labels, totals)| Some((labels, value(totals)?));
+        let mut told = self.tools().filter_map(told).peekable();
+        if told.peek().is_some() {
+            name.head(f)?;
         }
-        Ok(())
+        told.try_for_each(|(labels, n)| name.line(f, labels, None, n))
     }
 
-    fn errors(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        names::ERRORS.head(f)?;
+    fn errors(&self, f: &mut fmt::Formatter<'_>, name: &names::Metric, label: &str) -> fmt::Result {
+        name.head(f)?;
         for (labels, totals) in self.tools() {
             for (code, n) in &totals.codes {
-                names::ERRORS.line(f, labels, Some((names::label::CODE, code)), *n)?;
+                name.line(f, labels, Some((label, code)), *n)?;
             }
         }
         Ok(())
     }
 
     fn refused(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        names::REFUSED.head(f)?;
-        for (labels, totals) in self.tools() {
+        let told = self.tools().filter(|(_, t)| t.retries().is_some());
+        let mut told = told.peekable();
+        if told.peek().is_some() {
+            names::REFUSED.head(f)?;
+        }
+        for (labels, totals) in told {
             for (reason, n) in RetryRefusal::ALL.iter().zip(totals.counts.refused) {
                 let label = Some((names::label::REASON, reason.name()));
                 names::REFUSED.line(f, labels, label, n)?;
@@ -101,7 +112,7 @@ impl<'a> Prometheus<'a> {
 
     fn in_flight(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         names::IN_FLIGHT.head(f)?;
-        let without_row = self.0.tools.values().filter(|totals| !totals.is_known);
+        let without_row = self.all.tools.values().filter(|totals| !totals.is_known);
         let without_row: u64 = without_row.map(|totals| totals.in_flight).sum();
         for (labels, totals) in self.tools() {
             let is_other = *labels == Labels::other();
@@ -112,12 +123,15 @@ impl<'a> Prometheus<'a> {
     }
 
     fn breakers(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.all.breakers.is_empty() {
+            return Ok(());
+        }
         names::OPENINGS.head(f)?;
-        for (labels, told) in &self.0.breakers {
+        for (labels, told) in &self.all.breakers {
             names::OPENINGS.line(f, labels, None, told.openings)?;
         }
         names::STATE.head(f)?;
-        for (labels, told) in &self.0.breakers {
+        for (labels, told) in &self.all.breakers {
             if let Some(level) = told.state.map(BreakerState::level) {
                 names::STATE.line(f, labels, None, level.into())?;
             }

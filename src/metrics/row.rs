@@ -1,7 +1,7 @@
 use std::{
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU8, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -11,44 +11,75 @@ use super::{
     labels::Labels,
     lanes::Lanes,
     latency::Range,
-    outcome::CallOutcome,
     sink::{CallEnd, Sinks, ToolSink, ToolSinks},
     tally::Tally,
 };
-use crate::{error::ErrorKind, event::RetryRefusal, lane::Spread};
+use crate::{
+    call::{Signal, Signals},
+    error::ErrorKind,
+    event::{CallOutcome, RetryRefusal},
+    lane::Spread,
+};
 
 /// What all rows of a [`Metrics`](super::Metrics) share.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     pub(super) range: Range,
     pub(super) sinks: Sinks,
+    /// Whether Prometheus' text has other systems' names too.
+    pub(super) aliases: bool,
 }
 
 /// What is known of the end of a call.
 pub(super) struct Ended<'a> {
-    pub(super) failure: Option<(ErrorKind, &'a str)>,
+    pub(super) failure: Option<Failure<'a>>,
     pub(super) duration: Duration,
     pub(super) attempts: u32,
     pub(super) slow: bool,
-    /// By a gate of ours.
-    pub(super) refused_here: bool,
+    /// What the layers below can tell.
+    pub(super) signals: Signals,
+}
+
+/// What went wrong.
+pub(super) struct Failure<'a> {
+    pub(super) kind: ErrorKind,
+    pub(super) code: &'a str,
+    pub(super) outcome: CallOutcome,
+    pub(super) is_own_refusal: bool,
+}
+
+impl From<ErrorKind> for Failure<'static> {
+    fn from(kind: ErrorKind) -> Self {
+        Self {
+            kind,
+            code: kind.code(),
+            outcome: CallOutcome::of(kind),
+            is_own_refusal: false,
+        }
+    }
 }
 
 impl Ended<'_> {
     /// Whether this side let the call go, at its first attempt at least.
     fn was_sent(&self) -> bool {
         use ErrorKind::{CircuitOpen, DeadlineExceeded, Overloaded};
-        let refused = matches!(
-            self.failure,
-            Some((CircuitOpen | DeadlineExceeded | Overloaded, _))
-        );
-        self.attempts > 1 || !(refused || self.refused_here)
+        match &self.failure {
+            Some(failure) if failure.is_own_refusal => self.attempts > 0,
+            // Of another layer, which did not say so.
+            Some(failure)
+                if matches!(failure.kind, CircuitOpen | DeadlineExceeded | Overloaded) =>
+            {
+                self.attempts > 1
+            }
+            _ => true,
+        }
     }
 
     /// Whether it shows that there is a tool of this name, for a call that was sent or not. A model can invent names, and
     /// what refuses a call without asking its server refuses invented ones as well.
     fn shows_a_tool(&self, sent: bool) -> bool {
-        sent && !matches!(self.failure, Some((ErrorKind::NotFound, _)))
+        let is_unknown = |failure: &Failure<'_>| failure.kind == ErrorKind::NotFound;
+        sent && !self.failure.as_ref().is_some_and(is_unknown)
     }
 }
 
@@ -63,6 +94,8 @@ pub(super) struct Row {
     pub(super) codes: Codes,
     pub(super) lanes: Lanes,
     known: AtomicBool,
+    /// [`Signals`]: what is 0 if nothing was told, and not unknown.
+    signals: AtomicU8,
     sinks: OnceLock<ToolSinks>,
     shared: Arc<Shared>,
     /// None for the other one itself.
@@ -90,6 +123,7 @@ impl Row {
             codes: Codes::default(),
             lanes: Lanes::new(),
             known: AtomicBool::new(other.is_none()),
+            signals: AtomicU8::new(0),
             sinks: OnceLock::new(),
             shared: Arc::clone(shared),
             other,
@@ -113,6 +147,29 @@ impl Row {
     fn recognised(&self) {
         if !self.is_known() {
             self.known.store(true, Relaxed);
+        }
+    }
+
+    #[inline]
+    pub(super) fn signals(&self) -> Signals {
+        Signals::from_bits(self.signals.load(Relaxed))
+    }
+
+    /// Calls pass layers that can tell this.
+    #[inline]
+    fn learn(&self, signals: Signals) {
+        if self.signals() | signals != self.signals() {
+            self.learn_news(signals);
+        }
+    }
+
+    #[cold]
+    fn learn_news(&self, signals: Signals) {
+        let known = Signals::from_bits(self.signals.fetch_or(signals.bits(), Relaxed));
+        for signal in Signal::ALL {
+            if signals.has(signal) && !known.has(signal) {
+                self.tell(|sink| sink.announced(signal));
+            }
         }
     }
 
@@ -152,8 +209,16 @@ impl Row {
 
     /// It has ended with a success, which is usually all there is to count.
     #[inline]
-    pub(super) fn succeeded(&self, began: Began, duration: Duration, attempts: u32, slow: bool) {
+    pub(super) fn succeeded(
+        &self,
+        began: Began,
+        duration: Duration,
+        attempts: u32,
+        slow: bool,
+        signals: Signals,
+    ) {
         if self.is_known() && !self.has_sinks() {
+            self.learn(signals);
             let end = CallEnd::success(duration, attempts, slow);
             return self.write(|tally| tally.ended(&end, None, &self.shared.range));
         }
@@ -162,7 +227,7 @@ impl Row {
             duration,
             attempts,
             slow,
-            refused_here: false,
+            signals,
         };
         self.ended(began, &ended);
     }
@@ -180,11 +245,12 @@ impl Row {
     }
 
     fn count(&self, ended: &Ended<'_>, sent: bool) {
-        let kind = ended.failure.map(|(kind, _)| kind);
-        let place = ended.failure.map(|(_, code)| self.codes.place(code));
+        self.learn(ended.signals);
+        let failure = ended.failure.as_ref();
+        let place = failure.map(|failure| self.codes.place(failure.code));
         let end = CallEnd {
-            outcome: kind.map_or(CallOutcome::Success, CallOutcome::of),
-            failure: kind,
+            outcome: failure.map_or(CallOutcome::Success, |failure| failure.outcome),
+            failure: failure.map(|failure| failure.kind),
             code: place.map(|place| self.codes.label(place)),
             duration: ended.duration,
             attempts: ended.attempts,
@@ -198,6 +264,7 @@ impl Row {
     /// A call is sent again.
     pub(super) fn retried(&self) {
         self.recognised();
+        self.learn(Signal::Retries.into());
         self.write(|tally| tally.counts.retries += 1);
         self.tell(|sink| sink.retried());
     }
@@ -205,6 +272,7 @@ impl Row {
     /// A call is not sent again.
     pub(super) fn refused(&self, reason: RetryRefusal) {
         self.recognised();
+        self.learn(Signal::Retries.into());
         self.write(|tally| tally.counts.refused[reason as usize] += 1);
         self.tell(|sink| sink.refused(reason));
     }
@@ -212,6 +280,7 @@ impl Row {
     /// A call met a rate limit.
     pub(super) fn rate_limited(&self) {
         self.recognised();
+        self.learn(Signal::RateLimits.into());
         self.write(|tally| tally.counts.rate_limited += 1);
         self.tell(|sink| sink.rate_limited());
     }

@@ -1,9 +1,10 @@
 use std::{fmt, time::Duration};
 
-use super::{labels::Labels, outcome::CallOutcome};
+use super::labels::Labels;
 use crate::{
+    call::Signal,
     error::ErrorKind,
-    event::{BreakerState, RetryRefusal},
+    event::{BreakerState, CallOutcome, RetryRefusal},
 };
 
 /// Where else the figures go, as they come: another system's metrics.
@@ -14,8 +15,8 @@ pub trait Sink: Send + Sync {
     /// or allocated for its labels is made once.
     fn tool(&self, labels: &Labels) -> Box<dyn ToolSink>;
 
-    /// A circuit breaker has another state, none for those together that have no row of their own; `opened` if it has
-    /// opened. Default: nothing.
+    /// A circuit breaker has another state, or is met for the first time; the state is none for those together that have
+    /// no row of their own. `opened` if it has opened. Default: nothing.
     fn breaker(&self, labels: &Labels, state: Option<BreakerState>, opened: bool) {
         let _ = (labels, state, opened);
     }
@@ -31,6 +32,12 @@ pub trait ToolSink: Send + Sync {
 
     /// A call has ended.
     fn ended(&self, end: &CallEnd<'_>);
+
+    /// The calls pass a layer that reports such events, so their series begins at 0. Called once for each signal.
+    /// Default: nothing.
+    fn announced(&self, signal: Signal) {
+        let _ = signal;
+    }
 
     /// A call failed and is sent again. Default: nothing.
     fn retried(&self) {}
@@ -56,7 +63,7 @@ pub struct CallEnd<'a> {
     pub code: Option<&'a str>,
     /// How long it took.
     pub duration: Duration,
-    /// How many attempts were made, at least 1.
+    /// How many attempts were sent; 0 for a call that was only refused.
     pub attempts: u32,
     /// Whether it took more than its fraction of the timeout.
     pub slow: bool,

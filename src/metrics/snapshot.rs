@@ -8,10 +8,9 @@ use super::{
     collect::{Happened, Totals},
     labels::Labels,
     latency::{Range, encode},
-    outcome::CallOutcome,
     tally::Counts,
 };
-use crate::event::{BreakerState, RetryRefusal};
+use crate::event::{BreakerState, CallOutcome, RetryRefusal};
 
 /// What was counted in a period: since the start or a reset, or in an [interval](super::Interval).
 ///
@@ -27,7 +26,7 @@ pub struct Snapshot {
     pub tools: Vec<ToolRow>,
     /// All tools together.
     pub total: Stats,
-    /// Every circuit breaker that has changed its state since the start, in the order of server and tool.
+    /// Every circuit breaker that the calls have met since the start, in the order of server and tool.
     pub breakers: Vec<BreakerRow>,
     pub(super) latency: Range,
 }
@@ -67,8 +66,10 @@ pub struct Stats {
     pub calls: u64,
     /// Those that succeeded.
     pub successes: u64,
-    /// Those that failed, were refused, or were answered with an error in the tool's own words.
+    /// Those that failed, or were answered with an error in the tool's own words.
     pub errors: u64,
+    /// Those that a layer of ours refused: an open breaker, a cooling gate, an unknown name.
+    pub rejected: u64,
     /// Those that were started and did not end in time.
     pub timeouts: u64,
     /// Those that were not started: no time was left.
@@ -81,18 +82,24 @@ pub struct Stats {
     pub error_rate: f64,
     /// Errors, timeouts and all that is no success, by code.
     pub codes: BTreeMap<String, u64>,
-    /// Attempts of all calls.
+    /// Attempts of all calls: requests that were sent.
     pub attempts: u64,
-    /// Attempts that failed and were repeated by a retry layer.
-    pub retries: u64,
+    /// Attempts that failed and were repeated by a retry layer. `None` if no layer below can report it, as the next four
+    /// fields.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retries: Option<u64>,
     /// Calls that failed and were not sent again although that might have helped, by reason.
-    pub refused_retries: BTreeMap<String, u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused_retries: Option<BTreeMap<String, u64>>,
     /// Rate limits that were met.
-    pub rate_limited: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_limited: Option<u64>,
     /// Calls that took more than their fraction of the timeout, whether they succeeded or not.
-    pub slow: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slow: Option<u64>,
     /// Calls that a circuit breaker refused.
-    pub rejected: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub breaker_rejected: Option<u64>,
     /// Calls in flight at the end of the period.
     pub in_flight: u64,
     /// How long calls took.
@@ -199,11 +206,16 @@ impl Stats {
             latency,
             ..
         } = totals;
-        let refused = RetryRefusal::ALL.iter().zip(counts.refused);
+        let refused = || {
+            let reasons = RetryRefusal::ALL.iter().zip(counts.refused);
+            let reasons = reasons.filter(|(_, n)| *n > 0);
+            reasons.map(|(r, n)| (r.name().to_owned(), n)).collect()
+        };
         let mut stats = Self {
             calls: counts.calls(),
             successes: counts.of(CallOutcome::Success),
             errors: counts.of(CallOutcome::Error),
+            rejected: counts.of(CallOutcome::Rejected),
             timeouts: counts.of(CallOutcome::Timeout),
             skipped: counts.of(CallOutcome::Skipped),
             cancelled: counts.of(CallOutcome::Cancelled),
@@ -211,14 +223,11 @@ impl Stats {
             error_rate: 0.0,
             codes: codes.iter().map(|(c, n)| (c.to_string(), *n)).collect(),
             attempts: counts.attempts,
-            retries: counts.retries,
-            refused_retries: refused
-                .filter(|(_, n)| *n > 0)
-                .map(|(reason, n)| (reason.name().to_owned(), n))
-                .collect(),
-            rate_limited: counts.rate_limited,
-            slow: counts.slow,
-            rejected: counts.rejected,
+            retries: totals.retries(),
+            refused_retries: totals.retries().map(|_| refused()),
+            rate_limited: totals.rate_limited(),
+            slow: totals.slow(),
+            breaker_rejected: totals.breaker_rejected(),
             in_flight: totals.in_flight,
             latency: Latency::of(latency, counts, with_histogram),
         };

@@ -96,12 +96,17 @@ fn line(
     let numbers = format!(
         " {:>5} {:>6} {:>6} {:>4} {}",
         stats.timeouts,
-        stats.retries,
-        stats.slow,
+        told(stats.retries),
+        told(stats.slow),
         stats.in_flight,
         breaker.map_or("", BreakerState::name),
     );
     writeln!(f, "{}", numbers.trim_end())
+}
+
+/// A number, or that nobody would say.
+fn told(count: Option<u64>) -> String {
+    count.map_or_else(|| "-".to_owned(), |n| n.to_string())
 }
 
 /// `server/tool`, cut in the middle of nothing: the end of a long one is missing.

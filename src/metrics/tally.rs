@@ -5,10 +5,12 @@ use std::time::Duration;
 use super::{
     codes::{Codes, MAX_CODES},
     latency::{Latencies, Range, micros},
-    outcome::CallOutcome,
     sink::CallEnd,
 };
-use crate::{error::ErrorKind, event::RetryRefusal};
+use crate::{
+    error::ErrorKind,
+    event::{CallOutcome, RetryRefusal},
+};
 
 /// Numbers that only ever grow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,7 +19,7 @@ pub(super) struct Counts {
     pub(super) attempts: u64,
     pub(super) slow: u64,
     /// Refused by a circuit breaker.
-    pub(super) rejected: u64,
+    pub(super) breaker_rejected: u64,
     /// Too long for the histogram.
     pub(super) clamped: u64,
     pub(super) retries: u64,
@@ -54,7 +56,7 @@ impl Counts {
         }
         apply(&mut self.attempts, &other.attempts);
         apply(&mut self.slow, &other.slow);
-        apply(&mut self.rejected, &other.rejected);
+        apply(&mut self.breaker_rejected, &other.breaker_rejected);
         apply(&mut self.clamped, &other.clamped);
         apply(&mut self.retries, &other.retries);
         apply(&mut self.rate_limited, &other.rate_limited);
@@ -90,7 +92,7 @@ impl Tally {
         if let Some(place) = code {
             self.codes[place] += 1;
         }
-        counts.rejected += u64::from(end.failure == Some(ErrorKind::CircuitOpen));
+        counts.breaker_rejected += u64::from(end.failure == Some(ErrorKind::CircuitOpen));
         if end.was_sent() {
             self.took(end.duration, range);
         }

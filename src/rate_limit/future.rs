@@ -91,7 +91,7 @@ where
         loop {
             let next = match this.state.as_mut().project() {
                 StateProj::Called { fut } => {
-                    let result = ready!(fut.poll(cx)).map_err(|e| e.into().about(&session.info));
+                    let result = ready!(fut.poll(cx)).map_err(|e| session.met(e.into()));
                     let outcome = this.classifier.classify(result.as_ref());
                     if !Session::<S>::is_news(&outcome) {
                         // The attempt is gone with its result, not with the future.

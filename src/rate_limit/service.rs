@@ -12,7 +12,7 @@ use super::{
     session::{Next, Session, Turn},
 };
 use crate::{
-    call::{Claim, ToolCall},
+    call::{Claim, Signal, ToolCall},
     error::ToolError,
     lane::Spread,
     outcome::{ByError, Classify},
@@ -78,9 +78,12 @@ where
         let ours = !call.is_claimed(Claim::Retry) && !call.claim(Claim::RateLimit);
         let repeats = ours && settings.waits && settings.attempts > 1;
         let info = call.info();
-        if repeats {
-            info.record(|r| r.set_max_attempts(settings.attempts));
-        }
+        info.record(|record| {
+            record.announce(Signal::RateLimits);
+            if repeats {
+                record.set_max_attempts(settings.attempts);
+            }
+        });
         let make = || Keyed::new(&shared.settings);
         let entry = shared.gates.keep(&info, make);
         let classifier = self.classifier.clone();

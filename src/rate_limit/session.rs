@@ -315,7 +315,6 @@ impl<S> Session<S> {
 
     #[cold]
     fn refused(&mut self, refusal: ToolError) -> ToolError {
-        self.made = self.made.saturating_sub(1);
         match self.take_failed() {
             Some(failed) if refusal.kind() != ErrorKind::Cancelled => {
                 self.last(failed.before(&refusal))
@@ -324,12 +323,26 @@ impl<S> Session<S> {
         }
     }
 
+    /// An error of an attempt; one that a layer below has refused was none.
+    #[cold]
+    pub(super) fn met(&mut self, error: ToolError) -> ToolError {
+        let error = error.about(&self.info);
+        if error.is_own_refusal() {
+            self.made = self.made.saturating_sub(1);
+        }
+        error
+    }
+
     /// An error of the call: it tells how many attempts there were, if it is ours to repeat, and that an
     /// earlier one may have run.
     pub(super) fn last(&self, error: ToolError) -> ToolError {
         let mut error = error.about(&self.info);
         if self.repeats {
-            error = error.with_attempts(self.made);
+            // A retry layer below may have made more.
+            let below = error
+                .attempts()
+                .filter(|_| error.tool() == Some(self.info.tool()));
+            error = error.with_attempts(self.made.max(below.unwrap_or(0)));
         }
         let ambiguous = self.delayed.as_ref().is_some_and(|d| d.ambiguous);
         if (ambiguous || error.is_after_ambiguous()) && error.execution() == Execution::NotStarted {

@@ -20,7 +20,7 @@ use crate::call::CallInfo;
 use crate::{
     call::{Known, Observation, ToolCall},
     caller::Patience,
-    error::{ErrorKind, Execution, ToolError},
+    error::{ErrorKind, ToolError},
     outcome::{Classify, Outcome},
 };
 
@@ -139,17 +139,21 @@ impl Pending {
         let (data, error) = match result {
             Ok(answer) => {
                 let outcome = classifier.classify(Ok(&answer));
-                (Some(answer), of_answer(&outcome))
+                (
+                    Some(answer),
+                    of_answer(&outcome).or_else(|| self.reported()),
+                )
             }
             Err(error) => (None, Some(error)),
         };
         let mut duration = Instant::now().saturating_duration_since(self.since);
-        let (mut below, mut attempts) = (self.below.recorded(), self.below.attempts());
+        let mut below = self.below.recorded();
+        let attempts = self.below.sent(error.as_ref());
         if data.is_none() {
             // It is the size of an answer that nobody gets.
             below.output_bytes = Known::default();
         }
-        let error = error.map(|error| self.failed(error, &mut duration, &mut attempts));
+        let error = error.map(|error| self.failed(error, &mut duration, attempts));
         ToolResult::new(Parts {
             call: self.below.take_call(),
             data,
@@ -160,31 +164,24 @@ impl Pending {
         })
     }
 
-    /// The error with what is known of the call, whose figures are what they are after such an error.
+    /// The leaf's own word on an answer that the classifier takes for a success.
+    #[inline]
+    fn reported(&self) -> Option<ToolError> {
+        let is_reported = self.below.is_reported();
+        is_reported.then(|| failure_of_answer(&Outcome::reported()))?
+    }
+
+    /// The error with what is known of the call.
     #[cold]
-    fn failed(&self, error: ToolError, duration: &mut Duration, attempts: &mut u32) -> ToolError {
-        match error.kind() {
-            // An attempt that a retry layer has counted was none (X4), unless an earlier one had found the tool.
-            _ if is_unknown_here(&error) && *attempts <= 1 => {
-                (*duration, *attempts) = (Duration::ZERO, 0);
-            }
-            // It was not started (T5): what it took to find that out is no duration of the call.
-            ErrorKind::DeadlineExceeded => {
-                (*duration, *attempts) = (Duration::ZERO, error.attempts().unwrap_or(0));
-            }
-            ErrorKind::Cancelled if error.execution() == Execution::NotStarted => {
-                *attempts = error.attempts().unwrap_or(0);
-            }
-            _ => *attempts = error.attempts().unwrap_or(*attempts),
+    fn failed(&self, error: ToolError, duration: &mut Duration, attempts: u32) -> ToolError {
+        // It was not started (T5, X4): what it took to find that out is no duration of the call.
+        let is_unknown = error.kind() == ErrorKind::NotFound && error.is_own_refusal();
+        if error.kind() == ErrorKind::DeadlineExceeded || is_unknown && attempts == 0 {
+            *duration = Duration::ZERO;
         }
         let elapsed = error.elapsed().unwrap_or(*duration);
         error.about(self.below.call()).with_elapsed(elapsed)
     }
-}
-
-/// Whether a router of ours knows no such tool; a server that says so was asked.
-fn is_unknown_here(error: &ToolError) -> bool {
-    error.kind() == ErrorKind::NotFound && error.is_own_refusal()
 }
 
 /// What an answer is that is no success.

@@ -47,15 +47,28 @@
 //! # }
 //! ```
 //!
-//! Tools that flag their own errors are told by a classifier:
+//! An answer that its leaf reports as an error in the tool's own words
+//! ([`Record::set_reported`](crate::Record::set_reported); `McpService` does so for `isError`) is no success: its kind is
+//! [`Reported`](crate::ErrorKind::Reported), and [`data`](ToolResult::data) still has it. A tool of your own says so
+//! itself:
 //!
 //! ```
-//! # #[cfg(feature = "mcp")] {
-//! use tower_toolcall::{mcp::McpClassifier, result::ToolResultLayer};
+//! # use tower::{ServiceBuilder, ServiceExt, service_fn};
+//! # use tower_toolcall::{BoxError, ErrorKind, ToolCall, result::ToolResultLayer};
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! let tool = service_fn(|call: ToolCall| async move {
+//!     call.info().record(|record| record.set_reported(true));
+//!     Ok::<_, BoxError>("there is no city of this name")
+//! });
+//! let tools = ServiceBuilder::new().layer(ToolResultLayer::new()).service(tool);
 //!
-//! let layer = ToolResultLayer::new().with_classifier(McpClassifier::new());
+//! let Ok(result) = tools.oneshot(ToolCall::new("weather")).await;
+//! assert_eq!(result.error().unwrap().kind(), ErrorKind::Reported);
+//! assert_eq!(result.data(), Some(&"there is no city of this name"));
 //! # }
 //! ```
+//!
+//! Answers that say so in themselves need a [classifier](ToolResultLayer::with_classifier).
 //!
 //! # Other systems' names
 //!

@@ -125,7 +125,7 @@ impl<T> ToolResult<T> {
         self.0.duration
     }
 
-    /// How many attempts were made; 0 for a call that was skipped.
+    /// How many attempts were sent; 0 for a call that was skipped, or only refused.
     pub fn attempts(&self) -> u32 {
         self.0.attempts
     }

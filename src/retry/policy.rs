@@ -5,7 +5,7 @@ use tokio::time::Instant;
 use super::budget::RetryBudget;
 use crate::{
     backoff::{Backoff, Random, after_hint},
-    call::{Claim, ReplaySafety, ToolCall},
+    call::{Claim, ReplaySafety, Signal, ToolCall},
     caller::Caller,
     config::ConfigError,
     error::{ErrorKind, Execution, ToolError},
@@ -213,6 +213,7 @@ impl<C> RetryPolicy<C> {
         if attempts == 1 || call.claim(Claim::Retry) {
             return None;
         }
+        call.record(|record| record.announce(Signal::Retries));
         if let Some(budget) = &self.settings.budget {
             budget.deposit(Instant::now);
         }
@@ -222,9 +223,9 @@ impl<C> RetryPolicy<C> {
     /// The error of the last attempt: it tells how many there were (R3), and that an earlier one may have
     /// run.
     pub(super) fn last(&self, call: &ToolCall, error: ToolError) -> ToolError {
-        // A refused attempt was not sent.
-        let sent = u32::from(call.attempt()) - u32::from(error.is_own_refusal());
-        let error = error.with_attempts(sent);
+        // A refusal of ours is no attempt.
+        let unsent = u16::from(error.is_own_refusal());
+        let error = error.with_attempts(call.attempt().saturating_sub(unsent).into());
         if !call.is_ambiguous() || error.execution() != Execution::NotStarted {
             return error;
         }

@@ -9,7 +9,10 @@ use super::{
     future::{Limits, ResponseFuture},
     layer::Settings,
 };
-use crate::{call::ToolCall, error::ToolError};
+use crate::{
+    call::{Signal, ToolCall},
+    error::ToolError,
+};
 
 /// Bounds each call's time. See the [module docs](super) for an example.
 #[derive(Clone, Debug)]
@@ -43,7 +46,10 @@ where
         let settings = &*self.settings;
         let timeout = settings.timeout_of(&call);
         call.limit(timeout);
-        call.record(|r| r.set_timeout(timeout, timeout));
+        call.record(|r| {
+            r.set_timeout(timeout, timeout);
+            r.announce(Signal::SlowCalls);
+        });
         let idle = settings.idle.map(|idle| call.ask_for_progress(idle));
         let info = call.info();
         let limits = Limits {

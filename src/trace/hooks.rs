@@ -169,7 +169,7 @@ impl<'a, Res> End<'a, Res> {
         self.duration
     }
 
-    /// How many attempts were made, at least 1.
+    /// How many attempts were sent; 0 for a call that was only refused.
     pub fn attempts(&self) -> u32 {
         self.attempts
     }

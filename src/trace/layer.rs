@@ -74,9 +74,10 @@ impl TraceLayer {
 }
 
 impl<H> TraceLayer<H> {
-    /// Sets who tells answers that are errors in the tool's own words
-    /// ([`Outcome::is_reported`](crate::Outcome::is_reported)) from successes. Default: every `Ok` is
-    /// a success. For MCP tools: `McpClassifier`. Takes the place of other hooks.
+    /// Sets the classifier that decides whether an `Ok` is an error result
+    /// ([`Outcome::is_reported`](crate::Outcome::is_reported)). Default: an `Ok` is a success, unless the leaf has
+    /// [reported](crate::Record::set_reported) an error, as `McpService` does (`isError`). That holds with any classifier.
+    /// Replaces other hooks.
     pub fn with_classifier<C>(self, classifier: C) -> TraceLayer<DefaultHooks<C>> {
         self.with_hooks(DefaultHooks::new(classifier))
     }

@@ -11,10 +11,15 @@
 //! | success | `tool.success` | INFO | `tool.success = true` |
 //! | timeout | `tool.timeout` | WARN | `tool.success = false`, `error.type`, status ERROR |
 //! | not started: no time left | `tool.skipped` | WARN | the same |
-//! | cancelled, or dropped unfinished | `tool.cancelled` | INFO | the same |
+//! | refused by a layer of ours (open breaker, cooling gate, unknown name) | `tool.rejected` | INFO | the same |
+//! | cancelled, or dropped unfinished | `tool.cancelled` | INFO | the same without the status |
 //! | dropped after its deadline | `tool.timeout` | WARN | the same |
 //! | the tool's own error (`isError`) | `tool.failure` | ERROR | the same; `error.type = tool_error` |
 //! | any other error, a panic | `tool.failure` | ERROR | the same |
+//!
+//! `tool.outcome` in the span is the name of its [`CallOutcome`](crate::event::CallOutcome). An answer is the tool's own
+//! error if its leaf has [said so](crate::Record::set_reported), as `McpService` does of `isError`, or if the classifier
+//! says so.
 //!
 //! With `McpHooks` the `error.type` of an MCP server's protocol error is its code, `-32602` for one.
 //!
@@ -59,7 +64,8 @@
 //! # }
 //! ```
 //!
-//! An MCP tool's own errors (`isError`) are `Ok` inside a stack. The hooks tell, and know the answers:
+//! An MCP tool's own errors (`isError`) are `Ok` inside a stack, and no success here. What else there is to know of MCP answers
+//! and protocol errors the hooks know:
 //!
 //! ```
 //! # #[cfg(feature = "mcp")] {
@@ -77,8 +83,9 @@
 //! | `tool.server` | `tool.source_path` (an HTTP tool proxy) |
 //! | (an extension of the caller's; [hooks](TraceHooks::on_start) can record it) | `tool.execution_mode` (an HTTP tool proxy) |
 //! | `tool.duration_ms` | `tool.execution_time_ms` (an HTTP tool proxy), `executionTimeMs` (a TypeScript executor) |
-//! | `tool.success`, `error.type` | `tool.status` (an HTTP tool proxy) |
+//! | `tool.outcome`, `error.type` | `tool.status` (an HTTP tool proxy) |
 //! | `tool.error_code` | `error.code` (see [the codes](crate::error#other-systems-codes)) |
+//! | `gen_ai.agent.id`, `gen_ai.conversation.id` and `session.id` | agent id, session id (a TypeScript executor) |
 //! | `tool.timeout_ms`, `tool.configured_timeout_ms` | `timeout_ms` of a gateway's JSON-RPC errors; effective and configured timeout of a Go agent library |
 //!
 //! # Errors

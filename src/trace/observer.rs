@@ -12,7 +12,7 @@ use crate::{
     answer::Answer,
     call::{CallInfo, Observation, ToolCall},
     error::{ErrorKind, MAX_TEXT, ToolError},
-    event::{Event, Listener, TARGET, emit, ms, names::span as names},
+    event::{CallOutcome, Event, Listener, TARGET, emit, ms, names::span as names},
     in_flight::{Abandoned, Report},
     outcome::Outcome,
 };
@@ -56,14 +56,30 @@ fn sizes_are_heard() -> bool {
 /// What went wrong, as spans and events tell it.
 struct Failure<'a> {
     kind: ErrorKind,
+    outcome: CallOutcome,
     code: &'a str,
     text: &'a str,
 }
 
 impl Failure<'static> {
     fn of_kind(kind: ErrorKind, text: &'static str) -> Self {
-        let code = kind.code();
-        Self { kind, code, text }
+        Self {
+            kind,
+            outcome: CallOutcome::of(kind),
+            code: kind.code(),
+            text,
+        }
+    }
+}
+
+impl<'a> From<&'a ToolError> for Failure<'a> {
+    fn from(error: &'a ToolError) -> Self {
+        Self {
+            kind: error.kind(),
+            outcome: CallOutcome::of_error(error),
+            code: error.code(),
+            text: error.message(),
+        }
     }
 }
 
@@ -117,10 +133,20 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
         let _entered = span.enter();
         if self.show.arguments && !call.arguments().is_empty() {
             let arguments = display(call.sanitized());
-            span.record(names::ARGUMENTS, arguments);
+            span.record(self.show.scope.arguments(), arguments);
         }
         if self.show.scope == Scope::Call {
-            emit!(DEBUG, START, &self.info);
+            let left = |at: Instant| at.saturating_duration_since(Instant::now());
+            emit!(
+                DEBUG,
+                START,
+                &self.info,
+                AGENT_ID = call
+                    .agent_id()
+                    .map(|id| display(crate::text::Short::name(id))),
+                TIMEOUT_MS = call.timeout().map(ms),
+                DEADLINE_MS = call.deadline().map(|at| ms(left(at)))
+            );
         }
         self.hooks.on_start(call, span);
     }
@@ -152,14 +178,13 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
     fn tell_end(&self, seen: &Seen, result: &Result<Res, ToolError>, outcome: &Outcome) {
         let _entered = seen.span.enter();
         let failure = match result {
-            Ok(_) => outcome
-                .failure_of_answer()
-                .map(|(kind, text)| Failure::of_kind(kind, text)),
-            Err(error) => Some(Failure {
-                kind: error.kind(),
-                code: error.code(),
-                text: error.message(),
-            }),
+            Ok(_) => {
+                let word = || Outcome::reported().failure_of_answer();
+                let reported = seen.below.is_reported().then(word).flatten();
+                let failure = outcome.failure_of_answer().or(reported);
+                failure.map(|(kind, text)| Failure::of_kind(kind, text))
+            }
+            Err(error) => Some(error.into()),
         };
         let facts = self.record(seen, Some(result.as_ref()), failure.as_ref());
         if self.show.scope == Scope::Call {
@@ -180,6 +205,10 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
         let told = result
             .and_then(Result::err)
             .and_then(|e| self.hooks.error_type(e));
+        let attempts = below.sent(result.and_then(Result::err));
+        let outcome = failure.map_or(CallOutcome::Success, |f| f.outcome);
+        // What its caller does not want any more has not failed.
+        let status = failure.filter(|f| f.outcome != CallOutcome::Cancelled);
         let error_type = failure.map(|f| told.as_deref().unwrap_or(f.kind.error_type()));
         let (output_bytes, answer) = match result {
             Some(Ok(response)) => self.answer(seen, response),
@@ -197,7 +226,8 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
             span,
             { names::SUCCESS } = failure.is_none(),
             { names::DURATION_MS } = ms(duration),
-            { names::ATTEMPTS } = below.attempts(),
+            { names::OUTCOME } = outcome.name(),
+            { names::ATTEMPTS } = attempts,
             { names::SLOW } = below.is_slow(),
             { names::MAX_ATTEMPTS } = below.max_attempts(),
             { names::TIMEOUT_MS } = below.timeout().map(ms),
@@ -205,22 +235,24 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
             { names::WAITED_MS } = waited.map(ms),
             { names::ERROR_TYPE } = error_type,
             { names::ERROR_CODE } = failure.map(|f| f.code),
-            { names::OTEL_STATUS_CODE } = failure.map(|_| "ERROR"),
-            { names::OTEL_STATUS_DESCRIPTION } = failure.map(|f| f.text),
+            { names::OTEL_STATUS_CODE } = status.map(|_| "ERROR"),
+            { names::OTEL_STATUS_DESCRIPTION } = status.map(|f| f.text),
             { names::OUTPUT_BYTES } = output_bytes,
-            { names::RESULT } = text,
-            { names::RESULT } = json,
+            { names::RESULT } = text.as_ref(),
+            { names::RESULT } = json.as_ref(),
+            { names::ATTEMPT_RESULT } = text,
+            { names::ATTEMPT_RESULT } = json,
         );
         let end = End {
             result,
             failure: failure.map(|f| f.kind),
             duration,
-            attempts: below.attempts(),
+            attempts,
         };
         self.hooks.on_end(&self.info, &end, span);
         Facts {
             duration_ms: ms(duration),
-            attempts: below.attempts(),
+            attempts,
             max_attempts: below.max_attempts(),
             output_bytes,
         }
@@ -254,7 +286,13 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
             max_attempts,
             output_bytes,
         } = *facts;
-        let Some(Failure { kind, code, text }) = failure else {
+        let Some(Failure {
+            outcome,
+            code,
+            text,
+            ..
+        }) = failure
+        else {
             return emit!(
                 INFO,
                 SUCCESS,
@@ -265,8 +303,8 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
                 OUTPUT_BYTES = output_bytes
             );
         };
-        match kind {
-            ErrorKind::Timeout => emit!(
+        match outcome {
+            CallOutcome::Timeout => emit!(
                 WARN,
                 TIMEOUT,
                 call,
@@ -278,7 +316,7 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
                 TIMEOUT_MS = error.and_then(ToolError::timeout).map(ms),
                 CONFIGURED_TIMEOUT_MS = error.and_then(ToolError::configured_timeout).map(ms)
             ),
-            ErrorKind::DeadlineExceeded => emit!(
+            CallOutcome::Skipped => emit!(
                 WARN,
                 SKIPPED,
                 call,
@@ -286,13 +324,24 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
                 ERROR = text,
                 DURATION_MS = duration_ms
             ),
-            ErrorKind::Cancelled => emit!(
+            CallOutcome::Cancelled => emit!(
                 INFO,
                 CANCELLED,
                 call,
                 DURATION_MS = duration_ms,
                 ATTEMPTS = attempts,
                 MAX_ATTEMPTS = max_attempts
+            ),
+            CallOutcome::Rejected => emit!(
+                INFO,
+                REJECTED,
+                call,
+                CODE = code,
+                ERROR = text,
+                DURATION_MS = duration_ms,
+                ATTEMPTS = attempts,
+                MAX_ATTEMPTS = max_attempts,
+                RETRY_AFTER_MS = error.and_then(ToolError::retry_after).map(ms)
             ),
             _ => emit!(
                 ERROR,

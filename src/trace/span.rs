@@ -16,6 +16,14 @@ pub(super) enum Scope {
 }
 
 impl Scope {
+    /// The field with the arguments.
+    pub(super) const fn arguments(self) -> &'static str {
+        match self {
+            Self::Call => span::ARGUMENTS,
+            Self::Attempt => span::ATTEMPT_ARGUMENTS,
+        }
+    }
+
     pub(super) fn span(self, call: &ToolCall) -> Span {
         match self {
             Self::Call => of_call(call),
@@ -42,6 +50,7 @@ fn of_call(call: &ToolCall) -> Span {
         { span::TOOL_NAME } = %name,
         { span::CALL_ID } = call.id().map(named),
         { span::TOOL_TYPE } = "function",
+        { span::CONVERSATION_ID } = call.session_id().map(named),
         { span::ARGUMENTS } = Empty,
         { span::RESULT } = Empty,
         { span::ERROR_TYPE } = Empty,
@@ -56,13 +65,14 @@ fn of_call(call: &ToolCall) -> Span {
         { span::ERROR_CODE } = Empty,
         { span::OUTPUT_BYTES } = Empty,
         { span::SLOW } = Empty,
+        { span::OUTCOME } = Empty,
         { span::SUCCESS } = Empty,
         { span::TIMEOUT_MS } = Empty,
         { span::CONFIGURED_TIMEOUT_MS } = Empty,
     )
 }
 
-/// Without OpenTelemetry's name for a tool's execution: backends count by it, and this is a part of one.
+/// Without OpenTelemetry's names for a tool's execution (`gen_ai.*`): backends count by them, and this is a part of one.
 fn of_attempt(call: &ToolCall) -> Span {
     let name = Short::name(call.tool());
     let attempt = call.attempt();
@@ -75,8 +85,8 @@ fn of_attempt(call: &ToolCall) -> Span {
         { span::OTEL_STATUS_DESCRIPTION } = Empty,
         { span::TOOL } = %name,
         { span::ATTEMPT_CALL_ID } = call.id().map(named),
-        { span::ARGUMENTS } = Empty,
-        { span::RESULT } = Empty,
+        { span::ATTEMPT_ARGUMENTS } = Empty,
+        { span::ATTEMPT_RESULT } = Empty,
         { span::ERROR_TYPE } = Empty,
         { span::SERVER } = call.server().map(named),
         { span::TRACE_ID } = call.trace_id().map(named),
@@ -85,6 +95,7 @@ fn of_attempt(call: &ToolCall) -> Span {
         { span::DURATION_MS } = Empty,
         { span::ERROR_CODE } = Empty,
         { span::OUTPUT_BYTES } = Empty,
+        { span::OUTCOME } = Empty,
         { span::SUCCESS } = Empty,
         { span::TIMEOUT_MS } = Empty,
         { span::CONFIGURED_TIMEOUT_MS } = Empty,

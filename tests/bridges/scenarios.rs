@@ -107,6 +107,8 @@ const SCENARIOS: &[Scenario] = &[
         json_rpc: -32001,
         code: "CIRCUIT_OPEN",
         message: "The tool 'down' is unavailable for now. Please try again in 60 s.",
+        // V15: it was not sent.
+        attempts: None,
         json_rpc_message: Some("Circuit breaker open"),
         retryable: true,
         retry_after: Some(60),

@@ -86,7 +86,10 @@ pub(crate) struct Ledger {
 
 impl Ledger {
     pub(crate) fn retries(&self) -> u64 {
-        self.calls.iter().map(|c| c.attempts - 1).sum()
+        self.calls
+            .iter()
+            .map(|c| c.attempts.saturating_sub(1))
+            .sum()
     }
 
     pub(crate) fn answers(&self) -> Answers {
@@ -165,15 +168,15 @@ pub(crate) async fn run() -> Ledger {
     for _ in 0..2 {
         ledger.call(&stack, call("dropped", 10), None, 1).await;
     }
-    // The fifth failure in a row opens the breaker: the third attempt at the second call meets it.
+    // The fifth failure in a row opens the breaker: the third attempt at the second call meets it, and is not sent.
     ledger
         .call(&stack, safe("dead", 10), Some("UPSTREAM_ERROR"), 3)
         .await;
     ledger
-        .call(&stack, safe("dead", 10), Some("CIRCUIT_OPEN"), 3)
+        .call(&stack, safe("dead", 10), Some("CIRCUIT_OPEN"), 2)
         .await;
     ledger
-        .call(&stack, safe("dead", 10), Some("CIRCUIT_OPEN"), 1)
+        .call(&stack, safe("dead", 10), Some("CIRCUIT_OPEN"), 0)
         .await;
     let late = call("works", 10).with_deadline(Instant::now());
     ledger

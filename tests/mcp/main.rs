@@ -5,6 +5,8 @@
 #[cfg(feature = "mcp-http")]
 mod http;
 mod leaf;
+#[cfg(feature = "metrics")]
+mod observers;
 mod reconnect;
 #[cfg(feature = "mcp-http")]
 mod restart;

@@ -712,7 +712,23 @@ async fn a_slow_call_is_told_by_a_timeout_layer_alone() {
 async fn each_event_has_the_level_and_the_fields_that_are_documented() {
     const OF_CALL: &[&str] = &["call_id", "server", "tool", "trace_id"];
     const DOCUMENTED: &[(&str, tracing::Level, &[&str])] = &[
-        ("tool.start", DEBUG, &[]),
+        (
+            "tool.start",
+            DEBUG,
+            &["agent_id", "timeout_ms", "deadline_ms"],
+        ),
+        (
+            "tool.rejected",
+            INFO,
+            &[
+                "code",
+                "error",
+                "duration_ms",
+                "attempts",
+                "max_attempts",
+                "retry_after_ms",
+            ],
+        ),
         (
             "tool.success",
             INFO,
@@ -822,10 +838,11 @@ async fn each_event_has_the_level_and_the_fields_that_are_documented() {
             .with_server("docs")
             .with_id("c1")
             .with_trace_id("t1")
+            .with_agent_id("a1")
     };
     let soon = || tokio::time::Instant::now() + Duration::from_secs(1);
     for call in [
-        call("works"),
+        call("works").with_timeout(Duration::from_secs(5)),
         call("reports"),
         call("slow"),
         call("limited"),
@@ -836,6 +853,8 @@ async fn each_event_has_the_level_and_the_fields_that_are_documented() {
         call("fails"),
         call("fails").with_replay_safety(ReplaySafety::Safe),
         call("fails").with_replay_safety(ReplaySafety::Safe),
+        // Refused.
+        call("fails"),
     ] {
         let _ = stack.clone().oneshot(call).await;
     }
@@ -877,6 +896,105 @@ async fn each_event_has_the_level_and_the_fields_that_are_documented() {
         assert_eq!(fields.remove(name), Some((*level, expected)), "{name}");
     }
     assert!(fields.is_empty(), "{fields:?}");
+}
+
+/// W12: the opening of the breaker was the warning.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_an_open_breaker_refuses_is_rejected_at_info_and_no_failure() {
+    let (record, _guard) = record();
+    let breaker = CircuitBreakerLayer::new();
+    let stack = ServiceBuilder::new()
+        .layer(TraceLayer::new())
+        .layer(breaker.clone())
+        .service(service_fn(|_: ToolCall| async { Ok::<_, BoxError>(()) }));
+    breaker.handle().breaker(&call()).force_open();
+    stack.oneshot(call()).await.unwrap_err();
+
+    let seen = record.0.lock().unwrap().clone();
+    let names = seen.names();
+    assert_eq!(
+        names[names.len() - 2..],
+        [(DEBUG, "tool.start"), (INFO, "tool.rejected")]
+    );
+    let (_, _, rejected) = seen.events.last().unwrap();
+    assert_eq!(rejected["code"], "CIRCUIT_OPEN");
+    assert_eq!(rejected["attempts"], "0");
+    assert!(rejected.contains_key("retry_after_ms"), "{rejected:?}");
+    let span = &seen.spans[0].2;
+    assert_eq!(span["tool.outcome"], "rejected");
+    assert_eq!(span["tool.attempts"], "0");
+    assert_eq!(span["tool.success"], "false");
+}
+
+/// W12.
+#[tokio::test(start_paused = true)]
+async fn the_start_of_a_call_tells_its_agent_and_how_long_it_may_take() {
+    let call = call()
+        .with_agent_id("agent-1")
+        .with_timeout(Duration::from_secs(3))
+        .with_deadline(tokio::time::Instant::now() + Duration::from_secs(7));
+    let (seen, _) = watch(call, |_| async { Ok("done") }).await;
+    let (_, name, start) = &seen.events[0];
+    assert_eq!(name, "tool.start");
+    assert_eq!(start["agent_id"], "agent-1");
+    assert_eq!(start["timeout_ms"], "3000.0");
+    assert_eq!(start["deadline_ms"], "7000.0");
+}
+
+/// W13: nothing has failed where the caller does not want the answer any more.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_its_caller_cancels_has_no_status_error() {
+    let (cancelled, _) = watch(call(), |_| async {
+        Err(ToolError::new(ErrorKind::Cancelled, "given up").into())
+    })
+    .await;
+    let (record, _guard) = record();
+    let stack = ServiceBuilder::new()
+        .layer(TraceLayer::new())
+        .service(service_fn(|_: ToolCall| {
+            std::future::pending::<Result<(), BoxError>>()
+        }));
+    let mut dropped = tokio_test::task::spawn(stack.oneshot(call()));
+    tokio_test::assert_pending!(dropped.poll());
+    drop(dropped);
+    let dropped = record.0.lock().unwrap().clone();
+    for span in [&cancelled.spans[0].2, &dropped.spans[0].2] {
+        assert_eq!(span["tool.outcome"], "cancelled");
+        assert_eq!(span["error.type"], "cancelled");
+        assert_eq!(span.get("otel.status_code"), None);
+        assert_eq!(span.get("otel.status_description"), None);
+    }
+}
+
+/// W13.
+#[tokio::test(start_paused = true)]
+async fn spans_have_the_conventions_names_of_agent_and_conversation_and_attempts_have_none() {
+    let (record, _guard) = record();
+    let call = call().with_agent_id("agent-1").with_session_id("session-1");
+    ServiceBuilder::new()
+        .layer(TraceLayer::new().with_output(true))
+        .layer(
+            TraceLayer::attempts()
+                .with_arguments(true)
+                .with_output(true),
+        )
+        .service(service_fn(|_: ToolCall| async {
+            Ok::<_, BoxError>("done")
+        }))
+        .oneshot(call)
+        .await
+        .unwrap();
+    let seen = record.0.lock().unwrap().clone();
+    let (span, attempt) = (&seen.spans[0].2, &seen.spans[1].2);
+    assert_eq!(span["gen_ai.agent.id"], "agent-1");
+    assert_eq!(span["gen_ai.conversation.id"], "session-1");
+    let theirs: Vec<_> = attempt
+        .keys()
+        .filter(|k| k.starts_with("gen_ai."))
+        .collect();
+    assert!(theirs.is_empty(), "{theirs:?}");
+    assert_eq!(attempt["tool.result"], "done");
+    assert!(attempt["tool.arguments"].contains("tower"));
 }
 
 /// A subscriber may take events and no spans, and of them one level only.
@@ -977,7 +1095,7 @@ async fn a_span_tells_who_calls_and_both_timeouts() {
         .unwrap();
     let seen = record.0.lock().unwrap().clone();
     let (span, attempt) = (&seen.spans[0].2, &seen.spans[1].2);
-    assert_eq!(span["tool.agent_id"], "agent-1");
+    assert_eq!(span["gen_ai.agent.id"], "agent-1");
     assert_eq!(
         (&*span["session.id"], &*attempt["session.id"]),
         ("session-1", "session-1")

@@ -135,12 +135,12 @@ impl Unsettled {
     where
         E: Ending<Res>,
     {
-        let execution = match self.0.was_sent() {
-            true => Execution::Unknown,
-            false => Execution::NotStarted,
+        let (kind, text) = (ErrorKind::Cancelled, "the batch was cancelled");
+        let error = match self.0.was_sent() {
+            true => ToolError::new(kind, text).with_execution(Execution::Unknown),
+            false => ToolError::refusal(kind, text),
         };
-        let error = ToolError::new(ErrorKind::Cancelled, "the batch was cancelled");
-        self.end::<E, Res>(Err(error.with_execution(execution)))
+        self.end::<E, Res>(Err(error))
     }
 
     /// What is to be told of its end: no layer has seen a call that was not sent, and none tells what becomes of it.

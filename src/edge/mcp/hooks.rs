@@ -16,8 +16,8 @@ use crate::{
     trace::End,
 };
 
-/// What a [`TraceLayer`](crate::trace::TraceLayer) has to know of MCP results: which of them are
-/// errors in the tool's own words, and what they say. The `error.type` of a call that the server
+/// What a [`TraceLayer`](crate::trace::TraceLayer) can know of MCP results beyond `isError`, which every observer sees: what they
+/// say. The `error.type` of a call that the server
 /// answered with a protocol error is the error's code (`-32602`), as OpenTelemetry's conventions for MCP have it.
 ///
 /// With the feature `otel` the spans have the other attributes of these conventions as well:

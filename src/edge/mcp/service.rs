@@ -133,6 +133,7 @@ impl McpService {
             _ => return Err(errors::from_service(ServiceError::UnexpectedResponse)),
         };
         info.record(|r| {
+            r.set_reported(is_error(&response));
             if r.wants_output_bytes()
                 && let Ok(bytes) = response_bytes(&response, u64::MAX)
             {
@@ -242,6 +243,11 @@ impl Drop for Pending<'_> {
             runtime.spawn(notify);
         }
     }
+}
+
+/// Whether the answer is an error in the tool's own words.
+fn is_error(response: &CallToolResponse) -> bool {
+    matches!(response, CallToolResponse::Complete(result) if result.is_error == Some(true))
 }
 
 /// Refuses what the server's transport would drop without a word.

@@ -6,6 +6,8 @@
 //!
 //! - [propagation](#propagation) of the trace context, out with a call and in with a request;
 //! - the conventions' attributes for calls of MCP tools (`mcp::McpHooks`);
+//! - metrics with the conventions' names, units and buckets, or with other systems' names (`metrics::otel`, feature
+//!   `metrics`);
 //! - what [Langfuse](#langfuse) reads beyond the conventions ([`LangfuseHooks`]).
 //!
 //! It depends on OpenTelemetry's API; SDK and exporter are the program's.
@@ -110,7 +112,7 @@
 //! | output | `gen_ai.tool.call.result`, redacted | `TraceLayer`, if [`with_output`](crate::trace::TraceLayer::with_output) asks for it |
 //! | level | the span's status, and `langfuse.observation.level` where it is no `ERROR` | `TraceLayer`, [`LangfuseHooks`] |
 //! | status message | the span's status | `TraceLayer` |
-//! | session | `session.id`, on every span, attempts too | `TraceLayer`, from [`with_session_id`](crate::ToolCall::with_session_id) |
+//! | session | `session.id`, on every span, attempts too (`gen_ai.conversation.id` is on those of calls alone) | `TraceLayer`, from [`with_session_id`](crate::ToolCall::with_session_id) |
 //! | user | `user.id`, on every span | [`LangfuseHooks`], from [`UserId`] |
 //! | release, environment | `service.version`, `langfuse.environment` | you, in the resource |
 //!
@@ -160,7 +162,7 @@
 //! # Errors, cancellation
 //!
 //! Nothing here fails a call: what a peer sends is a value or nothing, and where nobody exports, nothing is done. The
-//! spans of a call that is dropped end with it, `error.type = cancelled`.
+//! spans of a call that is dropped end with it: `error.type = cancelled`, and no status, since nothing has failed.
 
 mod langfuse;
 #[cfg(feature = "mcp")]

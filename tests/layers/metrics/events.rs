@@ -36,9 +36,12 @@ async fn retries_and_their_refusals_are_counted_by_reason() {
     tools.clone().oneshot(safe("times_out")).await.unwrap_err();
     tools.oneshot(call("times_out")).await.unwrap_err();
     let stats = stats(&metrics, "times_out");
-    assert_eq!((stats.calls, stats.attempts, stats.retries), (2, 4, 2));
-    assert_eq!(stats.refused_retries["exhausted"], 1);
-    assert_eq!(stats.refused_retries["unsafe"], 1);
+    assert_eq!(
+        (stats.calls, stats.attempts, stats.retries),
+        (2, 4, Some(2))
+    );
+    assert_eq!(stats.refused_retries.as_ref().unwrap()["exhausted"], 1);
+    assert_eq!(stats.refused_retries.as_ref().unwrap()["unsafe"], 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -56,8 +59,8 @@ async fn rate_limits_are_counted() {
     tools.oneshot(call("busy")).await.unwrap_err();
     let stats = stats(&metrics, "busy");
     assert_eq!((stats.calls, stats.errors), (1, 1));
-    assert_eq!(stats.rate_limited, stats.attempts);
-    assert!(stats.rate_limited > 1, "{stats:?}");
+    assert_eq!(stats.rate_limited, Some(stats.attempts));
+    assert!(stats.attempts > 1, "{stats:?}");
 }
 
 /// The layer sees the same in the call's record and at its end.
@@ -72,7 +75,7 @@ async fn what_is_told_and_seen_is_counted_once() {
     tools.call(call("takes_a_second")).await.unwrap();
     drop(tools.call(call("takes_a_second")));
     let stats = stats(&metrics, "takes_a_second");
-    assert_eq!((stats.calls, stats.slow, stats.cancelled), (2, 1, 1));
+    assert_eq!((stats.calls, stats.slow, stats.cancelled), (2, Some(1), 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -93,7 +96,7 @@ async fn a_breaker_is_seen_to_open_to_reject_and_to_close() {
         (told(&metrics).state, told(&metrics).openings),
         (Some(BreakerState::Open), 1)
     );
-    assert_eq!(stats(&metrics, "times_out").rejected, 3);
+    assert_eq!(stats(&metrics, "times_out").breaker_rejected, Some(3));
     let text = metrics.prometheus();
     for line in [
         "circuit_breaker_open_total{server=\"docs\",tool=\"times_out\"} 1\n",

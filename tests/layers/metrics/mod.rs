@@ -6,6 +6,7 @@ mod events;
 mod outcomes;
 mod reading;
 mod sharing;
+mod wiring;
 
 use std::{
     future::{Future, pending},

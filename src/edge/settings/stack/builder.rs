@@ -108,8 +108,7 @@ impl<C> StackBuilder<C> {
         self
     }
 
-    /// Counts and times calls, and hears of the events of all layers. Default: no metrics. Metrics that are given to
-    /// [`with_listener`](Self::with_listener) besides count each event twice.
+    /// Counts and times calls, and what the layers below tell of them. Default: no metrics.
     #[cfg(feature = "metrics")]
     pub fn with_metrics(mut self, metrics: &Metrics) -> Self {
         self.metrics = Some(metrics.clone());
@@ -125,7 +124,7 @@ impl<C: Clone> StackBuilder<C> {
     /// Those of [`Settings::check`].
     pub fn build(self) -> Result<StackLayer<C>, ConfigError> {
         self.settings.check()?;
-        let listeners = self.listeners();
+        let listeners = Arc::new(self.listeners.clone());
         let breaker = self.circuit_breaker(&listeners)?;
         let handle = breaker.handle();
         let health = self.health(&listeners)?;
@@ -152,16 +151,6 @@ impl<C: Clone> StackBuilder<C> {
             handle,
             health,
         ))
-    }
-
-    fn listeners(&self) -> Arc<Listeners> {
-        #[allow(unused_mut, reason = "without metrics")]
-        let mut listeners = self.listeners.clone();
-        #[cfg(feature = "metrics")]
-        if let Some(metrics) = &self.metrics {
-            listeners.add(metrics.clone());
-        }
-        Arc::new(listeners)
     }
 
     fn trace(&self, listeners: &Arc<Listeners>) -> TraceLayer<DefaultHooks<C>> {

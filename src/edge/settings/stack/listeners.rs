@@ -1,6 +1,6 @@
 use std::{fmt, sync::Arc};
 
-use crate::event::{Event, Listen};
+use crate::event::{Event, Listen, ListenerId};
 
 /// All who hear of the events of a stack.
 #[derive(Clone, Default)]
@@ -17,6 +17,10 @@ impl Listen for Listeners {
         for listen in &self.0 {
             listen.on(event);
         }
+    }
+
+    fn includes(&self, id: ListenerId) -> bool {
+        self.0.iter().any(|listen| listen.includes(id))
     }
 }
 

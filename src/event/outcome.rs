@@ -2,16 +2,16 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::ErrorKind;
+use crate::error::{ErrorKind, ToolError};
 
-/// How a call ended: the label `outcome`.
+/// How a call ended, for observers: the label `outcome` of metrics, the attribute `tool.outcome` of spans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum CallOutcome {
     /// It has its answer.
     Success,
-    /// It failed, was refused, or the tool reported an error of its own.
+    /// It failed, or the tool reported an error of its own.
     Error,
     /// It was started and did not end in time.
     Timeout,
@@ -21,20 +21,37 @@ pub enum CallOutcome {
     Cancelled,
     /// The tool panicked.
     Panicked,
+    /// A layer of ours refused it ([`ToolError::is_own_refusal`]): an open breaker, a cooling gate, an unknown name. One that
+    /// was refused because no time was left is `Skipped`, one that its caller had cancelled is `Cancelled`.
+    Rejected,
 }
 
 impl CallOutcome {
     /// Every outcome, in the order of their declaration.
-    pub(super) const ALL: [Self; 6] = [
+    #[cfg(feature = "metrics")]
+    pub(crate) const ALL: [Self; 7] = [
         Self::Success,
         Self::Error,
         Self::Timeout,
         Self::Skipped,
         Self::Cancelled,
         Self::Panicked,
+        Self::Rejected,
     ];
 
-    /// What a call is that ended with this kind of error.
+    /// What a call is that ended with this error.
+    pub fn of_error(error: &ToolError) -> Self {
+        Self::of_failure(error.kind(), error.is_own_refusal())
+    }
+
+    pub(crate) const fn of_failure(kind: ErrorKind, is_own_refusal: bool) -> Self {
+        match Self::of(kind) {
+            Self::Error if is_own_refusal => Self::Rejected,
+            outcome => outcome,
+        }
+    }
+
+    /// What a call is that ended with this kind of error, and was not refused by a layer of ours.
     pub const fn of(kind: ErrorKind) -> Self {
         match kind {
             ErrorKind::Timeout => Self::Timeout,
@@ -54,6 +71,7 @@ impl CallOutcome {
             Self::Skipped => "skipped",
             Self::Cancelled => "cancelled",
             Self::Panicked => "panicked",
+            Self::Rejected => "rejected",
         }
     }
 }
