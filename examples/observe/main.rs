@@ -42,7 +42,7 @@ use tower_toolcall::{
     metrics::{Metrics, Snapshot},
     otel::LangfuseHooks,
     rate_limit::RateLimitBackoffLayer,
-    retry::{RetryLayer, RetryPolicy},
+    retry::RetryLayer,
     timeout::TimeoutLayer,
     trace::TraceLayer,
 };
@@ -95,19 +95,15 @@ fn stack(
 > {
     let start = Instant::now();
     let hooks = LangfuseHooks::default();
-    let retry = RetryPolicy::default().with_listener(metrics.clone());
-    let limits = RateLimitBackoffLayer::builder().with_listener(metrics.clone());
-    let breakers = CircuitBreakerLayer::builder()
-        .with_open_for(Duration::from_secs(5))
-        .with_listener(metrics.clone());
+    let breakers = CircuitBreakerLayer::builder().with_open_for(Duration::from_secs(5));
     Ok(ServiceBuilder::new()
         .layer(TraceLayer::new().with_hooks(hooks).with_output(true))
         .layer(metrics.layer())
         .layer(CheckLayer::max_bytes(64 << 10))
         .layer(DeadlineLayer::new(Duration::from_secs(20)))
-        .layer(RetryLayer::new(retry))
+        .layer(RetryLayer::default())
         .layer(TraceLayer::attempts().with_hooks(hooks))
-        .layer(limits.build()?)
+        .layer(RateLimitBackoffLayer::new())
         .layer(breakers.build()?)
         .layer(
             TimeoutLayer::new(Duration::from_secs(1)).with_tool("import", Duration::from_secs(2)),
