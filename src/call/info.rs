@@ -10,7 +10,7 @@ use std::{
 
 use http::Extensions;
 
-use super::{Progress, Record, arguments::Arguments};
+use super::{ListenerIds, MAX_LISTENERS, Progress, Record, arguments::Arguments};
 use crate::{redact::Rules, text::Short};
 
 /// What the caller wrote. Behind an `Arc`, copied on write.
@@ -226,6 +226,11 @@ impl CallInfo {
     #[inline]
     pub fn record(&self, write: impl FnOnce(&Record)) {
         self.ident.record(self.recording, write);
+    }
+
+    /// Those that hear of the call now, whoever began its recording.
+    pub(crate) fn present_listeners(&self) -> &ListenerIds<MAX_LISTENERS> {
+        self.ident.record.listeners()
     }
 
     /// The record of a call that is observed.

@@ -23,6 +23,11 @@ impl<const N: usize> ListenerIds<N> {
         ids.filter(|id| *id != 0).map(ListenerId)
     }
 
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.iter().all(|id| id.load(Relaxed) == 0)
+    }
+
     pub(crate) fn copy_to(&self, ids: &mut [Option<ListenerId>]) {
         for (place, id) in ids.iter_mut().zip(self.iter()) {
             *place = Some(id);

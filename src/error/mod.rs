@@ -412,10 +412,16 @@ impl ToolError {
         })
     }
 
-    /// Says whether the tool ran, where more is known than the kind tells.
+    /// Says whether the tool ran, where more is known than the kind tells. Whoever says that it did not stands for an
+    /// error that was [inferred](Evidence::Inferred) before.
     #[must_use]
     pub fn with_execution(self, execution: Execution) -> Self {
-        self.edit(|e| e.execution = execution)
+        self.edit(|e| {
+            e.execution = execution;
+            if execution == Execution::NotStarted && e.evidence == Evidence::Inferred {
+                e.evidence = Evidence::Word;
+            }
+        })
     }
 
     /// Says whether the same call may succeed later, where more is known than the kind tells.
@@ -538,7 +544,9 @@ impl ToolError {
     /// must not run twice.
     pub(crate) fn is_surely_not_started(&self, replay: ReplaySafety) -> bool {
         let overloaded = self.status() == Some(StatusCode::SERVICE_UNAVAILABLE);
-        self.execution() == Execution::NotStarted && !(overloaded && replay == ReplaySafety::Unsafe)
+        self.execution() == Execution::NotStarted
+            && self.evidence() != Evidence::Inferred
+            && !(overloaded && replay == ReplaySafety::Unsafe)
     }
 
     /// The error of a call whose next attempt this side refused: what the tool said last, with the refusal beside it.

@@ -9,7 +9,7 @@ use serde::{
 };
 use serde_json::{Map, Value};
 
-use super::{ErrorKind, Execution, TimeoutData, TimeoutLimit, ToolError};
+use super::{ErrorKind, Evidence, Execution, TimeoutData, TimeoutLimit, ToolError};
 use crate::{redact::Rules, transition::millis};
 
 #[derive(Serialize, Deserialize)]
@@ -93,13 +93,13 @@ impl Serialize for ToolError {
     }
 }
 
-/// What a peer wrote: every text is redacted and cut again.
+/// What a peer wrote: every text is redacted and cut again, and it is [inferred](Evidence::Inferred), so that no layer acts
+/// on its word that the tool did not run. For a peer of your own, say so yourself: [`ToolError::with_execution`].
 impl<'de> Deserialize<'de> for ToolError {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let wire = Wire::<Map<String, Value>>::deserialize(deserializer)?;
         let safe = |text: &str| super::safe(&Rules::default(), text);
         let mut error = Self::new(wire.kind, wire.message)
-            .with_execution(wire.execution)
             .with_retryable(wire.retryable)
             .with_attempts(wire.attempts.unwrap_or_default());
         if wire.code != wire.kind.code() {
@@ -115,6 +115,8 @@ impl<'de> Deserialize<'de> for ToolError {
             error = error.with_detail(key, value);
         }
         error = error.edit(|e| {
+            // Whoever wrote it may have written anything.
+            (e.evidence, e.execution) = (Evidence::Inferred, wire.execution);
             e.tool = wire.tool.map(Into::into);
             e.server = wire.server.map(Into::into);
             e.call_id = wire.call_id.map(Into::into);

@@ -69,7 +69,18 @@ impl Event<'_> {
                 ERROR = "the time budget was spent before the call could start",
                 DURATION_MS = 0.0
             ),
-            Event::NotStarted { call, .. } => emit!(INFO, CANCELLED, call, DURATION_MS = 0.0),
+            Event::NotStarted {
+                call,
+                kind: ErrorKind::Cancelled,
+            } => emit!(INFO, CANCELLED, call, DURATION_MS = 0.0),
+            Event::NotStarted { call, kind } => emit!(
+                INFO,
+                REJECTED,
+                call,
+                CODE = kind.code(),
+                ERROR = "the name of the tool was refused",
+                DURATION_MS = 0.0
+            ),
             Event::Cancelled {
                 call,
                 elapsed,

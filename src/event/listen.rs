@@ -131,6 +131,16 @@ impl Audience {
         is_new
     }
 
+    /// Adds the listeners that layers below have just put on the call, if there are none yet.
+    #[inline]
+    pub(crate) fn learn(&self, call: &CallInfo) {
+        if self.is_empty() {
+            call.present_listeners()
+                .iter()
+                .for_each(|id| self.put_first(id));
+        }
+    }
+
     /// Adds the call's listeners, and tells the new ones.
     #[cold]
     pub(crate) fn introduce(&self, call: &CallInfo, event: &Event<'_>) {

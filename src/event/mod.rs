@@ -17,7 +17,7 @@
 //! | `tool.start` | DEBUG | trace | `agent_id`, `timeout_ms` (of the call itself), `deadline_ms` |
 //! | `tool.success` | INFO | trace | `duration_ms`, `attempts`, `max_attempts`, `output_bytes` |
 //! | `tool.failure` | ERROR | trace | `code`, `error`, `duration_ms`, `attempts`, `max_attempts`, `output_bytes`, `status` |
-//! | `tool.rejected` | INFO | trace | `code`, `error`, `duration_ms`, `attempts`, `max_attempts`, `retry_after_ms` |
+//! | `tool.rejected` | INFO | trace, identity | `code`, `error`, `duration_ms`, `attempts`, `max_attempts`, `retry_after_ms` |
 //! | `tool.timeout` | WARN | trace | `code`, `error`, `duration_ms`, `attempts`, `max_attempts`, `timeout_ms`, `configured_timeout_ms` |
 //! | `tool.skipped` | WARN | trace, batch | `code`, `error`, `duration_ms` |
 //! | `tool.cancelled` | INFO | trace, batch | `duration_ms`, `attempts`, `max_attempts` |
@@ -95,13 +95,14 @@ pub enum Event<'a> {
         /// The timeout in force.
         timeout: Duration,
     },
-    /// A call of a batch was not started, and no layer has seen it: no time was left (T5), or it was given up before.
-    /// `tool.skipped`, WARN, or `tool.cancelled`, INFO.
+    /// A call was not started, and no observer below has seen it: in a batch no time was left, or it was given up before; or
+    /// an [identity layer](crate::identity) knows no such tool. `tool.skipped`, WARN, `tool.cancelled`, INFO, or
+    /// `tool.rejected`, INFO.
     #[non_exhaustive]
     NotStarted {
         /// The call.
         call: &'a CallInfo,
-        /// Why: `DeadlineExceeded` or `Cancelled`.
+        /// Why: `DeadlineExceeded`, `Cancelled`, or what the refusal of the name is, `NotFound`.
         kind: ErrorKind,
     },
     /// The response future was dropped unfinished, so that there is no result to see.
@@ -150,7 +151,8 @@ pub enum Event<'a> {
         call: &'a CallInfo,
         /// The attempt that met it, counted from 1.
         attempt: u32,
-        /// For how long calls of the same key are held back.
+        /// How long the call is held back before it may be sent again; other calls of the same key no longer than that, and
+        /// not at all after a limit that is known by text alone.
         cooldown: Duration,
         /// Whether the server told how long.
         told: bool,

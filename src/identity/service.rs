@@ -7,18 +7,43 @@ use std::{
 use tower_service::Service;
 
 use super::{Resolve, future::ResponseFuture};
-use crate::{call::ToolCall, error::ToolError};
+use crate::{
+    call::ToolCall,
+    error::ToolError,
+    event::{Audience, Event, Listener},
+};
 
 /// Resolves the names of calls. See the [module docs](super) for an example.
 #[derive(Clone)]
 pub struct IdentityService<S> {
     inner: S,
-    tools: Arc<dyn Resolve>,
+    shared: Arc<Shared>,
+}
+
+pub(super) struct Shared {
+    pub(super) tools: Arc<dyn Resolve>,
+    pub(super) listener: Listener,
+    /// The observers below, which see no call that is refused here.
+    pub(super) audience: Arc<Audience>,
+}
+
+impl Shared {
+    /// A call of a tool that does not exist.
+    #[cold]
+    fn refuse(&self, call: &ToolCall, error: ToolError) -> ToolError {
+        let (info, error) = (call.info(), error.into_own_refusal());
+        let event = Event::NotStarted {
+            call: &info,
+            kind: error.kind(),
+        };
+        self.listener.tell_also(&self.audience, &event);
+        error.about(&info)
+    }
 }
 
 impl<S> IdentityService<S> {
-    pub(super) fn new(inner: S, tools: Arc<dyn Resolve>) -> Self {
-        Self { inner, tools }
+    pub(super) fn new(inner: S, shared: Arc<Shared>) -> Self {
+        Self { inner, shared }
     }
 }
 
@@ -38,7 +63,7 @@ where
     fn call(&mut self, call: ToolCall) -> Self::Future {
         let identity = match call.is_resolved() {
             true => Ok(None),
-            false => self.tools.resolve(&call),
+            false => self.shared.tools.resolve(&call),
         };
         let (call, spelled) = match identity {
             Ok(None) => (call, None),
@@ -50,11 +75,13 @@ where
             Err(error) => {
                 // The reservation of the one that was ready is given back.
                 self.inner = self.inner.clone();
-                return ResponseFuture::refused(error.into_own_refusal().about(&call.info()));
+                return ResponseFuture::refused(self.shared.refuse(&call, error));
             }
         };
         let info = call.info();
-        ResponseFuture::called(self.inner.call(call), info, spelled)
+        let fut = self.inner.call(call);
+        self.shared.audience.learn(&info);
+        ResponseFuture::called(fut, info, spelled)
     }
 }
 

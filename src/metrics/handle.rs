@@ -145,7 +145,12 @@ impl Inner {
     }
 
     fn not_started(&self, call: &CallInfo, kind: ErrorKind) {
-        self.visit(call, |row| row.ended(row.began(), &not_started(kind)));
+        let count = |row: &Row| row.ended(row.began(), &not_started(kind));
+        match kind {
+            // There is no such tool: no row is made for its name.
+            ErrorKind::NotFound => count(self.rows.overflow().value().row()),
+            _ => self.visit(call, count),
+        }
     }
 
     fn transition(&self, transition: &Transition) {

@@ -108,6 +108,7 @@ impl Observer {
 pub(super) fn not_started(kind: ErrorKind) -> Ended<'static> {
     Ended {
         failure: Some(Failure {
+            outcome: CallOutcome::of_failure(kind, true),
             is_own_refusal: true,
             ..kind.into()
         }),

@@ -167,6 +167,7 @@ impl<S> Pause<S> {
                     let given_up = match svc.poll_ready(cx) {
                         // As if the attempt had been made; but it was not.
                         Poll::Ready(Err(error)) => {
+                            session.call.next_attempt();
                             let error = error.into().with_execution(Execution::NotStarted);
                             let error = error.about(&session.call.info());
                             let Some(delay) = session.decide(Err(&error)) else {
@@ -181,7 +182,10 @@ impl<S> Pause<S> {
                     };
                     match given_up {
                         Some(why) => break why,
-                        None => return Poll::Ready(Ok(svc.call(session.call.clone()))),
+                        None => {
+                            session.call.next_attempt();
+                            return Poll::Ready(Ok(svc.call(session.call.clone())));
+                        }
                     }
                 }
             }
@@ -192,7 +196,6 @@ impl<S> Pause<S> {
 
 impl<S> Stage<S> {
     fn waiting<C>(session: &mut Session<S, C>, delay: Duration) -> Self {
-        session.call.next_attempt();
         Self::Waiting {
             timer: Timer::default(),
             until: later(delay),
@@ -254,7 +257,7 @@ impl<S, C> Session<S, C> {
                 }
             }
         };
-        self.without_last_attempt(error.about(&self.call.info()))
+        self.last(error.about(&self.call.info()))
     }
 }
 

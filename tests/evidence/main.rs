@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
 mod kit;
+mod soak;
 mod texts;
 mod transports;
 mod types;

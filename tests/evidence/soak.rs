@@ -27,6 +27,7 @@ use hyper_util::{
 };
 use rmcp::{
     ServiceExt as _,
+    model::CallToolResponse,
     transport::{ConfigureCommandExt as _, TokioChildProcess},
 };
 use serde_json::{Value, json};
@@ -43,7 +44,7 @@ use tower_toolcall::{
     transport::transport,
 };
 
-use crate::kit::texts;
+use crate::texts::TEXTS;
 
 fn calls() -> usize {
     let set = env::var("EVIDENCE_CALLS").ok();
@@ -67,7 +68,9 @@ fn nth(n: usize, arguments: Value) -> ToolCall {
     let key = format!("{kind}-{n}");
     let mut arguments = arguments;
     arguments["key"] = json!(key);
-    let call = ToolCall::new("work").with_id(key).with_replay_safety(safety);
+    let call = ToolCall::new("work")
+        .with_id(key)
+        .with_replay_safety(safety);
     call.with_json(arguments).unwrap()
 }
 
@@ -114,15 +117,25 @@ where
         }
     });
     let repeated = sent.buffer_unordered(32);
-    repeated.filter(|again| std::future::ready(*again)).count().await
+    repeated
+        .filter(|again| std::future::ready(*again))
+        .count()
+        .await
 }
 
 /// What ran more than once. Some did of those that may.
 fn judge(twice: &[String], repeated: usize) {
-    let bad: Vec<_> = twice.iter().filter(|key| !key.starts_with("safe-")).collect();
-    println!("{} calls: {repeated} repeated, {} ran twice", calls(), twice.len());
+    let bad: Vec<_> = twice
+        .iter()
+        .filter(|key| !key.starts_with("safe-"))
+        .collect();
+    println!(
+        "{} calls: {repeated} repeated, {} ran twice",
+        calls(),
+        twice.len()
+    );
     assert!(bad.is_empty(), "ran twice: {bad:?}");
-    assert!(!twice.is_empty() && repeated > twice.len());
+    assert!(!twice.is_empty() && repeated >= twice.len());
 }
 
 /// V1: an MCP server on the official Python SDK, over stdio.
@@ -136,7 +149,7 @@ async fn no_tool_of_an_mcp_server_runs_twice_that_must_not() {
     });
     let client = ().serve(TokioChildProcess::new(command).unwrap()).await.unwrap();
     let service = McpService::new(client.peer().clone());
-    let texts = texts();
+    let texts: Vec<_> = TEXTS.lines().collect();
     let repeated = send_all(stack(service.clone()), |n| {
         let fault = match n % 64 {
             0 => "slow",
@@ -149,7 +162,10 @@ async fn no_tool_of_an_mcp_server_runs_twice_that_must_not() {
     .await;
     let mut service = service;
     let runs = service.call(ToolCall::new("runs")).await.unwrap();
-    let runs = serde_json::to_value(runs).unwrap()["structuredContent"].clone();
+    let CallToolResponse::Complete(runs) = runs else {
+        panic!("{runs:?}");
+    };
+    let runs = runs.structured_content.unwrap();
     assert_eq!(runs["keys"], calls());
     let twice: Vec<String> = serde_json::from_value(runs["twice"].clone()).unwrap();
     judge(&twice, repeated);
@@ -160,7 +176,11 @@ type Runs = Arc<Mutex<HashMap<String, usize>>>;
 
 /// Does the work, unless it turns the request away before; then it fails as it is asked to.
 async fn work(runs: Runs, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, io::Error> {
-    let body = request.into_body().collect().await.map_err(io::Error::other)?;
+    let body = request
+        .into_body()
+        .collect()
+        .await
+        .map_err(io::Error::other)?;
     let asked: Value = serde_json::from_slice(&body.to_bytes())?;
     let fault = asked["fault"].as_str().unwrap_or_default();
     let text = asked["text"].as_str().unwrap_or_default().to_owned();
@@ -209,7 +229,11 @@ fn leaf(
     let client = Client::builder(TokioExecutor::new()).build_http::<Full<Bytes>>();
     transport(service_fn(move |call: ToolCall| {
         let client = client.clone();
-        let to = if call.arguments()["fault"] == "refused" { nobody } else { to };
+        let to = if call.arguments()["fault"] == "refused" {
+            nobody
+        } else {
+            to
+        };
         async move {
             let body = serde_json::to_vec(call.arguments())?;
             let request = Request::post(format!("http://{to}/")).body(Full::from(body))?;
@@ -244,18 +268,29 @@ async fn no_http_tool_runs_twice_that_must_not() {
     };
     let runs = Runs::default();
     let server = tokio::spawn(serve(listener, Arc::clone(&runs)));
-    let texts = texts();
+    let texts: Vec<_> = TEXTS.lines().collect();
     let faults = [
         "none", "status", "status", "told", "told", "reset", "limited", "busy", "refused",
     ];
     let repeated = send_all(stack(leaf(to, nobody)), |n| {
-        let fault = if n % 64 == 0 { "slow" } else { pick(&faults, n, 1) };
+        let fault = if n % 64 == 0 {
+            "slow"
+        } else {
+            pick(&faults, n, 1)
+        };
         let status = pick(&[400, 401, 404, 408, 409, 422, 500, 502, 503, 504], n, 2);
-        nth(n, json!({ "fault": fault, "text": pick(&texts, n, 3), "status": status }))
+        nth(
+            n,
+            json!({ "fault": fault, "text": pick(&texts, n, 3), "status": status }),
+        )
     })
     .await;
     server.abort();
     let runs = runs.lock().unwrap();
-    let twice: Vec<_> = runs.iter().filter(|(_, n)| **n > 1).map(|(key, _)| key.clone()).collect();
+    let twice: Vec<_> = runs
+        .iter()
+        .filter(|(_, n)| **n > 1)
+        .map(|(key, _)| key.clone())
+        .collect();
     judge(&twice, repeated);
 }

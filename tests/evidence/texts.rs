@@ -14,7 +14,7 @@ use tower_toolcall::{BoxError, ErrorKind, Evidence, Execution, ToolError};
 use crate::kit::runs;
 
 /// As tools say it: of payments, mails, bookings, builds; in the words of many runtimes.
-const TEXTS: &str = include_str!("texts.txt");
+pub(crate) const TEXTS: &str = include_str!("texts.txt");
 
 /// What ran more than once, or claims to know something.
 async fn wrong<E: Into<ToolError>>(shape: &str, error: impl Fn(&'static str) -> E) -> Vec<String> {

@@ -303,7 +303,7 @@ async fn a_probe_that_is_dropped_makes_way() {
 async fn a_readiness_error_counts() {
     let health = Health::new();
     let (mock, mut handle) = tower_test::mock::pair::<ToolCall, ()>();
-    handle.send_error(BoxError::from("connection refused"));
+    handle.send_error(ToolError::new(ErrorKind::ConnectionFailed, "refused"));
     let call = ToolCall::new("search").with_server("docs");
     let error = health.layer().layer(mock).oneshot(call).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionFailed);

@@ -11,8 +11,8 @@ use std::{
 use tokio::{sync::Semaphore, time::Instant};
 use tower::{Layer, ServiceBuilder, ServiceExt, limit::ConcurrencyLimit, service_fn};
 use tower_toolcall::{
-    BoxError, ErrorKind, Execution, Identity, Key, ReplaySafety, ServiceBuilderExt, ToolCall,
-    ToolError,
+    BoxError, ErrorKind, Event, Execution, Identity, Key, ReplaySafety, ServiceBuilderExt,
+    ToolCall, ToolError,
     circuit_breaker::{CircuitBreakerHandle, CircuitBreakerLayer},
     identity::{IdentityLayer, Resolve},
     metrics::Metrics,
@@ -567,4 +567,46 @@ async fn a_key_of_the_server_is_that_of_the_identity() {
     }
     assert_eq!(breakers.len(), 1);
     assert_eq!(breakers.breakers()[0].server(), Some("pay"));
+}
+
+/// W12: metrics below the layer count what never reaches them, without its name.
+#[tokio::test]
+async fn a_refused_name_is_one_count_without_the_name_as_a_label() {
+    let metrics = Metrics::new();
+    let router = Pay::default().builder().build().unwrap();
+    let stack = ServiceBuilder::new()
+        .tool_identity(router.clone())
+        .tool_metrics(&metrics)
+        .service(router);
+    let send = |call| stack.clone().oneshot(call);
+    send(ToolCall::new("pay__charge")).await.unwrap();
+    for n in 0..10 {
+        send(ToolCall::new(format!("invented{n}")))
+            .await
+            .unwrap_err();
+    }
+    let rows = metrics.snapshot().tools;
+    let counts: Vec<_> = rows
+        .iter()
+        .map(|row| (&*row.tool, row.stats.calls))
+        .collect();
+    assert_eq!(counts, [("_other", 10), ("charge", 1)]);
+    assert_eq!((rows[0].stats.rejected, rows[0].stats.attempts), (10, 0));
+}
+
+/// W12: a listener of the layer's own hears of the first one already.
+#[tokio::test]
+async fn a_listener_hears_of_a_refused_name() {
+    let router = Pay::default().builder().build().unwrap();
+    let heard = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&heard);
+    let layer = router.identity().with_listener(move |event: &Event<'_>| {
+        if let Event::NotStarted { kind, .. } = event {
+            assert_eq!(*kind, ErrorKind::NotFound);
+            count.fetch_add(1, SeqCst);
+        }
+    });
+    let invented = layer.layer(router).oneshot(ToolCall::new("invented"));
+    invented.await.unwrap_err();
+    assert_eq!(heard.load(SeqCst), 1);
 }

@@ -169,9 +169,6 @@ fn told_by_peer(code: Code, info: &ErrorInfo, message: &str) -> Option<ToolError
     if let Some(retryable) = fact("retryable").and_then(|text| text.parse().ok()) {
         error = error.with_retryable(retryable);
     }
-    if let Some(attempts) = fact("attempts").and_then(|text| text.parse().ok()) {
-        error = error.with_attempts(attempts);
-    }
     Some(error)
 }
 

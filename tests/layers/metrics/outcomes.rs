@@ -234,7 +234,7 @@ async fn a_call_that_a_cooldown_refuses_is_not_timed() {
         )
         .service(service_fn(|_: ToolCall| async {
             tokio::time::sleep(Duration::from_secs(1)).await;
-            Err::<(), _>(BoxError::from("429 Too Many Requests"))
+            Err::<(), _>(ToolError::new(ErrorKind::RateLimited, "slow down"))
         }));
     for _ in 0..10 {
         stack.clone().oneshot(call("limited")).await.unwrap_err();

@@ -129,7 +129,7 @@ impl<C: Clone> StackBuilder<C> {
         let handle = breaker.handle();
         let health = self.health(&listeners)?;
         let layers = Layers {
-            identity: Optional(self.identity.clone()),
+            identity: Optional(self.identity(&listeners)),
             codes: Optional(self.codes.clone()),
             trace: self.trace(&listeners),
             #[cfg(feature = "metrics")]
@@ -151,6 +151,11 @@ impl<C: Clone> StackBuilder<C> {
             handle,
             health,
         ))
+    }
+
+    fn identity(&self, listeners: &Arc<Listeners>) -> Option<IdentityLayer> {
+        let layer = self.identity.clone();
+        layer.map(|layer| layer.with_listener(Arc::clone(listeners)))
     }
 
     fn trace(&self, listeners: &Arc<Listeners>) -> TraceLayer<DefaultHooks<C>> {
