@@ -79,8 +79,8 @@ pub(crate) enum Keep {
     IfUsed,
 }
 
-/// The tier of what is as good as new and not known.
-const FORGOTTEN: usize = 6;
+/// How many tiers there are: see [`Entry::tier`].
+const TIERS: usize = 8;
 
 /// How many keys that were proved in the overflow entry wait for a place at most.
 const MOST_PROVED: usize = 64;
@@ -273,7 +273,7 @@ impl<V> Entry<V> {
         holders > this.tables.load(Relaxed)
     }
 
-    /// Its place among those that want to stay when a table is swept.
+    /// Its place among those that want to stay when a table is swept: 0 if it must, and the last ones go first.
     fn tier(this: &Arc<Self>) -> usize
     where
         V: Evict,
@@ -286,9 +286,10 @@ impl<V> Entry<V> {
             (Keep::IfPossible, true) if used => 1,
             (Keep::IfPossible, true) => 2,
             (Keep::IfUsed, true) if used => 3,
-            (Keep::IfPossible, false) => 4,
-            (Keep::IfUsed, true) => 5,
-            (Keep::IfUsed, false) => FORGOTTEN,
+            (Keep::IfPossible, false) if used => 4,
+            (Keep::IfPossible, false) => 5,
+            (Keep::IfUsed, true) => 6,
+            (Keep::IfUsed, false) => 7,
         }
     }
 
@@ -661,7 +662,7 @@ impl<V: Evict> Registry<V> {
             return false;
         }
         // No known key goes for one that is not.
-        self.sweep(writer, self.0.max);
+        self.sweep(writer, writer.unknown, most, &[7, 5, 4]);
         writer.unknown < most
     }
 
@@ -679,41 +680,43 @@ impl<V: Evict> Registry<V> {
             writer.patience -= 1;
             return false;
         }
-        self.sweep(writer, max - max.div_ceil(8));
+        self.sweep(writer, writer.len, max, &[7, 6, 5, 4, 3, 2, 1]);
         writer.len < max
     }
 
-    /// Forgets what is as good as new and not known; and of the rest what should least stay, until no more than `room` keys
-    /// are left, or none but those that must stay.
-    fn sweep(&self, writer: &mut Writer<V>, room: usize) {
+    /// Forgets the first of these tiers, and as many of the others as it takes to free an eighth of `most` places, of which
+    /// `taken` are.
+    fn sweep(&self, writer: &mut Writer<V>, taken: usize, most: usize, tiers: &[usize]) {
         // Kept to the end: nobody drops it while a lane is locked.
-        let (max, table) = (self.0.max, Arc::clone(&writer.table));
+        let table = Arc::clone(&writer.table);
         // A key is not kept because it is hot; one with a call in flight is.
         for lane in &self.0.lanes {
             if !lane.read().hot.is_empty() {
                 lane.write().hot = Hot::new();
             }
         }
-        let mut tiers = [0; FORGOTTEN + 1];
+        let mut sizes = [0; TIERS];
         for entry in table.entries() {
-            tiers[Entry::tier(entry)] += 1;
+            sizes[Entry::tier(entry)] += 1;
         }
-        // A sweep looks at every key. One that frees nothing is not tried again at once; one that keeps
-        // more than it must has to free an eighth.
-        let few = max / 64;
-        if tiers[0] == writer.len {
-            writer.patience = few;
-            return;
+        let (mut left, mut goes) = (taken, [false; TIERS]);
+        for &tier in tiers {
+            goes[tier] = true;
+            left = left.saturating_sub(sizes[tier]);
+            if left <= most - most.div_ceil(8) {
+                break;
+            }
         }
-        let fits = |last: &usize| tiers[..=*last].iter().sum::<usize>() <= room;
-        let last = (0..FORGOTTEN).rev().find(fits).unwrap_or(0);
-        let before = writer.len;
-        self.publish(writer, Table::new(table.capacity()), |e| {
-            let stays = Entry::tier(e) <= last;
-            e.used.store(false, Relaxed);
-            stays
-        });
-        if before - writer.len < few {
+        // A sweep looks at every key. One that frees little is not tried again at once.
+        let few = most / 64;
+        if left < taken {
+            self.publish(writer, Table::new(table.capacity()), |e| {
+                let stays = !goes[Entry::tier(e)];
+                e.used.store(false, Relaxed);
+                stays
+            });
+        }
+        if taken - left <= few {
             writer.patience = few;
         }
     }

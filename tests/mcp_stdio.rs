@@ -340,17 +340,20 @@ async fn mistakes_are_answers_that_are_not_repeated_and_open_no_breaker() {
     .await;
 }
 
-/// C5, E6: by setting they count.
+/// V6, C5: nor where flagged results count, as in a gateway: refused arguments are the caller's.
 #[tokio::test]
-async fn mistakes_open_a_breaker_that_is_told_to_count_them() {
+async fn refused_arguments_open_no_breaker_where_flagged_results_count() {
     let strict = McpClassifier::new().with_reported(Outcome::tool_failure());
     bench_with(strict, async |bench| {
         for (call, _) in mistakes() {
-            for _ in 0..5 {
+            for _ in 0..6 {
                 bench.run(call.clone()).await.unwrap();
             }
-            let error = bench.run(call).await.unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::CircuitOpen);
+            let breaker = bench.breakers.breaker(&call).snapshot();
+            assert_eq!(
+                (breaker.state, breaker.failed_total),
+                (BreakerState::Closed, 0)
+            );
         }
     })
     .await;

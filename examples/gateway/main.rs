@@ -37,10 +37,7 @@ use self::gateway::Gateway;
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let mut settings = Settings::gateway();
-    // While a server is away, models are not shown its tools.
-    settings.health.refusal = true;
-    let settings = settings.with_env()?;
+    let settings = Settings::gateway().with_env()?;
     show_events();
     let port = env::var("PORT").unwrap_or_else(|_| "8931".into());
     let address = format!("127.0.0.1:{port}");

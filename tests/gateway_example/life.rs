@@ -140,6 +140,28 @@ async fn a_server_may_come_late() {
     gateway.stopped().await;
 }
 
+/// V5: three slow calls of one tool stop none of the server's other tools, and each is told that it timed out.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slow_tool_stops_no_other_tool_of_its_server() {
+    let _alone = alone().await;
+    let mut settings = Settings::gateway();
+    settings.timeout.default = Duration::from_secs(1);
+    let gateway = Running::start(settings).await;
+    let (client, url) = (reqwest::Client::new(), gateway.url("/rpc"));
+    let slow = || {
+        let (client, url) = (client.clone(), url.clone());
+        let arguments = json!({ "duration": 30, "steps": 2 });
+        tokio::spawn(async move { rpc(&client, &url, 1, LONG, &arguments).await })
+    };
+    for call in [slow(), slow(), slow()] {
+        assert_eq!(call.await.unwrap()["error"]["data"]["code"], "TOOL_TIMEOUT");
+    }
+    let hello = json!({ "message": "hello" });
+    let answer = rpc(&client, &url, 2, "everything__echo", &hello).await;
+    assert!(answer["result"].is_object(), "{answer}");
+    gateway.stopped().await;
+}
+
 /// A terminal's Ctrl-C goes to all programs of the group in front: the servers have to outlive it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_servers_are_in_groups_of_their_own() {

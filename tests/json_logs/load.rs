@@ -173,7 +173,7 @@ pub(crate) async fn run() -> Ledger {
         .call(&stack, safe("dead", 10), Some("UPSTREAM_ERROR"), 3)
         .await;
     ledger
-        .call(&stack, safe("dead", 10), Some("CIRCUIT_OPEN"), 2)
+        .call(&stack, safe("dead", 10), Some("UPSTREAM_ERROR"), 2)
         .await;
     ledger
         .call(&stack, safe("dead", 10), Some("CIRCUIT_OPEN"), 0)

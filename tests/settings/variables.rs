@@ -25,6 +25,8 @@ fn values() -> Vec<(&'static str, &'static str, Value)> {
         ("TOOL_RATE_LIMIT_ENABLED", "off", json!(false)),
         ("TOOL_RATE_LIMIT_COOLDOWN", "5s", json!("5s")),
         ("TOOL_RATE_LIMIT_MAX_WAIT", "1m", json!("1m")),
+        ("TOOL_RATE_LIMIT_MAX_COOLDOWN", "2m", json!("2m")),
+        ("TOOL_RATE_LIMIT_TEXT_LIMITS", "true", json!(true)),
         ("TOOL_RATE_LIMIT_ATTEMPTS", "2", json!(2)),
         ("TOOL_RATE_LIMIT_FAIL_FAST", "1", json!(true)),
         ("TOOL_RATE_LIMIT_KEY", "server", json!("server")),

@@ -8,10 +8,12 @@
 //! | degraded | after the first timeout or connection failure |
 //! | unavailable | after 3 in a row, a [setting](HealthBuilder::with_threshold) |
 //!
-//! Our own refusals, cancelled calls, panics and all else that says nothing of the server change nothing. Nor does a
-//! call that was dropped, unless it had waited past its deadline or for as long as its timeout, 30 s if none is known: then it
-//! is a timeout. The time of a timeout layer above is known if one for results, traces, metrics or retries is above that; the
-//! call's own always is. `NotFound`, `InvalidInput` and `Denied` are answers if somebody else made them: if they have a source or
+//! Our own refusals, cancelled calls, panics and all else that says nothing of the server change nothing. Nor does what was
+//! merely [inferred](crate::Evidence::Inferred) from a foreign error, a text about connections for example: put a
+//! [`transport`](crate::transport) around a client of your own. Nor does the deadline of a caller who is
+//! [not trusted](crate::ToolCall::tighten_untrusted), nor a
+//! call that was dropped, unless it had waited past its deadline or for as long as its timeout, 30 s if it has none: then it
+//! is a timeout. `NotFound`, `InvalidInput` and `Denied` are answers if somebody else made them: if they have a source or
 //! an HTTP status.
 //!
 //! An answer counts when it comes, whenever its call began. A failure of a call that began before the server came back says
@@ -35,14 +37,14 @@
 //!
 //! ```
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
-//! use tower_toolcall::{BoxError, ToolCall, health::{Availability, Health}};
+//! use tower_toolcall::{ToolCall, health::{Availability, Health}, transport::transport};
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
 //! let health = Health::new();
-//! let tool = service_fn(|_call: ToolCall| async {
-//!     Err::<(), _>(BoxError::from("connection refused"))
+//! let client = service_fn(|_call: ToolCall| async {
+//!     Err::<(), _>(std::io::Error::from(std::io::ErrorKind::ConnectionRefused))
 //! });
-//! let stack = ServiceBuilder::new().layer(health.layer()).service(tool);
+//! let stack = ServiceBuilder::new().layer(health.layer()).service(transport(client));
 //!
 //! let mut docs = health.subscribe("docs");
 //! for _ in 0..3 {

@@ -37,7 +37,7 @@
 //! let tool = service_fn(|_call: ToolCall| async { Ok::<_, BoxError>("sunny") });
 //! let tools = ServiceBuilder::new().layer(stack).service(tool);
 //! assert_eq!(tools.oneshot(ToolCall::new("weather")).await?, "sunny");
-//! assert_eq!(breakers.len(), 1);
+//! assert_eq!(breakers.len(), 2); // that of `weather`, and that of `import`, which is known from the file
 //! # Ok(()) }
 //! ```
 //!

@@ -57,7 +57,7 @@
 //! | status | kind |
 //! |---|---|
 //! | one that was made of a [`ToolError`](crate::ToolError) in this process | the same error |
-//! | one that a peer with this crate made of an error | that kind, its code and attempts; its `Cancelled` is `Upstream` |
+//! | one that a peer with this crate made of an error | that kind and its code; its `Cancelled` is `Upstream` |
 //! | with a cause met on this side: no connection, an `io::Error`, a timeout | the cause's |
 //! | `CANCELLED`, "Timeout expired", which is tonic's timeout | `Timeout` |
 //! | `CANCELLED` with a cause met on this side: the connection is gone | `ConnectionFailed` |

@@ -283,7 +283,7 @@ async fn the_definitions_of_a_server_that_is_not_there_are_left_out_for_the_mome
     let health = Health::builder().with_refusal(true).with_threshold(1);
     let health = health.build().unwrap();
     let dead = service_fn(|_: ToolCall| async {
-        Err::<&'static str, _>(BoxError::from("connection refused"))
+        Err::<&'static str, _>(ToolError::new(ErrorKind::ConnectionFailed, "refused"))
     });
     let router = Router::mcp()
         .server("docs", dead, connection.tools.clone())
