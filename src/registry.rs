@@ -25,12 +25,15 @@
 //! flight or not, until its place is another key's, the table grows, or a sweep begins: that drops all of them first,
 //! so that of the hot keys only those that calls have are in flight. A lane has 16 at most.
 
-use std::sync::{
-    Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
-    atomic::{
-        AtomicBool, AtomicUsize,
-        Ordering::{Acquire, Relaxed, Release},
-        fence,
+use std::{
+    collections::HashSet,
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+        atomic::{
+            AtomicBool, AtomicU8, AtomicUsize,
+            Ordering::{Acquire, Relaxed, Release},
+            fence,
+        },
     },
 };
 
@@ -48,9 +51,11 @@ use hot::Hot;
 /// The default bound on the number of keys.
 pub(crate) const DEFAULT_MAX_KEYS: usize = 10_000;
 
-/// Checks the bound that somebody has set, and whether so many known keys fit.
-pub(crate) fn check_max_keys(max: usize, known: usize) -> Result<(), ConfigError> {
+/// Checks the bound that somebody has set, and whether the keys of the known calls fit.
+pub(crate) fn check_max_keys(max: usize, key: &Key, known: &[CallInfo]) -> Result<(), ConfigError> {
     const MOST: usize = 1 << 24;
+    let known: HashSet<u64> = known.iter().map(|call| key.hash(call)).collect();
+    let known = known.len();
     let reason = match max {
         _ if known > max => format!("{max} is less than the {known} keys that are known"),
         0 => "it is zero: nothing would be kept of any key".to_owned(),
@@ -79,6 +84,12 @@ pub(crate) enum Keep {
     IfUsed,
 }
 
+/// What is known of a key.
+const UNKNOWN: u8 = 0;
+const KNOWN: u8 = 1;
+/// Known before its first call, and never forgotten.
+const DECLARED: u8 = 2;
+
 /// How many tiers there are: see [`Entry::tier`].
 const TIERS: usize = 8;
 
@@ -95,8 +106,8 @@ pub(crate) struct Entry<V> {
     has_name: bool,
     /// Looked up again since it was added, or since the last sweep.
     used: AtomicBool,
-    /// Whether there is such a tool. Never of the overflow entry.
-    known: AtomicBool,
+    /// Whether there is such a tool: one of the three below. The overflow entry is never known.
+    known: AtomicU8,
     /// How many tables hold it. Whoever else does has a call in flight, or is a lane in which it is hot.
     tables: AtomicUsize,
     body: Body<V>,
@@ -140,16 +151,21 @@ impl Beyond {
     fn prove(&self, call: &CallInfo) {
         let hash = self.key.hash(call);
         let mut proved = self.lock();
-        if proved.len() < MOST_PROVED && !proved.contains(&hash) {
-            proved.push(hash);
+        if proved.contains(&hash) {
+            return;
         }
+        // The oldest gives way: it may never be called again.
+        if proved.len() == MOST_PROVED {
+            proved.remove(0);
+        }
+        proved.push(hash);
     }
 
     /// Whether a key was proved. It is not asked for again.
     fn take(&self, hash: u64) -> bool {
         let mut proved = self.lock();
         let at = proved.iter().position(|known| *known == hash);
-        at.map(|at| proved.swap_remove(at)).is_some()
+        at.map(|at| proved.remove(at)).is_some()
     }
 }
 
@@ -200,7 +216,7 @@ impl<V> Entry<V> {
             has_server: server.is_some(),
             has_name: name.is_some(),
             used: AtomicBool::new(false),
-            known: AtomicBool::new(known),
+            known: AtomicU8::new(known.into()),
             tables: AtomicUsize::new(0),
             body,
         })
@@ -210,7 +226,7 @@ impl<V> Entry<V> {
     fn of(entry: &Arc<Self>) -> Arc<Self> {
         Arc::new(Self {
             used: AtomicBool::new(false),
-            known: AtomicBool::new(entry.is_known()),
+            known: AtomicU8::new(entry.known.load(Relaxed)),
             tables: AtomicUsize::new(0),
             body: Body::Other(Other::Of(Arc::clone(entry))),
             ..**entry
@@ -236,7 +252,7 @@ impl<V> Entry<V> {
     }
 
     fn is_known(&self) -> bool {
-        self.known.load(Relaxed)
+        self.known.load(Relaxed) != UNKNOWN
     }
 
     /// A call with this key has succeeded: there is such a tool.
@@ -251,10 +267,10 @@ impl<V> Entry<V> {
     fn prove_first(&self, call: &CallInfo) {
         match &self.body {
             Body::Other(Other::Overflow(overflow)) => return overflow.1.prove(call),
-            Body::Other(Other::Of(entry)) => entry.known.store(true, Relaxed),
+            Body::Other(Other::Of(entry)) => entry.known.store(KNOWN, Relaxed),
             Body::Own(_) => {}
         }
-        self.known.store(true, Relaxed);
+        self.known.store(KNOWN, Relaxed);
     }
 
     /// Writes only if that is news.
@@ -281,7 +297,7 @@ impl<V> Entry<V> {
         let used = this.used.load(Relaxed);
         let in_flight = Self::is_in_flight(this);
         match (this.value().keep(), this.is_known()) {
-            _ if in_flight => 0,
+            _ if in_flight || this.known.load(Relaxed) == DECLARED => 0,
             (Keep::Always, _) => 0,
             (Keep::IfPossible, true) if used => 1,
             (Keep::IfPossible, true) => 2,
@@ -415,10 +431,10 @@ struct Writer<V> {
     len: usize,
     /// Those of them that are not known, but for some that may have become so.
     unknown: usize,
-    /// Never forgotten.
-    declared: Vec<Arc<Entry<V>>>,
     /// New keys to send to the overflow entry before the next sweep is tried.
     patience: usize,
+    /// The same of keys that are not known.
+    unknown_patience: usize,
 }
 
 /// The map. Clones share it.
@@ -458,8 +474,8 @@ impl<V: Evict> Registry<V> {
                 table,
                 len: 0,
                 unknown: 0,
-                declared: Vec::new(),
                 patience: 0,
+                unknown_patience: 0,
             }),
             overflow: Entry::overflow(overflow, &beyond),
             beyond,
@@ -607,8 +623,9 @@ impl<V: Evict> Registry<V> {
     /// Makes a key known before its first call. It is never forgotten.
     pub(crate) fn declare(&self, call: &CallInfo, make: impl FnOnce() -> V) {
         let entry = self.get_known(call, make);
-        // As if a call had it.
-        self.lock().declared.push(entry);
+        if let Body::Own(_) = entry.body {
+            entry.known.store(DECLARED, Relaxed);
+        }
     }
 
     fn insert_as(
@@ -657,12 +674,12 @@ impl<V: Evict> Registry<V> {
         if writer.unknown < most {
             return true;
         }
-        if writer.patience > 0 {
-            writer.patience -= 1;
+        if writer.unknown_patience > 0 {
+            writer.unknown_patience -= 1;
             return false;
         }
         // No known key goes for one that is not.
-        self.sweep(writer, writer.unknown, most, &[7, 5, 4]);
+        writer.unknown_patience = self.sweep(writer, writer.unknown, most, &[7, 5, 4]);
         writer.unknown < most
     }
 
@@ -680,13 +697,13 @@ impl<V: Evict> Registry<V> {
             writer.patience -= 1;
             return false;
         }
-        self.sweep(writer, writer.len, max, &[7, 6, 5, 4, 3, 2, 1]);
+        writer.patience = self.sweep(writer, writer.len, max, &[7, 6, 5, 4, 3, 2, 1]);
         writer.len < max
     }
 
     /// Forgets the first of these tiers, and as many of the others as it takes to free an eighth of `most` places, of which
-    /// `taken` are.
-    fn sweep(&self, writer: &mut Writer<V>, taken: usize, most: usize, tiers: &[usize]) {
+    /// `taken` are. How many keys to send to the overflow entry before the next one: a sweep looks at every key.
+    fn sweep(&self, writer: &mut Writer<V>, taken: usize, most: usize, tiers: &[usize]) -> usize {
         // Kept to the end: nobody drops it while a lane is locked.
         let table = Arc::clone(&writer.table);
         // A key is not kept because it is hot; one with a call in flight is.
@@ -707,8 +724,6 @@ impl<V: Evict> Registry<V> {
                 break;
             }
         }
-        // A sweep looks at every key. One that frees little is not tried again at once.
-        let few = most / 64;
         if left < taken {
             self.publish(writer, Table::new(table.capacity()), |e| {
                 let stays = !goes[Entry::tier(e)];
@@ -716,8 +731,11 @@ impl<V: Evict> Registry<V> {
                 stays
             });
         }
-        if taken - left <= few {
-            writer.patience = few;
+        // One that frees little is not tried again at once.
+        let few = most / 64;
+        match taken - left <= few {
+            true => few,
+            false => 0,
         }
     }
 

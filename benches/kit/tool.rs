@@ -65,7 +65,9 @@ fn fails(does: Does) -> Poll<Result<u64, BoxError>> {
     match does {
         Does::Fail => Poll::Ready(Err("no such page".into())),
         Does::Deny => Poll::Ready(Err(ToolError::new(ErrorKind::Denied, "401").into())),
-        Does::Disconnect => Poll::Ready(Err("connection refused".into())),
+        Does::Disconnect => Poll::Ready(Err(
+            ToolError::new(ErrorKind::ConnectionFailed, "gone").into()
+        )),
         Does::Limit => Poll::Ready(Err(ToolError::new(ErrorKind::RateLimited, "429").into())),
         Does::Panic => std::panic::panic_any(PANIC),
         Does::Answer | Does::Wait => Poll::Pending,

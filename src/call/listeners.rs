@@ -28,10 +28,9 @@ impl<const N: usize> ListenerIds<N> {
         self.0.iter().all(|id| id.load(Relaxed) == 0)
     }
 
-    pub(crate) fn copy_to(&self, ids: &mut [Option<ListenerId>]) {
-        for (place, id) in ids.iter_mut().zip(self.iter()) {
-            *place = Some(id);
-        }
+    pub(crate) fn ids(&self) -> [Option<ListenerId>; N] {
+        let mut present = self.iter();
+        std::array::from_fn(|_| present.next())
     }
 
     #[inline]

@@ -257,6 +257,7 @@ impl ToolCall {
     pub fn with_server(mut self, server: impl Into<Arc<str>>) -> Self {
         let ident = self.data_mut().ident_mut();
         ident.server = Some(server.into());
+        ident.separator = None;
         ident.is_listed = true;
         ident.hashes = Default::default();
         *self.claims.get_mut() &= !(WATCHED | DELIVERED | RESOLVED);
@@ -432,7 +433,7 @@ impl ToolCall {
     /// A cheap handle on the call's names, for those who outlive the call.
     #[inline]
     pub fn info(&self) -> CallInfo {
-        CallInfo::new(Arc::clone(&self.data.ident), self.recording)
+        CallInfo::new(Arc::clone(&self.data.ident), self.recording, self.limit_ms)
     }
 
     /// Moves the deadline to `at` unless it is earlier already: an outer deadline always wins.
@@ -479,11 +480,11 @@ impl ToolCall {
     }
 
     /// Whether it can show that a tool works again: not one whose caller, who is not trusted, leaves it less time than the
-    /// tool may take.
-    pub(crate) fn may_probe(&self) -> bool {
+    /// tool may take, which is `known` in milliseconds, or else what the call says.
+    pub(crate) fn may_probe(&self, known: u32) -> bool {
         let leaves = |at: Instant| at.saturating_duration_since(Instant::now());
         let at = self.deadline.filter(|_| self.is_deadline_untrusted());
-        at.is_none_or(|at| leaves(at) >= self.info().patience())
+        at.is_none_or(|at| leaves(at) >= self.info().patience_within(known))
     }
 
     /// Notes that a layer ends the call after this time. Of several the shortest holds.

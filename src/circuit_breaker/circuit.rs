@@ -4,7 +4,7 @@ use std::{
     fmt, mem,
     sync::{
         Arc, Mutex, OnceLock,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -105,6 +105,8 @@ pub(super) struct Circuit {
     pub(super) shared: Arc<Shared>,
     /// Shared by all keys beyond the bound.
     pub(super) is_overflow: bool,
+    /// The shortest timeout on the way of the last call that told something, in milliseconds; 0 if there is none.
+    limit_ms: AtomicU32,
     /// Who hears of it without being wired to it.
     audience: Audience,
 }
@@ -133,6 +135,7 @@ impl Circuit {
             cell: Cell::new(state, &shared.rules),
             shared: Arc::clone(shared),
             is_overflow: false,
+            limit_ms: AtomicU32::new(0),
             audience: Audience::default(),
         }
     }
@@ -165,6 +168,7 @@ impl CircuitEntry {
             shared,
             is_overflow: false,
             audience,
+            ..
         } = self.value()
         else {
             return;
@@ -192,7 +196,8 @@ impl CircuitEntry {
     #[cold]
     fn admit_unless_closed(&self, call: Option<&ToolCall>) -> Result<Pass, Duration> {
         let shared = &self.value().shared;
-        let may_probe = || call.is_none_or(ToolCall::may_probe);
+        let limit_ms = self.value().limit_ms.load(Relaxed);
+        let may_probe = || call.is_none_or(|call| call.may_probe(limit_ms));
         let cell = &self.value().cell;
         let (admission, change) = cell.admit(|| shared.now(), may_probe, &shared.rules);
         if let Some(change) = change {
@@ -320,8 +325,15 @@ impl Admitted {
         }
     }
 
+    /// Whoever may probe is asked before the layers below are.
+    fn learn_limit(&self) {
+        let limit_ms = &self.entry.value().limit_ms;
+        limit_ms.store(self.info.limit_ms(), Relaxed);
+    }
+
     #[inline(never)]
     fn record(&self, count: Count, reported: bool, since: Option<Instant>) {
+        self.learn_limit();
         let shared = &self.entry.value().shared;
         let elapsed = || since.map_or(Duration::ZERO, |since| since.elapsed());
         let slow = shared.rules.is_slow(elapsed);
@@ -333,6 +345,7 @@ impl Admitted {
 impl Report for Admitted {
     fn abandoned(self, how: Abandoned) {
         let shared = &self.entry.value().shared;
+        self.learn_limit();
         // A policy that panics must not cost a trial's place.
         let place = Place(&self.entry, Some(self.pass));
         let count = shared.abandoned.count(&how, || self.patience());

@@ -197,9 +197,9 @@ impl<C> CircuitBreakerBuilder<C> {
     /// Makes the keys of these calls at once, and never forgets them. Of each call only what the key is made of matters.
     /// Default: none.
     ///
-    /// A key is *known* if it is one of these, or once a call with it has succeeded. Where names come from strangers, keys
-    /// that are not known have half of the places at most and are forgotten first, so that invented names take no place
-    /// from real ones.
+    /// A key is *known* if it is one of these, or once a call with it has succeeded, as the classifier says. Where names come
+    /// from strangers, keys that are not known have half of the places at most and are forgotten first, so that invented
+    /// names take no place from real ones.
     pub fn with_known_keys(mut self, calls: impl IntoIterator<Item = ToolCall>) -> Self {
         self.known.extend(calls.into_iter().map(|call| call.info()));
         self
@@ -282,7 +282,7 @@ impl<C> CircuitBreakerBuilder<C> {
     /// beyond its bound. The error names the setting.
     pub fn build(self) -> Result<CircuitBreakerLayer<C>, ConfigError> {
         self.rules.check()?;
-        check_max_keys(self.max_keys, self.known.len())?;
+        check_max_keys(self.max_keys, &self.key, &self.known)?;
         if self.counts_reported && !self.counts_tools() {
             return Err(ConfigError::new(
                 "reported_failures",

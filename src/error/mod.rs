@@ -571,8 +571,8 @@ impl ToolError {
     /// Stamps what the error does not say yet: tool, server, call id. The first writer wins. Its texts are
     /// redacted by the call's [rules](crate::ToolCall::with_rules), if it has any of its own.
     ///
-    /// The error of a call with another id, or without ids of another tool, was met while this one ran: that it had not started says
-    /// nothing of this one, and becomes [`Execution::Unknown`]; nor does a gate's refusal of it.
+    /// The error of a call with another id, or without ids of another tool, was met while this one ran: of this one it is
+    /// merely [inferred](Evidence::Inferred), and that the other one had not started becomes [`Execution::Unknown`].
     #[must_use]
     pub fn about(self, call: &CallInfo) -> Self {
         if self.0.tool.is_some()
@@ -844,7 +844,8 @@ impl ToolError {
                 elsewhere || self.tool().is_some_and(|theirs| theirs != call.tool())
             }
         };
-        another && self.execution() == Execution::NotStarted
+        another
+            && (self.evidence() != Evidence::Inferred || self.execution() == Execution::NotStarted)
     }
 
     fn more(&self) -> Option<&More> {

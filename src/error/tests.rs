@@ -685,6 +685,18 @@ fn a_refusal_with_context_above_it_is_ambiguous() {
     let refused = ToolError::new(ErrorKind::CircuitOpen, "open").with_tool("mail");
     let order = ToolCall::new("order").info();
     assert_eq!(refused.about(&order).execution(), Execution::Unknown);
+
+    // Whatever was known of the other tool, a leaf's word or a gate's refusal, is merely inferred of this one.
+    for error in [
+        ToolError::new(ErrorKind::Timeout, "late"),
+        ToolError::refusal(ErrorKind::Timeout, "no time left"),
+    ] {
+        let error = error.with_execution(Execution::Unknown).about(&inner);
+        assert_ne!(error.clone().about(&inner).evidence(), Evidence::Inferred);
+        let error = error.about(&outer);
+        assert_eq!(error.evidence(), Evidence::Inferred);
+        assert!(!error.is_own_refusal());
+    }
 }
 
 /// A token exchange may succeed later if its cause may.

@@ -135,9 +135,11 @@ impl Audience {
     #[inline]
     pub(crate) fn learn(&self, call: &CallInfo) {
         if self.is_empty() {
-            call.present_listeners()
-                .iter()
-                .for_each(|id| self.put_first(id));
+            for id in call.present_listeners().iter() {
+                if !self.contains(id) {
+                    self.put_first(id);
+                }
+            }
         }
     }
 
@@ -181,18 +183,41 @@ impl Listener {
         if let Some(listen) = &self.0 {
             listen.on(event);
         }
-        // Copied, so that no listener runs while the record is read.
-        let mut ids = [None; MAX_LISTENERS + AUDIENCE];
-        let (of_call, others) = ids.split_at_mut(MAX_LISTENERS);
-        if let Some(call) = event.call() {
-            call.record(|record| record.listeners().copy_to(of_call));
+        let of_call = Self::of_call(event);
+        self.tell_registered(event, &of_call, &[]);
+        self.tell_registered(event, &audience.ids(), &of_call);
+    }
+
+    /// The same without those of the call's record: layers above see the end of the call themselves.
+    pub(crate) fn tell_below(&self, audience: &Audience, event: &Event<'_>) {
+        event.trace();
+        if let Some(listen) = &self.0 {
+            listen.on(event);
         }
-        audience.copy_to(others);
+        self.tell_registered(event, &audience.ids(), &Self::of_call(event));
+    }
+
+    /// Copied, so that no listener runs while the record is read.
+    fn of_call(event: &Event<'_>) -> [Option<ListenerId>; MAX_LISTENERS] {
+        let mut ids = [None; MAX_LISTENERS];
+        if let Some(call) = event.call() {
+            call.record(|record| ids = record.listeners().ids());
+        }
+        ids
+    }
+
+    fn tell_registered(
+        &self,
+        event: &Event<'_>,
+        ids: &[Option<ListenerId>],
+        but: &[Option<ListenerId>],
+    ) {
         for (n, id) in ids.iter().enumerate() {
-            if let Some(id) = *id
-                && !ids[..n].contains(&Some(id))
-                && !self.includes(id)
-                && let Some(listen) = registered(id)
+            if let Some(known) = *id
+                && !ids[..n].contains(id)
+                && !but.contains(id)
+                && !self.includes(known)
+                && let Some(listen) = registered(known)
             {
                 listen.on(event);
             }

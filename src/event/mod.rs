@@ -37,7 +37,8 @@
 //! `tool.rejected` is a call that a layer of ours refused ([`ToolError::is_own_refusal`](crate::ToolError::is_own_refusal)):
 //! an open breaker, a cooling gate, a server that is unavailable, a name that a router does not know. What closed the gate is
 //! an event of its own (`tool.breaker`, `tool.rate_limited`, `tool.health`). `attempts` counts those that were sent: 0 if the
-//! call was only refused.
+//! call was only refused. That of an identity layer, which has no attempts, has neither these nor `retry_after_ms`; put the
+//! layer outside of trace, or the refusal is told twice.
 //!
 //! `tool.timeout` and `tool.cancelled` of a call whose future was dropped have no attempts, nor has `tool.cancelled` of a call that
 //! waited in a batch. `tool.exhausted` comes
@@ -165,9 +166,8 @@ pub enum Event<'a> {
         /// The call that brought it about; none if somebody used a handle.
         call: Option<&'a CallInfo>,
     },
-    /// Calls with a listener on their record have met a circuit breaker that this listener has not heard of yet: one of
-    /// them was answered, failed, or was refused. Only such [registered](Listening) listeners hear of it; no event is
-    /// emitted.
+    /// A circuit breaker has judged or refused a call. Told once to each [registered](Listening) listener, at the first such
+    /// call that has it on its record; no event is emitted.
     #[non_exhaustive]
     Breaker {
         /// The server part of the breaker's key.

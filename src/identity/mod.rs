@@ -7,7 +7,7 @@
 //!
 //! - Below the layer [`ToolCall::server`](crate::ToolCall::server) and [`ToolCall::tool`](crate::ToolCall::tool) are the server and the tool's own name. Tools of the program
 //!   itself have no server.
-//! - A tool or a server that does not exist is refused here: [`NotFound`](crate::ErrorKind::NotFound), not started, with the names that are near. It makes no
+//! - A tool or a server that does not exist is refused here: [`NotFound`](crate::ErrorKind::NotFound), not started (a router names those that are near). It makes no
 //!   key, no gate and no row, and the service below is not called.
 //! - What the table knows of the tool is written on the call where the caller said nothing: whether it may run twice, its timeout.
 //! - Errors that come back, and their texts, name the tool as the caller did; errors of other calls stay as they are.
@@ -90,7 +90,7 @@
 //!
 //! # Clone
 //!
-//! Clones share the table.
+//! Clones share the table and the listener, and with them the metrics that count refused names.
 //!
 //! # Cost
 //!

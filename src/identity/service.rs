@@ -36,7 +36,7 @@ impl Shared {
             call: &info,
             kind: error.kind(),
         };
-        self.listener.tell_also(&self.audience, &event);
+        self.listener.tell_below(&self.audience, &event);
         error.about(&info)
     }
 }

@@ -147,9 +147,9 @@ impl Inner {
     fn not_started(&self, call: &CallInfo, kind: ErrorKind) {
         let count = |row: &Row| row.ended(row.began(), &not_started(kind));
         match kind {
+            ErrorKind::DeadlineExceeded | ErrorKind::Cancelled => self.visit(call, count),
             // There is no such tool: no row is made for its name.
-            ErrorKind::NotFound => count(self.rows.overflow().value().row()),
-            _ => self.visit(call, count),
+            _ => count(self.rows.overflow().value().row()),
         }
     }
 

@@ -32,7 +32,10 @@
 //! handle tells the last two metrics whose calls it saw.
 //!
 //! Not seen without wiring are calls that never reach the layer: those that a batch does not start
-//! (`batch::Parallel::with_listener`). A call tells at most four listeners at a time.
+//! (`batch::Parallel::with_listener`). A call tells at most four listeners at a time. What a layer tells counts under the names
+//! that this layer sees: where retries happen below a router, put an [identity layer](crate::identity) above the metrics, so
+//! that both see the same names. A closure that passes events on to these metrics has to say so by
+//! [`Listen::includes`](crate::Listen::includes), or each event counts twice.
 //!
 //! # Other systems' names
 //!

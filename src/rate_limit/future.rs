@@ -96,6 +96,9 @@ where
                     if !Session::<S>::is_news(&outcome) {
                         // The attempt is gone with its result, not with the future.
                         this.state.set(State::Done);
+                        if result.is_ok() {
+                            session.answered(&outcome);
+                        }
                         return Poll::Ready(session.result(result));
                     }
                     let (response, mut error) = match result {

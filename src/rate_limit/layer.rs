@@ -241,7 +241,7 @@ impl<C> RateLimitBackoffBuilder<C> {
         if self.attempts == 0 {
             return Err(ConfigError::new("attempts", "it is zero: no call is made"));
         }
-        check_max_keys(self.max_keys, self.known.len())?;
+        check_max_keys(self.max_keys, &self.key, &self.known)?;
         for (field, cooldown) in [
             ("default_cooldown", self.default_cooldown),
             ("max_cooldown", self.max_cooldown),

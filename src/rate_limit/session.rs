@@ -43,6 +43,8 @@ struct Delayed {
     turn: Option<Duration>,
     /// Before when this call alone is not sent again.
     resume: Option<Duration>,
+    /// Whether it waits for that, and has no turn yet.
+    resumes: bool,
 }
 
 /// What it takes to send a call.
@@ -135,6 +137,7 @@ impl<S> Session<S> {
         // What this call alone waits for comes first; then it asks for its turn.
         let resume = self.delayed.as_mut().and_then(|d| d.resume.take());
         if let Some(at) = resume.filter(|at| *at > now) {
+            self.delayed().resumes = true;
             return match at <= latest {
                 true => self.wait(now, at, latest),
                 false => self.too_late(at - now),
@@ -187,10 +190,11 @@ impl<S> Session<S> {
     /// The turn of a call that has waited: now, unless a limit was met meanwhile.
     pub(super) fn turn_after_wait(&mut self) -> Turn {
         // It may not have waited: then nothing is kept of it.
+        let mut has_turn = true;
         if let Some(delayed) = &mut self.delayed {
-            (delayed.turn, delayed.resume) = (None, None);
+            (delayed.turn, has_turn) = (None, !std::mem::take(&mut delayed.resumes));
         }
-        if self.keyed().holds(self.round) {
+        if has_turn && self.keyed().holds(self.round) {
             Turn::Now
         } else {
             self.turn()
@@ -304,12 +308,17 @@ impl<S> Session<S> {
     /// The call has its result: what a layer below refused to send again leaves the limit that was met before.
     pub(super) fn result<Res>(&mut self, result: Result<Res, ToolError>) -> Result<Res, ToolError> {
         match result {
-            Ok(response) => {
-                self.entry.prove(&self.info);
-                Ok(response)
-            }
+            Ok(response) => Ok(response),
             Err(error) if error.is_own_refusal() => Err(self.refused(error)),
             Err(error) => Err(self.last(error)),
+        }
+    }
+
+    /// The call has an answer, which may show that there is such a tool.
+    #[inline]
+    pub(super) fn answered(&self, outcome: &Outcome) {
+        if outcome.is_success() {
+            self.entry.prove(&self.info);
         }
     }
 

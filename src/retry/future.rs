@@ -168,8 +168,11 @@ impl<S> Pause<S> {
                         // As if the attempt had been made; but it was not.
                         Poll::Ready(Err(error)) => {
                             session.call.next_attempt();
-                            let error = error.into().with_execution(Execution::NotStarted);
-                            let error = error.about(&session.call.info());
+                            let error = error.into().about(&session.call.info());
+                            if error.is_own_refusal() {
+                                return Poll::Ready(Err(session.refused(&error)));
+                            }
+                            let error = error.with_execution(Execution::NotStarted);
                             let Some(delay) = session.decide(Err(&error)) else {
                                 return Poll::Ready(Err(session.last(error)));
                             };

@@ -290,7 +290,8 @@ impl Settings {
         let (info, attempt) = (call.info(), u32::from(call.attempt()));
         match self.delay(call, outcome, error) {
             Ok(delay) => {
-                if error.is_none_or(|e| e.execution() != Execution::NotStarted) {
+                let safety = self.replay_safety(call);
+                if error.is_none_or(|e| !e.is_surely_not_started(safety)) {
                     call.set_ambiguous();
                 }
                 info.record(|r| r.add_wait(delay));

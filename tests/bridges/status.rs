@@ -198,7 +198,7 @@ fn an_absurd_delay_does_no_harm() {
 }
 
 /// V1, V10, E1: every error comes back as it was, through the bytes of a wire: from a trusted peer also whether its tool
-/// ran. But what its caller gave up there is a failure here.
+/// ran. But what its caller gave up there, and a connection that it lost, is a failure of this peer here.
 #[test]
 fn an_error_survives_the_way_to_a_peer() {
     for &kind in ErrorKind::ALL {
@@ -214,7 +214,7 @@ fn an_error_survives_the_way_to_a_peer() {
                 .with_retry_after(ms(2500))
                 .with_attempts(3);
             let kind = match kind {
-                ErrorKind::Cancelled => ErrorKind::Upstream,
+                ErrorKind::Cancelled | ErrorKind::ConnectionFailed => ErrorKind::Upstream,
                 kind => kind,
             };
             let arrived = || through_headers(sent.clone().into());

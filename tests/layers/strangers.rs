@@ -140,6 +140,33 @@ async fn a_call_that_a_stranger_leaves_no_time_is_no_probe() {
     assert_eq!(known.state(), BreakerState::Closed);
 }
 
+/// V3: a breaker knows of the timeouts below it from the calls that opened it.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_has_the_time_of_the_timeout_below_may_be_the_probe() {
+    let breaker = CircuitBreakerLayer::new();
+    let opened = breaker.handle();
+    let stack = ServiceBuilder::new()
+        .layer(breaker)
+        .layer(TimeoutLayer::new(secs(5)))
+        .service_fn(move |call| {
+            let was_open = opened.breaker(&call).state() != BreakerState::Closed;
+            async move {
+                if was_open {
+                    Ok("done")
+                } else {
+                    fails(call).await
+                }
+            }
+        });
+    for _ in 0..5 {
+        stack.clone().oneshot(call()).await.unwrap_err();
+    }
+    advance(secs(60)).await;
+    let error = stack.clone().oneshot(hurried(secs(4))).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::CircuitOpen);
+    stack.oneshot(hurried(secs(6))).await.unwrap();
+}
+
 /// V3: a breaker closes although there are no other callers.
 #[tokio::test(start_paused = true)]
 async fn where_every_caller_is_in_a_hurry_one_of_them_is_the_probe_in_the_end() {

@@ -594,6 +594,24 @@ async fn a_refused_name_is_one_count_without_the_name_as_a_label() {
     assert_eq!((rows[0].stats.rejected, rows[0].stats.attempts), (10, 0));
 }
 
+/// W12: metrics above the layer see the refusal themselves.
+#[tokio::test]
+async fn a_refused_name_is_one_count_for_metrics_on_both_sides() {
+    let metrics = Metrics::new();
+    let router = Pay::default().builder().build().unwrap();
+    let stack = ServiceBuilder::new()
+        .tool_metrics(&metrics)
+        .tool_identity(router.clone())
+        .tool_metrics(&metrics)
+        .service(router);
+    let send = |call| stack.clone().oneshot(call);
+    send(ToolCall::new("pay__charge")).await.unwrap();
+    send(ToolCall::new("invented")).await.unwrap_err();
+    let rows = metrics.snapshot().tools;
+    let refused: u64 = rows.iter().map(|row| row.stats.rejected).sum();
+    assert_eq!(refused, 1);
+}
+
 /// W12: a listener of the layer's own hears of the first one already.
 #[tokio::test]
 async fn a_listener_hears_of_a_refused_name() {

@@ -107,7 +107,8 @@ impl Routes {
 
     /// Resolves the names in requests by this table of tools, a `Router` (feature `router`) for example, before the stack: see
     /// [`identity`](crate::identity). A tool, or a server, that does not exist is a 404 or -32602, which names what is near, and makes no
-    /// key in the stack. Default: no table. Then a request that names a server is refused, and the names of tools are the callers'.
+    /// key in the stack. A table that cannot tell leaves the caller's words. Default: no table. Then a request that names a
+    /// server is refused, and the names of tools are the callers'.
     pub fn with_identity(mut self, tools: impl Resolve) -> Self {
         let stack = IdentityLayer::new(tools).layer(self.stack);
         self.stack = Stack::new(CatchPanicLayer::new().layer(stack));
@@ -179,10 +180,10 @@ impl Routes {
 }
 
 async fn call(State(routes): State<Routes>, request: Request) -> Response {
-    let headers = request.headers().clone();
     let on_server = |call, server: &str| routes.servers.put_on(call, server);
-    let call = match request::read(request, &(), on_server).await {
-        Ok(call) => routes.timed(call, &headers),
+    let timed = |call, headers: &HeaderMap| routes.timed(call, headers);
+    let call = match request::read(request, &(), on_server, timed).await {
+        Ok(call) => call,
         Err(rejection) => return rejection.into_response(),
     };
     let info = call.info();

@@ -6,6 +6,7 @@ use super::{Health, HealthService, state::Rules};
 use crate::{
     config::ConfigError,
     event::{Listen, Listener},
+    key::Key,
     registry::check_max_keys,
 };
 
@@ -102,7 +103,7 @@ impl HealthBuilder {
             let reason = "it is zero: every call would be a probe";
             return Err(ConfigError::new("probe_period", reason));
         }
-        check_max_keys(self.max_servers, 0)
+        check_max_keys(self.max_servers, &Key::Server, &[])
             .map_err(|_| ConfigError::new("max_servers", "it is not between 1 and 2^24"))?;
         Ok(self.build_checked())
     }

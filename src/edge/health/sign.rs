@@ -23,6 +23,10 @@ impl Sign {
             && error.timeout_limit() != Some(TimeoutLimit::Caller);
         match error.kind() {
             ErrorKind::Timeout | ErrorKind::ConnectionFailed if !is_told => Self::Nothing,
+            // Whoever answers with a status is there.
+            ErrorKind::Timeout | ErrorKind::ConnectionFailed if error.status().is_some() => {
+                Self::Answer
+            }
             ErrorKind::Timeout => Self::Failure(Reason::Timeout),
             ErrorKind::ConnectionFailed => Self::Failure(Reason::ConnectionFailed),
             ErrorKind::Failed
@@ -65,7 +69,12 @@ mod tests {
         assert_eq!(Sign::of(&refused), Sign::Nothing);
         let counted = ToolError::new(ErrorKind::Timeout, "").into_counted();
         assert_eq!(Sign::of(&counted), Sign::Nothing);
-        let told = ToolError::from_status(http::StatusCode::NOT_FOUND, "");
-        assert_eq!(Sign::of(&told), Sign::Answer);
+        for told in [
+            http::StatusCode::NOT_FOUND,
+            http::StatusCode::GATEWAY_TIMEOUT,
+            http::StatusCode::REQUEST_TIMEOUT,
+        ] {
+            assert_eq!(Sign::of(&ToolError::from_status(told, "")), Sign::Answer);
+        }
     }
 }

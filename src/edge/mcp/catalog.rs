@@ -92,8 +92,9 @@ impl Catalog {
         self.server.as_deref()
     }
 
-    /// Names the server whose tools these are: calls that name another are left alone. Default: the
-    /// name of the [`McpService`] that was asked.
+    /// Names the server whose tools these are. To [`prepare`](Self::prepare), calls that name another are left alone; to an
+    /// [identity layer](crate::identity::IdentityLayer), a call that names another has no tool. Default: the name of the
+    /// [`McpService`] that was asked.
     #[must_use]
     pub fn with_server(mut self, name: impl Into<Arc<str>>) -> Self {
         self.server = Some(name.into());

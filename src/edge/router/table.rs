@@ -88,12 +88,13 @@ impl<Res> Table<Res> {
         let name = call.tool();
         match call.named_server() {
             Some(server) if self.servers.contains_key(server) => {
-                let part = self.part_of(server, name);
-                let found = self
-                    .at(server, name)
-                    .or_else(|| self.at(server, part.filter(|_| !call.is_resolved())?));
+                // A resolved call has the tool's own name, whatever it looks like.
+                let part = self.part_of(server, name).filter(|_| !call.is_resolved());
+                let found = self.at(server, name).or_else(|| self.at(server, part?));
                 found.or_else(|| self.unlisted(server, part.unwrap_or(name)))
             }
+            // Of a server that is not here.
+            Some(_) if call.is_resolved() => None,
             _ => self.by_name(name).or_else(|| {
                 let (server, tool) = names::split(name, &self.separator)?;
                 self.unlisted(server, tool)

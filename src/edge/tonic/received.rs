@@ -157,13 +157,13 @@ fn told_by_peer(code: Code, info: &ErrorInfo, message: &str) -> Option<ToolError
     if Code::from_i32(told.grpc_code()) != code {
         return None;
     }
-    // Its caller gave up there, not here.
+    // It was met there, not here: this peer has answered.
     let kind = match told {
-        ErrorKind::Cancelled => ErrorKind::Upstream,
+        ErrorKind::Cancelled | ErrorKind::ConnectionFailed => ErrorKind::Upstream,
         told => told,
     };
     let mut error = ToolError::new(kind, message.to_owned()).with_execution(Execution::Unknown);
-    if info.reason != told.code() {
+    if info.reason != kind.code() {
         error = error.with_code(info.reason.clone());
     }
     if let Some(retryable) = fact("retryable").and_then(|text| text.parse().ok()) {

@@ -100,6 +100,24 @@ async fn calls_of_a_server_whose_list_was_never_read_go_on_under_one_key() {
     assert_eq!(error.unwrap_err().kind(), ErrorKind::NotFound);
 }
 
+/// X10: the name that a tool has at its server is passed on, though it looks like a flat one.
+#[tokio::test(start_paused = true)]
+async fn a_name_is_split_once_where_the_list_was_never_read() {
+    let names = service_fn(|call: ToolCall| async move {
+        Ok::<_, ToolError>(format!("{} of {:?}", call.tool(), call.server()))
+    });
+    let tools = McpTools::new(Catalog::default());
+    let router = Router::mcp().server("docs", names, tools).build().unwrap();
+    let stack = router.identity().layer(router);
+    for call in [
+        ToolCall::new("docs__docs__x"),
+        ToolCall::new("docs__docs__x").with_server("docs"),
+    ] {
+        let answer = stack.clone().oneshot(call).await.unwrap();
+        assert_eq!(answer.model_text(), "docs__x of Some(\"docs\")");
+    }
+}
+
 /// R6: annotations of a trusted catalog reach the retry layer, with no rule set.
 #[tokio::test(start_paused = true)]
 async fn what_a_trusted_server_says_of_repeats_reaches_the_retry_layer() {

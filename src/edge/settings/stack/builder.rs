@@ -154,8 +154,14 @@ impl<C: Clone> StackBuilder<C> {
     }
 
     fn identity(&self, listeners: &Arc<Listeners>) -> Option<IdentityLayer> {
+        #[allow(unused_mut, reason = "without metrics")]
+        let mut heard = (**listeners).clone();
+        #[cfg(feature = "metrics")]
+        if let Some(metrics) = &self.metrics {
+            heard.add(metrics.clone());
+        }
         let layer = self.identity.clone();
-        layer.map(|layer| layer.with_listener(Arc::clone(listeners)))
+        layer.map(|layer| layer.with_listener(heard))
     }
 
     fn trace(&self, listeners: &Arc<Listeners>) -> TraceLayer<DefaultHooks<C>> {

@@ -69,11 +69,11 @@ type Counted<S, C> = Switched<Measured<Timed<S, C>, C>, Timed<S, C>>;
 #[cfg(not(feature = "metrics"))]
 type Counted<S, C> = Timed<S, C>;
 type Traced<S, C> = Trace<Counted<S, C>, DefaultHooks<C>>;
-type Coded<S, C> = Switched<Normalize<Traced<S, C>>, Traced<S, C>>;
-pub(super) type Resolved<S, C> = Switched<IdentityService<Coded<S, C>>, Coded<S, C>>;
+type Resolved<S, C> = Switched<IdentityService<Traced<S, C>>, Traced<S, C>>;
+pub(super) type Coded<S, C> = Switched<Normalize<Resolved<S, C>>, Resolved<S, C>>;
 
 impl<S: Clone, C: Clone> Layer<S> for Layers<C> {
-    type Service = Resolved<S, C>;
+    type Service = Coded<S, C>;
 
     fn layer(&self, tool: S) -> Self::Service {
         let stack = self.timeout.layer(self.catch_panic.layer(tool));
@@ -85,8 +85,8 @@ impl<S: Clone, C: Clone> Layer<S> for Layers<C> {
         let stack = self.deadline.layer(stack);
         #[cfg(feature = "metrics")]
         let stack = self.metrics.layer(stack);
-        let stack = self.codes.layer(self.trace.layer(stack));
-        self.identity.layer(stack)
+        self.codes
+            .layer(self.identity.layer(self.trace.layer(stack)))
     }
 }
 

@@ -8,7 +8,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use super::{
-    layer::{Layers, Resolved},
+    layer::{Coded, Layers},
     service::ResponseFuture,
 };
 use crate::{
@@ -63,7 +63,7 @@ impl<C> fmt::Debug for ResultsLayer<C> {
     }
 }
 
-type Inner<S, C> = Sanitize<ToolResultService<Resolved<S, C>, C>>;
+type Inner<S, C> = Sanitize<ToolResultService<Coded<S, C>, C>>;
 
 /// A tool in the documented stack that never fails, made by [`ResultsLayer`].
 #[derive(Clone)]

@@ -8,7 +8,7 @@ use std::{
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
-use super::layer::Resolved;
+use super::layer::Coded;
 use crate::{
     call::ToolCall,
     error::ToolError,
@@ -19,11 +19,11 @@ use crate::{
 /// A tool in the documented stack, made by [`StackLayer`](super::StackLayer).
 #[derive(Clone)]
 pub struct Stack<S, C = ByError> {
-    inner: Sanitize<Resolved<S, C>>,
+    inner: Sanitize<Coded<S, C>>,
 }
 
 impl<S, C> Stack<S, C> {
-    pub(super) fn new(inner: Sanitize<Resolved<S, C>>) -> Self {
+    pub(super) fn new(inner: Sanitize<Coded<S, C>>) -> Self {
         Self { inner }
     }
 }
@@ -35,7 +35,7 @@ where
 {
     type Response = S::Response;
     type Error = ToolError;
-    type Future = ResponseFuture<<Sanitize<Resolved<S, C>> as Service<ToolCall>>::Future>;
+    type Future = ResponseFuture<<Sanitize<Coded<S, C>> as Service<ToolCall>>::Future>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
         self.inner.poll_ready(cx)
