@@ -167,12 +167,6 @@ impl<R: Report> Beginning<R> {
         self.report.as_ref().expect("taken at the end alone")
     }
 
-    /// The same, to be changed.
-    #[inline]
-    pub(crate) fn report_mut(&mut self) -> &mut R {
-        self.report.as_mut().expect("taken at the end alone")
-    }
-
     /// The future is made.
     #[inline]
     pub(crate) fn begun(mut self) -> InFlight<R> {

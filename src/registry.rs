@@ -106,7 +106,7 @@ pub(crate) struct Entry<V> {
     has_name: bool,
     /// Looked up again since it was added, or since the last sweep.
     used: AtomicBool,
-    /// Whether there is such a tool: one of the three below. The overflow entry is never known.
+    /// Whether there is such a tool: one of the three constants. The overflow entry is never known.
     known: AtomicU8,
     /// How many tables hold it. Whoever else does has a call in flight, or is a lane in which it is hot.
     tables: AtomicUsize,
@@ -251,6 +251,7 @@ impl<V> Entry<V> {
         &self.own().value
     }
 
+    #[inline]
     fn is_known(&self) -> bool {
         self.known.load(Relaxed) != UNKNOWN
     }
@@ -267,10 +268,17 @@ impl<V> Entry<V> {
     fn prove_first(&self, call: &CallInfo) {
         match &self.body {
             Body::Other(Other::Overflow(overflow)) => return overflow.1.prove(call),
-            Body::Other(Other::Of(entry)) => entry.known.store(KNOWN, Relaxed),
+            Body::Other(Other::Of(entry)) => entry.know(),
             Body::Own(_) => {}
         }
-        self.known.store(KNOWN, Relaxed);
+        self.know();
+    }
+
+    /// Whoever is declared stays so.
+    fn know(&self) {
+        let _ = self
+            .known
+            .compare_exchange(UNKNOWN, KNOWN, Relaxed, Relaxed);
     }
 
     /// Writes only if that is news.
@@ -485,13 +493,7 @@ impl<V: Evict> Registry<V> {
         }))
     }
 
-    /// The entry of the call's key, made by `make` if it is new.
-    #[inline]
-    pub(crate) fn get(&self, call: &CallInfo, make: impl FnOnce() -> V) -> Arc<Entry<V>> {
-        self.with(call, make, Arc::clone)
-    }
-
-    /// The same for code that names a key itself: it is known.
+    /// The entry of the call's key, made by `make` if it is new, for code that names a key itself: it is known.
     pub(crate) fn get_known(&self, call: &CallInfo, make: impl FnOnce() -> V) -> Arc<Entry<V>> {
         let entry = self.peek(call);
         let entry =
@@ -502,7 +504,8 @@ impl<V: Evict> Registry<V> {
         entry
     }
 
-    /// A look at that entry, for a value that knows itself whether it is in use.
+    /// A look at the entry of the call's key, made by `make` if it is new, for a value that knows itself whether it is in use.
+    #[cfg(any(test, feature = "metrics"))]
     #[inline]
     pub(crate) fn with<T>(
         &self,
@@ -521,7 +524,7 @@ impl<V: Evict> Registry<V> {
         look(&self.insert(hash, call, make))
     }
 
-    /// The same for a call to keep until it has ended. It may be another one that stands for it in this lane.
+    /// That entry for a call to keep until it has ended. It may be another one that stands for it in this lane.
     #[inline]
     pub(crate) fn keep(&self, call: &CallInfo, make: impl FnOnce() -> V) -> Arc<Entry<V>> {
         let hash = self.0.key.hash(call);

@@ -145,6 +145,10 @@ impl Ident {
         self.is_listed.then_some(&*self.name)
     }
 
+    pub(super) fn is_named(&self, name: &str) -> bool {
+        name == &*self.name || self.cmp_flat(name).is_eq()
+    }
+
     /// How `name` compares with the flat name of the tool.
     fn cmp_flat(&self, name: &str) -> Ordering {
         let Some(server) = &self.server else {
@@ -232,7 +236,7 @@ impl ToolCall {
     /// assert!(!call.is_named("shop__charge"));
     /// ```
     pub fn is_named(&self, name: &str) -> bool {
-        name == self.tool() || self.cmp_flat(name).is_eq()
+        self.data.ident.is_named(name)
     }
 
     /// How `name` compares with the flat name of the tool.

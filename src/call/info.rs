@@ -158,18 +158,12 @@ pub(crate) fn hash_of(server: Option<&str>, name: Option<&str>) -> u64 {
 pub struct CallInfo {
     ident: Arc<Ident>,
     recording: u32,
-    /// The shortest timeout on the call's way, in milliseconds, as far as it is known; 0 if none is.
-    limit_ms: u32,
 }
 
 impl CallInfo {
     #[inline]
-    pub(super) fn new(ident: Arc<Ident>, recording: u32, limit_ms: u32) -> Self {
-        Self {
-            ident,
-            recording,
-            limit_ms,
-        }
+    pub(super) fn new(ident: Arc<Ident>, recording: u32) -> Self {
+        Self { ident, recording }
     }
 
     /// The tool's name.
@@ -219,31 +213,29 @@ impl CallInfo {
     /// How long the call may be pending before a drop counts as a timeout: the shortest timeout of the layers on its way,
     /// as configured, else the call's own, else 30 s. What a deadline leaves of it does not matter here.
     pub(crate) fn patience(&self) -> Duration {
-        self.patience_within(self.ident.record.limit_ms())
+        self.patience_within(self.limit_ms())
     }
 
-    /// The same with a limit in milliseconds that is known otherwise, where the call knows none.
+    /// The same within this limit in milliseconds; 0 if there is none.
     pub(crate) fn patience_within(&self, limit_ms: u32) -> Duration {
         const TIMEOUT: Duration = Duration::from_secs(30);
-        let known = [self.limit_ms, limit_ms];
-        let timeout = match known.into_iter().find(|ms| *ms != 0) {
-            Some(ms) => Duration::from_millis(ms.into()),
-            None => self.timeout().unwrap_or(TIMEOUT),
+        let timeout = match limit_ms {
+            0 => self.timeout().unwrap_or(TIMEOUT),
+            ms => Duration::from_millis(ms.into()),
         };
         // Whoever enforces it has started the clock a moment earlier.
         timeout - timeout / 100
     }
 
-    /// Takes over what the layers below have shared of their timeouts. Directly after the call was made: a clone of it that is
-    /// sent at the same time, and that nobody observes either, shares the record.
-    #[inline]
-    pub(crate) fn take_limit(&mut self) {
-        self.limit_ms = self.ident.record.limit_ms();
+    /// Whether this is a name of the tool: see [`ToolCall::is_named`](super::ToolCall::is_named).
+    pub(crate) fn is_named(&self, name: &str) -> bool {
+        self.ident.is_named(name)
     }
 
-    /// The limit that is known, in milliseconds; 0 if none is.
+    /// The shortest timeout on the call's way, in milliseconds, as far as its layers have told of it by now; 0 if there is
+    /// none. Clones that run at the same time, and that nobody observes, share it.
     pub(crate) fn limit_ms(&self) -> u32 {
-        self.limit_ms
+        self.ident.record.limit_ms()
     }
 
     /// Writes to the call's record, if somebody [observes](super::ToolCall::observe) it.

@@ -18,6 +18,7 @@ impl<const N: usize> Default for ListenerIds<N> {
 }
 
 impl<const N: usize> ListenerIds<N> {
+    #[inline]
     pub(crate) fn iter(&self) -> impl Iterator<Item = ListenerId> {
         let ids = self.0.iter().map(|id| id.load(Relaxed));
         ids.filter(|id| *id != 0).map(ListenerId)

@@ -433,7 +433,7 @@ impl ToolCall {
     /// A cheap handle on the call's names, for those who outlive the call.
     #[inline]
     pub fn info(&self) -> CallInfo {
-        CallInfo::new(Arc::clone(&self.data.ident), self.recording, self.limit_ms)
+        CallInfo::new(Arc::clone(&self.data.ident), self.recording)
     }
 
     /// Moves the deadline to `at` unless it is earlier already: an outer deadline always wins.
@@ -480,11 +480,14 @@ impl ToolCall {
     }
 
     /// Whether it can show that a tool works again: not one whose caller, who is not trusted, leaves it less time than the
-    /// tool may take, which is `known` in milliseconds, or else what the call says.
-    pub(crate) fn may_probe(&self, known: u32) -> bool {
+    /// tool may take: the shorter one of the timeouts above and of those below, which others have met (`below_ms`, 0 if there
+    /// are none).
+    pub(crate) fn may_probe(&self, below_ms: u32) -> bool {
         let leaves = |at: Instant| at.saturating_duration_since(Instant::now());
+        let limits = [self.limit_ms, below_ms].into_iter().filter(|ms| *ms > 0);
+        let limit_ms = limits.min().unwrap_or(0);
         let at = self.deadline.filter(|_| self.is_deadline_untrusted());
-        at.is_none_or(|at| leaves(at) >= self.info().patience_within(known))
+        at.is_none_or(|at| leaves(at) >= self.info().patience_within(limit_ms))
     }
 
     /// Notes that a layer ends the call after this time. Of several the shortest holds.

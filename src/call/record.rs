@@ -209,10 +209,12 @@ impl Record {
         self.timeout.get().duration()
     }
 
+    #[inline]
     pub(super) fn set_limit_ms(&self, ms: u32) {
         self.limit_ms.store(ms, Relaxed);
     }
 
+    #[inline]
     pub(super) fn limit_ms(&self) -> u32 {
         self.limit_ms.load(Relaxed)
     }

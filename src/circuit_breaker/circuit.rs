@@ -105,7 +105,7 @@ pub(super) struct Circuit {
     pub(super) shared: Arc<Shared>,
     /// Shared by all keys beyond the bound.
     pub(super) is_overflow: bool,
-    /// The shortest timeout on the way of the last call that told something, in milliseconds; 0 if there is none.
+    /// The shortest timeout on the way of the last call that was judged and had one, in milliseconds; 0 if none was.
     limit_ms: AtomicU32,
     /// Who hears of it without being wired to it.
     audience: Audience,
@@ -327,8 +327,11 @@ impl Admitted {
 
     /// Whoever may probe is asked before the layers below are.
     fn learn_limit(&self) {
-        let limit_ms = &self.entry.value().limit_ms;
-        limit_ms.store(self.info.limit_ms(), Relaxed);
+        // A call that was refused on its way has met none.
+        match self.info.limit_ms() {
+            0 => {}
+            ms => self.entry.value().limit_ms.store(ms, Relaxed),
+        }
     }
 
     #[inline(never)]

@@ -146,9 +146,8 @@ where
     match entry.admit(Some(&call)) {
         Ok(pass) => {
             let admitted = Admitted::new(Arc::clone(entry), info, pass);
-            let mut beginning = Beginning::new(admitted, call.trusted_deadline());
+            let beginning = Beginning::new(admitted, call.trusted_deadline());
             let fut = svc.call(call);
-            beginning.report_mut().info.take_limit();
             let flight = beginning.begun();
             Ok(State::Called { fut, flight })
         }

@@ -66,9 +66,8 @@ where
                 // Made where it is returned: what lies below is not moved once more.
                 Ok(pass) => {
                     let admitted = Admitted::new(entry, info, pass);
-                    let mut beginning = Beginning::new(admitted, call.trusted_deadline());
+                    let beginning = Beginning::new(admitted, call.trusted_deadline());
                     let fut = self.inner.get().call(call);
-                    beginning.report_mut().info.take_limit();
                     let flight = beginning.begun();
                     return ResponseFuture::new(State::Called { fut, flight }, classifier);
                 }

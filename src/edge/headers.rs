@@ -57,21 +57,25 @@ impl ToolCall {
     /// | [`Trusted`](Trust::Trusted) | has timed out, and circuit breakers count it. For a proxy that sets the header itself, or a mesh of one's own |
     #[must_use]
     pub fn with_request_deadline(mut self, headers: &HeaderMap, trust: Trust) -> Self {
-        let ms = the_only(headers, ENVOY_TIMEOUT_MS).and_then(digits);
-        // Zero is no limit.
-        self.tighten_by(ms.filter(|ms| *ms > 0).map(Duration::from_millis), trust);
+        self.tighten_for(deadline_of(headers), trust);
         self
     }
 
-    /// From now on.
-    pub(super) fn tighten_by(&mut self, timeout: Option<Duration>, trust: Trust) {
-        let at = timeout.and_then(|d| Instant::now().checked_add(d));
+    pub(super) fn tighten_for(&mut self, at: Option<Instant>, trust: Trust) {
         match (at, trust) {
             (Some(at), Trust::Trusted) => self.tighten(at),
             (Some(at), Trust::Untrusted) => self.tighten_untrusted(at),
             (None, _) => {}
         }
     }
+}
+
+/// The deadline of a request that arrives now.
+pub(super) fn deadline_of(headers: &HeaderMap) -> Option<Instant> {
+    let ms = the_only(headers, ENVOY_TIMEOUT_MS).and_then(digits)?;
+    // Zero is no limit.
+    let timeout = (ms > 0).then_some(Duration::from_millis(ms))?;
+    Instant::now().checked_add(timeout)
 }
 
 pub(super) fn is_usable_id(id: &str) -> bool {

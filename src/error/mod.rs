@@ -424,6 +424,11 @@ impl ToolError {
         })
     }
 
+    /// The same where only the execution is known better: what the error is known by stays.
+    pub(crate) fn unsent(self) -> Self {
+        self.edit(|e| e.execution = Execution::NotStarted)
+    }
+
     /// Says whether the same call may succeed later, where more is known than the kind tells.
     #[must_use]
     pub fn with_retryable(self, retryable: bool) -> Self {
@@ -571,7 +576,7 @@ impl ToolError {
     /// Stamps what the error does not say yet: tool, server, call id. The first writer wins. Its texts are
     /// redacted by the call's [rules](crate::ToolCall::with_rules), if it has any of its own.
     ///
-    /// The error of a call with another id, or without ids of another tool, was met while this one ran: of this one it is
+    /// The error of a call with another id, or without ids of a tool of another name, was met while this one ran: of this one it is
     /// merely [inferred](Evidence::Inferred), and that the other one had not started becomes [`Execution::Unknown`].
     #[must_use]
     pub fn about(self, call: &CallInfo) -> Self {
@@ -599,7 +604,8 @@ impl ToolError {
     /// of yet another call stays one.
     pub(crate) fn readdressed(self, inner: &CallInfo, outer: &CallInfo) -> Self {
         let error = self.about(inner);
-        if (error.tool(), error.server()) != (Some(inner.tool()), inner.server()) {
+        let elsewhere = inner.server().is_some() && error.server() != inner.server();
+        if elsewhere || error.tool() != Some(inner.tool()) {
             return error.about(outer);
         }
         error
@@ -841,7 +847,7 @@ impl ToolError {
             _ => {
                 let elsewhere =
                     matches!((self.server(), call.server()), (Some(a), Some(b)) if a != b);
-                elsewhere || self.tool().is_some_and(|theirs| theirs != call.tool())
+                elsewhere || self.tool().is_some_and(|theirs| !call.is_named(theirs))
             }
         };
         another

@@ -686,6 +686,14 @@ fn a_refusal_with_context_above_it_is_ambiguous() {
     let order = ToolCall::new("order").info();
     assert_eq!(refused.about(&order).execution(), Execution::Unknown);
 
+    // One's own flat name is one's own.
+    let pay = ToolCall::new("charge").with_server("pay").info();
+    let late = || ToolError::new(ErrorKind::Timeout, "late");
+    let flat = late().with_tool("pay__charge").about(&pay);
+    assert_eq!(flat.evidence(), Evidence::Word);
+    let other = late().with_tool("shop__charge").about(&pay);
+    assert_eq!(other.evidence(), Evidence::Inferred);
+
     // Whatever was known of the other tool, a leaf's word or a gate's refusal, is merely inferred of this one.
     for error in [
         ToolError::new(ErrorKind::Timeout, "late"),

@@ -47,7 +47,8 @@ impl<T: Listen + ?Sized> Listen for Arc<T> {
 }
 
 /// The registration of a listener that calls can carry: [`Observation::listen`](crate::Observation::listen) puts its
-/// number on the record of a call, and every layer below gives it the events of that call, beside its own listener.
+/// number on the record of a call, and every layer below gives it the events of that call, beside its own listener. Not
+/// those of a refused name ([`Event::NotStarted`]), which is the call's result.
 ///
 /// A layer makes one when it is built, not one for each call. The listener is not kept alive; it is called as long as
 /// both it and its registration exist. A circuit breaker that changes without a call, by its handle for example, tells the
@@ -191,10 +192,12 @@ impl Listener {
     /// The same without those of the call's record: layers above see the end of the call themselves.
     pub(crate) fn tell_below(&self, audience: &Audience, event: &Event<'_>) {
         event.trace();
-        if let Some(listen) = &self.0 {
+        let above = Self::of_call(event);
+        let is_above = above.iter().flatten().any(|id| self.includes(*id));
+        if let Some(listen) = self.0.as_ref().filter(|_| !is_above) {
             listen.on(event);
         }
-        self.tell_registered(event, &audience.ids(), &Self::of_call(event));
+        self.tell_registered(event, &audience.ids(), &above);
     }
 
     /// Copied, so that no listener runs while the record is read.

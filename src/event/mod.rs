@@ -103,7 +103,7 @@ pub enum Event<'a> {
     NotStarted {
         /// The call.
         call: &'a CallInfo,
-        /// Why: `DeadlineExceeded`, `Cancelled`, or what the refusal of the name is, `NotFound`.
+        /// Why: `DeadlineExceeded`, `Cancelled`, or what the refusal of the name is, `NotFound` as a rule.
         kind: ErrorKind,
     },
     /// The response future was dropped unfinished, so that there is no result to see.
@@ -166,8 +166,8 @@ pub enum Event<'a> {
         /// The call that brought it about; none if somebody used a handle.
         call: Option<&'a CallInfo>,
     },
-    /// A circuit breaker has judged or refused a call. Told once to each [registered](Listening) listener, at the first such
-    /// call that has it on its record; no event is emitted.
+    /// A circuit breaker has judged or refused a call that has a [registered](Listening) listener which the breaker does not
+    /// remember: it remembers the last two. Told to that listener; no event is emitted.
     #[non_exhaustive]
     Breaker {
         /// The server part of the breaker's key.

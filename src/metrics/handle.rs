@@ -148,7 +148,7 @@ impl Inner {
         let count = |row: &Row| row.ended(row.began(), &not_started(kind));
         match kind {
             ErrorKind::DeadlineExceeded | ErrorKind::Cancelled => self.visit(call, count),
-            // There is no such tool: no row is made for its name.
+            // A name that no table knows, or whose call a table refused: no row is made for it.
             _ => count(self.rows.overflow().value().row()),
         }
     }

@@ -93,12 +93,12 @@ where
                 StateProj::Called { fut } => {
                     let result = ready!(fut.poll(cx)).map_err(|e| session.met(e.into()));
                     let outcome = this.classifier.classify(result.as_ref());
+                    if result.is_ok() {
+                        session.answered(&outcome);
+                    }
                     if !Session::<S>::is_news(&outcome) {
                         // The attempt is gone with its result, not with the future.
                         this.state.set(State::Done);
-                        if result.is_ok() {
-                            session.answered(&outcome);
-                        }
                         return Poll::Ready(session.result(result));
                     }
                     let (response, mut error) = match result {

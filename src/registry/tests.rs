@@ -20,6 +20,13 @@ impl Evict for State {
     }
 }
 
+impl<V: Evict> Registry<V> {
+    /// The entry of a stranger's call.
+    fn get(&self, call: &CallInfo, make: impl FnOnce() -> V) -> Arc<Entry<V>> {
+        self.with(call, make, Arc::clone)
+    }
+}
+
 fn look(registry: &Registry<State>, name: &str) -> Arc<Entry<State>> {
     let call = ToolCall::new(name).info();
     registry.get(&call, State::default)

@@ -172,8 +172,9 @@ impl<S> Pause<S> {
                             if error.is_own_refusal() {
                                 return Poll::Ready(Err(session.refused(&error)));
                             }
-                            let error = error.with_execution(Execution::NotStarted);
-                            let Some(delay) = session.decide(Err(&error)) else {
+                            let sure = error.clone().with_execution(Execution::NotStarted);
+                            let error = error.unsent();
+                            let Some(delay) = session.decide(Err(&sure)) else {
                                 return Poll::Ready(Err(session.last(error)));
                             };
                             session.failed = Some(error);

@@ -269,6 +269,40 @@ async fn a_deadline_in_a_header_is_taken_only_where_it_is_asked_for() {
     }
 }
 
+/// V3: the caller waits from when it has asked, however slowly it sends the rest.
+#[tokio::test(start_paused = true)]
+async fn the_time_in_which_a_body_arrives_counts_for_the_deadline() {
+    let slow = service_fn(|_: ToolCall| async {
+        sleep(Duration::from_millis(300)).await;
+        Ok::<_, BoxError>("done")
+    });
+    let stack = ServiceBuilder::new()
+        .tool_timeout(Duration::from_secs(10))
+        .service(slow);
+    let routes = Routes::new(stack).with_deadlines(Trust::Untrusted);
+    let app = routes.into_router();
+    for (path, body) in [
+        ("/tools/t/call", json!({})),
+        ("/rpc", rpc(json!({ "name": "t" }))),
+    ] {
+        for (arrives_ms, in_time) in [(500, true), (900, false)] {
+            let text = body.to_string();
+            let body = Body::from_stream(futures_util::stream::once(async move {
+                sleep(Duration::from_millis(arrives_ms)).await;
+                Ok::<_, BoxError>(text)
+            }));
+            let request = Request::post(path)
+                .header("content-type", "application/json")
+                .header("x-envoy-expected-rq-timeout-ms", "1000");
+            let response = app.clone().oneshot(request.body(body).unwrap());
+            let body = response.await.unwrap().into_body();
+            let bytes = body.collect().await.unwrap().to_bytes();
+            let text = String::from_utf8(bytes.to_vec()).unwrap();
+            assert_eq!(text.contains("done"), in_time, "{path}: {text}");
+        }
+    }
+}
+
 /// V3: strangers who wait half a second say nothing of a tool that takes longer.
 #[tokio::test(start_paused = true)]
 async fn deadlines_of_strangers_open_no_breaker() {

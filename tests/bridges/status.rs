@@ -238,6 +238,15 @@ fn an_error_survives_the_way_to_a_peer() {
     }
 }
 
+/// V5: a peer whose tool was late has answered itself: it is not marked down.
+#[test]
+fn a_timeout_that_a_trusted_peer_tells_of_has_a_status() {
+    let late = Status::from(ToolError::new(ErrorKind::Timeout, "late"));
+    let error = from_trusted_peer(through_headers(late));
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    assert_eq!(error.status(), Some(http::StatusCode::GATEWAY_TIMEOUT));
+}
+
 /// V10: our own `CANCELLED` goes out, and is the caller's own where it comes back in the same process.
 #[test]
 fn a_cancellation_comes_back_as_one_only_in_the_same_process() {

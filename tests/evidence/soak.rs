@@ -243,7 +243,9 @@ fn leaf(
             let text = String::from_utf8_lossy(&body).into_owned();
             if !head.status.is_success() {
                 let error = ToolError::from_status(head.status, text);
-                let hint = hint::from_headers(&head.headers, std::time::SystemTime::now());
+                #[allow(clippy::disallowed_methods, reason = "to read an HTTP date")]
+                let now = std::time::SystemTime::now();
+                let hint = hint::from_headers(&head.headers, now);
                 return Err(match hint.and_then(|hint| hint.delay) {
                     Some(delay) => error.with_retry_after(delay).into(),
                     None => error.into(),

@@ -12,7 +12,7 @@ use std::{
 use tokio::time::{Instant, advance, sleep, timeout};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn, util::BoxCloneSyncService};
 use tower_toolcall::{
-    BoxError, ErrorKind, ReplaySafety, ToolCall, ToolError,
+    BoxError, ErrorKind, Evidence, ReplaySafety, ToolCall, ToolError,
     circuit_breaker::{BreakerState, CircuitBreakerLayer},
     deadline::DeadlineLayer,
     error::TimeoutLimit,
@@ -569,4 +569,40 @@ async fn the_limit_is_the_result_when_the_breaker_opens_before_the_next_attempt(
         (ErrorKind::RateLimited, Some(1))
     );
     assert_eq!(error.retry_after(), Some(secs(5)));
+}
+
+/// V1: what a readiness error is known by stays, although its call was surely not sent.
+#[tokio::test(start_paused = true)]
+async fn a_readiness_error_before_a_second_attempt_marks_no_server_by_its_text() {
+    #[derive(Clone)]
+    struct Fails(Arc<AtomicUsize>);
+    impl Service<ToolCall> for Fails {
+        type Response = ();
+        type Error = BoxError;
+        type Future = std::future::Ready<Result<(), BoxError>>;
+        fn poll_ready(
+            &mut self,
+            _: &mut std::task::Context<'_>,
+        ) -> std::task::Poll<Result<(), BoxError>> {
+            std::task::Poll::Ready(match self.0.load(SeqCst) {
+                0 => Ok(()),
+                _ => Err("connection refused".into()),
+            })
+        }
+        fn call(&mut self, _: ToolCall) -> Self::Future {
+            self.0.fetch_add(1, SeqCst);
+            std::future::ready(Err("503 Service Unavailable".into()))
+        }
+    }
+    let health = Health::new();
+    let stack = ServiceBuilder::new()
+        .layer(health.layer())
+        .layer(RetryLayer::default())
+        .service(Fails(Arc::default()));
+    let call = call().with_replay_safety(ReplaySafety::Safe);
+    let error = stack.oneshot(call).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionFailed);
+    assert_eq!(error.evidence(), Evidence::Inferred);
+    assert_eq!(error.attempts(), Some(3));
+    assert_eq!(health.snapshot()[0].failures, 0);
 }

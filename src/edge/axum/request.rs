@@ -97,22 +97,20 @@ impl<S: Send + Sync> FromRequest<S> for ToolCall {
             let message = "a `ToolCall` out of a request takes no parameter `server`";
             Err(ToolError::new(ErrorKind::Internal, message))
         };
-        read(request, state, takes_server, |call, _| call).await
+        read(request, state, takes_server, |call| call).await
     }
 }
 
-/// The call that a request asks for. What names a server in the path goes to `on_server`, the headers to `timed`, before the
+/// The call that a request asks for. What names a server in the path goes to `on_server`, the call to `timed`, before the
 /// body is read.
 pub(super) async fn read<S: Send + Sync>(
     mut request: Request,
     state: &S,
     on_server: impl FnOnce(ToolCall, &str) -> Result<ToolCall, ToolError>,
-    timed: impl FnOnce(ToolCall, &HeaderMap) -> ToolCall,
+    timed: impl FnOnce(ToolCall) -> ToolCall,
 ) -> Result<ToolCall, Rejection> {
-    let call = addressed(&mut request, on_server)
-        .await?
-        .with_request_headers(request.headers());
-    let call = timed(call, request.headers());
+    let call = addressed(&mut request, on_server).await?;
+    let call = timed(call.with_request_headers(request.headers()));
     let info = call.info();
     let body = json_body(request, state)
         .await

@@ -21,6 +21,7 @@ use crate::{
     call::{ToolCall, Trust},
     catch_panic::CatchPanicLayer,
     config::ConfigError,
+    edge::headers::deadline_of,
     error::ToolError,
     identity::{IdentityLayer, Resolve},
     result::ToolResult,
@@ -130,11 +131,14 @@ impl Routes {
         self
     }
 
-    /// The call with the deadline of its request, if that is taken.
-    pub(super) fn timed(&self, call: ToolCall, headers: &HeaderMap) -> ToolCall {
-        match self.deadlines {
-            Some(trust) => call.with_request_deadline(headers, trust),
-            None => call,
+    /// What gives calls the deadline of their request, which arrives now, if that is taken.
+    pub(super) fn timed(&self, headers: &HeaderMap) -> impl Fn(ToolCall) -> ToolCall + use<> {
+        let taken = self.deadlines.map(|trust| (deadline_of(headers), trust));
+        move |mut call| {
+            if let Some((at, trust)) = taken {
+                call.tighten_for(at, trust);
+            }
+            call
         }
     }
 
@@ -181,7 +185,7 @@ impl Routes {
 
 async fn call(State(routes): State<Routes>, request: Request) -> Response {
     let on_server = |call, server: &str| routes.servers.put_on(call, server);
-    let timed = |call, headers: &HeaderMap| routes.timed(call, headers);
+    let timed = routes.timed(request.headers());
     let call = match request::read(request, &(), on_server, timed).await {
         Ok(call) => call,
         Err(rejection) => return rejection.into_response(),

@@ -43,11 +43,10 @@ impl<S, F> State<S, F> {
     where
         S: Service<ToolCall, Future = F>,
     {
-        let mut beginning = Beginning::new(visit, call.trusted_deadline());
+        let beginning = Beginning::new(visit, call.trusted_deadline());
         call.share_limit();
         call.set_watched();
         let fut = svc.call(call);
-        beginning.report_mut().info.take_limit();
         let flight = beginning.begun();
         Self::Called { fut, flight }
     }

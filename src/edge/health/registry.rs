@@ -140,7 +140,7 @@ impl Health {
     #[cfg(feature = "router")]
     pub(crate) fn add(&self, server: &CallInfo) {
         let make = || Cell::new(server.server(), self.rules());
-        self.0.servers.get(server, make);
+        self.0.servers.get_known(server, make);
     }
 
     /// Whether calls to this server are refused now. That it was asked for makes it none that is known.

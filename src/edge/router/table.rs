@@ -96,7 +96,8 @@ impl<Res> Table<Res> {
             // Of a server that is not here.
             Some(_) if call.is_resolved() => None,
             _ => self.by_name(name).or_else(|| {
-                let (server, tool) = names::split(name, &self.separator)?;
+                let flat = (!call.is_resolved()).then_some(name)?;
+                let (server, tool) = names::split(flat, &self.separator)?;
                 self.unlisted(server, tool)
             }),
         }

@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use ::tonic::metadata::MetadataMap;
+use tokio::time::Instant;
 
 use crate::call::{ToolCall, Trust};
 use crate::edge::headers::{digits, the_only};
@@ -44,7 +45,8 @@ impl ToolCall {
     #[must_use]
     pub fn with_grpc_deadline(self, metadata: &MetadataMap, trust: Trust) -> Self {
         let mut call = self.with_request_deadline(metadata.as_ref(), trust);
-        call.tighten_by(timeout(metadata), trust);
+        let at = timeout(metadata).and_then(|timeout| Instant::now().checked_add(timeout));
+        call.tighten_for(at, trust);
         call
     }
 }

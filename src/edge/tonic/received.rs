@@ -163,7 +163,11 @@ fn told_by_peer(code: Code, info: &ErrorInfo, message: &str) -> Option<ToolError
         told => told,
     };
     let mut error = ToolError::new(kind, message.to_owned()).with_execution(Execution::Unknown);
-    if info.reason != kind.code() {
+    if kind == ErrorKind::Timeout {
+        // As an HTTP server says so.
+        error = error.with_status(StatusCode::GATEWAY_TIMEOUT);
+    }
+    if info.reason != told.code() {
         error = error.with_code(info.reason.clone());
     }
     if let Some(retryable) = fact("retryable").and_then(|text| text.parse().ok()) {

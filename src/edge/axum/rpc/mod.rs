@@ -8,7 +8,7 @@ use ::axum::{
     extract::{Request, State},
     response::{IntoResponse as _, Response},
 };
-use http::{HeaderMap, StatusCode};
+use http::StatusCode;
 use serde_json::Value;
 
 use self::{
@@ -20,12 +20,13 @@ use super::{
     response::{of_json, shown},
     routes::Routes,
 };
-use crate::{batch::Parallel, result::ToolResult};
+use crate::{ToolCall, batch::Parallel, result::ToolResult};
 
 pub(super) async fn answer(State(routes): State<Routes>, request: Request) -> Response {
     let headers = request.headers().clone();
+    let timed = routes.timed(&headers);
     let answers = match json_body(request, &()).await {
-        Ok(body) => run(&routes, &headers, body).await,
+        Ok(body) => run(&routes, |asked| timed(asked.with_headers(&headers)), body).await,
         Err(rejection) => return of_rejection(&rejection),
     };
     match answers.into_json() {
@@ -46,16 +47,13 @@ fn of_rejection(rejection: &Rejection) -> Response {
     of_json(rejection.status(), answer.unwrap_or_default())
 }
 
-async fn run(routes: &Routes, headers: &HeaderMap, body: Bytes) -> Answers {
+async fn run(routes: &Routes, to_call: impl Fn(Asked) -> ToolCall, body: Bytes) -> Answers {
     let message = match Message::read(&body, routes.max_batch) {
         Ok(message) => message,
         Err(error) => return Answers::of_unknown(&error),
     };
     let mut calls = Vec::new();
-    let mut call = |asked: Asked| {
-        let call = asked.with_headers(headers);
-        calls.push(routes.timed(call, headers));
-    };
+    let mut call = |asked: Asked| calls.push(to_call(asked));
     let entries = message
         .entries(routes.servers)
         .map(|entry| (entry.id, entry.asked.map(&mut call)));

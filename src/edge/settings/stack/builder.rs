@@ -154,14 +154,14 @@ impl<C: Clone> StackBuilder<C> {
     }
 
     fn identity(&self, listeners: &Arc<Listeners>) -> Option<IdentityLayer> {
-        #[allow(unused_mut, reason = "without metrics")]
-        let mut heard = (**listeners).clone();
+        let layer = self.identity.clone()?;
         #[cfg(feature = "metrics")]
         if let Some(metrics) = &self.metrics {
+            let mut heard = (**listeners).clone();
             heard.add(metrics.clone());
+            return Some(layer.with_listener(heard));
         }
-        let layer = self.identity.clone();
-        layer.map(|layer| layer.with_listener(heard))
+        Some(layer.with_listener(Arc::clone(listeners)))
     }
 
     fn trace(&self, listeners: &Arc<Listeners>) -> TraceLayer<DefaultHooks<C>> {
