@@ -243,7 +243,7 @@ fn a_refusal_tells_of_its_own_period() {
         assert!(shared.call(Verdict::FAILURE));
         let thread = {
             let shared = Arc::clone(&shared);
-            thread::spawn(move || shared.cell.admit(|| START, &shared.rules).0)
+            thread::spawn(move || shared.cell.admit(|| START, || true, &shared.rules).0)
         };
         shared.cell.force(Demand::Reset, START, &shared.rules);
         if let Err(retry_after) = thread.join().expect("no panic") {
