@@ -274,7 +274,7 @@ impl<V> Entry<V> {
         self.know();
     }
 
-    /// Whoever is declared stays so.
+    /// Marks the key as known. A declared one stays declared.
     fn know(&self) {
         let _ = self
             .known

@@ -244,7 +244,7 @@ impl CallInfo {
         self.ident.record(self.recording, write);
     }
 
-    /// Those that hear of the call now, whoever began its recording.
+    /// The listeners that are on the call's record now, also those of another recording.
     pub(crate) fn present_listeners(&self) -> &ListenerIds<MAX_LISTENERS> {
         self.ident.record.listeners()
     }

@@ -450,7 +450,7 @@ impl ToolCall {
     ///
     /// The call ends by it as by any other. But that it ended, where it was shorter than the tool's own timeout, tells
     /// nothing of the tool: circuit breakers and health registries do not count it, and a breaker does not choose such a
-    /// call as its probe. Whoever set the tighter deadline is remembered.
+    /// call as its probe. Where both a trusted and an untrusted deadline are set, the earlier one decides.
     #[inline]
     pub fn tighten_untrusted(&mut self, at: Instant) {
         if self.deadline.is_none_or(|outer| at < outer) {

@@ -325,7 +325,7 @@ impl Admitted {
         }
     }
 
-    /// Whoever may probe is asked before the layers below are.
+    /// Keeps the call's shortest timeout for later probes: they are chosen before the layers below tell of theirs.
     fn learn_limit(&self) {
         // A call that was refused on its way has met none.
         match self.info.limit_ms() {

@@ -412,8 +412,8 @@ impl ToolError {
         })
     }
 
-    /// Says whether the tool ran, where more is known than the kind tells. Whoever says that it did not stands for an
-    /// error that was [inferred](Evidence::Inferred) before.
+    /// Says whether the tool ran, where more is known than the kind tells. With [`Execution::NotStarted`], an error that was
+    /// [inferred](Evidence::Inferred) becomes a leaf's word ([`Evidence::Word`]): retry layers then may repeat any call.
     #[must_use]
     pub fn with_execution(self, execution: Execution) -> Self {
         self.edit(|e| {

@@ -88,7 +88,7 @@ impl ToolError {
         }
     }
 
-    /// Puts another text in the place of its own, redacted.
+    /// Replaces the error's text, redacted.
     pub(crate) fn named(self, message: &str) -> Self {
         let text = super::safe(&Rules::default(), message);
         self.edit(|e| e.message = text.into())

@@ -28,7 +28,7 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// The caller's own timeout, else its tool's, else what a table knows, else the default (T2).
+    /// The caller's own timeout, else its tool's, else what a table knows, else the default.
     #[inline]
     pub(super) fn timeout_of(&self, call: &ToolCall) -> Duration {
         let known = call.timeout();

@@ -12,11 +12,12 @@ use std::{
 use tokio::time::{Instant, advance, sleep, timeout};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn, util::BoxCloneSyncService};
 use tower_toolcall::{
-    BoxError, ErrorKind, Evidence, ReplaySafety, ToolCall, ToolError,
+    BoxError, ErrorKind, Evidence, Outcome, ReplaySafety, ToolCall, ToolError,
     circuit_breaker::{BreakerState, CircuitBreakerLayer},
     deadline::DeadlineLayer,
     error::TimeoutLimit,
     health::Health,
+    outcome::classify_fn,
     rate_limit::RateLimitBackoffLayer,
     retry::{RetryLayer, RetryPolicy},
     timeout::TimeoutLayer,
@@ -605,4 +606,35 @@ async fn a_readiness_error_before_a_second_attempt_marks_no_server_by_its_text()
     assert_eq!(error.evidence(), Evidence::Inferred);
     assert_eq!(error.attempts(), Some(3));
     assert_eq!(health.snapshot()[0].failures, 0);
+}
+
+/// V2: an answer that tells of a limit shows that there is such a tool, as any other does.
+#[tokio::test(start_paused = true)]
+async fn a_tool_whose_answers_tell_of_a_limit_keeps_its_gate() {
+    let tells = |result: Result<&(), &ToolError>| match result {
+        Ok(()) => Outcome::success().with_cooldown(secs(1)),
+        Err(_) => Outcome::rate_limited(Some(secs(200))),
+    };
+    let gate = RateLimitBackoffLayer::builder()
+        .with_max_keys(4)
+        .with_attempts(1)
+        .with_classifier(classify_fn(tells))
+        .build()
+        .unwrap();
+    let handle = gate.handle();
+    let stack = gate.layer(service_fn(|call: ToolCall| {
+        let is_real = call.tool() == "search";
+        let limited = || ToolError::new(ErrorKind::RateLimited, "later");
+        async move { if is_real { Ok(()) } else { Err(limited()) } }
+    }));
+    stack.clone().oneshot(call()).await.unwrap();
+    // It does not cool any more, and could be forgotten.
+    advance(secs(2)).await;
+    for n in 0..100 {
+        let invented = ToolCall::new(format!("invented{n}"));
+        let _ = stack.clone().oneshot(invented).await;
+    }
+    // The gate of those without a place is no gate.
+    stack.oneshot(call()).await.unwrap();
+    assert!(handle.remaining(&call()) >= Some(secs(1)));
 }
