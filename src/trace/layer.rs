@@ -95,7 +95,8 @@ impl<H> TraceLayer<H> {
     }
 
     /// Whether the redacted arguments stand in the span (`gen_ai.tool.call.arguments`). Default: yes
-    /// for calls, no for attempts.
+    /// for calls, no for attempts. In a span that OpenTelemetry's sampler drops they stand only if another layer of the
+    /// subscriber, such as a log, reads the span.
     pub fn with_arguments(mut self, show: bool) -> Self {
         self.settings.show.arguments = show;
         self

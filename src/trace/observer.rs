@@ -6,7 +6,7 @@ use tracing::{Level, Span, field::display, record_all};
 use super::{
     hooks::{End, TraceHooks},
     layer::{Settings, Show},
-    span::Scope,
+    span::{Scope, is_sampled_out},
 };
 use crate::{
     answer::Answer,
@@ -32,19 +32,28 @@ pub(super) struct Observer<H, Res> {
 #[derive(Debug)]
 struct Seen {
     span: Span,
+    /// Whether anybody keeps what is recorded in it.
+    is_kept: bool,
     since: Instant,
     below: Observation,
 }
 
 impl Seen {
     #[inline(never)]
-    fn start(call: &mut ToolCall, span: Span) -> Box<Self> {
+    fn start(call: &mut ToolCall, span: Span, readers: u32) -> Box<Self> {
         let below = call.observe();
-        if !span.is_disabled() || sizes_are_heard() {
+        // A span that OpenTelemetry's sampler drops may be read by others: a log.
+        let is_kept = !span.is_disabled() && (readers > 1 || !is_sampled_out(&span));
+        if is_kept || sizes_are_heard() {
             below.want_output_bytes();
         }
         let since = Instant::now();
-        Box::new(Self { span, since, below })
+        Box::new(Self {
+            span,
+            is_kept,
+            since,
+            below,
+        })
     }
 }
 
@@ -110,10 +119,14 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
         H: Clone,
     {
         let show = settings.show;
-        let span = show.scope.span(call);
+        let (span, readers) = show.scope.span(call);
         let heard = !span.is_disabled() || show.scope == Scope::Call && some_event_is_heard();
+        #[cfg(feature = "otel")]
+        if heard {
+            super::NewSpan::take(call, show.scope, &span);
+        }
         let observer = Self {
-            seen: heard.then(|| Seen::start(call, span)),
+            seen: heard.then(|| Seen::start(call, span, readers)),
             info: call.info(),
             hooks: settings.hooks.clone(),
             show,
@@ -121,17 +134,16 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
             answer: PhantomData,
         };
         if let Some(seen) = &observer.seen {
-            #[cfg(feature = "otel")]
-            super::NewSpan::take(call, show.scope, &seen.span);
             observer.started(seen, call);
         }
         observer
     }
 
     #[cold]
-    fn started(&self, Seen { span, .. }: &Seen, call: &ToolCall) {
+    fn started(&self, seen: &Seen, call: &ToolCall) {
+        let Seen { span, is_kept, .. } = seen;
         let _entered = span.enter();
-        if self.show.arguments && !call.arguments().is_empty() {
+        if self.show.arguments && *is_kept && !call.arguments().is_empty() {
             let arguments = display(call.sanitized());
             span.record(self.show.scope.arguments(), arguments);
         }
@@ -260,7 +272,7 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
 
     /// The answer's size, and the answer if it is to be recorded.
     fn answer<'a>(&self, seen: &Seen, response: &'a Res) -> (Option<u64>, Option<Answer<'a>>) {
-        let spans = !seen.span.is_disabled();
+        let spans = seen.is_kept;
         if !spans && !sizes_are_heard() {
             return (None, None);
         }

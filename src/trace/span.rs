@@ -1,5 +1,7 @@
 //! The spans, with all the fields that they may have.
 
+use std::{cell::Cell, fmt};
+
 use tracing::{Span, field::Empty};
 
 use crate::{
@@ -24,12 +26,47 @@ impl Scope {
         }
     }
 
-    pub(super) fn span(self, call: &ToolCall) -> Span {
-        match self {
-            Self::Call => of_call(call),
-            Self::Attempt => of_attempt(call),
-        }
+    /// The span, and how many of the subscriber's layers have read its fields.
+    pub(super) fn span(self, call: &ToolCall) -> (Span, u32) {
+        let name = Read {
+            text: Short::name(call.tool()),
+            times: Cell::new(0),
+        };
+        let span = match self {
+            Self::Call => of_call(call, &name),
+            Self::Attempt => of_attempt(call, &name),
+        };
+        (span, name.times.get())
     }
+}
+
+/// A field's value that counts who reads it: each layer of a subscriber that keeps fields prints it once.
+struct Read<'a> {
+    text: Short<'a>,
+    times: Cell<u32>,
+}
+
+impl fmt::Display for Read<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.times.set(self.times.get().saturating_add(1));
+        self.text.fmt(f)
+    }
+}
+
+/// Whether OpenTelemetry's layer sees the span and its sampler drops it. The span has its parent by now: this starts it.
+#[cfg(feature = "otel")]
+pub(super) fn is_sampled_out(span: &Span) -> bool {
+    use opentelemetry::trace::TraceContextExt as _;
+    use tracing_opentelemetry::OpenTelemetrySpanExt as _;
+
+    let context = span.context();
+    let span = context.span();
+    span.span_context().is_valid() && !span.is_recording()
+}
+
+#[cfg(not(feature = "otel"))]
+pub(super) fn is_sampled_out(_: &Span) -> bool {
+    false
 }
 
 /// A field of a caller's or a peer's own text.
@@ -37,8 +74,8 @@ fn named(text: &str) -> tracing::field::DisplayValue<Short<'_>> {
     tracing::field::display(Short::name(text))
 }
 
-fn of_call(call: &ToolCall) -> Span {
-    let name = Short::name(call.tool());
+fn of_call(call: &ToolCall, read: &Read<'_>) -> Span {
+    let name = read.text;
     tracing::info_span!(
         target: TARGET,
         span::CALL,
@@ -47,7 +84,7 @@ fn of_call(call: &ToolCall) -> Span {
         { span::OTEL_STATUS_CODE } = Empty,
         { span::OTEL_STATUS_DESCRIPTION } = Empty,
         { span::OPERATION_NAME } = "execute_tool",
-        { span::TOOL_NAME } = %name,
+        { span::TOOL_NAME } = %read,
         { span::CALL_ID } = call.id().map(named),
         { span::TOOL_TYPE } = "function",
         { span::CONVERSATION_ID } = call.session_id().map(named),
@@ -73,8 +110,8 @@ fn of_call(call: &ToolCall) -> Span {
 }
 
 /// Without OpenTelemetry's names for a tool's execution (`gen_ai.*`): backends count by them, and this is a part of one.
-fn of_attempt(call: &ToolCall) -> Span {
-    let name = Short::name(call.tool());
+fn of_attempt(call: &ToolCall, read: &Read<'_>) -> Span {
+    let name = read.text;
     let attempt = call.attempt();
     tracing::info_span!(
         target: TARGET,
@@ -83,7 +120,7 @@ fn of_attempt(call: &ToolCall) -> Span {
         { span::OTEL_KIND } = "internal",
         { span::OTEL_STATUS_CODE } = Empty,
         { span::OTEL_STATUS_DESCRIPTION } = Empty,
-        { span::TOOL } = %name,
+        { span::TOOL } = %read,
         { span::ATTEMPT_CALL_ID } = call.id().map(named),
         { span::ATTEMPT_ARGUMENTS } = Empty,
         { span::ATTEMPT_RESULT } = Empty,

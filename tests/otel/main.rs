@@ -7,6 +7,7 @@
 mod collector;
 mod export;
 mod propagation;
+mod sampling;
 mod server;
 
 use std::sync::Once;
