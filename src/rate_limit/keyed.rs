@@ -39,15 +39,16 @@ impl Settings {
         self.origin.elapsed()
     }
 
-    /// The cooldown for a hint, or for none: never shorter, and a little longer by chance, so that
-    /// several processes do not come back together. A hint of zero does not tell how long: a second.
+    /// The cooldown for a hint, or for none: never shorter, and a little longer at random, so that several processes do not
+    /// come back together. The random part does not make it longer than a call may wait, if the hint does not. A hint of zero
+    /// does not tell how long: a second.
     pub(super) fn cooldown(&self, told: Option<Duration>) -> Duration {
         let told = match told {
             Some(Duration::ZERO) => Duration::from_secs(1),
             Some(told) => told,
             None => self.default_cooldown,
         };
-        after_hint(told, self.random.next())
+        after_hint(told, self.random.next()).min(told.max(self.max_wait))
     }
 }
 

@@ -221,6 +221,29 @@ async fn a_cooldown_above_the_maximum_is_returned_at_once() {
     assert_eq!((start.elapsed(), count(&calls)), (Duration::ZERO, 1));
 }
 
+/// W5: the maximum is of what the server asked for, not of what chance adds to it.
+#[tokio::test(start_paused = true)]
+async fn a_cooldown_of_exactly_the_maximum_is_waited_out() {
+    for told in [Some(30), None] {
+        let (calls, tool) = tool(move |n| match n {
+            1 => Err(limited(told)),
+            _ => Ok(0),
+        });
+        let layer = RateLimitBackoffLayer::builder()
+            .with_default_cooldown(secs(30))
+            .with_max_wait(secs(30));
+        let start = Instant::now();
+        layer
+            .build()
+            .unwrap()
+            .layer(tool)
+            .oneshot(call())
+            .await
+            .unwrap();
+        assert_eq!((start.elapsed(), count(&calls)), (secs(30), 2));
+    }
+}
+
 /// Trap 10.
 #[tokio::test(start_paused = true)]
 async fn a_wait_beyond_the_deadline_is_not_begun() {
