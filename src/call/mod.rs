@@ -124,8 +124,10 @@ const UNTRUSTED: u16 = 256;
 const RESOLVED: u16 = 512;
 /// whose replay safety a table knew;
 const LISTED_REPLAY: u16 = 1024;
-/// whose timeout a table knew.
+/// whose timeout a table knew;
 const LISTED_TIMEOUT: u16 = 2048;
+/// a call whose deadline came over a wire.
+const WIRE: u16 = 4096;
 
 /// Whether what a peer says over a wire is believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -446,21 +448,28 @@ impl ToolCall {
         }
     }
 
-    /// The same for a deadline that came over a wire from a caller who is not trusted.
+    /// The same for a deadline that came over a wire.
     ///
-    /// The call ends by it as by any other. But that it ended, where it was shorter than the tool's own timeout, tells
-    /// nothing of the tool: circuit breakers and health registries do not count it, and a breaker does not choose such a
-    /// call as its probe. Where both a trusted and an untrusted deadline are set, the earlier one decides.
+    /// | `trust` | a call that the deadline ends |
+    /// |---|---|
+    /// | [`Untrusted`](Trust::Untrusted) | tells nothing of the tool, where the deadline was shorter than the tool's own timeout: circuit breakers and health registries do not count it, and a breaker does not choose such a call as its probe |
+    /// | [`Trusted`](Trust::Trusted) | has timed out, and circuit breakers count it |
+    ///
+    /// Where several deadlines are set, the earliest one decides. The [reserve](crate::deadline::DeadlineLayer::with_reserve) kept
+    /// back from a deadline that came over a wire is at most a tenth of the time left.
     #[inline]
-    pub fn tighten_untrusted(&mut self, at: Instant) {
+    pub fn tighten_from_wire(&mut self, at: Instant, trust: Trust) {
         if self.deadline.is_none_or(|outer| at < outer) {
             self.set_deadline(at);
-            *self.claims.get_mut() |= UNTRUSTED;
+            *self.claims.get_mut() |= match trust {
+                Trust::Untrusted => WIRE | UNTRUSTED,
+                Trust::Trusted => WIRE,
+            };
         }
     }
 
     /// Whether the [deadline](Self::deadline) was set by a caller who is not trusted: see
-    /// [`tighten_untrusted`](Self::tighten_untrusted).
+    /// [`tighten_from_wire`](Self::tighten_from_wire).
     #[inline]
     pub fn is_deadline_untrusted(&self) -> bool {
         self.claims.load(Relaxed) & UNTRUSTED != 0
@@ -470,7 +479,7 @@ impl ToolCall {
     fn set_deadline(&mut self, at: Instant) {
         self.deadline = Some(at);
         // It is another one.
-        *self.claims.get_mut() &= !(RESERVED | UNTRUSTED);
+        *self.claims.get_mut() &= !(RESERVED | UNTRUSTED | WIRE);
     }
 
     /// The deadline, unless it was set by a caller who is not trusted.
@@ -576,14 +585,21 @@ impl ToolCall {
         self.claims.load(Relaxed) & WATCHED != 0
     }
 
-    /// Keeps a reserve from the deadline for its owner; what is spent of it at `now` is spent.
-    #[cfg(feature = "batch")]
+    /// Keeps a reserve from the deadline for its owner; what is spent of it at `now` is spent. Of a deadline that came over a
+    /// wire, which may be any, that is at most a tenth of what is left.
     pub(crate) fn reserve(&mut self, reserve: Duration, now: Instant) {
-        if let Some(at) = self.deadline {
-            let at = at.checked_sub(reserve).map_or(now, |at| at.max(now));
-            self.deadline = Some(at);
-            *self.claims.get_mut() |= RESERVED;
-        }
+        let Some(at) = self.deadline else { return };
+        let reserve = match *self.claims.get_mut() & WIRE {
+            0 => reserve,
+            _ => reserve.min(at.saturating_duration_since(now) / 10),
+        };
+        self.deadline = Some(at.checked_sub(reserve).map_or(now, |at| at.max(now)));
+    }
+
+    /// Notes that the reserve is kept, so that the next layer keeps none.
+    #[cfg(feature = "batch")]
+    pub(crate) fn set_reserved(&mut self) {
+        *self.claims.get_mut() |= RESERVED;
     }
 
     /// Whether somebody has kept the reserve already. Says so once: the next one's deadline is another.

@@ -15,8 +15,8 @@ use tokio::time::Instant;
 /// Cheap to clone and to report to; nobody is woken by a report.
 ///
 /// ```
-/// # use tower_toolcall::{BoxError, ToolCall};
-/// async fn import(call: ToolCall) -> Result<u32, BoxError> {
+/// # use tower_toolcall::{AnyError, ToolCall};
+/// async fn import(call: ToolCall) -> Result<u32, AnyError> {
 ///     let progress = call.progress(); // `None` unless somebody waits for it
 ///     for _batch in 0..3 {
 ///         // ... work ...

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::*;
-use crate::ErrorKind;
+use crate::{ErrorKind, Trust};
 
 fn call() -> ToolCall {
     ToolCall::new("search")
@@ -12,7 +12,7 @@ fn call() -> ToolCall {
 
 /// N3: the request moves through every layer, so its size is every layer's cost.
 #[test]
-fn a_call_is_32_bytes() {
+fn a_call_is_40_bytes() {
     assert_eq!(size_of::<ToolCall>(), 40);
 }
 
@@ -360,9 +360,9 @@ async fn whoever_set_the_tighter_deadline_is_remembered() {
     let now = tokio::time::Instant::now();
     let at = |secs| now + Duration::from_secs(secs);
     let mut call = ToolCall::new("t").with_deadline(at(10));
-    call.tighten_untrusted(at(20));
+    call.tighten_from_wire(at(20), Trust::Untrusted);
     assert!(!call.is_deadline_untrusted());
-    call.tighten_untrusted(at(5));
+    call.tighten_from_wire(at(5), Trust::Untrusted);
     call.tighten(at(6));
     assert!(call.is_deadline_untrusted() && call.clone().is_deadline_untrusted());
     assert_eq!(call.deadline(), Some(at(5)));

@@ -226,7 +226,7 @@ impl<C> CircuitBreakerBuilder<C> {
     /// of the shortest timeout of the [`TimeoutLayer`](crate::timeout::TimeoutLayer)s above and below, as configured, else of
     /// the call's own timeout, else of 30 s. A call that had to wait and is dropped after its deadline is a failure either
     /// way, unless the deadline is that of a caller who is
-    /// [not trusted](crate::ToolCall::tighten_untrusted); any other drop tells nothing.
+    /// [not trusted](crate::ToolCall::tighten_from_wire); any other drop tells nothing.
     pub fn with_abandoned_after(mut self, pending: Duration) -> Self {
         self.abandoned = AbandonedPolicy::After(pending);
         self

@@ -15,7 +15,7 @@
 //!   connections, 5xx, panics and errors that nobody can classify are failures. The caller's own mistakes,
 //!   rate limits, cancellations and refusals, ours as well, tell nothing: such a call does not count at
 //!   all, and a trial's place is free again. Nor does a timeout count whose limit was the deadline of a caller who is
-//!   [not trusted](crate::ToolCall::tighten_untrusted).
+//!   [not trusted](crate::ToolCall::tighten_from_wire).
 //! - **Its future is dropped**: past its deadline, unless that was such a caller's, it is a failure, as somebody outside
 //!   enforced a timeout; so it is after the call had been pending for about its timeout, or 30 s
 //!   ([`with_abandoned_after`](CircuitBreakerBuilder::with_abandoned_after)). Before that it tells
@@ -37,10 +37,10 @@
 //!
 //! ```
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
-//! use tower_toolcall::{BoxError, ErrorKind, ToolCall, circuit_breaker::CircuitBreakerLayer};
+//! use tower_toolcall::{AnyError, ErrorKind, ToolCall, circuit_breaker::CircuitBreakerLayer};
 //!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() {
-//! let tool = service_fn(|_call: ToolCall| async { Err::<(), BoxError>("503 Service Unavailable".into()) });
+//! let tool = service_fn(|_call: ToolCall| async { Err::<(), AnyError>("503 Service Unavailable".into()) });
 //! let stack = ServiceBuilder::new().layer(CircuitBreakerLayer::new()).service(tool);
 //!
 //! for _ in 0..5 {

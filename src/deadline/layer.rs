@@ -25,36 +25,24 @@ impl Settings {
     #[inline]
     pub(super) fn limit(&self, now: Instant, call: &mut ToolCall) -> Option<Instant> {
         let own = self.budget.and_then(|budget| now.checked_add(budget));
-        if let Some(outer) = call.deadline() {
-            return Some(self.inherited(own, outer, now, call));
-        }
-        if let Some(at) = own {
+        if call.deadline().is_some() {
+            self.inherited(own, now, call);
+        } else if let Some(at) = own {
             call.tighten(at);
         }
-        own
+        call.deadline()
     }
 
     /// The same where the call brings a deadline along.
     #[inline(never)]
-    fn inherited(
-        &self,
-        own: Option<Instant>,
-        outer: Instant,
-        now: Instant,
-        call: &mut ToolCall,
-    ) -> Instant {
+    fn inherited(&self, own: Option<Instant>, now: Instant, call: &mut ToolCall) {
         // Who keeps none leaves the word to the next layer.
-        let kept = !self.reserve.is_zero() && call.take_reserved();
-        let reserve = if kept { Duration::ZERO } else { self.reserve };
-        // An outer deadline too early to hold the reserve leaves nothing.
-        let outer = outer.checked_sub(reserve).map_or(now, |at| at.max(now));
-        match own {
-            Some(own) if own < outer => call.tighten(own),
-            // It stays whose it was.
-            _ if call.is_deadline_untrusted() => call.tighten_untrusted(outer),
-            _ => call.tighten(outer),
+        if !self.reserve.is_zero() && !call.take_reserved() {
+            call.reserve(self.reserve, now);
         }
-        own.map_or(outer, |own| own.min(outer))
+        if let Some(own) = own {
+            call.tighten(own);
+        }
     }
 }
 
@@ -68,7 +56,7 @@ impl DeadlineLayer {
 
     /// A layer without a budget of its own: it enforces the deadline that a call brings along, and
     /// watches the caller's token. The [reserve](Self::with_reserve) is kept all the same: with the
-    /// default one, a call whose deadline is 500 ms away or nearer is not started.
+    /// default one, a call whose deadline, set in this process, is 500 ms away or nearer is not started.
     pub fn inherited() -> Self {
         Self::with_budget(None)
     }
@@ -82,8 +70,10 @@ impl DeadlineLayer {
         }
     }
 
-    /// Sets what is kept back from an outer deadline, so that its owner can finish in time.
-    /// Default 500 ms (T5).
+    /// Sets what is kept back from an outer deadline, so that its owner can finish in time. Default 500 ms.
+    ///
+    /// From a deadline that came over a wire ([`ToolCall::tighten_from_wire`]) at most a tenth of the time left is kept back: a peer
+    /// that waits 300 ms has 270 ms for the call.
     pub fn with_reserve(mut self, reserve: Duration) -> Self {
         self.settings.reserve = reserve;
         self

@@ -19,10 +19,10 @@
 //! use std::time::Duration;
 //! use tokio::time::Instant;
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
-//! use tower_toolcall::{BoxError, ErrorKind, ToolCall, deadline::DeadlineLayer};
+//! use tower_toolcall::{AnyError, ErrorKind, ToolCall, deadline::DeadlineLayer};
 //!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() {
-//! let tool = service_fn(|_call: ToolCall| async { Ok::<_, BoxError>("done") });
+//! let tool = service_fn(|_call: ToolCall| async { Ok::<_, AnyError>("done") });
 //! let stack = ServiceBuilder::new()
 //!     .layer(DeadlineLayer::new(Duration::from_secs(10)))
 //!     .service(tool);

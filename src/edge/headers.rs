@@ -51,22 +51,14 @@ impl ToolCall {
     /// Takes up how long the sender of an HTTP request waits: `x-envoy-expected-rq-timeout-ms`, in milliseconds from now, becomes the
     /// call's deadline if that is earlier than the one it has. What is malformed, zero or there twice is ignored.
     ///
-    /// | `trust` | a call that the deadline ends |
-    /// |---|---|
-    /// | [`Untrusted`](Trust::Untrusted) | tells nothing of the tool: see [`tighten_untrusted`](Self::tighten_untrusted) |
-    /// | [`Trusted`](Trust::Trusted) | has timed out, and circuit breakers count it. For a proxy that sets the header itself, or a mesh of one's own |
+    /// [`tighten_from_wire`](Self::tighten_from_wire) says what `trust` means. `Trusted` is for a proxy that sets the header itself,
+    /// or a mesh of one's own.
     #[must_use]
     pub fn with_request_deadline(mut self, headers: &HeaderMap, trust: Trust) -> Self {
-        self.tighten_for(deadline_of(headers), trust);
-        self
-    }
-
-    pub(super) fn tighten_for(&mut self, at: Option<Instant>, trust: Trust) {
-        match (at, trust) {
-            (Some(at), Trust::Trusted) => self.tighten(at),
-            (Some(at), Trust::Untrusted) => self.tighten_untrusted(at),
-            (None, _) => {}
+        if let Some(at) = deadline_of(headers) {
+            self.tighten_from_wire(at, trust);
         }
+        self
     }
 }
 

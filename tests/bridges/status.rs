@@ -417,8 +417,12 @@ async fn the_clients_timeout_is_the_deadline_of_the_call() {
     let channel = connect(&server).await;
     let answer = call(channel.clone(), request("ok", "")).await.unwrap();
     assert_eq!(answer["has_deadline"], true); // the stack's own
+    // W17: also a short one.
+    let mut hurried = request("ok", "");
+    hurried.set_timeout(ms(300));
+    call(channel.clone(), hurried).await.unwrap();
     let mut hang = request("hang", "");
-    // The reserve of the deadline layer, 500 ms, is taken off, so its answer is before tonic's own.
+    // The reserve of the deadline layer is taken off, so its answer is before tonic's own.
     hang.set_timeout(ms(700));
     let status = call(channel, hang).await.unwrap_err();
     assert_eq!(status.code(), Code::DeadlineExceeded, "{status:?}");

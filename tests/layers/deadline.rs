@@ -3,7 +3,7 @@ use std::{sync::atomic::Ordering::SeqCst, time::Duration};
 use tokio::time::{Instant, sleep};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_toolcall::{
-    BoxError, ErrorKind, Execution, ToolCall, ToolError, deadline::DeadlineLayer,
+    BoxError, ErrorKind, Execution, ToolCall, ToolError, Trust, deadline::DeadlineLayer,
     error::TimeoutLimit, timeout::TimeoutLayer,
 };
 
@@ -69,6 +69,26 @@ async fn a_call_without_a_share_is_not_started() {
     )
     .await;
     assert_eq!(started, 1);
+}
+
+/// W17: a peer that waits 300 ms is served; each hop keeps a tenth back, at most 500 ms.
+#[tokio::test(start_paused = true)]
+async fn of_a_deadline_from_a_wire_at_most_a_tenth_is_kept_back() {
+    let ms = Duration::from_millis;
+    for trust in [Trust::Untrusted, Trust::Trusted] {
+        for (left, expected) in [(300, 270), (5_000, 4_500), (8_000, 7_500)] {
+            let mut call = ToolCall::new("t");
+            call.tighten_from_wire(Instant::now() + ms(left), trust);
+            let (_, took, started) = run(DeadlineLayer::new(secs(10)), call).await;
+            assert_eq!((took, started), (ms(expected), 1), "{trust:?}");
+        }
+        let mut call = ToolCall::new("t");
+        call.tighten_from_wire(Instant::now() + ms(300), trust);
+        let hops =
+            tower::layer::util::Stack::new(DeadlineLayer::inherited(), DeadlineLayer::inherited());
+        let (_, took, _) = run(hops, call).await;
+        assert_eq!(took, ms(243), "{trust:?}");
+    }
 }
 
 /// T5: budgets nest, each leaving time to clean up.

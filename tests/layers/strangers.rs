@@ -12,7 +12,7 @@ use std::{
 use tokio::time::{Instant, advance, sleep, timeout};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn, util::BoxCloneSyncService};
 use tower_toolcall::{
-    BoxError, ErrorKind, Evidence, Outcome, ReplaySafety, ToolCall, ToolError,
+    BoxError, ErrorKind, Evidence, Outcome, ReplaySafety, ToolCall, ToolError, Trust,
     circuit_breaker::{BreakerState, CircuitBreakerLayer},
     deadline::DeadlineLayer,
     error::TimeoutLimit,
@@ -38,7 +38,7 @@ fn call() -> ToolCall {
 /// A call whose caller, who is not trusted, leaves it so much time.
 fn hurried(time: Duration) -> ToolCall {
     let mut call = call();
-    call.tighten_untrusted(Instant::now() + time);
+    call.tighten_from_wire(Instant::now() + time, Trust::Untrusted);
     call
 }
 

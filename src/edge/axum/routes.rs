@@ -62,8 +62,8 @@ impl Routes {
     ///
     /// ```compile_fail,E0283
     /// # use tower::{Layer, service_fn};
-    /// # use tower_toolcall::{BoxError, ToolCall, axum::Routes, result::ToolResultLayer};
-    /// let tool = service_fn(|_: ToolCall| async { Ok::<_, BoxError>(12) });
+    /// # use tower_toolcall::{AnyError, ToolCall, axum::Routes, result::ToolResultLayer};
+    /// let tool = service_fn(|_: ToolCall| async { Ok::<_, AnyError>(12) });
     /// let routes = Routes::new(ToolResultLayer::new().layer(tool));
     /// ```
     pub fn new<S, W>(stack: S) -> Self
@@ -133,10 +133,12 @@ impl Routes {
 
     /// What gives calls the deadline of their request, which arrives now, if that is taken.
     pub(super) fn timed(&self, headers: &HeaderMap) -> impl Fn(ToolCall) -> ToolCall + use<> {
-        let taken = self.deadlines.map(|trust| (deadline_of(headers), trust));
+        let taken = self
+            .deadlines
+            .and_then(|trust| Some((deadline_of(headers)?, trust)));
         move |mut call| {
             if let Some((at, trust)) = taken {
-                call.tighten_for(at, trust);
+                call.tighten_from_wire(at, trust);
             }
             call
         }

@@ -201,6 +201,7 @@ where
         }
         if let Some(reserve) = self.reserve.filter(|_| call.deadline().is_some()) {
             call.reserve(reserve, Instant::now());
+            call.set_reserved();
         }
     }
 }

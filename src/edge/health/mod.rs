@@ -11,7 +11,7 @@
 //! Our own refusals, cancelled calls, panics and all else that says nothing of the server change nothing. Nor does what was
 //! merely [inferred](crate::Evidence::Inferred) from a foreign error, a text about connections for example: put a
 //! [`transport`](crate::transport) around a client of your own. Nor does the deadline of a caller who is
-//! [not trusted](crate::ToolCall::tighten_untrusted), nor a
+//! [not trusted](crate::ToolCall::tighten_from_wire), nor a
 //! call that was dropped, unless it had waited past its deadline or for as long as its timeout, 30 s if it has none: then it
 //! is a timeout. `NotFound`, `InvalidInput` and `Denied` are answers if somebody else made them: if they have a source or
 //! an HTTP status.

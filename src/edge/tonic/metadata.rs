@@ -45,8 +45,9 @@ impl ToolCall {
     #[must_use]
     pub fn with_grpc_deadline(self, metadata: &MetadataMap, trust: Trust) -> Self {
         let mut call = self.with_request_deadline(metadata.as_ref(), trust);
-        let at = timeout(metadata).and_then(|timeout| Instant::now().checked_add(timeout));
-        call.tighten_for(at, trust);
+        if let Some(at) = timeout(metadata).and_then(|t| Instant::now().checked_add(t)) {
+            call.tighten_from_wire(at, trust);
+        }
         call
     }
 }
