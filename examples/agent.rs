@@ -28,10 +28,10 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use tower::{ServiceBuilder, ServiceExt as _};
 use tower_toolcall::{
-    ToolCall, ToolError,
+    ModelText as _, ToolCall, ToolError,
     catch_panic::CatchPanicLayer,
     deadline::DeadlineLayer,
-    mcp::{McpHooks, McpProgress, McpService, ModelText},
+    mcp::{McpHooks, McpProgress, McpService},
     timeout::TimeoutLayer,
     trace::TraceLayer,
 };
@@ -133,7 +133,7 @@ fn show(style: Style, result: &Result<CallToolResponse, ToolError>, took: Durati
         ),
         Err(error) => (
             style.red(&format!("{} after {ms} ms", error.code())),
-            error.model_message(),
+            error.model_message().into(),
         ),
     };
     println!("   result  {outcome}");

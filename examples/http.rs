@@ -11,9 +11,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tower::{ServiceBuilder, service_fn};
-use tower_toolcall::{BoxError, ServiceBuilderExt, ToolCall, axum::Routes, router::Router};
+use tower_toolcall::{
+    AnyError, BoxError, ServiceBuilderExt, ToolCall, axum::Routes, router::Router,
+};
 
-async fn tool(call: ToolCall) -> Result<Value, BoxError> {
+async fn tool(call: ToolCall) -> Result<Value, AnyError> {
     match call.tool() {
         "weather" => Ok(json!({ "city": call.arguments().get("city"), "degrees": 12 })),
         "slow" => std::future::pending().await,

@@ -33,12 +33,12 @@ use tokio::{
 };
 use tower::{ServiceBuilder, ServiceExt as _, util::BoxCloneSyncService};
 use tower_toolcall::{
-    ConfigError, ToolCall, ToolError,
+    ConfigError, ModelText as _, ToolCall, ToolError,
     backoff::Backoff,
     catch_panic::CatchPanicLayer,
     circuit_breaker::CircuitBreakerLayer,
     deadline::DeadlineLayer,
-    mcp::{McpClassifier, McpHooks, McpProgress, McpService, ModelText},
+    mcp::{McpClassifier, McpHooks, McpProgress, McpService},
     retry::{RetryLayer, RetryPolicy},
     timeout::TimeoutLayer,
     trace::TraceLayer,

@@ -23,9 +23,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tower::{ServiceBuilder, ServiceExt as _};
 use tower_toolcall::{
-    BoxError, ToolCall,
+    AnyError, BoxError, ModelText as _, ToolCall,
     catch_panic::CatchPanicLayer,
-    mcp::{McpNotifications, McpService, ModelText as _},
+    mcp::{McpNotifications, McpService},
     router::{Router, tool_fn},
     timeout::TimeoutLayer,
 };
@@ -49,14 +49,14 @@ enum Unit {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), BoxError> {
     let weather = tool_fn(|w: Weather| async move {
-        Ok::<_, BoxError>(format!(
+        Ok::<_, AnyError>(format!(
             "{}: {} days of rain, in {:?}",
             w.city, w.days, w.unit
         ))
     });
     let slow = tool_fn(|(): ()| async {
         tokio::time::sleep(Duration::from_secs(60)).await;
-        Ok::<_, BoxError>("at last")
+        Ok::<_, AnyError>("at last")
     });
     let hasty = TimeoutLayer::new(Duration::from_millis(200));
     let docs = Server::start(&["search", "fetch"]).await?;

@@ -12,7 +12,7 @@ use std::{env, fs, process::ExitCode};
 
 use serde_json::json;
 use tower::{ServiceBuilder, ServiceExt, service_fn};
-use tower_toolcall::{BoxError, ToolCall, settings::Settings};
+use tower_toolcall::{AnyError, BoxError, ToolCall, settings::Settings};
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -36,7 +36,7 @@ async fn run() -> Result<(), BoxError> {
             .get("city")
             .and_then(|v| v.as_str())
             .ok_or("no city")?;
-        Ok::<_, BoxError>(format!("{city}: 12 degrees, clear sky"))
+        Ok::<_, AnyError>(format!("{city}: 12 degrees, clear sky"))
     });
     let tools = ServiceBuilder::new()
         .layer(stack.results())

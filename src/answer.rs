@@ -1,4 +1,5 @@
-//! What observers see of a tool's answer: its size, and a view of it to be redacted.
+//! A tool's answer as the model reads it ([`ModelText`]), and as observers see it ([`Answer`]): its size, and a view of it to be
+//! redacted.
 
 use std::{any::Any, borrow::Cow, fmt, io, sync::Arc};
 
@@ -6,6 +7,65 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::limited::{self, LEVELS};
+
+/// An answer as text for the model, as the tool gave it: not redacted, of any length.
+///
+/// A string passes unchanged, other JSON is written compactly, `null` and `()` are the empty string. With the feature `mcp`
+/// there are implementations for MCP's results: text blocks are joined by line feeds, and if any block is no text, the whole
+/// content is JSON.
+///
+/// [`ToolResult::model_text`](crate::ToolResult::model_text) has the text for failed calls too.
+pub trait ModelText {
+    /// The text that the model reads.
+    fn model_text(&self) -> Cow<'_, str>;
+}
+
+impl ModelText for str {
+    fn model_text(&self) -> Cow<'_, str> {
+        Cow::Borrowed(self)
+    }
+}
+
+impl ModelText for String {
+    fn model_text(&self) -> Cow<'_, str> {
+        Cow::Borrowed(self)
+    }
+}
+
+impl ModelText for () {
+    fn model_text(&self) -> Cow<'_, str> {
+        Cow::Borrowed("")
+    }
+}
+
+impl ModelText for Value {
+    fn model_text(&self) -> Cow<'_, str> {
+        match self {
+            Self::Null => Cow::Borrowed(""),
+            Self::String(text) => Cow::Borrowed(text),
+            other => Cow::Owned(other.to_string()),
+        }
+    }
+}
+
+/// Of a reference or a smart pointer: what it points to.
+macro_rules! pointer {
+    ($($pointer:ty),*) => {$(
+        impl<T: ModelText + ?Sized> ModelText for $pointer {
+            fn model_text(&self) -> Cow<'_, str> {
+                (**self).model_text()
+            }
+        }
+    )*};
+}
+
+pointer!(&T, Box<T>, Arc<T>);
+
+impl<T: ModelText + ToOwned + ?Sized> ModelText for Cow<'_, T> {
+    fn model_text(&self) -> Cow<'_, str> {
+        (**self).model_text()
+    }
+}
 
 /// A tool's answer as an observer sees it. Whoever prints it redacts it first.
 #[derive(Clone)]
@@ -160,6 +220,18 @@ mod tests {
         let secret = "api_key=s3cr3t-canary".to_owned();
         let shown = format!("{:?}", Answer::of_usual(&secret));
         assert_eq!(shown, "Some(Answer(23 bytes))");
+    }
+
+    /// X5: what is no text of MCP's.
+    #[test]
+    fn answers_become_text_for_the_model() {
+        assert_eq!("as it is\n".model_text(), "as it is\n");
+        assert_eq!(Arc::<str>::from("shared").model_text(), "shared");
+        assert_eq!(Cow::Borrowed("borrowed").model_text(), "borrowed");
+        assert_eq!(json!("as it is\n").model_text(), "as it is\n");
+        assert_eq!(json!(null).model_text(), "");
+        assert_eq!(().model_text(), "");
+        assert_eq!(json!({ "a": [1, "b"] }).model_text(), r#"{"a":[1,"b"]}"#);
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //! ```
 //! use std::time::Duration;
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
-//! use tower_toolcall::{BoxError, ErrorKind, ToolCall, cancel::cancellable, timeout::TimeoutLayer};
+//! use tower_toolcall::{AnyError, ErrorKind, ToolCall, cancel::cancellable, timeout::TimeoutLayer};
 //!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() {
 //! let tool = service_fn(|call: ToolCall| {
@@ -19,7 +19,7 @@
 //!                 () = tokio::time::sleep(Duration::from_secs(60)) => Ok("done"),
 //!             }
 //!         });
-//!         Ok::<_, BoxError>(work.await?)
+//!         Ok::<_, AnyError>(work.await?)
 //!     })
 //! });
 //! let stack = ServiceBuilder::new()

@@ -15,10 +15,10 @@
 //!
 //! ```
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
-//! use tower_toolcall::{BoxError, ErrorKind, ToolCall, check::CheckLayer};
+//! use tower_toolcall::{AnyError, ErrorKind, ToolCall, check::CheckLayer};
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
-//! let tool = service_fn(|_call: ToolCall| async { Ok::<_, BoxError>("x".repeat(1 << 20)) });
+//! let tool = service_fn(|_call: ToolCall| async { Ok::<_, AnyError>("x".repeat(1 << 20)) });
 //! let tools = ServiceBuilder::new().layer(CheckLayer::max_bytes(64 << 10)).service(tool);
 //!
 //! let error = tools.oneshot(ToolCall::new("dump")).await.unwrap_err();

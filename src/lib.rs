@@ -45,13 +45,13 @@ mod transition;
 pub mod transport;
 
 pub use self::{
-    answer::Answer,
+    answer::{Answer, ModelText},
     call::{
         CallInfo, Claim, IdempotencyKey, Identity, MAX_DEPTH, MAX_NAME_BYTES, Observation,
         Progress, Record, ReplaySafety, ToolCall, Trust,
     },
     config::ConfigError,
-    error::{BoxError, ErrorKind, Evidence, Execution, ToolError},
+    error::{AnyError, BoxError, ErrorKind, Evidence, Execution, ToolError},
     event::{Event, Listen},
     key::Key,
     outcome::{Classify, Outcome},

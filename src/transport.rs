@@ -77,7 +77,7 @@ use tower_service::Service;
 
 use crate::{
     call::{CallInfo, ToolCall},
-    error::{BoxError, ToolError},
+    error::{AnyError, ToolError},
 };
 
 /// Says that a leaf is a transport. See the [module docs](self) for an example.
@@ -131,7 +131,7 @@ impl<S> Transport<S> {
 impl<S> Service<ToolCall> for Transport<S>
 where
     S: Service<ToolCall>,
-    S::Error: Into<BoxError>,
+    S::Error: Into<AnyError>,
 {
     type Response = S::Response;
     type Error = ToolError;
@@ -139,7 +139,7 @@ where
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
         let ready = self.inner.poll_ready(cx);
-        ready.map_err(|error| ToolError::from_transport(error.into()))
+        ready.map_err(from_wire)
     }
 
     fn call(&mut self, call: ToolCall) -> Self::Future {
@@ -149,6 +149,11 @@ where
             info,
         }
     }
+}
+
+/// Of [`AnyError`] it is known in `Send` futures, too, that errors become it.
+fn from_wire(error: impl Into<AnyError>) -> ToolError {
+    ToolError::from_transport(error.into().into_inner())
 }
 
 pin_project! {
@@ -165,7 +170,7 @@ pin_project! {
 impl<F, Res, E> Future for ResponseFuture<F>
 where
     F: Future<Output = Result<Res, E>>,
-    E: Into<BoxError>,
+    E: Into<AnyError>,
 {
     type Output = Result<Res, ToolError>;
 
@@ -173,6 +178,6 @@ where
         let this = self.project();
         this.fut
             .poll(cx)
-            .map_err(|error| ToolError::from_transport(error.into()).about(this.info))
+            .map_err(|error| from_wire(error).about(this.info))
     }
 }

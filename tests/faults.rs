@@ -54,9 +54,9 @@ use tokio::{
 };
 use tower::{Service, ServiceBuilder, ServiceExt as _};
 use tower_toolcall::{
-    ErrorKind, Event, Execution, ReplaySafety, ToolCall, ToolError,
+    ErrorKind, Event, Execution, ModelText as _, ReplaySafety, ToolCall, ToolError,
     backoff::Backoff,
-    mcp::{McpService, ModelText},
+    mcp::McpService,
     retry::{RetryBudget, RetryLayer, RetryPolicy, RetryRefusal},
     timeout::TimeoutLayer,
 };

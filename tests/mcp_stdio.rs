@@ -16,10 +16,11 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 use tower::ServiceExt as _;
 use tower_toolcall::{
-    Classify as _, ErrorKind, Execution, Outcome, ReplaySafety, ToolCall, ToolError,
+    Classify as _, ErrorKind, Execution, ModelText as _, Outcome, ReplaySafety, ToolCall,
+    ToolError,
     circuit_breaker::{BreakerState, CircuitBreakerHandle, CircuitBreakerLayer},
     error::TimeoutLimit,
-    mcp::{McpClassifier, ModelText as _},
+    mcp::McpClassifier,
 };
 use tracing_subscriber::fmt::format::FmtSpan;
 

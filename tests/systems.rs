@@ -18,10 +18,10 @@ use tokio::time::{Instant, advance, sleep};
 use tokio_util::sync::CancellationToken;
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_toolcall::{
-    BoxError, ErrorKind, Execution, ToolCall, ToolError,
+    BoxError, ErrorKind, Execution, ToolCall, ToolError, ToolResult,
     batch::{Parallel, Sequence},
     circuit_breaker::{BreakerState, TransitionReason},
-    mcp::{McpClassifier, ModelText},
+    mcp::McpClassifier,
     metrics::Metrics,
     result::Status,
     router::{Json, Router, tool_fn},
@@ -322,13 +322,7 @@ async fn c_answers_each_call_of_a_model_once() {
         ToolCall::new("missing").with_id("call_2"),
     ];
     let results = executor.run(calls).await;
-    let texts: Vec<_> = results
-        .iter()
-        .map(|r| {
-            r.data()
-                .map_or_else(|| r.model_message(), ModelText::model_text)
-        })
-        .collect();
+    let texts: Vec<_> = results.iter().map(ToolResult::model_text).collect();
     assert_eq!(texts[0], "12 degrees");
     assert_eq!(
         serde_json::from_str::<Value>(&texts[1]).unwrap(),

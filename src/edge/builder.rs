@@ -4,11 +4,11 @@
 //! use std::time::Duration;
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
 //! use tower_toolcall::{
-//!     BoxError, ServiceBuilderExt, ToolCall, redact::Rules, retry::RetryPolicy,
+//!     AnyError, ServiceBuilderExt, ToolCall, redact::Rules, retry::RetryPolicy,
 //! };
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
-//! let tool = service_fn(|_call: ToolCall| async { Ok::<_, BoxError>("12 degrees") });
+//! let tool = service_fn(|_call: ToolCall| async { Ok::<_, AnyError>("12 degrees") });
 //!
 //! let tools = ServiceBuilder::new()
 //!     .tool_sanitize(Rules::new())
@@ -32,10 +32,10 @@
 //! ```
 //! # use std::time::Duration;
 //! # use tower::{ServiceBuilder, service_fn};
-//! # use tower_toolcall::{BoxError, ServiceBuilderExt, ToolCall};
+//! # use tower_toolcall::{AnyError, ServiceBuilderExt, ToolCall};
 //! use tower_toolcall::{circuit_breaker::CircuitBreakerLayer, timeout::TimeoutLayer};
 //!
-//! # let tool = service_fn(|_call: ToolCall| async { Ok::<_, BoxError>(()) });
+//! # let tool = service_fn(|_call: ToolCall| async { Ok::<_, AnyError>(()) });
 //! let breaker = CircuitBreakerLayer::new();
 //! let handle = breaker.handle(); // to look at the breakers, and to force them
 //! let tools = ServiceBuilder::new()

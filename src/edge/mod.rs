@@ -1,4 +1,6 @@
 //! What stands on the layers: adapters to other crates, and what runs calls. Each behind its feature.
+#[cfg(feature = "anyhow")]
+mod anyhow;
 #[cfg(feature = "axum")]
 pub mod axum;
 #[cfg(feature = "batch")]

@@ -92,14 +92,23 @@ pub(super) fn for_user(e: &ToolError) -> String {
     })
 }
 
-/// Arguments that did not fit, and why.
-#[cfg(feature = "router")]
-pub(super) fn refused(e: &ToolError, why: &str) -> String {
-    let before = format!("Tool '{}' refused its arguments: ", name_of(e, MAX_NAME));
-    let after = ". Correct them and call it again.";
+/// A sentence with a reason in it, as much of it as there is room for.
+fn because(before: &str, why: &str, after: &str) -> String {
+    let why = why.trim_end_matches(['.', ' ']);
     // Three for the dots where it is cut.
-    let room = MAX.saturating_sub(before.chars().count() + after.len() + 3);
-    format!("{before}{}{after}", Short::new(why, room))
+    let taken = before.chars().count() + after.len() + 3;
+    let why = Short::new(why, MAX.saturating_sub(taken));
+    format!("{before}{why}{after}")
+}
+
+/// Arguments that did not fit, and why.
+pub(super) fn refused(e: &ToolError, why: &str) -> String {
+    let name = name_of(e, MAX_NAME);
+    because(
+        &format!("Tool '{name}' refused its arguments: "),
+        why,
+        ". Correct them and call it again.",
+    )
 }
 
 /// A tool that is not there, and as many names of others as there is room for: half a name is of no use.
@@ -125,7 +134,6 @@ pub(super) fn near(e: &ToolError, names: &[String]) -> String {
 
 pub(super) fn for_model(e: &ToolError) -> String {
     let name = name_of(e, MAX_NAME);
-    let why = Short::new(e.message().trim_end_matches(['.', ' ']), 40);
     fit(match e.kind() {
         ErrorKind::Timeout => format!(
             "Tool '{name}' timed out and may still be running. Do not repeat the same call; ask for less, or continue without it."
@@ -178,14 +186,16 @@ pub(super) fn for_model(e: &ToolError) -> String {
         ErrorKind::NotFound => {
             format!("Tool '{name}' does not exist. Call only tools that you were given.")
         }
-        ErrorKind::InvalidInput => {
-            format!("Tool '{name}' refused its arguments: {why}. Correct them and call it again.")
-        }
-        ErrorKind::Failed => format!(
-            "Tool '{name}' failed: {why}. Do not repeat the same call; change it or continue without it."
+        ErrorKind::InvalidInput => refused(e, e.message()),
+        ErrorKind::Failed => because(
+            &format!("Tool '{name}' failed: "),
+            e.message(),
+            ". Do not repeat the same call; change it or continue without it.",
         ),
-        ErrorKind::Reported => format!(
-            "Tool '{name}' reported an error: {why}. Change the call or continue without it."
+        ErrorKind::Reported => because(
+            &format!("Tool '{name}' reported an error: "),
+            e.message(),
+            ". Change the call or continue without it.",
         ),
         ErrorKind::Cancelled => {
             format!("The call of tool '{name}' was cancelled. Do not repeat it unless asked to.")

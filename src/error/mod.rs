@@ -1,8 +1,8 @@
 //! The one error type, and how other errors become it.
 //!
 //! Every layer of this crate has `Error = ToolError` and takes any inner service whose error
-//! converts into it. A tool function returns [`BoxError`], where `?` and `"text".into()` work; the
-//! conversion walks the source chain: our own error first, then errors known by type (tower's, tokio's,
+//! converts into it. A tool function returns [`AnyError`], where `?` and `"text".into()` work (or [`ToolError`], a
+//! [`BoxError`], with the feature `anyhow` an `anyhow::Error`); the conversion walks the source chain: our own error first, then errors known by type (tower's, tokio's,
 //! [`std::io::Error`], those of the enabled features: hyper's, rmcp's, reqwest's, tonic's), and text only as a last
 //! resort. An HTTP status of your own becomes an error by [`ToolError::from_status`]. What nobody can classify is [`ErrorKind::Failed`].
 //!
@@ -61,6 +61,7 @@
 //! }
 //! ```
 
+mod any;
 mod kind;
 mod message;
 mod recognise;
@@ -76,9 +77,12 @@ use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-pub use self::kind::{ErrorKind, Evidence, Execution};
 #[cfg(any(feature = "mcp", feature = "tonic"))]
 pub(crate) use self::recognise::cause_by_type;
+pub use self::{
+    any::AnyError,
+    kind::{ErrorKind, Evidence, Execution},
+};
 use crate::{
     call::{CallInfo, ReplaySafety},
     redact::{Redacted, Rules},

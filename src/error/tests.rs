@@ -880,7 +880,7 @@ fn a_503_with_a_delay_has_not_started() {
     assert_eq!(error.execution(), Execution::NotStarted);
 }
 
-/// E8: recoverable for all kinds but these.
+/// E8, W11: recoverable for all kinds but these.
 #[test]
 fn recoverable_means_that_the_agent_can_go_on() {
     let lost: Vec<_> = ErrorKind::ALL
@@ -895,6 +895,38 @@ fn recoverable_means_that_the_agent_can_go_on() {
             &ErrorKind::Internal
         ]
     );
+}
+
+/// F-2: the model reads as much of a reason as there is room for.
+#[test]
+fn the_model_reads_as_much_of_a_reason_as_200_characters_allow() {
+    let place = "the value at line 1, column 17 of the query is not valid JSON".to_owned();
+    let call = ToolCall::new("search")
+        .with_json_str("{ not JSON")
+        .unwrap_err();
+    assert!(call.model_message().contains("(line 1, column 3)"));
+    for kind in [
+        ErrorKind::InvalidInput,
+        ErrorKind::Failed,
+        ErrorKind::Reported,
+    ] {
+        let text = ToolError::new(kind, place.clone())
+            .with_tool("search")
+            .model_message();
+        assert!(text.contains(&place), "{text}");
+        let long = ToolError::new(kind, "ä".repeat(300))
+            .with_tool("search")
+            .model_message();
+        assert!(
+            long.chars().count() >= 195 && long.chars().count() <= 200,
+            "{long}"
+        );
+        // What to do next is there whatever the reason.
+        assert!(
+            long.ends_with(&text[text.find(&place).unwrap() + place.len()..]),
+            "{long}"
+        );
+    }
 }
 
 /// E4: one sentence for each kind, short, naming the tool; bounded for a monstrous name.

@@ -57,7 +57,7 @@ impl<T: Listen + ?Sized> Listen for Arc<T> {
 /// ```
 /// use std::sync::{Arc, atomic::{AtomicU32, Ordering::Relaxed}};
 /// use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
-/// use tower_toolcall::{BoxError, Event, ToolCall, event::Listening, retry::RetryLayer};
+/// use tower_toolcall::{AnyError, Event, ToolCall, event::Listening, retry::RetryLayer};
 ///
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() {
 /// let retries = Arc::new(AtomicU32::new(0));
@@ -70,7 +70,7 @@ impl<T: Listen + ?Sized> Listen for Arc<T> {
 /// let listening = Listening::new(Arc::downgrade(&listen) as _);
 ///
 /// let tool = service_fn(|call: ToolCall| async move {
-///     if call.attempt() < 3 { Err(BoxError::from("503 Service Unavailable")) } else { Ok("done") }
+///     if call.attempt() < 3 { Err(AnyError::from("503 Service Unavailable")) } else { Ok("done") }
 /// });
 /// let mut stack = ServiceBuilder::new().layer(RetryLayer::default()).service(tool);
 ///

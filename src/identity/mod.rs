@@ -29,10 +29,10 @@
 #![cfg_attr(not(all(feature = "router", feature = "tower")), doc = "```ignore")]
 //! use std::time::Duration;
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
-//! use tower_toolcall::{BoxError, ErrorKind, ServiceBuilderExt, ToolCall, router::Router, timeout::TimeoutLayer};
+//! use tower_toolcall::{AnyError, BoxError, ErrorKind, ServiceBuilderExt, ToolCall, router::Router, timeout::TimeoutLayer};
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), BoxError> {
-//! let pay = service_fn(|_: ToolCall| async { Ok::<_, BoxError>("charged") });
+//! let pay = service_fn(|_: ToolCall| async { Ok::<_, AnyError>("charged") });
 //! let router = Router::builder().server("pay", pay, ["charge", "refund"]).build()?;
 //!
 //! let stack = ServiceBuilder::new()

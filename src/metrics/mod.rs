@@ -56,7 +56,7 @@
 //! ```
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
 //! use tower_toolcall::{
-//!     BoxError, ToolCall, circuit_breaker::CircuitBreakerLayer, metrics::Metrics, timeout::TimeoutLayer,
+//!     AnyError, BoxError, ToolCall, circuit_breaker::CircuitBreakerLayer, metrics::Metrics, timeout::TimeoutLayer,
 //! };
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), BoxError> {
@@ -65,7 +65,7 @@
 //!     .layer(metrics.layer())
 //!     .layer(CircuitBreakerLayer::new())
 //!     .layer(TimeoutLayer::default())
-//!     .service(service_fn(|_call: ToolCall| async { Ok::<_, BoxError>("sunny") }));
+//!     .service(service_fn(|_call: ToolCall| async { Ok::<_, AnyError>("sunny") }));
 //! stack.oneshot(ToolCall::new("weather").with_server("met")).await?;
 //!
 //! let snapshot = metrics.snapshot();

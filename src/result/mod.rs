@@ -28,11 +28,11 @@
 //!
 //! ```
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
-//! use tower_toolcall::{BoxError, ToolCall, result::{Status, ToolResultLayer}};
+//! use tower_toolcall::{AnyError, ToolCall, result::{Status, ToolResultLayer}};
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
 //! let tool = service_fn(|call: ToolCall| async move {
-//!     if call.arguments().is_empty() { return Err(BoxError::from("503 Service Unavailable")) }
+//!     if call.arguments().is_empty() { return Err(AnyError::from("503 Service Unavailable")) }
 //!     Ok(12)
 //! });
 //! let tools = ServiceBuilder::new().layer(ToolResultLayer::new()).service(tool);
@@ -54,11 +54,11 @@
 //!
 //! ```
 //! # use tower::{ServiceBuilder, ServiceExt, service_fn};
-//! # use tower_toolcall::{BoxError, ErrorKind, ToolCall, result::ToolResultLayer};
+//! # use tower_toolcall::{AnyError, ErrorKind, ToolCall, result::ToolResultLayer};
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
 //! let tool = service_fn(|call: ToolCall| async move {
 //!     call.info().record(|record| record.set_reported(true));
-//!     Ok::<_, BoxError>("there is no city of this name")
+//!     Ok::<_, AnyError>("there is no city of this name")
 //! });
 //! let tools = ServiceBuilder::new().layer(ToolResultLayer::new()).service(tool);
 //!

@@ -1,7 +1,7 @@
-use std::{fmt, time::Duration};
+use std::{borrow::Cow, fmt, time::Duration};
 
 use super::{metadata::Metadata, status::Status};
-use crate::{call::CallInfo, error::ToolError, text::Short};
+use crate::{answer::ModelText, call::CallInfo, error::ToolError, text::Short};
 
 /// How a call ended, and with what: there always is one, whatever happened.
 ///
@@ -140,16 +140,56 @@ impl<T> ToolResult<T> {
         &mut self.0.metadata
     }
 
-    /// What a user may read: [`ToolError::user_message`], empty after a success (E4).
+    /// What a user may read: [`ToolError::user_message`], empty after a success.
     pub fn user_message(&self) -> String {
         self.error()
             .map_or_else(String::new, ToolError::user_message)
     }
 
-    /// What the model should read: [`ToolError::model_message`], empty after a success (E4).
+    /// What went wrong, for the model: [`ToolError::model_message`], empty after a success.
+    /// [`model_text`](Self::model_text) is what to hand to it.
     pub fn model_message(&self) -> String {
         self.error()
             .map_or_else(String::new, ToolError::model_message)
+    }
+
+    /// What to hand to the model as this call's result, whatever became of it: the tool's answer, or else the
+    /// [sentence](Self::model_message) that says what went wrong and what to do next.
+    ///
+    /// An answer that is an error in the tool's own words is handed on as it is, unless it says nothing. The answer's text is not
+    /// redacted, and as long as the tool made it.
+    ///
+    /// ```
+    /// use tower::{ServiceBuilder, ServiceExt, service_fn};
+    /// use tower_toolcall::{AnyError, ToolCall, result::ToolResultLayer};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// let tools = ServiceBuilder::new().layer(ToolResultLayer::new()).service(service_fn(|call: ToolCall| async move {
+    ///     match call.tool() {
+    ///         "weather" => Ok("12 degrees"),
+    ///         _ => Err(AnyError::from("503 Service Unavailable")),
+    ///     }
+    /// }));
+    ///
+    /// let Ok(result) = tools.clone().oneshot(ToolCall::new("weather")).await;
+    /// assert_eq!(result.model_text(), "12 degrees");
+    ///
+    /// let Ok(result) = tools.oneshot(ToolCall::new("news")).await;
+    /// let text = "The service behind tool 'news' failed. Use another tool or continue without it.";
+    /// assert_eq!(result.model_text(), text);
+    /// # }
+    /// ```
+    pub fn model_text(&self) -> Cow<'_, str>
+    where
+        T: ModelText,
+    {
+        let answer = self.data().map(ModelText::model_text);
+        match self.error() {
+            None => answer.unwrap_or_default(),
+            Some(error) => answer
+                .filter(|text| !text.is_empty())
+                .unwrap_or_else(|| error.model_message().into()),
+        }
     }
 
     /// The result with its real data, to be serialised: for a wire, not for a log.
@@ -179,10 +219,10 @@ impl<T> fmt::Debug for ToolResult<T> {
 ///
 /// ```
 /// # use tower::{ServiceBuilder, ServiceExt, service_fn};
-/// # use tower_toolcall::{BoxError, ToolCall, result::{ToolResult, ToolResultLayer}};
+/// # use tower_toolcall::{AnyError, ToolCall, result::{ToolResult, ToolResultLayer}};
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {
 /// # let tools = ServiceBuilder::new().layer(ToolResultLayer::new())
-/// #     .service(service_fn(|_: ToolCall| async { Ok::<_, BoxError>("12 degrees".to_owned()) }));
+/// #     .service(service_fn(|_: ToolCall| async { Ok::<_, AnyError>("12 degrees".to_owned()) }));
 /// let Ok(result) = tools.oneshot(ToolCall::new("weather")).await;
 ///
 /// let sent = serde_json::to_string(&result.exposed()).unwrap();

@@ -39,12 +39,12 @@
 //!
 //! ```
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
-//! use tower_toolcall::{BoxError, ReplaySafety, ToolCall, retry::RetryLayer};
+//! use tower_toolcall::{AnyError, ReplaySafety, ToolCall, retry::RetryLayer};
 //!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() {
 //! let tool = service_fn(|call: ToolCall| async move {
 //!     match call.attempt() {
-//!         1 => Err(BoxError::from("503 Service Unavailable")),
+//!         1 => Err(AnyError::from("503 Service Unavailable")),
 //!         n => Ok(format!("done at attempt {n}")),
 //!     }
 //! });
@@ -90,11 +90,11 @@
 //! ```
 //! # #[cfg(feature = "tower")] {
 //! use tower::{ServiceBuilder, retry::RetryLayer, service_fn};
-//! use tower_toolcall::{BoxError, ToolCall, retry::RetryPolicy};
+//! use tower_toolcall::{AnyError, ToolCall, retry::RetryPolicy};
 //!
 //! let stack = ServiceBuilder::new()
 //!     .layer(RetryLayer::new(RetryPolicy::new()))
-//!     .service(service_fn(|_: ToolCall| async { Ok::<_, BoxError>("done") }));
+//!     .service(service_fn(|_: ToolCall| async { Ok::<_, AnyError>("done") }));
 //! # let _ = async { tower::ServiceExt::oneshot(stack, ToolCall::new("t")).await };
 //! # }
 //! ```

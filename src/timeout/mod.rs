@@ -22,12 +22,12 @@
 //! ```
 //! use std::time::Duration;
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
-//! use tower_toolcall::{BoxError, ErrorKind, ToolCall, timeout::TimeoutLayer};
+//! use tower_toolcall::{AnyError, ErrorKind, ToolCall, timeout::TimeoutLayer};
 //!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() {
 //! let tool = service_fn(|_call: ToolCall| async {
 //!     tokio::time::sleep(Duration::from_secs(60)).await;
-//!     Ok::<_, BoxError>("too late")
+//!     Ok::<_, AnyError>("too late")
 //! });
 //! let stack = ServiceBuilder::new().layer(TimeoutLayer::default()).service(tool);
 //!

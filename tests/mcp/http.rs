@@ -25,8 +25,8 @@ use rmcp::{
 use tokio::{net::TcpListener, task::AbortHandle};
 use tower::{Service, ServiceBuilder, ServiceExt};
 use tower_toolcall::{
-    ErrorKind, Execution, ToolCall, ToolError,
-    mcp::{McpReconnect, McpService, ModelText},
+    ErrorKind, Execution, ModelText as _, ToolCall, ToolError,
+    mcp::{McpReconnect, McpService},
     timeout::TimeoutLayer,
 };
 

@@ -10,14 +10,11 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
 use tower::{Layer, ServiceBuilder, ServiceExt};
 use tower_toolcall::{
-    Answer, Classify, ErrorKind, Outcome, ReplaySafety, ToolCall, ToolError,
+    Answer, Classify, ErrorKind, ModelText as _, Outcome, ReplaySafety, ToolCall, ToolError,
     check::CheckLayer,
     deadline::DeadlineLayer,
     error::TimeoutLimit,
-    mcp::{
-        IDEMPOTENCY_KEY_META, McpClassifier, McpHooks, McpMaxBytes, McpProgress, McpService,
-        ModelText,
-    },
+    mcp::{IDEMPOTENCY_KEY_META, McpClassifier, McpHooks, McpMaxBytes, McpProgress, McpService},
     outcome::Count,
     result::ToolResultLayer,
     retry::{RetryLayer, RetryPolicy},
@@ -261,7 +258,7 @@ async fn progress_keeps_a_call_alive_beyond_its_idle_time() {
         .await
         .unwrap();
     assert_eq!(
-        (response.model_text().as_str(), start.elapsed()),
+        (&*response.model_text(), start.elapsed()),
         ("imported", secs(10))
     );
 
@@ -389,7 +386,7 @@ async fn a_result_is_measured_and_may_be_too_large() {
     };
     let Ok(flagged) = run("flagged", 1000).await;
     assert_eq!(flagged.error().unwrap().kind(), ErrorKind::Reported);
-    assert_eq!(flagged.data().unwrap().model_text(), "no such city");
+    assert_eq!(flagged.model_text(), "no such city");
 
     let Ok(result) = run("structured", 1000).await;
     let Some(CallToolResponse::Complete(complete)) = result.data() else {

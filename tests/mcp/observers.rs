@@ -10,9 +10,9 @@ use std::{
 use rmcp::model::CallToolResponse;
 use tower::{ServiceBuilder, ServiceExt, util::BoxCloneSyncService};
 use tower_toolcall::{
-    ErrorKind, ReplaySafety, ServiceBuilderExt, ToolCall, ToolError, ToolResult,
+    ErrorKind, ModelText as _, ReplaySafety, ServiceBuilderExt, ToolCall, ToolError, ToolResult,
     event::BreakerState,
-    mcp::{McpService, ModelText},
+    mcp::McpService,
     metrics::{Metrics, Stats},
     result::{Status, ToolResultLayer},
     retry::RetryPolicy,
@@ -112,7 +112,7 @@ fn watch() -> (Seen, tracing::subscriber::DefaultGuard) {
     (seen, guard)
 }
 
-/// V7.
+/// V7, F-3.
 #[tokio::test(start_paused = true)]
 async fn a_failed_mcp_call_is_no_success_in_result_trace_and_metrics_with_no_setting() {
     let (seen, _guard) = watch();
@@ -123,7 +123,7 @@ async fn a_failed_mcp_call_is_no_success_in_result_trace_and_metrics_with_no_set
     assert_eq!(result.status(), Status::Error);
     assert_eq!(result.error().unwrap().kind(), ErrorKind::Reported);
     // The model reads the tool's own words.
-    assert_eq!(result.data().unwrap().model_text(), "no such city");
+    assert_eq!(result.model_text(), "no such city");
 
     let seen = seen.0.lock().unwrap();
     assert_eq!(seen.0["tool.success"], "false");

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tower::{ServiceBuilder, ServiceExt};
 use tower_toolcall::{
-    Classify, ErrorKind, Execution, Outcome, ToolCall, ToolError,
-    mcp::{McpClassifier, McpService, ModelText},
+    Classify, ErrorKind, Execution, ModelText as _, Outcome, ToolCall, ToolError,
+    mcp::{McpClassifier, McpService},
     timeout::TimeoutLayer,
 };
 

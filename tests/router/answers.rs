@@ -50,7 +50,7 @@ async fn what_cannot_be_written_is_an_error() {
 #[cfg(feature = "mcp")]
 mod mcp {
     use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock};
-    use tower_toolcall::mcp::ModelText as _;
+    use tower_toolcall::ModelText as _;
 
     use super::*;
 

@@ -20,10 +20,10 @@
 #![cfg_attr(feature = "router", doc = "```")]
 #![cfg_attr(not(feature = "router"), doc = "```ignore")]
 //! use tower::{ServiceBuilder, service_fn};
-//! use tower_toolcall::{BoxError, ServiceBuilderExt, ToolCall, axum::Routes, router::Router};
+//! use tower_toolcall::{AnyError, BoxError, ServiceBuilderExt, ToolCall, axum::Routes, router::Router};
 //!
 //! # fn main() -> Result<(), BoxError> {
-//! let docs = service_fn(|call: ToolCall| async move { Ok::<_, BoxError>(call.tool().to_owned()) });
+//! let docs = service_fn(|call: ToolCall| async move { Ok::<_, AnyError>(call.tool().to_owned()) });
 //! let router = Router::builder().server("docs", docs, ["search"]).build()?;
 //! let stack = ServiceBuilder::new().tool_circuit_breaker().service(router.clone());
 //!
@@ -44,10 +44,10 @@
 //! use std::time::Duration;
 //! use serde_json::json;
 //! use tower::{ServiceBuilder, service_fn};
-//! use tower_toolcall::{BoxError, ServiceBuilderExt, ToolCall, axum::Routes};
+//! use tower_toolcall::{AnyError, ServiceBuilderExt, ToolCall, axum::Routes};
 //!
 //! let tool = service_fn(|call: ToolCall| async move {
-//!     Ok::<_, BoxError>(json!({ "city": call.arguments().get("city"), "degrees": 12 }))
+//!     Ok::<_, AnyError>(json!({ "city": call.arguments().get("city"), "degrees": 12 }))
 //! });
 //! let stack = ServiceBuilder::new()
 //!     .tool_circuit_breaker()

@@ -21,14 +21,14 @@
 //! use std::time::Duration;
 //! use serde_json::json;
 //! use tower::{ServiceBuilder, service_fn};
-//! use tower_toolcall::{BoxError, ToolCall, batch::Parallel, timeout::TimeoutLayer};
+//! use tower_toolcall::{AnyError, BoxError, ToolCall, batch::Parallel, timeout::TimeoutLayer};
 //!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), BoxError> {
 //! let weather = service_fn(|call: ToolCall| async move {
 //!     match call.arguments()["city"].as_str() {
 //!         Some("Oslo") => Ok("12 degrees"),
 //!         Some("Atlantis") => std::future::pending().await,
-//!         _ => Err(BoxError::from("no such city")),
+//!         _ => Err(AnyError::from("no such city")),
 //!     }
 //! });
 //! let tools = ServiceBuilder::new().layer(TimeoutLayer::new(Duration::from_secs(5))).service(weather);
@@ -46,9 +46,9 @@
 //!
 //! ```
 //! # use tower::service_fn;
-//! # use tower_toolcall::{BoxError, ToolCall, batch::Parallel};
+//! # use tower_toolcall::{AnyError, ToolCall, batch::Parallel};
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
-//! # let tools = service_fn(|_: ToolCall| async { Ok::<_, BoxError>(12) });
+//! # let tools = service_fn(|_: ToolCall| async { Ok::<_, AnyError>(12) });
 //! # let calls = [ToolCall::new("a"), ToolCall::new("b")];
 //! let mut completions = Parallel::new(tools).stream(calls);
 //! while let Some((n, result)) = completions.next().await {
@@ -62,11 +62,11 @@
 //! ```
 //! use std::time::Duration;
 //! # use tower::service_fn;
-//! # use tower_toolcall::{BoxError, ToolCall};
+//! # use tower_toolcall::{AnyError, ToolCall};
 //! use tower_toolcall::batch::Sequence;
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
-//! # let tools = service_fn(|_: ToolCall| async { Ok::<_, BoxError>(12) });
+//! # let tools = service_fn(|_: ToolCall| async { Ok::<_, AnyError>(12) });
 //! # let calls = [ToolCall::new("a"), ToolCall::new("b")];
 //! let report = Sequence::new(tools).with_budget(Duration::from_secs(30)).run(calls).await;
 //! println!("{report}"); // 2 calls in 0.0 s: 2 succeeded
@@ -84,10 +84,6 @@
 //! [`DeadlineLayer`](crate::deadline) below keeps its reserve from it, but for the one that a sequence has kept. A call that
 //! waits for a limit below when the time is up has not begun; below a layer that waits in its own future, the result
 //! layer for one, this cannot always be seen: its result is `timeout` or `skipped`, and no listener hears of it.
-//!
-//! In a spawned `async` block, a service whose error is a `BoxError` may need
-//! [`tool_normalize`](crate::ServiceBuilderExt::tool_normalize) around it: "implementation of `From` is not general enough". To
-//! spawn the future that `run` gives needs nothing.
 //!
 //! # Errors
 //!

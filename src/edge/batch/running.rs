@@ -54,11 +54,11 @@ where
     /// ```
     /// # use std::time::Duration;
     /// # use tower::service_fn;
-    /// # use tower_toolcall::{BoxError, ToolCall, batch::Parallel};
+    /// # use tower_toolcall::{AnyError, ToolCall, batch::Parallel};
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() {
     /// # let tools = service_fn(|call: ToolCall| async move {
     /// #     if call.tool() == "slow" { std::future::pending::<()>().await }
-    /// #     Ok::<_, BoxError>(12)
+    /// #     Ok::<_, AnyError>(12)
     /// # });
     /// let mut running = Parallel::new(tools).run([ToolCall::new("fast"), ToolCall::new("slow")]);
     /// let results = match tokio::time::timeout(Duration::from_secs(1), &mut running).await {

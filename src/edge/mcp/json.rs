@@ -6,12 +6,12 @@ use serde::{Serialize, Serializer, ser::Error as _};
 /// ```
 /// use tower::{ServiceBuilder, ServiceExt as _, service_fn};
 /// use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock};
-/// use tower_toolcall::{BoxError, ToolCall, mcp::McpJson};
+/// use tower_toolcall::{AnyError, BoxError, ToolCall, mcp::McpJson};
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), BoxError> {
 /// let tool = service_fn(|_: ToolCall| async {
 ///     let result = CallToolResult::success(vec![ContentBlock::text("sunny")]);
-///     Ok::<_, BoxError>(CallToolResponse::from(result))
+///     Ok::<_, AnyError>(CallToolResponse::from(result))
 /// });
 /// let stack = ServiceBuilder::new().map_response(McpJson).service(tool); // for `axum::Routes`, as one
 /// let answer = stack.oneshot(ToolCall::new("weather")).await?;

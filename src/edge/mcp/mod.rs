@@ -30,7 +30,7 @@
 //! ```no_run
 //! use rmcp::ServiceExt as _;
 //! use tower::{ServiceBuilder, ServiceExt as _};
-//! use tower_toolcall::{ToolCall, mcp::{McpService, ModelText}, timeout::TimeoutLayer};
+//! use tower_toolcall::{ToolCall, answer::ModelText, mcp::McpService, timeout::TimeoutLayer};
 //!
 //! # async fn run(transport: tokio::io::DuplexStream) -> Result<(), Box<dyn std::error::Error>> {
 //! let client = ().serve(transport).await?; // any rmcp client
@@ -81,6 +81,5 @@ pub use self::{
     progress::McpProgress,
     reconnect::{McpConnection, McpReconnect},
     service::{IDEMPOTENCY_KEY_META, McpService, ResponseFuture},
-    text::ModelText,
     tools::McpTools,
 };

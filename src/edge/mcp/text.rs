@@ -1,34 +1,21 @@
+//! MCP's results as text for the model (X5).
+
+use std::borrow::Cow;
+
 use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock};
 use serde::Serialize;
-use serde_json::Value;
 
-/// A result as text for the model (X5).
-///
-/// A string passes unchanged; text blocks are joined by line feeds; if any block is no text, the
-/// whole content is JSON; nothing is the empty string. The text is the tool's own and unbounded.
-pub trait ModelText {
-    /// The text that the model reads.
-    fn model_text(&self) -> String;
-}
-
-impl ModelText for Value {
-    fn model_text(&self) -> String {
-        match self {
-            Self::Null => String::new(),
-            Self::String(text) => text.clone(),
-            other => json(other),
-        }
-    }
-}
+use crate::answer::ModelText;
 
 impl ModelText for [ContentBlock] {
-    fn model_text(&self) -> String {
+    fn model_text(&self) -> Cow<'_, str> {
         let texts: Option<Vec<&str>> = self
             .iter()
             .map(|block| block.as_text().map(|t| t.text.as_str()))
             .collect();
-        match texts {
-            Some(texts) => texts.join("\n"),
+        match texts.as_deref() {
+            Some([text]) => Cow::Borrowed(text),
+            Some(texts) => texts.join("\n").into(),
             None => json(self),
         }
     }
@@ -36,7 +23,7 @@ impl ModelText for [ContentBlock] {
 
 /// The content; without any, the structured content.
 impl ModelText for CallToolResult {
-    fn model_text(&self) -> String {
+    fn model_text(&self) -> Cow<'_, str> {
         match &self.structured_content {
             Some(structured) if self.content.is_empty() => structured.model_text(),
             _ => self.content.model_text(),
@@ -46,33 +33,30 @@ impl ModelText for CallToolResult {
 
 /// A complete result's text; JSON for a result that asks for input or names a task.
 impl ModelText for CallToolResponse {
-    fn model_text(&self) -> String {
+    fn model_text(&self) -> Cow<'_, str> {
         match self {
             Self::Complete(result) => result.model_text(),
             Self::InputRequired(result) => json(result),
             Self::Task(result) => json(result),
-            _ => String::new(),
+            _ => Cow::Borrowed(""),
         }
     }
 }
 
-fn json<T: Serialize + ?Sized>(value: &T) -> String {
+fn json<T: Serialize + ?Sized>(value: &T) -> Cow<'static, str> {
     // It came out of JSON, so it goes back into it.
-    serde_json::to_string(value).unwrap_or_default()
+    serde_json::to_string(value).unwrap_or_default().into()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     /// X5: each rule.
     #[test]
     fn results_become_text_for_the_model() {
         let text = |s: &str| ContentBlock::text(s);
-        assert_eq!(json!("as it is\n").model_text(), "as it is\n");
-        assert_eq!(json!(null).model_text(), "");
-        assert_eq!(json!({ "a": 1 }).model_text(), r#"{"a":1}"#);
         assert_eq!([text("a"), text("b")].model_text(), "a\nb");
         assert_eq!(CallToolResult::success(vec![]).model_text(), "");
         let image = ContentBlock::image("aGk=", "image/png");

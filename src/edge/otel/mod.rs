@@ -23,7 +23,7 @@
 //! use std::collections::HashMap;
 //! use tower::{ServiceBuilder, service_fn};
 //! use tower_toolcall::{
-//!     BoxError, ToolCall, otel::LangfuseHooks, retry::RetryLayer, trace::TraceLayer,
+//!     AnyError, BoxError, ToolCall, otel::LangfuseHooks, retry::RetryLayer, trace::TraceLayer,
 //! };
 //! use tracing_subscriber::{filter::{LevelFilter, Targets}, prelude::*};
 //!
@@ -61,7 +61,7 @@
 //!         .layer(TraceLayer::new().with_hooks(hooks).with_output(true))
 //!         .layer(RetryLayer::default())
 //!         .layer(TraceLayer::attempts().with_hooks(hooks))
-//!         .service(service_fn(|_: ToolCall| async { Ok::<_, BoxError>("sunny") }));
+//!         .service(service_fn(|_: ToolCall| async { Ok::<_, AnyError>("sunny") }));
 //!     # let _ = stack;
 //!
 //!     // At the end: what is not sent yet. It blocks, so not on a thread of the runtime.

@@ -70,7 +70,7 @@
 //! use serde_json::json;
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
 //! use tower_toolcall::{
-//!     BoxError, ErrorKind, ToolCall, catch_panic::CatchPanicLayer, router::{Json, Router, tool_fn},
+//!     AnyError, BoxError, ErrorKind, ToolCall, catch_panic::CatchPanicLayer, router::{Json, Router, tool_fn},
 //!     timeout::TimeoutLayer,
 //! };
 //!
@@ -78,11 +78,11 @@
 //! struct Add { a: i64, b: i64 }
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), BoxError> {
-//! let add = tool_fn(|Add { a, b }: Add| async move { Ok::<_, BoxError>(Json(a + b)) });
-//! let pay = tool_fn(|(): ()| async { Ok::<_, BoxError>("paid") });
+//! let add = tool_fn(|Add { a, b }: Add| async move { Ok::<_, AnyError>(Json(a + b)) });
+//! let pay = tool_fn(|(): ()| async { Ok::<_, AnyError>("paid") });
 //! // Any service: an HTTP client, a queue, another router.
 //! let docs = service_fn(|call: ToolCall| async move {
-//!     Ok::<_, BoxError>(format!("{} of {}", call.tool(), call.server().unwrap_or("nobody")))
+//!     Ok::<_, AnyError>(format!("{} of {}", call.tool(), call.server().unwrap_or("nobody")))
 //! });
 //!
 //! let router = Router::builder()

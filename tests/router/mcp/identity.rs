@@ -5,10 +5,10 @@ use std::sync::atomic::Ordering::SeqCst;
 use rmcp::model::CallToolResponse;
 use tower::{Layer, ServiceBuilder, ServiceExt, service_fn};
 use tower_toolcall::{
-    BoxError, ErrorKind, Key, ServiceBuilderExt, ToolCall, ToolError,
+    BoxError, ErrorKind, Key, ModelText as _, ServiceBuilderExt, ToolCall, ToolError,
     circuit_breaker::CircuitBreakerLayer,
     identity::IdentityLayer,
-    mcp::{Catalog, McpClassifier, McpTools, ModelText as _},
+    mcp::{Catalog, McpClassifier, McpTools},
     metrics::Metrics,
     retry::RetryPolicy,
     router::Router,
@@ -32,7 +32,7 @@ async fn a_tool_that_comes_or_goes_is_resolved_or_refused() {
     let stack = router.identity().layer(router);
     let run = async |name: &str| -> Result<String, ToolError> {
         let answer = stack.clone().oneshot(ToolCall::new(name)).await?;
-        Ok(answer.model_text())
+        Ok(answer.model_text().into_owned())
     };
     assert_eq!(run("docs__search").await.unwrap(), "search done");
     let missing = run("docs__fetch").await.unwrap_err();

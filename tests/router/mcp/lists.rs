@@ -6,9 +6,9 @@ use rmcp::model::{CallToolResponse, JsonObject, Tool, ToolAnnotations};
 use tokio::time::{Instant, sleep};
 use tower::{ServiceExt, service_fn};
 use tower_toolcall::{
-    BoxError, ErrorKind, ReplaySafety, ToolCall, ToolError,
+    BoxError, ErrorKind, ModelText as _, ReplaySafety, ToolCall, ToolError,
     health::Health,
-    mcp::{Catalog, McpTools, ModelText},
+    mcp::{Catalog, McpTools},
     router::{Router, tool_fn},
 };
 
@@ -27,7 +27,7 @@ fn router(connection: &Connection) -> Router<CallToolResponse> {
 
 async fn run(router: &Router<CallToolResponse>, name: &str) -> Result<String, ToolError> {
     let answer = router.clone().oneshot(ToolCall::new(name)).await?;
-    Ok(answer.model_text())
+    Ok(answer.model_text().into_owned())
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,9 +4,9 @@ use std::{sync::atomic::Ordering::SeqCst, time::Duration};
 
 use tower::{ServiceBuilder, ServiceExt};
 use tower_toolcall::{
-    ErrorKind, ToolCall,
+    ErrorKind, ModelText as _, ToolCall,
     backoff::Backoff,
-    mcp::{McpClassifier, ModelText as _},
+    mcp::McpClassifier,
     result::ToolResultLayer,
     retry::{RetryLayer, RetryPolicy},
     router::Router,
@@ -33,7 +33,9 @@ async fn run(tool: &str) -> (usize, Result<String, ErrorKind>) {
         .layer(RetryLayer::new(policy))
         .service(router);
     let answer = stack.oneshot(ToolCall::new(format!("docs__{tool}"))).await;
-    let answer = answer.map(|a| a.model_text()).map_err(|e| e.kind());
+    let answer = answer
+        .map(|a| a.model_text().into_owned())
+        .map_err(|e| e.kind());
     (server.calls.load(SeqCst), answer)
 }
 

@@ -35,14 +35,14 @@ use crate::{call::ToolCall, error::ToolError};
 /// use serde::Deserialize;
 /// use serde_json::json;
 /// use tower::ServiceExt as _;
-/// use tower_toolcall::{BoxError, ErrorKind, ToolCall, ToolError, router::tool_fn};
+/// use tower_toolcall::{AnyError, BoxError, ErrorKind, ToolCall, ToolError, router::tool_fn};
 ///
 /// #[derive(Deserialize)]
 /// struct Weather { city: String, days: u8 }
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), BoxError> {
 /// let weather = tool_fn(|args: Weather| async move {
-///     Ok::<_, BoxError>(format!("{} days of rain in {}", args.days, args.city))
+///     Ok::<_, AnyError>(format!("{} days of rain in {}", args.days, args.city))
 /// });
 ///
 /// let call = ToolCall::new("weather").with_json(json!({ "city": "Oslo", "days": "three" }))?;
@@ -79,10 +79,10 @@ where
 /// [progress](ToolCall::progress).
 ///
 /// ```
-/// use tower_toolcall::{BoxError, ToolCall, router::tool_fn_with_call};
+/// use tower_toolcall::{AnyError, ToolCall, router::tool_fn_with_call};
 ///
 /// let whoami = tool_fn_with_call(|call: ToolCall, (): ()| async move {
-///     Ok::<_, BoxError>(call.agent_id().unwrap_or("nobody").to_owned())
+///     Ok::<_, AnyError>(call.agent_id().unwrap_or("nobody").to_owned())
 /// });
 /// ```
 pub fn tool_fn_with_call<A, F, Fut, R, E>(f: F) -> ToolFnWithCall<F, A>

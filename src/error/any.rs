@@ -1,0 +1,62 @@
+use std::fmt;
+
+use super::{BoxError, ToolError};
+use crate::redact::redact_text;
+
+/// Any error of a tool function: what `?` makes of an error of any type, and `into()` of a text.
+///
+/// It is [`BoxError`] for functions that return an error to a layer of this crate. Each layer asks that the error converts
+/// into [`ToolError`]. Within `tokio::spawn(async move { .. })` and other places that need a `Send` future, the compiler
+/// cannot prove that of a `BoxError` ("implementation of `From` is not general enough"). Of this type it can.
+///
+/// It does not implement [`std::error::Error`], as otherwise it could not be made from all types that do. Tower's own layers
+/// that need an `Error` (`Buffer`, `tower::timeout`) go above a layer of this crate.
+///
+/// What becomes of the error is the same as with [`ToolError::from_box`].
+///
+/// ```
+/// use tower::{ServiceBuilder, ServiceExt, service_fn};
+/// use tower_toolcall::{AnyError, ErrorKind, ServiceBuilderExt, ToolCall};
+///
+/// async fn age(call: ToolCall) -> Result<String, AnyError> {
+///     let born = call.arguments().get("born").and_then(|v| v.as_str()).ok_or("`born` is missing")?;
+///     let born: u32 = born.parse()?;
+///     Ok(format!("{} years", 2026 - born))
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// let task = tokio::spawn(async move {
+///     let stack = ServiceBuilder::new().tool_catch_panic().service(service_fn(age));
+///     stack.oneshot(ToolCall::new("age")).await
+/// });
+/// let error = task.await.unwrap().unwrap_err();
+/// assert_eq!((error.kind(), error.message()), (ErrorKind::Failed, "`born` is missing"));
+/// # }
+/// ```
+pub struct AnyError(BoxError);
+
+impl AnyError {
+    /// The error that it was made from.
+    pub fn into_inner(self) -> BoxError {
+        self.0
+    }
+}
+
+impl<E: Into<BoxError>> From<E> for AnyError {
+    fn from(error: E) -> Self {
+        Self(error.into())
+    }
+}
+
+impl From<AnyError> for ToolError {
+    fn from(error: AnyError) -> Self {
+        Self::from_box(error.0)
+    }
+}
+
+/// The error's text, redacted.
+impl fmt::Debug for AnyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&redact_text(&self.0.to_string()))
+    }
+}
