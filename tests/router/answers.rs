@@ -2,10 +2,13 @@
 
 use serde::{Serialize, Serializer, ser::Error as _};
 use serde_json::{Value, json};
-use tower::{ServiceExt, service_fn};
+use tower::{ServiceBuilder, ServiceExt, service_fn};
 use tower_toolcall::{
-    BoxError, ErrorKind, Execution, ToolCall, ToolError,
-    router::{IntoAnswer, Json, Router},
+    AnyError, BoxError, ErrorKind, Execution, ToolCall, ToolError,
+    circuit_breaker::CircuitBreakerLayer,
+    retry::RetryLayer,
+    router::{IntoAnswer, Json, Router, tool_fn},
+    timeout::TimeoutLayer,
 };
 
 async fn answer<T>(answer: T) -> Result<Value, ToolError>
@@ -18,6 +21,27 @@ where
     });
     let router = Router::builder().tool("t", tool).build().unwrap();
     router.oneshot(ToolCall::new("t")).await
+}
+
+/// F-1: it compiles where a future must be `Send`.
+#[tokio::test]
+async fn a_router_of_typed_tools_can_be_made_and_called_in_a_task() {
+    let task = tokio::spawn(async move {
+        let count = tool_fn(|[text]: [String; 1]| async move {
+            Ok::<_, AnyError>(text.parse::<u8>()?.to_string())
+        });
+        let router = Router::<Value>::builder().tool("count", count).build()?;
+        let stack = ServiceBuilder::new()
+            .layer(RetryLayer::default())
+            .layer(CircuitBreakerLayer::new())
+            .layer(TimeoutLayer::default())
+            .service(router);
+        stack
+            .oneshot(ToolCall::new("count"))
+            .await
+            .map_err(AnyError::from)
+    });
+    assert!(task.await.unwrap().is_err());
 }
 
 #[tokio::test]
