@@ -10,7 +10,7 @@ use crate::limited::{self, LEVELS};
 
 /// An answer as text for the model, as the tool gave it: not redacted, of any length.
 ///
-/// A string passes unchanged, other JSON is written compactly, `null` and `()` are the empty string. With the feature `mcp`
+/// A string passes unchanged, a number as it is written, other JSON compactly, `null` and `()` are the empty string. With the feature `mcp`
 /// there are implementations for MCP's results: text blocks are joined by line feeds, and if any block is no text, the whole
 /// content is JSON.
 ///
@@ -47,6 +47,19 @@ impl ModelText for Value {
         }
     }
 }
+
+/// Numbers and truth values, as JSON has them.
+macro_rules! scalar {
+    ($($scalar:ty)*) => {$(
+        impl ModelText for $scalar {
+            fn model_text(&self) -> Cow<'_, str> {
+                Cow::Owned(self.to_string())
+            }
+        }
+    )*};
+}
+
+scalar!(bool u8 u16 u32 u64 usize i8 i16 i32 i64 isize f32 f64);
 
 /// Of a reference or a smart pointer: what it points to.
 macro_rules! pointer {
@@ -231,6 +244,10 @@ mod tests {
         assert_eq!(json!("as it is\n").model_text(), "as it is\n");
         assert_eq!(json!(null).model_text(), "");
         assert_eq!(().model_text(), "");
+        assert_eq!(
+            (12_u8.model_text(), (-0.5).model_text()),
+            ("12".into(), "-0.5".into())
+        );
         assert_eq!(json!({ "a": [1, "b"] }).model_text(), r#"{"a":[1,"b"]}"#);
     }
 

@@ -105,7 +105,7 @@ impl Claim {
     }
 }
 
-/// Other bits in the byte of the claims: a copy that tower's retry keeps;
+/// Other bits beside the claims: a copy that tower's retry keeps;
 #[cfg(feature = "tower")]
 const KEPT: u16 = 4;
 /// a call whose recording was begun by whoever repeats it, so that all attempts share it;
@@ -124,10 +124,8 @@ const UNTRUSTED: u16 = 256;
 const RESOLVED: u16 = 512;
 /// whose replay safety a table knew;
 const LISTED_REPLAY: u16 = 1024;
-/// whose timeout a table knew;
+/// whose timeout a table knew.
 const LISTED_TIMEOUT: u16 = 2048;
-/// a call whose deadline came over a wire.
-const WIRE: u16 = 4096;
 
 /// Whether what a peer says over a wire is believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -169,6 +167,8 @@ pub struct ToolCall {
     limit_ms: u32,
     attempt: u16,
     claims: AtomicU16,
+    /// The most that is kept back from the deadline, in milliseconds; the maximum if it did not come over a wire.
+    max_reserve_ms: u16,
     replay: ReplaySafety,
 }
 
@@ -185,6 +185,7 @@ impl ToolCall {
             attempt: 1,
             replay: ReplaySafety::Unknown,
             claims: AtomicU16::new(0),
+            max_reserve_ms: u16::MAX,
         }
     }
 
@@ -440,7 +441,7 @@ impl ToolCall {
 
     /// Moves the deadline to `at` unless it is earlier already: an outer deadline always wins.
     ///
-    /// For deadlines that code, settings or a trusted peer set.
+    /// For deadlines that are set in this process. For those of a peer: [`tighten_from_wire`](Self::tighten_from_wire).
     #[inline]
     pub fn tighten(&mut self, at: Instant) {
         if self.deadline.is_none_or(|outer| at < outer) {
@@ -455,16 +456,18 @@ impl ToolCall {
     /// | [`Untrusted`](Trust::Untrusted) | tells nothing of the tool, where the deadline was shorter than the tool's own timeout: circuit breakers and health registries do not count it, and a breaker does not choose such a call as its probe |
     /// | [`Trusted`](Trust::Trusted) | has timed out, and circuit breakers count it |
     ///
-    /// Where several deadlines are set, the earliest one decides. The [reserve](crate::deadline::DeadlineLayer::with_reserve) kept
-    /// back from a deadline that came over a wire is at most a tenth of the time left.
-    #[inline]
+    /// Where several deadlines are set, the earliest one decides. The [reserve](crate::deadline::DeadlineLayer::with_reserve) that
+    /// is kept back below is at most a tenth of the time that is left now, as a peer may wait for less than the reserve; also of an
+    /// earlier deadline that is set in this process later on.
     pub fn tighten_from_wire(&mut self, at: Instant, trust: Trust) {
         if self.deadline.is_none_or(|outer| at < outer) {
+            let left = at.saturating_duration_since(Instant::now());
+            let tenth = (left.as_millis() / 10).min(u128::from(u16::MAX - 1));
+            self.max_reserve_ms = tenth as u16;
             self.set_deadline(at);
-            *self.claims.get_mut() |= match trust {
-                Trust::Untrusted => WIRE | UNTRUSTED,
-                Trust::Trusted => WIRE,
-            };
+            if trust == Trust::Untrusted {
+                *self.claims.get_mut() |= UNTRUSTED;
+            }
         }
     }
 
@@ -479,7 +482,7 @@ impl ToolCall {
     fn set_deadline(&mut self, at: Instant) {
         self.deadline = Some(at);
         // It is another one.
-        *self.claims.get_mut() &= !(RESERVED | UNTRUSTED | WIRE);
+        *self.claims.get_mut() &= !(RESERVED | UNTRUSTED);
     }
 
     /// The deadline, unless it was set by a caller who is not trusted.
@@ -585,13 +588,12 @@ impl ToolCall {
         self.claims.load(Relaxed) & WATCHED != 0
     }
 
-    /// Keeps a reserve from the deadline for its owner; what is spent of it at `now` is spent. Of a deadline that came over a
-    /// wire, which may be any, that is at most a tenth of what is left.
+    /// Keeps a reserve from the deadline for its owner; what is spent of it at `now` is spent.
     pub(crate) fn reserve(&mut self, reserve: Duration, now: Instant) {
         let Some(at) = self.deadline else { return };
-        let reserve = match *self.claims.get_mut() & WIRE {
-            0 => reserve,
-            _ => reserve.min(at.saturating_duration_since(now) / 10),
+        let reserve = match self.max_reserve_ms {
+            u16::MAX => reserve,
+            ms => reserve.min(Duration::from_millis(ms.into())),
         };
         self.deadline = Some(at.checked_sub(reserve).map_or(now, |at| at.max(now)));
     }
@@ -749,6 +751,7 @@ impl Clone for ToolCall {
             attempt: self.attempt,
             replay: self.replay,
             claims: AtomicU16::new(self.claims.load(Relaxed)),
+            max_reserve_ms: self.max_reserve_ms,
         }
     }
 }

@@ -72,8 +72,8 @@ impl DeadlineLayer {
 
     /// Sets what is kept back from an outer deadline, so that its owner can finish in time. Default 500 ms.
     ///
-    /// From a deadline that came over a wire ([`ToolCall::tighten_from_wire`]) at most a tenth of the time left is kept back: a peer
-    /// that waits 300 ms has 270 ms for the call.
+    /// From a deadline that came over a wire ([`ToolCall::tighten_from_wire`]) at most a tenth of the time that it left is kept back:
+    /// of 300 ms a call gets 270 ms.
     pub fn with_reserve(mut self, reserve: Duration) -> Self {
         self.settings.reserve = reserve;
         self

@@ -1,7 +1,7 @@
 use std::fmt;
 
-use super::{BoxError, ToolError};
-use crate::redact::redact_text;
+use super::{BoxError, ToolError, recognise::MAX_BYTES, safe};
+use crate::{redact::Rules, text::Bounded};
 
 /// Any error of a tool function: what `?` makes of an error of any type, and `into()` of a text.
 ///
@@ -9,8 +9,11 @@ use crate::redact::redact_text;
 /// into [`ToolError`]. Within `tokio::spawn(async move { .. })` and other places that need a `Send` future, the compiler
 /// cannot prove that of a `BoxError` ("implementation of `From` is not general enough"). Of this type it can.
 ///
-/// It does not implement [`std::error::Error`], as otherwise it could not be made from all types that do. Tower's own layers
-/// that need an `Error` (`Buffer`, `tower::timeout`) go above a layer of this crate.
+/// It does not implement [`std::error::Error`], as otherwise it could not be made from all types that do. So it becomes no
+/// `BoxError` by `?`, and tower's own layers that ask for one (`load_shed`, `buffer`, `timeout`) go above a
+/// [`NormalizeLayer`](crate::normalize::NormalizeLayer) or another layer of this crate. Of an `anyhow::Error` that becomes an `AnyError`
+/// by `?` the outermost type is lost, and its text stays: functions that use `anyhow` return `anyhow::Error` itself (feature
+/// `anyhow`).
 ///
 /// What becomes of the error is the same as with [`ToolError::from_box`].
 ///
@@ -54,9 +57,31 @@ impl From<AnyError> for ToolError {
     }
 }
 
-/// The error's text, redacted.
+/// The error's text by the built-in redaction rules, at most [`MAX_TEXT`](super::MAX_TEXT) characters.
+impl fmt::Display for AnyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = Bounded::print(MAX_BYTES, &self.0);
+        f.write_str(&safe(&Rules::default(), &text))
+    }
+}
+
+/// As `Display`.
 impl fmt::Debug for AnyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&redact_text(&self.0.to_string()))
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn its_text_is_redacted_and_bounded() {
+        let error = AnyError::from(format!("password=hunter2 {}", "x".repeat(1 << 20)));
+        let shown = format!("{error:?}");
+        assert!(shown.starts_with("password=[REDACTED] x"), "{shown}");
+        assert!(shown.len() < 600, "{}", shown.len());
+        assert_eq!(shown, error.to_string());
     }
 }

@@ -97,7 +97,12 @@ fn because(before: &str, why: &str, after: &str) -> String {
     let why = why.trim_end_matches(['.', ' ']);
     // Three for the dots where it is cut.
     let taken = before.chars().count() + after.len() + 3;
-    let why = Short::new(why, MAX.saturating_sub(taken));
+    let why = Short::new(why, MAX.saturating_sub(taken)).to_string();
+    // The dots of a reason that is cut end the sentence.
+    let after = match why.ends_with("...") {
+        true => after.trim_start_matches('.'),
+        false => after,
+    };
     format!("{before}{why}{after}")
 }
 

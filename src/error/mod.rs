@@ -1,8 +1,10 @@
 //! The one error type, and how other errors become it.
 //!
-//! Every layer of this crate has `Error = ToolError` and takes any inner service whose error
-//! converts into it. A tool function returns [`AnyError`], where `?` and `"text".into()` work (or [`ToolError`], a
-//! [`BoxError`], with the feature `anyhow` an `anyhow::Error`); the conversion walks the source chain: our own error first, then errors known by type (tower's, tokio's,
+//! Every layer of this crate has `Error = ToolError` and takes any inner service whose error converts into it. A tool
+//! function returns [`AnyError`], where `?` and `"text".into()` work; [`ToolError`], [`BoxError`] and, with the feature `anyhow`,
+//! `anyhow::Error` convert as well.
+//!
+//! The conversion walks the source chain: our own error first, then errors known by type (tower's, tokio's,
 //! [`std::io::Error`], those of the enabled features: hyper's, rmcp's, reqwest's, tonic's), and text only as a last
 //! resort. An HTTP status of your own becomes an error by [`ToolError::from_status`]. What nobody can classify is [`ErrorKind::Failed`].
 //!

@@ -11,7 +11,7 @@ use crate::{hint, redact::Rules, text::Bounded};
 const MAX_LINKS: usize = 32;
 
 /// How much text of a foreign error is looked at, in bytes.
-const MAX_BYTES: usize = 4096;
+pub(super) const MAX_BYTES: usize = 4096;
 
 /// An error out of a tool, which may have met it in the middle of its work: it proves nothing.
 pub(super) fn from_box(error: BoxError) -> ToolError {

@@ -921,6 +921,7 @@ fn the_model_reads_as_much_of_a_reason_as_200_characters_allow() {
             long.chars().count() >= 195 && long.chars().count() <= 200,
             "{long}"
         );
+        assert!(long.contains("ä... ") && !long.contains("...."), "{long}");
         // What to do next is there whatever the reason.
         assert!(
             long.ends_with(&text[text.find(&place).unwrap() + place.len()..]),

@@ -40,19 +40,23 @@ impl Settings {
     }
 
     /// The cooldown for a hint, or for none: never shorter, and a little longer at random, so that several processes do not
-    /// come back together. The random part does not make it longer than a call may wait, if the hint does not. A hint of zero
-    /// does not tell how long: a second.
+    /// come back together. A hint of zero does not tell how long: a second.
     pub(super) fn cooldown(&self, told: Option<Duration>) -> Duration {
         let told = match told {
             Some(Duration::ZERO) => Duration::from_secs(1),
             Some(told) => told,
             None => self.default_cooldown,
         };
-        after_hint(told, self.random.next()).min(told.max(self.max_wait))
+        after_hint(told, self.random.next())
     }
 }
 
 impl Settings {
+    /// The longest wait: the maximum is of what a server asks for, not of what chance adds to it.
+    pub(super) fn longest_wait(&self) -> Duration {
+        after_hint(self.max_wait, u64::MAX)
+    }
+
     /// What others share of the cooldown of a limit that is known by text alone.
     pub(super) fn of_text(&self, cooldown: Duration) -> Option<Duration> {
         let most = self.default_cooldown.min(self.max_cooldown);

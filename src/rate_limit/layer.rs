@@ -173,7 +173,8 @@ impl<C> RateLimitBackoffBuilder<C> {
     }
 
     /// Sets the longest time that a call waits for its turns, all of them together. One that would have to
-    /// wait longer, or beyond its deadline, is refused at once, with the full time. Default 300 s (L2).
+    /// wait longer, or beyond its deadline, is refused at once, with the full time. Default 300 s. What is added to a delay
+    /// at random, a second at most, does not count.
     pub fn with_max_wait(mut self, max: Duration) -> Self {
         self.max_wait = max;
         self

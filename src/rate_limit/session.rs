@@ -161,7 +161,7 @@ impl<S> Session<S> {
             return known;
         }
         let settings = self.keyed().settings();
-        let longest = now.saturating_add(settings.max_wait);
+        let longest = now.saturating_add(settings.longest_wait());
         match self.call().deadline() {
             _ if !settings.waits => now,
             // Nothing is sent at the deadline itself.
@@ -283,9 +283,17 @@ impl<S> Session<S> {
             .as_ref()
             .is_none_or(|e| e.is_surely_not_started(safety));
         let may_run = not_started || safety == ReplaySafety::Safe;
-        let exhausted = self.made >= self.keyed().settings().attempts;
+        let exhausted = self.made >= settings.attempts;
+        let too_long = outcome
+            .retry_after()
+            .is_some_and(|told| told > settings.max_wait);
         // Where no limit is kept, nobody would wait for it.
-        if !may_run || exhausted || self.keyed().is_overflow() || Caller::has_cancelled(call) {
+        if !may_run
+            || exhausted
+            || too_long
+            || self.keyed().is_overflow()
+            || Caller::has_cancelled(call)
+        {
             return false;
         }
         let delayed = self.delayed();

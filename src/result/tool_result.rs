@@ -187,7 +187,7 @@ impl<T> ToolResult<T> {
         match self.error() {
             None => answer.unwrap_or_default(),
             Some(error) => answer
-                .filter(|text| !text.is_empty())
+                .filter(|text| !text.trim().is_empty())
                 .unwrap_or_else(|| error.model_message().into()),
         }
     }

@@ -85,7 +85,7 @@
 //! # let _ = layer; Ok(()) }
 //! ```
 //!
-//! The policy inside tower's own layer (feature `tower`), around a tool with a boxed error:
+//! The policy inside tower's own layer (feature `tower`):
 //!
 //! ```
 //! # #[cfg(feature = "tower")] {

@@ -390,7 +390,7 @@ mod with_tower {
     use tower::retry::Policy;
 
     use super::*;
-    use crate::error::BoxError;
+    use crate::error::ErrorKind;
 
     impl<C> RetryPolicy<C> {
         /// The copy that is sent again, if need be. tower asks at each attempt, and `&ToolCall` is all it shows.
@@ -411,53 +411,23 @@ mod with_tower {
         }
     }
 
-    /// Inside tower's own `RetryLayer`.
-    impl<C, Res> Policy<ToolCall, Res, ToolError> for RetryPolicy<C>
+    /// Inside tower's own `RetryLayer`, around services with a [`ToolError`], an [`AnyError`](crate::AnyError) or a
+    /// [`BoxError`](crate::BoxError). What the error was stays in it, as a [`ToolError`].
+    impl<C, Res, E> Policy<ToolCall, Res, E> for RetryPolicy<C>
     where
         C: Classify<Res>,
+        E: Into<ToolError> + From<ToolError>,
     {
         type Future = Sleep;
 
-        fn retry(
-            &mut self,
-            call: &mut ToolCall,
-            result: &mut Result<Res, ToolError>,
-        ) -> Option<Sleep> {
+        fn retry(&mut self, call: &mut ToolCall, result: &mut Result<Res, E>) -> Option<Sleep> {
             let delay = match result {
                 Ok(response) => self.decide(call, Ok(&*response)),
                 Err(error) => {
-                    let (stamped, delay) = self.met(call, error.clone());
-                    *error = stamped;
-                    delay
-                }
-            }?;
-            call.next_attempt();
-            Some(sleep(delay))
-        }
-
-        fn clone_request(&mut self, call: &ToolCall) -> Option<ToolCall> {
-            self.keep(call)
-        }
-    }
-
-    /// The same around services with a boxed error. What it was stays in it, as a [`ToolError`].
-    impl<C, Res> Policy<ToolCall, Res, BoxError> for RetryPolicy<C>
-    where
-        C: Classify<Res>,
-    {
-        type Future = Sleep;
-
-        fn retry(
-            &mut self,
-            call: &mut ToolCall,
-            result: &mut Result<Res, BoxError>,
-        ) -> Option<Sleep> {
-            let delay = match result {
-                Ok(response) => self.decide(call, Ok(&*response)),
-                Err(boxed) => {
-                    let taken = mem::replace(boxed, Box::new(fmt::Error));
-                    let (stamped, delay) = self.met(call, taken.into());
-                    *boxed = stamped.into();
+                    let nothing = ToolError::new(ErrorKind::Internal, "the error is looked at");
+                    let met = mem::replace(error, nothing.into());
+                    let (stamped, delay) = self.met(call, met.into());
+                    *error = stamped.into();
                     delay
                 }
             }?;

@@ -50,8 +50,8 @@ pub trait TraceHooks<Res> {
         None
     }
 
-    /// The answer, to be shown redacted if that is [asked for](super::TraceLayer::with_output), and for its size
-    /// if nobody else knows it. Default: not known.
+    /// The answer, to be shown redacted if that is [asked for](super::TraceLayer::with_output) and somebody keeps the span, and for
+    /// its size if nobody else knows it. Default: not known.
     fn answer<'a>(&self, response: &'a Res) -> Option<Answer<'a>> {
         let _ = response;
         None
@@ -64,7 +64,7 @@ pub trait TraceHooks<Res> {
         None
     }
 
-    /// A call begins; `span` is its span. Default: nothing.
+    /// A call begins; `span` is its span. It has its parent already, and OpenTelemetry's sampler has decided. Default: nothing.
     fn on_start(&self, call: &ToolCall, span: &Span) {
         let _ = (call, span);
     }

@@ -95,14 +95,15 @@ impl<H> TraceLayer<H> {
     }
 
     /// Whether the redacted arguments stand in the span (`gen_ai.tool.call.arguments`). Default: yes
-    /// for calls, no for attempts. In a span that OpenTelemetry's sampler drops they stand only if another layer of the
-    /// subscriber, such as a log, reads the span.
+    /// for calls, no for attempts. With the feature `otel`, in a span that OpenTelemetry's sampler drops they stand only if
+    /// another layer of the subscriber reads the tool's name (`gen_ai.tool.name`) there, as logs do.
     pub fn with_arguments(mut self, show: bool) -> Self {
         self.settings.show.arguments = show;
         self
     }
 
-    /// Whether the redacted answer stands in the span (`gen_ai.tool.call.result`). Default: no. Its
+    /// Whether the redacted answer stands in the span (`gen_ai.tool.call.result`). Default: no. In spans that are sampled out as
+    /// the [arguments](Self::with_arguments). Its
     /// size is there in any case, where [it is known](super#the-answers-size).
     pub fn with_output(mut self, show: bool) -> Self {
         self.settings.show.output = show;

@@ -26,7 +26,7 @@ impl Scope {
         }
     }
 
-    /// The span, and how many of the subscriber's layers have read its fields.
+    /// The span, and how often the tool's name in it was read: by each of the subscriber's layers that keeps it.
     pub(super) fn span(self, call: &ToolCall) -> (Span, u32) {
         let name = Read {
             text: Short::name(call.tool()),
@@ -40,7 +40,7 @@ impl Scope {
     }
 }
 
-/// A field's value that counts who reads it: each layer of a subscriber that keeps fields prints it once.
+/// A field's value that counts who reads it: each layer of a subscriber that keeps this field prints it.
 struct Read<'a> {
     text: Short<'a>,
     times: Cell<u32>,

@@ -3,7 +3,7 @@
 use std::{env, fs, path::Path};
 
 const README: &str = "../../README.md";
-const MAIN: &str = "#[tokio::main]\nasync fn main() -> Result<(), BoxError> {\n";
+const MAIN: &str = "#[tokio::main]\nasync fn main() -> Result<(), AnyError> {\n";
 const CALL: &str = "println!(\"{}\", stack.oneshot(call).await?);";
 
 fn main() {

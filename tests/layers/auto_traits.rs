@@ -2,9 +2,10 @@
 
 use static_assertions::{assert_impl_all, assert_not_impl_any};
 use tower_toolcall::{
-    CallInfo, ConfigError, ErrorKind, Identity, Key, Observation, Outcome, Progress, ToolCall,
-    ToolError, catch_panic, check, circuit_breaker, deadline, health, identity, normalize,
-    outcome::ByError, rate_limit, redact, result, retry, sanitize, timeout, trace, transport,
+    AnyError, CallInfo, ConfigError, ErrorKind, Identity, Key, Observation, Outcome, Progress,
+    ToolCall, ToolError, catch_panic, check, circuit_breaker, deadline, health, identity,
+    normalize, outcome::ByError, rate_limit, redact, result, retry, sanitize, timeout, trace,
+    transport,
 };
 
 type Tool = std::future::Ready<Result<(), ToolError>>;
@@ -13,6 +14,7 @@ type Svc = tower::util::BoxCloneSyncService<ToolCall, (), ToolError>;
 assert_impl_all!(ToolCall: Send, Sync, Unpin, Clone);
 assert_impl_all!(CallInfo: Send, Sync, Unpin, Clone);
 assert_impl_all!(ToolError: Send, Sync, Unpin, Clone, std::error::Error);
+assert_impl_all!(AnyError: Send, Sync, Unpin);
 assert_impl_all!(ConfigError: Send, Sync, Unpin, Clone, std::error::Error);
 assert_impl_all!(ErrorKind: Send, Sync, Copy);
 assert_impl_all!(Identity: Send, Sync, Unpin, Clone);

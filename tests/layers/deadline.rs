@@ -1,7 +1,7 @@
 use std::{sync::atomic::Ordering::SeqCst, time::Duration};
 
 use tokio::time::{Instant, sleep};
-use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
+use tower::{Layer, Service, ServiceBuilder, ServiceExt, layer::util::Stack, service_fn};
 use tower_toolcall::{
     BoxError, ErrorKind, Execution, ToolCall, ToolError, Trust, deadline::DeadlineLayer,
     error::TimeoutLimit, timeout::TimeoutLayer,
@@ -82,12 +82,22 @@ async fn of_a_deadline_from_a_wire_at_most_a_tenth_is_kept_back() {
             let (_, took, started) = run(DeadlineLayer::new(secs(10)), call).await;
             assert_eq!((took, started), (ms(expected), 1), "{trust:?}");
         }
-        let mut call = ToolCall::new("t");
-        call.tighten_from_wire(Instant::now() + ms(300), trust);
-        let hops =
-            tower::layer::util::Stack::new(DeadlineLayer::inherited(), DeadlineLayer::inherited());
-        let (_, took, _) = run(hops, call).await;
-        assert_eq!(took, ms(243), "{trust:?}");
+        let wired = |left| {
+            let mut call = ToolCall::new("t");
+            call.tighten_from_wire(Instant::now() + ms(left), trust);
+            call
+        };
+        let hops = |budget| Stack::new(DeadlineLayer::inherited(), DeadlineLayer::new(ms(budget)));
+        // Each layer keeps the same: a tenth of what there was when the deadline came.
+        let (_, took, _) = run(hops(10_000), wired(300)).await;
+        assert_eq!(took, ms(240), "{trust:?}");
+        // Also of an earlier one that is set here.
+        let (_, took, _) = run(hops(400), wired(450)).await;
+        assert_eq!(took, ms(400 - 45), "{trust:?}");
+        let mut call = wired(300);
+        call.tighten(Instant::now() + ms(299));
+        let (_, took, _) = run(DeadlineLayer::inherited(), call).await;
+        assert_eq!(took, ms(269), "{trust:?}");
     }
 }
 

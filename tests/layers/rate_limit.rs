@@ -210,7 +210,7 @@ async fn it_may_refuse_at_once() {
 #[tokio::test(start_paused = true)]
 async fn a_cooldown_above_the_maximum_is_returned_at_once() {
     let (calls, tool) = tool(|_| Err(limited(Some(86_400))));
-    let layer = RateLimitBackoffLayer::builder().with_max_wait(secs(299));
+    let layer = RateLimitBackoffLayer::builder().with_max_wait(secs(290));
     let stack = layer.build().unwrap().layer(tool);
     let start = Instant::now();
     let error = stack.clone().oneshot(call()).await.unwrap_err();
@@ -232,16 +232,21 @@ async fn a_cooldown_of_exactly_the_maximum_is_waited_out() {
         let layer = RateLimitBackoffLayer::builder()
             .with_default_cooldown(secs(30))
             .with_max_wait(secs(30));
+        let stack = layer.build().unwrap().layer(tool);
         let start = Instant::now();
-        layer
-            .build()
-            .unwrap()
-            .layer(tool)
-            .oneshot(call())
-            .await
-            .unwrap();
-        assert_eq!((start.elapsed(), count(&calls)), (secs(30), 2));
+        stack.oneshot(call()).await.unwrap();
+        assert_eq!(count(&calls), 2);
+        // A second at most is chance's.
+        assert!(start.elapsed() >= secs(30) && start.elapsed() <= secs(31));
     }
+    // What is longer by itself is not.
+    let (calls, tool) = tool(|_| Err(limited(Some(31))));
+    let layer = RateLimitBackoffLayer::builder().with_max_wait(Duration::from_millis(30_500));
+    let stack = layer.build().unwrap().layer(tool);
+    let start = Instant::now();
+    let error = stack.oneshot(call()).await.unwrap_err();
+    assert_eq!((start.elapsed(), count(&calls)), (Duration::ZERO, 1));
+    assert_eq!(error.retry_after(), Some(secs(31)));
 }
 
 /// Trap 10.

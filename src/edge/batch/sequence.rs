@@ -93,7 +93,7 @@ impl<S, E> Sequence<S, E> {
     }
 
     /// Sets what no call gets of the time until the end of the budget, or until its own deadline if that is earlier.
-    /// Default 500 ms (T5). If it is all of it, the call is skipped.
+    /// Default 500 ms; of a call's own deadline that came over a wire at most a tenth. If it is all of it, the call is skipped.
     pub fn with_reserve(mut self, reserve: Duration) -> Self {
         self.plan.reserve = Some(reserve);
         self

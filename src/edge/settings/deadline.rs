@@ -13,7 +13,8 @@ pub struct DeadlineSettings {
     /// The time for each call. Default: none; the deadline that a call brings along is kept (T5).
     #[serde(with = "duration::optional")]
     pub budget: Option<Duration>,
-    /// What is kept back from the deadline that a call brings along. Default 500 ms (T5).
+    /// What is kept back from the deadline that a call brings along. Default 500 ms; of a deadline that came over a wire at
+    /// most a tenth.
     #[serde(with = "duration")]
     pub reserve: Duration,
 }

@@ -1,7 +1,7 @@
 //! F-1: the README's quick start, word for word, where tools live. That it compiles is most of the test; it runs, too.
 #![cfg(test)]
 
-use std::convert::Infallible;
+use std::{convert::Infallible, pin::Pin};
 
 use axum::{Router, routing::get};
 use hyper_util::rt::TokioIo;
@@ -11,20 +11,28 @@ use tower_toolcall::{ErrorKind, batch::Parallel, transport::transport};
 include!(concat!(env!("OUT_DIR"), "/uses.rs"));
 
 /// What the quick start says, in a place that wants an answer.
-fn answer(result: Result<(), BoxError>) -> String {
+fn answer(result: Result<(), AnyError>) -> String {
     result.map_or_else(|error| error.to_string(), |()| "done".to_owned())
 }
 
 #[tokio::test]
 async fn it_compiles_and_runs_in_a_task() {
-    let task: tokio::task::JoinHandle<Result<(), BoxError>> =
+    let task: tokio::task::JoinHandle<Result<(), AnyError>> =
         tokio::spawn(async move { include!(concat!(env!("OUT_DIR"), "/body.rs")) });
     task.await.expect("it does not panic").expect("it succeeds");
 }
 
+/// As the handlers of tonic's services return them.
+#[tokio::test]
+async fn it_compiles_and_runs_in_a_boxed_future() {
+    type Boxed = Pin<Box<dyn Future<Output = Result<(), AnyError>> + Send>>;
+    let boxed: Boxed = Box::pin(async move { include!(concat!(env!("OUT_DIR"), "/body.rs")) });
+    boxed.await.expect("it succeeds");
+}
+
 #[tokio::test]
 async fn it_compiles_and_runs_in_a_batch() {
-    let task: tokio::task::JoinHandle<Result<(), BoxError>> =
+    let task: tokio::task::JoinHandle<Result<(), AnyError>> =
         tokio::spawn(async move { include!(concat!(env!("OUT_DIR"), "/batch.rs")) });
     task.await.expect("it does not panic").expect("it succeeds");
 }
