@@ -6,9 +6,9 @@ use serde::{Serialize, Serializer, ser::Error as _};
 /// ```
 /// use tower::{ServiceBuilder, ServiceExt as _, service_fn};
 /// use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock};
-/// use tower_toolcall::{AnyError, BoxError, ToolCall, mcp::McpJson};
+/// use tower_toolcall::{AnyError, ToolCall, mcp::McpJson};
 ///
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), BoxError> {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), AnyError> {
 /// let tool = service_fn(|_: ToolCall| async {
 ///     let result = CallToolResult::success(vec![ContentBlock::text("sunny")]);
 ///     Ok::<_, AnyError>(CallToolResponse::from(result))
