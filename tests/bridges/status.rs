@@ -111,6 +111,23 @@ fn the_delay_that_a_peer_asks_for_is_read() {
     assert_eq!(error.execution(), Execution::Unknown);
 }
 
+/// W10: of several pushbacks none is obeyed, and nothing is repeated; as with one that is no text.
+#[test]
+fn several_pushbacks_forbid_a_repeat() {
+    for values in [&["250", "500"][..], &["250", "250"], &["-1", "250"]] {
+        let mut metadata = MetadataMap::new();
+        for value in values {
+            metadata.append("grpc-retry-pushback-ms", value.parse().unwrap());
+        }
+        let error = ToolError::from(Status::with_metadata(Code::Unavailable, "busy", metadata));
+        assert_eq!(
+            (error.retry_after(), error.is_retryable()),
+            (None, false),
+            "{values:?}"
+        );
+    }
+}
+
 /// V1, R6: a delay says when to come back, not that the call was turned away.
 #[test]
 fn a_delay_proves_nothing() {

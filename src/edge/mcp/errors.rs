@@ -231,6 +231,17 @@ mod tests {
         }
     }
 
+    /// W10: a gateway's open breaker says when to come back, whatever its code means to others.
+    #[test]
+    fn the_delay_of_a_peers_open_breaker_is_read() {
+        let data = json!({ "code": "CIRCUIT_OPEN", "tool_id": "x", "retry_after_seconds": 42 });
+        for code in [-32000, -32001, -32603] {
+            let error = ErrorData::new(ErrorCode(code), "Circuit breaker open", Some(data.clone()));
+            let error = from_service(ServiceError::McpError(error));
+            assert_eq!(error.retry_after(), Some(Duration::from_secs(42)), "{code}");
+        }
+    }
+
     /// E2: MCP errors by code; a peer's -32000 and -32001 are decided by their message.
     #[test]
     fn protocol_errors_are_recognised() {

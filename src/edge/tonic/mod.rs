@@ -76,8 +76,9 @@
 //! | with `execution` in an `ErrorInfo` of [`DOMAIN`] | unknown | as it says |
 //! | any other | unknown | unknown |
 //!
-//! The delay is `RetryInfo`'s, or else `grpc-retry-pushback-ms`, or else that of the message; a pushback that forbids the
-//! repeat, where no delay is named, makes the error not retryable. What a peer writes into them is a value or nothing.
+//! The delay is `RetryInfo`'s, or else `grpc-retry-pushback-ms`, or else that of the message. A pushback that forbids the
+//! repeat (a negative or unreadable value, or several of them) makes the error not retryable, unless `RetryInfo` names a
+//! delay. What a peer writes into them is a value or nothing.
 //!
 //! # Errors, cancellation
 //!

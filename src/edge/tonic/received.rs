@@ -211,6 +211,9 @@ fn retry_info(status: &Status) -> Option<Duration> {
     Some(Duration::new(seconds, rest))
 }
 
+/// What cannot be read, several values too, forbids a repeat: as grpc-go has it.
 fn pushback(headers: &HeaderMap) -> Option<Hint> {
-    the_only(headers, PUSHBACK).map(hint::from_grpc_pushback)
+    let is_there = headers.contains_key(PUSHBACK);
+    let value = the_only(headers, PUSHBACK).unwrap_or_default();
+    is_there.then(|| hint::from_grpc_pushback(value))
 }
