@@ -11,9 +11,9 @@ use rmcp::{
 };
 use serde_json::json;
 use tokio::time::timeout;
-use tower::service_fn;
+use tower::{ServiceExt as _, service_fn};
 use tower_toolcall::{
-    BoxError, ToolCall,
+    BoxError, Execution, ToolCall,
     mcp::{ERROR_META, GatewayHandler},
 };
 
@@ -151,6 +151,48 @@ async fn a_gateway_that_closes_ends_what_runs_and_takes_no_more() {
             .await
             .unwrap();
         assert_eq!(gateway.handler.in_flight(), 0);
+    }
+}
+
+/// W14: a call that takes too long for a gateway that closes is answered, ended at its server, and told of; by whichever way
+/// it came.
+#[tokio::test]
+async fn a_gateway_that_cuts_calls_short_answers_each_and_names_its_tool() {
+    for way in WAYS {
+        let gateway = patient().await;
+        let client = connect(way, gateway.handler.clone()).await;
+        let peer = client.client.peer().clone();
+        let calls = ["docs__hang", "docs__hang", "docs__wait"]
+            .map(|tool| tokio::spawn(request(peer.clone(), tool, json!({}))));
+        let beside = gateway.handler.stack();
+        let beside = tokio::spawn(beside.oneshot(ToolCall::new("docs__hang")));
+        gateway.upstream.until_begun(4).await;
+        assert_eq!(gateway.handler.in_flight(), 4);
+
+        let cut = timeout(Duration::from_secs(20), gateway.handler.cut_short()).await;
+        let cut = cut.unwrap();
+        let hang = "docs__hang";
+        assert_eq!(cut, [hang, hang, hang, "docs__wait"], "{way:?}");
+        for call in calls {
+            let Ok(CallToolResponse::Complete(result)) = call.await.unwrap() else {
+                panic!("no answer");
+            };
+            let error = &json!(result)["_meta"][ERROR_META];
+            assert_eq!(error["code"], "SERVER_CLOSING", "{way:?}");
+            assert_eq!(error["retryable"], false);
+            let text = result.content[0].as_text().unwrap();
+            assert!(text.text.contains("may have run"), "{}", text.text);
+        }
+        let error = beside.await.unwrap().unwrap_err();
+        assert_eq!(error.execution(), Execution::Unknown);
+        gateway.upstream.until_cancelled(3).await;
+
+        let late = ToolCall::new("docs__echo");
+        let error = gateway.handler.stack().oneshot(late).await.unwrap_err();
+        assert_eq!(error.code(), "SERVER_CLOSING");
+        assert_eq!(error.execution(), Execution::NotStarted);
+        assert_eq!(gateway.upstream.begun(), 4);
+        assert!(gateway.handler.cut_short().await.is_empty());
     }
 }
 

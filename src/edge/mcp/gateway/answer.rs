@@ -35,14 +35,6 @@ pub(super) fn of(
     }
 }
 
-/// The gateway takes no more calls.
-pub(super) fn closing(call: &CallInfo) -> Result<CallToolResponse, ErrorData> {
-    let error = ToolError::new(ErrorKind::Overloaded, "the server is closing")
-        .with_code("SERVER_CLOSING")
-        .about(call);
-    of_error(&error)
-}
-
 /// A task is known to its server alone: nobody could ask the gateway for it.
 fn task() -> ToolError {
     ToolError::new(

@@ -1,15 +1,41 @@
-use std::sync::Arc;
+use std::{
+    future::{Future, poll_fn},
+    mem,
+    pin::pin,
+    sync::Arc,
+    task::Poll,
+};
 
-use tokio::sync::watch;
+use tokio::{sync::watch, task::coop::unconstrained};
 
-/// Counts what runs, and ends it gently. Clones share the count.
+use crate::{
+    error::{ErrorKind, Execution, ToolError},
+    text::Short,
+};
+
+/// The code of the errors of calls that a closing server does not run, or not to their end.
+const SERVER_CLOSING: &str = "SERVER_CLOSING";
+
+/// Counts the calls that run, and ends them. Clones share the count.
 #[derive(Clone, Default)]
 pub(super) struct Drain(Arc<watch::Sender<State>>);
 
-#[derive(Clone, Copy, Default)]
+#[derive(Default)]
 struct State {
     running: usize,
-    closed: bool,
+    phase: Phase,
+    /// The tools of the calls that were cut short.
+    cut: Vec<String>,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, PartialOrd)]
+enum Phase {
+    #[default]
+    Open,
+    /// No call begins.
+    Closed,
+    /// No call goes on.
+    Cut,
 }
 
 impl Drain {
@@ -17,12 +43,31 @@ impl Drain {
         self.0.borrow().running
     }
 
+    /// Runs a call, unless no call begins any more, and as long as calls go on.
+    pub(super) async fn run<T>(
+        &self,
+        tool: &str,
+        call: impl Future<Output = Result<T, ToolError>>,
+    ) -> Result<T, ToolError> {
+        let running = self.enter().ok_or_else(refused)?;
+        let mut call = pin!(call);
+        let mut cut = pin!(unconstrained(self.reached(Phase::Cut)));
+        let ended = poll_fn(|cx| match call.as_mut().poll(cx) {
+            Poll::Ready(result) => Poll::Ready(Some(result)),
+            Poll::Pending => cut.as_mut().poll(cx).map(|()| None),
+        });
+        ended.await.unwrap_or_else(|| {
+            running.note_cut(tool);
+            Err(cut_short(tool))
+        })
+    }
+
     /// One more, until the answer is dropped; `None` if nothing is let in any more.
-    pub(super) fn enter(&self) -> Option<Running<'_>> {
+    fn enter(&self) -> Option<Running<'_>> {
         let mut entered = false;
         // Nobody waits for the count to rise.
         self.0.send_if_modified(|state| {
-            entered = !state.closed;
+            entered = state.phase == Phase::Open;
             state.running += usize::from(entered);
             false
         });
@@ -30,16 +75,43 @@ impl Drain {
     }
 
     pub(super) fn close(&self) {
-        self.0.send_modify(|state| state.closed = true);
+        self.advance(Phase::Closed);
     }
 
     pub(super) async fn closed(&self) {
-        self.until(|state| state.closed).await;
+        self.reached(Phase::Closed).await;
     }
 
     /// For after [`close`](Self::close): nobody is told before of calls that end.
     pub(super) async fn drained(&self) {
         self.until(|state| state.running == 0).await;
+    }
+
+    /// Cuts short what runs, and waits until nothing does. The tools of the calls, in order, each once more for each call.
+    pub(super) async fn cut_short(&self) -> Vec<String> {
+        self.advance(Phase::Cut);
+        self.drained().await;
+        let mut tools = Vec::new();
+        self.0.send_if_modified(|state| {
+            tools = mem::take(&mut state.cut);
+            false
+        });
+        tools.sort();
+        tools
+    }
+
+    fn advance(&self, to: Phase) {
+        self.0.send_if_modified(|state| {
+            let advances = state.phase < to;
+            if advances {
+                state.phase = to;
+            }
+            advances
+        });
+    }
+
+    async fn reached(&self, phase: Phase) {
+        self.until(|state| state.phase >= phase).await;
     }
 
     async fn until(&self, is_so: impl Fn(&State) -> bool) {
@@ -48,20 +120,58 @@ impl Drain {
     }
 }
 
+/// The error of a call that is not begun.
+fn refused() -> ToolError {
+    ToolError::refusal(ErrorKind::Overloaded, "the server is closing").with_code(SERVER_CLOSING)
+}
+
+/// The error of a call that ran.
+fn cut_short(tool: &str) -> ToolError {
+    let text = format!(
+        "The call of tool '{}' was cut short, as the server is closing; it may have run all the same. Do not repeat the same call.",
+        Short::name(tool)
+    );
+    ToolError::new(
+        ErrorKind::Overloaded,
+        "the server is closing: the call was cut short",
+    )
+    .with_code(SERVER_CLOSING)
+    .with_execution(Execution::Unknown)
+    .with_retryable(false)
+    .with_model_message(text.as_str())
+    .with_user_message(text)
+}
+
 /// One of those that run.
-pub(super) struct Running<'a>(&'a Drain);
+struct Running<'a>(&'a Drain);
+
+impl Running<'_> {
+    fn note_cut(&self, tool: &str) {
+        self.0.0.send_if_modified(|state| {
+            state.cut.push(tool.to_owned());
+            false
+        });
+    }
+}
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         self.0.0.send_if_modified(|state| {
             state.running -= 1;
-            state.closed && state.running == 0
+            state.phase > Phase::Open && state.running == 0
         });
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        future::{pending, ready},
+        time::Duration,
+    };
+
+    use tokio::time::timeout;
+
     use super::*;
 
     #[tokio::test]
@@ -91,5 +201,62 @@ mod tests {
         drain.close();
         assert!(closed.is_woken());
         assert!(closed.poll().is_ready());
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_there_is_not_cut_short() {
+        let drain = Drain::default();
+        let go = tokio::sync::Notify::new();
+        let call = async {
+            go.notified().await;
+            Ok(7)
+        };
+        let mut call = tokio_test::task::spawn(drain.run("a", call));
+        assert!(call.poll().is_pending());
+        go.notify_one();
+        drain.advance(Phase::Cut);
+        assert!(matches!(call.poll(), Poll::Ready(Ok(7))));
+        drop(call);
+        assert!(drain.cut_short().await.is_empty());
+    }
+
+    /// Also of a call that never waits, and so uses up all the time that its task has.
+    #[tokio::test]
+    async fn what_is_cut_short_is_named_once() {
+        let drain = Drain::default();
+        let busy = async {
+            loop {
+                tokio::task::consume_budget().await;
+            }
+        };
+        let calls = async {
+            tokio::join!(
+                drain.run::<()>("b", pending()),
+                drain.run::<()>("a", busy),
+                drain.run::<()>("b", pending()),
+                drain.run("c", ready(Ok(7))),
+            )
+        };
+        let cut = async {
+            while drain.running() != 3 {
+                tokio::task::yield_now().await;
+            }
+            drain.cut_short().await
+        };
+        let (calls, cut) = timeout(Duration::from_secs(10), async { tokio::join!(calls, cut) })
+            .await
+            .unwrap();
+        assert_eq!(cut, ["a", "b", "b"]);
+        for error in [calls.0, calls.1, calls.2].map(Result::unwrap_err) {
+            assert_eq!(error.execution(), Execution::Unknown);
+            assert!(!error.is_retryable() && error.model_message().chars().count() <= 200);
+        }
+        assert_eq!(calls.3.unwrap(), 7);
+        assert!(drain.cut_short().await.is_empty());
+        let late = drain.run("d", ready(Ok(7))).await.unwrap_err();
+        assert_eq!(
+            (late.execution(), late.is_own_refusal()),
+            (Execution::NotStarted, true)
+        );
     }
 }

@@ -2,7 +2,7 @@ use std::{convert::Infallible, fmt, num::NonZeroUsize, sync::Arc};
 
 use rmcp::model::{CallToolResponse, Implementation, ServerCapabilities, ServerConfig};
 use tokio::time::{Instant, timeout_at};
-use tower::{ServiceExt as _, util::BoxCloneSyncService};
+use tower::{ServiceExt as _, service_fn, util::BoxCloneSyncService};
 use tower_layer::Layer as _;
 use tower_service::Service;
 
@@ -281,17 +281,36 @@ impl GatewayHandler {
         }
     }
 
-    /// How many calls run, of all sessions.
+    /// The stack as clients of this server reach it, for other ways in, such as [`axum::Routes`](crate::axum::Routes): calls through it
+    /// count as those of MCP clients do. They are refused once the server closes, waited for, and cut short.
+    pub fn stack(
+        &self,
+    ) -> impl Service<ToolCall, Response = CallToolResponse, Error = ToolError, Future: Send>
+    + Clone
+    + Send
+    + Sync
+    + use<> {
+        let (stack, drain) = (self.stack.clone(), self.drain.clone());
+        service_fn(move |call: ToolCall| {
+            let (stack, drain) = (stack.clone(), drain.clone());
+            async move {
+                let info = call.info();
+                drain.run(info.tool(), stack.oneshot(call)).await
+            }
+        })
+    }
+
+    /// How many calls run, of all sessions and through [`stack`](Self::stack).
     pub fn in_flight(&self) -> usize {
         self.drain.running()
     }
 
-    /// Takes no more calls, and waits until none runs. From now on calls are answered that the server is closing;
+    /// Takes no more calls, and waits until none runs. From now on a call is an error with the code `SERVER_CLOSING`, not started;
     /// what listens to changes of the list ends.
     ///
-    /// It waits as long as it takes: put a timeout around it, and close the sessions afterwards. `RunningService::cancel`
-    /// sends the last answers first; the cancellation token of a streamable HTTP server cuts those that are still on their
-    /// way, so give them a moment, as in the [example](Self#example).
+    /// It waits as long as the calls take: put a timeout around it, and then [`cut_short`](Self::cut_short) what is left. Close the
+    /// sessions last. `RunningService::cancel` sends the last answers first; the cancellation token of a streamable HTTP
+    /// server cuts those that are still on their way, so give them a moment, as in the [example](Self#example).
     ///
     /// # Cancel safety
     ///
@@ -299,6 +318,19 @@ impl GatewayHandler {
     pub async fn drain(&self) {
         self.drain.close();
         self.drain.drained().await;
+    }
+
+    /// Takes no more calls, and ends those that run: each is dropped, which cancels it at the tool's server, and answered at once
+    /// with an error of the code `SERVER_CLOSING` that says that the tool may have run. Returns the names of their tools, one for
+    /// each call, sorted; a call is named once, whoever asks.
+    ///
+    /// It waits until no call is left, which is a matter of a moment unless a tool blocks its thread.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped, the calls are cut short all the same, and the next `cut_short` returns their names.
+    pub async fn cut_short(&self) -> Vec<String> {
+        self.drain.cut_short().await
     }
 }
 

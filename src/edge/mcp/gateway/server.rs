@@ -45,9 +45,6 @@ impl ServerHandler for GatewayHandler {
     ) -> Result<CallToolResponse, ErrorData> {
         let mut call = request::call(params, &cx, &self.settings, &self.session);
         let info = call.info();
-        let Some(_running) = self.drain.enter() else {
-            return answer::closing(&info);
-        };
         if let Err(error) = call.check() {
             return answer::of(Err(error), &info);
         }
@@ -61,6 +58,7 @@ impl ServerHandler for GatewayHandler {
                 None => run.await,
             }
         };
+        let run = self.drain.run(info.tool(), run);
         let Some(result) = cx.ct.run_until_cancelled(run).await else {
             return Err(answer::cancelled());
         };
