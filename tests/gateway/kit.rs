@@ -13,8 +13,9 @@ use rmcp::{
     service::{NotificationContext, RunningService, ServiceError},
     transport::{
         IntoTransport, StreamableHttpClientTransport, StreamableHttpServerConfig,
-        StreamableHttpService, streamable_http_client::StreamableHttpClientTransportConfig,
-        streamable_http_server::session::local::LocalSessionManager,
+        StreamableHttpService,
+        streamable_http_client::StreamableHttpClientTransportConfig,
+        streamable_http_server::session::{SessionManager, local::LocalSessionManager},
     },
 };
 use serde_json::{Value, json};
@@ -222,7 +223,14 @@ pub(crate) async fn http_with<S: ServerHandler + Clone>(
     server: S,
     config: StreamableHttpServerConfig,
 ) -> (String, AbortHandle) {
-    let sessions = Arc::new(LocalSessionManager::default());
+    http_in(server, config, Arc::new(LocalSessionManager::default())).await
+}
+
+pub(crate) async fn http_in<S: ServerHandler + Clone, M: SessionManager>(
+    server: S,
+    config: StreamableHttpServerConfig,
+    sessions: Arc<M>,
+) -> (String, AbortHandle) {
     let mcp = StreamableHttpService::new(move || Ok(server.clone()), sessions, config);
     let app = axum::Router::new().nest_service("/mcp", mcp);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -9,6 +9,7 @@ mod identity;
 mod kit;
 mod lists;
 mod progress;
+mod sessions;
 mod trace;
 mod upstream;
 mod wire;

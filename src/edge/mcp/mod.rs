@@ -65,6 +65,8 @@ mod text;
 mod tools;
 
 pub(crate) use self::errors::on_wire;
+#[cfg(feature = "mcp-server-http")]
+pub use self::gateway::McpSessions;
 #[cfg(feature = "mcp-server")]
 pub use self::gateway::{ERROR_META, GatewayHandler, ListTools};
 #[cfg(feature = "mcp-http")]

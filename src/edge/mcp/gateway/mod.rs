@@ -10,5 +10,9 @@ mod relay;
 mod request;
 mod server;
 mod session;
+#[cfg(feature = "mcp-server-http")]
+mod sessions;
 
+#[cfg(feature = "mcp-server-http")]
+pub use self::sessions::McpSessions;
 pub use self::{answer::ERROR_META, handler::GatewayHandler, list::ListTools};

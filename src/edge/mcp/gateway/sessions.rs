@@ -1,0 +1,265 @@
+use std::{
+    collections::HashMap,
+    fmt, io,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use futures_util::{Stream, StreamExt as _};
+use rmcp::{
+    model::{ClientJsonRpcMessage, ServerJsonRpcMessage},
+    transport::streamable_http_server::session::{
+        ServerSseMessage, SessionId, SessionManager,
+        local::{
+            LocalSessionManager, LocalSessionManagerError, SessionConfig, SessionError,
+            SessionTransport,
+        },
+    },
+};
+
+use crate::config::ConfigError;
+
+/// The sessions of a streamable HTTP server, in memory as rmcp's `LocalSessionManager` has them, but a bounded number of them.
+///
+/// In the revisions before 2026-07-28 each `initialize` makes a session, which takes some 50 KiB for as long as rmcp keeps it
+/// without requests: 5 minutes. rmcp sets no limit to their number.
+///
+/// Where there are as many as there may be, a new session replaces an idle one, which has no request under way and no stream
+/// open: first one whose client has sent nothing since `initialize`, else the one that has been idle for longest. Its client is
+/// answered with 404, upon which it begins a new session, as the specification asks it to. If no session is idle, the new one
+/// is refused; rmcp answers with 500.
+///
+/// ```
+/// use std::sync::Arc;
+/// use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
+/// use tower_toolcall::mcp::{GatewayHandler, McpSessions};
+///
+/// # fn serve(gateway: GatewayHandler) -> Result<(), tower_toolcall::ConfigError> {
+/// let sessions = Arc::new(McpSessions::new(200)?);
+/// let config = StreamableHttpServerConfig::default();
+/// let mcp = StreamableHttpService::new(move || Ok(gateway.clone()), sessions, config);
+/// # let _ = mcp; Ok(()) }
+/// ```
+pub struct McpSessions {
+    sessions: Arc<LocalSessionManager>,
+    max: usize,
+    table: Arc<Mutex<Table>>,
+}
+
+/// Which sessions there are, and how they are used.
+#[derive(Debug, Default)]
+struct Table {
+    sessions: HashMap<SessionId, Use>,
+    /// Counts up with every use.
+    now: u64,
+}
+
+#[derive(Debug, Default)]
+struct Use {
+    /// Streams that are open: of requests under way, and for what the server has to say.
+    streams: usize,
+    /// Whether the client has sent anything since `initialize`.
+    has_spoken: bool,
+    last: u64,
+}
+
+impl Table {
+    /// Adds a session, if there is room. Returns the one that it replaces.
+    fn admit(&mut self, id: &SessionId, max: usize) -> Result<Option<SessionId>, Full> {
+        let replaced = match self.sessions.len() < max {
+            true => None,
+            false => Some(self.least_used().ok_or(Full)?),
+        };
+        if let Some(replaced) = &replaced {
+            self.sessions.remove(replaced);
+        }
+        self.sessions.insert(SessionId::clone(id), Use::default());
+        self.touch(id, |_| ());
+        Ok(replaced)
+    }
+
+    fn least_used(&self) -> Option<SessionId> {
+        let idle = self.sessions.iter().filter(|(_, u)| u.streams == 0);
+        let (id, _) = idle.min_by_key(|(_, u)| (u.has_spoken, u.last))?;
+        Some(SessionId::clone(id))
+    }
+
+    fn touch(&mut self, id: &SessionId, change: impl FnOnce(&mut Use)) {
+        self.now += 1;
+        if let Some(used) = self.sessions.get_mut(id) {
+            used.last = self.now;
+            change(used);
+        }
+    }
+}
+
+/// No session is idle.
+struct Full;
+
+/// A stream of a session. Dropped, it is closed.
+struct Open {
+    table: Arc<Mutex<Table>>,
+    id: SessionId,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        lock(&self.table).touch(&self.id, |used| used.streams -= 1);
+    }
+}
+
+fn lock(table: &Mutex<Table>) -> MutexGuard<'_, Table> {
+    table.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl McpSessions {
+    /// At most `max` sessions at a time. [`Default`] has 1,000.
+    ///
+    /// # Errors
+    ///
+    /// If it is zero.
+    pub fn new(max: usize) -> Result<Self, ConfigError> {
+        if max == 0 {
+            let reason = "it is zero: no client could begin a session";
+            return Err(ConfigError::new("max_sessions", reason));
+        }
+        Ok(Self {
+            max,
+            ..Self::default()
+        })
+    }
+
+    /// Sets what rmcp has to be told of each session, for example how long it is kept without requests.
+    #[must_use]
+    pub fn with_config(mut self, config: SessionConfig) -> Self {
+        let mut sessions = LocalSessionManager::default();
+        sessions.session_config = config;
+        self.sessions = Arc::new(sessions);
+        self
+    }
+
+    /// How many sessions there are.
+    pub fn count(&self) -> usize {
+        lock(&self.table).sessions.len()
+    }
+
+    fn open(&self, id: &SessionId) -> Open {
+        lock(&self.table).touch(id, |used| {
+            used.streams += 1;
+            used.has_spoken = true;
+        });
+        Open {
+            table: Arc::clone(&self.table),
+            id: SessionId::clone(id),
+        }
+    }
+
+    /// Nobody waits for that.
+    fn close(&self, id: SessionId) {
+        let sessions = Arc::clone(&self.sessions);
+        tokio::spawn(async move { sessions.close_session(&id).await });
+    }
+}
+
+impl Default for McpSessions {
+    fn default() -> Self {
+        Self {
+            sessions: Arc::default(),
+            max: 1000,
+            table: Arc::default(),
+        }
+    }
+}
+
+impl fmt::Debug for McpSessions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("McpSessions")
+            .field("count", &self.count())
+            .field("max", &self.max)
+            .finish_non_exhaustive()
+    }
+}
+
+impl SessionManager for McpSessions {
+    type Error = LocalSessionManagerError;
+    type Transport = SessionTransport;
+
+    async fn create_session(&self) -> Result<(SessionId, SessionTransport), Self::Error> {
+        let (id, transport) = self.sessions.create_session().await?;
+        let admitted = lock(&self.table).admit(&id, self.max);
+        match admitted {
+            Ok(replaced) => {
+                replaced.into_iter().for_each(|id| self.close(id));
+                Ok((id, transport))
+            }
+            Err(Full) => {
+                self.close(id);
+                let full = format!("all {} sessions are in use", self.max);
+                Err(SessionError::from(io::Error::other(full)).into())
+            }
+        }
+    }
+
+    async fn initialize_session(
+        &self,
+        id: &SessionId,
+        message: ClientJsonRpcMessage,
+    ) -> Result<ServerJsonRpcMessage, Self::Error> {
+        self.sessions.initialize_session(id, message).await
+    }
+
+    async fn has_session(&self, id: &SessionId) -> Result<bool, Self::Error> {
+        Ok(lock(&self.table).sessions.contains_key(id))
+    }
+
+    async fn close_session(&self, id: &SessionId) -> Result<(), Self::Error> {
+        lock(&self.table).sessions.remove(id);
+        self.sessions.close_session(id).await
+    }
+
+    async fn create_stream(
+        &self,
+        id: &SessionId,
+        message: ClientJsonRpcMessage,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
+        let open = self.open(id);
+        let stream = self.sessions.create_stream(id, message).await?;
+        Ok(kept_open(stream, open))
+    }
+
+    async fn accept_message(
+        &self,
+        id: &SessionId,
+        message: ClientJsonRpcMessage,
+    ) -> Result<(), Self::Error> {
+        let _open = self.open(id);
+        self.sessions.accept_message(id, message).await
+    }
+
+    async fn create_standalone_stream(
+        &self,
+        id: &SessionId,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
+        let open = self.open(id);
+        let stream = self.sessions.create_standalone_stream(id).await?;
+        Ok(kept_open(stream, open))
+    }
+
+    async fn resume(
+        &self,
+        id: &SessionId,
+        last_event_id: String,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
+        let open = self.open(id);
+        let stream = self.sessions.resume(id, last_event_id).await?;
+        Ok(kept_open(stream, open))
+    }
+}
+
+fn kept_open<S>(stream: S, open: Open) -> impl Stream<Item = S::Item> + Send + Sync + 'static
+where
+    S: Stream + Send + Sync + 'static,
+{
+    stream.inspect(move |_| {
+        let _until_dropped = &open;
+    })
+}
