@@ -92,6 +92,56 @@
 //!
 //! There is no authentication here: that is a layer of the router. So is what takes away an id that callers shall not choose.
 //!
+//! # Hosts and origins
+//!
+//! A server on a user's machine, or in a private network, can be reached by the pages that browsers there show: under a name of the page's
+//! own site that is made to lead to the server (DNS rebinding). So refuse names that are not the server's, on all routes:
+//!
+//! ```
+//! use axum::{
+//!     body::Body,
+//!     extract::Request,
+//!     http::{StatusCode, Uri, header::{HOST, ORIGIN}},
+//!     middleware::{Next, from_fn},
+//!     response::Response,
+//! };
+//! use tower::{ServiceExt, service_fn};
+//! use tower_toolcall::{BoxError, ToolCall, axum::Routes};
+//!
+//! const HOSTS: [&str; 4] = ["localhost", "127.0.0.1", "[::1]", "tools.example.com"];
+//!
+//! async fn own_hosts_only(request: Request, next: Next) -> Result<Response, StatusCode> {
+//!     let is_ours = |host: &str| HOSTS.iter().any(|own| own.eq_ignore_ascii_case(host));
+//!     let (asked, headers) = (request.uri().host(), request.headers());
+//!     let named = headers.get_all(HOST).iter().chain(headers.get_all(ORIGIN));
+//!     let all_ours = named.map(|value| Uri::try_from(value.as_bytes())).all(|value| {
+//!         value.is_ok_and(|value| value.host().is_some_and(is_ours))
+//!     });
+//!     // HTTP/2 has the host in the URI.
+//!     let has_host = asked.is_some() || headers.contains_key(HOST);
+//!     match has_host && asked.is_none_or(is_ours) && all_ours {
+//!         true => Ok(next.run(request).await),
+//!         false => Err(StatusCode::FORBIDDEN),
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), BoxError> {
+//! let tool = service_fn(|_: ToolCall| async { Ok::<_, BoxError>("done") });
+//! let app = Routes::new(tool).into_router().layer(from_fn(own_hosts_only));
+//!
+//! for (host, status) in [("localhost:8080", 200), ("evil.example", 403)] {
+//!     let request = Request::post("/tools/search/call")
+//!         .header("host", host)
+//!         .header("content-type", "application/json");
+//!     let answer = app.clone().oneshot(request.body(Body::empty())?).await?;
+//!     assert_eq!(answer.status(), status);
+//! }
+//! # Ok(()) }
+//! ```
+//!
+//! rmcp's streamable HTTP server has the same by its configuration.
+//!
 //! # Answers
 //!
 //! A success is 200 with the tool's real answer and nothing around it; so is an error in the tool's own words, MCP's

@@ -9,6 +9,7 @@ use std::{
 use tokio::{sync::watch, task::coop::unconstrained};
 
 use crate::{
+    call::CallInfo,
     error::{ErrorKind, Execution, ToolError},
     text::Short,
 };
@@ -46,7 +47,7 @@ impl Drain {
     /// Runs a call, unless no call begins any more, and as long as calls go on.
     pub(super) async fn run<T>(
         &self,
-        tool: &str,
+        info: &CallInfo,
         call: impl Future<Output = Result<T, ToolError>>,
     ) -> Result<T, ToolError> {
         let running = self.enter().ok_or_else(refused)?;
@@ -57,8 +58,8 @@ impl Drain {
             Poll::Pending => cut.as_mut().poll(cx).map(|()| None),
         });
         ended.await.unwrap_or_else(|| {
-            running.note_cut(tool);
-            Err(cut_short(tool))
+            running.note_cut(name(info));
+            Err(cut_short(info.tool()))
         })
     }
 
@@ -120,6 +121,14 @@ impl Drain {
     }
 }
 
+/// The tool's name, as lists have it, whichever way the call has come.
+fn name(call: &CallInfo) -> String {
+    match call.server() {
+        Some(server) => format!("{server}__{}", call.tool()),
+        None => call.tool().to_owned(),
+    }
+}
+
 /// The error of a call that is not begun.
 fn refused() -> ToolError {
     ToolError::refusal(ErrorKind::Overloaded, "the server is closing").with_code(SERVER_CLOSING)
@@ -146,9 +155,9 @@ fn cut_short(tool: &str) -> ToolError {
 struct Running<'a>(&'a Drain);
 
 impl Running<'_> {
-    fn note_cut(&self, tool: &str) {
+    fn note_cut(&self, tool: String) {
         self.0.0.send_if_modified(|state| {
-            state.cut.push(tool.to_owned());
+            state.cut.push(tool);
             false
         });
     }
@@ -173,6 +182,11 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
+    use crate::ToolCall;
+
+    fn info(tool: &str) -> CallInfo {
+        ToolCall::new(tool).info()
+    }
 
     #[tokio::test]
     async fn it_is_drained_when_the_last_one_ends() {
@@ -211,7 +225,8 @@ mod tests {
             go.notified().await;
             Ok(7)
         };
-        let mut call = tokio_test::task::spawn(drain.run("a", call));
+        let a = info("a");
+        let mut call = tokio_test::task::spawn(drain.run(&a, call));
         assert!(call.poll().is_pending());
         go.notify_one();
         drain.advance(Phase::Cut);
@@ -224,6 +239,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_cut_short_is_named_once() {
         let drain = Drain::default();
+        let (a, b) = (info("a"), info("b"));
         let busy = async {
             loop {
                 tokio::task::consume_budget().await;
@@ -231,10 +247,10 @@ mod tests {
         };
         let calls = async {
             tokio::join!(
-                drain.run::<()>("b", pending()),
-                drain.run::<()>("a", busy),
-                drain.run::<()>("b", pending()),
-                drain.run("c", ready(Ok(7))),
+                drain.run::<()>(&b, pending()),
+                drain.run::<()>(&a, busy),
+                drain.run::<()>(&b, pending()),
+                drain.run(&a, ready(Ok(7))),
             )
         };
         let cut = async {
@@ -253,7 +269,7 @@ mod tests {
         }
         assert_eq!(calls.3.unwrap(), 7);
         assert!(drain.cut_short().await.is_empty());
-        let late = drain.run("d", ready(Ok(7))).await.unwrap_err();
+        let late = drain.run(&a, ready(Ok(7))).await.unwrap_err();
         assert_eq!(
             (late.execution(), late.is_own_refusal()),
             (Execution::NotStarted, true)

@@ -31,45 +31,69 @@ const PAGE: NonZeroUsize = NonZeroUsize::new(1000).expect("not zero");
 ///
 /// # Example
 ///
-#[cfg_attr(feature = "router", doc = "```no_run")]
-#[cfg_attr(not(feature = "router"), doc = "```ignore")]
+#[cfg_attr(
+    all(feature = "router", feature = "mcp-server-http"),
+    doc = "```no_run"
+)]
+#[cfg_attr(
+    not(all(feature = "router", feature = "mcp-server-http")),
+    doc = "```ignore"
+)]
 /// use std::{sync::Arc, time::Duration};
-/// use rmcp::transport::{
-///     StreamableHttpServerConfig, StreamableHttpService,
-///     streamable_http_server::session::local::LocalSessionManager,
-/// };
+/// use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
+/// use tokio::time::{sleep, timeout};
 /// use tower::ServiceBuilder;
 /// use tower_toolcall::{
 ///     BoxError, ServiceBuilderExt,
-///     mcp::{GatewayHandler, McpNotifications, McpService},
+///     mcp::{GatewayHandler, McpReconnect, McpSessions, McpTools},
 ///     router::Router,
 /// };
 ///
-/// # async fn run(service: McpService, docs: McpNotifications) -> Result<(), BoxError> {
-/// // A connection to a server, and its list of tools: see `McpNotifications`.
-/// let router = Router::mcp().server("docs", service, docs.tools().clone()).build()?;
+/// # async fn run(docs: McpReconnect, list: McpTools) -> Result<(), BoxError> {
+/// // A connection to a server, and its list of tools: see `McpReconnect`.
+/// let docs = docs.with_ping(Duration::from_secs(5))?; // one that hangs is replaced
+/// let router = Router::mcp().server("docs", docs, list.clone()).build()?;
 /// let stack = ServiceBuilder::new()
 ///     .tool_circuit_breaker()
 ///     .tool_timeout(Duration::from_secs(30))
 ///     .service(router.clone());
 /// let gateway = GatewayHandler::new(stack, router);
-/// gateway.follow(docs.tools()); // clients hear of a new list
+/// gateway.follow(&list); // clients hear of a new list
 ///
-/// let config = StreamableHttpServerConfig::default();
-/// let sessions = Arc::new(LocalSessionManager::default());
+/// let config = StreamableHttpServerConfig::default()
+///     .with_allowed_hosts(["localhost", "127.0.0.1", "[::1]", "tools.example.com"])
+///     .with_allowed_origins(["https://tools.example.com:443"]);
+/// let sessions = Arc::new(McpSessions::new(1000)?);
 /// let (each, end) = (gateway.clone(), config.cancellation_token.clone());
 /// let mcp = StreamableHttpService::new(move || Ok(each.clone()), sessions, config);
 /// let listener = tokio::net::TcpListener::bind("127.0.0.1:8080").await?;
 /// let app = axum::Router::new().nest_service("/mcp", mcp);
 /// let serve = axum::serve(listener, app).with_graceful_shutdown(async move {
 ///     let _ = tokio::signal::ctrl_c().await;
-///     let _ = tokio::time::timeout(Duration::from_secs(10), gateway.drain()).await;
-///     tokio::time::sleep(Duration::from_secs(1)).await; // the last answers are on their way
+///     if timeout(Duration::from_secs(10), gateway.drain()).await.is_err() {
+///         println!("cut short: {:?}", gateway.cut_short().await);
+///     }
+///     sleep(Duration::from_secs(1)).await; // the last answers are on their way
 ///     end.cancel();
 /// });
 /// serve.await?;
 /// # Ok(()) }
 /// ```
+///
+/// # In production
+///
+/// What a gateway over HTTP needs beside its stack, as in the example above; the repository's example `gateway` has all of it, with JSON-RPC and plain
+/// HTTP beside MCP.
+///
+/// | against | use |
+/// |---|---|
+/// | clients that begin sessions without end | `McpSessions` (feature `mcp-server-http`), at most 1,000 by default. rmcp's `LocalSessionManager` has no limit: 20,000 sessions take 1 GB |
+/// | a server that is stopped or stuck | [`McpReconnect::with_ping`](crate::mcp::McpReconnect::with_ping): after a call that timed out the server has to answer a ping, or else it is replaced |
+/// | pages of foreign sites in a user's browser (DNS rebinding) | rmcp's `with_allowed_hosts`, by default those of the loopback interface, and `with_allowed_origins`, or `enforce_origin_validation` for none: by default rmcp allows all. Other routes of the same server, for metrics for example, need it as well: see [`axum`](crate::axum#hosts-and-origins) |
+/// | a shutdown in the middle of calls | [`drain`](Self::drain): no new calls, and time for those that run; then [`cut_short`](Self::cut_short): an answer for each that is left, and its name for the operator. Routes beside MCP's share it if they are made of [`stack`](Self::stack) |
+///
+/// Without sessions at all (rmcp's `with_legacy_session_mode(false)`) clients of the revisions before 2026-07-28 hear of no new list, and cancel
+/// a call only by hanging up.
 ///
 /// # Calls
 ///
@@ -295,7 +319,7 @@ impl GatewayHandler {
             let (stack, drain) = (stack.clone(), drain.clone());
             async move {
                 let info = call.info();
-                drain.run(info.tool(), stack.oneshot(call)).await
+                drain.run(&info, stack.oneshot(call)).await
             }
         })
     }
@@ -321,8 +345,8 @@ impl GatewayHandler {
     }
 
     /// Takes no more calls, and ends those that run: each is dropped, which cancels it at the tool's server, and answered at once
-    /// with an error of the code `SERVER_CLOSING` that says that the tool may have run. Returns the names of their tools, one for
-    /// each call, sorted; a call is named once, whoever asks.
+    /// with an error of the code `SERVER_CLOSING` that says that the tool may have run. Returns the names of their tools, sorted,
+    /// one for each call: `server__tool` where the server is known. A call is named once, whoever asks.
     ///
     /// It waits until no call is left, which is a matter of a moment unless a tool blocks its thread.
     ///

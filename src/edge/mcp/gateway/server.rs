@@ -58,7 +58,7 @@ impl ServerHandler for GatewayHandler {
                 None => run.await,
             }
         };
-        let run = self.drain.run(info.tool(), run);
+        let run = self.drain.run(&info, run);
         let Some(result) = cx.ct.run_until_cancelled(run).await else {
             return Err(answer::cancelled());
         };
