@@ -2,7 +2,6 @@
 
 use std::{
     future::IntoFuture as _,
-    io,
     pin::pin,
     sync::{
         Arc,
@@ -11,50 +10,45 @@ use std::{
     time::Duration,
 };
 
-use axum::{
-    extract::Request,
-    middleware::{Next, from_fn},
-    response::IntoResponse as _,
-};
+use axum::middleware::from_fn_with_state;
 use rmcp::{
     handler::server::tool::schema_for_type,
     model::{CallToolResponse, Tool, ToolAnnotations},
-    transport::streamable_http_server::{
-        StreamableHttpServerConfig, StreamableHttpService, session::local::LocalSessionManager,
-    },
+    transport::{StreamableHttpServerConfig, StreamableHttpService},
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::{
     net::TcpListener,
+    sync::mpsc::UnboundedReceiver,
     task::JoinSet,
-    time::{Instant, timeout, timeout_at},
+    time::{sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
 use tower::{ServiceBuilder, ServiceExt as _};
 use tower_toolcall::{
-    BoxError, ErrorKind, ToolError,
+    BoxError,
     axum::Routes,
     health::Health,
-    mcp::{GatewayHandler, McpClassifier, McpJson},
+    mcp::{GatewayHandler, McpClassifier, McpJson, McpSessions},
     metrics::Metrics,
     router::{Json, Router, tool_fn},
     settings::Settings,
 };
 
 use super::{
+    hosts,
+    options::Options,
     pages::pages,
     upstream::{Program, Upstream},
 };
 
-/// How long calls have to end when the gateway stops.
-pub(crate) const DRAIN: Duration = Duration::from_secs(10);
-
-/// How long answers have to go out, beside.
-const LAST_ANSWERS: Duration = Duration::from_secs(1);
+/// How long the last answers have to go out when no call runs any more.
+pub(crate) const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 pub(crate) struct Gateway {
+    pub(crate) options: Options,
     upstreams: [Upstream; 2],
     /// Who goes on trying to start a server, and who tells clients that one has come or gone.
     beside: JoinSet<()>,
@@ -76,8 +70,8 @@ impl Gateway {
         everything: Program,
         time: Program,
     ) -> anyhow::Result<Self> {
-        let everything = Upstream::new("everything", everything);
-        let time = Upstream::new("time", time);
+        let everything = Upstream::new("everything", everything)?;
+        let time = Upstream::new("time", time)?;
         let mut beside = JoinSet::new();
         for server in [&everything, &time] {
             if let Err(error) = server.service.connect().await {
@@ -105,16 +99,18 @@ impl Gateway {
             .with_identity(router.clone())
             .build()?;
         let stack = ServiceBuilder::new().layer(layers).service(router.clone());
-        // One stack, two ways in: they share breakers, budgets and figures.
-        let handler = GatewayHandler::new(stack.clone(), router.clone());
+        // One stack, two ways in: they share breakers, budgets and figures, and are closed together.
+        let handler = GatewayHandler::new(stack, router.clone());
+        let routes = Routes::new(handler.stack().map_response(McpJson));
         for server in [&everything, &time] {
             handler.follow(&server.tools);
         }
         beside.spawn(handler.follow_health(&health));
         Ok(Self {
+            options: Options::default(),
             upstreams: [everything, time],
             beside,
-            routes: Routes::new(stack.map_response(McpJson)).with_identity(router.clone()),
+            routes: routes.with_identity(router.clone()),
             router,
             handler,
             health,
@@ -130,74 +126,70 @@ impl Gateway {
         self.router.names()
     }
 
-    /// Serves until `stop`, and then until the calls in flight have ended, or are cut off.
+    /// Serves until the first signal, and then until the calls in flight have ended. What runs at the end of its time, or at the
+    /// second signal, is cut short: returns the tools of these calls, one for each call.
     pub(crate) async fn serve(
         self,
         listener: TcpListener,
-        stop: impl Future<Output = ()>,
-    ) -> io::Result<()> {
+        mut signals: UnboundedReceiver<()>,
+    ) -> anyhow::Result<Vec<String>> {
         let draining = Arc::new(AtomicBool::new(false));
         let sessions = CancellationToken::new();
         let handler = self.handler.clone();
         let mcp = StreamableHttpService::new(
             move || Ok(handler.clone()),
-            Arc::new(LocalSessionManager::default()),
-            StreamableHttpServerConfig::default().with_cancellation_token(sessions.child_token()),
+            Arc::new(McpSessions::new(self.options.sessions)?),
+            StreamableHttpServerConfig::default()
+                .with_allowed_hosts(self.options.hosts.clone())
+                .with_cancellation_token(sessions.child_token()),
         );
-        let closing = Arc::clone(&draining);
-        // The handler does the same for MCP.
-        let turn_away = from_fn(move |request: Request, next: Next| {
-            let closing = closing.load(SeqCst);
-            async move {
-                match closing {
-                    true => ToolError::new(ErrorKind::Overloaded, "closing").into_response(),
-                    false => next.run(request).await,
-                }
-            }
-        });
+        let hosts: Arc<[String]> = self.options.hosts.into();
+        let pages = pages(
+            self.upstreams,
+            self.health,
+            self.metrics,
+            Arc::clone(&draining),
+        );
         let app = self
             .routes
             .into_router()
-            .layer(turn_away)
             .nest_service("/mcp", mcp)
-            .merge(pages(
-                self.upstreams,
-                self.health,
-                self.metrics,
-                Arc::clone(&draining),
-            ));
+            .merge(pages)
+            .layer(from_fn_with_state(hosts, hosts::check));
 
         let closed = CancellationToken::new();
         let serve =
             axum::serve(listener, app).with_graceful_shutdown(closed.clone().cancelled_owned());
         let mut serve = pin!(serve.into_future());
-        let stopped = async {
-            stop.await;
-            Instant::now() + DRAIN
+        let ends = async {
+            signals.recv().await;
+            drop(self.beside);
+            // While calls end, whoever looks is told so.
+            draining.store(true, SeqCst);
+            let over = async {
+                tokio::select! {
+                    () = sleep(self.options.grace) => {}
+                    _ = signals.recv() => {}
+                }
+            };
+            tokio::select! {
+                () = self.handler.drain() => Vec::new(),
+                () = over => self.handler.cut_short().await,
+            }
         };
-        let end = tokio::select! {
-            served = &mut serve => return served,
-            end = stopped => end,
+        let cut = tokio::select! {
+            served = &mut serve => return Ok(served.map(|()| Vec::new())?),
+            cut = ends => cut,
         };
-        drop(self.beside);
-        // While MCP's calls end, whoever looks is told so.
-        draining.store(true, SeqCst);
-        tokio::select! {
-            served = &mut serve => return served,
-            _ = timeout_at(end, self.handler.drain()) => {}
-        }
-        // From here on nobody comes in, and what is being answered, over plain HTTP too, is answered to its end.
+        // From here on nobody comes in, and all answers are on their way.
         closed.cancel();
-        if let Ok(served) = timeout(LAST_ANSWERS, &mut serve).await {
-            return served;
-        }
-        // The streams of MCP sessions never end by themselves. What is still being answered on them is cut off.
+        let served = timeout(LAST_ANSWERS, &mut serve).await;
+        // MCP sessions and their streams do not end by themselves.
         sessions.cancel();
-        let served = timeout_at(end + LAST_ANSWERS, serve).await;
-        served.unwrap_or_else(|_| {
-            eprintln!("some calls are cut off");
-            Ok(())
-        })
+        if served.is_err() {
+            let _ = timeout(LAST_ANSWERS, serve).await;
+        }
+        Ok(cut)
     }
 }
 

@@ -11,38 +11,56 @@
 //! | `/mcp` | MCP over streamable HTTP |
 //! | `POST /rpc` | JSON-RPC 2.0: `tools/call` |
 //! | `POST /tools/{tool}/call`, `POST /servers/{id}/tools/{tool}/call` | plain HTTP |
-//! | `/health` | which servers are there; 503 while MCP's calls end before it closes |
+//! | `/health` | which servers are there; 503 while calls end before it closes |
 //! | `/metrics` | for Prometheus |
 //!
 //! The servers are npm's `@modelcontextprotocol/server-everything` and PyPI's `mcp-server-time`. Kill one: it is started
-//! again by the next call.
+//! again by the next call. Stop one (`kill -STOP`): its calls time out, it does not answer a ping within 5 s, and is replaced.
+//!
+//! Ctrl-C, or SIGTERM, closes it: new calls are refused, those that run have their time, and what takes longer is cut short
+//! with an answer, and printed. A second one cuts short at once.
 //!
 //! Settings come from the environment, over the preset `gateway`: `TOOL_TIMEOUT=5`, `TOOL_RETRY_ATTEMPTS=2` and so on; see
-//! `tower_toolcall::settings`. `PORT` chooses another port; 0 any free one.
+//! `tower_toolcall::settings`. And:
+//!
+//! | variable | default | |
+//! |---|---|---|
+//! | `PORT` | 8931 | 0: any free one |
+//! | `GATEWAY_HOSTS` | | hosts, separated by commas, that requests may name in `Host` and `Origin`, beside `localhost`, `127.0.0.1` and `[::1]`; others are refused with 403 |
+//! | `GATEWAY_SESSIONS` | 1000 | how many sessions of MCP clients there are at most |
+//! | `GATEWAY_GRACE` | 10 | how many seconds calls have to end when it closes |
 
 #[path = "gateway.rs"]
 mod gateway;
+mod hosts;
+mod options;
 mod pages;
 mod upstream;
 
 use std::{env, io};
 
 use anyhow::Context as _;
-use tokio::{net::TcpListener, signal};
+use tokio::{
+    net::TcpListener,
+    signal,
+    sync::mpsc::{UnboundedReceiver, unbounded_channel},
+};
 use tower_toolcall::{event, settings::Settings};
 use tracing::{Level, Metadata};
 use tracing_subscriber::{filter::filter_fn, prelude::*};
 
-use self::gateway::Gateway;
+use self::{gateway::Gateway, options::Options};
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let settings = Settings::gateway().with_env()?;
+    let (settings, options) = (Settings::gateway().with_env()?, Options::from_env()?);
     show_events();
     let port = env::var("PORT").unwrap_or_else(|_| "8931".into());
     let address = format!("127.0.0.1:{port}");
     let listener = TcpListener::bind(&address).await.context(address)?;
-    let gateway = Gateway::start(settings).await?;
+    let signals = signals()?;
+    let mut gateway = Gateway::start(settings).await?;
+    gateway.options = options;
 
     let here = format!("http://{}", listener.local_addr()?);
     println!("{} tools at", gateway.tools().len());
@@ -53,28 +71,34 @@ async fn main() -> anyhow::Result<()> {
         println!("{} is process {}", server.name, server.pid());
     }
 
-    let stop = async {
-        ctrl_c().await;
-        println!("draining; Ctrl-C again cuts it short");
-    };
-    let twice = async {
-        ctrl_c().await;
-        ctrl_c().await;
-    };
-    tokio::select! {
-        served = gateway.serve(listener, stop) => served?,
-        () = twice => {}
+    let cut = gateway.serve(listener, signals).await?;
+    for calls in cut.chunk_by(|a, b| a == b) {
+        println!("cut short: {} of {}", calls.len(), calls[0]);
     }
     println!("done");
     Ok(())
 }
 
-async fn ctrl_c() {
-    // Where there is no such thing, it has to be killed.
-    if let Err(error) = signal::ctrl_c().await {
-        eprintln!("no Ctrl-C here: {error}");
-        std::future::pending::<()>().await;
-    }
+/// Each Ctrl-C and each SIGTERM.
+fn signals() -> io::Result<UnboundedReceiver<()>> {
+    let (sender, signals) = unbounded_channel();
+    #[cfg(unix)]
+    let mut terminate = signal::unix::signal(signal::unix::SignalKind::terminate())?;
+    tokio::spawn(async move {
+        loop {
+            #[cfg(unix)]
+            let terminated = terminate.recv();
+            #[cfg(not(unix))]
+            let terminated = std::future::pending::<Option<()>>();
+            tokio::select! {
+                Ok(()) = signal::ctrl_c() => {}
+                _ = terminated => {}
+            }
+            println!("closing; once more cuts short what runs");
+            let _ = sender.send(());
+        }
+    });
+    Ok(signals)
 }
 
 /// Prints what the layers have to tell: calls, connections, breakers, servers that come and go.

@@ -18,9 +18,13 @@ use rmcp::{
 };
 use tokio::{process::Command, time::sleep};
 use tower_toolcall::{
-    BoxError,
+    BoxError, ConfigError,
     mcp::{Catalog, McpNotifications, McpReconnect, McpService, McpTools},
 };
+
+/// How long a server has for a sign of life when a call of its was given up. One that does not answer, stopped or stuck, is ended
+/// and started again.
+pub(crate) const PING: Duration = Duration::from_secs(5);
 
 /// A server in a child process.
 #[derive(Clone)]
@@ -34,7 +38,7 @@ pub(crate) struct Upstream {
 
 impl Upstream {
     /// Starts nothing yet: `McpReconnect::connect` does, or the first call.
-    pub(crate) fn new(name: &'static str, program: Program) -> Self {
+    pub(crate) fn new(name: &'static str, program: Program) -> Result<Self, ConfigError> {
         // It is ours: what it says of its tools is believed, and so is what may run twice.
         let tools = McpTools::new(Catalog::default().trust_annotations(true));
         let pid = Arc::new(AtomicU32::new(0));
@@ -43,12 +47,12 @@ impl Upstream {
             let (program, list, running) = (program.clone(), list.clone(), Arc::clone(&running));
             async move { connect(program, list, &running).await }
         });
-        Self {
+        Ok(Self {
             name,
-            service,
+            service: service.with_ping(PING)?,
             tools,
             pid,
-        }
+        })
     }
 
     /// Connects, however long it takes. As long as a server was never there its tools are unknown, so no call would try.

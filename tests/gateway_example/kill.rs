@@ -14,15 +14,12 @@ use rmcp::{
     ServiceExt as _, model::CallToolRequestParams, transport::StreamableHttpClientTransport,
 };
 use serde_json::{Value, json};
-use tokio::{
-    runtime::Handle,
-    time::{Instant, sleep, timeout},
-};
+use tokio::time::{Instant, sleep, timeout};
 use tower_toolcall::settings::Settings;
 
 use crate::{
-    kit::{Running, alone, rpc},
-    upstream::Upstream,
+    kit::{Running, Use, alone, in_use, rpc},
+    upstream::{PING, Upstream},
 };
 
 const CALLERS: u64 = 50;
@@ -194,45 +191,6 @@ fn signal(which: &str, pid: u32) {
     assert!(sent.unwrap().success());
 }
 
-/// What must not grow.
-#[derive(Debug)]
-struct Use {
-    tasks: usize,
-    resident_kib: u64,
-    /// The state of each child process.
-    children: Vec<char>,
-    /// Open files and sockets.
-    files: usize,
-}
-
-fn in_use() -> Use {
-    let status = fs::read_to_string("/proc/self/status").unwrap();
-    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let own = std::process::id().to_string();
-    // `pid (name) state parent ...`, where the name may be anything.
-    let child = |entry: fs::DirEntry| {
-        let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
-        let mut fields = stat.rsplit_once(") ")?.1.split(' ');
-        let (state, parent) = (fields.next()?, fields.next()?);
-        (parent == own).then(|| state.chars().next())?
-    };
-    Use {
-        tasks: Handle::current().metrics().num_alive_tasks(),
-        resident_kib: resident
-            .unwrap()
-            .trim()
-            .trim_end_matches(" kB")
-            .parse()
-            .unwrap(),
-        children: fs::read_dir("/proc")
-            .unwrap()
-            .flatten()
-            .filter_map(child)
-            .collect(),
-        files: fs::read_dir("/proc/self/fd").unwrap().count(),
-    }
-}
-
 /// Waits until nothing has gone for 2 s, and returns what there is: what ends late must not hide what never does.
 async fn at_rest() -> Use {
     let (mut least, mut since) = (in_use(), Instant::now());
@@ -344,5 +302,55 @@ async fn a_server_may_stand_still() {
         "others have noticed"
     );
     back(&gateway).await;
+    gateway.stopped().await;
+}
+
+/// Whether there is a process of this number, other than one that has ended and waits for its parent to see it.
+fn is_alive(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat
+        .rsplit_once(") ")
+        .and_then(|(_, rest)| rest.chars().next());
+    state.is_some_and(|state| state != 'Z')
+}
+
+/// W14, X8: a server that is stopped for good is replaced, its process ended; its calls fail in time, and those of others do not
+/// notice.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_stopped_for_good_is_replaced() {
+    let _alone = alone().await;
+    let settings = settings();
+    let timeout = settings.timeout.default;
+    let gateway = Running::start(settings).await;
+    let everything = gateway.upstream("everything").clone();
+    let stopped = everything.pid();
+    let replaced = async {
+        sleep(Duration::from_secs(1)).await;
+        signal("-STOP", stopped);
+        let since = Instant::now();
+        while everything.pid() == stopped || !everything.service.is_connected() {
+            assert!(since.elapsed() < Duration::from_secs(30), "it is not");
+            sleep(Duration::from_millis(20)).await;
+        }
+        since.elapsed()
+    };
+    let load = load(&gateway, Duration::from_secs(12));
+    let (tally, replaced) = tokio::join!(load, replaced);
+    let longest = tally.longest();
+    println!("replaced after {replaced:?}; the longest call took {longest:?} of {BUDGET:?}");
+    // A call times out, its ping does, and the next call connects.
+    assert!(replaced < timeout + PING + Duration::from_secs(4));
+    assert!(longest < BUDGET + SLACK, "a caller waited {longest:?}");
+    assert_eq!(
+        tally.errors_elsewhere.load(SeqCst),
+        0,
+        "others have noticed"
+    );
+    back(&gateway).await;
+    let since = Instant::now();
+    while is_alive(stopped) {
+        assert!(since.elapsed() < Duration::from_secs(20), "it is left over");
+        sleep(Duration::from_millis(50)).await;
+    }
     gateway.stopped().await;
 }

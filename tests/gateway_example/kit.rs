@@ -1,11 +1,15 @@
 //! A gateway that runs.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{fs, net::SocketAddr, time::Duration};
 
 use serde_json::{Value, json};
 use tokio::{
     net::TcpListener,
-    sync::{Mutex, MutexGuard, oneshot},
+    runtime::Handle,
+    sync::{
+        Mutex, MutexGuard,
+        mpsc::{UnboundedSender, unbounded_channel},
+    },
     task::JoinHandle,
     time::timeout,
 };
@@ -22,8 +26,8 @@ pub(crate) async fn alone() -> MutexGuard<'static, ()> {
 pub(crate) struct Running {
     pub(crate) at: SocketAddr,
     pub(crate) upstreams: Vec<Upstream>,
-    stop: Option<oneshot::Sender<()>>,
-    served: JoinHandle<std::io::Result<()>>,
+    signals: UnboundedSender<()>,
+    served: JoinHandle<anyhow::Result<Vec<String>>>,
 }
 
 impl Running {
@@ -35,12 +39,12 @@ impl Running {
         let upstreams = gateway.upstreams().to_vec();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let at = listener.local_addr().unwrap();
-        let (stop, stopped) = oneshot::channel();
-        let served = tokio::spawn(gateway.serve(listener, async { drop(stopped.await) }));
+        let (signals, received) = unbounded_channel();
+        let served = tokio::spawn(gateway.serve(listener, received));
         Self {
             at,
             upstreams,
-            stop: Some(stop),
+            signals,
             served,
         }
     }
@@ -55,19 +59,19 @@ impl Running {
     }
 
     /// As Ctrl-C does.
-    pub(crate) fn stop(&mut self) {
-        self.stop.take().unwrap().send(()).unwrap();
+    pub(crate) fn stop(&self) {
+        self.signals.send(()).unwrap();
     }
 
-    /// Waits until all is over.
-    pub(crate) async fn ended(self) {
+    /// Waits until all is over; the tools of the calls that were cut short.
+    pub(crate) async fn ended(self) -> Vec<String> {
         let ended = timeout(Duration::from_secs(20), self.served).await;
-        ended.expect("it does not stop").unwrap().unwrap();
+        ended.expect("it does not stop").unwrap().unwrap()
     }
 
-    pub(crate) async fn stopped(mut self) {
+    pub(crate) async fn stopped(self) {
         self.stop();
-        self.ended().await;
+        assert!(self.ended().await.is_empty());
     }
 }
 
@@ -86,4 +90,43 @@ pub(crate) async fn rpc(
     let answer = request.send().await.unwrap();
     assert_eq!(answer.status(), 200);
     serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap()
+}
+
+/// What must not grow.
+#[derive(Debug)]
+pub(crate) struct Use {
+    pub(crate) tasks: usize,
+    pub(crate) resident_kib: u64,
+    /// The state of each child process.
+    pub(crate) children: Vec<char>,
+    /// Open files and sockets.
+    pub(crate) files: usize,
+}
+
+pub(crate) fn in_use() -> Use {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let own = std::process::id().to_string();
+    // `pid (name) state parent ...`, where the name may be anything.
+    let child = |entry: fs::DirEntry| {
+        let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
+        let mut fields = stat.rsplit_once(") ")?.1.split(' ');
+        let (state, parent) = (fields.next()?, fields.next()?);
+        (parent == own).then(|| state.chars().next())?
+    };
+    Use {
+        tasks: Handle::current().metrics().num_alive_tasks(),
+        resident_kib: resident
+            .unwrap()
+            .trim()
+            .trim_end_matches(" kB")
+            .parse()
+            .unwrap(),
+        children: fs::read_dir("/proc")
+            .unwrap()
+            .flatten()
+            .filter_map(child)
+            .collect(),
+        files: fs::read_dir("/proc/self/fd").unwrap().count(),
+    }
 }

@@ -10,12 +10,13 @@ use tokio::{
     task::JoinHandle,
     time::{Instant, sleep},
 };
-use tower_toolcall::settings::Settings;
+use tower_toolcall::{mcp::ERROR_META, settings::Settings};
 
 use crate::{
-    gateway::{DRAIN, Gateway},
-    kit::{Running, alone, rpc},
+    gateway::Gateway,
+    kit::{Running, alone, in_use, rpc},
     upstream::Program,
+    wire::{call, session},
 };
 
 const LONG: &str = "everything__trigger-long-running-operation";
@@ -68,7 +69,7 @@ async fn health(gateway: &Running) -> (u16, Value) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_in_flight_have_their_answers_before_it_stops() {
     let _alone = alone().await;
-    let mut gateway = Running::start(Settings::gateway()).await;
+    let gateway = Running::start(Settings::gateway()).await;
     let (status, servers) = health(&gateway).await;
     assert_eq!((status, &servers["status"]), (200, &json!("ok")));
     assert_eq!(servers["servers"].as_array().unwrap().len(), 2, "{servers}");
@@ -77,33 +78,142 @@ async fn calls_in_flight_have_their_answers_before_it_stops() {
     until_running(&gateway, 2).await;
     gateway.stop();
     while health(&gateway).await.0 != 503 {}
-    let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": { "name": "count_words" } });
-    let client = reqwest::Client::new();
-    let late = client
-        .post(gateway.url("/rpc"))
-        .header("content-type", "application/json");
-    let late = late.body(call.to_string()).send().await.unwrap();
-    assert_eq!(late.status(), 503);
+    turns_away(&gateway).await;
     for call in calls {
         assert!(call.await.unwrap(), "an answer is lost");
     }
-    gateway.ended().await;
+    assert!(gateway.ended().await.is_empty());
 }
 
-/// It ends in time, whatever still runs.
+/// New calls are refused, over each protocol in its own words.
+async fn turns_away(gateway: &Running) {
+    let client = reqwest::Client::new();
+    let late = rpc(&client, &gateway.url("/rpc"), 1, "count_words", &json!({})).await;
+    assert_eq!(late["error"]["data"]["code"], "SERVER_CLOSING", "{late}");
+    let late = client.post(gateway.url("/tools/count_words/call"));
+    let late = late.header("content-type", "application/json").send().await;
+    assert_eq!(late.unwrap().status(), 503);
+    let url = gateway.url("/mcp");
+    let session = session(&client, &url).await;
+    let late = call(&client, &url, &session, 1, "count_words", &json!({})).await;
+    assert_eq!(late.len(), 1);
+    let error = &late[0]["result"]["_meta"][ERROR_META];
+    assert_eq!(error["code"], "SERVER_CLOSING", "{late:?}");
+}
+
+/// One of many calls: how long it takes, and what answers there were.
+type Asked = JoinHandle<Vec<(u64, Value)>>;
+
+/// 50 calls, by turns of so many seconds, over JSON-RPC, one by one and in a batch, and over MCP in five sessions.
+async fn fifty_calls(gateway: &Running, seconds: [u64; 2]) -> Vec<Asked> {
+    let client = reqwest::Client::new();
+    let takes = move |id: u64| seconds[id as usize % 2];
+    let arguments = move |id| json!({ "duration": takes(id), "steps": 2 });
+    let mut asked = Vec::new();
+    for id in 0..20 {
+        let (client, url) = (client.clone(), gateway.url("/rpc"));
+        asked.push(tokio::spawn(async move {
+            let answer = rpc(&client, &url, id, LONG, &arguments(id)).await;
+            vec![(takes(id), answer)]
+        }));
+    }
+    let (rpcs, url) = (client.clone(), gateway.url("/rpc"));
+    asked.push(tokio::spawn(async move {
+        let batch = (0..5).map(|id| {
+            let params = json!({ "name": LONG, "arguments": arguments(id) });
+            json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params })
+        });
+        let batch = Value::from_iter(batch).to_string();
+        let request = rpcs.post(url).header("content-type", "application/json");
+        let answer = request.body(batch).send().await.unwrap();
+        let answers: Vec<Value> = serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap();
+        let answers = answers.into_iter();
+        answers
+            .map(|a| (takes(a["id"].as_u64().unwrap()), a))
+            .collect()
+    }));
+    for _ in 0..5 {
+        let url = gateway.url("/mcp");
+        let session = session(&client, &url).await;
+        for id in 1..=5 {
+            let (client, url, session) = (client.clone(), url.clone(), session.clone());
+            asked.push(tokio::spawn(async move {
+                let answers = call(&client, &url, &session, id, LONG, &arguments(id)).await;
+                answers.into_iter().map(|a| (takes(id), a)).collect()
+            }));
+        }
+    }
+    asked
+}
+
+/// W14: in the middle of 50 calls: those that end in their time have their results, the others are cut short with an answer
+/// that says so; each has one answer, no new one runs, and no child is left.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn calls_that_take_too_long_are_cut_off() {
+async fn each_of_fifty_calls_has_one_answer_when_it_stops() {
     let _alone = alone().await;
-    let mut gateway = Running::start(Settings::gateway()).await;
+    let mut gateway = Gateway::start(Settings::gateway()).await.unwrap();
+    let grace = Duration::from_secs(6);
+    gateway.options.grace = grace;
+    let gateway = Running::serve(gateway).await;
+    let (quick, slow) = (4, 50);
+    let asked = fifty_calls(&gateway, [quick, slow]).await;
+    until_running(&gateway, 50).await;
+    let since = Instant::now();
+    gateway.stop();
+    while health(&gateway).await.0 != 503 {}
+    turns_away(&gateway).await;
+
+    let mut answers = Vec::new();
+    for asked in asked {
+        answers.extend(asked.await.unwrap());
+    }
+    assert_eq!(answers.len(), 50, "one answer each");
+    let mut cut = 0;
+    for (takes, answer) in &answers {
+        let result = &answer["result"];
+        let of_mcp = &result["_meta"][ERROR_META]["code"];
+        let code = [of_mcp, &answer["error"]["data"]["code"]];
+        let is_cut = code.contains(&&json!("SERVER_CLOSING"));
+        assert_eq!(is_cut, *takes == slow, "{answer}");
+        assert_eq!(
+            !is_cut,
+            result.is_object() && result["isError"] != true,
+            "{answer}"
+        );
+        cut += usize::from(is_cut);
+    }
+    let told = gateway.ended().await;
+    let took = since.elapsed();
+    println!("{cut} of 50 calls cut short, closed after {took:?}");
+    assert_eq!(told, vec![LONG; cut]);
+    assert!(took >= grace, "they had {took:?} only");
+    assert!(took < grace + Duration::from_secs(4), "it took {took:?}");
+    let since = Instant::now();
+    while !in_use().children.is_empty() {
+        assert!(
+            since.elapsed() < Duration::from_secs(10),
+            "a child is left over"
+        );
+        sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Who says so twice does not want to wait.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_signal_cuts_short_at_once() {
+    let _alone = alone().await;
+    let gateway = Running::start(Settings::gateway()).await;
     let calls = long_calls(&gateway, 40);
     until_running(&gateway, 2).await;
     let since = Instant::now();
     gateway.stop();
-    gateway.ended().await;
+    gateway.stop();
+    assert_eq!(gateway.ended().await, [LONG, LONG]);
     let took = since.elapsed();
-    assert!(took >= DRAIN, "they had {took:?} only");
-    assert!(took < DRAIN + Duration::from_secs(5), "it took {took:?}");
-    calls.iter().for_each(JoinHandle::abort);
+    assert!(took < Duration::from_secs(5), "it took {took:?}");
+    for call in calls {
+        assert!(!call.await.unwrap());
+    }
 }
 
 /// X8: one that cannot be started at first is there as soon as it can.

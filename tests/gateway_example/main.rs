@@ -4,14 +4,21 @@
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
 mod clients;
-
+mod flood;
+mod foreign;
 mod kill;
 mod kit;
 mod life;
+mod wire;
 
 #[allow(dead_code, reason = "what only the program needs")]
 #[path = "../../examples/gateway/gateway.rs"]
 mod gateway;
+#[path = "../../examples/gateway/hosts.rs"]
+mod hosts;
+#[allow(dead_code, reason = "what only the program needs")]
+#[path = "../../examples/gateway/options.rs"]
+mod options;
 #[path = "../../examples/gateway/pages.rs"]
 mod pages;
 #[path = "../../examples/gateway/upstream.rs"]

@@ -1,0 +1,46 @@
+//! What is set beside the layers.
+
+use std::{env, time::Duration};
+
+use anyhow::Context as _;
+
+use super::hosts::LOOPBACK;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    /// The hosts that requests may name in `Host` and `Origin`.
+    pub(crate) hosts: Vec<String>,
+    /// How many sessions of MCP clients there are at most.
+    pub(crate) sessions: usize,
+    /// How long calls have to end when the gateway stops.
+    pub(crate) grace: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            hosts: LOOPBACK.map(str::to_owned).into(),
+            sessions: 1000,
+            grace: Duration::from_secs(10),
+        }
+    }
+}
+
+impl Options {
+    /// As the variables `GATEWAY_HOSTS`, `GATEWAY_SESSIONS` and `GATEWAY_GRACE` have them.
+    pub(crate) fn from_env() -> anyhow::Result<Self> {
+        let mut options = Self::default();
+        if let Ok(hosts) = env::var("GATEWAY_HOSTS") {
+            let hosts = hosts.split(',').map(str::trim).filter(|h| !h.is_empty());
+            options.hosts.extend(hosts.map(str::to_owned));
+        }
+        if let Ok(sessions) = env::var("GATEWAY_SESSIONS") {
+            options.sessions = sessions.parse().context("GATEWAY_SESSIONS")?;
+        }
+        if let Ok(seconds) = env::var("GATEWAY_GRACE") {
+            let seconds = seconds.parse().context("GATEWAY_GRACE is in seconds")?;
+            options.grace = Duration::from_secs(seconds);
+        }
+        Ok(options)
+    }
+}
