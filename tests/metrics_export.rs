@@ -2,7 +2,12 @@
 #![cfg(all(feature = "metrics-facade", feature = "otel"))]
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::BTreeMap,
+    io::Write as _,
+    process::{Command, Stdio},
+    time::Duration,
+};
 
 use axum::{Router, routing::get};
 use metrics_exporter_prometheus::PrometheusBuilder;
@@ -174,9 +179,6 @@ async fn a_scrape_over_http_is_what_prometheus_reads() {
     let server = tokio::spawn(async move { axum::serve(listener, app).await });
     let scrape = || async { reqwest::get(&url).await.unwrap().text().await.unwrap() };
     let text = scrape().await;
-    if let Ok(file) = std::env::var("METRICS_SCRAPE") {
-        std::fs::write(file, &text).unwrap();
-    }
     assert_no_secret(&text);
     let first = parse(&text);
     assert_figures(&first);
@@ -210,6 +212,45 @@ fn every_line_is_a_comment_or_a_sample_and_each_series_is_there_once() {
     }
     let quoted = r#"tool="a \"quoted\\name\" in two lines""#;
     assert!(text.contains(quoted), "{text}");
+}
+
+/// O3: Prometheus' own linter has nothing to say but of the one name that another system has chosen.
+#[test]
+fn promtool_finds_nothing_but_an_abbreviated_unit() {
+    let metrics = Metrics::new();
+    let runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = { runtime }.enable_all().start_paused(true).build().unwrap();
+    runtime.block_on(work(&metrics));
+    assert_eq!(
+        promtool(&metrics.prometheus()),
+        ["tool_execution_duration_ms metric names should not contain abbreviated units"]
+    );
+    // It is the real one.
+    assert_eq!(promtool("a 1\n"), ["a no help text"]);
+}
+
+/// What `promtool check metrics` says of a text.
+fn promtool(text: &str) -> Vec<String> {
+    let installed = concat!(env!("CARGO_MANIFEST_DIR"), "/target/promtool/promtool");
+    let program = match std::path::Path::new(installed).exists() {
+        true => installed,
+        false => "promtool",
+    };
+    let mut child = Command::new(program)
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect(
+            "promtool is not installed: run `tests/run --no-run` once; it puts it under target/",
+        );
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(text.as_bytes()).unwrap();
+    drop(stdin);
+    let said = child.wait_with_output().unwrap();
+    let said = String::from_utf8(said.stderr).unwrap();
+    said.lines().map(str::to_owned).collect()
 }
 
 #[test]
