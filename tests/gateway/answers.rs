@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use rmcp::model::{CallToolResponse, CreateTaskResult, ErrorCode, ErrorData};
+use rmcp::{
+    model::{CallToolResponse, CreateTaskResult, ErrorCode, ErrorData},
+    service::ServiceError,
+};
 use serde_json::{Value, json};
 use tower::service_fn;
 use tower_toolcall::{
@@ -214,4 +217,29 @@ async fn a_task_is_a_clear_error() {
     let body = client.body("import", json!({})).await;
     assert!(text(&body).contains("may still run"), "{body}");
     assert_eq!(body["_meta"][ERROR_META]["code"], "TASK_NOT_PASSED_ON");
+}
+
+/// What it does not declare does not exist: a client that asks all the same is told so, and goes on.
+#[tokio::test]
+async fn prompts_and_resources_are_unknown_methods() {
+    for way in WAYS {
+        let gateway = gateway().await;
+        let client = connect(way, gateway.handler.clone()).await;
+        let peer = client.client.peer();
+        let capabilities = peer.peer_info().unwrap().capabilities.clone();
+        assert!(capabilities.tools.is_some());
+        assert!(capabilities.prompts.is_none() && capabilities.resources.is_none());
+        for refused in [
+            peer.list_prompts(None).await.map(drop),
+            peer.list_resources(None).await.map(drop),
+            peer.list_resource_templates(None).await.map(drop),
+        ] {
+            let Err(ServiceError::McpError(error)) = refused else {
+                panic!("{way:?} {refused:?}");
+            };
+            assert_eq!(error.code.0, -32601, "{way:?}");
+        }
+        let body = client.body("docs__echo", json!({})).await;
+        assert_eq!(body["content"][0]["text"], "{}", "{way:?}");
+    }
 }

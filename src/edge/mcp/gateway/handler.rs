@@ -130,7 +130,7 @@ const PAGE: NonZeroUsize = NonZeroUsize::new(1000).expect("not zero");
 ///
 /// # What it does not do
 ///
-/// Tools alone: no resources, prompts, sampling. A server that asks for input (2026-07-28) is passed on to clients of that
+/// Tools alone: no resources, prompts, sampling, whose methods are unknown (-32601). A server that asks for input (2026-07-28) is passed on to clients of that
 /// revision, to others rmcp answers with an error; what a server may ask for depends on the capabilities of the gateway's client, not on
 /// those of its clients. A task that a server starts cannot be passed on: the model reads that the tool may still run.
 /// There is no authentication.
