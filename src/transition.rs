@@ -59,9 +59,9 @@ impl fmt::Display for BreakerState {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum TransitionReason {
-    /// So many failures came one after the other.
+    /// So many failures came one after the other, within the window if there is one.
     ConsecutiveFailures,
-    /// So many failures came within the window.
+    /// So many failures came within the window, whatever succeeded in between.
     FailuresInWindow,
     /// The share of failures in the window was too high.
     FailureRate,

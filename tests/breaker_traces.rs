@@ -361,7 +361,7 @@ traces! {
     /// `shouldSupportTimeBasedFailureRateThresholding`, as far as they open: their open period is zero, which is
     /// an error in ours.
     failures_roll_out_of_the_window {
-        CircuitBreakerLayer::builder().with_trip(Trip::failures_within(2, ms(200)))
+        CircuitBreakerLayer::builder().with_trip(Trip::total_failures_within(2, ms(200)))
             => "FS +210ms FS +50ms C FO";
         on(of_time(ms(200), 0.5).with_minimum_calls(3)) => "FS +210ms FS +50ms SC FO 4:2";
     }

@@ -367,7 +367,7 @@ async fn d_answers_a_timeout_with_its_error_object() {
     }
 }
 
-/// D: C1, C2, C3, C4, C6, C7, E5, E6. Five failures within five minutes, `isError` among them, open the breaker of that tool and of no other;
+/// D: C1, C2, C3, C4, C6, C7, E5, E6. Five failures in a row within five minutes, `isError` among them, open the breaker of that tool and of no other;
 /// it answers at once, tells when to come back, and closes after a trial.
 #[tokio::test(start_paused = true)]
 async fn d_stops_a_broken_tool_and_takes_it_back() {
@@ -439,7 +439,7 @@ async fn d_stops_a_broken_tool_and_takes_it_back() {
         told.push((t.to, t.reason));
     }
     let expected = [
-        (BreakerState::Open, TransitionReason::FailuresInWindow),
+        (BreakerState::Open, TransitionReason::ConsecutiveFailures),
         (BreakerState::HalfOpen, TransitionReason::PeriodElapsed),
         (BreakerState::Closed, TransitionReason::TrialsSucceeded),
     ];

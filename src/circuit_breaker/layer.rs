@@ -119,11 +119,14 @@ impl CircuitBreakerBuilder {
         }
     }
 
-    /// The preset of an MCP gateway (system D): 5 failures within 300 s, open for 60 s, 1 trial, and
+    /// The preset of an MCP gateway: 5 failures in a row within 300 s, open for 60 s, 1 trial, and
     /// answers flagged as errors count, for a classifier that sees them (`McpClassifier`).
     pub fn gateway() -> Self {
         Self::new()
-            .with_trip(Trip::failures_within(5, Duration::from_secs(300)))
+            .with_trip(Trip::consecutive_failures_within(
+                5,
+                Duration::from_secs(300),
+            ))
             .with_reported_failures(true)
     }
 

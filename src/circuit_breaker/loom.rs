@@ -91,6 +91,24 @@ fn one_of_the_failures_opens_the_breaker() {
     });
 }
 
+/// W4: a success between failures in a window resets their count; one that comes after them does, too.
+#[test]
+fn a_success_resets_the_failures_of_a_window() {
+    const WINDOW: Duration = Duration::from_secs(300);
+    check(|| {
+        let shared = Shared::new(Trip::consecutive_failures_within(3, WINDOW));
+        assert!(!shared.call(Verdict::FAILURE));
+        let work: [fn(&Shared) -> bool; 2] = [
+            |shared| shared.call(Verdict::SUCCESS),
+            |shared| shared.call(Verdict::FAILURE),
+        ];
+        let opened = threads(&shared, work, |shared| shared.call(Verdict::SUCCESS));
+        assert_eq!(opened, [false; 3]);
+        // The failure came after the last of the successes, or not.
+        assert!(shared.look(START).tally.failures <= 1);
+    });
+}
+
 /// Trap 1: one trial runs at a time, whoever asks; and its place comes back.
 #[test]
 fn one_of_the_calls_becomes_the_trial() {

@@ -6,8 +6,8 @@
 //! fails it opens again. Each tool of each server has a breaker of its own ([`Key`](crate::Key)).
 //!
 //! By default 5 failures in a row open it, for 60 s. No window of time is involved, so a dead tool that
-//! is called every few minutes is stopped too. [`Trip`] and [`Rates`] offer failures within a window, and
-//! shares of failures or slow calls.
+//! is called every few minutes is stopped too. [`Trip`] offers a window of time for failures in a row, or for all
+//! failures, and [`Rates`] shares of failures or slow calls.
 //!
 //! What happens to a call:
 //!
@@ -147,7 +147,8 @@
 //!
 //! Finding the breaker of a known key takes a read lock that few other threads use, and waits for nobody but for a
 //! table of breakers that is being replaced. While it is closed, admission is one atomic load. With consecutive failures or
-//! failures in a window a success is another one; no clock, no allocation. With [`Rates`] a success is a
+//! failures in a window a success is another one, with no clock and no allocation; the one that resets a count takes
+//! the mutex. With [`Rates`] a success is a
 //! compare-and-swap, over time after one look at the clock. Failures, and what happens in the other states, take a
 //! mutex for a moment, but for refusals of an open breaker. `tokio`'s clock is monotonic: a wall clock
 //! that is set back changes nothing.

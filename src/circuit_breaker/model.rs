@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::{
     cell::Cell,
-    rules::{Kind, Rates, Rules, Span, Trip},
+    rules::{Kind, Rates, Rules, Span, Trip, Within},
     state::{Change, Demand, Pass, Recorded, Verdict},
     window::{BUCKETS, Mark, Tally},
 };
@@ -77,7 +77,8 @@ fn rules() -> impl Strategy<Value = Rules> {
     };
     let trip = prop_oneof![
         (1u32..5).prop_map(Trip::consecutive_failures),
-        (1u32..5, 1u64..500).prop_map(|(n, w)| Trip::failures_within(n, millis(w))),
+        (1u32..5, 1u64..500).prop_map(|(n, w)| Trip::consecutive_failures_within(n, millis(w))),
+        (1u32..5, 1u64..500).prop_map(|(n, w)| Trip::total_failures_within(n, millis(w))),
         (6u32..12).prop_flat_map(move |calls| rates(Rates::over_calls(calls))),
         // Buckets of whole milliseconds.
         (1u64..20).prop_flat_map(move |w| rates(Rates::over_time(millis(w * BUCKETS as u64)))),
@@ -219,9 +220,15 @@ impl Naive {
         };
         match &rules.trip {
             Kind::Consecutive { .. } => marks().rev().take_while(|m| m.failure).collect(),
-            Kind::Within { window, .. } => {
+            Kind::Within(Within {
+                window, in_a_row, ..
+            }) => {
                 let within: Vec<Mark> = since(&|at| now - at < *window);
-                within.into_iter().filter(|m| m.failure).collect()
+                let failures = within.into_iter().rev();
+                match in_a_row {
+                    true => failures.take_while(|m| m.failure).collect(),
+                    false => failures.filter(|m| m.failure).collect(),
+                }
             }
             Kind::Rates(rates) => match rates.span {
                 Span::Calls(calls) => {
@@ -244,7 +251,7 @@ impl Naive {
             tally.merge(mark.into());
         }
         // More than enough are not kept.
-        if let Kind::Within { failures, .. } = rules.trip {
+        if let Kind::Within(Within { failures, .. }) = rules.trip {
             tally.calls = tally.calls.min(failures);
             tally.failures = tally.failures.min(failures);
         }
@@ -255,7 +262,7 @@ impl Naive {
         let tally = self.tally(now, rules);
         let share = |n: u32| f64::from(n) / f64::from(tally.calls);
         match &rules.trip {
-            Kind::Consecutive { failures } | Kind::Within { failures, .. } => {
+            Kind::Consecutive { failures } | Kind::Within(Within { failures, .. }) => {
                 tally.failures >= *failures
             }
             Kind::Rates(rates) => {

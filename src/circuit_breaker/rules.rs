@@ -21,10 +21,11 @@ pub const MAX_PERIOD: Duration = Duration::from_secs(365 * 24 * 3600);
 /// use tower_toolcall::circuit_breaker::{Rates, Trip};
 ///
 /// let default = Trip::consecutive_failures(5);
-/// let gateway = Trip::failures_within(5, Duration::from_secs(300));
+/// let gateway = Trip::consecutive_failures_within(5, Duration::from_secs(300));
+/// let total = Trip::total_failures_within(5, Duration::from_secs(300));
 /// let busy = Rates::over_calls(100).with_failure_rate(0.5).with_minimum_calls(20);
 /// let slow = Rates::over_time(Duration::from_secs(60)).with_slow_call_rate(0.8, Duration::from_secs(5));
-/// # let _ = (default, gateway, Trip::from(busy), Trip::from(slow));
+/// # let _ = (default, gateway, total, Trip::from(busy), Trip::from(slow));
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
@@ -33,8 +34,17 @@ pub struct Trip(pub(super) Kind);
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Kind {
     Consecutive { failures: u32 },
-    Within { failures: u32, window: Duration },
+    Within(Within),
     Rates(Rates),
+}
+
+/// So many failures within a sliding window of time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Within {
+    pub(super) failures: u32,
+    pub(super) window: Duration,
+    /// Whether a success resets the count.
+    pub(super) in_a_row: bool,
 }
 
 impl Trip {
@@ -44,11 +54,30 @@ impl Trip {
         Self(Kind::Consecutive { failures })
     }
 
-    /// So many failures within a sliding window of time, whatever succeeds in between. Exact: the
-    /// window is the time between the ends of the first and the last of them. At least 1 and
-    /// at most [`MAX_WINDOW_CALLS`]. 16 bytes for each failure in the window.
-    pub const fn failures_within(failures: u32, window: Duration) -> Self {
-        Self(Kind::Within { failures, window })
+    /// So many failures with no success in between, all within a sliding window of time: a success resets the count,
+    /// and failures older than the window do not count.
+    ///
+    /// Exact: a failure has the time at which its call ended, and leaves the window when it is as old as that is long. At
+    /// least 1 and at most [`MAX_WINDOW_CALLS`]. 16 bytes for each failure in the window.
+    pub const fn consecutive_failures_within(failures: u32, window: Duration) -> Self {
+        Self(Kind::Within(Within {
+            failures,
+            window,
+            in_a_row: true,
+        }))
+    }
+
+    /// So many failures within a sliding window of time, whatever succeeds in between. Otherwise as
+    /// [`consecutive_failures_within`](Self::consecutive_failures_within).
+    ///
+    /// How busy a tool is matters here: of many calls a small share of failures opens the breaker. [`Rates`] look at the
+    /// share.
+    pub const fn total_failures_within(failures: u32, window: Duration) -> Self {
+        Self(Kind::Within(Within {
+            failures,
+            window,
+            in_a_row: false,
+        }))
     }
 }
 
@@ -284,27 +313,26 @@ impl Rules {
     pub(super) fn slow_call(&self) -> Option<Duration> {
         match &self.trip {
             Kind::Rates(rates) => rates.slow_call,
-            Kind::Consecutive { .. } | Kind::Within { .. } => None,
+            Kind::Consecutive { .. } | Kind::Within(_) => None,
         }
     }
 
     /// Refuses what can never open, or never close again.
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         match &self.trip {
-            Kind::Consecutive { failures: 0 } | Kind::Within { failures: 0, .. } => {
+            Kind::Consecutive { failures: 0 } | Kind::Within(Within { failures: 0, .. }) => {
                 return Err(ConfigError::new(
                     "failures",
                     "it is zero: the breaker would be open before the first failure",
                 ));
             }
-            Kind::Within { failures, .. } if *failures > MAX_WINDOW_CALLS => {
-                return Err(too_many("failures", *failures, MAX_WINDOW_CALLS));
+            Kind::Within(within) if within.failures > MAX_WINDOW_CALLS => {
+                return Err(too_many("failures", within.failures, MAX_WINDOW_CALLS));
             }
-            Kind::Within {
-                window: Duration::ZERO,
-                ..
-            } => return Err(never("window", "nothing stays in a window of zero")),
-            Kind::Within { window, .. } => period("window", *window)?,
+            Kind::Within(within) if within.window.is_zero() => {
+                return Err(never("window", "nothing stays in a window of zero"));
+            }
+            Kind::Within(within) => period("window", within.window)?,
             Kind::Consecutive { .. } => {}
             Kind::Rates(rates) => rates.check()?,
         }

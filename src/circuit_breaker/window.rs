@@ -4,7 +4,7 @@
 
 use std::{collections::VecDeque, mem, time::Duration};
 
-use super::rules::{Kind, Rates, Span};
+use super::rules::{Kind, Rates, Span, Within};
 use crate::transition::TransitionReason;
 
 /// Buckets of a time window.
@@ -81,8 +81,7 @@ pub(super) enum Window {
     /// When the last failures ended, at most as many as open the breaker: so it is exact.
     Within {
         failures: VecDeque<Duration>,
-        max: u32,
-        window: Duration,
+        rule: Within,
     },
     Calls(Ring),
     Time(Box<Buckets>),
@@ -92,10 +91,9 @@ impl Window {
     pub(super) fn new(trip: &Kind) -> Self {
         match trip {
             Kind::Consecutive { .. } => Self::Consecutive { failures: 0 },
-            Kind::Within { failures, window } => Self::Within {
+            Kind::Within(rule) => Self::Within {
                 failures: VecDeque::new(),
-                max: *failures,
-                window: *window,
+                rule: *rule,
             },
             Kind::Rates(Rates { span, .. }) => match *span {
                 Span::Calls(calls) => Self::Calls(Ring::new(calls)),
@@ -111,12 +109,13 @@ impl Window {
                 *failures = failures.saturating_add(1);
             }
             Self::Consecutive { failures } => *failures = 0,
-            Self::Within { failures, max, .. } if mark.failure => {
-                if failures.len() >= *max as usize {
+            Self::Within { failures, rule } if mark.failure => {
+                if failures.len() >= rule.failures as usize {
                     failures.pop_front();
                 }
                 failures.push_back(now);
             }
+            Self::Within { failures, rule } if rule.in_a_row => failures.clear(),
             Self::Within { .. } => {}
             Self::Calls(ring) => ring.push(mark),
             Self::Time(buckets) => {
@@ -130,6 +129,7 @@ impl Window {
     pub(super) fn add_successes(&mut self, count: u32) {
         match self {
             Self::Consecutive { failures } if count > 0 => *failures = 0,
+            Self::Within { failures, rule } if count > 0 && rule.in_a_row => failures.clear(),
             Self::Consecutive { .. } | Self::Within { .. } => {}
             Self::Calls(ring) => ring.push_successes(count),
             Self::Time(buckets) => buckets.add(Tally::of(count)),
@@ -144,10 +144,8 @@ impl Window {
                 failures: *failures,
                 slow: 0,
             },
-            Self::Within {
-                failures, window, ..
-            } => {
-                let expired = |&at: &Duration| now.saturating_sub(at) >= *window;
+            Self::Within { failures, rule } => {
+                let expired = |&at: &Duration| now.saturating_sub(at) >= rule.window;
                 while failures.front().is_some_and(expired) {
                     failures.pop_front();
                 }
@@ -171,11 +169,9 @@ impl Window {
     pub(super) fn is_clean(&self, now: Duration) -> bool {
         match self {
             Self::Consecutive { failures } => *failures == 0,
-            Self::Within {
-                failures, window, ..
-            } => {
+            Self::Within { failures, rule } => {
                 let last = failures.back();
-                last.is_none_or(|&at| now.saturating_sub(at) >= *window)
+                last.is_none_or(|&at| now.saturating_sub(at) >= rule.window)
             }
             Self::Calls(ring) => ring.tally.is_clean(),
             Self::Time(buckets) => {
@@ -192,8 +188,11 @@ impl Window {
             Kind::Consecutive { failures } => {
                 (tally.failures >= *failures).then_some(TransitionReason::ConsecutiveFailures)
             }
-            Kind::Within { failures, .. } => {
-                (tally.failures >= *failures).then_some(TransitionReason::FailuresInWindow)
+            Kind::Within(rule) => {
+                (tally.failures >= rule.failures).then_some(match rule.in_a_row {
+                    true => TransitionReason::ConsecutiveFailures,
+                    false => TransitionReason::FailuresInWindow,
+                })
             }
             Kind::Rates(rates) => rates.verdict(tally),
         }
@@ -201,8 +200,14 @@ impl Window {
 
     pub(super) fn quiet(&self, trip: &Kind) -> Quiet {
         let (tally, until) = match self {
-            Self::Consecutive { failures: 0 } | Self::Within { .. } => return Quiet::Always,
+            Self::Consecutive { failures: 0 } => return Quiet::Always,
             Self::Consecutive { .. } => return Quiet::No,
+            Self::Within { failures, rule } => {
+                return match rule.in_a_row && !failures.is_empty() {
+                    true => Quiet::No,
+                    false => Quiet::Always,
+                };
+            }
             Self::Calls(ring) if ring.tally.is_clean() => {
                 return match ring.room() {
                     0 => Quiet::Always,
@@ -214,7 +219,7 @@ impl Window {
         };
         let room = match trip {
             Kind::Rates(rates) => rates.room(tally),
-            Kind::Consecutive { .. } | Kind::Within { .. } => 0,
+            Kind::Consecutive { .. } | Kind::Within(_) => 0,
         };
         Quiet::Run { room, until }
     }
@@ -397,7 +402,7 @@ mod tests {
     /// To the nanosecond.
     #[test]
     fn failures_within_a_window_are_those_within_it() {
-        let (mut window, trip) = window(Trip::failures_within(2, secs(10)));
+        let (mut window, trip) = window(Trip::total_failures_within(2, secs(10)));
         window.record(FAILURE, secs(0));
         window.record(FAILURE, secs(10));
         assert_eq!(window.verdict(&trip, secs(10)), None);

@@ -432,6 +432,14 @@ fn rates_say_what_they_are_a_share_of() {
     refused(few, "circuit_breaker.window_calls", &["no call"]);
 }
 
+/// W4: a total without a window would open every breaker in the end.
+#[test]
+fn a_total_needs_a_window() {
+    let change = |s: &mut Settings| s.circuit_breaker.success_resets = false;
+    let says = ["set `circuit_breaker.window` too"];
+    refused(change, "circuit_breaker.success_resets", &says);
+}
+
 /// C5.
 #[test]
 fn reported_failures_need_a_key_that_names_the_tool() {

@@ -122,12 +122,24 @@ fn circuit_breaker() {
         s.circuit_breaker.max_keys = 12;
     });
     let by_hand = CircuitBreakerLayer::builder()
-        .with_trip(Trip::failures_within(3, secs(45)))
+        .with_trip(Trip::consecutive_failures_within(3, secs(45)))
         .with_open_for(secs(10))
         .with_trials(2)
         .with_successes(4)
         .with_key(Key::ToolName)
         .with_max_keys(12);
+    same(&settings.circuit_breaker_builder().unwrap(), &by_hand);
+}
+
+/// W4: the other rule has to be asked for.
+#[test]
+fn circuit_breaker_with_a_total() {
+    let settings = changed(|s| {
+        s.circuit_breaker.window = Some(secs(45));
+        s.circuit_breaker.success_resets = false;
+    });
+    let by_hand =
+        CircuitBreakerLayer::builder().with_trip(Trip::total_failures_within(5, secs(45)));
     same(&settings.circuit_breaker_builder().unwrap(), &by_hand);
 }
 

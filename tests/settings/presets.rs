@@ -141,6 +141,21 @@ async fn the_tools_own_errors_open_the_breaker_of_the_gateway_alone() {
     }
 }
 
+/// W4: US-2, scenario 3: a success resets the count.
+#[tokio::test(start_paused = true)]
+async fn a_success_resets_the_count_of_the_gateway() {
+    let layer = stack(&Settings::gateway());
+    let breaker = layer.circuit_breaker().breaker(&call());
+    for (failures, then) in [(3, Ok("done")), (4, Ok("done"))] {
+        let tool = Flaky::new(ErrorKind::Upstream, failures);
+        for _ in 0..failures {
+            assert_eq!(run(&layer, &tool, call()).await, Err(ErrorKind::Upstream));
+        }
+        assert_eq!(breaker.state(), BreakerState::Closed);
+        assert_eq!(run(&layer, &tool, call()).await, then);
+    }
+}
+
 /// C2: of D's failures, those within 300 s.
 #[tokio::test(start_paused = true)]
 async fn the_failures_of_the_gateway_leave_its_window() {

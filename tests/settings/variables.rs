@@ -34,6 +34,7 @@ fn values() -> Vec<(&'static str, &'static str, Value)> {
         ("TOOL_CIRCUIT_BREAKER_ENABLED", "FALSE", json!(false)),
         ("TOOL_CIRCUIT_BREAKER_THRESHOLD", "3", json!(3)),
         ("TOOL_CIRCUIT_BREAKER_WINDOW", "300", json!("5m")),
+        ("TOOL_CIRCUIT_BREAKER_SUCCESS_RESETS", "no", json!(false)),
         ("TOOL_CIRCUIT_BREAKER_RESET", "0.5", json!("500ms")),
         ("TOOL_CIRCUIT_BREAKER_TRIALS", "2", json!(2)),
         ("TOOL_CIRCUIT_BREAKER_SUCCESSES", "4", json!(4)),
@@ -109,6 +110,8 @@ fn each_variable_sets_its_key_and_nothing_else() {
             .any(|end| name.ends_with(end));
         let base = if of_rates {
             rates()
+        } else if name.ends_with("_SUCCESS_RESETS") {
+            changed(|s| s.circuit_breaker.window = Some(secs(300)))
         } else {
             Settings::default()
         };

@@ -14,9 +14,9 @@ const MIN_LEASE: Duration = Duration::from_secs(120);
 
 /// When a broken tool is no longer called: `[circuit_breaker]`. See [`CircuitBreakerLayer`].
 ///
-/// There are three ways to open. By default `threshold` failures in a row; with a `window`, so many within that
-/// time; with a `failure_rate` or a `slow_call_rate`, that share of the calls of the last `window`, or
-/// of the last `window_calls`, and `threshold` is not looked at.
+/// There are three ways to open. By default `threshold` failures in a row; with a `window`, so many in a row within
+/// that time, or so many in all if `success_resets` is false; with a `failure_rate` or a `slow_call_rate`, that share of
+/// the calls of the last `window`, or of the last `window_calls`, and `threshold` is not looked at.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
@@ -26,10 +26,12 @@ pub struct CircuitBreakerSettings {
     /// How many failures open a breaker. Default 5 (C2). Below `retry.attempts` one call can open it, and its last error
     /// is then [`CircuitOpen`](crate::ErrorKind::CircuitOpen).
     pub threshold: u32,
-    /// How close together they are. Default: none, so many in a row open it (C2). Calls one after the other that time out
-    /// open it if `(threshold - 1) x timeout < window`.
+    /// How close together they are: older failures do not count. Default: none, so that any number of hours may lie
+    /// between them. Calls one after the other that time out open it if `(threshold - 1) x timeout < window`.
     #[serde(with = "duration::optional")]
     pub window: Option<Duration>,
+    /// Whether a success resets the count of failures. Default: yes. If not, `window` has to be set.
+    pub success_resets: bool,
     /// How long a breaker stays open before it tries again. Default 60 s (C3).
     #[serde(with = "duration")]
     pub reset: Duration,
@@ -63,6 +65,7 @@ impl Default for CircuitBreakerSettings {
             enabled: true,
             threshold: 5,
             window: None,
+            success_resets: true,
             reset: Duration::from_secs(60),
             trials: 1,
             successes: None,
@@ -95,6 +98,11 @@ impl CircuitBreakerSettings {
         if self.has_rates() {
             return self.rates().map(Trip::from);
         }
+        if !self.success_resets && self.window.is_none() {
+            let reason =
+                "it is false, so failures would add up for ever: set `circuit_breaker.window` too";
+            return Err(refused("success_resets", reason));
+        }
         let unused = [
             ("window_calls", self.window_calls.is_some()),
             ("minimum_calls", self.minimum_calls.is_some()),
@@ -107,7 +115,10 @@ impl CircuitBreakerSettings {
             ));
         }
         Ok(match self.window {
-            Some(window) => Trip::failures_within(self.threshold, window),
+            Some(window) if self.success_resets => {
+                Trip::consecutive_failures_within(self.threshold, window)
+            }
+            Some(window) => Trip::total_failures_within(self.threshold, window),
             None => Trip::consecutive_failures(self.threshold),
         })
     }

@@ -306,14 +306,20 @@ pub const VARIABLES: &[Variable] = &[
     row(
         "TOOL_CIRCUIT_BREAKER_THRESHOLD",
         "circuit_breaker.threshold",
-        "how many failures open a breaker",
+        "how many failures in a row open a breaker",
         |s, t| put(&mut s.circuit_breaker.threshold, t),
     ),
     row(
         "TOOL_CIRCUIT_BREAKER_WINDOW",
         "circuit_breaker.window",
-        "how close together they are; none: in a row; a plain number is seconds",
+        "how close together they are; a plain number is seconds",
         |s, t| window(&mut s.circuit_breaker.window, t),
+    ),
+    row(
+        "TOOL_CIRCUIT_BREAKER_SUCCESS_RESETS",
+        "circuit_breaker.success_resets",
+        "whether a success resets the count of failures",
+        |s, t| put(&mut s.circuit_breaker.success_resets, t),
     ),
     row(
         "TOOL_CIRCUIT_BREAKER_RESET",

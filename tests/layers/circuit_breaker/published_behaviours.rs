@@ -17,7 +17,7 @@ use tokio_test::assert_ready_ok;
 use tower::{Layer, ServiceExt, service_fn};
 use tower_toolcall::{
     ErrorKind, ToolCall, ToolError,
-    circuit_breaker::{BreakerState, CircuitBreakerBuilder, CircuitBreakerLayer, Rates},
+    circuit_breaker::{BreakerState, CircuitBreakerLayer, Rates, Trip},
 };
 
 use super::{Act, Rig, default_rig, secs, tool};
@@ -132,11 +132,8 @@ async fn eighty_percent_timeouts_never_open() {
     let rates = Rates::over_calls(20)
         .with_failure_rate(0.5)
         .with_minimum_calls(20);
-    for builder in [
-        CircuitBreakerLayer::builder().with_trip(rates),
-        CircuitBreakerBuilder::gateway(),
-    ] {
-        let rig = Rig::new(builder);
+    for trip in [rates.into(), Trip::total_failures_within(5, secs(300))] {
+        let rig = Rig::new(CircuitBreakerLayer::builder().with_trip(trip));
         for n in 0..20 {
             rig.tool.does(if n % 5 == 0 {
                 Act::Succeeds

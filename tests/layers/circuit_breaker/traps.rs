@@ -322,9 +322,10 @@ async fn a_neutral_result_does_not_reset_the_run_of_failures() {
 /// Trap 4: what was before does not count after recovery.
 #[tokio::test(start_paused = true)]
 async fn the_window_does_not_survive_recovery() {
-    let trips: [Trip; 3] = [
+    let trips: [Trip; 4] = [
         Trip::consecutive_failures(5),
-        Trip::failures_within(5, secs(300)),
+        Trip::consecutive_failures_within(5, secs(300)),
+        Trip::total_failures_within(5, secs(300)),
         Rates::over_calls(5).with_failure_rate(0.8).into(),
     ];
     for trip in trips {
@@ -342,7 +343,8 @@ async fn the_window_does_not_survive_recovery() {
 #[tokio::test(start_paused = true)]
 async fn calls_longer_than_the_window_count_at_their_end() {
     for trip in [
-        Trip::failures_within(5, secs(10)),
+        Trip::consecutive_failures_within(5, secs(10)),
+        Trip::total_failures_within(5, secs(10)),
         Rates::over_time(secs(10))
             .with_failure_rate(0.5)
             .with_minimum_calls(5)

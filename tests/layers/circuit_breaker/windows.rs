@@ -22,10 +22,24 @@ fn is_open(rig: &Rig) -> bool {
     rig.breaker().state() == BreakerState::Open
 }
 
-/// C2: preset D counts 5 failures within 300 s, whatever succeeds in between.
+/// W4, C2: preset D counts 5 failures in a row within 300 s: 3 failures, a success and 4 failures leave it closed.
 #[tokio::test(start_paused = true)]
-async fn the_gateway_preset_counts_failures_within_five_minutes() {
+async fn a_success_resets_the_count_of_the_gateway_preset() {
     let rig = Rig::new(CircuitBreakerBuilder::gateway());
+    rig.fails(3).await;
+    rig.ask(Act::Succeeds).await.unwrap();
+    assert_eq!(rig.breaker().snapshot().failures, 0);
+    rig.fails(4).await;
+    assert!(!is_open(&rig));
+    rig.fails(1).await;
+    assert!(is_open(&rig));
+    assert_eq!(rig.breaker().snapshot().retry_after, Some(secs(60)));
+}
+
+/// C2: who asks for all failures gets all, whatever succeeds in between.
+#[tokio::test(start_paused = true)]
+async fn a_success_does_not_reset_a_total() {
+    let rig = trips(Trip::total_failures_within(5, secs(300)));
     for _ in 0..4 {
         rig.fails(1).await;
         rig.ask(Act::Succeeds).await.unwrap();
@@ -34,7 +48,6 @@ async fn the_gateway_preset_counts_failures_within_five_minutes() {
     assert!(!is_open(&rig));
     rig.fails(1).await;
     assert!(is_open(&rig));
-    assert_eq!(rig.breaker().snapshot().retry_after, Some(secs(60)));
 }
 
 /// C2: the window slides: of failures a bit further apart there are never five in it.
@@ -277,7 +290,11 @@ async fn each_way_to_open_has_its_reason() {
     for (trip, reason) in [
         (Trip::default(), TransitionReason::ConsecutiveFailures),
         (
-            Trip::failures_within(5, secs(9)),
+            Trip::consecutive_failures_within(5, secs(9)),
+            TransitionReason::ConsecutiveFailures,
+        ),
+        (
+            Trip::total_failures_within(5, secs(9)),
             TransitionReason::FailuresInWindow,
         ),
         (rates.into(), TransitionReason::FailureRate),
