@@ -127,19 +127,32 @@ fn the_environment_of_this_process() {
     }
 }
 
+fn text() -> impl Strategy<Value = String> {
+    prop_oneof![
+        ".{0,50}",
+        "[0-9.]{1,12}",
+        "[0-9]{1,6}(ns|ms|s|m|h|d|y)",
+        "[0-9]{1,3}s",
+        "(tool|server|true|false)",
+    ]
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// No panic; what passes the check can be built.
+    /// No panic; what passes the check can be built; and no default is at fault (W6): what is refused was set.
     #[test]
     fn any_text_in_any_variable_is_an_error_or_a_stack(
         preset in prop::sample::select(&Preset::ALL[..]),
-        variable in prop::sample::select(VARIABLES),
-        text in prop_oneof![".{0,50}", "[0-9.]{1,12}", "[0-9]{1,6}(ns|ms|s|m|h|d|y)"],
+        vars in prop::collection::vec((prop::sample::select(VARIABLES), text()), 1..4),
     ) {
-        match Settings::preset(preset).with_env_from([(variable.name(), &text)]) {
+        let vars: Vec<_> = vars.iter().map(|(variable, text)| (variable.name(), text)).collect();
+        match Settings::preset(preset).with_env_from(vars.clone()) {
             Ok(settings) => prop_assert!(settings.stack().build().is_ok()),
-            Err(error) => prop_assert!(error.to_string().len() < 400, "{error}"),
+            Err(error) => {
+                prop_assert!(error.to_string().len() < 400, "{error}");
+                prop_assert!(vars.iter().any(|(name, _)| *name == error.field()), "{error}");
+            }
         }
     }
 

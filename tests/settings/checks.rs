@@ -57,41 +57,43 @@ fn the_window_of_a_breaker_that_is_off_may_be_short() {
 /// L1, R5: a wait that cannot fit is never begun.
 #[test]
 fn a_cooldown_that_does_not_end_within_the_budget() {
-    let says = ["30s", "`deadline.budget`", "20s"];
-    refused(
-        |s| s.deadline.budget = Some(secs(20)),
-        "rate_limit.cooldown",
-        &says,
-    );
+    let change = |s: &mut Settings| {
+        s.rate_limit.cooldown = secs(40);
+        s.deadline.budget = Some(secs(20));
+    };
+    let says = ["40s", "`deadline.budget`", "20s"];
+    refused(change, "rate_limit.cooldown", &says);
 }
 
-/// T5: B's 30 s of a sequence and C's 30 s of cooldown do not fit.
+/// T5.
 #[test]
 fn a_cooldown_that_does_not_end_within_a_sequence_or_a_batch() {
-    let says = ["29s", "`sequence.budget`"];
-    refused(
-        |s| s.sequence.budget = Some(secs(30)),
-        "rate_limit.cooldown",
-        &says,
-    );
+    let sequence = |s: &mut Settings| {
+        s.rate_limit.cooldown = secs(31);
+        s.sequence.budget = Some(secs(30));
+    };
+    let says = ["29s500ms", "`sequence.budget`"];
+    refused(sequence, "rate_limit.cooldown", &says);
+    let batch = |s: &mut Settings| {
+        s.rate_limit.cooldown = secs(31);
+        s.parallel.budget = Some(secs(30));
+    };
     let says = ["29s500ms", "`parallel.budget`"];
-    refused(
-        |s| s.parallel.budget = Some(secs(30)),
-        "rate_limit.cooldown",
-        &says,
-    );
+    refused(batch, "rate_limit.cooldown", &says);
 }
 
 /// Only what can never work is refused: chance may add nothing.
 #[test]
 fn a_cooldown_that_fits_only_without_its_jitter() {
-    refused(
-        |s| s.deadline.budget = Some(secs(30)),
-        "rate_limit.cooldown",
-        &["30s is too long for the 30s that `deadline.budget` leaves"],
-    );
-    let settings = changed(|s| s.deadline.budget = Some(secs(31)));
-    assert_eq!(settings.check(), Ok(()));
+    let budget = |secs_| {
+        move |s: &mut Settings| {
+            s.rate_limit.cooldown = secs(31);
+            s.deadline.budget = Some(secs(secs_));
+        }
+    };
+    let says = ["31s is too long for the 31s that `deadline.budget` leaves"];
+    refused(budget(31), "rate_limit.cooldown", &says);
+    assert_eq!(changed(budget(32)).check(), Ok(()));
 }
 
 /// L3: who does not wait for it may have a long one; the retry layer waits only where no gate fails fast.
@@ -108,6 +110,7 @@ fn a_cooldown_that_nobody_waits_for() {
         let what = (retry, gate, fail_fast);
         let mut settings = changed(|s| {
             s.deadline.budget = Some(secs(20));
+            s.rate_limit.cooldown = secs(21);
             s.retry.enabled = retry;
             s.rate_limit.enabled = gate;
             s.rate_limit.fail_fast = fail_fast;
@@ -168,20 +171,24 @@ fn a_first_delay_that_may_end_within_the_budget() {
 /// L2.
 #[test]
 fn a_cooldown_beyond_the_longest_wait() {
-    let change = |s: &mut Settings| s.rate_limit.cooldown = secs(301);
-    refused(
-        change,
-        "rate_limit.cooldown",
-        &["5m1s is more than `rate_limit.max_wait` (5m)"],
-    );
-    let settings = changed(|s| s.rate_limit.cooldown = secs(300));
-    assert_eq!(settings.check(), Ok(()));
+    let cooldown = |cooldown| {
+        move |s: &mut Settings| {
+            s.rate_limit.cooldown = secs(cooldown);
+            s.rate_limit.max_wait = secs(20);
+        }
+    };
+    let says = ["21s is more than `rate_limit.max_wait` (20s)"];
+    refused(cooldown(21), "rate_limit.cooldown", &says);
+    assert_eq!(changed(cooldown(20)).check(), Ok(()));
 }
 
 #[test]
 fn a_cap_below_the_base() {
-    let change = |s: &mut Settings| s.retry.base = secs(40);
-    refused(change, "retry.cap", &["30s", "`retry.base` (40s)"]);
+    let change = |s: &mut Settings| {
+        s.retry.base = secs(40);
+        s.retry.cap = secs(35);
+    };
+    refused(change, "retry.cap", &["35s", "`retry.base` (40s)"]);
     let settings = changed(|s| {
         change(s);
         s.retry.enabled = false;
@@ -484,9 +491,10 @@ fn one_reserve_is_taken_from_a_sequence() {
     let with_budget = |millis| {
         move |s: &mut Settings| {
             s.sequence.budget = Some(std::time::Duration::from_millis(millis));
+            s.rate_limit.cooldown = secs(31);
             s.deadline.reserve = secs(10);
         }
     };
-    refused(with_budget(30_500), "rate_limit.cooldown", &["30s"]);
-    assert_eq!(changed(with_budget(30_501)).check(), Ok(()));
+    refused(with_budget(31_500), "rate_limit.cooldown", &["31s"]);
+    assert_eq!(changed(with_budget(31_501)).check(), Ok(()));
 }

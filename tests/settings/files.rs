@@ -59,6 +59,8 @@ fn a_key_that_does_not_exist_is_an_error() {
     ] {
         let error = toml::from_str::<Settings>(file).unwrap_err().to_string();
         assert!(error.contains("unknown field"), "{error}");
+        let line = if file.starts_with("[timeouts]") { 1 } else { 2 };
+        assert!(error.contains(&format!("line {line}")), "{error}");
     }
 }
 
@@ -98,6 +100,40 @@ fn numbers_that_are_none_fail_the_check() {
         assert_eq!(settings.check().unwrap_err().field(), key);
         assert_eq!(settings.stack().build().unwrap_err().field(), key);
     }
+}
+
+/// W7: a file begins with the preset that it names.
+#[test]
+fn a_file_names_its_preset() {
+    for preset in Preset::ALL {
+        let file = format!("preset = \"{preset}\"");
+        let settings: Settings = toml::from_str(&file).unwrap();
+        assert_eq!(settings, Settings::preset(preset));
+        let file = format!("{file}\n[circuit_breaker]\nreset = \"7s\"");
+        let settings: Settings = toml::from_str(&file).unwrap();
+        let mut expected = Settings::preset(preset);
+        expected.circuit_breaker.reset = secs(7);
+        assert_eq!(settings, expected);
+    }
+}
+
+/// W7: wherever in the file the preset stands, as in JSON.
+#[test]
+fn a_preset_at_the_end_of_a_file_comes_first() {
+    let file = r#"{ "timeout": { "default": "30s" }, "preset": "gateway" }"#;
+    let settings: Settings = serde_json::from_str(file).unwrap();
+    assert_eq!(settings.timeout.default, secs(30));
+    assert_eq!(settings.circuit_breaker.window, Some(secs(300)));
+}
+
+#[test]
+fn a_preset_that_does_not_exist_is_an_error() {
+    let error = toml::from_str::<Settings>("preset = \"gatewya\"").unwrap_err();
+    let error = error.to_string();
+    assert!(
+        error.contains("line 1") && error.contains("gateway"),
+        "{error}"
+    );
 }
 
 /// G1: per-tool `timeout_ms` in files.

@@ -6,6 +6,7 @@ mod checks;
 mod defaults;
 mod documents;
 mod files;
+mod give_way;
 mod kit;
 mod layers;
 mod presets;

@@ -56,14 +56,15 @@ fn a_budget_of_no_retries() {
     );
 }
 
-/// A default that does not fit is named with its variable; a variable by its own name alone.
+/// What a file says is named with its variable; a variable by its own name alone.
 #[test]
 fn a_key_that_no_variable_set_comes_with_its_variable() {
     let budget = ("TOOL_DEADLINE_BUDGET", "10s");
-    let error = Settings::default().with_env_from([budget]).unwrap_err();
+    let file = changed(|s| s.rate_limit.cooldown = secs(40));
+    let error = file.with_env_from([budget]).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "invalid `rate_limit.cooldown`: 30s is too long for the 10s that `TOOL_DEADLINE_BUDGET` leaves: \
+        "invalid `rate_limit.cooldown`: 40s is too long for the 10s that `TOOL_DEADLINE_BUDGET` leaves: \
          no call would wait for its end; raise the budget, or shorten it (TOOL_RATE_LIMIT_COOLDOWN)"
     );
     let vars = [budget, ("TOOL_RATE_LIMIT_COOLDOWN", "10s")];

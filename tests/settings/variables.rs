@@ -101,7 +101,7 @@ fn differences(a: &Settings, b: &Settings) -> Vec<(String, Value)> {
 #[test]
 fn each_variable_sets_its_key_and_nothing_else() {
     let values = values();
-    for variable in VARIABLES.iter().filter(|v| !v.key().is_empty()) {
+    for variable in VARIABLES.iter().filter(|v| v.key() != "preset") {
         let row = values.iter().find(|(name, ..)| *name == variable.name());
         let (name, text, expected) =
             row.unwrap_or_else(|| panic!("{} is not tried", variable.name()));
@@ -194,28 +194,66 @@ fn a_preset_comes_first() {
     }
 }
 
-/// What a file says would be thrown away.
+/// W7: the preset is the base, then comes the file, then the other variables.
 #[test]
-fn a_preset_does_not_take_the_place_of_a_file() {
-    let file: Settings = toml::from_str("[tools.import]\ntimeout_ms = 45000").unwrap();
-    let error = file
-        .with_env_from([("TOOL_PRESET", "gateway")])
-        .unwrap_err();
-    assert_eq!(error.field(), "TOOL_PRESET");
+fn a_preset_of_the_environment_goes_under_a_file() {
+    let file = "[timeout]\ndefault = \"7s\"\n[tools.import]\ntimeout_ms = 45000";
+    let file: Settings = toml::from_str(file).unwrap();
+    let vars = [
+        ("TOOL_CIRCUIT_BREAKER_RESET", "9"),
+        ("TOOL_PRESET", "gateway"),
+    ];
+    let settings = file.with_env_from(vars).unwrap();
+    let mut expected = Settings::gateway();
+    expected.timeout.default = secs(7);
+    expected
+        .tools
+        .entry("import".into())
+        .or_default()
+        .timeout_ms = Some(45_000);
+    expected.circuit_breaker.reset = secs(9);
+    assert_eq!(settings, expected);
 }
 
-/// What `.env.example` says may stand beside a file; so may what is there already.
+/// W7: what the file says holds, also where it says a preset's own value: that of the crate, or of the file's preset.
 #[test]
-fn a_preset_that_changes_nothing_is_no_error() {
-    let file = changed(|s| s.timeout.default = secs(7));
-    for settings in [file, Settings::gateway()] {
-        let same = settings.clone().with_env_from([("TOOL_PRESET", "default")]);
-        assert_eq!(same.unwrap(), settings);
+fn a_file_keeps_what_it_says_under_another_preset() {
+    for file in [
+        "[timeout]\ndefault = \"30s\"",
+        "preset = \"gateway\"\n[timeout]\ndefault = \"60s\"",
+    ] {
+        let file: Settings = toml::from_str(file).unwrap();
+        let said = file.timeout.default;
+        let settings = file.with_env_from([("TOOL_PRESET", "agent_library")]);
+        let settings = settings.unwrap();
+        assert_eq!(settings.timeout.default, said);
+        assert_eq!(settings.sequence.budget, Some(secs(30)));
+        assert_eq!(settings.circuit_breaker.window, None);
     }
-    let gateway = Settings::gateway().with_env_from([("TOOL_PRESET", "gateway")]);
-    assert_eq!(gateway.unwrap(), Settings::gateway());
-    let error = Settings::gateway().with_env_from([("TOOL_PRESET", "http_proxy")]);
-    assert_eq!(error.unwrap_err().field(), "TOOL_PRESET");
+}
+
+/// W7: `TOOL_PRESET` takes the place of the preset that a file, or the program, begins with.
+#[test]
+fn a_preset_of_the_environment_beats_that_of_the_program() {
+    for preset in Preset::ALL {
+        let vars = [("TOOL_PRESET", preset.name())];
+        let settings = Settings::gateway().with_env_from(vars).unwrap();
+        assert_eq!(settings, Settings::preset(preset));
+        let mut program = Settings::gateway();
+        program.timeout.default = secs(7);
+        let settings = program.with_env_from(vars).unwrap();
+        let mut expected = Settings::preset(preset);
+        expected.timeout.default = secs(7);
+        assert_eq!(settings, expected);
+    }
+}
+
+/// W7: the base changes once, and what variables have set stays when they are read again.
+#[test]
+fn variables_that_were_read_stay_under_another_preset() {
+    let first = env("TOOL_TIMEOUT", "30").unwrap();
+    let settings = first.with_env_from([("TOOL_PRESET", "gateway")]).unwrap();
+    assert_eq!(settings.timeout.default, secs(30));
 }
 
 #[test]

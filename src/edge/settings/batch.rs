@@ -41,11 +41,20 @@ pub struct ParallelSettings {
     pub budget: Option<Duration>,
 }
 
-#[cfg(feature = "batch")]
 impl SequenceSettings {
-    /// A sequence with these settings: `settings.sequence.apply(Sequence::new(tools))`.
+    /// What leaves something of the budget.
+    pub(super) fn reserve_in_force(&self) -> Duration {
+        match self.budget {
+            Some(budget) if budget <= self.reserve => budget / 10,
+            _ => self.reserve,
+        }
+    }
+
+    /// A sequence with these settings: `settings.sequence.apply(Sequence::new(tools))`. A reserve that would leave nothing of
+    /// the budget is a tenth of it.
+    #[cfg(feature = "batch")]
     pub fn apply<S, E>(&self, sequence: Sequence<S, E>) -> Sequence<S, E> {
-        let sequence = sequence.with_reserve(self.reserve);
+        let sequence = sequence.with_reserve(self.reserve_in_force());
         match self.budget {
             Some(budget) => sequence.with_budget(budget),
             None => sequence,

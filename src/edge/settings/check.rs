@@ -2,7 +2,7 @@
 //!
 //! Waits are taken at their shortest: only what can never work is refused.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use super::{Settings, circuit_breaker, duration::show, health, rate_limit, tools};
 use crate::{circuit_breaker::MAX_PERIOD, config::ConfigError};
@@ -16,7 +16,11 @@ pub(super) fn whole(settings: &Settings) -> Checked {
     names(settings)?;
     spans(settings)?;
     layers(settings)?;
-    Whole(settings).check()
+    let whole = Whole {
+        settings: &settings.in_force(),
+        set: settings.keys_set(),
+    };
+    whole.check()
 }
 
 fn names(s: &Settings) -> Checked {
@@ -94,8 +98,11 @@ fn layers(s: &Settings) -> Checked {
         .map_err(|e| circuit_breaker::named(e, &s.circuit_breaker))
 }
 
-/// The contradictions between settings. Those of a layer that is off are none.
-struct Whole<'a>(&'a Settings);
+/// The contradictions between settings that were set. Those of a layer that is off are none.
+struct Whole<'a> {
+    settings: &'a Settings,
+    set: BTreeSet<&'static str>,
+}
 
 impl Whole<'_> {
     fn check(&self) -> Checked {
@@ -109,7 +116,7 @@ impl Whole<'_> {
     }
 
     fn attempts(&self) -> Checked {
-        let Settings { tools, retry, .. } = self.0;
+        let Settings { tools, retry, .. } = self.settings;
         match tools.iter().find(|(_, tool)| tool.attempts.is_some()) {
             Some((name, _)) if !retry.enabled => Err(ConfigError::new(
                 tools::key(name, "attempts"),
@@ -120,7 +127,7 @@ impl Whole<'_> {
     }
 
     fn reserves(&self) -> Checked {
-        let s = self.0;
+        let s = self.settings;
         let (run, reserve) = (s.sequence.budget, s.sequence.reserve);
         if let Some(budget) = run.filter(|budget| reserve >= *budget) {
             let wrong = format!("not less than {}", called("sequence.budget", budget));
@@ -129,25 +136,22 @@ impl Whole<'_> {
         }
         let (batch, reserve) = (s.parallel.budget, s.deadline.reserve);
         if let Some(budget) = batch.filter(|budget| *budget <= reserve) {
+            let why = "every call of a batch would be skipped";
+            if !self.set.contains("parallel.budget") {
+                let wrong = format!("not less than {}", called("parallel.budget", budget));
+                let why = format!("{why}; shorten it");
+                return Err(refused("deadline.reserve", reserve, &wrong, &why));
+            }
             let wrong = format!("not more than {}", called("deadline.reserve", reserve));
-            let why = "every call of a batch would be skipped; lengthen it";
-            return Err(refused("parallel.budget", budget, &wrong, why));
+            let why = format!("{why}; lengthen it");
+            return Err(refused("parallel.budget", budget, &wrong, &why));
         }
         Ok(())
     }
 
-    /// The longest that an attempt may take, and what says so.
-    fn longest_attempt(&self) -> (String, Duration) {
-        let (key, timeout) = self.0.longest_timeout();
-        match self.0.deadline.budget {
-            Some(budget) if budget < timeout => ("deadline.budget".into(), budget),
-            _ => (key, timeout),
-        }
-    }
-
     fn idle(&self) -> Checked {
-        let (key, longest) = self.longest_attempt();
-        match self.0.timeout.idle {
+        let (key, longest) = self.settings.longest_attempt();
+        match self.settings.timeout.idle {
             Some(idle) if idle >= longest => {
                 let wrong = format!("not less than {}", called(&key, longest));
                 let why = "it would never matter; shorten it";
@@ -158,11 +162,11 @@ impl Whole<'_> {
     }
 
     fn breaker(&self) -> Checked {
-        let breaker = &self.0.circuit_breaker;
+        let breaker = &self.settings.circuit_breaker;
         if !breaker.enabled {
             return Ok(());
         }
-        let (key, longest) = self.longest_attempt();
+        let (key, longest) = self.settings.longest_attempt();
         let longest_is = called(&key, longest);
         if let Some(slow) = breaker.slow_call.filter(|slow| *slow > longest) {
             let wrong = format!("more than {longest_is}");
@@ -180,8 +184,8 @@ impl Whole<'_> {
     }
 
     fn cap(&self) -> Checked {
-        let retry = &self.0.retry;
-        if !retry.enabled || retry.cap >= retry.base {
+        let retry = &self.settings.retry;
+        if !retry.enabled || retry.cap >= retry.base || !self.set.contains("retry.base") {
             return Ok(());
         }
         let wrong = format!("less than {}", called("retry.base", retry.base));
@@ -190,16 +194,17 @@ impl Whole<'_> {
 
     /// Whether anybody waits out a rate limit.
     fn waits_out_limits(&self) -> bool {
-        let limit = &self.0.rate_limit;
+        let limit = &self.settings.rate_limit;
         match limit.enabled {
             true => !limit.fail_fast,
-            false => self.0.retries(),
+            false => self.settings.retries(),
         }
     }
 
     fn cooldown(&self) -> Checked {
-        let limit = &self.0.rate_limit;
-        if !self.waits_out_limits() || limit.cooldown <= limit.max_wait {
+        let limit = &self.settings.rate_limit;
+        let is_set = self.set.contains("rate_limit.cooldown");
+        if !is_set || !self.waits_out_limits() || limit.cooldown <= limit.max_wait {
             return Ok(());
         }
         let most = called("rate_limit.max_wait", limit.max_wait);
@@ -208,9 +213,9 @@ impl Whole<'_> {
         Err(refused("rate_limit.cooldown", limit.cooldown, &wrong, why))
     }
 
-    /// The time that each budget leaves to a call at most.
-    fn budgets(&self) -> impl Iterator<Item = (&'static str, Duration)> + use<> {
-        let s = self.0;
+    /// The time that each budget that was set leaves to a call at most.
+    fn budgets(&self) -> impl Iterator<Item = (&'static str, Duration)> {
+        let s = self.settings;
         let sequence = s
             .sequence
             .budget
@@ -224,19 +229,25 @@ impl Whole<'_> {
             ("sequence.budget", sequence),
             ("parallel.budget", parallel),
         ];
-        all.into_iter().filter_map(|(key, time)| Some((key, time?)))
+        let set = all.into_iter().filter(|(key, _)| self.set.contains(key));
+        set.filter_map(|(key, time)| Some((key, time?)))
     }
 
     /// A wait that cannot end in time is never begun: the layer would be there for nothing. Nothing is sent at the
     /// deadline itself.
     fn waits(&self) -> Checked {
-        let (s, cooldown) = (self.0, self.0.rate_limit.cooldown);
-        let first = s.retry.first_delay().filter(|_| s.retries());
+        let (s, cooldown) = (self.settings, self.settings.rate_limit.cooldown);
+        let waits = |key| self.set.contains(key);
+        let first = s
+            .retry
+            .first_delay()
+            .filter(|_| s.retries() && waits("retry.base"));
+        let waits_out = self.waits_out_limits() && waits("rate_limit.cooldown");
         for (budget, time) in self.budgets() {
             if first.is_some_and(|delay| delay >= time) {
                 return Err(too_late("retry.base", s.retry.base, budget, time));
             }
-            if self.waits_out_limits() && cooldown >= time {
+            if waits_out && cooldown >= time {
                 return Err(too_late("rate_limit.cooldown", cooldown, budget, time));
             }
         }

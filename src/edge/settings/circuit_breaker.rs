@@ -169,7 +169,7 @@ impl Settings {
     ///
     /// If its settings do not tell what opens a breaker. All else is checked when it is built.
     pub fn circuit_breaker_builder(&self) -> Result<CircuitBreakerBuilder, ConfigError> {
-        let breaker = &self.circuit_breaker;
+        let breaker = &self.in_force().circuit_breaker;
         let (_, longest) = self.longest_timeout();
         let builder = CircuitBreakerLayer::builder()
             .with_trip(breaker.trip()?)

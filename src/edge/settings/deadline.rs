@@ -31,7 +31,7 @@ impl Default for DeadlineSettings {
 impl Settings {
     /// The deadline layer alone.
     pub fn deadline_layer(&self) -> DeadlineLayer {
-        let DeadlineSettings { budget, reserve } = self.deadline;
+        let DeadlineSettings { budget, reserve } = self.in_force().deadline;
         let layer = budget.map_or_else(DeadlineLayer::inherited, DeadlineLayer::new);
         layer.with_reserve(reserve)
     }

@@ -6,7 +6,7 @@
 //! # Order
 //!
 //! What a call itself says beats what is set for its tool, which beats what is set for all. A variable beats a file, a
-//! file beats the defaults. [`StackLayer`] is, from the outside in: sanitize, [identity](StackBuilder::with_identity), trace, metrics, deadline, retry, the spans
+//! file beats the [preset](#presets). [`StackLayer`] is, from the outside in: sanitize, [identity](StackBuilder::with_identity), trace, metrics, deadline, retry, the spans
 //! of attempts (`trace.attempts`), rate limit, health, circuit breaker, timeout, catch panic; [`StackLayer::results`] has the
 //! layer for results between the first two. A layer that is switched off is not there.
 //!
@@ -30,7 +30,7 @@
 //!     replay_safe = false
 //! "#;
 //! let settings: Settings = toml::from_str(file)?;
-//! let settings = settings.with_env()?; // TOOL_TIMEOUT, for one
+//! let settings = settings.with_env()?; // TOOL_TIMEOUT, for example
 //!
 //! let stack = settings.stack().build()?;
 //! let breakers = stack.circuit_breaker();
@@ -75,12 +75,26 @@
 //! | [`gateway`](Settings::gateway) | D | 60 s | 5 within 300 s, 60 s | 30 s | `isError` counts |
 //! | [`http_proxy`](Settings::http_proxy) | E | 30 s | 5 in a row, 30 s, 3 trials, per server | 30 s | calls without a server share one breaker |
 //!
+//! All else is as by default. A preset is what settings begin with, whoever names it: the program
+//! ([`Settings::preset`]), a file, or `TOOL_PRESET`, which beats the other two. Then come the file's values, then those of
+//! variables:
+//!
+//! ```
+//! use tower_toolcall::settings::Settings;
+//!
+//! # fn main() -> Result<(), tower_toolcall::BoxError> {
+//! let file: Settings = toml::from_str("preset = \"gateway\"\n[retry]\nattempts = 2")?;
+//! assert_eq!((file.timeout.default.as_secs(), file.retry.attempts), (60, 2));
+//!
+//! let settings = file.with_env_from([("TOOL_PRESET", "agent_library")])?;
+//! assert_eq!((settings.timeout.default.as_secs(), settings.retry.attempts), (5, 2));
+//! # Ok(()) }
+//! ```
+//!
 //! # Variables
 //!
 //! Unset or blank: unchanged. Durations are numbers with a unit (`500ms`, `30s`, `1m30s`), in files as well; where it
-//! says so, a plain number is seconds. `none` takes a setting away, and empties a list. `TOOL_PRESET` takes the place of
-//! the defaults; over a file's settings, or another preset's, it is an error, but for `default`, which changes nothing.
-//! [`VARIABLES`] is this table.
+//! says so, a plain number is seconds. `none` takes a setting away, and empties a list. [`VARIABLES`] is this table.
 //!
 //! A variable that is not in it is an error if its name begins with `TOOL_CIRCUIT_BREAKER_`, `TOOL_DEADLINE_`,
 //! `TOOL_HEALTH_`, `TOOL_PARALLEL_`, `TOOL_RATE_LIMIT_`, `TOOL_RETRY_`, `TOOL_SANITIZE_`, `TOOL_SEQUENCE_`, `TOOL_TIMEOUT_` or
@@ -95,32 +109,45 @@
 //! one layer can see is that layer's own check, that of a disabled layer too. Beyond these, and with both numbers in the
 //! text:
 //!
-//! | key | is refused if it is |
-//! |---|---|
-//! | `circuit_breaker.window` | not longer than the longest attempt: of timeouts one after the other it would never see two (where one failure opens a breaker, it may be) |
-//! | `circuit_breaker.slow_call` | longer than the longest attempt |
-//! | `timeout.idle` | not shorter than the longest attempt |
-//! | `sequence.reserve` | not shorter than `sequence.budget` |
-//! | `parallel.budget` | not longer than `deadline.reserve`: every call of a batch would be skipped |
-//! | `retry.cap` | shorter than `retry.base` |
-//! | `rate_limit.cooldown` | longer than `rate_limit.max_wait`, where somebody would wait |
-//! | `retry.base`, `rate_limit.cooldown` | too long to end within a budget (of deadline, sequence or batch), where somebody would wait |
-//! | `tools.*.attempts` | there, and `retry.enabled` is false |
-//! | a tool's name | empty |
-//! | any duration | longer than a year, a cooldown than a day, or zero where nothing would work |
+//! | key | is refused if it is | if it was not set |
+//! |---|---|---|
+//! | `circuit_breaker.window` | not longer than the longest attempt: of timeouts one after the other it would never see two (where one failure opens a breaker, it may be) | `threshold` times that attempt |
+//! | `circuit_breaker.window_calls` | there, as well as `window` | without the `window` of a preset |
+//! | `circuit_breaker.slow_call` | longer than the longest attempt | |
+//! | `circuit_breaker.reported_failures` | true, and the `key` is `server` | false |
+//! | `timeout.idle` | not shorter than the longest attempt | |
+//! | `sequence.reserve` | not shorter than `sequence.budget` | a tenth of it |
+//! | `deadline.reserve`, `parallel.budget` | such that the reserve is not shorter than the budget: every call of a batch would be skipped | the reserve is a tenth of the budget |
+//! | `retry.cap` | shorter than `retry.base` | as long |
+//! | `rate_limit.cooldown` | longer than `rate_limit.max_wait`, where calls wait | the longest wait is as long, or the cooldown is not waited for |
+//! | `retry.base`, `rate_limit.cooldown` | too long to end within a budget (of deadline, sequence or batch), where calls wait | not waited for |
+//! | `tools.*.attempts` | there, and `retry.enabled` is false | |
+//! | a tool's name | empty | |
+//! | any duration | longer than a year, a cooldown than a day, or zero where nothing would work | |
 //!
-//! The longest attempt is the longest timeout of any tool, or `deadline.budget` if that is shorter. Of a wait that chance
-//! decides the shortest is taken. A layer that is off contradicts nobody.
+//! The longest attempt is the longest timeout of any tool, or `deadline.budget` if that is shorter. Of a random wait the
+//! shortest is taken. A layer that is off contradicts nothing.
+//!
+//! # Defaults give way
+//!
+//! Only settings that were set contradict each other: by a file, by a variable, or in code to another value than the
+//! preset's. Where one of the two is a default, the preset's or the crate's, that one gives way, as the last column says. So
+//! `[deadline] budget = "10s"` alone is a whole file: a wait that does not fit into a budget is never begun, and after a rate
+//! limit of 30 s the error is there at once, with its `retry_after`. Timeouts and budgets never give way, as callers rely on them: a
+//! setting that would need longer ones is refused. A file that was written by a program has every key, and so sets all of
+//! them.
 //!
 //! A duration without a unit, and a key that does not exist, are errors. An error quotes a value only if it is short, and
 //! redacted.
 
+mod base;
 mod batch;
 mod check;
 mod circuit_breaker;
 mod deadline;
 mod duration;
 mod env;
+mod file;
 mod health;
 mod key;
 mod names;

@@ -25,8 +25,7 @@ impl Names {
     /// Keys stand in backticks.
     fn in_text(&self, reason: &str) -> String {
         let quoted = |name: &str| format!("`{name}`");
-        let with_keys = self.0.iter().filter(|variable| !variable.key().is_empty());
-        with_keys.fold(reason.to_owned(), |text, variable| {
+        self.0.iter().fold(reason.to_owned(), |text, variable| {
             text.replace(&quoted(variable.key()), &quoted(variable.name()))
         })
     }

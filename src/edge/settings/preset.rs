@@ -47,6 +47,10 @@ impl Preset {
             Self::HttpProxy => "http_proxy",
         }
     }
+
+    pub(super) fn is_default(&self) -> bool {
+        *self == Self::Default
+    }
 }
 
 impl fmt::Display for Preset {
@@ -75,13 +79,21 @@ impl Settings {
         }
     }
 
+    /// The defaults, from which a preset is made.
+    fn begun(preset: Preset) -> Self {
+        Self {
+            preset,
+            ..Self::default()
+        }
+    }
+
     /// A Go agent library (system B): 5 s for each call, 30 s for a sequence of them and 60 s for a batch, 500 ms in
     /// reserve, slow from 80 % on.
     ///
     /// The cooldown is 10 s and not 30: what does not end within the sequence's budget would never be waited
     /// for.
     pub fn agent_library() -> Self {
-        let mut settings = Self::default();
+        let mut settings = Self::begun(Preset::AgentLibrary);
         settings.timeout.default = Duration::from_secs(5);
         settings.timeout.slow_fraction = 0.8;
         settings.sequence.budget = secs(30);
@@ -94,7 +106,7 @@ impl Settings {
     /// A TypeScript agent loop (system C): 30 s for each call, 3 attempts, 30 s of cooldown, and every tool may run twice
     /// of which nobody says otherwise. A rate limit known by an error's text alone holds other calls back as well.
     pub fn agent_loop() -> Self {
-        let mut settings = Self::default();
+        let mut settings = Self::begun(Preset::AgentLoop);
         settings.timeout.default = Duration::from_secs(30);
         settings.retry.attempts = 3;
         settings.retry.assume_replay_safe = true;
@@ -106,7 +118,7 @@ impl Settings {
     /// An MCP gateway (system D): 60 s for each call; a breaker opens after 5 failures within 300 s, for 60 s, and
     /// answers flagged as errors count, for a classifier that sees them (`McpClassifier`).
     pub fn gateway() -> Self {
-        let mut settings = Self::default();
+        let mut settings = Self::begun(Preset::Gateway);
         settings.timeout.default = Duration::from_secs(60);
         settings.circuit_breaker.threshold = 5;
         settings.circuit_breaker.window = secs(300);
@@ -118,7 +130,7 @@ impl Settings {
     /// An HTTP tool proxy (system E): 30 s for each call; a breaker per server opens after 5 failures in a row, for
     /// 30 s, and closes after 3 successful trial calls. Calls without a server share one breaker.
     pub fn http_proxy() -> Self {
-        let mut settings = Self::default();
+        let mut settings = Self::begun(Preset::HttpProxy);
         settings.timeout.default = Duration::from_secs(30);
         settings.circuit_breaker.threshold = 5;
         settings.circuit_breaker.reset = Duration::from_secs(30);

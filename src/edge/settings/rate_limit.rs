@@ -62,7 +62,7 @@ impl Default for RateLimitSettings {
 impl Settings {
     /// The rate-limit layer alone, to be completed and built, whether it is enabled or not.
     pub fn rate_limit_builder(&self) -> RateLimitBackoffBuilder {
-        let limit = &self.rate_limit;
+        let limit = &self.in_force().rate_limit;
         let builder = RateLimitBackoffLayer::builder()
             .with_default_cooldown(limit.cooldown)
             .with_max_wait(limit.max_wait)

@@ -17,8 +17,8 @@ const MAX_FACTOR: f64 = 1000.0;
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct RetrySettings {
-    /// Whether the layer is there. Default: yes. Without it the rate-limit layer still sends a call again
-    /// that met a rate limit.
+    /// Whether the layer is there, if it has anything to do. Default: yes. Without it the rate-limit layer still sends a
+    /// call again that met a rate limit.
     pub enabled: bool,
     /// How often a call is sent at most, the first time included. Default 3 (R1). With 1 this layer repeats nothing; the
     /// rate-limit layer still sends a call that met a limit up to `rate_limit.attempts` times.
@@ -99,18 +99,19 @@ impl Settings {
     ///
     /// If one of its settings cannot work.
     pub fn retry_policy(&self) -> Result<RetryPolicy, ConfigError> {
-        let backoff = self.retry.backoff()?;
+        let s = self.in_force();
+        let backoff = s.retry.backoff()?;
         let mut policy = RetryPolicy::new()
-            .with_attempts(self.retry.attempts)
+            .with_attempts(s.retry.attempts)
             .map_err(|e| e.named("retry.attempts"))?
             .with_backoff(backoff)
-            .with_budget(self.retry.budget()?)
-            .with_rate_limit_delay(self.rate_limit.cooldown)
-            .with_max_delay(self.rate_limit.max_wait);
-        if self.rate_limit.enabled && self.rate_limit.fail_fast {
+            .with_budget(s.retry.budget()?)
+            .with_rate_limit_delay(s.rate_limit.cooldown)
+            .with_max_delay(s.rate_limit.max_wait);
+        if s.rate_limit.enabled && s.rate_limit.fail_fast {
             policy = policy.without_rate_limits();
         }
-        if self.retry.assume_replay_safe {
+        if s.retry.assume_replay_safe {
             policy = policy.assume_replay_safe();
         }
         for (name, tool) in &self.tools {

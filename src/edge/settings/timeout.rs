@@ -59,6 +59,14 @@ impl Settings {
         Ok(layer)
     }
 
+    /// The longest that an attempt may take, and what says so.
+    pub(super) fn longest_attempt(&self) -> (String, Duration) {
+        match (self.longest_timeout(), self.deadline.budget) {
+            ((_, timeout), Some(budget)) if budget < timeout => ("deadline.budget".into(), budget),
+            (longest, _) => longest,
+        }
+    }
+
     /// The longest timeout of any tool, and its key.
     pub(super) fn longest_timeout(&self) -> (String, Duration) {
         let own = self

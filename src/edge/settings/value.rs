@@ -1,6 +1,6 @@
 //! What the text of a variable means.
 
-use std::{num::NonZeroUsize, str::FromStr, time::Duration};
+use std::{any::Any, num::NonZeroUsize, str::FromStr, time::Duration};
 
 use serde::{
     de::{DeserializeOwned, Error},
@@ -16,6 +16,43 @@ const MAX_QUOTED: usize = 40;
 /// A setting that a variable can hold. The error is the reason, without the variable's name.
 pub(super) trait Value: Sized {
     fn parse(text: &str) -> Result<Self, String>;
+
+    /// The same where a plain number is seconds, as in an MCP gateway.
+    fn parse_seconds(text: &str) -> Result<Self, String> {
+        Self::parse(text)
+    }
+}
+
+/// A setting whose type is forgotten.
+pub(super) trait Setting: Any {
+    /// Takes the value of a variable.
+    fn read(&mut self, text: &str, seconds: bool) -> Result<(), String>;
+
+    /// Takes the value of the same setting of others.
+    fn copy(&mut self, other: &dyn Any);
+
+    /// Whether it is that value.
+    fn is(&self, other: &dyn Any) -> bool;
+}
+
+impl<T: Value + Clone + PartialEq + 'static> Setting for T {
+    fn read(&mut self, text: &str, seconds: bool) -> Result<(), String> {
+        *self = match seconds {
+            true => T::parse_seconds(text)?,
+            false => T::parse(text)?,
+        };
+        Ok(())
+    }
+
+    fn copy(&mut self, other: &dyn Any) {
+        if let Some(other) = other.downcast_ref::<T>() {
+            self.clone_from(other);
+        }
+    }
+
+    fn is(&self, other: &dyn Any) -> bool {
+        other.downcast_ref() == Some(self)
+    }
 }
 
 /// A short value, redacted.
@@ -30,6 +67,10 @@ impl Value for Duration {
     fn parse(text: &str) -> Result<Self, String> {
         duration::parse(text)
     }
+
+    fn parse_seconds(text: &str) -> Result<Self, String> {
+        duration::parse_seconds(text)
+    }
 }
 
 fn is_none(text: &str) -> bool {
@@ -42,6 +83,13 @@ impl<T: Value> Value for Option<T> {
         match text {
             text if is_none(text) => Ok(None),
             text => T::parse(text).map(Some),
+        }
+    }
+
+    fn parse_seconds(text: &str) -> Result<Self, String> {
+        match text {
+            text if is_none(text) => Ok(None),
+            text => T::parse_seconds(text).map(Some),
         }
     }
 }

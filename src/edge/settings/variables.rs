@@ -1,8 +1,8 @@
 //! The one table of environment variables.
 
-use std::{fmt, time::Duration};
+use std::fmt;
 
-use super::{Preset, Settings, duration, value::Value};
+use super::{Preset, Settings, value::Setting, value::Value};
 use crate::config::ConfigError;
 
 /// Variables that begin with one of these are ours: one that is not in the table is a slip.
@@ -25,7 +25,9 @@ pub struct Variable {
     name: &'static str,
     key: &'static str,
     help: &'static str,
-    set: fn(&mut Settings, &str) -> Result<(), String>,
+    setting: fn(&mut Settings) -> &mut dyn Setting,
+    /// Whether a plain number is seconds.
+    seconds: bool,
 }
 
 impl Variable {
@@ -34,7 +36,7 @@ impl Variable {
         self.name
     }
 
-    /// The setting's key in a file: `timeout.default`. Empty for `TOOL_PRESET`, which no file has.
+    /// The setting's key in a file: `timeout.default`.
     pub const fn key(&self) -> &'static str {
         self.key
     }
@@ -46,7 +48,18 @@ impl Variable {
 
     /// Changes the setting. The error names the variable.
     pub(super) fn set(&self, settings: &mut Settings, text: &str) -> Result<(), ConfigError> {
-        (self.set)(settings, text).map_err(|reason| ConfigError::new(self.name, reason))
+        let done = match self.key {
+            PRESET => Preset::parse(text).map(|preset| settings.rebase(preset)),
+            _ => (self.setting)(settings).read(text, self.seconds),
+        };
+        done.map_err(|reason| ConfigError::new(self.name, reason))?;
+        settings.explicit.insert(self.key);
+        Ok(())
+    }
+
+    /// The setting, to be compared and copied.
+    pub(super) fn setting<'a>(&self, settings: &'a mut Settings) -> &'a mut dyn Setting {
+        (self.setting)(settings)
     }
 }
 
@@ -57,6 +70,14 @@ impl fmt::Debug for Variable {
             .field("key", &self.key)
             .finish_non_exhaustive()
     }
+}
+
+/// The key of what the other settings begin with.
+const PRESET: &str = "preset";
+
+/// The settings themselves, without the preset.
+pub(super) fn settings() -> impl Iterator<Item = &'static Variable> {
+    VARIABLES.iter().filter(|variable| variable.key != PRESET)
 }
 
 /// The place of a variable in the table.
@@ -73,390 +94,361 @@ const fn row(
     name: &'static str,
     key: &'static str,
     help: &'static str,
-    set: fn(&mut Settings, &str) -> Result<(), String>,
+    setting: fn(&mut Settings) -> &mut dyn Setting,
 ) -> Variable {
     Variable {
         name,
         key,
         help,
-        set,
+        setting,
+        seconds: false,
     }
 }
 
-fn put<T: Value>(setting: &mut T, text: &str) -> Result<(), String> {
-    *setting = T::parse(text)?;
-    Ok(())
-}
-
-/// A variable of system D, where a plain number is seconds.
-struct Seconds(Duration);
-
-impl Value for Seconds {
-    fn parse(text: &str) -> Result<Self, String> {
-        duration::parse_seconds(text).map(Self)
+/// A row where a plain number is seconds.
+const fn seconds(row: Variable) -> Variable {
+    Variable {
+        seconds: true,
+        ..row
     }
-}
-
-fn seconds(setting: &mut Duration, text: &str) -> Result<(), String> {
-    *setting = Seconds::parse(text)?.0;
-    Ok(())
-}
-
-fn window(setting: &mut Option<Duration>, text: &str) -> Result<(), String> {
-    *setting = Option::<Seconds>::parse(text)?.map(|seconds| seconds.0);
-    Ok(())
-}
-
-/// The preset comes first, and is laid over nothing but the defaults: what a file says is not thrown away.
-fn preset(settings: &mut Settings, text: &str) -> Result<(), String> {
-    let preset = Preset::parse(text)?;
-    let wanted = Settings::preset(preset);
-    if preset == Preset::Default || *settings == wanted {
-        return Ok(());
-    }
-    if *settings != Settings::default() {
-        return Err("there are other settings already, of a file or a preset; it takes the place of the defaults only".into());
-    }
-    *settings = wanted;
-    Ok(())
 }
 
 /// All environment variables, in the order in which they are applied.
 pub const VARIABLES: &[Variable] = &[
     row(
         "TOOL_PRESET",
-        "",
+        PRESET,
         "the preset to begin with: default, agent_library, agent_loop, gateway or http_proxy",
-        preset,
+        |s| &mut s.preset,
     ),
-    row(
+    seconds(row(
         "TOOL_TIMEOUT",
         "timeout.default",
         "how long one attempt may take; a plain number is seconds",
-        |s, t| seconds(&mut s.timeout.default, t),
-    ),
+        |s| &mut s.timeout.default,
+    )),
     row(
         "TOOL_IDLE_TIMEOUT",
         "timeout.idle",
         "how long a tool may go without reporting progress",
-        |s, t| put(&mut s.timeout.idle, t),
+        |s| &mut s.timeout.idle,
     ),
     row(
         "TOOL_SLOW_FRACTION",
         "timeout.slow_fraction",
         "the part of its timeout above which a call is reported as slow",
-        |s, t| put(&mut s.timeout.slow_fraction, t),
+        |s| &mut s.timeout.slow_fraction,
     ),
     row(
         "TOOL_DEADLINE_BUDGET",
         "deadline.budget",
         "how long a whole call may take, with all attempts and waits",
-        |s, t| put(&mut s.deadline.budget, t),
+        |s| &mut s.deadline.budget,
     ),
     row(
         "TOOL_DEADLINE_RESERVE",
         "deadline.reserve",
         "what is kept back from a deadline that a call brings along",
-        |s, t| put(&mut s.deadline.reserve, t),
+        |s| &mut s.deadline.reserve,
     ),
     row(
         "TOOL_RETRY_ENABLED",
         "retry.enabled",
         "whether calls are sent again",
-        |s, t| put(&mut s.retry.enabled, t),
+        |s| &mut s.retry.enabled,
     ),
     row(
         "TOOL_RETRY_ATTEMPTS",
         "retry.attempts",
         "how often a call is sent at most, the first time included",
-        |s, t| put(&mut s.retry.attempts, t),
+        |s| &mut s.retry.attempts,
     ),
     row(
         "TOOL_RETRY_BASE",
         "retry.base",
         "the delay before the second attempt",
-        |s, t| put(&mut s.retry.base, t),
+        |s| &mut s.retry.base,
     ),
     row(
         "TOOL_RETRY_FACTOR",
         "retry.factor",
         "how much longer each further delay is",
-        |s, t| put(&mut s.retry.factor, t),
+        |s| &mut s.retry.factor,
     ),
     row(
         "TOOL_RETRY_CAP",
         "retry.cap",
         "what no delay exceeds, before jitter",
-        |s, t| put(&mut s.retry.cap, t),
+        |s| &mut s.retry.cap,
     ),
     row(
         "TOOL_RETRY_JITTER",
         "retry.jitter",
         "what chance does to a delay: none, upwards, equal or full",
-        |s, t| put(&mut s.retry.jitter, t),
+        |s| &mut s.retry.jitter,
     ),
     row(
         "TOOL_RETRY_BUDGET_RATIO",
         "retry.budget_ratio",
         "how many retries there may be per call, over all calls",
-        |s, t| put(&mut s.retry.budget_ratio, t),
+        |s| &mut s.retry.budget_ratio,
     ),
     row(
         "TOOL_RETRY_BUDGET_MINIMUM",
         "retry.budget_minimum",
         "how many retries there may be in 20 s in any case",
-        |s, t| put(&mut s.retry.budget_minimum, t),
+        |s| &mut s.retry.budget_minimum,
     ),
     row(
         "TOOL_RETRY_ASSUME_REPLAY_SAFE",
         "retry.assume_replay_safe",
         "whether every tool may run twice of which nobody says otherwise",
-        |s, t| put(&mut s.retry.assume_replay_safe, t),
+        |s| &mut s.retry.assume_replay_safe,
     ),
     row(
         "TOOL_RATE_LIMIT_ENABLED",
         "rate_limit.enabled",
         "whether all calls of a key wait after a rate limit",
-        |s, t| put(&mut s.rate_limit.enabled, t),
+        |s| &mut s.rate_limit.enabled,
     ),
     row(
         "TOOL_RATE_LIMIT_COOLDOWN",
         "rate_limit.cooldown",
         "how long to wait after a rate limit without a hint",
-        |s, t| put(&mut s.rate_limit.cooldown, t),
+        |s| &mut s.rate_limit.cooldown,
     ),
     row(
         "TOOL_RATE_LIMIT_MAX_WAIT",
         "rate_limit.max_wait",
         "the longest wait, whatever a server asks for",
-        |s, t| put(&mut s.rate_limit.max_wait, t),
+        |s| &mut s.rate_limit.max_wait,
     ),
     row(
         "TOOL_RATE_LIMIT_MAX_COOLDOWN",
         "rate_limit.max_cooldown",
         "the longest cooldown that calls share, whatever a server asks for",
-        |s, t| put(&mut s.rate_limit.max_cooldown, t),
+        |s| &mut s.rate_limit.max_cooldown,
     ),
     row(
         "TOOL_RATE_LIMIT_TEXT_LIMITS",
         "rate_limit.text_limits",
         "whether a limit known by an error's text alone holds other calls back",
-        |s, t| put(&mut s.rate_limit.text_limits, t),
+        |s| &mut s.rate_limit.text_limits,
     ),
     row(
         "TOOL_RATE_LIMIT_ATTEMPTS",
         "rate_limit.attempts",
         "how often a limited call is sent at most, where no retry layer repeats it",
-        |s, t| put(&mut s.rate_limit.attempts, t),
+        |s| &mut s.rate_limit.attempts,
     ),
     row(
         "TOOL_RATE_LIMIT_FAIL_FAST",
         "rate_limit.fail_fast",
         "whether calls of a cooling key are refused at once",
-        |s, t| put(&mut s.rate_limit.fail_fast, t),
+        |s| &mut s.rate_limit.fail_fast,
     ),
     row(
         "TOOL_RATE_LIMIT_KEY",
         "rate_limit.key",
         "which calls share a limit: tool, tool_name or server",
-        |s, t| put(&mut s.rate_limit.key, t),
+        |s| &mut s.rate_limit.key,
     ),
     row(
         "TOOL_RATE_LIMIT_MAX_KEYS",
         "rate_limit.max_keys",
         "how many keys are kept",
-        |s, t| put(&mut s.rate_limit.max_keys, t),
+        |s| &mut s.rate_limit.max_keys,
     ),
     row(
         "TOOL_HEALTH_ENABLED",
         "health.enabled",
         "whether a registry learns which servers are there",
-        |s, t| put(&mut s.health.enabled, t),
+        |s| &mut s.health.enabled,
     ),
     row(
         "TOOL_HEALTH_THRESHOLD",
         "health.threshold",
         "how many timeouts or connection failures in a row make a server unavailable",
-        |s, t| put(&mut s.health.threshold, t),
+        |s| &mut s.health.threshold,
     ),
     row(
         "TOOL_HEALTH_REFUSAL",
         "health.refusal",
         "whether calls to such a server are refused, but for probes",
-        |s, t| put(&mut s.health.refusal, t),
+        |s| &mut s.health.refusal,
     ),
     row(
         "TOOL_HEALTH_PROBE_PERIOD",
         "health.probe_period",
         "how long it is unavailable before a call is let through as a probe",
-        |s, t| put(&mut s.health.probe_period, t),
+        |s| &mut s.health.probe_period,
     ),
     row(
         "TOOL_HEALTH_MAX_SERVERS",
         "health.max_servers",
         "how many servers are kept",
-        |s, t| put(&mut s.health.max_servers, t),
+        |s| &mut s.health.max_servers,
     ),
     row(
         "TOOL_CIRCUIT_BREAKER_ENABLED",
         "circuit_breaker.enabled",
         "whether a broken tool is no longer called",
-        |s, t| put(&mut s.circuit_breaker.enabled, t),
+        |s| &mut s.circuit_breaker.enabled,
     ),
     row(
         "TOOL_CIRCUIT_BREAKER_THRESHOLD",
         "circuit_breaker.threshold",
         "how many failures in a row open a breaker",
-        |s, t| put(&mut s.circuit_breaker.threshold, t),
+        |s| &mut s.circuit_breaker.threshold,
     ),
-    row(
+    seconds(row(
         "TOOL_CIRCUIT_BREAKER_WINDOW",
         "circuit_breaker.window",
         "how close together they are; a plain number is seconds",
-        |s, t| window(&mut s.circuit_breaker.window, t),
-    ),
+        |s| &mut s.circuit_breaker.window,
+    )),
     row(
         "TOOL_CIRCUIT_BREAKER_SUCCESS_RESETS",
         "circuit_breaker.success_resets",
         "whether a success resets the count of failures",
-        |s, t| put(&mut s.circuit_breaker.success_resets, t),
+        |s| &mut s.circuit_breaker.success_resets,
     ),
-    row(
+    seconds(row(
         "TOOL_CIRCUIT_BREAKER_RESET",
         "circuit_breaker.reset",
         "how long a breaker stays open; a plain number is seconds",
-        |s, t| seconds(&mut s.circuit_breaker.reset, t),
-    ),
+        |s| &mut s.circuit_breaker.reset,
+    )),
     row(
         "TOOL_CIRCUIT_BREAKER_TRIALS",
         "circuit_breaker.trials",
         "how many trial calls may run at a time",
-        |s, t| put(&mut s.circuit_breaker.trials, t),
+        |s| &mut s.circuit_breaker.trials,
     ),
     row(
         "TOOL_CIRCUIT_BREAKER_SUCCESSES",
         "circuit_breaker.successes",
         "how many successful trials close it; none: as many as may run",
-        |s, t| put(&mut s.circuit_breaker.successes, t),
+        |s| &mut s.circuit_breaker.successes,
     ),
     row(
         "TOOL_CIRCUIT_BREAKER_FAILURE_RATE",
         "circuit_breaker.failure_rate",
         "the share of failures that opens it, in the place of the threshold",
-        |s, t| put(&mut s.circuit_breaker.failure_rate, t),
+        |s| &mut s.circuit_breaker.failure_rate,
     ),
     row(
         "TOOL_CIRCUIT_BREAKER_SLOW_CALL_RATE",
         "circuit_breaker.slow_call_rate",
         "the share of slow calls that opens it, in the place of the threshold",
-        |s, t| put(&mut s.circuit_breaker.slow_call_rate, t),
+        |s| &mut s.circuit_breaker.slow_call_rate,
     ),
     row(
         "TOOL_CIRCUIT_BREAKER_SLOW_CALL",
         "circuit_breaker.slow_call",
         "from when on a call is slow, for that rate",
-        |s, t| put(&mut s.circuit_breaker.slow_call, t),
+        |s| &mut s.circuit_breaker.slow_call,
     ),
     row(
         "TOOL_CIRCUIT_BREAKER_MINIMUM_CALLS",
         "circuit_breaker.minimum_calls",
         "how many calls a rate needs to mean anything; none: 10",
-        |s, t| put(&mut s.circuit_breaker.minimum_calls, t),
+        |s| &mut s.circuit_breaker.minimum_calls,
     ),
     row(
         "TOOL_CIRCUIT_BREAKER_WINDOW_CALLS",
         "circuit_breaker.window_calls",
         "how many calls the rates are of, in the place of the window",
-        |s, t| put(&mut s.circuit_breaker.window_calls, t),
+        |s| &mut s.circuit_breaker.window_calls,
     ),
     row(
         "TOOL_CIRCUIT_BREAKER_KEY",
         "circuit_breaker.key",
         "which calls share a breaker: tool, tool_name or server",
-        |s, t| put(&mut s.circuit_breaker.key, t),
+        |s| &mut s.circuit_breaker.key,
     ),
     row(
         "TOOL_CIRCUIT_BREAKER_MAX_KEYS",
         "circuit_breaker.max_keys",
         "how many breakers are kept",
-        |s, t| put(&mut s.circuit_breaker.max_keys, t),
+        |s| &mut s.circuit_breaker.max_keys,
     ),
     row(
         "TOOL_CIRCUIT_BREAKER_REPORTED_FAILURES",
         "circuit_breaker.reported_failures",
         "whether answers that are errors in the tool's own words (isError) count",
-        |s, t| put(&mut s.circuit_breaker.reported_failures, t),
+        |s| &mut s.circuit_breaker.reported_failures,
     ),
     row(
         "TOOL_SEQUENCE_BUDGET",
         "sequence.budget",
         "the time for calls one after the other, all together",
-        |s, t| put(&mut s.sequence.budget, t),
+        |s| &mut s.sequence.budget,
     ),
     row(
         "TOOL_SEQUENCE_RESERVE",
         "sequence.reserve",
         "what is kept back from it for the time after them",
-        |s, t| put(&mut s.sequence.reserve, t),
+        |s| &mut s.sequence.reserve,
     ),
     row(
         "TOOL_PARALLEL_LIMIT",
         "parallel.limit",
         "how many calls of a batch run at a time; none: all",
-        |s, t| put(&mut s.parallel.limit, t),
+        |s| &mut s.parallel.limit,
     ),
     row(
         "TOOL_PARALLEL_BUDGET",
         "parallel.budget",
         "the time for calls at the same time, all together",
-        |s, t| put(&mut s.parallel.budget, t),
+        |s| &mut s.parallel.budget,
     ),
     row(
         "TOOL_SANITIZE_MAX_STRING",
         "sanitize.max_string",
         "longer strings are cut, in characters",
-        |s, t| put(&mut s.sanitize.max_string, t),
+        |s| &mut s.sanitize.max_string,
     ),
     row(
         "TOOL_SANITIZE_MAX_DEPTH",
         "sanitize.max_depth",
         "deeper levels are not shown",
-        |s, t| put(&mut s.sanitize.max_depth, t),
+        |s| &mut s.sanitize.max_depth,
     ),
     row(
         "TOOL_SANITIZE_MAX_NODES",
         "sanitize.max_nodes",
         "after so many values the rest is not shown",
-        |s, t| put(&mut s.sanitize.max_nodes, t),
+        |s| &mut s.sanitize.max_nodes,
     ),
     row(
         "TOOL_SANITIZE_SENSITIVE_KEYS",
         "sanitize.sensitive_keys",
         "more parts of keys whose values are secrets, separated by commas",
-        |s, t| put(&mut s.sanitize.sensitive_keys, t),
+        |s| &mut s.sanitize.sensitive_keys,
     ),
     row(
         "TOOL_SANITIZE_HARMLESS_KEYS",
         "sanitize.harmless_keys",
         "more words in keys that mean no secret, separated by commas",
-        |s, t| put(&mut s.sanitize.harmless_keys, t),
+        |s| &mut s.sanitize.harmless_keys,
     ),
     row(
         "TOOL_TRACE_ARGUMENTS",
         "trace.arguments",
         "whether the redacted arguments stand in the span of a call",
-        |s, t| put(&mut s.trace.arguments, t),
+        |s| &mut s.trace.arguments,
     ),
     row(
         "TOOL_TRACE_OUTPUT",
         "trace.output",
         "whether the redacted answer stands in it",
-        |s, t| put(&mut s.trace.output, t),
+        |s| &mut s.trace.output,
     ),
     row(
         "TOOL_TRACE_ATTEMPTS",
         "trace.attempts",
         "whether each attempt has a span of its own inside it",
-        |s, t| put(&mut s.trace.attempts, t),
+        |s| &mut s.trace.attempts,
     ),
 ];

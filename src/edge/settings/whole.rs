@@ -3,17 +3,24 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    CircuitBreakerSettings, DeadlineSettings, HealthSettings, ParallelSettings, RateLimitSettings,
-    RetrySettings, SanitizeSettings, SequenceSettings, StackBuilder, TimeoutSettings, ToolSettings,
-    TraceSettings, check,
+    CircuitBreakerSettings, DeadlineSettings, HealthSettings, ParallelSettings, Preset,
+    RateLimitSettings, RetrySettings, SanitizeSettings, SequenceSettings, StackBuilder,
+    TimeoutSettings, ToolSettings, TraceSettings, base::Explicit, check, file::File,
 };
 use crate::config::ConfigError;
 
 /// The settings of all layers. See the [module docs](super) for an example.
+///
+/// In a file they begin with those of its `preset`, if it names one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(from = "File")]
 #[non_exhaustive]
 pub struct Settings {
+    /// What the others begin with.
+    #[serde(skip_serializing_if = "Preset::is_default")]
+    pub(super) preset: Preset,
+    #[serde(skip)]
+    pub(super) explicit: Explicit,
     /// One attempt's time.
     pub timeout: TimeoutSettings,
     /// A whole call's time.

@@ -1,0 +1,98 @@
+//! What settings begin with, what was set over it, and what gives way to that.
+
+use std::{any::Any, collections::BTreeSet};
+
+use super::{KeyBy, Preset, Settings, variables};
+use crate::circuit_breaker::MAX_PERIOD;
+
+/// The keys that a file or a variable has set, be it to the value of the preset.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Explicit(BTreeSet<&'static str>);
+
+impl Explicit {
+    /// Adds keys of a section.
+    pub(super) fn add(&mut self, section: &str, keys: &[String]) {
+        for key in keys {
+            let key = format!("{section}.{key}");
+            let mut known = variables::settings().map(|variable| variable.key());
+            self.0.extend(known.find(|known| **known == key));
+        }
+    }
+
+    pub(super) fn insert(&mut self, key: &'static str) {
+        self.0.insert(key);
+    }
+}
+
+/// Settings are equal if their values are.
+impl PartialEq for Explicit {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Settings {
+    /// Puts another preset under what was set.
+    pub(super) fn rebase(&mut self, preset: Preset) {
+        let set = self.keys_set();
+        let mut base = Self::preset(preset);
+        for variable in variables::settings().filter(|v| !set.contains(v.key())) {
+            let value: &dyn Any = variable.setting(&mut base);
+            variable.setting(self).copy(value);
+        }
+        self.preset = preset;
+    }
+
+    /// The keys that were set: by a file, by a variable, or in code to another value than the preset's.
+    pub(super) fn keys_set(&self) -> BTreeSet<&'static str> {
+        let (mut own, mut base) = (self.clone(), Self::preset(self.preset));
+        let mut set = self.explicit.0.clone();
+        for variable in variables::settings() {
+            let value: &dyn Any = variable.setting(&mut base);
+            if !variable.setting(&mut own).is(value) {
+                set.insert(variable.key());
+            }
+        }
+        set
+    }
+
+    /// What is in force: defaults, those of a preset too, give way to what was set. Timeouts and budgets do not, as
+    /// callers rely on them; nor does what was set itself, which the [check](super::check) refuses.
+    pub(super) fn in_force(&self) -> Self {
+        let set = self.keys_set();
+        let is_set = |key| set.contains(key);
+        let mut s = self.clone();
+        if !is_set("retry.cap") {
+            s.retry.cap = s.retry.cap.max(s.retry.base);
+        }
+        if is_set("rate_limit.cooldown") && !is_set("rate_limit.max_wait") {
+            s.rate_limit.max_wait = s.rate_limit.max_wait.max(s.rate_limit.cooldown);
+        }
+        if !is_set("sequence.reserve") {
+            s.sequence.reserve = s.sequence.reserve_in_force();
+        }
+        if let Some(budget) = s.parallel.budget
+            && budget <= s.deadline.reserve
+            && !is_set("deadline.reserve")
+        {
+            s.deadline.reserve = budget / 10;
+        }
+        let (_, longest) = s.longest_attempt();
+        let breaker = &mut s.circuit_breaker;
+        if !is_set("circuit_breaker.window") {
+            let opens_at_once = breaker.opens_at_once();
+            breaker.window = match breaker.window {
+                _ if breaker.window_calls.is_some() => None,
+                Some(window) if window <= longest && !opens_at_once => {
+                    let all = longest.saturating_mul(breaker.threshold.max(2));
+                    Some(all.min(MAX_PERIOD)).filter(|window| *window > longest)
+                }
+                window => window,
+            };
+        }
+        if breaker.key == KeyBy::Server && !is_set("circuit_breaker.reported_failures") {
+            breaker.reported_failures = false;
+        }
+        s
+    }
+}
