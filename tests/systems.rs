@@ -361,7 +361,7 @@ async fn d_answers_a_timeout_with_its_error_object() {
         let expected = json!({
             "code": -32000,
             "message": "Tool invocation timed out",
-            "data": { "code": "TOOL_TIMEOUT", "tool_id": name, "server": "docs", "timeout_ms": ms, "attempts": 1 },
+            "data": { "code": "TOOL_TIMEOUT", "tool_id": name, "server": "docs", "timeout_ms": ms },
         });
         assert_eq!(error.to_json_rpc(), expected);
     }

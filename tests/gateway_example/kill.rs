@@ -33,6 +33,7 @@ fn settings() -> Settings {
     let mut settings = Settings::gateway();
     settings.deadline.budget = Some(BUDGET);
     settings.timeout.default = Duration::from_secs(2);
+    settings.retry.attempts = 3;
     settings.retry.base = Duration::from_millis(100);
     settings.circuit_breaker.reset = Duration::from_millis(500);
     settings.health.refusal = true;

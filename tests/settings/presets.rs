@@ -11,32 +11,68 @@ use std::{
 use tokio::time::{Instant, advance};
 use tower::{Layer, ServiceExt, service_fn};
 use tower_toolcall::{
-    BoxError, ErrorKind, Event, Outcome, ToolCall, ToolError,
+    BoxError, ErrorKind, Event, Outcome, ReplaySafety, ToolCall, ToolError,
     circuit_breaker::BreakerState,
     outcome::{ByError, Classify},
     settings::{Preset, Settings},
 };
 
-use crate::kit::{Flaky, call, run, secs, stack};
+use crate::kit::{Flaky, call, run, safe, secs, stack};
 
-/// System, timeout, cooldown, failures that open, open period, trials that close, whether `isError` counts.
-const TABLE: [(Preset, u64, u64, usize, u64, usize, bool); 5] = [
-    (Preset::Default, 30, 30, 5, 60, 1, false),
-    (Preset::AgentLibrary, 5, 10, 5, 60, 1, false),
-    (Preset::AgentLoop, 30, 30, 5, 60, 1, false),
-    (Preset::Gateway, 60, 30, 5, 60, 1, true),
-    (Preset::HttpProxy, 30, 30, 5, 30, 3, false),
+struct Row {
+    preset: Preset,
+    timeout: u64,
+    /// Of a rate limit, where it is waited out.
+    cooldown: Option<u64>,
+    breaker: Option<Breaker>,
+}
+
+struct Breaker {
+    threshold: usize,
+    reset: u64,
+    trials: usize,
+    /// Whether `isError` counts.
+    reported: bool,
+}
+
+const fn breaker(reset: u64, trials: usize, reported: bool) -> Option<Breaker> {
+    Some(Breaker {
+        threshold: 5,
+        reset,
+        trials,
+        reported,
+    })
+}
+
+const fn row(preset: Preset, timeout: u64, cooldown: Option<u64>, breaker: Option<Breaker>) -> Row {
+    Row {
+        preset,
+        timeout,
+        cooldown,
+        breaker,
+    }
+}
+
+const TABLE: [Row; 5] = [
+    row(Preset::Default, 30, Some(30), breaker(60, 1, false)),
+    row(Preset::AgentLibrary, 5, Some(10), None),
+    row(Preset::AgentLoop, 30, Some(30), None),
+    row(Preset::Gateway, 60, None, breaker(60, 1, true)),
+    row(Preset::HttpProxy, 30, None, breaker(30, 3, false)),
 ];
 
 #[test]
 fn all_presets_are_tried() {
-    assert_eq!(TABLE.map(|row| row.0), Preset::ALL);
+    assert_eq!(TABLE.map(|row| row.preset), Preset::ALL);
 }
 
 /// T1.
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_hangs_is_ended_at_the_presets_time() {
-    for (preset, timeout, ..) in TABLE {
+    for Row {
+        preset, timeout, ..
+    } in TABLE
+    {
         let tool = service_fn(|_: ToolCall| std::future::pending::<Result<(), BoxError>>());
         let start = Instant::now();
         let tools = stack(&Settings::preset(preset)).layer(tool);
@@ -52,7 +88,10 @@ async fn a_tool_that_hangs_is_ended_at_the_presets_time() {
 /// L1: success on attempt 2, after the cooldown. The gate and the retry layer each add a second at most.
 #[tokio::test(start_paused = true)]
 async fn a_rate_limit_ends_in_success_on_attempt_2_after_the_cooldown() {
-    for (preset, _, cooldown, ..) in TABLE {
+    for row in TABLE {
+        let (preset, Some(cooldown)) = (row.preset, row.cooldown) else {
+            continue;
+        };
         let tool = Flaky::new(ErrorKind::RateLimited, 1);
         let start = Instant::now();
         let done = run(&stack(&Settings::preset(preset)), &tool, call()).await;
@@ -62,6 +101,101 @@ async fn a_rate_limit_ends_in_success_on_attempt_2_after_the_cooldown() {
             (secs(cooldown)..=secs(cooldown + 2)).contains(&took),
             "{preset}: {took:?}"
         );
+    }
+}
+
+/// What a server may do to a call that is made once.
+#[derive(Clone, Copy, Debug)]
+enum Upstream {
+    Hangs,
+    Says(ErrorKind, Option<u64>),
+    SaysLate(ErrorKind),
+}
+
+/// W3: a call of the gateways' presets is answered within its timeout, whatever the upstream does, and is made once; the
+/// next one waits for nothing either.
+#[tokio::test(start_paused = true)]
+async fn a_call_through_a_gateway_is_answered_within_its_timeout() {
+    let upstreams = [
+        Upstream::Hangs,
+        Upstream::Says(ErrorKind::RateLimited, None),
+        Upstream::Says(ErrorKind::RateLimited, Some(290)),
+        Upstream::Says(ErrorKind::RateLimited, Some(3)),
+        Upstream::Says(ErrorKind::Upstream, Some(20)),
+        Upstream::Says(ErrorKind::ConnectionFailed, None),
+        Upstream::SaysLate(ErrorKind::Upstream),
+    ];
+    for (preset, timeout) in [(Preset::Gateway, 60), (Preset::HttpProxy, 30)] {
+        for upstream in upstreams {
+            let requests = Arc::new(AtomicUsize::new(0));
+            let count = requests.clone();
+            let tool = service_fn(move |_: ToolCall| {
+                count.fetch_add(1, SeqCst);
+                async move {
+                    let (kind, told) = match upstream {
+                        Upstream::Hangs => std::future::pending().await,
+                        Upstream::Says(kind, told) => (kind, told),
+                        Upstream::SaysLate(kind) => {
+                            tokio::time::sleep(secs(timeout - 1)).await;
+                            (kind, None)
+                        }
+                    };
+                    let error = ToolError::new(kind, "not now");
+                    Err::<(), _>(match told {
+                        Some(told) => error.with_retry_after(secs(told)),
+                        None => error,
+                    })
+                }
+            });
+            let layer = stack(&Settings::preset(preset));
+            for n in 1..=3 {
+                let start = Instant::now();
+                // One that is sure to have run not is not made again either.
+                let call = safe();
+                let error = layer.layer(tool.clone()).oneshot(call).await.unwrap_err();
+                let took = start.elapsed();
+                assert!(took <= secs(timeout), "{preset}, {upstream:?}: {took:?}");
+                assert!(requests.load(SeqCst) <= n, "{preset}, {upstream:?}");
+                if let Upstream::Says(ErrorKind::RateLimited, told) = upstream {
+                    assert_eq!((took, requests.load(SeqCst)), (secs(0), 1));
+                    assert!(error.retry_after() >= told.map(secs), "{error:?}");
+                }
+            }
+            let state = layer.circuit_breaker().breaker(&call()).state();
+            assert_eq!(state, BreakerState::Closed);
+        }
+    }
+}
+
+/// W3: what is asked for is repeated, of all tools or of one.
+#[tokio::test(start_paused = true)]
+async fn a_gateway_repeats_calls_if_told_to() {
+    let vars = [("TOOL_RETRY_ATTEMPTS", "2")];
+    let all = Settings::gateway().with_env_from(vars).unwrap();
+    let file = "preset = \"gateway\"\n[tools.search]\nattempts = 2";
+    let one: Settings = toml::from_str(file).unwrap();
+    for (settings, other) in [(all, 2), (one, 1)] {
+        let layer = stack(&settings);
+        for (name, sent) in [("search", 2), ("other", other)] {
+            let tool = Flaky::new(ErrorKind::Upstream, 1);
+            let call = ToolCall::new(name).with_replay_safety(ReplaySafety::Safe);
+            let done = run(&layer, &tool, call).await;
+            assert_eq!((done.is_ok(), tool.calls()), (sent == 2, sent));
+        }
+    }
+}
+
+/// W8: B and C asked for no breaker: every call is made.
+#[tokio::test(start_paused = true)]
+async fn a_preset_without_a_breaker_makes_every_call() {
+    for preset in [Preset::AgentLibrary, Preset::AgentLoop] {
+        let layer = stack(&Settings::preset(preset));
+        let hangs = service_fn(|_: ToolCall| std::future::pending::<Result<(), BoxError>>());
+        for _ in 0..10 {
+            let error = layer.layer(hangs).oneshot(call()).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Timeout, "{preset}");
+        }
+        assert!(layer.circuit_breaker().is_empty());
     }
 }
 
@@ -82,7 +216,17 @@ async fn the_cooldown_of_the_agent_library_fits_into_its_sequence() {
 /// C1, C2, C3.
 #[tokio::test(start_paused = true)]
 async fn a_breaker_opens_at_the_threshold_and_closes_after_the_reset() {
-    for (preset, _, _, threshold, reset, trials, _) in TABLE {
+    for row in TABLE {
+        let preset = row.preset;
+        let Some(Breaker {
+            threshold,
+            reset,
+            trials,
+            ..
+        }) = row.breaker
+        else {
+            continue;
+        };
         let layer = stack(&Settings::preset(preset));
         let breaker = layer.circuit_breaker().breaker(&call());
         let tool = Flaky::new(ErrorKind::Upstream, threshold);
@@ -126,7 +270,16 @@ impl Classify<&'static str> for Words {
 /// E6, C5: it counts in preset D alone.
 #[tokio::test(start_paused = true)]
 async fn the_tools_own_errors_open_the_breaker_of_the_gateway_alone() {
-    for (preset, _, _, threshold, _, _, counts) in TABLE {
+    for row in TABLE {
+        let preset = row.preset;
+        let Some(Breaker {
+            threshold,
+            reported,
+            ..
+        }) = row.breaker
+        else {
+            continue;
+        };
         let layer = Settings::preset(preset)
             .stack()
             .with_classifier(Words)
@@ -137,7 +290,7 @@ async fn the_tools_own_errors_open_the_breaker_of_the_gateway_alone() {
             assert_eq!(layer.layer(tool).oneshot(call()).await.unwrap(), "error");
         }
         let refused = layer.layer(tool).oneshot(call()).await.is_err();
-        assert_eq!(refused, counts, "{preset}");
+        assert_eq!(refused, reported, "{preset}");
     }
 }
 

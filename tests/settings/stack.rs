@@ -233,6 +233,7 @@ async fn all_listeners_hear_of_all_layers() {
         }
     };
     let mut settings = Settings::agent_loop();
+    settings.circuit_breaker.enabled = true;
     settings.circuit_breaker.threshold = 1;
     let builder = settings.stack().with_listener(listen(&counts[0]));
     let layer = builder.with_listener(listen(&counts[1])).build().unwrap();

@@ -67,13 +67,13 @@
 //!
 //! # Presets
 //!
-//! | preset | system | timeout | breaker | cooldown | besides |
+//! | preset | timeout | attempts | rate limit | breaker | besides |
 //! |---|---|---|---|---|---|
-//! | [`default`](Preset::Default) | A | 30 s | 5 in a row, 60 s | 30 s | |
-//! | [`agent_library`](Settings::agent_library) | B | 5 s | 5 in a row, 60 s | 10 s | sequence 30 s, batch 60 s, reserve 500 ms, slow from 80 % on |
-//! | [`agent_loop`](Settings::agent_loop) | C | 30 s | 5 in a row, 60 s | 30 s | 3 attempts, tools may run twice |
-//! | [`gateway`](Settings::gateway) | D | 60 s | 5 within 300 s, 60 s | 30 s | `isError` counts |
-//! | [`http_proxy`](Settings::http_proxy) | E | 30 s | 5 in a row, 30 s, 3 trials, per server | 30 s | calls without a server share one breaker |
+//! | [`default`](Preset::Default) | 30 s | 3 | waits, 30 s without a hint | 5 in a row, open for 60 s | |
+//! | [`agent_library`](Settings::agent_library) | 5 s | 3 | waits, 10 s | off | sequence 30 s, batch 60 s, reserve 500 ms, slow from 80 % on |
+//! | [`agent_loop`](Settings::agent_loop) | 30 s | 3 | waits, 30 s | off | tools may run twice; limits known by text alone hold others back |
+//! | [`gateway`](Settings::gateway) | 60 s | 1 | refuses at once | 5 in a row within 300 s, open for 60 s | `isError` counts for the breaker |
+//! | [`http_proxy`](Settings::http_proxy) | 30 s | 1 | refuses at once | 5 in a row, open for 30 s, 3 trials, per server | calls without a server share one breaker |
 //!
 //! All else is as by default. A preset is what settings begin with, whoever names it: the program
 //! ([`Settings::preset`]), a file, or `TOOL_PRESET`, which beats the other two. Then come the file's values, then those of

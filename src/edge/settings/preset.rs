@@ -9,21 +9,21 @@ const fn secs(secs: u64) -> Option<Duration> {
     Some(Duration::from_secs(secs))
 }
 
-/// Settings as other systems have them. See the [table](super#presets).
+/// Settings for five kinds of systems. See the [table](super#presets).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Preset {
-    /// This crate's own, as system A has them: 30 s for each call.
+    /// This crate's own: 30 s for each call.
     #[default]
     Default,
-    /// System B. See [`Settings::agent_library`].
+    /// A library that runs tools one after the other. See [`Settings::agent_library`].
     AgentLibrary,
-    /// System C. See [`Settings::agent_loop`].
+    /// A loop that repeats what fails. See [`Settings::agent_loop`].
     AgentLoop,
-    /// System D. See [`Settings::gateway`].
+    /// A gateway to MCP servers. See [`Settings::gateway`].
     Gateway,
-    /// System E. See [`Settings::http_proxy`].
+    /// A proxy for HTTP tools. See [`Settings::http_proxy`].
     HttpProxy,
 }
 
@@ -87,8 +87,8 @@ impl Settings {
         }
     }
 
-    /// A Go agent library (system B): 5 s for each call, 30 s for a sequence of them and 60 s for a batch, 500 ms in
-    /// reserve, slow from 80 % on.
+    /// An agent library: 5 s for each call, 30 s for a sequence of them and 60 s for a batch, 500 ms in
+    /// reserve, slow from 80 % on. No circuit breaker: each call of a sequence is made.
     ///
     /// The cooldown is 10 s and not 30: what does not end within the sequence's budget would never be waited
     /// for.
@@ -100,11 +100,12 @@ impl Settings {
         settings.sequence.reserve = Duration::from_millis(500);
         settings.parallel.budget = secs(60);
         settings.rate_limit.cooldown = Duration::from_secs(10);
+        settings.circuit_breaker.enabled = false;
         settings
     }
 
-    /// A TypeScript agent loop (system C): 30 s for each call, 3 attempts, 30 s of cooldown, and every tool may run twice
-    /// of which nobody says otherwise. A rate limit known by an error's text alone holds other calls back as well.
+    /// An agent loop: 30 s for each call, 3 attempts, 30 s of cooldown, and every tool may run twice that is not
+    /// declared unsafe. A rate limit known by an error's text alone holds other calls back as well. No circuit breaker.
     pub fn agent_loop() -> Self {
         let mut settings = Self::begun(Preset::AgentLoop);
         settings.timeout.default = Duration::from_secs(30);
@@ -112,14 +113,20 @@ impl Settings {
         settings.retry.assume_replay_safe = true;
         settings.rate_limit.cooldown = Duration::from_secs(30);
         settings.rate_limit.text_limits = true;
+        settings.circuit_breaker.enabled = false;
         settings
     }
 
-    /// An MCP gateway (system D): 60 s for each call; a breaker opens after 5 failures within 300 s, for 60 s, and
-    /// answers flagged as errors count, for a classifier that sees them (`McpClassifier`).
+    /// An MCP gateway: a call is made once, and answered within 60 s, whatever its server does; a breaker opens after 5
+    /// failures in a row within 300 s, for 60 s, and answers flagged as errors count, for a classifier that sees them
+    /// (`McpClassifier`).
+    ///
+    /// Nothing is repeated or waited out here, as the gateway's clients do so themselves: after a rate limit calls of the
+    /// tool are refused at once until it is over, with the time that is left.
     pub fn gateway() -> Self {
         let mut settings = Self::begun(Preset::Gateway);
         settings.timeout.default = Duration::from_secs(60);
+        settings.answers_once();
         settings.circuit_breaker.threshold = 5;
         settings.circuit_breaker.window = secs(300);
         settings.circuit_breaker.reset = Duration::from_secs(60);
@@ -127,15 +134,24 @@ impl Settings {
         settings
     }
 
-    /// An HTTP tool proxy (system E): 30 s for each call; a breaker per server opens after 5 failures in a row, for
-    /// 30 s, and closes after 3 successful trial calls. Calls without a server share one breaker.
+    /// An HTTP tool proxy: a call is made once, and answered within 30 s; a breaker per server opens after 5 failures in a
+    /// row, for 30 s, and closes after 3 successful trial calls. Calls without a server share one breaker. Rate limits as in
+    /// [`gateway`](Self::gateway).
     pub fn http_proxy() -> Self {
         let mut settings = Self::begun(Preset::HttpProxy);
         settings.timeout.default = Duration::from_secs(30);
+        settings.answers_once();
         settings.circuit_breaker.threshold = 5;
         settings.circuit_breaker.reset = Duration::from_secs(30);
         settings.circuit_breaker.trials = 3;
         settings.circuit_breaker.key = KeyBy::Server;
         settings
+    }
+
+    /// A call is sent once and waits for no rate limit: its timeout bounds all of it. A deadline as long as the timeout
+    /// would do so too, and end jobs that outlive single requests.
+    fn answers_once(&mut self) {
+        self.retry.attempts = 1;
+        self.rate_limit.fail_fast = true;
     }
 }

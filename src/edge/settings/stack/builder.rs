@@ -184,7 +184,7 @@ impl<C: Clone> StackBuilder<C> {
     }
 
     fn retry(&self, listeners: &Arc<Listeners>) -> Result<Option<RetryLayer<C>>, ConfigError> {
-        if !self.settings.retry.enabled {
+        if !self.settings.retries() {
             return Ok(None);
         }
         let policy = self
