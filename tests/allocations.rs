@@ -126,6 +126,7 @@ macro_rules! allocates_nothing {
 allocates_nothing! {
     timeout: TimeoutLayer::default();
     timeout_per_tool: TimeoutLayer::default().with_tool("search", Duration::from_secs(1));
+    timeout_from_a_function: TimeoutLayer::default().with_timeout_fn(|_| Some(Duration::from_secs(1)));
     deadline: DeadlineLayer::new(Duration::from_secs(60));
     circuit_breaker: CircuitBreakerLayer::new();
     circuit_breaker_with_failures_in_a_window: CircuitBreakerBuilder::gateway().build().unwrap();

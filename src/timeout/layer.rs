@@ -1,4 +1,4 @@
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use tower_layer::Layer;
 
@@ -22,9 +22,22 @@ pub struct TimeoutLayer {
 pub(super) struct Settings {
     default: Duration,
     tools: PerTool<Duration>,
+    rule: Option<Rule>,
     pub(super) slow_fraction: f64,
     pub(super) idle: Option<Duration>,
     pub(super) listener: Listener,
+}
+
+/// Says what timeout a call has.
+#[derive(Clone)]
+struct Rule(Arc<TimeoutFn>);
+
+type TimeoutFn = dyn Fn(&ToolCall) -> Option<Duration> + Send + Sync;
+
+impl fmt::Debug for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("..")
+    }
 }
 
 impl Settings {
@@ -33,11 +46,17 @@ impl Settings {
     pub(super) fn timeout_of(&self, call: &ToolCall) -> Duration {
         let known = call.timeout();
         let is_own = known.is_some() && !call.is_timeout_listed();
-        let set = match is_own || self.tools.is_empty() {
+        let set = match is_own || self.tools.is_empty() && self.rule.is_none() {
             true => known,
-            false => self.tools.get(call).copied().or(known),
+            false => self.of_tool(call).or(known),
         };
         set.unwrap_or(self.default)
+    }
+
+    #[inline(never)]
+    fn of_tool(&self, call: &ToolCall) -> Option<Duration> {
+        let told = self.rule.as_ref().and_then(|Rule(rule)| rule(call));
+        told.or_else(|| self.tools.get(call).copied())
     }
 }
 
@@ -58,6 +77,7 @@ impl TimeoutLayer {
             settings: Arc::new(Settings {
                 default: timeout,
                 tools: PerTool::default(),
+                rule: None,
                 slow_fraction: 0.8,
                 idle: None,
                 listener: Listener::default(),
@@ -71,6 +91,38 @@ impl TimeoutLayer {
     /// (`charge`), which holds for the tools of this name of all servers.
     pub fn with_tool(self, name: impl Into<Box<str>>, timeout: Duration) -> Self {
         self.edit(|s| s.tools.set(name.into(), timeout))
+    }
+
+    /// Sets a function that says what timeout a call's tool has; `None` leaves it to [`with_tool`](Self::with_tool) and the
+    /// default. For timeouts that change while the program runs, in a database for example. A timeout that the caller set
+    /// beats it.
+    ///
+    /// It is called for each attempt of a call without a timeout of its caller's, when the attempt is sent, so it must be
+    /// quick and must not block: what it looks up should be in memory, kept current elsewhere. Below a layer that
+    /// [resolves](crate::identity) names it gets the resolved ones. A deadline shortens what it says as any other timeout.
+    ///
+    /// ```
+    /// use std::{collections::HashMap, sync::{Arc, RwLock}, time::Duration};
+    /// use tower_toolcall::timeout::TimeoutLayer;
+    ///
+    /// let timeouts = Arc::new(RwLock::new(HashMap::from([("import".to_owned(), Duration::from_secs(600))])));
+    /// let current = Arc::clone(&timeouts);
+    /// let layer = TimeoutLayer::default()
+    ///     .with_timeout_fn(move |call| current.read().ok()?.get(call.tool()).copied());
+    ///
+    /// timeouts.write().unwrap().insert("search".into(), Duration::from_secs(5)); // whenever the database changes
+    /// # let _ = layer;
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// A panic of the function is not caught here, nor by a [`CatchPanicLayer`](crate::catch_panic::CatchPanicLayer) below:
+    /// the call panics. Circuit breakers above count it as a failure.
+    pub fn with_timeout_fn(
+        self,
+        timeout: impl Fn(&ToolCall) -> Option<Duration> + Send + Sync + 'static,
+    ) -> Self {
+        self.edit(|s| s.rule = Some(Rule(Arc::new(timeout))))
     }
 
     /// Sets the part of its timeout above which a call is reported as slow. Default 0.8 (T6).

@@ -19,3 +19,4 @@ mod sanitize;
 mod stacking;
 mod strangers;
 mod timeout;
+mod timeout_fn;

@@ -140,3 +140,26 @@ async fn a_tools_section_holds_for_every_spelling() {
         }
     }
 }
+
+/// T2: what a function says of a tool goes before a file; the call's own word before both.
+#[tokio::test(start_paused = true)]
+async fn a_function_says_the_timeouts_of_tools() {
+    let file = "[timeout]\ndefault = \"9s\"\n[tools.import]\ntimeout_ms = 45000";
+    let settings: Settings = toml::from_str(file).unwrap();
+    let layer = settings
+        .stack()
+        .with_timeout_fn(|call| call.is_named("search").then_some(secs(5)))
+        .with_classifier(tower_toolcall::outcome::ByError)
+        .build()
+        .unwrap();
+    let hangs = service_fn(|_: ToolCall| std::future::pending::<Result<(), BoxError>>());
+    for (call, time) in [
+        (ToolCall::new("search"), 5),
+        (ToolCall::new("search").with_timeout(secs(2)), 2),
+        (ToolCall::new("import"), 45),
+        (ToolCall::new("other"), 9),
+    ] {
+        let error = layer.layer(hangs).oneshot(call).await.unwrap_err();
+        assert_eq!(error.timeout(), Some(secs(time)));
+    }
+}

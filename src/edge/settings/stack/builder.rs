@@ -1,4 +1,4 @@
-use std::{any::type_name, fmt, sync::Arc};
+use std::{any::type_name, fmt, sync::Arc, time::Duration};
 
 use super::{
     layer::{Layers, StackLayer},
@@ -28,8 +28,8 @@ use crate::{
     trace::{DefaultHooks, TraceLayer},
 };
 
-/// Says whether a call may run twice.
-type Rule = Arc<dyn Fn(&ToolCall) -> ReplaySafety + Send + Sync>;
+/// Says something of a call.
+type Rule<T> = Arc<dyn Fn(&ToolCall) -> T + Send + Sync>;
 
 /// The documented stack, to be completed with what no file can say; made by [`Settings::stack`].
 #[derive(Clone)]
@@ -37,7 +37,8 @@ type Rule = Arc<dyn Fn(&ToolCall) -> ReplaySafety + Send + Sync>;
 pub struct StackBuilder<C = ByError> {
     settings: Settings,
     classifier: C,
-    rule: Option<Rule>,
+    replay_safety: Option<Rule<ReplaySafety>>,
+    timeout: Option<Rule<Option<Duration>>>,
     identity: Option<IdentityLayer>,
     codes: Option<NormalizeLayer>,
     listeners: Listeners,
@@ -50,7 +51,8 @@ impl StackBuilder {
         Self {
             settings,
             classifier: ByError,
-            rule: None,
+            replay_safety: None,
+            timeout: None,
             identity: None,
             codes: None,
             listeners: Listeners::default(),
@@ -66,7 +68,8 @@ impl<C> StackBuilder<C> {
         StackBuilder {
             settings: self.settings,
             classifier,
-            rule: self.rule,
+            replay_safety: self.replay_safety,
+            timeout: self.timeout,
             identity: self.identity,
             codes: self.codes,
             listeners: self.listeners,
@@ -81,7 +84,18 @@ impl<C> StackBuilder<C> {
         mut self,
         decide: impl Fn(&ToolCall) -> ReplaySafety + Send + Sync + 'static,
     ) -> Self {
-        self.rule = Some(Arc::new(decide));
+        self.replay_safety = Some(Arc::new(decide));
+        self
+    }
+
+    /// Sets a function that says what timeout a call's tool has, as
+    /// [`TimeoutLayer::with_timeout_fn`]; `None` leaves it to `tools.*.timeout_ms` and `timeout.default`. The
+    /// [checks](super::super#errors) know nothing of it, nor does the time for which a trial call keeps its place.
+    pub fn with_timeout_fn(
+        mut self,
+        timeout: impl Fn(&ToolCall) -> Option<Duration> + Send + Sync + 'static,
+    ) -> Self {
+        self.timeout = Some(Arc::new(timeout));
         self
     }
 
@@ -197,7 +211,7 @@ impl<C: Clone> StackBuilder<C> {
     }
 
     fn replay_safety(&self) -> impl Fn(&ToolCall) -> ReplaySafety + Send + Sync + 'static + use<C> {
-        let (tools, rule) = (self.settings.replay_safety(), self.rule.clone());
+        let (tools, rule) = (self.settings.replay_safety(), self.replay_safety.clone());
         move |call| match (tools.get(call), &rule) {
             (Some(said), _) => *said,
             (None, Some(rule)) => rule(call),
@@ -241,7 +255,11 @@ impl<C: Clone> StackBuilder<C> {
 
     fn timeout(&self, listeners: &Arc<Listeners>) -> Result<TimeoutLayer, ConfigError> {
         let layer = self.settings.timeout_layer()?;
-        Ok(layer.with_listener(Arc::clone(listeners)))
+        let layer = layer.with_listener(Arc::clone(listeners));
+        Ok(match self.timeout.clone() {
+            Some(timeout) => layer.with_timeout_fn(move |call| timeout(call)),
+            None => layer,
+        })
     }
 }
 
