@@ -17,7 +17,7 @@ use std::{
 use tokio::time::{Instant, interval, sleep};
 use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_toolcall::{
-    BoxError, ErrorKind, Event, ToolCall, ToolError,
+    AnyError, BoxError, ErrorKind, Event, ToolCall, ToolError,
     circuit_breaker::{BreakerState, CircuitBreakerLayer, Transition},
     timeout::TimeoutLayer,
 };
@@ -57,7 +57,7 @@ async fn main() -> Result<(), BoxError> {
         .layer(TimeoutLayer::new(Duration::from_millis(500)))
         .service(service_fn(move |call: ToolCall| {
             let request = client.get(format!("http://{at}/{}", call.tool()));
-            async move { Ok::<_, BoxError>(request.send().await?.error_for_status()?.text().await?) }
+            async move { Ok::<_, AnyError>(request.send().await?.error_for_status()?.text().await?) }
         }));
 
     let mut timeline = Timeline::new();

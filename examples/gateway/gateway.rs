@@ -28,7 +28,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tower::{ServiceBuilder, ServiceExt as _};
 use tower_toolcall::{
-    BoxError,
+    AnyError,
     axum::Routes,
     health::Health,
     mcp::{GatewayHandler, McpClassifier, McpJson, McpSessions},
@@ -199,7 +199,7 @@ struct Text {
 }
 
 /// The local tool.
-async fn count_words(Text { text }: Text) -> Result<Json<Value>, BoxError> {
+async fn count_words(Text { text }: Text) -> Result<Json<Value>, AnyError> {
     Ok(Json(json!({ "words": text.split_whitespace().count() })))
 }
 

@@ -106,7 +106,7 @@
 //!     response::Response,
 //! };
 //! use tower::{ServiceExt, service_fn};
-//! use tower_toolcall::{BoxError, ToolCall, axum::Routes};
+//! use tower_toolcall::{AnyError, BoxError, ToolCall, axum::Routes};
 //!
 //! const HOSTS: [&str; 4] = ["localhost", "127.0.0.1", "[::1]", "tools.example.com"];
 //!
@@ -127,7 +127,7 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), BoxError> {
-//! let tool = service_fn(|_: ToolCall| async { Ok::<_, BoxError>("done") });
+//! let tool = service_fn(|_: ToolCall| async { Ok::<_, AnyError>("done") });
 //! let app = Routes::new(tool).into_router().layer(from_fn(own_hosts_only));
 //!
 //! for (host, status) in [("localhost:8080", 200), ("evil.example", 403)] {
