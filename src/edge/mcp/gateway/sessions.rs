@@ -128,7 +128,7 @@ impl McpSessions {
         })
     }
 
-    /// Sets what rmcp has to be told of each session, for example how long it is kept without requests.
+    /// Sets rmcp's configuration of each session, such as how long it is kept without requests. To be called before the server uses it.
     #[must_use]
     pub fn with_config(mut self, config: SessionConfig) -> Self {
         let mut sessions = LocalSessionManager::default();
@@ -153,7 +153,7 @@ impl McpSessions {
         }
     }
 
-    /// Nobody waits for that.
+    /// Closes a session in a task of its own: a client that reads slowly may hold that up.
     fn close(&self, id: SessionId) {
         let sessions = Arc::clone(&self.sessions);
         tokio::spawn(async move { sessions.close_session(&id).await });
