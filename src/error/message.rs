@@ -95,10 +95,9 @@ pub(super) fn for_user(e: &ToolError) -> String {
 /// A sentence with a reason in it, as much of it as there is room for.
 fn because(before: &str, why: &str, after: &str) -> String {
     let why = why.trim_end_matches(['.', ' ']);
-    // Three for the dots where it is cut.
-    let taken = before.chars().count() + after.len() + 3;
+    // Where it is cut, three dots stand in the place of one.
+    let taken = before.chars().count() + after.len() + 2;
     let why = Short::new(why, MAX.saturating_sub(taken)).to_string();
-    // The dots of a reason that is cut end the sentence.
     let after = match why.ends_with("...") {
         true => after.trim_start_matches('.'),
         false => after,

@@ -176,7 +176,7 @@ async fn the_text_for_a_model_is_cut_at_its_end() {
     let full = |name: &str| {
         format!("Tool '{name}' refused its arguments: {why}. Correct them and call it again.")
     };
-    let longest = "n".repeat(197 - full("").chars().count());
+    let longest = "n".repeat(198 - full("").chars().count());
     for (name, is_cut) in [(longest.clone(), false), (longest + "n", true)] {
         let tool = tool_fn(|_: Long| async { Ok::<_, BoxError>(()) });
         let router = Router::builder().tool(&*name, tool).build().unwrap();
