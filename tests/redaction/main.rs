@@ -6,6 +6,7 @@
 //! hundreds.
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
+mod headers;
 mod sinks;
 
 use serde::Deserialize;

@@ -41,7 +41,7 @@ pub(super) fn find(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
         let value = || form_part(scan, run).or_else(|| value_field(scan, run.end));
         return named.then(|| value().or_else(|| field_before(scan, run)))?;
     }
-    let first = before.ends_with(['[', '(']);
+    let first = before.trim_end_matches('b').ends_with(['[', '(']);
     element(scan, run, first)
 }
 

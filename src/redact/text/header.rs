@@ -6,7 +6,8 @@ use super::{
     Run, Scan,
     bytes::{ahead, is_one_of, skip, skip_blanks},
     look::{first_word, is_placeholder, is_prose},
-    value::SCHEMES,
+    quote::{Quote, ends_value},
+    value::{SCHEMES, bracket_end},
 };
 
 /// The value of a header: to the end of its line and of those folded under it, or to the quote that was
@@ -24,41 +25,62 @@ pub(super) fn header(scan: &Scan<'_>, run: Run, start: usize) -> Option<Range<us
     if is_prose(first) && !is_one_of(first, SCHEMES) || is_placeholder(shown) && !shown.is_empty() {
         return None;
     }
-    let quote = scan
-        .before(run)
-        .chars()
-        .next_back()
-        .filter(|c| matches!(c, '"' | '\'' | '`'));
-    if let Some(quote) = quote {
-        let end = text[start..].find([quote, '\n', '\r']);
-        let end = end.map_or(text.len(), |i| start + i);
-        return Some(start..end - usize::from(text[start..end].ends_with('\\')));
-    }
-    Some(start..header_end(text, start))
+    let end = if text[start..].starts_with('[') {
+        // As Go prints its headers: `map[Cookie:[a=b; c=d] Host:[h]]`.
+        bracket_end(text, start)
+    } else {
+        let outer = Quote::before(text, run.at).and_then(|quote| quote.close(text, start));
+        let limit = outer.as_ref().map_or(text.len(), |close| close.start);
+        header_end(&text[..limit], start, outer.is_some())
+    };
+    Some(start..end)
 }
 
-/// The end of a header's lines.
-fn header_end(text: &str, start: usize) -> usize {
+/// The end of a header's lines. If the string around it is not known to end with `text`, the first quote that opens
+/// none inside ends it.
+fn header_end(text: &str, start: usize, bounded: bool) -> usize {
     let mut at = start;
     loop {
-        at = skip(text, at, |c| !matches!(c, '\n' | '\r' | '\\' | '"'));
-        let rest = &text[at..];
-        let folded = ["\n ", "\n\t", "\r\n ", "\r\n\t"]
-            .iter()
-            .any(|fold| rest.starts_with(fold));
-        if folded {
-            at += 2;
-        } else if rest.starts_with('"') && (text[..at].ends_with('=') || at == start) {
-            // `response="x"`
-            at = rest[1..]
-                .find(['"', '\n'])
-                .map_or(text.len(), |i| at + 1 + i);
-            at += usize::from(text[at..].starts_with('"'));
-        } else if rest.starts_with('\\') && !rest[1..].starts_with(['n', 'r', '"']) {
-            // A line's end may be escaped: the text stands in a string of another.
-            at += 1;
+        at = skip(text, at, |c| {
+            !matches!(c, '\n' | '\r' | '\\' | '"' | '\'' | '`')
+        });
+        let line = line_end(text, at);
+        if line > at {
+            if !is_folded(&text[line..]) {
+                return at;
+            }
+            at = line;
+        } else if let Some(quote) = Quote::at(text, at) {
+            let inner = at + quote.len();
+            let begins = at == start || text[..at].ends_with(['=', ' ', ':', ',', '{', '[', '(']);
+            let opens = begins && quote.opens(text, at);
+            if !opens && !bounded && ends_value(&text[inner..]) {
+                return at;
+            }
+            let close = quote.close(text, inner).filter(|_| opens);
+            at = close.map_or(inner, |close| close.end);
+        } else if at < text.len() {
+            at = skip(text, at, |c| c == '\\').max(at + 1);
         } else {
             return at;
         }
     }
+}
+
+/// Where the next line begins if one ends at `at`, else `at`: a break may be escaped, as often as the text is.
+fn line_end(text: &str, at: usize) -> usize {
+    let sign = |at: usize, raw, letter| {
+        let end = skip(text, at, |c| c == '\\');
+        let sign = if end > at { letter } else { raw };
+        text[end..].starts_with(sign).then_some(end + 1)
+    };
+    let first = sign(at, '\r', 'r');
+    let from = first.unwrap_or(at);
+    sign(from, '\n', 'n').unwrap_or(from)
+}
+
+/// Whether a line is the continuation of the one before.
+fn is_folded(line: &str) -> bool {
+    let escaped = line.trim_start_matches('\\');
+    line.starts_with([' ', '\t']) || escaped.len() < line.len() && escaped.starts_with('t')
 }

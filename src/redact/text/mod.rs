@@ -23,6 +23,7 @@ mod markup;
 mod name;
 mod pair;
 mod prose;
+mod quote;
 mod scheme;
 mod sql;
 mod token;

@@ -5,6 +5,7 @@ use std::ops::Range;
 use super::{
     block,
     bytes::{ahead, is_one_of, looked_at, run_end, skip, skip_blanks},
+    quote::Quote,
 };
 use crate::{redact::REDACTED, text::floor};
 
@@ -56,16 +57,17 @@ pub(super) fn extent(text: &str, start: usize, style: Style) -> Range<usize> {
 fn one_quoted(text: &str, start: usize) -> Option<Range<usize>> {
     let quote = Quote::at(text, start)?;
     let inner = start + quote.len();
-    let close = inner + quote.close(&text[inner..])?;
-    let end = close + quote.len();
-    let alone = !text[end..]
-        .starts_with(|c: char| c.is_alphanumeric() || matches!(c, '"' | '\'' | '`' | '+'));
-    alone.then_some(inner..close)
+    let close = quote.close(text, inner)?;
+    let more = text[close.end..].starts_with(|c: char| c.is_alphanumeric() || c == '+')
+        || Quote::at(text, close.end)
+            .is_some_and(|next| next.opens_beside(&quote, text, close.end));
+    (!more).then_some(inner..close.start)
 }
 
 /// The end of a value that is put together of quoted texts, brackets and words.
 fn pieces_end(text: &str, start: usize) -> usize {
     let mut at = start;
+    let mut first = None;
     loop {
         let rest = &text[at..];
         if rest.starts_with("-----BEGIN")
@@ -76,15 +78,17 @@ fn pieces_end(text: &str, start: usize) -> usize {
             at += REDACTED.len();
         } else if let Some(quote) = Quote::at(text, at) {
             // A quote that opened before the value ends it.
-            if at > start && !continues(text, at, start) {
+            let beside = quote.opens_beside(first.get_or_insert(quote), text, at);
+            if at > start && !continues(&text[start..at], beside) {
                 return at;
             }
             let inner = at + quote.len();
             at = quote
-                .close(&text[inner..])
-                .map_or(text.len(), |i| inner + i + quote.len());
+                .close(text, inner)
+                .map_or(text.len(), |close| close.end);
+            at = next_attribute(text, at, start).unwrap_or(at);
         } else if rest.starts_with(['[', '{', '(']) {
-            at += bracket_end(rest);
+            at = bracket_end(text, at);
         } else {
             let end = bare_end(text, at);
             if end == at {
@@ -107,15 +111,23 @@ fn pieces_end(text: &str, start: usize) -> usize {
     }
 }
 
-/// Whether the quote at `at` belongs to a value that began at `start`: `Some("x")`, `b'x'`, `"a"'b'`.
-fn continues(text: &str, at: usize, start: usize) -> bool {
-    let word = &text[start..at];
-    word.ends_with(['"', '\'', '`'])
-        || is_one_of(
-            word,
-            &["b", "r", "f", "u", "rb", "br", "l", "n", "e", "@", "$"],
-        )
+/// Whether a quote after `word` belongs to the same value: `Some("x")`, `b'x'`, `"a"'b'`, `id="a"`.
+fn continues(word: &str, beside: bool) -> bool {
+    let prefixes = ["b", "r", "f", "u", "rb", "br", "l", "n", "e", "@", "$"];
+    beside && word.ends_with(['"', '\'', '`', '='])
+        || is_one_of(word, &prefixes)
         || is_one_of(word.trim_end(), SCHEMES)
+}
+
+/// Where the value of a further attribute begins, after one that ends at `at`: `id="a", mac="b"`.
+fn next_attribute(text: &str, at: usize, start: usize) -> Option<usize> {
+    if !text[start..at].contains('=') || !text[at..].starts_with([',', ';']) {
+        return None;
+    }
+    let name = skip_blanks(text, at + 1);
+    let end = name + run_end(ahead(text, name, 64), 0);
+    let sign = text[end..].starts_with('=');
+    (sign && Quote::at(text, end + 1).is_some()).then_some(end + 1)
 }
 
 fn starts_upper(word: &str) -> bool {
@@ -210,76 +222,29 @@ fn encoded(text: &str, start: usize) -> Range<usize> {
     from..end
 }
 
-/// A quote, and how many backslashes stand before it: JSON inside JSON escapes its quotes, the whole
-/// run of backslashes opens, and closes.
-struct Quote<'t> {
-    mark: &'t str,
-    slashes: usize,
-}
-
-impl<'t> Quote<'t> {
-    fn at(text: &'t str, at: usize) -> Option<Self> {
-        let rest = &text[at..];
-        let slashes = rest.len() - rest.trim_start_matches('\\').len();
-        let inner = &rest[slashes..];
-        let mark = [
-            "\"\"\"", "'''", "\"", "'", "`", "&quot;", "&#34;", "&#39;", "\u{201c}",
-        ]
-        .into_iter()
-        .find(|mark| inner.starts_with(mark))?;
-        // An empty text is no opening of three.
-        let mark = if mark.len() == 3 && mark.is_ascii() && !inner[3..].contains(mark) {
-            &mark[..1]
-        } else {
-            mark
-        };
-        Some(Self { mark, slashes })
-    }
-
-    fn len(&self) -> usize {
-        self.slashes + self.mark.len()
-    }
-
-    /// Where the closing quote, with its backslashes, begins in `inner`.
-    fn close(&self, inner: &str) -> Option<usize> {
-        let mark = if self.mark == "\u{201c}" {
-            "\u{201d}"
-        } else {
-            self.mark
-        };
-        let first = mark.as_bytes()[0];
-        let (mut run, mut total) = (0, 0);
-        for (i, b) in inner.bytes().enumerate() {
-            looked_at(1);
-            if b == first && run == self.slashes && inner[i..].starts_with(mark) {
-                return Some(i - total.min(self.slashes));
-            }
-            // Two backslashes are one that is written: `"a\\"` ends.
-            (run, total) = match b {
-                b'\\' if self.slashes == 0 => ((run + 1) % 2, total + 1),
-                b'\\' => (run + 1, total + 1),
-                _ => (0, 0),
-            };
-        }
-        None
-    }
-}
-
-/// The end of a bracketed text, its closing bracket included; the whole if there is none.
-fn bracket_end(text: &str) -> usize {
-    let mut depth = 0_usize;
-    let mut quoted = None;
-    let mut escaped = false;
-    for (i, b) in text.bytes().enumerate() {
+/// The end of the bracketed text at `at`, its closing bracket included; the whole if there is none.
+pub(super) fn bracket_end(text: &str, at: usize) -> usize {
+    let bytes = text.as_bytes();
+    let (mut depth, mut i) = (0_usize, at);
+    while let Some(b) = bytes.get(i) {
         looked_at(1);
-        match (quoted, b) {
-            _ if escaped => escaped = false,
-            (_, b'\\') => escaped = true,
-            (Some(quote), _) if quote == b => quoted = None,
-            (Some(_), _) => {}
-            (None, b'"') => quoted = Some(b),
-            (None, b'[' | b'{' | b'(') => depth += 1,
-            (None, b']' | b'}' | b')') => {
+        match b {
+            b'"' | b'\\' => {
+                let quote = Quote::at(text, i).filter(Quote::is_double);
+                i = match quote {
+                    Some(quote) => match quote.close(text, i + quote.len()) {
+                        Some(close) => close.end,
+                        None => return text.len(),
+                    },
+                    None => skip(text, i, |c| c == '\\').max(i + 1),
+                };
+                continue;
+            }
+            b'[' | b'{' | b'(' => depth += 1,
+            // A bracket among the letters of a value is a part of it, but for that of a type: `[]string{"x"}`.
+            b']' | b'}' | b')'
+                if bytes[i - 1] == b'[' || !text[i + 1..].starts_with(char::is_alphanumeric) =>
+            {
                 depth = depth.saturating_sub(1);
                 if depth == 0 {
                     return i + 1;
@@ -287,6 +252,7 @@ fn bracket_end(text: &str) -> usize {
             }
             _ => {}
         }
+        i += 1;
     }
     text.len()
 }

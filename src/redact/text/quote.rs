@@ -1,0 +1,138 @@
+//! Where a string ends, at whatever depth of escaping it stands.
+//!
+//! JSON inside JSON, debug output and shells put backslashes before the quotes of the strings that they hold: one
+//! before those of a string inside a string, three before those of the next, and so on. The run of backslashes before
+//! a quote tells its depth, so the end of a value is the next quote of the depth that opened it. Quotes of deeper
+//! strings belong to the value; one of an outer string ends what was cut off.
+
+use std::ops::Range;
+
+use super::bytes::looked_at;
+
+/// A quote, and how many backslashes stand before it.
+#[derive(Clone, Copy)]
+pub(super) struct Quote {
+    mark: &'static str,
+    slashes: usize,
+}
+
+/// Longest first where one begins with another.
+#[rustfmt::skip]
+const MARKS: &[&str] = &[
+    "\"\"\"", "'''", "\"", "'", "`", "&quot;", "&#34;", "&#39;", "\u{201c}",
+];
+
+impl Quote {
+    /// The quote that opens at `at`, its backslashes first.
+    pub(super) fn at(text: &str, at: usize) -> Option<Self> {
+        let rest = &text[at..];
+        let slashes = rest.len() - rest.trim_start_matches('\\').len();
+        let inner = &rest[slashes..];
+        let mark = MARKS.iter().find(|mark| inner.starts_with(**mark))?;
+        // An empty text is no opening of three.
+        let mark = if mark.len() == 3 && mark.is_ascii() && !inner[3..].contains(mark) {
+            &mark[..1]
+        } else {
+            mark
+        };
+        Some(Self { mark, slashes })
+    }
+
+    /// The quote that stands right before `at`.
+    pub(super) fn before(text: &str, at: usize) -> Option<Self> {
+        let head = &text[..at];
+        let mark = MARKS.iter().find(|m| m.len() == 1 && head.ends_with(**m))?;
+        let head = &head[..head.len() - mark.len()];
+        let slashes = head.len() - head.trim_end_matches('\\').len();
+        Some(Self { mark, slashes })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.slashes + self.mark.len()
+    }
+
+    pub(super) fn is_double(&self) -> bool {
+        self.mark == "\""
+    }
+
+    /// Whether this quote, at `at`, opens a string, which may be empty: then a value follows, maybe in further quotes.
+    pub(super) fn opens(&self, text: &str, at: usize) -> bool {
+        let inner = at + self.len();
+        let next = Self::at(text, inner);
+        if next.is_some_and(|next| next.mark == self.mark && next.slashes == self.slashes) {
+            return true;
+        }
+        let mut end = inner;
+        while let Some(quote) = Self::at(text, end) {
+            end += quote.len();
+        }
+        looked_at(end - inner);
+        !ends_value(&text[end..])
+    }
+
+    /// Whether it opens one beside a string in `other`, and not around that or in it.
+    pub(super) fn opens_beside(&self, other: &Self, text: &str, at: usize) -> bool {
+        self.slashes == other.slashes && self.opens(text, at)
+    }
+
+    /// The quote that closes this one, its backslashes included, from `from` on. It is empty if the string is cut off
+    /// by the end of the one around it.
+    pub(super) fn close(&self, text: &str, from: usize) -> Option<Range<usize>> {
+        let mark = if self.mark == "\u{201c}" {
+            "\u{201d}"
+        } else {
+            self.mark
+        };
+        let inner = &text[from..];
+        let first = mark.as_bytes()[0];
+        let (mut run, mut deeper, mut skip) = (0, None, 0);
+        for (i, b) in inner.bytes().enumerate() {
+            looked_at(1);
+            if i >= skip && b == first && inner[i..].starts_with(mark) {
+                let (head, rest) = (&inner[..i - run], &inner[i + mark.len()..]);
+                if let Some(len) = self.reopened(rest) {
+                    skip = i + mark.len() + len;
+                } else if self.is_closed_by(run, head, rest, &mut deeper) {
+                    let end = if run < self.slashes {
+                        i - run
+                    } else {
+                        i + mark.len()
+                    };
+                    return Some(from + i - run.min(self.slashes)..from + end);
+                }
+            }
+            run = if b == b'\\' { run + 1 } else { 0 };
+        }
+        None
+    }
+
+    /// Whether a quote with `run` backslashes closes this one; `deeper` is a run that opened a string inside.
+    fn is_closed_by(&self, run: usize, head: &str, rest: &str, deeper: &mut Option<usize>) -> bool {
+        if run <= self.slashes {
+            return run == self.slashes || ends_value(rest);
+        }
+        // A backslash of the value is two, each escaped as often as the quote: `"a\\"` ends.
+        if run % (2 * (self.slashes + 1)) != self.slashes || *deeper == Some(run) {
+            return false;
+        }
+        // Python escapes backslashes, but not the quotes of JSON: `'{"a": "b=\\"c\\""}'`.
+        let opens = head.ends_with('=') || !ends_value(rest);
+        if opens {
+            *deeper = Some(run);
+        }
+        !opens
+    }
+
+    /// How long `\''` is, with which a shell goes on after a quote in a quoted text: `'it'\''s'`.
+    fn reopened(&self, rest: &str) -> Option<usize> {
+        let after = rest.trim_start_matches('\\');
+        let slashes = rest.len() - after.len();
+        (self.mark == "'" && slashes > 0 && after.starts_with("''")).then_some(slashes + 2)
+    }
+}
+
+/// Whether a value may end before `rest`: no more of it follows.
+pub(super) fn ends_value(rest: &str) -> bool {
+    let ends = |c: char| c.is_whitespace() || ",;:)]}><'\"`\\&|.+".contains(c);
+    rest.chars().next().is_none_or(ends)
+}
