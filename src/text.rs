@@ -24,8 +24,29 @@ pub(crate) fn floor(text: &str, at: usize) -> usize {
     at
 }
 
-/// Prints at most `max` characters, redacted, control characters as spaces: for names that a model or a peer
-/// chose and that go into messages, spans and labels.
+/// Whether a reader does not see a character, but something else because of it: control characters, line separators,
+/// and [formats](is_format).
+pub(crate) fn is_hidden(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') || is_format(c)
+}
+
+/// Whether a character has no form of its own: those that turn the direction of a text, those without a width, tags.
+/// The joiner of emoji is one of them.
+pub(crate) fn is_format(c: char) -> bool {
+    matches!(c,
+        '\u{ad}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{180e}' | '\u{200b}'..='\u{200f}'
+        | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{feff}' | '\u{ffa0}'
+        | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}' | '\u{e0100}'..='\u{e01ef}')
+}
+
+/// A character as messages, error bodies and labels show it: a space for a [hidden](is_hidden) one. Emoji that are
+/// joined to one stand beside each other.
+pub(crate) fn plain(c: char) -> char {
+    if is_hidden(c) { ' ' } else { c }
+}
+
+/// Prints at most `max` characters, redacted, hidden characters as spaces: for names that a model or a peer chose
+/// and that go into messages, spans and labels.
 #[derive(Clone, Copy)]
 pub(crate) struct Short<'a> {
     text: &'a str,
@@ -47,7 +68,7 @@ impl fmt::Display for Short<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (head, cut) = redact::head(self.text, self.max);
         for c in head.chars() {
-            f.write_char(if c.is_control() { ' ' } else { c })?;
+            f.write_char(plain(c))?;
         }
         if cut { f.write_str("...") } else { Ok(()) }
     }
@@ -121,6 +142,17 @@ mod tests {
     #[test]
     fn control_characters_in_a_name_print_as_spaces() {
         assert_eq!(Short::name("a\nb\u{1b}[31m").to_string(), "a b [31m");
+    }
+
+    /// K-4: a name reads as it is.
+    #[test]
+    fn characters_that_turn_or_hide_text_print_as_spaces() {
+        for c in "\u{200b}\u{200d}\u{200f}\u{202e}\u{2028}\u{2060}\u{2066}\u{2069}\u{feff}\u{61c}\u{e0041}\u{ad}".chars() {
+            assert_eq!(Short::name(&format!("read{c}file")).to_string(), "read file", "{c:?}");
+        }
+        let seen = "naïve 日本語 עברית 👍🏽 ❤\u{fe0f} e\u{301}";
+        assert_eq!(Short::name(seen).to_string(), seen);
+        assert_eq!(Short::name("👩\u{200d}🚀").to_string(), "👩 🚀");
     }
 
     #[test]

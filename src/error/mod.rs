@@ -88,7 +88,7 @@ pub use self::{
 use crate::{
     call::{CallInfo, ReplaySafety},
     redact::{Redacted, Rules},
-    text::Short,
+    text::{Short, is_hidden, plain},
 };
 
 /// Any error, as tower and most tool functions have it.
@@ -447,7 +447,8 @@ impl ToolError {
         self.edit_more(|m| m.status = Some(status))
     }
 
-    /// Keeps the upstream's body, redacted and cut at [`MAX_TEXT`] characters.
+    /// Keeps the upstream's body, redacted and cut at [`MAX_TEXT`] characters. Control characters, and those that turn
+    /// or hide text (bidirectional controls, zero-width characters), become spaces, here as in all texts of an error.
     #[must_use]
     pub fn with_body(self, body: &str) -> Self {
         let body = safe(&self.0.rules, body);
@@ -876,10 +877,9 @@ impl ToolError {
 
 /// Foreign text as an error may show it.
 fn safe(rules: &Rules, text: &str) -> String {
-    let plain = |c: char| if c.is_control() { ' ' } else { c };
     let shown = rules.text(text, MAX_TEXT).to_string();
     // Most texts need no second copy.
-    match shown.contains(char::is_control) {
+    match shown.contains(is_hidden) {
         true => shown.chars().map(plain).collect(),
         false => shown,
     }

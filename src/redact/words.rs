@@ -71,6 +71,7 @@ pub(super) const PHRASES: &[&str] = &[
     "pinboard", "pinboards", "pincount", "pinmode", "pinmap", "pinout", "pinheight", "pintype", "cookierecipe", "cookierecipes", "cookieconsent",
     "cookiepolicy", "cookiebanner", "cookiebaking", "cookiedough", "cookieflavor", "cookieflavour", "cookiejarsize", "cachekey", "cachekeys", "promptcachekey",
     "publickey", "publickeys", "nextpagetoken", "pagetoken", "hotkey", "hotkeys", "dedupkey", "objectkey", "rowkey",
+    "secrete", "secretes", "cookiesbaked", "bakedcookies",
     "buckeye", "hawkeye", "pinkeye", "secretariat",
     "tokenspersecond", "tokensperminute", "tokensperday",
     "maxnewtokens", "minnewtokens",

@@ -134,3 +134,29 @@ fn the_sinks_show_what_is_no_secret() {
         assert!(text.contains("Reykjavik"), "{sink}: {text}");
     }
 }
+
+/// K-4: what turns or hides text would show a reader other names and messages than there are.
+#[test]
+fn no_hidden_character_reaches_a_message_a_body_or_a_label() {
+    let text = "read\u{202e}eteled\u{2066}\u{200b}\u{feff}\u{61c}\u{200d}\u{2028}\u{e0041}";
+    let hidden: Vec<_> = text.chars().filter(|c| !c.is_ascii()).collect();
+    let mut failed = Vec::new();
+    let seen = sinks::of(&json!(text));
+    for sink in [
+        "names",
+        "error, Display",
+        "error, Debug",
+        "error, message",
+        "error, body",
+        "model's message",
+        "result of a failure, Debug",
+    ] {
+        let (_, shown) = seen.iter().find(|(name, _)| *name == sink).unwrap();
+        let raw = shown.contains(&hidden[..]);
+        let escaped = shown.contains("\\u{202e}") || shown.contains("\\u202e");
+        if raw || escaped || !shown.contains("eteled") {
+            failed.push(format!("{sink}: {shown:?}"));
+        }
+    }
+    none_of("hidden characters", &failed);
+}

@@ -37,6 +37,12 @@ pub const IDEMPOTENCY_KEY_META: &str = "tower-toolcall/idempotency-key";
 ///
 /// Always ready; cheap to clone; clones share the connection. Errors come from the response future
 /// only, a closed connection included.
+///
+/// # Secrets
+///
+/// This crate redacts what it logs, rmcp does not: its target `rmcp::service` prints every message at TRACE, with
+/// arguments and answers as they are. Filter it where TRACE is on: `trace,rmcp=info` as `EnvFilter` of
+/// `tracing-subscriber` has it.
 #[derive(Clone)]
 pub struct McpService {
     peer: Peer<RoleClient>,

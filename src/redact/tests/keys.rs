@@ -17,7 +17,7 @@ const HARMLESS: &[&str] = &[
     "max_tokens", "monkey", "author", "keyboard", "maxTokens", "query", "keywords", "author_id", "token_count", "total_tokens", "compass", "passenger", "maxtokens", "turkey", "authors", "authored_by",
     "authority", "keyframes", "tokenizer", "tokenize", "secretary", "hockey", "donkey", "prompt_tokens", "completion_tokens", "input_tokens", "cache_read_input_tokens", "reasoning_tokens",
     "max_output_tokens", "promptTokenCount", "totalTokenCount", "token_type", "token_limit", "tokens_used", "eos_token_id", "primary_key", "coauthors", "keynote", "whiskey", "authorized", "bypass",
-    "passive", "design", "inside", "path", "url", "name", "city", "created_at", "description", "spinner", "shipping", "x-ratelimit-remaining-tokens", "authenticated", "keycloak_url", "tokens_per_second", "", "日本", "ключ",
+    "passive", "design", "inside", "path", "url", "name", "city", "created_at", "description", "spinner", "shipping", "x-ratelimit-remaining-tokens", "authenticated", "secrete", "cookies_baked", "keycloak_url", "tokens_per_second", "", "日本", "ключ",
 ];
 
 #[test]

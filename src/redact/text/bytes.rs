@@ -1,5 +1,7 @@
 //! Classes of bytes, and moving along a text by them.
 
+use crate::text::is_format;
+
 /// Bytes that runs are made of. Those beyond ASCII are decided by their character.
 pub(super) static RUN: [bool; 256] = {
     let mut table = [false; 256];
@@ -36,7 +38,7 @@ pub(super) fn is_run(c: char) -> bool {
 
 /// Characters without a width, which part nothing.
 fn is_invisible(c: char) -> bool {
-    matches!(c, '\u{ad}' | '\u{200b}'..='\u{200d}' | '\u{2060}' | '\u{feff}' | '\u{300}'..='\u{36f}')
+    is_format(c) || matches!(c, '\u{300}'..='\u{36f}')
 }
 
 /// Where the run at `at` ends.

@@ -51,12 +51,13 @@ pub(super) fn user_info(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
         // `jdbc:oracle:thin:user/pw@//host` has none here; the password alone is hidden elsewhere.
         return secret.then(|| start..start + sign);
     }
+    // `http://[::1]:8080`
+    if authority.starts_with('[') {
+        return None;
+    }
     // A password may hold a raw slash or question mark; a port is a number.
     let (_, port) = authority.split_once(':')?;
-    let number = |port: &str| {
-        port.bytes()
-            .all(|b| b.is_ascii_digit() || matches!(b, b':' | b']'))
-    };
+    let number = |port: &str| port.bytes().all(|b| b.is_ascii_digit());
     // `mongodb://a:1,b:2/x`
     let mut hosts = authority.split(',');
     if port.is_empty()
