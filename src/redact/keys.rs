@@ -4,7 +4,7 @@ use super::{
     filter::suspicious,
     rules::Words,
     words::{
-        COUNTS, FAILING, FAILURES, FOREIGN, HARMLESS_INDEX, Index, NOUNS, PHRASES_INDEX,
+        COUNTS, DESCRIBED, FAILING, FAILURES, FOREIGN, HARMLESS_INDEX, Index, NOUNS, PHRASES_INDEX,
         QUANTITIES, STRONG_INDEX, WEAK_INDEX, WHOLE,
     },
 };
@@ -18,6 +18,9 @@ const OVERLAP: usize = 48;
 pub(super) enum Strength {
     /// Nothing.
     Harmless,
+    /// The value is a secret where names have values by their structure (JSON); in text it tells of one: `token_file`,
+    /// `password_min_length`.
+    Described,
     /// The value is a secret where names have values (JSON), but not where prose uses the word.
     Weak,
     /// The value is a secret in prose, too.
@@ -162,7 +165,10 @@ impl Folded {
                 .iter()
                 .any(|part| self.holds_own(part, &bare))
         });
-        if own || holds(&STRONG_INDEX) {
+        if own {
+            return self.in_prose(Strength::Strong).max(Strength::Weak);
+        }
+        if holds(&STRONG_INDEX) {
             return self.in_prose(Strength::Strong);
         }
         if self
@@ -253,14 +259,38 @@ impl Folded {
         }
     }
 
-    /// The strength of a name that does not tell of a failure (`PasswordExpiredError`).
+    /// The strength of a name that does not tell of a failure (`PasswordExpiredError`), or of what a secret is like.
     fn in_prose(&self, strength: Strength) -> Strength {
-        let failure = self.words().last().is_some_and(|(from, to)| {
-            let word = &self.text()[from..to];
-            from > 0 && FAILURES.iter().any(|w| w.as_bytes() == word) || word == b"keyerror"
-        });
-        if failure { Strength::Weak } else { strength }
+        let Some((from, to)) = self.words().last() else {
+            return strength;
+        };
+        let word = &self.text()[from..to];
+        let one_of = |words: &[&str]| words.iter().any(|w| w.as_bytes() == word);
+        if from > 0 && one_of(DESCRIBED) {
+            Strength::Described
+        } else if from > 0 && one_of(FAILURES) || word == b"keyerror" {
+            Strength::Weak
+        } else {
+            strength
+        }
     }
+}
+
+/// Whether a name is that of a connection string, which has a secret in it, or is one: `AzureWebJobsStorage_connection_string`.
+pub(super) fn is_connection(name: &str) -> bool {
+    let (piece, _) = Folded::of(name);
+    let parts: [&[u8]; 2] = [b"connectionstring", b"connstr"];
+    parts
+        .iter()
+        .any(|part| piece.text().windows(part.len()).any(|at| at == *part))
+}
+
+/// Whether a name is one of those that say what a secret is like, of itself or by its last word: `file`, `set_at`.
+pub(super) fn describes(name: &str) -> bool {
+    let (piece, rest) = Folded::of(name);
+    let last = piece.words().last();
+    let word = last.map_or(&[][..], |(from, to)| &piece.text()[from..to]);
+    rest.is_none() && DESCRIBED.iter().any(|w| w.as_bytes() == word)
 }
 
 /// Whether `word` is a `tokens` that is counted.

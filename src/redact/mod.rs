@@ -36,7 +36,7 @@
 //!
 //! This is a net, not a proof. Secrets without a name, a form or a known prefix are not told from other
 //! text: a bare hexadecimal key, a pass phrase of plain words in a sentence, a secret that is parted
-//! by line breaks or reversed or encoded once more (Base64). What is in doubt is redacted: pagination
+//! by line breaks or reversed or encoded once more (but for text in Base64). What is in doubt is redacted: pagination
 //! tokens, names of keys. Letters of other scripts that look like Latin ones are not folded.
 //!
 //! # Limits

@@ -3,7 +3,11 @@
 
 use serde_json::{Map, Value};
 
-use super::{keys::Strength, rules::Rules, text::command::Command};
+use super::{
+    keys::{Strength, is_connection},
+    rules::Rules,
+    text::{command::Command, is_opaque},
+};
 
 /// Members that hold a name.
 pub(super) const NAME_FIELDS: &[&str] = &[
@@ -25,6 +29,8 @@ pub(super) const NAME_FIELDS: &[&str] = &[
     "option",
     "secretname",
     "keyname",
+    "parameterkey",
+    "parametername",
 ];
 
 /// Members that hold its value.
@@ -43,10 +49,70 @@ pub(super) const VALUE_FIELDS: &[&str] = &[
     "plaintext",
     "raw",
     "rawvalue",
+    "parametervalue",
 ];
 
-/// The member of `map` that holds the secret which another member names.
-pub(super) fn secret_field<'m>(rules: &Rules, map: &'m Map<String, Value>) -> Option<&'m String> {
+/// What the members of an object say about each other.
+pub(super) struct Members<'m> {
+    /// The one that holds what another names: `{"name": "X-Api-Key", "value": ..}`.
+    named: Option<&'m String>,
+    /// Those that are secrets in an object of this kind.
+    secret: &'static [&'static str],
+    /// The columns of its rows that are secrets, a bit each.
+    columns: u64,
+}
+
+impl<'m> Members<'m> {
+    pub(super) fn of(rules: &Rules, map: &'m Map<String, Value>) -> Self {
+        Self {
+            named: secret_field(rules, map),
+            secret: secret_members(map),
+            columns: columns(rules, map),
+        }
+    }
+
+    /// Whether a member is a secret as a whole.
+    pub(super) fn hides(&self, key: &String, value: &Value) -> bool {
+        self.named == Some(key)
+            || self.secret.contains(&key.as_str())
+            || is_connection(key) && value.as_str().is_some_and(is_opaque)
+    }
+
+    /// The columns that are secrets in a member that has rows, a bit each.
+    pub(super) fn columns(&self, value: &Value) -> u64 {
+        let rows = value
+            .as_array()
+            .is_some_and(|rows| rows.iter().all(Value::is_array));
+        if rows { self.columns } else { 0 }
+    }
+}
+
+/// Members of a Kubernetes Secret, of a private key as JWK, and of a signed text as JWS.
+fn secret_members(map: &Map<String, Value>) -> &'static [&'static str] {
+    let has = |key| map.contains_key(key);
+    if map.get("kind").is_some_and(|kind| kind == "Secret") {
+        &["data", "stringData"]
+    } else if has("kty") {
+        &["d", "p", "q", "dp", "dq", "qi", "k", "oth"]
+    } else if has("signature") && has("payload") && (has("protected") || has("header")) {
+        &["signature", "payload"]
+    } else {
+        &[]
+    }
+}
+
+/// `{"columns": ["login", "password"], "rows": [["ada", "x"]]}`
+fn columns(rules: &Rules, map: &Map<String, Value>) -> u64 {
+    let heads = ["columns", "headers", "header", "fields"];
+    let heads = heads.iter().find_map(|key| map.get(*key)?.as_array());
+    let bit = |(i, head): (usize, &Value)| {
+        let secret = i < 64 && head.as_str().is_some_and(|head| rules.announces(head));
+        if secret { 1 << i } else { 0 }
+    };
+    heads.map_or(0, |heads| heads.iter().enumerate().map(bit).sum())
+}
+
+fn secret_field<'m>(rules: &Rules, map: &'m Map<String, Value>) -> Option<&'m String> {
     let named = |fields: &[&str], key: &str| fields.iter().any(|f| f.eq_ignore_ascii_case(key));
     let (value, _) = map.iter().find(|(key, _)| named(VALUE_FIELDS, key))?;
     let names = |(key, name): (&String, &Value)| {
@@ -66,6 +132,8 @@ pub(super) struct Arguments<'r> {
     seen: usize,
     command: Option<Command>,
     announced: bool,
+    /// A private key has begun, and not ended.
+    key: bool,
 }
 
 impl<'r> Arguments<'r> {
@@ -76,7 +144,13 @@ impl<'r> Arguments<'r> {
             seen: 0,
             command: None,
             announced: false,
+            key: false,
         }
+    }
+
+    /// How many elements were seen.
+    pub(super) fn seen(&self) -> usize {
+        self.seen
     }
 
     /// Whether the next element is a secret as a whole.
@@ -86,7 +160,14 @@ impl<'r> Arguments<'r> {
         let Some(text) = value.as_str() else {
             return false;
         };
-        if announced && !text.starts_with("--") {
+        let key = self.key;
+        if text.contains("-----BEGIN") && text.contains("PRIVATE") {
+            self.key = true;
+        }
+        if self.key && text.contains("-----END") {
+            self.key = false;
+        }
+        if key || announced && !text.starts_with("--") {
             return true;
         }
         if let Some(command) = Command::of(text) {
@@ -101,7 +182,7 @@ impl<'r> Arguments<'r> {
         // A flag, or the first of two.
         let flag = text.starts_with('-') && !text.contains(['=', ' ']);
         let pair = self.seen == 1 && self.len == 2 && text.len() <= 64 && !text.contains(' ');
-        self.announced = (flag || pair) && self.rules.is_sensitive_key(text)
+        self.announced = (flag || pair) && self.rules.announces(text)
             || self.command.is_some_and(|command| command.announces(text));
         false
     }

@@ -265,6 +265,11 @@ impl Rules {
         keys::strength(key, self.0.as_ref().map(|custom| &custom.words))
     }
 
+    /// Whether a name in a text says that the value beside it is a secret.
+    pub(super) fn announces(&self, name: &str) -> bool {
+        self.strength(name) > Strength::Described
+    }
+
     /// Whether a name may be sensitive: a quick look, of which false is certain.
     pub(super) fn may_be_sensitive(&self, name: &str) -> bool {
         let own = self

@@ -15,7 +15,7 @@ use crate::text::{floor, prefix};
 const MAX_JSON: usize = 64 * 1024;
 
 /// JSON inside a string inside JSON ...: deeper levels are looked through as text.
-const MAX_NESTED: usize = 4;
+pub(super) const MAX_NESTED: usize = 4;
 
 /// What stands beyond the last character that may be shown is looked at so far, in bytes: a secret
 /// that begins before it is told by what follows.
@@ -26,7 +26,7 @@ pub(super) fn redacted<'t>(rules: &Rules, text: &'t str, nested: usize) -> Cow<'
     if let Some(view) = json(rules, text, nested) {
         return Cow::Owned(view);
     }
-    let redacted = text::redact(rules, text, text.len());
+    let redacted = text::redact(rules, text, text.len(), nested);
     // What was no JSON because of a secret in it may be some now.
     match &redacted {
         Cow::Owned(text) => json(rules, text, nested).map_or(redacted, Cow::Owned),
@@ -48,7 +48,7 @@ pub(super) fn head<'t>(
     // Redaction shrinks text, so more is read than is shown; but all that is read is bounded.
     let limit = prefix(text, max.saturating_mul(4)).0.len();
     let seen = floor(text, limit.saturating_add(LOOKAHEAD));
-    let redacted = text::redact(rules, &text[..seen], limit);
+    let redacted = text::redact(rules, &text[..seen], limit, nested);
     let end = prefix(&redacted, max).0.len();
     let cut = limit < text.len() || end < redacted.len();
     let head = match redacted {

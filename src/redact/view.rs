@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 use super::{
     REDACTED,
-    pairs::{Arguments, secret_field},
+    pairs::{Arguments, Members},
     rules::{BUILT_IN, Limits, Rules},
     shown,
 };
@@ -141,6 +141,8 @@ impl<'r> Walk<'r> {
         Level {
             walk: self,
             depth: 0,
+            columns: 0,
+            row: 0,
         }
     }
 
@@ -157,21 +159,29 @@ impl<'r> Walk<'r> {
 struct Level<'w> {
     walk: &'w Walk<'w>,
     depth: usize,
+    /// The columns that are secrets, a bit each: of the rows in this array, and of this row.
+    columns: u64,
+    row: u64,
 }
 
 impl Level<'_> {
     fn deeper(self) -> Self {
         Self {
             depth: self.depth + 1,
+            columns: 0,
+            row: 0,
             ..self
         }
+    }
+
+    fn with(self, columns: u64) -> Self {
+        Self { columns, ..self }
     }
 
     fn map<S: Serializer>(self, map: &Map<String, Value>, s: S) -> Result<S::Ok, S::Error> {
         let mut out = s.serialize_map(None)?;
         let rules = self.walk.rules;
-        // `{"name": "X-Api-Key", "value": ..}`
-        let field = secret_field(rules, map);
+        let members = Members::of(rules, map);
         for (key, value) in map {
             if !self.walk.admit(key.len()) {
                 out.serialize_entry("...", TRUNCATED)?;
@@ -179,11 +189,12 @@ impl Level<'_> {
             }
             let (text, level) = (key, self);
             let shown = Text { text, level };
-            if field == Some(key) || rules.is_sensitive_key(key) {
+            if rules.is_sensitive_key(key) || members.hides(key, value) {
                 self.walk.hides(value);
                 out.serialize_entry(&shown, REDACTED)?;
             } else {
-                let level = self.deeper();
+                let columns = members.columns(value);
+                let level = self.deeper().with(columns);
                 out.serialize_entry(&shown, &Node { value, level })?;
             }
         }
@@ -194,12 +205,17 @@ impl Level<'_> {
         let mut out = s.serialize_seq(None)?;
         let mut arguments = Arguments::new(self.walk.rules, items.len());
         let level = self.deeper();
+        let level = Level {
+            row: self.columns,
+            ..level
+        };
         for value in items {
             if !self.walk.admit(1) {
                 out.serialize_element(TRUNCATED)?;
                 break;
             }
-            if arguments.is_secret(value) {
+            let hidden = self.row >> arguments.seen().min(63) & 1 == 1;
+            if arguments.is_secret(value) || hidden {
                 self.walk.hides(value);
                 out.serialize_element(REDACTED)?;
             } else {

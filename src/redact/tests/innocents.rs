@@ -59,6 +59,17 @@ const INNOCENTS: &[&str] = &[
     "unable to find key with id 550e8400-e29b-41d4-a716-446655440000", "primary key 42 already exists", "Error 1062: Duplicate entry '1234567890' for key 'PRIMARY'", "press Ctrl+C", "basic-auth", "Basic auth is off",
     "Basic plan costs $10", "digest mismatch", "negotiate TLS1.3", "token ring network", "hockey score 3:2", "sort key=name", "order by key", "keyof typeof x", "key={item.id}", "<li key={i}>", "v-bind:key=\"item.id\"",
     "foo.key == bar.key", "if key == \"city\"", "let key = map.keys().next();", "key := range m", "for key := range m {", "KeyCode: 13", "event.key === \"Enter\"", "switch (key) {", "case 'token':", "token.kind != Kind::Eof", "self.token = token",
+    // Code that has no secret in it, and words that stand for one
+    "let tokens: Vec<Token> = tokenize(&source);", "type AuthToken = { token: string; expires: Date };", "password = getpass.getpass(\"Password: \")", "secret := os.Getenv(\"APP_SECRET\")",
+    "fn f(tokens: &mut TokenStream, s: &str) {", "pub const EKEYREVOKED: u32 = 128;", "let tokens = quote! { a };", "sid = unsafe { next(sid) };", "password = var.db_password", "if otp.ident == tp.ident {",
+    "at com.example.PasswordPolicy.check(PasswordPolicy.java:1771)", "#define KEY_7157 0x2b7c2fbb", "$cred = Get-Credential -UserName ada", "export TOKEN=$(cat /run/token)", "export TOKEN=\"$(pass show db)\"",
+    "UPDATE users SET password = $1 WHERE id = $2;", "curl -u \"$USER:$PASSWORD\" https://x", "https://USER:PASSWORD@host/x", "api_key: YOUR_API_KEY", "key={key}&id=1", "read -s -p \"Password: \" PASSWORD",
+    "token_file = /run/token", "password_min_length = 12", "--password-file /run/pw", "tls:\n  secretName: my-tls", "secrets:\n  db_password:\n    file: /run/db", "auth:\n  type: oidc\n  issuer: https://h",
+    "permissions:\n  id-token: write", "sort --key=3 file", "key=user:1234 ttl=5", "gpg: key a9be5f892e10cc8a: imported", "--- PASS: TestTokenExpired (0.01s)", "Digest: sha256:e3b0c44298fc1c149afbf4c8996fb924",
+    "openssl req -newkey rsa:4096 -keyout a.key", "keyring==27.25.26", "keywords = [\"token\", \"harbor\"]", "[pin-project]: https://github.com/taiki-e/pin-project", "Authorization: Bearer <access_token>",
+    // Tables
+    "| Field | Type |\n|---|---|\n| password | string |\n| token | text |", "| Key | Action |\n|---|---|\n| Ctrl+C | copy |\n| F12 | paste |", "key,value\nriver,1\nlake,2\n", "user,password\n",
+    "def login(user, password):\n    check(user, password)", "INSERT INTO t (key, value) VALUES ('river', 'lake')", "NAME   TYPE   AGE\ntls    kubernetes.io/tls   3d", "CREATE TABLE t (id INT, password TEXT);\nINSERT INTO t (id) VALUES (1);",
     "pass", "pass: 3 fail: 1", "passed=12 failed=0", "PASS 12/12", "pin=", "sid: ok", "https://docs.x.com/authentication#bearer", "GET /api/keys 200 12ms", "POST /oauth/token 401", "/etc/ssl/private/server.key", "id_rsa.pub", "~/.ssh/id_ed25519",
     "ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAABAQC7 ada@host", "SHA256:nThbg6kXUpJWGl7E1IGOCspRomTxdCARLviKw6E5SY8", "fingerprint: 43:51:43:a1:b5:fc:8b:b7:0a:3a:a9:b1:0f:66:73:a8", "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed",
     "QmYwAPJzv5CZsnA625s3Xf2nemtYgPpHdWEz79ojWnPBdG", "1HGCM82633A004352", "AAPL 189.30", "eyJ", "eyJhbGciOi", "sk-", "ghp_", "xoxb-", "sha1-abc=", "chunk-2d0c8a3f.7b1e9d4c.js", "main.8f3a2b1c.css", "libfoo-1.2.3-py3-none-any.whl",

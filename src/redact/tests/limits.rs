@@ -34,6 +34,26 @@ fn a_private_key_goes_as_a_whole_whatever_its_field_is_called() {
     }
 }
 
+/// K-2: the lines of a key without its beginning, raw, escaped, as an array.
+#[test]
+fn the_tail_of_a_private_key_goes_as_well() {
+    let lines = ["MIIEpAIBAAKCAQEAz6AevSpvGgyHolLK1NTxG437cTi6NfOoIPF6zExo3p4RBd/S"; 3];
+    for between in ["\n", "\r\n", "\\n", "\\\\n", "\",\"", "\",\n  \"", "\n+"] {
+        let text = format!(
+            "x: {between}{}{between}b3A4=={between}-----END PRIVATE KEY----- y",
+            lines.join(between)
+        );
+        let shown = redact_text(&text).into_owned();
+        assert!(
+            !shown.contains("MIIE") && !shown.contains("b3A4"),
+            "{shown}"
+        );
+        assert!(shown.starts_with("x:") && shown.ends_with(" y"), "{shown}");
+    }
+    let certificate = "MIIEpAIBAAKCAQEAz6AevSpvGgyHolLK1NTxG437cTi6N\n-----END CERTIFICATE-----";
+    assert_eq!(redact_text(certificate), certificate);
+}
+
 #[test]
 fn a_secret_that_the_cut_has_halved_does_not_come_into_view() {
     for filler in 0..1200 {

@@ -165,6 +165,20 @@ const FORMS: &[(&str, &str)] = &[
     ("Config { password: Password { inner: \"{}\" }, q: 1 }", "q: 1"),
     ("#<Config token: \"{}\", q: 1>", "q: 1"),
     ("{:password=>\"{}\", :q=>1}", ":q=>1"),
+    // Tables
+    ("name,password,note\nada,{},old\n", ",old"), ("Name;Token\r\nada;{}1a2b\r\n", "ada"), ("a\tpassword\nada\t{}\n", "ada"),
+    ("\"user\",\"password\"\n\"ada\",\"a, \"\"{}\"\n", "ada"), ("| User | Password |\n|---|---|\n| ada | `{}` |\n| bob | x{} |", "bob"),
+    (" id | password \n----+------\n  1 | {}\n(1 row)", "(1 row)"), ("USER   PASSWORD   SHELL\nada    {}   /bin/sh", "/bin/sh"),
+    ("   user    password  n\n0   ada  {}  1", "ada"), ("<tr><th>User</th><th>Password</th></tr>\n<tr><td>ada</td><td>{}</td></tr>", "ada"),
+    ("<dt>API token</dt><dd>{}1a2b</dd>", "API token"), ("INSERT INTO u (name, password) VALUES ('ada', '{}'), ('bob', 'it''s {}');", "'bob'"),
+    ("insert into `u` (`password`, `n`)\nvalues (crypt('{}', gen_salt('bf')), now())", "now()"), ("INSERT INTO api_tokens VALUES (7, 'ci', '{}1a2b3c4d')", "'ci'"),
+    ("columns=['login', 'password'] rows=[('ada', '{}'), ('bob', 'x{}')]", "'bob'"),
+    ("oops {\"columns\":[\"login\",\"password\"],\"rows\":[[\"ada\",\"{}\"]]}", "ada"), ("{\"columns\":[\"login\",\"password\"],\"rows\":[[\"ada\",\"{}\"]]}", "ada"),
+    // Objects whose members tell of each other
+    ("{\"kind\":\"Secret\",\"data\":{\"a\":\"{}\"},\"metadata\":{\"n\":\"x\"}}", "metadata"), ("{\"kty\":\"EC\",\"d\":\"{}\",\"crv\":\"P-256\"}", "P-256"),
+    ("{\"protected\":\"a\",\"payload\":\"p\",\"signature\":\"{}\"}", "protected"), ("{\"connection_string\":\"{}1a2b3c4d\",\"n\":1}", "\"n\":1"),
+    ("AZURE_CONNECTION_STRING={}1a2b3c4d5e/f==", "AZURE_CONNECTION_STRING="), ("[{\"ParameterKey\":\"DbPassword\",\"ParameterValue\":\"{}\"}]", "ParameterValue"),
+    ("{\"lines\":[\"-----BEGIN PRIVATE KEY-----\",\"{}\",\"-----END PRIVATE KEY-----\",\"after\"]}", "after"),
     // Prose
     ("the password is {}.", "the password is"),
     ("your new password: {}", "your new password"),
@@ -363,6 +377,65 @@ fn secrets_vanish_and_what_stands_around_them_stays() {
         }
     }
     assert!(wrong.is_empty(), "\n{wrong}");
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let digits = |chunk: &[u8]| {
+        let bits = (0..3).fold(0, |bits, i| {
+            bits << 8 | usize::from(*chunk.get(i).unwrap_or(&0))
+        });
+        let digit = |i: usize| {
+            if i > chunk.len() {
+                '='
+            } else {
+                char::from(DIGITS[bits >> (18 - 6 * i) & 63])
+            }
+        };
+        (0..4).map(digit).collect::<String>()
+    };
+    bytes.chunks(3).map(digits).collect()
+}
+
+/// K-2: what is encoded is redacted as what it says.
+#[test]
+fn secrets_in_base64_vanish() {
+    let texts = [
+        format!(
+            "-----BEGIN EC PRIVATE KEY-----\n{}\n-----END EC PRIVATE KEY-----\n",
+            "MHcCAQEEIEd3".repeat(12)
+        ),
+        "user: ada\npassword: Zq7hunterX\nhost: db".to_owned(),
+        "{\"api_key\": \"Zq7hunterX\", \"n\": 1}".to_owned(),
+    ];
+    for text in texts {
+        let wide: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
+        for bytes in [text.as_bytes(), &wide] {
+            let once = base64(bytes);
+            let wrapped = once
+                .as_bytes()
+                .chunks(64)
+                .map(String::from_utf8_lossy)
+                .collect::<Vec<_>>();
+            let twice = base64(once.as_bytes());
+            let url = once.replace('+', "-").replace('/', "_").replace('=', "");
+            for encoded in [
+                once.clone(),
+                wrapped.join("\n  "),
+                wrapped.join("\\n"),
+                twice,
+                url,
+            ] {
+                assert_eq!(
+                    redact_text(&format!("payload {encoded} end")),
+                    "payload [REDACTED] end",
+                    "{text}"
+                );
+            }
+        }
+    }
+    let harmless = base64(b"The quick brown fox jumps over the lazy dog, and over the fence.");
+    assert_eq!(redact_text(&harmless), harmless);
 }
 
 #[test]

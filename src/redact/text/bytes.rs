@@ -75,6 +75,18 @@ pub(super) fn skip_blanks(text: &str, at: usize) -> usize {
     skip(text, at, |c| c.is_whitespace() && c != '\n' && c != '\r')
 }
 
+/// Where the next line begins if one ends at `at`, else `at`: a break may be escaped, as often as the text is.
+pub(super) fn line_end(text: &str, at: usize) -> usize {
+    let sign = |at: usize, raw, letter| {
+        let end = skip(text, at, |c| c == '\\');
+        let sign = if end > at { letter } else { raw };
+        text[end..].starts_with(sign).then_some(end + 1)
+    };
+    let first = sign(at, '\r', 'r');
+    let from = first.unwrap_or(at);
+    sign(from, '\n', 'n').unwrap_or(from)
+}
+
 /// The end of the sequence that sets a colour and begins at `at`, or `at`: `\x1b[1;32m`, as it is or as a
 /// string of JSON, C, Rust or a shell has it.
 pub(super) fn colour_end(text: &str, at: usize) -> usize {

@@ -4,15 +4,15 @@ use std::ops::Range;
 
 use super::{
     Run, Scan,
-    bytes::{ahead, is_one_of, skip, skip_blanks},
+    bytes::{ahead, behind, is_one_of, last_line, skip, skip_blanks},
     look::{is_mixed, is_null, is_placeholder, is_prose, is_random, looks_secret},
+    quote::Quote,
     value::{self, Style},
 };
-use crate::redact::keys::Strength;
+use crate::redact::keys::{self, Strength};
 
-/// `password: str = "x"`: a type stands between the name and the value. Empty if the value is
-/// no secret.
-pub(super) fn typed(text: &str, start: usize) -> Option<Range<usize>> {
+/// `password: str = "x"`: a type stands between the name and the value. Empty if there is no secret.
+pub(super) fn typed(text: &str, run: Run, start: usize) -> Option<Range<usize>> {
     const TYPES: &[&str] = &[
         "str",
         "string",
@@ -44,29 +44,58 @@ pub(super) fn typed(text: &str, start: usize) -> Option<Range<usize>> {
         c.is_alphanumeric()
             || matches!(
                 c,
-                '&' | '<' | '>' | '\'' | '[' | ']' | '|' | '_' | ' ' | '.' | '?' | '*'
+                '&' | '<' | '>' | '\'' | '[' | ']' | '|' | '_' | ' ' | '.' | '?' | '*' | ':' | '!'
             )
     };
+    let code = is_code_line(text, run);
     let near = ahead(text, start, 64);
     let sign = skip(near, 0, part);
-    let is_set = near[sign..].starts_with('=')
-        && !near[sign..].starts_with("==")
-        && near[..sign].ends_with(' ');
-    if !is_set || sign == 0 {
-        return None;
+    let rest = &near[sign..];
+    let words = || {
+        let words = near[..sign].split(|c: char| !c.is_alphanumeric() && c != '_');
+        words.filter(|w| !w.is_empty())
+    };
+    let set = rest.starts_with('=') && !rest.starts_with("==") && near[..sign].ends_with(' ');
+    if !set || sign == 0 {
+        let pointer = ["&mut ", "*mut ", "*const ", "&'", "&dyn "];
+        let pointer = pointer.iter().any(|p| near.starts_with(p));
+        let end = rest.starts_with([',', ')', ';', '=', '{', '(']) || rest.is_empty();
+        let plain = sign > 0 && words().all(|word| !is_mixed(word) || is_primitive(word));
+        return (code && plain && end || pointer).then_some(start..start);
     }
-    let mut words = near[..sign]
-        .split(|c: char| !c.is_alphanumeric())
-        .filter(|w| !w.is_empty());
     let from = skip_blanks(text, start + sign + 1);
     let secret = value::glance(text, from, Style::Plain);
     let secret = value::whole(text, from, Style::Plain, secret);
-    if !words.all(|word| is_one_of(word, TYPES)) {
+    if !code && !words().all(|word| is_one_of(word, TYPES)) {
         return Some(start..secret.end);
     }
     let shown = &text[secret.clone()];
-    let absent = is_null(shown) || is_placeholder(shown);
+    let quoted = text[from..].starts_with(['"', '\'', '`']);
+    let number = code && !quoted && shown.bytes().next().is_some_and(|b| b.is_ascii_digit());
+    let absent = is_null(shown)
+        || is_placeholder(shown)
+        || number
+        || !quoted && is_reference(text, &secret, Strength::Strong);
     Some(if absent { start..start } else { secret })
+}
+
+fn is_primitive(word: &str) -> bool {
+    let digits = word.trim_start_matches(['u', 'i', 'f', '_', 'n', 't']);
+    matches!(
+        digits,
+        "8" | "16" | "32" | "64" | "128" | "8_t" | "16_t" | "32_t" | "64_t"
+    )
+}
+
+/// Whether the line up to the run is one of a program that declares something.
+fn is_code_line(text: &str, run: Run) -> bool {
+    const KEYWORDS: &[&str] = &[
+        "let", "const", "pub", "fn", "static", "mut", "def", "function", "var", "val", "private",
+        "public", "final", "readonly",
+    ];
+    let line = last_line(behind(text, run.at, 160));
+    line.split(|c: char| !c.is_alphanumeric())
+        .any(|word| KEYWORDS.contains(&word))
 }
 
 /// `ApiKey("x")`, `Token(\n "x",\n)`: how Rust and others print a value that has a type of its own.
@@ -89,7 +118,7 @@ pub(super) fn newtype(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
         return None;
     }
     let strength = scan.rules.strength(name);
-    if strength == Strength::Harmless || !name.bytes().all(|b| b.is_ascii_alphanumeric()) {
+    if strength <= Strength::Described || !name.bytes().all(|b| b.is_ascii_alphanumeric()) {
         return None;
     }
     let lower = name.to_ascii_lowercase();
@@ -117,10 +146,22 @@ pub(super) fn is_expression(
     value: &Range<usize>,
     strength: Strength,
 ) -> bool {
+    let shown = &text[value.clone()];
+    // `self.token = token;`
+    let same = shown.trim_end_matches(';');
+    let nouns = ["token", "key", "auth", "password", "secret"];
+    let assigned = name.ends_with(same) && name.len() > same.len() && is_one_of(same, &nouns);
+    assigned || is_reference(text, value, strength) || is_cmdlet(text, shown)
+}
+
+/// Whether the value names a place where a secret is, or calls for one, and shows none: `var.db_password`,
+/// `$(cat file)`, `input("Password: ")`.
+fn is_reference(text: &str, value: &Range<usize>, strength: Strength) -> bool {
     const ROOTS: &[&str] = &[
         "process.env",
         "os.environ",
         "os.getenv",
+        "os.Getenv",
         "getenv(",
         "env::var",
         "std::env",
@@ -142,36 +183,97 @@ pub(super) fn is_expression(
         "input(",
         "env(",
         "$ENV",
+        "var.",
+        "local.",
+        "data.",
+        "module.",
+        "params.",
+        "props.",
+        "state.",
+        "ctx.",
+    ];
+    const KEYWORDS: &[&str] = &[
+        "unsafe", "await", "new", "match", "if", "async", "move", "return", "typeof",
     ];
     let shown = &text[value.clone()];
-    // `self.token = token;`
-    let same = shown.trim_end_matches(';');
-    if name.ends_with(same)
-        && name.len() > same.len()
-        && is_one_of(same, &["token", "key", "auth", "password", "secret"])
-    {
+    let rest = &text[value.end..];
+    if KEYWORDS.contains(&shown) && rest.starts_with(' ') || shown.starts_with("$(") {
         return true;
     }
-    if ROOTS.iter().any(|root| shown.starts_with(root)) && !shown.contains(['"', '\''])
-        || ROOTS
-            .iter()
-            .any(|root| shown.starts_with(root) && root.contains("env"))
-    {
-        return true;
+    let root = ROOTS.iter().any(|root| shown.starts_with(root));
+    let sure = strength == Strength::Strong;
+    let open = shown.find(['(', '[', '{']).unwrap_or(shown.len());
+    let path = shown[..open].trim_end_matches(['!', '?', ';', ' ']);
+    let called = open < shown.len() || shown[..open].ends_with('!') && rest.starts_with(" {");
+    let plain = |s: &str| {
+        let part = |b: u8| b.is_ascii_alphabetic() || b == b'_';
+        s.bytes().all(part) || s.bytes().all(|b| part(b) || b.is_ascii_digit()) && !is_mixed_name(s)
+    };
+    let parted = path.contains('.') || path.contains("::");
+    let mut parts = path.split(['.', ':', '?', '!']).filter(|s| !s.is_empty());
+    if path.is_empty() || !parts.clone().all(plain) || is_random(path) || shown.len() >= 240 {
+        return root && !shown.contains(['"', '\'']);
     }
-    let plain = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_alphabetic() || b == b'_');
-    let open = shown.find(['(', '[']).unwrap_or(shown.len());
-    let path = &shown[..open];
-    strength != Strength::Strong
-        && !path.is_empty()
-        && (path.contains('.') || open < shown.len())
-        && path
-            .trim_end_matches('?')
-            .split(['.', ':'])
-            .filter(|s| !s.is_empty())
-            .all(plain)
-        && !path.starts_with(char::is_uppercase)
-        && !name.starts_with('-')
-        && shown.len() < 120
-        && !is_random(path)
+    let constructs = path.starts_with(char::is_uppercase) && !path.contains('.');
+    let last = parts.next_back().unwrap_or_default();
+    if called {
+        return (!constructs || !shown.contains(['"', '\''])) && !has_literal(&shown[open..], sure);
+    }
+    let named = keys::strength(last, None) != Strength::Harmless;
+    root || parted && (path.contains("::") || named || !sure && !constructs)
+}
+
+/// Whether a part of a path has letters and digits mixed, and no number at its end.
+fn is_mixed_name(part: &str) -> bool {
+    is_mixed(part.trim_end_matches(|c: char| c.is_ascii_digit()))
+}
+
+/// Whether a string among arguments may be a secret: in the call that a `sure` secret comes from, each that is no
+/// name, prompt or path.
+fn has_literal(arguments: &str, sure: bool) -> bool {
+    let mut at = 0;
+    while let Some(i) = arguments[at..].find(['"', '\'', '\\']) {
+        at += i;
+        let Some(quote) = Quote::at(arguments, at) else {
+            at += 1;
+            continue;
+        };
+        let from = at + quote.len();
+        let Some(close) = quote.close(arguments, from) else {
+            return true;
+        };
+        let literal = &arguments[from..close.start];
+        let names = literal.contains([' ', '/', '_', '-'])
+            || keys::strength(literal, None) != Strength::Harmless;
+        if looks_secret(literal) && !literal.contains(['_', '-'])
+            || is_mixed(literal)
+            || sure && !names && literal.len() > 3
+        {
+            return true;
+        }
+        at = close.end;
+    }
+    false
+}
+
+/// Whether the value is a command of PowerShell: `$x = Read-Host -AsSecureString`.
+fn is_cmdlet(text: &str, shown: &str) -> bool {
+    const VERBS: &[&str] = &[
+        "Get",
+        "New",
+        "Read",
+        "Import",
+        "ConvertTo",
+        "ConvertFrom",
+        "Invoke",
+        "Select",
+        "Join",
+        "Unprotect",
+    ];
+    let noun =
+        |s: &str| s.starts_with(char::is_uppercase) && s.bytes().all(|b| b.is_ascii_alphabetic());
+    text.contains('$')
+        && shown
+            .split_once('-')
+            .is_some_and(|(verb, rest)| VERBS.contains(&verb) && noun(rest))
 }

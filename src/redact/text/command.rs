@@ -6,7 +6,7 @@ use super::{
     Run, Scan,
     bytes::{ahead, is_one_of, skip},
     filter,
-    look::is_placeholder,
+    look::{is_key_id, is_placeholder, is_random, is_uuid},
     pair,
     value::{self, Style},
 };
@@ -208,7 +208,7 @@ fn after_name(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
     {
         return Some(run.end + 1..value::bare_end(scan.text, run.end + 1));
     }
-    if !scan.after(run).starts_with(' ') || !scan.rules.is_sensitive_key(word) {
+    if !scan.after(run).starts_with(' ') || !scan.rules.announces(word) {
         return None;
     }
     let start = run.end + 1;
@@ -225,5 +225,5 @@ fn after_name(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
     }
     let end = value::bare_end(scan.text, start);
     let value = &scan.text[start..end];
-    (super::look::is_random(value) && !super::look::is_uuid(value)).then_some(start..end)
+    (is_random(value) && !is_uuid(value) && !is_key_id(value)).then_some(start..end)
 }

@@ -7,7 +7,7 @@ use super::{
     Run, Scan,
     bytes::{after_last, ahead, behind, is_one_of, run_end, skip},
     look::{is_mixed, looks_secret},
-    name::is_name,
+    name::{is_header, is_name},
     value::{self, Style},
 };
 use crate::redact::{
@@ -162,5 +162,6 @@ fn element(scan: &Scan<'_>, run: Run, first: bool) -> Option<Range<usize>> {
         is_quote(c) || matches!(c, '\\' | ' ' | '\n')
     });
     let pair = first && text[end..].starts_with([']', ')']);
+    let pair = pair && (scan.rules.strength(name) == Strength::Strong || is_header(name));
     (pair || looks_secret(value) || is_mixed(value)).then(|| whole(secret))
 }

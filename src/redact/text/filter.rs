@@ -92,7 +92,7 @@ pub(super) fn next_run(text: &str, at: usize) -> Option<Seen> {
 fn is_plain(text: &[u8], at: usize, end: usize) -> bool {
     let word = &text[at..end];
     let (first, last) = (word[0], word[word.len() - 1]);
-    if first == b'-' || last == b'-' {
+    if matches!(first, b'-' | b'+') || last == b'-' {
         return false;
     }
     if word.len() >= SHORT {

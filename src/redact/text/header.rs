@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::{
     Run, Scan,
-    bytes::{ahead, is_one_of, skip, skip_blanks},
+    bytes::{is_one_of, line_end, skip},
     look::{first_word, is_placeholder, is_prose},
     quote::{Quote, ends_value},
     value::{SCHEMES, bracket_end},
@@ -14,17 +14,6 @@ use super::{
 /// opened before the header.
 pub(super) fn header(scan: &Scan<'_>, run: Run, start: usize) -> Option<Range<usize>> {
     let text = scan.text;
-    let first = first_word(ahead(text, start, 64));
-    let second = skip_blanks(text, start + first.len());
-    let shown = if is_one_of(first, SCHEMES) {
-        first_word(ahead(text, second, 64))
-    } else {
-        first
-    };
-    let shown = shown.trim_end_matches(['"', '\'', ',']);
-    if is_prose(first) && !is_one_of(first, SCHEMES) || is_placeholder(shown) && !shown.is_empty() {
-        return None;
-    }
     let end = if text[start..].starts_with('[') {
         // As Go prints its headers: `map[Cookie:[a=b; c=d] Host:[h]]`.
         bracket_end(text, start)
@@ -33,7 +22,15 @@ pub(super) fn header(scan: &Scan<'_>, run: Run, start: usize) -> Option<Range<us
         let limit = outer.as_ref().map_or(text.len(), |close| close.start);
         header_end(&text[..limit], start, outer.is_some())
     };
-    Some(start..end)
+    let value = &text[start..end];
+    let first = first_word(value);
+    let scheme = is_one_of(first, SCHEMES);
+    let shown = match scheme {
+        true => first_word(value[first.len()..].trim_start()),
+        false => first,
+    };
+    let absent = is_placeholder(shown.trim_end_matches(['"', '\'', ',']));
+    (!absent && (scheme || !is_prose(first))).then_some(start..end)
 }
 
 /// The end of a header's lines. If the string around it is not known to end with `text`, the first quote that opens
@@ -65,18 +62,6 @@ fn header_end(text: &str, start: usize, bounded: bool) -> usize {
             return at;
         }
     }
-}
-
-/// Where the next line begins if one ends at `at`, else `at`: a break may be escaped, as often as the text is.
-fn line_end(text: &str, at: usize) -> usize {
-    let sign = |at: usize, raw, letter| {
-        let end = skip(text, at, |c| c == '\\');
-        let sign = if end > at { letter } else { raw };
-        text[end..].starts_with(sign).then_some(end + 1)
-    };
-    let first = sign(at, '\r', 'r');
-    let from = first.unwrap_or(at);
-    sign(from, '\n', 'n').unwrap_or(from)
 }
 
 /// Whether a line is the continuation of the one before.

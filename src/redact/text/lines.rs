@@ -5,10 +5,11 @@ use std::ops::Range;
 use super::{
     Run,
     bytes::{ahead, behind, indent, last_line},
+    look::{is_mixed, looks_secret},
     mark::Mark,
     value::Style,
 };
-use crate::redact::keys::Strength;
+use crate::redact::keys::{self, Strength};
 
 /// A value that stands in the lines below its name: a YAML block, mapping or list. Empty if
 /// there is no value; none if this is another form.
@@ -54,10 +55,25 @@ pub(super) fn lines_below(
         at += line.len();
     }
     match from {
+        Some(from) if !block && tells_none(&text[from..end], strength) => Some(start..start),
         Some(from) => Some(from..end),
         None if mark.colon || block => Some(start..start),
         None => None,
     }
+}
+
+/// Whether all lines of a mapping tell of a secret, and have none: `file: /run/db`, `secretName: tls`, `issuer: https://h`.
+/// What is in the block of a weak name has to look like one.
+fn tells_none(lines: &str, strength: Strength) -> bool {
+    lines.lines().all(|line| {
+        let Some((name, value)) = line.trim().split_once(':') else {
+            return false;
+        };
+        let value = value.trim();
+        let told = keys::describes(name.trim_start_matches("- ")) || value.is_empty();
+        let weak = strength != Strength::Strong && !looks_secret(value) && !is_mixed(value);
+        told || weak && !value.is_empty()
+    })
 }
 
 /// Whether the run is the first thing in its line, a list's dash aside.
@@ -68,7 +84,7 @@ fn is_config_line(text: &str, run: Run) -> bool {
 
 /// Whether the run begins a line that is indented: of a file of settings.
 pub(super) fn is_indented(text: &str, run: Run) -> bool {
-    is_config_line(text, run) && text[..run.at].ends_with([' ', '\t'])
+    is_config_line(text, run) && last_line(behind(text, run.at, 256)).starts_with([' ', '\t'])
 }
 
 /// The value of a line in a file of settings: `password = correct horse`. In one line of prose only the

@@ -1,7 +1,10 @@
 //! What words look like.
 
-use super::bytes::is_one_of;
-use crate::redact::REDACTED;
+use super::bytes::{is_one_of, strip_ignore_case};
+use crate::redact::{
+    REDACTED,
+    keys::{self, Strength},
+};
 
 /// Words that stand in prose after `password`, `token`, `Bearer` and the like.
 #[rustfmt::skip]
@@ -19,7 +22,7 @@ const PROSE: &[&str] = &[
     "false", "hidden", "redacted", "masked", "omitted", "optional", "default", "because", "after", "before", "until", "you're",
     "expected", "got", "received", "file", "files", "path", "flag", "option", "name", "id", "length", "size", "limit", "count", "per",
     "access", "strength", "policy", "manager", "server", "service", "endpoint", "url", "request", "response", "grant", "basic",
-    "bearer", "digest", "protected", "management", "exchange", "refresh", "rotation", "issued", "identifier",
+    "bearer", "digest", "protected", "management", "write", "read", "exchange", "refresh", "rotation", "issued", "identifier",
     "str", "int", "bool", "float", "bytes", "any", "optional", "char", "varchar", "text", "integer", "serial", "uuid", "timestamp",
 ];
 
@@ -31,7 +34,8 @@ pub(super) fn is_prose(word: &str) -> bool {
     )
 }
 
-/// Whether a word stands for a secret that is not there: `***`, `...`, `<token>`, `${TOKEN}`, `{{ token }}`.
+/// Whether a word stands for a secret that is not there: `***`, `...`, `<token>`, `YOUR_API_KEY`, `$1`, or variables
+/// with marks between them (`${USER}:{{ token }}`).
 pub(super) fn is_placeholder(word: &str) -> bool {
     let hidden = |c: char| {
         matches!(
@@ -39,26 +43,71 @@ pub(super) fn is_placeholder(word: &str) -> bool {
             '*' | '.' | '\u{2022}' | '\u{2026}' | '-' | '_' | '?' | 'x' | 'X'
         )
     };
-    let name = |s: &str| {
-        !s.is_empty()
-            && s.len() <= 40
-            && s.bytes()
-                .all(|b| b.is_ascii_alphabetic() || matches!(b, b'_' | b'-' | b' ' | b'.'))
+    if word.chars().all(hidden) || word.starts_with("...[truncated]") {
+        return !word.is_empty();
+    }
+    if word.starts_with("$(") && word.ends_with(')') {
+        return true;
+    }
+    let mut rest = word.trim_end_matches(['.', ',', ';']);
+    if is_name_itself(rest) {
+        return true;
+    }
+    while let Some(len) = variable(rest) {
+        rest = rest[len..].trim_start_matches([':', '/', '@', '-']);
+        if rest.is_empty() {
+            return true;
+        }
+    }
+    false
+}
+
+/// Whether a word is the name of a secret in the place of one: `PASSWORD`, `your-api-key`.
+fn is_name_itself(word: &str) -> bool {
+    let named = |word| keys::strength(word, None) > Strength::Harmless;
+    let plain =
+        |word: &str, mark: fn(&u8) -> bool| word.bytes().all(|b| mark(&b) || b"_-".contains(&b));
+    let yours = strip_ignore_case(word, "your").is_some_and(|rest| rest.starts_with(['_', '-']));
+    yours && plain(word, u8::is_ascii_alphabetic)
+        || plain(word, u8::is_ascii_uppercase) && named(word)
+}
+
+/// The length of the variable that `text` begins with.
+fn variable(text: &str) -> Option<usize> {
+    const BRACKETS: &[(&str, &str)] = &[
+        ("${{", "}}"),
+        ("{{", "}}"),
+        ("${", "}"),
+        ("#{", "}"),
+        ("%(", ")s"),
+        ("$(", ")"),
+        ("{", "}"),
+        ("<", ">"),
+        ("%", "%"),
+    ];
+    let name = |name: &str| {
+        let name = name.trim();
+        let plain = |b: u8| b.is_ascii_alphabetic() || b"_-. ".contains(&b);
+        !name.is_empty() && name.len() <= 40 && name.bytes().all(plain)
     };
-    let inside = |open: &str, close: &str| {
-        word.strip_prefix(open)
-            .and_then(|s| s.strip_suffix(close))
-            .is_some_and(|s| name(s.trim()))
-    };
-    let variable = word
-        .strip_prefix('$')
-        .is_some_and(|s| s.len() >= 2 && s.bytes().all(|b| b.is_ascii_uppercase() || b == b'_'));
-    variable
-        || !word.is_empty() && word.chars().all(hidden)
-        || word.starts_with("...[truncated]")
-        || inside("<", ">")
-        || inside("${", "}")
-        || inside("{{", "}}")
+    if let Some((open, close)) = BRACKETS.iter().find(|(open, _)| text.starts_with(open)) {
+        let inner = &text[open.len()..];
+        let end = inner.find(close)?;
+        return name(&inner[..end]).then_some(open.len() + end + close.len());
+    }
+    let rest = text.strip_prefix('$').or_else(|| text.strip_prefix('%'))?;
+    let len = rest.len()
+        - rest
+            .trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '_')
+            .len();
+    let named = &rest[..len];
+    let number = named.len() <= 2 && named.bytes().all(|b| b.is_ascii_digit());
+    let known = named.bytes().all(|b| b.is_ascii_uppercase() || b == b'_') && named.len() >= 2
+        || number
+        || named == "s"
+        || keys::strength(named, None) > Strength::Harmless
+            && named.bytes().all(|b| !b.is_ascii_digit());
+    (known && len > 0).then_some(1 + len)
 }
 
 /// What letters and digits a word has.
@@ -121,6 +170,30 @@ pub(super) fn is_mixed(word: &str) -> bool {
         && make.len >= 4
         && letters
         && (make.digits > 0 || signs)
+}
+
+/// Whether a word is put together of words and numbers: `user:1234:profile`.
+pub(super) fn is_composed(word: &str) -> bool {
+    let mut parts = word.split([':', '/', '_', '-', '.']);
+    parts.all(|part| {
+        part.bytes().all(|b| b.is_ascii_digit()) || part.bytes().all(|b| b.is_ascii_lowercase())
+    })
+}
+
+/// Whether a word shows nothing of what is in it: neither an address nor fields.
+pub(in crate::redact) fn is_opaque(word: &str) -> bool {
+    let word = word.trim().trim_end_matches('=');
+    word.len() >= 16
+        && looks_secret(word)
+        && !word.contains(['=', ';', ' '])
+        && !word.contains("://")
+}
+
+/// Whether a word is a short number in hexadecimal, as keys are named by: `9f2c04be01d3a2ff`, `0x2b7c2fbb`.
+pub(super) fn is_key_id(word: &str) -> bool {
+    let word = trim(word);
+    let digits = word.strip_prefix("0x").unwrap_or(word);
+    matches!(digits.len(), 8 | 16) && digits.bytes().all(|b| b.is_ascii_hexdigit())
 }
 
 /// Whether a word is random: not one that only ends in a number, nor a path, a date or a name with marks.

@@ -79,7 +79,8 @@ impl Mark {
                 at += closer.len();
             }
         }
-        let quoted = at > end;
+        // `headers["x"] = y`, `user[password]=x`, but `[name]: https://h` refers to a page.
+        let quoted = at > end && (&text[end..at] != "]" || !text[at..].starts_with(": "));
         // `password?: string`
         at += usize::from(text[at..].starts_with("?:"));
         // `**Password**: x`

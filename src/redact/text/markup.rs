@@ -19,7 +19,7 @@ pub(super) fn find(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
     } else {
         return None;
     };
-    if name.starts_with('/') || !scan.rules.is_sensitive_key(name) {
+    if name.starts_with('/') || !scan.rules.announces(name) {
         return None;
     }
     let text = scan.text;
@@ -62,7 +62,7 @@ fn property(scan: &Scan<'_>, start: usize, end: usize) -> Option<Range<usize>> {
     let (text, name) = (scan.text, &scan.text[start..end]);
     let rest = text[end..].strip_prefix("</key>");
     if let Some(rest) = rest
-        && scan.rules.is_sensitive_key(name)
+        && scan.rules.announces(name)
     {
         let at = skip(text, text.len() - rest.len(), char::is_whitespace);
         let from = ["<string>", "<data>"]

@@ -5,7 +5,7 @@
 //! announced by it. What a detector looks at is either bounded or, if there is a secret, passed over, so
 //! that the whole is linear.
 
-use std::{borrow::Cow, ops::Range};
+use std::{borrow::Cow, collections::VecDeque, ops::Range};
 
 use super::{REDACTED, rules::Rules};
 
@@ -13,6 +13,7 @@ mod block;
 pub(super) mod bytes;
 mod code;
 pub(super) mod command;
+mod encoded;
 mod field;
 mod filter;
 mod header;
@@ -26,25 +27,33 @@ mod prose;
 mod quote;
 mod scheme;
 mod sql;
+mod table;
 mod token;
 mod url;
 mod value;
 mod vendors;
 
 use self::command::Command;
+pub(super) use self::look::is_opaque;
 
 /// One pass finds the secrets. Once a mark stands there, a name beside it may take more for its value, and then no
 /// more: what is redacted has to stay as it is when it is redacted again. Two further passes have settled every
 /// text that property tests and corpora have met; that they settle any is not proved.
 const MAX_PASSES: usize = 3;
 
-/// The first `limit` bytes of `text` without secrets; what stands behind them is looked at only.
-pub(super) fn redact<'t>(rules: &Rules, text: &'t str, limit: usize) -> Cow<'t, str> {
-    let Some(mut out) = pass(rules, text, limit) else {
+/// The first `limit` bytes of `text` without secrets; what stands behind them is looked at only. The text stands
+/// `nested` times inside others.
+pub(super) fn redact<'t>(
+    rules: &Rules,
+    text: &'t str,
+    limit: usize,
+    nested: usize,
+) -> Cow<'t, str> {
+    let Some(mut out) = pass(rules, text, limit, nested) else {
         return Cow::Borrowed(&text[..limit]);
     };
     for _ in 1..MAX_PASSES {
-        match pass(rules, &out, out.len()) {
+        match pass(rules, &out, out.len(), nested) {
             Some(next) => out = next,
             None => break,
         }
@@ -53,17 +62,35 @@ pub(super) fn redact<'t>(rules: &Rules, text: &'t str, limit: usize) -> Cow<'t, 
 }
 
 /// One pass. None if there is nothing to redact.
-fn pass(rules: &Rules, text: &str, limit: usize) -> Option<String> {
+fn pass(rules: &Rules, text: &str, limit: usize, nested: usize) -> Option<String> {
     let mut scan = Scan {
         text,
         rules,
+        nested,
         command: None,
+        cells: VecDeque::new(),
+        tabled: 0,
     };
     let mut out = String::new();
     let (mut copied, mut at) = (0, 0);
+    let mut hide = |secret: &Range<usize>| {
+        let shown = &text[secret.clone()];
+        let hidden = shown != REDACTED && (copied..limit).contains(&secret.start);
+        if hidden {
+            out.push_str(&text[copied..secret.start]);
+            out.push_str(REDACTED);
+            copied = secret.end;
+        }
+        hidden
+    };
     while let Some(run) = filter::next_run(text, at)
         && run.at < limit
     {
+        if let Some(cell) = scan.cell_before(run.at) {
+            hide(&cell);
+            at = at.max(cell.end);
+            continue;
+        }
         at = run.end;
         if run.plain && !rules.has_own() {
             continue;
@@ -78,13 +105,15 @@ fn pass(rules: &Rules, text: &str, limit: usize) -> Option<String> {
             at = bytes::skip_colour(text, run.at, run.end);
             continue;
         };
-        at = at.max(secret.end);
-        if &text[secret.clone()] != REDACTED && (copied..limit).contains(&secret.start) {
-            out.push_str(&text[copied..secret.start]);
-            out.push_str(REDACTED);
-            (copied, at) = (secret.end, secret.end);
-        }
+        at = if hide(&secret) {
+            secret.end
+        } else {
+            at.max(secret.end)
+        };
     }
+    scan.cells.iter().for_each(|cell| {
+        hide(cell);
+    });
     if copied == 0 {
         return None;
     }
@@ -114,11 +143,23 @@ impl Run {
 struct Scan<'a> {
     text: &'a str,
     rules: &'a Rules,
+    /// How often the text is one inside another.
+    nested: usize,
     /// The command whose arguments follow on this line, and where it stands.
     command: Option<(Command, usize)>,
+    /// Cells of tables that are secrets, behind what was looked at.
+    cells: VecDeque<Range<usize>>,
+    /// Where the last table ends.
+    tabled: usize,
 }
 
 impl<'a> Scan<'a> {
+    /// The next cell that is a secret, if it begins up to `at`.
+    fn cell_before(&mut self, at: usize) -> Option<Range<usize>> {
+        let next = self.cells.front().is_some_and(|cell| cell.start <= at);
+        next.then(|| self.cells.pop_front())?
+    }
+
     /// The text of a run.
     fn word(&self, run: Run) -> &'a str {
         &self.text[run.at..run.end]
@@ -142,6 +183,9 @@ impl<'a> Scan<'a> {
     /// The secret that begins in this run, or that it announces.
     fn secret(&mut self, run: Run) -> Option<Range<usize>> {
         let named = self.rules.may_be_sensitive(self.word(run)) || self.before(run).ends_with('\\');
+        if named && table::find(self, run) {
+            return None;
+        }
         let block = block::find(self, run);
         if let Some(block) = &block
             && block.start > run.at
@@ -163,6 +207,7 @@ impl<'a> Scan<'a> {
             .or_else(|| url::webhook(self, run))
             .or_else(|| token::find(self, run))
             .or_else(|| token::composed(self, run))
+            .or_else(|| encoded::find(self, run))
             .or_else(|| prose::find(self, run, named));
         found.filter(|secret| !secret.is_empty())
     }

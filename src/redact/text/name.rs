@@ -51,6 +51,20 @@ pub(super) fn is_working_directory(name: &str, value: &str) -> bool {
             .starts_with(['/', '~'])
 }
 
+/// Whether a type gets this name: `type AuthToken = string`.
+pub(super) fn is_type(scan: &Scan<'_>, run: Run) -> bool {
+    let before = behind(scan.text, run.at, 16);
+    let word = before
+        .strip_suffix(' ')
+        .map(|s| after_last(s, |c| !c.is_alphanumeric()));
+    word.is_some_and(|word| {
+        matches!(
+            word,
+            "type" | "typedef" | "interface" | "enum" | "class" | "struct"
+        )
+    })
+}
+
 /// Whether the run is a part of the name of something in AWS: `arn:aws:kms:eu:1:key/x`.
 pub(super) fn is_resource(scan: &Scan<'_>, run: Run) -> bool {
     let before = behind(scan.text, run.at, 128);
@@ -113,7 +127,8 @@ pub(super) fn follows_kind(text: &str, run: Run) -> bool {
 
 /// Names that code has for many other things.
 pub(super) fn is_weak_word(name: &str) -> bool {
-    let last = name.rsplit('.').next().unwrap_or(name);
+    let last = name.rsplit(['.', '-']).next().unwrap_or(name);
+    let last = last.trim_end_matches(|c: char| c.is_ascii_digit() || c == '_');
     is_one_of(last, &["key", "keys", "auth"])
 }
 
@@ -137,5 +152,5 @@ pub(super) fn is_header(name: &str) -> bool {
 /// Whether `text` holds a name that a value may follow: for those who look at whole strings.
 pub(super) fn is_name(scan: &Scan<'_>, name: &str) -> bool {
     let name = strip_ignore_case(name, "env:").unwrap_or(name);
-    name.len() <= 64 && !name.contains(' ') && scan.rules.is_sensitive_key(name)
+    name.len() <= 64 && !name.contains(' ') && scan.rules.announces(name)
 }

@@ -9,25 +9,30 @@ use super::{
     field,
     header::header,
     lines::{is_indented, lines_below, untagged, whole_line},
-    look::{first_word, is_mixed, is_null, is_placeholder, is_prose, looks_secret},
+    look::{
+        first_word, is_composed, is_mixed, is_null, is_opaque, is_placeholder, is_prose, is_random,
+        looks_secret,
+    },
     mark::{Mark, value_start},
     name::{
         follows_kind, holds_password, in_query, is_failure, is_header, is_resource, is_signature,
-        is_weak_word, is_working_directory, name,
+        is_type, is_weak_word, is_working_directory, name,
     },
+    quote::Quote,
     value::{self, SCHEMES, Style},
 };
-use crate::redact::keys::Strength;
+use crate::redact::keys::{self, Strength};
 
 pub(super) fn find(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
     let text = scan.text;
     let mark = Mark::after(text, run.end)?;
     let name = &*name(scan, run, &mark);
     let strength = scan.rules.strength(name);
-    if strength == Strength::Harmless && !is_signature(name, &mark) {
+    let connection = strength <= Strength::Described && keys::is_connection(name);
+    if strength <= Strength::Described && !is_signature(name, &mark) && !connection {
         return None;
     }
-    if is_resource(scan, run) {
+    if is_resource(scan, run) || is_type(scan, run) {
         return None;
     }
     if is_working_directory(name, &text[mark.end..]) {
@@ -44,7 +49,14 @@ pub(super) fn find(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
     if let Some(lines) = lines_below(text, run, start, strength, &mark) {
         return Some(lines);
     }
+    // `read -p "Password: "`: the name ends what is quoted.
+    if !mark.quoted && Quote::at(text, start).is_some_and(|quote| quote.closes_line(text, start)) {
+        return None;
+    }
     let secret = value::glance(text, start, mark.style);
+    if connection {
+        return is_opaque(&text[secret.clone()]).then_some(secret);
+    }
     let found = judge(scan, run, name, strength, &mark, start, secret)?;
     Some(value::whole(text, start, mark.style, found))
 }
@@ -84,7 +96,7 @@ fn judge(
         return colon(scan, run, name, strength, secret, bare);
     }
     let plain = word.contains("::") || !looks_secret(word) && !is_mixed(word);
-    if mark.compares && !holds_password(name) && plain {
+    if mark.compares && plain && (!holds_password(name) || word.contains('.')) {
         return None;
     }
     if bare && is_expression(text, name, &secret, strength) {
@@ -93,7 +105,7 @@ fn judge(
     let small = word.len() <= 5 && word.bytes().all(|b| b.is_ascii_digit());
     if strength != Strength::Strong && is_weak_word(name) && (small || !in_query(scan, run)) {
         let tuple = text[start..].starts_with(['(', '[']) && name.eq_ignore_ascii_case("auth");
-        return (tuple || looks_secret(word) || is_mixed(word))
+        return (tuple || (looks_secret(word) || is_mixed(word)) && !is_composed(word))
             .then(|| whole_line(text, run, secret));
     }
     Some(whole_line(text, run, secret))
@@ -111,10 +123,13 @@ fn colon(
     let text = scan.text;
     let value = &text[secret.clone()];
     let first = first_word(value);
-    if bare && is_environment(value) {
+    // What is secret in an address is found in it.
+    if bare
+        && (is_environment(value) || value.starts_with("http://") || value.starts_with("https://"))
+    {
         return None;
     }
-    if bare && let Some(typed) = typed(text, secret.start) {
+    if bare && let Some(typed) = typed(text, run, secret.start) {
         return Some(typed);
     }
     if bare && (is_prose(first) || first.is_empty()) && !is_one_of(first, SCHEMES) {
@@ -124,15 +139,21 @@ fn colon(
     let place = secret.start == run.end + 1 && value.starts_with(|c: char| c.is_ascii_digit());
     let announces = match strength {
         Strength::Strong if name.eq_ignore_ascii_case("pass") => {
-            looks_secret(first) || is_mixed(first) || !bare || is_indented(text, run)
+            is_random(first) || is_mixed(first) || !bare || is_indented(text, run)
         }
-        Strength::Strong => !(port && place && !holds_password(name)),
+        Strength::Strong => !(port && place && (!holds_password(name) || is_file(name))),
         _ if follows_kind(text, run) => true,
         _ if value.starts_with(['{', '[']) => !is_weak_word(name),
         _ if value.contains(':') => false,
         _ => looks_secret(inside(value)) && !place && !is_failure(name),
     };
     announces.then(|| whole_line(text, run, secret))
+}
+
+/// Whether a name is that of a file of code, of which a line is told: `PasswordPolicy.java:12`.
+fn is_file(name: &str) -> bool {
+    let end = name.rsplit_once('.').map_or("", |(_, end)| end);
+    (1..=5).contains(&end.len()) && keys::strength(end, None) == Strength::Harmless
 }
 
 /// The text in `Some("x")`, over several lines or not.
@@ -160,7 +181,7 @@ pub(super) fn flag(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
     if name.len() == word.len() || start == run.end || quoted == start && quoted == run.end {
         return None;
     }
-    if name.is_empty() || name.ends_with("-stdin") || !scan.rules.is_sensitive_key(name) {
+    if name.is_empty() || name.ends_with("-stdin") || !scan.rules.announces(name) {
         return None;
     }
     let secret = value::glance(text, start, Style::Plain);

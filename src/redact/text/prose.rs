@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::{
     Run, Scan,
     bytes::{ahead, behind, is_one_of, is_run, run_end, skip_blanks},
-    look::{is_mixed, is_placeholder, is_prose, is_random, is_uuid},
+    look::{is_key_id, is_mixed, is_placeholder, is_prose, is_random, is_uuid},
     value::{self, Style, bare_end},
 };
 
@@ -116,7 +116,9 @@ fn sentence(scan: &Scan<'_>, run: Run, password: bool, key: bool) -> Option<Rang
             (true, false, _) => {
                 is_mixed(word) && (quoted || word.len() >= 6) && !is_dated(word) || is_random(word)
             }
-            (false, _, true) => is_random(word) && !is_uuid(word) && !word.contains('_'),
+            (false, _, true) => {
+                is_random(word) && !is_uuid(word) && !is_key_id(word) && !word.contains('_')
+            }
             (false, true, false) => {
                 is_random(word) || is_mixed(word) && word.len() >= 6 && !is_dated(word)
             }
@@ -163,7 +165,7 @@ fn rejected(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
     let near = behind(scan.text, run.at, 256);
     let lines = near.rmatch_indices('\n').nth(1).map_or(0, |(i, _)| i + 1);
     let mut names = near[lines..].split(|c: char| !is_run(c));
-    let named = names.any(|name| name.len() <= 64 && scan.rules.is_sensitive_key(name));
+    let named = names.any(|name| name.len() <= 64 && scan.rules.announces(name));
     named.then(|| value::extent(scan.text, start, Style::Plain))
 }
 

@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use super::bytes::looked_at;
+use super::bytes::{behind, last_line, looked_at};
 
 /// A quote, and how many backslashes stand before it.
 #[derive(Clone, Copy)]
@@ -73,6 +73,13 @@ impl Quote {
     /// Whether it opens one beside a string in `other`, and not around that or in it.
     pub(super) fn opens_beside(&self, other: &Self, text: &str, at: usize) -> bool {
         self.slashes == other.slashes && self.opens(text, at)
+    }
+
+    /// Whether this quote, at `at`, ends a string that began before it in its line.
+    pub(super) fn closes_line(&self, text: &str, at: usize) -> bool {
+        let line = last_line(behind(text, at, 256));
+        let open = line.matches(self.mark).count() % 2 == 1;
+        open && !self.opens(text, at)
     }
 
     /// The quote that closes this one, its backslashes included, from `from` on. It is empty if the string is cut off

@@ -40,8 +40,14 @@ pub(super) fn find(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
         return None;
     }
     let text = scan.text;
+    // `Bearer: x`, but `apiKey = x` is a pair, and `Digest: sha256:x` another header.
+    let marks = if bearer || name.eq_ignore_ascii_case("basic") {
+        ":=+<%"
+    } else {
+        "+<%"
+    };
     let start = skip(text, run.end, |c| {
-        c.is_whitespace() || matches!(c, '"' | '\'' | ':' | '=' | '+' | '<') || c == '%'
+        c.is_whitespace() || matches!(c, '"' | '\'' | '\\') || marks.contains(c)
     });
     // `Bearer%20x`
     let start = start
@@ -55,6 +61,12 @@ pub(super) fn find(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
     }
     let end = bare_end(text, start);
     let word = &text[start..end];
+    if text[..start].ends_with('<')
+        && text[end..].starts_with('>')
+        && is_placeholder(&text[start - 1..=end])
+    {
+        return None;
+    }
     // `Bearer realm="x"`
     let parameter = word.strip_suffix('=').is_some_and(|name| {
         let plain = |b: u8| b.is_ascii_lowercase() || matches!(b, b'_' | b'-');

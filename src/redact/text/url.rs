@@ -6,7 +6,7 @@ use super::{
     Run, Scan,
     bytes::{after_last, ahead, behind, is_one_of, skip},
     command::Command,
-    look::{is_random, is_uuid},
+    look::{is_placeholder, is_random, is_uuid},
     value::bare_end,
 };
 
@@ -48,6 +48,10 @@ pub(super) fn user_info(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
         let user = &authority[..sign];
         let secret =
             user.contains(':') || user.contains("%3A") || user.contains("%3a") || is_token(user);
+        let password = user.split_once(':').map_or(user, |(_, password)| password);
+        if is_placeholder(password) {
+            return None;
+        }
         // `jdbc:oracle:thin:user/pw@//host` has none here; the password alone is hidden elsewhere.
         return secret.then(|| start..start + sign);
     }

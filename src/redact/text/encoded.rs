@@ -1,0 +1,97 @@
+//! Text that is encoded in Base64: what it says is redacted as any other text, and with a secret in it the whole goes.
+
+use std::ops::Range;
+
+use super::{
+    Run, Scan,
+    bytes::{line_end, looked_at, skip},
+};
+use crate::redact::shown;
+
+/// Lines of this length and more may go on in the next one.
+const LINE: usize = 48;
+
+/// The whole of an encoded text that holds a secret.
+pub(super) fn find(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
+    let word = scan.word(run);
+    if word.len() < 24 || scan.nested >= shown::MAX_NESTED || !word.bytes().all(is_digit) {
+        return None;
+    }
+    let mut decoder = Decoder::default();
+    if !decoder.take(word) {
+        return None;
+    }
+    let (text, mut end, mut len) = (scan.text, run.end, word.len());
+    loop {
+        let next = line_end(text, end);
+        let start = skip(text, next, |c| c == ' ' || c == '\t');
+        let line_end = start + digits(&text[start..]);
+        if len < LINE || next == end || line_end == start || !decoder.take(&text[start..line_end]) {
+            break;
+        }
+        (end, len) = (line_end, line_end - start);
+    }
+    let inner = decoder.text()?;
+    let redacted = shown::redacted(scan.rules, &inner, scan.nested + 1);
+    let found = redacted != inner;
+    found.then(|| run.at..skip(text, end, |c| c == '='))
+}
+
+/// Of the standard alphabet or the one for URLs.
+fn is_digit(b: u8) -> bool {
+    b.is_ascii_alphanumeric() || b"+/-_".contains(&b)
+}
+
+/// How many digits `text` begins with.
+fn digits(text: &str) -> usize {
+    let len = text.bytes().position(|b| !is_digit(b));
+    let len = len.unwrap_or(text.len());
+    looked_at(len);
+    len
+}
+
+/// Decodes as long as what comes out is text.
+#[derive(Default)]
+struct Decoder {
+    bytes: Vec<u8>,
+    bits: u32,
+    count: u32,
+}
+
+impl Decoder {
+    /// Whether all of `digits` are text.
+    fn take(&mut self, digits: &str) -> bool {
+        for digit in digits.bytes() {
+            looked_at(1);
+            let value = match digit {
+                b'A'..=b'Z' => digit - b'A',
+                b'a'..=b'z' => digit - b'a' + 26,
+                b'0'..=b'9' => digit - b'0' + 52,
+                b'+' | b'-' => 62,
+                _ => 63,
+            };
+            self.bits = self.bits << 6 | u32::from(value);
+            self.count += 6;
+            if self.count < 8 {
+                continue;
+            }
+            self.count -= 8;
+            let byte = (self.bits >> self.count) as u8;
+            self.bits &= (1 << self.count) - 1;
+            // Every other byte of UTF-16 is 0.
+            let wide = byte == 0 && self.bytes.len() % 2 == 1;
+            if byte < b' ' && !wide && !b"\t\n\r".contains(&byte) || byte == 0x7f {
+                return false;
+            }
+            self.bytes.push(byte);
+        }
+        true
+    }
+
+    fn text(mut self) -> Option<String> {
+        if self.bytes.get(1) == Some(&0) {
+            self.bytes.retain(|byte| *byte != 0);
+        }
+        String::from_utf8(self.bytes).ok()
+    }
+}

@@ -1,0 +1,360 @@
+//! Tables: a name at the head of a column, or in a list of columns, tells of the values below it. CSV, TSV, Markdown,
+//! what database clients print, HTML, and SQL's `INSERT INTO t (a, password) VALUES ('x', 'y')`.
+
+use std::ops::Range;
+
+use super::{
+    Run, Scan,
+    bytes::{after_last, ahead, behind, is_one_of, last_line, looked_at, skip, strip_ignore_case},
+    look::{is_composed, is_null, is_placeholder, is_prose, looks_secret},
+    quote::Quote,
+};
+use crate::redact::keys::Strength;
+
+/// The longest head of a table, in bytes.
+const HEAD: usize = 1024;
+
+/// What parts the cells of a line.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sign {
+    Mark(char),
+    /// Two blanks or more.
+    Blanks,
+}
+
+/// A column that has secrets in it.
+struct Column {
+    index: usize,
+    /// Its name says so by itself: otherwise a value has to look like a secret.
+    sure: bool,
+}
+
+/// Finds the table whose head the run is a part of; its secrets are kept in the scan. Whether there is one.
+pub(super) fn find(scan: &mut Scan<'_>, run: Run) -> bool {
+    if run.at < scan.tabled {
+        return false;
+    }
+    let found = lines(scan, run)
+        .or_else(|| tuples(scan, run))
+        .or_else(|| elements_of_html(scan, run));
+    let Some((cells, end)) = found else {
+        return false;
+    };
+    scan.tabled = end;
+    let more = !cells.is_empty();
+    scan.cells.extend(cells);
+    more
+}
+
+type Found = (Vec<Range<usize>>, usize);
+
+/// The columns among `heads` whose names are those of secrets.
+fn columns(scan: &Scan<'_>, heads: &[&str]) -> Vec<Column> {
+    let column = |(index, head): (usize, &&str)| {
+        let strength = scan.rules.strength(head);
+        let sure = strength == Strength::Strong;
+        (strength > Strength::Described).then_some(Column { index, sure })
+    };
+    heads.iter().enumerate().filter_map(column).collect()
+}
+
+/// Whether a value in a column is a secret.
+fn is_secret(value: &str, sure: bool) -> bool {
+    let absent = is_null(value) || is_placeholder(value) || is_prose(value);
+    let looks = || looks_secret(value) && !is_composed(value);
+    !value.is_empty() && !absent && (sure || looks())
+}
+
+/// Lines of cells: the head, and rows of as many cells.
+fn lines(scan: &Scan<'_>, run: Run) -> Option<Found> {
+    let text = scan.text;
+    let after = ahead(text, run.end, 4).trim_start_matches(['"', '`', '*', ')']);
+    if !after.is_empty() && !after.starts_with(['\n', '\r', '\t', ',', ';', '|', ' ']) {
+        return None;
+    }
+    let start = run.at - last_line(behind(text, run.at, HEAD)).len();
+    let head = ahead(text, start, HEAD);
+    let head = &head[..head.find('\n')?];
+    let sign = sign_of(head)?;
+    let (cells, next) = row(text, start, sign)?;
+    let heads: Vec<_> = cells.iter().map(|cell| &text[inside(text, cell)]).collect();
+    let columns = columns(scan, &heads);
+    if columns.is_empty() || heads.len() < 2 || !heads.iter().all(|head| is_head(head)) {
+        return None;
+    }
+    let below = line_at(text, next);
+    if sign == Sign::Mark('|') && !is_rule(below) || is_row(text, start, sign, cells.len()) {
+        return None;
+    }
+    let (mut found, mut at) = (Vec::new(), next);
+    while let Some((cells, next)) = row(text, at, sign) {
+        if is_rule(&text[at..next]) {
+            at = next;
+            continue;
+        }
+        // The numbers of rows have no head.
+        let numbered = sign == Sign::Blanks && cells.len() == heads.len() + 1;
+        if cells.len() != heads.len() && !numbered {
+            break;
+        }
+        for column in &columns {
+            let cell = inside(text, &cells[column.index + usize::from(numbered)]);
+            let sure = column.sure && sign != Sign::Blanks;
+            if is_secret(&text[cell.clone()], sure) {
+                found.push(cell);
+            }
+        }
+        at = next;
+    }
+    (at > next).then_some((found, at))
+}
+
+/// What parts the cells of a head. Commas in sentences have a blank behind them.
+fn sign_of(head: &str) -> Option<Sign> {
+    if let Some(mark) = ['\t', '|'].into_iter().find(|mark| head.contains(*mark)) {
+        return Some(Sign::Mark(mark));
+    }
+    if head.trim().contains("  ") {
+        return Some(Sign::Blanks);
+    }
+    let mark = [';', ','].into_iter().find(|mark| head.contains(*mark))?;
+    let prose = head.contains("; ") || head.contains(", ");
+    (!prose).then_some(Sign::Mark(mark))
+}
+
+/// Whether a cell may be the head of a column: a few words.
+fn is_head(head: &str) -> bool {
+    let part = |c: char| c.is_alphanumeric() || " _-.#()/%".contains(c);
+    head.len() <= 48 && head.chars().all(part) && head.split(' ').count() <= 4
+}
+
+/// Whether a line has nothing but what parts the head from the rows.
+fn is_rule(line: &str) -> bool {
+    let line = line.trim();
+    line.len() >= 3 && line.chars().all(|c| "-=+|: ".contains(c)) && line.contains(['-', '='])
+}
+
+/// The line at `at`, as far as heads may go.
+fn line_at(text: &str, at: usize) -> &str {
+    let line = ahead(text, at, HEAD);
+    line.split('\n').next().unwrap_or(line)
+}
+
+/// Whether the line before `start` is a row of `count` cells: then this one is no head.
+fn is_row(text: &str, start: usize, sign: Sign, count: usize) -> bool {
+    let Some(end) = start.checked_sub(1) else {
+        return false;
+    };
+    let line = last_line(behind(text, end, HEAD));
+    let cells = row(text, end - line.len(), sign);
+    !is_rule(line) && cells.is_some_and(|(cells, _)| cells.len() == count)
+}
+
+/// The cells of the line at `at`, and where the next begins. None for an empty line. A quoted cell may have line ends.
+fn row(text: &str, at: usize, sign: Sign) -> Option<(Vec<Range<usize>>, usize)> {
+    let (mut cells, mut from) = (Vec::new(), at);
+    loop {
+        let start = skip(text, from, |c| c == ' ');
+        let quoted = text[start..]
+            .starts_with('"')
+            .then(|| quoted_end(text, start));
+        let quoted = quoted.flatten();
+        let mut end = quoted.unwrap_or(start);
+        end = match sign {
+            Sign::Mark(mark) => skip(text, end, |c| c != mark && c != '\n'),
+            Sign::Blanks => cell_end(text, end),
+        };
+        let rest = &text[end..];
+        let cell = text[start..end].trim_end();
+        let edge = sign == Sign::Mark('|') && cell.is_empty();
+        let first = edge && cells.is_empty() && from == at && rest.starts_with('|');
+        let last = edge && !rest.starts_with('|');
+        if !first && !last {
+            cells.push(start..start + cell.len());
+        }
+        from = end + 1;
+        if rest.is_empty() || rest.starts_with('\n') {
+            let empty = text[at..end].trim().is_empty();
+            return (!empty).then_some((cells, from.min(text.len())));
+        }
+    }
+}
+
+/// Where a cell ends before two blanks.
+fn cell_end(text: &str, from: usize) -> usize {
+    let mut at = from;
+    loop {
+        at = skip(text, at, |c| c != ' ' && c != '\n');
+        if !text[at..].starts_with(' ') || text[at..].starts_with("  ") {
+            return at;
+        }
+        at += 1;
+    }
+}
+
+/// The end of a quoted cell, in which a quote is two; none if it does not end.
+fn quoted_end(text: &str, at: usize) -> Option<usize> {
+    let mut from = at + 1;
+    loop {
+        let end = from + text[from..].find('"')? + 1;
+        looked_at(end - from);
+        if !text[end..].starts_with('"') {
+            return Some(end);
+        }
+        from = end + 1;
+    }
+}
+
+/// A cell, or an element, without its quotes.
+fn inside(text: &str, cell: &Range<usize>) -> Range<usize> {
+    let value = &text[cell.clone()];
+    let marks = |c: char| matches!(c, '"' | '\'' | '`' | '*' | '\\' | '\r');
+    let start = cell.end - value.trim_start_matches(marks).len();
+    let end = cell.start + value.trim_end_matches(marks).len();
+    start..end.max(start)
+}
+
+/// A list of names, and lists of as many values: `(login, password) VALUES ('a', 'b'), ('c', 'd')`,
+/// `columns=["login", "password"] rows=[["a", "b"]]`.
+fn tuples(scan: &Scan<'_>, run: Run) -> Option<Found> {
+    const WORDS: &[&str] = &["values", "rows", "data", "records"];
+    let text = scan.text;
+    let near = behind(text, run.at, HEAD);
+    let quotes = |c: char| matches!(c, '`' | '"' | ' ');
+    let values = strip_ignore_case(scan.after(run).trim_start_matches(quotes), "values").is_some();
+    let (heads, close) = if values {
+        let word = after_last(near.trim_end_matches(quotes), char::is_whitespace);
+        if !word.eq_ignore_ascii_case("into") {
+            return None;
+        }
+        (Vec::new(), run.end)
+    } else {
+        let open = run.at - near.len() + near.rfind(['(', '[', ')', ']', ';'])?;
+        if !text[open..].starts_with(['(', '[']) {
+            return None;
+        }
+        elements(text, open, HEAD)?
+    };
+    let names: Vec<_> = heads.iter().map(|name| &text[inside(text, name)]).collect();
+    let plain = |name: &&str| {
+        !name.is_empty()
+            && name
+                .chars()
+                .all(|c| c.is_alphanumeric() || "_-. ".contains(c))
+    };
+    let columns = columns(scan, &names);
+    if !names.iter().all(plain) || columns.is_empty() && !names.is_empty() {
+        return None;
+    }
+    let gap = ahead(text, close, 64);
+    let first = gap.find(['(', '['])?;
+    let mut words = gap[..first].split(|c: char| !c.is_alphanumeric());
+    if !words.any(|word| is_one_of(word, WORDS)) {
+        return None;
+    }
+    let (mut at, mut found) = (close + first, Vec::new());
+    let inner = skip(text, at + 1, char::is_whitespace);
+    if text[inner..].starts_with(['(', '[']) {
+        at = inner;
+    }
+    while text[at..].starts_with(['(', '[']) {
+        let (values, end) = elements(text, at, usize::MAX)?;
+        if names.is_empty() {
+            let values = values.iter().map(|value| inside(text, value));
+            found.extend(values.filter(|v| v.len() >= 16 && is_secret(&text[v.clone()], false)));
+        } else if values.len() == names.len() {
+            for column in &columns {
+                let value = inside(text, &values[column.index]);
+                if is_secret(&text[value.clone()], column.sure) {
+                    found.push(value);
+                }
+            }
+        }
+        at = skip(text, end, |c| c.is_whitespace() || c == ',');
+    }
+    Some((found, at))
+}
+
+/// The elements of the list that opens at `open`, and where it ends; none if that is further away than `most`.
+fn elements(text: &str, open: usize, most: usize) -> Option<(Vec<Range<usize>>, usize)> {
+    let bytes = text.as_bytes();
+    let (mut found, mut depth, mut at) = (Vec::new(), 0_usize, open + 1);
+    let mut from = at;
+    let mut push = |from: usize, to: usize| {
+        let value = &text[from..to];
+        let start = to - value.trim_start().len();
+        found.push(start..start + value.trim().len());
+    };
+    while at - open <= most {
+        looked_at(1);
+        match *bytes.get(at)? {
+            b'"' | b'\'' | b'\\' => {
+                if let Some(quote) = Quote::at(text, at) {
+                    at = quote.close(text, at + quote.len())?.end;
+                    continue;
+                }
+            }
+            b'(' | b'[' | b'{' => depth += 1,
+            b')' | b']' | b'}' if depth == 0 => {
+                push(from, at);
+                return Some((found, at + 1));
+            }
+            b')' | b']' | b'}' => depth -= 1,
+            b',' if depth == 0 => {
+                push(from, at);
+                from = at + 1;
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    None
+}
+
+/// `<th>Password</th>` at the head of a column or of a row, `<dt>API token</dt><dd>x</dd>`.
+fn elements_of_html(scan: &Scan<'_>, run: Run) -> Option<Found> {
+    let text = scan.text;
+    let tag = scan.after(run).strip_prefix("</")?;
+    let tag = &tag[..ahead(tag, 0, 8).find('>')?];
+    let name = behind(text, run.end, 64).rsplit_once('>')?.1;
+    if !is_one_of(tag, &["th", "td", "dt", "label"]) || !scan.rules.announces(name) {
+        return None;
+    }
+    let sure = scan.rules.strength(name) == Strength::Strong;
+    let end = run.end + 3 + tag.len();
+    let next = skip(text, end, char::is_whitespace);
+    if ["<td", "<dd"]
+        .iter()
+        .any(|open| text[next..].starts_with(open))
+    {
+        let value = content(text, next)?;
+        let secret = is_secret(&text[value.clone()], sure);
+        return secret.then(|| (vec![value.clone()], value.end));
+    }
+    let near = behind(text, run.at, HEAD);
+    let index = near[near.rfind("<tr")?..]
+        .matches("<th")
+        .count()
+        .checked_sub(1)?;
+    let (mut found, mut at) = (Vec::new(), next);
+    while let Some(i) = text[at..].find("<tr") {
+        let row = at + i + 3;
+        at = text[row..].find("</tr").map_or(text.len(), |i| row + i);
+        looked_at(at - row);
+        let cell = text[row..at].match_indices("<td").nth(index);
+        if let Some(value) = cell.and_then(|(i, _)| content(text, row + i))
+            && is_secret(&text[value.clone()], sure)
+        {
+            found.push(value);
+        }
+    }
+    Some((found, at))
+}
+
+/// The content of the element whose tag opens at `at`.
+fn content(text: &str, at: usize) -> Option<Range<usize>> {
+    let start = at + ahead(text, at, HEAD).find('>')? + 1;
+    let end = start + text[start..].find('<')?;
+    looked_at(end - start);
+    Some(start..end)
+}
