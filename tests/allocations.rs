@@ -160,6 +160,15 @@ allocates_nothing! {
     stack_of_the_http_proxy: settings::Settings::http_proxy().stack().build().unwrap();
 }
 
+#[cfg(feature = "settings")]
+allocates_nothing! {
+    stack_of_settings_with_hooks: settings::Settings::default()
+        .stack()
+        .with_hooks(())
+        .build()
+        .unwrap();
+}
+
 #[cfg(all(feature = "metrics", feature = "settings"))]
 allocates_nothing! {
     stack_of_settings_with_metrics: settings::Settings::default()

@@ -5,7 +5,7 @@ use std::time::Duration;
 #[cfg(feature = "metrics")]
 use tower_toolcall::metrics::Metrics;
 #[cfg(feature = "settings")]
-use tower_toolcall::settings::Settings;
+use tower_toolcall::settings::{Place, Settings};
 use tower_toolcall::{
     Identity, ToolCall, ToolError,
     catch_panic::CatchPanicLayer,
@@ -188,6 +188,23 @@ contract!(
         let mut settings = Settings::default();
         settings.retry.attempts = 1;
         settings.stack().build().unwrap()
+    },
+    Readiness::Eager,
+    Panics::BecomeErrors
+);
+#[cfg(feature = "settings")]
+contract!(
+    stack_of_settings_with_own_layers,
+    {
+        let mut settings = Settings::default();
+        settings.retry.attempts = 1;
+        settings
+            .stack()
+            .with_layer(Place::Outside, tower::layer::util::Identity::new())
+            .with_layer(Place::Call, tower::layer::util::Identity::new())
+            .with_layer(Place::Attempt, tower::layer::util::Identity::new())
+            .build()
+            .unwrap()
     },
     Readiness::Eager,
     Panics::BecomeErrors

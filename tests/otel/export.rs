@@ -79,6 +79,28 @@ fn stack(client: &Client) -> Stack {
     )
 }
 
+/// W9: the same of a preset, a variable or two, and hooks.
+#[cfg(feature = "settings")]
+fn stack_of_settings(client: &Client) -> Stack {
+    let vars = [
+        ("TOOL_PRESET", "agent_loop"),
+        ("TOOL_TRACE_OUTPUT", "true"),
+        ("TOOL_TRACE_ATTEMPTS", "true"),
+        ("TOOL_RETRY_BASE", "5ms"),
+    ];
+    let settings = tower_toolcall::settings::Settings::default().with_env_from(vars);
+    let stack = settings
+        .unwrap()
+        .stack()
+        .with_hooks(LangfuseHooks::new(McpHooks::new()))
+        .with_classifier(McpClassifier::new())
+        .build()
+        .unwrap();
+    let pipe = KeyValue::new("network.transport", "pipe");
+    let server = McpService::new(client.peer().clone()).with_span_attributes([pipe]);
+    BoxCloneSyncService::new(ServiceBuilder::new().layer(stack).service(server))
+}
+
 fn call(tool: &str) -> ToolCall {
     let mut call = ToolCall::new(tool)
         .with_id("call-1")
@@ -134,7 +156,7 @@ async fn agent_turn(stack: Stack) {
 }
 
 /// Runs the turn, and returns what the collector got.
-async fn run() -> Collector {
+async fn run(stack: fn(&Client) -> Stack) -> Collector {
     let collector = Collector::start().await;
     let (provider, _guard) = pipeline(&collector);
     let server = Server::default();
@@ -159,7 +181,19 @@ async fn run() -> Collector {
 /// O1, O4, O6: one run, because the pipeline is expensive; each check has its function.
 #[tokio::test]
 async fn a_collector_receives_the_whole_turn_and_no_secret() {
-    let collector = timeout(Duration::from_secs(20), run()).await.unwrap();
+    receives_all(stack).await;
+}
+
+/// W9: Langfuse's type, MCP's attributes and all else, also of a stack that settings build.
+#[cfg(feature = "settings")]
+#[tokio::test]
+async fn a_collector_receives_the_same_of_a_preset() {
+    receives_all(stack_of_settings).await;
+}
+
+async fn receives_all(stack: fn(&Client) -> Stack) {
+    let run = run(stack);
+    let collector = timeout(Duration::from_secs(20), run).await.unwrap();
     let spans = collector.spans();
     one_trace(&spans);
     a_retried_call(&spans);

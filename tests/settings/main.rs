@@ -9,6 +9,7 @@ mod files;
 mod give_way;
 mod kit;
 mod layers;
+mod own;
 mod presets;
 mod results;
 mod stack;

@@ -8,7 +8,8 @@
 //! What a call itself says beats what is set for its tool, which beats what is set for all. A variable beats a file, a
 //! file beats the [preset](#presets). [`StackLayer`] is, from the outside in: sanitize, [identity](StackBuilder::with_identity), trace, metrics, deadline, retry, the spans
 //! of attempts (`trace.attempts`), rate limit, health, circuit breaker, timeout, catch panic; [`StackLayer::results`] has the
-//! layer for results between the first two. A layer that is switched off is not there.
+//! layer for results between the first two. A layer that is switched off is not there. Layers of your own stand at a
+//! [`Place`].
 //!
 //! # Example
 //!
@@ -63,6 +64,34 @@
 //! # main().unwrap() }
 //! ```
 //!
+//! Hooks, checks and layers of your own:
+//!
+//! ```
+//! # #[cfg(feature = "otel")] {
+//! use tower::{ServiceBuilder, limit::ConcurrencyLimitLayer, service_fn};
+//! use tower_toolcall::{
+//!     BoxError, ToolCall,
+//!     check::check_fn,
+//!     otel::LangfuseHooks,
+//!     settings::{Place, Settings},
+//! };
+//!
+//! # fn main() -> Result<(), BoxError> {
+//! let stack = Settings::http_proxy()
+//!     .stack()
+//!     .with_hooks(LangfuseHooks::default()) // for MCP tools: LangfuseHooks::new(McpHooks::new())
+//!     .with_check(check_fn(|_call, answer: &String| match answer.is_empty() {
+//!         true => Err("the answer is empty".into()),
+//!         false => Ok(()),
+//!     }))
+//!     .with_layer(Place::Attempt, ConcurrencyLimitLayer::new(8))
+//!     .build()?;
+//! let tool = service_fn(|_call: ToolCall| async { Ok::<_, BoxError>("sunny".to_owned()) });
+//! let tools = ServiceBuilder::new().layer(stack).service(tool);
+//! # let _ = tools; Ok(()) }
+//! # main().unwrap() }
+//! ```
+//!
 //! `examples/settings.toml` is a file with every key; `cargo run --features settings --example settings` reads it.
 //!
 //! # Presets
@@ -75,7 +104,8 @@
 //! | [`gateway`](Settings::gateway) | 60 s | 1 | refuses at once | 5 in a row within 300 s, open for 60 s | `isError` counts for the breaker |
 //! | [`http_proxy`](Settings::http_proxy) | 30 s | 1 | refuses at once | 5 in a row, open for 30 s, 3 trials, per server | calls without a server share one breaker |
 //!
-//! All else is as by default. A preset is what settings begin with, whoever names it: the program
+//! All else is as by default, and each part is a setting: `circuit_breaker.enabled = true` gives an agent loop a breaker. A
+//! preset is what settings begin with, whoever names it: the program
 //! ([`Settings::preset`]), a file, or `TOOL_PRESET`, which beats the other two. Then come the file's values, then those of
 //! variables:
 //!
@@ -173,7 +203,9 @@ pub use self::{
     rate_limit::RateLimitSettings,
     retry::RetrySettings,
     sanitize::SanitizeSettings,
-    stack::{ResponseFuture, Results, ResultsLayer, Stack, StackBuilder, StackLayer},
+    stack::{
+        Below, Own, Place, ResponseFuture, Results, ResultsLayer, Stack, StackBuilder, StackLayer,
+    },
     timeout::TimeoutSettings,
     tools::ToolSettings,
     trace::TraceSettings,

@@ -1,15 +1,19 @@
 use std::{any::type_name, fmt};
 
 use tower_layer::Layer;
+use tower_service::Service;
 
 use super::{
     optional::{Optional, Switched},
+    own::{Hooks, Looks, Place, Surrounds},
+    placed::Placed,
     results::ResultsLayer,
     service::Stack,
 };
 #[cfg(feature = "metrics")]
 use crate::metrics::{Measured, MetricsLayer};
 use crate::{
+    call::ToolCall,
     catch_panic::{CatchPanic, CatchPanicLayer},
     circuit_breaker::{CircuitBreaker, CircuitBreakerHandle, CircuitBreakerLayer},
     deadline::{Deadline, DeadlineLayer},
@@ -22,86 +26,119 @@ use crate::{
     retry::{Retry, RetryLayer},
     sanitize::SanitizeLayer,
     timeout::{Timeout, TimeoutLayer},
-    trace::{DefaultHooks, Trace, TraceLayer},
+    trace::{Trace, TraceLayer},
 };
 
 /// The documented stack as one layer, made by [`StackBuilder::build`](super::StackBuilder::build).
 ///
 /// The breakers, the gates of rate limits, the registry of servers and the budget of retries live in this value: services made from it, or
 /// from its clones, share them.
+///
+/// `O` is `()`, or [`Own`](super::Own) where the builder was given hooks, checks or layers.
 #[derive(Clone)]
 #[must_use]
-pub struct StackLayer<C = ByError> {
+pub struct StackLayer<C = ByError, O = ()> {
     sanitize: SanitizeLayer,
-    layers: Layers<C>,
-    classifier: C,
+    layers: Layers<C, O>,
     handle: CircuitBreakerHandle,
     health: Health,
 }
 
 /// All but the outermost layer.
 #[derive(Clone)]
-pub(super) struct Layers<C> {
+pub(super) struct Layers<C, O> {
     pub(super) identity: Optional<IdentityLayer>,
     pub(super) codes: Optional<NormalizeLayer>,
-    pub(super) trace: TraceLayer<DefaultHooks<C>>,
+    pub(super) trace: TraceLayer,
     #[cfg(feature = "metrics")]
     pub(super) metrics: Optional<MetricsLayer<C>>,
     pub(super) deadline: DeadlineLayer,
     pub(super) retry: Optional<RetryLayer<C>>,
-    pub(super) attempts: Optional<TraceLayer<DefaultHooks<C>>>,
+    pub(super) attempts: Option<TraceLayer>,
     pub(super) rate_limit: Optional<RateLimitBackoffLayer<C>>,
     pub(super) health: Optional<HealthLayer>,
     pub(super) circuit_breaker: Optional<CircuitBreakerLayer<C>>,
     pub(super) timeout: TimeoutLayer,
     pub(super) catch_panic: CatchPanicLayer,
+    pub(super) classifier: C,
+    pub(super) own: O,
 }
 
-type Bounded<S> = Timeout<CatchPanic<S>>;
-type Guarded<S, C> = Switched<CircuitBreaker<Bounded<S>, C>, Bounded<S>>;
-type Watched<S, C> = Switched<HealthService<Guarded<S, C>>, Guarded<S, C>>;
-type Gated<S, C> = Switched<RateLimitBackoff<Watched<S, C>, C>, Watched<S, C>>;
-type Attempted<S, C> = Switched<Trace<Gated<S, C>, DefaultHooks<C>>, Gated<S, C>>;
-type Repeated<S, C> = Switched<Retry<Attempted<S, C>, C>, Attempted<S, C>>;
-type Timed<S, C> = Deadline<Repeated<S, C>>;
-#[cfg(feature = "metrics")]
-type Counted<S, C> = Switched<Measured<Timed<S, C>, C>, Timed<S, C>>;
-#[cfg(not(feature = "metrics"))]
-type Counted<S, C> = Timed<S, C>;
-type Traced<S, C> = Trace<Counted<S, C>, DefaultHooks<C>>;
-type Resolved<S, C> = Switched<IdentityService<Traced<S, C>>, Traced<S, C>>;
-pub(super) type Coded<S, C> = Switched<Normalize<Resolved<S, C>>, Resolved<S, C>>;
+/// What the tool answers.
+type Res<S> = <S as Service<ToolCall>>::Response;
 
-impl<S: Clone, C: Clone> Layer<S> for Layers<C> {
+pub(super) type Bounded<S> = Timeout<CatchPanic<S>>;
+type Guarded<S, C> = Switched<CircuitBreaker<Bounded<S>, C>, Bounded<S>>;
+pub(super) type Watched<S, C> = Switched<HealthService<Guarded<S, C>>, Guarded<S, C>>;
+type Attempt<S, C> = Placed<Res<S>, Watched<S, C>>;
+type Gated<S, C> = Switched<RateLimitBackoff<Attempt<S, C>, C>, Attempt<S, C>>;
+type Attempted<S, C> = Switched<Trace<Gated<S, C>, Hooks<Res<S>, C>>, Gated<S, C>>;
+type Repeated<S, C> = Switched<Retry<Attempted<S, C>, C>, Attempted<S, C>>;
+pub(super) type Timed<S, C> = Deadline<Repeated<S, C>>;
+type Call<S, C> = Placed<Res<S>, Timed<S, C>>;
+#[cfg(feature = "metrics")]
+type Counted<S, C> = Switched<Measured<Call<S, C>, C>, Call<S, C>>;
+#[cfg(not(feature = "metrics"))]
+type Counted<S, C> = Call<S, C>;
+type Traced<S, C> = Trace<Counted<S, C>, Hooks<Res<S>, C>>;
+pub(super) type Resolved<S, C> = Switched<IdentityService<Traced<S, C>>, Traced<S, C>>;
+type Outside<S, C> = Placed<Res<S>, Resolved<S, C>>;
+pub(super) type Coded<S, C> = Switched<Normalize<Outside<S, C>>, Outside<S, C>>;
+
+/// What a tool needs of the parameter for layers and hooks of the user's.
+pub trait Fits<S: Service<ToolCall>, C>:
+    Looks<Res<S>>
+    + Surrounds<Watched<S, C>, Res<S>>
+    + Surrounds<Timed<S, C>, Res<S>>
+    + Surrounds<Resolved<S, C>, Res<S>>
+{
+}
+
+impl<S: Service<ToolCall>, C, O> Fits<S, C> for O where
+    O: Looks<Res<S>>
+        + Surrounds<Watched<S, C>, Res<S>>
+        + Surrounds<Timed<S, C>, Res<S>>
+        + Surrounds<Resolved<S, C>, Res<S>>
+{
+}
+
+impl<S, C, O> Layer<S> for Layers<C, O>
+where
+    S: Service<ToolCall> + Clone,
+    C: Clone,
+    O: Fits<S, C>,
+{
     type Service = Coded<S, C>;
 
     fn layer(&self, tool: S) -> Self::Service {
+        let hooks = Hooks::new(self.classifier.clone(), self.own.hooks());
+        let attempts = self.attempts.clone();
+        let attempts = Optional(attempts.map(|layer| layer.with_hooks(hooks.clone())));
+
         let stack = self.timeout.layer(self.catch_panic.layer(tool));
-        let stack = self.circuit_breaker.layer(stack);
-        let stack = self.health.layer(stack);
-        let stack = self.rate_limit.layer(stack);
-        let stack = self.attempts.layer(stack);
-        let stack = self.retry.layer(stack);
-        let stack = self.deadline.layer(stack);
+        let stack = self.health.layer(self.circuit_breaker.layer(stack));
+        let stack = self.own.put(Place::Attempt, stack);
+        let stack = attempts.layer(self.rate_limit.layer(stack));
+        let stack = self.deadline.layer(self.retry.layer(stack));
+        let stack = self.own.put(Place::Call, stack);
         #[cfg(feature = "metrics")]
         let stack = self.metrics.layer(stack);
-        self.codes
-            .layer(self.identity.layer(self.trace.layer(stack)))
+        let stack = self.trace.clone().with_hooks(hooks).layer(stack);
+        let stack = self.own.put(Place::Outside, self.identity.layer(stack));
+        self.codes.layer(stack)
     }
 }
 
-impl<C> StackLayer<C> {
+impl<C, O> StackLayer<C, O> {
     pub(super) fn new(
         sanitize: SanitizeLayer,
-        layers: Layers<C>,
-        classifier: C,
+        layers: Layers<C, O>,
         handle: CircuitBreakerHandle,
         health: Health,
     ) -> Self {
         Self {
             sanitize,
             layers,
-            classifier,
             handle,
             health,
         }
@@ -120,16 +157,21 @@ impl<C> StackLayer<C> {
     }
 }
 
-impl<C: Clone> StackLayer<C> {
+impl<C: Clone, O: Clone> StackLayer<C, O> {
     /// The same stack with a [`ToolResult`](crate::ToolResult) for each call, whatever happens. It shares all
     /// state with this one. The redaction rules are outside it, so that results are written by them.
-    pub fn results(&self) -> ResultsLayer<C> {
-        let results = ToolResultLayer::new().with_classifier(self.classifier.clone());
+    pub fn results(&self) -> ResultsLayer<C, O> {
+        let results = ToolResultLayer::new().with_classifier(self.layers.classifier.clone());
         ResultsLayer::new(self.sanitize.clone(), results, self.layers.clone())
     }
 }
 
-impl<S: Clone, C: Clone> Layer<S> for StackLayer<C> {
+impl<S, C, O> Layer<S> for StackLayer<C, O>
+where
+    S: Service<ToolCall> + Clone,
+    C: Clone,
+    O: Fits<S, C>,
+{
     type Service = Stack<S, C>;
 
     fn layer(&self, tool: S) -> Self::Service {
@@ -137,7 +179,7 @@ impl<S: Clone, C: Clone> Layer<S> for StackLayer<C> {
     }
 }
 
-impl<C> fmt::Debug for StackLayer<C> {
+impl<C, O> fmt::Debug for StackLayer<C, O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StackLayer")
             .field("sanitize", &self.sanitize)
@@ -146,7 +188,7 @@ impl<C> fmt::Debug for StackLayer<C> {
     }
 }
 
-impl<C> fmt::Debug for Layers<C> {
+impl<C, O> fmt::Debug for Layers<C, O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Layers")
             .field("deadline", &self.deadline)

@@ -10,6 +10,14 @@ impl Listeners {
     pub(super) fn add(&mut self, listen: impl Listen + 'static) {
         self.0.push(Arc::new(listen));
     }
+
+    /// Gives them to a layer, if there are any: a layer without a listener keeps less of a call.
+    pub(super) fn of<L>(self: &Arc<Self>, layer: L, set: impl FnOnce(L, Arc<Self>) -> L) -> L {
+        match self.0.is_empty() {
+            true => layer,
+            false => set(layer, Arc::clone(self)),
+        }
+    }
 }
 
 impl Listen for Listeners {

@@ -4,12 +4,16 @@ mod builder;
 mod layer;
 mod listeners;
 mod optional;
+mod own;
+mod parts;
+mod placed;
 mod results;
 mod service;
 
 pub use self::{
     builder::StackBuilder,
     layer::StackLayer,
+    own::{Below, Own, Place},
     results::{Results, ResultsLayer},
     service::{ResponseFuture, Stack},
 };

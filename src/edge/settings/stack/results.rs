@@ -8,7 +8,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use super::{
-    layer::{Coded, Layers},
+    layer::{Coded, Fits, Layers},
     service::ResponseFuture,
 };
 use crate::{
@@ -23,17 +23,17 @@ use crate::{
 /// [`StackLayer::results`](super::StackLayer::results).
 #[derive(Clone)]
 #[must_use]
-pub struct ResultsLayer<C = ByError> {
+pub struct ResultsLayer<C = ByError, O = ()> {
     sanitize: SanitizeLayer,
     results: ToolResultLayer<C>,
-    layers: Layers<C>,
+    layers: Layers<C, O>,
 }
 
-impl<C> ResultsLayer<C> {
+impl<C, O> ResultsLayer<C, O> {
     pub(super) fn new(
         sanitize: SanitizeLayer,
         results: ToolResultLayer<C>,
-        layers: Layers<C>,
+        layers: Layers<C, O>,
     ) -> Self {
         Self {
             sanitize,
@@ -43,7 +43,12 @@ impl<C> ResultsLayer<C> {
     }
 }
 
-impl<S: Clone, C: Clone> Layer<S> for ResultsLayer<C> {
+impl<S, C, O> Layer<S> for ResultsLayer<C, O>
+where
+    S: Service<ToolCall> + Clone,
+    C: Clone,
+    O: Fits<S, C>,
+{
     type Service = Results<S, C>;
 
     fn layer(&self, tool: S) -> Self::Service {
@@ -54,7 +59,7 @@ impl<S: Clone, C: Clone> Layer<S> for ResultsLayer<C> {
     }
 }
 
-impl<C> fmt::Debug for ResultsLayer<C> {
+impl<C, O> fmt::Debug for ResultsLayer<C, O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ResultsLayer")
             .field("sanitize", &self.sanitize)
@@ -67,7 +72,7 @@ type Inner<S, C> = Sanitize<ToolResultService<Coded<S, C>, C>>;
 
 /// A tool in the documented stack that never fails, made by [`ResultsLayer`].
 #[derive(Clone)]
-pub struct Results<S, C = ByError> {
+pub struct Results<S: Service<ToolCall>, C = ByError> {
     inner: Inner<S, C>,
 }
 
@@ -89,7 +94,7 @@ where
     }
 }
 
-impl<S, C> fmt::Debug for Results<S, C> {
+impl<S: Service<ToolCall>, C> fmt::Debug for Results<S, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Results").finish_non_exhaustive()
     }

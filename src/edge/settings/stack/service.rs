@@ -18,11 +18,11 @@ use crate::{
 
 /// A tool in the documented stack, made by [`StackLayer`](super::StackLayer).
 #[derive(Clone)]
-pub struct Stack<S, C = ByError> {
+pub struct Stack<S: Service<ToolCall>, C = ByError> {
     inner: Sanitize<Coded<S, C>>,
 }
 
-impl<S, C> Stack<S, C> {
+impl<S: Service<ToolCall>, C> Stack<S, C> {
     pub(super) fn new(inner: Sanitize<Coded<S, C>>) -> Self {
         Self { inner }
     }
@@ -46,7 +46,7 @@ where
     }
 }
 
-impl<S, C> fmt::Debug for Stack<S, C> {
+impl<S: Service<ToolCall>, C> fmt::Debug for Stack<S, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Stack").finish_non_exhaustive()
     }

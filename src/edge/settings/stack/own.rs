@@ -1,0 +1,241 @@
+//! What a stack has beside its settings: hooks and layers of its user.
+
+use std::{
+    borrow::Cow,
+    fmt,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use tower::util::BoxCloneSyncService;
+use tower_layer::Layer;
+use tower_service::Service;
+use tracing::Span;
+
+use super::placed::Placed;
+use crate::{
+    answer::Answer,
+    call::{CallInfo, ToolCall},
+    error::ToolError,
+    normalize::NormalizeLayer,
+    outcome::{Classify, Outcome},
+    trace::{End, TraceHooks},
+};
+
+/// Where a layer of your own stands in the stack. See [`StackBuilder::with_layer`](super::StackBuilder::with_layer).
+///
+/// A layer that is innermost needs no place: put it around the tool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Place {
+    /// Outside of all layers but those for redaction rules, results and codes: calls have the names that their callers
+    /// wrote, and nothing is observed yet.
+    Outside,
+    /// Below spans, metrics and the check, above deadline and retries: once for each call. For policies, quotas and caches,
+    /// for example.
+    Call,
+    /// Below retries and the rate limit, above health and the circuit breaker: once for each attempt that is sent. For tokens
+    /// and limits of concurrency, for example.
+    Attempt,
+}
+
+/// The part of a stack below a layer of your own: what that is put around.
+pub struct Below<Res>(BoxCloneSyncService<ToolCall, Res, ToolError>);
+
+impl<Res> Service<ToolCall> for Below<Res> {
+    type Response = Res;
+    type Error = ToolError;
+    type Future = <BoxCloneSyncService<ToolCall, Res, ToolError> as Service<ToolCall>>::Future;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
+        self.0.poll_ready(cx)
+    }
+
+    fn call(&mut self, call: ToolCall) -> Self::Future {
+        self.0.call(call)
+    }
+}
+
+impl<Res> Clone for Below<Res> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<Res> fmt::Debug for Below<Res> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Below").finish_non_exhaustive()
+    }
+}
+
+type OwnLayer<Res> = dyn Fn(Below<Res>) -> Below<Res> + Send + Sync;
+type OwnHooks<Res> = dyn TraceHooks<Res> + Send + Sync;
+
+/// Hooks, checks and layers of your own, for answers of one type: the parameter of a
+/// [`StackBuilder`](super::StackBuilder) that has any.
+pub struct Own<Res> {
+    hooks: Option<Arc<OwnHooks<Res>>>,
+    /// From the outside in.
+    layers: Vec<(Place, Arc<OwnLayer<Res>>)>,
+}
+
+impl<Res> Own<Res> {
+    pub(super) fn set_hooks(&mut self, hooks: impl TraceHooks<Res> + Send + Sync + 'static) {
+        self.hooks = Some(Arc::new(hooks));
+    }
+
+    /// Inside those that are at this place already, or outside of them.
+    pub(super) fn add_layer<L>(&mut self, place: Place, layer: L, inside: bool)
+    where
+        L: Layer<Below<Res>> + Send + Sync + 'static,
+        L::Service: Service<ToolCall, Response = Res, Error: Into<ToolError>, Future: Send>
+            + Clone
+            + Send
+            + Sync
+            + 'static,
+        Res: 'static,
+    {
+        let layer = move |below| {
+            let service = NormalizeLayer::new().layer(layer.layer(below));
+            Below(BoxCloneSyncService::new(service))
+        };
+        let at = if inside { self.layers.len() } else { 0 };
+        self.layers.insert(at, (place, Arc::new(layer)));
+    }
+}
+
+impl<Res> Clone for Own<Res> {
+    fn clone(&self) -> Self {
+        Self {
+            hooks: self.hooks.clone(),
+            layers: self.layers.clone(),
+        }
+    }
+}
+
+/// Nothing yet.
+impl<Res> From<()> for Own<Res> {
+    fn from((): ()) -> Self {
+        Self {
+            hooks: None,
+            layers: Vec::new(),
+        }
+    }
+}
+
+impl<Res> fmt::Debug for Own<Res> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Own")
+            .field("hooks", &self.hooks.is_some())
+            .field("layers", &self.layers.len())
+            .finish()
+    }
+}
+
+/// Whose hooks spans have: `()` has none.
+pub trait Looks<Res> {
+    fn hooks(&self) -> Option<Arc<OwnHooks<Res>>>;
+}
+
+impl<Res> Looks<Res> for () {
+    fn hooks(&self) -> Option<Arc<OwnHooks<Res>>> {
+        None
+    }
+}
+
+impl<Res> Looks<Res> for Own<Res> {
+    fn hooks(&self) -> Option<Arc<OwnHooks<Res>>> {
+        self.hooks.clone()
+    }
+}
+
+/// What is put around `S` at a place: `()` is nothing.
+pub trait Surrounds<S, Res> {
+    fn put(&self, place: Place, inner: S) -> Placed<Res, S>;
+}
+
+impl<S, Res> Surrounds<S, Res> for () {
+    fn put(&self, _: Place, inner: S) -> Placed<Res, S> {
+        Placed::Bare(inner)
+    }
+}
+
+impl<S, Res> Surrounds<S, Res> for Own<Res>
+where
+    S: Service<ToolCall, Response = Res, Error = ToolError, Future: Send>
+        + Clone
+        + Send
+        + Sync
+        + 'static,
+{
+    fn put(&self, place: Place, inner: S) -> Placed<Res, S> {
+        let mut layers = self.layers.iter().rev().filter(|(at, _)| *at == place);
+        let Some((_, innermost)) = layers.next() else {
+            return Placed::Bare(inner);
+        };
+        let below = innermost(Below(BoxCloneSyncService::new(inner)));
+        Placed::Own(layers.fold(below, |below, (_, layer)| layer(below)))
+    }
+}
+
+/// The hooks of a stack's spans: its classifier, and hooks of its user's or the answers of the usual types.
+pub struct Hooks<Res, C> {
+    classifier: C,
+    own: Option<Arc<OwnHooks<Res>>>,
+}
+
+impl<Res, C> Hooks<Res, C> {
+    pub(super) fn new(classifier: C, own: Option<Arc<OwnHooks<Res>>>) -> Self {
+        Self { classifier, own }
+    }
+}
+
+impl<Res, C: Clone> Clone for Hooks<Res, C> {
+    fn clone(&self) -> Self {
+        Self::new(self.classifier.clone(), self.own.clone())
+    }
+}
+
+impl<Res: 'static, C: Classify<Res>> TraceHooks<Res> for Hooks<Res, C> {
+    fn classify(&self, result: Result<&Res, &ToolError>) -> Outcome {
+        self.classifier.classify(result)
+    }
+
+    fn output_bytes(&self, response: &Res) -> Option<u64> {
+        match &self.own {
+            Some(own) => own.output_bytes(response),
+            None => Answer::of_usual(response).map(|answer| answer.bytes()),
+        }
+    }
+
+    fn answer<'a>(&self, response: &'a Res) -> Option<Answer<'a>> {
+        match &self.own {
+            Some(own) => own.answer(response),
+            None => Answer::of_usual(response),
+        }
+    }
+
+    fn error_type(&self, error: &ToolError) -> Option<Cow<'static, str>> {
+        self.own.as_ref()?.error_type(error)
+    }
+
+    fn on_start(&self, call: &ToolCall, span: &Span) {
+        if let Some(own) = &self.own {
+            own.on_start(call, span);
+        }
+    }
+
+    fn on_end(&self, call: &CallInfo, end: &End<'_, Res>, span: &Span) {
+        if let Some(own) = &self.own {
+            own.on_end(call, end, span);
+        }
+    }
+}
+
+impl<Res, C> fmt::Debug for Hooks<Res, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hooks")
+            .field("own", &self.own.is_some())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,174 @@
+use std::{sync::Arc, time::Duration};
+
+use super::{
+    layer::{Layers, StackLayer},
+    listeners::Listeners,
+    optional::Optional,
+};
+#[cfg(feature = "metrics")]
+use crate::metrics::Metrics;
+use crate::{
+    call::{ReplaySafety, ToolCall},
+    catch_panic::CatchPanicLayer,
+    circuit_breaker::CircuitBreakerLayer,
+    config::ConfigError,
+    edge::{
+        health::Health,
+        settings::{Settings, circuit_breaker, health, rate_limit},
+    },
+    identity::IdentityLayer,
+    normalize::NormalizeLayer,
+    rate_limit::RateLimitBackoffLayer,
+    retry::RetryLayer,
+    sanitize::SanitizeLayer,
+    timeout::TimeoutLayer,
+    trace::TraceLayer,
+};
+
+/// Says something of a call.
+type Rule<T> = Arc<dyn Fn(&ToolCall) -> T + Send + Sync>;
+
+/// What the layers of a stack are made of, but for what has a type of the user's.
+#[derive(Clone)]
+pub(super) struct Parts {
+    pub(super) settings: Settings,
+    pub(super) replay_safety: Option<Rule<ReplaySafety>>,
+    pub(super) timeout: Option<Rule<Option<Duration>>>,
+    pub(super) identity: Option<IdentityLayer>,
+    pub(super) codes: Option<NormalizeLayer>,
+    pub(super) listeners: Listeners,
+    #[cfg(feature = "metrics")]
+    pub(super) metrics: Option<Metrics>,
+}
+
+impl Parts {
+    pub(super) fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            replay_safety: None,
+            timeout: None,
+            identity: None,
+            codes: None,
+            listeners: Listeners::default(),
+            #[cfg(feature = "metrics")]
+            metrics: None,
+        }
+    }
+
+    pub(super) fn build<C: Clone, O>(
+        self,
+        classifier: C,
+        own: O,
+    ) -> Result<StackLayer<C, O>, ConfigError> {
+        let settings = &self.settings;
+        settings.check()?;
+        let listeners = Arc::new(self.listeners.clone());
+        let breaker = self.circuit_breaker(&listeners, classifier.clone())?;
+        let handle = breaker.handle();
+        let health = self.health(&listeners)?;
+        #[cfg(feature = "metrics")]
+        let metrics = self.metrics.as_ref().map(Metrics::layer);
+        let layers = Layers {
+            identity: Optional(self.identity(&listeners)),
+            codes: Optional(self.codes.clone()),
+            trace: listeners.of(settings.trace_layer(), TraceLayer::with_listener),
+            #[cfg(feature = "metrics")]
+            metrics: Optional(metrics.map(|layer| layer.with_classifier(classifier.clone()))),
+            deadline: settings.deadline_layer(),
+            retry: Optional(self.retry(&listeners, classifier.clone())?),
+            // Those of attempts tell no listener.
+            attempts: settings.trace.attempts.then(TraceLayer::attempts),
+            rate_limit: Optional(self.rate_limit(&listeners, classifier.clone())?),
+            health: Optional(settings.health.enabled.then(|| health.layer())),
+            circuit_breaker: Optional(settings.circuit_breaker.enabled.then_some(breaker)),
+            timeout: self.timeout(&listeners)?,
+            catch_panic: CatchPanicLayer::new(),
+            classifier,
+            own,
+        };
+        let sanitize = SanitizeLayer::new(settings.redaction_rules()?);
+        Ok(StackLayer::new(sanitize, layers, handle, health))
+    }
+
+    fn identity(&self, listeners: &Arc<Listeners>) -> Option<IdentityLayer> {
+        let layer = self.identity.clone()?;
+        #[cfg(feature = "metrics")]
+        if let Some(metrics) = &self.metrics {
+            let mut heard = (**listeners).clone();
+            heard.add(metrics.clone());
+            return Some(layer.with_listener(heard));
+        }
+        Some(layer.with_listener(Arc::clone(listeners)))
+    }
+
+    fn retry<C>(
+        &self,
+        listeners: &Arc<Listeners>,
+        classifier: C,
+    ) -> Result<Option<RetryLayer<C>>, ConfigError> {
+        if !self.settings.retries() {
+            return Ok(None);
+        }
+        let policy = self
+            .settings
+            .retry_policy()?
+            .with_classifier(classifier)
+            .with_listener(Arc::clone(listeners))
+            .with_replay_safety(self.replay_safety());
+        Ok(Some(RetryLayer::new(policy)))
+    }
+
+    fn replay_safety(&self) -> impl Fn(&ToolCall) -> ReplaySafety + Send + Sync + 'static + use<> {
+        let (tools, rule) = (self.settings.replay_safety(), self.replay_safety.clone());
+        move |call| match (tools.get(call), &rule) {
+            (Some(said), _) => *said,
+            (None, Some(rule)) => rule(call),
+            (None, None) => ReplaySafety::Unknown,
+        }
+    }
+
+    fn rate_limit<C>(
+        &self,
+        listeners: &Arc<Listeners>,
+        classifier: C,
+    ) -> Result<Option<RateLimitBackoffLayer<C>>, ConfigError> {
+        if !self.settings.rate_limit.enabled {
+            return Ok(None);
+        }
+        let layer = self
+            .settings
+            .rate_limit_builder()
+            .with_classifier(classifier)
+            .with_listener(Arc::clone(listeners))
+            .build();
+        layer.map(Some).map_err(rate_limit::named)
+    }
+
+    fn circuit_breaker<C>(
+        &self,
+        listeners: &Arc<Listeners>,
+        classifier: C,
+    ) -> Result<CircuitBreakerLayer<C>, ConfigError> {
+        self.settings
+            .circuit_breaker_builder()?
+            .with_classifier(classifier)
+            .with_listener(Arc::clone(listeners))
+            .build()
+            .map_err(|e| circuit_breaker::named(e, &self.settings.circuit_breaker))
+    }
+
+    fn health(&self, listeners: &Arc<Listeners>) -> Result<Health, ConfigError> {
+        let builder = self.settings.health_builder();
+        let builder = builder.with_listener(Arc::clone(listeners));
+        builder.build().map_err(health::named)
+    }
+
+    fn timeout(&self, listeners: &Arc<Listeners>) -> Result<TimeoutLayer, ConfigError> {
+        let layer = self.settings.timeout_layer()?;
+        let layer = listeners.of(layer, TimeoutLayer::with_listener);
+        Ok(match self.timeout.clone() {
+            Some(timeout) => layer.with_timeout_fn(move |call| timeout(call)),
+            None => layer,
+        })
+    }
+}

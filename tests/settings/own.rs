@@ -1,0 +1,254 @@
+//! W9: hooks, checks and layers of the user's in the stack.
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    task::{Context, Poll},
+};
+
+use static_assertions::assert_impl_all;
+use tower::{
+    Layer, Service, ServiceExt, limit::ConcurrencyLimitLayer, load_shed::LoadShedLayer, service_fn,
+};
+use tower_toolcall::{
+    BoxError, CallInfo, ErrorKind, Event, Identity, Outcome, ToolCall, ToolError,
+    check::{CheckLayer, check_fn},
+    identity::Resolve,
+    outcome::ByError,
+    settings::{Own, Place, ResultsLayer, Settings, StackBuilder, StackLayer},
+    trace::{End, TraceHooks},
+};
+
+use crate::kit::{Flaky, call, changed, run, safe, secs, stack};
+
+assert_impl_all!(StackBuilder<ByError, Own<()>>: Send, Sync, Clone);
+assert_impl_all!(StackLayer<ByError, Own<()>>: Send, Sync, Unpin, Clone);
+assert_impl_all!(ResultsLayer<ByError, Own<()>>: Send, Sync, Unpin, Clone);
+
+type Heard = Arc<Mutex<Vec<String>>>;
+
+fn taken(heard: &Heard) -> Vec<String> {
+    std::mem::take(&mut heard.lock().unwrap())
+}
+
+/// A layer that notes the calls that pass it.
+#[derive(Clone)]
+struct Notes(&'static str, Heard);
+
+impl<S> Layer<S> for Notes {
+    type Service = Noting<S>;
+
+    fn layer(&self, inner: S) -> Noting<S> {
+        Noting {
+            notes: self.clone(),
+            inner,
+        }
+    }
+}
+
+#[derive(Clone)]
+struct Noting<S> {
+    notes: Notes,
+    inner: S,
+}
+
+impl<S: Service<ToolCall>> Service<ToolCall> for Noting<S> {
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = S::Future;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, call: ToolCall) -> S::Future {
+        let Notes(name, heard) = &self.notes;
+        let note = format!("{name} {} {}", call.tool(), call.attempt());
+        heard.lock().unwrap().push(note);
+        self.inner.call(call)
+    }
+}
+
+struct Docs;
+
+impl Resolve for Docs {
+    fn resolve(&self, call: &ToolCall) -> Result<Option<Identity>, ToolError> {
+        match call.tool() {
+            "docs__search" => Ok(Some(Identity::new("search").with_server("docs"))),
+            _ => Err(ToolError::new(ErrorKind::NotFound, "there is no such tool")),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_place_is_where_its_name_says() {
+    let heard = Heard::default();
+    let notes = |name| Notes(name, heard.clone());
+    let layer = Settings::agent_loop()
+        .stack()
+        .with_identity(Docs)
+        .with_layer(Place::Attempt, notes("attempt"))
+        .with_layer(Place::Call, notes("call"))
+        .with_layer(Place::Outside, notes("outside"))
+        .with_layer(Place::Call, notes("below it"))
+        .build()
+        .unwrap();
+    let tool = Flaky::new(ErrorKind::Upstream, 1);
+    let call = || ToolCall::new("docs__search");
+    assert_eq!(run(&layer, &tool, call()).await, Ok("done"));
+    let expected = [
+        "outside docs__search 1",
+        "call search 1",
+        "below it search 1",
+        "attempt search 1",
+        "attempt search 2",
+    ];
+    assert_eq!(taken(&heard), expected);
+
+    // A name that does not exist comes no further than to the outside.
+    let unknown = run(&layer, &tool, ToolCall::new("unknown")).await;
+    assert_eq!(unknown, Err(ErrorKind::NotFound));
+    assert_eq!(taken(&heard), ["outside unknown 1"]);
+
+    // All of it is in the stack of results, too.
+    let Ok(result) = layer.results().layer(tool).oneshot(call()).await;
+    assert!(result.is_success());
+    assert_eq!(taken(&heard).len(), 4);
+}
+
+/// L3: an attempt that the gate holds back, and one that retries never make, does not pass.
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_is_not_sent_is_not_seen() {
+    let heard = Heard::default();
+    let layer = Settings::gateway()
+        .stack()
+        .with_layer(Place::Attempt, Notes("attempt", heard.clone()))
+        .build()
+        .unwrap();
+    let tool = Flaky::new(ErrorKind::RateLimited, 1);
+    for _ in 0..2 {
+        let limited = run(&layer, &tool, call()).await;
+        assert_eq!(limited, Err(ErrorKind::RateLimited));
+    }
+    assert_eq!(taken(&heard), ["attempt search 1"]);
+}
+
+/// Its errors are ours above it: a limiter of tower's is a refusal, which is not repeated and tells a breaker nothing.
+#[tokio::test(start_paused = true)]
+async fn layers_of_tower_fit() {
+    let layer = Settings::default()
+        .stack()
+        .with_layer(Place::Attempt, LoadShedLayer::new())
+        .with_layer(Place::Attempt, ConcurrencyLimitLayer::new(1))
+        .build()
+        .unwrap();
+    let hangs = service_fn(|_: ToolCall| std::future::pending::<Result<(), BoxError>>());
+    // Of one stack: a limit of tower's is of the services that are cloned.
+    let tools = layer.layer(hangs);
+    let first = tokio::spawn(tools.clone().oneshot(call()));
+    tokio::task::yield_now().await;
+    for _ in 0..9 {
+        let error = tools.clone().oneshot(safe()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Overloaded);
+        assert!(error.is_own_refusal());
+    }
+    first.abort();
+    let _ = first.await;
+    let free = tokio::time::timeout(secs(1), tools.oneshot(call()));
+    assert!(free.await.is_err(), "it runs, and hangs");
+}
+
+/// X7: a bad answer is `Reported` for whoever observes, and is not asked for again.
+#[tokio::test(start_paused = true)]
+async fn a_check_refuses_an_answer() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = asked.clone();
+    let heard = Heard::default();
+    let layer = Settings::agent_loop()
+        .stack()
+        .with_layer(Place::Call, Notes("call", heard.clone()))
+        .with_check(check_fn(|call: &CallInfo, answer: &&str| match *answer {
+            "done" => Ok(()),
+            _ => Err(format!("{} says nothing", call.tool()).into()),
+        }))
+        .with_layer(Place::Call, CheckLayer::max_bytes(20));
+    let layer = layer.build().unwrap();
+    let tool = |answer: &'static str| {
+        let count = count.clone();
+        service_fn(move |_: ToolCall| {
+            count.fetch_add(1, SeqCst);
+            async move { Ok::<_, BoxError>(answer) }
+        })
+    };
+    let done = layer.layer(tool("done")).oneshot(safe()).await;
+    assert_eq!(done.unwrap(), "done");
+    for (answer, why) in [
+        ("", "search says nothing"),
+        (
+            "far more than it may say",
+            "the answer has more than 20 bytes",
+        ),
+    ] {
+        let error = layer.layer(tool(answer)).oneshot(safe()).await.unwrap_err();
+        assert_eq!((error.kind(), error.message()), (ErrorKind::Reported, why));
+    }
+    assert_eq!((asked.load(SeqCst), taken(&heard).len()), (3, 3));
+}
+
+/// Hooks hear how calls begin and end, where anybody listens.
+#[derive(Clone)]
+struct Hooks(Heard);
+
+impl<Res> TraceHooks<Res> for Hooks {
+    fn classify(&self, _: Result<&Res, &ToolError>) -> Outcome {
+        panic!("the stack has a classifier")
+    }
+
+    fn on_end(&self, call: &CallInfo, end: &End<'_, Res>, _: &tracing::Span) {
+        let note = format!("{} {:?}", call.tool(), end.failure());
+        self.0.lock().unwrap().push(note);
+    }
+}
+
+/// The classifier is the stack's, wherever it is set.
+#[tokio::test(start_paused = true)]
+async fn hooks_hear_of_calls_and_attempts() {
+    let own = |_: Result<&&str, &ToolError>| Outcome::reported();
+    for attempts in [false, true] {
+        let heard = Heard::default();
+        let settings = changed(|s| s.trace.attempts = attempts);
+        let hooks = Hooks(heard.clone());
+        let builder = settings.stack().with_hooks(hooks).with_classifier(own);
+        let layer = builder.with_listener(|_: &Event<'_>| {}).build().unwrap();
+        let tool = Flaky::new(ErrorKind::Upstream, 0);
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(tracing::Level::TRACE)
+            .with_writer(std::io::sink)
+            .finish();
+        let _guard = tracing::subscriber::set_default(subscriber);
+        tracing::callsite::rebuild_interest_cache();
+        assert_eq!(run(&layer, &tool, call()).await, Ok("done"));
+        let expected = vec!["search Some(Reported)"; 1 + usize::from(attempts)];
+        assert_eq!(taken(&heard), expected);
+    }
+}
+
+/// A stack without any is for tools with answers of all types; one with a few for those of one.
+#[tokio::test]
+async fn a_stack_without_own_layers_fits_every_answer() {
+    let layer = stack(&Settings::default());
+    let number = service_fn(|_: ToolCall| async { Ok::<_, BoxError>(7) });
+    let text = service_fn(|_: ToolCall| async { Ok::<_, BoxError>("seven") });
+    assert_eq!(layer.layer(number).oneshot(call()).await.unwrap(), 7);
+    assert_eq!(layer.layer(text).oneshot(call()).await.unwrap(), "seven");
+}
+
+#[test]
+fn debug_tells_how_many_there_are() {
+    let builder = Settings::default().stack().with_hooks::<()>(());
+    assert!(format!("{builder:?}").starts_with("StackBuilder"));
+    let layer = builder.build().unwrap();
+    assert!(format!("{layer:?}").starts_with("StackLayer"));
+}
