@@ -174,7 +174,7 @@ impl Gateway {
             };
             tokio::select! {
                 () = self.handler.drain() => Vec::new(),
-                () = over => self.handler.cut_short().await,
+                () = over => timeout(LAST_ANSWERS, self.handler.cut_short()).await.unwrap_or_default(),
             }
         };
         let cut = tokio::select! {

@@ -129,7 +129,6 @@ impl Window {
     pub(super) fn add_successes(&mut self, count: u32) {
         match self {
             Self::Consecutive { failures } if count > 0 => *failures = 0,
-            Self::Within { failures, rule } if count > 0 && rule.in_a_row => failures.clear(),
             Self::Consecutive { .. } | Self::Within { .. } => {}
             Self::Calls(ring) => ring.push_successes(count),
             Self::Time(buckets) => buckets.add(Tally::of(count)),

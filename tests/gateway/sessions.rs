@@ -120,6 +120,24 @@ async fn sessions_that_are_only_begun_replace_none_that_are_used() {
     }
 }
 
+/// W14: two clients that begin at the same time do not put each other out where sessions that nobody uses take the places.
+#[tokio::test]
+async fn handshakes_do_not_end_each_other() {
+    let server = Server::with_sessions(16).await;
+    for _ in 0..16 {
+        server.ready().await;
+    }
+    let (x, y) = (
+        server.initialize().await.unwrap(),
+        server.initialize().await.unwrap(),
+    );
+    for session in [&x, &y] {
+        let ready = json!({ "method": "notifications/initialized" });
+        assert_eq!(server.post(Some(session), ready).await.status(), 202);
+        assert_eq!(server.echo(session).await, 200);
+    }
+}
+
 /// W14: a session with a call under way, or one that listens, is not idle; a new one is refused until it is.
 #[tokio::test]
 async fn a_session_in_use_is_not_replaced() {

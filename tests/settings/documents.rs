@@ -137,7 +137,32 @@ fn keys(settings: &Value) -> BTreeSet<String> {
 
 #[test]
 fn every_key_has_its_variable() {
-    let all = keys(&json!(Settings::default()));
+    let Settings {
+        timeout,
+        deadline,
+        retry,
+        rate_limit,
+        health,
+        circuit_breaker,
+        sequence,
+        parallel,
+        sanitize,
+        trace,
+        ..
+    } = Settings::default();
+    let sections = json!({
+        "timeout": timeout,
+        "deadline": deadline,
+        "retry": retry,
+        "rate_limit": rate_limit,
+        "health": health,
+        "circuit_breaker": circuit_breaker,
+        "sequence": sequence,
+        "parallel": parallel,
+        "sanitize": sanitize,
+        "trace": trace,
+    });
+    let all = keys(&sections);
     let named = VARIABLES.iter().map(|v| v.key().to_owned());
     assert_eq!(all, named.filter(|key| key != "preset").collect());
 }

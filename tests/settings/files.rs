@@ -1,5 +1,7 @@
 //! Settings in files (G1).
 
+use std::time::Duration;
+
 use serde_json::json;
 use tower_toolcall::settings::{Preset, Settings};
 
@@ -23,10 +25,34 @@ fn toml_and_json_give_back_what_was_written() {
 
 #[test]
 fn durations_are_written_with_their_units() {
-    let json = json!(Settings::default());
-    assert_eq!(json["timeout"]["default"], "30s");
-    assert_eq!(json["deadline"]["reserve"], "500ms");
-    assert_eq!(json["rate_limit"]["max_wait"], "5m");
+    let mut settings = Settings::default();
+    settings.timeout.default = secs(90);
+    settings.deadline.reserve = Duration::from_millis(250);
+    let json = json!(settings);
+    assert_eq!(json["timeout"]["default"], "1m30s");
+    assert_eq!(json["deadline"]["reserve"], "250ms");
+}
+
+/// G1: what is written is the preset and what was set over it, a preset's value that was taken away too. It means the same
+/// when it is read.
+#[test]
+fn what_was_set_is_written_and_read_as_it_was() {
+    let mut settings = Settings::gateway();
+    settings.circuit_breaker.window = None;
+    settings.deadline.budget = Some(secs(10));
+    assert_eq!(
+        json!(settings),
+        json!({
+            "preset": "gateway",
+            "deadline": { "budget": "10s" },
+            "circuit_breaker": { "window": "none" },
+        })
+    );
+    let toml = toml::to_string(&settings).unwrap();
+    let read: Settings = toml::from_str(&toml).unwrap();
+    assert_eq!((&read, read.check()), (&settings, settings.check()));
+    assert_eq!(read.circuit_breaker.window, None);
+    assert_eq!(json!(Settings::default()), json!({}));
 }
 
 /// The line is in the error, and what to write.

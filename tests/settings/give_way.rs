@@ -192,6 +192,17 @@ fn timeouts_and_budgets_do_not_give_way() {
             "[sequence]\nreserve = \"30s\"",
             "sequence.reserve",
         ),
+        // A preset's budget is relied on: what was set and does not fit into it is refused.
+        (
+            Settings::agent_library(),
+            "[rate_limit]\ncooldown = \"60s\"",
+            "rate_limit.cooldown",
+        ),
+        (
+            Settings::agent_library(),
+            "[retry]\nbase = \"70s\"",
+            "retry.base",
+        ),
     ] {
         let preset = toml::to_string(&preset).unwrap();
         let named = preset.lines().next().filter(|l| l.starts_with("preset"));
@@ -200,4 +211,20 @@ fn timeouts_and_budgets_do_not_give_way() {
     }
     let same = changed(|s| s.timeout.default = secs(30));
     assert_eq!(same.check(), Ok(()));
+}
+
+/// W4, W6: as many timeouts as open the breaker fit into the window of the preset, if they come one after the other.
+#[test]
+fn the_window_of_a_preset_holds_the_timeouts_that_open_the_breaker() {
+    for (timeout, window) in [(60, 300), (100, 500), (299, 1495), (400, 2000)] {
+        let mut settings = Settings::gateway();
+        settings.timeout.default = secs(timeout);
+        assert_eq!(settings.check(), Ok(()));
+        let layer = settings.circuit_breaker_builder().unwrap();
+        let shown = format!("{layer:?}");
+        assert!(
+            shown.contains(&format!("window: {window}s")),
+            "{timeout}: {shown}"
+        );
+    }
 }

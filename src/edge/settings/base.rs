@@ -80,12 +80,14 @@ impl Settings {
         let (_, longest) = s.longest_attempt();
         let breaker = &mut s.circuit_breaker;
         if !is_set("circuit_breaker.window") {
-            let opens_at_once = breaker.opens_at_once();
+            let threshold = breaker.threshold.max(2);
+            // From the end of the first timeout to that of the last, one after the other.
+            let row = longest.saturating_mul(threshold - 1);
             breaker.window = match breaker.window {
                 _ if breaker.window_calls.is_some() => None,
-                Some(window) if window <= longest && !opens_at_once => {
-                    let all = longest.saturating_mul(breaker.threshold.max(2));
-                    Some(all.min(MAX_PERIOD)).filter(|window| *window > longest)
+                Some(window) if window <= row && !breaker.opens_at_once() => {
+                    let all = longest.saturating_mul(threshold);
+                    Some(all.min(MAX_PERIOD)).filter(|window| *window > row)
                 }
                 window => window,
             };

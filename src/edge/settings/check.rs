@@ -213,8 +213,8 @@ impl Whole<'_> {
         Err(refused("rate_limit.cooldown", limit.cooldown, &wrong, why))
     }
 
-    /// The time that each budget that was set leaves to a call at most.
-    fn budgets(&self) -> impl Iterator<Item = (&'static str, Duration)> {
+    /// The time that each budget leaves to a call at most.
+    fn budgets(&self) -> impl Iterator<Item = (&'static str, Duration)> + use<> {
         let s = self.settings;
         let sequence = s
             .sequence
@@ -229,11 +229,10 @@ impl Whole<'_> {
             ("sequence.budget", sequence),
             ("parallel.budget", parallel),
         ];
-        let set = all.into_iter().filter(|(key, _)| self.set.contains(key));
-        set.filter_map(|(key, time)| Some((key, time?)))
+        all.into_iter().filter_map(|(key, time)| Some((key, time?)))
     }
 
-    /// A wait that cannot end in time is never begun: the layer would be there for nothing. Nothing is sent at the
+    /// A wait that was set and cannot end in time is never begun: the layer would be there for nothing. Nothing is sent at the
     /// deadline itself.
     fn waits(&self) -> Checked {
         let (s, cooldown) = (self.settings, self.settings.rate_limit.cooldown);

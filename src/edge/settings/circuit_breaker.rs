@@ -96,6 +96,10 @@ impl CircuitBreakerSettings {
 
     fn trip(&self) -> Result<Trip, ConfigError> {
         if self.has_rates() {
+            if !self.success_resets {
+                let reason = "with a rate there is no count to reset: it means nothing";
+                return Err(refused("success_resets", reason));
+            }
             return self.rates().map(Trip::from);
         }
         if !self.success_resets && self.window.is_none() {

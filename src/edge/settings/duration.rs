@@ -64,28 +64,52 @@ pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration
     from.deserialize_str(Text)
 }
 
-/// The same for what may be missing.
+/// The same for what may be missing: `none`.
 pub(super) mod optional {
-    use std::time::Duration;
+    use super::{Deserializer, Duration, Serializer, Visitor, de, fmt, parse, show};
 
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    const NONE: &str = "none";
 
-    #[derive(Deserialize, Serialize)]
-    struct Text(#[serde(with = "super")] Duration);
-
-    #[allow(clippy::ref_option, reason = "serde calls it so")]
+    #[expect(clippy::ref_option, reason = "serde calls it so")]
     pub(in super::super) fn serialize<S: Serializer>(
         duration: &Option<Duration>,
         to: S,
     ) -> Result<S::Ok, S::Error> {
-        duration.map(Text).serialize(to)
+        let text = duration.map(show);
+        to.serialize_str(text.as_deref().unwrap_or(NONE))
     }
 
     pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(
         from: D,
     ) -> Result<Option<Duration>, D::Error> {
-        let text = Option::<Text>::deserialize(from)?;
-        Ok(text.map(|Text(duration)| duration))
+        struct Text;
+        impl<'de> Visitor<'de> for Text {
+            type Value = Option<Duration>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a duration with its unit, such as \"30s\", or \"none\"")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
+                match text.trim() {
+                    NONE => Ok(None),
+                    text => parse(text).map(Some).map_err(E::custom),
+                }
+            }
+
+            fn visit_some<D: Deserializer<'de>>(self, from: D) -> Result<Self::Value, D::Error> {
+                from.deserialize_str(self)
+            }
+
+            fn visit_none<E: de::Error>(self) -> Result<Self::Value, E> {
+                Ok(None)
+            }
+
+            fn visit_unit<E: de::Error>(self) -> Result<Self::Value, E> {
+                Ok(None)
+            }
+        }
+        from.deserialize_option(Text)
     }
 }
 

@@ -3,12 +3,14 @@
 use std::{collections::BTreeMap, fmt, marker::PhantomData};
 
 use serde::{
-    Deserialize, Deserializer,
+    Deserialize, Deserializer, Serialize, Serializer,
     de::{
         DeserializeSeed, MapAccess, Visitor,
         value::{MapAccessDeserializer, StrDeserializer},
     },
+    ser::{self, SerializeMap as _},
 };
+use serde_json::Value;
 
 use super::{
     CircuitBreakerSettings, DeadlineSettings, HealthSettings, ParallelSettings, Preset,
@@ -41,6 +43,29 @@ macro_rules! sections {
                 settings
             }
         }
+
+        /// The preset, and what was set over it: a file again.
+        impl Serialize for Settings {
+            fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                let set = self.keys_set();
+                let mut file = to.serialize_map(None)?;
+                if self.preset != Preset::Default {
+                    file.serialize_entry("preset", &self.preset)?;
+                }
+                $(
+                    let name = stringify!($name);
+                    let mut section = keys(&self.$name).map_err(ser::Error::custom)?;
+                    section.retain(|key, _| set.contains(&*format!("{name}.{key}")));
+                    if !section.is_empty() {
+                        file.serialize_entry(name, &section)?;
+                    }
+                )*
+                if !self.tools.is_empty() {
+                    file.serialize_entry("tools", &self.tools)?;
+                }
+                file.end()
+            }
+        }
     };
 }
 
@@ -55,6 +80,13 @@ sections! {
     parallel: ParallelSettings,
     sanitize: SanitizeSettings,
     trace: TraceSettings,
+}
+
+/// The keys of a section with their values; what is missing has none.
+fn keys(section: &impl Serialize) -> serde_json::Result<BTreeMap<String, Value>> {
+    let mut keys: BTreeMap<String, Value> = serde_json::from_value(serde_json::to_value(section)?)?;
+    keys.retain(|_, value| !value.is_null());
+    Ok(keys)
 }
 
 /// A section of a file, and its keys.

@@ -141,7 +141,7 @@
 //!
 //! | key | is refused if it is | if it was not set |
 //! |---|---|---|
-//! | `circuit_breaker.window` | not longer than the longest attempt: of timeouts one after the other it would never see two (where one failure opens a breaker, it may be) | `threshold` times that attempt |
+//! | `circuit_breaker.window` | not longer than the longest attempt: of timeouts one after the other it would never see two (where one failure opens a breaker, it may be) | `threshold` times that attempt, if so many timeouts one after the other do not fit into it |
 //! | `circuit_breaker.window_calls` | there, as well as `window` | without the `window` of a preset |
 //! | `circuit_breaker.slow_call` | longer than the longest attempt | |
 //! | `circuit_breaker.reported_failures` | true, and the `key` is `server` | false |
@@ -164,8 +164,7 @@
 //! preset's. Where one of the two is a default, the preset's or the crate's, that one gives way, as the last column says. So
 //! `[deadline] budget = "10s"` alone is a whole file: a wait that does not fit into a budget is never begun, and after a rate
 //! limit of 30 s the error is there at once, with its `retry_after`. Timeouts and budgets never give way, as callers rely on them: a
-//! setting that would need longer ones is refused. A file that was written by a program has every key, and so sets all of
-//! them.
+//! setting that would need longer ones is refused.
 //!
 //! A duration without a unit, and a key that does not exist, are errors. An error quotes a value only if it is short, and
 //! redacted.

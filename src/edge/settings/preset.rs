@@ -47,10 +47,6 @@ impl Preset {
             Self::HttpProxy => "http_proxy",
         }
     }
-
-    pub(super) fn is_default(&self) -> bool {
-        *self == Self::Default
-    }
 }
 
 impl fmt::Display for Preset {

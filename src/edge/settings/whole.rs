@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use super::{
     CircuitBreakerSettings, DeadlineSettings, HealthSettings, ParallelSettings, Preset,
@@ -11,15 +11,14 @@ use crate::config::ConfigError;
 
 /// The settings of all layers. See the [module docs](super) for an example.
 ///
-/// In a file they begin with those of its `preset`, if it names one.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+/// In a file they begin with those of its `preset`, if it names one. Written, they are such a file: the preset, and what was
+/// set over it.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(from = "File")]
 #[non_exhaustive]
 pub struct Settings {
     /// What the others begin with.
-    #[serde(skip_serializing_if = "Preset::is_default")]
     pub(super) preset: Preset,
-    #[serde(skip)]
     pub(super) explicit: Explicit,
     /// One attempt's time.
     pub timeout: TimeoutSettings,

@@ -53,17 +53,19 @@ impl ServerHandler for GatewayHandler {
         let (call, token) = with_token(call);
         let run = async {
             let run = self.run(call);
-            match relayed {
+            let result = match relayed {
                 Some(relayed) => relayed.during(run).await,
                 None => run.await,
-            }
+            };
+            // Dropped before, it fires: work that the tool has spawned ends, too.
+            #[cfg(feature = "cancel")]
+            token.disarm();
+            result
         };
         let run = self.drain.run(&info, run);
         let Some(result) = cx.ct.run_until_cancelled(run).await else {
             return Err(answer::cancelled());
         };
-        #[cfg(feature = "cancel")]
-        token.disarm();
         answer::of(result, &info)
     }
 

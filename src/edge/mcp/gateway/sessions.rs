@@ -24,9 +24,16 @@ use crate::config::ConfigError;
 /// without requests: 5 minutes. rmcp sets no limit to their number.
 ///
 /// Where there are as many as there may be, a new session replaces an idle one, which has no request under way and no stream
-/// open: first one whose client has sent nothing since `initialize`, else the one that has been idle for longest. Its client is
-/// answered with 404, upon which it begins a new session, as the specification asks it to. If no session is idle, the new one
-/// is refused; rmcp answers with 500.
+/// open: the oldest of those whose client has sent nothing since `initialize`, if these take an eighth of the places or more,
+/// else the one that has been idle for longest. Its client is answered with 404, upon which it begins a new session, as the
+/// specification asks it to. A call whose client has hung up is not under way any more. If no session is idle, the new one is
+/// refused; rmcp answers with 500.
+///
+/// So memory is bounded, and clients that only begin sessions disturb no others. A client that begins many and uses each makes
+/// others begin anew, and one that opens a stream in each keeps new clients out: put authentication or a limit of connections
+/// per peer in front, where that matters.
+///
+/// Sessions are in this process alone: rmcp's session and event stores are not used.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -67,7 +74,7 @@ impl Table {
     fn admit(&mut self, id: &SessionId, max: usize) -> Result<Option<SessionId>, Full> {
         let replaced = match self.sessions.len() < max {
             true => None,
-            false => Some(self.least_used().ok_or(Full)?),
+            false => Some(self.least_used(max).ok_or(Full)?),
         };
         if let Some(replaced) = &replaced {
             self.sessions.remove(replaced);
@@ -77,9 +84,12 @@ impl Table {
         Ok(replaced)
     }
 
-    fn least_used(&self) -> Option<SessionId> {
-        let idle = self.sessions.iter().filter(|(_, u)| u.streams == 0);
-        let (id, _) = idle.min_by_key(|(_, u)| (u.has_spoken, u.last))?;
+    fn least_used(&self, max: usize) -> Option<SessionId> {
+        let idle = || self.sessions.iter().filter(|(_, u)| u.streams == 0);
+        let new = idle().filter(|(_, u)| !u.has_spoken).count();
+        // Clients that are about to speak need places, too.
+        let prefers_new = new >= (max / 8).max(1);
+        let (id, _) = idle().min_by_key(|(_, u)| (u.has_spoken == prefers_new, u.last))?;
         Some(SessionId::clone(id))
     }
 
@@ -120,7 +130,7 @@ impl McpSessions {
     pub fn new(max: usize) -> Result<Self, ConfigError> {
         if max == 0 {
             let reason = "it is zero: no client could begin a session";
-            return Err(ConfigError::new("max_sessions", reason));
+            return Err(ConfigError::new("max", reason));
         }
         Ok(Self {
             max,
@@ -128,7 +138,7 @@ impl McpSessions {
         })
     }
 
-    /// Sets rmcp's configuration of each session, such as how long it is kept without requests. To be called before the server uses it.
+    /// Sets rmcp's configuration of each session, such as how long it is kept without requests.
     #[must_use]
     pub fn with_config(mut self, config: SessionConfig) -> Self {
         let mut sessions = LocalSessionManager::default();
@@ -143,10 +153,12 @@ impl McpSessions {
     }
 
     fn open(&self, id: &SessionId) -> Open {
-        lock(&self.table).touch(id, |used| {
-            used.streams += 1;
-            used.has_spoken = true;
-        });
+        lock(&self.table).touch(id, |used| used.has_spoken = true);
+        self.begin(id)
+    }
+
+    fn begin(&self, id: &SessionId) -> Open {
+        lock(&self.table).touch(id, |used| used.streams += 1);
         Open {
             table: Arc::clone(&self.table),
             id: SessionId::clone(id),
@@ -204,6 +216,7 @@ impl SessionManager for McpSessions {
         id: &SessionId,
         message: ClientJsonRpcMessage,
     ) -> Result<ServerJsonRpcMessage, Self::Error> {
+        let _open = self.begin(id);
         self.sessions.initialize_session(id, message).await
     }
 
