@@ -44,6 +44,15 @@ static PLACES: [Places; 128] = {
         places[c - 32].third |= 1 << i;
         i += 1;
     }
+    // Digits that stand for letters: `p4ssw0rd`.
+    let disguised = *b"4a3e1i0o5s";
+    let mut i = 0;
+    while i < disguised.len() {
+        let (digit, letter) = (disguised[i] as usize, disguised[i + 1] as usize);
+        places[digit].second |= places[letter].second;
+        places[digit].third |= places[letter].third;
+        i += 2;
+    }
     places[b'p' as usize].first |= PW;
     places[b'P' as usize].first |= PW;
     places[b'w' as usize].second |= PW;

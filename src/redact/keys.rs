@@ -54,14 +54,7 @@ pub(super) fn folded(word: &str) -> String {
 
 /// A letter or digit in lower case; letters without an ASCII form stand as `?`. None for all others.
 fn fold(c: char) -> Option<u8> {
-    let c = match c {
-        // The full-width forms of ASCII.
-        '\u{ff01}'..='\u{ff5e}' => char::from_u32(u32::from(c) - 0xfee0).unwrap_or(c),
-        '\u{17f}' => 's',
-        'ñ' | 'Ñ' => 'n',
-        'ł' | 'Ł' => 'l',
-        _ => c,
-    };
+    let c = looks_like(c);
     if !c.is_alphanumeric() {
         return None;
     }
@@ -72,6 +65,23 @@ fn fold(c: char) -> Option<u8> {
             .filter(u8::is_ascii)
             .unwrap_or(b'?'),
     )
+}
+
+/// The ASCII letter that a character looks like: full-width and mathematical forms, Cyrillic and Greek.
+fn looks_like(c: char) -> char {
+    const FROM: &str = "ſñÑłŁаеорсухіјѕԁһӏкмтвнАЕОРСУХІЈЅКМТВНαεικνορτυΑΒΕΖΗΙΚΜΝΟΡΤΥΧıɡɑ";
+    const TO: &str = "snnllaeopcyxijsdhlkmtbhaeopcyxijskmtbhaeiknoptuabezhikmnoptyxiga";
+    let letter = |at: u32| char::from(b'a' + (at % 26) as u8);
+    match u32::from(c) {
+        0..=0x7f => c,
+        wide @ 0xff01..=0xff5e => char::from_u32(wide - 0xfee0).unwrap_or(c),
+        circled @ 0x24b6..=0x24e9 => letter(circled - 0x24b6),
+        mathematical @ 0x1d400..=0x1d6a3 => letter(mathematical - 0x1d400),
+        _ => {
+            let at = FROM.chars().position(|from| from == c);
+            at.and_then(|at| TO.chars().nth(at)).unwrap_or(c)
+        }
+    }
 }
 
 /// A piece of a key without case and separators, and where its words begin.
@@ -168,7 +178,7 @@ impl Folded {
         if own {
             return self.in_prose(Strength::Strong).max(Strength::Weak);
         }
-        if holds(&STRONG_INDEX) {
+        if holds(&STRONG_INDEX) || self.is_disguised() {
             return self.in_prose(Strength::Strong);
         }
         if self
@@ -181,6 +191,24 @@ impl Folded {
             return self.in_prose(self.compound());
         }
         Strength::Harmless
+    }
+
+    /// `p4ssw0rd`: digits stand for letters.
+    fn is_disguised(&self) -> bool {
+        let letter = |b: &u8| match b {
+            b'4' => b'a',
+            b'3' => b'e',
+            b'1' => b'i',
+            b'0' => b'o',
+            b'5' => b's',
+            b => *b,
+        };
+        let words: [&[u8]; 3] = [b"password", b"passwort", b"passphrase"];
+        words.iter().any(|word| {
+            self.text()
+                .windows(word.len())
+                .any(|at| at.iter().map(letter).eq(word.iter().copied()))
+        })
     }
 
     fn holds_own(&self, part: &str, bare: &impl Fn(usize, usize) -> bool) -> bool {
@@ -278,6 +306,9 @@ impl Folded {
 
 /// Whether a name is that of a connection string, which has a secret in it, or is one: `AzureWebJobsStorage_connection_string`.
 pub(super) fn is_connection(name: &str) -> bool {
+    if name.len() < "connstr".len() || !suspicious(name) {
+        return false;
+    }
     let (piece, _) = Folded::of(name);
     let parts: [&[u8]; 2] = [b"connectionstring", b"connstr"];
     parts

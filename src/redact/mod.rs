@@ -19,25 +19,32 @@
 //!
 //! | where | forms |
 //! |---|---|
-//! | members of objects | [sensitive keys](is_sensitive_key), whatever the type of their value; `{"name": "X-Api-Key", "value": ..}` in any order |
-//! | arrays | `["Authorization", "x"]`, `["curl", "--token", "x", "-u", "ada:x"]`, `["mysql", "-px"]` |
+//! | members of objects | [sensitive keys](is_sensitive_key), whatever the type of their value; `{"name": "X-Api-Key", "value": ..}` in any order; the data of a Kubernetes Secret, the private parts of a JWK, the parts of a JWS; a connection string that is one opaque word |
+//! | arrays | `["Authorization", "x"]`, `["curl", "--token", "x", "-u", "ada:x"]`, `["mysql", "-px"]`; private keys line by line; the rows of `{"columns": ["login", "password"], "rows": [["ada", "x"]]}` |
 //! | strings that are JSON | seen through as JSON, four levels deep, up to 64 KiB; as text beyond that |
+//! | strings inside texts | seen through as what their escapes mean: `Error("user,password\nada,x")` |
+//! | texts in Base64 | decoded, also over several lines and as UTF-16, and hidden as a whole if there is a secret in them |
+//! | tables | columns with sensitive heads: CSV, TSV, Markdown, what `psql` and `mysql` print, HTML, `INSERT INTO t (a, password) VALUES ('x', 'y')`, `COPY` |
 //! | names with values | `key=x`, `"key": "x"`, `Header: x`, `--key x`, `key => x`, `if key == "x"`, `key: Type = "x"`; YAML blocks, TOML, INI, XML, property lists, connection strings, `.netrc`, `.pgpass`; percent-encoded, with HTML entities, with escaped quotes and letters; values like `Some("x")`, `b'x'`, `Secret { inner: "x" }` |
 //! | schemes | `Bearer x`, `Basic x` and the like; `Authorization` and `Cookie` headers as a whole |
 //! | URLs | `scheme://user:password@`, tokens as users, query and fragment, webhooks of Slack, Discord, Telegram, Teams and others |
 //! | tokens | prefixes of some 200 kinds of vendors' tokens, JWTs, and [own prefixes](Rules::with_secret_prefix) |
-//! | blocks | private keys in PEM, PGP, OpenSSH, SSH2 and PuTTY form, cut off or not |
-//! | commands | `-u user:x` of curl, `-px` of mysql, `-p x` of sshpass and docker, `-a x` of redis-cli |
+//! | blocks | private keys in PEM, PGP, OpenSSH, SSH2 and PuTTY form, cut off at either end or not; the `data` of a Kubernetes Secret |
+//! | commands | `-u user:x` of curl, `-px` of mysql, `-p x` of sshpass and docker, `-a x` of redis-cli, `ConvertTo-SecureString 'x'`, `--name token --value x`, `setx TOKEN x` |
 //! | statements | `IDENTIFIED BY 'x'`, `PASSWORD 'x'`, `SET PASSWORD FOR ada = 'x'` |
 //! | labels | `**Password:** x`, names and values with colours of a terminal between them |
-//! | sentences | `password is hunter2`, `the token abc123def456`: where the word after looks like a secret |
+//! | sentences | `password is hunter2`, `the token abc123def456`: where the word after looks like a secret; one-time codes, recovery codes and phrases |
+//!
+//! A value ends at the quote that opened it, however many backslashes stand before both. Names are compared without
+//! separators and invisible characters; Cyrillic, Greek, full-width and mathematical letters count as the Latin ones that
+//! they look like.
 //!
 //! # What is not promised
 //!
 //! This is a net, not a proof. Secrets without a name, a form or a known prefix are not told from other
-//! text: a bare hexadecimal key, a pass phrase of plain words in a sentence, a secret that is parted
-//! by line breaks or reversed or encoded once more (but for text in Base64). What is in doubt is redacted: pagination
-//! tokens, names of keys. Letters of other scripts that look like Latin ones are not folded.
+//! text: a bare hexadecimal key, a secret that is parted by line breaks or reversed, names that are spelled letter by
+//! letter. Under a sensitive key of JSON what is in doubt is redacted: pagination tokens, names of keys. In text, code
+//! that only handles secrets is left alone where it can be told: types, calls, variables, paths of files, placeholders.
 //!
 //! # Limits
 //!
@@ -52,6 +59,7 @@ use std::borrow::Cow;
 use crate::text::TRUNCATED;
 
 mod filter;
+mod inside;
 mod keys;
 mod pairs;
 mod rules;

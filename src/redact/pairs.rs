@@ -50,13 +50,15 @@ pub(super) const VALUE_FIELDS: &[&str] = &[
     "raw",
     "rawvalue",
     "parametervalue",
+    "newvalue",
+    "oldvalue",
 ];
 
 /// What the members of an object say about each other.
 pub(super) struct Members<'m> {
     /// The one that holds what another names: `{"name": "X-Api-Key", "value": ..}`.
     named: Option<&'m String>,
-    /// Those that are secrets in an object of this kind.
+    /// Those that are secrets in an object of this kind: a Kubernetes Secret, a private key as JWK, a signed text as JWS.
     secret: &'static [&'static str],
     /// The columns of its rows that are secrets, a bit each.
     columns: u64,
@@ -64,11 +66,27 @@ pub(super) struct Members<'m> {
 
 impl<'m> Members<'m> {
     pub(super) fn of(rules: &Rules, map: &'m Map<String, Value>) -> Self {
-        Self {
+        let mut members = Self {
             named: secret_field(rules, map),
-            secret: secret_members(map),
-            columns: columns(rules, map),
+            secret: &[],
+            columns: 0,
+        };
+        let mut signed = 0;
+        for (key, value) in map {
+            match key.as_str() {
+                "kind" if value == "Secret" => members.secret = &["data", "stringData"],
+                "kty" => members.secret = &["d", "p", "q", "dp", "dq", "qi", "k", "oth"],
+                "protected" | "payload" | "signature" => signed += 1,
+                "columns" | "headers" | "header" | "fields" => {
+                    members.columns |= columns(rules, value)
+                }
+                _ => {}
+            }
         }
+        if signed == 3 {
+            members.secret = &["payload", "signature"];
+        }
+        members
     }
 
     /// Whether a member is a secret as a whole.
@@ -87,29 +105,28 @@ impl<'m> Members<'m> {
     }
 }
 
-/// Members of a Kubernetes Secret, of a private key as JWK, and of a signed text as JWS.
-fn secret_members(map: &Map<String, Value>) -> &'static [&'static str] {
-    let has = |key| map.contains_key(key);
-    if map.get("kind").is_some_and(|kind| kind == "Secret") {
-        &["data", "stringData"]
-    } else if has("kty") {
-        &["d", "p", "q", "dp", "dq", "qi", "k", "oth"]
-    } else if has("signature") && has("payload") && (has("protected") || has("header")) {
-        &["signature", "payload"]
-    } else {
-        &[]
+/// Whether an object in `value` is of a kind that has secrets, whatever their names.
+pub(super) fn tells(rules: &Rules, value: &Value) -> bool {
+    match value {
+        Value::Object(map) => {
+            let members = Members::of(rules, map);
+            let own = !members.secret.is_empty() || members.columns != 0;
+            own || map.values().any(|value| tells(rules, value))
+        }
+        Value::Array(items) => items.iter().any(|value| tells(rules, value)),
+        _ => false,
     }
 }
 
-/// `{"columns": ["login", "password"], "rows": [["ada", "x"]]}`
-fn columns(rules: &Rules, map: &Map<String, Value>) -> u64 {
-    let heads = ["columns", "headers", "header", "fields"];
-    let heads = heads.iter().find_map(|key| map.get(*key)?.as_array());
+/// The columns whose heads name secrets, a bit each: `{"columns": ["login", "password"], "rows": [["ada", "x"]]}`.
+fn columns(rules: &Rules, heads: &Value) -> u64 {
     let bit = |(i, head): (usize, &Value)| {
         let secret = i < 64 && head.as_str().is_some_and(|head| rules.announces(head));
         if secret { 1 << i } else { 0 }
     };
-    heads.map_or(0, |heads| heads.iter().enumerate().map(bit).sum())
+    heads
+        .as_array()
+        .map_or(0, |heads| heads.iter().enumerate().map(bit).sum())
 }
 
 fn secret_field<'m>(rules: &Rules, map: &'m Map<String, Value>) -> Option<&'m String> {

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::{
+    inside,
     rules::{Limits, Rules},
     text,
     view::Walk,
@@ -26,10 +27,22 @@ pub(super) fn redacted<'t>(rules: &Rules, text: &'t str, nested: usize) -> Cow<'
     if let Some(view) = json(rules, text, nested) {
         return Cow::Owned(view);
     }
-    let redacted = text::redact(rules, text, text.len(), nested);
+    let redacted = looked_through(rules, text, text.len(), nested);
     // What was no JSON because of a secret in it may be some now.
     match &redacted {
         Cow::Owned(text) => json(rules, text, nested).map_or(redacted, Cow::Owned),
+        Cow::Borrowed(_) => redacted,
+    }
+}
+
+/// The first `limit` bytes of a text that is not JSON as a whole, without its secrets.
+fn looked_through<'t>(rules: &Rules, text: &'t str, limit: usize, nested: usize) -> Cow<'t, str> {
+    let redacted = text::redact(rules, text, limit, nested);
+    match inside::redacted(rules, &redacted, nested) {
+        Cow::Owned(text) => {
+            let again = text::redact(rules, &text, text.len(), nested);
+            Cow::Owned(again.into_owned())
+        }
         Cow::Borrowed(_) => redacted,
     }
 }
@@ -48,7 +61,7 @@ pub(super) fn head<'t>(
     // Redaction shrinks text, so more is read than is shown; but all that is read is bounded.
     let limit = prefix(text, max.saturating_mul(4)).0.len();
     let seen = floor(text, limit.saturating_add(LOOKAHEAD));
-    let redacted = text::redact(rules, &text[..seen], limit, nested);
+    let redacted = looked_through(rules, &text[..seen], limit, nested);
     let end = prefix(&redacted, max).0.len();
     let cut = limit < text.len() || end < redacted.len();
     let head = match redacted {
@@ -62,7 +75,7 @@ pub(super) fn head<'t>(
 }
 
 /// The redacted view of a text that is JSON and has something to hide.
-fn json(rules: &Rules, text: &str, nested: usize) -> Option<String> {
+pub(super) fn json(rules: &Rules, text: &str, nested: usize) -> Option<String> {
     let inner = text.trim_ascii();
     let (first, last) = (inner.bytes().next()?, inner.bytes().next_back()?);
     let is_json = matches!((first, last), (b'{', b'}') | (b'[', b']') | (b'"', b'"'));

@@ -4,7 +4,7 @@
 #[rustfmt::skip]
 pub(super) const STRONG: &[&str] = &[
     "password", "passwd", "passw", "paswd", "pasword", "pswd", "passphrase", "passcode", "pwd", "secret", "apikey",
-    "accesskey", "privatekey", "privkey", "jwt", "kennwort", "contrasen", "contrasena", "motdepasse", "senha",
+    "accesskey", "privatekey", "privkey", "jwt", "kennwort", "wachtwoord", "contrasen", "contrasena", "motdepasse", "senha",
     "mnemonic", "seedphrase", "recoveryphrase", "recoverycode", "backupcode", "clientassertion", "samlresponse",
     "codeverifier", "sessionid", "sessid",
 ];
@@ -18,7 +18,7 @@ pub(super) const WEAK: &[&str] = &[
 /// Passwords in other scripts.
 #[rustfmt::skip]
 pub(super) const FOREIGN: &[&str] = &[
-    "пароль", "Пароль", "ПАРОЛЬ", "密码", "密碼", "口令", "暗証番号", "パスワード", "비밀번호", "암호", "şifre", "Şifre", "mật khẩu", "סיסמה", "كلمة المرور", "κωδικός",
+    "пароль", "Пароль", "ПАРОЛЬ", "密码", "密碼", "口令", "暗証番号", "パスワード", "비밀번호", "암호", "şifre", "Şifre", "lösenord", "Lösenord", "mật khẩu", "סיסמה", "كلمة المرور", "κωδικός",
 ];
 
 /// Words that do so only as a whole, digits after them aside.
@@ -32,7 +32,7 @@ pub(super) const WHOLE: &[&str] = &[
 #[rustfmt::skip]
 pub(super) const TRIGRAMS: &[&str] = &[
     "pas", "psw", "pwd", "tok", "key", "uth", "cre", "kie", "jwt", "nnw", "ras", "nha", "mne", "edp", "ryp", "ryc", "upc", "sse", "mlr",
-    "rif", "ssi", "psk", "otp", "sig", "sid", "pin", "cvv", "cvc", "ses", "srf", "bea", "mdp", "asl", "nst",
+    "rif", "ssi", "psk", "otp", "sig", "sid", "pin", "cvv", "cvc", "ses", "srf", "bea", "mdp", "asl", "nst", "wac",
 ];
 
 /// Words that hold a sensitive part by accident. They count at the beginning of a word: `author_id`,
@@ -71,7 +71,7 @@ pub(super) const PHRASES: &[&str] = &[
     "pinboard", "pinboards", "pincount", "pinmode", "pinmap", "pinout", "pinheight", "pintype", "cookierecipe", "cookierecipes", "cookieconsent",
     "cookiepolicy", "cookiebanner", "cookiebaking", "cookiedough", "cookieflavor", "cookieflavour", "cookiejarsize", "cachekey", "cachekeys", "promptcachekey",
     "publickey", "publickeys", "nextpagetoken", "pagetoken", "hotkey", "hotkeys", "dedupkey", "objectkey", "rowkey",
-    "newkey", "keyout", "keyring", "keyrings", "secrete", "secretes", "cookiesbaked", "bakedcookies",
+    "newkey", "keyout", "keyfile", "iskeyword", "indentkeys", "minipass", "keyring", "keyrings", "secrete", "secretes", "cookiesbaked", "bakedcookies",
     "buckeye", "hawkeye", "pinkeye", "secretariat",
     "tokenspersecond", "tokensperminute", "tokensperday",
     "maxnewtokens", "minnewtokens",
@@ -98,7 +98,7 @@ pub(super) const COUNTS: &[&str] = &[
 pub(super) const FAILURES: &[&str] = &[
     "error", "exception", "err", "fault", "failed", "failure", "expired", "required", "missing", "invalid", "warning", "denied",
     "mismatch", "notfound", "policy", "changed", "updated", "rotated", "reset", "wrong", "incorrect", "rejected", "unsupported",
-    "strength", "hint", "found", "service", "provider", "manager", "middleware", "handler", "controller", "module", "test",
+    "strength", "found", "service", "provider", "manager", "middleware", "handler", "controller", "module", "test",
 ];
 
 /// Last words of names that tell of what a secret is like, or where it is kept.
@@ -106,7 +106,7 @@ pub(super) const FAILURES: &[&str] = &[
 pub(super) const DESCRIBED: &[&str] = &[
     "file", "filename", "path", "dir", "directory", "ref", "reference", "name", "type", "ttl", "seconds", "secs", "minutes", "hours",
     "days", "ms", "expiry", "expires", "expiration", "lifetime", "age", "min", "max", "size", "length", "count", "version",
-    "algorithm", "format", "issuer", "driver", "external", "field", "column", "endpoint", "at",
+    "algorithm", "format", "types", "names", "files", "paths", "hint", "hints", "issuer", "driver", "external", "field", "column", "endpoint", "at",
 ];
 
 /// Words before a noun that tell of a failure as well: `missing key: city`.

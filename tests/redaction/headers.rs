@@ -115,8 +115,10 @@ const QUOTINGS: &[Quoting] = &[
     }),
 ];
 
+type Print = (&'static str, fn(&str, &str) -> String);
+
 /// Ways to print a name and a value.
-const PRINTS: &[(&str, fn(&str, &str) -> String)] = &[
+const PRINTS: &[Print] = &[
     ("JSON", |n, v| {
         json!({ n: v, "next": "neighbour" }).to_string()
     }),

@@ -6,6 +6,7 @@
 //! hundreds.
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
+mod corpus;
 mod headers;
 mod sinks;
 

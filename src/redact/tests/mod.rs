@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
+mod encoded;
 mod innocents;
 mod keys;
 mod limits;

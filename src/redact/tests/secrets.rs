@@ -174,13 +174,32 @@ const FORMS: &[(&str, &str)] = &[
     ("insert into `u` (`password`, `n`)\nvalues (crypt('{}', gen_salt('bf')), now())", "now()"), ("INSERT INTO api_tokens VALUES (7, 'ci', '{}1a2b3c4d')", "'ci'"),
     ("columns=['login', 'password'] rows=[('ada', '{}'), ('bob', 'x{}')]", "'bob'"),
     ("oops {\"columns\":[\"login\",\"password\"],\"rows\":[[\"ada\",\"{}\"]]}", "ada"), ("{\"columns\":[\"login\",\"password\"],\"rows\":[[\"ada\",\"{}\"]]}", "ada"),
+    // What a dump, a manifest, a shell has
+    ("COPY u (id, password, n) FROM stdin;\n1\t{}\tada\n\\.\nx", "ada"), ("kind: Secret\ndata:\n  a: {}\n  b: x{}\nmetadata:\n  n: x", "metadata"),
+    ("apiVersion: v1\nstringData:\n  a: {}\nkind: Secret", "kind: Secret"), ("kubectl create secret generic x --from-literal=a='{}' -n y", "-n y"),
+    ("$p = ConvertTo-SecureString '{}' -AsPlainText -Force", "-AsPlainText"), ("ConvertTo-SecureString -AsPlainText -Force -String \"{}\" x", "x"), ("'{}' | ConvertTo-SecureString -Force", "-Force"),
+    ("Set-Item -Path Env:TOKEN -Value '{}' -Force", "-Force"), ("aws ssm put-parameter --name db_password --value {} --type x", "--type x"), ("New-Object NetworkCredential('ada', '{}')", "ada"),
+    ("setx DB_PASSWORD \"{}\" /M", "/M"), ("net use Z: \\\\host\\share /user:ada {}", "/user:ada"), ("lftp -u ada,{} sftp://h", "sftp://h"), ("connect -H ada:{}@proxy:3128 x", "@proxy:3128 x"),
+    ("curl -b 'session={}' http://x", "http://x"), ("echo {}1a2b3c4d | az devops login --x", "--x"), ("ada:{SSHA}{}1a2b3c4d5e6f==", "ada"), ("*:*:*:ada:{}", "*:*:*:ada"), ("userPassword:: {}1a2b==\nmail: x", "mail: x"),
+    ("variable \"db_password\" {\n  default = \"{}\"\n}", "default"), ("  ~ password = \"old\" -> \"{}\"\n  x = 1", "x = 1"),
+    ("AWS Secret Access Key [None]: {}\nDefault region name [None]: eu", "region name [None]: eu"), ("export TOKEN=Ab1\\\n{}\nexport PORT=1", "PORT=1"), ("binding [VARCHAR] for column password - [{}]", "column"),
+    ("[refreshToken] {} x", " x"), ("X_AUTH|{}|host", "|host"), ("\"AUTH\" \"{}1a2b3c4d5e6f\"", "AUTH"), ("https://h/cb?code=4/0A{}1a2b3c4d&state=a", "state=a"),
+    // Names that look like others
+    ("p\u{430}ssword={}", "ssword="), ("t\u{43e}k\u{435}n: {}1a", "n: "), ("\u{1d429}\u{1d41a}\u{1d42c}\u{1d42c}\u{1d430}\u{1d428}\u{1d42b}\u{1d41d}={}", "="), ("p4ssw0rd={}", "p4ssw0rd"), ("pass&#119;ord={}", "pass&#119;ord"),
+    ("password\u{200f}: {}", "password"), ("{\"p\u{430}ssw\u{43e}rd\":\"{}\",\"n\":1}", "\"n\":1"),
+    // Strings in texts, whose escapes hide what they are
+    ("Error(\"user,password\\nada,{}\\n\", 7)", ", 7)"), ("failed: {\"body\":\"a: b\\ntoken: |\\n  {}\\nhost: x\"} at 3", "host: x"), ("oops {\"kind\":\"Secret\",\"data\":{\"a\":\"{}\"}} at 3", "at 3"),
+    ("failed: {\"body\":\"{\\\"kty\\\":\\\"EC\\\",\\\"d\\\":\\\"{}\\\"}\"} at 3", "at 3"), ("{'text': 'id\\tpassword\\n1\\t{}', 'n': 1}", "'n': 1"),
     // Objects whose members tell of each other
     ("{\"kind\":\"Secret\",\"data\":{\"a\":\"{}\"},\"metadata\":{\"n\":\"x\"}}", "metadata"), ("{\"kty\":\"EC\",\"d\":\"{}\",\"crv\":\"P-256\"}", "P-256"),
     ("{\"protected\":\"a\",\"payload\":\"p\",\"signature\":\"{}\"}", "protected"), ("{\"connection_string\":\"{}1a2b3c4d\",\"n\":1}", "\"n\":1"),
     ("AZURE_CONNECTION_STRING={}1a2b3c4d5e/f==", "AZURE_CONNECTION_STRING="), ("[{\"ParameterKey\":\"DbPassword\",\"ParameterValue\":\"{}\"}]", "ParameterValue"),
     ("{\"lines\":[\"-----BEGIN PRIVATE KEY-----\",\"{}\",\"-----END PRIVATE KEY-----\",\"after\"]}", "after"),
     // Prose
-    ("the password is {}.", "the password is"),
+    ("the password is {}.", "the password is"), ("The password for ada on web1 is {}.", "on web1 is"), ("credentials: ada / {}1!", "credentials: ada"), ("changed the password from {} to x{}!", "changed"),
+    ("here is the key for prod -> {}1a2b3c4d let me know", "let me know"), ("password \u{2192} {}", "password"), ("hey, the db password:\n{}\nthanks", "thanks"), ("use the following password to log in:\n\n{}\n\nor not", "or not"),
+    ("The password is \"correct {} staple\", please", ", please"), ("Passwort \u{201e}Blau {} 7\u{201c}, x", ", x"), ("mot de passe : \u{ab} {} \u{bb} x", " x"), ("La contraseña es {}!", "La contraseña es"), ("Der Schlüssel ist {}1a2b3c4d und", "und"),
+    ("Recovery codes:\n1. {}\n2. x{}\n\nx", "Recovery codes:"), ("Seed phrase: a b c d e f g h i j k {}", "Seed phrase"), ("enable secret 5 {}", "enable"),
     ("your new password: {}", "your new password"),
     ("the token abc123{}def456 expired", "expired"),
     ("login with password {} failed", "failed"),
@@ -377,65 +396,6 @@ fn secrets_vanish_and_what_stands_around_them_stays() {
         }
     }
     assert!(wrong.is_empty(), "\n{wrong}");
-}
-
-fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let digits = |chunk: &[u8]| {
-        let bits = (0..3).fold(0, |bits, i| {
-            bits << 8 | usize::from(*chunk.get(i).unwrap_or(&0))
-        });
-        let digit = |i: usize| {
-            if i > chunk.len() {
-                '='
-            } else {
-                char::from(DIGITS[bits >> (18 - 6 * i) & 63])
-            }
-        };
-        (0..4).map(digit).collect::<String>()
-    };
-    bytes.chunks(3).map(digits).collect()
-}
-
-/// K-2: what is encoded is redacted as what it says.
-#[test]
-fn secrets_in_base64_vanish() {
-    let texts = [
-        format!(
-            "-----BEGIN EC PRIVATE KEY-----\n{}\n-----END EC PRIVATE KEY-----\n",
-            "MHcCAQEEIEd3".repeat(12)
-        ),
-        "user: ada\npassword: Zq7hunterX\nhost: db".to_owned(),
-        "{\"api_key\": \"Zq7hunterX\", \"n\": 1}".to_owned(),
-    ];
-    for text in texts {
-        let wide: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
-        for bytes in [text.as_bytes(), &wide] {
-            let once = base64(bytes);
-            let wrapped = once
-                .as_bytes()
-                .chunks(64)
-                .map(String::from_utf8_lossy)
-                .collect::<Vec<_>>();
-            let twice = base64(once.as_bytes());
-            let url = once.replace('+', "-").replace('/', "_").replace('=', "");
-            for encoded in [
-                once.clone(),
-                wrapped.join("\n  "),
-                wrapped.join("\\n"),
-                twice,
-                url,
-            ] {
-                assert_eq!(
-                    redact_text(&format!("payload {encoded} end")),
-                    "payload [REDACTED] end",
-                    "{text}"
-                );
-            }
-        }
-    }
-    let harmless = base64(b"The quick brown fox jumps over the lazy dog, and over the fence.");
-    assert_eq!(redact_text(&harmless), harmless);
 }
 
 #[test]

@@ -23,7 +23,7 @@ std::thread_local! {
 }
 
 /// Counts bytes that were looked at, in tests.
-pub(super) fn looked_at(_bytes: usize) {
+pub(in crate::redact) fn looked_at(_bytes: usize) {
     #[cfg(test)]
     LOOKED_AT.set(LOOKED_AT.get() + _bytes);
 }

@@ -13,6 +13,7 @@ use crate::redact::keys::{self, Strength};
 
 /// `password: str = "x"`: a type stands between the name and the value. Empty if there is no secret.
 pub(super) fn typed(text: &str, run: Run, start: usize) -> Option<Range<usize>> {
+    #[rustfmt::skip]
     const TYPES: &[&str] = &[
         "str",
         "string",
@@ -89,6 +90,7 @@ fn is_primitive(word: &str) -> bool {
 
 /// Whether the line up to the run is one of a program that declares something.
 fn is_code_line(text: &str, run: Run) -> bool {
+    #[rustfmt::skip]
     const KEYWORDS: &[&str] = &[
         "let", "const", "pub", "fn", "static", "mut", "def", "function", "var", "val", "private",
         "public", "final", "readonly",
@@ -127,7 +129,16 @@ pub(super) fn newtype(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
     let typed = TYPES.iter().any(|noun| lower.ends_with(noun));
     let sure = strength == Strength::Strong || looks_secret(shown) || is_mixed(shown);
     let absent = shown.is_empty() || is_placeholder(shown) || is_prose(shown);
-    (typed && sure && !absent).then(|| value::whole(text, start, Style::Plain, secret))
+    if !typed || absent {
+        return None;
+    }
+    // `NetworkCredential("user", "x")`: the secret is the second.
+    let comma = skip(text, secret.end, |c| matches!(c, '"' | '\'' | '\\'));
+    if lower.contains("credential") && text[comma..].starts_with(',') {
+        let start = skip(text, comma + 1, char::is_whitespace);
+        return Quote::at(text, start).map(|_| value::extent(text, start, Style::Plain));
+    }
+    sure.then(|| value::whole(text, start, Style::Plain, secret))
 }
 
 /// Whether the value is read from the environment: `process.env.API_KEY`, `os.environ["API_KEY"]`.
@@ -149,83 +160,75 @@ pub(super) fn is_expression(
     let shown = &text[value.clone()];
     // `self.token = token;`
     let same = shown.trim_end_matches(';');
-    let nouns = ["token", "key", "auth", "password", "secret"];
-    let assigned = name.ends_with(same) && name.len() > same.len() && is_one_of(same, &nouns);
-    assigned || is_reference(text, value, strength) || is_cmdlet(text, shown)
+    let assigned = name
+        .strip_suffix(same)
+        .is_some_and(|head| head.ends_with(['.', '_', '-', '>']));
+    assigned || is_reference(text, value, strength) || is_cmdlet(text, value)
 }
 
 /// Whether the value names a place where a secret is, or calls for one, and shows none: `var.db_password`,
 /// `$(cat file)`, `input("Password: ")`.
 fn is_reference(text: &str, value: &Range<usize>, strength: Strength) -> bool {
+    #[rustfmt::skip]
     const ROOTS: &[&str] = &[
-        "process.env",
-        "os.environ",
-        "os.getenv",
-        "os.Getenv",
-        "getenv(",
-        "env::var",
-        "std::env",
-        "System.getenv",
-        "self.",
-        "this.",
-        "config.",
-        "settings.",
-        "req.",
-        "request.",
-        "ENV[",
-        "args.",
-        "opts.",
-        "options.",
-        "import.meta.env",
-        "secrets.",
-        "vault.",
-        "getpass",
-        "input(",
-        "env(",
-        "$ENV",
-        "var.",
-        "local.",
-        "data.",
-        "module.",
-        "params.",
-        "props.",
-        "state.",
-        "ctx.",
+        "process.env", "os.environ", "os.getenv", "os.Getenv", "getenv(", "env::var", "std::env", "System.getenv", "self.", "this.",
+        "config.", "settings.", "req.", "request.", "ENV[", "args.", "opts.", "options.", "import.meta.env", "secrets.", "vault.",
+        "getpass", "input(", "env(", "$ENV", "var.", "local.", "data.", "module.", "params.", "props.", "state.", "ctx.",
     ];
+    #[rustfmt::skip]
     const KEYWORDS: &[&str] = &[
-        "unsafe", "await", "new", "match", "if", "async", "move", "return", "typeof",
+        "unsafe", "await", "new", "match", "if", "async", "move", "return", "typeof", "function", "class", "lambda", "void", "yield", "not",
     ];
     let shown = &text[value.clone()];
     let rest = &text[value.end..];
-    if KEYWORDS.contains(&shown) && rest.starts_with(' ') || shown.starts_with("$(") {
+    let function = rest.starts_with(" => ") || rest.starts_with(" =>\n");
+    if KEYWORDS.contains(&shown) && rest.starts_with(' ') || shown.starts_with("$(") || function {
         return true;
     }
+    // `$self->token`, `$Config::token`
+    if let Some(name) = text[value.start..].strip_prefix('$') {
+        let name = name.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '_');
+        return ["->", "::", "[", "{"]
+            .iter()
+            .any(|mark| name.starts_with(mark));
+    }
     let root = ROOTS.iter().any(|root| shown.starts_with(root));
+    if shown.len() >= 240 {
+        return root && !shown.contains(['"', '\'']);
+    }
     let sure = strength == Strength::Strong;
     let open = shown.find(['(', '[', '{']).unwrap_or(shown.len());
     let path = shown[..open].trim_end_matches(['!', '?', ';', ' ']);
     let called = open < shown.len() || shown[..open].ends_with('!') && rest.starts_with(" {");
     let plain = |s: &str| {
-        let part = |b: u8| b.is_ascii_alphabetic() || b == b'_';
-        s.bytes().all(part) || s.bytes().all(|b| part(b) || b.is_ascii_digit()) && !is_mixed_name(s)
+        let part = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
+        let named = s.bytes().all(part) && !s.starts_with(|c: char| c.is_ascii_digit());
+        named && !is_mixed(s.trim_end_matches(|c: char| c.is_ascii_digit()))
     };
     let parted = path.contains('.') || path.contains("::");
     let mut parts = path.split(['.', ':', '?', '!']).filter(|s| !s.is_empty());
-    if path.is_empty() || !parts.clone().all(plain) || is_random(path) || shown.len() >= 240 {
+    if path.is_empty() || !parts.clone().all(plain) || is_random(path) {
         return root && !shown.contains(['"', '\'']);
     }
     let constructs = path.starts_with(char::is_uppercase) && !path.contains('.');
-    let last = parts.next_back().unwrap_or_default();
     if called {
         return (!constructs || !shown.contains(['"', '\''])) && !has_literal(&shown[open..], sure);
     }
-    let named = keys::strength(last, None) != Strength::Harmless;
+    let named = parts.any(|part| keys::strength(part, None) != Strength::Harmless);
     root || parted && (path.contains("::") || named || !sure && !constructs)
 }
 
-/// Whether a part of a path has letters and digits mixed, and no number at its end.
-fn is_mixed_name(part: &str) -> bool {
-    is_mixed(part.trim_end_matches(|c: char| c.is_ascii_digit()))
+/// Whether the value of a name that may be anything is one of a program: `token = next`, `tokens = {` over lines,
+/// `cookie.path = x`, `ERROR_TOKEN = 58`.
+pub(super) fn is_assignment(text: &str, name: &str, value: &Range<usize>) -> bool {
+    let shown = &text[value.clone()];
+    let apart = text[..value.start].ends_with(' ');
+    let last = name.rsplit('.').next().unwrap_or(name);
+    let word = shown.bytes().all(|b| b.is_ascii_alphabetic() || b == b'_') && !is_random(shown);
+    let number = shown.len() <= 5 && shown.bytes().all(|b| b.is_ascii_digit());
+    let lines = shown.starts_with(['{', '[', '(']) && shown.contains('\n');
+    let member = last.len() < name.len() && keys::strength(last, None) == Strength::Harmless;
+    apart && (word || number || lines) || member
 }
 
 /// Whether a string among arguments may be a secret: in the call that a `sure` secret comes from, each that is no
@@ -257,23 +260,14 @@ fn has_literal(arguments: &str, sure: bool) -> bool {
 }
 
 /// Whether the value is a command of PowerShell: `$x = Read-Host -AsSecureString`.
-fn is_cmdlet(text: &str, shown: &str) -> bool {
+fn is_cmdlet(text: &str, value: &Range<usize>) -> bool {
+    #[rustfmt::skip]
     const VERBS: &[&str] = &[
-        "Get",
-        "New",
-        "Read",
-        "Import",
-        "ConvertTo",
-        "ConvertFrom",
-        "Invoke",
-        "Select",
-        "Join",
-        "Unprotect",
+        "Get", "New", "Read", "Import", "ConvertTo", "ConvertFrom", "Invoke", "Select", "Join", "Unprotect",
     ];
     let noun =
         |s: &str| s.starts_with(char::is_uppercase) && s.bytes().all(|b| b.is_ascii_alphabetic());
-    text.contains('$')
-        && shown
-            .split_once('-')
-            .is_some_and(|(verb, rest)| VERBS.contains(&verb) && noun(rest))
+    let verb = text[value.clone()].split_once('-');
+    verb.is_some_and(|(verb, rest)| VERBS.contains(&verb) && noun(rest))
+        && last_line(behind(text, value.start, 64)).contains('$')
 }

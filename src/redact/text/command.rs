@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::{
     Run, Scan,
-    bytes::{ahead, is_one_of, skip},
+    bytes::{ahead, behind, last_line, skip},
     filter,
     look::{is_key_id, is_placeholder, is_random, is_uuid},
     pair,
@@ -19,6 +19,8 @@ pub(super) const LINE: usize = 1024;
 pub(in crate::redact) enum Command {
     /// `-u user:password`
     Curl,
+    /// `-u user,password`
+    Lftp,
     /// `-pPASSWORD`
     Mysql,
     /// `-p PASSWORD`
@@ -47,6 +49,7 @@ impl Command {
             return None;
         }
         Some(match name {
+            "lftp" => Self::Lftp,
             "curl" | "http" | "https" | "httpie" | "xh" => Self::Curl,
             "mysql" | "mysqldump" | "mysqladmin" | "mariadb" | "mariadb-dump" | "mysqlimport"
             | "mysqlsh" | "mysqlshow" | "7z" | "7za" | "rar" | "unrar" => Self::Mysql,
@@ -71,8 +74,9 @@ impl Command {
         match self {
             Self::Curl => matches!(
                 flag,
-                "-u" | "--user" | "-U" | "--proxy-user" | "-a" | "--auth"
+                "-u" | "--user" | "-U" | "--proxy-user" | "-a" | "--auth" | "-b" | "--cookie"
             ),
+            Self::Lftp => flag == "-u",
             Self::Mysql | Self::Oracle => false,
             Self::Openssl => matches!(flag, "-k" | "-K"),
             Self::Samba => matches!(flag, "-U" | "--user"),
@@ -109,6 +113,12 @@ pub(super) fn find(scan: &mut Scan<'_>, run: Run, named: bool) -> Option<Range<u
     if let Some(command) = Command::of(word) {
         scan.command = Some((command, run.end));
         return None;
+    }
+    if word == "--from-literal" && last_line(behind(scan.text, run.at, LINE)).contains(" secret ") {
+        // `kubectl create secret generic db --from-literal=name=x`
+        let near = ahead(scan.text, run.end, 128);
+        let sign = near.strip_prefix(['=', ' '])?.find('=')? + 1;
+        return Some(value::extent(scan.text, run.end + sign + 1, Style::Plain));
     }
     if !word.starts_with('-') {
         return named.then(|| after_name(scan, run))?;
@@ -151,7 +161,8 @@ fn positional(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
     ];
     let word = scan.word(run);
     let pipes = matches!(word, "echo" | "printf");
-    if !pipes && word != "htpasswd" || !scan.after(run).starts_with(' ') {
+    let shares = word == "net" && scan.after(run).starts_with(" use ");
+    if !pipes && !shares && word != "htpasswd" || !scan.after(run).starts_with(' ') {
         return None;
     }
     let line = ahead(scan.text, run.end, 512);
@@ -162,7 +173,8 @@ fn positional(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
     }
     if pipes {
         let (said, read) = line.split_once('|')?;
-        if !READERS.iter().any(|reader| read.contains(reader)) {
+        let logs_in = read.contains(" login") && is_random(said.trim());
+        if !logs_in && !READERS.iter().any(|reader| read.contains(reader)) {
             return None;
         }
         let flags = said.len() - said.trim_start_matches([' ', '-', 'n', 'e']).len();
@@ -179,6 +191,18 @@ fn positional(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
         .next()
         .unwrap_or(line)
         .trim_end();
+    if shares {
+        // `net use Z: \\\\host\\share /user:ada x`
+        let named = |word: &str| word.starts_with('/') || word.contains(['\\', ':', '*']);
+        let mut places = line.split(' ').scan(run.end, |next, word| {
+            let at = *next;
+            *next += word.len() + 1;
+            Some((at, word))
+        });
+        let secret = places.find(|(_, word)| !word.is_empty() && *word != "use" && !named(word));
+        let (start, word) = secret.filter(|_| line.contains("\\\\"))?;
+        return Some(start..start + word.len());
+    }
     let mut words = line.split(' ').filter(|w| !w.is_empty());
     let batch = words
         .clone()
@@ -189,12 +213,13 @@ fn positional(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
 
 fn credential(text: &str, command: Command, value: Range<usize>) -> Option<Range<usize>> {
     let word = &text[value.clone()];
-    let user_only = command == Command::Curl && !word.contains(':');
+    let user_only = command == Command::Curl && !word.contains([':', '=']);
     // `docker run -p 80:80`
     let ports = word
         .bytes()
         .all(|b| b.is_ascii_digit() || matches!(b, b':' | b'.' | b'-'));
     let none = user_only
+        || command == Command::Lftp && !word.contains(',')
         || command == Command::Samba && !word.contains('%')
         || command == Command::PasswordInP && ports && word.contains(':')
         || word.starts_with('-');
@@ -212,15 +237,23 @@ fn after_name(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
         return None;
     }
     let start = run.end + 1;
-    if ["configure set ", "config set "]
-        .iter()
-        .any(|set| scan.before(run).ends_with(set))
+    if [
+        "configure set ",
+        "config set ",
+        "setx ",
+        "setenv ",
+        "set -x ",
+        "set -gx ",
+        "set -Ux ",
+    ]
+    .iter()
+    .any(|set| scan.before(run).ends_with(set))
     {
         let value = value::extent(scan.text, start, Style::Plain);
         let shown = &scan.text[value.clone()];
         return (!shown.starts_with('-') && !is_placeholder(shown)).then_some(value);
     }
-    if !word.contains('_') && !is_one_of(word, &["pass"]) {
+    if !word.contains('_') && !word.ends_with("pass") {
         return None;
     }
     let end = value::bare_end(scan.text, start);

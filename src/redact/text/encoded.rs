@@ -17,6 +17,15 @@ pub(super) fn find(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
     if word.len() < 24 || scan.nested >= shown::MAX_NESTED || !word.bytes().all(is_digit) {
         return None;
     }
+    // Most are not, as their first bytes tell.
+    let mut decoder = Decoder::default();
+    if !word
+        .bytes()
+        .take(24)
+        .all(|digit| decoder.next(digit).is_none_or(is_text))
+    {
+        return None;
+    }
     let mut decoder = Decoder::default();
     if !decoder.take(word) {
         return None;
@@ -35,6 +44,11 @@ pub(super) fn find(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
     let redacted = shown::redacted(scan.rules, &inner, scan.nested + 1);
     let found = redacted != inner;
     found.then(|| run.at..skip(text, end, |c| c == '='))
+}
+
+/// Whether a byte may be one of a text: of UTF-16, every other is 0.
+fn is_text(byte: u8) -> bool {
+    byte >= b' ' && byte != 0x7f || b"\0\t\n\r".contains(&byte)
 }
 
 /// Of the standard alphabet or the one for URLs.
@@ -59,33 +73,33 @@ struct Decoder {
 }
 
 impl Decoder {
-    /// Whether all of `digits` are text.
-    fn take(&mut self, digits: &str) -> bool {
-        for digit in digits.bytes() {
-            looked_at(1);
-            let value = match digit {
-                b'A'..=b'Z' => digit - b'A',
-                b'a'..=b'z' => digit - b'a' + 26,
-                b'0'..=b'9' => digit - b'0' + 52,
-                b'+' | b'-' => 62,
-                _ => 63,
-            };
-            self.bits = self.bits << 6 | u32::from(value);
-            self.count += 6;
-            if self.count < 8 {
-                continue;
-            }
+    /// The byte that a digit completes.
+    fn next(&mut self, digit: u8) -> Option<u8> {
+        looked_at(1);
+        let value = match digit {
+            b'A'..=b'Z' => digit - b'A',
+            b'a'..=b'z' => digit - b'a' + 26,
+            b'0'..=b'9' => digit - b'0' + 52,
+            b'+' | b'-' => 62,
+            _ => 63,
+        };
+        self.bits = self.bits << 6 | u32::from(value);
+        self.count += 6;
+        (self.count >= 8).then(|| {
             self.count -= 8;
             let byte = (self.bits >> self.count) as u8;
             self.bits &= (1 << self.count) - 1;
-            // Every other byte of UTF-16 is 0.
-            let wide = byte == 0 && self.bytes.len() % 2 == 1;
-            if byte < b' ' && !wide && !b"\t\n\r".contains(&byte) || byte == 0x7f {
-                return false;
-            }
-            self.bytes.push(byte);
-        }
-        true
+            byte
+        })
+    }
+
+    /// Whether all of `digits` are text.
+    fn take(&mut self, digits: &str) -> bool {
+        digits.bytes().all(|digit| {
+            let byte = self.next(digit);
+            self.bytes.extend(byte);
+            byte.is_none_or(is_text)
+        })
     }
 
     fn text(mut self) -> Option<String> {

@@ -31,6 +31,10 @@ pub(super) fn find(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
     if !close.starts_with(is_quote) || !is_name(scan, scan.word(run)) {
         return None;
     }
+    if close[1..].trim_start().starts_with('{') {
+        // `variable "db_password" { default = "x" }`
+        return value_field(scan, run.end);
+    }
     let before = behind(scan.text, run.at, 64);
     let open = before.trim_end_matches('\\').strip_suffix(is_quote)?;
     let before = open.trim_end_matches(['\\', ' ', '\n', '\t']);
@@ -57,11 +61,7 @@ fn setting(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
 
 /// `name="password"`, an empty line, and the value: a part of a form.
 fn form_part(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
-    const LINES: &[(&str, &str)] = &[
-        ("\"\r\n\r\n", "\r\n--"),
-        ("\"\n\n", "\n--"),
-        ("\\\"\\r\\n\\r\\n", "\\r\\n--"),
-    ];
+    const LINES: &[(&str, &str)] = &[("\"\r\n\r\n", "\r\n--"), ("\"\n\n", "\n--")];
     let rest = scan.after(run);
     let (body, close) = LINES
         .iter()
@@ -162,6 +162,21 @@ fn element(scan: &Scan<'_>, run: Run, first: bool) -> Option<Range<usize>> {
         is_quote(c) || matches!(c, '\\' | ' ' | '\n')
     });
     let pair = first && text[end..].starts_with([']', ')']);
+    // `setProperty("password", "x", ...)`
+    let pair = pair || first && sets(scan, run);
     let pair = pair && (scan.rules.strength(name) == Strength::Strong || is_header(name));
     (pair || looks_secret(value) || is_mixed(value)).then(|| whole(secret))
+}
+
+/// Whether the list that the run is the first of are the arguments of a function that sets something.
+fn sets(scan: &Scan<'_>, run: Run) -> bool {
+    let before = behind(scan.text, run.at, 64)
+        .trim_end_matches(|c: char| is_quote(c) || c == '\\' || c == ' ');
+    let name = before
+        .strip_suffix('(')
+        .map(|name| after_last(name, |c| !c.is_alphanumeric() && c != '_'));
+    let name = name.unwrap_or_default().to_ascii_lowercase();
+    ["set", "put", "add", "append", "insert", "header"]
+        .iter()
+        .any(|verb| name.starts_with(verb))
 }

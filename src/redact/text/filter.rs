@@ -30,7 +30,7 @@ const WORDS: &[&str] = &[
     "nerdctl", "cqlsh", "snowsql", "influx", "ipmitool", "unzip", "zip", "7z", "7za", "rar", "unrar", "sqlplus",
     "expdp", "impdp", "exp", "imp", "rman", "sqlldr", "openssl", "smbclient", "rpcclient", "htpasswd", "cf",
     "ibmcloud", "rabbitmqadmin", "valkey-cli", "keydb-cli", "clickhouse-client", "lftp", "wget", "htdigest", "crane",
-    "code", "echo", "printf",
+    "code", "codes", "phrase", "echo", "printf", "net", "sha", "ssha", "md5", "smd5", "crypt", "value", "-value", "--value", "state",
 ];
 
 /// For a length: the first and last letters of such words, mixed to a bit each.
@@ -91,12 +91,17 @@ pub(super) fn next_run(text: &str, at: usize) -> Option<Seen> {
 
 fn is_plain(text: &[u8], at: usize, end: usize) -> bool {
     let word = &text[at..end];
+    // The full stop of a sentence is a part of its last run.
+    let word = word
+        .strip_suffix(b".")
+        .filter(|w| !w.is_empty())
+        .unwrap_or(word);
     let (first, last) = (word[0], word[word.len() - 1]);
     if matches!(first, b'-' | b'+') || last == b'-' {
         return false;
     }
     if word.len() >= SHORT {
-        if word.len() >= LONG || is_token(word) {
+        if word.len() >= LONG || is_token(word) || word.ends_with(b"SecureString") {
             return false;
         }
     } else if is_listed(word) {
@@ -107,7 +112,7 @@ fn is_plain(text: &[u8], at: usize, end: usize) -> bool {
         Some([b'(' | b'%' | b'$' | b'@', ..]) => true,
         _ => false,
     };
-    let escaped = at > 0 && text[at - 1] == b'\\';
+    let escaped = at > 0 && matches!(text[at - 1], b'\\' | b';');
     !beside && !escaped && !word.contains(&b'/')
 }
 

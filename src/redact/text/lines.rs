@@ -3,13 +3,16 @@
 use std::ops::Range;
 
 use super::{
-    Run,
+    Run, Scan,
     bytes::{ahead, behind, indent, last_line},
     look::{is_mixed, looks_secret},
     mark::Mark,
     value::Style,
 };
-use crate::redact::keys::{self, Strength};
+use crate::redact::{
+    REDACTED,
+    keys::{self, Strength},
+};
 
 /// A value that stands in the lines below its name: a YAML block, mapping or list. Empty if
 /// there is no value; none if this is another form.
@@ -30,8 +33,8 @@ pub(super) fn lines_below(
     if !block && !sign.is_empty() || mark.style == Style::Encoded {
         return None;
     }
-    if !block && !mark.quoted && strength != Strength::Strong && !is_config_line(text, run) {
-        return Some(start..start);
+    if !block && !mark.quoted && !is_config_line(text, run) {
+        return None;
     }
     let line = last_line(behind(text, run.at, 512));
     let own = indent(line)
@@ -57,9 +60,49 @@ pub(super) fn lines_below(
     match from {
         Some(from) if !block && tells_none(&text[from..end], strength) => Some(start..start),
         Some(from) => Some(from..end),
-        None if mark.colon || block => Some(start..start),
+        None if block => Some(start..start),
+        // What is below a sentence is looked at elsewhere.
+        None if mark.colon && is_config_line(text, run) => Some(start..start),
         None => None,
     }
+}
+
+/// The `data` or `stringData` of a Kubernetes Secret, before or behind its `kind`.
+pub(super) fn manifest(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
+    const NEAR: usize = 1024;
+    let text = scan.text;
+    let kind = scan
+        .before(run)
+        .strip_suffix("kind: ")
+        .filter(|_| scan.word(run) == "Secret")?;
+    let own = indent(last_line(behind(kind, kind.len(), 64)));
+    let before = behind(text, run.at, NEAR);
+    let before = before.rfind("\n---").map_or(before, |i| &before[i + 1..]);
+    let from = run.at - before.len();
+    let after = ahead(text, run.end, NEAR);
+    let to = run.end + after.find("\n---").unwrap_or(after.len());
+    let (mut at, mut found) = (from, None);
+    for line in text[from..to].split_inclusive('\n') {
+        at += line.len();
+        let name = line.trim_end();
+        if indent(name) != own || !matches!(name.trim_start(), "data:" | "stringData:") {
+            continue;
+        }
+        let rest = text[at..].split_inclusive('\n');
+        let block: usize = rest
+            .take_while(|line| line.trim().is_empty() || indent(line) > own)
+            .map(str::len)
+            .sum();
+        let lines = text[at..at + block].trim_end();
+        let secret = at + indent(lines)..at + lines.len();
+        if !secret.is_empty() && &text[secret.clone()] != REDACTED {
+            found = Some(secret);
+        }
+        if at > run.end && found.is_some() {
+            break;
+        }
+    }
+    found
 }
 
 /// Whether all lines of a mapping tell of a secret, and have none: `file: /run/db`, `secretName: tls`, `issuer: https://h`.

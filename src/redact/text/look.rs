@@ -223,7 +223,19 @@ pub(super) fn is_uuid(word: &str) -> bool {
 
 /// Whether a value says that there is none.
 pub(super) fn is_null(value: &str) -> bool {
-    is_one_of(value, &["null", "none", "nil", "undefined", "None,"])
+    is_one_of(
+        value,
+        &[
+            "null",
+            "none",
+            "nil",
+            "undefined",
+            "None,",
+            "[]",
+            "{}",
+            "()",
+        ],
+    )
 }
 
 /// The first word of a value.

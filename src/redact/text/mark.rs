@@ -10,6 +10,8 @@ pub(super) struct Mark {
     /// A quote or a bracket closes the name.
     pub(super) quoted: bool,
     pub(super) colon: bool,
+    /// The name is an index of code: `headers[key] = x`.
+    pub(super) index: bool,
     /// The mark compares: `==`, `!=`.
     pub(super) compares: bool,
     pub(super) style: Style,
@@ -79,8 +81,12 @@ impl Mark {
                 at += closer.len();
             }
         }
-        // `headers["x"] = y`, `user[password]=x`, but `[name]: https://h` refers to a page.
-        let quoted = at > end && (&text[end..at] != "]" || !text[at..].starts_with(": "));
+        // `headers["x"] = y`, `user[password]=x`, but `[name]: https://h` and `` `name`: bool `` tell of names.
+        let closer = &text[end..at];
+        let prose = (closer == "]" || closer == "`")
+            && text[at..].trim_start_matches(' ').starts_with(": ");
+        let quoted = at > end && !prose;
+        let index = closer == "]" && text[at..].starts_with(" = ");
         // `password?: string`
         at += usize::from(text[at..].starts_with("?:"));
         // `**Password**: x`
@@ -92,20 +98,29 @@ impl Mark {
             // `password (old): x`
             at = skip_blanks(text, at + i + 1);
         }
+        // `Secret Access Key [None]: x`
+        if text[at..].starts_with('[')
+            && let Some(i) = ahead(text, at, 24).find("]:")
+        {
+            at += i + 1;
+        }
         let rest = &text[at..];
         let (mark, style) = MARKS.iter().find(|(mark, _)| rest.starts_with(mark))?;
         let after = &rest[mark.len()..];
         let colon = mark.starts_with(':') && mark.len() == 1 || *mark == "\u{ff1a}";
         // A path (`auth::login`), a URL.
-        if colon && (after.starts_with(':') || after.starts_with("//")) {
+        // `userPassword:: x`: LDIF has Base64 after two colons.
+        let twice = colon && at == end && after.starts_with(": ");
+        if colon && !twice && (after.starts_with(':') || after.starts_with("//")) {
             return None;
         }
         Some(Self {
             quoted,
+            index,
             colon,
             compares: mark.contains("==") || *mark == "!=",
             style: *style,
-            end: at + mark.len(),
+            end: at + mark.len() + usize::from(twice),
         })
     }
 }

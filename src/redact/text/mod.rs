@@ -23,14 +23,15 @@ mod mark;
 mod markup;
 mod name;
 mod pair;
+mod powershell;
 mod prose;
-mod quote;
+pub(super) mod quote;
 mod scheme;
 mod sql;
 mod table;
 mod token;
 mod url;
-mod value;
+pub(super) mod value;
 mod vendors;
 
 use self::command::Command;
@@ -99,9 +100,7 @@ fn pass(rules: &Rules, text: &str, limit: usize, nested: usize) -> Option<String
             at: run.at,
             end: run.end,
         };
-        let unescaped = || run.behind_escape(text);
-        let found = scan.secret(run);
-        let Some(secret) = found.or_else(|| scan.secret(unescaped()?)) else {
+        let Some(secret) = scan.secret(run) else {
             at = bytes::skip_colour(text, run.at, run.end);
             continue;
         };
@@ -126,17 +125,6 @@ fn pass(rules: &Rules, text: &str, limit: usize, nested: usize) -> Option<String
 struct Run {
     at: usize,
     end: usize,
-}
-
-impl Run {
-    /// The rest of a run that begins with the letter of an escape: `\nBearer`, as JSON and debug output have
-    /// a line feed.
-    fn behind_escape(self, text: &str) -> Option<Self> {
-        let letter = text.as_bytes()[self.at];
-        let escape = text[..self.at].ends_with('\\') && b"nrtbf".contains(&letter);
-        let at = self.at + 1;
-        (escape && at < self.end).then_some(Self { at, ..self })
-    }
 }
 
 /// The text, and what was seen of it so far.
@@ -182,7 +170,8 @@ impl<'a> Scan<'a> {
 
     /// The secret that begins in this run, or that it announces.
     fn secret(&mut self, run: Run) -> Option<Range<usize>> {
-        let named = self.rules.may_be_sensitive(self.word(run)) || self.before(run).ends_with('\\');
+        let named =
+            self.rules.may_be_sensitive(self.word(run)) || self.before(run).ends_with(['\\', ';']);
         if named && table::find(self, run) {
             return None;
         }
@@ -200,13 +189,16 @@ impl<'a> Scan<'a> {
         }
         let found = block
             .or_else(|| url::user_info(self, run))
+            .or_else(|| url::bare_user_info(self, run))
             .or_else(|| sql::find(self, run))
+            .or_else(|| powershell::find(self, run))
             .or_else(|| named.then(|| self.named(run))?)
             .or_else(|| scheme::find(self, run))
             .or_else(|| command::find(self, run, named))
             .or_else(|| url::webhook(self, run))
             .or_else(|| token::find(self, run))
             .or_else(|| token::composed(self, run))
+            .or_else(|| token::beside_id(self, run))
             .or_else(|| encoded::find(self, run))
             .or_else(|| prose::find(self, run, named));
         found.filter(|secret| !secret.is_empty())
@@ -214,7 +206,8 @@ impl<'a> Scan<'a> {
 
     /// The same for a run that may hold the name of a secret.
     fn named(&self, run: Run) -> Option<Range<usize>> {
-        markup::find(self, run)
+        lines::manifest(self, run)
+            .or_else(|| markup::find(self, run))
             .or_else(|| code::newtype(self, run))
             .or_else(|| field::find(self, run))
             .or_else(|| pair::find(self, run))

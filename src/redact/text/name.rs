@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::{
     Run, Scan,
-    bytes::{after_last, behind, is_one_of, strip_ignore_case},
+    bytes::{after_last, ahead, behind, is_one_of, strip_ignore_case},
     mark::Mark,
 };
 
@@ -15,27 +15,42 @@ pub(super) fn name<'a>(scan: &Scan<'a>, run: Run, mark: &Mark) -> Cow<'a, str> {
     if mark.quoted && before.ends_with('\\') && word.starts_with('u') || before.ends_with("\\u") {
         return Cow::Owned(unescaped(scan, run));
     }
+    if before.ends_with(';') && behind(before, before.len(), 8).contains("&#") {
+        return Cow::Owned(unescaped(scan, run));
+    }
     let name = word.rsplit('/').next().unwrap_or(word);
     // `user[password]=x` has its name in the brackets; `headers["x"]` as well.
     Cow::Borrowed(name)
 }
 
-/// `pass\u0077ord`, read from the quote before it.
+/// `pass\u0077ord`, `pass&#119;ord`, read from the quote or blank before it.
 fn unescaped(scan: &Scan<'_>, run: Run) -> String {
     let near = behind(scan.text, run.end, 256);
     let from = near.rfind(['"', '\'', ' ', '{', ',']).map_or(0, |i| i + 1);
     let mut out = String::new();
     let mut rest = &near[from..];
     while let Some(c) = rest.chars().next() {
-        let code = rest
-            .strip_prefix("\\u")
-            .and_then(|hex| hex.get(..4))
-            .and_then(|hex| u32::from_str_radix(hex, 16).ok())
-            .and_then(char::from_u32);
-        out.push(code.unwrap_or(c));
-        rest = &rest[code.map_or(c.len_utf8(), |_| 6)..];
+        let (code, len) = code(rest).map_or((c, c.len_utf8()), |(code, len)| (code, len));
+        out.push(code);
+        rest = &rest[len..];
     }
     out
+}
+
+/// The character that is written as `\u0077`, `&#119;` or `&#x77;`, and the length of that.
+fn code(text: &str) -> Option<(char, usize)> {
+    let (digits, radix, len) = if let Some(rest) = text.strip_prefix("\\u") {
+        (rest.get(..4)?, 16, 6)
+    } else {
+        let entity = text.strip_prefix("&#")?;
+        let end = ahead(entity, 0, 8).find(';')?;
+        match entity[..end].strip_prefix('x') {
+            Some(hex) => (hex, 16, end + 3),
+            None => (&entity[..end], 10, end + 3),
+        }
+    };
+    let code = u32::from_str_radix(digits, radix).ok()?;
+    Some((char::from_u32(code)?, len))
 }
 
 pub(super) fn is_signature(name: &str, mark: &Mark) -> bool {

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::{
     Run, Scan,
     bytes::{is_one_of, skip},
-    code::{is_environment, is_expression, typed},
+    code::{is_assignment, is_environment, is_expression, typed},
     field,
     header::header,
     lines::{is_indented, lines_below, untagged, whole_line},
@@ -42,7 +42,7 @@ pub(super) fn find(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
     if mark.colon && !mark.quoted {
         start = text.len() - untagged(&text[start..]).len();
     }
-    let bare = !mark.quoted && !text[start..].starts_with(['"', '\'', '`', '\\', '\u{201c}']);
+    let bare = !mark.quoted && !is_quoted(text, start);
     if is_header(name) && bare {
         return header(scan, run, start);
     }
@@ -58,7 +58,41 @@ pub(super) fn find(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
         return is_opaque(&text[secret.clone()]).then_some(secret);
     }
     let found = judge(scan, run, name, strength, &mark, start, secret)?;
-    Some(value::whole(text, start, mark.style, found))
+    Some(changed(text, value::whole(text, start, mark.style, found)))
+}
+
+/// What stands behind a scheme: `Bearer {token}`, `f"Bearer {token}"`. A scheme alone is a placeholder of nothing.
+fn without_scheme(value: &str) -> &str {
+    let inner = value
+        .trim_start_matches(['f', 'b'])
+        .trim_matches(['"', '\'', '`']);
+    let scheme = first_word(inner);
+    match inner[scheme.len()..].trim() {
+        "" if is_one_of(scheme, SCHEMES) => "...",
+        rest if is_one_of(scheme, SCHEMES) => rest,
+        _ => value,
+    }
+}
+
+/// Whether a value is quoted, or begins with an escape.
+fn is_quoted(text: &str, start: usize) -> bool {
+    text[start..].starts_with('\\') || Quote::at(text, start).is_some()
+}
+
+/// A value with the one that it is changed to: `"a" -> "b"`.
+fn changed(text: &str, old: Range<usize>) -> Range<usize> {
+    let quote = skip(text, old.end, |c| matches!(c, '"' | '\'' | '\\'));
+    let arrow = [" -> ", " => "]
+        .iter()
+        .find(|arrow| text[quote..].starts_with(**arrow));
+    match arrow {
+        Some(arrow) if quote > old.end => {
+            let start = quote + arrow.len();
+            let new = Quote::at(text, start).map(|_| value::extent(text, start, Style::Plain));
+            old.start..new.map_or(old.end, |new| new.end)
+        }
+        _ => old,
+    }
 }
 
 /// Whether the value beside a sensitive name is a secret, and what of it.
@@ -72,7 +106,7 @@ fn judge(
     secret: Range<usize>,
 ) -> Option<Range<usize>> {
     let text = scan.text;
-    let bare = !mark.quoted && !text[start..].starts_with(['"', '\'', '`', '\\', '\u{201c}']);
+    let bare = !mark.quoted && !is_quoted(text, start);
     let word = first_word(&text[secret.clone()]);
     if mark.quoted || !bare {
         // `"key": "password", "value": "x"`: the name of what follows.
@@ -80,7 +114,15 @@ fn judge(
             return Some(value);
         }
     }
-    if is_null(&text[secret.clone()]) || is_placeholder(&text[secret.clone()]) {
+    let value = &text[secret.clone()];
+    let letter = value.chars().nth(1).is_none() && !holds_password(name);
+    // `${PASSWORD:?is not set}`
+    let message = value.starts_with('?') && scan.before(run).ends_with("${");
+    if is_null(value) || is_placeholder(without_scheme(value)) || letter || message {
+        return None;
+    }
+    let plain = !is_quoted(text, start);
+    if plain && (mark.index || is_expression(text, name, &secret, strength)) {
         return None;
     }
     if mark.style == Style::Encoded || mark.quoted {
@@ -95,11 +137,11 @@ fn judge(
     if mark.colon {
         return colon(scan, run, name, strength, secret, bare);
     }
-    let plain = word.contains("::") || !looks_secret(word) && !is_mixed(word);
-    if mark.compares && plain && (!holds_password(name) || word.contains('.')) {
+    let simple = word.contains("::") || !looks_secret(word) && !is_mixed(word);
+    if mark.compares && simple && (!holds_password(name) || word.contains('.')) {
         return None;
     }
-    if bare && is_expression(text, name, &secret, strength) {
+    if bare && strength != Strength::Strong && is_assignment(text, name, &secret) {
         return None;
     }
     let small = word.len() <= 5 && word.bytes().all(|b| b.is_ascii_digit());

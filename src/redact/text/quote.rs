@@ -11,7 +11,7 @@ use super::bytes::{behind, last_line, looked_at};
 
 /// A quote, and how many backslashes stand before it.
 #[derive(Clone, Copy)]
-pub(super) struct Quote {
+pub(in crate::redact) struct Quote {
     mark: &'static str,
     slashes: usize,
 }
@@ -19,12 +19,12 @@ pub(super) struct Quote {
 /// Longest first where one begins with another.
 #[rustfmt::skip]
 const MARKS: &[&str] = &[
-    "\"\"\"", "'''", "\"", "'", "`", "&quot;", "&#34;", "&#39;", "\u{201c}",
+    "\"\"\"", "'''", "\"", "'", "`", "&quot;", "&#34;", "&#39;", "\u{201c}", "\u{201e}", "\u{ab}",
 ];
 
 impl Quote {
     /// The quote that opens at `at`, its backslashes first.
-    pub(super) fn at(text: &str, at: usize) -> Option<Self> {
+    pub(in crate::redact) fn at(text: &str, at: usize) -> Option<Self> {
         let rest = &text[at..];
         let slashes = rest.len() - rest.trim_start_matches('\\').len();
         let inner = &rest[slashes..];
@@ -47,8 +47,12 @@ impl Quote {
         Some(Self { mark, slashes })
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::redact) fn len(&self) -> usize {
         self.slashes + self.mark.len()
+    }
+
+    pub(in crate::redact) fn mark(&self) -> &'static str {
+        self.mark
     }
 
     pub(super) fn is_double(&self) -> bool {
@@ -84,11 +88,12 @@ impl Quote {
 
     /// The quote that closes this one, its backslashes included, from `from` on. It is empty if the string is cut off
     /// by the end of the one around it.
-    pub(super) fn close(&self, text: &str, from: usize) -> Option<Range<usize>> {
-        let mark = if self.mark == "\u{201c}" {
-            "\u{201d}"
-        } else {
-            self.mark
+    pub(in crate::redact) fn close(&self, text: &str, from: usize) -> Option<Range<usize>> {
+        let mark = match self.mark {
+            "\u{201c}" => "\u{201d}",
+            "\u{201e}" => "\u{201c}",
+            "\u{ab}" => "\u{bb}",
+            mark => mark,
         };
         let inner = &text[from..];
         let first = mark.as_bytes()[0];

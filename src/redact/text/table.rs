@@ -9,7 +9,7 @@ use super::{
     look::{is_composed, is_null, is_placeholder, is_prose, looks_secret},
     quote::Quote,
 };
-use crate::redact::keys::Strength;
+use crate::{redact::keys::Strength, text::floor};
 
 /// The longest head of a table, in bytes.
 const HEAD: usize = 1024;
@@ -34,9 +34,16 @@ pub(super) fn find(scan: &mut Scan<'_>, run: Run) -> bool {
     if run.at < scan.tabled {
         return false;
     }
-    let found = lines(scan, run)
-        .or_else(|| tuples(scan, run))
-        .or_else(|| elements_of_html(scan, run));
+    let after = scan.after(run);
+    let next = after.trim_start_matches(['"', '\'', '`', '*', '\\']);
+    let found = if after.starts_with("</") {
+        elements_of_html(scan, run)
+    } else if next.is_empty() || next.starts_with(['\n', '\r', '\t', ',', ';', '|', ' ', ')', ']'])
+    {
+        lines(scan, run).or_else(|| tuples(scan, run))
+    } else {
+        None
+    };
     let Some((cells, end)) = found else {
         return false;
     };
@@ -60,7 +67,11 @@ fn columns(scan: &Scan<'_>, heads: &[&str]) -> Vec<Column> {
 
 /// Whether a value in a column is a secret.
 fn is_secret(value: &str, sure: bool) -> bool {
-    let absent = is_null(value) || is_placeholder(value) || is_prose(value);
+    let bound = value.starts_with([':', '@'])
+        && value[1..]
+            .bytes()
+            .all(|b| b.is_ascii_lowercase() || b == b'_');
+    let absent = bound || is_null(value) || is_placeholder(value) || is_prose(value);
     let looks = || looks_secret(value) && !is_composed(value);
     !value.is_empty() && !absent && (sure || looks())
 }
@@ -68,15 +79,28 @@ fn is_secret(value: &str, sure: bool) -> bool {
 /// Lines of cells: the head, and rows of as many cells.
 fn lines(scan: &Scan<'_>, run: Run) -> Option<Found> {
     let text = scan.text;
-    let after = ahead(text, run.end, 4).trim_start_matches(['"', '`', '*', ')']);
-    if !after.is_empty() && !after.starts_with(['\n', '\r', '\t', ',', ';', '|', ' ']) {
+    let after = scan
+        .after(run)
+        .trim_start_matches(['"', '`', '*'])
+        .trim_start_matches(' ');
+    if !after.is_empty()
+        && !after.starts_with(['\n', '\r', '\t', ',', ';', '|'])
+        && !scan.after(run).starts_with("  ")
+    {
         return None;
     }
     let start = run.at - last_line(behind(text, run.at, HEAD)).len();
     let head = ahead(text, start, HEAD);
     let head = &head[..head.find('\n')?];
     let sign = sign_of(head)?;
-    let (cells, next) = row(text, start, sign)?;
+    let (mut cells, next) = row(text, start, sign)?;
+    // `failed: user,password`, `failed: | User | Password |`
+    let first = cells.first_mut()?;
+    if let Some((before, _)) = text[first.clone()].rsplit_once(": ") {
+        first.start += before.len() + 2;
+    } else if text[first.clone()].ends_with(':') {
+        cells.remove(0);
+    }
     let heads: Vec<_> = cells.iter().map(|cell| &text[inside(text, cell)]).collect();
     let columns = columns(scan, &heads);
     if columns.is_empty() || heads.len() < 2 || !heads.iter().all(|head| is_head(head)) {
@@ -93,8 +117,10 @@ fn lines(scan: &Scan<'_>, run: Run) -> Option<Found> {
             continue;
         }
         // The numbers of rows have no head.
-        let numbered = sign == Sign::Blanks && cells.len() == heads.len() + 1;
-        if cells.len() != heads.len() && !numbered {
+        let more = cells.len() == heads.len() + 1;
+        let numbered = sign == Sign::Blanks && more;
+        // A sentence may go on behind the last row.
+        if cells.len() != heads.len() && !numbered && !(sign == Sign::Mark('|') && more) {
             break;
         }
         for column in &columns {
@@ -219,9 +245,13 @@ fn inside(text: &str, cell: &Range<usize>) -> Range<usize> {
 fn tuples(scan: &Scan<'_>, run: Run) -> Option<Found> {
     const WORDS: &[&str] = &["values", "rows", "data", "records"];
     let text = scan.text;
+    let quotes = |c: char| matches!(c, '`' | '"' | '\'' | '\\' | ' ' | '\n');
+    let after = scan.after(run).trim_start_matches(quotes);
+    let values = strip_ignore_case(after, "values").is_some();
+    if !values && !after.starts_with([',', ')', ']']) {
+        return None;
+    }
     let near = behind(text, run.at, HEAD);
-    let quotes = |c: char| matches!(c, '`' | '"' | ' ');
-    let values = strip_ignore_case(scan.after(run).trim_start_matches(quotes), "values").is_some();
     let (heads, close) = if values {
         let word = after_last(near.trim_end_matches(quotes), char::is_whitespace);
         if !word.eq_ignore_ascii_case("into") {
@@ -233,7 +263,12 @@ fn tuples(scan: &Scan<'_>, run: Run) -> Option<Found> {
         if !text[open..].starts_with(['(', '[']) {
             return None;
         }
-        elements(text, open, HEAD)?
+        let near = &text[..floor(text, open + HEAD)];
+        let (heads, close) = elements(near, open);
+        if !near[..close].ends_with([')', ']']) {
+            return None;
+        }
+        (heads, close)
     };
     let names: Vec<_> = heads.iter().map(|name| &text[inside(text, name)]).collect();
     let plain = |name: &&str| {
@@ -247,6 +282,10 @@ fn tuples(scan: &Scan<'_>, run: Run) -> Option<Found> {
         return None;
     }
     let gap = ahead(text, close, 64);
+    if strip_ignore_case(gap, " from stdin").is_some() {
+        let at = skip(text, close, |c| c != '\n') + 1;
+        return (at < text.len()).then(|| dumped(text, at, names.len(), &columns));
+    }
     let first = gap.find(['(', '['])?;
     let mut words = gap[..first].split(|c: char| !c.is_alphanumeric());
     if !words.any(|word| is_one_of(word, WORDS)) {
@@ -258,7 +297,7 @@ fn tuples(scan: &Scan<'_>, run: Run) -> Option<Found> {
         at = inner;
     }
     while text[at..].starts_with(['(', '[']) {
-        let (values, end) = elements(text, at, usize::MAX)?;
+        let (values, end) = elements(text, at);
         if names.is_empty() {
             let values = values.iter().map(|value| inside(text, value));
             found.extend(values.filter(|v| v.len() >= 16 && is_secret(&text[v.clone()], false)));
@@ -275,8 +314,27 @@ fn tuples(scan: &Scan<'_>, run: Run) -> Option<Found> {
     Some((found, at))
 }
 
-/// The elements of the list that opens at `open`, and where it ends; none if that is further away than `most`.
-fn elements(text: &str, open: usize, most: usize) -> Option<(Vec<Range<usize>>, usize)> {
+/// The rows of a dump, with tabs between their values: `COPY t (a, password) FROM stdin;`.
+fn dumped(text: &str, mut at: usize, count: usize, columns: &[Column]) -> Found {
+    let mut found = Vec::new();
+    while let Some((cells, next)) = row(text, at, Sign::Mark('\t'))
+        && cells.len() == count
+    {
+        let secrets = columns
+            .iter()
+            .map(|column| (cells[column.index].clone(), column.sure));
+        found.extend(
+            secrets
+                .filter(|(cell, sure)| is_secret(&text[cell.clone()], *sure))
+                .map(|(cell, _)| cell),
+        );
+        at = next;
+    }
+    (found, at)
+}
+
+/// The elements of the list that opens at `open`, and where it ends. It may be cut off.
+fn elements(text: &str, open: usize) -> (Vec<Range<usize>>, usize) {
     let bytes = text.as_bytes();
     let (mut found, mut depth, mut at) = (Vec::new(), 0_usize, open + 1);
     let mut from = at;
@@ -285,19 +343,20 @@ fn elements(text: &str, open: usize, most: usize) -> Option<(Vec<Range<usize>>, 
         let start = to - value.trim_start().len();
         found.push(start..start + value.trim().len());
     };
-    while at - open <= most {
+    while let Some(byte) = bytes.get(at) {
         looked_at(1);
-        match *bytes.get(at)? {
+        match byte {
             b'"' | b'\'' | b'\\' => {
                 if let Some(quote) = Quote::at(text, at) {
-                    at = quote.close(text, at + quote.len())?.end;
+                    let close = quote.close(text, at + quote.len());
+                    at = close.map_or(text.len(), |close| close.end);
                     continue;
                 }
             }
             b'(' | b'[' | b'{' => depth += 1,
             b')' | b']' | b'}' if depth == 0 => {
                 push(from, at);
-                return Some((found, at + 1));
+                return (found, at + 1);
             }
             b')' | b']' | b'}' => depth -= 1,
             b',' if depth == 0 => {
@@ -308,7 +367,8 @@ fn elements(text: &str, open: usize, most: usize) -> Option<(Vec<Range<usize>>, 
         }
         at += 1;
     }
-    None
+    push(from, text.len());
+    (found, text.len())
 }
 
 /// `<th>Password</th>` at the head of a column or of a row, `<dt>API token</dt><dd>x</dd>`.
@@ -332,29 +392,34 @@ fn elements_of_html(scan: &Scan<'_>, run: Run) -> Option<Found> {
         return secret.then(|| (vec![value.clone()], value.end));
     }
     let near = behind(text, run.at, HEAD);
-    let index = near[near.rfind("<tr")?..]
-        .matches("<th")
-        .count()
-        .checked_sub(1)?;
-    let (mut found, mut at) = (Vec::new(), next);
+    let row = run.at - near.len() + near.rfind("<tr")?;
+    let cells = |row: usize, tag: &'static str| {
+        let end = text[row..].find("</tr").map_or(text.len(), |i| row + i);
+        looked_at(end - row);
+        let cells = text[row..end].match_indices(tag);
+        (cells.filter_map(move |(i, _)| content(text, row + i)), end)
+    };
+    let (heads, mut at) = cells(row, "<th");
+    let heads: Vec<_> = heads.map(|head| &text[head]).collect();
+    let columns = columns(scan, &heads);
+    let mut found = Vec::new();
     while let Some(i) = text[at..].find("<tr") {
-        let row = at + i + 3;
-        at = text[row..].find("</tr").map_or(text.len(), |i| row + i);
-        looked_at(at - row);
-        let cell = text[row..at].match_indices("<td").nth(index);
-        if let Some(value) = cell.and_then(|(i, _)| content(text, row + i))
-            && is_secret(&text[value.clone()], sure)
-        {
-            found.push(value);
+        let (values, end) = cells(at + i, "<td");
+        for (index, value) in values.enumerate() {
+            let column = columns.iter().find(|column| column.index == index);
+            if column.is_some_and(|column| is_secret(&text[value.clone()], column.sure)) {
+                found.push(value);
+            }
         }
+        at = end;
     }
-    Some((found, at))
+    Some((found, text.len()))
 }
 
 /// The content of the element whose tag opens at `at`.
 fn content(text: &str, at: usize) -> Option<Range<usize>> {
     let start = at + ahead(text, at, HEAD).find('>')? + 1;
-    let end = start + text[start..].find('<')?;
+    let end = text[start..].find('<').map_or(text.len(), |i| start + i);
     looked_at(end - start);
     Some(start..end)
 }

@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use super::{
     Run, Scan,
-    bytes::{ahead, skip},
-    look::is_random,
+    bytes::{ahead, behind, is_one_of, skip},
+    look::looks_secret,
     value::bare_end,
     vendors::{self, Tail, Vendor},
 };
@@ -193,6 +193,18 @@ pub(super) fn composed(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
             let end = end_of(run.end + 1, plain);
             (end - run.end > 60).then_some(run.at..end)
         }
+        // A line of `secretsdump`: `name:500:<LM hash>:<NT hash>:::`.
+        b':' if is_hash(word)
+            && after.get(1..33).is_some_and(is_hash)
+            && after[33..].starts_with(":::") =>
+        {
+            Some(run.at..run.end + 33)
+        }
+        // `{SSHA}x`, as LDAP and Apache have hashes of passwords.
+        b'}' if scan.before(run).ends_with('{') && is_one_of(word, LDAP_HASHES) => {
+            let end = bare_end(text, run.end + 1);
+            (end - run.end > 20).then_some(run.end + 1..end)
+        }
         b':' => {
             let (version, id) = word.split_once('/')?;
             let id = id.rsplit('/').next().unwrap_or(id);
@@ -221,12 +233,46 @@ pub(super) fn composed(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
             fits.then_some(run.at - 1..end)
         }
         // What a server of OAuth gives to a client.
-        b'=' if word == "code" && scan.before(run).ends_with(['?', '&']) => {
+        b'=' if matches!(word, "code" | "state") && scan.before(run).ends_with(['?', '&']) => {
             let end = bare_end(text, run.end + 1);
-            (is_random(&text[run.end + 1..end]) && end - run.end > 20).then_some(run.end + 1..end)
+            (looks_secret(&text[run.end + 1..end]) && end - run.end > 20)
+                .then_some(run.end + 1..end)
         }
         _ => None,
     }
+}
+
+const LDAP_HASHES: &[&str] = &[
+    "sha", "ssha", "md5", "smd5", "crypt", "sha256", "ssha256", "sha512", "ssha512",
+];
+
+fn is_hash(word: &str) -> bool {
+    word.len() == 32 && word.bytes().all(|b| b.is_ascii_hexdigit())
+}
+
+/// The secret key that stands beside the id of an AWS key: 40 characters without a name.
+pub(super) fn beside_id(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
+    let word = scan.word(run);
+    let part = |b: u8| b.is_ascii_alphanumeric() || b"/+".contains(&b);
+    let kinds: [fn(&u8) -> bool; 3] = [
+        u8::is_ascii_lowercase,
+        u8::is_ascii_uppercase,
+        u8::is_ascii_digit,
+    ];
+    if word.len() != 40
+        || !word.bytes().all(part)
+        || !kinds.iter().all(|kind| word.bytes().any(|b| kind(&b)))
+    {
+        return None;
+    }
+    let near = [
+        behind(scan.text, run.at, 200),
+        ahead(scan.text, run.end, 200),
+    ];
+    let id = near
+        .iter()
+        .any(|near| near.contains("AKIA") || near.contains("ASIA"));
+    id.then_some(run.at..run.end)
 }
 
 /// Keys with a mark at their end or inside: Mailchimp's `-us12`, Terraform's `.atlasv1.`.

@@ -6,7 +6,7 @@ use super::{
     Run, Scan,
     bytes::{after_last, ahead, behind, is_one_of, skip},
     command::Command,
-    look::{is_placeholder, is_random, is_uuid},
+    look::{is_mixed, is_placeholder, is_random, is_uuid},
     value::bare_end,
 };
 
@@ -48,8 +48,10 @@ pub(super) fn user_info(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
         let user = &authority[..sign];
         let secret =
             user.contains(':') || user.contains("%3A") || user.contains("%3a") || is_token(user);
-        let password = user.split_once(':').map_or(user, |(_, password)| password);
-        if is_placeholder(password) {
+        let (name, password) = user.split_once(':').unwrap_or(("", user));
+        let example =
+            is_one_of(name, &["user", "username"]) && is_one_of(password, &["pass", "password"]);
+        if is_placeholder(password) || example {
             return None;
         }
         // `jdbc:oracle:thin:user/pw@//host` has none here; the password alone is hidden elsewhere.
@@ -80,6 +82,30 @@ pub(super) fn user_info(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
         }
         None => None,
     }
+}
+
+/// `user:password@host:port`, without a scheme.
+pub(super) fn bare_user_info(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
+    const SCHEMES: &[&str] = &["sip", "sips", "mailto", "xmpp", "npm", "git", "ssh"];
+    let text = scan.text;
+    if !scan.after(run).starts_with(':') || scan.before(run).ends_with(['/', ':', '@', '.']) {
+        return None;
+    }
+    let start = run.end + 1;
+    let near = ahead(text, start, 128);
+    if !near.as_bytes().contains(&b'@') {
+        return None;
+    }
+    let end = near.find(|c: char| c.is_whitespace() || "\"'<>`,;/".contains(c));
+    let (password, host) = near[..end.unwrap_or(near.len())].rsplit_once('@')?;
+    let (name, port) = host.split_once(':')?;
+    let host = !name.is_empty()
+        && name
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"-._".contains(&b));
+    let number = (2..=5).contains(&port.len()) && port.bytes().all(|b| b.is_ascii_digit());
+    let secret = host && number && is_mixed(password) && !is_one_of(scan.word(run), SCHEMES);
+    secret.then(|| start..start + password.len())
 }
 
 /// Whether a field begins here: `name=`.
@@ -203,6 +229,7 @@ fn oracle(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
         .iter()
         .any(|d| scan.before(run).ends_with(d))
         || scan.after(run).starts_with("@//")
+        || scan.after(run).starts_with("@(DESCRIPTION")
         || scan.is_command(Command::Oracle, run);
     let slash = scan
         .word(run)

@@ -148,6 +148,14 @@ pub(super) fn bare_end(text: &str, start: usize) -> usize {
             return at;
         }
         let rest = &text[at + 1..];
+        // A line of a shell that goes on in the next.
+        if *mark == b'\\'
+            && rest.starts_with('\n')
+            && rest[1..].starts_with(|c: char| c.is_alphanumeric())
+        {
+            at += 2;
+            continue;
+        }
         let follows = rest.starts_with(|c: char| c.is_alphanumeric());
         let goes_on = match mark {
             b',' | b';' | b'&' => follows && !begins_field(rest),
@@ -223,7 +231,7 @@ fn encoded(text: &str, start: usize) -> Range<usize> {
 }
 
 /// The end of the bracketed text at `at`, its closing bracket included; the whole if there is none.
-pub(super) fn bracket_end(text: &str, at: usize) -> usize {
+pub(in crate::redact) fn bracket_end(text: &str, at: usize) -> usize {
     let bytes = text.as_bytes();
     let (mut depth, mut i) = (0_usize, at);
     while let Some(b) = bytes.get(i) {

@@ -108,7 +108,7 @@ pub(super) const VENDORS: &[Vendor] = &[
     dotted("hvs.", 16), dotted("hvb.", 16), dotted("hvr.", 16), digit("s.", 24), digit("b.AAAAAQ", 60), digit("sntrys_", 20), digit("sntryu_", 20), digit("sntrya_", 20), digit("sntryi_", 20),
     digit("NRAK-", 16), digit("NRJS-", 16), digit("NRII-", 16), digit("NRIQ-", 16), digit("NRRA-", 16), digit("NRSP-", 16),
     dotted("dp.pt.", 16), dotted("dp.st.", 16), dotted("dp.ct.", 16), dotted("dp.sa.", 16), dotted("dp.scim.", 16), dotted("dp.audit.", 16), dotted("dp.said.", 16),
-    any("glsa_", 16), any("glc_", 20), digit("eyJrIjoi", 40), any("AGE-SECRET-KEY-", 10), any("phc_", 20), any("phx_", 20), any("phs_", 20), any("akca_", 16), dotted("dt0c01.", 20), dotted("dt0s0", 20),
+    any("glsa_", 16), any("glc_", 20), digit("eyJrIjoi", 40), any("AGE-SECRET-KEY-", 10), any("phc_", 20), any("phx_", 20), any("phs_", 20), any("akca_", 16), dotted("dt0c01.", 20), hex("01000000d08c9ddf0115d1118c7a00c04fc297eb", 40), dotted("base64url.bearer.authorization.k8s.io.", 20), dotted("dt0s0", 20),
     digit("sdk-", 30), digit("api-", 36), digit("mob-", 30), digit("ddp_", 30), digit("pdus+_", 16), digit("opsgenie_", 20), any("ops_eyJ", 20), digit("A3-", 30), any("infisical_", 20), dotted("st.", 60), any("nsec1", 50),
     digit("xaat-", 30), digit("xapt-", 30), digit("xait-", 30), any("pylf_v1_", 20), any("pylf_v2_", 20), digit("hcaik_", 30), digit("hcbik_", 30), digit("hcxik_", 30), digit("hcamk_", 30), digit("rootly_", 40),
     dotted("v2.local.", 30), dotted("v4.local.", 30),

@@ -1,0 +1,159 @@
+//! What stands inside a text and is no text itself: strings with escapes, as debug output and JSON have them, and JSON.
+//! Each is taken for what it is, so that what is found in a text is found in it as well.
+
+use std::{borrow::Cow, fmt::Write as _};
+
+use serde_json::Value;
+
+use super::{
+    pairs::tells,
+    rules::Rules,
+    shown::{self, MAX_NESTED},
+    text::{bytes::looked_at, quote::Quote, value::bracket_end},
+};
+
+/// How often a text is looked at for JSON: brackets in brackets would be parsed again and again.
+const EFFORT: usize = 4;
+
+/// `text` with what is inside it redacted, `nested` times already inside another.
+pub(super) fn redacted<'t>(rules: &Rules, text: &'t str, nested: usize) -> Cow<'t, str> {
+    let (mut out, mut copied, mut at) = (String::new(), 0, 0);
+    let mut effort = text.len().saturating_mul(EFFORT);
+    // Most texts have neither.
+    let has = text.bytes().any(|b| matches!(b, b'\\' | b'{'));
+    if nested >= MAX_NESTED || !has {
+        return Cow::Borrowed(text);
+    }
+    while let Some(i) = text[at..].find(['"', '\'', '{']) {
+        looked_at(i);
+        at += i;
+        let found = match text.as_bytes()[at] {
+            b'{' => json(rules, text, at, nested, &mut effort),
+            _ => string(rules, text, at, nested),
+        };
+        let Some((end, inner)) = found else {
+            at += 1;
+            continue;
+        };
+        if let Some(inner) = inner {
+            out.push_str(&text[copied..at]);
+            out.push_str(&inner);
+            copied = end;
+        }
+        at = end;
+    }
+    if copied == 0 {
+        return Cow::Borrowed(text);
+    }
+    out.push_str(&text[copied..]);
+    Cow::Owned(out)
+}
+
+/// The end of the object of JSON that begins at `at`, and its view if its members tell of a secret: what names alone
+/// tell is found in the text.
+fn json(
+    rules: &Rules,
+    text: &str,
+    at: usize,
+    nested: usize,
+    effort: &mut usize,
+) -> Option<(usize, Option<String>)> {
+    if !text[at + 1..].trim_ascii_start().starts_with('"') || *effort == 0 {
+        return None;
+    }
+    let end = bracket_end(text, at);
+    *effort = effort.saturating_sub(end - at);
+    let value: Value = serde_json::from_str(&text[at..end]).ok()?;
+    let view = tells(rules, &value).then(|| shown::json(rules, &text[at..end], nested));
+    Some((end, Some(view??)))
+}
+
+/// The end of the string that opens at `at`, and how it looks without its secrets if it has any that its escapes hide.
+fn string(rules: &Rules, text: &str, at: usize, nested: usize) -> Option<(usize, Option<String>)> {
+    let word = |c: char| c.is_alphanumeric() || c == '\\';
+    let prefix = |head: &str| head.ends_with(['b', 'f', 'r', 'u']);
+    let head = &text[..at];
+    if head.ends_with(word) && !prefix(head) {
+        return None;
+    }
+    let quote = Quote::at(text, at)?;
+    let start = at + quote.len();
+    let close = quote.close(text, start);
+    let inner = &text[start..close.as_ref().map_or(text.len(), |close| close.start)];
+    let end = close.map_or(text.len(), |close| close.end);
+    if !inner.contains('\\') {
+        // A text in quotes is one; a quote that is none may stand before others.
+        return text[end..]
+            .starts_with([',', '}', ']', ')', ':'])
+            .then_some((end, None));
+    }
+    let plain = unescaped(inner);
+    if plain == inner {
+        return Some((end, None));
+    }
+    let shown = shown::redacted(rules, &plain, nested + 1);
+    let changed = (shown != plain).then(|| {
+        let tail = &text[start + inner.len()..end];
+        format!(
+            "{}{}{tail}",
+            &text[at..start],
+            escaped(&shown, quote.mark())
+        )
+    });
+    Some((end, changed))
+}
+
+/// A string without its escapes.
+fn unescaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(i) = rest.find('\\') {
+        out.push_str(&rest[..i]);
+        let escape = &rest[i + 1..];
+        let (c, len) = match escape.as_bytes().first() {
+            Some(b'n') => ('\n', 1),
+            Some(b'r') => ('\r', 1),
+            Some(b't') => ('\t', 1),
+            Some(b'"') => ('"', 1),
+            Some(b'\'') => ('\'', 1),
+            Some(b'\\') => ('\\', 1),
+            Some(b'/') => ('/', 1),
+            Some(b'u') => code(&escape[1..]).map_or(('\\', 0), |(c, len)| (c, len + 1)),
+            _ => ('\\', 0),
+        };
+        out.push(c);
+        rest = &escape[len..];
+    }
+    out + rest
+}
+
+/// The character of `0077` or `{77}`, and the length of that.
+fn code(text: &str) -> Option<(char, usize)> {
+    let (digits, len) = match text.strip_prefix('{') {
+        Some(rest) => rest
+            .find('}')
+            .filter(|i| *i <= 6)
+            .map(|i| (&rest[..i], i + 2))?,
+        None => (text.get(..4)?, 4),
+    };
+    let code = u32::from_str_radix(digits, 16).ok()?;
+    Some((char::from_u32(code)?, len))
+}
+
+/// A text with escapes, to stand between quotes.
+fn escaped(text: &str, mark: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '\\' => out.push_str("\\\\"),
+            c if mark.starts_with(c) => {
+                let _ = write!(out, "\\{c}");
+            }
+            c => out.push(c),
+        }
+    }
+    out
+}
