@@ -6,7 +6,7 @@
 //! TOOL_RETRY_BASE=30 cargo run --features settings --example settings
 //! ```
 //!
-//! It prints the settings in force and calls a tool. The last one ends with an error that says what to write.
+//! It prints the settings that were set and calls a tool. The last one ends with an error that says what to write.
 
 use std::{env, fs, process::ExitCode};
 
