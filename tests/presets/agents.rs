@@ -1,0 +1,192 @@
+//! Systems A, B and C: those that run tools for an agent.
+
+use serde_json::{Value, json};
+
+use crate::{
+    kit::{SLACK, Served, ms},
+    upstream::Does,
+};
+
+/// A: T3, E3, E5, X1, X4: whatever happens, each call of a batch has its answer, in order; failures do not block successes.
+#[tokio::test]
+async fn a_answers_every_call_of_a_batch_in_order() {
+    let file = "[timeout]\ndefault = \"600ms\"";
+    let served = Served::start(file, &[]).await;
+    served.upstream.does("import", Does::Hangs);
+    served.upstream.does("other", Does::Says(500, None));
+    served.upstream.does("t0", Does::Says(400, None));
+    let start = std::time::Instant::now();
+    let tools = [
+        "docs__search",
+        "docs__import",
+        "docs__serch",
+        "docs__other",
+        "docs__t0",
+        "docs__import",
+        "docs__search",
+    ];
+    let answers = served.batch(&tools).await;
+    assert!(start.elapsed() < ms(600) + SLACK, "one after the other");
+    let ids: Vec<_> = answers.iter().map(|answer| answer["id"].clone()).collect();
+    assert_eq!(json!(ids), json!([0, 1, 2, 3, 4, 5, 6]));
+    let codes: Vec<_> = answers
+        .iter()
+        .map(|answer| {
+            answer["error"]["data"]["code"]
+                .as_str()
+                .unwrap_or("success")
+        })
+        .collect();
+    let expected = [
+        "success",
+        "TOOL_TIMEOUT",
+        "TOOL_NOT_FOUND",
+        "UPSTREAM_ERROR",
+        "TOOL_INVALID_INPUT",
+        "TOOL_TIMEOUT",
+        "success",
+    ];
+    assert_eq!(codes, expected);
+    assert_eq!(answers[1]["error"]["message"], "Tool invocation timed out");
+    assert_eq!(answers[1]["error"]["data"]["timeout_ms"], 600);
+    // R6: nobody says that they may run twice.
+    assert_eq!(served.upstream.requests("other"), 1);
+    assert_eq!(served.upstream.requests("import"), 2);
+}
+
+/// A: R1, R6: a refused connection was never sent, and is repeated; L1: a rate limit is waited out.
+#[tokio::test]
+async fn a_waits_out_a_rate_limit() {
+    let file = "[rate_limit]\ncooldown = \"300ms\"\n[retry]\nbase = \"20ms\"";
+    let served = Served::start(file, &[]).await;
+    let limited = [Does::Says(429, None)];
+    served
+        .upstream
+        .does_first("search", &limited, Does::Answers);
+    let (answer, took) = served.call("search").await;
+    assert!(answer["result"].is_object(), "{answer}");
+    assert_eq!(served.upstream.requests("search"), 2);
+    assert!((ms(300)..ms(300) + SLACK).contains(&took), "{took:?}");
+}
+
+/// B: T5, T6, T7, X2: fast, slow, timed out, failed and skipped are told apart, in results and in metrics; the sequence ends
+/// within its budget.
+#[tokio::test]
+async fn b_runs_a_sequence_within_its_budget() {
+    let vars = [
+        ("TOOL_TIMEOUT", "1"),
+        ("TOOL_SEQUENCE_BUDGET", "4s"),
+        ("TOOL_SEQUENCE_RESERVE", "500ms"),
+    ];
+    let served = Served::start("preset = \"agent_library\"", &vars).await;
+    served.upstream.does("t0", Does::AnswersIn(830));
+    served.upstream.does("t1", Does::Hangs);
+    served.upstream.does("t2", Does::Says(400, None));
+    let tools = [
+        "search", "t0", "t1", "t2", "unknown", "t1", "t1", "t1", "t1",
+    ];
+    let report = served.sequence(&tools).await;
+    let of = |key: &str| -> Vec<Value> {
+        let results = report["results"].as_array().unwrap();
+        results.iter().map(|result| result[key].clone()).collect()
+    };
+    let statuses = [
+        "success", "success", "timeout", "error", "error", "timeout", "timeout", "skipped",
+        "skipped",
+    ];
+    assert_eq!(json!(of("status")), json!(statuses), "{report}");
+    assert_eq!(of("slow")[..2], [false, true], "{report}");
+    assert_eq!(of("ran_out_of_time")[6..], [true, true, true], "{report}");
+    assert_eq!(of("ms")[8], 0);
+    let total = report["ms"].as_u64().unwrap();
+    assert!((3500..4000).contains(&total), "{report}");
+    let metrics = served.get("/metrics").await;
+    for series in ["tool_slow_total", "tool_timeout_total"] {
+        let counted = metrics
+            .lines()
+            .any(|line| line.starts_with(series) && line.contains("docs") && !line.ends_with(" 0"));
+        assert!(counted, "{series} in {metrics}");
+    }
+}
+
+/// B, C: W8: of ten calls that hang none is refused.
+#[tokio::test]
+async fn b_and_c_make_every_call() {
+    for preset in ["agent_library", "agent_loop"] {
+        let vars = [
+            ("TOOL_PRESET", preset),
+            ("TOOL_TIMEOUT", "0.1"),
+            ("TOOL_RETRY_ATTEMPTS", "1"),
+        ];
+        let served = Served::start("", &vars).await;
+        served.upstream.does("search", Does::Hangs);
+        for _ in 0..10 {
+            assert_eq!(served.code("search").await, -32000, "{preset}");
+        }
+        assert_eq!(served.upstream.requests("search"), 10);
+        assert_eq!(served.breaker("search").await, "none");
+    }
+}
+
+/// C: R1, R2, R3, R6: three attempts, after 1 and 2 times the base; a caller's mistake is made once; what hangs is made
+/// again.
+#[tokio::test]
+async fn c_tries_three_times() {
+    let vars = [
+        ("TOOL_PRESET", "agent_loop"),
+        ("TOOL_TIMEOUT", "0.2"),
+        ("TOOL_RETRY_BASE", "100ms"),
+    ];
+    let served = Served::start("", &vars).await;
+    let twice = [Does::Says(503, None), Does::HangsUp];
+    served.upstream.does_first("search", &twice, Does::Answers);
+    let (answer, took) = served.call("search").await;
+    assert!(answer["result"].is_object(), "{answer}");
+    assert_eq!(served.upstream.requests("search"), 3);
+    assert!((ms(300)..ms(300) + SLACK).contains(&took), "{took:?}");
+
+    for (tool, does, code, requests) in [
+        ("t0", Does::Says(400, None), "TOOL_INVALID_INPUT", 1),
+        ("t1", Does::Says(401, None), "TOOL_UNAVAILABLE", 1),
+        ("t2", Does::Says(404, None), "TOOL_NOT_FOUND", 1),
+        ("t3", Does::Says(502, None), "UPSTREAM_ERROR", 3),
+        ("t4", Does::Hangs, "TOOL_TIMEOUT", 3),
+    ] {
+        served.upstream.does(tool, does);
+        let (answer, _) = served.call(tool).await;
+        let data = &answer["error"]["data"];
+        assert_eq!(data["code"], code, "{answer}");
+        assert_eq!(served.upstream.requests(tool), requests, "{tool}");
+        if requests > 1 {
+            assert_eq!(data["attempts"], requests, "{answer}");
+        }
+    }
+}
+
+/// C: L1: success on attempt 2, after the cooldown and not before; L2: a delay of the server's wins.
+#[tokio::test]
+async fn c_waits_out_a_rate_limit() {
+    let vars = [
+        ("TOOL_RATE_LIMIT_COOLDOWN", "400ms"),
+        ("TOOL_RETRY_BASE", "10ms"),
+    ];
+    let served = Served::start("preset = \"agent_loop\"", &vars).await;
+    for (tool, told, waits) in [("search", None, ms(400)), ("import", Some(1), ms(1000))] {
+        let limited = [Does::Says(429, told)];
+        served.upstream.does_first(tool, &limited, Does::Answers);
+        let (answer, took) = served.call(tool).await;
+        assert!(answer["result"].is_object(), "{answer}");
+        assert_eq!(served.upstream.requests(tool), 2);
+        assert!((waits..waits + SLACK).contains(&took), "{tool}: {took:?}");
+    }
+    // Longer than anybody waits: the error is there at once, with all of it.
+    served.upstream.does("other", Does::Says(429, Some(4000)));
+    let (answer, took) = served.call("other").await;
+    let data = &answer["error"]["data"];
+    assert_eq!(data["code"], "RATE_LIMITED");
+    assert!(
+        data["retry_after_seconds"].as_u64() >= Some(4000),
+        "{answer}"
+    );
+    assert!(took < SLACK, "{took:?}");
+}

@@ -1,0 +1,155 @@
+//! What the process of its own does: all that it is told stands in its environment.
+
+use std::{env, fs, sync::Arc, time::SystemTime};
+
+use axum::{Json, Router, extract::State, routing};
+use rmcp::model::{CallToolResponse, CallToolResult};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tower::{Layer as _, ServiceExt as _, service_fn};
+use tower_toolcall::{
+    BoxError, ToolCall, ToolError, ToolResult,
+    axum::Routes,
+    batch::Sequence,
+    circuit_breaker::CircuitBreakerHandle,
+    hint,
+    mcp::{McpClassifier, McpJson},
+    metrics::Metrics,
+    router,
+    settings::{ResultsLayer, Settings},
+    transport::transport,
+};
+
+/// The variables beside those of settings.
+pub(crate) const FILE: &str = "PRESETS_FILE";
+pub(crate) const UPSTREAM: &str = "PRESETS_UPSTREAM";
+
+/// The tools of the server `docs`.
+pub(crate) const TOOLS: [&str; 12] = [
+    "search", "import", "other", "t0", "t1", "t2", "t3", "t4", "t5", "t6", "t7", "t8",
+];
+
+/// Prints where it listens, or what is wrong with the settings.
+#[tokio::test]
+#[ignore = "the process of its own that the other tests start"]
+async fn serve() {
+    let Ok(upstream) = env::var(UPSTREAM) else {
+        return;
+    };
+    match settings() {
+        Ok(settings) => run(settings, upstream).await,
+        Err(error) => println!("refused: {error}"),
+    }
+}
+
+fn settings() -> Result<Settings, BoxError> {
+    let file = match env::var(FILE) {
+        Ok(path) => fs::read_to_string(path)?,
+        Err(_) => String::new(),
+    };
+    let settings = toml::from_str::<Settings>(&file)?.with_env()?;
+    settings.check()?;
+    Ok(settings)
+}
+
+/// A client of the upstream, as a gateway to HTTP tools has one.
+async fn leaf(
+    client: reqwest::Client,
+    upstream: Arc<str>,
+    call: ToolCall,
+) -> Result<CallToolResponse, BoxError> {
+    let request = client.post(format!("http://{upstream}/{}", call.tool()));
+    let body = Value::Object(call.arguments().clone()).to_string();
+    let answer = request.body(body).send().await?;
+    let status = answer.status();
+    if !status.is_success() {
+        let error = ToolError::from_status(status, format!("the upstream says {status}"));
+        let hint = hint::from_headers(answer.headers(), SystemTime::UNIX_EPOCH);
+        return Err(match hint.and_then(|hint| hint.delay) {
+            Some(delay) => error.with_retry_after(delay).into(),
+            None => error.into(),
+        });
+    }
+    let result: CallToolResult = serde_json::from_slice(&answer.bytes().await?)?;
+    Ok(result.into())
+}
+
+type Tools = router::Router<CallToolResponse>;
+
+#[derive(Clone)]
+struct State_ {
+    settings: Settings,
+    breakers: CircuitBreakerHandle,
+    metrics: Metrics,
+    results: ResultsLayer<McpClassifier>,
+    tools: Tools,
+}
+
+async fn run(settings: Settings, upstream: String) {
+    let (client, upstream) = (reqwest::Client::new(), Arc::<str>::from(upstream));
+    let leaf = service_fn(move |call| leaf(client.clone(), Arc::clone(&upstream), call));
+    let tools = router::Router::mcp().server("docs", transport(leaf), TOOLS);
+    let tools = tools.build().unwrap();
+    let metrics = Metrics::new();
+    let stack = settings
+        .stack()
+        .with_classifier(McpClassifier::new())
+        .with_metrics(&metrics)
+        .with_identity(tools.clone())
+        .build()
+        .unwrap();
+    let state = State_ {
+        settings,
+        breakers: stack.circuit_breaker(),
+        metrics,
+        results: stack.results(),
+        tools: tools.clone(),
+    };
+    let routes = Routes::new(stack.layer(tools.clone()).map_response(McpJson));
+    let app = Router::new()
+        .route("/settings", routing::get(in_force))
+        .route("/breakers", routing::get(breakers))
+        .route("/metrics", routing::get(figures))
+        .route("/sequence", routing::post(sequence))
+        .with_state(state)
+        .merge(routes.with_identity(tools).into_router());
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    println!("listening at {}", listener.local_addr().unwrap());
+    axum::serve(listener, app).await.unwrap();
+}
+
+async fn in_force(State(state): State<State_>) -> Json<Value> {
+    Json(json!(state.settings))
+}
+
+async fn breakers(State(state): State<State_>) -> Json<Value> {
+    let all = state.breakers.snapshot().into_iter();
+    let called = all.filter(|breaker| breaker.server.is_some());
+    let named = called.map(|breaker| {
+        let tool = breaker.tool.unwrap_or_else(|| "all".into());
+        (tool.to_string(), json!(breaker.state))
+    });
+    Json(named.collect())
+}
+
+async fn figures(State(state): State<State_>) -> String {
+    state.metrics.prometheus()
+}
+
+/// Calls one after the other, by names, as an agent library runs them.
+async fn sequence(State(state): State<State_>, Json(names): Json<Vec<String>>) -> Json<Value> {
+    let sequence = Sequence::of_results(state.results.layer(state.tools.clone()));
+    let sequence = sequence.with_listener(state.metrics.clone());
+    let sequence = state.settings.sequence.apply(sequence);
+    let report = sequence.run(names.into_iter().map(ToolCall::new)).await;
+    let told = |result: &ToolResult<CallToolResponse>| {
+        json!({
+            "status": result.status().name(),
+            "slow": result.metadata().is_slow(),
+            "ran_out_of_time": result.ran_out_of_time(),
+            "ms": result.duration().as_millis() as u64,
+        })
+    };
+    let results: Vec<_> = report.results().iter().map(told).collect();
+    Json(json!({ "results": results, "ms": report.duration().as_millis() as u64 }))
+}
