@@ -179,6 +179,12 @@ fn positional(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
         }
         let flags = said.len() - said.trim_start_matches([' ', '-', 'n', 'e']).len();
         let flags = said[..flags].rfind(' ').map_or(0, |i| i + 1);
+        // `printf '%s' x`
+        let format = said[flags..]
+            .split(' ')
+            .next()
+            .filter(|first| first.contains('%') && word == "printf");
+        let flags = flags + format.map_or(0, |format| format.len() + 1);
         let said = &scan.text[..run.end + said.trim_end().len()];
         if run.end + flags >= said.len() {
             return None;

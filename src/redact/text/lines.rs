@@ -84,8 +84,17 @@ pub(super) fn manifest(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
     let (mut at, mut found) = (from, None);
     for line in text[from..to].split_inclusive('\n') {
         at += line.len();
-        let name = line.trim_end();
-        if indent(name) != own || !matches!(name.trim_start(), "data:" | "stringData:") {
+        let name = line.trim_start();
+        let value = ["data:", "stringData:"]
+            .iter()
+            .find_map(|key| name.strip_prefix(key));
+        let Some(value) = value.filter(|_| indent(line) == own).map(str::trim) else {
+            continue;
+        };
+        if !value.is_empty() && value != REDACTED {
+            // `data: {name: x}`
+            let end = at - (line.len() - line.trim_end().len());
+            found = Some(end - value.len()..end);
             continue;
         }
         let rest = text[at..].split_inclusive('\n');

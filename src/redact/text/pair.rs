@@ -134,6 +134,10 @@ fn judge(
     {
         return None;
     }
+    // `Cookie:"a=b; c=d"`
+    if is_header(name) && !bare && !is_prose(word) {
+        return Some(secret);
+    }
     if mark.colon {
         return colon(scan, run, name, strength, secret, bare);
     }

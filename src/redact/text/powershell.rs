@@ -26,7 +26,7 @@ pub(super) fn find(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
 /// The first string behind the command and its flags.
 fn argument(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
     let near = ahead(scan.text, run.end, NEAR);
-    let flags = |c: char| !(c.is_ascii_alphabetic() || c == '-' || c == ' ' || c == ':');
+    let flags = |c: char| !(c.is_ascii_alphabetic() || "-:$ ".contains(c));
     let start = run.end + near.find(flags)?;
     quoted(scan.text, start)
 }

@@ -110,7 +110,7 @@ fn sentence(scan: &Scan<'_>, run: Run, password: bool, key: bool) -> Option<Rang
         }
         let end = bare_end(near(at, 256), at);
         let word = &text[at..end];
-        if is_one_of(word, LINKS) || password && word == "from" {
+        if is_one_of(trimmed(word), LINKS) || password && word == "from" {
             (at, linked) = (end, true);
             continue;
         }
@@ -153,7 +153,8 @@ fn sentence(scan: &Scan<'_>, run: Run, password: bool, key: bool) -> Option<Rang
                 .trim_end_matches('.')
                 .bytes()
                 .all(|b| b.is_ascii_digit());
-        let words = password && quoted && word.contains(' ');
+        let said = linked && !scan.word(run).eq_ignore_ascii_case("secret") && word.len() >= 6;
+        let words = password && quoted && (word.contains(' ') || said);
         let fits = match (password, linked, key) {
             (true, _, _) if words => linked || word.contains(|c: char| c.is_ascii_digit()),
             (true, true, _) => is_mixed(word) || is_random(word) || number && word.len() >= 4,

@@ -36,10 +36,10 @@ pub(super) fn find(scan: &mut Scan<'_>, run: Run) -> bool {
     }
     let after = scan.after(run);
     let next = after.trim_start_matches(['"', '\'', '`', '*', '\\']);
-    let found = if after.starts_with("</") {
+    let ends = ['\n', '\r', '\t', ',', ';', '|', ' ', ')', ']'];
+    let found = if after.trim_start_matches(':').starts_with("</") {
         elements_of_html(scan, run)
-    } else if next.is_empty() || next.starts_with(['\n', '\r', '\t', ',', ';', '|', ' ', ')', ']'])
-    {
+    } else if next.is_empty() || next.starts_with(ends) {
         lines(scan, run).or_else(|| tuples(scan, run))
     } else {
         None
@@ -79,14 +79,10 @@ fn is_secret(value: &str, sure: bool) -> bool {
 /// Lines of cells: the head, and rows of as many cells.
 fn lines(scan: &Scan<'_>, run: Run) -> Option<Found> {
     let text = scan.text;
-    let after = scan
-        .after(run)
-        .trim_start_matches(['"', '`', '*'])
-        .trim_start_matches(' ');
-    if !after.is_empty()
-        && !after.starts_with(['\n', '\r', '\t', ',', ';', '|'])
-        && !scan.after(run).starts_with("  ")
-    {
+    let after = scan.after(run).trim_start_matches(['"', '`', '*']);
+    let next = after.trim_start_matches(' ');
+    let ends = ['\n', '\r', '\t', ',', ';', '|', '('];
+    if !next.is_empty() && !next.starts_with(ends) && !after.starts_with("  ") {
         return None;
     }
     let start = run.at - last_line(behind(text, run.at, HEAD)).len();
@@ -103,7 +99,10 @@ fn lines(scan: &Scan<'_>, run: Run) -> Option<Found> {
     }
     let heads: Vec<_> = cells.iter().map(|cell| &text[inside(text, cell)]).collect();
     let columns = columns(scan, &heads);
-    if columns.is_empty() || heads.len() < 2 || !heads.iter().all(|head| is_head(head)) {
+    // A sentence has commas with a blank behind them, and more than one word between them.
+    let words = sign == Sign::Mark(',') && head.contains(", ");
+    let fits = |head: &&str| is_head(head) && !(words && head.contains(' '));
+    if columns.is_empty() || heads.len() < 2 || !heads.iter().all(fits) {
         return None;
     }
     let below = line_at(text, next);
@@ -126,7 +125,8 @@ fn lines(scan: &Scan<'_>, run: Run) -> Option<Found> {
         for column in &columns {
             let cell = inside(text, &cells[column.index + usize::from(numbered)]);
             let sure = column.sure && sign != Sign::Blanks;
-            if is_secret(&text[cell.clone()], sure) {
+            let shown = &text[cell.clone()];
+            if is_secret(shown, sure) && !(words && shown.contains(' ')) {
                 found.push(cell);
             }
         }
@@ -135,7 +135,7 @@ fn lines(scan: &Scan<'_>, run: Run) -> Option<Found> {
     (at > next).then_some((found, at))
 }
 
-/// What parts the cells of a head. Commas in sentences have a blank behind them.
+/// What parts the cells of a head.
 fn sign_of(head: &str) -> Option<Sign> {
     if let Some(mark) = ['\t', '|'].into_iter().find(|mark| head.contains(*mark)) {
         return Some(Sign::Mark(mark));
@@ -144,8 +144,7 @@ fn sign_of(head: &str) -> Option<Sign> {
         return Some(Sign::Blanks);
     }
     let mark = [';', ','].into_iter().find(|mark| head.contains(*mark))?;
-    let prose = head.contains("; ") || head.contains(", ");
-    (!prose).then_some(Sign::Mark(mark))
+    (!head.contains("; ")).then_some(Sign::Mark(mark))
 }
 
 /// Whether a cell may be the head of a column: a few words.
@@ -234,7 +233,7 @@ fn quoted_end(text: &str, at: usize) -> Option<usize> {
 /// A cell, or an element, without its quotes.
 fn inside(text: &str, cell: &Range<usize>) -> Range<usize> {
     let value = &text[cell.clone()];
-    let marks = |c: char| matches!(c, '"' | '\'' | '`' | '*' | '\\' | '\r');
+    let marks = |c: char| matches!(c, '"' | '\'' | '`' | '*' | '\\' | '\r' | '[' | ']');
     let start = cell.end - value.trim_start_matches(marks).len();
     let end = cell.start + value.trim_end_matches(marks).len();
     start..end.max(start)
@@ -243,7 +242,6 @@ fn inside(text: &str, cell: &Range<usize>) -> Range<usize> {
 /// A list of names, and lists of as many values: `(login, password) VALUES ('a', 'b'), ('c', 'd')`,
 /// `columns=["login", "password"] rows=[["a", "b"]]`.
 fn tuples(scan: &Scan<'_>, run: Run) -> Option<Found> {
-    const WORDS: &[&str] = &["values", "rows", "data", "records"];
     let text = scan.text;
     let quotes = |c: char| matches!(c, '`' | '"' | '\'' | '\\' | ' ' | '\n');
     let after = scan.after(run).trim_start_matches(quotes);
@@ -259,7 +257,15 @@ fn tuples(scan: &Scan<'_>, run: Run) -> Option<Found> {
         }
         (Vec::new(), run.end)
     } else {
-        let open = run.at - near.len() + near.rfind(['(', '[', ')', ']', ';'])?;
+        // SQL Server puts names in brackets.
+        let own = near
+            .strip_suffix('[')
+            .filter(|near| after.starts_with(']') && near.contains('('));
+        let open = match own {
+            Some(near) => near.rfind(['(', ')', ';'])?,
+            None => near.rfind(['(', '[', ')', ']', ';'])?,
+        };
+        let open = run.at - near.len() + open;
         if !text[open..].starts_with(['(', '[']) {
             return None;
         }
@@ -286,17 +292,12 @@ fn tuples(scan: &Scan<'_>, run: Run) -> Option<Found> {
         let at = skip(text, close, |c| c != '\n') + 1;
         return (at < text.len()).then(|| dumped(text, at, names.len(), &columns));
     }
-    let first = gap.find(['(', '['])?;
-    let mut words = gap[..first].split(|c: char| !c.is_alphanumeric());
-    if !words.any(|word| is_one_of(word, WORDS)) {
-        return None;
-    }
-    let (mut at, mut found) = (close + first, Vec::new());
+    let (mut at, mut found) = (list_after(text, close)?, Vec::new());
     let inner = skip(text, at + 1, char::is_whitespace);
     if text[inner..].starts_with(['(', '[']) {
         at = inner;
     }
-    while text[at..].starts_with(['(', '[']) {
+    loop {
         let (values, end) = elements(text, at);
         if names.is_empty() {
             let values = values.iter().map(|value| inside(text, value));
@@ -310,8 +311,34 @@ fn tuples(scan: &Scan<'_>, run: Run) -> Option<Found> {
             }
         }
         at = skip(text, end, |c| c.is_whitespace() || c == ',');
+        if !text[at..].starts_with(['(', '[']) {
+            // `VALUES (?, ?)`, and the values elsewhere.
+            match list_after(text, at) {
+                Some(list) => at = list,
+                None => return Some((found, at)),
+            }
+        }
     }
-    Some((found, at))
+}
+
+/// Where a list of values begins behind `at`, a word for them before it.
+fn list_after(text: &str, at: usize) -> Option<usize> {
+    const WORDS: &[&str] = &[
+        "values",
+        "value",
+        "rows",
+        "data",
+        "records",
+        "params",
+        "parameters",
+        "args",
+    ];
+    let gap = ahead(text, at, 64);
+    let first = gap.find(['(', '['])?;
+    let mut words = gap[..first].split(|c: char| !c.is_alphanumeric());
+    words
+        .any(|word| is_one_of(word, WORDS))
+        .then_some(at + first)
 }
 
 /// The rows of a dump, with tabs between their values: `COPY t (a, password) FROM stdin;`.
@@ -374,19 +401,20 @@ fn elements(text: &str, open: usize) -> (Vec<Range<usize>>, usize) {
 /// `<th>Password</th>` at the head of a column or of a row, `<dt>API token</dt><dd>x</dd>`.
 fn elements_of_html(scan: &Scan<'_>, run: Run) -> Option<Found> {
     let text = scan.text;
-    let tag = scan.after(run).strip_prefix("</")?;
+    let after = scan.after(run).trim_start_matches(':');
+    let tag = after.strip_prefix("</")?;
+    let end = text.len() - tag.len();
     let tag = &tag[..ahead(tag, 0, 8).find('>')?];
     let name = behind(text, run.end, 64).rsplit_once('>')?.1;
     if !is_one_of(tag, &["th", "td", "dt", "label"]) || !scan.rules.announces(name) {
         return None;
     }
     let sure = scan.rules.strength(name) == Strength::Strong;
-    let end = run.end + 3 + tag.len();
-    let next = skip(text, end, char::is_whitespace);
-    if ["<td", "<dd"]
-        .iter()
-        .any(|open| text[next..].starts_with(open))
-    {
+    let next = skip(text, end + tag.len() + 1, char::is_whitespace);
+    let values = [
+        "<td", "<dd", "<span", "<code", "<b>", "<strong", "<div", "<p>",
+    ];
+    if values.iter().any(|open| text[next..].starts_with(open)) {
         let value = content(text, next)?;
         let secret = is_secret(&text[value.clone()], sure);
         return secret.then(|| (vec![value.clone()], value.end));
@@ -418,7 +446,11 @@ fn elements_of_html(scan: &Scan<'_>, run: Run) -> Option<Found> {
 
 /// The content of the element whose tag opens at `at`.
 fn content(text: &str, at: usize) -> Option<Range<usize>> {
-    let start = at + ahead(text, at, HEAD).find('>')? + 1;
+    let mut start = at + ahead(text, at, HEAD).find('>')? + 1;
+    // `<td><code>x</code></td>`
+    while text[start..].starts_with('<') && !text[start..].starts_with("</") {
+        start += ahead(text, start, HEAD).find('>')? + 1;
+    }
     let end = text[start..].find('<').map_or(text.len(), |i| start + i);
     looked_at(end - start);
     Some(start..end)
