@@ -1,6 +1,12 @@
 //! What the process of its own does: all that it is told stands in its environment.
 
-use std::{env, fs, sync::Arc, time::SystemTime};
+use std::{
+    env, fs,
+    io::{self, Read as _},
+    process,
+    sync::Arc,
+    time::SystemTime,
+};
 
 use axum::{Json, Router, extract::State, routing};
 use rmcp::model::{CallToolResponse, CallToolResult};
@@ -36,6 +42,10 @@ async fn serve() {
     let Ok(upstream) = env::var(UPSTREAM) else {
         return;
     };
+    std::thread::spawn(|| {
+        let _ = io::stdin().read_to_end(&mut Vec::new());
+        process::exit(0);
+    });
     match settings() {
         Ok(settings) => run(settings, upstream).await,
         Err(error) => println!("refused: {error}"),
