@@ -130,10 +130,10 @@ fn unescaped(text: &str) -> String {
 /// The character of `0077` or `{77}`, and the length of that.
 fn code(text: &str) -> Option<(char, usize)> {
     let (digits, len) = match text.strip_prefix('{') {
-        Some(rest) => rest
-            .find('}')
-            .filter(|i| *i <= 6)
-            .map(|i| (&rest[..i], i + 2))?,
+        Some(rest) => {
+            let end = rest.bytes().take(7).position(|b| b == b'}')?;
+            (&rest[..end], end + 2)
+        }
         None => (text.get(..4)?, 4),
     };
     let code = u32::from_str_radix(digits, 16).ok()?;

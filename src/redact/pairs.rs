@@ -76,7 +76,7 @@ impl<'m> Members<'m> {
             match key.as_str() {
                 "kind" if value == "Secret" => members.secret = &["data", "stringData"],
                 "kty" => members.secret = &["d", "p", "q", "dp", "dq", "qi", "k", "oth"],
-                "protected" | "payload" | "signature" => signed += 1,
+                "protected" | "payload" | "signature" if value.is_string() => signed += 1,
                 "columns" | "headers" | "header" | "fields" => {
                     members.columns |= columns(rules, value)
                 }
@@ -121,7 +121,8 @@ pub(super) fn tells(rules: &Rules, value: &Value) -> bool {
 /// The columns whose heads name secrets, a bit each: `{"columns": ["login", "password"], "rows": [["ada", "x"]]}`.
 fn columns(rules: &Rules, heads: &Value) -> u64 {
     let bit = |(i, head): (usize, &Value)| {
-        let secret = i < 64 && head.as_str().is_some_and(|head| rules.announces(head));
+        let named = |head: &str| rules.announces(head) && !head.eq_ignore_ascii_case("key");
+        let secret = i < 64 && head.as_str().is_some_and(named);
         if secret { 1 << i } else { 0 }
     };
     heads

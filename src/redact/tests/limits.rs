@@ -83,10 +83,22 @@ fn hostile_text_is_passed_in_linear_time() {
         LOOKED_AT.get()
     };
     let mut slow = String::new();
-    for part in NASTY {
+    let wide = format!("{}\nx\n", "token,".repeat(160));
+    let begun = [
+        ("INSERT INTO t (password) VALUES (", "\\"),
+        ("\"", "\\u{"),
+        ("", "dGhpcyBpcyBhIHBsYWluIGxpbmUgb2YgdGV4dCwgb2sgISEh\n"),
+        (
+            "",
+            "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\n",
+        ),
+        ("", &wide),
+    ];
+    for (begin, part) in NASTY.iter().map(|part| ("", *part)).chain(begun) {
         // Longer than all that is looked at for one decision.
-        let short = part.repeat((6 << 10) / part.len());
-        let (short, long) = (effort(&short), effort(&short.repeat(4)));
+        let times = (6 << 10) / part.len();
+        let text = |times| begin.to_owned() + &part.repeat(times);
+        let (short, long) = (effort(&text(times)), effort(&text(4 * times)));
         if long > 6 * short || long > 600 << 15 {
             slow += &format!("{part:?}: {short} {long}\n");
         }

@@ -418,3 +418,37 @@ fn tokens_are_told_by_their_looks() {
     }
     assert!(wrong.is_empty(), "\n{wrong}");
 }
+
+/// K-2: what a reader found in variants of what is known.
+#[test]
+fn variants_of_settings_and_tables_are_found() {
+    for (text, secret) in [
+        ("password=MYSECRETPASSWORD", "MYSECRETPASSWORD"),
+        ("password: SUPERSECRETKEY", "SUPERSECRETKEY"),
+        ("password=your-hunter-horse", "hunter"),
+        ("postgres://ada:SECRETPASSWORD@db/x", "SECRETPASSWORD"),
+        ("DB_PASSWORD=secret.garden", "garden"),
+        ("PASSWORD=correct.secret.horse", "horse"),
+        (
+            "<table><tr><td>Forgot</td><td>Password</td></tr></table><table><tr><th>User</th><th>Password</th></tr>\
+             <tr><td>ada</td><td>hunterX2</td></tr></table>",
+            "hunterX2",
+        ),
+    ] {
+        let shown = redact_text(text);
+        assert!(!shown.contains(secret), "{shown}");
+    }
+}
+
+#[test]
+fn harmless_neighbours_of_tables_and_keys_stay() {
+    for text in [
+        "Key,Summary,Status\nPROJ-1234,It breaks,Open\nPROJ-1235,It works,Done\n",
+        "Key,Size\nimages/IMG_2034.jpg,120344\nimages/IMG_2035.jpg,99120\n",
+        "error: expected line -----END PRIVATE KEY----- but got EOF",
+        "Backup codes: 8 of 10 left",
+        "<table><tr><th>User</th><th>Id</th></tr><tr><td>ada</td><td>Rhine</td></tr></table>",
+    ] {
+        assert_eq!(redact_text(text), text);
+    }
+}

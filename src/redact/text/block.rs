@@ -48,7 +48,9 @@ fn tail(scan: &Scan<'_>, end: usize) -> Option<Range<usize>> {
         let line = &line[usize::from(escaped)..];
         looked_at(start - head.len() + line.len());
         // All lines but the last are of one length.
-        if line.len() < if start == end { 4 } else { 40 } {
+        let last = start == end;
+        let word = last && line.bytes().all(|b| b.is_ascii_lowercase());
+        if line.len() < if last { 4 } else { 40 } || word {
             break;
         }
         start = head.len() - line.len();

@@ -215,7 +215,9 @@ fn is_reference(text: &str, value: &Range<usize>, strength: Strength) -> bool {
         return (!constructs || !shown.contains(['"', '\''])) && !has_literal(&shown[open..], sure);
     }
     let named = parts.any(|part| keys::strength(part, None) != Strength::Harmless);
-    root || parted && (path.contains("::") || named || !sure && !constructs)
+    // `DB_PASSWORD=secret.garden` is a setting.
+    let code = !sure || text[..value.start].ends_with(' ') || rest.starts_with([')', ',']);
+    root || parted && (code && (path.contains("::") || named) || !sure && !constructs)
 }
 
 /// Whether the value of a name that may be anything is one of a program: `token = next`, `tokens = {` over lines,

@@ -14,7 +14,11 @@ const LINE: usize = 48;
 /// The whole of an encoded text that holds a secret.
 pub(super) fn find(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
     let word = scan.word(run);
-    if word.len() < 24 || scan.nested >= shown::MAX_NESTED || !word.bytes().all(is_digit) {
+    if run.at < scan.decoded.get()
+        || word.len() < 24
+        || scan.nested >= shown::MAX_NESTED
+        || !word.bytes().all(is_digit)
+    {
         return None;
     }
     // Most are not, as their first bytes tell.
@@ -40,6 +44,8 @@ pub(super) fn find(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
         }
         (end, len) = (line_end, line_end - start);
     }
+    // What was looked at as a whole is not looked at again line by line.
+    scan.decoded.set(end);
     let inner = decoder.text()?;
     let redacted = shown::redacted(scan.rules, &inner, scan.nested + 1);
     let found = redacted != inner;

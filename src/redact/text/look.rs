@@ -64,12 +64,19 @@ pub(super) fn is_placeholder(word: &str) -> bool {
 
 /// Whether a word is the name of a secret in the place of one: `PASSWORD`, `your-api-key`.
 fn is_name_itself(word: &str) -> bool {
-    let named = |word| keys::strength(word, None) > Strength::Harmless;
-    let plain =
-        |word: &str, mark: fn(&u8) -> bool| word.bytes().all(|b| mark(&b) || b"_-".contains(&b));
+    #[rustfmt::skip]
+    const PARTS: &[&str] = &[
+        "access", "api", "apikey", "auth", "client", "credential", "credentials", "db", "github", "here", "id", "key", "my",
+        "name", "openai", "pass", "passphrase", "passwd", "password", "private", "pwd", "refresh", "secret", "session", "the",
+        "token", "user", "username", "value", "your",
+    ];
+    let parts = |word: &str| word.split(['_', '-']).all(|part| is_one_of(part, PARTS));
+    let upper = |word: &str| {
+        word.bytes()
+            .all(|b| b.is_ascii_uppercase() || b"_-".contains(&b))
+    };
     let yours = strip_ignore_case(word, "your").is_some_and(|rest| rest.starts_with(['_', '-']));
-    yours && plain(word, u8::is_ascii_alphabetic)
-        || plain(word, u8::is_ascii_uppercase) && named(word)
+    (yours || upper(word) && keys::strength(word, None) > Strength::Harmless) && parts(word)
 }
 
 /// The length of the variable that `text` begins with.

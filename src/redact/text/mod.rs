@@ -5,7 +5,7 @@
 //! announced by it. What a detector looks at is either bounded or, if there is a secret, passed over, so
 //! that the whole is linear.
 
-use std::{borrow::Cow, collections::VecDeque, ops::Range};
+use std::{borrow::Cow, cell::Cell, collections::VecDeque, ops::Range};
 
 use super::{REDACTED, rules::Rules};
 
@@ -71,6 +71,8 @@ fn pass(rules: &Rules, text: &str, limit: usize, nested: usize) -> Option<String
         command: None,
         cells: VecDeque::new(),
         tabled: 0,
+        headless: Cell::new(0),
+        decoded: Cell::new(0),
     };
     let mut out = String::new();
     let (mut copied, mut at) = (0, 0);
@@ -139,6 +141,10 @@ struct Scan<'a> {
     cells: VecDeque<Range<usize>>,
     /// Where the last table ends.
     tabled: usize,
+    /// Up to where no line is the head of a table.
+    headless: Cell<usize>,
+    /// Up to where nothing is an encoded text with a secret.
+    decoded: Cell<usize>,
 }
 
 impl<'a> Scan<'a> {

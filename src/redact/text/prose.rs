@@ -270,7 +270,8 @@ fn codes(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
         let secret = start..lines_end(text, start);
         // Of a phrase, all the words that wallets have; of codes, digits.
         let shown = &text[secret.clone()];
-        let fits = shown.split(' ').count() >= 10 || shown.bytes().any(|b| b.is_ascii_digit());
+        let digits = shown.bytes().filter(u8::is_ascii_digit).count();
+        let fits = shown.split(' ').count() >= 10 || digits >= 4;
         return fits.then_some(secret);
     }
     // `1234 is your Google verification code`

@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::{
     Run, Scan,
     bytes::{after_last, ahead, behind, is_one_of, last_line, looked_at, skip, strip_ignore_case},
-    look::{is_composed, is_null, is_placeholder, is_prose, looks_secret},
+    look::{is_composed, is_null, is_placeholder, is_prose, is_random, looks_secret},
     quote::Quote,
 };
 use crate::{redact::keys::Strength, text::floor};
@@ -27,6 +27,14 @@ struct Column {
     index: usize,
     /// Its name says so by itself: otherwise a value has to look like a secret.
     sure: bool,
+    /// `key`, which issues, files and translations have, too: then a value has to look random.
+    any: bool,
+}
+
+impl Column {
+    fn hides(&self, value: &str, sure: bool) -> bool {
+        is_secret(value, self.sure && sure) && (!self.any || is_random(value))
+    }
 }
 
 /// Finds the table whose head the run is a part of; its secrets are kept in the scan. Whether there is one.
@@ -59,8 +67,9 @@ type Found = (Vec<Range<usize>>, usize);
 fn columns(scan: &Scan<'_>, heads: &[&str]) -> Vec<Column> {
     let column = |(index, head): (usize, &&str)| {
         let strength = scan.rules.strength(head);
+        let any = is_one_of(head, &["key", "keys"]);
         let sure = strength == Strength::Strong;
-        (strength > Strength::Described).then_some(Column { index, sure })
+        (strength > Strength::Described).then_some(Column { index, sure, any })
     };
     heads.iter().enumerate().filter_map(column).collect()
 }
@@ -85,9 +94,14 @@ fn lines(scan: &Scan<'_>, run: Run) -> Option<Found> {
     if !next.is_empty() && !next.starts_with(ends) && !after.starts_with("  ") {
         return None;
     }
+    if run.at < scan.headless.get() {
+        return None;
+    }
     let start = run.at - last_line(behind(text, run.at, HEAD)).len();
     let head = ahead(text, start, HEAD);
     let head = &head[..head.find('\n')?];
+    // Whichever of its names is met first.
+    scan.headless.set(start + head.len());
     let sign = sign_of(head)?;
     let (mut cells, next) = row(text, start, sign)?;
     // `failed: user,password`, `failed: | User | Password |`
@@ -124,9 +138,8 @@ fn lines(scan: &Scan<'_>, run: Run) -> Option<Found> {
         }
         for column in &columns {
             let cell = inside(text, &cells[column.index + usize::from(numbered)]);
-            let sure = column.sure && sign != Sign::Blanks;
             let shown = &text[cell.clone()];
-            if is_secret(shown, sure) && !(words && shown.contains(' ')) {
+            if column.hides(shown, sign != Sign::Blanks) && !(words && shown.contains(' ')) {
                 found.push(cell);
             }
         }
@@ -305,7 +318,7 @@ fn tuples(scan: &Scan<'_>, run: Run) -> Option<Found> {
         } else if values.len() == names.len() {
             for column in &columns {
                 let value = inside(text, &values[column.index]);
-                if is_secret(&text[value.clone()], column.sure) {
+                if column.hides(&text[value.clone()], true) {
                     found.push(value);
                 }
             }
@@ -347,14 +360,11 @@ fn dumped(text: &str, mut at: usize, count: usize, columns: &[Column]) -> Found 
     while let Some((cells, next)) = row(text, at, Sign::Mark('\t'))
         && cells.len() == count
     {
-        let secrets = columns
-            .iter()
-            .map(|column| (cells[column.index].clone(), column.sure));
-        found.extend(
-            secrets
-                .filter(|(cell, sure)| is_secret(&text[cell.clone()], *sure))
-                .map(|(cell, _)| cell),
-        );
+        let hidden = columns.iter().filter_map(|column| {
+            let cell = cells[column.index].clone();
+            column.hides(&text[cell.clone()], true).then_some(cell)
+        });
+        found.extend(hidden);
         at = next;
     }
     (found, at)
@@ -379,6 +389,9 @@ fn elements(text: &str, open: usize) -> (Vec<Range<usize>>, usize) {
                     at = close.map_or(text.len(), |close| close.end);
                     continue;
                 }
+                // A run of them that opens nothing.
+                at = skip(text, at + 1, |c| c == '\\');
+                continue;
             }
             b'(' | b'[' | b'{' => depth += 1,
             b')' | b']' | b'}' if depth == 0 => {
@@ -427,21 +440,24 @@ fn elements_of_html(scan: &Scan<'_>, run: Run) -> Option<Found> {
         let cells = text[row..end].match_indices(tag);
         (cells.filter_map(move |(i, _)| content(text, row + i)), end)
     };
+    let limit = text[row..].find("</table").map_or(text.len(), |i| row + i);
+    looked_at(limit - row);
     let (heads, mut at) = cells(row, "<th");
     let heads: Vec<_> = heads.map(|head| &text[head]).collect();
     let columns = columns(scan, &heads);
     let mut found = Vec::new();
-    while let Some(i) = text[at..].find("<tr") {
+    while let Some(i) = text.get(at..limit).and_then(|rows| rows.find("<tr")) {
         let (values, end) = cells(at + i, "<td");
         for (index, value) in values.enumerate() {
             let column = columns.iter().find(|column| column.index == index);
-            if column.is_some_and(|column| is_secret(&text[value.clone()], column.sure)) {
+            if column.is_some_and(|column| column.hides(&text[value.clone()], true)) {
                 found.push(value);
             }
         }
         at = end;
     }
-    Some((found, text.len()))
+    // A row of data is no head.
+    (!heads.is_empty()).then_some((found, limit))
 }
 
 /// The content of the element whose tag opens at `at`.
