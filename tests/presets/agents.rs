@@ -15,7 +15,7 @@ async fn a_answers_every_call_of_a_batch_in_order() {
     served.upstream.does("import", Does::Hangs);
     served.upstream.does("other", Does::Says(500, None));
     served.upstream.does("t0", Does::Says(400, None));
-    let start = std::time::Instant::now();
+    let start = tokio::time::Instant::now();
     let tools = [
         "docs__search",
         "docs__import",

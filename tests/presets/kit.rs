@@ -6,10 +6,11 @@ use std::{
     path::PathBuf,
     process::{Child, Command, Stdio},
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::{
     served::{FILE, UPSTREAM},
