@@ -316,6 +316,7 @@ fn marks_of_many_bytes_and_empty_arguments_do_no_harm() {
         "\u{a0}:password:",
         "\u{3000}x:y@tcp(h)",
         "echo |--password-stdin",
+        "/usr/bin/sqlplus x",
         "printf -e | chpasswd",
         "$2b$\u{e9}aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
     ] {

@@ -123,10 +123,7 @@ pub(super) fn find(scan: &mut Scan<'_>, run: Run, named: bool) -> Option<Range<u
     if !word.starts_with('-') {
         return named.then(|| after_name(scan, run))?;
     }
-    if let Some((command, at)) = scan.command
-        && run.at - at <= LINE
-        && !scan.text[at..run.at].contains('\n')
-    {
+    if let Some(command) = scan.command_of(run) {
         if command == Command::Mysql && word == "-p" && scan.after(run).starts_with(['"', '\'']) {
             return Some(value::extent(scan.text, run.end, Style::Plain));
         }

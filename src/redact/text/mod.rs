@@ -167,11 +167,16 @@ impl<'a> Scan<'a> {
         &self.text[..run.at]
     }
 
+    /// The command among whose arguments the run stands: not a command itself.
+    fn command_of(&self, run: Run) -> Option<Command> {
+        let (command, at) = self.command?;
+        let near = run.at.checked_sub(at)? <= command::LINE;
+        (near && !self.text[at..run.at].contains('\n')).then_some(command)
+    }
+
     /// Whether the run stands among the arguments of this command.
     fn is_command(&self, command: Command, run: Run) -> bool {
-        self.command.is_some_and(|(seen, at)| {
-            seen == command && run.at - at <= command::LINE && !self.text[at..run.at].contains('\n')
-        })
+        self.command_of(run) == Some(command)
     }
 
     /// The secret that begins in this run, or that it announces.
