@@ -26,7 +26,7 @@ async fn a_has_the_defaults() {
         ("rate_limit.cooldown", json!("30s")),
         ("circuit_breaker.enabled", json!(true)),
         ("circuit_breaker.threshold", json!(5)),
-        ("circuit_breaker.window", Value::Null),
+        ("circuit_breaker.window", json!("none")),
         ("circuit_breaker.reset", json!("1m")),
     ];
     numbers("default", &expected).await;
@@ -68,7 +68,7 @@ async fn d_has_its_numbers() {
         ("timeout.default", json!("1m")),
         ("retry.attempts", json!(1)),
         ("rate_limit.fail_fast", json!(true)),
-        ("deadline.budget", Value::Null),
+        ("deadline.budget", json!("none")),
         ("circuit_breaker.threshold", json!(5)),
         ("circuit_breaker.reset", json!("1m")),
         ("circuit_breaker.window", json!("5m")),
@@ -107,7 +107,7 @@ async fn the_order_is_preset_file_environment() {
     assert_eq!(settings["timeout"]["default"], "7s");
     assert_eq!(settings["retry"]["attempts"], 4);
     assert_eq!(settings["sequence"]["budget"], "30s");
-    assert_eq!(settings["circuit_breaker"]["window"], Value::Null);
+    assert_eq!(settings["circuit_breaker"]["window"], "none");
 }
 
 /// W6.

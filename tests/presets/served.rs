@@ -129,7 +129,17 @@ async fn run(settings: Settings, upstream: String) {
 }
 
 async fn in_force(State(state): State<State_>) -> Json<Value> {
-    Json(json!(state.settings))
+    let all = state.settings.clone();
+    Json(json!({
+        "preset": json!(all)["preset"],
+        "timeout": all.timeout,
+        "deadline": all.deadline,
+        "retry": all.retry,
+        "rate_limit": all.rate_limit,
+        "circuit_breaker": all.circuit_breaker,
+        "sequence": all.sequence,
+        "parallel": all.parallel,
+    }))
 }
 
 async fn breakers(State(state): State<State_>) -> Json<Value> {
