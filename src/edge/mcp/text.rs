@@ -1,4 +1,4 @@
-//! MCP's results as text for the model (X5).
+//! MCP's results as text for the model.
 
 use std::borrow::Cow;
 

@@ -105,7 +105,7 @@
 //! | [`http_proxy`](Settings::http_proxy) | 30 s | 1 | refuses at once | 5 in a row, open for 30 s, 3 trials, per server | calls without a server share one breaker |
 //!
 //! All else is as by default, and each part is a setting: `circuit_breaker.enabled = true` gives an agent loop a breaker. A
-//! preset is what settings begin with, whoever names it: the program
+//! preset is what settings begin with. It is named by the program
 //! ([`Settings::preset`]), a file, or `TOOL_PRESET`, which beats the other two. Then come the file's values, then those of
 //! variables:
 //!

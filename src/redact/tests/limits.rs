@@ -93,6 +93,8 @@ fn hostile_text_is_passed_in_linear_time() {
             "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\n",
         ),
         ("", &wide),
+        ("", "<tr><td>password</td>\n"),
+        ("", "<tr><td>password</td></tr>\n"),
     ];
     for (begin, part) in NASTY.iter().map(|part| ("", *part)).chain(begun) {
         // Longer than all that is looked at for one decision.

@@ -434,20 +434,26 @@ fn elements_of_html(scan: &Scan<'_>, run: Run) -> Option<Found> {
     }
     let near = behind(text, run.at, HEAD);
     let row = run.at - near.len() + near.rfind("<tr")?;
-    let cells = |row: usize, tag: &'static str| {
-        let end = text[row..].find("</tr").map_or(text.len(), |i| row + i);
-        looked_at(end - row);
-        let cells = text[row..end].match_indices(tag);
-        (cells.filter_map(move |(i, _)| content(text, row + i)), end)
+    let cells = |row: usize, room: usize, tag: &'static str| {
+        let near = &text[row..floor(text, row + room)];
+        let near = &near[..near.find("</tr").unwrap_or(near.len())];
+        looked_at(near.len());
+        let cells = near.match_indices(tag);
+        let cells = cells.filter_map(move |(i, _)| content(text, row + i));
+        (cells, row + near.len())
     };
+    let (heads, mut at) = cells(row, HEAD, "<th");
+    let heads: Vec<_> = heads.map(|head| &text[head]).collect();
+    // A row of data is no head.
+    if heads.is_empty() {
+        return None;
+    }
     let limit = text[row..].find("</table").map_or(text.len(), |i| row + i);
     looked_at(limit - row);
-    let (heads, mut at) = cells(row, "<th");
-    let heads: Vec<_> = heads.map(|head| &text[head]).collect();
     let columns = columns(scan, &heads);
     let mut found = Vec::new();
     while let Some(i) = text.get(at..limit).and_then(|rows| rows.find("<tr")) {
-        let (values, end) = cells(at + i, "<td");
+        let (values, end) = cells(at + i, limit - at - i, "<td");
         for (index, value) in values.enumerate() {
             let column = columns.iter().find(|column| column.index == index);
             if column.is_some_and(|column| column.hides(&text[value.clone()], true)) {
@@ -456,8 +462,7 @@ fn elements_of_html(scan: &Scan<'_>, run: Run) -> Option<Found> {
         }
         at = end;
     }
-    // A row of data is no head.
-    (!heads.is_empty()).then_some((found, limit))
+    Some((found, limit))
 }
 
 /// The content of the element whose tag opens at `at`.

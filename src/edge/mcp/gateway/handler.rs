@@ -346,7 +346,7 @@ impl GatewayHandler {
 
     /// Takes no more calls, and ends those that run: each is dropped, which cancels it at the tool's server, and answered at once
     /// with an error of the code `SERVER_CLOSING` that says that the tool may have run. Returns the names of their tools, sorted,
-    /// one for each call: `server__tool` where the server is known. A call is named once, whoever asks.
+    /// one for each call: `server__tool` where the server is known. A call is named in one answer only.
     ///
     /// It waits until no call is left. That is a matter of a moment, unless a tool blocks its thread, or somebody keeps a future of
     /// [`stack`](Self::stack) without polling it: put a timeout around it where that may be.
