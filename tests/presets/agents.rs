@@ -134,7 +134,7 @@ async fn b_and_c_make_every_call() {
 async fn c_tries_three_times() {
     let vars = [
         ("TOOL_PRESET", "agent_loop"),
-        ("TOOL_TIMEOUT", "0.2"),
+        ("TOOL_TIMEOUT", "1"),
         ("TOOL_RETRY_BASE", "100ms"),
     ];
     let served = Served::start("", &vars).await;
