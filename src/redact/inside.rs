@@ -11,6 +11,7 @@ use super::{
     shown::{self, MAX_NESTED},
     text::{bytes::looked_at, quote::Quote, value::bracket_end},
 };
+use crate::text::is_hidden;
 
 /// How often a text is looked at for JSON: brackets in brackets would be parsed again and again.
 const EFFORT: usize = 4;
@@ -151,6 +152,9 @@ fn escaped(text: &str, mark: &str) -> String {
             '\\' => out.push_str("\\\\"),
             c if mark.starts_with(c) => {
                 let _ = write!(out, "\\{c}");
+            }
+            c if is_hidden(c) => {
+                let _ = write!(out, "\\u{{{:x}}}", u32::from(c));
             }
             c => out.push(c),
         }

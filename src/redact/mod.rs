@@ -43,8 +43,11 @@
 //!
 //! This is a net, not a proof. Secrets without a name, a form or a known prefix are not told from other
 //! text: a bare hexadecimal key, a secret that is parted by line breaks or reversed, names that are spelled letter by
-//! letter. Under a sensitive key of JSON what is in doubt is redacted: pagination tokens, names of keys. In text, code
-//! that only handles secrets is left alone where it can be told: types, calls, variables, paths of files, placeholders.
+//! letter or with other signs (`p@ssw0rd`), a private key whose lines are objects of their own, Base64 of less than 24
+//! digits, what is put together by code (`"a".concat("b")`, `INSERT .. SELECT 'x'`). Under a sensitive key of JSON what is
+//! in doubt is redacted: pagination tokens, names of keys. In text, what only handles secrets is left alone where it can be
+//! told: types, calls, variables (`config.password`, `vault.x`), paths of files, placeholders (`***`, `<token>`), words
+//! of prose (`required`, `expired`), and short numbers in a column like `Secrets`.
 //!
 //! # Limits
 //!

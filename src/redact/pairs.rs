@@ -75,6 +75,7 @@ impl<'m> Members<'m> {
         for (key, value) in map {
             match key.as_str() {
                 "kind" if value == "Secret" => members.secret = &["data", "stringData"],
+                "kind" if value == "SecretList" => members.secret = &["items"],
                 "kty" => members.secret = &["d", "p", "q", "dp", "dq", "qi", "k", "oth"],
                 "protected" | "payload" | "signature" if value.is_string() => signed += 1,
                 "columns" | "headers" | "header" | "fields" => {

@@ -243,28 +243,26 @@ const FAMILY: &[&str] = &[
     "Weber", "Müller", "Smith", "Larsen", "Rossi", "Novak", "Okafor",
 ];
 
-/// Texts without a secret, made of the templates in turn.
-fn harmless(count: usize) -> Vec<(String, String)> {
+/// Code, prose, logs, tables, addresses, settings, commands and JSON in which nothing is a secret: of 24 texts of each
+/// template none is changed.
+#[test]
+fn of_the_templates_of_harmless_texts_1_in_200_is_changed_at_most() {
     let templates: Vec<Template> =
         serde_json::from_str(include_str!("corpus/harmless.json")).unwrap();
     assert!(templates.len() >= 400);
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
-    let turns = templates.iter().cycle().take(count);
-    turns
-        .map(|t| (t.class.clone(), random.fill(&t.template)))
-        .collect()
-}
-
-/// Code, prose, logs, tables, addresses, settings, commands and JSON in which nothing is a secret.
-#[test]
-fn of_ten_thousand_harmless_texts_1_in_200_is_changed_at_most() {
-    let changed = harmless(10_000).into_iter().filter_map(|(class, text)| {
-        let shown = redact_text(&text);
-        (shown != text).then(|| format!("{class}: {text}\n    {shown}"))
-    });
-    let changed: Vec<_> = changed.collect();
-    let shown = changed[..changed.len().min(20)].join("\n");
-    assert!(changed.len() <= 50, "{} of 10,000:\n{shown}", changed.len());
+    let mut changed = |t: &Template| {
+        let mut texts = (0..24).map(|_| random.fill(&t.template));
+        let text = texts.find(|text| redact_text(text) != *text)?;
+        Some(format!("{}: {text}\n    {}", t.class, redact_text(&text)))
+    };
+    let changed: Vec<_> = templates.iter().filter_map(&mut changed).collect();
+    let count = format!("{} of {}", changed.len(), templates.len());
+    assert!(
+        changed.len() * 200 <= templates.len(),
+        "{count}:\n{}",
+        changed.join("\n")
+    );
 }
 
 /// S2: templates that the author thought harmless, but whose member is a secret by its key, whatever its value.

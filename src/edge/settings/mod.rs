@@ -166,8 +166,10 @@
 //! limit of 30 s the error is there at once, with its `retry_after`. Timeouts and budgets never give way, as callers rely on them: a
 //! setting that would need longer ones is refused.
 //!
-//! A duration without a unit, and a key that does not exist, are errors. An error quotes a value only if it is short, and
-//! redacted.
+//! A key counts as set by a file or a variable even where the program puts the preset's value back afterwards.
+//!
+//! A duration without a unit, and a key that does not exist, are errors. The error of a variable quotes its value only if
+//! it is short, and redacted; that of a file is the parser's, which may show the line.
 
 mod base;
 mod batch;

@@ -28,6 +28,7 @@ const INNOCENTS: &[&str] = &[
     "SELECT key, value FROM t WHERE key IN (1, 2)", "HTTP/1.1 200 OK", "Content-Type: application/json", "color: #fff; margin: 0 auto", "@keyframes spin { from { top: 0 } }", "Arc<Token> is not Send",
     "password=***", "token: <token>", "password=${DB_PASSWORD}", "Authorization: Bearer <token>", "Vec<Key> and HashMap<Key, V>", "docker run -p 80:80 nginx", "PWD=/home/ada", "GET /auth/login HTTP/1.1",
     "kubectl get secret my-secret", "--no-auth is set", "Traceback (most recent call last):\n  File \"auth.py\", line 3, in token\n    raise KeyError(key)", "com.example.auth.LoginService: started", "auth-service:8080 is up",
+    "| Plan | Secrets | Price |\n|---|---|---|\n| Free | 5 | 0 |\n| Pro | 500 | 9 |", "kind: ConfigMap\ndata:\n  a: b", "kind: Secret\nis what the manifest says, and\ndata: is its content",
     // As they are met
     "Error: ENOENT: no such file or directory, open '/etc/ssl/private/key.pem'", "the key is under the mat", "a key-value store", "key=value pairs", "key: value", "Tokens: 42", "token usage: 1234/8192 tokens",
     "authenticated as ada", "authorization failed", "Authorization header missing", "Authorization: missing header", "cookie policy", "accept cookies?", "secrets are hard", "secret sauce", "The secret is out.", "pin the version to 1.2.3",

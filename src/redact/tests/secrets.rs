@@ -174,7 +174,13 @@ const FORMS: &[(&str, &str)] = &[
     ("insert into `u` (`password`, `n`)\nvalues (crypt('{}', gen_salt('bf')), now())", "now()"), ("INSERT INTO api_tokens VALUES (7, 'ci', '{}1a2b3c4d')", "'ci'"),
     ("columns=['login', 'password'] rows=[('ada', '{}'), ('bob', 'x{}')]", "'bob'"),
     ("oops {\"columns\":[\"login\",\"password\"],\"rows\":[[\"ada\",\"{}\"]]}", "ada"), ("{\"columns\":[\"login\",\"password\"],\"rows\":[[\"ada\",\"{}\"]]}", "ada"),
+    ("<TABLE><TR><TH>User</TH><TH>Password</TH></TR><TR><TD>ada</TD><TD>{}</TD></TR></TABLE>", "ada"), ("<tr><th>User</th><th><b>Password</b></th></tr><tr><td>ada</td><td><code>{}</code></td></tr>", "ada"),
+    ("<tr><th>Password</th><th>User</th></tr><tr><td>x<b>{}</b>y<td>ada</tr>", "ada"), ("a,password,n\nada,{},1\nbob,2\neve,x{},3\n", "eve"), ("a,password,n\nada, the first,{},1\neve,x{},3\n", "eve"),
+    ("a,password,n\nada,lovelace,{},1\neve,x{},3\n", "eve"), ("a, password\nada, {}\neve, x{}\n", "eve"), ("| A | Password |\n| ada | {} |\n| eve | x{} |", "eve"), ("insert into t (a, password) values (E'ada', E'{}');", "E'ada', E'"),
     // What a dump, a manifest, a shell has
+    ("kind: \"Secret\"\ndata: {a: {}}\nstringData:\n  b: x{}\ntype: Opaque", "type: Opaque"), ("- stringData:\n    a: {}\n  kind: Secret\n  data:\n    b: x{}\n- kind: ConfigMap\n  data:\n    n: ada", "n: ada"),
+    ("{\"kind\":\"SecretList\",\"items\":[{\"data\":{\"a\":\"{}\"}}]}", "SecretList"), ("kind: SecretList\nitems:\n- data:\n    a: {}\n", "SecretList"), ("db:\n  password: correct.secret.{}\n  user: ada", "ada"),
+    ("$p = ConvertTo-SecureString -AsPlainText -Force -String {}; x", "; x"),
     ("COPY u (id, password, n) FROM stdin;\n1\t{}\tada\n\\.\nx", "ada"), ("kind: Secret\ndata:\n  a: {}\n  b: x{}\nmetadata:\n  n: x", "metadata"),
     ("apiVersion: v1\nstringData:\n  a: {}\nkind: Secret", "kind: Secret"), ("kubectl create secret generic x --from-literal=a='{}' -n y", "-n y"),
     ("$p = ConvertTo-SecureString '{}' -AsPlainText -Force", "-AsPlainText"), ("ConvertTo-SecureString -AsPlainText -Force -String \"{}\" x", "x"), ("'{}' | ConvertTo-SecureString -Force", "-Force"),

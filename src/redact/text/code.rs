@@ -206,7 +206,7 @@ fn is_reference(text: &str, value: &Range<usize>, strength: Strength) -> bool {
         named && !is_mixed(s.trim_end_matches(|c: char| c.is_ascii_digit()))
     };
     let parted = path.contains('.') || path.contains("::");
-    let mut parts = path.split(['.', ':', '?', '!']).filter(|s| !s.is_empty());
+    let parts = path.split(['.', ':', '?', '!']).filter(|s| !s.is_empty());
     if path.is_empty() || !parts.clone().all(plain) || is_random(path) {
         return root && !shown.contains(['"', '\'']);
     }
@@ -214,8 +214,11 @@ fn is_reference(text: &str, value: &Range<usize>, strength: Strength) -> bool {
     if called {
         return (!constructs || !shown.contains(['"', '\''])) && !has_literal(&shown[open..], sure);
     }
-    let named = parts.any(|part| keys::strength(part, None) != Strength::Harmless);
-    // `DB_PASSWORD=secret.garden` is a setting.
+    // `DB_PASSWORD=secret.garden` and `password: correct.secret.horse` are settings.
+    let before = if sure { parts.clone().count() - 1 } else { 0 };
+    let named = parts
+        .skip(before)
+        .any(|part| keys::strength(part, None) != Strength::Harmless);
     let code = !sure || text[..value.start].ends_with(' ') || rest.starts_with([')', ',']);
     root || parted && (code && (path.contains("::") || named) || !sure && !constructs)
 }

@@ -4,15 +4,12 @@ use std::ops::Range;
 
 use super::{
     Run, Scan,
-    bytes::{ahead, behind, indent, last_line},
+    bytes::{ahead, behind, indent, last_line, looked_at},
     look::{is_mixed, looks_secret},
     mark::Mark,
     value::Style,
 };
-use crate::redact::{
-    REDACTED,
-    keys::{self, Strength},
-};
+use crate::redact::keys::{self, Strength};
 
 /// A value that stands in the lines below its name: a YAML block, mapping or list. Empty if
 /// there is no value; none if this is another form.
@@ -67,51 +64,74 @@ pub(super) fn lines_below(
     }
 }
 
-/// The `data` or `stringData` of a Kubernetes Secret, before or behind its `kind`.
-pub(super) fn manifest(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
+/// Finds the `data` and `stringData` of the Kubernetes Secret whose `kind` the run is; they are kept in the scan. Whether
+/// there are any.
+pub(super) fn manifest(scan: &mut Scan<'_>, run: Run) -> bool {
+    /// How far before its `kind` its data may begin.
     const NEAR: usize = 1024;
     let text = scan.text;
-    let kind = scan
-        .before(run)
-        .strip_suffix("kind: ")
-        .filter(|_| scan.word(run) == "Secret")?;
-    let own = indent(last_line(behind(kind, kind.len(), 64)));
-    let before = behind(text, run.at, NEAR);
-    let before = before.rfind("\n---").map_or(before, |i| &before[i + 1..]);
-    let from = run.at - before.len();
-    let after = ahead(text, run.end, NEAR);
-    let to = run.end + after.find("\n---").unwrap_or(after.len());
-    let (mut at, mut found) = (from, None);
-    for line in text[from..to].split_inclusive('\n') {
-        at += line.len();
-        let name = line.trim_start();
-        let value = ["data:", "stringData:"]
-            .iter()
-            .find_map(|key| name.strip_prefix(key));
-        let Some(value) = value.filter(|_| indent(line) == own).map(str::trim) else {
-            continue;
-        };
-        if !value.is_empty() && value != REDACTED {
-            // `data: {name: x}`
-            let end = at - (line.len() - line.trim_end().len());
-            found = Some(end - value.len()..end);
-            continue;
-        }
-        let rest = text[at..].split_inclusive('\n');
-        let block: usize = rest
-            .take_while(|line| line.trim().is_empty() || indent(line) > own)
-            .map(str::len)
-            .sum();
-        let lines = text[at..at + block].trim_end();
-        let secret = at + indent(lines)..at + lines.len();
-        if !secret.is_empty() && &text[secret.clone()] != REDACTED {
-            found = Some(secret);
-        }
-        if at > run.end && found.is_some() {
-            break;
+    let names: &[&str] = match scan.word(run) {
+        "Secret" => &["data:", "stringData:"],
+        "SecretList" => &["items:"],
+        _ => return false,
+    };
+    let line = last_line(behind(text, run.at, 64));
+    let kind = line[column(line)..].trim_end_matches(['"', '\'']);
+    if kind != "kind: " || run.at < scan.manifest {
+        return false;
+    }
+    let (own, begin) = (column(line), run.at - line.len());
+    let dashed = |line: &str| column(line) == own && indent(line) < own;
+    let part = |line: &str| {
+        let member = column(line) == own && line.contains(':');
+        line.trim().is_empty() || !line.starts_with("---") && (column(line) > own || member)
+    };
+    let mut from = begin;
+    if !dashed(line) {
+        for line in behind(text, begin, NEAR).split_inclusive('\n').rev() {
+            if !part(line) {
+                break;
+            }
+            from -= line.len();
+            if dashed(line) {
+                break;
+            }
         }
     }
-    found
+    let (mut at, mut found, mut open) = (from, Vec::<Range<usize>>::new(), None);
+    for line in text[from..].split_inclusive('\n') {
+        if at > begin && (dashed(line) || !part(line)) {
+            break;
+        }
+        let end = at + line.trim_end().len();
+        if !line.trim().is_empty() && column(line) == own {
+            let value = names.iter().find_map(|name| line[own..].strip_prefix(name));
+            let value = value.map(str::trim);
+            // `data: {name: x}`
+            let flow = value.filter(|value| !value.is_empty());
+            found.extend(flow.map(|value| end - value.len()..end));
+            open = value.filter(|value| value.is_empty()).map(|_| found.len());
+        } else if !line.trim().is_empty()
+            && let Some(block) = open
+        {
+            match found.get_mut(block) {
+                Some(block) => block.end = end,
+                None => found.push(at + indent(line)..end),
+            }
+        }
+        at += line.len();
+    }
+    looked_at(at - from);
+    scan.manifest = at;
+    let any = !found.is_empty();
+    scan.cells.extend(found);
+    scan.cells.make_contiguous().sort_by_key(|cell| cell.start);
+    any
+}
+
+/// Where the key of a line of YAML begins, the dash of a list's item aside.
+fn column(line: &str) -> usize {
+    line.len() - line.trim_start_matches([' ', '\t', '-']).len()
 }
 
 /// Whether all lines of a mapping tell of a secret, and have none: `file: /run/db`, `secretName: tls`, `issuer: https://h`.

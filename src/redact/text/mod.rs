@@ -17,6 +17,7 @@ mod encoded;
 mod field;
 mod filter;
 mod header;
+mod html;
 mod lines;
 mod look;
 mod mark;
@@ -71,6 +72,7 @@ fn pass(rules: &Rules, text: &str, limit: usize, nested: usize) -> Option<String
         command: None,
         cells: VecDeque::new(),
         tabled: 0,
+        manifest: 0,
         headless: Cell::new(0),
         decoded: Cell::new(0),
     };
@@ -137,10 +139,12 @@ struct Scan<'a> {
     nested: usize,
     /// The command whose arguments follow on this line, and where it stands.
     command: Option<(Command, usize)>,
-    /// Cells of tables that are secrets, behind what was looked at.
+    /// Cells of tables and blocks of manifests that are secrets.
     cells: VecDeque<Range<usize>>,
     /// Where the last table ends.
     tabled: usize,
+    /// Where the last manifest ends.
+    manifest: usize,
     /// Up to where no line is the head of a table.
     headless: Cell<usize>,
     /// Up to where nothing is an encoded text with a secret.
@@ -183,7 +187,7 @@ impl<'a> Scan<'a> {
     fn secret(&mut self, run: Run) -> Option<Range<usize>> {
         let named =
             self.rules.may_be_sensitive(self.word(run)) || self.before(run).ends_with(['\\', ';']);
-        if named && table::find(self, run) {
+        if named && (table::find(self, run) || lines::manifest(self, run)) {
             return None;
         }
         let block = block::find(self, run);
@@ -217,8 +221,7 @@ impl<'a> Scan<'a> {
 
     /// The same for a run that may hold the name of a secret.
     fn named(&self, run: Run) -> Option<Range<usize>> {
-        lines::manifest(self, run)
-            .or_else(|| markup::find(self, run))
+        markup::find(self, run)
             .or_else(|| code::newtype(self, run))
             .or_else(|| field::find(self, run))
             .or_else(|| pair::find(self, run))

@@ -23,9 +23,15 @@ pub(super) fn find(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
         .flatten()
 }
 
-/// The first string behind the command and its flags.
+/// The first string behind the command and its flags, or the word behind `-String`.
 fn argument(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
     let near = ahead(scan.text, run.end, NEAR);
+    let line = near.split(['\n', '|', ';']).next().unwrap_or(near);
+    if let Some(i) = line.to_ascii_lowercase().find("-string ") {
+        let value = value::extent(scan.text, run.end + i + "-string ".len(), Style::Plain);
+        let shown = &scan.text[value.clone()];
+        return (!shown.starts_with(['-', '$', '(']) && !is_placeholder(shown)).then_some(value);
+    }
     let flags = |c: char| !(c.is_ascii_alphabetic() || "-:$ ".contains(c));
     let start = run.end + near.find(flags)?;
     quoted(scan.text, start)

@@ -6,13 +6,14 @@ use std::ops::Range;
 use super::{
     Run, Scan,
     bytes::{after_last, ahead, behind, is_one_of, last_line, looked_at, skip, strip_ignore_case},
+    html,
     look::{is_composed, is_null, is_placeholder, is_prose, is_random, looks_secret},
     quote::Quote,
 };
 use crate::{redact::keys::Strength, text::floor};
 
 /// The longest head of a table, in bytes.
-const HEAD: usize = 1024;
+pub(super) const HEAD: usize = 1024;
 
 /// What parts the cells of a line.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -23,17 +24,22 @@ enum Sign {
 }
 
 /// A column that has secrets in it.
-struct Column {
-    index: usize,
+pub(super) struct Column {
+    pub(super) index: usize,
     /// Its name says so by itself: otherwise a value has to look like a secret.
     sure: bool,
     /// `key`, which issues, files and translations have, too: then a value has to look random.
     any: bool,
+    /// `Secrets`, which may be how many there are: then a short number is none.
+    counts: bool,
 }
 
 impl Column {
-    fn hides(&self, value: &str, sure: bool) -> bool {
-        is_secret(value, self.sure && sure) && (!self.any || is_random(value))
+    pub(super) fn hides(&self, value: &str, sure: bool) -> bool {
+        let number = value.len() <= 5 && value.bytes().all(|b| b.is_ascii_digit());
+        is_secret(value, self.sure && sure)
+            && (!self.any || is_random(value))
+            && !(self.counts && number)
     }
 }
 
@@ -46,7 +52,7 @@ pub(super) fn find(scan: &mut Scan<'_>, run: Run) -> bool {
     let next = after.trim_start_matches(['"', '\'', '`', '*', '\\']);
     let ends = ['\n', '\r', '\t', ',', ';', '|', ' ', ')', ']'];
     let found = if after.trim_start_matches(':').starts_with("</") {
-        elements_of_html(scan, run)
+        html::find(scan, run)
     } else if next.is_empty() || next.starts_with(ends) {
         lines(scan, run).or_else(|| tuples(scan, run))
     } else {
@@ -61,21 +67,25 @@ pub(super) fn find(scan: &mut Scan<'_>, run: Run) -> bool {
     more
 }
 
-type Found = (Vec<Range<usize>>, usize);
+pub(super) type Found = (Vec<Range<usize>>, usize);
 
 /// The columns among `heads` whose names are those of secrets.
-fn columns(scan: &Scan<'_>, heads: &[&str]) -> Vec<Column> {
+pub(super) fn columns(scan: &Scan<'_>, heads: &[&str]) -> Vec<Column> {
     let column = |(index, head): (usize, &&str)| {
         let strength = scan.rules.strength(head);
-        let any = is_one_of(head, &["key", "keys"]);
-        let sure = strength == Strength::Strong;
-        (strength > Strength::Described).then_some(Column { index, sure, any })
+        let column = Column {
+            index,
+            sure: strength == Strength::Strong,
+            any: is_one_of(head, &["key", "keys"]),
+            counts: head.ends_with(['s', 'S']),
+        };
+        (strength > Strength::Described).then_some(column)
     };
     heads.iter().enumerate().filter_map(column).collect()
 }
 
 /// Whether a value in a column is a secret.
-fn is_secret(value: &str, sure: bool) -> bool {
+pub(super) fn is_secret(value: &str, sure: bool) -> bool {
     let bound = value.starts_with([':', '@'])
         && value[1..]
             .bytes()
@@ -119,8 +129,13 @@ fn lines(scan: &Scan<'_>, run: Run) -> Option<Found> {
     if columns.is_empty() || heads.len() < 2 || !heads.iter().all(fits) {
         return None;
     }
+    // Bars may be anything, but those at both ends of lines are a table's.
     let below = line_at(text, next);
-    if sign == Sign::Mark('|') && !is_rule(below) || is_row(text, start, sign, cells.len()) {
+    let framed = [head, below]
+        .iter()
+        .all(|line| line.trim().starts_with('|') && line.trim().ends_with('|'));
+    let barred = sign == Sign::Mark('|') && !is_rule(below) && !framed;
+    if barred || is_row(text, start, sign, cells.len()) {
         return None;
     }
     let (mut found, mut at) = (Vec::new(), next);
@@ -132,15 +147,28 @@ fn lines(scan: &Scan<'_>, run: Run) -> Option<Found> {
         // The numbers of rows have no head.
         let more = cells.len() == heads.len() + 1;
         let numbered = sign == Sign::Blanks && more;
-        // A sentence may go on behind the last row.
-        if cells.len() != heads.len() && !numbered && !(sign == Sign::Mark('|') && more) {
+        // A row that has too many cells or too few; a sentence, whose commas have blanks behind them, may go on behind
+        // the last row.
+        let even = cells.len() == heads.len() || numbered || sign == Sign::Mark('|') && more;
+        let mut starts = cells.iter().skip(1).map(|cell| cell.start);
+        let ragged = !even && sign != Sign::Blanks && starts.any(|at| !text[..at].ends_with(' '));
+        if !even && !ragged {
             break;
         }
         for column in &columns {
-            let cell = inside(text, &cells[column.index + usize::from(numbered)]);
-            let shown = &text[cell.clone()];
-            if column.hides(shown, sign != Sign::Blanks) && !(words && shown.contains(' ')) {
-                found.push(cell);
+            let index = column.index + usize::from(numbered);
+            // A comma too many before it has moved it.
+            let moved = if ragged {
+                cells.len().saturating_sub(heads.len())
+            } else {
+                0
+            };
+            for cell in cells.iter().skip(index).take(1 + moved) {
+                let cell = inside(text, cell);
+                let shown = &text[cell.clone()];
+                if column.hides(shown, sign != Sign::Blanks) && !(words && shown.contains(' ')) {
+                    found.push(cell);
+                }
             }
         }
         at = next;
@@ -247,7 +275,11 @@ fn quoted_end(text: &str, at: usize) -> Option<usize> {
 fn inside(text: &str, cell: &Range<usize>) -> Range<usize> {
     let value = &text[cell.clone()];
     let marks = |c: char| matches!(c, '"' | '\'' | '`' | '*' | '\\' | '\r' | '[' | ']');
-    let start = cell.end - value.trim_start_matches(marks).len();
+    // `E'x'`, `N'x'`
+    let string = value
+        .strip_prefix(['E', 'N', 'e', 'n'])
+        .filter(|s| s.starts_with('\''));
+    let start = cell.end - string.unwrap_or(value).trim_start_matches(marks).len();
     let end = cell.start + value.trim_end_matches(marks).len();
     start..end.max(start)
 }
@@ -409,70 +441,4 @@ fn elements(text: &str, open: usize) -> (Vec<Range<usize>>, usize) {
     }
     push(from, text.len());
     (found, text.len())
-}
-
-/// `<th>Password</th>` at the head of a column or of a row, `<dt>API token</dt><dd>x</dd>`.
-fn elements_of_html(scan: &Scan<'_>, run: Run) -> Option<Found> {
-    let text = scan.text;
-    let after = scan.after(run).trim_start_matches(':');
-    let tag = after.strip_prefix("</")?;
-    let end = text.len() - tag.len();
-    let tag = &tag[..ahead(tag, 0, 8).find('>')?];
-    let name = behind(text, run.end, 64).rsplit_once('>')?.1;
-    if !is_one_of(tag, &["th", "td", "dt", "label"]) || !scan.rules.announces(name) {
-        return None;
-    }
-    let sure = scan.rules.strength(name) == Strength::Strong;
-    let next = skip(text, end + tag.len() + 1, char::is_whitespace);
-    let values = [
-        "<td", "<dd", "<span", "<code", "<b>", "<strong", "<div", "<p>",
-    ];
-    if values.iter().any(|open| text[next..].starts_with(open)) {
-        let value = content(text, next)?;
-        let secret = is_secret(&text[value.clone()], sure);
-        return secret.then(|| (vec![value.clone()], value.end));
-    }
-    let near = behind(text, run.at, HEAD);
-    let row = run.at - near.len() + near.rfind("<tr")?;
-    let cells = |row: usize, room: usize, tag: &'static str| {
-        let near = &text[row..floor(text, row + room)];
-        let near = &near[..near.find("</tr").unwrap_or(near.len())];
-        looked_at(near.len());
-        let cells = near.match_indices(tag);
-        let cells = cells.filter_map(move |(i, _)| content(text, row + i));
-        (cells, row + near.len())
-    };
-    let (heads, mut at) = cells(row, HEAD, "<th");
-    let heads: Vec<_> = heads.map(|head| &text[head]).collect();
-    // A row of data is no head.
-    if heads.is_empty() {
-        return None;
-    }
-    let limit = text[row..].find("</table").map_or(text.len(), |i| row + i);
-    looked_at(limit - row);
-    let columns = columns(scan, &heads);
-    let mut found = Vec::new();
-    while let Some(i) = text.get(at..limit).and_then(|rows| rows.find("<tr")) {
-        let (values, end) = cells(at + i, limit - at - i, "<td");
-        for (index, value) in values.enumerate() {
-            let column = columns.iter().find(|column| column.index == index);
-            if column.is_some_and(|column| column.hides(&text[value.clone()], true)) {
-                found.push(value);
-            }
-        }
-        at = end;
-    }
-    Some((found, limit))
-}
-
-/// The content of the element whose tag opens at `at`.
-fn content(text: &str, at: usize) -> Option<Range<usize>> {
-    let mut start = at + ahead(text, at, HEAD).find('>')? + 1;
-    // `<td><code>x</code></td>`
-    while text[start..].starts_with('<') && !text[start..].starts_with("</") {
-        start += ahead(text, start, HEAD).find('>')? + 1;
-    }
-    let end = text[start..].find('<').map_or(text.len(), |i| start + i);
-    looked_at(end - start);
-    Some(start..end)
 }
