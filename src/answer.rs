@@ -6,7 +6,7 @@ use std::{any::Any, borrow::Cow, fmt, io, sync::Arc};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::limited::{self, LEVELS};
+use crate::text::limited::{self, LEVELS};
 
 /// An answer as text for the model, as the tool gave it: not redacted, of any length.
 ///

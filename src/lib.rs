@@ -4,10 +4,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod answer;
-mod availability;
-pub mod backoff;
 pub mod call;
-mod caller;
 #[cfg(feature = "cancel")]
 pub mod cancel;
 pub mod catch_panic;
@@ -20,28 +17,20 @@ pub mod error;
 pub mod event;
 pub mod hint;
 pub mod identity;
-mod in_flight;
 pub mod key;
-mod lane;
-mod limited;
+mod kit;
 #[cfg(feature = "metrics")]
 pub mod metrics;
 pub mod normalize;
 pub mod outcome;
-mod per_tool;
 pub mod rate_limit;
-mod ready;
 pub mod redact;
-mod registry;
 pub mod result;
 pub mod retry;
 pub mod sanitize;
-mod template;
 mod text;
 pub mod timeout;
-mod timer;
 pub mod trace;
-mod transition;
 pub mod transport;
 
 pub use self::{
@@ -74,3 +63,4 @@ pub use edge::router;
 pub use edge::settings;
 #[cfg(feature = "tonic")]
 pub use edge::tonic;
+pub use kit::backoff;

@@ -16,7 +16,7 @@ use super::{
     sync::{AcqRel, Acquire, AtomicU64, Mutex, MutexGuard, Relaxed, Release, lock},
     window::{Quiet, Tally, nanos},
 };
-use crate::{registry::Keep, transition::BreakerState};
+use crate::{event::transition::BreakerState, kit::registry::Keep};
 
 /// Calls are admitted without a question.
 const ADMITS: u64 = 1;

@@ -20,11 +20,15 @@ use super::{
 use crate::{
     call::{CallInfo, Signal, ToolCall},
     error::{ErrorKind, ToolError},
-    event::{Audience, Event, Listener},
-    in_flight::{Abandoned, Report},
+    event::{
+        Audience, Event, Listener,
+        transition::{BreakerState, Transition},
+    },
+    kit::{
+        in_flight::{Abandoned, Report},
+        registry::{Entry, Evict, Keep, Registry},
+    },
     outcome::Count,
-    registry::{Entry, Evict, Keep, Registry},
-    transition::{BreakerState, Transition},
 };
 
 /// Transitions that a subscriber may be behind.

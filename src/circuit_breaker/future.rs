@@ -15,9 +15,11 @@ use super::{
 };
 use crate::{
     call::ToolCall,
-    caller::Patience,
     error::ToolError,
-    in_flight::{Beginning, InFlight},
+    kit::{
+        caller::Patience,
+        in_flight::{Beginning, InFlight},
+    },
     outcome::Classify,
 };
 

@@ -15,8 +15,8 @@ use super::{
 use crate::{
     call::ToolCall,
     error::ToolError,
+    event::transition::{BreakerState, Transition, millis},
     text::Short,
-    transition::{BreakerState, Transition, millis},
 };
 
 /// Reads the breakers of a layer, forces them, and subscribes to them (C7).

@@ -18,10 +18,12 @@ use crate::{
     config::ConfigError,
     error::ToolError,
     event::{Listen, Listener},
-    in_flight::Abandoned,
     key::Key,
+    kit::{
+        in_flight::Abandoned,
+        registry::{DEFAULT_MAX_KEYS, Registry, check_max_keys},
+    },
     outcome::{ByError, Classify, Count, Outcome},
-    registry::{DEFAULT_MAX_KEYS, Registry, check_max_keys},
 };
 
 /// Layer that stops calling a tool that is broken. See the [module docs](super) for an example.

@@ -13,7 +13,7 @@ use super::{
     rules::{Rates, Rules, Trip},
     state::{Change, Demand, Pass, Recorded, Verdict},
 };
-use crate::transition::BreakerState as State;
+use crate::event::transition::BreakerState as State;
 
 const START: Duration = Duration::ZERO;
 

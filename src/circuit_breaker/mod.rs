@@ -181,6 +181,6 @@ pub use self::{
     service::CircuitBreaker,
 };
 pub use crate::{
-    in_flight::Abandoned,
-    transition::{BreakerState, Transition, TransitionReason},
+    event::transition::{BreakerState, Transition, TransitionReason},
+    kit::in_flight::Abandoned,
 };

@@ -13,7 +13,7 @@ use super::{
     state::{Change, Demand, Pass, Recorded, Verdict},
     window::{BUCKETS, Mark, Tally},
 };
-use crate::transition::BreakerState as State;
+use crate::event::transition::BreakerState as State;
 
 /// One step of a schedule.
 #[derive(Clone, Debug)]

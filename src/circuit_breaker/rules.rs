@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::window::{BUCKETS, Tally};
-use crate::{config::ConfigError, transition::TransitionReason};
+use crate::{config::ConfigError, event::transition::TransitionReason};
 
 /// The most results that a window remembers one by one.
 pub const MAX_WINDOW_CALLS: u32 = 10_000;

@@ -13,9 +13,11 @@ use super::{
 use crate::{
     call::ToolCall,
     error::ToolError,
-    in_flight::Beginning,
+    kit::{
+        in_flight::Beginning,
+        ready::{Prepared, Taken},
+    },
     outcome::Classify,
-    ready::{Prepared, Taken},
 };
 
 /// Stops calling a tool that is broken. See the [module docs](super) for an example.

@@ -10,8 +10,8 @@ use super::{
     rules::Rules,
     window::{Mark, Quiet, Tally, Window},
 };
-use crate::registry::Keep;
-use crate::transition::{BreakerState, TransitionReason};
+use crate::event::transition::{BreakerState, TransitionReason};
+use crate::kit::registry::Keep;
 
 #[derive(Debug)]
 pub(super) struct Machine {

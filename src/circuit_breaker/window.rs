@@ -5,7 +5,7 @@
 use std::{collections::VecDeque, mem, time::Duration};
 
 use super::rules::{Kind, Rates, Span, Within};
-use crate::transition::TransitionReason;
+use crate::event::transition::TransitionReason;
 
 /// Buckets of a time window.
 pub(super) const BUCKETS: usize = 32;

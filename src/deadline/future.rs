@@ -11,9 +11,11 @@ use tower_service::Service;
 
 use crate::{
     call::{CallInfo, ToolCall},
-    caller::{Caller, GivenUp},
     error::{ErrorKind, TimeoutLimit, ToolError},
-    timer::Timer,
+    kit::{
+        caller::{Caller, GivenUp},
+        timer::Timer,
+    },
 };
 
 pin_project! {

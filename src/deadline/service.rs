@@ -12,9 +12,11 @@ use super::{
 };
 use crate::{
     call::ToolCall,
-    caller::{Caller, GivenUp},
     error::ToolError,
-    ready::{Prepared, Taken},
+    kit::{
+        caller::{Caller, GivenUp},
+        ready::{Prepared, Taken},
+    },
 };
 
 /// Ends calls at their deadline. See the [module docs](super) for an example.

@@ -10,7 +10,7 @@ use serde::{
 use serde_json::{Map, Value};
 
 use super::{ErrorKind, Evidence, Execution, TimeoutData, TimeoutLimit, ToolError};
-use crate::{redact::Rules, transition::millis};
+use crate::{event::transition::millis, redact::Rules};
 
 #[derive(Serialize, Deserialize)]
 struct Wire<D> {

@@ -9,11 +9,10 @@ use super::{
     names::{event, field},
 };
 use crate::{
-    availability::Reason,
     call::CallInfo,
     error::{ErrorKind, ToolError},
+    event::{availability::Reason, transition::Transition},
     text::Short,
-    transition::Transition,
 };
 
 /// Emits one of our [events](super::names::event) with some of our [fields](super::names::field): its

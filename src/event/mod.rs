@@ -55,10 +55,12 @@
 
 #![doc = include_str!("json_logs.md")]
 
+pub(crate) mod availability;
 mod emit;
 mod listen;
 pub mod names;
 mod outcome;
+pub(crate) mod transition;
 
 use std::time::Duration;
 
@@ -70,9 +72,9 @@ pub use self::{
     listen::{Listen, Listening},
     outcome::CallOutcome,
 };
-pub use crate::availability::{Availability, AvailabilityChange};
 pub use crate::call::{ListenerId, Signal, Signals};
-pub use crate::transition::{BreakerState, Transition, TransitionReason};
+pub use crate::event::availability::{Availability, AvailabilityChange};
+pub use crate::event::transition::{BreakerState, Transition, TransitionReason};
 use crate::{
     call::CallInfo,
     error::{ErrorKind, ToolError},

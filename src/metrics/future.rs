@@ -9,7 +9,7 @@ use std::{
 use pin_project_lite::pin_project;
 
 use super::observer::Observer;
-use crate::{error::ToolError, in_flight::InFlight, outcome::Classify};
+use crate::{error::ToolError, kit::in_flight::InFlight, outcome::Classify};
 
 pin_project! {
     /// Response future for [`Measured`](super::Measured).

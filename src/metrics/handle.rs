@@ -24,7 +24,7 @@ use crate::{
     error::ErrorKind,
     event::{BreakerState, Event, Listen, Listener, Listening, Transition},
     key::Key,
-    registry::Registry,
+    kit::registry::Registry,
 };
 
 /// The default bound on the number of tools.

@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{latency::Range, tally::Tally};
-use crate::lane::{lanes, thread_number};
+use crate::kit::lane::{lanes, thread_number};
 
 /// A tally in as many parts as threads have met at it: whoever finds a part taken goes to the next, and makes it
 /// if it is not there. So nobody waits for another one, or for somebody who reads, and a tool

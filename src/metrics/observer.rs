@@ -11,7 +11,7 @@ use crate::{
     call::{Observation, Signals, ToolCall},
     error::{ErrorKind, ToolError},
     event::CallOutcome,
-    in_flight::{Abandoned, Report},
+    kit::in_flight::{Abandoned, Report},
 };
 
 /// A call that is counted as being in flight.

@@ -18,7 +18,7 @@ use crate::{
     call::{Signal, Signals},
     error::ErrorKind,
     event::{CallOutcome, RetryRefusal},
-    lane::Spread,
+    kit::lane::Spread,
 };
 
 /// What all rows of a [`Metrics`](super::Metrics) share.

@@ -1,7 +1,7 @@
 use std::{fmt, sync::Arc};
 
 use super::row::Row;
-use crate::{
+use crate::kit::{
     lane::{Kept, Spread},
     registry::{Evict, Keep},
 };

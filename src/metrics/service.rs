@@ -10,7 +10,7 @@ use super::{future::ResponseFuture, handle::Metrics, observer::Observer};
 use crate::{
     call::ToolCall,
     error::ToolError,
-    in_flight::Beginning,
+    kit::in_flight::Beginning,
     outcome::{ByError, Classify},
 };
 

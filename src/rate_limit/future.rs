@@ -12,10 +12,12 @@ use tower_service::Service;
 use super::session::{Session, Turn};
 use crate::{
     call::ToolCall,
-    caller::{Caller, GivenUp, Patience},
     error::ToolError,
+    kit::{
+        caller::{Caller, GivenUp, Patience},
+        timer::Timer,
+    },
     outcome::Classify,
-    timer::Timer,
 };
 
 pin_project! {

@@ -3,7 +3,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use serde::{Serialize, Serializer};
 
 use super::keyed::{Gates, Keyed, Settings};
-use crate::{call::ToolCall, registry::Entry, text::Short, transition::millis};
+use crate::{call::ToolCall, event::transition::millis, kit::registry::Entry, text::Short};
 
 /// Reads the cooldowns of a layer, ends them, and begins others.
 ///

@@ -16,9 +16,11 @@ use tokio::time::Instant;
 
 use super::gate::{Admission, Gate};
 use crate::{
-    backoff::{Random, after_hint},
     event::Listener,
-    registry::{Evict, Keep, Registry},
+    kit::{
+        backoff::{Random, after_hint},
+        registry::{Evict, Keep, Registry},
+    },
 };
 
 /// Shared by all gates of one layer value.

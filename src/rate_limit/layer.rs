@@ -10,16 +10,18 @@ use super::{
     service::{RateLimitBackoff, Shared},
 };
 use crate::{
-    backoff::Random,
     call::{CallInfo, ToolCall},
     config::ConfigError,
     error::ToolError,
     event::{Listen, Listener},
     key::Key,
-    lane::Spread,
+    kit::{
+        backoff::Random,
+        lane::Spread,
+        registry::{DEFAULT_MAX_KEYS, Registry, check_max_keys},
+        template::Template,
+    },
     outcome::{ByError, Classify, Outcome},
-    registry::{DEFAULT_MAX_KEYS, Registry, check_max_keys},
-    template::Template,
 };
 
 /// Layer that waits out rate limits, for all calls of a key together. See the [module docs](super) for

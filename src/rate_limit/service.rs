@@ -14,10 +14,12 @@ use super::{
 use crate::{
     call::{Claim, Signal, ToolCall},
     error::ToolError,
-    lane::Spread,
+    kit::{
+        lane::Spread,
+        ready::{Prepared, Taken},
+        template::Template,
+    },
     outcome::{ByError, Classify},
-    ready::{Prepared, Taken},
-    template::Template,
 };
 
 /// Waits out rate limits. See the [module docs](super) for an example.

@@ -6,12 +6,14 @@ use tower_service::Service;
 use super::{gate::Admission, keyed::Keyed, service::Shared};
 use crate::{
     call::{CallInfo, ReplaySafety, ToolCall},
-    caller::{Caller, GivenUp, Patience},
     error::{ErrorKind, Evidence, Execution, ToolError},
     event::Event,
-    lane::Kept,
+    kit::{
+        caller::{Caller, GivenUp, Patience},
+        lane::Kept,
+        registry::Entry,
+    },
     outcome::Outcome,
-    registry::Entry,
 };
 
 /// One call on its way through the gate of its key.

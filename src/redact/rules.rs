@@ -215,7 +215,7 @@ impl Rules {
     pub(crate) fn collect<T: Serialize + ?Sized>(&self, value: &T) -> serde_json::Result<Value> {
         let Limits { depth, nodes, .. } = self.limits();
         // One more of both, so that the view tells what is missing.
-        crate::limited::collect(value, depth + 1, nodes + 1)
+        crate::text::limited::collect(value, depth + 1, nodes + 1)
     }
 
     /// The first `max` characters of a text without its secrets, and whether any are missing.

@@ -19,8 +19,8 @@ use super::{
 use crate::call::CallInfo;
 use crate::{
     call::{Known, Observation, ToolCall},
-    caller::Patience,
     error::{ErrorKind, ToolError},
+    kit::caller::Patience,
     outcome::{Classify, Outcome},
 };
 

@@ -13,8 +13,8 @@ use super::{
 use crate::{
     call::ToolCall,
     error::ToolError,
+    kit::ready::{Prepared, Taken},
     outcome::{ByError, Classify},
-    ready::{Prepared, Taken},
 };
 
 /// Makes a [`ToolResult`] of whatever happens. See the [module docs](super) for an example.

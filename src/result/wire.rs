@@ -13,9 +13,8 @@ use super::{
 use crate::{
     call::{Recorded, ToolCall, nanos},
     error::ToolError,
-    event::ms,
+    event::{ms, transition::millis},
     text::Short,
-    transition::millis,
 };
 
 #[derive(Serialize, Deserialize)]

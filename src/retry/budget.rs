@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::{
     config::ConfigError,
-    lane::{here, lanes},
+    kit::lane::{here, lanes},
 };
 
 /// Bounds the retries of many calls to a share of their number, so that retries do not finish off a

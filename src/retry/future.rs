@@ -13,10 +13,12 @@ use tower_service::Service;
 use super::service::{Owner, Session};
 use crate::{
     call::ToolCall,
-    caller::{Caller, GivenUp, Patience},
     error::{ErrorKind, Execution, ToolError},
+    kit::{
+        caller::{Caller, GivenUp, Patience},
+        timer::Timer,
+    },
     outcome::Classify,
-    timer::Timer,
 };
 
 pin_project! {

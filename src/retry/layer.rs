@@ -4,7 +4,10 @@ use super::{
     policy::RetryPolicy,
     service::{Retry, Shared},
 };
-use crate::{lane::Spread, outcome::ByError, template::Template};
+use crate::{
+    kit::{lane::Spread, template::Template},
+    outcome::ByError,
+};
 
 /// Layer that repeats calls that failed. See the [module docs](super) for an example.
 #[derive(Clone, Debug)]

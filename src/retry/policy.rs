@@ -4,14 +4,16 @@ use tokio::time::Instant;
 
 use super::budget::RetryBudget;
 use crate::{
-    backoff::{Backoff, Random, after_hint},
     call::{Claim, ReplaySafety, Signal, ToolCall},
-    caller::Caller,
     config::ConfigError,
     error::{ErrorKind, Execution, ToolError},
     event::{Event, Listen, Listener, RetryRefusal},
+    kit::{
+        backoff::{Backoff, Random, after_hint},
+        caller::Caller,
+        per_tool::PerTool,
+    },
     outcome::{ByError, Classify, Outcome},
-    per_tool::PerTool,
 };
 
 /// Whether and when a call is repeated. See the [module docs](super).

@@ -10,9 +10,11 @@ use super::{future::ResponseFuture, policy::RetryPolicy};
 use crate::{
     call::{CallInfo, ToolCall},
     error::ToolError,
-    lane::{Kept, Spread},
+    kit::{
+        lane::{Kept, Spread},
+        template::Template,
+    },
     outcome::{ByError, Classify},
-    template::Template,
 };
 
 /// Repeats calls that failed. See the [module docs](super) for an example.

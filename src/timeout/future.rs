@@ -14,7 +14,7 @@ use crate::{
     call::{CallInfo, Progress},
     error::{ErrorKind, TimeoutLimit, ToolError},
     event::{Event, Listener},
-    timer::Timer,
+    kit::timer::Timer,
 };
 
 pin_project! {

@@ -7,7 +7,7 @@ use crate::{
     call::ToolCall,
     config::ConfigError,
     event::{Listen, Listener},
-    per_tool::PerTool,
+    kit::per_tool::PerTool,
 };
 
 /// Layer that bounds each call's time. See the [module docs](super) for an example.

@@ -13,7 +13,7 @@ use crate::{
     call::{CallInfo, Observation, ToolCall},
     error::{ErrorKind, MAX_TEXT, ToolError},
     event::{CallOutcome, Event, Listener, TARGET, emit, ms, names::span as names},
-    in_flight::{Abandoned, Report},
+    kit::in_flight::{Abandoned, Report},
     outcome::Outcome,
 };
 

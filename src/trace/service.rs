@@ -16,7 +16,7 @@ use super::{
 use crate::{
     call::{CallInfo, ToolCall},
     error::ToolError,
-    in_flight::Beginning,
+    kit::in_flight::Beginning,
 };
 
 /// Makes a span for each call. See the [module docs](super) for an example.

@@ -3,7 +3,7 @@ use std::fmt;
 use tracing::Span;
 
 use super::{hooks::TraceHooks, observer::Observer};
-use crate::{call::CallInfo, error::ToolError, in_flight::InFlight, outcome::Outcome};
+use crate::{call::CallInfo, error::ToolError, kit::in_flight::InFlight, outcome::Outcome};
 
 /// What is kept of a call while it runs: next to nothing where nobody could hear of it.
 pub(super) enum Watch<H, Res>

@@ -9,8 +9,8 @@ use super::Rejection;
 use crate::{
     call::MAX_DEPTH,
     error::{ErrorKind, ToolError},
-    limited,
     result::ToolResult,
+    text::limited,
 };
 
 /// As [`ToolError::to_http`] has it.

@@ -14,8 +14,8 @@ use super::{
     state::{Admission, Pass, Rules, State},
 };
 use crate::{
-    availability::AvailabilityChange,
-    registry::{Evict, Keep},
+    event::availability::AvailabilityChange,
+    kit::registry::{Evict, Keep},
 };
 
 /// One server, for all threads.

@@ -11,9 +11,11 @@ use tower_service::Service;
 use super::{Health, registry::Visit, service::not_ready};
 use crate::{
     call::ToolCall,
-    caller::Patience,
     error::ToolError,
-    in_flight::{Beginning, InFlight},
+    kit::{
+        caller::Patience,
+        in_flight::{Beginning, InFlight},
+    },
 };
 
 pin_project! {

@@ -7,7 +7,7 @@ use crate::{
     config::ConfigError,
     event::{Listen, Listener},
     key::Key,
-    registry::check_max_keys,
+    kit::registry::check_max_keys,
 };
 
 /// Layer that tells a [`Health`] registry how calls end. See the [module docs](super) for an example.

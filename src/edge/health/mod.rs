@@ -109,4 +109,4 @@ pub use self::{
     server::ServerHealth,
     service::HealthService,
 };
-pub use crate::availability::{Availability, AvailabilityChange, Reason};
+pub use crate::event::availability::{Availability, AvailabilityChange, Reason};

@@ -14,13 +14,14 @@ use super::{
     state::{Pass, Rules},
 };
 use crate::{
-    availability::Reason,
     call::{CallInfo, ToolCall},
     error::ToolError,
-    event::{Event, Listener},
-    in_flight::{Abandoned, Report},
+    event::{Event, Listener, availability::Reason},
     key::Key,
-    registry::{Entry, Registry},
+    kit::{
+        in_flight::{Abandoned, Report},
+        registry::{Entry, Registry},
+    },
 };
 
 /// What is known of servers. Cheap to clone. See the [module docs](super) for an example.

@@ -4,7 +4,7 @@ use serde::{Serialize, Serializer, ser::SerializeStruct as _};
 use tokio::time::Instant;
 
 use crate::{
-    availability::{Availability, Reason},
+    event::availability::{Availability, Reason},
     text::Short,
 };
 

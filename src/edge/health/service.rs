@@ -12,7 +12,7 @@ use super::{
 use crate::{
     call::ToolCall,
     error::ToolError,
-    ready::{Prepared, Taken},
+    kit::ready::{Prepared, Taken},
 };
 
 /// Tells a [`Health`] registry how calls end. See the [module docs](super) for an example.

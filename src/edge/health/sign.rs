@@ -1,8 +1,8 @@
 //! What the end of a call says of its server. Pure.
 
 use crate::{
-    availability::Reason,
     error::{ErrorKind, Evidence, TimeoutLimit, ToolError},
+    event::availability::Reason,
 };
 
 /// What a call's end says of the server.

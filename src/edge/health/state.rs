@@ -6,8 +6,8 @@ use tokio::time::Instant;
 
 use super::{ServerHealth, sign::Sign};
 use crate::{
-    availability::{Availability, AvailabilityChange, Reason},
-    registry::Keep,
+    event::availability::{Availability, AvailabilityChange, Reason},
+    kit::registry::Keep,
 };
 
 #[derive(Clone, Copy, Debug)]

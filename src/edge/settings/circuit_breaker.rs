@@ -6,7 +6,7 @@ use super::{KeyBy, Settings, duration};
 use crate::{
     circuit_breaker::{CircuitBreakerBuilder, CircuitBreakerLayer, MAX_PERIOD, Rates, Trip},
     config::ConfigError,
-    registry::DEFAULT_MAX_KEYS,
+    kit::registry::DEFAULT_MAX_KEYS,
 };
 
 /// A trial keeps its place at least so long.

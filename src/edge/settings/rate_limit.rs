@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use super::{KeyBy, Settings, duration};
 use crate::{
     config::ConfigError,
+    kit::registry::DEFAULT_MAX_KEYS,
     rate_limit::{RateLimitBackoffBuilder, RateLimitBackoffLayer},
-    registry::DEFAULT_MAX_KEYS,
 };
 
 /// What happens after a rate limit: `[rate_limit]`. See [`RateLimitBackoffLayer`].

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Settings, duration, tools};
 use crate::{
-    backoff::{Backoff, Jitter},
     config::ConfigError,
+    kit::backoff::{Backoff, Jitter},
     retry::{RetryBudget, RetryPolicy},
 };
 

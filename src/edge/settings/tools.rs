@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::Settings;
 use crate::{
     call::{ReplaySafety, ToolCall},
-    per_tool::PerTool,
+    kit::per_tool::PerTool,
     text::Short,
 };
 

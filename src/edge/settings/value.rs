@@ -8,7 +8,7 @@ use serde::{
 };
 
 use super::{KeyBy, Preset, duration};
-use crate::{backoff::Jitter, text::Short};
+use crate::{kit::backoff::Jitter, text::Short};
 
 /// Longer values are not quoted: they are no slips, and may be secrets.
 const MAX_QUOTED: usize = 40;

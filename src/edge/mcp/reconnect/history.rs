@@ -5,8 +5,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::{
-    backoff::Backoff,
     error::{Execution, ToolError},
+    kit::backoff::Backoff,
 };
 
 /// The longest time without an attempt, whatever the settings or the server say.
@@ -127,7 +127,7 @@ pub(super) fn refused(error: ToolError, wait: Duration) -> ToolError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ErrorKind, backoff::Jitter};
+    use crate::{ErrorKind, kit::backoff::Jitter};
 
     fn ms(n: u64) -> Duration {
         Duration::from_millis(n)

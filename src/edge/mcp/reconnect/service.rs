@@ -20,10 +20,9 @@ use super::{
 };
 use crate::{
     call::ToolCall,
-    caller::Patience,
     edge::mcp::{McpService, ResponseFuture},
     error::{BoxError, ToolError},
-    timer::Timer,
+    kit::{caller::Patience, timer::Timer},
 };
 
 /// The tools of one MCP server, whose connection is made when it is needed, and made again when it is lost (X8).

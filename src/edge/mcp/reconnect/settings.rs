@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::McpReconnect;
-use crate::{backoff::Backoff, config::ConfigError};
+use crate::{config::ConfigError, kit::backoff::Backoff};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settings {

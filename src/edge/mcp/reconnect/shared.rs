@@ -14,9 +14,9 @@ use super::{
     settings::Settings,
 };
 use crate::{
-    backoff::Random,
     error::{ErrorKind, ToolError},
     event::{TARGET, ms, names},
+    kit::backoff::Random,
     text::Short,
 };
 

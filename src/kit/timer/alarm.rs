@@ -18,7 +18,7 @@ use tokio::{
 };
 
 use super::queue::{Queue, Seat, Seen};
-use crate::lane::thread_number;
+use crate::kit::lane::thread_number;
 
 /// Wakes everybody who waits for a moment, on one runtime.
 ///

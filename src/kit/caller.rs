@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use crate::{
     call::ToolCall,
     error::{ErrorKind, ToolError},
-    timer::Timer,
+    kit::timer::Timer,
 };
 
 #[cfg(feature = "cancel")]

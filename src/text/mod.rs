@@ -1,5 +1,7 @@
 //! Bounded, printable text.
 
+pub(crate) mod limited;
+
 use std::fmt::{self, Write as _};
 
 use crate::redact;

@@ -42,7 +42,7 @@ use crate::{
     config::ConfigError,
     event::{Event, Listener},
     key::Key,
-    lane::{here, lanes},
+    kit::lane::{here, lanes},
 };
 
 mod hot;

@@ -1,0 +1,11 @@
+//! What layers stand on: an inner service and its readiness, one report per call, state by key, time.
+
+pub mod backoff;
+pub(crate) mod caller;
+pub(crate) mod in_flight;
+pub(crate) mod lane;
+pub(crate) mod per_tool;
+pub(crate) mod ready;
+pub(crate) mod registry;
+pub(crate) mod template;
+pub(crate) mod timer;
