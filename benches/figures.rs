@@ -1,5 +1,5 @@
 //! What is told of each candidate under each setting, and on what machine: for the benches and for
-//! `examples/overhead`.
+//! `report`.
 #![allow(
     dead_code,
     unreachable_pub,
@@ -126,7 +126,7 @@ pub fn machine() -> String {
         std::thread::available_parallelism().map_or(0, usize::from),
         env::consts::OS,
         output(&rustc, &["--version"]),
-        env!("CARGO_PKG_VERSION"),
+        version("tower-toolcall"),
         output("date", &["+%F"]),
         versions(),
     )

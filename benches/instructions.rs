@@ -88,7 +88,7 @@ struct Line {
 
 /// Counts everything, prints the table, and tells whether nothing grew.
 fn compare(filter: &Filter, update: bool) -> Result<bool, BoxError> {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/instructions.txt");
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("instructions.txt");
     let text = fs::read_to_string(&file).unwrap_or_default();
     let mut known = read(&text);
     let compiler = compiler()?;

@@ -176,13 +176,7 @@ fn allocations(filter: &Filter) -> Result<BTreeMap<String, [f64; 2]>, BoxError> 
     let file = target.join("allocations.json");
     eprintln!("counting allocations ...");
     let status = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-        .args([
-            "bench",
-            "--quiet",
-            "--all-features",
-            "--bench",
-            "allocations",
-        ])
+        .args(["bench", "--quiet", "--bench", "allocations"])
         .arg("--target-dir")
         .arg(target)
         .arg("--manifest-path")

@@ -1,5 +1,3 @@
-// README's chart, where its file is not: of two links of a name the first one holds.
-#![cfg_attr(doc, doc = include_str!("../examples/overhead/overhead.md"))]
 #![doc = include_str!("../README.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -2,11 +2,7 @@
 
 use std::time::Duration;
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
-use hdrhistogram::{
-    Histogram,
-    serialization::{Deserializer, Serializer as _, V2Serializer},
-};
+use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 use crate::config::ConfigError;
@@ -110,36 +106,29 @@ impl Range {
         )
     }
 
-    /// A histogram from another process: none if it is no histogram, or not one of this range.
-    pub(super) fn decode(&self, text: &str) -> Option<Histogram<u64>> {
-        let bytes = STANDARD.decode(text).ok()?;
-        if !self.is_in_header(&bytes) {
-            return None;
+    /// A histogram from another process: none if a latency is not of this range, or there are more than can be added up.
+    pub(super) fn decode(&self, counts: &[(u64, u64)]) -> Option<Histogram<u64>> {
+        const MOST: u64 = 1 << 56;
+        let (mut decoded, mut calls) = (self.histogram(), 0_u64);
+        for (us, count) in counts {
+            calls = calls.checked_add(*count).filter(|calls| *calls < MOST)?;
+            let (us, too_long) = self.fit(*us);
+            if too_long || decoded.record_n(us, *count).is_err() {
+                return None;
+            }
         }
-        let mut decoded: Histogram<u64> = Deserializer::new().deserialize(&mut &bytes[..]).ok()?;
-        decoded.auto(true);
-        // More cannot be added up.
-        (decoded.len() < 1 << 56).then_some(decoded)
+        Some(decoded)
     }
+}
 
-    /// Looks before anything is allocated: the header says how large the histogram is. Its fields, big-endian:
-    /// cookie, length, offset and digits of 4 bytes each, lowest and highest value of 8.
-    fn is_in_header(&self, bytes: &[u8]) -> bool {
-        let field = |at: usize, len: usize| {
-            let bytes = bytes.get(at..at + len)?;
-            Some(bytes.iter().fold(0, |n, b| n << 8 | u64::from(*b)))
-        };
-        // What it says of its length is allocated before it is read.
-        let payload = bytes.len().checked_sub(HEADER).map(|len| len as u64);
-        // Nine bytes of ones are a number that no count is, and that its decoder cannot negate.
-        let absurd = bytes.windows(9).skip(HEADER).any(|nine| nine == [0xff; 9]);
-        !absurd
-            && payload.is_some()
-            && field(4, 4) == payload
-            && field(12, 4) == Some(self.digits.into())
-            && field(16, 8) == Some(self.lowest_us)
-            && field(24, 8).is_some_and(|high| high / 4 <= self.highest_us)
-    }
+/// Each latency that was met, in microseconds, and how often.
+pub(super) fn encode(histogram: &Histogram<u64>) -> Vec<(u64, u64)> {
+    let met = histogram.iter_recorded();
+    met.map(|met| {
+        let us = histogram.lowest_equivalent(met.value_iterated_to());
+        (us, met.count_at_value())
+    })
+    .collect()
 }
 
 /// The counts of a [histogram](Range::histogram) without what it keeps beside them, which costs more than the count
@@ -187,17 +176,6 @@ impl Latencies {
             let _ = histogram.record_n(value << lost << self.unit, *count);
         }
     }
-}
-
-/// The bytes of a header in the V2 format.
-const HEADER: usize = 40;
-
-/// A histogram in the V2 format, as base64.
-pub(super) fn encode(histogram: &Histogram<u64>) -> String {
-    let mut bytes = Vec::new();
-    let written = V2Serializer::new().serialize(histogram, &mut bytes);
-    written.expect("a vector takes everything, and the range is small");
-    STANDARD.encode(bytes)
 }
 
 #[cfg(test)]
@@ -279,35 +257,14 @@ mod tests {
     #[test]
     fn nonsense_from_a_peer_is_nothing() {
         let range = Range::default();
-        let good = encode(&range.histogram());
-        let mut bytes = STANDARD.decode(&good).unwrap();
-        assert!(range.decode(&good).is_some());
-        for text in ["", "?", "AAAA", &good[..20]] {
-            assert_eq!(range.decode(text), None, "{text}");
+        assert_eq!(range.decode(&[]), Some(range.histogram()));
+        assert!(range.decode(&[(0, 1), (3_600_000_000, 2)]).is_some());
+        for counts in [
+            &[(3_600_000_001, 1)][..],
+            &[(1, u64::MAX)],
+            &[(1, 1 << 55), (1, 1 << 55)],
+        ] {
+            assert_eq!(range.decode(counts), None, "{counts:?}");
         }
-        // One that says that it reaches 2^56 microseconds.
-        bytes[24] = 1;
-        assert_eq!(range.decode(&STANDARD.encode(&bytes)), None);
-        let finer = Range { digits: 3, ..range };
-        assert_eq!(finer.decode(&good), None);
-    }
-
-    /// A peer's length is not allocated, and a count of its that cannot be negated is not read.
-    #[test]
-    fn a_payload_that_is_not_what_its_header_says_is_refused() {
-        let range = Range::default();
-        let mut good = range.histogram();
-        good.record(5).unwrap();
-        let bytes = STANDARD.decode(encode(&good)).unwrap();
-        assert!(range.decode(&STANDARD.encode(&bytes)).is_some());
-
-        let mut long = bytes.clone();
-        long[4..8].copy_from_slice(&(1_u32 << 29).to_be_bytes());
-        assert!(range.decode(&STANDARD.encode(&long)).is_none());
-
-        let mut absurd = bytes[..HEADER].to_vec();
-        absurd.extend([0xff; 9]);
-        absurd[4..8].copy_from_slice(&9_u32.to_be_bytes());
-        assert!(range.decode(&STANDARD.encode(&absurd)).is_none());
     }
 }

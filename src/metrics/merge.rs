@@ -16,7 +16,7 @@ pub enum MergeError {
     NoHistogram,
     /// They tell other latencies apart.
     OtherLatencies,
-    /// What should be a histogram is none.
+    /// A histogram has latencies beyond the range, or too many calls to be added up.
     BadHistogram,
 }
 
@@ -25,7 +25,7 @@ impl fmt::Display for MergeError {
         f.write_str(match self {
             Self::NoHistogram => "a snapshot without histograms cannot be merged",
             Self::OtherLatencies => "the snapshots tell other latencies apart",
-            Self::BadHistogram => "what should be a histogram is none",
+            Self::BadHistogram => "a histogram has latencies beyond its range, or too many calls",
         })
     }
 }
@@ -142,7 +142,7 @@ impl Latency {
 
     fn histogram(&self, range: &Range) -> Result<Histogram<u64>, MergeError> {
         match &self.histogram {
-            Some(text) => range.decode(text).ok_or(MergeError::BadHistogram),
+            Some(counts) => range.decode(counts).ok_or(MergeError::BadHistogram),
             None if self.count == 0 => Ok(range.histogram()),
             None => Err(MergeError::NoHistogram),
         }

@@ -120,7 +120,7 @@
 //! waits for another one, nor for somebody who reads: who finds a tool's counters taken uses others, and they are added
 //! up when somebody reads. Tools beyond the bound take turns at a lock.
 //!
-//! `cargo bench --all-features --bench overhead -- metrics` tells the time that a call takes on your machine;
+//! `cargo bench -p benches --bench overhead -- metrics` tells the time that a call takes on your machine;
 //! `cargo test --release --all-features --test metrics_speed -- --ignored --nocapture` also that of a snapshot.
 
 mod breakers;

@@ -139,9 +139,13 @@ pub struct Latency {
     pub sum: Duration,
     /// How many were longer than the longest that is told apart, and count as that.
     pub clamped: u64,
-    /// The histogram of whole microseconds, in HdrHistogram's V2 format, as base64; if it was asked for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub histogram: Option<String>,
+    /// The histogram, if it was asked for: latencies in whole microseconds, ascending, each with the number of calls.
+    #[serde(
+        rename = "histogram_us",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub histogram: Option<Vec<(u64, u64)>>,
 }
 
 impl Snapshot {

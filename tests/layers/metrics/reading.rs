@@ -147,14 +147,10 @@ async fn two_processes_merged_are_as_one() {
     let (mut merged, mut expected) = (a.export(), both.export());
     let json = serde_json::to_string(&b.export()).unwrap();
     merged.merge(&serde_json::from_str(&json).unwrap()).unwrap();
-    // What is equal in histograms is not the text but what they count.
     for snapshot in [&mut merged, &mut expected] {
         snapshot.period = Duration::ZERO;
-        let stats = snapshot.tools.iter_mut().map(|row| &mut row.stats);
-        for stats in stats.chain([&mut snapshot.total]) {
-            assert!(stats.latency.histogram.take().is_some());
-        }
     }
+    assert!(merged.total.latency.histogram.is_some());
     assert_eq!(merged, expected);
 }
 
@@ -168,7 +164,7 @@ async fn what_cannot_be_merged_leaves_the_snapshot_as_it_was() {
         Metrics::builder().with_latency(Duration::from_micros(1), Duration::from_secs(3600), 3);
     let finer = finer.build().unwrap().export();
     let mut bad = before.clone();
-    bad.tools[2].stats.latency.histogram = Some("AAAA".to_owned());
+    bad.tools[2].stats.latency.histogram = Some(vec![(u64::MAX, 1)]);
     for (theirs, error) in [
         (metrics.snapshot(), MergeError::NoHistogram),
         (finer, MergeError::OtherLatencies),

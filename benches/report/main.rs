@@ -1,21 +1,21 @@
 //! What each layer costs on this machine, next to everyone else's: a table, a chart, and a file for programs.
 //!
 //! ```text
-//! cargo run --release --features full --example overhead                  # target/overhead.svg and .json
-//! cargo run --release --features full --example overhead -- some/figures  # some/figures.svg and .json
-//! cargo run --release --features full --example overhead -- --quick       # less exact, in a third of the time
-//! cargo run --release --features full --example overhead -- --readme      # README's chart, and what stands below it
+//! cargo run --release -p benches --bin overhead                  # target/overhead.svg and .json
+//! cargo run --release -p benches --bin overhead -- some/figures  # some/figures.svg and .json
+//! cargo run --release -p benches --bin overhead -- --quick       # less exact, in a third of the time
+//! cargo run --release -p benches --bin overhead -- --readme      # README's table, and the chart that it links to
 //! ```
 //!
-//! About ten seconds, when it is compiled. Candidates, calls and loop are those of `benches/overhead.rs`, which knows
+//! About ten seconds, when it is compiled. Candidates, calls and loop are those of the bench of this name, which knows
 //! more: allocations, many names, refusals, threads.
 
-#[path = "../../benches/candidates/mod.rs"]
+#[path = "../candidates/mod.rs"]
 mod candidates;
 mod chart;
-#[path = "../../benches/figures.rs"]
+#[path = "../figures.rs"]
 mod figures;
-#[path = "../../benches/kit/mod.rs"]
+#[path = "../kit/mod.rs"]
 mod kit;
 mod readme;
 
@@ -33,7 +33,7 @@ use chart::{Bar, Panel};
 use figures::{Row, machine, rows};
 use kit::rounds::Plan;
 
-const COMMAND: &str = "cargo run --release --features full --example overhead";
+const COMMAND: &str = "cargo run --release -p benches --bin overhead";
 
 /// What is measured, by the names that `benches/candidates` gives it.
 const LAYERS: [&str; 9] = [
@@ -92,8 +92,12 @@ fn main() -> Result<(), BoxError> {
     Ok(())
 }
 
+/// The top of the repository.
 fn here() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    package
+        .parent()
+        .expect("the package is within the repository")
 }
 
 fn write(file: &Path, text: &str) -> Result<(), BoxError> {
