@@ -154,7 +154,10 @@ fn escaped(text: &str, mark: &str) -> String {
                 let _ = write!(out, "\\{c}");
             }
             c if is_hidden(c) => {
-                let _ = write!(out, "\\u{{{:x}}}", u32::from(c));
+                let _ = match u32::from(c) {
+                    c @ ..=0xffff => write!(out, "\\u{c:04x}"),
+                    c => write!(out, "\\u{{{c:x}}}"),
+                };
             }
             c => out.push(c),
         }

@@ -29,6 +29,11 @@ const INNOCENTS: &[&str] = &[
     "password=***", "token: <token>", "password=${DB_PASSWORD}", "Authorization: Bearer <token>", "Vec<Key> and HashMap<Key, V>", "docker run -p 80:80 nginx", "PWD=/home/ada", "GET /auth/login HTTP/1.1",
     "kubectl get secret my-secret", "--no-auth is set", "Traceback (most recent call last):\n  File \"auth.py\", line 3, in token\n    raise KeyError(key)", "com.example.auth.LoginService: started", "auth-service:8080 is up",
     "| Plan | Secrets | Price |\n|---|---|---|\n| Free | 5 | 0 |\n| Pro | 500 | 9 |", "kind: ConfigMap\ndata:\n  a: b", "kind: Secret\nis what the manifest says, and\ndata: is its content",
+    "<label>Password</label><span>must have 8 characters</span>", "<dt>Password</dt><dd>Forgot your password?</dd>", "<td>Secret</td><td>Not set</td>", "<label>Password</label> <div class=\"hint\">Minimum 12 characters, 1 digit</div>",
+    "| Feature | Password | OAuth |\n|---|---|---|\n| MFA | Supported | Not supported |\n| SSO | \u{2713} | \u{274c} |\n| Expiry | 90 days | never |", "feature,password,oauth\nMFA,supported,unsupported\n",
+    "Error in line 3: user,password\nexpected 2 columns, found 3", "error: columns id,token,name\n12:03:05 INFO worker-17 started,pid=4711,ok", "('bearer', '2026-01-01')",
+    "aws ssm put-parameter --name /app/db_password --value file://x.txt", "The token bucket has --value 5 left", "Set-Item Env:TOKEN -Value (Get-Content token.txt)", "COPY t (id, password) FROM stdin;\n1\t\\N\n\\.",
+    "INSERT INTO t (id, password) VALUES (1, ?); SELECT * FROM data WHERE x IN ('alpha7beta9', 'gamma8delta0')",
     // As they are met
     "Error: ENOENT: no such file or directory, open '/etc/ssl/private/key.pem'", "the key is under the mat", "a key-value store", "key=value pairs", "key: value", "Tokens: 42", "token usage: 1234/8192 tokens",
     "authenticated as ada", "authorization failed", "Authorization header missing", "Authorization: missing header", "cookie policy", "accept cookies?", "secrets are hard", "secret sauce", "The secret is out.", "pin the version to 1.2.3",

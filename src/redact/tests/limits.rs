@@ -83,6 +83,7 @@ fn hostile_text_is_passed_in_linear_time() {
         LOOKED_AT.get()
     };
     let mut slow = String::new();
+    let deeper: String = (0..90).map(|i| " ".repeat(i) + "password:\n").collect();
     let wide = format!("{}\nx\n", "token,".repeat(160));
     let begun = [
         ("INSERT INTO t (password) VALUES (", "\\"),
@@ -95,6 +96,7 @@ fn hostile_text_is_passed_in_linear_time() {
         ("", &wide),
         ("", "<tr><td>password</td>\n"),
         ("", "<tr><td>password</td></tr>\n"),
+        ("", &deeper),
     ];
     for (begin, part) in NASTY.iter().map(|part| ("", *part)).chain(begun) {
         // Longer than all that is looked at for one decision.
@@ -117,7 +119,7 @@ const NASTY: &[&str] = &[
     "IDENTIFIED by ", "PASSWORD('", "set password for a = ", "echo a | ", "htpasswd -b a b ", "Token(\"", "input_value=", "key\u{1b}[1m", "password**", "https://h/key/", "a:1234,", "code=",
     "a,password\n", "user,password\na,b\n", "a,password\nb,\"", "|password|a|\n|---|\n", "a  password\n", "a;token\n;", "(password) VALUES (", "(password, a) VALUES ('", "INTO password VALUES ((",
     "password,", "[password,", "columns=['password'] rows=[", "<th>password</th>", "<tr><th>password</th>", "<tr><th>password</th></tr><tr>", "<td>password</td><td>", "-----END PRIVATE KEY-----\n", "-----END", "MIIE\n-----END PRIVATE",
-    "LS0tLS1CRUdJTiBFQyBQUklW", "dXNlcjogYWRhCnBhc3N3b3Jk\n", "VTJGc2RHVmtYMTg9VTJGc2RHVmtYMTg9", "kind: Secret\n", "kind: Secret\ndata:\n", "data:\n  a: b\nkind: Secret\n", "kind: Secret\ndata:\n  a: b\n", "- kind: Secret\n  data:\n    a: b\n", "kind: SecretList\n", "<TD>password</b></TD>", "<th>password</th><td><b>", "token,a\nb\n", "|token|a|\n", "ConvertTo-SecureString -String ", "ConvertTo-SecureString ", "'a' | ConvertTo-SecureString ",
+    "LS0tLS1CRUdJTiBFQyBQUklW", "dXNlcjogYWRhCnBhc3N3b3Jk\n", "VTJGc2RHVmtYMTg9VTJGc2RHVmtYMTg9", "kind: Secret\n", "kind: Secret\ndata:\n", "data:\n  a: b\nkind: Secret\n", "kind: Secret\ndata:\n  a: b\n", "- kind: Secret\n  data:\n    a: b\n", "kind: SecretList\n", "<TD>password</b></TD>", "<th>password</th><td><b>", "token,a\nb\n", "$aa", "$params", "eyJ$", "--name token -value -[", "-value $((", "ConvertTo-SecureString -String $(", "(a,password) from stdin ", "token:\n file: x\n", "|token|a|\n", "ConvertTo-SecureString -String ", "ConvertTo-SecureString ", "'a' | ConvertTo-SecureString ",
     "' | ConvertTo-SecureString ", "--value ", "-name token -value ", "verification code is ", " is your login code", "seed phrase:\n", "backup codes:\n1. ", "a:b1!@c:12 ", "password -> ", "password for ", "key for a -> ", "[token] ", "token|",
     "&#112;", "pass&#119;ord=", "AKIA", "AKIA 6eOW4lhoDVqMRoUjJ45HlpVxrtqtDC5oQ+r0ggGT ", "net use \\\\h\\s ", " secret --from-literal=", "variable \"password\" {", "p4ssw0rd=", "'password: ", "\"Cookie: a", "Cookie: a=\\\"", "Cookie: a='b", "\"Cookie: \\\"",
     "id=\"a\", ", "token=id=\"a\", ", "password=\"a\" -> \"", "NetworkCredential('a', ", "connection_string=", "password from a to ", "a:{SHA}", "password=(\"", "password=a(\"", "let password: ", "password: \"\n", "**password:\n", "the password:\n\n",
@@ -256,6 +258,8 @@ fn fragment() -> impl Strategy<Value = String> {
         "from a to ",
         "{\"kty\":\"EC\",\"d\":\"",
         "connection_string",
+        "password=",
+        ": :",
         "$",
         "/",
         "#",
@@ -321,6 +325,10 @@ fn marks_of_many_bytes_and_empty_arguments_do_no_harm() {
         "/usr/bin/sqlplus x",
         "printf -e | chpasswd",
         "$2b$\u{e9}aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+        "password=:",
+        "passwd=!!:",
+        "password=.:",
+        "\"password\": :",
     ] {
         let _ = redact_text(text);
     }

@@ -215,7 +215,11 @@ fn is_reference(text: &str, value: &Range<usize>, strength: Strength) -> bool {
         return (!constructs || !shown.contains(['"', '\''])) && !has_literal(&shown[open..], sure);
     }
     // `DB_PASSWORD=secret.garden` and `password: correct.secret.horse` are settings.
-    let before = if sure { parts.clone().count() - 1 } else { 0 };
+    let before = if sure {
+        parts.clone().count().saturating_sub(1)
+    } else {
+        0
+    };
     let named = parts
         .skip(before)
         .any(|part| keys::strength(part, None) != Strength::Harmless);

@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::{
     Run, Scan,
     bytes::{after_last, ahead, behind, is_one_of, run_end, skip},
-    look::{is_mixed, looks_secret},
+    look::{is_composed, is_date, is_mixed, looks_secret},
     name::{is_header, is_name},
     value::{self, Style},
 };
@@ -165,7 +165,8 @@ fn element(scan: &Scan<'_>, run: Run, first: bool) -> Option<Range<usize>> {
     // `setProperty("password", "x", ...)`
     let pair = pair || first && sets(scan, run);
     let pair = pair && (scan.rules.strength(name) == Strength::Strong || is_header(name));
-    (pair || looks_secret(value) || is_mixed(value)).then(|| whole(secret))
+    let looks = (looks_secret(value) || is_mixed(value)) && !is_composed(value);
+    (pair && !is_date(value) || looks).then(|| whole(secret))
 }
 
 /// Whether the list that the run is the first of are the arguments of a function that sets something.

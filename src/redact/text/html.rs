@@ -32,7 +32,9 @@ pub(super) fn find(scan: &Scan<'_>, run: Run) -> Option<Found> {
     let next = skip(text, end, char::is_whitespace);
     if name_of(text, next).is_some_and(|(tag, _)| is_one_of(tag, VALUES)) {
         let value = content(text, next)?;
-        let secret = is_secret(&text[value.clone()], sure);
+        // A sentence tells what the field is for.
+        let shown = &text[value.clone()];
+        let secret = is_secret(shown, sure && !shown.contains(' '));
         return secret.then(|| (vec![value.clone()], value.end));
     }
     let near = behind(text, run.at, HEAD);

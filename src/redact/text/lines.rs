@@ -14,12 +14,13 @@ use crate::redact::keys::{self, Strength};
 /// A value that stands in the lines below its name: a YAML block, mapping or list. Empty if
 /// there is no value; none if this is another form.
 pub(super) fn lines_below(
-    text: &str,
+    scan: &Scan<'_>,
     run: Run,
     start: usize,
     strength: Strength,
     mark: &Mark,
 ) -> Option<Range<usize>> {
+    let text = scan.text;
     let rest = ahead(text, start, 64);
     let head = &rest[..rest.find('\n')?];
     let sign = untagged(head.trim_end());
@@ -41,6 +42,11 @@ pub(super) fn lines_below(
             0
         };
     let first = start + head.len() + 1;
+    // A block inside one that has no secret has none.
+    let plain = &scan.plain[usize::from(strength == Strength::Strong)];
+    if !block && first < plain.get() {
+        return Some(start..start);
+    }
     let (mut from, mut at, mut end) = (None, first, first);
     for line in text[first..].split_inclusive('\n') {
         let blank = line.trim().is_empty();
@@ -54,8 +60,12 @@ pub(super) fn lines_below(
         }
         at += line.len();
     }
+    looked_at(at - first);
     match from {
-        Some(from) if !block && tells_none(&text[from..end], strength) => Some(start..start),
+        Some(from) if !block && tells_none(&text[from..end], strength) => {
+            plain.set(end);
+            Some(start..start)
+        }
         Some(from) => Some(from..end),
         None if block => Some(start..start),
         // What is below a sentence is looked at elsewhere.
@@ -124,8 +134,7 @@ pub(super) fn manifest(scan: &mut Scan<'_>, run: Run) -> bool {
     looked_at(at - from);
     scan.manifest = at;
     let any = !found.is_empty();
-    scan.cells.extend(found);
-    scan.cells.make_contiguous().sort_by_key(|cell| cell.start);
+    scan.keep(found);
     any
 }
 

@@ -23,7 +23,8 @@ const PROSE: &[&str] = &[
     "expected", "got", "received", "file", "files", "path", "flag", "option", "name", "id", "length", "size", "limit", "count", "per",
     "access", "strength", "policy", "manager", "server", "service", "endpoint", "url", "request", "response", "grant", "basic",
     "bearer", "digest", "protected", "management", "write", "read", "exchange", "refresh", "rotation", "issued", "identifier",
-    "str", "int", "bool", "float", "bytes", "any", "optional", "char", "varchar", "text", "integer", "serial", "uuid", "timestamp",
+    "supported", "unsupported", "never", "always", "forgot", "minimum", "maximum", "at least", "see", "n/a", "\u{2713}", "\u{2714}",
+    "\u{2705}", "\u{274c}", "\u{2717}", "\u{2715}", "str", "int", "bool", "float", "bytes", "any", "optional", "char", "varchar", "text", "integer", "serial", "uuid", "timestamp",
 ];
 
 /// Whether `word` is one of prose's own, a full stop or comma after it aside.
@@ -163,6 +164,7 @@ pub(super) fn looks_secret(word: &str) -> bool {
     let make = Make::of(trim(word));
     !word.contains(REDACTED)
         && !make.blank
+        && !is_date(word)
         && (make.len >= 32 || make.len >= 8 && (make.digits > 0 || make.lower && make.inner_upper))
 }
 
@@ -174,9 +176,27 @@ pub(super) fn is_mixed(word: &str) -> bool {
     let letters = make.len > make.digits && word.contains(|c: char| c.is_alphabetic());
     !word.contains(REDACTED)
         && !make.blank
+        && !is_date(word)
         && make.len >= 4
         && letters
         && (make.digits > 0 || signs)
+}
+
+/// `2026-01-31`, with a time or not.
+pub(super) fn is_date(word: &str) -> bool {
+    let like = |b: u8, sign: u8| match sign {
+        b'0' => b.is_ascii_digit(),
+        sign => b == sign,
+    };
+    let (day, time) = word.as_bytes().split_at(word.len().min(10));
+    day.len() == 10
+        && day
+            .iter()
+            .zip(b"0000-00-00")
+            .all(|(b, sign)| like(*b, *sign))
+        && time
+            .iter()
+            .all(|b| b.is_ascii_digit() || b"TZ:.+- ".contains(b))
 }
 
 /// Whether a word is put together of words and numbers: `user:1234:profile`.
@@ -238,6 +258,7 @@ pub(super) fn is_null(value: &str) -> bool {
             "nil",
             "undefined",
             "None,",
+            "\\N",
             "[]",
             "{}",
             "()",

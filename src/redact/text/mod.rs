@@ -73,6 +73,7 @@ fn pass(rules: &Rules, text: &str, limit: usize, nested: usize) -> Option<String
         cells: VecDeque::new(),
         tabled: 0,
         manifest: 0,
+        plain: Default::default(),
         headless: Cell::new(0),
         decoded: Cell::new(0),
     };
@@ -145,6 +146,8 @@ struct Scan<'a> {
     tabled: usize,
     /// Where the last manifest ends.
     manifest: usize,
+    /// Up to where no block of YAML has a secret, for names that are strong and for others.
+    plain: [Cell<usize>; 2],
     /// Up to where no line is the head of a table.
     headless: Cell<usize>,
     /// Up to where nothing is an encoded text with a secret.
@@ -152,6 +155,12 @@ struct Scan<'a> {
 }
 
 impl<'a> Scan<'a> {
+    /// Keeps cells that are secrets, in the order in which they stand.
+    fn keep(&mut self, cells: Vec<Range<usize>>) {
+        self.cells.extend(cells);
+        self.cells.make_contiguous().sort_by_key(|cell| cell.start);
+    }
+
     /// The next cell that is a secret, if it begins up to `at`.
     fn cell_before(&mut self, at: usize) -> Option<Range<usize>> {
         let next = self.cells.front().is_some_and(|cell| cell.start <= at);

@@ -46,7 +46,7 @@ pub(super) fn find(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
     if is_header(name) && bare {
         return header(scan, run, start);
     }
-    if let Some(lines) = lines_below(text, run, start, strength, &mark) {
+    if let Some(lines) = lines_below(scan, run, start, strength, &mark) {
         return Some(lines);
     }
     // `read -p "Password: "`: the name ends what is quoted.

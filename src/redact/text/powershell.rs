@@ -28,9 +28,7 @@ fn argument(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
     let near = ahead(scan.text, run.end, NEAR);
     let line = near.split(['\n', '|', ';']).next().unwrap_or(near);
     if let Some(i) = line.to_ascii_lowercase().find("-string ") {
-        let value = value::extent(scan.text, run.end + i + "-string ".len(), Style::Plain);
-        let shown = &scan.text[value.clone()];
-        return (!shown.starts_with(['-', '$', '(']) && !is_placeholder(shown)).then_some(value);
+        return literal(scan.text, run.end + i + "-string ".len());
     }
     let flags = |c: char| !(c.is_ascii_alphabetic() || "-:$ ".contains(c));
     let start = run.end + near.find(flags)?;
@@ -56,14 +54,23 @@ fn named_value(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
     if !flag || !words.any(|word| word.len() > 3 && scan.rules.announces(word)) {
         return None;
     }
-    let value = value::extent(scan.text, run.end + 1, Style::Plain);
-    let shown = &scan.text[value.clone()];
-    (!shown.starts_with(['-', '$']) && !is_placeholder(shown)).then_some(value)
+    literal(scan.text, run.end + 1).filter(|value| {
+        let value = &scan.text[value.clone()];
+        let number = value.len() <= 5 && value.bytes().all(|b| b.is_ascii_digit());
+        !number && !value.starts_with("file://")
+    })
 }
 
 /// The string that opens at `start`, if it is one.
 fn quoted(text: &str, start: usize) -> Option<Range<usize>> {
     Quote::at(text, start)?;
-    let value = value::extent(text, start, Style::Plain);
-    (!is_placeholder(&text[value.clone()])).then_some(value)
+    literal(text, start)
+}
+
+/// The value at `start`, unless it is a flag, a variable, a command or a placeholder.
+fn literal(text: &str, start: usize) -> Option<Range<usize>> {
+    let value = value::glance(text, start, Style::Plain);
+    let shown = &text[value.clone()];
+    let none = shown.starts_with(['-', '$', '(']) || is_placeholder(shown);
+    (!none).then(|| value::whole(text, start, Style::Plain, value))
 }

@@ -63,7 +63,7 @@ pub(super) fn find(scan: &mut Scan<'_>, run: Run) -> bool {
     };
     scan.tabled = end;
     let more = !cells.is_empty();
-    scan.cells.extend(cells);
+    scan.keep(cells);
     more
 }
 
@@ -90,8 +90,20 @@ pub(super) fn is_secret(value: &str, sure: bool) -> bool {
         && value[1..]
             .bytes()
             .all(|b| b.is_ascii_lowercase() || b == b'_');
-    let absent = bound || is_null(value) || is_placeholder(value) || is_prose(value);
-    let looks = || looks_secret(value) && !is_composed(value);
+    // `not set`, `90 days`, `Ask your admin.`
+    let says = value.split_once(' ').is_some_and(|(first, rest)| {
+        let number = first.bytes().all(|b| b.is_ascii_digit());
+        let counts = number && rest.bytes().all(|b| b.is_ascii_alphabetic());
+        let sentence = is_prose(first) || value.ends_with(['.', '?']);
+        counts || sentence && !value.split(' ').any(looks_secret)
+    });
+    let absent = bound || says || is_null(value) || is_placeholder(value) || is_prose(value);
+    // `pid=4711`
+    let pair = |value: &str| {
+        let pair = value.split_once('=');
+        pair.is_some_and(|(name, value)| !name.is_empty() && !value.trim_matches('=').is_empty())
+    };
+    let looks = || looks_secret(value) && !is_composed(value) && !pair(value);
     !value.is_empty() && !absent && (sure || looks())
 }
 
@@ -116,10 +128,13 @@ fn lines(scan: &Scan<'_>, run: Run) -> Option<Found> {
     let (mut cells, next) = row(text, start, sign)?;
     // `failed: user,password`, `failed: | User | Password |`
     let first = cells.first_mut()?;
+    let mut led = true;
     if let Some((before, _)) = text[first.clone()].rsplit_once(": ") {
         first.start += before.len() + 2;
     } else if text[first.clone()].ends_with(':') {
         cells.remove(0);
+    } else {
+        led = false;
     }
     let heads: Vec<_> = cells.iter().map(|cell| &text[inside(text, cell)]).collect();
     let columns = columns(scan, &heads);
@@ -149,10 +164,13 @@ fn lines(scan: &Scan<'_>, run: Run) -> Option<Found> {
         let numbered = sign == Sign::Blanks && more;
         // A row that has too many cells or too few; a sentence, whose commas have blanks behind them, may go on behind
         // the last row.
-        let even = cells.len() == heads.len() || numbered || sign == Sign::Mark('|') && more;
         let mut starts = cells.iter().skip(1).map(|cell| cell.start);
-        let ragged = !even && sign != Sign::Blanks && starts.any(|at| !text[..at].ends_with(' '));
-        if !even && !ragged {
+        let spaced = starts.all(|at| text[..at].ends_with(' '));
+        let worded = cells.iter().any(|cell| text[cell.clone()].contains(' '));
+        let sentence = sign == Sign::Mark(',') && !words && spaced && worded;
+        let even = cells.len() == heads.len() || numbered || sign == Sign::Mark('|') && more;
+        let ragged = !even && sign != Sign::Blanks && !spaced;
+        if sentence || !even && !ragged {
             break;
         }
         for column in &columns {
@@ -166,7 +184,10 @@ fn lines(scan: &Scan<'_>, run: Run) -> Option<Found> {
             for cell in cells.iter().skip(index).take(1 + moved) {
                 let cell = inside(text, cell);
                 let shown = &text[cell.clone()];
-                if column.hides(shown, sign != Sign::Blanks) && !(words && shown.contains(' ')) {
+                // What is behind a colon may be the names of columns in a message, and the next line another one.
+                let message = led && matches!(sign, Sign::Mark(',' | ';'));
+                let sure = sign != Sign::Blanks && !message;
+                if column.hides(shown, sure) && !(words && shown.contains(' ')) {
                     found.push(cell);
                 }
             }
@@ -334,8 +355,8 @@ fn tuples(scan: &Scan<'_>, run: Run) -> Option<Found> {
     }
     let gap = ahead(text, close, 64);
     if strip_ignore_case(gap, " from stdin").is_some() {
-        let at = skip(text, close, |c| c != '\n') + 1;
-        return (at < text.len()).then(|| dumped(text, at, names.len(), &columns));
+        let at = close + ahead(text, close, HEAD).find('\n')? + 1;
+        return Some(dumped(text, at, names.len(), &columns));
     }
     let (mut at, mut found) = (list_after(text, close)?, Vec::new());
     let inner = skip(text, at + 1, char::is_whitespace);
@@ -379,7 +400,10 @@ fn list_after(text: &str, at: usize) -> Option<usize> {
         "args",
     ];
     let gap = ahead(text, at, 64);
-    let first = gap.find(['(', '['])?;
+    let first = gap.find(['(', '[', ';'])?;
+    if gap[first..].starts_with(';') {
+        return None;
+    }
     let mut words = gap[..first].split(|c: char| !c.is_alphanumeric());
     words
         .any(|word| is_one_of(word, WORDS))

@@ -225,11 +225,12 @@ pub(super) fn composed(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
                 "1", "2", "2a", "2b", "2x", "2y", "5", "6", "7", "y", "gy", "apr1", "argon2i", "argon2d", "argon2id",
                 "scrypt", "pbkdf2-sha256", "pbkdf2-sha512", "bcrypt-sha256",
             ];
+            if !HASHES.contains(&word) {
+                return None;
+            }
             let end = bare_end(text, run.end);
             let hash = &text[run.end..end];
-            let fits = HASHES.contains(&word)
-                && hash.len() >= 22
-                && hash.chars().skip(1).any(|c| c == '$');
+            let fits = hash.len() >= 22 && hash.chars().skip(1).any(|c| c == '$');
             fits.then_some(run.at - 1..end)
         }
         // What a server of OAuth gives to a client.
