@@ -11,37 +11,28 @@ pub struct ConfigError {
 }
 
 impl ConfigError {
-    pub(crate) fn new(
-        field: impl Into<Cow<'static, str>>,
-        reason: impl Into<Cow<'static, str>>,
-    ) -> Self {
+    /// An error of the setting `field`. The reason goes on where the name ends: `is not above 0`.
+    pub fn new(field: impl Into<Cow<'static, str>>, reason: impl Into<Cow<'static, str>>) -> Self {
         Self {
             field: field.into(),
             reason: reason.into(),
         }
     }
 
-    /// The same reason under the name by which the setting is known to who made it.
-    #[cfg(feature = "settings")]
-    pub(crate) fn named(self, field: impl Into<Cow<'static, str>>) -> Self {
-        Self {
-            field: field.into(),
-            ..self
-        }
-    }
-
-    /// The same with another reason.
-    #[cfg(feature = "settings")]
-    pub(crate) fn map_reason(self, change: impl FnOnce(&str) -> String) -> Self {
-        Self {
-            reason: change(&self.reason).into(),
-            ..self
-        }
+    /// The same reason, for a setting that its user knows by another name.
+    #[must_use]
+    pub fn with_field(self, field: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(field, self.reason)
     }
 
     /// The name of the setting.
     pub fn field(&self) -> &str {
         &self.field
+    }
+
+    /// What is wrong with it.
+    pub fn reason(&self) -> &str {
+        &self.reason
     }
 }
 

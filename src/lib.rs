@@ -13,6 +13,7 @@ pub mod deadline;
 mod edge;
 pub mod error;
 pub mod event;
+mod foreign;
 pub mod hint;
 pub mod identity;
 pub mod key;
@@ -50,6 +51,8 @@ pub use edge::axum;
 pub use edge::batch;
 #[cfg(feature = "tower")]
 pub use edge::builder::{self, ServiceBuilderExt};
+#[cfg(feature = "metrics-facade")]
+pub use edge::facade as metrics_facade;
 pub use edge::health;
 #[cfg(feature = "mcp")]
 pub use edge::mcp;

@@ -67,6 +67,7 @@ use tower_service::Service;
 use crate::{
     call::{CallInfo, ToolCall},
     error::{BoxError, ToolError},
+    foreign,
 };
 
 /// Layer that gives a stack our error type. See the [module docs](self) for an example.
@@ -156,29 +157,15 @@ where
     }
 }
 
-/// The error; as a refusal, if it is that of a tower layer below.
+/// The error; as a refusal, if it is that of a layer below.
 fn converted<E: Into<ToolError> + 'static>(error: E) -> ToolError {
     let boxed = (&error as &dyn Any).downcast_ref::<BoxError>();
-    let refused = boxed.is_some_and(is_overloaded);
+    let refused = boxed.is_some_and(foreign::is_refusal);
     let error = error.into();
     match refused {
         true => error.into_own_refusal(),
         false => error,
     }
-}
-
-/// Whether tower's load shedder refused the call, directly or behind its `Buffer`.
-#[cfg(feature = "tower")]
-fn is_overloaded(error: &BoxError) -> bool {
-    use tower::{buffer::error::ServiceError, load_shed::error::Overloaded};
-    let behind = error.downcast_ref::<ServiceError>();
-    let below = behind.and_then(std::error::Error::source);
-    error.is::<Overloaded>() || below.is_some_and(|e| e.is::<Overloaded>())
-}
-
-#[cfg(not(feature = "tower"))]
-fn is_overloaded(_: &BoxError) -> bool {
-    false
 }
 
 pin_project! {

@@ -197,7 +197,7 @@ allocates_nothing! {
 #[cfg(feature = "metrics-facade")]
 #[tokio::test(start_paused = true)]
 async fn metrics_through_the_facade() {
-    use tower_toolcall::metrics::{Metrics, facade::Facade};
+    use tower_toolcall::{metrics::Metrics, metrics_facade::Facade};
 
     let sink = Metrics::builder().with_sink(Facade::new());
     let layer = sink.build().unwrap().layer();
@@ -331,12 +331,12 @@ mod router {
 async fn metrics_as_opentelemetry() {
     use opentelemetry::metrics::MeterProvider as _;
     use opentelemetry_sdk::metrics::{InMemoryMetricExporter, SdkMeterProvider};
-    use tower_toolcall::metrics::{Metrics, otel::Otel};
+    use tower_toolcall::{metrics::Metrics, otel::metrics::OtelMetrics};
 
     let provider = SdkMeterProvider::builder()
         .with_periodic_exporter(InMemoryMetricExporter::default())
         .build();
-    let sink = Otel::new(&provider.meter("test"));
+    let sink = OtelMetrics::new(&provider.meter("test"));
     let layer = Metrics::builder().with_sink(sink).build().unwrap().layer();
     for call in calls() {
         allocations(&layer, true, &call);

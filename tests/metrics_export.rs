@@ -21,7 +21,9 @@ use tower::{Service, ServiceBuilder, ServiceExt, service_fn, util::BoxCloneSyncS
 use tower_toolcall::{
     BoxError, ErrorKind, ReplaySafety, ToolCall, ToolError,
     circuit_breaker::CircuitBreakerLayer,
-    metrics::{Metrics, facade::Facade, otel::Otel},
+    metrics::Metrics,
+    metrics_facade::Facade,
+    otel::metrics::OtelMetrics,
     rate_limit::RateLimitBackoffLayer,
     retry::{RetryLayer, RetryPolicy},
     timeout::TimeoutLayer,
@@ -303,7 +305,7 @@ async fn opentelemetry_gets_the_conventional_histograms_and_the_rest() {
     let provider = SdkMeterProvider::builder()
         .with_periodic_exporter(exporter.clone())
         .build();
-    let otel = Otel::new(&provider.meter("test"));
+    let otel = OtelMetrics::new(&provider.meter("test"));
     let metrics = Metrics::builder().with_sink(otel).build().unwrap();
     work(&metrics).await;
     provider.force_flush().unwrap();
@@ -405,8 +407,8 @@ async fn opentelemetry_gets_the_conventions_units_and_the_names_of_other_systems
             .build();
         let meter = provider.meter("test");
         let otel = match aliases {
-            true => Otel::new(&meter).with_aliases(&meter),
-            false => Otel::new(&meter),
+            true => OtelMetrics::new(&meter).with_aliases(&meter),
+            false => OtelMetrics::new(&meter),
         };
         let metrics = Metrics::builder().with_sink(otel).build().unwrap();
         work(&metrics).await;

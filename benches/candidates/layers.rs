@@ -24,8 +24,10 @@ use tower_toolcall::{
     circuit_breaker::{CircuitBreakerBuilder, CircuitBreakerLayer, Rates},
     deadline::DeadlineLayer,
     health::Health,
-    metrics::{Metrics, MetricsBuilder, MetricsLayer, facade::Facade, otel::Otel},
+    metrics::{Metrics, MetricsBuilder, MetricsLayer},
+    metrics_facade::Facade,
     normalize::NormalizeLayer,
+    otel::metrics::OtelMetrics,
     rate_limit::RateLimitBackoffLayer,
     result::{ToolResult, ToolResultLayer},
     retry::RetryLayer,
@@ -278,11 +280,11 @@ fn with_sink(builder: MetricsBuilder) -> MetricsLayer {
 }
 
 /// The SDK, with a reader that is never asked.
-fn otel() -> Otel {
+fn otel() -> OtelMetrics {
     let provider = SdkMeterProvider::builder()
         .with_periodic_exporter(InMemoryMetricExporter::default())
         .build();
-    Otel::new(&provider.meter("bench"))
+    OtelMetrics::new(&provider.meter("bench"))
 }
 
 fn catch_panic() -> Vec<Candidate> {

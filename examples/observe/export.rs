@@ -3,7 +3,7 @@
 use opentelemetry::{metrics::MeterProvider as _, trace::TracerProvider as _};
 use opentelemetry_otlp::{MetricExporter, SpanExporter};
 use opentelemetry_sdk::{Resource, metrics::SdkMeterProvider, trace::SdkTracerProvider};
-use tower_toolcall::metrics::otel::Otel;
+use tower_toolcall::otel::metrics::OtelMetrics;
 use tracing_subscriber::{
     filter::{LevelFilter, Targets},
     prelude::*,
@@ -44,8 +44,8 @@ impl Export {
     }
 
     /// Where [`Metrics`](tower_toolcall::metrics::Metrics) send what they hear.
-    pub(crate) fn sink(&self) -> Otel {
-        Otel::new(&self.metrics.meter("observe"))
+    pub(crate) fn sink(&self) -> OtelMetrics {
+        OtelMetrics::new(&self.metrics.meter("observe"))
     }
 
     /// Sends what is left. Blocks.

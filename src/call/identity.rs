@@ -111,18 +111,6 @@ impl Identity {
         self.timeout
     }
 
-    /// Computes the hash of the key, for a table that keeps the identity.
-    #[cfg(feature = "router")]
-    pub(crate) fn hashed(self) -> Self {
-        self.hashes.tool(self.server(), self.key_tool());
-        self
-    }
-
-    #[cfg(feature = "router")]
-    fn key_tool(&self) -> Option<&str> {
-        self.is_listed.then_some(&*self.tool)
-    }
-
     fn write(&self, ident: &mut Ident) {
         ident.name = Arc::clone(&self.tool);
         ident.server = self.server.clone();
@@ -186,6 +174,9 @@ impl ToolCall {
 
     /// The same call under these names.
     pub(crate) fn renamed(mut self, identity: &Identity) -> Self {
+        // Made for the first call of the identity, and kept there.
+        let listed = identity.is_listed.then_some(identity.tool());
+        identity.hashes.tool(identity.server(), listed);
         if self.has_names_of(identity) {
             self.data.ident.hashes.adopt(&identity.hashes);
             return self;

@@ -12,11 +12,10 @@
 //! logical calls: each gets its own record when the first layer that observes it sees it.
 
 mod arguments;
+mod extension;
 mod identity;
 mod info;
 mod listeners;
-#[cfg(all(feature = "otel", feature = "mcp"))]
-mod note;
 mod progress;
 mod record;
 mod signal;
@@ -105,10 +104,7 @@ impl Claim {
     }
 }
 
-/// Other bits beside the claims: a copy that tower's retry keeps;
-#[cfg(feature = "tower")]
-const KEPT: u16 = 4;
-/// a call whose recording was begun by whoever repeats it, so that all attempts share it;
+/// Other bits beside the claims: a call whose recording was begun by whoever repeats it, so that all attempts share it;
 const KEYED: u16 = 8;
 /// a call of which an earlier attempt may have run;
 const AMBIGUOUS: u16 = 16;
@@ -598,9 +594,9 @@ impl ToolCall {
         self.deadline = Some(at.checked_sub(reserve).map_or(now, |at| at.max(now)));
     }
 
-    /// Notes that the reserve is kept, so that the next layer keeps none.
-    #[cfg(feature = "batch")]
-    pub(crate) fn set_reserved(&mut self) {
+    /// Notes that a reserve has been kept from the deadline, so that the next [`DeadlineLayer`](crate::deadline::DeadlineLayer)
+    /// keeps none. For executors that set the deadlines of calls themselves.
+    pub fn set_reserved(&mut self) {
         *self.claims.get_mut() |= RESERVED;
     }
 
@@ -619,19 +615,13 @@ impl ToolCall {
         self.claims.load(Relaxed) & claim.bit() != 0
     }
 
-    /// The copy of the call that somebody keeps to send it again, and who cannot mark it otherwise.
-    #[cfg(feature = "tower")]
-    pub(crate) fn keep(&self) -> Self {
-        self.claims.fetch_and(!KEPT, Relaxed);
-        let kept = self.clone();
-        kept.claims.fetch_or(KEPT, Relaxed);
-        kept
-    }
-
-    /// Whether this is such a copy.
-    #[cfg(feature = "tower")]
-    pub(crate) fn is_kept(&self) -> bool {
-        self.claims.load(Relaxed) & KEPT != 0
+    /// A copy without this claim: for retriers such as tower's, which keep a copy of each attempt and claim it when they send
+    /// it.
+    #[must_use]
+    pub fn unclaimed(&self, claim: Claim) -> Self {
+        let mut copy = self.clone();
+        *copy.claims.get_mut() &= !claim.bit();
+        copy
     }
 
     /// One key for all attempts at this call, and another for each other call (R8).
@@ -681,9 +671,8 @@ impl ToolCall {
         recording
     }
 
-    /// Makes it a call of its own: who observes the one that it was cloned from hears nothing of it.
-    #[cfg(feature = "batch")]
-    pub(crate) fn leave_recording(&mut self) {
+    /// Makes it a call of its own: observers of the call that it was cloned from are told nothing of it.
+    pub fn detach(&mut self) {
         self.recording = 0;
     }
 

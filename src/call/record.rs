@@ -8,11 +8,9 @@ use std::{
     time::Duration,
 };
 
-#[cfg(all(feature = "otel", feature = "mcp"))]
-use std::sync::Arc;
-
 use super::{
     CallInfo,
+    extension::AttemptExtensions,
     listeners::{ListenerId, ListenerIds, MAX_LISTENERS},
     signal::{Signal, Signals},
 };
@@ -41,9 +39,7 @@ pub struct Record {
     /// [`Signals`]: what the layers below the innermost listener can tell.
     signals: AtomicU8,
     listeners: ListenerIds<MAX_LISTENERS>,
-    /// Whether a batch has handed the call on.
-    #[cfg(feature = "batch")]
-    sent: AtomicBool,
+    dispatched: AtomicBool,
     timeout: Shared,
     configured: Shared,
     waited_nanos: AtomicU64,
@@ -54,8 +50,7 @@ pub struct Record {
     limit_ms: AtomicU32,
     /// What the idempotency keys of its recordings begin with; 0 before the first one is asked for.
     key: AtomicU64,
-    #[cfg(all(feature = "otel", feature = "mcp"))]
-    note: super::note::Note,
+    extensions: AttemptExtensions,
 }
 
 /// Tells repetitions of a call from other calls; see
@@ -162,8 +157,7 @@ impl Record {
         self.slow.store(false, Relaxed);
         self.signals.store(0, Relaxed);
         self.listeners.clear();
-        #[cfg(feature = "batch")]
-        self.sent.store(false, Relaxed);
+        self.dispatched.store(false, Relaxed);
         self.wants_output_bytes.store(false, Relaxed);
         self.waited_nanos.store(0, Relaxed);
         Some(recording)
@@ -274,10 +268,10 @@ impl Record {
         &self.listeners
     }
 
-    /// A batch hands the call on.
-    #[cfg(feature = "batch")]
-    pub(crate) fn set_sent(&self) {
-        self.sent.store(true, Relaxed);
+    /// Notes that the call has left the queue of what runs it, so that its tool may have run. For executors that hold calls
+    /// back: their observer can distinguish a call that waited in vain from one that was cut short.
+    pub fn set_dispatched(&self) {
+        self.dispatched.store(true, Relaxed);
     }
 
     /// Begins attempt `n`: its timeout and its answer are not known yet.
@@ -290,18 +284,17 @@ impl Record {
         self.reported.store(false, Relaxed);
     }
 
-    /// Leaves something for the hooks of the layers above, about this attempt.
-    #[cfg(all(feature = "otel", feature = "mcp"))]
-    pub(crate) fn leave_note<T: std::any::Any + Send + Sync>(&self, note: T) {
+    /// Leaves a value about this attempt for observers above that know its type, such as [`TraceHooks`](crate::trace::TraceHooks)
+    /// of the same author. It replaces one of the same type, and is gone with the next attempt.
+    pub fn insert_extension<T: Clone + Send + Sync + 'static>(&self, value: T) {
         let (recording, attempt) = (self.state.load(Relaxed), self.attempts.load(Relaxed));
-        self.note.leave(recording, attempt, Arc::new(note));
+        self.extensions.insert(recording, attempt, value);
     }
 
-    /// What the leaf has left about the last attempt.
-    #[cfg(all(feature = "otel", feature = "mcp"))]
-    pub(crate) fn note<T: std::any::Any + Send + Sync>(&self) -> Option<Arc<T>> {
+    /// The value of this type that the last attempt has left.
+    pub fn extension<T: Clone + Send + Sync + 'static>(&self) -> Option<T> {
         let (recording, attempt) = (self.state.load(Relaxed), self.attempts.load(Relaxed));
-        self.note.read(recording, attempt)
+        self.extensions.get(recording, attempt)
     }
 
     /// Adds time spent waiting for a backoff or a cooldown.
@@ -496,10 +489,9 @@ impl Observation {
         self.record().slow.load(Relaxed)
     }
 
-    /// Whether a batch has handed the call on.
-    #[cfg(feature = "batch")]
-    pub(crate) fn was_sent(&self) -> bool {
-        self.record().sent.load(Relaxed)
+    /// Whether an executor below has [noted](Record::set_dispatched) that the call has left its queue.
+    pub fn is_dispatched(&self) -> bool {
+        self.record().dispatched.load(Relaxed)
     }
 
     /// Time spent waiting for backoffs and cooldowns.

@@ -7,8 +7,14 @@ pub mod axum;
 pub mod batch;
 #[cfg(feature = "tower")]
 pub mod builder;
+#[cfg(feature = "metrics-facade")]
+pub mod facade;
+#[cfg(any(feature = "hyper", feature = "tonic"))]
+pub(crate) mod h2;
 mod headers;
 pub mod health;
+#[cfg(feature = "hyper")]
+pub(crate) mod hyper;
 #[cfg(feature = "mcp")]
 pub mod mcp;
 #[cfg(feature = "otel")]
@@ -19,3 +25,14 @@ pub mod router;
 pub mod settings;
 #[cfg(feature = "tonic")]
 pub mod tonic;
+#[cfg(feature = "tower")]
+pub(crate) mod tower;
+
+/// The error with the delay that a peer asks for, if it does.
+#[cfg(any(feature = "mcp", feature = "tonic"))]
+fn hinted(error: crate::ToolError, delay: Option<std::time::Duration>) -> crate::ToolError {
+    match delay {
+        Some(delay) => error.with_retry_after(delay),
+        None => error,
+    }
+}

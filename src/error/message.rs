@@ -13,11 +13,9 @@ pub(super) const MAX: usize = 200;
 const MAX_NAME: usize = 64;
 
 /// The same where others are named too: the rest belongs to those that exist.
-#[cfg(feature = "router")]
 const MAX_ASKED: usize = 40;
 
 /// For developers.
-#[cfg(feature = "router")]
 pub(super) const NO_SUCH_TOOL: &str = "there is no tool of this name";
 
 /// Cuts to [`MAX`], the dots included.
@@ -106,8 +104,9 @@ fn because(before: &str, why: &str, after: &str) -> String {
 }
 
 /// Arguments that did not fit, and why.
-pub(super) fn refused(e: &ToolError, why: &str) -> String {
+fn refused(e: &ToolError, why: &str) -> String {
     let name = name_of(e, MAX_NAME);
+    let why = why.strip_prefix("invalid arguments: ").unwrap_or(why);
     because(
         &format!("Tool '{name}' refused its arguments: "),
         why,
@@ -116,7 +115,6 @@ pub(super) fn refused(e: &ToolError, why: &str) -> String {
 }
 
 /// A tool that is not there, and as many names of others as there is room for: half a name is of no use.
-#[cfg(feature = "router")]
 pub(super) fn near(e: &ToolError, names: &[String]) -> String {
     let name = name_of(e, MAX_ASKED);
     let mut names = names;

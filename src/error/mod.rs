@@ -66,7 +66,7 @@
 mod any;
 mod kind;
 mod message;
-mod recognise;
+pub(crate) mod recognise;
 mod response;
 mod text;
 mod wire;
@@ -79,8 +79,6 @@ use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-#[cfg(any(feature = "mcp", feature = "tonic"))]
-pub(crate) use self::recognise::cause_by_type;
 pub use self::{
     any::AnyError,
     kind::{ErrorKind, Evidence, Execution},
@@ -208,11 +206,7 @@ struct More {
 enum ForModel {
     /// A text of somebody's, as it is.
     Text(String),
-    /// Why the arguments were refused.
-    #[cfg(feature = "router")]
-    Refused(String),
     /// The tools that may have been meant.
-    #[cfg(feature = "router")]
     Near(Vec<String>),
 }
 
@@ -487,18 +481,10 @@ impl ToolError {
         self.edit_more(|m| m.for_model = Some(ForModel::Text(text.into())))
     }
 
-    /// Arguments that do not fit, and why, for developers and models.
-    #[cfg(feature = "router")]
-    pub(crate) fn refused(why: &str) -> Self {
-        let message = format!("invalid arguments: {why}");
-        Self::new(ErrorKind::InvalidInput, message).edit_more(|m| {
-            m.for_model = Some(ForModel::Refused(safe(&Rules::default(), why)));
-        })
-    }
-
-    /// The same error of a tool that is not there, with these names in its texts in the place of any others.
-    #[cfg(feature = "router")]
-    pub(crate) fn with_near(self, mut names: Vec<String>) -> Self {
+    /// Makes it the error of a tool that does not exist, and names others that may have been meant: the message for
+    /// developers has all of them, the one for models as many as fit. Names that would be redacted are left out.
+    #[must_use]
+    pub fn with_near(self, mut names: Vec<String>) -> Self {
         let rules = self.0.rules.clone();
         names.retain(|name| rules.redact_text(name) == name.as_str());
         let message = match &names[..] {
@@ -642,9 +628,6 @@ impl ToolError {
             if let Some(more) = &mut e.more {
                 more.body = more.body.as_deref().map(again);
                 match &mut more.for_model {
-                    #[cfg(feature = "router")]
-                    Some(ForModel::Refused(why)) => *why = again(why),
-                    #[cfg(feature = "router")]
                     Some(ForModel::Near(names)) => {
                         names.retain(|name| rules.redact_text(name) == name.as_str());
                     }
@@ -687,9 +670,6 @@ impl ToolError {
     pub fn model_message(&self) -> String {
         match self.more().and_then(|m| m.for_model.as_ref()) {
             Some(ForModel::Text(text)) => text.clone(),
-            #[cfg(feature = "router")]
-            Some(ForModel::Refused(why)) => message::refused(self, why),
-            #[cfg(feature = "router")]
             Some(ForModel::Near(names)) if !names.is_empty() => message::near(self, names),
             _ => message::for_model(self),
         }

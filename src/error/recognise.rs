@@ -1,11 +1,9 @@
 //! Finding out what a foreign error means: by type through the source chain, by text last.
 
-#[cfg(any(feature = "mcp", feature = "tonic"))]
-use std::time::Duration;
 use std::{error::Error as StdError, io};
 
 use super::{BoxError, ErrorKind, Execution, Inner, ToolError, text};
-use crate::{hint, redact::Rules, text::Bounded};
+use crate::{foreign, hint, redact::Rules, text::Bounded};
 
 /// How many links of a source chain are looked at: a chain may be a circle.
 const MAX_LINKS: usize = 32;
@@ -51,7 +49,7 @@ fn ours_below(error: &(dyn StdError + 'static)) -> Option<ToolError> {
             let ours = ours.clone();
             return Some(if bare { ours } else { ours.edit(Inner::infer) });
         }
-        bare &= is_transparent(link);
+        bare &= foreign::is_transparent(link);
     }
     None
 }
@@ -66,15 +64,6 @@ impl ToolError {
             Some(status) => error.with_status(status),
             None => error,
         })
-    }
-
-    /// Takes over the delay that a peer asks for, if it does.
-    #[cfg(any(feature = "mcp", feature = "tonic"))]
-    pub(crate) fn hinted(self, delay: Option<Duration>) -> Self {
-        match delay {
-            Some(delay) => self.with_retry_after(delay),
-            None => self,
-        }
     }
 
     /// Takes over the delay that a text asks for, if no other is known. It is no more than that.
@@ -93,23 +82,6 @@ impl ToolError {
         let text = super::safe(&Rules::default(), message);
         self.edit(|e| e.message = text.into())
     }
-}
-
-/// Wrappers that add nothing: tower's `Buffer`, which shares its service's error, and tonic's `Status` that was made
-/// of one.
-fn is_transparent(error: &(dyn StdError + 'static)) -> bool {
-    #[cfg(feature = "tower")]
-    if error.is::<tower::buffer::error::ServiceError>() {
-        return true;
-    }
-    #[cfg(feature = "tonic")]
-    if error.is::<tonic::Status>() {
-        return error
-            .source()
-            .is_some_and(|source| source.is::<ToolError>());
-    }
-    let _ = error;
-    false
 }
 
 /// The error and its causes. [`io::Error`] hides the error that it wraps from its own chain, so
@@ -143,12 +115,7 @@ fn describe(error: &(dyn StdError + 'static)) -> String {
             text.push_str(&part);
         }
     }
-    // An address may be a secret as a whole.
-    #[cfg(feature = "mcp-http")]
-    for link in links(error) {
-        text = crate::edge::mcp::without_address(text, link);
-    }
-    text
+    links(error).fold(text, foreign::without_address)
 }
 
 /// The first link that is known by its type, as a leaf that is a transport met it on its own wire.
@@ -158,29 +125,28 @@ pub(crate) fn cause_by_type(error: &(dyn StdError + 'static)) -> Option<ToolErro
 
 /// One link, the same way.
 fn by_type(error: &(dyn StdError + 'static)) -> Option<ToolError> {
-    if let Some((kind, execution)) = from_runtime(error) {
-        return Some(ToolError::new(kind, "").with_execution(execution));
+    match from_runtime(error) {
+        Some(verdict) => Some(verdict.into()),
+        None => foreign::cause(error),
     }
-    #[cfg(feature = "mcp")]
-    if let Some(known) = crate::edge::mcp::on_wire(error) {
-        return Some(known);
-    }
-    #[cfg(feature = "tonic")]
-    if let Some(known) = crate::edge::tonic::on_wire(error) {
-        return Some(known);
-    }
-    None
 }
 
-type Verdict = (ErrorKind, Execution);
+pub(crate) type Verdict = (ErrorKind, Execution);
 
-const LOST: Verdict = (ErrorKind::ConnectionFailed, Execution::Unknown);
+pub(crate) const LOST: Verdict = (ErrorKind::ConnectionFailed, Execution::Unknown);
 
-const NOT_SENT: Verdict = (ErrorKind::ConnectionFailed, Execution::NotStarted);
+pub(crate) const NOT_SENT: Verdict = (ErrorKind::ConnectionFailed, Execution::NotStarted);
 
-const LATE: Verdict = (ErrorKind::Timeout, Execution::Unknown);
+pub(crate) const LATE: Verdict = (ErrorKind::Timeout, Execution::Unknown);
 
-const BROKEN: Verdict = (ErrorKind::Upstream, Execution::Unknown);
+pub(crate) const BROKEN: Verdict = (ErrorKind::Upstream, Execution::Unknown);
+
+/// An error without words of its own.
+impl From<Verdict> for ToolError {
+    fn from((kind, execution): Verdict) -> Self {
+        Self::new(kind, "").with_execution(execution)
+    }
+}
 
 fn from_runtime(error: &(dyn StdError + 'static)) -> Option<Verdict> {
     if let Some(io) = error.downcast_ref::<io::Error>() {
@@ -189,26 +155,12 @@ fn from_runtime(error: &(dyn StdError + 'static)) -> Option<Verdict> {
     if error.is::<tokio::time::error::Elapsed>() {
         return Some(LATE);
     }
-    if let Some(join) = error.downcast_ref::<tokio::task::JoinError>() {
-        return Some(match join.is_panic() {
-            true => (ErrorKind::Panicked, Execution::Unknown),
-            // A task of the tool's own: its caller did not give up.
-            false => BROKEN,
-        });
-    }
-    #[cfg(feature = "tower")]
-    if let Some(known) = from_tower(error) {
-        return Some(known);
-    }
-    #[cfg(feature = "hyper")]
-    if let Some(known) = from_hyper(error) {
-        return Some(known);
-    }
-    #[cfg(any(feature = "hyper", feature = "tonic"))]
-    if let Some(known) = from_h2(error) {
-        return Some(known);
-    }
-    None
+    let join = error.downcast_ref::<tokio::task::JoinError>()?;
+    Some(match join.is_panic() {
+        true => (ErrorKind::Panicked, Execution::Unknown),
+        // A task of the tool's own: its caller did not give up.
+        false => BROKEN,
+    })
 }
 
 fn from_io(kind: io::ErrorKind) -> Option<Verdict> {
@@ -227,45 +179,5 @@ fn from_io(kind: io::ErrorKind) -> Option<Verdict> {
         Io::TimedOut => LATE,
         Io::PermissionDenied => (ErrorKind::Denied, Execution::Unknown),
         _ => return None,
-    })
-}
-
-#[cfg(feature = "tower")]
-fn from_tower(error: &(dyn StdError + 'static)) -> Option<Verdict> {
-    use tower::{buffer, load_shed, timeout};
-    if error.is::<timeout::error::Elapsed>() {
-        return Some(LATE);
-    }
-    // Whose limiter it was, only the layer directly above it knows: see `normalize`.
-    if error.is::<load_shed::error::Overloaded>() {
-        return Some((ErrorKind::Overloaded, Execution::Unknown));
-    }
-    // The worker is gone for good: whether it had taken this call, nobody knows.
-    error.is::<buffer::error::Closed>().then_some(LOST)
-}
-
-#[cfg(feature = "hyper")]
-fn from_hyper(error: &(dyn StdError + 'static)) -> Option<Verdict> {
-    if let Some(client) = error.downcast_ref::<hyper_util::client::legacy::Error>() {
-        return client.is_connect().then_some(NOT_SENT);
-    }
-    let error = error.downcast_ref::<hyper::Error>()?;
-    if error.is_timeout() {
-        return Some(LATE);
-    }
-    let lost = error.is_canceled() || error.is_closed() || error.is_incomplete_message();
-    lost.then_some(LOST)
-}
-
-#[cfg(any(feature = "hyper", feature = "tonic"))]
-fn from_h2(error: &(dyn StdError + 'static)) -> Option<Verdict> {
-    let error = error.downcast_ref::<h2::Error>()?;
-    if error.is_io() || error.is_go_away() {
-        return Some(LOST);
-    }
-    Some(match error.reason()? {
-        // The peer has not looked at the request (RFC 9113, section 8.7).
-        h2::Reason::REFUSED_STREAM if !error.is_library() => NOT_SENT,
-        _ => BROKEN,
     })
 }

@@ -81,14 +81,14 @@ impl ToolError {
         response
     }
 
-    /// The user's message, which somebody may have set, as it may leave the process.
-    pub(crate) fn public_message(&self) -> String {
+    /// The [message for users](Self::user_message) as it may leave the process: redacted and cut, also where it was
+    /// [replaced](Self::with_user_message).
+    pub fn public_message(&self) -> String {
         safe(&self.0.rules, &self.user_message())
     }
 
-    /// The same of the model's.
-    #[cfg(feature = "mcp-server")]
-    pub(crate) fn public_model_message(&self) -> String {
+    /// The [message for models](Self::model_message), likewise.
+    pub fn public_model_message(&self) -> String {
         safe(&self.0.rules, &self.model_message())
     }
 

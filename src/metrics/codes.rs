@@ -6,7 +6,7 @@ use super::labels::OTHER;
 use crate::text::Short;
 
 /// How many codes of a tool are told apart. The rest is `_other`.
-pub(super) const MAX_CODES: usize = 16;
+pub(crate) const MAX_CODES: usize = 16;
 
 /// The codes that a tool's calls have met, in the order in which they came; a code keeps its place.
 #[derive(Debug, Default)]
@@ -34,26 +34,6 @@ impl Codes {
     pub(super) fn label(&self, place: usize) -> &str {
         let slot = self.0.get(place).and_then(OnceLock::get);
         slot.map_or(OTHER, |label| label)
-    }
-}
-
-/// Something for each code of a tool, made when it is first asked for.
-#[cfg(feature = "metrics-facade")]
-#[derive(Debug)]
-pub(super) struct PerCode<T>([OnceLock<(Box<str>, T)>; MAX_CODES + 1]);
-
-#[cfg(feature = "metrics-facade")]
-impl<T> PerCode<T> {
-    pub(super) fn new() -> Self {
-        Self([const { OnceLock::new() }; MAX_CODES + 1])
-    }
-
-    /// None if there are more codes than a tool has.
-    pub(super) fn get(&self, code: &str, make: impl Fn() -> T) -> Option<&T> {
-        self.0.iter().find_map(|slot| {
-            let (known, made) = slot.get_or_init(|| (code.into(), make()));
-            (**known == *code).then_some(made)
-        })
     }
 }
 

@@ -43,8 +43,8 @@
 //! [`MetricsBuilder::with_aliases`] adds it to Prometheus' text, and `Facade::with_aliases` to the facade; all other names of
 //! that proxy and of an MCP gateway are ours. OpenTelemetry has names of its own; `Otel::with_aliases` adds theirs.
 //!
-//! The same figures go elsewhere as they come through a [`Sink`]: `facade::Facade` (feature `metrics-facade`) is
-//! one for the `metrics` crate, `otel::Otel` (feature `otel`) one for OpenTelemetry.
+//! The same figures go elsewhere as they come through a [`Sink`]: `metrics_facade::Facade` (feature `metrics-facade`) is
+//! one for the `metrics` crate, `otel::metrics::OtelMetrics` (feature `otel`) one for OpenTelemetry.
 //!
 //! # Order
 //!
@@ -124,10 +124,8 @@
 //! `cargo test --release --all-features --test metrics_speed -- --ignored --nocapture` also that of a snapshot.
 
 mod breakers;
-mod codes;
+pub(crate) mod codes;
 mod collect;
-#[cfg(feature = "metrics-facade")]
-pub mod facade;
 mod future;
 mod handle;
 mod interval;
@@ -136,10 +134,8 @@ mod lanes;
 mod latency;
 mod layer;
 mod merge;
-mod names;
+pub(crate) mod names;
 mod observer;
-#[cfg(feature = "otel")]
-pub mod otel;
 mod prometheus;
 mod row;
 mod seat;

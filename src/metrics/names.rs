@@ -5,109 +5,109 @@ use std::fmt::{self, Display};
 use super::labels::Labels;
 
 /// A metric with its help text.
-pub(super) struct Metric {
-    pub(super) name: &'static str,
+pub(crate) struct Metric {
+    pub(crate) name: &'static str,
     kind: &'static str,
-    pub(super) help: &'static str,
+    pub(crate) help: &'static str,
 }
 
 const fn metric(name: &'static str, kind: &'static str, help: &'static str) -> Metric {
     Metric { name, kind, help }
 }
 
-pub(super) const EXECUTIONS: Metric = metric(
+pub(crate) const EXECUTIONS: Metric = metric(
     "tool_executions_total",
     "counter",
     "Calls that have ended, by outcome.",
 );
-pub(super) const ATTEMPTS: Metric = metric(
+pub(crate) const ATTEMPTS: Metric = metric(
     "tool_attempts_total",
     "counter",
     "Attempts that were sent, of all calls that have ended.",
 );
-pub(super) const DURATION: Metric = metric(
+pub(crate) const DURATION: Metric = metric(
     "tool_execution_duration_ms",
     "histogram",
     "How long calls took, in milliseconds, without those that this side refused.",
 );
-pub(super) const ERRORS: Metric = metric(
+pub(crate) const ERRORS: Metric = metric(
     "tool_execution_errors_total",
     "counter",
     "Calls that did not succeed, by error code.",
 );
 /// The name that an HTTP tool proxy gives it.
-pub(super) const ERRORS_ALIAS: Metric = Metric {
+pub(crate) const ERRORS_ALIAS: Metric = Metric {
     name: "tool_execution_errors",
     ..ERRORS
 };
-pub(super) const TIMEOUTS: Metric = metric(
+pub(crate) const TIMEOUTS: Metric = metric(
     "tool_timeout_total",
     "counter",
     "Calls that were started and did not end in time.",
 );
-pub(super) const SLOW: Metric = metric(
+pub(crate) const SLOW: Metric = metric(
     "tool_slow_total",
     "counter",
     "Calls that took more than their fraction of the timeout.",
 );
-pub(super) const RETRIES: Metric = metric(
+pub(crate) const RETRIES: Metric = metric(
     "tool_retries_total",
     "counter",
     "Attempts that failed and were repeated by a retry layer.",
 );
-pub(super) const REFUSED: Metric = metric(
+pub(crate) const REFUSED: Metric = metric(
     "tool_retries_refused_total",
     "counter",
     "Calls that failed and were not sent again, by reason.",
 );
-pub(super) const RATE_LIMITED: Metric = metric(
+pub(crate) const RATE_LIMITED: Metric = metric(
     "tool_rate_limited_total",
     "counter",
     "Rate limits that were met.",
 );
-pub(super) const REJECTED: Metric = metric(
+pub(crate) const REJECTED: Metric = metric(
     "circuit_breaker_rejected_total",
     "counter",
     "Calls that a circuit breaker refused.",
 );
-pub(super) const IN_FLIGHT: Metric = metric("tool_in_flight", "gauge", "Calls in flight.");
-pub(super) const OPENINGS: Metric = metric(
+pub(crate) const IN_FLIGHT: Metric = metric("tool_in_flight", "gauge", "Calls in flight.");
+pub(crate) const OPENINGS: Metric = metric(
     "circuit_breaker_open_total",
     "counter",
     "How often a circuit breaker has opened.",
 );
-pub(super) const STATE: Metric = metric(
+pub(crate) const STATE: Metric = metric(
     "circuit_breaker_state",
     "gauge",
     "State of a circuit breaker: 0 closed, 1 half-open, 2 open.",
 );
 
 /// The upper bounds of the histogram's buckets, in milliseconds.
-pub(super) const BOUNDS_MS: [u64; 17] = [
+pub(crate) const BOUNDS_MS: [u64; 17] = [
     1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000, 120_000,
     300_000,
 ];
 
 /// Labels.
-pub(super) mod label {
-    pub(in crate::metrics) const SERVER: &str = "server";
-    pub(in crate::metrics) const TOOL: &str = "tool";
-    pub(in crate::metrics) const OUTCOME: &str = "outcome";
-    pub(in crate::metrics) const CODE: &str = "code";
+pub(crate) mod label {
+    pub(crate) const SERVER: &str = "server";
+    pub(crate) const TOOL: &str = "tool";
+    pub(crate) const OUTCOME: &str = "outcome";
+    pub(crate) const CODE: &str = "code";
     /// In the alias of the errors.
-    pub(in crate::metrics) const ERROR_CODE: &str = "error_code";
-    pub(in crate::metrics) const REASON: &str = "reason";
-    pub(in crate::metrics) const LE: &str = "le";
+    pub(crate) const ERROR_CODE: &str = "error_code";
+    pub(crate) const REASON: &str = "reason";
+    pub(crate) const LE: &str = "le";
 }
 
 impl Metric {
     /// The two lines before its first one.
-    pub(super) fn head(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    pub(crate) fn head(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, kind, help } = self;
         writeln!(f, "# HELP {name} {help}\n# TYPE {name} {kind}")
     }
 
-    pub(super) fn line(
+    pub(crate) fn line(
         &self,
         f: &mut fmt::Formatter<'_>,
         labels: &Labels,
@@ -119,7 +119,7 @@ impl Metric {
 }
 
 /// One line of the text format.
-pub(super) fn line(
+pub(crate) fn line(
     f: &mut fmt::Formatter<'_>,
     name: &dyn Display,
     labels: &Labels,

@@ -15,8 +15,6 @@ use super::{
     metadata::Metadata,
     tool_result::{Parts, ToolResult},
 };
-#[cfg(feature = "batch")]
-use crate::call::CallInfo;
 use crate::{
     call::{Known, Observation, ToolCall},
     error::{ErrorKind, ToolError},
@@ -49,9 +47,22 @@ pin_project! {
     }
 }
 
-/// What is known of a call while it runs.
+/// Observes a call while it runs, and makes its [`ToolResult`]: for executors that end calls themselves, where no
+/// [`ToolResultLayer`](super::ToolResultLayer) stands around them.
+///
+/// ```
+/// use tower_toolcall::{ErrorKind, ToolCall, ToolError, outcome::ByError, result::{Pending, ToolResult}};
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() {
+/// let mut call = ToolCall::new("search");
+/// let mut pending = Pending::begin(&mut call);
+/// let never = Err(ToolError::new(ErrorKind::Cancelled, "the queue was closed"));
+/// let result: ToolResult<String> = pending.settle(never, &ByError);
+/// assert_eq!(result.error().unwrap().kind(), ErrorKind::Cancelled);
+/// # }
+/// ```
 #[derive(Debug)]
-pub(crate) struct Pending {
+pub struct Pending {
     since: Instant,
     below: Observation,
 }
@@ -94,9 +105,9 @@ where
 }
 
 impl Pending {
-    /// The call begins.
+    /// The call begins, and its duration.
     #[inline(always)]
-    pub(crate) fn begin(call: &mut ToolCall) -> Self {
+    pub fn begin(call: &mut ToolCall) -> Self {
         let below = call.observe();
         below.want_output_bytes();
         Self {
@@ -114,21 +125,14 @@ impl Pending {
         }
     }
 
-    /// Whether the call was handed on by its batch.
-    #[cfg(feature = "batch")]
-    pub(crate) fn was_sent(&self) -> bool {
-        self.below.was_sent()
+    /// What the layers below have recorded so far.
+    pub fn observation(&self) -> &Observation {
+        &self.below
     }
 
-    /// The call that runs.
-    #[cfg(feature = "batch")]
-    pub(crate) fn call(&self) -> &CallInfo {
-        self.below.call()
-    }
-
-    /// It has ended, for once.
+    /// The call has ended. Called once; a second result would know nothing of the call.
     #[inline]
-    pub(crate) fn settle<Res, C>(
+    pub fn settle<Res, C>(
         &mut self,
         result: Result<Res, ToolError>,
         classifier: &C,

@@ -101,10 +101,8 @@ mod status;
 mod tool_result;
 mod wire;
 
-#[cfg(feature = "batch")]
-pub(crate) use self::future::Pending;
 pub use self::{
-    future::ResponseFuture,
+    future::{Pending, ResponseFuture},
     layer::ToolResultLayer,
     metadata::Metadata,
     service::ToolResultService,

@@ -91,9 +91,13 @@ impl<T> ToolResult<T> {
         }
     }
 
-    /// What a stack without results would answer: the tool's answer also where the classifier takes it for an error.
-    #[cfg(any(feature = "axum", feature = "mcp-server"))]
-    pub(crate) fn into_answer(self) -> Result<T, ToolError> {
+    /// The tool's answer, also where it is an error in the tool's own words, or else what went wrong: what a stack without
+    /// results gives.
+    ///
+    /// # Errors
+    ///
+    /// What went wrong with a call that has no answer.
+    pub fn into_answer(self) -> Result<T, ToolError> {
         match self.0.data {
             Some(data) => Ok(data),
             None => Err(self.0.error.expect("a success has data")),

@@ -210,7 +210,7 @@ impl<C> RetryPolicy<C> {
     /// many attempts it grants.
     // Asked for, as `call` is that it is a part of.
     #[inline(always)]
-    pub(super) fn begin(&self, call: &ToolCall) -> Option<u16> {
+    pub(crate) fn begin(&self, call: &ToolCall) -> Option<u16> {
         let attempts = self.settings.of(call).attempts;
         if attempts == 1 || call.claim(Claim::Retry) {
             return None;
@@ -224,7 +224,7 @@ impl<C> RetryPolicy<C> {
 
     /// The error of the last attempt: it tells how many there were (R3), and that an earlier one may have
     /// run.
-    pub(super) fn last(&self, call: &ToolCall, error: ToolError) -> ToolError {
+    pub(crate) fn last(&self, call: &ToolCall, error: ToolError) -> ToolError {
         // A refusal of ours is no attempt.
         let unsent = u16::from(error.is_own_refusal());
         let error = error.with_attempts(call.attempt().saturating_sub(unsent).into());
@@ -245,7 +245,7 @@ impl<C> RetryPolicy<C> {
     ///
     /// A refusal of this side is never repeated, whatever a classifier says.
     #[inline]
-    pub(super) fn decide<Res>(
+    pub(crate) fn decide<Res>(
         &self,
         call: &ToolCall,
         result: Result<&Res, &ToolError>,
@@ -380,65 +380,6 @@ impl Settings {
         match &self.budget {
             Some(budget) if !budget.withdraw(now) => Err(RetryRefusal::Budget),
             _ => Ok(delay),
-        }
-    }
-}
-
-#[cfg(feature = "tower")]
-mod with_tower {
-    use std::mem;
-
-    use tokio::time::{Sleep, sleep};
-    use tower::retry::Policy;
-
-    use super::*;
-    use crate::error::ErrorKind;
-
-    impl<C> RetryPolicy<C> {
-        /// The copy that is sent again, if need be. tower asks at each attempt, and `&ToolCall` is all it shows.
-        fn keep(&self, call: &ToolCall) -> Option<ToolCall> {
-            (call.is_kept() || self.begin(call).is_some()).then(|| call.keep())
-        }
-
-        /// An error, stamped, and what follows from it.
-        fn met<Res>(&self, call: &ToolCall, error: ToolError) -> (ToolError, Option<Duration>)
-        where
-            C: Classify<Res>,
-        {
-            let error = error.about(&call.info());
-            match self.decide(call, Err(&error)) {
-                Some(delay) => (error, Some(delay)),
-                None => (self.last(call, error), None),
-            }
-        }
-    }
-
-    /// Inside tower's own `RetryLayer`, around services with a [`ToolError`], an [`AnyError`](crate::AnyError) or a
-    /// [`BoxError`](crate::BoxError). What the error was stays in it, as a [`ToolError`].
-    impl<C, Res, E> Policy<ToolCall, Res, E> for RetryPolicy<C>
-    where
-        C: Classify<Res>,
-        E: Into<ToolError> + From<ToolError>,
-    {
-        type Future = Sleep;
-
-        fn retry(&mut self, call: &mut ToolCall, result: &mut Result<Res, E>) -> Option<Sleep> {
-            let delay = match result {
-                Ok(response) => self.decide(call, Ok(&*response)),
-                Err(error) => {
-                    let nothing = ToolError::new(ErrorKind::Internal, "the error is looked at");
-                    let met = mem::replace(error, nothing.into());
-                    let (stamped, delay) = self.met(call, met.into());
-                    *error = stamped.into();
-                    delay
-                }
-            }?;
-            call.next_attempt();
-            Some(sleep(delay))
-        }
-
-        fn clone_request(&mut self, call: &ToolCall) -> Option<ToolCall> {
-            self.keep(call)
         }
     }
 }

@@ -109,18 +109,16 @@
 mod future;
 mod hooks;
 mod layer;
-#[cfg(feature = "otel")]
 mod new_span;
 mod observer;
 mod service;
 mod span;
 mod watch;
 
-#[cfg(feature = "otel")]
-pub(crate) use self::new_span::NewSpan;
 pub use self::{
     future::ResponseFuture,
     hooks::{DefaultHooks, End, TraceHooks},
     layer::TraceLayer,
+    new_span::NewSpan,
     service::Trace,
 };

@@ -5,13 +5,24 @@ use tracing::Span;
 use super::span::Scope;
 use crate::call::ToolCall;
 
-/// What an edge does to the span of a call before it is entered: the last moment in which a span can get
-/// a parent that is in another process. In the call's extensions.
+/// A function that is given the span of a call before the span is entered: the last moment in which it can get a parent
+/// in another process. Put it in the call's [extensions](ToolCall::extensions_mut); the outermost [`TraceLayer`](super::TraceLayer)
+/// whose span somebody reads takes it out.
+///
+/// ```
+/// use tower_toolcall::{ToolCall, trace::NewSpan};
+///
+/// let mut call = ToolCall::new("search");
+/// call.extensions_mut().insert(NewSpan::new(|span| {
+///     span.follows_from(tracing::Span::current());
+/// }));
+/// ```
 #[derive(Clone)]
-pub(crate) struct NewSpan(Arc<dyn Fn(&Span) + Send + Sync>);
+pub struct NewSpan(Arc<dyn Fn(&Span) + Send + Sync>);
 
 impl NewSpan {
-    pub(crate) fn new(f: impl Fn(&Span) + Send + Sync + 'static) -> Self {
+    /// It is called once, for the span of the whole call.
+    pub fn new(f: impl Fn(&Span) + Send + Sync + 'static) -> Self {
         Self(Arc::new(f))
     }
 

@@ -6,13 +6,15 @@ use tracing::{Level, Span, field::display, record_all};
 use super::{
     hooks::{End, TraceHooks},
     layer::{Settings, Show},
-    span::{Scope, is_sampled_out},
+    new_span::NewSpan,
+    span::Scope,
 };
 use crate::{
     answer::Answer,
     call::{CallInfo, Observation, ToolCall},
     error::{ErrorKind, MAX_TEXT, ToolError},
     event::{CallOutcome, Event, Listener, TARGET, emit, ms, names::span as names},
+    foreign,
     kit::in_flight::{Abandoned, Report},
     outcome::Outcome,
 };
@@ -43,7 +45,7 @@ impl Seen {
     fn start(call: &mut ToolCall, span: Span, readers: u32) -> Box<Self> {
         let below = call.observe();
         // A span that OpenTelemetry's sampler drops may be read by others: a log.
-        let is_kept = !span.is_disabled() && (readers > 1 || !is_sampled_out(&span));
+        let is_kept = !span.is_disabled() && (readers > 1 || !foreign::is_sampled_out(&span));
         if is_kept || sizes_are_heard() {
             below.want_output_bytes();
         }
@@ -121,9 +123,8 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
         let show = settings.show;
         let (span, readers) = show.scope.span(call);
         let heard = !span.is_disabled() || show.scope == Scope::Call && some_event_is_heard();
-        #[cfg(feature = "otel")]
         if heard {
-            super::NewSpan::take(call, show.scope, &span);
+            NewSpan::take(call, show.scope, &span);
         }
         let observer = Self {
             seen: heard.then(|| Seen::start(call, span, readers)),

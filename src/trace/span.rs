@@ -53,22 +53,6 @@ impl fmt::Display for Read<'_> {
     }
 }
 
-/// Whether OpenTelemetry's layer sees the span and its sampler drops it. The span has its parent by now: this starts it.
-#[cfg(feature = "otel")]
-pub(super) fn is_sampled_out(span: &Span) -> bool {
-    use opentelemetry::trace::TraceContextExt as _;
-    use tracing_opentelemetry::OpenTelemetrySpanExt as _;
-
-    let context = span.context();
-    let span = context.span();
-    span.span_context().is_valid() && !span.is_recording()
-}
-
-#[cfg(not(feature = "otel"))]
-pub(super) fn is_sampled_out(_: &Span) -> bool {
-    false
-}
-
 /// A field of a caller's or a peer's own text.
 fn named(text: &str) -> tracing::field::DisplayValue<Short<'_>> {
     tracing::field::display(Short::name(text))

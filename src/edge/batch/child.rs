@@ -48,7 +48,7 @@ impl<S: Service<ToolCall>> Service<ToolCall> for Sent<S> {
     }
 
     fn call(&mut self, call: ToolCall) -> S::Future {
-        call.record(|record| record.set_sent());
+        call.record(|record| record.set_dispatched());
         self.0.call(call)
     }
 }
@@ -118,7 +118,7 @@ pub(super) struct Unsettled(Pending);
 impl Unsettled {
     pub(super) fn begin(call: &mut ToolCall) -> Self {
         // A clone of a call that somebody observes is a call of its own here.
-        call.leave_recording();
+        call.detach();
         Self(Pending::begin(call))
     }
 
@@ -136,7 +136,7 @@ impl Unsettled {
         E: Ending<Res>,
     {
         let (kind, text) = (ErrorKind::Cancelled, "the batch was cancelled");
-        let error = match self.0.was_sent() {
+        let error = match self.0.observation().is_dispatched() {
             true => ToolError::new(kind, text).with_execution(Execution::Unknown),
             false => ToolError::refusal(kind, text),
         };
@@ -146,10 +146,11 @@ impl Unsettled {
     /// What is to be told of its end: no layer has seen a call that was not sent, and none tells what becomes of it.
     pub(super) fn untold(&self, failure: Option<ErrorKind>) -> Option<Untold> {
         let kind = failure.filter(|kind| {
-            !self.0.was_sent() && matches!(kind, ErrorKind::DeadlineExceeded | ErrorKind::Cancelled)
+            !self.0.observation().is_dispatched()
+                && matches!(kind, ErrorKind::DeadlineExceeded | ErrorKind::Cancelled)
         })?;
         Some(Untold {
-            call: self.0.call().clone(),
+            call: self.0.observation().call().clone(),
             kind,
         })
     }

@@ -8,7 +8,8 @@ use rmcp::{
 };
 
 use crate::{
-    error::{ErrorKind, ToolError, cause_by_type},
+    edge::hinted,
+    error::{ErrorKind, ToolError, recognise::cause_by_type},
     hint,
 };
 
@@ -141,10 +142,8 @@ fn service(error: &ServiceError) -> ToolError {
 /// What the server says: it proves nothing, as it may be the server's word for what its tool met in its work.
 fn protocol(error: &ErrorData) -> ToolError {
     let asked = error.data.as_ref().and_then(hint::from_json);
-    by_code(error)
-        .into_inferred()
-        .hinted(asked.and_then(|hint| hint.delay))
-        .delayed_by_text(&error.message)
+    let asked = asked.and_then(|hint| hint.delay);
+    hinted(by_code(error).into_inferred(), asked).delayed_by_text(&error.message)
 }
 
 fn by_code(error: &ErrorData) -> ToolError {

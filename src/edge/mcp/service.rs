@@ -125,7 +125,7 @@ impl McpService {
             id: Some(handle.id.clone()),
         };
         #[cfg(feature = "otel")]
-        info.record(|r| r.leave_note(self.sent(&handle.id)));
+        info.record(|r| r.insert_extension(self.sent(&handle.id)));
         let _reports = reports
             .zip(self.progress.as_ref())
             .map(|(report_to, all)| all.route(handle.progress_token.clone(), report_to));

@@ -15,7 +15,7 @@ const REQUEST_ID: &str = "jsonrpc.request.id";
 const STATUS_CODE: &str = "rpc.response.status_code";
 
 /// What the leaf knows of the request that it sent, for the hooks of the layers above it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Sent {
     pub(crate) request_id: RequestId,
     pub(crate) protocol_version: Option<ProtocolVersion>,
@@ -34,7 +34,7 @@ pub(crate) fn sent(call: &CallInfo, code: Option<i32>, span: &Span) {
         span.set_attribute(STATUS_CODE, code.to_string());
     }
     let mut sent = None;
-    call.record(|record| sent = record.note::<Sent>());
+    call.record(|record| sent = record.extension::<Sent>());
     let Some(sent) = sent else { return };
     let id = match &sent.request_id {
         NumberOrString::Number(id) => id.to_string(),

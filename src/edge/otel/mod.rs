@@ -6,7 +6,7 @@
 //!
 //! - [propagation](#propagation) of the trace context, out with a call and in with a request;
 //! - the conventions' attributes for calls of MCP tools (`mcp::McpHooks`);
-//! - metrics with the conventions' names, units and buckets, or with other systems' names (`metrics::otel`, feature
+//! - metrics with the conventions' names, units and buckets, or with other systems' names ([`metrics`], feature
 //!   `metrics`);
 //! - what [Langfuse](#langfuse) reads beyond the conventions ([`LangfuseHooks`]).
 //!
@@ -167,10 +167,13 @@
 mod langfuse;
 #[cfg(feature = "mcp")]
 pub(crate) mod mcp;
+#[cfg(feature = "metrics")]
+pub mod metrics;
 mod parent;
 mod propagate;
 mod w3c;
 
+pub(crate) use self::parent::is_sampled_out;
 pub use self::{
     langfuse::{LangfuseHooks, UserId},
     parent::set_parent,

@@ -39,3 +39,10 @@ impl ToolCall {
         self
     }
 }
+
+/// Whether OpenTelemetry's layer sees the span and its sampler drops it. The span has its parent by now: this starts it.
+pub(crate) fn is_sampled_out(span: &Span) -> bool {
+    let context = span.context();
+    let span = context.span();
+    span.span_context().is_valid() && !span.is_recording()
+}

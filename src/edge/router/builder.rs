@@ -163,7 +163,7 @@ impl<Res: 'static> RouterBuilder<Res> {
             }
         }
         let local = self.local.into_iter().map(|(name, route)| {
-            let identity = Identity::new(Arc::clone(&name)).hashed();
+            let identity = Identity::new(Arc::clone(&name));
             (name, Local { route, identity })
         });
         let mut table = Table {
@@ -186,7 +186,7 @@ impl<Res> Table<Res> {
         for (server, there) in &mut self.servers {
             let of = |tool: &Arc<str>| {
                 let identity = table::identity(server, &self.separator, Arc::clone(tool));
-                (Arc::clone(tool), identity.hashed())
+                (Arc::clone(tool), identity)
             };
             there.known = there.tools.fixed().map(of).collect();
         }
@@ -206,7 +206,7 @@ impl<Res> Table<Res> {
             return Err(names::of("timeout", name, "is the name of no tool"));
         };
         let (server, tool) = (Arc::from(server), Arc::<str>::from(tool));
-        let identity = table::identity(&server, &self.separator, Arc::clone(&tool)).hashed();
+        let identity = table::identity(&server, &self.separator, Arc::clone(&tool));
         if let Some(there) = self.servers.get_mut(&server) {
             let known = there.known.entry(tool).or_insert(identity);
             *known = known.clone().with_timeout(timeout);

@@ -209,5 +209,5 @@ pub(super) fn named(error: ConfigError, settings: &CircuitBreakerSettings) -> Co
         other => other,
     };
     let key = format!("circuit_breaker.{key}");
-    error.named(key)
+    error.with_field(key)
 }

@@ -54,5 +54,5 @@ impl Settings {
 /// Names the setting as it is called here.
 pub(super) fn named(error: ConfigError) -> ConfigError {
     let key = format!("health.{}", error.field());
-    error.named(key)
+    error.with_field(key)
 }

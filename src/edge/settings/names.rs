@@ -11,13 +11,16 @@ impl Names {
     /// The same error as the operator knows the settings: those that came from variables by these, and where the one
     /// at fault did not, with the variable that sets it.
     pub(super) fn rename(&self, error: ConfigError) -> ConfigError {
-        let error = error.map_reason(|reason| self.in_text(reason));
+        let error = ConfigError::new(error.field().to_owned(), self.in_text(error.reason()));
         let is_it = |variable: &Variable| variable.key() == error.field();
         if let Some(variable) = self.0.iter().find(|variable| is_it(variable)) {
-            return error.named(variable.name());
+            return error.with_field(variable.name());
         }
         match VARIABLES.iter().find(|variable| is_it(variable)) {
-            Some(variable) => error.map_reason(|reason| format!("{reason} ({})", variable.name())),
+            Some(variable) => {
+                let reason = format!("{} ({})", error.reason(), variable.name());
+                ConfigError::new(variable.key(), reason)
+            }
             None => error,
         }
     }

@@ -88,5 +88,5 @@ pub(super) fn named(error: ConfigError) -> ConfigError {
         "default_cooldown" => "cooldown".into(),
         other => other.to_owned(),
     };
-    error.named(format!("rate_limit.{key}"))
+    error.with_field(format!("rate_limit.{key}"))
 }

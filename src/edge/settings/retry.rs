@@ -66,7 +66,7 @@ impl RetrySettings {
         }
         let named = |e: ConfigError| {
             let key = format!("retry.{}", e.field());
-            e.named(key)
+            e.with_field(key)
         };
         let backoff = Backoff::exponential(self.base, self.factor).map_err(named)?;
         Ok(backoff.with_cap(self.cap).with_jitter(self.jitter))
@@ -75,8 +75,8 @@ impl RetrySettings {
     fn budget(&self) -> Result<RetryBudget, ConfigError> {
         let budget = RetryBudget::new(self.budget_ratio, self.budget_minimum);
         budget.map_err(|e| {
-            e.named("retry.budget_ratio")
-                .map_reason(|reason| reason.replace("`minimum`", "`retry.budget_minimum`"))
+            let reason = e.reason().replace("`minimum`", "`retry.budget_minimum`");
+            ConfigError::new("retry.budget_ratio", reason)
         })
     }
 
@@ -103,7 +103,7 @@ impl Settings {
         let backoff = s.retry.backoff()?;
         let mut policy = RetryPolicy::new()
             .with_attempts(s.retry.attempts)
-            .map_err(|e| e.named("retry.attempts"))?
+            .map_err(|e| e.with_field("retry.attempts"))?
             .with_backoff(backoff)
             .with_budget(s.retry.budget()?)
             .with_rate_limit_delay(s.rate_limit.cooldown)
@@ -118,7 +118,7 @@ impl Settings {
             if let Some(attempts) = tool.attempts {
                 policy = policy
                     .with_tool(name.as_str(), attempts, backoff)
-                    .map_err(|e| e.named(tools::key(name, "attempts")))?;
+                    .map_err(|e| e.with_field(tools::key(name, "attempts")))?;
             }
         }
         Ok(policy)

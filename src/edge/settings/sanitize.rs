@@ -51,7 +51,7 @@ impl Settings {
         if *sanitize == SanitizeSettings::default() {
             return Ok(Rules::new());
         }
-        let named = |key| move |e: ConfigError| e.named(key);
+        let named = |key| move |e: ConfigError| e.with_field(key);
         let mut rules = Rules::new()
             .with_max_string(sanitize.max_string)
             .map_err(named("sanitize.max_string"))?

@@ -46,10 +46,10 @@ impl Settings {
         } = self.timeout;
         let mut layer = TimeoutLayer::new(default)
             .with_slow_fraction(slow_fraction)
-            .map_err(|e| e.named("timeout.slow_fraction"))?;
+            .map_err(|e| e.with_field("timeout.slow_fraction"))?;
         if let Some(idle) = idle {
             let idle = layer.with_idle_timeout(idle);
-            layer = idle.map_err(|e| e.named("timeout.idle"))?;
+            layer = idle.map_err(|e| e.with_field("timeout.idle"))?;
         }
         for (name, tool) in &self.tools {
             if let Some(timeout) = tool.timeout() {

@@ -16,8 +16,8 @@ use tonic_types::{ErrorInfo, RetryInfo, StatusExt as _, pb};
 
 use super::sent::{DOMAIN, PUSHBACK};
 use crate::{
-    edge::headers::the_only,
-    error::{ErrorKind, Execution, ToolError, cause_by_type},
+    edge::{headers::the_only, hinted},
+    error::{ErrorKind, Execution, ToolError, recognise::cause_by_type},
     hint::{self, Hint},
 };
 
@@ -88,6 +88,12 @@ fn ours(status: &Status) -> Option<&ToolError> {
 /// How the error is read that a peer with this crate told of.
 type Told = fn(Code, &ErrorInfo, &str) -> Option<ToolError>;
 
+/// A status that was made of our own error shares its verdict.
+pub(crate) fn is_transparent(error: &(dyn StdError + 'static)) -> bool {
+    let source = error.downcast_ref::<Status>().and_then(StdError::source);
+    source.is_some_and(|source| source.is::<ToolError>())
+}
+
 fn of_status(status: &Status, told: Told) -> ToolError {
     let message = format!("gRPC {:?}: {}", status.code(), status.message());
     // What came over the wire has no source; what this side met has one.
@@ -98,9 +104,7 @@ fn of_status(status: &Status, told: Told) -> ToolError {
         Some(error) => error,
         None => foreign(status, message),
     };
-    error
-        .hinted(delay(status))
-        .delayed_by_text(status.message())
+    hinted(error, delay(status)).delayed_by_text(status.message())
 }
 
 /// What a peer with this crate says beside the code.

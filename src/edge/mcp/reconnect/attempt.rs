@@ -14,6 +14,7 @@ use tracing::instrument::{Instrument as _, WithSubscriber as _};
 
 use super::{McpConnection, settings::Settings, shared::Shared};
 use crate::{
+    edge::hinted,
     error::{BoxError, ErrorKind, Execution, ToolError},
     event::{TARGET, names::span},
     text::Short,
@@ -134,7 +135,7 @@ fn failure(error: BoxError) -> ToolError {
     let message = format!("cannot connect to the MCP server: {}", cause.message());
     let told = cause.retry_after();
     let error = ToolError::new(kind, message).with_source(cause);
-    error.hinted(told).with_execution(Execution::NotStarted)
+    hinted(error, told).with_execution(Execution::NotStarted)
 }
 
 fn timed_out(limit: Duration) -> ToolError {

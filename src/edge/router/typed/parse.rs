@@ -2,7 +2,10 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{misfit::Misfit, node::Node};
-use crate::{call::ToolCall, error::ToolError};
+use crate::{
+    call::ToolCall,
+    error::{ErrorKind, ToolError},
+};
 
 /// The call's arguments as a function takes them.
 pub(super) fn arguments<A: DeserializeOwned>(call: &ToolCall) -> Result<A, ToolError> {
@@ -20,8 +23,8 @@ pub(super) fn arguments<A: DeserializeOwned>(call: &ToolCall) -> Result<A, ToolE
 
 fn refused(call: &ToolCall, misfit: &Misfit) -> ToolError {
     let text = match misfit.place() {
-        Some(place) => format!("{misfit}, at `{place}`"),
-        None => misfit.to_string(),
+        Some(place) => format!("invalid arguments: {misfit}, at `{place}`"),
+        None => format!("invalid arguments: {misfit}"),
     };
-    ToolError::refused(&text).about(&call.info())
+    ToolError::new(ErrorKind::InvalidInput, text).about(&call.info())
 }

@@ -1,13 +1,13 @@
 //! The figures through the facade of the `metrics` crate, for whichever recorder a program has installed.
 //!
-//! The names and labels are those of [Prometheus](super#). Whether the latencies become a histogram or a summary is the
+//! The names and labels are those of [Prometheus](crate::metrics). Whether the latencies become a histogram or a summary is the
 //! recorder's affair; `metrics-exporter-prometheus` makes a summary unless it is told buckets. The handles of a tool's counters are looked up once, so a
 //! recorder has to be installed before the first call.
 //!
 //! # Example
 //!
 //! ```
-//! use tower_toolcall::metrics::{Metrics, facade::Facade};
+//! use tower_toolcall::{metrics::Metrics, metrics_facade::Facade};
 //!
 //! // After a recorder was installed, for one `metrics_exporter_prometheus::PrometheusBuilder::new().install()`:
 //! let metrics = Metrics::builder().with_sink(Facade::new()).build()?;
@@ -22,16 +22,15 @@ use metrics::{
     describe_histogram, gauge, histogram,
 };
 
-use super::{
-    codes::PerCode,
-    labels::Labels,
-    names::{self, Metric, label},
-    sink::{CallEnd, Sink, ToolSink},
-};
 use crate::{
     call::Signal,
     error::ErrorKind,
     event::{BreakerState, CallOutcome, RetryRefusal},
+    metrics::{
+        CallEnd, Labels, Sink, ToolSink,
+        codes::MAX_CODES,
+        names::{self, Metric, label},
+    },
 };
 
 /// A [`Sink`] that records through the facade. See the [module docs](self) for an example.
@@ -220,5 +219,23 @@ impl ToolSink for Tool {
     fn rate_limited(&self) {
         self.one(&self.rate_limited, &names::RATE_LIMITED)
             .increment(1);
+    }
+}
+
+/// Something for each code of a tool, made when it is first asked for.
+#[derive(Debug)]
+struct PerCode<T>([OnceLock<(Box<str>, T)>; MAX_CODES + 1]);
+
+impl<T> PerCode<T> {
+    fn new() -> Self {
+        Self([const { OnceLock::new() }; MAX_CODES + 1])
+    }
+
+    /// None if there are more codes than a tool has.
+    fn get(&self, code: &str, make: impl Fn() -> T) -> Option<&T> {
+        self.0.iter().find_map(|slot| {
+            let (known, made) = slot.get_or_init(|| (code.into(), make()));
+            (**known == *code).then_some(made)
+        })
     }
 }

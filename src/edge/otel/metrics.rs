@@ -21,13 +21,13 @@
 //! The two histograms are those of the semantic conventions (in development), with their buckets. The first one times
 //! every call, refused ones too: `error.type` tells them apart (`timeout`, `circuit_open`, ...; for errors of an MCP server it
 //! is the [kind's](crate::ErrorKind::error_type) and not the JSON-RPC code that the span has). The second one is recorded
-//! for calls that have a server and were sent, unless [told otherwise](Otel::with_mcp); above a retry layer it times the call
+//! for calls that have a server and were sent, unless [told otherwise](OtelMetrics::with_mcp); above a retry layer it times the call
 //! with all its attempts. Names are bounded and redacted [as
-//! everywhere](super#bounds).
+//! everywhere](crate::metrics#bounds).
 //!
 //! # Other systems' names
 //!
-//! [`with_aliases`](Otel::with_aliases) records these as well, with the attributes `tool`, `server` and those of the table:
+//! [`with_aliases`](OtelMetrics::with_aliases) records these as well, with the attributes `tool`, `server` and those of the table:
 //!
 //! | alias | kind | further attributes | of |
 //! |---|---|---|---|
@@ -41,10 +41,10 @@
 //! # Example
 //!
 //! ```
-//! use tower_toolcall::metrics::{Metrics, otel::Otel};
+//! use tower_toolcall::{metrics::Metrics, otel::metrics::OtelMetrics};
 //!
 //! let meter = opentelemetry::global::meter("my-agent");
-//! let metrics = Metrics::builder().with_sink(Otel::new(&meter)).build()?;
+//! let metrics = Metrics::builder().with_sink(OtelMetrics::new(&meter)).build()?;
 //! let layer = metrics.layer();
 //! # Ok::<_, tower_toolcall::ConfigError>(())
 //! ```
@@ -56,15 +56,11 @@ use opentelemetry::{
     metrics::{Counter, Gauge, Histogram, Meter, UpDownCounter},
 };
 
-use super::{
-    labels::Labels,
-    names,
-    sink::{CallEnd, Sink, ToolSink},
-};
 use crate::{
     call::Signal,
     error::ErrorKind,
     event::{BreakerState, CallOutcome, RetryRefusal, names::span},
+    metrics::{CallEnd, Labels, Sink, ToolSink, names},
 };
 
 /// The upper bounds of the buckets of `gen_ai.execute_tool.duration`, in seconds.
@@ -80,7 +76,7 @@ const MCP_BOUNDS: [f64; 14] = [
 /// A [`Sink`] that records with instruments of a [`Meter`]. See the [module docs](self) for an example.
 #[derive(Clone, Debug)]
 #[must_use]
-pub struct Otel {
+pub struct OtelMetrics {
     instruments: Arc<Instruments>,
     aliases: Option<Arc<Aliases>>,
     mcp: bool,
@@ -184,7 +180,7 @@ struct Instruments {
     state: Gauge<u64>,
 }
 
-impl Otel {
+impl OtelMetrics {
     /// Makes the instruments.
     pub fn new(meter: &Meter) -> Self {
         let histogram = |name: &'static str, bounds: [f64; 14], what: &'static str| {
@@ -244,7 +240,7 @@ impl Otel {
     }
 }
 
-impl Otel {
+impl OtelMetrics {
     /// Records under [other systems' names](self#other-systems-names) as well. Default: no.
     pub fn with_aliases(mut self, meter: &Meter) -> Self {
         self.aliases = Some(Arc::new(Aliases::new(meter)));
@@ -252,7 +248,7 @@ impl Otel {
     }
 }
 
-impl Sink for Otel {
+impl Sink for OtelMetrics {
     fn tool(&self, labels: &Labels) -> Box<dyn ToolSink> {
         Box::new(Tool::new(self, labels))
     }
@@ -312,7 +308,7 @@ struct Failure {
 }
 
 impl Tool {
-    fn new(otel: &Otel, labels: &Labels) -> Self {
+    fn new(otel: &OtelMetrics, labels: &Labels) -> Self {
         let of = attributes(labels);
         let of_execution = and(&of, span::OPERATION_NAME, "execute_tool");
         let mcp = || and(&of_execution, "mcp.method.name", "tools/call");

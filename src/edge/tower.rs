@@ -1,0 +1,95 @@
+//! tower's own errors, and [`RetryPolicy`] in tower's own retry layer.
+
+use std::{error::Error as StdError, mem, time::Duration};
+
+use tokio::time::{Sleep, sleep};
+use tower::{
+    buffer::error::{Closed, ServiceError},
+    load_shed::error::Overloaded,
+    retry::Policy,
+    timeout::error::Elapsed,
+};
+
+use crate::{
+    call::{Claim, ToolCall},
+    error::{
+        BoxError, ErrorKind, Execution, ToolError,
+        recognise::{LATE, LOST},
+    },
+    outcome::Classify,
+    retry::RetryPolicy,
+};
+
+pub(crate) fn cause(error: &(dyn StdError + 'static)) -> Option<ToolError> {
+    if error.is::<Elapsed>() {
+        return Some(LATE.into());
+    }
+    // Which limiter it was, only the layer directly above it knows: see `is_refusal`.
+    if error.is::<Overloaded>() {
+        return Some((ErrorKind::Overloaded, Execution::Unknown).into());
+    }
+    // The worker is gone for good: nobody knows whether it had taken this call.
+    error.is::<Closed>().then(|| LOST.into())
+}
+
+/// `Buffer`, which shares its service's error.
+pub(crate) fn is_transparent(error: &(dyn StdError + 'static)) -> bool {
+    error.is::<ServiceError>()
+}
+
+/// Whether the load shedder refused the call, directly or behind a `Buffer`.
+pub(crate) fn is_refusal(error: &BoxError) -> bool {
+    let behind = error.downcast_ref::<ServiceError>();
+    let below = behind.and_then(StdError::source);
+    error.is::<Overloaded>() || below.is_some_and(|e| e.is::<Overloaded>())
+}
+
+impl<C> RetryPolicy<C> {
+    /// The copy that is sent again, if need be. tower asks at each attempt, and `&ToolCall` is all it shows.
+    fn keep(&self, call: &ToolCall) -> Option<ToolCall> {
+        // A further attempt that nobody above has claimed is a copy of ours.
+        let again = call.attempt() > 1 && !call.claim(Claim::Retry);
+        (again || self.begin(call).is_some()).then(|| call.unclaimed(Claim::Retry))
+    }
+
+    /// An error, stamped, and what follows from it.
+    fn met<Res>(&self, call: &ToolCall, error: ToolError) -> (ToolError, Option<Duration>)
+    where
+        C: Classify<Res>,
+    {
+        let error = error.about(&call.info());
+        match self.decide(call, Err(&error)) {
+            Some(delay) => (error, Some(delay)),
+            None => (self.last(call, error), None),
+        }
+    }
+}
+
+/// Inside tower's own `RetryLayer`, around services with a [`ToolError`], an [`AnyError`](crate::AnyError) or a
+/// [`BoxError`](crate::BoxError). What the error was stays in it, as a [`ToolError`].
+impl<C, Res, E> Policy<ToolCall, Res, E> for RetryPolicy<C>
+where
+    C: Classify<Res>,
+    E: Into<ToolError> + From<ToolError>,
+{
+    type Future = Sleep;
+
+    fn retry(&mut self, call: &mut ToolCall, result: &mut Result<Res, E>) -> Option<Sleep> {
+        let delay = match result {
+            Ok(response) => self.decide(call, Ok(&*response)),
+            Err(error) => {
+                let nothing = ToolError::new(ErrorKind::Internal, "the error is looked at");
+                let met = mem::replace(error, nothing.into());
+                let (stamped, delay) = self.met(call, met.into());
+                *error = stamped.into();
+                delay
+            }
+        }?;
+        call.next_attempt();
+        Some(sleep(delay))
+    }
+
+    fn clone_request(&mut self, call: &ToolCall) -> Option<ToolCall> {
+        self.keep(call)
+    }
+}

@@ -1,0 +1,62 @@
+//! What the core asks of other crates' types, each edge that is compiled in answering for its own: the one list of them.
+
+use std::error::Error as StdError;
+
+use tracing::Span;
+
+use crate::error::{BoxError, ToolError};
+
+/// What an error means, as a leaf that is a transport met it on its own wire; none if no edge knows its type.
+pub(crate) fn cause(error: &(dyn StdError + 'static)) -> Option<ToolError> {
+    const KNOWN: &[fn(&(dyn StdError + 'static)) -> Option<ToolError>] = &[
+        #[cfg(feature = "tower")]
+        crate::edge::tower::cause,
+        #[cfg(feature = "hyper")]
+        crate::edge::hyper::cause,
+        #[cfg(any(feature = "hyper", feature = "tonic"))]
+        crate::edge::h2::cause,
+        #[cfg(feature = "mcp")]
+        crate::edge::mcp::on_wire,
+        #[cfg(feature = "tonic")]
+        crate::edge::tonic::on_wire,
+    ];
+    KNOWN.iter().find_map(|known| known(error))
+}
+
+/// Whether an error wraps another and adds nothing.
+pub(crate) fn is_transparent(error: &(dyn StdError + 'static)) -> bool {
+    const KNOWN: &[fn(&(dyn StdError + 'static)) -> bool] = &[
+        #[cfg(feature = "tower")]
+        crate::edge::tower::is_transparent,
+        #[cfg(feature = "tonic")]
+        crate::edge::tonic::is_transparent,
+    ];
+    KNOWN.iter().any(|known| known(error))
+}
+
+/// A text that was made of an error, without the address in it: that may be a secret as a whole.
+pub(crate) fn without_address(text: String, error: &(dyn StdError + 'static)) -> String {
+    const KNOWN: &[fn(String, &(dyn StdError + 'static)) -> String] = &[
+        #[cfg(feature = "mcp-http")]
+        crate::edge::mcp::without_address,
+    ];
+    KNOWN.iter().fold(text, |text, known| known(text, error))
+}
+
+/// Whether a layer of another crate refused the call.
+pub(crate) fn is_refusal(error: &BoxError) -> bool {
+    const KNOWN: &[fn(&BoxError) -> bool] = &[
+        #[cfg(feature = "tower")]
+        crate::edge::tower::is_refusal,
+    ];
+    KNOWN.iter().any(|known| known(error))
+}
+
+/// Whether the sampler of another crate drops a span.
+pub(crate) fn is_sampled_out(span: &Span) -> bool {
+    const KNOWN: &[fn(&Span) -> bool] = &[
+        #[cfg(feature = "otel")]
+        crate::edge::otel::is_sampled_out,
+    ];
+    KNOWN.iter().any(|known| known(span))
+}
