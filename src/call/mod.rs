@@ -453,7 +453,7 @@ impl ToolCall {
     /// | [`Trusted`](Trust::Trusted) | has timed out, and circuit breakers count it |
     ///
     /// Where several deadlines are set, the earliest one decides. The [reserve](crate::deadline::DeadlineLayer::with_reserve) that
-    /// is kept back below is at most a tenth of the time that is left now, as a peer may wait for less than the reserve; also of an
+    /// is kept back below is at most a tenth of the time that is left now, and 65 s, as a peer may wait for less than the reserve; also of an
     /// earlier deadline that is set in this process later on.
     pub fn tighten_from_wire(&mut self, at: Instant, trust: Trust) {
         if self.deadline.is_none_or(|outer| at < outer) {

@@ -94,7 +94,8 @@ pub struct RateLimitBackoffBuilder<C = ByError> {
     known: Vec<CallInfo>,
     attempts: u32,
     waits: bool,
-    default_cooldown: Duration,
+    /// None if it was not set.
+    default_cooldown: Option<Duration>,
     max_wait: Duration,
     max_cooldown: Duration,
     text_limits: bool,
@@ -117,7 +118,7 @@ impl RateLimitBackoffBuilder {
             known: Vec::new(),
             attempts: 3,
             waits: true,
-            default_cooldown: Duration::from_secs(30),
+            default_cooldown: None,
             max_wait: Duration::from_secs(300),
             max_cooldown: Duration::from_secs(300),
             text_limits: false,
@@ -168,9 +169,10 @@ impl<C> RateLimitBackoffBuilder<C> {
         self
     }
 
-    /// Sets the cooldown after a rate limit that came without a hint. Default 30 s (L1); at most a day.
+    /// Sets the cooldown after a rate limit that came without a hint. Default 30 s, or the
+    /// [longest cooldown](Self::with_max_cooldown) if that is shorter; at most that.
     pub fn with_default_cooldown(mut self, cooldown: Duration) -> Self {
-        self.default_cooldown = cooldown;
+        self.default_cooldown = Some(cooldown);
         self
     }
 
@@ -246,7 +248,7 @@ impl<C> RateLimitBackoffBuilder<C> {
         }
         check_max_keys(self.max_keys, &self.key, &self.known)?;
         for (field, cooldown) in [
-            ("default_cooldown", self.default_cooldown),
+            ("default_cooldown", self.default_cooldown()),
             ("max_cooldown", self.max_cooldown),
         ] {
             if cooldown > MAX_COOLDOWN {
@@ -258,14 +260,25 @@ impl<C> RateLimitBackoffBuilder<C> {
                 return Err(ConfigError::new(field, reason));
             }
         }
+        if self.default_cooldown() > self.max_cooldown {
+            let (cooldown, most) = (self.default_cooldown(), self.max_cooldown);
+            let reason = format!("{cooldown:?} is longer than `max_cooldown`, {most:?}");
+            return Err(ConfigError::new("default_cooldown", reason));
+        }
         Ok(self.build_checked())
+    }
+
+    fn default_cooldown(&self) -> Duration {
+        const DEFAULT: Duration = Duration::from_secs(30);
+        let default = || DEFAULT.min(self.max_cooldown);
+        self.default_cooldown.unwrap_or_else(default)
     }
 
     fn build_checked(self) -> RateLimitBackoffLayer<C> {
         let settings = Arc::new(Settings {
             attempts: self.attempts,
             waits: self.waits,
-            default_cooldown: self.default_cooldown,
+            default_cooldown: self.default_cooldown(),
             max_wait: self.max_wait,
             max_cooldown: self.max_cooldown,
             text_limits: self.text_limits,
@@ -292,7 +305,7 @@ impl<C> fmt::Debug for RateLimitBackoffBuilder<C> {
             .field("key", &self.key)
             .field("attempts", &self.attempts)
             .field("waits", &self.waits)
-            .field("default_cooldown", &self.default_cooldown)
+            .field("default_cooldown", &self.default_cooldown())
             .field("max_wait", &self.max_wait)
             .field("max_cooldown", &self.max_cooldown)
             .field("text_limits", &self.text_limits)

@@ -87,10 +87,15 @@ fn what_was_set_does_not_give_way() {
 #[test]
 fn a_longer_cooldown_makes_the_longest_wait_as_long() {
     let settings = file("[rate_limit]\ncooldown = \"400s\"");
-    in_force(&settings, &["max_wait: 400s", "max_delay: 400s"]);
+    let all = ["max_wait: 400s", "max_delay: 400s", "max_cooldown: 400s"];
+    in_force(&settings, &all);
     // A default cooldown is no reason to wait longer than was set.
     let settings = file("[rate_limit]\nmax_wait = \"20s\"");
     in_force(&settings, &["max_wait: 20s", "default_cooldown: 30s"]);
+    let settings = file("[rate_limit]\nmax_cooldown = \"20s\"");
+    in_force(&settings, &["max_cooldown: 20s", "default_cooldown: 20s"]);
+    let error = file("[rate_limit]\nmax_cooldown = \"20s\"\ncooldown = \"25s\"").check();
+    assert_eq!(error.unwrap_err().field(), "rate_limit.cooldown");
 }
 
 #[test]

@@ -20,6 +20,7 @@ use tower_toolcall::{
     settings::{Own, Place, ResultsLayer, Settings, StackBuilder, StackLayer},
     trace::{End, TraceHooks},
 };
+use tracing_subscriber::fmt::format::FmtSpan;
 
 use crate::kit::{Flaky, call, changed, run, safe, secs, stack};
 
@@ -232,6 +233,43 @@ async fn hooks_hear_of_calls_and_attempts() {
         assert_eq!(run(&layer, &tool, call()).await, Ok("done"));
         let expected = vec!["search Some(Reported)"; 1 + usize::from(attempts)];
         assert_eq!(taken(&heard), expected);
+    }
+}
+
+/// Hooks that do not say what an answer is leave it to the stack.
+#[tokio::test(start_paused = true)]
+async fn hooks_without_a_word_on_answers_leave_them_in_the_span() {
+    let settings = changed(|s| s.trace.output = true);
+    let hooks = Hooks(Heard::default());
+    let layer = settings.stack().with_hooks(hooks).build().unwrap();
+    let tool = service_fn(|_: ToolCall| async { Ok::<_, BoxError>("sunny".to_owned()) });
+    let written = Written::default();
+    let to = written.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::TRACE)
+        .with_span_events(FmtSpan::CLOSE)
+        .with_ansi(false)
+        .with_writer(move || to.clone())
+        .finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    tracing::callsite::rebuild_interest_cache();
+    assert_eq!(layer.layer(tool).oneshot(call()).await.unwrap(), "sunny");
+    let written = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+    for field in ["tool.output_bytes=7", "gen_ai.tool.call.result=sunny"] {
+        assert!(written.contains(field), "{field} in {written}");
+    }
+}
+
+#[derive(Clone, Default)]
+struct Written(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Written {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
     }
 }
 

@@ -65,8 +65,16 @@ impl Settings {
         if !is_set("retry.cap") {
             s.retry.cap = s.retry.cap.max(s.retry.base);
         }
-        if is_set("rate_limit.cooldown") && !is_set("rate_limit.max_wait") {
-            s.rate_limit.max_wait = s.rate_limit.max_wait.max(s.rate_limit.cooldown);
+        if is_set("rate_limit.cooldown") {
+            let limit = &mut s.rate_limit;
+            if !is_set("rate_limit.max_wait") {
+                limit.max_wait = limit.max_wait.max(limit.cooldown);
+            }
+            if !is_set("rate_limit.max_cooldown") {
+                limit.max_cooldown = limit.max_cooldown.max(limit.cooldown);
+            }
+        } else {
+            s.rate_limit.cooldown = s.rate_limit.cooldown.min(s.rate_limit.max_cooldown);
         }
         if !is_set("sequence.reserve") {
             s.sequence.reserve = s.sequence.reserve_in_force();

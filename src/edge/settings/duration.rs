@@ -7,7 +7,7 @@ use serde::{
     de::{self, Visitor},
 };
 
-use super::value::quoted;
+use super::value::{is_none, quoted};
 
 /// A duration with its unit. A number alone is refused: it may mean seconds or milliseconds.
 pub(super) fn parse(text: &str) -> Result<Duration, String> {
@@ -66,7 +66,7 @@ pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration
 
 /// The same for what may be missing: `none`.
 pub(super) mod optional {
-    use super::{Deserializer, Duration, Serializer, Visitor, de, fmt, parse, show};
+    use super::{Deserializer, Duration, Serializer, Visitor, de, fmt, is_none, parse, show};
 
     const NONE: &str = "none";
 
@@ -92,7 +92,7 @@ pub(super) mod optional {
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
                 match text.trim() {
-                    NONE => Ok(None),
+                    text if is_none(text) => Ok(None),
                     text => parse(text).map(Some).map_err(E::custom),
                 }
             }

@@ -82,11 +82,44 @@ sections! {
     trace: TraceSettings,
 }
 
-/// The keys of a section with their values; what is missing has none.
-fn keys(section: &impl Serialize) -> serde_json::Result<BTreeMap<String, Value>> {
-    let mut keys: BTreeMap<String, Value> = serde_json::from_value(serde_json::to_value(section)?)?;
-    keys.retain(|_, value| !value.is_null());
-    Ok(keys)
+/// What the value of a key may be. Not [`Value`], whose numbers have another form with serde_json's `arbitrary_precision`.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Plain {
+    Flag(bool),
+    Whole(u64),
+    Fraction(f64),
+    Text(String),
+    Texts(Vec<String>),
+}
+
+impl Plain {
+    /// None if it is missing.
+    fn of(value: Value) -> serde_json::Result<Option<Self>> {
+        Ok(Some(match value {
+            Value::Null => return Ok(None),
+            Value::Bool(flag) => Self::Flag(flag),
+            Value::String(text) => Self::Text(text),
+            Value::Number(number) => match number.as_u64() {
+                Some(whole) => Self::Whole(whole),
+                None => Self::Fraction(number.as_f64().unwrap_or(f64::NAN)),
+            },
+            texts => Self::Texts(serde_json::from_value(texts)?),
+        }))
+    }
+}
+
+/// The keys of a section with their values.
+fn keys(section: &impl Serialize) -> serde_json::Result<BTreeMap<String, Plain>> {
+    let keys: BTreeMap<String, Value> = serde_json::from_value(serde_json::to_value(section)?)?;
+    let plain = keys
+        .into_iter()
+        .map(|(key, value)| Ok((key, Plain::of(value)?)));
+    let plain: serde_json::Result<Vec<_>> = plain.collect();
+    Ok(plain?
+        .into_iter()
+        .filter_map(|(key, value)| Some((key, value?)))
+        .collect())
 }
 
 /// A section of a file, and its keys.

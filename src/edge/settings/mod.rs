@@ -150,13 +150,14 @@
 //! | `deadline.reserve`, `parallel.budget` | such that the reserve is not shorter than the budget: every call of a batch would be skipped | the reserve is a tenth of the budget |
 //! | `retry.cap` | shorter than `retry.base` | as long |
 //! | `rate_limit.cooldown` | longer than `rate_limit.max_wait`, where calls wait | the longest wait is as long, or the cooldown is not waited for |
+//! | | longer than `rate_limit.max_cooldown` | the longest shared cooldown is as long |
 //! | `retry.base`, `rate_limit.cooldown` | too long to end within a budget (of deadline, sequence or batch), where calls wait | not waited for |
 //! | `tools.*.attempts` | there, and `retry.enabled` is false | |
 //! | a tool's name | empty | |
 //! | any duration | longer than a year, a cooldown than a day, or zero where nothing would work | |
 //!
 //! The longest attempt is the longest timeout of any tool, or `deadline.budget` if that is shorter. Of a random wait the
-//! shortest is taken. A layer that is off contradicts nothing.
+//! shortest is taken. A layer that is off contradicts no other.
 //!
 //! # Defaults give way
 //!

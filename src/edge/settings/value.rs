@@ -73,7 +73,7 @@ impl Value for Duration {
     }
 }
 
-fn is_none(text: &str) -> bool {
+pub(super) fn is_none(text: &str) -> bool {
     text.eq_ignore_ascii_case("none")
 }
 

@@ -25,7 +25,7 @@ use crate::config::ConfigError;
 ///
 /// Where there are as many as there may be, a new session replaces an idle one, which has no request under way and no stream
 /// open: the oldest of those whose client has sent nothing since `initialize`, if these take an eighth of the places or more,
-/// else the one that has been idle for longest. Its client is answered with 404, upon which it begins a new session, as the
+/// else, of those that have been used, the one that has been idle for longest. Its client is answered with 404, upon which it begins a new session, as the
 /// specification asks it to. A call whose client has hung up is not under way any more. If no session is idle, the new one is
 /// refused; rmcp answers with 500.
 ///

@@ -84,8 +84,11 @@ impl<C, O> StackBuilder<C, O> {
 
     /// Puts a layer of your own at a place in the stack, below those that are there already. Default: none.
     ///
-    /// What it is put around is of one type, [`Below`], so nearly every layer fits, those of tower too; errors that are not
-    /// ours are [converted](crate::normalize). Calls allocate for each place that has layers.
+    /// The part of the stack below it is a [`Below`], whatever is in it, so nearly every layer fits, those of tower too; errors
+    /// that are not ours are [converted](crate::normalize). Calls allocate for each place that has layers.
+    ///
+    /// The layer is applied anew for each service that is made of the stack, and what it shares is its own affair: for a limit
+    /// over all routes of an axum router, for example, tower's `GlobalConcurrencyLimitLayer`.
     pub fn with_layer<Res, L>(self, place: Place, layer: L) -> StackBuilder<C, Own<Res>>
     where
         O: Into<Own<Res>>,

@@ -34,8 +34,8 @@ pub enum Place {
     /// Below spans, metrics and the check, above deadline and retries: once for each call. For policies, quotas and caches,
     /// for example.
     Call,
-    /// Below retries and the rate limit, above health and the circuit breaker: once for each attempt that is sent. For tokens
-    /// and limits of concurrency, for example.
+    /// Below retries and the rate limit, above health and the circuit breaker: once for each attempt that the rate limit lets
+    /// pass, one that the breaker then refuses included. For tokens and limits of concurrency, for example.
     Attempt,
 }
 
@@ -71,8 +71,8 @@ impl<Res> fmt::Debug for Below<Res> {
 type OwnLayer<Res> = dyn Fn(Below<Res>) -> Below<Res> + Send + Sync;
 type OwnHooks<Res> = dyn TraceHooks<Res> + Send + Sync;
 
-/// Hooks, checks and layers of your own, for answers of one type: the parameter of a
-/// [`StackBuilder`](super::StackBuilder) that has any.
+/// Hooks, checks and layers of your own, for answers of the type `Res`: the second type parameter of a
+/// [`StackBuilder`](super::StackBuilder) once it was given any of them.
 pub struct Own<Res> {
     hooks: Option<Arc<OwnHooks<Res>>>,
     /// From the outside in.
@@ -202,17 +202,13 @@ impl<Res: 'static, C: Classify<Res>> TraceHooks<Res> for Hooks<Res, C> {
     }
 
     fn output_bytes(&self, response: &Res) -> Option<u64> {
-        match &self.own {
-            Some(own) => own.output_bytes(response),
-            None => Answer::of_usual(response).map(|answer| answer.bytes()),
-        }
+        let own = self.own.as_ref().and_then(|own| own.output_bytes(response));
+        own.or_else(|| self.answer(response).map(|answer| answer.bytes()))
     }
 
     fn answer<'a>(&self, response: &'a Res) -> Option<Answer<'a>> {
-        match &self.own {
-            Some(own) => own.answer(response),
-            None => Answer::of_usual(response),
-        }
+        let own = self.own.as_ref().and_then(|own| own.answer(response));
+        own.or_else(|| Answer::of_usual(response))
     }
 
     fn error_type(&self, error: &ToolError) -> Option<Cow<'static, str>> {
