@@ -47,7 +47,7 @@ use std::{
     mem,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use pin_project_lite::pin_project;
@@ -179,14 +179,12 @@ where
         };
         // Inside, because a foreign error runs foreign code when it is converted.
         let poll = || fut.poll(cx).map_err(|e| e.into().about(this.info));
-        match catch_unwind(AssertUnwindSafe(poll)) {
-            Ok(polled) => polled,
-            Err(payload) => {
-                let error = panicked(payload).about(this.info);
-                discard(this.state);
-                Poll::Ready(Err(error))
-            }
-        }
+        let result = match catch_unwind(AssertUnwindSafe(poll)) {
+            Ok(polled) => ready!(polled),
+            Err(payload) => Err(panicked(payload).about(this.info)),
+        };
+        discard(this.state);
+        Poll::Ready(result)
     }
 }
 

@@ -64,6 +64,7 @@ use crate::{
     answer::{NoSize, json_bytes},
     call::{CallInfo, ToolCall},
     error::{BoxError, ErrorKind, ToolError},
+    kit::inner,
     text::Bounded,
 };
 
@@ -198,7 +199,7 @@ where
     fn call(&mut self, call: ToolCall) -> Self::Future {
         let info = call.info();
         ResponseFuture {
-            fut: self.inner.call(call),
+            fut: Some(self.inner.call(call)),
             check: self.check.clone(),
             info,
         }
@@ -210,7 +211,7 @@ pin_project! {
     #[must_use = "futures do nothing unless polled"]
     pub struct ResponseFuture<F, K> {
         #[pin]
-        fut: F,
+        fut: Option<F>,
         check: K,
         info: CallInfo,
     }
@@ -226,7 +227,7 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let answer = ready!(this.fut.poll(cx)).map_err(|e| e.into().about(this.info))?;
+        let answer = ready!(inner::poll(this.fut, cx)).map_err(|e| e.into().about(this.info))?;
         Poll::Ready(match this.check.check(this.info, &answer) {
             Ok(()) => Ok(answer),
             Err(why) => {

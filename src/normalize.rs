@@ -68,6 +68,7 @@ use crate::{
     call::{CallInfo, ToolCall},
     error::{BoxError, ToolError},
     foreign,
+    kit::inner,
 };
 
 /// Layer that gives a stack our error type. See the [module docs](self) for an example.
@@ -150,7 +151,7 @@ where
     fn call(&mut self, call: ToolCall) -> Self::Future {
         let info = call.info();
         ResponseFuture {
-            fut: self.inner.call(call),
+            fut: Some(self.inner.call(call)),
             info,
             codes: self.codes.clone(),
         }
@@ -174,7 +175,7 @@ pin_project! {
     #[must_use = "futures do nothing unless polled"]
     pub struct ResponseFuture<F> {
         #[pin]
-        fut: F,
+        fut: Option<F>,
         info: CallInfo,
         codes: Codes,
     }
@@ -189,8 +190,6 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        this.fut
-            .poll(cx)
-            .map_err(|e| this.codes.apply(converted(e).about(this.info)))
+        inner::poll(this.fut, cx).map_err(|e| this.codes.apply(converted(e).about(this.info)))
     }
 }

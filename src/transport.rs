@@ -78,6 +78,7 @@ use tower_service::Service;
 use crate::{
     call::{CallInfo, ToolCall},
     error::{AnyError, ToolError},
+    kit::inner,
 };
 
 /// Says that a leaf is a transport. See the [module docs](self) for an example.
@@ -145,7 +146,7 @@ where
     fn call(&mut self, call: ToolCall) -> Self::Future {
         let info = call.info();
         ResponseFuture {
-            fut: self.inner.call(call),
+            fut: Some(self.inner.call(call)),
             info,
         }
     }
@@ -162,7 +163,7 @@ pin_project! {
     #[must_use = "futures do nothing unless polled"]
     pub struct ResponseFuture<F> {
         #[pin]
-        fut: F,
+        fut: Option<F>,
         info: CallInfo,
     }
 }
@@ -176,8 +177,6 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        this.fut
-            .poll(cx)
-            .map_err(|error| from_wire(error).about(this.info))
+        inner::poll(this.fut, cx).map_err(|error| from_wire(error).about(this.info))
     }
 }

@@ -17,8 +17,8 @@ use crate::{
     call::ToolCall,
     error::ToolError,
     kit::{
-        caller::Patience,
         in_flight::{Beginning, InFlight},
+        preparing::{Preparing, Unprepared},
     },
     outcome::Classify,
 };
@@ -37,10 +37,10 @@ pin_project! {
     #[project = StateProj]
     pub(super) enum State<S, F> {
         // The inner service was not ready: waiting for it, without a permit.
-        Waiting { svc: S, call: Option<ToolCall>, entry: Arc<CircuitEntry> },
-        // Waiting for the response. The inner future is dropped before its end is reported.
+        Preparing { #[pin] preparing: Preparing<S>, call: Option<ToolCall>, entry: Arc<CircuitEntry> },
+        // Waiting for the response.
         Called { #[pin] fut: F, flight: InFlight<Admitted> },
-        // Refused, or the inner service failed to become ready.
+        // Refused, or the inner service failed to become ready; none once that was told.
         Refused { error: Option<ToolError> },
     }
 }
@@ -81,6 +81,7 @@ where
                 });
                 let (result, count, reported) = ready!(polled);
                 flight.report().ended(count, reported, flight.since());
+                this.state.set(State::Refused { error: None });
                 return Poll::Ready(result);
             }
             ready!(this.state.as_mut().poll_called(cx, this.classifier))?;
@@ -102,17 +103,18 @@ where
     ) -> Poll<Result<(), ToolError>> {
         let started = match self.as_mut().project() {
             StateProj::Called { .. } => return Poll::Ready(Ok(())),
-            StateProj::Waiting { svc, call, entry } => {
-                let ready = ready!(svc.poll_ready(cx));
+            StateProj::Preparing {
+                preparing,
+                call,
+                entry,
+            } => {
+                let ready = ready!(preparing.poll(cx));
                 let call = call.take().expect("polled after completion");
                 match ready {
-                    Ok(()) => match Patience::is_over(&call) {
-                        // It became ready too late.
-                        Some(why) => Err(why.error().about(&call.info())),
-                        None => start(svc, call, entry),
-                    },
-                    Err(error) => {
-                        let error = error.into().about(&call.info());
+                    Ok(svc) => start(svc, call, entry),
+                    Err(Unprepared::GivenUp(why)) => Err(why.error().about(&call.info())),
+                    Err(Unprepared::Failed(error)) => {
+                        let error = error.about(&call.info());
                         Err(not_ready(entry, &call, error, classifier))
                     }
                 }
@@ -163,7 +165,7 @@ impl<S, F, C> fmt::Debug for ResponseFuture<S, F, C> {
             .field(
                 "state",
                 &match &self.state {
-                    State::Waiting { .. } => "Waiting",
+                    State::Preparing { .. } => "Preparing",
                     State::Called { .. } => "Called",
                     State::Refused { .. } => "Refused",
                 },

@@ -15,6 +15,7 @@ use crate::{
     error::ToolError,
     kit::{
         in_flight::Beginning,
+        preparing::Preparing,
         ready::{Prepared, Taken},
     },
     outcome::Classify,
@@ -81,8 +82,8 @@ where
             // A look, no permit: that is taken when the call is about to run.
             Taken::Wait(svc) => match entry.refuses(&info) {
                 Some(retry_after) => State::refused(refusal(Some(&info), retry_after)),
-                None => State::Waiting {
-                    svc,
+                None => State::Preparing {
+                    preparing: Preparing::new(svc, &call),
                     call: Some(call),
                     entry,
                 },

@@ -13,7 +13,8 @@ use crate::{
     call::{CallInfo, ToolCall},
     error::{ErrorKind, TimeoutLimit, ToolError},
     kit::{
-        caller::{Caller, GivenUp},
+        caller::Caller,
+        preparing::{GivenUp, Preparing, Unprepared},
         timer::Timer,
     },
 };
@@ -39,13 +40,11 @@ pin_project! {
     #[project = StateProj]
     pub(super) enum State<S, F> {
         // The inner service was not ready: waiting for it.
-        Waiting { svc: S, call: Option<ToolCall> },
+        Preparing { #[pin] preparing: Preparing<S>, call: Option<ToolCall> },
         // Waiting for the response.
         Called { #[pin] fut: F },
-        // Refused before it was started.
+        // Refused before it was started; none once that was told, or the inner future is gone.
         Refused { error: Option<ToolError> },
-        // The inner future is gone.
-        Done,
     }
 }
 
@@ -93,60 +92,37 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
-        let started = loop {
+        let result = loop {
             match this.state.as_mut().project() {
-                StateProj::Waiting { svc, call } => match svc.poll_ready(cx) {
-                    Poll::Pending => break false,
-                    Poll::Ready(Err(error)) => {
-                        this.state.set(State::Done);
-                        return Poll::Ready(Err(error.into().about(this.info)));
-                    }
-                    // It became ready too late: nothing is started after the deadline, or after the
-                    // caller has given up.
-                    Poll::Ready(Ok(()))
-                        if this.limit.at.is_some_and(|at| at <= Instant::now())
-                            || this.caller.as_mut().poll_cancelled(cx).is_ready() =>
-                    {
-                        break false;
-                    }
-                    Poll::Ready(Ok(())) => {
+                StateProj::Preparing { preparing, call } => match ready!(preparing.poll(cx)) {
+                    Ok(svc) => {
                         let fut = svc.call(call.take().expect("called once"));
                         this.state.set(State::Called { fut });
                     }
-                },
-                StateProj::Called { fut } => match fut.poll(cx) {
-                    Poll::Pending => break true,
-                    // The response first: a tie is a success.
-                    Poll::Ready(result) => {
-                        return Poll::Ready(result.map_err(|e| e.into().about(this.info)));
+                    Err(Unprepared::GivenUp(GivenUp::Deadline)) => {
+                        let waited = this.limit.since.elapsed();
+                        break Err(GivenUp::Deadline.error().with_elapsed(waited));
                     }
+                    Err(why) => break Err(why.into_error()),
                 },
-                StateProj::Refused { error } => {
-                    let error = error.take().expect("polled after completion");
-                    return Poll::Ready(Err(error.about(this.info)));
+                StateProj::Called { fut } => {
+                    // The response first: a tie is a success.
+                    if let Poll::Ready(result) = fut.poll(cx) {
+                        break result.map_err(Into::into);
+                    }
+                    if this.caller.poll_cancelled(cx).is_ready() {
+                        let text = "cancelled by the caller";
+                        break Err(ToolError::new(ErrorKind::Cancelled, text));
+                    }
+                    ready!(this.timer.poll(cx, || this.limit.at));
+                    break Err(this.limit.expired(this.info));
                 }
-                StateProj::Done => panic!("polled after completion"),
+                StateProj::Refused { error } => {
+                    break Err(error.take().expect("polled after completion"));
+                }
             }
         };
-
-        if this.caller.poll_cancelled(cx).is_ready() {
-            this.state.set(State::Done);
-            let error = match started {
-                true => ToolError::new(ErrorKind::Cancelled, "cancelled by the caller"),
-                false => GivenUp::Cancelled.error(),
-            };
-            return Poll::Ready(Err(error.about(this.info)));
-        }
-        ready!(this.timer.poll(cx, || this.limit.at));
-        this.state.set(State::Done);
-        Poll::Ready(Err(if started {
-            this.limit.expired(this.info)
-        } else {
-            let waited = this.limit.since.elapsed();
-            GivenUp::Deadline
-                .error()
-                .with_elapsed(waited)
-                .about(this.info)
-        }))
+        this.state.set(State::Refused { error: None });
+        Poll::Ready(result.map_err(|error| error.about(this.info)))
     }
 }

@@ -14,7 +14,8 @@ use crate::{
     call::ToolCall,
     error::ToolError,
     kit::{
-        caller::{Caller, GivenUp},
+        caller::Caller,
+        preparing::{GivenUp, Preparing},
         ready::{Prepared, Taken},
     },
 };
@@ -83,8 +84,8 @@ where
                 Taken::Ready => State::Called {
                     fut: self.inner.get().call(call),
                 },
-                Taken::Wait(svc) => State::Waiting {
-                    svc,
+                Taken::Wait(svc) => State::Preparing {
+                    preparing: Preparing::new(svc, &call),
                     call: Some(call),
                 },
                 Taken::Failed(error) => State::Refused { error: Some(error) },

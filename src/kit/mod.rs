@@ -3,8 +3,10 @@
 pub mod backoff;
 pub(crate) mod caller;
 pub(crate) mod in_flight;
+pub(crate) mod inner;
 pub(crate) mod lane;
 pub(crate) mod per_tool;
+pub(crate) mod preparing;
 pub(crate) mod ready;
 pub(crate) mod registry;
 pub(crate) mod template;

@@ -9,14 +9,18 @@ use std::{
 use pin_project_lite::pin_project;
 
 use super::observer::Observer;
-use crate::{error::ToolError, kit::in_flight::InFlight, outcome::Classify};
+use crate::{
+    error::ToolError,
+    kit::{in_flight::InFlight, inner},
+    outcome::Classify,
+};
 
 pin_project! {
     /// Response future for [`Measured`](super::Measured).
     #[must_use = "futures do nothing unless polled"]
     pub struct ResponseFuture<F, C> {
         #[pin]
-        pub(super) fut: F,
+        pub(super) fut: Option<F>,
         pub(super) flight: InFlight<Observer>,
         pub(super) classifier: C,
     }
@@ -34,7 +38,7 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let observer = this.flight.begin_poll();
-        let Poll::Ready(result) = this.fut.poll(cx) else {
+        let Poll::Ready(result) = inner::poll(this.fut, cx) else {
             this.flight.wait();
             return Poll::Pending;
         };

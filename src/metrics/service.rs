@@ -52,7 +52,7 @@ where
         let beginning = Beginning::new(observer, call.deadline());
         let classifier = self.classifier.clone();
         ResponseFuture {
-            fut: self.inner.call(call),
+            fut: Some(self.inner.call(call)),
             flight: beginning.begun().with_start(since),
             classifier,
         }

@@ -14,7 +14,8 @@ use crate::{
     call::ToolCall,
     error::ToolError,
     kit::{
-        caller::{Caller, GivenUp, Patience},
+        caller::Caller,
+        preparing::{GivenUp, Preparing, Unprepared},
         timer::Timer,
     },
     outcome::Classify,
@@ -38,7 +39,7 @@ pin_project! {
         // Waiting for its turn, without a reservation.
         Waiting { timer: Timer, #[pin] caller: Caller, until: Instant },
         // Its turn has come: waiting for the service to become ready.
-        Preparing { svc: S, #[pin] patience: Patience },
+        Preparing { #[pin] preparing: Preparing<S> },
         // Waiting for the response.
         Called { #[pin] fut: F },
         // Refused, or the inner service failed to become ready.
@@ -59,8 +60,7 @@ impl<S, F> State<S, F> {
 
     pub(super) fn preparing(session: &Session<S>, svc: S) -> Self {
         Self::Preparing {
-            svc,
-            patience: Patience::of(session.call()),
+            preparing: Preparing::new(svc, session.call()),
         }
     }
 
@@ -141,24 +141,18 @@ where
                         }
                     }
                 }
-                StateProj::Preparing { svc, patience } => match svc.poll_ready(cx) {
-                    Poll::Pending => {
-                        let why = ready!(patience.poll_given_up(cx));
-                        State::refused(session.given_up(why))
-                    }
-                    Poll::Ready(Err(error)) => State::refused(session.not_sent(error.into())),
-                    Poll::Ready(Ok(())) => match session.is_over() {
-                        Some(why) => State::refused(session.given_up(why)),
-                        // If a limit was met meanwhile, what was reserved is given back.
-                        None => match session.turn_after_wait() {
-                            Turn::Now => {
-                                let fut = session.send(svc);
-                                State::Called { fut }
-                            }
-                            Turn::At(until) => State::waiting(session, until),
-                            Turn::Never(error) => State::refused(error),
-                        },
+                StateProj::Preparing { preparing } => match ready!(preparing.poll(cx)) {
+                    // If a limit was met meanwhile, what was reserved is given back.
+                    Ok(svc) => match session.turn_after_wait() {
+                        Turn::Now => {
+                            let fut = session.send(svc);
+                            State::Called { fut }
+                        }
+                        Turn::At(until) => State::waiting(session, until),
+                        Turn::Never(error) => State::refused(error),
                     },
+                    Err(Unprepared::GivenUp(why)) => State::refused(session.given_up(why)),
+                    Err(Unprepared::Failed(error)) => State::refused(session.not_sent(error)),
                 },
                 StateProj::Refused { error } => {
                     return Poll::Ready(Err(error.take().expect("polled after completion")));

@@ -8,11 +8,7 @@ use crate::{
     call::{CallInfo, ReplaySafety, ToolCall},
     error::{ErrorKind, Evidence, Execution, ToolError},
     event::Event,
-    kit::{
-        caller::{Caller, GivenUp, Patience},
-        lane::Kept,
-        registry::Entry,
-    },
+    kit::{caller::Caller, lane::Kept, preparing::GivenUp, registry::Entry},
     outcome::Outcome,
 };
 
@@ -113,10 +109,6 @@ impl<S> Session<S> {
     }
 
     /// Whether it is too late to send it.
-    pub(super) fn is_over(&self) -> Option<GivenUp> {
-        Patience::is_over(self.call())
-    }
-
     /// Asks for a turn. While nothing cools that is one load.
     #[inline]
     pub(super) fn turn(&mut self) -> Turn {
@@ -131,7 +123,7 @@ impl<S> Session<S> {
 
     #[cold]
     fn closed_turn(&mut self) -> Turn {
-        if let Some(why) = self.is_over() {
+        if let Some(why) = GivenUp::by(self.call()) {
             return Turn::Never(self.given_up(why));
         }
         let now = self.keyed().settings().now();

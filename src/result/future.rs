@@ -18,7 +18,7 @@ use super::{
 use crate::{
     call::{Known, Observation, ToolCall},
     error::{ErrorKind, ToolError},
-    kit::caller::Patience,
+    kit::preparing::Preparing,
     outcome::{Classify, Outcome},
 };
 
@@ -37,7 +37,7 @@ pin_project! {
     #[project = StateProj]
     pub(super) enum State<S, F> {
         // The inner service was not ready: waiting for it.
-        Waiting { svc: S, call: Option<ToolCall> },
+        Preparing { #[pin] preparing: Preparing<S>, call: Option<ToolCall> },
         // Waiting for the response.
         Called { #[pin] fut: F },
         // The inner service had failed to become ready.
@@ -80,18 +80,13 @@ where
         let mut this = self.project();
         let result = loop {
             match this.state.as_mut().project() {
-                StateProj::Waiting { svc, call } => {
-                    if let Err(error) = ready!(svc.poll_ready(cx)) {
-                        break Err(error.into());
+                StateProj::Preparing { preparing, call } => match ready!(preparing.poll(cx)) {
+                    Ok(svc) => {
+                        let fut = svc.call(call.take().expect("called once"));
+                        this.state.set(State::Called { fut });
                     }
-                    let call = call.take().expect("called once");
-                    // It became ready too late.
-                    if let Some(why) = Patience::is_over(&call) {
-                        break Err(why.error());
-                    }
-                    let fut = svc.call(call);
-                    this.state.set(State::Called { fut });
-                }
+                    Err(why) => break Err(why.into_error()),
+                },
                 StateProj::Called { fut } => break ready!(fut.poll(cx)).map_err(Into::into),
                 StateProj::Failed { error } => {
                     break Err(error.take().expect("failed once"));

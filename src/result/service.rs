@@ -13,7 +13,10 @@ use super::{
 use crate::{
     call::ToolCall,
     error::ToolError,
-    kit::ready::{Prepared, Taken},
+    kit::{
+        preparing::Preparing,
+        ready::{Prepared, Taken},
+    },
     outcome::{ByError, Classify},
 };
 
@@ -55,8 +58,8 @@ where
         let mut pending = Pending::begin(&mut call);
         let state = match self.inner.take() {
             Taken::Ready => return self.call_ready(call, &mut pending),
-            Taken::Wait(svc) => State::Waiting {
-                svc,
+            Taken::Wait(svc) => State::Preparing {
+                preparing: Preparing::new(svc, &call),
                 call: Some(call),
             },
             Taken::Failed(error) => State::Failed { error: Some(error) },

@@ -15,7 +15,8 @@ use crate::{
     call::ToolCall,
     error::{ErrorKind, Execution, ToolError},
     kit::{
-        caller::{Caller, GivenUp, Patience},
+        caller::Caller,
+        preparing::{GivenUp, Preparing, Unprepared},
         timer::Timer,
     },
     outcome::Classify,
@@ -58,7 +59,7 @@ pin_project! {
         // Waiting for the next attempt. The service is gone, with what it had reserved.
         Waiting { timer: Timer, until: Instant, #[pin] caller: Caller },
         // Waiting for a fresh service to become ready.
-        Preparing { svc: S, #[pin] patience: Patience },
+        Preparing { #[pin] preparing: Preparing<S> },
     }
 }
 
@@ -162,38 +163,31 @@ impl<S> Pause<S> {
                     // It ends before the deadline, or it had not begun.
                     ready!(timer.poll(cx, || Some(*until)));
                     let svc = session.shared.template.fresh();
-                    let patience = Patience::of(&session.call);
-                    this.stage.set(Stage::Preparing { svc, patience });
+                    let preparing = Preparing::new(svc, &session.call);
+                    this.stage.set(Stage::Preparing { preparing });
                 }
-                StageProj::Preparing { svc, patience } => {
-                    let given_up = match svc.poll_ready(cx) {
-                        // As if the attempt had been made; but it was not.
-                        Poll::Ready(Err(error)) => {
-                            session.call.next_attempt();
-                            let error = error.into().about(&session.call.info());
-                            if error.is_own_refusal() {
-                                return Poll::Ready(Err(session.refused(&error)));
-                            }
-                            let sure = error.clone().with_execution(Execution::NotStarted);
-                            let error = error.unsent();
-                            let Some(delay) = session.decide(Err(&sure)) else {
-                                return Poll::Ready(Err(session.last(error)));
-                            };
-                            session.failed = Some(error);
-                            this.stage.set(Stage::waiting(session, delay));
-                            continue;
-                        }
-                        Poll::Ready(Ok(())) => Patience::is_over(&session.call),
-                        Poll::Pending => Some(ready!(patience.poll_given_up(cx))),
-                    };
-                    match given_up {
-                        Some(why) => break why,
-                        None => {
-                            session.call.next_attempt();
-                            return Poll::Ready(Ok(svc.call(session.call.clone())));
-                        }
+                StageProj::Preparing { preparing } => match ready!(preparing.poll(cx)) {
+                    Ok(svc) => {
+                        session.call.next_attempt();
+                        return Poll::Ready(Ok(svc.call(session.call.clone())));
                     }
-                }
+                    Err(Unprepared::GivenUp(why)) => break why,
+                    // As if the attempt had been made; but it was not.
+                    Err(Unprepared::Failed(error)) => {
+                        session.call.next_attempt();
+                        let error = error.about(&session.call.info());
+                        if error.is_own_refusal() {
+                            return Poll::Ready(Err(session.refused(&error)));
+                        }
+                        let sure = error.clone().with_execution(Execution::NotStarted);
+                        let error = error.unsent();
+                        let Some(delay) = session.decide(Err(&sure)) else {
+                            return Poll::Ready(Err(session.last(error)));
+                        };
+                        session.failed = Some(error);
+                        this.stage.set(Stage::waiting(session, delay));
+                    }
+                },
             }
         };
         Poll::Ready(Err(session.given_up(why)))

@@ -104,6 +104,7 @@ where
         if let Poll::Ready(result) = fut.poll(cx) {
             let result = result.map_err(|e| e.into().about(&this.watch.info));
             this.watch.ended(result.as_ref().err());
+            this.state.set(State::Done);
             return Poll::Ready(result);
         }
         let error = ready!(this.watch.wait(this.timer, cx));

@@ -13,14 +13,18 @@ use std::{
         atomic::{AtomicUsize, Ordering::SeqCst},
     },
     task::{Context, Poll},
+    time::Duration,
 };
 
-use tokio::sync::Semaphore;
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, advance},
+};
 use tokio_test::{assert_pending, assert_ready, assert_ready_err, assert_ready_ok, task};
 use tower::{Service, ServiceExt, limit::ConcurrencyLimit};
 use tower_layer::Layer;
 use tower_test::mock::{self, Mock};
-use tower_toolcall::{BoxError, ErrorKind, ToolCall, ToolError};
+use tower_toolcall::{BoxError, ErrorKind, Execution, ToolCall, ToolError};
 
 /// What a layer makes of any of the inner services.
 pub(crate) trait Stack:
@@ -207,6 +211,59 @@ where
         }
     };
     assert_eq!(error.kind(), ErrorKind::ConnectionFailed);
+}
+
+/// W1: a wait for readiness ends at the call's deadline, or when its caller cancels, wherever the layer stands.
+pub(crate) async fn a_wait_for_readiness_ends_with_the_deadline_or_the_token<L>(
+    layer: L,
+    readiness: Readiness,
+) where
+    L: Layer<MockTool, Service: Stack>,
+{
+    // It stands in `poll_ready`, which knows no call.
+    if readiness == Readiness::Passes {
+        return;
+    }
+    let (mut svc, mut handle) = mock::spawn_layer(layer);
+    handle.allow(0);
+    let waits = |svc: &mut mock::Spawn<L::Service>, call| {
+        assert_ready_ok!(svc.poll_ready());
+        let mut response = task::spawn(svc.call(call));
+        assert_pending!(response.poll());
+        response
+    };
+    let second = Duration::from_secs(1);
+    let mut response = waits(&mut svc, call().with_deadline(Instant::now() + second));
+    advance(second).await;
+    assert!(response.is_woken());
+    let error = assert_ready_err!(response.poll());
+    assert_eq!(error.kind(), ErrorKind::DeadlineExceeded);
+    assert_eq!(error.execution(), Execution::NotStarted);
+
+    #[cfg(feature = "cancel")]
+    {
+        let token = tokio_util::sync::CancellationToken::new();
+        let mut response = waits(&mut svc, call().with_cancellation(token.clone()));
+        token.cancel();
+        assert!(response.is_woken());
+        let error = assert_ready_err!(response.poll());
+        assert_eq!(error.kind(), ErrorKind::Cancelled);
+        assert_eq!(error.execution(), Execution::NotStarted);
+    }
+}
+
+/// W2: not when somebody drops the finished future.
+pub(crate) async fn the_inner_future_is_gone_with_its_answer<L>(layer: L)
+where
+    L: Layer<Limited, Service: Stack>,
+{
+    let (limited, probe, semaphore) = limited(Mode::Answers);
+    let mut svc = layer.layer(limited);
+    let mut response = task::spawn(svc.ready().await.unwrap().call(call()));
+    assert_eq!(assert_ready_ok!(response.poll()), "answer");
+    assert_eq!(probe.alive.load(SeqCst), 0);
+    assert_eq!(semaphore.available_permits(), 1);
+    drop(response);
 }
 
 /// Trap 18. `ConcurrencyLimit` panics when an instance is called that has no permit.
@@ -398,6 +455,8 @@ macro_rules! contract {
                 a_future_dropped_in_flight_gives_everything_back($layer);
                 a_future_dropped_while_it_waits_for_readiness_gives_its_place_back($layer, $readiness);
                 a_completed_call_gives_its_permit_back($layer);
+                a_wait_for_readiness_ends_with_the_deadline_or_the_token($layer, $readiness);
+                the_inner_future_is_gone_with_its_answer($layer);
                 a_panic_below_leaks_nothing($layer, $panics);
                 a_panic_in_call_leaks_nothing($layer, $panics);
                 works_in_a_spawned_task($layer);

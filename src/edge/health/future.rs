@@ -13,8 +13,8 @@ use crate::{
     call::ToolCall,
     error::ToolError,
     kit::{
-        caller::Patience,
         in_flight::{Beginning, InFlight},
+        preparing::{Preparing, Unprepared},
     },
 };
 
@@ -31,8 +31,8 @@ pin_project! {
     #[project = StateProj]
     pub(super) enum State<S, F> {
         // The inner service was not ready: waiting for it, without a place.
-        Waiting { svc: S, call: Option<ToolCall>, health: Health },
-        // Waiting for the response. The inner future is dropped before its end is reported.
+        Preparing { #[pin] preparing: Preparing<S>, call: Option<ToolCall>, health: Health },
+        // Waiting for the response.
         Called { #[pin] fut: F, flight: InFlight<Visit> },
         // Refused, or the inner service failed to become ready.
         Refused { error: Option<ToolError> },
@@ -85,24 +85,31 @@ where
                     });
                     let result = ready!(polled);
                     let visit = flight.report();
-                    return Poll::Ready(match result {
+                    let result = match result {
                         Ok(response) => {
                             visit.answered();
                             Ok(response)
                         }
                         Err(error) => Err(visit.failed(error)),
-                    });
+                    };
+                    this.state.set(State::Refused { error: None });
+                    return Poll::Ready(result);
                 }
-                StateProj::Waiting { svc, call, health } => {
-                    let ready = ready!(svc.poll_ready(cx));
+                StateProj::Preparing {
+                    preparing,
+                    call,
+                    health,
+                } => {
+                    let ready = ready!(preparing.poll(cx));
                     let call = call.take().expect("called once");
                     match ready {
-                        Ok(()) => match Patience::is_over(&call) {
-                            // It became ready too late.
-                            Some(why) => State::refused(why.error().about(&call.info())),
-                            None => start(svc, call, health),
-                        },
-                        Err(error) => State::refused(not_ready(health, &call, error.into())),
+                        Ok(svc) => start(svc, call, health),
+                        Err(Unprepared::GivenUp(why)) => {
+                            State::refused(why.error().about(&call.info()))
+                        }
+                        Err(Unprepared::Failed(error)) => {
+                            State::refused(not_ready(health, &call, error))
+                        }
                     }
                 }
                 StateProj::Refused { error } => {
@@ -131,7 +138,7 @@ where
 impl<S, F> fmt::Debug for ResponseFuture<S, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = match &self.state {
-            State::Waiting { .. } => "Waiting",
+            State::Preparing { .. } => "Preparing",
             State::Called { .. } => "Called",
             State::Refused { .. } => "Refused",
         };

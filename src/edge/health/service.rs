@@ -12,7 +12,10 @@ use super::{
 use crate::{
     call::ToolCall,
     error::ToolError,
-    kit::ready::{Prepared, Taken},
+    kit::{
+        preparing::Preparing,
+        ready::{Prepared, Taken},
+    },
 };
 
 /// Tells a [`Health`] registry how calls end. See the [module docs](super) for an example.
@@ -66,8 +69,8 @@ where
             // A look, no place: that is taken when the call is about to run.
             Taken::Wait(svc) => match self.health.refuses(&cell) {
                 Some(wait) => State::refused(ToolError::unavailable(wait).about(&info)),
-                None => State::Waiting {
-                    svc,
+                None => State::Preparing {
+                    preparing: Preparing::new(svc, &call),
                     call: Some(call),
                     health: self.health.clone(),
                 },

@@ -22,7 +22,10 @@ use crate::{
     call::ToolCall,
     edge::mcp::{McpService, ResponseFuture},
     error::{BoxError, ToolError},
-    kit::{caller::Patience, timer::Timer},
+    kit::{
+        preparing::{GivenUp, WaitLimit},
+        timer::Timer,
+    },
 };
 
 /// The tools of one MCP server, whose connection is made when it is needed, and made again when it is lost (X8).
@@ -244,18 +247,18 @@ impl McpReconnect {
     /// Waits for a connection as long as the call may.
     async fn wait(&self, call: &ToolCall) -> Result<Arc<Live>, ToolError> {
         // No attempt for a call that is over.
-        if let Some(why) = Patience::is_over(call) {
+        if let Some(why) = GivenUp::by(call) {
             return Err(why.error());
         }
         let max = self.settings.max_wait;
         let latest = max.and_then(|max| Instant::now().checked_add(max));
         let mut establish = pin!(self.establish(max.is_some()));
-        let (mut patience, mut timer) = (pin!(Patience::of(call)), Timer::default());
+        let (mut limit, mut timer) = (pin!(WaitLimit::of(call)), Timer::default());
         poll_fn(|cx| {
             if let Poll::Ready(connected) = establish.as_mut().poll(cx) {
                 return Poll::Ready(connected);
             }
-            if let Poll::Ready(why) = patience.as_mut().poll_given_up(cx) {
+            if let Poll::Ready(why) = limit.as_mut().poll(cx) {
                 return Poll::Ready(Err(why.error()));
             }
             let over = timer.poll(cx, || latest);

@@ -1,0 +1,146 @@
+//! The wait of a call for a service that was not ready.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use pin_project_lite::pin_project;
+use tokio::time::Instant;
+use tower_service::Service;
+
+use super::{caller::Caller, timer::Timer};
+use crate::{
+    call::ToolCall,
+    error::{ErrorKind, ToolError},
+};
+
+pin_project! {
+    /// Waits until a service is ready for one call, within the call's [`WaitLimit`]. No permit is taken before: only what is
+    /// ready is admitted.
+    #[derive(Debug)]
+    pub(crate) struct Preparing<S> {
+        svc: S,
+        #[pin]
+        limit: WaitLimit,
+    }
+}
+
+pin_project! {
+    /// What ends a wait before a call is sent: the caller's token, and the call's deadline.
+    #[derive(Debug)]
+    pub(crate) struct WaitLimit {
+        #[pin]
+        caller: Caller,
+        timer: Timer,
+        deadline: Option<Instant>,
+    }
+}
+
+/// Why a call was not sent.
+#[derive(Debug)]
+pub(crate) enum Unprepared {
+    /// The wait was ended.
+    GivenUp(GivenUp),
+    /// The service failed to become ready.
+    Failed(ToolError),
+}
+
+/// Why a wait was ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GivenUp {
+    Cancelled,
+    Deadline,
+}
+
+impl<S> Preparing<S> {
+    /// The instance that was polled, with its place in the queue.
+    pub(crate) fn new(svc: S, call: &ToolCall) -> Self {
+        let limit = WaitLimit::of(call);
+        Self { svc, limit }
+    }
+
+    /// The service, once it is ready for the call. What became ready too late is not called.
+    pub(crate) fn poll<'s>(
+        self: Pin<&'s mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<&'s mut S, Unprepared>>
+    where
+        S: Service<ToolCall>,
+        S::Error: Into<ToolError>,
+    {
+        let this = self.project();
+        let given_up = match this.svc.poll_ready(cx) {
+            Poll::Pending => Some(ready!(this.limit.poll(cx))),
+            Poll::Ready(Ok(())) => this.limit.given_up(cx),
+            Poll::Ready(Err(error)) => return Poll::Ready(Err(Unprepared::Failed(error.into()))),
+        };
+        Poll::Ready(match given_up {
+            Some(why) => Err(Unprepared::GivenUp(why)),
+            None => Ok(this.svc),
+        })
+    }
+}
+
+impl WaitLimit {
+    pub(crate) fn of(call: &ToolCall) -> Self {
+        Self {
+            caller: Caller::of(call),
+            timer: Timer::default(),
+            deadline: call.deadline(),
+        }
+    }
+
+    /// Ready once the wait is to be ended.
+    pub(crate) fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<GivenUp> {
+        let this = self.project();
+        if this.caller.poll_cancelled(cx).is_ready() {
+            return Poll::Ready(GivenUp::Cancelled);
+        }
+        let over = this.timer.poll(cx, || *this.deadline);
+        over.map(|()| GivenUp::Deadline)
+    }
+
+    /// Whether what was waited for came too late.
+    fn given_up(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Option<GivenUp> {
+        let this = self.project();
+        if this.caller.poll_cancelled(cx).is_ready() {
+            return Some(GivenUp::Cancelled);
+        }
+        let over = this.deadline.is_some_and(|at| at <= Instant::now());
+        over.then_some(GivenUp::Deadline)
+    }
+}
+
+impl Unprepared {
+    /// The error of the call.
+    pub(crate) fn into_error(self) -> ToolError {
+        match self {
+            Self::GivenUp(why) => why.error(),
+            Self::Failed(error) => error,
+        }
+    }
+}
+
+impl GivenUp {
+    /// Whether a call that need not wait may still be sent: none after its deadline, or after its caller has cancelled.
+    pub(crate) fn by(call: &ToolCall) -> Option<Self> {
+        if Caller::has_cancelled(call) {
+            return Some(Self::Cancelled);
+        }
+        let over = call.deadline().is_some_and(|at| at <= Instant::now());
+        over.then_some(Self::Deadline)
+    }
+
+    /// The error of a call that was not sent for it.
+    pub(crate) fn error(self) -> ToolError {
+        let (kind, text) = match self {
+            Self::Cancelled => (ErrorKind::Cancelled, "cancelled by the caller"),
+            Self::Deadline => (
+                ErrorKind::DeadlineExceeded,
+                "the time budget was spent before the call could start",
+            ),
+        };
+        ToolError::refusal(kind, text)
+    }
+}
