@@ -87,6 +87,8 @@ pub struct CatchPanic<S> {
     inner: S,
 }
 
+crate::kit::inner::accessors!({S} CatchPanic<S>, inner);
+
 impl<S> Service<ToolCall> for CatchPanic<S>
 where
     S: Service<ToolCall>,
@@ -108,13 +110,12 @@ where
         let info = call.info();
         // Unwind safety: a tool that panicked is asked again only if its owner calls it again,
         // exactly as if the panic had ended another task.
-        let state = match catch_unwind(AssertUnwindSafe(|| self.inner.call(call))) {
-            Ok(fut) => State::Called { fut },
-            Err(payload) => State::Panicked {
-                error: Some(panicked(payload).about(&info)),
-            },
+        let called = catch_unwind(AssertUnwindSafe(|| self.inner.call(call)));
+        let (fut, error) = match called {
+            Ok(fut) => (Some(fut), None),
+            Err(payload) => (None, Some(panicked(payload).about(&info))),
         };
-        ResponseFuture { state, info }
+        ResponseFuture { fut, error, info }
     }
 }
 
@@ -123,23 +124,24 @@ pin_project! {
     #[derive(Debug)]
     #[must_use = "futures do nothing unless polled"]
     pub struct ResponseFuture<F> {
+        // None once it has ended, or if the tool panicked when it was called.
         #[pin]
-        state: State<F>,
+        fut: Option<F>,
+        error: Option<ToolError>,
         info: CallInfo,
     }
 
     impl<F> PinnedDrop for ResponseFuture<F> {
         fn drop(this: Pin<&mut Self>) {
-            discard(this.project().state);
+            discard(this.project().fut);
         }
     }
 }
 
 /// Drops the tool's future, which may panic: one that did may do it again, and one that was given up must not
 /// take those with it that gave it up.
-fn discard<F>(mut state: Pin<&mut State<F>>) {
-    let gone = || state.set(State::Panicked { error: None });
-    if let Err(payload) = catch_unwind(AssertUnwindSafe(gone)) {
+fn discard<F>(mut fut: Pin<&mut Option<F>>) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| fut.set(None))) {
         forget(payload);
     }
 }
@@ -148,17 +150,6 @@ fn discard<F>(mut state: Pin<&mut State<F>>) {
 fn forget(payload: Box<dyn Any + Send>) {
     if let Err(another) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
         mem::forget(another);
-    }
-}
-
-pin_project! {
-    #[derive(Debug)]
-    #[project = StateProj]
-    enum State<F> {
-        // Waiting for the response.
-        Called { #[pin] fut: F },
-        // The tool panicked when it was called; or the inner future is gone.
-        Panicked { error: Option<ToolError> },
     }
 }
 
@@ -171,11 +162,8 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
-        let fut = match this.state.as_mut().project() {
-            StateProj::Called { fut } => fut,
-            StateProj::Panicked { error } => {
-                return Poll::Ready(Err(error.take().expect("polled after completion")));
-            }
+        let Some(fut) = this.fut.as_mut().as_pin_mut() else {
+            return Poll::Ready(Err(this.error.take().expect("polled after completion")));
         };
         // Inside, because a foreign error runs foreign code when it is converted.
         let poll = || fut.poll(cx).map_err(|e| e.into().about(this.info));
@@ -183,7 +171,8 @@ where
             Ok(polled) => ready!(polled),
             Err(payload) => Err(panicked(payload).about(this.info)),
         };
-        discard(this.state);
+        // What it panics with then is not its answer.
+        discard(this.fut);
         Poll::Ready(result)
     }
 }

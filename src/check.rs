@@ -148,10 +148,10 @@ impl CheckLayer<MaxBytes> {
 }
 
 impl<S, K: Clone> Layer<S> for CheckLayer<K> {
-    type Service = Checked<S, K>;
+    type Service = CheckService<S, K>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Checked {
+        CheckService {
             inner,
             check: self.check.clone(),
         }
@@ -168,21 +168,23 @@ impl<K> fmt::Debug for CheckLayer<K> {
 
 /// Checks answers. See the [module docs](self) for an example.
 #[derive(Clone)]
-pub struct Checked<S, K> {
+pub struct CheckService<S, K> {
     inner: S,
     check: K,
 }
 
-impl<S: fmt::Debug, K> fmt::Debug for Checked<S, K> {
+impl<S: fmt::Debug, K> fmt::Debug for CheckService<S, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Checked")
+        f.debug_struct("CheckService")
             .field("inner", &self.inner)
             .field("check", &format_args!("{}", type_name::<K>()))
             .finish()
     }
 }
 
-impl<S, K> Service<ToolCall> for Checked<S, K>
+crate::kit::inner::accessors!({S, K} CheckService<S, K>, inner);
+
+impl<S, K> Service<ToolCall> for CheckService<S, K>
 where
     S: Service<ToolCall>,
     S::Error: Into<ToolError>,
@@ -207,7 +209,7 @@ where
 }
 
 pin_project! {
-    /// Response future for [`Checked`].
+    /// Response future for [`CheckService`].
     #[must_use = "futures do nothing unless polled"]
     pub struct ResponseFuture<F, K> {
         #[pin]

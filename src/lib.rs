@@ -20,6 +20,7 @@ pub mod key;
 mod kit;
 #[cfg(feature = "metrics")]
 pub mod metrics;
+pub mod middleware;
 pub mod normalize;
 pub mod outcome;
 pub mod rate_limit;

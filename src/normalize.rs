@@ -133,6 +133,8 @@ pub struct Normalize<S> {
     codes: Codes,
 }
 
+crate::kit::inner::accessors!({S} Normalize<S>, inner);
+
 impl<S> Service<ToolCall> for Normalize<S>
 where
     S: Service<ToolCall>,

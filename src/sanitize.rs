@@ -93,6 +93,8 @@ pub struct Sanitize<S> {
     rules: Rules,
 }
 
+crate::kit::inner::accessors!({S} Sanitize<S>, inner);
+
 impl<S: Service<ToolCall>> Service<ToolCall> for Sanitize<S> {
     type Response = S::Response;
     type Error = S::Error;

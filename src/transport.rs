@@ -112,22 +112,7 @@ pub struct Transport<S> {
     inner: S,
 }
 
-impl<S> Transport<S> {
-    /// The leaf.
-    pub fn get_ref(&self) -> &S {
-        &self.inner
-    }
-
-    /// The leaf, to be changed.
-    pub fn get_mut(&mut self) -> &mut S {
-        &mut self.inner
-    }
-
-    /// The leaf, taken out.
-    pub fn into_inner(self) -> S {
-        self.inner
-    }
-}
+crate::kit::inner::accessors!({S} Transport<S>, inner);
 
 impl<S> Service<ToolCall> for Transport<S>
 where

@@ -14,8 +14,8 @@ use tower_layer::Layer;
 use tower_toolcall::{
     ErrorKind, Outcome, ToolCall, ToolError,
     circuit_breaker::{
-        Breaker, BreakerState, CircuitBreakerBuilder, CircuitBreakerLayer, Permit, Rates, Snapshot,
-        Transitions, Trip,
+        Breaker, BreakerSnapshot, BreakerState, CircuitBreakerBuilder, CircuitBreakerLayer, Permit,
+        Rates, Transitions, Trip,
     },
     outcome::classify_fn,
 };
@@ -144,7 +144,7 @@ impl Run {
         assert_eq!(result.is_ok(), ok, "{result:?}");
     }
 
-    fn now(&self) -> Snapshot {
+    fn now(&self) -> BreakerSnapshot {
         self.breaker.snapshot()
     }
 

@@ -89,7 +89,7 @@ fn limited() -> Vec<Candidate> {
         bare(),
         ours("rate_limit, cooling, refused at once", |tool| {
             let builder = RateLimitBackoffLayer::builder()
-                .fail_fast()
+                .with_fail_fast()
                 .with_default_cooldown(LONG);
             layered(builder.build().expect("valid"), tool)
         })

@@ -410,8 +410,8 @@ impl ToolCall {
 
     /// Which attempt this is, from 1.
     #[inline]
-    pub fn attempt(&self) -> u16 {
-        self.attempt
+    pub fn attempt(&self) -> u32 {
+        self.attempt.into()
     }
 
     /// What else the caller put on the call.
@@ -498,9 +498,10 @@ impl ToolCall {
         at.is_none_or(|at| leaves(at) >= self.info().patience_within(limit_ms))
     }
 
-    /// Notes that a layer ends the call after this time. Of several the shortest holds.
+    /// Notes that a layer ends the call after this time. Of several the shortest holds. Circuit breakers below judge by it
+    /// whether a call that is dropped has timed out.
     #[inline]
-    pub(crate) fn limit(&mut self, timeout: Duration) {
+    pub fn limit(&mut self, timeout: Duration) {
         let ms = u32::try_from(timeout.as_millis())
             .unwrap_or(u32::MAX)
             .max(1);
@@ -520,13 +521,13 @@ impl ToolCall {
 
     /// Counts another attempt. For layers that repeat calls.
     pub fn next_attempt(&mut self) {
-        self.begin_attempt(self.attempt.saturating_add(1));
+        self.begin_attempt(self.attempt().saturating_add(1));
     }
 
     /// The same where others have made some of them.
-    pub(crate) fn begin_attempt(&mut self, n: u16) {
-        self.attempt = n;
-        self.record(|r| r.begin_attempt(n.into()));
+    pub(crate) fn begin_attempt(&mut self, n: u32) {
+        self.attempt = u16::try_from(n).unwrap_or(u16::MAX);
+        self.record(|r| r.begin_attempt(n));
     }
 
     /// Claims the call, and tells whether it had been claimed before.
@@ -539,6 +540,14 @@ impl ToolCall {
         let before = self.claims.load(Relaxed);
         self.claims.store(before | claim.bit(), Relaxed);
         before & claim.bit() != 0
+    }
+
+    /// Observes the call as the layer that repeats it, at most `attempts` times: all attempts share one record, which ends
+    /// with the answer of this, and one [idempotency key](Self::idempotency_key). Each further one is a clone of the call
+    /// after [`next_attempt`](Self::next_attempt).
+    pub fn observe_attempts(&mut self, attempts: u32) -> Observation {
+        let is_new = self.begin_repeated(attempts);
+        Observation::new(self.info(), is_new, self.attempt)
     }
 
     /// Begins the recording of a call to which the caller of this may make so many attempts: they share it,
@@ -562,13 +571,14 @@ impl ToolCall {
         self.data.ident.record.end(self.recording);
     }
 
-    /// Notes that an attempt may have run.
-    pub(crate) fn set_ambiguous(&self) {
+    /// Notes that an attempt may have run, so that layers above do not take the refusal of a later one for proof that the
+    /// tool did not.
+    pub fn set_ambiguous(&self) {
         self.claims.fetch_or(AMBIGUOUS, Relaxed);
     }
 
     /// Whether an earlier attempt may have run.
-    pub(crate) fn is_ambiguous(&self) -> bool {
+    pub fn is_ambiguous(&self) -> bool {
         self.claims.load(Relaxed) & AMBIGUOUS != 0
     }
 
@@ -624,7 +634,7 @@ impl ToolCall {
         copy
     }
 
-    /// One key for all attempts at this call, and another for each other call (R8).
+    /// One key for all attempts at this call, and another for each other call.
     ///
     /// For leaves, to send along, so that a server can tell a repetition from a new call. `None` unless
     /// a [`RetryLayer`](crate::retry::RetryLayer) above may repeat it; tower's retry layer cannot give
@@ -678,7 +688,7 @@ impl ToolCall {
 
     /// Writes to the record, if somebody observes the call.
     #[inline]
-    pub(crate) fn record(&self, write: impl FnOnce(&Record)) {
+    pub fn record(&self, write: impl FnOnce(&Record)) {
         self.data.ident.record(self.recording, write);
     }
 

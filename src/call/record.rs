@@ -345,7 +345,7 @@ impl Observation {
 
     /// The call that is observed.
     #[inline]
-    pub(crate) fn call(&self) -> &CallInfo {
+    pub fn call(&self) -> &CallInfo {
         self.call.as_ref().expect("taken out at the end alone")
     }
 

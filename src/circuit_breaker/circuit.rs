@@ -282,7 +282,7 @@ impl Drop for Place<'_> {
     }
 }
 
-/// A refusal (C4).
+/// A refusal.
 #[cold]
 pub(super) fn refusal(call: Option<&CallInfo>, retry_after: Duration) -> ToolError {
     let text = "Circuit breaker open";

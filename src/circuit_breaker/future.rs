@@ -18,6 +18,7 @@ use crate::{
     error::ToolError,
     kit::{
         in_flight::{Beginning, InFlight},
+        inner,
         preparing::{Preparing, Unprepared},
     },
     outcome::Classify,
@@ -39,7 +40,7 @@ pin_project! {
         // The inner service was not ready: waiting for it, without a permit.
         Preparing { #[pin] preparing: Preparing<S>, call: Option<ToolCall>, entry: Arc<CircuitEntry> },
         // Waiting for the response.
-        Called { #[pin] fut: F, flight: InFlight<Admitted> },
+        Called { #[pin] fut: Option<F>, flight: InFlight<Admitted> },
         // Refused, or the inner service failed to become ready; none once that was told.
         Refused { error: Option<ToolError> },
     }
@@ -74,14 +75,13 @@ where
                 // Converting and classifying run foreign code: inside, so that a panic there is
                 // reported too.
                 let polled = flight.poll(|admitted| {
-                    let result = ready!(fut.poll(cx));
+                    let result = ready!(inner::poll(fut, cx));
                     let result = result.map_err(|e| e.into().about(&admitted.info));
                     let outcome = this.classifier.classify(result.as_ref());
                     Poll::Ready((result, outcome.count(), outcome.is_reported()))
                 });
                 let (result, count, reported) = ready!(polled);
                 flight.report().ended(count, reported, flight.since());
-                this.state.set(State::Refused { error: None });
                 return Poll::Ready(result);
             }
             ready!(this.state.as_mut().poll_called(cx, this.classifier))?;
@@ -151,7 +151,7 @@ where
         Ok(pass) => {
             let admitted = Admitted::new(Arc::clone(entry), info, pass);
             let beginning = Beginning::new(admitted, call.trusted_deadline());
-            let fut = svc.call(call);
+            let fut = Some(svc.call(call));
             let flight = beginning.begun();
             Ok(State::Called { fut, flight })
         }

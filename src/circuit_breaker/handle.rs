@@ -19,7 +19,7 @@ use crate::{
     text::Short,
 };
 
-/// Reads the breakers of a layer, forces them, and subscribes to them (C7).
+/// Reads the breakers of a layer, forces them, and subscribes to them.
 ///
 /// Cheap to clone. Keeps working when the layer and its services are gone.
 ///
@@ -70,7 +70,7 @@ impl CircuitBreakerHandle {
     }
 
     /// Every breaker's state and counters, in the order of server and tool.
-    pub fn snapshot(&self) -> Vec<Snapshot> {
+    pub fn snapshot(&self) -> Vec<BreakerSnapshot> {
         self.breakers().iter().map(Breaker::snapshot).collect()
     }
 
@@ -166,9 +166,9 @@ impl Breaker {
     }
 
     /// State and counters.
-    pub fn snapshot(&self) -> Snapshot {
+    pub fn snapshot(&self) -> BreakerSnapshot {
         let look = self.look();
-        Snapshot {
+        BreakerSnapshot {
             server: self.server().map(str::to_owned),
             tool: self.tool().map(str::to_owned),
             state: look.state,
@@ -318,7 +318,7 @@ impl fmt::Debug for Permit {
 /// A breaker at one moment.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Snapshot {
+pub struct BreakerSnapshot {
     /// The server part of its key, the first 256 bytes.
     pub server: Option<String>,
     /// The tool part of its key, or what a key function picked, the first 256 bytes.
@@ -352,9 +352,9 @@ pub struct Snapshot {
 }
 
 /// Shows the key short and redacted, as events do.
-impl fmt::Debug for Snapshot {
+impl fmt::Debug for BreakerSnapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Snapshot")
+        f.debug_struct("BreakerSnapshot")
             .field("server", &self.server.as_deref().map(Short::name))
             .field("tool", &self.tool.as_deref().map(Short::name))
             .field("state", &self.state)

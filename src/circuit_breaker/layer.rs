@@ -132,7 +132,7 @@ impl CircuitBreakerBuilder {
             .with_reported_failures(true)
     }
 
-    /// The preset of an HTTP tool proxy (system E): a breaker per server opens after 5 failures in a
+    /// The preset of an HTTP tool proxy: a breaker per server opens after 5 failures in a
     /// row, stays open for 30 s, and closes after 3 successful trial calls.
     pub fn http_proxy() -> Self {
         Self::new()
@@ -149,7 +149,7 @@ impl<C> CircuitBreakerBuilder<C> {
         self
     }
 
-    /// Sets how long a breaker stays open before it tries again. Default 60 s (C3); at most a year.
+    /// Sets how long a breaker stays open before it tries again. Default 60 s; at most a year.
     pub fn with_open_for(mut self, period: Duration) -> Self {
         self.rules.open_for = period;
         self
@@ -164,7 +164,7 @@ impl<C> CircuitBreakerBuilder<C> {
     }
 
     /// Sets how many trial calls may run at a time in a half-open breaker, and how many successes
-    /// close it. Default 1 (C3). At most [`MAX_TRIALS`](super::MAX_TRIALS).
+    /// close it. Default 1. At most [`MAX_TRIALS`](super::MAX_TRIALS).
     pub fn with_trials(mut self, trials: u32) -> Self {
         self.rules.trials = trials;
         self
@@ -183,13 +183,13 @@ impl<C> CircuitBreakerBuilder<C> {
         self
     }
 
-    /// Sets what calls share a breaker. Default: those of one tool of one server (C1).
+    /// Sets what calls share a breaker. Default: those of one tool of one server.
     pub fn with_key(mut self, key: Key) -> Self {
         self.key = key;
         self
     }
 
-    /// Sets how many breakers are kept at most. Default 10,000 (C9); at most 16,777,216.
+    /// Sets how many breakers are kept at most. Default 10,000; at most 16,777,216.
     ///
     /// Beyond it those go that are idle, without a call in flight, and closed; first those without a
     /// failure in their window. An open one goes only when its period has been over for an hour and
@@ -212,14 +212,14 @@ impl<C> CircuitBreakerBuilder<C> {
 
     /// Says whether what tells of one tool alone counts ([`Count::ToolFailure`]), such as an error that
     /// nobody can classify. Default: yes for [`Key::Tool`] and [`Key::ToolName`], else no, so that one
-    /// tool's own errors do not stop a whole server (C5).
+    /// tool's own errors do not stop a whole server.
     pub fn with_tool_failures(mut self, count: bool) -> Self {
         self.counts_tools = Some(count);
         self
     }
 
     /// Says whether an answer that is an error in the tool's own words (MCP's `isError`) counts as a
-    /// failure of the tool. Default: no; it is neutral (E6). Needs
+    /// failure of the tool. Default: no; it is neutral. Needs
     /// [`with_tool_failures`](Self::with_tool_failures).
     pub fn with_reported_failures(mut self, count: bool) -> Self {
         self.counts_reported = count;

@@ -175,7 +175,7 @@ mod window;
 
 pub use self::{
     future::ResponseFuture,
-    handle::{Breaker, CircuitBreakerHandle, Lagged, Permit, Snapshot, Transitions},
+    handle::{Breaker, BreakerSnapshot, CircuitBreakerHandle, Lagged, Permit, Transitions},
     layer::{CircuitBreakerBuilder, CircuitBreakerLayer},
     rules::{MAX_PERIOD, MAX_TRIALS, MAX_WINDOW_CALLS, Rates, Trip},
     service::CircuitBreaker,

@@ -49,7 +49,7 @@ pub(super) struct Within {
 
 impl Trip {
     /// So many failures with no success in between, however long that takes: a tool that is called
-    /// rarely is stopped as well. The default, with 5 (C2). At least 1.
+    /// rarely is stopped as well. The default, with 5. At least 1.
     pub const fn consecutive_failures(failures: u32) -> Self {
         Self(Kind::Consecutive { failures })
     }

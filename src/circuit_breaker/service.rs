@@ -18,12 +18,12 @@ use crate::{
         preparing::Preparing,
         ready::{Prepared, Taken},
     },
-    outcome::Classify,
+    outcome::{ByError, Classify},
 };
 
 /// Stops calling a tool that is broken. See the [module docs](super) for an example.
 #[derive(Clone)]
-pub struct CircuitBreaker<S, C> {
+pub struct CircuitBreaker<S, C = ByError> {
     inner: Prepared<S>,
     circuits: Circuits,
     shared: Arc<Shared>,
@@ -40,6 +40,8 @@ impl<S, C> CircuitBreaker<S, C> {
         }
     }
 }
+
+crate::kit::inner::accessors!({S, C} CircuitBreaker<S, C>, inner.svc);
 
 impl<S, C> Service<ToolCall> for CircuitBreaker<S, C>
 where
@@ -70,7 +72,7 @@ where
                 Ok(pass) => {
                     let admitted = Admitted::new(entry, info, pass);
                     let beginning = Beginning::new(admitted, call.trusted_deadline());
-                    let fut = self.inner.get().call(call);
+                    let fut = Some(self.inner.get().call(call));
                     let flight = beginning.begun();
                     return ResponseFuture::new(State::Called { fut, flight }, classifier);
                 }

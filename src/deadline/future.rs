@@ -14,6 +14,7 @@ use crate::{
     error::{ErrorKind, TimeoutLimit, ToolError},
     kit::{
         caller::Caller,
+        inner,
         preparing::{GivenUp, Preparing, Unprepared},
         timer::Timer,
     },
@@ -42,8 +43,8 @@ pin_project! {
         // The inner service was not ready: waiting for it.
         Preparing { #[pin] preparing: Preparing<S>, call: Option<ToolCall> },
         // Waiting for the response.
-        Called { #[pin] fut: F },
-        // Refused before it was started; none once that was told, or the inner future is gone.
+        Called { #[pin] fut: Option<F> },
+        // Refused before it was started, or ended; none once that was told.
         Refused { error: Option<ToolError> },
     }
 }
@@ -72,6 +73,7 @@ impl Limit {
 }
 
 impl<S, F> ResponseFuture<S, F> {
+    #[inline]
     pub(super) fn new(state: State<S, F>, limit: Limit, caller: Caller, info: CallInfo) -> Self {
         Self {
             state,
@@ -92,37 +94,37 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
-        let result = loop {
+        let error = loop {
             match this.state.as_mut().project() {
                 StateProj::Preparing { preparing, call } => match ready!(preparing.poll(cx)) {
                     Ok(svc) => {
-                        let fut = svc.call(call.take().expect("called once"));
+                        let fut = Some(svc.call(call.take().expect("called once")));
                         this.state.set(State::Called { fut });
                     }
                     Err(Unprepared::GivenUp(GivenUp::Deadline)) => {
                         let waited = this.limit.since.elapsed();
-                        break Err(GivenUp::Deadline.error().with_elapsed(waited));
+                        break GivenUp::Deadline.error().with_elapsed(waited);
                     }
-                    Err(why) => break Err(why.into_error()),
+                    Err(why) => break why.into_error(),
                 },
                 StateProj::Called { fut } => {
                     // The response first: a tie is a success.
-                    if let Poll::Ready(result) = fut.poll(cx) {
-                        break result.map_err(Into::into);
+                    if let Poll::Ready(result) = inner::poll(fut, cx) {
+                        return Poll::Ready(result.map_err(|e| e.into().about(this.info)));
                     }
                     if this.caller.poll_cancelled(cx).is_ready() {
                         let text = "cancelled by the caller";
-                        break Err(ToolError::new(ErrorKind::Cancelled, text));
+                        break ToolError::new(ErrorKind::Cancelled, text);
                     }
                     ready!(this.timer.poll(cx, || this.limit.at));
-                    break Err(this.limit.expired(this.info));
+                    break this.limit.expired(this.info);
                 }
                 StateProj::Refused { error } => {
-                    break Err(error.take().expect("polled after completion"));
+                    break error.take().expect("polled after completion");
                 }
             }
         };
         this.state.set(State::Refused { error: None });
-        Poll::Ready(result.map_err(|error| error.about(this.info)))
+        Poll::Ready(Err(error.about(this.info)))
     }
 }

@@ -20,7 +20,7 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// The moment by which a call that comes `now` must have ended (T5). `None`: no limit that a
+    /// The moment by which a call that comes `now` must have ended. `None`: no limit that a
     /// clock reaches.
     #[inline]
     pub(super) fn limit(&self, now: Instant, call: &mut ToolCall) -> Option<Instant> {

@@ -48,6 +48,8 @@ impl<S: Clone> Deadline<S> {
     }
 }
 
+crate::kit::inner::accessors!({S} Deadline<S>, inner.svc);
+
 impl<S> Service<ToolCall> for Deadline<S>
 where
     S: Service<ToolCall> + Clone,
@@ -81,9 +83,11 @@ where
             }
         } else {
             match self.inner.take() {
-                Taken::Ready => State::Called {
-                    fut: self.inner.get().call(call),
-                },
+                // Made where it is returned: what lies below is not moved once more.
+                Taken::Ready => {
+                    let fut = Some(self.inner.get().call(call));
+                    return ResponseFuture::new(State::Called { fut }, limit, caller, info);
+                }
                 Taken::Wait(svc) => State::Preparing {
                     preparing: Preparing::new(svc, &call),
                     call: Some(call),

@@ -307,8 +307,9 @@ impl ToolError {
         recognise::from_transport(error)
     }
 
-    /// The timeout error of a layer (T3).
-    pub(crate) fn timed_out(
+    /// The error of a call that a layer has ended after the time `in_force`, which a deadline may have made shorter than the
+    /// `configured` one.
+    pub fn timed_out(
         call: &CallInfo,
         in_force: Duration,
         configured: Duration,

@@ -64,7 +64,7 @@ impl fmt::Display for Reason {
     }
 }
 
-/// A change of a server's availability (X6).
+/// A change of a server's availability.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct AvailabilityChange {

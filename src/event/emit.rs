@@ -99,7 +99,7 @@ impl Event<'_> {
                 call,
                 attempt,
                 delay,
-                told,
+                hinted,
                 error,
             } => emit!(
                 WARN,
@@ -107,7 +107,7 @@ impl Event<'_> {
                 call,
                 ATTEMPT = attempt,
                 DELAY_MS = ms(delay),
-                TOLD = told,
+                HINTED = hinted,
                 CODE = error.map(ToolError::code),
                 ERROR = error.map(ToolError::message)
             ),
@@ -142,7 +142,7 @@ impl Event<'_> {
                 call,
                 attempt,
                 cooldown,
-                told,
+                hinted,
             } => emit!(
                 WARN,
                 RATE_LIMITED,
@@ -150,7 +150,7 @@ impl Event<'_> {
                 ATTEMPT = attempt,
                 CODE = ErrorKind::RateLimited.code(),
                 DELAY_MS = ms(cooldown),
-                TOLD = told
+                HINTED = hinted
             ),
             Event::Transition { transition, call } => breaker(transition, call),
             Event::Breaker { .. } => {}

@@ -158,23 +158,26 @@ impl Audience {
     }
 }
 
-/// A layer's listener: none by default.
+/// The listener of a layer: none by default. What a layer tells it, the listeners that observers above have put on the call
+/// hear as well, and tracing's subscribers.
 #[derive(Clone, Default)]
-pub(crate) struct Listener(Option<Arc<dyn Listen>>);
+pub struct Listener(Option<Arc<dyn Listen>>);
 
 impl Listener {
-    pub(crate) fn new(listen: impl Listen + 'static) -> Self {
+    /// The listener that a layer's user has set.
+    pub fn new(listen: impl Listen + 'static) -> Self {
         Self(Some(Arc::new(listen)))
     }
 
-    /// Whether anybody may hear of events of this level.
+    /// Whether a listener of the layer, or a subscriber, may want events of this level. Listeners on a call's record are not
+    /// asked.
     #[inline]
-    pub(crate) fn hears(&self, level: Level) -> bool {
+    pub fn hears(&self, level: Level) -> bool {
         self.0.is_some() || level <= LevelFilter::current()
     }
 
-    /// Emits the event, and tells this listener and those of the call's record.
-    pub(crate) fn tell(&self, event: &Event<'_>) {
+    /// Emits the event to subscribers, and tells this listener and those of the call's record, each once.
+    pub fn tell(&self, event: &Event<'_>) {
         self.tell_also(&Audience::default(), event);
     }
 

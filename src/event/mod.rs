@@ -22,9 +22,9 @@
 //! | `tool.skipped` | WARN | trace, batch | `code`, `error`, `duration_ms` |
 //! | `tool.cancelled` | INFO | trace, batch | `duration_ms`, `attempts`, `max_attempts` |
 //! | `tool.slow` | WARN | timeout | `duration_ms`, `timeout_ms` |
-//! | `tool.retry` | WARN | retry | `attempt`, `delay_ms`, `told`, `code`, `error`; `refused` in the place of the delay where there is none |
+//! | `tool.retry` | WARN | retry | `attempt`, `delay_ms`, `hinted`, `code`, `error`; `refused` in the place of the delay where there is none |
 //! | `tool.exhausted` | ERROR | retry | `attempt`, `code`, `error` |
-//! | `tool.rate_limited` | WARN | rate_limit | `attempt`, `code`, `delay_ms`, `told` |
+//! | `tool.rate_limited` | WARN | rate_limit | `attempt`, `code`, `delay_ms`, `hinted` |
 //! | `tool.breaker` | WARN | circuit_breaker | `from`, `to`, `reason`, `generation`, `calls`, `failures`, `slow_calls`, `open_ms` |
 //! | `tool.health` | WARN | health | `from`, `to`, `reason`, `failures`, `generation` |
 //! | `tool.sequence` | INFO | batch | `calls`, `succeeded`, `failed`, `timed_out`, `skipped`, `cancelled`, `slow_calls`, `duration_ms`, `budget_ms`; of the names only `trace_id` |
@@ -66,10 +66,10 @@ use std::time::Duration;
 
 pub(crate) use self::{
     emit::{emit, ms},
-    listen::{Audience, Listener},
+    listen::Audience,
 };
 pub use self::{
-    listen::{Listen, Listening},
+    listen::{Listen, Listener, Listening},
     outcome::CallOutcome,
 };
 pub use crate::call::{ListenerId, Signal, Signals};
@@ -87,7 +87,7 @@ pub const TARGET: &str = "tower_toolcall";
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
-    /// The call used more than its fraction of the timeout; it may have succeeded (T6).
+    /// The call used more than its fraction of the timeout; it may have succeeded.
     /// `tool.slow`, WARN.
     #[non_exhaustive]
     Slow {
@@ -120,7 +120,7 @@ pub enum Event<'a> {
         /// is `tool.timeout`, WARN.
         past_deadline: bool,
     },
-    /// A call failed and will be sent again (R4). `tool.retry`, WARN.
+    /// A call failed and will be sent again. `tool.retry`, WARN.
     #[non_exhaustive]
     Retry {
         /// The call.
@@ -129,12 +129,12 @@ pub enum Event<'a> {
         attempt: u32,
         /// How long is waited before the next one.
         delay: Duration,
-        /// Whether the server told how long.
-        told: bool,
+        /// Whether the server said how long (a hint).
+        hinted: bool,
         /// What it failed with; none if its answer was a failure in the classifier's eyes.
         error: Option<&'a ToolError>,
     },
-    /// A call failed in a way that a retry might mend, and is not sent again (R4). `tool.exhausted`,
+    /// A call failed in a way that a retry might mend, and is not sent again. `tool.exhausted`,
     /// ERROR, if its attempts are used up, else `tool.retry`, WARN, with the reason as `refused`.
     #[non_exhaustive]
     RetryRefused {
@@ -157,10 +157,10 @@ pub enum Event<'a> {
         /// How long the call is held back before it may be sent again; other calls of the same key no longer than that, and
         /// not at all after a limit that is known by text alone.
         cooldown: Duration,
-        /// Whether the server told how long.
-        told: bool,
+        /// Whether the server said how long (a hint).
+        hinted: bool,
     },
-    /// A circuit breaker changed its state (C6). `tool.breaker`, WARN.
+    /// A circuit breaker changed its state. `tool.breaker`, WARN.
     #[non_exhaustive]
     Transition {
         /// Which one, from where to where, and why.
@@ -183,7 +183,7 @@ pub enum Event<'a> {
         /// The call.
         call: &'a CallInfo,
     },
-    /// A server is available, degraded or unavailable, and was not before (X6). `tool.health`, WARN.
+    /// A server is available, degraded or unavailable, and was not before. `tool.health`, WARN.
     #[non_exhaustive]
     Health {
         /// Which one, from where to where, and why.
@@ -191,7 +191,7 @@ pub enum Event<'a> {
         /// The call that told.
         call: &'a CallInfo,
     },
-    /// A keyed layer has forgotten keys that were not in use, to make room for others (C9).
+    /// A keyed layer has forgotten keys that were not in use, to make room for others.
     /// `tool.evicted`, DEBUG.
     #[non_exhaustive]
     Evicted {
@@ -202,7 +202,80 @@ pub enum Event<'a> {
     },
 }
 
+/// For layers of other authors: what they tell is seen like what the layers of this crate tell.
+///
+/// ```
+/// use std::time::Duration;
+/// use tower_toolcall::{ToolCall, event::{Event, Listener}};
+///
+/// let call = ToolCall::new("search").info();
+/// let listener = Listener::default(); // or the user's: Listener::new(..)
+/// listener.tell(&Event::retry(&call, 1, Duration::from_secs(1)));
+/// ```
 impl<'a> Event<'a> {
+    /// [`Event::Slow`]
+    pub const fn slow(call: &'a CallInfo, elapsed: Duration, timeout: Duration) -> Self {
+        Self::Slow {
+            call,
+            elapsed,
+            timeout,
+        }
+    }
+
+    /// [`Event::NotStarted`]
+    pub const fn not_started(call: &'a CallInfo, kind: ErrorKind) -> Self {
+        Self::NotStarted { call, kind }
+    }
+
+    /// [`Event::Retry`], without a hint and an error. See [`with_error`](Self::with_error) and [`hinted`](Self::hinted).
+    pub const fn retry(call: &'a CallInfo, attempt: u32, delay: Duration) -> Self {
+        Self::Retry {
+            call,
+            attempt,
+            delay,
+            hinted: false,
+            error: None,
+        }
+    }
+
+    /// [`Event::RetryRefused`], without an error. See [`with_error`](Self::with_error).
+    pub const fn retry_refused(call: &'a CallInfo, attempt: u32, reason: RetryRefusal) -> Self {
+        Self::RetryRefused {
+            call,
+            attempt,
+            reason,
+            error: None,
+        }
+    }
+
+    /// [`Event::RateLimited`], without a hint. See [`hinted`](Self::hinted).
+    pub const fn rate_limited(call: &'a CallInfo, attempt: u32, cooldown: Duration) -> Self {
+        Self::RateLimited {
+            call,
+            attempt,
+            cooldown,
+            hinted: false,
+        }
+    }
+
+    /// Adds what the attempt failed with. Only of retries, done or refused.
+    #[must_use]
+    pub const fn with_error(mut self, failed: &'a ToolError) -> Self {
+        if let Self::Retry { error, .. } | Self::RetryRefused { error, .. } = &mut self {
+            *error = Some(failed);
+        }
+        self
+    }
+
+    /// Says that the delay is the server's. Only of retries and rate limits.
+    #[must_use]
+    pub const fn hinted(mut self) -> Self {
+        if let Self::Retry { hinted, .. } | Self::RateLimited { hinted, .. } = &mut self {
+            *hinted = true;
+        }
+        self
+    }
+
     /// The call that it is about, or that brought it about.
     pub fn call(&self) -> Option<&'a CallInfo> {
         match *self {
@@ -224,15 +297,15 @@ impl<'a> Event<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RetryRefusal {
-    /// Its attempts are used up (R3).
+    /// Its attempts are used up.
     Exhausted,
-    /// It may have run, and nobody says that it may run twice (R6).
+    /// It may have run, and nobody says that it may run twice.
     Unsafe,
-    /// The [`RetryBudget`](crate::retry::RetryBudget) is used up (R7).
+    /// The [`RetryBudget`](crate::retry::RetryBudget) is used up.
     Budget,
-    /// The delay does not end before its deadline (R5).
+    /// The delay does not end before its deadline.
     Deadline,
-    /// The server asks for a longer delay than the policy grants (L2).
+    /// The server asks for a longer delay than the policy grants.
     TooLong,
 }
 

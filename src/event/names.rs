@@ -83,8 +83,8 @@ pub mod field {
     pub const RETRY_AFTER_MS: &str = "retry_after_ms";
     /// How long is waited, in milliseconds.
     pub const DELAY_MS: &str = "delay_ms";
-    /// Whether the server told how long.
-    pub const TOLD: &str = "told";
+    /// Whether the server said how long (a hint).
+    pub const HINTED: &str = "hinted";
     /// Why a call is not sent again.
     pub const REFUSED: &str = "refused";
     /// The state that a breaker or a server left.

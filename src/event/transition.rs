@@ -99,7 +99,7 @@ impl fmt::Display for TransitionReason {
     }
 }
 
-/// A circuit breaker's change of state (C6).
+/// A circuit breaker's change of state.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Transition {

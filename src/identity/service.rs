@@ -47,6 +47,8 @@ impl<S> IdentityService<S> {
     }
 }
 
+crate::kit::inner::accessors!({S} IdentityService<S>, inner);
+
 impl<S> Service<ToolCall> for IdentityService<S>
 where
     S: Service<ToolCall> + Clone,

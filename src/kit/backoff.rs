@@ -15,7 +15,7 @@ const MAX_DELAY: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Delays between attempts: growing by a factor up to a cap, with jitter.
 ///
-/// By default 1 s, 2 s, 4 s and so on up to 30 s (R1), each a quarter longer at most, by chance.
+/// By default 1 s, 2 s, 4 s and so on up to 30 s, each a quarter longer at most, by chance.
 ///
 /// ```
 /// use std::time::Duration;
@@ -48,7 +48,7 @@ pub struct Backoff {
 pub enum Jitter {
     /// Nothing.
     None,
-    /// Between `d` and a quarter more: a delay is never shortened. The default (R1).
+    /// Between `d` and a quarter more: a delay is never shortened. The default.
     #[default]
     Upwards,
     /// Between half of `d` and `d`.

@@ -1,4 +1,4 @@
-//! An inner future that is dropped with its answer.
+//! What services have in common: an inner service to be looked at, an inner future that is dropped with its answer.
 
 use std::{
     future::Future,
@@ -18,3 +18,26 @@ pub(crate) fn poll<F: Future>(
     fut.set(None);
     Poll::Ready(output)
 }
+
+/// Access to the service below, as every service of a layer gives it.
+macro_rules! accessors {
+    ({$($param:ident),+} $service:ty, $($field:ident).+) => {
+        impl<$($param),+> $service {
+            /// The service below.
+            pub fn get_ref(&self) -> &S {
+                &self.$($field).+
+            }
+
+            /// The service below, to be changed. What it has reserved for the next call is best left alone.
+            pub fn get_mut(&mut self) -> &mut S {
+                &mut self.$($field).+
+            }
+
+            /// The service below, taken out.
+            pub fn into_inner(self) -> S {
+                self.$($field).+
+            }
+        }
+    };
+}
+pub(crate) use accessors;

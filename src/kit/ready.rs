@@ -17,7 +17,7 @@ use crate::error::ToolError;
 /// An inner service, and what is known of its readiness.
 #[derive(Debug)]
 pub(crate) struct Prepared<S> {
-    svc: S,
+    pub(crate) svc: S,
     ready: Readiness,
 }
 

@@ -16,7 +16,7 @@ use crate::{
 };
 
 pin_project! {
-    /// Response future for [`Measured`](super::Measured).
+    /// Response future for [`MetricsService`](super::MetricsService).
     #[must_use = "futures do nothing unless polled"]
     pub struct ResponseFuture<F, C> {
         #[pin]

@@ -2,7 +2,7 @@ use std::{any::type_name, fmt};
 
 use tower_layer::Layer;
 
-use super::{handle::Metrics, service::Measured};
+use super::{handle::Metrics, service::MetricsService};
 use crate::outcome::ByError;
 
 /// Layer that counts and times calls, made by [`Metrics::layer`]. See the [module docs](super) for an example.
@@ -35,10 +35,10 @@ impl<C> MetricsLayer<C> {
 }
 
 impl<S, C: Clone> Layer<S> for MetricsLayer<C> {
-    type Service = Measured<S, C>;
+    type Service = MetricsService<S, C>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Measured::new(inner, self.metrics.clone(), self.classifier.clone())
+        MetricsService::new(inner, self.metrics.clone(), self.classifier.clone())
     }
 }
 

@@ -152,7 +152,7 @@ pub use self::{
     labels::{Labels, OTHER},
     layer::MetricsLayer,
     merge::MergeError,
-    service::Measured,
+    service::MetricsService,
     sink::{CallEnd, Sink, ToolSink},
     snapshot::{BreakerRow, Latency, Snapshot, Stats, ToolRow},
 };

@@ -16,13 +16,13 @@ use crate::{
 
 /// Counts and times calls. See the [module docs](super) for an example.
 #[derive(Clone)]
-pub struct Measured<S, C = ByError> {
+pub struct MetricsService<S, C = ByError> {
     inner: S,
     metrics: Metrics,
     classifier: C,
 }
 
-impl<S, C> Measured<S, C> {
+impl<S, C> MetricsService<S, C> {
     pub(super) fn new(inner: S, metrics: Metrics, classifier: C) -> Self {
         Self {
             inner,
@@ -32,7 +32,9 @@ impl<S, C> Measured<S, C> {
     }
 }
 
-impl<S, C> Service<ToolCall> for Measured<S, C>
+crate::kit::inner::accessors!({S, C} MetricsService<S, C>, inner);
+
+impl<S, C> Service<ToolCall> for MetricsService<S, C>
 where
     S: Service<ToolCall>,
     S::Error: Into<ToolError>,
@@ -59,9 +61,9 @@ where
     }
 }
 
-impl<S: fmt::Debug, C> fmt::Debug for Measured<S, C> {
+impl<S: fmt::Debug, C> fmt::Debug for MetricsService<S, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Measured")
+        f.debug_struct("MetricsService")
             .field("inner", &self.inner)
             .field("metrics", &self.metrics)
             .field("classifier", &format_args!("{}", type_name::<C>()))

@@ -97,7 +97,7 @@ pub struct RateLimitBackoffBuilder<C = ByError> {
     /// None if it was not set.
     default_cooldown: Option<Duration>,
     max_wait: Duration,
-    max_cooldown: Duration,
+    max_cooldown: Option<Duration>,
     text_limits: bool,
     listener: Listener,
     classifier: C,
@@ -120,7 +120,7 @@ impl RateLimitBackoffBuilder {
             waits: true,
             default_cooldown: None,
             max_wait: Duration::from_secs(300),
-            max_cooldown: Duration::from_secs(300),
+            max_cooldown: None,
             text_limits: false,
             listener: Listener::default(),
             classifier: ByError,
@@ -164,7 +164,7 @@ impl<C> RateLimitBackoffBuilder<C> {
     /// repeats a call; nor does a retry layer below repeat a rate limit then. A retry layer above never repeats such a
     /// refusal; it repeats the call that met the limit, unless its policy is
     /// [without rate limits](crate::retry::RetryPolicy::without_rate_limits).
-    pub fn fail_fast(mut self) -> Self {
+    pub fn with_fail_fast(mut self) -> Self {
         self.waits = false;
         self
     }
@@ -184,12 +184,13 @@ impl<C> RateLimitBackoffBuilder<C> {
         self
     }
 
-    /// Sets the longest cooldown that calls share. Default 300 s; at most a day.
+    /// Sets the longest cooldown that calls share. Default 300 s, or the [default cooldown](Self::with_default_cooldown) if that is
+    /// longer; at most a day.
     ///
     /// The call that met a longer one is not sent again earlier than the server asked; its error has the whole of it. Others
     /// return one by one after this time.
     pub fn with_max_cooldown(mut self, max: Duration) -> Self {
-        self.max_cooldown = max;
+        self.max_cooldown = Some(max);
         self
     }
 
@@ -249,7 +250,7 @@ impl<C> RateLimitBackoffBuilder<C> {
         check_max_keys(self.max_keys, &self.key, &self.known)?;
         for (field, cooldown) in [
             ("default_cooldown", self.default_cooldown()),
-            ("max_cooldown", self.max_cooldown),
+            ("max_cooldown", self.max_cooldown()),
         ] {
             if cooldown > MAX_COOLDOWN {
                 let reason = format!("{cooldown:?} is longer than a day");
@@ -260,18 +261,25 @@ impl<C> RateLimitBackoffBuilder<C> {
                 return Err(ConfigError::new(field, reason));
             }
         }
-        if self.default_cooldown() > self.max_cooldown {
-            let (cooldown, most) = (self.default_cooldown(), self.max_cooldown);
+        let (cooldown, most) = (self.default_cooldown(), self.max_cooldown());
+        if cooldown > most {
             let reason = format!("{cooldown:?} is longer than `max_cooldown`, {most:?}");
             return Err(ConfigError::new("default_cooldown", reason));
         }
         Ok(self.build_checked())
     }
 
+    /// A default gives way to what was set.
     fn default_cooldown(&self) -> Duration {
         const DEFAULT: Duration = Duration::from_secs(30);
-        let default = || DEFAULT.min(self.max_cooldown);
-        self.default_cooldown.unwrap_or_else(default)
+        let most = self.max_cooldown.unwrap_or(DEFAULT);
+        self.default_cooldown.unwrap_or(DEFAULT.min(most))
+    }
+
+    fn max_cooldown(&self) -> Duration {
+        const DEFAULT: Duration = Duration::from_secs(300);
+        let least = self.default_cooldown.unwrap_or_default();
+        self.max_cooldown.unwrap_or(DEFAULT.max(least))
     }
 
     fn build_checked(self) -> RateLimitBackoffLayer<C> {
@@ -280,7 +288,7 @@ impl<C> RateLimitBackoffBuilder<C> {
             waits: self.waits,
             default_cooldown: self.default_cooldown(),
             max_wait: self.max_wait,
-            max_cooldown: self.max_cooldown,
+            max_cooldown: self.max_cooldown(),
             text_limits: self.text_limits,
             listener: self.listener.clone(),
             random: Random::default(),
@@ -307,7 +315,7 @@ impl<C> fmt::Debug for RateLimitBackoffBuilder<C> {
             .field("waits", &self.waits)
             .field("default_cooldown", &self.default_cooldown())
             .field("max_wait", &self.max_wait)
-            .field("max_cooldown", &self.max_cooldown)
+            .field("max_cooldown", &self.max_cooldown())
             .field("text_limits", &self.text_limits)
             .finish_non_exhaustive()
     }

@@ -1,9 +1,9 @@
 //! A layer that waits out rate limits, for all calls of a key together.
 //!
 //! When a call meets a rate limit (a 429 or one of its other forms; the [classifier](crate::Classify) says), the
-//! gate of its key closes for as long as the server asks, or for 30 s if it does not say (L1). Until then no call of
+//! gate of its key closes for as long as the server asks, or for 30 s if it does not say. Until then no call of
 //! that key is sent: each waits for its turn, or is refused at once where it could not have one in time. Then they return
-//! one by one, ever faster, so that they do not meet the limit together again (L3): one call per second at first,
+//! one by one, ever faster, so that they do not meet the limit together again: one call per second at first,
 //! twice as many each second; and if that meets the limit again, half as fast as it was then, back to that rate within
 //! ten seconds, and only then faster. Within two minutes after the last limit nobody is held back any more.
 //!
@@ -57,7 +57,7 @@
 //! # fn main() -> Result<(), tower_toolcall::ConfigError> {
 //! let layer = RateLimitBackoffLayer::builder()
 //!     .with_key(Key::Server)
-//!     .fail_fast()
+//!     .with_fail_fast()
 //!     .build()?;
 //! # let _ = layer; Ok(()) }
 //! ```

@@ -57,6 +57,8 @@ impl<S: Clone, C: Clone> Clone for RateLimitBackoff<S, C> {
     }
 }
 
+crate::kit::inner::accessors!({S, C} RateLimitBackoff<S, C>, inner.svc);
+
 impl<S, C> Service<ToolCall> for RateLimitBackoff<S, C>
 where
     S: Service<ToolCall> + Clone,
@@ -98,13 +100,13 @@ where
             && self.inner.is_ready()
             && let Taken::Ready = self.inner.take()
         {
-            let made = u32::from(call.attempt());
+            let made = call.attempt();
             let again = (repeats && made < settings.attempts).then(|| next(call.clone()));
             let fut = self.inner.get().call(call);
             let session = Session::new(again, info, entry, repeats, made, Some(round));
             return ResponseFuture::new(State::Called { fut }, session, classifier);
         }
-        let made = u32::from(call.attempt()).saturating_sub(1);
+        let made = call.attempt().saturating_sub(1);
         let session = Session::new(Some(next(call)), info, entry, repeats, made, None);
         self.call_or_wait(session, classifier)
     }

@@ -202,7 +202,7 @@ impl<S> Session<S> {
     {
         let mut next = self.next.take().expect("sent again only while it is kept");
         // Those below may have made some of the attempts.
-        let attempt = u16::try_from(self.made + 1).unwrap_or(u16::MAX);
+        let attempt = self.made + 1;
         if attempt > next.call.attempt() {
             next.call.begin_attempt(attempt);
         }
@@ -298,12 +298,12 @@ impl<S> Session<S> {
         true
     }
 
-    fn tell(&self, cooldown: Duration, told: bool) {
+    fn tell(&self, cooldown: Duration, hinted: bool) {
         self.keyed().settings().listener.tell(&Event::RateLimited {
             call: &self.info,
             attempt: self.made,
             cooldown,
-            told,
+            hinted,
         });
     }
 

@@ -1,4 +1,4 @@
-//! Which keys have secrets as their values (S2).
+//! Which keys have secrets as their values.
 
 use super::{
     filter::suspicious,

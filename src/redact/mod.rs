@@ -84,7 +84,7 @@ use self::rules::BUILT_IN;
 /// What stands in the place of a secret.
 pub const REDACTED: &str = "[REDACTED]";
 
-/// Longer strings are cut, in characters (S3).
+/// Longer strings are cut, in characters.
 pub const MAX_STRING: usize = 200;
 
 /// Deeper levels are shown as `"[...]"`.

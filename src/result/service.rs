@@ -36,6 +36,8 @@ impl<S, C> ToolResultService<S, C> {
     }
 }
 
+crate::kit::inner::accessors!({S, C} ToolResultService<S, C>, inner.svc);
+
 impl<S, C> Service<ToolCall> for ToolResultService<S, C>
 where
     S: Service<ToolCall> + Clone,

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Bounds the retries of many calls to a share of their number, so that retries do not finish off a
-/// server that is in trouble (R7).
+/// server that is in trouble.
 ///
 /// Time is divided into windows of 10 s. In the present window and the one before it, 20 s at most, there are
 /// never more retries than the larger of 20 % of the calls and 10. So up to five lone calls get their 3

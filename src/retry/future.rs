@@ -238,7 +238,7 @@ impl<S, C> Session<S, C> {
     /// The last attempt was not sent.
     fn without_last_attempt(&self, error: ToolError) -> ToolError {
         let sent = self.call.attempt().saturating_sub(1);
-        self.last(error).with_attempts(sent.into())
+        self.last(error).with_attempts(sent)
     }
 
     /// A wait was ended: the attempt that it was for is not made.

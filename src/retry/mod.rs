@@ -2,7 +2,7 @@
 //!
 //! A call is sent again if the [classifier](crate::Classify) says that a repetition may help (timeouts, lost
 //! connections, 5xx, rate limits), if it may run twice, and if another attempt can begin before its deadline:
-//! at most 3 attempts in all, after 1 s and 2 s and a little more by chance (R1). A delay that the server asks
+//! at most 3 attempts in all, after 1 s and 2 s and a little more by chance. A delay that the server asks
 //! for wins over these. The last error is returned, with the number of attempts.
 //!
 //! **May it run twice?** After a failure that leaves open whether the tool ran (a timeout, a 5xx, a connection
@@ -102,7 +102,7 @@
 //! # Idempotency key
 //!
 //! Leaves can send [`ToolCall::idempotency_key`](crate::ToolCall::idempotency_key) along: one for all attempts at a
-//! call, another for each other call (R8). tower's layer cannot give one.
+//! call, another for each other call. tower's layer cannot give one.
 //!
 //! # Errors
 //!

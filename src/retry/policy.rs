@@ -43,7 +43,7 @@ struct Settings {
 /// How often and after which delays.
 #[derive(Clone, Copy)]
 struct Schedule {
-    attempts: u16,
+    attempts: u32,
     backoff: Backoff,
 }
 
@@ -57,8 +57,8 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// At most 3 attempts in all, after 1 s and 2 s and a little more by chance (R1), within the default
-    /// [`RetryBudget`]; after a rate limit without a hint 30 s (L1).
+    /// At most 3 attempts in all, after 1 s and 2 s and a little more by chance, within the default
+    /// [`RetryBudget`]; after a rate limit without a hint 30 s.
     pub fn new() -> Self {
         Self {
             settings: Arc::new(Settings {
@@ -86,8 +86,8 @@ impl<C> RetryPolicy<C> {
     ///
     /// # Errors
     ///
-    /// If it is zero.
-    pub fn with_attempts(self, attempts: u16) -> Result<Self, ConfigError> {
+    /// If it is zero, or more than 65,535.
+    pub fn with_attempts(self, attempts: u32) -> Result<Self, ConfigError> {
         check(attempts)?;
         Ok(self.edit(|s| s.default.attempts = attempts))
     }
@@ -104,11 +104,11 @@ impl<C> RetryPolicy<C> {
     ///
     /// # Errors
     ///
-    /// If the number of attempts is zero.
+    /// If the number of attempts is zero, or more than 65,535.
     pub fn with_tool(
         self,
         name: impl Into<Box<str>>,
-        attempts: u16,
+        attempts: u32,
         backoff: Backoff,
     ) -> Result<Self, ConfigError> {
         check(attempts)?;
@@ -117,19 +117,19 @@ impl<C> RetryPolicy<C> {
     }
 
     /// Sets the longest delay that a server may ask for. One that asks for more is not obeyed, and
-    /// not hurried either: the error is returned at once, with its `retry_after`. Default 300 s (L2).
+    /// not hurried either: the error is returned at once, with its `retry_after`. Default 300 s.
     pub fn with_max_delay(self, max: Duration) -> Self {
         self.edit(|s| s.max_delay = max)
     }
 
-    /// Sets the delay after a rate limit that came without a hint. Default 30 s (L1).
+    /// Sets the delay after a rate limit that came without a hint. Default 30 s.
     pub fn with_rate_limit_delay(self, delay: Duration) -> Self {
         self.edit(|s| s.rate_limit_delay = delay)
     }
 
     /// Leaves rate limits to others: what the classifier calls one is never repeated, but returned at once,
     /// with its `retry_after`. For a stack whose rate-limit layer
-    /// [fails fast](crate::rate_limit::RateLimitBackoffBuilder::fail_fast) below this one, so that the call that meets the
+    /// [fails fast](crate::rate_limit::RateLimitBackoffBuilder::with_fail_fast) below this one, so that the call that meets the
     /// limit fails as fast as those after it. (Refusals of that layer are never repeated.) Default: rate limits are
     /// repeated, unless a rate-limit layer above waits them out.
     ///
@@ -140,7 +140,7 @@ impl<C> RetryPolicy<C> {
     /// # fn main() -> Result<(), tower_toolcall::ConfigError> {
     /// let stack = ServiceBuilder::new()
     ///     .layer(RetryLayer::new(RetryPolicy::new().without_rate_limits()))
-    ///     .layer(RateLimitBackoffLayer::builder().fail_fast().build()?);
+    ///     .layer(RateLimitBackoffLayer::builder().with_fail_fast().build()?);
     /// # let _ = stack; Ok(()) }
     /// ```
     pub fn without_rate_limits(self) -> Self {
@@ -210,7 +210,7 @@ impl<C> RetryPolicy<C> {
     /// many attempts it grants.
     // Asked for, as `call` is that it is a part of.
     #[inline(always)]
-    pub(crate) fn begin(&self, call: &ToolCall) -> Option<u16> {
+    pub(crate) fn begin(&self, call: &ToolCall) -> Option<u32> {
         let attempts = self.settings.of(call).attempts;
         if attempts == 1 || call.claim(Claim::Retry) {
             return None;
@@ -222,12 +222,12 @@ impl<C> RetryPolicy<C> {
         Some(attempts)
     }
 
-    /// The error of the last attempt: it tells how many there were (R3), and that an earlier one may have
+    /// The error of the last attempt: it tells how many there were, and that an earlier one may have
     /// run.
     pub(crate) fn last(&self, call: &ToolCall, error: ToolError) -> ToolError {
         // A refusal of ours is no attempt.
-        let unsent = u16::from(error.is_own_refusal());
-        let error = error.with_attempts(call.attempt().saturating_sub(unsent).into());
+        let unsent = u32::from(error.is_own_refusal());
+        let error = error.with_attempts(call.attempt().saturating_sub(unsent));
         if !call.is_ambiguous() || error.execution() != Execution::NotStarted {
             return error;
         }
@@ -261,9 +261,16 @@ impl<C> RetryPolicy<C> {
     }
 }
 
-fn check(attempts: u16) -> Result<(), ConfigError> {
+/// The number of an attempt is one of 16 bits.
+const MAX_ATTEMPTS: u32 = u16::MAX as u32;
+
+fn check(attempts: u32) -> Result<(), ConfigError> {
     if attempts == 0 {
         return Err(ConfigError::new("attempts", "it is zero: no call is made"));
+    }
+    if attempts > MAX_ATTEMPTS {
+        let reason = format!("{attempts} is more than {MAX_ATTEMPTS}");
+        return Err(ConfigError::new("attempts", reason));
     }
     Ok(())
 }
@@ -289,7 +296,7 @@ impl Settings {
         if (outcome.is_rate_limited() && is_theirs) || Caller::has_cancelled(call) {
             return None;
         }
-        let (info, attempt) = (call.info(), u32::from(call.attempt()));
+        let (info, attempt) = (call.info(), call.attempt());
         match self.delay(call, outcome, error) {
             Ok(delay) => {
                 let safety = self.replay_safety(call);
@@ -301,7 +308,7 @@ impl Settings {
                     call: &info,
                     attempt,
                     delay,
-                    told: outcome.retry_after().is_some(),
+                    hinted: outcome.retry_after().is_some(),
                     error,
                 });
                 Some(delay)
@@ -340,7 +347,7 @@ impl Settings {
         error: Option<&ToolError>,
     ) -> Result<Duration, RetryRefusal> {
         let schedule = self.of(call);
-        let attempt = u32::from(call.attempt());
+        let attempt = call.attempt();
         if call.attempt() >= schedule.attempts {
             return Err(RetryRefusal::Exhausted);
         }
@@ -360,10 +367,10 @@ impl Settings {
         }
         let random = self.random.next();
         // A hint of zero does not tell how long, and all clients would come back at once.
-        let told = outcome.retry_after().filter(|told| !told.is_zero());
-        let delay = match told {
+        let hint = outcome.retry_after().filter(|hint| !hint.is_zero());
+        let delay = match hint {
             Some(told) if told > self.max_delay => return Err(RetryRefusal::TooLong),
-            Some(told) => after_hint(told, random),
+            Some(hint) => after_hint(hint, random),
             None if outcome.is_rate_limited() && outcome.retry_after().is_none() => {
                 after_hint(self.rate_limit_delay, random)
             }

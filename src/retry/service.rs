@@ -71,6 +71,8 @@ impl<S, C> Drop for Session<S, C> {
     }
 }
 
+crate::kit::inner::accessors!({S, C} Retry<S, C>, inner);
+
 impl<S, C> Service<ToolCall> for Retry<S, C>
 where
     S: Service<ToolCall> + Clone,
@@ -89,7 +91,7 @@ where
     #[inline(always)]
     fn call(&mut self, mut call: ToolCall) -> Self::Future {
         let owner = if let Some(attempts) = self.shared.policy.begin(&call) {
-            let records = call.begin_repeated(attempts.into());
+            let records = call.begin_repeated(attempts);
             Owner::Us(Session {
                 records,
                 failed: None,

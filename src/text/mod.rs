@@ -6,7 +6,7 @@ use std::fmt::{self, Write as _};
 
 use crate::redact;
 
-/// Marks that something was cut away (S3).
+/// Marks that something was cut away.
 pub(crate) const TRUNCATED: &str = "...[truncated]";
 
 /// The longest prefix of `text` that has at most `max` characters, and whether anything is missing.

@@ -14,7 +14,7 @@ use crate::{
     call::{CallInfo, Progress},
     error::{ErrorKind, TimeoutLimit, ToolError},
     event::{Event, Listener},
-    kit::timer::Timer,
+    kit::{inner, timer::Timer},
 };
 
 pin_project! {
@@ -24,20 +24,9 @@ pin_project! {
     #[must_use = "futures do nothing unless polled"]
     pub struct ResponseFuture<F> {
         #[pin]
-        state: State<F>,
+        fut: Option<F>,
         timer: Timer,
         watch: Watch,
-    }
-}
-
-pin_project! {
-    #[derive(Debug)]
-    #[project = StateProj]
-    enum State<F> {
-        // Waiting for the response.
-        Called { #[pin] fut: F },
-        // The inner future is gone.
-        Done,
     }
 }
 
@@ -73,7 +62,7 @@ impl<F> ResponseFuture<F> {
         settings: &Settings,
     ) -> Self {
         Self {
-            state: State::Called { fut },
+            fut: Some(fut),
             timer: Timer::default(),
             watch: Watch {
                 info,
@@ -97,19 +86,15 @@ where
     #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
-        let StateProj::Called { fut } = this.state.as_mut().project() else {
-            panic!("polled after completion");
-        };
         // The response first: a tie is a success.
-        if let Poll::Ready(result) = fut.poll(cx) {
+        if let Poll::Ready(result) = inner::poll(this.fut.as_mut(), cx) {
             let result = result.map_err(|e| e.into().about(&this.watch.info));
             this.watch.ended(result.as_ref().err());
-            this.state.set(State::Done);
             return Poll::Ready(result);
         }
         let error = ready!(this.watch.wait(this.timer, cx));
         // The work is cancelled now, not when somebody drops the finished future (T4).
-        this.state.set(State::Done);
+        this.fut.set(None);
         Poll::Ready(Err(error))
     }
 }
@@ -203,7 +188,7 @@ impl Watch {
         }
     }
 
-    /// A timeout from below is told as one, not as a slow call as well (T7).
+    /// A timeout from below is told as one, not as a slow call as well.
     #[inline(never)]
     fn tell_if_slow(&self, since: Instant, error: Option<&ToolError>) {
         let elapsed = since.elapsed();

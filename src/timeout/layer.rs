@@ -61,7 +61,7 @@ impl Settings {
 }
 
 impl Default for TimeoutLayer {
-    /// 30 s (T1).
+    /// 30 s.
     fn default() -> Self {
         Self::new(Duration::from_secs(30))
     }
@@ -125,7 +125,7 @@ impl TimeoutLayer {
         self.edit(|s| s.rule = Some(Rule(Arc::new(timeout))))
     }
 
-    /// Sets the part of its timeout above which a call is reported as slow. Default 0.8 (T6).
+    /// Sets the part of its timeout above which a call is reported as slow. Default 0.8.
     ///
     /// # Errors
     ///
@@ -144,7 +144,7 @@ impl TimeoutLayer {
     /// Ends a call as well when it has reported no progress for `idle`.
     ///
     /// Every [report](crate::Progress::report) starts the idle time anew; the timeout itself stays a
-    /// hard limit on the whole call (T8). An idle time above the timeout never matters. In this mode
+    /// hard limit on the whole call. An idle time above the timeout never matters. In this mode
     /// each call allocates, for the progress that it shares with the tool.
     ///
     /// # Errors

@@ -27,6 +27,8 @@ impl<S> Timeout<S> {
     }
 }
 
+crate::kit::inner::accessors!({S} Timeout<S>, inner);
+
 impl<S> Service<ToolCall> for Timeout<S>
 where
     S: Service<ToolCall>,

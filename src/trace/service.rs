@@ -32,6 +32,8 @@ impl<S, H> Trace<S, H> {
     }
 }
 
+crate::kit::inner::accessors!({S, H} Trace<S, H>, inner);
+
 impl<S, H> Service<ToolCall> for Trace<S, H>
 where
     S: Service<ToolCall>,

@@ -36,7 +36,7 @@ assert_impl_all!(circuit_breaker::ResponseFuture<Svc, Tool, ByError>: Send, Sync
 assert_impl_all!(circuit_breaker::CircuitBreakerHandle: Send, Sync, Unpin, Clone);
 assert_impl_all!(circuit_breaker::Breaker: Send, Sync, Unpin, Clone);
 assert_impl_all!(circuit_breaker::Permit: Send, Sync, Unpin);
-assert_impl_all!(circuit_breaker::Snapshot: Send, Sync, Unpin, Clone);
+assert_impl_all!(circuit_breaker::BreakerSnapshot: Send, Sync, Unpin, Clone);
 assert_impl_all!(circuit_breaker::Transition: Send, Sync, Unpin, Clone);
 assert_impl_all!(circuit_breaker::Transitions: Send, Sync, Unpin);
 assert_impl_all!(health::Health: Send, Sync, Unpin, Clone);
@@ -84,21 +84,21 @@ assert_impl_all!(redact::Rules: Send, Sync, Unpin, Clone);
 assert_impl_all!(sanitize::SanitizeLayer: Send, Sync, Unpin, Clone);
 assert_impl_all!(sanitize::Sanitize<Svc>: Send, Sync, Unpin, Clone);
 assert_impl_all!(check::CheckLayer<check::MaxBytes>: Send, Sync, Unpin, Copy);
-assert_impl_all!(check::Checked<Svc, check::MaxBytes>: Send, Sync, Unpin, Clone);
+assert_impl_all!(check::CheckService<Svc, check::MaxBytes>: Send, Sync, Unpin, Clone);
 assert_impl_all!(check::ResponseFuture<Tool, check::MaxBytes>: Send, Sync);
 
 #[cfg(feature = "metrics")]
 mod metrics {
     use super::{ByError, Svc, Tool, assert_impl_all};
     use tower_toolcall::metrics::{
-        Interval, Labels, Measured, MergeError, Metrics, MetricsBuilder, MetricsLayer,
+        Interval, Labels, MergeError, Metrics, MetricsBuilder, MetricsLayer, MetricsService,
         ResponseFuture, Snapshot,
     };
 
     assert_impl_all!(Metrics: Send, Sync, Unpin, Clone);
     assert_impl_all!(MetricsBuilder: Send, Sync, Unpin);
     assert_impl_all!(MetricsLayer: Send, Sync, Unpin, Clone);
-    assert_impl_all!(Measured<Svc>: Send, Sync, Unpin, Clone);
+    assert_impl_all!(MetricsService<Svc>: Send, Sync, Unpin, Clone);
     assert_impl_all!(ResponseFuture<Tool, ByError>: Send, Sync);
     assert_impl_all!(Interval: Send, Sync, Unpin);
     assert_impl_all!(Labels: Send, Sync, Unpin, Clone);

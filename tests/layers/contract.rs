@@ -14,6 +14,7 @@ use tower_toolcall::{
     deadline::DeadlineLayer,
     health::Health,
     identity::{IdentityLayer, Resolve},
+    middleware,
     normalize::NormalizeLayer,
     rate_limit::RateLimitBackoffLayer,
     redact::Rules,
@@ -117,6 +118,12 @@ contract!(
 contract!(
     normalize,
     NormalizeLayer::new(),
+    Readiness::Passes,
+    Panics::Pass
+);
+contract!(
+    from_fn,
+    middleware::from_fn(|call, mut next| async move { next.run(call).await }),
     Readiness::Passes,
     Panics::Pass
 );

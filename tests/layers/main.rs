@@ -12,6 +12,7 @@ mod health;
 mod kit;
 #[cfg(feature = "metrics")]
 mod metrics;
+mod middleware;
 mod rate_limit;
 mod result;
 mod retry;

@@ -175,7 +175,9 @@ async fn another_key_is_not_held_back() {
                 Ok(n)
             }
         });
-        let layer = RateLimitBackoffLayer::builder().with_key(key).fail_fast();
+        let layer = RateLimitBackoffLayer::builder()
+            .with_key(key)
+            .with_fail_fast();
         let stack = layer.build().unwrap().layer(tool);
         stack.clone().oneshot(call()).await.unwrap_err();
         let other = ToolCall::new("weather").with_server("docs");
@@ -188,7 +190,7 @@ async fn another_key_is_not_held_back() {
 async fn it_may_refuse_at_once() {
     let (calls, tool) = tool(|_| Err(limited(Some(10))));
     let layer = RateLimitBackoffLayer::builder()
-        .fail_fast()
+        .with_fail_fast()
         .build()
         .unwrap();
     let stack = layer.layer(tool);
@@ -392,7 +394,7 @@ async fn each_limit_is_an_event() {
         .with_listener(move |event: &Event<'_>| {
             if let Event::RateLimited {
                 attempt,
-                told,
+                hinted: told,
                 cooldown,
                 ..
             } = event
@@ -419,7 +421,7 @@ async fn a_cooling_key_is_not_forgotten_and_beyond_the_bound_calls_pass() {
     let layer = RateLimitBackoffLayer::builder()
         .with_max_keys(2)
         .with_known_keys(["a", "b"].map(ToolCall::new))
-        .fail_fast();
+        .with_fail_fast();
     let stack = layer.build().unwrap().layer(tool);
     for name in ["a", "b", "c", "c", "a", "b"] {
         stack
@@ -493,7 +495,7 @@ async fn a_gate_outside_leaves_a_retrier_its_retries() {
 async fn above_a_retrier_it_may_refuse_at_once_as_well() {
     let (calls, tool) = tool(|_| Err(limited(Some(10))));
     let layer = RateLimitBackoffLayer::builder()
-        .fail_fast()
+        .with_fail_fast()
         .build()
         .unwrap();
     let stack = ServiceBuilder::new()
@@ -620,7 +622,7 @@ async fn an_ambiguous_attempt_below_is_not_forgotten() {
         });
         let mut layer = RateLimitBackoffLayer::builder();
         if fail_fast {
-            layer = layer.fail_fast();
+            layer = layer.with_fail_fast();
         }
         let stack = ServiceBuilder::new()
             .layer(layer.build().unwrap())

@@ -433,7 +433,7 @@ async fn rate_limits_are_left_to_others() {
         1 => Err(ToolError::new(ErrorKind::RateLimited, "429").with_retry_after(secs(7))),
         // The one retry that there may be is unspent.
         2 => Err(upstream()),
-        _ => Ok(call.attempt().into()),
+        _ => Ok(call.attempt() as usize),
     });
     let heard = Arc::new(AtomicUsize::new(0));
     let count = heard.clone();
@@ -523,7 +523,7 @@ async fn the_classifier_may_have_an_answer_repeated() {
 #[tokio::test(start_paused = true)]
 async fn each_attempt_knows_its_number() {
     let (_, tool) = tool(|n, call| {
-        assert_eq!(usize::from(call.attempt()), n);
+        assert_eq!(call.attempt() as usize, n);
         Err(upstream())
     });
     let _ = RetryLayer::default().layer(tool).oneshot(call()).await;

@@ -456,7 +456,7 @@ async fn a_handle_lists_ends_and_begins_cooldowns() {
 #[tokio::test(start_paused = true)]
 async fn a_retrier_above_a_gate_that_fails_fast_does_not_wait_for_it() {
     let gate = RateLimitBackoffLayer::builder()
-        .fail_fast()
+        .with_fail_fast()
         .build()
         .unwrap();
     let handle = gate.handle();

@@ -119,7 +119,7 @@ async fn a_rate_limit_that_one_spelling_met_holds_for_all_spellings() {
         ),
         ..Pay::default()
     };
-    let gate = RateLimitBackoffLayer::builder().fail_fast();
+    let gate = RateLimitBackoffLayer::builder().with_fail_fast();
     let stack = ServiceBuilder::new()
         .tool_identity(pay.router())
         .layer(gate.build().unwrap())

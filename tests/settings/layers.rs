@@ -105,7 +105,7 @@ fn rate_limit() {
         .with_default_cooldown(secs(7))
         .with_max_wait(secs(70))
         .with_attempts(2)
-        .fail_fast()
+        .with_fail_fast()
         .with_key(Key::Server);
     same(&settings.rate_limit_builder(), &by_hand);
 }

@@ -770,13 +770,13 @@ async fn each_event_has_the_level_and_the_fields_that_are_documented() {
         (
             "tool.retry",
             WARN,
-            &["attempt", "delay_ms", "told", "code", "error", "refused"],
+            &["attempt", "delay_ms", "hinted", "code", "error", "refused"],
         ),
         ("tool.exhausted", ERROR, &["attempt", "code", "error"]),
         (
             "tool.rate_limited",
             WARN,
-            &["attempt", "code", "delay_ms", "told"],
+            &["attempt", "code", "delay_ms", "hinted"],
         ),
         (
             "tool.breaker",

@@ -16,7 +16,7 @@ use crate::{
     result::ToolResult,
 };
 
-/// Runs calls side by side (X1). See the [module docs](super) for an example.
+/// Runs calls side by side. See the [module docs](super) for an example.
 ///
 /// By default all of them at once, each for as long as its own timeout and deadline let it.
 #[must_use]

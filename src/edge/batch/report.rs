@@ -64,7 +64,7 @@ pub struct Tally {
     pub skipped: usize,
     /// Somebody gave them up.
     pub cancelled: usize,
-    /// They took more than their fraction of the timeout (T6).
+    /// They took more than their fraction of the timeout.
     pub slow: usize,
 }
 

@@ -29,10 +29,10 @@ use crate::{
     text::Short,
 };
 
-/// Runs calls one after the other, under one time budget (X2). See the [module docs](super) for an example.
+/// Runs calls one after the other, under one time budget. See the [module docs](super) for an example.
 ///
 /// A call that fails does not stop the others. With a budget, a call gets `min(its own timeout, what is left - reserve)`;
-/// if that is nothing, it is not started, and its result says so: `skipped`, with a duration of zero (T5). The
+/// if that is nothing, it is not started, and its result says so: `skipped`, with a duration of zero. The
 /// reserve is for whoever has to make something of the results.
 #[must_use]
 pub struct Sequence<S, E = Answers> {

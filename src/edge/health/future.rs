@@ -14,6 +14,7 @@ use crate::{
     error::ToolError,
     kit::{
         in_flight::{Beginning, InFlight},
+        inner,
         preparing::{Preparing, Unprepared},
     },
 };
@@ -33,7 +34,7 @@ pin_project! {
         // The inner service was not ready: waiting for it, without a place.
         Preparing { #[pin] preparing: Preparing<S>, call: Option<ToolCall>, health: Health },
         // Waiting for the response.
-        Called { #[pin] fut: F, flight: InFlight<Visit> },
+        Called { #[pin] fut: Option<F>, flight: InFlight<Visit> },
         // Refused, or the inner service failed to become ready.
         Refused { error: Option<ToolError> },
     }
@@ -48,7 +49,7 @@ impl<S, F> State<S, F> {
         let beginning = Beginning::new(visit, call.trusted_deadline());
         call.share_limit();
         call.set_watched();
-        let fut = svc.call(call);
+        let fut = Some(svc.call(call));
         let flight = beginning.begun();
         Self::Called { fut, flight }
     }
@@ -80,20 +81,18 @@ where
                 StateProj::Called { fut, flight } => {
                     // Converting runs foreign code: inside, so that a panic there is reported too.
                     let polled = flight.poll(|visit| {
-                        let result = ready!(fut.poll(cx));
+                        let result = ready!(inner::poll(fut, cx));
                         Poll::Ready(result.map_err(|e| e.into().about(&visit.info)))
                     });
                     let result = ready!(polled);
                     let visit = flight.report();
-                    let result = match result {
+                    return Poll::Ready(match result {
                         Ok(response) => {
                             visit.answered();
                             Ok(response)
                         }
                         Err(error) => Err(visit.failed(error)),
-                    };
-                    this.state.set(State::Refused { error: None });
-                    return Poll::Ready(result);
+                    });
                 }
                 StateProj::Preparing {
                     preparing,

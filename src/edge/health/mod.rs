@@ -1,4 +1,4 @@
-//! Which servers are there: a registry that learns it from calls (X6).
+//! Which servers are there: a registry that learns it from calls.
 //!
 //! [`Health`] is the registry, [`Health::layer`] the layer that feeds it. Per server, calls without one together:
 //!

@@ -8,7 +8,7 @@ use crate::{
 
 /// Classifies MCP results: reads `isError` too.
 ///
-/// A result flagged `isError` tells nothing by default: it may be the caller's mistake (E6).
+/// A result flagged `isError` tells nothing by default: it may be the caller's mistake.
 /// One whose text tells that the server refused the *arguments* (`-32602`, "invalid arguments", a validation error of
 /// pydantic, zod or JSON Schema) is the caller's mistake: it is neutral whatever flagged results are
 /// [set](Self::with_reported) to mean, and reported as the others are. The first 2,000 bytes of the text are looked at.

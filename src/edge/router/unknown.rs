@@ -18,7 +18,7 @@ impl Asked {
         }
     }
 
-    /// The error of a call of a tool that is not there (X4).
+    /// The error of a call of a tool that is not there.
     pub(super) fn is_not_in<Res>(&self, table: &Table<Res>) -> ToolError {
         let error = ToolError::refusal(ErrorKind::NotFound, "").about(&self.call);
         error.with_near(self.near(table))

@@ -11,10 +11,10 @@ use crate::batch::{Parallel, Sequence};
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct SequenceSettings {
-    /// The time for all calls together. Default: none (X2).
+    /// The time for all calls together. Default: none.
     #[serde(with = "duration::optional")]
     pub budget: Option<Duration>,
-    /// What is kept back from it for the time after the calls. Default 500 ms (T5). It is kept once: the deadline
+    /// What is kept back from it for the time after the calls. Default 500 ms. It is kept once: the deadline
     /// layer of the stack does not keep its own besides.
     #[serde(with = "duration")]
     pub reserve: Duration,
@@ -34,9 +34,9 @@ impl Default for SequenceSettings {
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ParallelSettings {
-    /// How many calls run at a time. Default: all of them (X1).
+    /// How many calls run at a time. Default: all of them.
     pub limit: Option<NonZeroUsize>,
-    /// The time for all calls together. Default: none (X1).
+    /// The time for all calls together. Default: none.
     #[serde(with = "duration::optional")]
     pub budget: Option<Duration>,
 }

@@ -23,7 +23,7 @@ const MIN_LEASE: Duration = Duration::from_secs(120);
 pub struct CircuitBreakerSettings {
     /// Whether the layer is there. Default: yes.
     pub enabled: bool,
-    /// How many failures open a breaker. Default 5 (C2). Below `retry.attempts` one call can open it, and its last error
+    /// How many failures open a breaker. Default 5. Below `retry.attempts` one call can open it, and its last error
     /// is then [`CircuitOpen`](crate::ErrorKind::CircuitOpen).
     pub threshold: u32,
     /// How close together they are: older failures do not count. Default: none, so that any number of hours may lie
@@ -32,16 +32,16 @@ pub struct CircuitBreakerSettings {
     pub window: Option<Duration>,
     /// Whether a success resets the count of failures. Default: yes. If not, `window` has to be set.
     pub success_resets: bool,
-    /// How long a breaker stays open before it tries again. Default 60 s (C3).
+    /// How long a breaker stays open before it tries again. Default 60 s.
     #[serde(with = "duration")]
     pub reset: Duration,
-    /// How many trial calls may run at a time. Default 1 (C3).
+    /// How many trial calls may run at a time. Default 1.
     pub trials: u32,
-    /// How many successful trials close the breaker. Default: as many as may run at a time (C3).
+    /// How many successful trials close the breaker. Default: as many as may run at a time.
     pub successes: Option<u32>,
-    /// The share of failures that opens a breaker, above 0 and at most 1. Default: not looked at (C2).
+    /// The share of failures that opens a breaker, above 0 and at most 1. Default: not looked at.
     pub failure_rate: Option<f64>,
-    /// The share of slow calls that opens a breaker, above 0 and at most 1. Default: not looked at (C2).
+    /// The share of slow calls that opens a breaker, above 0 and at most 1. Default: not looked at.
     pub slow_call_rate: Option<f64>,
     /// From when on a call is slow, for `slow_call_rate`. Default: none.
     #[serde(with = "duration::optional")]
@@ -50,12 +50,12 @@ pub struct CircuitBreakerSettings {
     pub minimum_calls: Option<u32>,
     /// How many calls the shares are of, in the place of `window`. Default: none.
     pub window_calls: Option<u32>,
-    /// Which calls share a breaker: `tool`, `tool_name` or `server`. Default: `tool` (C1).
+    /// Which calls share a breaker: `tool`, `tool_name` or `server`. Default: `tool`.
     pub key: KeyBy,
-    /// How many breakers are kept. Default 10,000 (C9).
+    /// How many breakers are kept. Default 10,000.
     pub max_keys: usize,
     /// Whether an answer that is an error in the tool's own words (MCP's `isError`) counts as a failure, for a
-    /// classifier that sees it. Default: no (C5, E6).
+    /// classifier that sees it. Default: no.
     pub reported_failures: bool,
 }
 

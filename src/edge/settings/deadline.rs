@@ -10,7 +10,7 @@ use crate::deadline::DeadlineLayer;
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct DeadlineSettings {
-    /// The time for each call. Default: none; the deadline that a call brings along is kept (T5).
+    /// The time for each call. Default: none; the deadline that a call brings along is kept.
     #[serde(with = "duration::optional")]
     pub budget: Option<Duration>,
     /// What is kept back from the deadline that a call brings along. Default 500 ms; of a deadline that came over a wire at

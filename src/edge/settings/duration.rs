@@ -21,7 +21,7 @@ pub(super) fn parse(text: &str) -> Result<Duration, String> {
     })
 }
 
-/// The same, and a number alone means seconds, as in system D.
+/// The same, and a number alone means seconds, as MCP gateways have it.
 pub(super) fn parse_seconds(text: &str) -> Result<Duration, String> {
     if !is_number(text) {
         return parse(text);

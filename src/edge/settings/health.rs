@@ -16,7 +16,7 @@ pub struct HealthSettings {
     /// Whether the layer is there. Default: no. Around a router whose tools are called by flat names it would know no
     /// server: leave it off, and give the [registry](super::StackLayer::health) to the router.
     pub enabled: bool,
-    /// How many timeouts or connection failures in a row make a server unavailable. Default 3; system A has 1 (X6).
+    /// How many timeouts or connection failures in a row make a server unavailable. Default 3.
     pub threshold: u32,
     /// Whether calls to an unavailable server are refused, but for probes. Default: no, it only looks on.
     pub refusal: bool,

@@ -18,10 +18,10 @@ pub struct RateLimitSettings {
     /// each call for itself.
     pub enabled: bool,
     /// How long to wait after a rate limit that came without a hint, for the retry layer as well; at most a day.
-    /// Default 30 s (L1).
+    /// Default 30 s.
     #[serde(with = "duration")]
     pub cooldown: Duration,
-    /// The longest wait; a server that asks for more is not obeyed, and not hurried either. Default 300 s (L2). Where the
+    /// The longest wait; a server that asks for more is not obeyed, and not hurried either. Default 300 s. Where the
     /// retry layer repeats a call, it is for each of its waits; else for all waits of a call together.
     #[serde(with = "duration")]
     pub max_wait: Duration,
@@ -35,7 +35,7 @@ pub struct RateLimitSettings {
     /// How often a call is sent at most that meets the limit itself, where no retry layer repeats it. Default 3.
     pub attempts: u32,
     /// Whether calls of a cooling key are refused at once and do not wait. Nobody repeats a call that met the limit then,
-    /// the retry layer neither. Default: no (L3).
+    /// the retry layer neither. Default: no.
     pub fail_fast: bool,
     /// Which calls share a limit: `tool`, `tool_name` or `server`. Default: `tool`.
     pub key: KeyBy,
@@ -76,7 +76,7 @@ impl Settings {
             false => builder,
         };
         match limit.fail_fast {
-            true => builder.fail_fast(),
+            true => builder.with_fail_fast(),
             false => builder,
         }
     }

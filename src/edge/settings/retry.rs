@@ -20,25 +20,25 @@ pub struct RetrySettings {
     /// Whether the layer is there, if it has anything to do. Default: yes. Without it the rate-limit layer still sends a
     /// call again that met a rate limit.
     pub enabled: bool,
-    /// How often a call is sent at most, the first time included. Default 3 (R1). With 1 this layer repeats nothing; the
+    /// How often a call is sent at most, the first time included. Default 3. With 1 this layer repeats nothing; the
     /// rate-limit layer still sends a call that met a limit up to `rate_limit.attempts` times.
-    pub attempts: u16,
-    /// The delay before the second attempt. Default 1 s (R1).
+    pub attempts: u32,
+    /// The delay before the second attempt. Default 1 s.
     #[serde(with = "duration")]
     pub base: Duration,
-    /// How much longer each further delay is, 1 to 1,000 times. Default 2 (R1).
+    /// How much longer each further delay is, 1 to 1,000 times. Default 2.
     pub factor: f64,
-    /// What no delay exceeds, before jitter. Default 30 s (R1).
+    /// What no delay exceeds, before jitter. Default 30 s.
     #[serde(with = "duration")]
     pub cap: Duration,
     /// What chance does to a delay: `none`, `upwards`, `equal` or `full`. Default: `upwards`, a quarter more
-    /// at most (R1).
+    /// at most.
     pub jitter: Jitter,
-    /// How many retries there may be per call, over all calls, 0 to 1,000. Default 0.2 (R7).
+    /// How many retries there may be per call, over all calls, 0 to 1,000. Default 0.2.
     pub budget_ratio: f64,
-    /// How many retries there may be in 20 s in any case. Default 10 (R7).
+    /// How many retries there may be in 20 s in any case. Default 10.
     pub budget_minimum: u32,
-    /// Whether every tool may run twice of which nobody says otherwise. Default: no (R6).
+    /// Whether every tool may run twice of which nobody says otherwise. Default: no.
     pub assume_replay_safe: bool,
 }
 

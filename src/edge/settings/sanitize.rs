@@ -14,16 +14,16 @@ use crate::{
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct SanitizeSettings {
-    /// Longer strings are cut, in characters. Default 200 (S3).
+    /// Longer strings are cut, in characters. Default 200.
     pub max_string: usize,
-    /// Deeper levels are not shown. Default 16 (S4).
+    /// Deeper levels are not shown. Default 16.
     pub max_depth: usize,
-    /// After so many values the rest is not shown. Default 1,000 (S4).
+    /// After so many values the rest is not shown. Default 1,000.
     pub max_nodes: usize,
-    /// Keys are sensitive that contain one of these, beside the built-in ones. Default: none (S2).
+    /// Keys are sensitive that contain one of these, beside the built-in ones. Default: none.
     pub sensitive_keys: Vec<String>,
     /// Words that are taken out of a key before it is judged, beside the built-in ones: with `idempotency_key` the key
-    /// of that name is shown, and `api_key` is not. Default: none (S2).
+    /// of that name is shown, and `api_key` is not. Default: none.
     pub harmless_keys: Vec<String>,
 }
 

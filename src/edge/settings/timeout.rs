@@ -10,15 +10,15 @@ use crate::{config::ConfigError, timeout::TimeoutLayer};
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct TimeoutSettings {
-    /// For each tool without a timeout of its own. Default 30 s (T1).
+    /// For each tool without a timeout of its own. Default 30 s.
     #[serde(with = "duration")]
     pub default: Duration,
-    /// How long a tool may go without reporting progress. Default: as long as its timeout (T8). Each call
+    /// How long a tool may go without reporting progress. Default: as long as its timeout. Each call
     /// allocates then.
     #[serde(with = "duration::optional")]
     pub idle: Option<Duration>,
     /// The part of its timeout above which a call is reported as slow, above 0 and at most 1. Default
-    /// 0.8 (T6).
+    /// 0.8.
     pub slow_fraction: f64,
 }
 

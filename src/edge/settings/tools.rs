@@ -17,13 +17,13 @@ use crate::{
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ToolSettings {
-    /// How long one attempt may take, in milliseconds (G1, T2).
+    /// How long one attempt may take, in milliseconds.
     pub timeout_ms: Option<u64>,
-    /// How often the retry layer sends a call at most, the first time included (R1). With 1 it leaves the call alone; the
+    /// How often the retry layer sends a call at most, the first time included. With 1 it leaves the call alone; the
     /// rate-limit layer still sends one that met a limit up to `rate_limit.attempts` times. An error where
     /// `retry.enabled` is false.
-    pub attempts: Option<u16>,
-    /// Whether a call may run twice (R6). Goes before the function of
+    pub attempts: Option<u32>,
+    /// Whether a call may run twice. Goes before the function of
     /// [`with_replay_safety`](super::StackBuilder::with_replay_safety), not before the call's own word.
     pub replay_safe: Option<bool>,
 }

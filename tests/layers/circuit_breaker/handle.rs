@@ -12,7 +12,7 @@ use tokio_test::assert_ready_ok;
 use tower_toolcall::{
     ErrorKind, Event,
     circuit_breaker::{
-        BreakerState, CircuitBreakerHandle, CircuitBreakerLayer, Snapshot, Transition,
+        BreakerSnapshot, BreakerState, CircuitBreakerHandle, CircuitBreakerLayer, Transition,
         TransitionReason,
     },
 };
@@ -209,7 +209,7 @@ async fn a_snapshot_goes_through_json() {
     rig.send(tool("other")).await.unwrap_err();
     let snapshot = rig.handle.snapshot();
     let json = serde_json::to_string(&snapshot).unwrap();
-    let back: Vec<Snapshot> = serde_json::from_str(&json).unwrap();
+    let back: Vec<BreakerSnapshot> = serde_json::from_str(&json).unwrap();
     assert_eq!(back, snapshot);
     let search = &serde_json::to_value(&snapshot).unwrap()[1];
     assert_eq!(search["server"], "docs");

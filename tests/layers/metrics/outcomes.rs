@@ -228,7 +228,7 @@ async fn a_call_that_a_cooldown_refuses_is_not_timed() {
         .layer(metrics.layer())
         .layer(
             RateLimitBackoffLayer::builder()
-                .fail_fast()
+                .with_fail_fast()
                 .build()
                 .unwrap(),
         )

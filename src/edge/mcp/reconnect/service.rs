@@ -28,7 +28,7 @@ use crate::{
     },
 };
 
-/// The tools of one MCP server, whose connection is made when it is needed, and made again when it is lost (X8).
+/// The tools of one MCP server, whose connection is made when it is needed, and made again when it is lost.
 ///
 /// `connect` is your way to a connection: it spawns the server's process, or opens an HTTP client, and hands
 /// over rmcp's running client; or a pair of that and an [`McpService`] with settings of its own.

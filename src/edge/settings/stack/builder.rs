@@ -117,7 +117,7 @@ impl<C, O> StackBuilder<C, O> {
     }
 
     /// Decides whether a call may run twice of which neither it nor `tools.*.replay_safe` says so. Default:
-    /// [`ReplaySafety::Unknown`] (R6).
+    /// [`ReplaySafety::Unknown`].
     pub fn with_replay_safety(
         mut self,
         decide: impl Fn(&ToolCall) -> ReplaySafety + Send + Sync + 'static,
@@ -144,7 +144,7 @@ impl<C, O> StackBuilder<C, O> {
         self
     }
 
-    /// Gives the errors that the caller sees other codes, those of another system for one (E7); `None` keeps the error's
+    /// Gives the errors that the caller sees other codes, those of another system for one; `None` keeps the error's
     /// own. Spans, events and metrics have ours in any case. Default: ours.
     pub fn with_codes(
         mut self,

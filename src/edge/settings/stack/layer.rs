@@ -11,7 +11,7 @@ use super::{
     service::Stack,
 };
 #[cfg(feature = "metrics")]
-use crate::metrics::{Measured, MetricsLayer};
+use crate::metrics::{MetricsLayer, MetricsService};
 use crate::{
     call::ToolCall,
     catch_panic::{CatchPanic, CatchPanicLayer},
@@ -77,7 +77,7 @@ type Repeated<S, C> = Switched<Retry<Attempted<S, C>, C>, Attempted<S, C>>;
 pub(super) type Timed<S, C> = Deadline<Repeated<S, C>>;
 type Call<S, C> = Placed<Res<S>, Timed<S, C>>;
 #[cfg(feature = "metrics")]
-type Counted<S, C> = Switched<Measured<Call<S, C>, C>, Call<S, C>>;
+type Counted<S, C> = Switched<MetricsService<Call<S, C>, C>, Call<S, C>>;
 #[cfg(not(feature = "metrics"))]
 type Counted<S, C> = Call<S, C>;
 type Traced<S, C> = Trace<Counted<S, C>, Hooks<Res<S>, C>>;

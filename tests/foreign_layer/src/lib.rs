@@ -1,0 +1,11 @@
+//! Layers and a leaf as another author writes them, against the public API of `tower-toolcall` alone.
+
+mod again;
+mod index;
+mod quota;
+
+pub use self::{
+    again::{Again, AgainLayer},
+    index::{Index, Shard},
+    quota::QuotaLayer,
+};
