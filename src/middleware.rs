@@ -43,7 +43,8 @@
 //!
 //! # Cost
 //!
-//! The stack below stands behind a box: a call allocates once in it, and once more if it is sent again.
+//! The stack below stands behind a box. A call allocates twice: for the instance of the stack that goes with it, and for its
+//! future; each further attempt once more.
 
 use std::{
     fmt,

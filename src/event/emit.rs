@@ -57,44 +57,12 @@ impl Event<'_> {
                 DURATION_MS = ms(elapsed),
                 TIMEOUT_MS = ms(timeout)
             ),
-            Event::NotStarted {
-                call,
-                kind: ErrorKind::DeadlineExceeded,
-            } => emit!(
-                WARN,
-                SKIPPED,
-                call,
-                CODE = ErrorKind::DeadlineExceeded.code(),
-                ERROR = "the time budget was spent before the call could start",
-                DURATION_MS = 0.0
-            ),
-            Event::NotStarted {
-                call,
-                kind: ErrorKind::Cancelled,
-            } => emit!(INFO, CANCELLED, call, DURATION_MS = 0.0),
-            Event::NotStarted { call, kind } => emit!(
-                INFO,
-                REJECTED,
-                call,
-                CODE = kind.code(),
-                ERROR = "the name of the tool was refused",
-                DURATION_MS = 0.0
-            ),
+            Event::NotStarted { call, kind } => not_started(call, kind),
             Event::Cancelled {
                 call,
                 elapsed,
-                past_deadline: true,
-            } => emit!(
-                WARN,
-                TIMEOUT,
-                call,
-                CODE = ErrorKind::Timeout.code(),
-                ERROR = "dropped after its deadline",
-                DURATION_MS = ms(elapsed)
-            ),
-            Event::Cancelled { call, elapsed, .. } => {
-                emit!(INFO, CANCELLED, call, DURATION_MS = ms(elapsed));
-            }
+                past_deadline,
+            } => cancelled(call, elapsed, past_deadline),
             Event::Retry {
                 call,
                 attempt,
@@ -114,30 +82,9 @@ impl Event<'_> {
             Event::RetryRefused {
                 call,
                 attempt,
-                reason: RetryRefusal::Exhausted,
-                error,
-            } => emit!(
-                ERROR,
-                EXHAUSTED,
-                call,
-                ATTEMPT = attempt,
-                CODE = error.map(ToolError::code),
-                ERROR = error.map(ToolError::message)
-            ),
-            Event::RetryRefused {
-                call,
-                attempt,
                 reason,
                 error,
-            } => emit!(
-                WARN,
-                RETRY,
-                call,
-                ATTEMPT = attempt,
-                REFUSED = reason.name(),
-                CODE = error.map(ToolError::code),
-                ERROR = error.map(ToolError::message)
-            ),
+            } => retry_refused(call, attempt, reason, error),
             Event::RateLimited {
                 call,
                 attempt,
@@ -173,6 +120,65 @@ impl Event<'_> {
                 "{}", event::EVICTED
             ),
         }
+    }
+}
+
+fn not_started(call: &CallInfo, kind: ErrorKind) {
+    match kind {
+        ErrorKind::DeadlineExceeded => emit!(
+            WARN,
+            SKIPPED,
+            call,
+            CODE = kind.code(),
+            ERROR = "the time budget was spent before the call could start",
+            DURATION_MS = 0.0
+        ),
+        ErrorKind::Cancelled => emit!(INFO, CANCELLED, call, DURATION_MS = 0.0),
+        _ => emit!(
+            INFO,
+            REJECTED,
+            call,
+            CODE = kind.code(),
+            ERROR = "the name of the tool was refused",
+            DURATION_MS = 0.0
+        ),
+    }
+}
+
+fn cancelled(call: &CallInfo, elapsed: Duration, past_deadline: bool) {
+    match past_deadline {
+        true => emit!(
+            WARN,
+            TIMEOUT,
+            call,
+            CODE = ErrorKind::Timeout.code(),
+            ERROR = "dropped after its deadline",
+            DURATION_MS = ms(elapsed)
+        ),
+        false => emit!(INFO, CANCELLED, call, DURATION_MS = ms(elapsed)),
+    }
+}
+
+fn retry_refused(call: &CallInfo, attempt: u32, reason: RetryRefusal, error: Option<&ToolError>) {
+    let (code, text) = (error.map(ToolError::code), error.map(ToolError::message));
+    match reason {
+        RetryRefusal::Exhausted => emit!(
+            ERROR,
+            EXHAUSTED,
+            call,
+            ATTEMPT = attempt,
+            CODE = code,
+            ERROR = text
+        ),
+        _ => emit!(
+            WARN,
+            RETRY,
+            call,
+            ATTEMPT = attempt,
+            REFUSED = reason.name(),
+            CODE = code,
+            ERROR = text
+        ),
     }
 }
 

@@ -299,14 +299,9 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
             max_attempts,
             output_bytes,
         } = *facts;
-        let Some(Failure {
-            outcome,
-            code,
-            text,
-            ..
-        }) = failure
-        else {
-            return emit!(
+        match failure {
+            Some(failure) => tell_failure(call, &failure, error, facts),
+            None => emit!(
                 INFO,
                 SUCCESS,
                 call,
@@ -314,61 +309,71 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
                 ATTEMPTS = attempts,
                 MAX_ATTEMPTS = max_attempts,
                 OUTPUT_BYTES = output_bytes
-            );
-        };
-        match outcome {
-            CallOutcome::Timeout => emit!(
-                WARN,
-                TIMEOUT,
-                call,
-                CODE = code,
-                ERROR = text,
-                DURATION_MS = duration_ms,
-                ATTEMPTS = attempts,
-                MAX_ATTEMPTS = max_attempts,
-                TIMEOUT_MS = error.and_then(ToolError::timeout).map(ms),
-                CONFIGURED_TIMEOUT_MS = error.and_then(ToolError::configured_timeout).map(ms)
-            ),
-            CallOutcome::Skipped => emit!(
-                WARN,
-                SKIPPED,
-                call,
-                CODE = code,
-                ERROR = text,
-                DURATION_MS = duration_ms
-            ),
-            CallOutcome::Cancelled => emit!(
-                INFO,
-                CANCELLED,
-                call,
-                DURATION_MS = duration_ms,
-                ATTEMPTS = attempts,
-                MAX_ATTEMPTS = max_attempts
-            ),
-            CallOutcome::Rejected => emit!(
-                INFO,
-                REJECTED,
-                call,
-                CODE = code,
-                ERROR = text,
-                DURATION_MS = duration_ms,
-                ATTEMPTS = attempts,
-                MAX_ATTEMPTS = max_attempts,
-                RETRY_AFTER_MS = error.and_then(ToolError::retry_after).map(ms)
-            ),
-            _ => emit!(
-                ERROR,
-                FAILURE,
-                call,
-                CODE = code,
-                ERROR = text,
-                DURATION_MS = duration_ms,
-                ATTEMPTS = attempts,
-                MAX_ATTEMPTS = max_attempts,
-                OUTPUT_BYTES = output_bytes,
-                STATUS = error.and_then(ToolError::status).map(|s| s.as_u16())
             ),
         }
+    }
+}
+
+fn tell_failure(call: &CallInfo, failure: &Failure<'_>, error: Option<&ToolError>, facts: &Facts) {
+    let Facts {
+        duration_ms,
+        attempts,
+        max_attempts,
+        output_bytes,
+    } = *facts;
+    let Failure { code, text, .. } = *failure;
+    match failure.outcome {
+        CallOutcome::Timeout => emit!(
+            WARN,
+            TIMEOUT,
+            call,
+            CODE = code,
+            ERROR = text,
+            DURATION_MS = duration_ms,
+            ATTEMPTS = attempts,
+            MAX_ATTEMPTS = max_attempts,
+            TIMEOUT_MS = error.and_then(ToolError::timeout).map(ms),
+            CONFIGURED_TIMEOUT_MS = error.and_then(ToolError::configured_timeout).map(ms)
+        ),
+        CallOutcome::Skipped => emit!(
+            WARN,
+            SKIPPED,
+            call,
+            CODE = code,
+            ERROR = text,
+            DURATION_MS = duration_ms
+        ),
+        CallOutcome::Cancelled => emit!(
+            INFO,
+            CANCELLED,
+            call,
+            DURATION_MS = duration_ms,
+            ATTEMPTS = attempts,
+            MAX_ATTEMPTS = max_attempts
+        ),
+        CallOutcome::Rejected => emit!(
+            INFO,
+            REJECTED,
+            call,
+            CODE = code,
+            ERROR = text,
+            DURATION_MS = duration_ms,
+            ATTEMPTS = attempts,
+            MAX_ATTEMPTS = max_attempts,
+            RETRY_AFTER_MS = error.and_then(ToolError::retry_after).map(ms)
+        ),
+        _ => emit!(
+            ERROR,
+            FAILURE,
+            call,
+            CODE = code,
+            ERROR = text,
+            DURATION_MS = duration_ms,
+            ATTEMPTS = attempts,
+            MAX_ATTEMPTS = max_attempts,
+            OUTPUT_BYTES = output_bytes,
+            STATUS = error.and_then(ToolError::status).map(|s| s.as_u16())
+        ),
     }
 }
 
