@@ -39,7 +39,7 @@ fn generation(word: u64) -> u32 {
 }
 
 #[derive(Debug)]
-pub(super) struct Cell {
+pub(crate) struct Cell {
     /// `generation << 32 | flags`.
     word: AtomicU64,
     /// `epoch << 32 | successes that still have room`. The epoch changes whenever the mutex is taken.
@@ -88,12 +88,13 @@ impl Inner {
 
 /// Everything about a breaker at one moment.
 #[derive(Debug)]
-pub(super) struct Look {
+pub(crate) struct Look {
     pub(super) state: BreakerState,
     pub(super) generation: u32,
     pub(super) tally: Tally,
     pub(super) trials: usize,
     pub(super) retry_after: Option<Duration>,
+    pub(crate) trial_at: Option<Duration>,
     pub(super) failures: u64,
     pub(super) opened: u64,
     pub(super) rejected: u64,
@@ -101,7 +102,7 @@ pub(super) struct Look {
 }
 
 impl Cell {
-    pub(super) fn new(state: BreakerState, rules: &Rules) -> Self {
+    pub(crate) fn new(state: BreakerState, rules: &Rules) -> Self {
         let cell = Self {
             word: AtomicU64::new(0),
             run: AtomicU64::new(0),
@@ -124,7 +125,7 @@ impl Cell {
 
     /// Admits a call, or tells when to come back. The clock is read only if the breaker is not closed.
     #[inline]
-    pub(super) fn admit(
+    pub(crate) fn admit(
         &self,
         now: impl Fn() -> Duration,
         may_probe: impl Fn() -> bool,
@@ -138,7 +139,7 @@ impl Cell {
 
     /// The pass of a call that is admitted without a question: while closed that is one load.
     #[inline]
-    pub(super) fn pass(&self) -> Option<Pass> {
+    pub(crate) fn pass(&self) -> Option<Pass> {
         let word = self.word.load(Acquire);
         (word & ADMITS != 0).then(|| Pass {
             generation: generation(word),
@@ -165,7 +166,7 @@ impl Cell {
 
     /// A look without an admission: when to come back, if a call would be refused. Counts a refusal.
     #[inline]
-    pub(super) fn refuses(&self, now: impl Fn() -> Duration, rules: &Rules) -> Option<Duration> {
+    pub(crate) fn refuses(&self, now: impl Fn() -> Duration, rules: &Rules) -> Option<Duration> {
         if self.word.load(Acquire) & ADMITS != 0 {
             return None;
         }
@@ -194,7 +195,7 @@ impl Cell {
     }
 
     /// Takes the end of an admitted call. A success reads the clock only if the window is one of time.
-    pub(super) fn record(
+    pub(crate) fn record(
         &self,
         pass: Pass,
         verdict: Verdict,
@@ -248,7 +249,7 @@ impl Cell {
         }
     }
 
-    pub(super) fn force(&self, demand: Demand, now: Duration, rules: &Rules) -> Option<Change> {
+    pub(crate) fn force(&self, demand: Demand, now: Duration, rules: &Rules) -> Option<Change> {
         self.with(rules, |machine| machine.force(demand, now, rules))
     }
 
@@ -267,13 +268,14 @@ impl Cell {
         })
     }
 
-    pub(super) fn look(&self, now: Duration, rules: &Rules) -> Look {
+    pub(crate) fn look(&self, now: Duration, rules: &Rules) -> Look {
         let look = |machine: &mut Machine| Look {
             state: machine.state(),
             generation: machine.generation(),
             tally: machine.tally(now),
             trials: machine.trials(now),
             retry_after: machine.look(now, rules).err(),
+            trial_at: machine.trial_at(),
             failures: machine.failures(),
             opened: machine.opened(),
             rejected: self.rejected.load(Relaxed),
@@ -328,7 +330,7 @@ impl Cell {
         if let Some(end) = bucket_end {
             self.bucket_end.store(nanos(end), Release);
         }
-        if let Some(until) = machine.open_until() {
+        if let (OPEN, Some(until)) = (entry, machine.trial_at()) {
             self.open_until.store(nanos(until), Release);
         }
         let generation = u64::from(machine.generation());

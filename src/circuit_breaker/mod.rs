@@ -173,6 +173,11 @@ mod state;
 mod sync;
 mod window;
 
+pub(crate) use self::{
+    cell::Cell,
+    rules::Rules,
+    state::{Demand, Pass, Recorded, Verdict},
+};
 pub use self::{
     future::ResponseFuture,
     handle::{Breaker, BreakerSnapshot, CircuitBreakerHandle, Lagged, Permit, Transitions},

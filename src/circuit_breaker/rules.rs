@@ -256,7 +256,7 @@ impl Rates {
 
 /// All that the state machine goes by.
 #[derive(Clone, Debug)]
-pub(super) struct Rules {
+pub(crate) struct Rules {
     pub(super) trip: Kind,
     pub(super) open_for: Duration,
     pub(super) growth: f64,
@@ -282,6 +282,16 @@ impl Default for Rules {
 }
 
 impl Rules {
+    /// One failure opens it for the period; then one trial may run at a time, and keep its place for so long.
+    pub(crate) fn of_one_failure(period: Duration) -> Self {
+        Self {
+            trip: Kind::Consecutive { failures: 1 },
+            open_for: period,
+            lease: period,
+            ..Self::default()
+        }
+    }
+
     /// Trial successes that close the breaker.
     pub(super) fn successes(&self) -> u32 {
         self.successes.unwrap_or(self.trials)

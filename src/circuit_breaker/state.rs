@@ -96,26 +96,32 @@ struct Trial {
 
 /// An admission: what its result has to come with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Pass {
+pub(crate) struct Pass {
     pub(super) generation: u32,
     /// Which trial it is; 0 for none.
     pub(super) ticket: u32,
 }
 
+impl Pass {
+    pub(crate) fn is_trial(self) -> bool {
+        self.ticket != 0
+    }
+}
+
 /// What a call's end says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(crate) enum Verdict {
     Result(Mark),
     /// Nothing: the place is given back.
     Neutral,
 }
 
 impl Verdict {
-    pub(super) const SUCCESS: Self = Self::Result(Mark {
+    pub(crate) const SUCCESS: Self = Self::Result(Mark {
         failure: false,
         slow: false,
     });
-    pub(super) const FAILURE: Self = Self::Result(Mark {
+    pub(crate) const FAILURE: Self = Self::Result(Mark {
         failure: true,
         slow: false,
     });
@@ -123,7 +129,7 @@ impl Verdict {
 
 /// A change of state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Change {
+pub(crate) struct Change {
     pub(super) from: BreakerState,
     pub(super) to: BreakerState,
     pub(super) reason: TransitionReason,
@@ -134,7 +140,7 @@ pub(super) struct Change {
 
 /// What somebody may demand of a breaker from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Demand {
+pub(crate) enum Demand {
     /// Closed, and everything forgotten.
     Reset,
     Open,
@@ -144,7 +150,7 @@ pub(super) enum Demand {
 
 /// What became of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Recorded {
+pub(crate) enum Recorded {
     Counted(Option<Change>),
     /// It was admitted in an earlier state.
     Stale,
@@ -365,10 +371,15 @@ impl Machine {
         }
     }
 
-    /// When the open period ends; `None` if the breaker is not open.
-    pub(super) fn open_until(&self) -> Option<Duration> {
-        match self.phase {
-            Phase::Open { until } => Some(until),
+    /// When the open period ends, or the lease of a trial that runs; in the past if a trial may begin. `None` if calls are not
+    /// refused, or without end.
+    pub(super) fn trial_at(&self) -> Option<Duration> {
+        match &self.phase {
+            Phase::Open { until } => Some(*until),
+            Phase::HalfOpen(half_open) => {
+                let ends = half_open.trials.iter().map(|trial| trial.until);
+                Some(ends.min().unwrap_or(half_open.since))
+            }
             _ => None,
         }
     }

@@ -12,7 +12,7 @@ pub(super) const BUCKETS: usize = 32;
 
 /// What a window holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Tally {
+pub(crate) struct Tally {
     pub(super) calls: u32,
     pub(super) failures: u32,
     pub(super) slow: u32,
@@ -46,7 +46,7 @@ impl Tally {
 
 /// One result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Mark {
+pub(crate) struct Mark {
     pub(super) failure: bool,
     pub(super) slow: bool,
 }

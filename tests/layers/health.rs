@@ -763,3 +763,185 @@ fn a_change_that_is_over_at_once_does_not_stay_in_the_snapshot() {
     assert_eq!(docs.borrow().state, Unavailable);
     assert_eq!(all.borrow()[0].state, Unavailable);
 }
+
+/// A server whose tools end as they are named: `search` and `fetch` answer, other names hang, or fail.
+struct Tools {
+    health: Health,
+    stack: BoxCloneSyncService<ToolCall, (), ToolError>,
+}
+
+impl Tools {
+    fn new() -> Self {
+        let health = Health::builder().with_refusal(true).build().unwrap();
+        let tool = service_fn(|call: ToolCall| async move {
+            match call.tool() {
+                "search" | "fetch" => Ok(()),
+                "gone" => Err(ToolError::new(ErrorKind::ConnectionFailed, "so it is")),
+                "no such" => Err(ToolError::from_status(http::StatusCode::NOT_FOUND, "")),
+                _ => pending().await,
+            }
+        });
+        let timed = TimeoutLayer::new(secs(10)).layer(tool);
+        let stack = BoxCloneSyncService::new(health.layer().layer(timed));
+        Self { health, stack }
+    }
+
+    /// Calls of these tools at the same time, and the kinds of their errors.
+    async fn run<const N: usize>(&self, tools: [&'static str; N]) -> [Option<ErrorKind>; N] {
+        let run = |tool| {
+            let call = ToolCall::new(tool).with_server("docs");
+            tokio::spawn(self.stack.clone().oneshot(call))
+        };
+        let calls = tools.map(run);
+        let mut kinds = [None; N];
+        for (kind, call) in kinds.iter_mut().zip(calls) {
+            *kind = call.await.unwrap().err().map(|error| error.kind());
+        }
+        kinds
+    }
+
+    fn state(&self) -> Availability {
+        self.health.server("docs").unwrap().state
+    }
+
+    /// Whether a call was refused.
+    async fn refuses(&self) -> bool {
+        let call = ToolCall::new("search").with_server("docs");
+        let result = self.stack.clone().oneshot(call).await;
+        result.is_err_and(|error| error.execution() == Execution::NotStarted)
+    }
+}
+
+const TIMEOUT: Option<ErrorKind> = Some(ErrorKind::Timeout);
+
+/// V5: watchers see it at once; the calls of its other tools pass, and each caller has its own error.
+#[tokio::test(start_paused = true)]
+async fn timeouts_of_one_slow_tool_refuse_no_other() {
+    let tools = Tools::new();
+    assert_eq!(tools.run(["search", "fetch"]).await, [None; 2]);
+    let mut docs = tools.health.subscribe("docs");
+    assert_eq!(tools.run(["slow"; 3]).await, [TIMEOUT; 3]);
+    assert_eq!(tools.state(), Unavailable);
+    let seen = docs.borrow_and_update().clone();
+    assert_eq!((seen.state, seen.probe_at), (Unavailable, None));
+    assert_eq!(tools.run(["slow"; 3]).await, [TIMEOUT; 3]);
+    assert!(!tools.refuses().await);
+    assert_eq!(tools.state(), Available);
+}
+
+/// V5: the tool that is slow may be one of those that have answered before.
+#[tokio::test(start_paused = true)]
+async fn one_other_tool_that_has_answered_is_enough() {
+    let tools = Tools::new();
+    assert_eq!(tools.run(["search"]).await, [None]);
+    assert_eq!(tools.run(["slow"; 3]).await, [TIMEOUT; 3]);
+    assert!(!tools.refuses().await);
+}
+
+/// V5: two different tools.
+#[tokio::test(start_paused = true)]
+async fn timeouts_of_two_tools_refuse_calls_of_the_server() {
+    let tools = Tools::new();
+    tools.run(["search", "fetch"]).await;
+    let kinds = tools.run(["slow", "slow", "slower"]).await;
+    assert_eq!(kinds, [TIMEOUT; 3]);
+    assert!(tools.refuses().await);
+    // A period later: a probe.
+    advance(secs(30)).await;
+    assert!(!tools.refuses().await);
+    assert_eq!(tools.state(), Available);
+}
+
+/// V5: one connection failure, and as many failures as it takes.
+#[tokio::test(start_paused = true)]
+async fn a_connection_failure_among_timeouts_refuses_calls_of_the_server() {
+    for failures in [["gone", "slow", "slow"], ["slow", "slow", "gone"]] {
+        let tools = Tools::new();
+        tools.run(["search", "fetch"]).await;
+        for (n, tool) in failures.into_iter().enumerate() {
+            tools.run([tool]).await;
+            let docs = tools.health.server("docs").unwrap();
+            assert_eq!(docs.probe_at.is_some(), n == 2);
+        }
+        assert!(tools.refuses().await);
+    }
+}
+
+/// V5: later evidence, of a server that is unavailable already.
+#[tokio::test(start_paused = true)]
+async fn an_unavailable_server_refuses_from_the_first_evidence_on() {
+    let tools = Tools::new();
+    tools.run(["search", "fetch"]).await;
+    tools.run(["slow"; 5]).await;
+    let mut docs = tools.health.subscribe("docs");
+    tools.run(["slower"]).await;
+    assert!(docs.has_changed().unwrap());
+    let probe_at = Some(Instant::now() + secs(30));
+    assert_eq!(docs.borrow_and_update().probe_at, probe_at);
+    assert!(tools.refuses().await);
+}
+
+/// V5: the evidence is that since the last answer.
+#[tokio::test(start_paused = true)]
+async fn an_answer_takes_the_evidence_back() {
+    let tools = Tools::new();
+    tools.run(["search", "fetch"]).await;
+    tools.run(["slow", "gone"]).await;
+    tools.run(["search"]).await;
+    tools.run(["slower"; 3]).await;
+    assert_eq!(tools.state(), Unavailable);
+    assert!(!tools.refuses().await);
+}
+
+/// V5: its timeouts are those of the whole server.
+#[tokio::test(start_paused = true)]
+async fn a_server_of_one_tool_is_refused_by_its_timeouts() {
+    let bench = Bench::refusing();
+    bench.call().await.unwrap();
+    for _ in 0..3 {
+        bench.fails(ErrorKind::Timeout).await;
+    }
+    assert_refused(bench.call().await, 30);
+}
+
+/// V5: a name that the server does not know is no tool of it.
+#[tokio::test(start_paused = true)]
+async fn an_invented_name_is_no_second_tool() {
+    let tools = Tools::new();
+    tools.run(["no such"]).await;
+    tools.run(["slow"; 3]).await;
+    assert!(tools.refuses().await);
+}
+
+/// V5: of two attempts of one call the second one may be refused; the caller has the timeout of the first.
+#[tokio::test(start_paused = true)]
+async fn a_call_whose_repetition_is_refused_has_its_own_error() {
+    let bench = Bench::refusing();
+    bench.set(None);
+    let policy = RetryPolicy::new().assume_replay_safe().with_attempts(5);
+    let stack = RetryLayer::new(policy.unwrap()).layer(bench.tools.clone());
+    let call = ToolCall::new("search").with_server("docs");
+    let error = stack.oneshot(call).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    assert_eq!(bench.calls.load(SeqCst), 3);
+}
+
+/// Callers who hang up must not keep a server refused: after five probes that told nothing all calls pass.
+#[tokio::test(start_paused = true)]
+async fn probes_that_tell_nothing_do_not_keep_calls_refused() {
+    let bench = Bench::refusing();
+    unavailable(&bench).await;
+    advance(secs(30)).await;
+    bench.set(None);
+    for _ in 0..5 {
+        let mut probe = task::spawn(bench.call());
+        assert_pending!(probe.poll());
+    }
+    let mut calls = [(); 3].map(|()| task::spawn(bench.call()));
+    for call in &mut calls {
+        assert_pending!(call.poll());
+    }
+    // The first one that tells something is a probe.
+    bench.fails(ErrorKind::ConnectionFailed).await;
+    assert_refused(bench.call().await, 30);
+}

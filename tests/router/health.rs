@@ -247,7 +247,7 @@ async fn whoever_follows_the_lists_hears_when_they_change() {
     // A client that calls what it is shown; the server is dead from 10 s to 55 s.
     while begun.elapsed().as_secs() < 100 {
         let is_dead = (10..55).contains(&begun.elapsed().as_secs());
-        server.fails(is_dead.then_some(ErrorKind::Timeout));
+        server.fails(is_dead.then_some(ErrorKind::ConnectionFailed));
         let is_shown = lists.lock().unwrap().last().unwrap().1 == ALL.len();
         if is_shown {
             let _ = run(&router, "docs__search").await;
@@ -312,7 +312,7 @@ async fn a_refusal_is_not_repeated_above_the_router_and_opens_no_breaker() {
     assert_eq!(begun.elapsed(), Duration::ZERO);
 }
 
-/// Its timeout is above the router, and drops what hangs below.
+/// Its timeout is above the router, and drops what hangs below. V5: the other tool of the server stays in the lists.
 #[tokio::test(start_paused = true)]
 async fn the_timeouts_of_the_documented_stack_are_seen_below_it() {
     let health = refusing();
@@ -331,7 +331,39 @@ async fn the_timeouts_of_the_documented_stack_are_seen_below_it() {
     let error = stack.oneshot(call).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout);
     // Three attempts.
-    assert_eq!(health.server("docs").unwrap().failures, 3);
+    let docs = health.server("docs").unwrap();
+    assert_eq!((docs.failures, docs.state), (3, Availability::Unavailable));
+    assert_eq!(router.names(), ALL);
+}
+
+/// V5: the list tells how many tools a server has, before any of them has answered.
+#[tokio::test(start_paused = true)]
+async fn timeouts_of_one_tool_of_a_list_leave_the_others_there() {
+    for (tools, is_refused) in [(vec!["search", "fetch"], false), (vec!["search"], true)] {
+        let health = refusing();
+        let slow = service_fn(|_: ToolCall| async {
+            Err::<(), _>(ToolError::new(ErrorKind::Timeout, "so it is"))
+        });
+        let router = RouterBuilder::new().server("docs", slow, tools);
+        let router = router.with_health(&health).build().unwrap();
+        for _ in 0..3 {
+            let error = run(&router, "docs__search").await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Timeout);
+        }
+        assert_eq!(router.names().is_empty(), is_refused);
+    }
+}
+
+/// V5: and timeouts of two of them take all away.
+#[tokio::test(start_paused = true)]
+async fn timeouts_of_two_tools_take_the_server_out_of_the_lists() {
+    let health = refusing();
+    let server = Server::default();
+    let router = server.router(&health);
+    server.fails(ErrorKind::Timeout);
+    for tool in ["docs__search", "docs__search", "docs__fetch"] {
+        run(&router, tool).await.unwrap_err();
+    }
     assert_eq!(router.names(), WITHOUT);
 }
 

@@ -8,7 +8,7 @@ use std::{
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
-use super::{Health, registry::Visit, service::not_ready};
+use super::{Health, registry::Visit};
 use crate::{
     call::ToolCall,
     error::ToolError,
@@ -102,12 +102,16 @@ where
                     let ready = ready!(preparing.poll(cx));
                     let call = call.take().expect("called once");
                     match ready {
-                        Ok(svc) => start(svc, call, health),
+                        // Only now it is decided whether the call may run.
+                        Ok(svc) => match health.admit(&call) {
+                            Ok(visit) => State::call(svc, call, visit),
+                            Err(refusal) => State::refused(refusal),
+                        },
                         Err(Unprepared::GivenUp(why)) => {
                             State::refused(why.error().about(&call.info()))
                         }
                         Err(Unprepared::Failed(error)) => {
-                            State::refused(not_ready(health, &call, error))
+                            State::refused(health.not_ready(&call, error))
                         }
                     }
                 }
@@ -118,19 +122,6 @@ where
             // Drops the service that was waited for, with what it had reserved for a refused call.
             this.state.set(next);
         }
-    }
-}
-
-/// The inner service is ready. Only now it is decided whether the call may run.
-fn start<S>(svc: &mut S, call: ToolCall, health: &Health) -> State<S, S::Future>
-where
-    S: Service<ToolCall>,
-{
-    let info = call.info();
-    let cell = health.cell(&call, &info);
-    match health.admit(info, cell) {
-        Ok(visit) => State::call(svc, call, visit),
-        Err(wait) => State::refused(ToolError::unavailable(wait).about(&call.info())),
     }
 }
 

@@ -2,13 +2,20 @@ use std::time::Duration;
 
 use tower_layer::Layer;
 
-use super::{Health, HealthService, state::Rules};
+use super::{Health, HealthService};
 use crate::{
     config::ConfigError,
     event::{Listen, Listener},
     key::Key,
     kit::registry::check_max_keys,
 };
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rules {
+    pub(super) threshold: u32,
+    pub(super) period: Duration,
+    pub(super) refuses: bool,
+}
 
 /// Layer that tells a [`Health`] registry how calls end. See the [module docs](super) for an example.
 #[derive(Clone, Debug)]
@@ -64,13 +71,14 @@ impl HealthBuilder {
         self
     }
 
-    /// Sets whether calls to an unavailable server are refused, but for probes. Default: no.
+    /// Sets whether calls to an unavailable server are refused, except probes, if there is
+    /// [evidence](super#refusing-calls) against the server and not only against one of its tools. Default: no.
     pub fn with_refusal(mut self, refuses: bool) -> Self {
         self.rules.refuses = refuses;
         self
     }
 
-    /// Sets how long a server is unavailable before a call is let through, if others are refused. Default: 30 s.
+    /// Sets how long calls are refused before one is let through as a probe. Default: 30 s.
     pub fn with_probe_period(mut self, period: Duration) -> Self {
         self.rules.period = period;
         self

@@ -1,6 +1,7 @@
-//! Which servers are there: a registry that learns it from calls.
+//! A registry of the availability of servers, learnt from calls.
 //!
-//! [`Health`] is the registry, [`Health::layer`] the layer that feeds it. Per server, calls without one together:
+//! [`Health`] is the registry, [`Health::layer`] the layer that feeds it. Each server has one state; calls that name no server
+//! share one:
 //!
 //! | state | when |
 //! |---|---|
@@ -8,21 +9,35 @@
 //! | degraded | after the first timeout or connection failure |
 //! | unavailable | after 3 in a row, a [setting](HealthBuilder::with_threshold) |
 //!
-//! Our own refusals, cancelled calls, panics and all else that says nothing of the server change nothing. Nor does what was
-//! merely [inferred](crate::Evidence::Inferred) from a foreign error, a text about connections for example: put a
-//! [`transport`](crate::transport) around a client of your own. Nor does the deadline of a caller who is
-//! [not trusted](crate::ToolCall::tighten_from_wire), nor a
-//! call that was dropped, unless it had waited past its deadline or for as long as its timeout, 30 s if it has none: then it
-//! is a timeout. `NotFound`, `InvalidInput` and `Denied` are answers if somebody else made them: if they have a source or
-//! an HTTP status.
+//! These change nothing: refusals by this side, cancelled calls, panics, and other errors that say nothing about the server;
+//! what was merely [inferred](crate::Evidence::Inferred) from a foreign error, for example from a text about connections (put a
+//! [`transport`](crate::transport) around a client of your own); and a timeout whose limit was the deadline of a caller who is
+//! [not trusted](crate::ToolCall::tighten_from_wire). A call that was dropped is a timeout if it had waited past its deadline
+//! or for as long as its timeout, 30 s if it has none; otherwise it changes nothing. `NotFound`, `InvalidInput` and `Denied`
+//! are answers if somebody else made them: if they have a source or an HTTP status.
 //!
-//! An answer counts when it comes, whenever its call began. A failure of a call that began before the server came back says
-//! nothing.
+//! An answer counts when it comes, whenever its call began. A failure does not count if the server has come back, or its calls
+//! have begun to be refused, since the call began.
 //!
-//! By default it only looks on, and all calls pass. If it is to [refuse](HealthBuilder::with_refusal), calls to an unavailable server fail
-//! at once; 30 s after that began, and after each failure of it, one call is let through as a probe. One at a time; one
-//! that is dropped, or says nothing, makes way for the next, and one that hangs does so after another 30 s. Calls that name no
-//! server may be for anybody: they are never refused.
+//! # Refusing calls
+//!
+//! By default the registry only observes, and all calls pass. If it is to [refuse](HealthBuilder::with_refusal) calls, the calls
+//! of a server fail at once when it is unavailable **and** there is evidence against the server, not only against one of its
+//! tools. Evidence, since the server's last answer, is any of:
+//!
+//! - a connection failure; so a call fails for which an MCP server that left a ping unanswered (feature `mcp`,
+//!   `McpReconnect::with_ping`) cannot be connected again;
+//! - timeouts of two different tools;
+//! - a timeout of the only tool that the server is known to have. A tool is known once a call of it has succeeded, or from the
+//!   list of a router (feature `router`, `RouterBuilder::with_health`).
+//!
+//! So a single slow tool marks its server for those who watch it, and takes no other tool with it; its own calls are left to
+//! its [circuit breaker](crate::circuit_breaker). A call that was sent ends with its own error, never with a refusal.
+//!
+//! The refusing is a circuit breaker for each server. 30 s after it opened, and after each probe that failed, one call is let
+//! through as a probe. There is one at a time; one that is dropped, or says nothing, makes way for the next, and one that hangs
+//! does so after another 30 s. After five probes in a row that said nothing every call passes, until one says something. Calls
+//! that name no server may be for any of them: they are never refused.
 //!
 //! # Order
 //!
@@ -83,7 +98,7 @@
 //!
 //! # Cancel safety
 //!
-//! A probe that is dropped gives its place back.
+//! A probe that is dropped gives its place back to the next call.
 //!
 //! # Clone
 //!
@@ -91,14 +106,14 @@
 //! [setting](HealthBuilder::with_max_servers); for another one that which is not in use is forgotten. If all are watched, in use, or unavailable
 //! since a failure in the last hour, nothing is told of further ones, and their calls pass.
 
-mod cell;
 mod future;
 mod layer;
+mod record;
 mod registry;
 mod server;
 mod service;
 mod sign;
-mod state;
+mod snapshot;
 
 #[cfg(feature = "router")]
 pub(crate) use self::registry::named;
@@ -106,7 +121,7 @@ pub use self::{
     future::ResponseFuture,
     layer::{HealthBuilder, HealthLayer},
     registry::Health,
-    server::ServerHealth,
     service::HealthService,
+    snapshot::ServerHealth,
 };
 pub use crate::event::availability::{Availability, AvailabilityChange, Reason};

@@ -1,20 +1,19 @@
 use std::{
     fmt,
     sync::{Arc, OnceLock},
-    time::Duration,
 };
 
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 
 use super::{
     ServerHealth,
-    cell::Cell,
-    layer::{HealthBuilder, HealthLayer},
+    layer::{HealthBuilder, HealthLayer, Rules},
+    server::{Server, Shared},
     sign::Sign,
-    state::{Pass, Rules},
 };
 use crate::{
     call::{CallInfo, ToolCall},
+    circuit_breaker::{self, Pass},
     error::ToolError,
     event::{Event, Listener, availability::Reason},
     key::Key,
@@ -26,12 +25,11 @@ use crate::{
 
 /// What is known of servers. Cheap to clone. See the [module docs](super) for an example.
 #[derive(Clone)]
-pub struct Health(Arc<Shared>);
+pub struct Health(Arc<Servers>);
 
-#[derive(Debug)]
-struct Shared {
-    servers: Registry<Cell>,
-    rules: Rules,
+struct Servers {
+    servers: Registry<Server>,
+    shared: Shared,
     listener: Listener,
     /// Made by the first who watches them all.
     all: OnceLock<watch::Sender<Vec<ServerHealth>>>,
@@ -49,10 +47,15 @@ impl Health {
     }
 
     pub(super) fn with(rules: Rules, max_servers: usize, listener: Listener) -> Self {
-        let overflow = Cell::overflow(&rules);
-        Self(Arc::new(Shared {
-            servers: Registry::new(Key::Server, max_servers, overflow, listener.clone()),
+        let shared = Shared {
             rules,
+            breaker: circuit_breaker::Rules::of_one_failure(rules.period),
+            origin: Instant::now(),
+        };
+        let overflow = Server::new(None, &shared);
+        Self(Arc::new(Servers {
+            servers: Registry::new(Key::Server, max_servers, overflow, listener.clone()),
+            shared,
             listener,
             all: OnceLock::new(),
         }))
@@ -66,7 +69,7 @@ impl Health {
     /// What is known of a server; `None` if it was never called and is none of a router's.
     pub fn server(&self, server: &str) -> Option<ServerHealth> {
         let entry = self.0.servers.peek(&named(server))?;
-        Some(entry.value().read(self.rules()))
+        Some(entry.value().read(self.shared()))
     }
 
     /// Every server that is known, in the order of their names.
@@ -74,7 +77,7 @@ impl Health {
         let entries = self.0.servers.entries();
         let mut all: Vec<_> = entries
             .iter()
-            .map(|e| e.value().read(self.rules()))
+            .map(|e| e.value().read(self.shared()))
             .collect();
         all.sort_by(|a, b| a.server.cmp(&b.server));
         all
@@ -86,9 +89,9 @@ impl Health {
     /// If there is no place for another one, nothing ever changes. Borrow its value for a moment only: a call whose end
     /// changes it waits for that, as with any [`watch`].
     pub fn subscribe(&self, server: &str) -> watch::Receiver<ServerHealth> {
-        let make = || Cell::new(Some(server), self.rules());
-        let cells = &self.0.servers;
-        cells.with_kept(&named(server), make, |cell| cell.value().subscribe())
+        let make = || Server::new(Some(server), self.shared());
+        let servers = &self.0.servers;
+        servers.with_kept(&named(server), make, |entry| entry.value().subscribe())
     }
 
     /// Watches all servers: the receiver has the present [snapshot](Self::snapshot), and one for each change. A server
@@ -102,53 +105,74 @@ impl Health {
         receiver
     }
 
-    fn rules(&self) -> &Rules {
-        &self.0.rules
+    fn shared(&self) -> &Shared {
+        &self.0.shared
     }
 
-    /// The cell of the call's server; if a layer above has looked it up, that of which nothing is told.
+    /// The call's server; if a layer above has looked it up, the one of which nothing is told.
     #[inline]
-    pub(super) fn cell(&self, call: &ToolCall, info: &CallInfo) -> Arc<Entry<Cell>> {
+    fn entry(&self, call: &ToolCall, info: &CallInfo) -> Arc<Entry<Server>> {
         if call.is_watched() {
             return Arc::clone(self.0.servers.overflow());
         }
-        let make = || Cell::new(info.server(), self.rules());
+        let make = || Server::new(info.server(), self.shared());
         self.0.servers.keep(info, make)
     }
 
-    /// Whether a call to this server may pass, and the place of the one that does.
+    /// The place of a call that may pass.
     #[inline]
-    pub(super) fn admit(&self, info: CallInfo, cell: Arc<Entry<Cell>>) -> Result<Visit, Duration> {
-        let pass = cell.value().admit(self.rules())?;
+    pub(super) fn admit(&self, call: &ToolCall) -> Result<Visit, ToolError> {
+        let info = call.info();
+        let entry = self.entry(call, &info);
+        let pass = match entry.value().admit(self.shared()) {
+            Ok(pass) => pass,
+            Err(wait) => return Err(ToolError::unavailable(wait).about(&info)),
+        };
         let visit = Visit {
             health: self.clone(),
-            cell,
+            entry,
             info,
             pass,
         };
-        if pass.probe.is_some() {
+        if pass.is_trial() {
             self.changed();
         }
         Ok(visit)
     }
 
-    /// A look, that reserves nothing.
-    pub(super) fn refuses(&self, cell: &Entry<Cell>) -> Option<Duration> {
-        cell.value().refuses(self.rules())
+    /// The refusal of a call that could not pass now: a look, that reserves nothing.
+    pub(super) fn refusal(&self, call: &ToolCall) -> Option<ToolError> {
+        let info = call.info();
+        let wait = self.entry(call, &info).value().refuses(self.shared())?;
+        Some(ToolError::unavailable(wait).about(&info))
     }
 
-    /// It is one of those that are known from now on, available until a call tells otherwise.
+    /// The inner service failed to become ready: the result of the call, if it may pass.
+    pub(super) fn not_ready(&self, call: &ToolCall, error: ToolError) -> ToolError {
+        match self.admit(call) {
+            Ok(visit) => visit.failed(error.about(&visit.info)),
+            Err(refusal) => refusal,
+        }
+    }
+
+    /// It is one of those that are known from now on, available until a call tells otherwise. Of two who know whether it has
+    /// more than one tool the first is asked.
     #[cfg(feature = "router")]
-    pub(crate) fn add(&self, server: &CallInfo) {
-        let make = || Cell::new(server.server(), self.rules());
-        self.0.servers.get_known(server, make);
+    pub(crate) fn add(
+        &self,
+        server: &CallInfo,
+        has_more_tools: impl Fn() -> bool + Send + Sync + 'static,
+    ) {
+        let make = || Server::new(server.server(), self.shared());
+        let entry = self.0.servers.get_known(server, make);
+        let _ = entry.value().has_more.set(Box::new(has_more_tools));
     }
 
     /// Whether calls to this server are refused now. That it was asked for makes it none that is known.
     #[cfg(feature = "router")]
     pub(crate) fn is_refusing(&self, server: &CallInfo) -> bool {
         let entry = self.0.servers.peek(server);
-        entry.is_some_and(|cell| self.refuses(&cell).is_some())
+        entry.is_some_and(|entry| entry.value().refuses(self.shared()).is_some())
     }
 
     /// There is news of a server.
@@ -161,7 +185,7 @@ impl Health {
     }
 
     fn tell_all(&self, all: &watch::Sender<Vec<ServerHealth>>) {
-        // Read while it is written, as in a cell.
+        // Read while it is written, as for one server.
         all.send_if_modified(|seen| {
             let before = std::mem::replace(seen, self.snapshot());
             before != *seen
@@ -183,7 +207,7 @@ impl Default for Health {
 impl fmt::Debug for Health {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Health")
-            .field("rules", &self.0.rules)
+            .field("rules", &self.0.shared.rules)
             .field("servers", &self.0.servers.len())
             .finish_non_exhaustive()
     }
@@ -192,7 +216,7 @@ impl fmt::Debug for Health {
 /// A call at its server. However it ends, it is told once, and a probe gives its place back.
 pub(super) struct Visit {
     health: Health,
-    cell: Arc<Entry<Cell>>,
+    entry: Arc<Entry<Server>>,
     pub(super) info: CallInfo,
     pass: Pass,
 }
@@ -200,7 +224,9 @@ pub(super) struct Visit {
 impl Visit {
     #[inline]
     pub(super) fn answered(&self) {
-        if !self.cell.value().is_calm() {
+        let server = self.entry.value();
+        if !server.is_quiet() {
+            server.learn(&self.info);
             self.ended(Sign::Answer);
         }
     }
@@ -209,24 +235,31 @@ impl Visit {
     #[cold]
     pub(super) fn failed(&self, error: ToolError) -> ToolError {
         let sign = Sign::of(&error);
-        let is_overflow = self.cell.value().is_overflow();
         self.ended(sign);
         match sign {
-            Sign::Failure(_) if !is_overflow => error.into_counted(),
+            Sign::Failure(_) if !self.is_overflow() => error.into_counted(),
             _ => error,
         }
     }
 
+    /// Whether there was no place for the server.
+    fn is_overflow(&self) -> bool {
+        Arc::ptr_eq(&self.entry, self.health.0.servers.overflow())
+    }
+
     #[inline(never)]
     fn ended(&self, sign: Sign) {
-        let shared = &*self.health.0;
-        let (change, is_news) = self.cell.value().ended(sign, self.pass, &shared.rules);
+        if self.is_overflow() {
+            return;
+        }
+        let (server, call) = (self.entry.value(), &self.info);
+        let (change, is_news) = server.ended(sign, self.pass, call, self.health.shared());
         if is_news {
             self.health.changed();
         }
         if let Some(change) = &change {
-            let call = &self.info;
-            shared.listener.tell(&Event::Health { change, call });
+            let event = Event::Health { change, call };
+            self.health.0.listener.tell(&event);
         }
     }
 }
@@ -244,13 +277,5 @@ impl Report for Visit {
 
     fn panicked(self) {
         self.ended(Sign::Nothing);
-    }
-}
-
-impl fmt::Debug for Visit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Visit")
-            .field("pass", &self.pass)
-            .finish_non_exhaustive()
     }
 }

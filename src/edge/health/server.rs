@@ -1,64 +1,204 @@
-use std::{fmt, sync::Arc, time::Duration};
-
-use serde::{Serialize, Serializer, ser::SerializeStruct as _};
-use tokio::time::Instant;
-
-use crate::{
-    event::availability::{Availability, Reason},
-    text::Short,
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{
+            AtomicBool, AtomicU64,
+            Ordering::{Relaxed, SeqCst},
+        },
+    },
+    time::Duration,
 };
 
-/// What is known of one server.
-///
-/// With serde: `server`, `state`, `reason`, `failures`, `for_ms`: how long it has been in this state, at the moment of writing,
-/// and `probe_in_ms`: the time to [`probe_at`](Self::probe_at).
-#[derive(Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ServerHealth {
-    /// The server's name, its first 256 bytes; none for calls that name none.
-    pub server: Option<Arc<str>>,
-    /// Whether it is there.
-    pub state: Availability,
-    /// Why not.
-    pub reason: Option<Reason>,
-    /// Timeouts and connection failures in a row.
-    pub failures: u32,
-    /// Since when it is in this state; for one that is available from the start, since it is known.
-    pub since: Instant,
-    /// If calls are refused: from when on one is let through, to see whether the server is there again.
-    pub probe_at: Option<Instant>,
+use tokio::{sync::watch, time::Instant};
+
+use super::{ServerHealth, layer::Rules, record::Record, sign::Sign};
+use crate::{
+    call::CallInfo,
+    circuit_breaker::{self, Demand, Pass, Recorded, Verdict},
+    event::{availability::AvailabilityChange, transition::BreakerState},
+    kit::registry::{Evict, Keep},
+};
+
+/// What all servers of a registry go by.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) rules: Rules,
+    pub(super) breaker: circuit_breaker::Rules,
+    pub(super) origin: Instant,
 }
 
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-}
-
-impl Serialize for ServerHealth {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let now = Instant::now();
-        let probe_in = self.probe_at.map(|at| at.saturating_duration_since(now));
-        let mut to = to.serialize_struct("ServerHealth", 6)?;
-        to.serialize_field("server", &self.server)?;
-        to.serialize_field("state", &self.state)?;
-        to.serialize_field("reason", &self.reason)?;
-        to.serialize_field("failures", &self.failures)?;
-        let elapsed = now.saturating_duration_since(self.since);
-        to.serialize_field("for_ms", &millis(elapsed))?;
-        to.serialize_field("probe_in_ms", &probe_in.map(millis))?;
-        to.end()
+impl Shared {
+    fn now(&self) -> Duration {
+        self.origin.elapsed()
     }
 }
 
-/// Shows the name short and redacted, as events do.
-impl fmt::Debug for ServerHealth {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ServerHealth")
-            .field("server", &self.server.as_deref().map(Short::name))
-            .field("state", &self.state)
-            .field("reason", &self.reason)
-            .field("failures", &self.failures)
-            .field("since", &self.since)
-            .field("probe_at", &self.probe_at)
-            .finish()
+/// Tells whether a server has more than one tool.
+pub(super) type HasMore = Box<dyn Fn() -> bool + Send + Sync>;
+
+/// One server, for all threads: a record for those who watch it, and the breaker that refuses its calls. The breaker admits
+/// calls, keeps the probe's place and knows stale results; the record decides when it opens.
+pub(super) struct Server {
+    name: Option<Arc<str>>,
+    /// Calls that name no server may be for anybody: none is refused.
+    may_be_refused: bool,
+    /// Whether there are failures that an answer would end.
+    is_failing: AtomicBool,
+    /// Whether it matters how many tools the server has, and no two are known.
+    is_learning: AtomicBool,
+    breaker: circuit_breaker::Cell,
+    /// Locked before the breaker.
+    record: Mutex<Record>,
+    /// The hash of the first tool with which a call has succeeded; zero if none has.
+    tool: AtomicU64,
+    pub(super) has_more: OnceLock<HasMore>,
+    changed: watch::Sender<ServerHealth>,
+}
+
+impl Server {
+    pub(super) fn new(name: Option<&str>, shared: &Shared) -> Self {
+        let name = name.map(|s| &s[..crate::text::floor(s, crate::MAX_NAME_BYTES)]);
+        let name: Option<Arc<str>> = name.map(Arc::from);
+        let record = Record::new(Instant::now());
+        let may_be_refused = shared.rules.refuses && name.is_some();
+        Self {
+            changed: watch::Sender::new(record.read(name.clone(), None)),
+            name,
+            may_be_refused,
+            is_failing: AtomicBool::new(false),
+            is_learning: AtomicBool::new(may_be_refused),
+            breaker: circuit_breaker::Cell::new(BreakerState::Closed, &shared.breaker),
+            record: Mutex::new(record),
+            tool: AtomicU64::new(0),
+            has_more: OnceLock::new(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Record> {
+        self.record.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn read(&self, shared: &Shared) -> ServerHealth {
+        let record = self.lock();
+        let look = self.breaker.look(shared.now(), &shared.breaker);
+        let probe_at = look.trial_at.and_then(|at| shared.origin.checked_add(at));
+        record.read(self.name.clone(), probe_at)
+    }
+
+    pub(super) fn subscribe(&self) -> watch::Receiver<ServerHealth> {
+        self.changed.subscribe()
+    }
+
+    /// Admits a call, or tells when to come back.
+    #[inline]
+    pub(super) fn admit(&self, shared: &Shared) -> Result<Pass, Duration> {
+        match self.breaker.pass() {
+            Some(pass) => Ok(pass),
+            None => self.admit_or_refuse(shared),
+        }
+    }
+
+    #[cold]
+    fn admit_or_refuse(&self, shared: &Shared) -> Result<Pass, Duration> {
+        let now = || shared.now();
+        let (admission, _) = self.breaker.admit(now, || true, &shared.breaker);
+        // A probe is news for watchers.
+        if admission.is_ok_and(Pass::is_trial) {
+            self.publish(shared);
+        }
+        admission
+    }
+
+    /// A look, that reserves nothing.
+    pub(super) fn refuses(&self, shared: &Shared) -> Option<Duration> {
+        self.breaker.refuses(|| shared.now(), &shared.breaker)
+    }
+
+    /// Whether an answer changes nothing: while all is well that is two loads.
+    #[inline]
+    pub(super) fn is_quiet(&self) -> bool {
+        !self.is_failing.load(SeqCst) && !self.is_learning.load(SeqCst)
+    }
+
+    /// A call of this tool has succeeded: the server has it.
+    pub(super) fn learn(&self, call: &CallInfo) {
+        if !self.is_only_tool(call) {
+            self.is_learning.store(false, SeqCst);
+        } else if self.tool.load(Relaxed) == 0 {
+            self.tool.store(call.tool_hash(), Relaxed);
+        }
+    }
+
+    /// Whether no other tool of the server is known. What is in no list yet may be any of several.
+    fn is_only_tool(&self, call: &CallInfo) -> bool {
+        let known = self.tool.load(Relaxed);
+        (known == 0 || known == call.tool_hash())
+            && self.is_learning.load(SeqCst)
+            && call.listed_tool().is_some()
+            && !self.has_more.get().is_some_and(|has_more| has_more())
+    }
+
+    /// A call has ended. Tells how the availability has changed, and whether there is news for watchers.
+    pub(super) fn ended(
+        &self,
+        sign: Sign,
+        pass: Pass,
+        call: &CallInfo,
+        shared: &Shared,
+    ) -> (Option<AvailabilityChange>, bool) {
+        const NOTHING: (Option<AvailabilityChange>, bool) = (None, false);
+        match sign {
+            Sign::Answer if !self.is_failing.load(SeqCst) => return NOTHING,
+            Sign::Nothing if !pass.is_trial() => return NOTHING,
+            _ => {}
+        }
+        // A list of tools has locks of its own.
+        let is_only_tool = self.is_only_tool(call);
+        let mut record = self.lock();
+        let (before, now) = (*record, Instant::now());
+        let (after, verdict) = match sign {
+            Sign::Answer if before.failures == 0 => return NOTHING,
+            Sign::Answer => (before.answered(now), None),
+            Sign::Failure(reason) => {
+                let threshold = shared.rules.threshold;
+                let after = before.failed(reason, call.tool_hash(), is_only_tool, threshold, now);
+                let refuses = self.may_be_refused && after.is_to_be_refused();
+                let verdict = [Verdict::Neutral, Verdict::FAILURE][usize::from(refuses)];
+                (after, Some(verdict))
+            }
+            Sign::Nothing => (before, Some(Verdict::Neutral)),
+        };
+        let (at, rules) = (shared.now(), &shared.breaker);
+        let recorded = match verdict {
+            Some(verdict) => self.breaker.record(pass, verdict, || at, rules),
+            // It closes, whenever the call began; what began before is stale from now on.
+            None => Recorded::Counted(self.breaker.force(Demand::Reset, at, rules)),
+        };
+        let Recorded::Counted(turned) = recorded else {
+            return NOTHING;
+        };
+        *record = after;
+        self.is_failing.store(after.failures > 0, SeqCst);
+        drop(record);
+        let is_news = turned.is_some() || pass.is_trial() || after.is_news_after(&before);
+        if is_news {
+            self.publish(shared);
+        }
+        (after.change_since(&before, self.name.as_ref()), is_news)
+    }
+
+    /// Tells those who watch the server. No lock is held: whoever looks at what he watches must hold up nobody else.
+    fn publish(&self, shared: &Shared) {
+        // Read while it is written: the last one to write has read what is the case then.
+        self.changed.send_modify(|seen| *seen = self.read(shared));
+    }
+}
+
+impl Evict for Server {
+    fn keep(&self) -> Keep {
+        match self.changed.receiver_count() {
+            0 => self.lock().keep(Instant::now()),
+            _ => Keep::Always,
+        }
     }
 }

@@ -52,41 +52,29 @@ where
 
     #[inline]
     fn call(&mut self, call: ToolCall) -> Self::Future {
-        let info = call.info();
-        let cell = self.health.cell(&call, &info);
         ResponseFuture::new(match self.inner.take() {
-            Taken::Ready => match self.health.admit(info, cell) {
+            Taken::Ready => match self.health.admit(&call) {
                 // Made where it is returned: what lies below is not moved once more.
                 Ok(visit) => {
                     let state = State::call(self.inner.get(), call, visit);
                     return ResponseFuture::new(state);
                 }
-                Err(wait) => {
+                Err(refusal) => {
                     self.inner.renew();
-                    State::refused(ToolError::unavailable(wait).about(&call.info()))
+                    State::refused(refusal)
                 }
             },
             // A look, no place: that is taken when the call is about to run.
-            Taken::Wait(svc) => match self.health.refuses(&cell) {
-                Some(wait) => State::refused(ToolError::unavailable(wait).about(&info)),
+            Taken::Wait(svc) => match self.health.refusal(&call) {
+                Some(refusal) => State::refused(refusal),
                 None => State::Preparing {
                     preparing: Preparing::new(svc, &call),
                     call: Some(call),
                     health: self.health.clone(),
                 },
             },
-            Taken::Failed(error) => State::refused(not_ready(&self.health, &call, error)),
+            Taken::Failed(error) => State::refused(self.health.not_ready(&call, error)),
         })
-    }
-}
-
-/// The inner service failed to become ready: the result of the call, if it may pass.
-pub(super) fn not_ready(health: &Health, call: &ToolCall, error: ToolError) -> ToolError {
-    let (info, error) = (call.info(), error.about(&call.info()));
-    let cell = health.cell(call, &info);
-    match health.admit(info, cell) {
-        Ok(visit) => visit.failed(error),
-        Err(wait) => ToolError::unavailable(wait).about(&call.info()),
     }
 }
 

@@ -107,8 +107,8 @@ impl<Res: 'static> RouterBuilder<Res> {
                 None => Box::new(Leaf(service)),
             },
             known: HashMap::new(),
+            watched: health.map(|health| Watched::new(health, name, &tools)),
             tools,
-            watched: health.map(|health| Watched::new(health, name)),
         });
         self.servers.push((name.into(), server));
         self

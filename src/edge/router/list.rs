@@ -74,7 +74,7 @@ impl ToolList {
         names.into_iter().flat_map(|names| names.iter())
     }
 
-    fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         match &self.0 {
             Kind::Fixed(names) => names.len(),
             #[cfg(feature = "mcp")]

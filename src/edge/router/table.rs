@@ -40,13 +40,14 @@ pub(super) struct Watched {
 }
 
 impl Watched {
-    pub(super) fn new(health: &Health, server: &str) -> Self {
+    pub(super) fn new(health: &Health, server: &str, tools: &ToolList) -> Self {
         let watched = Self {
             health: health.clone(),
             server: named(server),
         };
         // Whoever looks at the registry sees the servers of which no call has told yet.
-        watched.health.add(&watched.server);
+        let tools = tools.clone();
+        watched.health.add(&watched.server, move || tools.len() > 1);
         watched
     }
 }

@@ -18,9 +18,10 @@ pub struct HealthSettings {
     pub enabled: bool,
     /// How many timeouts or connection failures in a row make a server unavailable. Default 3.
     pub threshold: u32,
-    /// Whether calls to an unavailable server are refused, but for probes. Default: no, it only looks on.
+    /// Whether calls to an unavailable server are refused, except probes, if there is
+    /// [evidence](crate::health#refusing-calls) against the server and not only against one of its tools. Default: no.
     pub refusal: bool,
-    /// How long a server is unavailable before a call is let through, if others are refused. Default 30 s.
+    /// How long calls are refused before one is let through as a probe. Default 30 s.
     #[serde(with = "duration")]
     pub probe_period: Duration,
     /// How many servers are kept. Default 1,000.
