@@ -79,7 +79,7 @@ async fn main() -> Result<(), BoxError> {
         let (before, after): (Vec<_>, Vec<_>) = transitions
             .try_iter()
             .partition(|t: &Transition| t.to == BreakerState::HalfOpen);
-        // A trial call belongs to the state that it found.
+        // A probe belongs to the state that it found.
         before.iter().for_each(|t| timeline.turn(t));
         timeline.count(&result);
         after.iter().for_each(|t| timeline.turn(t));
@@ -218,7 +218,7 @@ impl Timeline {
         (self.passed, self.failed, self.refused) = (0, 0, 0);
     }
 
-    /// Once the server is back, the breaker closes within one open period and the trial, and stays closed.
+    /// Once the server is back, the breaker closes within one open period and the probe, and stays closed.
     fn judge(&self) -> Result<(), BoxError> {
         let (Some(back), Some(closed)) = (self.back, self.closed_again) else {
             return Err("the breaker did not close again".into());
@@ -228,9 +228,9 @@ impl Timeline {
             "\nclosed {recovery:.0?} after the server was back; trips after that: {}",
             self.trips_after_back
         );
-        let trial = Duration::from_millis(500);
-        if recovery > OPEN_FOR + trial || self.trips_after_back > 0 {
-            return Err("that is more than one open period and the trial".into());
+        let probe = Duration::from_millis(500);
+        if recovery > OPEN_FOR + probe || self.trips_after_back > 0 {
+            return Err("that is more than one open period and the probe".into());
         }
         Ok(())
     }

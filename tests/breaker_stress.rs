@@ -24,7 +24,7 @@ use tower_toolcall::{
 
 const TASKS: u64 = 32;
 const TIME: Duration = Duration::from_millis(1500);
-const TRIALS: u32 = 2;
+const PROBES: u32 = 2;
 
 /// Xorshift: the same numbers each time.
 struct Dice(u64);
@@ -51,8 +51,8 @@ async fn stress(builder: CircuitBreakerBuilder) {
     let hear = Arc::clone(&heard);
     let layer: CircuitBreakerLayer = builder
         .with_open_for(Duration::from_millis(2))
-        .with_trials(TRIALS)
-        .with_trial_lease(Duration::from_millis(20))
+        .with_probes(PROBES)
+        .with_probe_lease(Duration::from_millis(20))
         .with_listener(move |event: &Event<'_>| {
             if let Event::Transition { transition, .. } = event {
                 hear.lock().unwrap().push((*transition).clone());
@@ -120,7 +120,7 @@ async fn stress(builder: CircuitBreakerBuilder) {
                         seen.refused.fetch_add(1, SeqCst);
                         tokio::task::yield_now().await;
                     }
-                    assert!(breaker.snapshot().trials <= TRIALS as usize);
+                    assert!(breaker.snapshot().probes <= PROBES as usize);
                 }
                 calls
             })

@@ -241,13 +241,13 @@ fn of_time(window: Duration, rate: f64) -> Rates {
 fn fixture_a() -> CircuitBreakerBuilder {
     let rates = of_time(s(20), 0.5).with_slow_call_rate(0.5, s(4));
     let builder = on(rates.with_minimum_calls(5));
-    builder.with_open_for(s(5)).with_trials(4)
+    builder.with_open_for(s(5)).with_probes(4)
 }
 
 /// What gobreaker's tests of its windows run on.
 fn gobreaker() -> CircuitBreakerBuilder {
     let builder = on(of_time(s(30), 0.6).with_minimum_calls(3));
-    builder.with_open_for(s(90)).with_trials(3)
+    builder.with_open_for(s(90)).with_probes(3)
 }
 
 traces! {
@@ -292,7 +292,7 @@ traces! {
     /// gobreaker, `TestDefaultCircuitBreaker`: it opens when more than 5 failed in a row, and zeroes its counters
     /// when it opens; ours keeps what it opened for until it closes. Reading gobreaker's state half-opens it;
     /// ours waits for a call.
-    six_in_a_row_and_a_trial_twice {
+    six_in_a_row_and_a_probe_twice {
         in_a_row(6) => "FFFFFC 5:5 SC 0:0 FC 1:1 FFFFFO DD +59999ms DO 6:6"
             "+1s O PH lO D +60s +1ns PH wC 0:0 -4";
     }
@@ -383,7 +383,7 @@ traces! {
 
     /// resilience4j, `shouldTransitionToHalfOpenAfterWaitDuration`. Theirs zeroes its counters when it
     /// half-opens; ours keeps what it opened for, and counts refusals for ever.
-    the_first_call_after_the_period_is_the_trial {
+    the_first_call_after_the_period_is_the_probe {
         fixture_a() => "FFFFF O D +3s D O -2 +3s O P H 5:5 -2";
     }
 
@@ -433,32 +433,32 @@ traces! {
     /// resilience4j, `shouldOnlyPermitFourCallsInHalfOpenState`, `shouldIncreaseCounterOnReleasePermission`,
     /// `shouldThrowCallNotPermittedExceptionWhenNotFurtherTestCallsArePermitted`. At the end, three of the first
     /// half-open time are dropped in the second: they give no place back.
-    four_trials_and_one_more_when_one_is_dropped {
+    four_probes_and_one_more_when_one_is_dropped {
         fixture_a() => "FFFFF +5s PPPP H DD -2 dH P D lO +5s PPPP H DD dddH D d P D";
     }
 
-    /// failsafe-lib, `shouldRejectExcessiveAttemptsWhenBreakerHalfOpen`. There, a trial that has ended makes
+    /// failsafe-lib, `shouldRejectExcessiveAttemptsWhenBreakerHalfOpen`. There, a probe that has ended makes
     /// room for another; in ours those are enough that have succeeded or still may.
-    more_calls_than_trials_are_refused {
-        in_a_row(1).with_trials(3) => "F +60s PPP H DDDDD -5 w DH w DH w C";
+    more_calls_than_probes_are_refused {
+        in_a_row(1).with_probes(3) => "F +60s PPP H DDDDD -5 w DH w DH w C";
     }
 
     /// failsafe-lib, `HalfOpenStateTest`, 3 successes; ours can ask for more of them than run at a time.
     three_successes_one_at_a_time {
-        in_a_row(1).with_trials(1).with_successes(3) => "F +60s PH D wH PH D wH IH PH D wC";
+        in_a_row(1).with_probes(1).with_successes(3) => "F +60s PH D wH PH D wH IH PH D wC";
     }
 
     /// resilience4j, `circuitBreakerTransitionsToOpenAfterWaitDurationInHalfOpenState`: half-open for a limited
-    /// time. Ours stays half-open as long as nothing is known, but a trial that hangs keeps its place for its
+    /// time. Ours stays half-open as long as nothing is known, but a probe that hangs keeps its place for its
     /// lease only.
-    half_open_without_calls_lasts_and_a_hanging_trial_does_not {
-        in_a_row(1).with_trial_lease(s(10)) => "F +60s IH +3600s H P D +9999ms D +1ms P D d D w C";
+    half_open_without_calls_lasts_and_a_hanging_probe_does_not {
+        in_a_row(1).with_probe_lease(s(10)) => "F +60s IH +3600s H P D +9999ms D +1ms P D d D w C";
     }
 
     /// resilience4j, `shouldTransitionBackToOpenStateWhenFailureRateIsAboveThreshold`: opens at 75 % failures,
-    /// after 4 trials; `...ToClosedStateWhenFailureIsBelowThreshold`: closes at 25 % failures; ours reopens at
+    /// after 4 probes; `...ToClosedStateWhenFailureIsBelowThreshold`: closes at 25 % failures; ours reopens at
     /// the first, wherever it comes (C3), and closes with an empty window.
-    the_first_failed_trial_reopens {
+    the_first_failed_probe_reopens {
         fixture_a() => "FFFFF +5s FO DDD -3";
         fixture_a() => "FFFFF +5s SH SH SH F O D";
         fixture_a() => "FFFFF +5s SH SH SH SC 0:0 S C 1:0";
@@ -466,22 +466,22 @@ traces! {
 
     /// resilience4j, `shouldTransitionBackToOpenStateWhenSlowCallRateIsAboveThreshold`: opens when 3 of 4 were
     /// slow; ours at the first.
-    a_slow_trial_is_a_failed_one {
+    a_slow_probe_is_a_failed_one {
         fixture_a() => "FFFFF +5s ~1sS H ~5sS O D";
     }
 
-    /// failsafe-lib, `HalfOpenStateTest`: as theirs where every trial has to succeed.
-    as_many_successes_as_trials_close {
+    /// failsafe-lib, `HalfOpenStateTest`: as theirs where every probe has to succeed.
+    as_many_successes_as_probes_close {
         in_a_row(1) => "F +60s FO +60s SC";
-        in_a_row(1).with_trials(2) => "F +60s SH SC";
-        in_a_row(1).with_trials(3) => "F +60s SH FO +60s FO +60s SH SH SC";
+        in_a_row(1).with_probes(2) => "F +60s SH SC";
+        in_a_row(1).with_probes(3) => "F +60s SH FO +60s FO +60s SH SH SC";
     }
 
     /// failsafe-lib, the same: closes at 2 successes of 3 or 3 of 4, and may wait for the third failure. Ours
     /// has no ratio, and reopens at the first (C3).
-    a_failed_trial_is_never_outweighed {
-        in_a_row(1).with_trials(3) => "F +60s SH SH FO";
-        in_a_row(1).with_trials(4) => "F +60s SH FO +60s SH SH SH FO";
+    a_failed_probe_is_never_outweighed {
+        in_a_row(1).with_probes(3) => "F +60s SH SH FO";
+        in_a_row(1).with_probes(4) => "F +60s SH FO +60s SH SH SH FO";
     }
 
     // Slow calls.
@@ -508,14 +508,14 @@ traces! {
     // What does not count.
 
     /// resilience4j, `shouldReleasePermissionWhenExceptionIgnored`: closes at 25 % failures; ours reopens at the
-    /// first (C3). An ignored trial gives its place back. `shouldIgnoreExceptionsAndThenTransitionToClosed`.
-    an_ignored_trial_decides_nothing {
+    /// first (C3). An ignored probe gives its place back. `shouldIgnoreExceptionsAndThenTransitionToClosed`.
+    an_ignored_probe_decides_nothing {
         fixture_a() => "FFFFF +5s SHSHSH IH P D l O";
         fixture_a() => "FFFFF +5s IHIHIHIH SHSHSH SC 0:0";
     }
 
     /// gobreaker, `TestCustomCircuitBreaker`, half-open.
-    excluded_trials_take_no_place {
+    excluded_probes_take_no_place {
         gobreaker() => "FFF O +90s IIIIH FO D +90s +1ns SSH PH D wC 0:0";
     }
 
@@ -537,7 +537,7 @@ traces! {
         in_a_row(2) => "9*P FF wOlOdO 2:2 +60s IH wH lH SC wC lC dC 0:0 %6 PF wC lO %7 >OHCO #4";
     }
 
-    /// resilience4j: a late ignored result would give a trial's place back twice.
+    /// resilience4j: a late ignored result would give a probe's place back twice.
     a_late_ignored_result_gives_no_place_back {
         in_a_row(1) => "PPP F +60s PH D dD dD dD wC %0";
     }
@@ -629,10 +629,10 @@ async fn a_cancelled_call_is_nothing_and_a_panic_is_a_failure() {
     assert!(panicked.unwrap_err().is_panic());
     b.play("O D 1:1 +60s").await;
 
-    let mut trial = task::spawn(hangs.oneshot(ToolCall::new("t")));
-    assert_pending!(trial.poll());
+    let mut probe = task::spawn(hangs.oneshot(ToolCall::new("t")));
+    assert_pending!(probe.poll());
     b.play("H D").await;
-    drop(trial);
+    drop(probe);
     b.play("H S C").await;
 }
 
@@ -678,7 +678,7 @@ fn settings_that_cannot_work_are_refused() {
         ("minimum_calls", minimum(0)),
         ("minimum_calls", minimum(101)),
         ("open_for", in_a_row(1).with_open_for(Duration::ZERO)),
-        ("trials", in_a_row(1).with_trials(0)),
+        ("probes", in_a_row(1).with_probes(0)),
         ("successes", in_a_row(1).with_successes(0)),
         ("failures", in_a_row(0)),
         ("growth", in_a_row(1).with_growth(0.5, s(100))),

@@ -412,9 +412,9 @@ async fn a_breaker_above_retry_opens_late() {
     assert_eq!(requests_until_open(wrong, &requests).await, 15);
 }
 
-/// Wrong: below the breaker the trial call waits for the cooldown in its place, and all others are refused as long.
+/// Wrong: below the breaker the probe waits for the cooldown in its place, and all others are refused as long.
 #[tokio::test(start_paused = true)]
-async fn a_rate_limit_below_the_breaker_waits_in_the_place_of_the_trial() {
+async fn a_rate_limit_below_the_breaker_waits_in_the_place_of_the_probe() {
     async fn second_call(
         wrap: fn(CircuitBreakerLayer, Boxed) -> Boxed,
     ) -> (Result<u8, ToolError>, Duration) {
@@ -422,7 +422,7 @@ async fn a_rate_limit_below_the_breaker_waits_in_the_place_of_the_trial() {
         let breaker = CircuitBreakerLayer::new();
         let handle = breaker.handle();
         let stack = wrap(breaker, tool);
-        // It is half-open, the trial meets a rate limit, and waits.
+        // It is half-open, the probe meets a rate limit, and waits.
         let circuit = handle.breaker(&ToolCall::new("t"));
         circuit.force_open();
         circuit.reset();
@@ -430,12 +430,12 @@ async fn a_rate_limit_below_the_breaker_waits_in_the_place_of_the_trial() {
             circuit.record_failure();
         }
         sleep(secs(60)).await;
-        let trial = tokio::spawn(stack.clone().oneshot(ToolCall::new("t")));
+        let probe = tokio::spawn(stack.clone().oneshot(ToolCall::new("t")));
         sleep(secs(2)).await;
         let start = Instant::now();
         let second = stack.oneshot(ToolCall::new("t")).await;
         let took = start.elapsed();
-        assert_eq!(trial.await.unwrap().unwrap(), 7);
+        assert_eq!(probe.await.unwrap().unwrap(), 7);
         (second, took)
     }
     let (right, took) = second_call(|breaker, tool| {

@@ -368,7 +368,7 @@ async fn d_answers_a_timeout_with_its_error_object() {
 }
 
 /// D: C1, C2, C3, C4, C6, C7, E5, E6. Five failures in a row within five minutes, `isError` among them, open the breaker of that tool and of no other;
-/// it answers at once, tells when to come back, and closes after a trial.
+/// it answers at once, tells when to come back, and closes after a probe.
 #[tokio::test(start_paused = true)]
 async fn d_stops_a_broken_tool_and_takes_it_back() {
     let broken = Arc::new(std::sync::atomic::AtomicBool::new(true));
@@ -441,7 +441,7 @@ async fn d_stops_a_broken_tool_and_takes_it_back() {
     let expected = [
         (BreakerState::Open, TransitionReason::ConsecutiveFailures),
         (BreakerState::HalfOpen, TransitionReason::PeriodElapsed),
-        (BreakerState::Closed, TransitionReason::TrialsSucceeded),
+        (BreakerState::Closed, TransitionReason::ProbesSucceeded),
     ];
     assert_eq!(told, expected);
     // There is no fourth, of no other tool either.
@@ -483,9 +483,9 @@ fn d_refuses_a_bad_environment() {
 
 // System E: a proxy for HTTP tools.
 
-/// E: C1, C3. The breaker is that of the source: two of its tools open it together; after 30 s three trials close it.
+/// E: C1, C3. The breaker is that of the source: two of its tools open it together; after 30 s three probes close it.
 #[tokio::test(start_paused = true)]
-async fn e_stops_a_source_and_takes_it_back_after_three_trials() {
+async fn e_stops_a_source_and_takes_it_back_after_three_probes() {
     let stack = Settings::http_proxy().stack().build().unwrap();
     let handle = stack.circuit_breaker();
     let (requests, tool) = failing(5, "502 Bad Gateway");

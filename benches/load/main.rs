@@ -110,10 +110,10 @@ impl Target {
 
     /// All subjects at all rates that they can keep up with.
     fn run(self, runtime: &Runtime, subjects: &[Subject], quick: bool) {
-        let trial = Duration::from_millis(if quick { 200 } else { 500 });
+        let probe = Duration::from_millis(if quick { 200 } else { 500 });
         let at_most: Vec<f64> = subjects
             .iter()
-            .map(|subject| subject.at_most(runtime, trial))
+            .map(|subject| subject.at_most(runtime, probe))
             .collect();
         let (slices, time) = match quick {
             true => (1, Duration::from_millis(500)),

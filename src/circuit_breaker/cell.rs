@@ -92,9 +92,9 @@ pub(crate) struct Look {
     pub(super) state: BreakerState,
     pub(super) generation: u32,
     pub(super) tally: Tally,
-    pub(super) trials: usize,
+    pub(super) probes: usize,
     pub(super) retry_after: Option<Duration>,
-    pub(crate) trial_at: Option<Duration>,
+    pub(crate) probe_at: Option<Duration>,
     pub(super) failures: u64,
     pub(super) opened: u64,
     pub(super) rejected: u64,
@@ -273,9 +273,9 @@ impl Cell {
             state: machine.state(),
             generation: machine.generation(),
             tally: machine.tally(now),
-            trials: machine.trials(now),
+            probes: machine.probes(now),
             retry_after: machine.look(now, rules).err(),
-            trial_at: machine.trial_at(),
+            probe_at: machine.probe_at(),
             failures: machine.failures(),
             opened: machine.opened(),
             rejected: self.rejected.load(Relaxed),
@@ -330,7 +330,7 @@ impl Cell {
         if let Some(end) = bucket_end {
             self.bucket_end.store(nanos(end), Release);
         }
-        if let (OPEN, Some(until)) = (entry, machine.trial_at()) {
+        if let (OPEN, Some(until)) = (entry, machine.probe_at()) {
             self.open_until.store(nanos(until), Release);
         }
         let generation = u64::from(machine.generation());

@@ -205,7 +205,7 @@ impl CircuitEntry {
         let cell = &self.value().cell;
         let (admission, change) = cell.admit(|| shared.now(), may_probe, &shared.rules);
         if let Some(change) = change {
-            // A listener that panics must not cost a trial's place.
+            // A listener that panics must not cost a probe's place.
             let place = Place(self, admission.ok());
             self.tell(&change, call.map(ToolCall::info).as_ref());
             mem::forget(place);
@@ -271,7 +271,7 @@ impl CircuitEntry {
     }
 }
 
-/// A trial's place, given back when it is dropped.
+/// A probe's place, given back when it is dropped.
 struct Place<'a>(&'a CircuitEntry, Option<Pass>);
 
 impl Drop for Place<'_> {
@@ -353,7 +353,7 @@ impl Report for Admitted {
     fn abandoned(self, how: Abandoned) {
         let shared = &self.entry.value().shared;
         self.learn_limit();
-        // A policy that panics must not cost a trial's place.
+        // A policy that panics must not cost a probe's place.
         let place = Place(&self.entry, Some(self.pass));
         let count = shared.abandoned.count(&how, || self.patience());
         mem::forget(place);

@@ -160,7 +160,7 @@ impl Breaker {
     }
 
     /// Whether a call would be refused now. A look: in a half-open breaker everybody who looks sees that
-    /// a trial may run; [`admit`](Self::admit) takes its place.
+    /// a probe may run; [`admit`](Self::admit) takes its place.
     pub fn is_open(&self) -> bool {
         self.look().retry_after.is_some()
     }
@@ -176,7 +176,7 @@ impl Breaker {
             calls: look.tally.calls,
             failures: look.tally.failures,
             slow_calls: look.tally.slow,
-            trials: look.trials,
+            probes: look.probes,
             retry_after: look.retry_after,
             failed_total: look.failures,
             opened_total: look.opened,
@@ -223,7 +223,7 @@ impl Breaker {
         }
     }
 
-    /// Asks to make a call. The permit takes the result; dropped, it says nothing and gives a trial's
+    /// Asks to make a call. The permit takes the result; dropped, it says nothing and gives a probe's
     /// place back.
     ///
     /// # Errors
@@ -248,12 +248,12 @@ impl Breaker {
         }
     }
 
-    /// Counts a success as of now, without a permit: in a half-open breaker as that of a trial.
+    /// Counts a success as of now, without a permit: in a half-open breaker as that of a probe.
     pub fn record_success(&self) {
         self.record(Verdict::SUCCESS);
     }
 
-    /// Counts a failure as of now, without a permit: in a half-open breaker as that of a trial. True if
+    /// Counts a failure as of now, without a permit: in a half-open breaker as that of a probe. True if
     /// it has just opened the breaker.
     pub fn record_failure(&self) -> bool {
         self.record(Verdict::FAILURE)
@@ -334,8 +334,8 @@ pub struct BreakerSnapshot {
     pub failures: u32,
     /// Slow calls among them.
     pub slow_calls: u32,
-    /// Trial calls that are running.
-    pub trials: usize,
+    /// Probes that are running.
+    pub probes: usize,
     /// When a call that would be refused now should come back; `None` if it would not be. In JSON as
     /// whole milliseconds, rounded up.
     #[serde(rename = "retry_after_ms", with = "millis")]
@@ -362,7 +362,7 @@ impl fmt::Debug for BreakerSnapshot {
             .field("calls", &self.calls)
             .field("failures", &self.failures)
             .field("slow_calls", &self.slow_calls)
-            .field("trials", &self.trials)
+            .field("probes", &self.probes)
             .field("retry_after", &self.retry_after)
             .field("failed_total", &self.failed_total)
             .field("opened_total", &self.opened_total)

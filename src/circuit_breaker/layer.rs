@@ -39,7 +39,7 @@ pub struct CircuitBreakerLayer<C = ByError> {
 
 impl CircuitBreakerLayer {
     /// A layer with the default settings: a breaker per tool opens after 5 failures in a row, stays
-    /// open for 60 s, and closes after 1 successful trial call.
+    /// open for 60 s, and closes after 1 successful probe.
     pub fn new() -> Self {
         CircuitBreakerBuilder::new().build_checked()
     }
@@ -121,7 +121,7 @@ impl CircuitBreakerBuilder {
         }
     }
 
-    /// The preset of an MCP gateway: 5 failures in a row within 300 s, open for 60 s, 1 trial, and
+    /// The preset of an MCP gateway: 5 failures in a row within 300 s, open for 60 s, 1 probe, and
     /// answers flagged as errors count, for a classifier that sees them (`McpClassifier`).
     pub fn gateway() -> Self {
         Self::new()
@@ -133,12 +133,12 @@ impl CircuitBreakerBuilder {
     }
 
     /// The preset of an HTTP tool proxy: a breaker per server opens after 5 failures in a
-    /// row, stays open for 30 s, and closes after 3 successful trial calls.
+    /// row, stays open for 30 s, and closes after 3 successful probes.
     pub fn http_proxy() -> Self {
         Self::new()
             .with_key(Key::Server)
             .with_open_for(Duration::from_secs(30))
-            .with_trials(3)
+            .with_probes(3)
     }
 }
 
@@ -155,7 +155,7 @@ impl<C> CircuitBreakerBuilder<C> {
         self
     }
 
-    /// Makes the open period longer by `factor` for each failed trial in a row, up to `max`. Default:
+    /// Makes the open period longer by `factor` for each failed probe in a row, up to `max`. Default:
     /// it stays the same.
     pub fn with_growth(mut self, factor: f64, max: Duration) -> Self {
         self.rules.growth = factor;
@@ -163,22 +163,22 @@ impl<C> CircuitBreakerBuilder<C> {
         self
     }
 
-    /// Sets how many trial calls may run at a time in a half-open breaker, and how many successes
-    /// close it. Default 1. At most [`MAX_TRIALS`](super::MAX_TRIALS).
-    pub fn with_trials(mut self, trials: u32) -> Self {
-        self.rules.trials = trials;
+    /// Sets how many probes may run at a time in a half-open breaker, and how many successes
+    /// close it. Default 1. At most [`MAX_PROBES`](super::MAX_PROBES).
+    pub fn with_probes(mut self, probes: u32) -> Self {
+        self.rules.probes = probes;
         self
     }
 
-    /// Sets how many successful trials close the breaker, if not as many as may run at a time.
+    /// Sets how many successful probes close the breaker, if not as many as may run at a time.
     pub fn with_successes(mut self, successes: u32) -> Self {
         self.rules.successes = Some(successes);
         self
     }
 
-    /// Sets how long a trial call keeps its place. One that runs longer goes on, and its result
-    /// counts, but another trial may start. Default 120 s; should be longer than a call may take.
-    pub fn with_trial_lease(mut self, lease: Duration) -> Self {
+    /// Sets how long a probe keeps its place. One that runs longer goes on, and its result
+    /// counts, but another probe may start. Default 120 s; should be longer than a call may take.
+    pub fn with_probe_lease(mut self, lease: Duration) -> Self {
         self.rules.lease = lease;
         self
     }

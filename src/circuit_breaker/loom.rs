@@ -109,9 +109,9 @@ fn a_success_resets_the_failures_of_a_window() {
     });
 }
 
-/// Trap 1: one trial runs at a time, whoever asks; and its place comes back.
+/// Trap 1: one probe runs at a time, whoever asks; and its place comes back.
 #[test]
-fn one_of_the_calls_becomes_the_trial() {
+fn one_of_the_calls_becomes_the_probe() {
     check(|| {
         let shared = Shared::new(Trip::consecutive_failures(1));
         assert!(shared.call(Verdict::FAILURE));
@@ -126,7 +126,7 @@ fn one_of_the_calls_becomes_the_trial() {
     });
 }
 
-/// Trap 2: what was admitted before the trip does not decide the trial.
+/// Trap 2: what was admitted before the trip does not decide the probe.
 #[test]
 fn a_late_result_is_counted_before_the_trip_or_stale() {
     check(|| {
@@ -139,11 +139,11 @@ fn a_late_result_is_counted_before_the_trip_or_stale() {
         };
         assert!(shared.call(Verdict::FAILURE));
         let now = START + shared.rules.open_for;
-        let (trial, change) = shared.admit(now);
-        assert!(trial.is_some() && change.is_some());
+        let (probe, change) = shared.admit(now);
+        assert!(probe.is_some() && change.is_some());
         thread.join().expect("no panic");
         let look = shared.look(now);
-        assert_eq!((look.state, look.trials), (State::HalfOpen, 1));
+        assert_eq!((look.state, look.probes), (State::HalfOpen, 1));
     });
 }
 

@@ -1,8 +1,8 @@
 //! A layer that stops calling a tool that is broken.
 //!
 //! A breaker is *closed* while calls pass. It *opens* when too many of them fail: then calls are refused
-//! at once, with the time after which to come back. After that time it is *half-open*: a trial
-//! call passes, others are refused still; if the trial succeeds the breaker closes and starts afresh, if it
+//! at once, with the time after which to come back. After that time it is *half-open*: a probe
+//! passes, others are refused still; if the probe succeeds the breaker closes and starts afresh, if it
 //! fails it opens again. Each tool of each server has a breaker of its own ([`Key`](crate::Key)).
 //!
 //! By default 5 failures in a row open it, for 60 s. No window of time is involved, so a dead tool that
@@ -14,7 +14,7 @@
 //! - **It succeeds or fails**: the [classifier](crate::Classify) says what that means. Timeouts, lost
 //!   connections, 5xx, panics and errors that nobody can classify are failures. The caller's own mistakes,
 //!   rate limits, cancellations and refusals, ours as well, tell nothing: such a call does not count at
-//!   all, and a trial's place is free again. Nor does a timeout count whose limit was the deadline of a caller who is
+//!   all, and a probe's place is free again. Nor does a timeout count whose limit was the deadline of a caller who is
 //!   [not trusted](crate::ToolCall::tighten_from_wire).
 //! - **Its future is dropped**: past its deadline, unless that was such a caller's, it is a failure, as somebody outside
 //!   enforced a timeout; so it is after the call had been pending for about its timeout, or 30 s
@@ -25,7 +25,7 @@
 //!
 //! # Order
 //!
-//! Below retry and rate-limit layers, so that each attempt counts and no wait holds a trial's place;
+//! Below retry and rate-limit layers, so that each attempt counts and no wait holds a probe's place;
 //! above [`TimeoutLayer`](crate::timeout::TimeoutLayer), so that timeouts are errors that it sees. (A timeout above it
 //! drops calls; what that tells, see above.) It is always
 //! ready: an open breaker answers although the service below is not ready, and gives back what was
@@ -72,8 +72,8 @@
 //!             .with_minimum_calls(20),
 //!     )
 //!     .with_open_for(Duration::from_secs(5))
-//!     .with_growth(2.0, Duration::from_secs(300)) // 5 s, 10 s, 20 s .. for trials that fail
-//!     .with_trials(3)
+//!     .with_growth(2.0, Duration::from_secs(300)) // 5 s, 10 s, 20 s .. for probes that fail
+//!     .with_probes(3)
 //!     .build()?;
 //!
 //! let mut transitions = breaker.handle().subscribe();
@@ -130,18 +130,18 @@
 //!
 //! [`CircuitOpen`](crate::ErrorKind::CircuitOpen), not started, always with a `retry_after`: the rest of the
 //! open period; the period itself while the breaker is forced open; 1 s (or the period, if that is shorter)
-//! while trials run, as nobody knows when they end. Errors of the inner service pass, stamped with the call's names. An inner
+//! while probes run, as nobody knows when they end. Errors of the inner service pass, stamped with the call's names. An inner
 //! readiness error is the result of the call that meets it, and counts.
 //!
 //! A listener or a policy for dropped calls must not panic.
 //!
 //! # Cancel safety
 //!
-//! Dropping the future at any point gives a trial's place back. A trial that neither ends nor is dropped
-//! loses its place after its lease ([`with_trial_lease`](CircuitBreakerBuilder::with_trial_lease)). After five trials in a row
+//! Dropping the future at any point gives a probe's place back. A probe that neither ends nor is dropped
+//! loses its place after its lease ([`with_probe_lease`](CircuitBreakerBuilder::with_probe_lease)). After five probes in a row
 //! that told nothing, dropped ones for example, a half-open breaker admits every call until one tells something: a failure
 //! opens it again. So a breaker is never stuck, whatever its callers do. A call to which a caller who is not trusted leaves
-//! less time than the tool may take is no trial, unless none other came for another open period.
+//! less time than the tool may take is no probe, unless none other came for another open period.
 //!
 //! # Cost
 //!
@@ -182,7 +182,7 @@ pub use self::{
     future::ResponseFuture,
     handle::{Breaker, BreakerSnapshot, CircuitBreakerHandle, Lagged, Permit, Transitions},
     layer::{CircuitBreakerBuilder, CircuitBreakerLayer},
-    rules::{MAX_PERIOD, MAX_TRIALS, MAX_WINDOW_CALLS, Rates, Trip},
+    rules::{MAX_PERIOD, MAX_PROBES, MAX_WINDOW_CALLS, Rates, Trip},
     service::CircuitBreaker,
 };
 pub use crate::{

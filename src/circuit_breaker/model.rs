@@ -84,12 +84,12 @@ fn rules() -> impl Strategy<Value = Rules> {
         (1u64..20).prop_flat_map(move |w| rates(Rates::over_time(millis(w * BUCKETS as u64)))),
     ];
     (trip, 1u64..200, 0u8..3, 1u32..4, 0u32..4, 1u64..300).prop_map(
-        |(trip, open, growth, trials, successes, lease)| Rules {
+        |(trip, open, growth, probes, successes, lease)| Rules {
             trip: trip.0,
             open_for: millis(open),
             growth: 1.0 + f64::from(growth) / 2.0,
             max_open_for: millis(2 * open),
-            trials,
+            probes,
             successes: (successes > 0).then_some(successes),
             lease: millis(lease),
         },
@@ -108,29 +108,29 @@ struct Naive {
     /// When the present period began.
     since: Duration,
     results: Vec<(Duration, Mark)>,
-    trials: Vec<(usize, Duration)>,
-    /// How each trial of the present period ended, in their order: whether it told something.
+    probes: Vec<(usize, Duration)>,
+    /// How each probe of the present period ended, in their order: whether it told something.
     verdicts: Vec<bool>,
     successes: u32,
-    failed_trials: u32,
+    failed_probes: u32,
 }
 
 impl Naive {
     fn turn(&mut self, state: State, now: Duration) {
         (self.state, self.since) = (state, now);
         self.period += 1;
-        self.trials.clear();
+        self.probes.clear();
         self.verdicts.clear();
         self.successes = 0;
         if matches!(state, State::Closed | State::ForcedClosed) {
             self.results.clear();
-            self.failed_trials = 0;
+            self.failed_probes = 0;
         }
     }
 
     fn open_for(&self, rules: &Rules) -> Duration {
         let mut period = rules.open_for.as_secs_f64();
-        for _ in 0..self.failed_trials {
+        for _ in 0..self.failed_probes {
             period *= rules.growth;
         }
         Duration::from_secs_f64(period).min(rules.max_open_for.max(rules.open_for))
@@ -161,12 +161,12 @@ impl Naive {
             State::Closed | State::ForcedClosed | State::Disabled => true,
             State::HalfOpen if self.open_to_all() => true,
             State::HalfOpen => {
-                self.trials.retain(|(_, begun)| now < *begun + rules.lease);
-                let running = self.trials.len() as u32;
-                let needed = rules.trials.max(rules.successes());
-                let admits = running < rules.trials && running + self.successes < needed;
+                self.probes.retain(|(_, begun)| now < *begun + rules.lease);
+                let running = self.probes.len() as u32;
+                let needed = rules.probes.max(rules.successes());
+                let admits = running < rules.probes && running + self.successes < needed;
                 if admits {
-                    self.trials.push((call, now));
+                    self.probes.push((call, now));
                 }
                 admits
             }
@@ -178,8 +178,8 @@ impl Naive {
         if period != self.period || matches!(end, End::Hang) {
             return;
         }
-        let had_place = self.trials.iter().any(|(trial, _)| *trial == call);
-        self.trials.retain(|(trial, _)| *trial != call);
+        let had_place = self.probes.iter().any(|(probe, _)| *probe == call);
+        self.probes.retain(|(probe, _)| *probe != call);
         match end {
             End::Result(..) => self.verdicts.push(true),
             _ if had_place => self.verdicts.push(false),
@@ -196,7 +196,7 @@ impl Naive {
                 }
             }
             State::HalfOpen if failure || slow => {
-                self.failed_trials += 1;
+                self.failed_probes += 1;
                 self.turn(State::Open, now);
             }
             State::HalfOpen => {
@@ -286,10 +286,10 @@ fn run(rules: &Rules, steps: Vec<Step>, watched: bool) -> Result<(), TestCaseErr
         period: 0,
         since: Duration::ZERO,
         results: Vec::new(),
-        trials: Vec::new(),
+        probes: Vec::new(),
         verdicts: Vec::new(),
         successes: 0,
-        failed_trials: 0,
+        failed_probes: 0,
     };
     let mut now = Duration::ZERO;
     let mut calls: Vec<(usize, Pass, u32)> = Vec::new();
@@ -358,7 +358,7 @@ fn run(rules: &Rules, steps: Vec<Step>, watched: bool) -> Result<(), TestCaseErr
         let look = cell.look(now, rules);
         prop_assert_eq!(look.state, naive.state);
         prop_assert_eq!(look.generation, naive.period);
-        prop_assert!(look.trials <= rules.trials as usize);
+        prop_assert!(look.probes <= rules.probes as usize);
         if matches!(naive.state, State::Closed | State::ForcedClosed) {
             prop_assert_eq!(look.tally, naive.tally(now, rules));
         }

@@ -8,8 +8,8 @@ use crate::{config::ConfigError, event::transition::TransitionReason};
 /// The most results that a window remembers one by one.
 pub const MAX_WINDOW_CALLS: u32 = 10_000;
 
-/// The most trial calls at a time.
-pub const MAX_TRIALS: u32 = 1_000;
+/// The most probes at a time.
+pub const MAX_PROBES: u32 = 1_000;
 
 /// The longest time that a setting may name: a year. What is longer would never end.
 pub const MAX_PERIOD: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -142,7 +142,7 @@ impl Rates {
 
     /// The share of calls of at least `slow_call` that opens the breaker, above 0 and at most 1.
     /// Default: not looked at. A call that took so long and succeeded counts as slow; one that
-    /// failed, or was dropped, as slow and as a failure. A slow trial call is a failed one. The time runs
+    /// failed, or was dropped, as slow and as a failure. A slow probe is a failed one. The time runs
     /// from the first wait of the call, so work that blocks before it is not seen.
     pub const fn with_slow_call_rate(mut self, rate: f64, slow_call: Duration) -> Self {
         self.slow_call_rate = Some(rate);
@@ -261,8 +261,8 @@ pub(crate) struct Rules {
     pub(super) open_for: Duration,
     pub(super) growth: f64,
     pub(super) max_open_for: Duration,
-    pub(super) trials: u32,
-    /// As many as trials, unless set.
+    pub(super) probes: u32,
+    /// As many as probes, unless set.
     pub(super) successes: Option<u32>,
     pub(super) lease: Duration,
 }
@@ -274,7 +274,7 @@ impl Default for Rules {
             open_for: Duration::from_secs(60),
             growth: 1.0,
             max_open_for: MAX_PERIOD,
-            trials: 1,
+            probes: 1,
             successes: None,
             lease: Duration::from_secs(120),
         }
@@ -282,7 +282,7 @@ impl Default for Rules {
 }
 
 impl Rules {
-    /// One failure opens it for the period; then one trial may run at a time, and keep its place for so long.
+    /// One failure opens it for the period; then one probe may run at a time, and keep its place for so long.
     pub(crate) fn of_one_failure(period: Duration) -> Self {
         Self {
             trip: Kind::Consecutive { failures: 1 },
@@ -292,17 +292,17 @@ impl Rules {
         }
     }
 
-    /// Trial successes that close the breaker.
+    /// Probe successes that close the breaker.
     pub(super) fn successes(&self) -> u32 {
-        self.successes.unwrap_or(self.trials)
+        self.successes.unwrap_or(self.probes)
     }
 
-    /// How long the breaker stays open after so many failed trials in a row.
-    pub(super) fn open_for(&self, failed_trials: u32) -> Duration {
-        if self.growth == 1.0 || failed_trials == 0 {
+    /// How long the breaker stays open after so many failed probes in a row.
+    pub(super) fn open_for(&self, failed_probes: u32) -> Duration {
+        if self.growth == 1.0 || failed_probes == 0 {
             return self.open_for;
         }
-        let exponent = i32::try_from(failed_trials).unwrap_or(i32::MAX);
+        let exponent = i32::try_from(failed_probes).unwrap_or(i32::MAX);
         let secs = self.open_for.as_secs_f64() * self.growth.powi(exponent);
         Duration::try_from_secs_f64(secs)
             .unwrap_or(Duration::MAX)
@@ -366,14 +366,14 @@ impl Rules {
             ));
         }
         period("max_open_for", self.max_open_for)?;
-        if self.trials == 0 {
+        if self.probes == 0 {
             return Err(ConfigError::new(
-                "trials",
+                "probes",
                 "it is zero: the breaker could never close again",
             ));
         }
-        if self.trials > MAX_TRIALS {
-            return Err(too_many("trials", self.trials, MAX_TRIALS));
+        if self.probes > MAX_PROBES {
+            return Err(too_many("probes", self.probes, MAX_PROBES));
         }
         if self.successes() == 0 {
             return Err(ConfigError::new(
@@ -386,11 +386,11 @@ impl Rules {
         }
         if self.lease.is_zero() {
             return Err(ConfigError::new(
-                "trial_lease",
-                "it is zero: any number of trials could run at once",
+                "probe_lease",
+                "it is zero: any number of probes could run at once",
             ));
         }
-        period("trial_lease", self.lease)
+        period("probe_lease", self.lease)
     }
 }
 

@@ -20,8 +20,8 @@ pub(super) struct Machine {
     window: Window,
     /// The window as it was when the breaker opened.
     tripped: Tally,
-    /// Trials that failed since the breaker was closed last.
-    failed_trials: u32,
+    /// Probes that failed since the breaker was closed last.
+    failed_probes: u32,
     /// The latest moment seen. Threads may come with an earlier one; time does not go back for that.
     now: Duration,
     tickets: u32,
@@ -42,9 +42,9 @@ enum Phase {
 #[derive(Debug)]
 struct HalfOpen {
     since: Duration,
-    trials: Vec<Trial>,
+    probes: Vec<Probe>,
     successes: u32,
-    /// Trials in a row that ended without a verdict.
+    /// Probes in a row that ended without a verdict.
     undecided: u32,
 }
 
@@ -52,44 +52,44 @@ impl HalfOpen {
     fn new(since: Duration) -> Self {
         Self {
             since,
-            trials: Vec::new(),
+            probes: Vec::new(),
             successes: 0,
             undecided: 0,
         }
     }
 
-    /// Trials that run and hold their place.
+    /// Probes that run and hold their place.
     fn running(&self, now: Duration) -> usize {
-        self.trials.iter().filter(|trial| trial.until > now).count()
+        self.probes.iter().filter(|probe| probe.until > now).count()
     }
 
-    /// Whether every call is admitted, as too many trials told nothing.
+    /// Whether every call is admitted, as too many probes told nothing.
     fn admits_all(&self) -> bool {
         self.undecided >= MOST_UNDECIDED
     }
 
     fn admits(&self, now: Duration, rules: &Rules) -> bool {
-        // At most u32::MAX places, each of them a trial that is running.
+        // At most u32::MAX places, each of them a probe that is running.
         let running = self.running(now) as u32;
-        let enough = rules.trials.max(rules.successes());
-        self.admits_all() || running < rules.trials && running + self.successes < enough
+        let enough = rules.probes.max(rules.successes());
+        self.admits_all() || running < rules.probes && running + self.successes < enough
     }
 
     /// Only the owner gives a place back: it is gone if the lease was over.
     fn give_back(&mut self, ticket: u32, verdict: Verdict) {
-        let before = self.trials.len();
-        self.trials.retain(|trial| trial.ticket != ticket);
+        let before = self.probes.len();
+        self.probes.retain(|probe| probe.ticket != ticket);
         match verdict {
             Verdict::Result(_) => self.undecided = 0,
-            Verdict::Neutral if self.trials.len() < before => self.undecided += 1,
+            Verdict::Neutral if self.probes.len() < before => self.undecided += 1,
             Verdict::Neutral => {}
         }
     }
 }
 
-/// The place of a trial call. A trial that hangs loses it after its lease.
+/// The place of a probe. A probe that hangs loses it after its lease.
 #[derive(Debug)]
-struct Trial {
+struct Probe {
     ticket: u32,
     until: Duration,
 }
@@ -98,12 +98,12 @@ struct Trial {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pass {
     pub(super) generation: u32,
-    /// Which trial it is; 0 for none.
+    /// Which probe it is; 0 for none.
     pub(super) ticket: u32,
 }
 
 impl Pass {
-    pub(crate) fn is_trial(self) -> bool {
+    pub(crate) fn is_probe(self) -> bool {
         self.ticket != 0
     }
 }
@@ -156,10 +156,10 @@ pub(crate) enum Recorded {
     Stale,
 }
 
-/// While trials run nobody can know when they end: look again soon.
+/// While probes run nobody can know when they end: look again soon.
 const HALF_OPEN_RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// After so many trials in a row that told nothing (their callers hung up, say) a half-open breaker admits every call, until
+/// After so many probes in a row that told nothing (their callers hung up, say) a half-open breaker admits every call, until
 /// one of them tells something: callers who give no verdict must not keep it half-open.
 const MOST_UNDECIDED: u32 = 5;
 
@@ -174,7 +174,7 @@ impl Machine {
             generation: 0,
             window: Window::new(&rules.trip),
             tripped: Tally::default(),
-            failed_trials: 0,
+            failed_probes: 0,
             now: Duration::ZERO,
             tickets: 0,
             failures: 0,
@@ -211,7 +211,7 @@ impl Machine {
         self.opened
     }
 
-    /// Admits a call, or tells when to come back. A call that `may_probe` not becomes a trial only if none other came for
+    /// Admits a call, or tells when to come back. A call that `may_probe` not becomes a probe only if none other came for
     /// another period.
     pub(super) fn admit(
         &mut self,
@@ -229,13 +229,13 @@ impl Machine {
         let now = self.now;
         let ticket = match &mut self.phase {
             Phase::HalfOpen(half_open) if !half_open.admits_all() => {
-                let trials = &mut half_open.trials;
-                trials.retain(|trial| trial.until > now);
-                // Never 0, and not one that a hanging trial has still: a trial hangs no longer than it
+                let probes = &mut half_open.probes;
+                probes.retain(|probe| probe.until > now);
+                // Never 0, and not one that a hanging probe has still: a probe hangs no longer than it
                 // takes to hand out four billion.
                 self.tickets = self.tickets.wrapping_add(1).max(1);
                 let until = now.saturating_add(rules.lease);
-                trials.push(Trial {
+                probes.push(Probe {
                     ticket: self.tickets,
                     until,
                 });
@@ -247,7 +247,7 @@ impl Machine {
         (Ok(Pass { generation, ticket }), change)
     }
 
-    /// Whether the place of a trial is kept for a call that may probe.
+    /// Whether the place of a probe is kept for a call that may probe.
     fn wants_another(&self, now: Duration, rules: &Rules) -> bool {
         let since = match &self.phase {
             Phase::Open { until } => *until,
@@ -318,13 +318,13 @@ impl Machine {
                 let mut tally = Tally::of(half_open.successes);
                 tally.merge(mark.into());
                 if mark.failure || mark.slow {
-                    self.failed_trials = self.failed_trials.saturating_add(1);
-                    Some(self.open(TransitionReason::TrialFailed, rules, tally))
+                    self.failed_probes = self.failed_probes.saturating_add(1);
+                    Some(self.open(TransitionReason::ProbeFailed, rules, tally))
                 } else {
                     half_open.successes += 1;
                     (half_open.successes >= rules.successes()).then(|| {
                         self.forget(rules);
-                        self.turn(Phase::Closed, TransitionReason::TrialsSucceeded, tally)
+                        self.turn(Phase::Closed, TransitionReason::ProbesSucceeded, tally)
                     })
                 }
             }
@@ -371,21 +371,21 @@ impl Machine {
         }
     }
 
-    /// When the open period ends, or the lease of a trial that runs; in the past if a trial may begin. `None` if calls are not
+    /// When the open period ends, or the lease of a probe that runs; in the past if a probe may begin. `None` if calls are not
     /// refused, or without end.
-    pub(super) fn trial_at(&self) -> Option<Duration> {
+    pub(super) fn probe_at(&self) -> Option<Duration> {
         match &self.phase {
             Phase::Open { until } => Some(*until),
             Phase::HalfOpen(half_open) => {
-                let ends = half_open.trials.iter().map(|trial| trial.until);
+                let ends = half_open.probes.iter().map(|probe| probe.until);
                 Some(ends.min().unwrap_or(half_open.since))
             }
             _ => None,
         }
     }
 
-    /// Trial calls that run and hold their place.
-    pub(super) fn trials(&self, now: Duration) -> usize {
+    /// Probes that run and hold their place.
+    pub(super) fn probes(&self, now: Duration) -> usize {
         let now = self.now.max(now);
         match &self.phase {
             Phase::HalfOpen(half_open) => half_open.running(now),
@@ -431,7 +431,7 @@ impl Machine {
 
     fn open(&mut self, reason: TransitionReason, rules: &Rules, tally: Tally) -> Change {
         self.opened += 1;
-        let period = rules.open_for(self.failed_trials);
+        let period = rules.open_for(self.failed_probes);
         let until = self.now.saturating_add(period);
         Change {
             open_for: Some(period),
@@ -443,7 +443,7 @@ impl Machine {
     fn forget(&mut self, rules: &Rules) {
         self.window = Window::new(&rules.trip);
         self.tripped = Tally::default();
-        self.failed_trials = 0;
+        self.failed_probes = 0;
     }
 
     fn turn(&mut self, phase: Phase, reason: TransitionReason, tally: Tally) -> Change {

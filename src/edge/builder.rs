@@ -79,7 +79,7 @@
 //! |---|---|
 //! | timeout above retry | it bounds all attempts together, delays included: a tool that needs a retry times out in the middle of a delay, and one that hangs is never repeated |
 //! | breaker above retry | it counts calls in place of attempts: a dead tool gets three times as many requests before it opens, and retries go on while others find it dead |
-//! | rate limit below breaker | the trial call of a half-open breaker waits for a cooldown in its place: all other calls are refused for as long |
+//! | rate limit below breaker | the probe of a half-open breaker waits for a cooldown in its place: all other calls are refused for as long |
 //! | identity below a layer with keys | that layer keeps its state under callers' spellings: a tool has several breakers, and invented names have theirs |
 //! | catch_panic above the breaker | a panic passes the layers below as a panic: the breaker counts it, but no layer has an error to name the call in, or to classify |
 

@@ -15,7 +15,7 @@ pub enum BreakerState {
     Closed,
     /// Calls are refused until the open period is over.
     Open,
-    /// A few trial calls pass, and their results decide.
+    /// A few probes pass, and their results decide.
     HalfOpen,
     /// Calls are refused until somebody resets the breaker.
     ForcedOpen,
@@ -69,10 +69,10 @@ pub enum TransitionReason {
     SlowCallRate,
     /// The open period was over.
     PeriodElapsed,
-    /// Enough trial calls succeeded.
-    TrialsSucceeded,
-    /// A trial call failed.
-    TrialFailed,
+    /// Enough probes succeeded.
+    ProbesSucceeded,
+    /// A probe failed.
+    ProbeFailed,
     /// Somebody forced the state, or reset it, through a handle.
     Forced,
 }
@@ -86,8 +86,8 @@ impl TransitionReason {
             Self::FailureRate => "failure_rate",
             Self::SlowCallRate => "slow_call_rate",
             Self::PeriodElapsed => "period_elapsed",
-            Self::TrialsSucceeded => "trials_succeeded",
-            Self::TrialFailed => "trial_failed",
+            Self::ProbesSucceeded => "probes_succeeded",
+            Self::ProbeFailed => "probe_failed",
             Self::Forced => "forced",
         }
     }
@@ -117,7 +117,7 @@ pub struct Transition {
     /// with the higher number is the later one.
     pub generation: u32,
     /// How many results led to it: those in the window (with consecutive failures, those), or those of
-    /// the trials; for a breaker that becomes half-open or is forced, those that had opened it.
+    /// the probes; for a breaker that becomes half-open or is forced, those that had opened it.
     pub calls: u32,
     /// Failures among them.
     pub failures: u32,

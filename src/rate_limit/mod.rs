@@ -20,7 +20,7 @@
 //!
 //! # Order
 //!
-//! Above the breaker, so that a wait holds no trial's place; below the retry layer, or without one. Under a
+//! Above the breaker, so that a wait holds no probe's place; below the retry layer, or without one. Under a
 //! retrier, this layer holds calls back and does not repeat them; a retrier below it repeats everything but rate
 //! limits, and the attempts of both count together (as far as an error tells them: where a classifier takes an `Ok` for
 //! a limit, it does not). So the two never multiply attempts, nor sleep twice. It is always ready: back-pressure ends here; bound

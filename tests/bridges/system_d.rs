@@ -76,7 +76,7 @@ async fn five_failures_open_the_breaker_of_one_tool() {
     assert_eq!(got.status, 504);
 }
 
-/// C3, E5: a delay under a second is one second; when the open period is over and the trial succeeds, the breaker closes.
+/// C3, E5: a delay under a second is one second; when the open period is over and the probe succeeds, the breaker closes.
 #[tokio::test]
 async fn the_breaker_closes_after_its_period() {
     let server = axum(ms(1000)).await;

@@ -370,7 +370,7 @@ async fn retrier_and_gate_do_not_multiply_in_any_order() {
     }
 }
 
-/// The documented order: time spent waiting for a turn holds no trial, and a limit is no failure.
+/// The documented order: time spent waiting for a turn holds no probe, and a limit is no failure.
 #[tokio::test(start_paused = true)]
 async fn above_a_breaker_limits_do_not_count() {
     let breaker = CircuitBreakerLayer::new();

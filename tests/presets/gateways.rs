@@ -92,7 +92,7 @@ async fn d_counts_failures_in_a_row() {
 }
 
 /// D: C1, C2, C3, C4, E5, E6: five failures open the breaker of that tool alone, timeouts and `isError` among them; it
-/// answers at once and tells when to come back; after a trial it is closed.
+/// answers at once and tells when to come back; after a probe it is closed.
 #[tokio::test]
 async fn d_stops_a_broken_tool_and_takes_it_back() {
     let vars = [
@@ -179,9 +179,9 @@ async fn d_is_set_up_by_its_environment() {
     }
 }
 
-/// E: C1, C2, C3: two tools of a source open its breaker together; after the period three trials close it.
+/// E: C1, C2, C3: two tools of a source open its breaker together; after the period three probes close it.
 #[tokio::test]
-async fn e_stops_a_source_and_takes_it_back_after_three_trials() {
+async fn e_stops_a_source_and_takes_it_back_after_three_probes() {
     let vars = [
         ("TOOL_PRESET", "http_proxy"),
         ("TOOL_CIRCUIT_BREAKER_RESET", "1"),

@@ -73,7 +73,7 @@ async fn d_has_its_numbers() {
         ("circuit_breaker.reset", json!("1m")),
         ("circuit_breaker.window", json!("5m")),
         ("circuit_breaker.success_resets", json!(true)),
-        ("circuit_breaker.trials", json!(1)),
+        ("circuit_breaker.probes", json!(1)),
         ("circuit_breaker.key", json!("tool")),
     ];
     numbers("gateway", &expected).await;
@@ -88,7 +88,7 @@ async fn e_has_its_numbers() {
         ("rate_limit.fail_fast", json!(true)),
         ("circuit_breaker.threshold", json!(5)),
         ("circuit_breaker.reset", json!("30s")),
-        ("circuit_breaker.trials", json!(3)),
+        ("circuit_breaker.probes", json!(3)),
         ("circuit_breaker.key", json!("server")),
     ];
     numbers("http_proxy", &expected).await;

@@ -63,7 +63,7 @@ fn a_layers_own_check_names_the_variable() {
     for (name, value) in [
         ("TOOL_CIRCUIT_BREAKER_RESET", "0"),
         ("TOOL_CIRCUIT_BREAKER_THRESHOLD", "0"),
-        ("TOOL_CIRCUIT_BREAKER_TRIALS", "0"),
+        ("TOOL_CIRCUIT_BREAKER_PROBES", "0"),
         ("TOOL_CIRCUIT_BREAKER_WINDOW", "0"),
         ("TOOL_CIRCUIT_BREAKER_MAX_KEYS", "0"),
         ("TOOL_RATE_LIMIT_COOLDOWN", "2days"),

@@ -58,9 +58,9 @@ fn the_breakers_of_the_presets_are_those_of_the_layer() {
     );
 }
 
-/// A trial keeps its place at least for twice the longest timeout.
+/// A probe keeps its place at least for twice the longest timeout.
 #[test]
-fn the_lease_of_a_trial_follows_the_timeouts() {
+fn the_lease_of_a_probe_follows_the_timeouts() {
     let mut settings = Settings::default();
     let breaker = |s: &Settings| format!("{:?}", s.circuit_breaker_builder().unwrap());
     assert!(breaker(&settings).contains("lease: 120s"));

@@ -116,7 +116,7 @@ fn circuit_breaker() {
         s.circuit_breaker.threshold = 3;
         s.circuit_breaker.window = Some(secs(45));
         s.circuit_breaker.reset = secs(10);
-        s.circuit_breaker.trials = 2;
+        s.circuit_breaker.probes = 2;
         s.circuit_breaker.successes = Some(4);
         s.circuit_breaker.key = KeyBy::ToolName;
         s.circuit_breaker.max_keys = 12;
@@ -124,7 +124,7 @@ fn circuit_breaker() {
     let by_hand = CircuitBreakerLayer::builder()
         .with_trip(Trip::consecutive_failures_within(3, secs(45)))
         .with_open_for(secs(10))
-        .with_trials(2)
+        .with_probes(2)
         .with_successes(4)
         .with_key(Key::ToolName)
         .with_max_keys(12);

@@ -30,16 +30,16 @@ struct Row {
 struct Breaker {
     threshold: usize,
     reset: u64,
-    trials: usize,
+    probes: usize,
     /// Whether `isError` counts.
     reported: bool,
 }
 
-const fn breaker(reset: u64, trials: usize, reported: bool) -> Option<Breaker> {
+const fn breaker(reset: u64, probes: usize, reported: bool) -> Option<Breaker> {
     Some(Breaker {
         threshold: 5,
         reset,
-        trials,
+        probes,
         reported,
     })
 }
@@ -221,7 +221,7 @@ async fn a_breaker_opens_at_the_threshold_and_closes_after_the_reset() {
         let Some(Breaker {
             threshold,
             reset,
-            trials,
+            probes,
             ..
         }) = row.breaker
         else {
@@ -246,7 +246,7 @@ async fn a_breaker_opens_at_the_threshold_and_closes_after_the_reset() {
             "{preset}"
         );
         advance(Duration::from_millis(1)).await;
-        for _ in 0..trials {
+        for _ in 0..probes {
             assert_ne!(breaker.state(), BreakerState::Closed, "{preset}");
             assert_eq!(run(&layer, &tool, call()).await, Ok("done"), "{preset}");
         }

@@ -164,9 +164,9 @@ async fn timeouts_open_the_breaker() {
     assert_eq!(kinds[5], ErrorKind::CircuitOpen);
 }
 
-/// C5: the rate limit is above the breaker: a trial that meets a limit gives its place back while it waits.
+/// C5: the rate limit is above the breaker: a probe that meets a limit gives its place back while it waits.
 #[tokio::test(start_paused = true)]
-async fn a_wait_for_a_cooldown_holds_no_trials_place() {
+async fn a_wait_for_a_cooldown_holds_no_probes_place() {
     let layer = stack(&changed(|s| {
         s.circuit_breaker.threshold = 1;
         s.circuit_breaker.key = KeyBy::Server;
@@ -176,11 +176,11 @@ async fn a_wait_for_a_cooldown_holds_no_trials_place() {
     advance(secs(60)).await;
 
     let limited = Flaky::new(ErrorKind::RateLimited, 1);
-    let trial = tokio::spawn(layer.layer(limited).oneshot(call()));
+    let probe = tokio::spawn(layer.layer(limited).oneshot(call()));
     sleep(secs(1)).await;
     let other = ToolCall::new("other").with_server("docs");
     assert_eq!(run(&layer, &tool, other).await, Ok("done"));
-    assert_eq!(trial.await.unwrap().unwrap(), "done");
+    assert_eq!(probe.await.unwrap().unwrap(), "done");
 }
 
 /// Trap 20: innermost is what catches panics, so that they count for the breaker.

@@ -134,7 +134,7 @@ impl Health {
             info,
             pass,
         };
-        if pass.is_trial() {
+        if pass.is_probe() {
             self.changed();
         }
         Ok(visit)

@@ -81,7 +81,7 @@ impl Server {
     pub(super) fn read(&self, shared: &Shared) -> ServerHealth {
         let record = self.lock();
         let look = self.breaker.look(shared.now(), &shared.breaker);
-        let probe_at = look.trial_at.and_then(|at| shared.origin.checked_add(at));
+        let probe_at = look.probe_at.and_then(|at| shared.origin.checked_add(at));
         record.read(self.name.clone(), probe_at)
     }
 
@@ -103,7 +103,7 @@ impl Server {
         let now = || shared.now();
         let (admission, _) = self.breaker.admit(now, || true, &shared.breaker);
         // A probe is news for watchers.
-        if admission.is_ok_and(Pass::is_trial) {
+        if admission.is_ok_and(Pass::is_probe) {
             self.publish(shared);
         }
         admission
@@ -149,7 +149,7 @@ impl Server {
         const NOTHING: (Option<AvailabilityChange>, bool) = (None, false);
         match sign {
             Sign::Answer if !self.is_failing.load(SeqCst) => return NOTHING,
-            Sign::Nothing if !pass.is_trial() => return NOTHING,
+            Sign::Nothing if !pass.is_probe() => return NOTHING,
             _ => {}
         }
         // A list of tools has locks of its own.
@@ -180,7 +180,7 @@ impl Server {
         *record = after;
         self.is_failing.store(after.failures > 0, SeqCst);
         drop(record);
-        let is_news = turned.is_some() || pass.is_trial() || after.is_news_after(&before);
+        let is_news = turned.is_some() || pass.is_probe() || after.is_news_after(&before);
         if is_news {
             self.publish(shared);
         }

@@ -9,7 +9,7 @@ use crate::{
     kit::registry::DEFAULT_MAX_KEYS,
 };
 
-/// A trial keeps its place at least so long.
+/// A probe keeps its place at least so long.
 const MIN_LEASE: Duration = Duration::from_secs(120);
 
 /// When a broken tool is no longer called: `[circuit_breaker]`. See [`CircuitBreakerLayer`].
@@ -35,9 +35,9 @@ pub struct CircuitBreakerSettings {
     /// How long a breaker stays open before it tries again. Default 60 s.
     #[serde(with = "duration")]
     pub reset: Duration,
-    /// How many trial calls may run at a time. Default 1.
-    pub trials: u32,
-    /// How many successful trials close the breaker. Default: as many as may run at a time.
+    /// How many probes may run at a time. Default 1.
+    pub probes: u32,
+    /// How many successful probes close the breaker. Default: as many as may run at a time.
     pub successes: Option<u32>,
     /// The share of failures that opens a breaker, above 0 and at most 1. Default: not looked at.
     pub failure_rate: Option<f64>,
@@ -67,7 +67,7 @@ impl Default for CircuitBreakerSettings {
             window: None,
             success_resets: true,
             reset: Duration::from_secs(60),
-            trials: 1,
+            probes: 1,
             successes: None,
             failure_rate: None,
             slow_call_rate: None,
@@ -166,7 +166,7 @@ impl CircuitBreakerSettings {
 }
 
 impl Settings {
-    /// The circuit breaker layer alone, to be completed and built, whether it is enabled or not. A trial call keeps
+    /// The circuit breaker layer alone, to be completed and built, whether it is enabled or not. A probe keeps
     /// its place for twice the longest timeout, and at least 120 s.
     ///
     /// # Errors
@@ -178,8 +178,8 @@ impl Settings {
         let builder = CircuitBreakerLayer::builder()
             .with_trip(breaker.trip()?)
             .with_open_for(breaker.reset)
-            .with_trials(breaker.trials)
-            .with_trial_lease(longest.saturating_mul(2).clamp(MIN_LEASE, MAX_PERIOD))
+            .with_probes(breaker.probes)
+            .with_probe_lease(longest.saturating_mul(2).clamp(MIN_LEASE, MAX_PERIOD))
             .with_key(breaker.key.into())
             .with_known_keys(self.known_calls(breaker.max_keys))
             .with_max_keys(breaker.max_keys)

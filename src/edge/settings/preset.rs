@@ -131,7 +131,7 @@ impl Settings {
     }
 
     /// An HTTP tool proxy: a call is made once, and answered within 30 s; a breaker per server opens after 5 failures in a
-    /// row, for 30 s, and closes after 3 successful trial calls. Calls without a server share one breaker. Rate limits as in
+    /// row, for 30 s, and closes after 3 successful probes. Calls without a server share one breaker. Rate limits as in
     /// [`gateway`](Self::gateway).
     pub fn http_proxy() -> Self {
         let mut settings = Self::begun(Preset::HttpProxy);
@@ -139,7 +139,7 @@ impl Settings {
         settings.answers_once();
         settings.circuit_breaker.threshold = 5;
         settings.circuit_breaker.reset = Duration::from_secs(30);
-        settings.circuit_breaker.trials = 3;
+        settings.circuit_breaker.probes = 3;
         settings.circuit_breaker.key = KeyBy::Server;
         settings
     }

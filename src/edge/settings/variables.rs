@@ -320,15 +320,15 @@ pub const VARIABLES: &[Variable] = &[
         |s| &mut s.circuit_breaker.reset,
     )),
     row(
-        "TOOL_CIRCUIT_BREAKER_TRIALS",
-        "circuit_breaker.trials",
-        "how many trial calls may run at a time",
-        |s| &mut s.circuit_breaker.trials,
+        "TOOL_CIRCUIT_BREAKER_PROBES",
+        "circuit_breaker.probes",
+        "how many probes may run at a time",
+        |s| &mut s.circuit_breaker.probes,
     ),
     row(
         "TOOL_CIRCUIT_BREAKER_SUCCESSES",
         "circuit_breaker.successes",
-        "how many successful trials close it; none: as many as may run",
+        "how many successful probes close it; none: as many as may run",
         |s| &mut s.circuit_breaker.successes,
     ),
     row(

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tower_toolcall::circuit_breaker::{
-    CircuitBreakerBuilder, CircuitBreakerLayer, MAX_PERIOD, MAX_TRIALS, MAX_WINDOW_CALLS, Rates,
+    CircuitBreakerBuilder, CircuitBreakerLayer, MAX_PERIOD, MAX_PROBES, MAX_WINDOW_CALLS, Rates,
     Trip,
 };
 
@@ -117,10 +117,10 @@ async fn a_period_that_shrinks_or_has_no_maximum_is_refused() {
 }
 
 #[tokio::test]
-async fn no_trials_are_refused() {
-    names("trials", builder().with_trials(0));
-    names("trials", builder().with_trials(MAX_TRIALS + 1));
-    names("trials", builder().with_trials(u32::MAX));
+async fn no_probes_are_refused() {
+    names("probes", builder().with_probes(0));
+    names("probes", builder().with_probes(MAX_PROBES + 1));
+    names("probes", builder().with_probes(u32::MAX));
 }
 
 #[tokio::test]
@@ -131,8 +131,8 @@ async fn no_successes_are_refused() {
 
 #[tokio::test]
 async fn a_lease_of_no_time_or_without_end_is_refused() {
-    names("trial_lease", builder().with_trial_lease(Duration::ZERO));
-    names("trial_lease", builder().with_trial_lease(Duration::MAX));
+    names("probe_lease", builder().with_probe_lease(Duration::ZERO));
+    names("probe_lease", builder().with_probe_lease(Duration::MAX));
 }
 
 #[tokio::test]

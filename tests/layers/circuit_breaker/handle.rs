@@ -30,9 +30,9 @@ fn told(t: &Transition) -> (BreakerState, BreakerState, TransitionReason, u32) {
 }
 
 use BreakerState::{Closed, Disabled, ForcedClosed, ForcedOpen, HalfOpen, Open};
-use TransitionReason::{ConsecutiveFailures, Forced, PeriodElapsed, TrialFailed, TrialsSucceeded};
+use TransitionReason::{ConsecutiveFailures, Forced, PeriodElapsed, ProbeFailed, ProbesSucceeded};
 
-/// What a breaker goes through here: trip, failed trial, recovery, and every demand.
+/// What a breaker goes through here: trip, failed probe, recovery, and every demand.
 async fn a_life(rig: &Rig) {
     rig.half_opens().await;
     rig.fails(1).await;
@@ -48,9 +48,9 @@ async fn a_life(rig: &Rig) {
 const A_LIFE: [(BreakerState, BreakerState, TransitionReason, u32); 9] = [
     (Closed, Open, ConsecutiveFailures, 1),
     (Open, HalfOpen, PeriodElapsed, 2),
-    (HalfOpen, Open, TrialFailed, 3),
+    (HalfOpen, Open, ProbeFailed, 3),
     (Open, HalfOpen, PeriodElapsed, 4),
-    (HalfOpen, Closed, TrialsSucceeded, 5),
+    (HalfOpen, Closed, ProbesSucceeded, 5),
     (Closed, ForcedOpen, Forced, 6),
     (ForcedOpen, ForcedClosed, Forced, 7),
     (ForcedClosed, Disabled, Forced, 8),
@@ -287,17 +287,17 @@ async fn a_reset_forgets_the_failures_of_a_closed_breaker() {
     assert_eq!(rig.breaker().state(), Closed);
 }
 
-/// C7: a reset of a half-open breaker closes it, and its trial's result is stale.
+/// C7: a reset of a half-open breaker closes it, and its probe's result is stale.
 #[tokio::test(start_paused = true)]
 async fn a_reset_closes_a_half_open_breaker() {
     let rig = default_rig();
     rig.half_opens().await;
-    let mut trial = rig.starts(Act::SucceedsIn(secs(1)), call());
+    let mut probe = rig.starts(Act::SucceedsIn(secs(1)), call());
     rig.breaker().reset();
     assert_eq!(rig.breaker().state(), Closed);
     rig.fails(3).await;
     advance(secs(1)).await;
-    assert_ready_ok!(trial.poll());
+    assert_ready_ok!(probe.poll());
     assert_eq!(rig.breaker().snapshot().failures, 3);
 }
 
@@ -382,9 +382,9 @@ async fn a_dropped_permit_is_neutral() {
     assert!(rig.breaker().admit().unwrap().failure());
 }
 
-/// C7, C10: the permit of a trial gives its place back when it is dropped, and its result decides.
+/// C7, C10: the permit of a probe gives its place back when it is dropped, and its result decides.
 #[tokio::test(start_paused = true)]
-async fn a_trials_permit_gives_its_place_back() {
+async fn a_probes_permit_gives_its_place_back() {
     let rig = default_rig();
     rig.half_opens().await;
     let breaker = rig.breaker();
@@ -408,7 +408,7 @@ async fn a_stale_permit_decides_nothing() {
         rig.breaker().admit().unwrap(),
     );
     rig.half_opens().await;
-    let _trial = rig.hangs();
+    let _probe = rig.hangs();
     success.success();
     assert!(!failure.failure());
     let after = rig.breaker().snapshot();
@@ -425,11 +425,11 @@ async fn is_open_says_whether_a_call_would_be_refused() {
     advance(secs(60)).await;
     assert!(!rig.breaker().is_open());
     assert_eq!(rig.breaker().snapshot().retry_after, None);
-    let _trial = rig.hangs();
+    let _probe = rig.hangs();
     assert!(rig.breaker().is_open());
 }
 
-/// C7: to look changes nothing: no trial is taken, no transition made.
+/// C7: to look changes nothing: no probe is taken, no transition made.
 #[tokio::test(start_paused = true)]
 async fn to_look_changes_nothing() {
     let rig = default_rig();

@@ -165,7 +165,7 @@ impl Rig {
         running
     }
 
-    /// Opens the breaker and lets its period pass: the next call is a trial.
+    /// Opens the breaker and lets its period pass: the next call is a probe.
     async fn half_opens(&self) {
         self.fails(5).await;
         assert!(self.breaker().is_open());

@@ -42,19 +42,19 @@ async fn a_window_that_does_not_slide() {
     }
 }
 
-/// "Half-open lets everything through": every call that comes before the first trial has ended is one. Ours
+/// "Half-open lets everything through": every call that comes before the first probe has ended is one. Ours
 /// admits as many as were asked for, though a hundred come at once from four threads.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn unlimited_concurrent_trials() {
+async fn unlimited_concurrent_probes() {
     let ran = Arc::new(AtomicUsize::new(0));
-    let trial = ran.clone();
+    let probe = ran.clone();
     let tool = service_fn(move |_: ToolCall| {
-        trial.fetch_add(1, SeqCst);
+        probe.fetch_add(1, SeqCst);
         std::future::pending::<Result<(), ToolError>>()
     });
     let layer = CircuitBreakerLayer::builder()
         .with_open_for(Duration::from_nanos(1))
-        .with_trials(3)
+        .with_probes(3)
         .build()
         .unwrap();
     let breaker = layer.handle().breaker(&call());
@@ -74,13 +74,13 @@ async fn unlimited_concurrent_trials() {
         let error = calls.join_next().await.unwrap().unwrap().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::CircuitOpen);
     }
-    assert_eq!((ran.load(SeqCst), breaker.snapshot().trials), (3, 3));
+    assert_eq!((ran.load(SeqCst), breaker.snapshot().probes), (3, 3));
     calls.shutdown().await;
-    assert_eq!(breaker.snapshot().trials, 0);
+    assert_eq!(breaker.snapshot().probes, 0);
 }
 
-/// "A late success closes the breaker": one that was sent before the outage is taken for a trial's. Ours
-/// counts it as stale, in every state, and waits for a real trial.
+/// "A late success closes the breaker": one that was sent before the outage is taken for a probe's. Ours
+/// counts it as stale, in every state, and waits for a real probe.
 #[tokio::test(start_paused = true)]
 async fn a_stale_success_closes() {
     let rig = default_rig();
@@ -90,10 +90,10 @@ async fn a_stale_success_closes() {
     assert_ready_ok!(old[0].poll());
     assert_eq!(rig.breaker().state(), BreakerState::Open);
     advance(secs(40)).await;
-    // Before the first trial.
+    // Before the first probe.
     assert_ready_ok!(old[1].poll());
     assert_ne!(rig.breaker().state(), BreakerState::Closed);
-    let _trial = rig.hangs();
+    let _probe = rig.hangs();
     advance(secs(30)).await;
     assert_ready_ok!(old[2].poll());
     let after = rig.breaker().snapshot();
@@ -103,10 +103,10 @@ async fn a_stale_success_closes() {
     );
 }
 
-/// "A lost trial blocks for ever": its caller is gone and nobody gives its place back. Ours has it back when
+/// "A lost probe blocks for ever": its caller is gone and nobody gives its place back. Ours has it back when
 /// the future is dropped, and when it is not, after its lease.
 #[tokio::test(start_paused = true)]
-async fn a_lost_trial_blocks_for_ever() {
+async fn a_lost_probe_blocks_for_ever() {
     let rig = default_rig();
     rig.half_opens().await;
     let lost = tokio::spawn(rig.svc.clone().oneshot({
@@ -157,11 +157,11 @@ async fn the_wall_clock_stepped_back() {
     assert!(!rig.breaker().is_open());
 }
 
-/// "Ignored errors inflate the trial count": each gives back a place that it did not take, or is counted as
-/// a trial that went well. Ours gives back the one place it had.
+/// "Ignored errors inflate the probe count": each gives back a place that it did not take, or is counted as
+/// a probe that went well. Ours gives back the one place it had.
 #[tokio::test(start_paused = true)]
-async fn ignored_errors_inflate_the_trial_count() {
-    let rig = Rig::new(CircuitBreakerLayer::builder().with_trials(2));
+async fn ignored_errors_inflate_the_probe_count() {
+    let rig = Rig::new(CircuitBreakerLayer::builder().with_probes(2));
     rig.half_opens().await;
     let first = rig.hangs();
     for _ in 0..3 {

@@ -120,9 +120,9 @@ async fn a_success_resets_the_run_of_failures() {
     assert_eq!(rig.breaker().state(), BreakerState::Closed);
 }
 
-/// C3: open for 60 s, and closed by 1 successful trial.
+/// C3: open for 60 s, and closed by 1 successful probe.
 #[tokio::test(start_paused = true)]
-async fn the_default_is_open_for_a_minute_and_closes_after_one_trial() {
+async fn the_default_is_open_for_a_minute_and_closes_after_one_probe() {
     let rig = default_rig();
     rig.fails(5).await;
     advance(Duration::from_millis(59_999)).await;
@@ -132,9 +132,9 @@ async fn the_default_is_open_for_a_minute_and_closes_after_one_trial() {
     assert_eq!(rig.breaker().state(), BreakerState::Closed);
 }
 
-/// C3: one failed trial reopens the breaker for another whole period.
+/// C3: one failed probe reopens the breaker for another whole period.
 #[tokio::test(start_paused = true)]
-async fn one_failed_trial_reopens_the_breaker() {
+async fn one_failed_probe_reopens_the_breaker() {
     let rig = default_rig();
     rig.half_opens().await;
     for _ in 0..3 {
@@ -147,35 +147,35 @@ async fn one_failed_trial_reopens_the_breaker() {
     assert_eq!(rig.breaker().snapshot().opened_total, 4);
 }
 
-/// C3: while the trial runs, other calls are rejected.
+/// C3: while the probe runs, other calls are rejected.
 #[tokio::test(start_paused = true)]
-async fn other_calls_are_rejected_while_the_trial_runs() {
+async fn other_calls_are_rejected_while_the_probe_runs() {
     let rig = default_rig();
     rig.half_opens().await;
-    let mut trial = rig.starts(Act::SucceedsIn(secs(10)), call());
+    let mut probe = rig.starts(Act::SucceedsIn(secs(10)), call());
     assert_eq!(rig.breaker().state(), BreakerState::HalfOpen);
     for _ in 0..10 {
         assert_eq!(kind(rig.ask(FAILS).await), ErrorKind::CircuitOpen);
     }
     advance(secs(10)).await;
-    assert_ready_ok!(trial.poll());
+    assert_ready_ok!(probe.poll());
     rig.ask(Act::Succeeds).await.unwrap();
 }
 
-/// C3: system E's breaker is open for 30 s, admits 3 trials and closes after 3 successes.
+/// C3: system E's breaker is open for 30 s, admits 3 probes and closes after 3 successes.
 #[tokio::test(start_paused = true)]
-async fn the_preset_of_a_http_proxy_needs_three_successful_trials() {
+async fn the_preset_of_a_http_proxy_needs_three_successful_probes() {
     let rig = Rig::new(CircuitBreakerBuilder::http_proxy());
     rig.fails(5).await;
     assert_eq!(rig.breaker().snapshot().retry_after, Some(secs(30)));
     advance(secs(30)).await;
     let act = Act::SucceedsIn(secs(1));
-    let mut trials = [(); 3].map(|()| rig.starts(act, call()));
+    let mut probes = [(); 3].map(|()| rig.starts(act, call()));
     assert!(!rig.reaches(act).await);
     advance(secs(1)).await;
-    for (n, trial) in trials.iter_mut().enumerate() {
+    for (n, probe) in probes.iter_mut().enumerate() {
         assert_eq!(rig.breaker().state(), BreakerState::HalfOpen, "{n}");
-        assert_ready_ok!(trial.poll());
+        assert_ready_ok!(probe.poll());
     }
     assert_eq!(rig.breaker().state(), BreakerState::Closed);
     // The key is the server.
@@ -183,10 +183,10 @@ async fn the_preset_of_a_http_proxy_needs_three_successful_trials() {
     assert_eq!((breaker.server(), breaker.tool()), (Some("docs"), None));
 }
 
-/// C3: of several trials one failure is enough, and the others decide nothing any more.
+/// C3: of several probes one failure is enough, and the others decide nothing any more.
 #[tokio::test(start_paused = true)]
-async fn one_failure_of_several_trials_reopens_the_breaker() {
-    let rig = Rig::new(CircuitBreakerLayer::builder().with_trials(3));
+async fn one_failure_of_several_probes_reopens_the_breaker() {
+    let rig = Rig::new(CircuitBreakerLayer::builder().with_probes(3));
     rig.half_opens().await;
     let mut good = rig.starts(Act::SucceedsIn(secs(1)), call());
     let mut late = rig.starts(Act::SucceedsIn(secs(1)), call());
@@ -199,19 +199,19 @@ async fn one_failure_of_several_trials_reopens_the_breaker() {
     assert_eq!(rig.breaker().snapshot().retry_after, Some(secs(59)));
 }
 
-/// C3: no more trials are started than are needed to close.
+/// C3: no more probes are started than are needed to close.
 #[tokio::test(start_paused = true)]
-async fn successes_and_running_trials_together_are_as_many_as_are_needed() {
-    let rig = Rig::new(CircuitBreakerLayer::builder().with_trials(3));
+async fn successes_and_running_probes_together_are_as_many_as_are_needed() {
+    let rig = Rig::new(CircuitBreakerLayer::builder().with_probes(3));
     rig.half_opens().await;
     rig.ask(Act::Succeeds).await.unwrap();
     let _running = [rig.hangs(), rig.hangs()];
     assert!(!rig.reaches(Act::Succeeds).await);
 }
 
-/// C3: fewer trials at a time than successes needed: they come one after the other.
+/// C3: fewer probes at a time than successes needed: they come one after the other.
 #[tokio::test(start_paused = true)]
-async fn trials_one_at_a_time_can_close_after_several_successes() {
+async fn probes_one_at_a_time_can_close_after_several_successes() {
     let rig = Rig::new(CircuitBreakerLayer::builder().with_successes(3));
     rig.half_opens().await;
     for _ in 0..2 {
@@ -225,9 +225,9 @@ async fn trials_one_at_a_time_can_close_after_several_successes() {
     assert_eq!(rig.breaker().state(), BreakerState::Closed);
 }
 
-/// C3: the open period can grow with each failed trial, up to a maximum, and is short again after recovery.
+/// C3: the open period can grow with each failed probe, up to a maximum, and is short again after recovery.
 #[tokio::test(start_paused = true)]
-async fn the_open_period_grows_with_failed_trials() {
+async fn the_open_period_grows_with_failed_probes() {
     let rig = Rig::new(CircuitBreakerLayer::builder().with_growth(2.0, secs(200)));
     rig.fails(5).await;
     for period in [60, 120, 200, 200] {
@@ -287,7 +287,7 @@ async fn a_rejection_in_the_last_millisecond_has_a_delay() {
 async fn a_rejection_by_a_full_half_open_breaker_has_a_delay() {
     let rig = default_rig();
     rig.half_opens().await;
-    let _trial = rig.hangs();
+    let _probe = rig.hangs();
     is_a_rejection(&rig.ask(Act::Succeeds).await.unwrap_err(), None);
     assert!(rig.breaker().snapshot().retry_after.is_some());
 }
@@ -507,12 +507,12 @@ async fn invented_names_neither_grow_the_map_nor_push_out_an_open_breaker() {
     assert_eq!(heard.lock().unwrap().len(), 2);
 }
 
-/// C9: a half-open breaker is not forgotten either: it would be closed without a trial.
+/// C9: a half-open breaker is not forgotten either: it would be closed without a probe.
 #[tokio::test(start_paused = true)]
 async fn invented_names_do_not_push_out_a_half_open_breaker() {
     let rig = Rig::new(CircuitBreakerLayer::builder().with_max_keys(100));
     rig.half_opens().await;
-    let _trial = rig.hangs();
+    let _probe = rig.hangs();
     rig.tool.does(Act::Succeeds);
     for n in 0..1_000 {
         rig.send(tool(&format!("invented {n}"))).await.unwrap();
@@ -586,10 +586,10 @@ async fn a_key_with_a_call_in_flight_is_kept() {
     assert_eq!(rig.breaker().state(), BreakerState::Open);
 }
 
-/// C10, C3: whatever becomes of its trials, a breaker is never stuck: when the tool works again, it closes.
+/// C10, C3: whatever becomes of its probes, a breaker is never stuck: when the tool works again, it closes.
 #[tokio::test(start_paused = true)]
 async fn a_breaker_always_recovers() {
-    let rig = Rig::new(CircuitBreakerLayer::builder().with_trials(2));
+    let rig = Rig::new(CircuitBreakerLayer::builder().with_probes(2));
     rig.half_opens().await;
     let mut random = 7_u32;
     let mut kept = Vec::new();
@@ -612,7 +612,7 @@ async fn a_breaker_always_recovers() {
             drop(kept.remove(random as usize % 20));
         }
         advance(secs(u64::from(random >> 16) % 40)).await;
-        assert!(rig.breaker().snapshot().trials <= 2);
+        assert!(rig.breaker().snapshot().probes <= 2);
     }
     // The tool works again; what hangs, hangs for ever.
     rig.tool.does(Act::Succeeds);

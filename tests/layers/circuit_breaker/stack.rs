@@ -42,7 +42,7 @@ async fn a_full_half_open_breaker_answers_although_the_service_is_not_ready() {
     let breaker = layer.handle().breaker(&call());
     while !breaker.record_failure() {}
     advance(secs(60)).await;
-    let _trial = breaker.admit().unwrap();
+    let _probe = breaker.admit().unwrap();
     let mut response = task::spawn(layer.layer(mock).oneshot(call()));
     let error = assert_ready_err!(response.poll());
     assert_eq!(error.kind(), ErrorKind::CircuitOpen);
@@ -139,9 +139,9 @@ async fn calls_dropped_by_a_plain_timeout_count() {
     assert_eq!(kind(rig.send(call()).await), ErrorKind::CircuitOpen);
 }
 
-/// Trap 6: the trial too.
+/// Trap 6: the probe too.
 #[tokio::test(start_paused = true)]
-async fn a_trial_dropped_at_its_deadline_reopens_the_breaker() {
+async fn a_probe_dropped_at_its_deadline_reopens_the_breaker() {
     let dead = Tool::new(Act::Hangs);
     let layer = CircuitBreakerLayer::new();
     let breaker = layer.handle().breaker(&call());
@@ -153,7 +153,7 @@ async fn a_trial_dropped_at_its_deadline_reopens_the_breaker() {
         .service(dead);
     assert_eq!(kind(stack.oneshot(call()).await), ErrorKind::Timeout);
     let after = breaker.snapshot();
-    assert_eq!((after.state, after.trials), (BreakerState::Open, 0));
+    assert_eq!((after.state, after.probes), (BreakerState::Open, 0));
 }
 
 /// A call that its deadline meets in the queue below has not told anything of the tool.

@@ -21,34 +21,34 @@ use tower_toolcall::{
 use super::{Act, FAILS, Rig, Tool, default_rig, kind, secs, tool};
 use crate::kit::{self, Mode, call, limited};
 
-/// Trap 1, C10: a trial that is dropped in flight gives its place back.
+/// Trap 1, C10: a probe that is dropped in flight gives its place back.
 #[tokio::test(start_paused = true)]
-async fn a_cancelled_trial_gives_its_place_back() {
+async fn a_cancelled_probe_gives_its_place_back() {
     let rig = default_rig();
     rig.half_opens().await;
-    let trial = rig.hangs();
+    let probe = rig.hangs();
     assert!(!rig.reaches(Act::Succeeds).await);
-    drop(trial);
-    assert_eq!(rig.breaker().snapshot().trials, 0);
+    drop(probe);
+    assert_eq!(rig.breaker().snapshot().probes, 0);
     rig.ask(Act::Succeeds).await.unwrap();
     assert_eq!(rig.breaker().state(), BreakerState::Closed);
 }
 
 /// Trap 1, C10: so does one that is never polled.
 #[tokio::test(start_paused = true)]
-async fn a_trial_dropped_before_its_first_poll_gives_its_place_back() {
+async fn a_probe_dropped_before_its_first_poll_gives_its_place_back() {
     let mut rig = default_rig();
     rig.half_opens().await;
     let response = rig.svc.ready().await.unwrap().call(call());
-    assert_eq!(rig.breaker().snapshot().trials, 1);
+    assert_eq!(rig.breaker().snapshot().probes, 1);
     drop(response);
-    assert_eq!(rig.breaker().snapshot().trials, 0);
+    assert_eq!(rig.breaker().snapshot().probes, 0);
     assert!(rig.reaches(Act::Succeeds).await);
 }
 
-/// Trap 1: a trial that panics is a failed one; the next period has its trial again.
+/// Trap 1: a probe that panics is a failed one; the next period has its probe again.
 #[tokio::test(start_paused = true)]
-async fn a_panicked_trial_reopens_the_breaker() {
+async fn a_panicked_probe_reopens_the_breaker() {
     for panics in [Act::Panics, Act::PanicsInCall] {
         let mut rig = default_rig();
         rig.half_opens().await;
@@ -59,16 +59,16 @@ async fn a_panicked_trial_reopens_the_breaker() {
         }));
         assert!(panicked.is_err());
         let after = rig.breaker().snapshot();
-        assert_eq!((after.state, after.trials), (BreakerState::Open, 0));
+        assert_eq!((after.state, after.probes), (BreakerState::Open, 0));
         advance(secs(60)).await;
         rig.ask(Act::Succeeds).await.unwrap();
         assert_eq!(rig.breaker().state(), BreakerState::Closed);
     }
 }
 
-/// Trap 1: a trial that somebody below turns away has decided nothing.
+/// Trap 1: a probe that somebody below turns away has decided nothing.
 #[tokio::test(start_paused = true)]
-async fn a_trial_that_is_rejected_below_gives_its_place_back() {
+async fn a_probe_that_is_rejected_below_gives_its_place_back() {
     let rig = default_rig();
     rig.half_opens().await;
     for rejection in [
@@ -80,28 +80,28 @@ async fn a_trial_that_is_rejected_below_gives_its_place_back() {
     ] {
         assert_eq!(kind(rig.ask(Act::Fails(rejection)).await), rejection);
         let after = rig.breaker().snapshot();
-        assert_eq!((after.state, after.trials), (BreakerState::HalfOpen, 0));
+        assert_eq!((after.state, after.probes), (BreakerState::HalfOpen, 0));
     }
     assert!(rig.reaches(Act::Succeeds).await);
 }
 
-/// Trap 1: a trial that hangs and is never dropped loses its place after its lease.
+/// Trap 1: a probe that hangs and is never dropped loses its place after its lease.
 #[tokio::test(start_paused = true)]
-async fn a_hanging_trial_loses_its_place_after_its_lease() {
-    let rig = Rig::new(CircuitBreakerLayer::builder().with_trial_lease(secs(40)));
+async fn a_hanging_probe_loses_its_place_after_its_lease() {
+    let rig = Rig::new(CircuitBreakerLayer::builder().with_probe_lease(secs(40)));
     rig.half_opens().await;
     let _hanging = rig.hangs();
     advance(secs(39)).await;
     assert!(!rig.reaches(Act::Succeeds).await);
     advance(secs(1)).await;
-    assert_eq!(rig.breaker().snapshot().trials, 0);
+    assert_eq!(rig.breaker().snapshot().probes, 0);
     assert!(rig.reaches(Act::Succeeds).await);
     assert_eq!(rig.breaker().state(), BreakerState::Closed);
 }
 
 /// Trap 1: even a future that is forgotten, whose destructor never runs, blocks no longer.
 #[tokio::test(start_paused = true)]
-async fn a_forgotten_trial_loses_its_place_after_its_lease() {
+async fn a_forgotten_probe_loses_its_place_after_its_lease() {
     let rig = default_rig();
     rig.half_opens().await;
     std::mem::forget(rig.hangs());
@@ -111,21 +111,21 @@ async fn a_forgotten_trial_loses_its_place_after_its_lease() {
 
 /// Trap 1: a lease that is over belongs to nobody; who lost it takes nobody else's place.
 #[tokio::test(start_paused = true)]
-async fn a_trial_that_lost_its_place_does_not_give_back_anothers() {
-    let rig = Rig::new(CircuitBreakerLayer::builder().with_trial_lease(secs(40)));
+async fn a_probe_that_lost_its_place_does_not_give_back_anothers() {
+    let rig = Rig::new(CircuitBreakerLayer::builder().with_probe_lease(secs(40)));
     rig.half_opens().await;
     let mut late = rig.starts(Act::FailsIn(secs(50), ErrorKind::RateLimited), call());
     advance(secs(40)).await;
     let _second = rig.hangs();
     advance(secs(10)).await;
     assert_ready_err!(late.poll());
-    assert_eq!(rig.breaker().snapshot().trials, 1);
+    assert_eq!(rig.breaker().snapshot().probes, 1);
     assert!(!rig.reaches(Act::Succeeds).await);
 }
 
 /// Trap 1: a call that waits for the service below holds no place.
 #[tokio::test(start_paused = true)]
-async fn a_call_that_waits_for_readiness_holds_no_trial() {
+async fn a_call_that_waits_for_readiness_holds_no_probe() {
     let (limited, probe, semaphore) = limited(Mode::Answers);
     let layer = CircuitBreakerLayer::new();
     let breaker = layer.handle().breaker(&call());
@@ -137,7 +137,7 @@ async fn a_call_that_waits_for_readiness_holds_no_trial() {
     let mut second = task::spawn(svc.oneshot(call()));
     assert_pending!(first.poll());
     assert_pending!(second.poll());
-    assert_eq!(breaker.snapshot().trials, 0);
+    assert_eq!(breaker.snapshot().probes, 0);
     drop(first);
     drop(held);
     assert_ready_ok!(second.poll());
@@ -145,9 +145,9 @@ async fn a_call_that_waits_for_readiness_holds_no_trial() {
     assert_eq!(breaker.state(), BreakerState::Closed);
 }
 
-/// Trap 1: a classifier is foreign code; if it panics over a trial, the place is given back all the same.
+/// Trap 1: a classifier is foreign code; if it panics over a probe, the place is given back all the same.
 #[tokio::test(start_paused = true)]
-async fn a_classifier_that_panics_does_not_keep_the_trial() {
+async fn a_classifier_that_panics_does_not_keep_the_probe() {
     let layer = CircuitBreakerLayer::builder()
         .classify_fn(|_: Result<&&'static str, &ToolError>| -> Outcome {
             panic!("the classifier panics")
@@ -159,10 +159,10 @@ async fn a_classifier_that_panics_does_not_keep_the_trial() {
     advance(secs(60)).await;
     let mut svc = layer.layer(Tool::new(Act::Succeeds));
     svc.ready().await.unwrap();
-    let mut trial = task::spawn(svc.call(call()));
-    assert!(catch_unwind(AssertUnwindSafe(|| trial.poll())).is_err());
-    drop(trial);
-    assert_eq!(breaker.snapshot().trials, 0);
+    let mut probe = task::spawn(svc.call(call()));
+    assert!(catch_unwind(AssertUnwindSafe(|| probe.poll())).is_err());
+    drop(probe);
+    assert_eq!(breaker.snapshot().probes, 0);
 }
 
 /// Trap 2: a success that was admitted before the trip does not close a half-open breaker.
@@ -171,11 +171,11 @@ async fn a_stale_success_does_not_close_the_breaker() {
     let rig = default_rig();
     let mut old = rig.starts(Act::SucceedsIn(secs(90)), call());
     rig.half_opens().await;
-    let _trial = rig.hangs();
+    let _probe = rig.hangs();
     advance(secs(30)).await;
     assert_ready_ok!(old.poll());
     let after = rig.breaker().snapshot();
-    assert_eq!((after.state, after.trials), (BreakerState::HalfOpen, 1));
+    assert_eq!((after.state, after.probes), (BreakerState::HalfOpen, 1));
     assert_eq!(after.stale_total, 1);
 }
 
@@ -185,12 +185,12 @@ async fn a_stale_failure_does_not_reopen_the_breaker() {
     let rig = default_rig();
     let mut old = rig.starts(Act::FailsIn(secs(90), ErrorKind::Upstream), call());
     rig.half_opens().await;
-    let mut trial = rig.starts(Act::SucceedsIn(secs(40)), call());
+    let mut probe = rig.starts(Act::SucceedsIn(secs(40)), call());
     advance(secs(30)).await;
     assert_ready_err!(old.poll());
     assert_eq!(rig.breaker().state(), BreakerState::HalfOpen);
     advance(secs(10)).await;
-    assert_ready_ok!(trial.poll());
+    assert_ready_ok!(probe.poll());
     let after = rig.breaker().snapshot();
     assert_eq!((after.state, after.stale_total), (BreakerState::Closed, 1));
     // Nor is it the first of the next five.
@@ -210,23 +210,23 @@ async fn a_stale_failure_does_not_extend_the_open_period() {
     assert!(rig.reaches(Act::Succeeds).await);
 }
 
-/// Trap 2: a trial of an earlier half-open state decides nothing in the next one.
+/// Trap 2: a probe of an earlier half-open state decides nothing in the next one.
 #[tokio::test(start_paused = true)]
-async fn a_trial_of_an_earlier_half_open_state_is_stale() {
+async fn a_probe_of_an_earlier_half_open_state_is_stale() {
     let rig = Rig::new(
         CircuitBreakerLayer::builder()
-            .with_trials(2)
+            .with_probes(2)
             .with_successes(1),
     );
     rig.half_opens().await;
     let mut early = rig.starts(Act::SucceedsIn(secs(61)), call());
     rig.fails(1).await;
     advance(secs(60)).await;
-    let _trial = rig.hangs();
+    let _probe = rig.hangs();
     advance(secs(1)).await;
     assert_ready_ok!(early.poll());
     let after = rig.breaker().snapshot();
-    assert_eq!((after.state, after.trials), (BreakerState::HalfOpen, 1));
+    assert_eq!((after.state, after.probes), (BreakerState::HalfOpen, 1));
     assert_eq!(after.stale_total, 1);
 }
 
@@ -263,10 +263,10 @@ async fn results_of_one_state_all_count() {
     assert_eq!(rig.breaker().snapshot().stale_total, 0);
 }
 
-/// Trap 3: a neutral trial is neither a success nor a failure, as often as it comes.
+/// Trap 3: a neutral probe is neither a success nor a failure, as often as it comes.
 #[tokio::test(start_paused = true)]
-async fn neutral_trials_do_not_close_the_breaker() {
-    let rig = Rig::new(CircuitBreakerLayer::builder().with_trials(3));
+async fn neutral_probes_do_not_close_the_breaker() {
+    let rig = Rig::new(CircuitBreakerLayer::builder().with_probes(3));
     rig.half_opens().await;
     for _ in 0..100 {
         rig.ask(Act::Fails(ErrorKind::NotFound)).await.unwrap_err();
@@ -279,29 +279,29 @@ async fn neutral_trials_do_not_close_the_breaker() {
     }
 }
 
-/// Trap 3: nor do they make room for more trials than are allowed.
+/// Trap 3: nor do they make room for more probes than are allowed.
 #[tokio::test(start_paused = true)]
-async fn neutral_trials_do_not_inflate_the_places() {
-    let rig = Rig::new(CircuitBreakerLayer::builder().with_trials(3));
+async fn neutral_probes_do_not_inflate_the_places() {
+    let rig = Rig::new(CircuitBreakerLayer::builder().with_probes(3));
     rig.half_opens().await;
     for _ in 0..4 {
         rig.ask(Act::Fails(ErrorKind::RateLimited))
             .await
             .unwrap_err();
     }
-    let _trials = [rig.hangs(), rig.hangs(), rig.hangs()];
+    let _probes = [rig.hangs(), rig.hangs(), rig.hangs()];
     assert!(!rig.reaches(Act::Succeeds).await);
 }
 
-/// Trap 3: a neutral end of a call that is no trial gives no trial's place back.
+/// Trap 3: a neutral end of a call that is no probe gives no probe's place back.
 #[tokio::test(start_paused = true)]
-async fn a_stale_neutral_end_does_not_give_a_trials_place_back() {
+async fn a_stale_neutral_end_does_not_give_a_probes_place_back() {
     let rig = default_rig();
     let old = rig.hangs();
     rig.half_opens().await;
-    let _trial = rig.hangs();
+    let _probe = rig.hangs();
     drop(old);
-    assert_eq!(rig.breaker().snapshot().trials, 1);
+    assert_eq!(rig.breaker().snapshot().probes, 1);
     assert!(!rig.reaches(Act::Succeeds).await);
 }
 
@@ -427,7 +427,7 @@ async fn a_call_dropped_at_once_with_a_spent_deadline_is_neutral() {
 
 /// Trap 1: so does one whose transition makes a listener panic.
 #[tokio::test(start_paused = true)]
-async fn a_listener_that_panics_does_not_keep_the_trial() {
+async fn a_listener_that_panics_does_not_keep_the_probe() {
     let layer = CircuitBreakerLayer::builder()
         .with_listener(|event: &tower_toolcall::Event<'_>| {
             if let tower_toolcall::Event::Transition { transition, .. } = event {
@@ -599,7 +599,7 @@ async fn a_full_half_open_breaker_gives_the_reservation_back() {
     let breaker = layer.handle().breaker(&call());
     while !breaker.record_failure() {}
     advance(secs(60)).await;
-    let _trial = breaker.admit().unwrap();
+    let _probe = breaker.admit().unwrap();
     kit::a_refusal_gives_the_reservation_back(layer, call()).await;
 }
 
@@ -668,9 +668,9 @@ async fn calls_queued_before_the_trip_do_not_run_after_it() {
     assert_eq!((after.rejected_total, after.opened_total), (95, 1));
 }
 
-/// Trap 22: and when the period is over, 1 of a hundred is the trial.
+/// Trap 22: and when the period is over, 1 of a hundred is the probe.
 #[tokio::test(start_paused = true)]
-async fn calls_queued_for_a_trial_do_not_all_run() {
+async fn calls_queued_for_a_probe_do_not_all_run() {
     let dead = Tool::new(Act::FailsIn(secs(1), ErrorKind::ConnectionFailed));
     let layer = CircuitBreakerLayer::new();
     let breaker = layer.handle().breaker(&call());
@@ -720,9 +720,9 @@ async fn readiness_errors_count() {
     assert_eq!(error.kind(), ErrorKind::CircuitOpen);
 }
 
-/// Trap 24: it is the result of a trial as well, whether it was met before the call or in it.
+/// Trap 24: it is the result of a probe as well, whether it was met before the call or in it.
 #[tokio::test(start_paused = true)]
-async fn a_readiness_error_is_the_result_of_a_trial() {
+async fn a_readiness_error_is_the_result_of_a_probe() {
     for polled_first in [true, false] {
         let connection = Connection::default();
         connection.down.store(true, SeqCst);
@@ -737,7 +737,7 @@ async fn a_readiness_error_is_the_result_of_a_trial() {
         let error = svc.call(call()).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::ConnectionFailed);
         let after = breaker.snapshot();
-        assert_eq!((after.state, after.trials), (BreakerState::Open, 0));
+        assert_eq!((after.state, after.probes), (BreakerState::Open, 0));
         // It recovers.
         connection.down.store(false, SeqCst);
         advance(secs(60)).await;
@@ -779,9 +779,9 @@ async fn a_cancel_of_a_long_call_is_neutral_if_its_timeout_is_known() {
     assert_eq!(layer.handle().breaker(&call()).snapshot().failed_total, 0);
 }
 
-/// Trap 1: a policy for dropped calls that panics does not keep the trial either.
+/// Trap 1: a policy for dropped calls that panics does not keep the probe either.
 #[tokio::test(start_paused = true)]
-async fn an_abandoned_policy_that_panics_does_not_keep_the_trial() {
+async fn an_abandoned_policy_that_panics_does_not_keep_the_probe() {
     let layer = CircuitBreakerLayer::builder()
         .with_abandoned_policy(|_| panic!("as it should not"))
         .build()
@@ -790,10 +790,10 @@ async fn an_abandoned_policy_that_panics_does_not_keep_the_trial() {
     while !breaker.record_failure() {}
     advance(secs(60)).await;
     let stack = layer.layer(crate::kit::Probe::new(crate::kit::Mode::Hangs));
-    let mut trial = task::spawn(stack.oneshot(call()));
-    assert!(trial.poll().is_pending());
+    let mut probe = task::spawn(stack.oneshot(call()));
+    assert!(probe.poll().is_pending());
     assert!(breaker.is_open());
-    let dropped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(trial)));
+    let dropped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(probe)));
     assert!(dropped.is_err());
     assert!(!breaker.is_open());
 }

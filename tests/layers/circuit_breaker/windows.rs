@@ -269,17 +269,17 @@ async fn no_slow_call_rate_opens_below_the_minimum() {
     assert!(is_open(&rig));
 }
 
-/// C2, C3: a trial that succeeds too slowly is a failed one.
+/// C2, C3: a probe that succeeds too slowly is a failed one.
 #[tokio::test(start_paused = true)]
-async fn a_slow_trial_reopens_the_breaker() {
+async fn a_slow_probe_reopens_the_breaker() {
     let rates = Rates::over_calls(5)
         .with_failure_rate(1.0)
         .with_slow_call_rate(1.0, secs(5));
     let rig = trips(rates);
     rig.half_opens().await;
-    let mut trial = rig.starts(Act::SucceedsIn(secs(5)), call());
+    let mut probe = rig.starts(Act::SucceedsIn(secs(5)), call());
     advance(secs(5)).await;
-    assert_ready_ok!(trial.poll());
+    assert_ready_ok!(probe.poll());
     assert!(is_open(&rig));
 }
 
