@@ -248,6 +248,8 @@ async fn hooks_and_subscribers_hear_of_foreign_layers_and_leaves() {
         .with_writer(move || to.clone())
         .finish();
     let _guard = tracing::subscriber::set_default(subscriber);
+    // Other tests may have met the events first, without a subscriber.
+    tracing::callsite::rebuild_interest_cache();
     let hooks = Hooks(Arc::default());
     let trace = TraceLayer::new().with_hooks(hooks.clone());
     let stack = ServiceBuilder::new().layer(trace).service(Index);
