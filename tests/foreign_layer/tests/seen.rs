@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use foreign_layer::{AgainLayer, Index, QuotaLayer, Shard};
+use foreign_layer::{AgainLayer, Index, QuotaLayer};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_toolcall::{
     AnyError, ErrorKind, Execution, ReplaySafety, ToolCall, ToolError,
@@ -20,7 +20,6 @@ use tower_toolcall::{
     result::{Status, ToolResult, ToolResultLayer},
     retry::RetryLayer,
     timeout::TimeoutLayer,
-    trace::{End, TraceHooks, TraceLayer},
     transport::transport,
 };
 
@@ -225,67 +224,6 @@ async fn what_a_foreign_leaf_reports_is_a_failure_for_all_that_observe_it() {
     assert_eq!(result.metadata().output_bytes(), Some(28));
     let snapshot = metrics.snapshot();
     assert_eq!(snapshot.tool(Some("docs"), "index").unwrap().successes, 0);
-}
-
-/// Hooks of the leaf's author read what the leaf has left; and the events of foreign layers are written like ours.
-#[tokio::test(start_paused = true)]
-async fn hooks_and_subscribers_hear_of_foreign_layers_and_leaves() {
-    #[derive(Clone)]
-    struct Hooks(Arc<Mutex<Vec<Option<Shard>>>>);
-
-    impl<Res> TraceHooks<Res> for Hooks {
-        fn on_end(&self, call: &tower_toolcall::CallInfo, _: &End<'_, Res>, _: &tracing::Span) {
-            let mut shard = None;
-            call.record(|record| shard = record.extension::<Shard>());
-            self.0.lock().unwrap().push(shard);
-        }
-    }
-
-    let written = Written::default();
-    let to = written.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_ansi(false)
-        .with_writer(move || to.clone())
-        .finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
-    // Other tests may have met the events first, without a subscriber.
-    tracing::callsite::rebuild_interest_cache();
-    let hooks = Hooks(Arc::default());
-    let trace = TraceLayer::new().with_hooks(hooks.clone());
-    let stack = ServiceBuilder::new().layer(trace).service(Index);
-    stack.oneshot(call("index")).await.unwrap();
-    assert_eq!(*hooks.0.lock().unwrap(), [Some(Shard(7))]);
-
-    let (tool, _) = flaky();
-    let stack = ServiceBuilder::new()
-        .layer(TraceLayer::new())
-        .layer(again())
-        .service(tool);
-    stack.oneshot(call("search")).await.unwrap();
-    let written = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
-    let retries = written
-        .lines()
-        .filter(|line| line.contains("tool.retry tool=search"));
-    assert_eq!(retries.count(), 2, "{written}");
-    assert!(
-        written.contains("delay_ms=1000.0 hinted=false code=\"UPSTREAM_ERROR\""),
-        "{written}"
-    );
-    assert!(written.contains("attempts=3 max_attempts=3"), "{written}");
-}
-
-#[derive(Clone, Default)]
-struct Written(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Written {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let mut written = self.0.lock().map_err(|_| io::ErrorKind::Other)?;
-        written.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 /// A foreign leaf that is a transport says by type what its errors prove.
