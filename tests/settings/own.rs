@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc, Mutex,
+        Arc, LazyLock, Mutex,
         atomic::{AtomicUsize, Ordering::SeqCst},
     },
     task::{Context, Poll},
@@ -29,6 +29,10 @@ assert_impl_all!(StackLayer<ByError, Own<()>>: Send, Sync, Unpin, Clone);
 assert_impl_all!(ResultsLayer<ByError, Own<()>>: Send, Sync, Unpin, Clone);
 
 type Heard = Arc<Mutex<Vec<String>>>;
+
+/// While there is one subscriber alone, tracing asks the thread that meets an event first, which may have none.
+static ANOTHER: LazyLock<tracing::Dispatch> =
+    LazyLock::new(|| tracing::Dispatch::new(tracing_subscriber::registry()));
 
 fn taken(heard: &Heard) -> Vec<String> {
     std::mem::take(&mut heard.lock().unwrap())
@@ -229,6 +233,7 @@ async fn hooks_hear_of_calls_and_attempts() {
             .with_writer(std::io::sink)
             .finish();
         let _guard = tracing::subscriber::set_default(subscriber);
+        LazyLock::force(&ANOTHER);
         tracing::callsite::rebuild_interest_cache();
         assert_eq!(run(&layer, &tool, call()).await, Ok("done"));
         let expected = vec!["search Some(Reported)"; 1 + usize::from(attempts)];
@@ -252,6 +257,7 @@ async fn hooks_without_a_word_on_answers_leave_them_in_the_span() {
         .with_writer(move || to.clone())
         .finish();
     let _guard = tracing::subscriber::set_default(subscriber);
+    LazyLock::force(&ANOTHER);
     tracing::callsite::rebuild_interest_cache();
     assert_eq!(layer.layer(tool).oneshot(call()).await.unwrap(), "sunny");
     let written = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
