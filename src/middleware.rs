@@ -44,7 +44,7 @@
 //! # Cost
 //!
 //! The stack below stands behind a box. A call allocates twice: for the instance of the stack that goes with it, and for its
-//! future; each further attempt once more.
+//! future; each further attempt likewise.
 
 use std::{
     fmt,
@@ -182,13 +182,19 @@ impl<Res> Next<Res> {
     ///
     /// That of the stack, or of the wait.
     pub async fn run(&mut self, call: ToolCall) -> Result<Res, ToolError> {
-        if !mem::take(&mut self.is_ready) {
-            let mut preparing = pin!(Preparing::new(&mut self.svc, &call));
-            let ready = poll_fn(|cx| preparing.as_mut().poll(cx).map(|svc| svc.map(drop)));
-            let ready = ready.await.map_err(|why| why.into_error());
-            ready.map_err(|error| error.about(&call.info()))?;
+        if mem::take(&mut self.is_ready) {
+            return self.svc.call(call).await;
         }
-        self.svc.call(call).await
+        let info = call.info();
+        let sent = {
+            // An instance of its own: what it has reserved is free again if the wait ends, or is dropped.
+            let mut preparing = pin!(Preparing::new(self.svc.clone(), &call));
+            let mut call = Some(call);
+            let mut send = |svc: &mut Boxed<Res>| svc.call(call.take().expect("called once"));
+            poll_fn(|cx| preparing.as_mut().poll(cx).map(|svc| svc.map(&mut send))).await
+        };
+        let sent = sent.map_err(|why| why.into_error().about(&info))?;
+        sent.await
     }
 }
 

@@ -408,7 +408,7 @@ impl ToolCall {
         self.data.cancellation.as_ref()
     }
 
-    /// Which attempt this is, from 1.
+    /// Which attempt this is, from 1. The 65,535th and all later ones have that number.
     #[inline]
     pub fn attempt(&self) -> u32 {
         self.attempt.into()
@@ -527,7 +527,7 @@ impl ToolCall {
     /// The same where others have made some of them.
     pub(crate) fn begin_attempt(&mut self, n: u32) {
         self.attempt = u16::try_from(n).unwrap_or(u16::MAX);
-        self.record(|r| r.begin_attempt(n));
+        self.record(|r| r.begin_attempt(self.attempt.into()));
     }
 
     /// Claims the call, and tells whether it had been claimed before.

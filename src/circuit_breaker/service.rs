@@ -41,7 +41,7 @@ impl<S, C> CircuitBreaker<S, C> {
     }
 }
 
-crate::kit::inner::accessors!({S, C} CircuitBreaker<S, C>, inner.svc);
+crate::kit::inner::accessors!(@kept {S, C} CircuitBreaker<S, C>, inner.svc);
 
 impl<S, C> Service<ToolCall> for CircuitBreaker<S, C>
 where

@@ -376,7 +376,7 @@ impl Machine {
     pub(super) fn probe_at(&self) -> Option<Duration> {
         match &self.phase {
             Phase::Open { until } => Some(*until),
-            Phase::HalfOpen(half_open) => {
+            Phase::HalfOpen(half_open) if !half_open.admits_all() => {
                 let ends = half_open.probes.iter().map(|probe| probe.until);
                 Some(ends.min().unwrap_or(half_open.since))
             }

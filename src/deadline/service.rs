@@ -48,7 +48,7 @@ impl<S: Clone> Deadline<S> {
     }
 }
 
-crate::kit::inner::accessors!({S} Deadline<S>, inner.svc);
+crate::kit::inner::accessors!(@kept {S} Deadline<S>, inner.svc);
 
 impl<S> Service<ToolCall> for Deadline<S>
 where

@@ -19,18 +19,24 @@ pub(crate) fn poll<F: Future>(
     Poll::Ready(output)
 }
 
-/// Access to the service below, as every service of a layer gives it.
+/// Access to the service below, as every service of a layer gives it; not to change it where the layer keeps its readiness
+/// or a copy.
 macro_rules! accessors {
-    ({$($param:ident),+} $service:ty, $($field:ident).+) => {
+    ({$($param:ident),+} $service:ty, $field:ident) => {
+        $crate::kit::inner::accessors!(@kept {$($param),+} $service, $field);
+
+        impl<$($param),+> $service {
+            /// The service below, to be changed. What it has reserved for the next call is best left alone.
+            pub fn get_mut(&mut self) -> &mut S {
+                &mut self.$field
+            }
+        }
+    };
+    (@kept {$($param:ident),+} $service:ty, $($field:ident).+) => {
         impl<$($param),+> $service {
             /// The service below.
             pub fn get_ref(&self) -> &S {
                 &self.$($field).+
-            }
-
-            /// The service below, to be changed. What it has reserved for the next call is best left alone.
-            pub fn get_mut(&mut self) -> &mut S {
-                &mut self.$($field).+
             }
 
             /// The service below, taken out.

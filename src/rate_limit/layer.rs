@@ -247,6 +247,10 @@ impl<C> RateLimitBackoffBuilder<C> {
         if self.attempts == 0 {
             return Err(ConfigError::new("attempts", "it is zero: no call is made"));
         }
+        if self.attempts > u16::MAX.into() {
+            let reason = format!("{} is more than {}", self.attempts, u16::MAX);
+            return Err(ConfigError::new("attempts", reason));
+        }
         check_max_keys(self.max_keys, &self.key, &self.known)?;
         for (field, cooldown) in [
             ("default_cooldown", self.default_cooldown()),

@@ -57,7 +57,7 @@ impl<S: Clone, C: Clone> Clone for RateLimitBackoff<S, C> {
     }
 }
 
-crate::kit::inner::accessors!({S, C} RateLimitBackoff<S, C>, inner.svc);
+crate::kit::inner::accessors!(@kept {S, C} RateLimitBackoff<S, C>, inner.svc);
 
 impl<S, C> Service<ToolCall> for RateLimitBackoff<S, C>
 where

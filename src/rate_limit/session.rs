@@ -108,7 +108,6 @@ impl<S> Session<S> {
         self.next().shared.template.fresh()
     }
 
-    /// Whether it is too late to send it.
     /// Asks for a turn. While nothing cools that is one load.
     #[inline]
     pub(super) fn turn(&mut self) -> Turn {

@@ -36,7 +36,7 @@ impl<S, C> ToolResultService<S, C> {
     }
 }
 
-crate::kit::inner::accessors!({S, C} ToolResultService<S, C>, inner.svc);
+crate::kit::inner::accessors!(@kept {S, C} ToolResultService<S, C>, inner.svc);
 
 impl<S, C> Service<ToolCall> for ToolResultService<S, C>
 where

@@ -71,7 +71,7 @@ impl<S, C> Drop for Session<S, C> {
     }
 }
 
-crate::kit::inner::accessors!({S, C} Retry<S, C>, inner);
+crate::kit::inner::accessors!(@kept {S, C} Retry<S, C>, inner);
 
 impl<S, C> Service<ToolCall> for Retry<S, C>
 where

@@ -63,6 +63,29 @@ async fn a_second_call_waits_for_the_stack_no_longer_than_its_deadline() {
     assert_eq!(start.elapsed(), Duration::from_secs(5));
 }
 
+/// Trap 23: its place in the queue is gone with the wait.
+#[tokio::test(start_paused = true)]
+async fn a_second_call_that_is_given_up_holds_no_place() {
+    let (limited, _, semaphore) = limited(Mode::Answers);
+    let all = std::sync::Arc::clone(&semaphore);
+    let twice = middleware::from_fn(move |call: ToolCall, mut next: Next<_>| {
+        let all = std::sync::Arc::clone(&all);
+        async move {
+            let answer = next.run(call.clone()).await;
+            let held = all.acquire_owned().await;
+            let late = tokio::time::timeout(Duration::from_secs(1), next.run(call));
+            assert!(late.await.is_err());
+            drop(held);
+            sleep(Duration::from_secs(60)).await;
+            answer
+        }
+    });
+    let response = tokio::spawn(twice.layer(limited).oneshot(call()));
+    sleep(Duration::from_secs(30)).await;
+    assert_eq!(semaphore.available_permits(), 1);
+    assert_eq!(response.await.unwrap().unwrap(), "answer");
+}
+
 #[tokio::test]
 async fn errors_of_any_type_become_ours_with_the_calls_names() {
     let fails =

@@ -30,8 +30,8 @@ pub(super) struct Record {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scope {
     Nothing,
-    /// Timeouts of this tool alone.
-    Tool(u64),
+    /// Timeouts of this tool alone; none if its name was in no list.
+    Tool(Option<u64>),
     Server,
 }
 
@@ -62,7 +62,7 @@ impl Record {
     pub(super) fn failed(
         self,
         reason: Reason,
-        tool: u64,
+        tool: Option<u64>,
         is_only_tool: bool,
         threshold: u32,
         now: Instant,
@@ -75,7 +75,11 @@ impl Record {
         let is_of_one_tool = reason == Reason::Timeout && !is_only_tool;
         let scope = match self.scope {
             Scope::Nothing if is_of_one_tool => Scope::Tool(tool),
-            Scope::Tool(known) if is_of_one_tool && known == tool => self.scope,
+            Scope::Tool(known)
+                if is_of_one_tool && (known == tool || known.is_none() || tool.is_none()) =>
+            {
+                Scope::Tool(tool.or(known))
+            }
             _ => Scope::Server,
         };
         Self {
@@ -152,7 +156,7 @@ mod tests {
 
     fn fail(record: Record, failures: &[(Reason, u64)], is_only_tool: bool) -> Record {
         failures.iter().fold(record, |record, &(reason, tool)| {
-            record.failed(reason, tool, is_only_tool, 3, record.since)
+            record.failed(reason, Some(tool), is_only_tool, 3, record.since)
         })
     }
 
@@ -180,6 +184,19 @@ mod tests {
             let of_one_tool = fail(fresh(), &failures, true);
             assert_eq!(of_one_tool.is_to_be_refused(), is_marked);
         }
+    }
+
+    /// V5: a tool has no name of its own while its server's list is unread.
+    #[test]
+    fn a_tool_is_the_same_once_its_list_is_read() {
+        let calls = [None, Some(1), Some(1), None, Some(1)];
+        let fail = |record: Record, tool: &Option<u64>| {
+            record.failed(Timeout, *tool, false, 3, record.since)
+        };
+        let one = calls.iter().fold(fresh(), fail);
+        assert_eq!(one.availability, Availability::Unavailable);
+        assert!(!one.is_to_be_refused());
+        assert!(fail(one, &Some(2)).is_to_be_refused());
     }
 
     /// V5: evidence is collected anew after each answer.

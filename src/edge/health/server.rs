@@ -122,10 +122,13 @@ impl Server {
 
     /// A call of this tool has succeeded: the server has it.
     pub(super) fn learn(&self, call: &CallInfo) {
-        if !self.is_only_tool(call) {
-            self.is_learning.store(false, SeqCst);
-        } else if self.tool.load(Relaxed) == 0 {
-            self.tool.store(call.tool_hash(), Relaxed);
+        if call.listed_tool().is_none() {
+            return;
+        }
+        match self.tool.load(Relaxed) {
+            0 => self.tool.store(call.tool_hash(), Relaxed),
+            known if known == call.tool_hash() => {}
+            _ => self.is_learning.store(false, SeqCst),
         }
     }
 
@@ -161,7 +164,8 @@ impl Server {
             Sign::Answer => (before.answered(now), None),
             Sign::Failure(reason) => {
                 let threshold = shared.rules.threshold;
-                let after = before.failed(reason, call.tool_hash(), is_only_tool, threshold, now);
+                let tool = call.listed_tool().map(|_| call.tool_hash());
+                let after = before.failed(reason, tool, is_only_tool, threshold, now);
                 let refuses = self.may_be_refused && after.is_to_be_refused();
                 let verdict = [Verdict::Neutral, Verdict::FAILURE][usize::from(refuses)];
                 (after, Some(verdict))
