@@ -104,7 +104,7 @@ impl Claim {
     }
 }
 
-/// Other bits beside the claims: a call whose recording was begun by whoever repeats it, so that all attempts share it;
+/// Other bits beside the claims: a call whose recording was begun by the layer that repeats it, so that all attempts share it;
 const KEYED: u16 = 8;
 /// a call of which an earlier attempt may have run;
 const AMBIGUOUS: u16 = 16;

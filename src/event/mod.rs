@@ -22,7 +22,7 @@
 //! | `tool.skipped` | WARN | trace, batch | `code`, `error`, `duration_ms` |
 //! | `tool.cancelled` | INFO | trace, batch | `duration_ms`, `attempts`, `max_attempts` |
 //! | `tool.slow` | WARN | timeout | `duration_ms`, `timeout_ms` |
-//! | `tool.retry` | WARN | retry | `attempt`, `delay_ms`, `hinted`, `code`, `error`; `refused` in the place of the delay where there is none |
+//! | `tool.retry` | WARN | retry | `attempt`, `delay_ms`, `hinted`, `code`, `error`; `refused` instead of the delay where there is none |
 //! | `tool.exhausted` | ERROR | retry | `attempt`, `code`, `error` |
 //! | `tool.rate_limited` | WARN | rate_limit | `attempt`, `code`, `delay_ms`, `hinted` |
 //! | `tool.breaker` | WARN | circuit_breaker | `from`, `to`, `reason`, `generation`, `calls`, `failures`, `slow_calls`, `open_ms` |

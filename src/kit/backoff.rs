@@ -15,7 +15,7 @@ const MAX_DELAY: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Delays between attempts: growing by a factor up to a cap, with jitter.
 ///
-/// By default 1 s, 2 s, 4 s and so on up to 30 s, each a quarter longer at most, by chance.
+/// By default 1 s, 2 s, 4 s and so on up to 30 s, each up to a quarter longer, at random.
 ///
 /// ```
 /// use std::time::Duration;

@@ -2,7 +2,7 @@
 //!
 //! A call is sent again if the [classifier](crate::Classify) says that a repetition may help (timeouts, lost
 //! connections, 5xx, rate limits), if it may run twice, and if another attempt can begin before its deadline:
-//! at most 3 attempts in all, after 1 s and 2 s and a little more by chance. A delay that the server asks
+//! at most 3 attempts in all, after 1 s and 2 s plus a random share. A delay that the server asks
 //! for wins over these. The last error is returned, with the number of attempts.
 //!
 //! **May it run twice?** After a failure that leaves open whether the tool ran (a timeout, a 5xx, a connection

@@ -57,7 +57,7 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// At most 3 attempts in all, after 1 s and 2 s and a little more by chance, within the default
+    /// At most 3 attempts in all, after 1 s and 2 s plus a random share, within the default
     /// [`RetryBudget`]; after a rate limit without a hint 30 s.
     pub fn new() -> Self {
         Self {
@@ -92,7 +92,7 @@ impl<C> RetryPolicy<C> {
         Ok(self.edit(|s| s.default.attempts = attempts))
     }
 
-    /// Sets the delays. Default: 1 s, 2 s, 4 s and so on up to 30 s, and a little more by chance.
+    /// Sets the delays. Default: 1 s, 2 s, 4 s and so on up to 30 s, plus a random share.
     pub fn with_backoff(self, backoff: Backoff) -> Self {
         self.edit(|s| s.default.backoff = backoff)
     }

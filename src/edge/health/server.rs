@@ -191,7 +191,7 @@ impl Server {
         (after.change_since(&before, self.name.as_ref()), is_news)
     }
 
-    /// Tells those who watch the server. No lock is held: whoever looks at what he watches must hold up nobody else.
+    /// Tells those who watch the server. No lock is held, so that a watcher who reads holds up no call.
     fn publish(&self, shared: &Shared) {
         // Read while it is written: the last one to write has read what is the case then.
         self.changed.send_modify(|seen| *seen = self.read(shared));

@@ -144,7 +144,7 @@ impl<C, O> StackBuilder<C, O> {
         self
     }
 
-    /// Gives the errors that the caller sees other codes, those of another system for one; `None` keeps the error's
+    /// Gives the errors that the caller sees other codes, those of another system for example; `None` keeps the error's
     /// own. Spans, events and metrics have ours in any case. Default: ours.
     pub fn with_codes(
         mut self,
