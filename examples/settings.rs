@@ -12,7 +12,7 @@ use std::{env, fs, process::ExitCode};
 
 use serde_json::json;
 use tower::{ServiceBuilder, ServiceExt, service_fn};
-use tower_toolcall::{AnyError, BoxError, ToolCall, settings::Settings};
+use tower_toolcall::{AnyError, BoxError, ToolCall, result::ToolResultLayer, settings::Settings};
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -39,7 +39,8 @@ async fn run() -> Result<(), BoxError> {
         Ok::<_, AnyError>(format!("{city}: 12 degrees, clear sky"))
     });
     let tools = ServiceBuilder::new()
-        .layer(stack.results())
+        .layer(ToolResultLayer::new())
+        .layer(stack)
         .service(weather);
 
     let call = ToolCall::new("weather").with_json(json!({ "city": "Oslo" }))?;

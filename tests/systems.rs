@@ -23,7 +23,7 @@ use tower_toolcall::{
     circuit_breaker::{BreakerState, TransitionReason},
     mcp::McpClassifier,
     metrics::Metrics,
-    result::Status,
+    result::{Status, ToolResultLayer},
     router::{Json, Router, tool_fn},
     settings::Settings,
 };
@@ -92,7 +92,7 @@ fn failing(
 #[tokio::test(start_paused = true)]
 async fn a_executes_whatever_is_asked_without_throwing() {
     let stack = Settings::default().stack().build().unwrap();
-    let executor = Parallel::of_results(stack.results().layer(tools()));
+    let executor = Parallel::new(stack.layer(tools()));
     let calls = [
         work(1.0),
         ToolCall::new("wrok"),
@@ -155,7 +155,7 @@ async fn b_runs_tools_within_a_budget_and_tells_what_became_of_each() {
     let settings = Settings::agent_library();
     let metrics = Metrics::new();
     let stack = settings.stack().with_metrics(&metrics).build().unwrap();
-    let sequence = Sequence::of_results(stack.results().layer(tools()));
+    let sequence = Sequence::new(stack.layer(tools()));
     let sequence = settings
         .sequence
         .apply(sequence.with_listener(metrics.clone()));
@@ -202,9 +202,7 @@ async fn b_bounds_a_batch() {
     let mut settings = Settings::agent_library();
     settings.timeout.default = secs(100);
     let stack = settings.stack().build().unwrap();
-    let parallel = settings
-        .parallel
-        .apply(Parallel::of_results(stack.results().layer(tools())));
+    let parallel = settings.parallel.apply(Parallel::new(stack.layer(tools())));
     let start = Instant::now();
     let results = parallel.run([work(90.0), work(1.0)]).await;
     assert_eq!(results[0].status(), Status::Timeout);
@@ -220,12 +218,8 @@ async fn c_tries_a_failing_tool_three_times() {
     let stack = Settings::agent_loop().stack().build().unwrap();
     let (requests, tool) = failing(2, "503 Service Unavailable");
     let start = Instant::now();
-    let result = stack
-        .results()
-        .layer(tool)
-        .oneshot(ToolCall::new("t"))
-        .await
-        .unwrap();
+    let executor = ToolResultLayer::new().layer(stack.layer(tool));
+    let Ok(result) = executor.oneshot(ToolCall::new("t")).await;
     assert_eq!((result.attempts(), requests.load(SeqCst)), (3, 3));
     assert_eq!(result.into_data(), Some("done"));
     let took = start.elapsed();
@@ -268,12 +262,8 @@ async fn c_waits_out_a_rate_limit() {
     let stack = Settings::agent_loop().stack().build().unwrap();
     let (requests, tool) = failing(1, "429 Too Many Requests");
     let start = Instant::now();
-    let result = stack
-        .results()
-        .layer(tool)
-        .oneshot(ToolCall::new("t"))
-        .await
-        .unwrap();
+    let executor = ToolResultLayer::new().layer(stack.layer(tool));
+    let Ok(result) = executor.oneshot(ToolCall::new("t")).await;
     assert!(result.is_success());
     assert_eq!((result.attempts(), requests.load(SeqCst)), (2, 2));
     let took = start.elapsed();
@@ -284,7 +274,7 @@ async fn c_waits_out_a_rate_limit() {
 #[tokio::test(start_paused = true)]
 async fn c_is_aborted_by_its_user() {
     let stack = Settings::agent_loop().stack().build().unwrap();
-    let executor = stack.results().layer(tools());
+    let executor = ToolResultLayer::new().layer(stack.layer(tools()));
     let token = CancellationToken::new();
     let call = work(20.0).with_cancellation(token.clone());
     let running = tokio::spawn(executor.oneshot(call));
@@ -314,7 +304,7 @@ async fn c_answers_each_call_of_a_model_once() {
     let stack = Settings::agent_loop()
         .stack()
         .with_classifier(McpClassifier::new());
-    let executor = Parallel::of_results(stack.build().unwrap().results().layer(router));
+    let executor = Parallel::new(stack.build().unwrap().layer(router));
     let calls = [
         ToolCall::new("text").with_id("call_1"),
         ToolCall::new("json").with_id("call_1"),

@@ -210,6 +210,11 @@ impl CallInfo {
         &self.ident.rules
     }
 
+    #[cold]
+    pub(super) fn set_rules(&mut self, rules: Rules) {
+        Arc::make_mut(&mut self.ident).rules = rules;
+    }
+
     /// How long the call may be pending before a drop counts as a timeout: the shortest timeout of the layers on its way,
     /// as configured, else the call's own, else 30 s. What a deadline leaves of it does not matter here.
     pub(crate) fn patience(&self) -> Duration {

@@ -310,11 +310,13 @@ impl ToolCall {
     }
 
     /// Sets what is redacted of the arguments, the answer and the error of this call, wherever they are
-    /// shown. Default: the built-in rules. See [`SanitizeLayer`](crate::sanitize::SanitizeLayer).
+    /// shown, by the layers below and by a [`ToolResult`](crate::ToolResult) above. Default: the built-in rules. See
+    /// [`SanitizeLayer`](crate::sanitize::SanitizeLayer).
     #[must_use]
     pub fn with_rules(mut self, rules: Rules) -> Self {
         // What is so already is not written, which might be a copy.
         if *self.rules() != rules {
+            self.record(|record| record.set_rules(rules.clone()));
             self.data_mut().ident_mut().rules = rules;
         }
         self

@@ -1,9 +1,12 @@
 use std::{
     fmt,
     hash::{BuildHasher, RandomState},
-    sync::atomic::{
-        AtomicBool, AtomicU8, AtomicU32, AtomicU64,
-        Ordering::{AcqRel, Acquire, Relaxed, Release},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{
+            AtomicBool, AtomicU8, AtomicU32, AtomicU64,
+            Ordering::{AcqRel, Acquire, Relaxed, Release},
+        },
     },
     time::Duration,
 };
@@ -14,7 +17,7 @@ use super::{
     listeners::{ListenerId, ListenerIds, MAX_LISTENERS},
     signal::{Signal, Signals},
 };
-use crate::error::ToolError;
+use crate::{error::ToolError, redact::Rules};
 
 /// What happened below an observer during one logical call: layers write it, those above read it
 /// through an [`Observation`].
@@ -51,6 +54,10 @@ pub struct Record {
     /// What the idempotency keys of its recordings begin with; 0 before the first one is asked for.
     key: AtomicU64,
     extensions: AttemptExtensions,
+    /// Whether there are `rules` of this recording.
+    has_rules: AtomicBool,
+    /// The redaction rules that a layer below the outermost observer has put on the call.
+    rules: Mutex<Rules>,
 }
 
 /// Tells repetitions of a call from other calls; see
@@ -160,6 +167,7 @@ impl Record {
         self.dispatched.store(false, Relaxed);
         self.wants_output_bytes.store(false, Relaxed);
         self.waited_nanos.store(0, Relaxed);
+        self.has_rules.store(false, Relaxed);
         Some(recording)
     }
 
@@ -274,6 +282,19 @@ impl Record {
         self.dispatched.store(true, Relaxed);
     }
 
+    #[cold]
+    pub(super) fn set_rules(&self, rules: Rules) {
+        *self.rules.lock().unwrap_or_else(PoisonError::into_inner) = rules;
+        self.has_rules.store(true, Release);
+    }
+
+    #[inline]
+    fn rules(&self) -> Option<Rules> {
+        let has_rules = self.has_rules.load(Acquire);
+        let rules = || self.rules.lock().unwrap_or_else(PoisonError::into_inner);
+        has_rules.then(|| rules().clone())
+    }
+
     /// Begins attempt `n`: its timeout and its answer are not known yet.
     #[inline]
     pub fn begin_attempt(&self, n: u32) {
@@ -347,6 +368,16 @@ impl Observation {
     #[inline]
     pub fn call(&self) -> &CallInfo {
         self.call.as_ref().expect("taken out at the end alone")
+    }
+
+    /// Takes over the redaction rules that a layer below has put on the call, so that what it ended with is shown by them.
+    #[inline]
+    pub(crate) fn adopt_rules(&mut self) {
+        if let Some(rules) = self.record().rules()
+            && let Some(call) = &mut self.call
+        {
+            call.set_rules(rules);
+        }
     }
 
     /// Hands the observation over. Nothing is left here.

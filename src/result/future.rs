@@ -1,5 +1,4 @@
 use std::{
-    convert::Infallible,
     fmt,
     future::Future,
     pin::Pin,
@@ -12,6 +11,7 @@ use tokio::time::Instant;
 use tower_service::Service;
 
 use super::{
+    Never,
     metadata::Metadata,
     tool_result::{Parts, ToolResult},
 };
@@ -73,7 +73,7 @@ where
     S::Error: Into<ToolError>,
     C: Classify<S::Response>,
 {
-    type Output = Result<ToolResult<S::Response>, Infallible>;
+    type Output = Result<ToolResult<S::Response>, Never>;
 
     #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -135,6 +135,7 @@ impl Pending {
     where
         C: Classify<Res>,
     {
+        self.below.adopt_rules();
         let (data, error) = match result {
             Ok(answer) => {
                 let outcome = classifier.classify(Ok(&answer));

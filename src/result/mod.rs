@@ -20,7 +20,7 @@
 //!
 //! # Order
 //!
-//! Outermost, but for [`SanitizeLayer`](crate::sanitize), whose rules it keeps. It is always ready, so back-pressure ends here: bound the load with a limit outside it.
+//! Outermost, or directly inside [`SanitizeLayer`](crate::sanitize): its rules hold either way. It is always ready, so back-pressure ends here: bound the load with a limit outside it.
 //! A [`CatchPanicLayer`](crate::catch_panic) innermost makes results of panics as well; without it a
 //! panic goes on up.
 //!
@@ -82,7 +82,9 @@
 //!
 //! # Errors
 //!
-//! None: the error type is [`Infallible`](std::convert::Infallible).
+//! None: the error type is [`Never`], which has no value and is no [`ToolError`](crate::ToolError). So layers and edges that look at
+//! errors, a batch or routes for example, refuse such a stack when it is compiled: for them all its results would be successes. Give
+//! them the stack without this layer; what is a result they make themselves.
 //!
 //! # Cancel safety
 //!
@@ -96,6 +98,7 @@
 mod future;
 mod layer;
 mod metadata;
+mod never;
 mod service;
 mod status;
 mod tool_result;
@@ -105,6 +108,7 @@ pub use self::{
     future::{Pending, ResponseFuture},
     layer::ToolResultLayer,
     metadata::Metadata,
+    never::Never,
     service::ToolResultService,
     status::Status,
     tool_result::{Exposed, ToolResult},

@@ -1,5 +1,4 @@
 use std::{
-    convert::Infallible,
     fmt,
     task::{Context, Poll},
 };
@@ -7,6 +6,7 @@ use std::{
 use tower_service::Service;
 
 use super::{
+    Never,
     future::{Pending, ResponseFuture, State},
     tool_result::ToolResult,
 };
@@ -45,11 +45,11 @@ where
     C: Classify<S::Response> + Clone,
 {
     type Response = ToolResult<S::Response>;
-    type Error = Infallible;
+    type Error = Never;
     type Future = ResponseFuture<S, S::Future, C>;
 
     /// Always ready.
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Never>> {
         self.inner.poll(cx);
         Poll::Ready(Ok(()))
     }

@@ -13,7 +13,7 @@ use tower_toolcall::{
     deadline::DeadlineLayer,
     rate_limit::RateLimitBackoffLayer,
     redact::Rules,
-    result::{Status, ToolResultLayer},
+    result::Status,
     retry::{RetryLayer, RetryPolicy},
     sanitize::SanitizeLayer,
     timeout::TimeoutLayer,
@@ -22,9 +22,9 @@ use tower_toolcall::{
 
 use crate::kit::{Counts, calls, secs, statuses, tool};
 
-/// X1: a stack that makes results itself; they are handed on as they are, metadata and all.
+/// X1, S2: a result has the metadata of its stack, and is written by the stack's redaction rules.
 #[tokio::test(start_paused = true)]
-async fn the_results_of_a_stack_are_handed_on() {
+async fn results_are_written_by_the_rules_of_the_stack() {
     let failures = Arc::new(AtomicUsize::new(0));
     let tools = service_fn(move |_: ToolCall| {
         let n = failures.fetch_add(1, SeqCst);
@@ -39,12 +39,11 @@ async fn the_results_of_a_stack_are_handed_on() {
         .layer(SanitizeLayer::new(
             Rules::new().with_secret_prefix("4711-", 4).unwrap(),
         ))
-        .layer(ToolResultLayer::new())
         .layer(TraceLayer::new())
         .layer(RetryLayer::new(RetryPolicy::new().assume_replay_safe()))
         .layer(TimeoutLayer::new(secs(5)))
         .service(tools);
-    let results = Parallel::of_results(stack).run(calls(["a"])).await;
+    let results = Parallel::new(stack).run(calls(["a"])).await;
     assert_eq!((results[0].attempts(), results[0].is_success()), (2, true));
     let shown = serde_json::to_string(&results[0]).unwrap();
     assert!(
@@ -88,21 +87,18 @@ async fn the_budget_bounds_retries_and_cooldowns() {
     assert!(report.duration() <= secs(5));
 }
 
-/// E6: an answer that is an error in the tool's own words, by the stack's classifier.
+/// E6: an answer that is an error in the tool's own words.
 #[tokio::test]
-async fn a_stacks_classifier_decides_what_is_a_success() {
+async fn a_classifier_decides_what_is_a_success() {
     let classify =
         tower_toolcall::outcome::classify_fn(|result: Result<&bool, &ToolError>| match result {
             Ok(true) => tower_toolcall::Outcome::success(),
             Ok(false) => tower_toolcall::Outcome::reported(),
             Err(_) => tower_toolcall::Outcome::failure(),
         });
-    let stack = ServiceBuilder::new()
-        .layer(ToolResultLayer::new().with_classifier(classify))
-        .service(service_fn(|call: ToolCall| async move {
-            Ok::<_, BoxError>(call.tool() == "good")
-        }));
-    let results = Parallel::of_results(stack)
+    let tool = service_fn(|call: ToolCall| async move { Ok::<_, BoxError>(call.tool() == "good") });
+    let results = Parallel::new(tool)
+        .with_classifier(classify)
         .run(calls(["good", "bad"]))
         .await;
     assert_eq!(statuses(&results), ["success", "error"]);
@@ -169,25 +165,24 @@ async fn metrics_count_calls_that_were_given_up_before_they_ran() {
     assert_eq!(hang.attempts, 1);
 }
 
-/// S5, rule 9: the text of a panic that nobody below has caught is not redacted by the rules below, and so not told.
+/// S5, rule 9: the text of a panic that is caught outside the rules is redacted by them all the same.
 #[tokio::test]
-async fn a_panic_that_passes_the_rules_tells_nothing() {
+async fn a_panic_that_passes_the_rules_is_redacted_by_them() {
     let stack = ServiceBuilder::new()
         .layer(SanitizeLayer::new(
             Rules::new().with_secret_prefix("4711-", 4).unwrap(),
         ))
-        .layer(ToolResultLayer::new())
         .service(service_fn(|_: ToolCall| async {
             panic!("bad pin 4711-0815") as Result<(), BoxError>
         }));
-    let results = Parallel::of_results(stack).run(calls(["a"])).await;
+    let results = Parallel::new(stack).run(calls(["a"])).await;
     let shown = format!(
         "{:?} {}",
         results[0],
         serde_json::to_string(&results[0]).unwrap()
     );
     assert!(
-        shown.contains("the tool panicked") && !shown.contains("4711"),
+        shown.contains("bad pin [REDACTED]") && !shown.contains("4711"),
         "{shown}"
     );
 }

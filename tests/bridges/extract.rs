@@ -193,31 +193,7 @@ async fn a_handler_takes_a_call_and_answers_with_its_error() {
     assert_eq!(seen(post(&server.url("/a/text"), "[]")).await.status, 400);
 }
 
-/// A stack of results answers as one without: the data as it is, or the error.
-#[tokio::test]
-async fn a_stack_of_results_answers_with_its_data() {
-    let tool = service_fn(|call: ToolCall| async move {
-        match call.tool() {
-            "secret" => Ok(json!({ "password": "hunter2" })),
-            _ => Err(BoxError::from("404 Not Found")),
-        }
-    });
-    let server = serve(Routes::of_results(ToolResultLayer::new().layer(tool)).into_router()).await;
-    // Not redacted: that is for logs.
-    let got = seen(post(&server.url("/tools/secret/call"), "")).await;
-    assert_eq!(
-        (got.status, got.body),
-        (200, json!({ "password": "hunter2" }))
-    );
-    let got = seen(post(&server.url("/tools/other/call"), "")).await;
-    assert_eq!(
-        (got.status, &got.body["error"]["code"]),
-        (404, &json!("TOOL_NOT_FOUND"))
-    );
-}
-
-/// E6: what the tool says itself is for the caller, also where a classifier takes it for an error; a layer that makes
-/// results changes nothing of what clients see.
+/// E6: what the tool says itself is for the caller, also where a classifier takes it for an error.
 #[tokio::test]
 async fn a_tools_own_error_reaches_the_client() {
     #[derive(Clone, Copy)]
@@ -242,22 +218,15 @@ async fn a_tools_own_error_reaches_the_client() {
         let answer = answer.clone();
         move |_: ToolCall| std::future::ready(Ok::<_, ToolError>(answer.clone()))
     });
-    let results = ToolResultLayer::new()
-        .with_classifier(Flagged)
-        .layer(tool.clone());
     let own = Router::new()
         .route("/tools/{tool}/call", on_post(result))
         .with_state(Stack::new(tool.clone()));
-    for app in [
-        Routes::new(tool).into_router(),
-        Routes::of_results(results.clone()).into_router(),
-        own,
-    ] {
+    for app in [Routes::new(tool.clone()).into_router(), own] {
         let server = serve(app).await;
         let got = seen(post(&server.url("/tools/t/call"), "")).await;
         assert_eq!((got.status, got.body), (200, answer.clone()));
     }
-    let server = serve(Routes::of_results(results).into_router()).await;
+    let server = serve(Routes::new(tool).into_router()).await;
     let ask =
         json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": { "name": "t" } });
     let got = seen(post(&server.url("/rpc"), ask.to_string())).await;

@@ -7,8 +7,7 @@ use serde_json::json;
 use tower::{ServiceBuilder, service_fn};
 use tower_toolcall::{
     BoxError, ReplaySafety, ToolCall, Trust,
-    mcp::{GatewayHandler, IDEMPOTENCY_KEY_META, McpClassifier},
-    result::ToolResultLayer,
+    mcp::{GatewayHandler, IDEMPOTENCY_KEY_META},
     retry::{RetryLayer, RetryPolicy},
 };
 
@@ -215,27 +214,5 @@ async fn a_question_to_an_older_client_is_a_clear_error() {
         let client = connect(way, gateway.handler.clone()).await;
         let error = client.error("docs__ask").await;
         assert!(error.message.contains("2026-07-28"), "{way:?} {error:?}");
-    }
-}
-
-/// E3: with a result layer outermost, and what its classifier takes for an error is the tool's own words.
-#[tokio::test]
-async fn a_stack_that_makes_results_says_the_same() {
-    let gateway = gateway_with(true, |router| {
-        let stack = ServiceBuilder::new()
-            .layer(ToolResultLayer::new().with_classifier(McpClassifier::new()))
-            .service(router);
-        GatewayHandler::of_results(stack, Vec::new)
-    })
-    .await;
-    let through = connect(Way::StreamModern, gateway.handler.clone()).await;
-    let direct = connect(Way::StreamModern, Upstream::default()).await;
-    for (tool, flat) in [
-        ("echo", "docs__echo"),
-        ("flagged", "docs__flagged"),
-        ("coded", "docs__coded"),
-    ] {
-        let through = through.body(flat, json!({})).await;
-        assert_eq!(through, direct.body(tool, json!({})).await, "{tool}");
     }
 }

@@ -1,7 +1,6 @@
 //! What becomes of a call as a result.
 
 use std::{
-    convert::Infallible,
     future::Future,
     pin::Pin,
     task::{Context, Poll},
@@ -17,8 +16,10 @@ use tower_toolcall::{
     catch_panic::CatchPanicLayer,
     deadline::DeadlineLayer,
     outcome::{ByError, classify_fn},
-    result::{Status, ToolResultLayer},
-    retry::RetryLayer,
+    redact::Rules,
+    result::{Never, Status, ToolResultLayer},
+    retry::{RetryLayer, RetryPolicy},
+    sanitize::SanitizeLayer,
     timeout::TimeoutLayer,
 };
 
@@ -39,14 +40,14 @@ impl<S> Layer<S> for TakenApart {
 
 impl<S, T> Service<ToolCall> for Open<S>
 where
-    S: Service<ToolCall, Response = ToolResult<T>, Error = Infallible, Future: Send + 'static>,
+    S: Service<ToolCall, Response = ToolResult<T>, Error = Never, Future: Send + 'static>,
 {
     type Response = T;
     type Error = ToolError;
     type Future = Pin<Box<dyn Future<Output = Result<T, ToolError>> + Send>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
-        self.0.poll_ready(cx).map_err(Into::into)
+        self.0.poll_ready(cx).map_err(|never| match never {})
     }
 
     fn call(&mut self, call: ToolCall) -> Self::Future {
@@ -463,4 +464,31 @@ async fn nothing_is_called_after_its_deadline() {
     handle.allow(1);
     let result = tokio_test::assert_ready!(call.poll()).unwrap();
     assert_eq!((result.status().name(), result.attempts()), ("skipped", 0));
+}
+
+/// S2: a result shows its data by the redaction rules that a layer below it has put on the call, also where the call is
+/// repeated, and the next call without rules is shown as it is.
+#[tokio::test]
+async fn a_result_is_shown_by_the_rules_of_a_layer_below() {
+    let rules = Rules::new().with_sensitive_key("iban").unwrap();
+    let tool = service_fn(|call: ToolCall| async move {
+        match call.attempt() {
+            1 => Err(BoxError::from("503 Service Unavailable")),
+            _ => Ok(json!({ "iban": "DE02" })),
+        }
+    });
+    let stack = ServiceBuilder::new()
+        .layer(ToolResultLayer::new())
+        .layer(SanitizeLayer::new(rules))
+        .layer(RetryLayer::new(RetryPolicy::new().assume_replay_safe()))
+        .service(tool);
+    let call = ToolCall::new("pay");
+    let Ok(result) = stack.oneshot(call.clone()).await;
+    let shown = serde_json::to_string(&result).unwrap();
+    assert!(shown.contains(r#"{"iban":"[REDACTED]"}"#), "{shown}");
+
+    let tool = service_fn(|_: ToolCall| async { Ok::<_, BoxError>(json!({ "iban": "DE02" })) });
+    let Ok(result) = ToolResultLayer::new().layer(tool).oneshot(call).await;
+    let shown = serde_json::to_string(&result).unwrap();
+    assert!(shown.contains(r#"{"iban":"DE02"}"#), "{shown}");
 }

@@ -22,7 +22,7 @@ use tower_toolcall::{
     mcp::{McpClassifier, McpJson},
     metrics::Metrics,
     router,
-    settings::{ResultsLayer, Settings},
+    settings::{Settings, StackLayer},
     transport::transport,
 };
 
@@ -91,7 +91,7 @@ struct State_ {
     settings: Settings,
     breakers: CircuitBreakerHandle,
     metrics: Metrics,
-    results: ResultsLayer<McpClassifier>,
+    stack: StackLayer<McpClassifier>,
     tools: Tools,
 }
 
@@ -112,7 +112,7 @@ async fn run(settings: Settings, upstream: String) {
         settings,
         breakers: stack.circuit_breaker(),
         metrics,
-        results: stack.results(),
+        stack: stack.clone(),
         tools: tools.clone(),
     };
     let routes = Routes::new(stack.layer(tools.clone()).map_response(McpJson));
@@ -158,7 +158,7 @@ async fn figures(State(state): State<State_>) -> String {
 
 /// Calls one after the other, by names, as an agent library runs them.
 async fn sequence(State(state): State<State_>, Json(names): Json<Vec<String>>) -> Json<Value> {
-    let sequence = Sequence::of_results(state.results.layer(state.tools.clone()));
+    let sequence = Sequence::new(state.stack.layer(state.tools.clone()));
     let sequence = sequence.with_listener(state.metrics.clone());
     let sequence = state.settings.sequence.apply(sequence);
     let report = sequence.run(names.into_iter().map(ToolCall::new)).await;

@@ -3,14 +3,16 @@
 use serde_json::json;
 use tower::{Layer, ServiceExt, service_fn};
 use tower_toolcall::{
-    BoxError, ErrorKind, Outcome, ToolCall, ToolError, result::Status, settings::Settings,
+    BoxError, ErrorKind, Outcome, ToolCall, ToolError,
+    result::{Status, ToolResultLayer},
+    settings::Settings,
 };
 
 use crate::kit::{Flaky, call, changed, run, secs, stack};
 
 #[tokio::test]
 async fn whatever_happens_there_is_a_result() {
-    let results = stack(&Settings::default()).results();
+    let results = (ToolResultLayer::new(), stack(&Settings::default()));
     for (failures, status) in [(0, Status::Success), (1, Status::Error)] {
         let tool = Flaky::new(ErrorKind::Upstream, failures);
         let Ok(result) = results.layer(tool).oneshot(call()).await;
@@ -24,7 +26,10 @@ async fn it_shares_its_state_with_the_stack() {
     let layer = stack(&Settings::default());
     let tool = Flaky::new(ErrorKind::Upstream, 9);
     for _ in 0..5 {
-        let Ok(result) = layer.results().layer(tool.clone()).oneshot(call()).await;
+        let Ok(result) = (ToolResultLayer::new(), &layer)
+            .layer(tool.clone())
+            .oneshot(call())
+            .await;
         assert_eq!(result.error().unwrap().kind(), ErrorKind::Upstream);
     }
     assert_eq!(
@@ -33,12 +38,13 @@ async fn it_shares_its_state_with_the_stack() {
     );
 }
 
-/// S2: the rules are outside the results, so that these are written by them.
+/// S2: the rules of a stack hold for the results that are made around it.
 #[tokio::test]
 async fn a_result_is_written_by_the_rules() {
     let settings = changed(|s| s.sanitize.sensitive_keys = vec!["iban".into()]);
     let tool = service_fn(|_: ToolCall| async { Ok::<_, BoxError>(json!({ "iban": "DE02" })) });
-    let Ok(result) = stack(&settings).results().layer(tool).oneshot(call()).await;
+    let results = ToolResultLayer::new().layer(stack(&settings).layer(tool));
+    let Ok(result) = results.oneshot(call()).await;
     let written = serde_json::to_string(&result).unwrap();
     assert!(
         written.contains("[REDACTED]") && !written.contains("DE02"),
@@ -46,7 +52,7 @@ async fn a_result_is_written_by_the_rules() {
     );
 }
 
-/// E6: the classifier is the stack's.
+/// E6.
 #[tokio::test]
 async fn the_tools_own_errors_are_no_success() {
     let own = |result: Result<&&str, &ToolError>| match result {
@@ -59,7 +65,11 @@ async fn the_tools_own_errors_are_no_success() {
         .build()
         .unwrap();
     let tool = Flaky::new(ErrorKind::Upstream, 0);
-    let Ok(result) = layer.results().layer(tool).oneshot(call()).await;
+    let Ok(result) = ToolResultLayer::new()
+        .with_classifier(own)
+        .layer(layer.layer(tool))
+        .oneshot(call())
+        .await;
     assert_eq!(result.error().unwrap().kind(), ErrorKind::Reported);
 }
 
@@ -84,7 +94,8 @@ async fn a_caller_may_have_codes_of_another_system() {
         (error.kind(), error.code()),
         (ErrorKind::Timeout, "TOOL_EXECUTION_FAILED")
     );
-    let result = stack.results().layer(hangs).oneshot(call()).await.unwrap();
+    let results = ToolResultLayer::new().layer(stack.layer(hangs));
+    let Ok(result) = results.oneshot(call()).await;
     assert_eq!(result.error().unwrap().code(), "TOOL_EXECUTION_FAILED");
     assert_eq!(metrics.snapshot().total.codes["TOOL_TIMEOUT"], 2);
 }

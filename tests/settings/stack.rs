@@ -15,10 +15,7 @@ use tower::{Layer, ServiceBuilder, ServiceExt, service_fn, util::BoxCloneSyncSer
 use tower_toolcall::{
     BoxError, ErrorKind, Event, ToolCall, ToolError,
     outcome::ByError,
-    settings::{
-        KeyBy, Preset, ResponseFuture, Results, ResultsLayer, Settings, Stack, StackBuilder,
-        StackLayer,
-    },
+    settings::{KeyBy, Preset, ResponseFuture, Settings, Stack, StackBuilder, StackLayer},
 };
 
 use crate::kit::{Flaky, call, changed, run, safe, secs, stack};
@@ -29,9 +26,7 @@ assert_impl_all!(Settings: Send, Sync, Unpin, Clone);
 assert_impl_all!(Preset: Send, Sync, Copy);
 assert_impl_all!(StackBuilder: Send, Sync, Clone);
 assert_impl_all!(StackLayer<ByError>: Send, Sync, Unpin, Clone);
-assert_impl_all!(ResultsLayer: Send, Sync, Unpin, Clone);
 assert_impl_all!(Stack<Svc>: Send, Sync, Unpin, Clone);
-assert_impl_all!(Results<Svc>: Send, Sync, Unpin, Clone);
 assert_impl_all!(ResponseFuture<std::future::Ready<()>>: Send, Sync);
 
 #[tokio::test]

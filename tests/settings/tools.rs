@@ -4,6 +4,7 @@ use tokio::time::Instant;
 use tower::{Layer, ServiceExt, service_fn};
 use tower_toolcall::{
     BoxError, ErrorKind, ReplaySafety, ToolCall,
+    result::ToolResultLayer,
     settings::{Settings, StackLayer},
 };
 
@@ -131,7 +132,7 @@ async fn a_tools_section_holds_for_every_spelling() {
                 async { Err::<(), _>(BoxError::from("503 Service Unavailable")) }
             });
             let name = call.tool().to_owned();
-            let service = stack.results().layer(tool);
+            let service = ToolResultLayer::new().layer(stack.layer(tool));
             let Ok(result) = service.oneshot(call).await;
             assert_eq!(result.call().tool(), name);
             assert_eq!(result.into_result().unwrap_err().tool(), Some(&*name));

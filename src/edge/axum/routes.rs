@@ -1,4 +1,4 @@
-use std::{convert::Infallible, fmt};
+use std::fmt;
 
 use ::axum::{
     Router,
@@ -24,25 +24,10 @@ use crate::{
     edge::headers::deadline_of,
     error::ToolError,
     identity::{IdentityLayer, Resolve},
-    result::ToolResult,
 };
 
 /// A stack whose answers are JSON already.
 pub(super) type Stack = BoxCloneSyncService<ToolCall, Vec<u8>, ToolError>;
-
-/// An answer that is no [`ToolResult`]: that has two implementations, between which the compiler cannot choose.
-pub trait NoResult<W> {}
-
-impl<T> NoResult<Anything> for T {}
-
-impl<T> NoResult<UseRoutesOfResults> for ToolResult<T> {}
-
-#[derive(Debug)]
-pub struct Anything;
-
-/// What the compiler's error names.
-#[derive(Debug)]
-pub struct UseRoutesOfResults;
 
 /// Makes routers of a stack. See the [module docs](super).
 #[derive(Clone)]
@@ -57,47 +42,23 @@ pub struct Routes {
 impl Routes {
     /// Routes to a stack, or to a bare tool, that may fail.
     ///
-    /// A stack with a [`ToolResultLayer`](crate::result) goes to [`of_results`](Self::of_results). Here each of its results
-    /// would be a 200 with a redacted record, so that does not compile:
+    /// A stack with a [`ToolResultLayer`](crate::result) makes results itself, which are no answers for a client. It does not compile:
     ///
-    /// ```compile_fail,E0283
+    /// ```compile_fail,E0277
     /// # use tower::{Layer, service_fn};
     /// # use tower_toolcall::{AnyError, ToolCall, axum::Routes, result::ToolResultLayer};
     /// let tool = service_fn(|_: ToolCall| async { Ok::<_, AnyError>(12) });
     /// let routes = Routes::new(ToolResultLayer::new().layer(tool));
     /// ```
-    pub fn new<S, W>(stack: S) -> Self
+    pub fn new<S>(stack: S) -> Self
     where
         S: Service<ToolCall> + Clone + Send + Sync + 'static,
-        S::Response: Serialize + NoResult<W>,
+        S::Response: Serialize,
         S::Error: Into<ToolError>,
         S::Future: Send,
     {
         let to_json = |answer: Result<S::Response, ToolError>| to_json(&answer?);
-        Self::of(stack.map_err(Into::into).map_result(to_json))
-    }
-
-    /// Routes to a stack that makes results itself: one with a [`ToolResultLayer`](crate::result).
-    ///
-    /// Clients see what they see of a stack without it: an answer that its classifier takes for an error, MCP's `isError`
-    /// for one, is still the tool's answer.
-    pub fn of_results<S, T>(stack: S) -> Self
-    where
-        S: Service<ToolCall, Response = ToolResult<T>, Error = Infallible>,
-        S: Clone + Send + Sync + 'static,
-        S::Future: Send,
-        T: Serialize,
-    {
-        let to_json = |result: Result<ToolResult<T>, ToolError>| to_json(&result?.into_answer()?);
-        Self::of(stack.map_err(ToolError::from).map_result(to_json))
-    }
-
-    fn of<S>(stack: S) -> Self
-    where
-        S: Service<ToolCall, Response = Vec<u8>, Error = ToolError>,
-        S: Clone + Send + Sync + 'static,
-        S::Future: Send + 'static,
-    {
+        let stack = stack.map_err(Into::into).map_result(to_json);
         Self {
             stack: Stack::new(CatchPanicLayer::new().layer(stack)),
             max_batch: 32,

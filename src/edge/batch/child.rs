@@ -14,14 +14,13 @@ use tower::util::Oneshot;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::ending::Ending;
 use crate::{
     call::{CallInfo, ToolCall},
     catch_panic::{CatchPanic, CatchPanicLayer},
     deadline::{Deadline, DeadlineLayer},
     error::{ErrorKind, Execution, ToolError},
     event::{Event, Listener},
-    outcome::ByError,
+    outcome::Classify,
     result::{Pending, ToolResult},
 };
 
@@ -123,24 +122,22 @@ impl Unsettled {
     }
 
     /// Its end, with the answer or the error of the guarded service.
-    pub(super) fn end<E, Res>(mut self, result: Result<Res, ToolError>) -> ToolResult<E::Data>
-    where
-        E: Ending<Res>,
-    {
-        E::sort(result).unwrap_or_else(|result| self.0.settle(result, &ByError))
+    pub(super) fn end<Res>(
+        mut self,
+        result: Result<Res, ToolError>,
+        classifier: &impl Classify<Res>,
+    ) -> ToolResult<Res> {
+        self.0.settle(result, classifier)
     }
 
     /// Its end, because the batch is cancelled.
-    pub(super) fn cancel<E, Res>(self) -> ToolResult<E::Data>
-    where
-        E: Ending<Res>,
-    {
+    pub(super) fn cancel<Res>(self, classifier: &impl Classify<Res>) -> ToolResult<Res> {
         let (kind, text) = (ErrorKind::Cancelled, "the batch was cancelled");
         let error = match self.0.observation().is_dispatched() {
             true => ToolError::new(kind, text).with_execution(Execution::Unknown),
             false => ToolError::refusal(kind, text),
         };
-        self.end::<E, Res>(Err(error))
+        self.end(Err(error), classifier)
     }
 
     /// What is to be told of its end: no layer has seen a call that was not sent, and none tells what becomes of it.

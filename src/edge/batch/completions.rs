@@ -15,13 +15,13 @@ use tower_service::Service;
 
 use super::{
     child::{Child, Guard, Guarded, Unsettled, Untold, guarded},
-    ending::{Answers, Ending},
     ids,
 };
 use crate::{
     call::ToolCall,
     error::{ErrorKind, ToolError},
     event::Listener,
+    outcome::{ByError, Classify},
     result::ToolResult,
 };
 
@@ -58,10 +58,9 @@ impl Plan {
 ///
 /// A [`Stream`] of pairs: the number of the call, from 0, and its result. Dropping it drops the calls that run.
 #[must_use = "calls run while it is polled"]
-pub struct Completions<S, E = Answers>
+pub struct Completions<S, C = ByError>
 where
     S: Service<ToolCall, Error: Into<ToolError>> + Clone,
-    E: Ending<S::Response>,
 {
     service: Guarded<S>,
     queue: vec::IntoIter<ToolCall>,
@@ -69,19 +68,19 @@ where
     next: usize,
     running: FuturesUnordered<Child<Guard<S>>>,
     /// The results of calls that were cancelled here.
-    cancelled: VecDeque<(usize, ToolResult<E::Data>)>,
+    cancelled: VecDeque<(usize, ToolResult<S::Response>)>,
     limit: usize,
     end: Option<Instant>,
     reserve: Option<Duration>,
     listener: Listener,
+    classifier: C,
 }
 
-impl<S, E> Completions<S, E>
+impl<S, C> Completions<S, C>
 where
     S: Service<ToolCall, Error: Into<ToolError>> + Clone,
-    E: Ending<S::Response>,
 {
-    pub(super) fn new(service: S, plan: &Plan, calls: Vec<ToolCall>) -> Self {
+    pub(super) fn new(service: S, plan: &Plan, classifier: C, calls: Vec<ToolCall>) -> Self {
         Self {
             service: guarded(service),
             queue: ids::given(calls).into_iter(),
@@ -92,6 +91,7 @@ where
             end: plan.end(Instant::now()),
             reserve: plan.reserve,
             listener: plan.listener.clone(),
+            classifier,
         }
     }
 
@@ -105,17 +105,23 @@ where
     /// # Cancel safety
     ///
     /// If the future is dropped before it is ready, no result is lost.
-    pub async fn next(&mut self) -> Option<(usize, ToolResult<E::Data>)> {
+    pub async fn next(&mut self) -> Option<(usize, ToolResult<S::Response>)>
+    where
+        C: Classify<S::Response>,
+    {
         poll_fn(|cx| self.poll_result(cx)).await
     }
 
     /// Drops the calls that run, which cancels them, and begins no other: the results still to come are there, with
     /// the status `cancelled`.
-    pub fn cancel(&mut self) {
+    pub fn cancel(&mut self)
+    where
+        C: Classify<S::Response>,
+    {
         let stopped = self.stop();
         let untold = self.untold(&stopped);
         let results = stopped.into_iter();
-        let results = results.map(|(index, call)| (index, call.cancel::<E, _>()));
+        let results = results.map(|(index, call)| (index, call.cancel(&self.classifier)));
         self.cancelled.extend(results);
         let cancelled = self.cancelled.make_contiguous();
         cancelled.sort_by_key(|(index, _)| *index);
@@ -142,7 +148,13 @@ where
         stopped
     }
 
-    fn poll_result(&mut self, cx: &mut Context<'_>) -> Poll<Option<(usize, ToolResult<E::Data>)>> {
+    fn poll_result(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<(usize, ToolResult<S::Response>)>>
+    where
+        C: Classify<S::Response>,
+    {
         if let Some(result) = self.cancelled.pop_front() {
             return Poll::Ready(Some(result));
         }
@@ -158,7 +170,7 @@ where
         }
         Poll::Ready(ended.map(|(index, call, output)| {
             let untold = call.untold(output.as_ref().err().map(ToolError::kind));
-            let result = call.end::<E, _>(output);
+            let result = call.end(output, &self.classifier);
             if let Some(untold) = untold {
                 untold.tell(&self.listener);
             }
@@ -206,10 +218,9 @@ where
     }
 }
 
-impl<S, E> Drop for Completions<S, E>
+impl<S, C> Drop for Completions<S, C>
 where
     S: Service<ToolCall, Error: Into<ToolError>> + Clone,
-    E: Ending<S::Response>,
 {
     fn drop(&mut self) {
         let stopped = self.stop();
@@ -220,19 +231,14 @@ where
 }
 
 /// Nothing in it is pinned but what lies on the heap.
-impl<S, E> Unpin for Completions<S, E>
-where
-    S: Service<ToolCall, Error: Into<ToolError>> + Clone,
-    E: Ending<S::Response>,
-{
-}
+impl<S, C> Unpin for Completions<S, C> where S: Service<ToolCall, Error: Into<ToolError>> + Clone {}
 
-impl<S, E> Stream for Completions<S, E>
+impl<S, C> Stream for Completions<S, C>
 where
     S: Service<ToolCall, Error: Into<ToolError>> + Clone,
-    E: Ending<S::Response>,
+    C: Classify<S::Response>,
 {
-    type Item = (usize, ToolResult<E::Data>);
+    type Item = (usize, ToolResult<S::Response>);
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         self.get_mut().poll_result(cx)
@@ -244,10 +250,9 @@ where
     }
 }
 
-impl<S, E> fmt::Debug for Completions<S, E>
+impl<S, C> fmt::Debug for Completions<S, C>
 where
     S: Service<ToolCall, Error: Into<ToolError>> + Clone,
-    E: Ending<S::Response>,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Completions")

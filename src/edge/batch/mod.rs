@@ -7,7 +7,7 @@
 //! | the call | its result |
 //! |---|---|
 //! | has an answer, or fails | what the service made of it |
-//! | panics | `error`, [`Panicked`](crate::ErrorKind::Panicked); of a stack that makes results, without the panic's text, which only its own [`CatchPanicLayer`](crate::catch_panic) can redact |
+//! | panics | `error`, [`Panicked`](crate::ErrorKind::Panicked) |
 //! | runs when the budget is spent | `timeout`; it is dropped, and so cancelled |
 //! | has not begun when the budget is spent | `skipped`, with a duration of zero |
 //! | has not ended when the batch is [cancelled](Running::cancel) | `cancelled` |
@@ -75,10 +75,9 @@
 //!
 //! # Order
 //!
-//! Outside the stack. [`Parallel::new`] and [`Sequence::new`] take one whose calls may fail, and make results of its
-//! answers and errors. A stack that has a [`ToolResultLayer`](crate::result) itself goes to
-//! [`Parallel::of_results`], and only there: for `new` its results would be the answers. To have redaction rules of your own, or a
-//! classifier for answers that are errors, make such a stack.
+//! Outside the stack, whose calls may fail: the batch makes results of its answers and errors, and takes over the redaction rules that a
+//! [`SanitizeLayer`](crate::sanitize) of the stack puts on its calls. So a stack has no [`ToolResultLayer`](crate::result); with one it does
+//! not compile here.
 //!
 //! The budget becomes the deadline of each call, so the layers below know of it, and is enforced here besides. A
 //! [`DeadlineLayer`](crate::deadline) below keeps its reserve from it, but for the one that a sequence has kept. A call that
@@ -107,7 +106,6 @@
 
 mod child;
 mod completions;
-mod ending;
 mod ids;
 mod parallel;
 mod report;
@@ -116,7 +114,6 @@ mod sequence;
 
 pub use self::{
     completions::Completions,
-    ending::{Answers, Results},
     parallel::Parallel,
     report::{SequenceReport, Tally},
     running::Running,

@@ -1,11 +1,10 @@
-use std::{convert::Infallible, fmt, marker::PhantomData, num::NonZeroUsize, time::Duration};
+use std::{fmt, num::NonZeroUsize, time::Duration};
 
 use tokio::time::Instant;
 use tower_service::Service;
 
 use super::{
     completions::{Completions, Plan},
-    ending::{Answers, Ending, Results},
     running::Running,
 };
 use crate::{
@@ -13,44 +12,28 @@ use crate::{
     config::ConfigError,
     error::ToolError,
     event::{Listen, Listener},
-    result::ToolResult,
+    outcome::{ByError, Classify},
 };
 
 /// Runs calls side by side. See the [module docs](super) for an example.
 ///
 /// By default all of them at once, each for as long as its own timeout and deadline let it.
+#[derive(Clone)]
 #[must_use]
-pub struct Parallel<S, E = Answers> {
+pub struct Parallel<S, C = ByError> {
     service: S,
     plan: Plan,
-    ending: PhantomData<fn() -> E>,
+    classifier: C,
 }
 
 impl<S> Parallel<S>
 where
     S: Service<ToolCall, Error: Into<ToolError>> + Clone,
 {
-    /// Calls of a stack, or of a bare tool, that gives answers and errors: each becomes a result.
+    /// Calls of a stack, or of a bare tool: each answer and each error becomes a result.
     ///
-    /// For a stack with a [`ToolResultLayer`](crate::result::ToolResultLayer) take [`of_results`](Self::of_results): here,
-    /// its results would be the answers, and every one a success.
+    /// A stack with a [`ToolResultLayer`](crate::result::ToolResultLayer) makes results itself and does not compile here.
     pub fn new(service: S) -> Self {
-        Self::with_plan(service)
-    }
-}
-
-impl<S, T> Parallel<S, Results>
-where
-    S: Service<ToolCall, Response = ToolResult<T>, Error = Infallible> + Clone,
-{
-    /// Calls of a stack that makes results itself: one with a [`ToolResultLayer`](crate::result::ToolResultLayer).
-    pub fn of_results(service: S) -> Self {
-        Self::with_plan(service)
-    }
-}
-
-impl<S, E> Parallel<S, E> {
-    fn with_plan(service: S) -> Self {
         Self {
             service,
             plan: Plan {
@@ -60,7 +43,19 @@ impl<S, E> Parallel<S, E> {
                 reserve: None,
                 listener: Listener::default(),
             },
-            ending: PhantomData,
+            classifier: ByError,
+        }
+    }
+}
+
+impl<S, C> Parallel<S, C> {
+    /// Sets the classifier that decides whether an answer is an error result. Default: it is a success, unless the leaf has
+    /// [reported](crate::Record::set_reported) an error, as `McpService` does (`isError`). That holds with any classifier.
+    pub fn with_classifier<D>(self, classifier: D) -> Parallel<S, D> {
+        Parallel {
+            service: self.service,
+            plan: self.plan,
+            classifier,
         }
     }
 
@@ -104,35 +99,30 @@ impl<S, E> Parallel<S, E> {
     }
 }
 
-impl<S, E> Parallel<S, E>
+impl<S, C> Parallel<S, C>
 where
     S: Service<ToolCall, Error: Into<ToolError>> + Clone,
-    E: Ending<S::Response>,
+    C: Classify<S::Response> + Clone,
 {
     /// Runs the calls; the future gives their results in the order of the calls. The budget begins now, the calls
     /// when it is polled.
-    pub fn run(&self, calls: impl IntoIterator<Item = ToolCall>) -> Running<S, E> {
+    pub fn run(&self, calls: impl IntoIterator<Item = ToolCall>) -> Running<S, C> {
         Running::new(self.stream(calls))
     }
 
     /// The same, with the results as they come.
-    pub fn stream(&self, calls: impl IntoIterator<Item = ToolCall>) -> Completions<S, E> {
+    pub fn stream(&self, calls: impl IntoIterator<Item = ToolCall>) -> Completions<S, C> {
         let calls = calls.into_iter().collect();
-        Completions::new(self.service.clone(), &self.plan, calls)
+        Completions::new(
+            self.service.clone(),
+            &self.plan,
+            self.classifier.clone(),
+            calls,
+        )
     }
 }
 
-impl<S: Clone, E> Clone for Parallel<S, E> {
-    fn clone(&self) -> Self {
-        Self {
-            service: self.service.clone(),
-            plan: self.plan.clone(),
-            ending: PhantomData,
-        }
-    }
-}
-
-impl<S, E> fmt::Debug for Parallel<S, E> {
+impl<S, C> fmt::Debug for Parallel<S, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Parallel")
             .field("plan", &self.plan)

@@ -8,32 +8,32 @@ use std::{
 use futures_util::Stream as _;
 use tower_service::Service;
 
-use super::{
-    completions::Completions,
-    ending::{Answers, Ending},
+use super::completions::Completions;
+use crate::{
+    call::ToolCall,
+    error::ToolError,
+    outcome::{ByError, Classify},
+    result::ToolResult,
 };
-use crate::{call::ToolCall, error::ToolError, result::ToolResult};
 
 /// The results of a batch in the order of its calls. See the [module docs](super).
 ///
 /// Can be polled through `&mut`. Dropping it drops the calls that run, and the results that are there.
 #[must_use = "futures do nothing unless polled"]
-pub struct Running<S, E = Answers>
+pub struct Running<S, C = ByError>
 where
     S: Service<ToolCall, Error: Into<ToolError>> + Clone,
-    E: Ending<S::Response>,
 {
-    completions: Completions<S, E>,
+    completions: Completions<S, C>,
     /// Until the end.
-    results: Option<Vec<Option<ToolResult<E::Data>>>>,
+    results: Option<Vec<Option<ToolResult<S::Response>>>>,
 }
 
-impl<S, E> Running<S, E>
+impl<S, C> Running<S, C>
 where
     S: Service<ToolCall, Error: Into<ToolError>> + Clone,
-    E: Ending<S::Response>,
 {
-    pub(super) fn new(completions: Completions<S, E>) -> Self {
+    pub(super) fn new(completions: Completions<S, C>) -> Self {
         let mut results = Vec::new();
         results.resize_with(completions.remaining(), || None);
         Self {
@@ -72,24 +72,22 @@ where
     /// assert_eq!(results[1].status().name(), "cancelled");
     /// # }
     /// ```
-    pub fn cancel(&mut self) {
+    pub fn cancel(&mut self)
+    where
+        C: Classify<S::Response>,
+    {
         self.completions.cancel();
     }
 }
 
-impl<S, E> Unpin for Running<S, E>
-where
-    S: Service<ToolCall, Error: Into<ToolError>> + Clone,
-    E: Ending<S::Response>,
-{
-}
+impl<S, C> Unpin for Running<S, C> where S: Service<ToolCall, Error: Into<ToolError>> + Clone {}
 
-impl<S, E> Future for Running<S, E>
+impl<S, C> Future for Running<S, C>
 where
     S: Service<ToolCall, Error: Into<ToolError>> + Clone,
-    E: Ending<S::Response>,
+    C: Classify<S::Response>,
 {
-    type Output = Vec<ToolResult<E::Data>>;
+    type Output = Vec<ToolResult<S::Response>>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
@@ -106,10 +104,9 @@ where
     }
 }
 
-impl<S, E> fmt::Debug for Running<S, E>
+impl<S, C> fmt::Debug for Running<S, C>
 where
     S: Service<ToolCall, Error: Into<ToolError>> + Clone,
-    E: Ending<S::Response>,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Running")

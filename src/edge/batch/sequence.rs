@@ -1,8 +1,6 @@
 use std::{
-    convert::Infallible,
     fmt,
     future::Future,
-    marker::PhantomData,
     mem,
     pin::Pin,
     task::{Context, Poll, ready},
@@ -15,7 +13,6 @@ use tower_service::Service;
 
 use super::{
     completions::{Completions, Plan},
-    ending::{Answers, Ending, Results},
     report::{SequenceReport, Tally},
 };
 use crate::{
@@ -25,6 +22,7 @@ use crate::{
         Listen, Listener, TARGET, ms,
         names::{event, field},
     },
+    outcome::{ByError, Classify},
     result::ToolResult,
     text::Short,
 };
@@ -34,38 +32,22 @@ use crate::{
 /// A call that fails does not stop the others. With a budget, a call gets `min(its own timeout, what is left - reserve)`;
 /// if that is nothing, it is not started, and its result says so: `skipped`, with a duration of zero. The
 /// reserve is for whoever has to make something of the results.
+#[derive(Clone)]
 #[must_use]
-pub struct Sequence<S, E = Answers> {
+pub struct Sequence<S, C = ByError> {
     service: S,
     plan: Plan,
-    ending: PhantomData<fn() -> E>,
+    classifier: C,
 }
 
 impl<S> Sequence<S>
 where
     S: Service<ToolCall, Error: Into<ToolError>> + Clone,
 {
-    /// Calls of a stack, or of a bare tool, that gives answers and errors: each becomes a result.
+    /// Calls of a stack, or of a bare tool: each answer and each error becomes a result.
     ///
-    /// For a stack with a [`ToolResultLayer`](crate::result::ToolResultLayer) take [`of_results`](Self::of_results): here,
-    /// its results would be the answers, and every one a success.
+    /// A stack with a [`ToolResultLayer`](crate::result::ToolResultLayer) makes results itself and does not compile here.
     pub fn new(service: S) -> Self {
-        Self::with_plan(service)
-    }
-}
-
-impl<S, T> Sequence<S, Results>
-where
-    S: Service<ToolCall, Response = ToolResult<T>, Error = Infallible> + Clone,
-{
-    /// Calls of a stack that makes results itself: one with a [`ToolResultLayer`](crate::result::ToolResultLayer).
-    pub fn of_results(service: S) -> Self {
-        Self::with_plan(service)
-    }
-}
-
-impl<S, E> Sequence<S, E> {
-    fn with_plan(service: S) -> Self {
         Self {
             service,
             plan: Plan {
@@ -75,7 +57,19 @@ impl<S, E> Sequence<S, E> {
                 reserve: Some(Duration::from_millis(500)),
                 listener: Listener::default(),
             },
-            ending: PhantomData,
+            classifier: ByError,
+        }
+    }
+}
+
+impl<S, C> Sequence<S, C> {
+    /// Sets the classifier that decides whether an answer is an error result. Default: it is a success, unless the leaf has
+    /// [reported](crate::Record::set_reported) an error, as `McpService` does (`isError`). That holds with any classifier.
+    pub fn with_classifier<D>(self, classifier: D) -> Sequence<S, D> {
+        Sequence {
+            service: self.service,
+            plan: self.plan,
+            classifier,
         }
     }
 
@@ -106,13 +100,13 @@ impl<S, E> Sequence<S, E> {
     }
 }
 
-impl<S, E> Sequence<S, E>
+impl<S, C> Sequence<S, C>
 where
     S: Service<ToolCall, Error: Into<ToolError>> + Clone,
-    E: Ending<S::Response>,
+    C: Classify<S::Response> + Clone,
 {
     /// Runs the calls. The budget begins now, the first call when the future is polled.
-    pub fn run(&self, calls: impl IntoIterator<Item = ToolCall>) -> RunningSequence<S, E> {
+    pub fn run(&self, calls: impl IntoIterator<Item = ToolCall>) -> RunningSequence<S, C> {
         let calls: Vec<_> = calls.into_iter().collect();
         let account = Account {
             since: Instant::now(),
@@ -125,23 +119,18 @@ where
         };
         RunningSequence {
             results: Vec::with_capacity(calls.len()),
-            completions: Completions::new(self.service.clone(), &self.plan, calls),
+            completions: Completions::new(
+                self.service.clone(),
+                &self.plan,
+                self.classifier.clone(),
+                calls,
+            ),
             account: Some(account),
         }
     }
 }
 
-impl<S: Clone, E> Clone for Sequence<S, E> {
-    fn clone(&self) -> Self {
-        Self {
-            service: self.service.clone(),
-            plan: self.plan.clone(),
-            ending: PhantomData,
-        }
-    }
-}
-
-impl<S, E> fmt::Debug for Sequence<S, E> {
+impl<S, C> fmt::Debug for Sequence<S, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sequence")
             .field("plan", &self.plan)
@@ -154,42 +143,39 @@ impl<S, E> fmt::Debug for Sequence<S, E> {
 /// Can be polled through `&mut`. At its end, or when it is dropped, there is an event
 /// [`tool.sequence`](crate::event).
 #[must_use = "futures do nothing unless polled"]
-pub struct RunningSequence<S, E = Answers>
+pub struct RunningSequence<S, C = ByError>
 where
     S: Service<ToolCall, Error: Into<ToolError>> + Clone,
-    E: Ending<S::Response>,
 {
-    completions: Completions<S, E>,
-    results: Vec<ToolResult<E::Data>>,
+    completions: Completions<S, C>,
+    results: Vec<ToolResult<S::Response>>,
     /// Until the end.
     account: Option<Account>,
 }
 
-impl<S, E> RunningSequence<S, E>
+impl<S, C> RunningSequence<S, C>
 where
     S: Service<ToolCall, Error: Into<ToolError>> + Clone,
-    E: Ending<S::Response>,
 {
     /// Drops the call that runs, which cancels it, and begins no other. The future is ready then, with a report of
     /// all calls: those that had ended keep their results, the others' status is `cancelled`.
-    pub fn cancel(&mut self) {
+    pub fn cancel(&mut self)
+    where
+        C: Classify<S::Response>,
+    {
         self.completions.cancel();
     }
 }
 
-impl<S, E> Unpin for RunningSequence<S, E>
-where
-    S: Service<ToolCall, Error: Into<ToolError>> + Clone,
-    E: Ending<S::Response>,
-{
-}
+impl<S, C> Unpin for RunningSequence<S, C> where S: Service<ToolCall, Error: Into<ToolError>> + Clone
+{}
 
-impl<S, E> Future for RunningSequence<S, E>
+impl<S, C> Future for RunningSequence<S, C>
 where
     S: Service<ToolCall, Error: Into<ToolError>> + Clone,
-    E: Ending<S::Response>,
+    C: Classify<S::Response>,
 {
-    type Output = SequenceReport<E::Data>;
+    type Output = SequenceReport<S::Response>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
@@ -210,10 +196,9 @@ where
     }
 }
 
-impl<S, E> fmt::Debug for RunningSequence<S, E>
+impl<S, C> fmt::Debug for RunningSequence<S, C>
 where
     S: Service<ToolCall, Error: Into<ToolError>> + Clone,
-    E: Ending<S::Response>,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RunningSequence")

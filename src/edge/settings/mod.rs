@@ -60,7 +60,7 @@
 //!         false => ReplaySafety::Unknown,
 //!     })
 //!     .build()?;
-//! # let _ = stack.results(); Ok(()) }
+//! # let _ = stack; Ok(()) }
 //! # main().unwrap() }
 //! ```
 //!
@@ -205,9 +205,7 @@ pub use self::{
     rate_limit::RateLimitSettings,
     retry::RetrySettings,
     sanitize::SanitizeSettings,
-    stack::{
-        Below, Own, Place, ResponseFuture, Results, ResultsLayer, Stack, StackBuilder, StackLayer,
-    },
+    stack::{Below, Own, Place, ResponseFuture, Stack, StackBuilder, StackLayer},
     timeout::TimeoutSettings,
     tools::ToolSettings,
     trace::TraceSettings,

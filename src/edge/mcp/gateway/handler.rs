@@ -1,4 +1,4 @@
-use std::{convert::Infallible, fmt, num::NonZeroUsize, sync::Arc};
+use std::{fmt, num::NonZeroUsize, sync::Arc};
 
 use rmcp::model::{CallToolResponse, Implementation, ServerCapabilities, ServerConfig};
 use tokio::time::{Instant, timeout_at};
@@ -14,7 +14,6 @@ use crate::{
     edge::{health::Health, mcp::McpTools},
     error::ToolError,
     identity::IdentityLayer,
-    result::ToolResult,
 };
 
 pub(super) type Stack = BoxCloneSyncService<ToolCall, CallToolResponse, ToolError>;
@@ -170,38 +169,14 @@ impl GatewayHandler {
     /// it is refused before the stack, and layers have the same key for a tool however it is spelled. A function knows nothing of that: there
     /// the stack decides what can be called, under the client's names.
     ///
-    /// A stack with a [`ToolResultLayer`](crate::result) goes to [`of_results`](Self::of_results).
+    /// The stack has no [`ToolResultLayer`](crate::result): results are no answers for a client, so it does not compile here.
     pub fn new<S>(stack: S, tools: impl ListTools) -> Self
     where
         S: Service<ToolCall, Response = CallToolResponse> + Clone + Send + Sync + 'static,
         S::Error: Into<ToolError>,
         S::Future: Send,
     {
-        Self::of(stack.map_err(Into::into), Arc::new(tools))
-    }
-
-    /// The same of a stack that makes results itself: one with a [`ToolResultLayer`](crate::result).
-    ///
-    /// An answer that its classifier takes for an error reaches the client in the tool's own words.
-    pub fn of_results<S>(stack: S, tools: impl ListTools) -> Self
-    where
-        S: Service<ToolCall, Response = ToolResult<CallToolResponse>, Error = Infallible>,
-        S: Clone + Send + Sync + 'static,
-        S::Future: Send,
-    {
-        let answer = |result: Result<ToolResult<_>, _>| result?.into_answer();
-        Self::of(
-            stack.map_err(ToolError::from).map_result(answer),
-            Arc::new(tools),
-        )
-    }
-
-    fn of<S>(stack: S, tools: Arc<dyn ListTools>) -> Self
-    where
-        S: Service<ToolCall, Response = CallToolResponse, Error = ToolError>,
-        S: Clone + Send + Sync + 'static,
-        S::Future: Send + 'static,
-    {
+        let (stack, tools): (_, Arc<dyn ListTools>) = (stack.map_err(Into::into), Arc::new(tools));
         let can = ServerCapabilities::builder().enable_tools();
         let mut info = ServerConfig::new(can.enable_tool_list_changed().build());
         info.server_info = Implementation::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));

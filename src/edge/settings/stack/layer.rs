@@ -7,7 +7,6 @@ use super::{
     optional::{Optional, Switched},
     own::{Hooks, Looks, Place, Surrounds},
     placed::Placed,
-    results::ResultsLayer,
     service::Stack,
 };
 #[cfg(feature = "metrics")]
@@ -22,7 +21,6 @@ use crate::{
     normalize::{Normalize, NormalizeLayer},
     outcome::ByError,
     rate_limit::{RateLimitBackoff, RateLimitBackoffLayer},
-    result::ToolResultLayer,
     retry::{Retry, RetryLayer},
     sanitize::SanitizeLayer,
     timeout::{Timeout, TimeoutLayer},
@@ -38,15 +36,9 @@ use crate::{
 #[derive(Clone)]
 #[must_use]
 pub struct StackLayer<C = ByError, O = ()> {
-    sanitize: SanitizeLayer,
-    layers: Layers<C, O>,
-    handle: CircuitBreakerHandle,
-    health: Health,
-}
-
-/// All but the outermost layer.
-#[derive(Clone)]
-pub(super) struct Layers<C, O> {
+    pub(super) breakers: CircuitBreakerHandle,
+    pub(super) servers: Health,
+    pub(super) sanitize: SanitizeLayer,
     pub(super) identity: Optional<IdentityLayer>,
     pub(super) codes: Optional<NormalizeLayer>,
     pub(super) trace: TraceLayer,
@@ -102,13 +94,27 @@ impl<S: Service<ToolCall>, C, O> Fits<S, C> for O where
 {
 }
 
-impl<S, C, O> Layer<S> for Layers<C, O>
+impl<C, O> StackLayer<C, O> {
+    /// Reads the breakers and forces them. Where they are switched off there are none, and what is forced reaches no
+    /// call.
+    pub fn circuit_breaker(&self) -> CircuitBreakerHandle {
+        self.breakers.clone()
+    }
+
+    /// The registry of servers. Where its layer is switched off no call of this stack feeds it; a router below may
+    /// (feature `router`, `RouterBuilder::with_health`), whose servers' names it knows.
+    pub fn health(&self) -> Health {
+        self.servers.clone()
+    }
+}
+
+impl<S, C, O> Layer<S> for StackLayer<C, O>
 where
     S: Service<ToolCall> + Clone,
     C: Clone,
     O: Fits<S, C>,
 {
-    type Service = Coded<S, C>;
+    type Service = Stack<S, C>;
 
     fn layer(&self, tool: S) -> Self::Service {
         let hooks = Hooks::new(self.classifier.clone(), self.own.hooks());
@@ -125,57 +131,7 @@ where
         let stack = self.metrics.layer(stack);
         let stack = self.trace.clone().with_hooks(hooks).layer(stack);
         let stack = self.own.put(Place::Outside, self.identity.layer(stack));
-        self.codes.layer(stack)
-    }
-}
-
-impl<C, O> StackLayer<C, O> {
-    pub(super) fn new(
-        sanitize: SanitizeLayer,
-        layers: Layers<C, O>,
-        handle: CircuitBreakerHandle,
-        health: Health,
-    ) -> Self {
-        Self {
-            sanitize,
-            layers,
-            handle,
-            health,
-        }
-    }
-
-    /// Reads the breakers and forces them. Where they are switched off there are none, and what is forced reaches no
-    /// call.
-    pub fn circuit_breaker(&self) -> CircuitBreakerHandle {
-        self.handle.clone()
-    }
-
-    /// The registry of servers. Where its layer is switched off no call of this stack feeds it; a router below may
-    /// (feature `router`, `RouterBuilder::with_health`), whose servers' names it knows.
-    pub fn health(&self) -> Health {
-        self.health.clone()
-    }
-}
-
-impl<C: Clone, O: Clone> StackLayer<C, O> {
-    /// The same stack with a [`ToolResult`](crate::ToolResult) for each call, whatever happens. It shares all
-    /// state with this one. The redaction rules are outside it, so that results are written by them.
-    pub fn results(&self) -> ResultsLayer<C, O> {
-        let results = ToolResultLayer::new().with_classifier(self.layers.classifier.clone());
-        ResultsLayer::new(self.sanitize.clone(), results, self.layers.clone())
-    }
-}
-
-impl<S, C, O> Layer<S> for StackLayer<C, O>
-where
-    S: Service<ToolCall> + Clone,
-    C: Clone,
-    O: Fits<S, C>,
-{
-    type Service = Stack<S, C>;
-
-    fn layer(&self, tool: S) -> Self::Service {
-        Stack::new(self.sanitize.layer(self.layers.layer(tool)))
+        Stack::new(self.sanitize.layer(self.codes.layer(stack)))
     }
 }
 
@@ -183,14 +139,6 @@ impl<C, O> fmt::Debug for StackLayer<C, O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StackLayer")
             .field("sanitize", &self.sanitize)
-            .field("layers", &self.layers)
-            .finish_non_exhaustive()
-    }
-}
-
-impl<C, O> fmt::Debug for Layers<C, O> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Layers")
             .field("deadline", &self.deadline)
             .field("rate_limit", &self.rate_limit)
             .field("health", &self.health)

@@ -7,13 +7,11 @@ mod optional;
 mod own;
 mod parts;
 mod placed;
-mod results;
 mod service;
 
 pub use self::{
     builder::StackBuilder,
     layer::StackLayer,
     own::{Below, Own, Place},
-    results::{Results, ResultsLayer},
     service::{ResponseFuture, Stack},
 };

@@ -1,10 +1,6 @@
 use std::{sync::Arc, time::Duration};
 
-use super::{
-    layer::{Layers, StackLayer},
-    listeners::Listeners,
-    optional::Optional,
-};
+use super::{layer::StackLayer, listeners::Listeners, optional::Optional};
 #[cfg(feature = "metrics")]
 use crate::metrics::Metrics;
 use crate::{
@@ -64,11 +60,13 @@ impl Parts {
         settings.check()?;
         let listeners = Arc::new(self.listeners.clone());
         let breaker = self.circuit_breaker(&listeners, classifier.clone())?;
-        let handle = breaker.handle();
         let health = self.health(&listeners)?;
         #[cfg(feature = "metrics")]
         let metrics = self.metrics.as_ref().map(Metrics::layer);
-        let layers = Layers {
+        Ok(StackLayer {
+            breakers: breaker.handle(),
+            servers: health.clone(),
+            sanitize: SanitizeLayer::new(settings.redaction_rules()?),
             identity: Optional(self.identity(&listeners)),
             codes: Optional(self.codes.clone()),
             trace: listeners.of(settings.trace_layer(), TraceLayer::with_listener),
@@ -85,9 +83,7 @@ impl Parts {
             catch_panic: CatchPanicLayer::new(),
             classifier,
             own,
-        };
-        let sanitize = SanitizeLayer::new(settings.redaction_rules()?);
-        Ok(StackLayer::new(sanitize, layers, handle, health))
+        })
     }
 
     fn identity(&self, listeners: &Arc<Listeners>) -> Option<IdentityLayer> {

@@ -53,7 +53,7 @@ impl<S: Service<ToolCall>, C> fmt::Debug for Stack<S, C> {
 }
 
 pin_project! {
-    /// Response future for [`Stack`] and [`Results`](super::Results).
+    /// Response future for [`Stack`].
     #[must_use = "futures do nothing unless polled"]
     pub struct ResponseFuture<F> {
         #[pin]

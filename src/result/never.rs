@@ -1,0 +1,17 @@
+use std::{error::Error as StdError, fmt};
+
+/// The error of a service that makes a [`ToolResult`](super::ToolResult) of each call: there is none.
+///
+/// Unlike [`Infallible`](std::convert::Infallible) it is no [`ToolError`](crate::ToolError). If the compiler says that `Never` cannot be
+/// turned into one, a layer or an edge that looks at errors stands outside a [`ToolResultLayer`](super::ToolResultLayer): take that layer
+/// away, or put it outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Never {}
+
+impl fmt::Display for Never {
+    fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {}
+    }
+}
+
+impl StdError for Never {}
