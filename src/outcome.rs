@@ -273,7 +273,10 @@ mod tests {
     /// Trap 13, whatever the kind.
     #[test]
     fn a_refusal_of_an_unavailable_server_is_neutral_and_not_repeated() {
-        let outcome = by_error(&ToolError::unavailable(Duration::from_secs(30)));
+        let outcome = by_error(&ToolError::refusal(
+            ErrorKind::ConnectionFailed,
+            "unavailable",
+        ));
         assert_eq!(outcome.count(), Count::Neutral);
         assert!(!outcome.is_retryable());
     }

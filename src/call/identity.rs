@@ -1,7 +1,8 @@
 use std::{cmp::Ordering, fmt, sync::Arc, time::Duration};
 
 use super::{
-    ReplaySafety, ToolCall,
+    Claim, ReplaySafety, ToolCall,
+    claim::{DELIVERED, LISTED_REPLAY, LISTED_TIMEOUT, RESOLVED},
     info::{Hashes, Ident},
 };
 use crate::text::Short;
@@ -159,14 +160,14 @@ impl ToolCall {
     #[must_use]
     pub fn resolved(mut self, identity: &Identity) -> Self {
         self = self.renamed(identity);
-        let claims = self.claims.get_mut();
-        *claims = (*claims | super::RESOLVED) & !super::DELIVERED;
+        self.marks.set(RESOLVED);
+        self.marks.clear(DELIVERED);
         if self.replay == ReplaySafety::Unknown && identity.replay != ReplaySafety::Unknown {
             self.replay = identity.replay;
-            *claims |= super::LISTED_REPLAY;
+            self.marks.set(LISTED_REPLAY);
         }
         if let (None, Some(timeout)) = (self.data.ident.timeout, identity.timeout) {
-            *claims |= super::LISTED_TIMEOUT;
+            self.marks.set(LISTED_TIMEOUT);
             self.data_mut().ident_mut().timeout = Some(timeout);
         }
         self
@@ -182,7 +183,7 @@ impl ToolCall {
             return self;
         }
         if self.server() != identity.server() {
-            *self.claims.get_mut() &= !super::WATCHED;
+            self.marks.clear(Claim::Health.bit());
         }
         identity.write(self.data_mut().ident_mut());
         self
@@ -196,7 +197,7 @@ impl ToolCall {
     /// Whether server and tool are an [identity](Identity), and not what a caller wrote. [`with_server`](Self::with_server)
     /// makes them the caller's again.
     pub fn is_resolved(&self) -> bool {
-        self.has(super::RESOLVED)
+        self.marks.has(RESOLVED)
     }
 
     /// The call as the service of its server gets it: the server on it has been reached, and says nothing to a table of tools
@@ -206,14 +207,14 @@ impl ToolCall {
     /// names may be the same.
     #[must_use]
     pub fn delivered(mut self) -> Self {
-        let claims = self.claims.get_mut();
-        *claims = (*claims | super::DELIVERED) & !super::RESOLVED;
+        self.marks.set(DELIVERED);
+        self.marks.clear(RESOLVED);
         self
     }
 
     /// The server that the call is still to be brought to: `None` without a server, and after [`delivered`](Self::delivered).
     pub fn named_server(&self) -> Option<&str> {
-        self.server().filter(|_| !self.has(super::DELIVERED))
+        self.server().filter(|_| !self.marks.has(DELIVERED))
     }
 
     /// Whether `name` is the tool's name: its own one, or the flat one (`server__tool`) of a call with a server. For settings by
@@ -238,12 +239,12 @@ impl ToolCall {
     /// Whether the [replay safety](Self::replay_safety) is what a table knows of the tool. It then holds where neither the
     /// caller nor a setting decides.
     pub fn is_replay_safety_listed(&self) -> bool {
-        self.has(super::LISTED_REPLAY)
+        self.marks.has(LISTED_REPLAY)
     }
 
     /// The same of the [timeout](Self::timeout).
     pub fn is_timeout_listed(&self) -> bool {
-        self.has(super::LISTED_TIMEOUT)
+        self.marks.has(LISTED_TIMEOUT)
     }
 }
 

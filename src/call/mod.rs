@@ -12,23 +12,20 @@
 //! logical calls: each gets its own record when the first layer that observes it sees it.
 
 mod arguments;
+mod claim;
+mod deadline;
 mod extension;
 mod identity;
 mod info;
 mod listeners;
+mod observation;
 mod progress;
 mod record;
+mod recording;
 mod signal;
 mod wire;
 
-use std::{
-    fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicU16, Ordering::Relaxed},
-    },
-    time::Duration,
-};
+use std::{fmt, sync::Arc, time::Duration};
 
 use http::Extensions;
 use serde_json::{Map, Value};
@@ -46,15 +43,25 @@ use crate::{
 pub(crate) use self::arguments::dismantle;
 pub(crate) use self::info::hash_of;
 pub(crate) use self::listeners::{ListenerIds, MAX_LISTENERS};
-pub(crate) use self::record::{Known, Recorded, nanos};
-use self::{arguments::Arguments, info::Data};
+use self::{
+    arguments::Arguments,
+    claim::{DELIVERED, LISTED_REPLAY, LISTED_TIMEOUT, Marks, RESOLVED},
+    info::Data,
+};
 pub use self::{
+    claim::Claim,
+    deadline::Trust,
     identity::Identity,
     info::CallInfo,
     listeners::ListenerId,
+    observation::Observation,
     progress::Progress,
-    record::{IdempotencyKey, Observation, Record},
+    record::{IdempotencyKey, Record},
     signal::{Signal, Signals},
+};
+pub(crate) use self::{
+    observation::Recorded,
+    record::{Known, nanos},
 };
 
 /// A tool name longer than this many bytes is refused by [`ToolCall::check`].
@@ -85,54 +92,6 @@ pub enum ReplaySafety {
     Unsafe,
 }
 
-/// What a layer takes upon itself for a call, so that no layer below it does the same again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Claim {
-    /// The claimant repeats this call. Retriers and rate-limit layers below do not.
-    Retry,
-    /// The claimant waits out rate limits for this call. Layers below do not.
-    RateLimit,
-}
-
-impl Claim {
-    const fn bit(self) -> u16 {
-        match self {
-            Self::Retry => 1,
-            Self::RateLimit => 2,
-        }
-    }
-}
-
-/// Other bits beside the claims: a call whose recording was begun by the layer that repeats it, so that all attempts share it;
-const KEYED: u16 = 8;
-/// a call of which an earlier attempt may have run;
-const AMBIGUOUS: u16 = 16;
-/// a call whose deadline leaves its owner time to finish: the next layer need not keep a reserve.
-const RESERVED: u16 = 32;
-/// a call that has reached its server;
-const DELIVERED: u16 = 64;
-/// a call of which a layer above tells a health registry.
-const WATCHED: u16 = 128;
-/// a call whose deadline was set by a caller who is not trusted;
-const UNTRUSTED: u16 = 256;
-/// a call whose names are an identity;
-const RESOLVED: u16 = 512;
-/// whose replay safety a table knew;
-const LISTED_REPLAY: u16 = 1024;
-/// whose timeout a table knew.
-const LISTED_TIMEOUT: u16 = 2048;
-
-/// Whether what a peer says over a wire is believed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Trust {
-    /// Any caller. What it says affects its own call alone.
-    Untrusted,
-    /// A peer under the same control: a proxy in front, another gateway of the same mesh.
-    Trusted,
-}
-
 /// A call of one tool: the request type of every layer in this crate.
 ///
 /// 40 bytes; see the [module docs](self) for what a clone shares.
@@ -154,6 +113,7 @@ pub enum Trust {
 /// assert_eq!(call.arguments()["query"], "tower");
 /// # Ok::<_, tower_toolcall::ToolError>(())
 /// ```
+#[derive(Clone)]
 pub struct ToolCall {
     data: Arc<Data>,
     deadline: Option<Instant>,
@@ -162,7 +122,7 @@ pub struct ToolCall {
     /// The shortest timeout of the layers above, in milliseconds; 0 if there is none.
     limit_ms: u32,
     attempt: u16,
-    claims: AtomicU16,
+    marks: Marks,
     /// The most that is kept back from the deadline, in milliseconds; the maximum if it did not come over a wire.
     max_reserve_ms: u16,
     replay: ReplaySafety,
@@ -180,7 +140,7 @@ impl ToolCall {
             limit_ms: 0,
             attempt: 1,
             replay: ReplaySafety::Unknown,
-            claims: AtomicU16::new(0),
+            marks: Marks::default(),
             max_reserve_ms: u16::MAX,
         }
     }
@@ -259,7 +219,7 @@ impl ToolCall {
         ident.separator = None;
         ident.is_listed = true;
         ident.hashes = Default::default();
-        *self.claims.get_mut() &= !(WATCHED | DELIVERED | RESOLVED);
+        self.marks.clear(Claim::Health.bit() | DELIVERED | RESOLVED);
         self
     }
 
@@ -288,16 +248,7 @@ impl ToolCall {
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.data_mut().ident_mut().timeout = Some(timeout);
-        *self.claims.get_mut() &= !LISTED_TIMEOUT;
-        self
-    }
-
-    /// Sets the moment by which the call must have ended, retries and waits included.
-    ///
-    /// It replaces an earlier deadline. Layers use [`tighten`](Self::tighten), which cannot extend.
-    #[must_use]
-    pub fn with_deadline(mut self, at: Instant) -> Self {
-        self.set_deadline(at);
+        self.marks.clear(LISTED_TIMEOUT);
         self
     }
 
@@ -305,7 +256,7 @@ impl ToolCall {
     #[must_use]
     pub fn with_replay_safety(mut self, replay: ReplaySafety) -> Self {
         self.replay = replay;
-        *self.claims.get_mut() &= !LISTED_REPLAY;
+        self.marks.clear(LISTED_REPLAY);
         self
     }
 
@@ -391,12 +342,6 @@ impl ToolCall {
         &self.data.ident.rules
     }
 
-    /// The moment by which the call must have ended.
-    #[inline]
-    pub fn deadline(&self) -> Option<Instant> {
-        self.deadline
-    }
-
     /// Whether the call may run twice.
     #[inline]
     pub fn replay_safety(&self) -> ReplaySafety {
@@ -437,263 +382,6 @@ impl ToolCall {
         CallInfo::new(Arc::clone(&self.data.ident), self.recording)
     }
 
-    /// Moves the deadline to `at` unless it is earlier already: an outer deadline always wins.
-    ///
-    /// For deadlines that are set in this process. For those of a peer: [`tighten_from_wire`](Self::tighten_from_wire).
-    #[inline]
-    pub fn tighten(&mut self, at: Instant) {
-        if self.deadline.is_none_or(|outer| at < outer) {
-            self.set_deadline(at);
-        }
-    }
-
-    /// The same for a deadline that came over a wire.
-    ///
-    /// | `trust` | a call that the deadline ends |
-    /// |---|---|
-    /// | [`Untrusted`](Trust::Untrusted) | tells nothing of the tool, where the deadline was shorter than the tool's own timeout: circuit breakers and health registries do not count it, and a breaker does not choose such a call as its probe |
-    /// | [`Trusted`](Trust::Trusted) | has timed out, and circuit breakers count it |
-    ///
-    /// Where several deadlines are set, the earliest one decides. The [reserve](crate::deadline::DeadlineLayer::with_reserve) that
-    /// is kept back below is at most a tenth of the time that is left now, and 65 s, as a peer may wait for less than the reserve; also of an
-    /// earlier deadline that is set in this process later on.
-    pub fn tighten_from_wire(&mut self, at: Instant, trust: Trust) {
-        if self.deadline.is_none_or(|outer| at < outer) {
-            let left = at.saturating_duration_since(Instant::now());
-            let tenth = (left.as_millis() / 10).min(u128::from(u16::MAX - 1));
-            self.max_reserve_ms = tenth as u16;
-            self.set_deadline(at);
-            if trust == Trust::Untrusted {
-                *self.claims.get_mut() |= UNTRUSTED;
-            }
-        }
-    }
-
-    /// Whether the [deadline](Self::deadline) was set by a caller who is not trusted: see
-    /// [`tighten_from_wire`](Self::tighten_from_wire).
-    #[inline]
-    pub fn is_deadline_untrusted(&self) -> bool {
-        self.claims.load(Relaxed) & UNTRUSTED != 0
-    }
-
-    #[inline]
-    fn set_deadline(&mut self, at: Instant) {
-        self.deadline = Some(at);
-        // It is another one.
-        *self.claims.get_mut() &= !(RESERVED | UNTRUSTED);
-    }
-
-    /// The deadline, unless it was set by a caller who is not trusted.
-    #[inline]
-    pub(crate) fn trusted_deadline(&self) -> Option<Instant> {
-        self.deadline.filter(|_| !self.is_deadline_untrusted())
-    }
-
-    /// Whether it can show that a tool works again: not one whose caller, who is not trusted, leaves it less time than the
-    /// tool may take: the shorter one of the timeouts above and of those below, which others have met (`below_ms`, 0 if there
-    /// are none).
-    pub(crate) fn may_probe(&self, below_ms: u32) -> bool {
-        let leaves = |at: Instant| at.saturating_duration_since(Instant::now());
-        let limits = [self.limit_ms, below_ms].into_iter().filter(|ms| *ms > 0);
-        let limit_ms = limits.min().unwrap_or(0);
-        let at = self.deadline.filter(|_| self.is_deadline_untrusted());
-        at.is_none_or(|at| leaves(at) >= self.info().patience_within(limit_ms))
-    }
-
-    /// Notes that a layer ends the call after this time. Of several the shortest holds. Circuit breakers below judge by it
-    /// whether a call that is dropped has timed out.
-    #[inline]
-    pub fn limit(&mut self, timeout: Duration) {
-        let ms = u32::try_from(timeout.as_millis())
-            .unwrap_or(u32::MAX)
-            .max(1);
-        // None is 0, which is not less.
-        self.limit_ms = match self.limit_ms {
-            0 => ms,
-            known => known.min(ms),
-        };
-        self.share_limit();
-    }
-
-    /// Lets those who judge the end of this call know the shortest timeout so far: see [`CallInfo::patience`].
-    #[inline]
-    pub(crate) fn share_limit(&self) {
-        self.data.ident.record.set_limit_ms(self.limit_ms);
-    }
-
-    /// Counts another attempt. For layers that repeat calls.
-    pub fn next_attempt(&mut self) {
-        self.begin_attempt(self.attempt().saturating_add(1));
-    }
-
-    /// The same where others have made some of them.
-    pub(crate) fn begin_attempt(&mut self, n: u32) {
-        self.attempt = u16::try_from(n).unwrap_or(u16::MAX);
-        self.record(|r| r.begin_attempt(self.attempt.into()));
-    }
-
-    /// Claims the call, and tells whether it had been claimed before.
-    ///
-    /// Takes `&self`, because tower's `Policy::clone_request` sees the first attempt only so. A
-    /// clone carries the claims made before it.
-    #[inline]
-    pub fn claim(&self, claim: Claim) -> bool {
-        // A load and a store: nobody else has this value.
-        let before = self.claims.load(Relaxed);
-        self.claims.store(before | claim.bit(), Relaxed);
-        before & claim.bit() != 0
-    }
-
-    /// Observes the call as the layer that repeats it, at most `attempts` times: all attempts share one record, which ends
-    /// with the answer of this, and one [idempotency key](Self::idempotency_key). Each further one is a clone of the call
-    /// after [`next_attempt`](Self::next_attempt).
-    pub fn observe_attempts(&mut self, attempts: u32) -> Observation {
-        let is_new = self.begin_repeated(attempts);
-        Observation::new(self.info(), is_new, self.attempt)
-    }
-
-    /// Begins the recording of a call to which the caller of this may make so many attempts: they share it,
-    /// and with it the idempotency key.
-    ///
-    /// Tells whether it is a new one; then it is the caller's to [end](Self::end_recording).
-    #[inline]
-    pub(crate) fn begin_repeated(&mut self, attempts: u32) -> bool {
-        *self.claims.get_mut() |= KEYED;
-        let is_new = !self.is_recorded();
-        if is_new {
-            self.start_recording();
-        }
-        self.data.ident.record.set_max_attempts(attempts);
-        is_new
-    }
-
-    /// Ends a recording that was begun for this call. Like an observation's end, but the call itself keeps the record.
-    #[inline]
-    pub(crate) fn end_recording(&self) {
-        self.data.ident.record.end(self.recording);
-    }
-
-    /// Notes that an attempt may have run, so that layers above do not take the refusal of a later one for proof that the
-    /// tool did not.
-    pub fn set_ambiguous(&self) {
-        self.claims.fetch_or(AMBIGUOUS, Relaxed);
-    }
-
-    /// Whether an earlier attempt may have run.
-    pub fn is_ambiguous(&self) -> bool {
-        self.claims.load(Relaxed) & AMBIGUOUS != 0
-    }
-
-    /// Notes that a health registry is told of the call and its server.
-    #[inline]
-    pub(crate) fn set_watched(&mut self) {
-        *self.claims.get_mut() |= WATCHED;
-    }
-
-    /// Whether one is.
-    #[inline]
-    pub(crate) fn is_watched(&self) -> bool {
-        self.claims.load(Relaxed) & WATCHED != 0
-    }
-
-    /// Keeps a reserve from the deadline for its owner; what is spent of it at `now` is spent.
-    pub(crate) fn reserve(&mut self, reserve: Duration, now: Instant) {
-        let Some(at) = self.deadline else { return };
-        let reserve = match self.max_reserve_ms {
-            u16::MAX => reserve,
-            ms => reserve.min(Duration::from_millis(ms.into())),
-        };
-        self.deadline = Some(at.checked_sub(reserve).map_or(now, |at| at.max(now)));
-    }
-
-    /// Notes that a reserve has been kept from the deadline, so that the next [`DeadlineLayer`](crate::deadline::DeadlineLayer)
-    /// keeps none. For executors that set the deadlines of calls themselves.
-    pub fn set_reserved(&mut self) {
-        *self.claims.get_mut() |= RESERVED;
-    }
-
-    /// Whether somebody has kept the reserve already. Says so once: the next one's deadline is another.
-    #[inline]
-    pub(crate) fn take_reserved(&mut self) -> bool {
-        let claims = self.claims.get_mut();
-        let reserved = *claims & RESERVED != 0;
-        *claims &= !RESERVED;
-        reserved
-    }
-
-    /// Whether a layer above has made this claim.
-    #[inline]
-    pub fn is_claimed(&self, claim: Claim) -> bool {
-        self.claims.load(Relaxed) & claim.bit() != 0
-    }
-
-    /// A copy without this claim: for retriers such as tower's, which keep a copy of each attempt and claim it when they send
-    /// it.
-    #[must_use]
-    pub fn unclaimed(&self, claim: Claim) -> Self {
-        let mut copy = self.clone();
-        *copy.claims.get_mut() &= !claim.bit();
-        copy
-    }
-
-    /// One key for all attempts at this call, and another for each other call.
-    ///
-    /// For leaves, to send along, so that a server can tell a repetition from a new call. `None` unless
-    /// a [`RetryLayer`](crate::retry::RetryLayer) above may repeat it; tower's retry layer cannot give
-    /// one.
-    pub fn idempotency_key(&self) -> Option<IdempotencyKey> {
-        let keyed = self.claims.load(Relaxed) & KEYED != 0;
-        keyed.then(|| self.data.ident.record.idempotency_key(self.recording))
-    }
-
-    /// Observes the call: the answer lives as long as the observer and tells, whenever asked, what
-    /// the layers below have [recorded](CallInfo::record).
-    ///
-    /// The outermost observer starts the record, the ones below read the same. It allocates only if
-    /// the caller sends clones of one call at the same time.
-    #[inline]
-    pub fn observe(&mut self) -> Observation {
-        let is_new = !self.is_recorded();
-        if is_new {
-            self.start_recording();
-        }
-        Observation::new(self.info(), is_new, self.attempt)
-    }
-
-    /// A recording that is over belongs to an earlier call that this one was cloned from.
-    #[inline]
-    fn is_recorded(&self) -> bool {
-        self.recording != 0 && self.data.ident.record.is_current(self.recording)
-    }
-
-    #[inline]
-    fn start_recording(&mut self) {
-        self.recording = match self.data.ident.record.start() {
-            Some(recording) => recording,
-            None => self.start_fresh_recording(),
-        };
-    }
-
-    /// A clone of this call is being observed: this one gets a record of its own.
-    #[cold]
-    fn start_fresh_recording(&mut self) -> u32 {
-        let fresh = Arc::new(Record::default());
-        let recording = fresh.start().expect("a fresh record is free");
-        self.data_mut().ident_mut().record = fresh;
-        recording
-    }
-
-    /// Makes it a call of its own: observers of the call that it was cloned from are told nothing of it.
-    pub fn detach(&mut self) {
-        self.recording = 0;
-    }
-
-    /// Writes to the record, if somebody observes the call.
-    #[inline]
-    pub fn record(&self, write: impl FnOnce(&Record)) {
-        self.data.ident.record(self.recording, write);
-    }
-
     /// Where a tool reports progress; `None` unless a timeout layer in idle mode waits for it.
     pub fn progress(&self) -> Option<Progress> {
         self.data.progress.clone()
@@ -732,28 +420,8 @@ impl ToolCall {
         Err(ToolError::new(ErrorKind::InvalidInput, message).about(&self.info()))
     }
 
-    fn has(&self, bit: u16) -> bool {
-        self.claims.load(Relaxed) & bit != 0
-    }
-
     fn data_mut(&mut self) -> &mut Data {
         Arc::make_mut(&mut self.data)
-    }
-}
-
-impl Clone for ToolCall {
-    #[inline]
-    fn clone(&self) -> Self {
-        Self {
-            data: Arc::clone(&self.data),
-            deadline: self.deadline,
-            recording: self.recording,
-            limit_ms: self.limit_ms,
-            attempt: self.attempt,
-            replay: self.replay,
-            claims: AtomicU16::new(self.claims.load(Relaxed)),
-            max_reserve_ms: self.max_reserve_ms,
-        }
     }
 }
 

@@ -12,12 +12,11 @@ use std::{
 };
 
 use super::{
-    CallInfo,
     extension::AttemptExtensions,
-    listeners::{ListenerId, ListenerIds, MAX_LISTENERS},
+    listeners::{ListenerIds, MAX_LISTENERS},
     signal::{Signal, Signals},
 };
-use crate::{error::ToolError, redact::Rules};
+use crate::redact::Rules;
 
 /// What happened below an observer during one logical call: layers write it, those above read it
 /// through an [`Observation`].
@@ -32,22 +31,22 @@ use crate::{error::ToolError, redact::Rules};
 pub struct Record {
     /// `number << 1 | in use`.
     state: AtomicU32,
-    attempts: AtomicU32,
+    pub(super) attempts: AtomicU32,
     /// 0 while nobody has said.
-    max_attempts: AtomicU32,
-    refusals: AtomicU32,
-    slow: AtomicBool,
+    pub(super) max_attempts: AtomicU32,
+    pub(super) refusals: AtomicU32,
+    pub(super) slow: AtomicBool,
     /// Whether the answer is an error in the tool's own words.
-    reported: AtomicBool,
+    pub(super) reported: AtomicBool,
     /// [`Signals`]: what the layers below the innermost listener can tell.
     signals: AtomicU8,
-    listeners: ListenerIds<MAX_LISTENERS>,
-    dispatched: AtomicBool,
-    timeout: Shared,
-    configured: Shared,
-    waited_nanos: AtomicU64,
-    output_bytes: Shared,
-    wants_output_bytes: AtomicBool,
+    pub(super) listeners: ListenerIds<MAX_LISTENERS>,
+    pub(super) dispatched: AtomicBool,
+    pub(super) timeout: Shared,
+    pub(super) configured: Shared,
+    pub(super) waited_nanos: AtomicU64,
+    pub(super) output_bytes: Shared,
+    pub(super) wants_output_bytes: AtomicBool,
     /// The shortest timeout on the way of the attempt that runs, in milliseconds; 0 if there is none. Written whether or
     /// not somebody observes the call, as circuit breakers judge by it.
     limit_ms: AtomicU32,
@@ -114,7 +113,7 @@ impl From<Option<Duration>> for Known {
 
 /// The same, shared.
 #[derive(Debug)]
-struct Shared(AtomicU64);
+pub(super) struct Shared(AtomicU64);
 
 impl Shared {
     #[inline]
@@ -128,7 +127,7 @@ impl Shared {
     }
 
     #[inline]
-    fn get(&self) -> Known {
+    pub(super) fn get(&self) -> Known {
         Known(self.0.load(Relaxed))
     }
 }
@@ -261,12 +260,12 @@ impl Record {
     }
 
     #[inline]
-    fn signals(&self) -> Signals {
+    pub(super) fn signals(&self) -> Signals {
         Signals::from_bits(self.signals.load(Relaxed))
     }
 
     #[inline]
-    fn set_signals(&self, signals: Signals) {
+    pub(super) fn set_signals(&self, signals: Signals) {
         self.signals.store(signals.bits(), Relaxed);
     }
 
@@ -289,7 +288,7 @@ impl Record {
     }
 
     #[inline]
-    fn rules(&self) -> Option<Rules> {
+    pub(super) fn rules(&self) -> Option<Rules> {
         let has_rules = self.has_rules.load(Acquire);
         let rules = || self.rules.lock().unwrap_or_else(PoisonError::into_inner);
         has_rules.then(|| rules().clone())
@@ -329,238 +328,5 @@ impl Record {
     /// Counts a retry that was refused.
     pub fn add_refusal(&self) {
         self.refusals.fetch_add(1, Relaxed);
-    }
-}
-
-/// An observer's view of a call's [`Record`]; see [`ToolCall::observe`](super::ToolCall::observe).
-///
-/// Once the outermost observer has dropped its own, the figures of those below may be of a later
-/// call; layers nest, so in a stack that does not happen.
-#[must_use]
-pub struct Observation {
-    /// The call, which has the record. There until it is taken out at the end.
-    call: Option<CallInfo>,
-    owner: bool,
-    /// Which attempt is the first one that passes this observer.
-    first: u16,
-    scope: Option<Scope>,
-}
-
-/// Where on the record this observer's listener stands, and what was announced outside of it.
-#[derive(Clone, Copy)]
-struct Scope {
-    place: usize,
-    outside: Signals,
-}
-
-impl Observation {
-    #[inline]
-    pub(super) fn new(call: CallInfo, owner: bool, first: u16) -> Self {
-        Self {
-            call: Some(call),
-            owner,
-            first,
-            scope: None,
-        }
-    }
-
-    /// The call that is observed.
-    #[inline]
-    pub fn call(&self) -> &CallInfo {
-        self.call.as_ref().expect("taken out at the end alone")
-    }
-
-    /// Takes over the redaction rules that a layer below has put on the call, so that what it ended with is shown by them.
-    #[inline]
-    pub(crate) fn adopt_rules(&mut self) {
-        if let Some(rules) = self.record().rules()
-            && let Some(call) = &mut self.call
-        {
-            call.set_rules(rules);
-        }
-    }
-
-    /// Hands the observation over. Nothing is left here.
-    #[inline]
-    pub(crate) fn take(&mut self) -> Self {
-        Self {
-            call: self.call.take(),
-            ..*self
-        }
-    }
-
-    /// The same, taken out. The observation ends.
-    #[inline]
-    pub(crate) fn take_call(&mut self) -> CallInfo {
-        self.end();
-        self.call.take().expect("taken out here alone")
-    }
-
-    /// Puts a [registered](crate::event::Listening) listener on the record: until this observation ends, the layers below
-    /// tell it of this call's events, beside their own listeners, and each event once. Observers nest, and each hears what
-    /// happens below it.
-    ///
-    /// An observation has one listener, a record at most four at a time; returns whether this observation has one.
-    #[inline]
-    pub fn listen(&mut self, listener: ListenerId) -> bool {
-        if self.scope.is_none()
-            && let Some(place) = self.record().listeners.add(listener)
-        {
-            let outside = self.record().signals();
-            self.record().set_signals(Signals::default());
-            self.scope = Some(Scope { place, outside });
-        }
-        self.scope.is_some()
-    }
-
-    /// What the layers below have [announced](Record::announce): those that the call has passed so far.
-    #[inline]
-    pub fn signals(&self) -> Signals {
-        self.record().signals()
-    }
-
-    #[inline]
-    fn record(&self) -> &Record {
-        self.call().observed()
-    }
-
-    /// What the record says now.
-    #[inline]
-    pub(crate) fn recorded(&self) -> Recorded {
-        let record = self.record();
-        Recorded {
-            timeout: record.timeout.get(),
-            configured_timeout: record.configured.get(),
-            output_bytes: record.output_bytes.get(),
-            waited_nanos: record.waited_nanos.load(Relaxed),
-            max_attempts: record.max_attempts.load(Relaxed),
-            refusals: record.refusals.load(Relaxed),
-            slow: record.slow.load(Relaxed),
-        }
-    }
-
-    #[inline]
-    fn end(&self) {
-        let Some(call) = &self.call else { return };
-        if let Some(scope) = self.scope {
-            call.record(|record| {
-                record.listeners.remove(scope.place);
-                record.set_signals(record.signals() | scope.outside);
-            });
-        }
-        if self.owner {
-            call.end_recording();
-        }
-    }
-
-    /// How many attempts were sent, once the call has ended with `error` or with an answer: those that passed this observer,
-    /// without one that a layer below [refused](ToolError::is_own_refusal). 0 for a call that was only refused.
-    pub fn sent(&self, error: Option<&ToolError>) -> u32 {
-        let begun = self.attempts();
-        let sent = match error {
-            Some(error) => self.sent_before(error, begun),
-            None => begun,
-        };
-        sent.saturating_sub(u32::from(self.first).saturating_sub(1))
-    }
-
-    /// A layer that repeats calls says so in the error.
-    #[cold]
-    fn sent_before(&self, error: &ToolError, begun: u32) -> u32 {
-        let is_ours = error.tool().is_none_or(|tool| tool == self.call().tool());
-        match error.attempts().filter(|_| is_ours) {
-            Some(said) => said,
-            None if error.is_own_refusal() => begun - 1,
-            None => begun,
-        }
-    }
-
-    /// Whether the leaf has [said](Record::set_reported) that the answer is an error in the tool's own words.
-    #[inline]
-    pub fn is_reported(&self) -> bool {
-        self.record().reported.load(Relaxed)
-    }
-
-    /// Attempts begun, at least 1, those before this observer included.
-    #[inline]
-    pub fn attempts(&self) -> u32 {
-        self.record().attempts.load(Relaxed).max(1)
-    }
-
-    /// The timeout in force at the last attempt; `None` without one. What a deadline leaves of it is
-    /// known once the call has waited.
-    pub fn timeout(&self) -> Option<Duration> {
-        self.record().timeout()
-    }
-
-    /// The timeout as configured, before a deadline shortened it.
-    pub fn configured_timeout(&self) -> Option<Duration> {
-        self.record().configured.get().duration()
-    }
-
-    /// How many attempts there may be; `None` if no layer repeats the call.
-    pub fn max_attempts(&self) -> Option<u32> {
-        Some(self.record().max_attempts.load(Relaxed)).filter(|n| *n > 0)
-    }
-
-    /// Asks those below for the size of the answer.
-    #[inline]
-    pub fn want_output_bytes(&self) {
-        self.record().wants_output_bytes.store(true, Relaxed);
-    }
-
-    /// How many bytes the answer has, as compact JSON, if whoever gave it has said.
-    pub fn output_bytes(&self) -> Option<u64> {
-        self.record().output_bytes.get().get()
-    }
-
-    /// Whether a timeout layer found the call slow.
-    #[inline]
-    pub fn is_slow(&self) -> bool {
-        self.record().slow.load(Relaxed)
-    }
-
-    /// Whether an executor below has [noted](Record::set_dispatched) that the call has left its queue.
-    pub fn is_dispatched(&self) -> bool {
-        self.record().dispatched.load(Relaxed)
-    }
-
-    /// Time spent waiting for backoffs and cooldowns.
-    pub fn waited(&self) -> Duration {
-        Duration::from_nanos(self.record().waited_nanos.load(Relaxed))
-    }
-
-    /// Retries that were refused.
-    pub fn refusals(&self) -> u32 {
-        self.record().refusals.load(Relaxed)
-    }
-}
-
-/// What a record says at one moment, in the record's own units: who keeps it is seldom asked.
-#[derive(Clone, Default)]
-pub(crate) struct Recorded {
-    pub(crate) timeout: Known,
-    pub(crate) configured_timeout: Known,
-    pub(crate) output_bytes: Known,
-    pub(crate) waited_nanos: u64,
-    /// 0 if nobody has said.
-    pub(crate) max_attempts: u32,
-    pub(crate) refusals: u32,
-    pub(crate) slow: bool,
-}
-
-impl Drop for Observation {
-    #[inline]
-    fn drop(&mut self) {
-        self.end();
-    }
-}
-
-impl fmt::Debug for Observation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Observation")
-            .field("call", &self.call)
-            .field("record", &self.call.as_ref().map(CallInfo::observed))
-            .finish_non_exhaustive()
     }
 }

@@ -27,13 +27,13 @@ pub(super) fn fit(text: String) -> String {
 }
 
 pub(super) fn seconds(d: Duration) -> u64 {
-    // Whole, rounded up, at least 1: nobody may come back too early (E5).
+    // Whole, rounded up, at least 1: nobody may come back too early.
     let up = u64::from(d.subsec_nanos() > 0);
     d.as_secs().saturating_add(up).max(1)
 }
 
-/// Whether the tool may have been reached: another tool might do what it has done already.
-fn lost_midway(e: &ToolError) -> bool {
+/// Another tool might do again what this one has done.
+fn may_have_run(e: &ToolError) -> bool {
     e.execution() != Execution::NotStarted
 }
 
@@ -44,50 +44,59 @@ fn name_of(e: &ToolError, max: usize) -> String {
     format!("{}{dots}", Short::new(&head, max))
 }
 
+/// The sentence that a template makes: `{tool}` stands for the tool's name, `{wait}` for the seconds to wait, `{why}` for as much of
+/// the reason as there is room for.
+fn sentence(e: &ToolError, template: &str, why: &str) -> String {
+    let wait = e.retry_after().map_or(0, seconds).to_string();
+    let filled = |part: &str| {
+        let part = part.replace("{wait}", &wait);
+        part.replace("{tool}", &name_of(e, MAX_NAME))
+    };
+    match template.split_once("{why}") {
+        Some((before, after)) => because(&filled(before), why, after),
+        None => fit(filled(template)),
+    }
+}
+
 pub(super) fn for_user(e: &ToolError) -> String {
-    let name = name_of(e, MAX_NAME);
-    fit(match e.kind() {
-        ErrorKind::Timeout => format!("The tool '{name}' took too long to answer."),
-        ErrorKind::DeadlineExceeded => {
-            format!("There was no time left to run the tool '{name}'.")
+    let knows_wait = e.retry_after().is_some();
+    let template = match e.kind() {
+        ErrorKind::Timeout => "The tool '{tool}' took too long to answer.",
+        ErrorKind::DeadlineExceeded => "There was no time left to run the tool '{tool}'.",
+        ErrorKind::RateLimited if knows_wait => {
+            "The tool '{tool}' is limiting requests. Please try again in {wait} s."
         }
-        ErrorKind::RateLimited => match e.retry_after() {
-            Some(d) => format!(
-                "The tool '{name}' is limiting requests. Please try again in {} s.",
-                seconds(d)
-            ),
-            None => format!("The tool '{name}' is limiting requests. Please try again later."),
-        },
-        ErrorKind::CircuitOpen => match e.retry_after() {
-            Some(d) => format!(
-                "The tool '{name}' is unavailable for now. Please try again in {} s.",
-                seconds(d)
-            ),
-            None => format!("The tool '{name}' is unavailable for now. Please try again later."),
-        },
-        ErrorKind::Overloaded => format!("The tool '{name}' is busy. Please try again shortly."),
-        ErrorKind::ConnectionFailed if e.is_unavailable() => {
-            format!("The tool '{name}' is unavailable for now. Please try again later.")
+        ErrorKind::RateLimited => "The tool '{tool}' is limiting requests. Please try again later.",
+        ErrorKind::CircuitOpen if knows_wait => {
+            "The tool '{tool}' is unavailable for now. Please try again in {wait} s."
         }
-        ErrorKind::ConnectionFailed if lost_midway(e) => {
-            format!("The connection to the tool '{name}' was lost.")
+        ErrorKind::CircuitOpen => {
+            "The tool '{tool}' is unavailable for now. Please try again later."
         }
-        ErrorKind::ConnectionFailed => format!("The tool '{name}' could not be reached."),
-        ErrorKind::Upstream => format!("The service behind the tool '{name}' failed."),
-        ErrorKind::Denied => format!("Access to the tool '{name}' was denied."),
+        ErrorKind::Overloaded => "The tool '{tool}' is busy. Please try again shortly.",
+        ErrorKind::ConnectionFailed if e.is_own_refusal() => {
+            "The tool '{tool}' is unavailable for now. Please try again later."
+        }
+        ErrorKind::ConnectionFailed if may_have_run(e) => {
+            "The connection to the tool '{tool}' was lost."
+        }
+        ErrorKind::ConnectionFailed => "The tool '{tool}' could not be reached.",
+        ErrorKind::Upstream => "The service behind the tool '{tool}' failed.",
+        ErrorKind::Denied => "Access to the tool '{tool}' was denied.",
         ErrorKind::NotFound if e.status().is_some() => {
-            format!("The tool '{name}' did not find what it was asked for.")
+            "The tool '{tool}' did not find what it was asked for."
         }
-        ErrorKind::NotFound => format!("The tool '{name}' is not available."),
-        ErrorKind::InvalidInput => format!("The tool '{name}' could not use the given input."),
-        ErrorKind::Failed | ErrorKind::Reported => format!("The tool '{name}' failed."),
-        ErrorKind::Cancelled => format!("The tool '{name}' was cancelled."),
-        ErrorKind::TokenExchange => format!("Signing in to the tool '{name}' failed."),
-        ErrorKind::PollTimeout => format!("The job of the tool '{name}' has not finished in time."),
+        ErrorKind::NotFound => "The tool '{tool}' is not available.",
+        ErrorKind::InvalidInput => "The tool '{tool}' could not use the given input.",
+        ErrorKind::Failed | ErrorKind::Reported => "The tool '{tool}' failed.",
+        ErrorKind::Cancelled => "The tool '{tool}' was cancelled.",
+        ErrorKind::TokenExchange => "Signing in to the tool '{tool}' failed.",
+        ErrorKind::PollTimeout => "The job of the tool '{tool}' has not finished in time.",
         ErrorKind::Panicked | ErrorKind::Internal => {
-            format!("The tool '{name}' failed because of an internal error.")
+            "The tool '{tool}' failed because of an internal error."
         }
-    })
+    };
+    sentence(e, template, "")
 }
 
 /// A sentence with a reason in it, as much of it as there is room for.
@@ -101,17 +110,6 @@ fn because(before: &str, why: &str, after: &str) -> String {
         false => after,
     };
     format!("{before}{why}{after}")
-}
-
-/// Arguments that did not fit, and why.
-fn refused(e: &ToolError, why: &str) -> String {
-    let name = name_of(e, MAX_NAME);
-    let why = why.strip_prefix("invalid arguments: ").unwrap_or(why);
-    because(
-        &format!("Tool '{name}' refused its arguments: "),
-        why,
-        ". Correct them and call it again.",
-    )
 }
 
 /// A tool that is not there, and as many names of others as there is room for: half a name is of no use.
@@ -135,81 +133,77 @@ pub(super) fn near(e: &ToolError, names: &[String]) -> String {
 }
 
 pub(super) fn for_model(e: &ToolError) -> String {
-    let name = name_of(e, MAX_NAME);
-    fit(match e.kind() {
-        ErrorKind::Timeout => format!(
-            "Tool '{name}' timed out and may still be running. Do not repeat the same call; ask for less, or continue without it."
-        ),
-        ErrorKind::DeadlineExceeded => format!(
-            "Tool '{name}' was not run: the time for tools is used up. Answer with what you have."
-        ),
-        ErrorKind::RateLimited => match e.retry_after() {
-            Some(d) => format!(
-                "Tool '{name}' is rate limited. Try again once, after {} s, or continue without it.",
-                seconds(d)
-            ),
-            None => {
-                format!(
-                    "Tool '{name}' is rate limited. Continue without it, or try again once, later."
-                )
-            }
-        },
-        ErrorKind::CircuitOpen => match e.retry_after() {
-            Some(d) => format!(
-                "Tool '{name}' keeps failing and is switched off for {} s. Use another tool or continue without it.",
-                seconds(d)
-            ),
-            None => format!(
-                "Tool '{name}' keeps failing and is switched off for now. Use another tool or continue without it."
-            ),
-        },
+    let why = match e.kind() {
+        ErrorKind::InvalidInput => e.message().trim_start_matches("invalid arguments: "),
+        _ => e.message(),
+    };
+    sentence(e, template_for_model(e), why)
+}
+
+fn template_for_model(e: &ToolError) -> &'static str {
+    let knows_wait = e.retry_after().is_some();
+    match e.kind() {
+        ErrorKind::Timeout => {
+            "Tool '{tool}' timed out and may still be running. Do not repeat the same call; ask for less, or continue without it."
+        }
+        ErrorKind::DeadlineExceeded => {
+            "Tool '{tool}' was not run: the time for tools is used up. Answer with what you have."
+        }
+        ErrorKind::RateLimited if knows_wait => {
+            "Tool '{tool}' is rate limited. Try again once, after {wait} s, or continue without it."
+        }
+        ErrorKind::RateLimited => {
+            "Tool '{tool}' is rate limited. Continue without it, or try again once, later."
+        }
+        ErrorKind::CircuitOpen if knows_wait => {
+            "Tool '{tool}' keeps failing and is switched off for {wait} s. Use another tool or continue without it."
+        }
+        ErrorKind::CircuitOpen => {
+            "Tool '{tool}' keeps failing and is switched off for now. Use another tool or continue without it."
+        }
         ErrorKind::Overloaded => {
-            format!("Tool '{name}' is busy. Try again once, later, or continue without it.")
+            "Tool '{tool}' is busy. Try again once, later, or continue without it."
         }
-        ErrorKind::ConnectionFailed if e.is_unavailable() => format!(
-            "Tool '{name}' is unavailable for the moment: its server does not answer. Use another tool or continue without it."
-        ),
-        ErrorKind::ConnectionFailed if lost_midway(e) => format!(
-            "The connection to tool '{name}' was lost; it may have run all the same. Do not repeat the same call; continue without it."
-        ),
+        ErrorKind::ConnectionFailed if e.is_own_refusal() => {
+            "Tool '{tool}' is unavailable for the moment: its server does not answer. Use another tool or continue without it."
+        }
+        ErrorKind::ConnectionFailed if may_have_run(e) => {
+            "The connection to tool '{tool}' was lost; it may have run all the same. Do not repeat the same call; continue without it."
+        }
         ErrorKind::ConnectionFailed => {
-            format!("Tool '{name}' could not be reached. Use another tool or continue without it.")
+            "Tool '{tool}' could not be reached. Use another tool or continue without it."
         }
-        ErrorKind::Upstream => format!(
-            "The service behind tool '{name}' failed. Use another tool or continue without it."
-        ),
-        ErrorKind::Denied => format!(
-            "Access to tool '{name}' was denied. Do not call it again; tell the user, or continue without it."
-        ),
-        // A status tells of what the tool looked for, not of the tool.
-        ErrorKind::NotFound if e.status().is_some() => format!(
-            "Tool '{name}' did not find what it was asked for. Check the arguments, or continue without it."
-        ),
-        ErrorKind::NotFound => {
-            format!("Tool '{name}' does not exist. Call only tools that you were given.")
+        ErrorKind::Upstream => {
+            "The service behind tool '{tool}' failed. Use another tool or continue without it."
         }
-        ErrorKind::InvalidInput => refused(e, e.message()),
-        ErrorKind::Failed => because(
-            &format!("Tool '{name}' failed: "),
-            e.message(),
-            ". Do not repeat the same call; change it or continue without it.",
-        ),
-        ErrorKind::Reported => because(
-            &format!("Tool '{name}' reported an error: "),
-            e.message(),
-            ". Change the call or continue without it.",
-        ),
+        ErrorKind::Denied => {
+            "Access to tool '{tool}' was denied. Do not call it again; tell the user, or continue without it."
+        }
+        // The status is about what the tool looked for, not about the tool.
+        ErrorKind::NotFound if e.status().is_some() => {
+            "Tool '{tool}' did not find what it was asked for. Check the arguments, or continue without it."
+        }
+        ErrorKind::NotFound => "Tool '{tool}' does not exist. Call only tools that you were given.",
+        ErrorKind::InvalidInput => {
+            "Tool '{tool}' refused its arguments: {why}. Correct them and call it again."
+        }
+        ErrorKind::Failed => {
+            "Tool '{tool}' failed: {why}. Do not repeat the same call; change it or continue without it."
+        }
+        ErrorKind::Reported => {
+            "Tool '{tool}' reported an error: {why}. Change the call or continue without it."
+        }
         ErrorKind::Cancelled => {
-            format!("The call of tool '{name}' was cancelled. Do not repeat it unless asked to.")
+            "The call of tool '{tool}' was cancelled. Do not repeat it unless asked to."
         }
-        ErrorKind::TokenExchange => format!(
-            "Signing in to tool '{name}' failed. Do not call it again; tell the user, or continue without it."
-        ),
-        ErrorKind::PollTimeout => format!(
-            "The job that tool '{name}' started has not finished and may still run. Do not start it again; continue without it."
-        ),
-        ErrorKind::Panicked | ErrorKind::Internal => format!(
-            "Tool '{name}' failed because of an internal error. Do not call it again; continue without it."
-        ),
-    })
+        ErrorKind::TokenExchange => {
+            "Signing in to tool '{tool}' failed. Do not call it again; tell the user, or continue without it."
+        }
+        ErrorKind::PollTimeout => {
+            "The job that tool '{tool}' started has not finished and may still run. Do not start it again; continue without it."
+        }
+        ErrorKind::Panicked | ErrorKind::Internal => {
+            "Tool '{tool}' failed because of an internal error. Do not call it again; continue without it."
+        }
+    }
 }

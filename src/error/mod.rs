@@ -63,13 +63,16 @@
 //! }
 //! ```
 
+mod about;
 mod any;
+mod inner;
 mod kind;
 mod message;
 pub(crate) mod recognise;
 mod response;
 mod text;
 mod wire;
+mod with;
 
 use std::{
     borrow::Cow, convert::Infallible, error::Error as StdError, fmt, io, sync::Arc, time::Duration,
@@ -77,8 +80,8 @@ use std::{
 
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
 
+use self::inner::{ForModel, Inner, More, TimeoutData};
 pub use self::{
     any::AnyError,
     kind::{ErrorKind, Evidence, Execution},
@@ -123,93 +126,6 @@ pub enum TimeoutLimit {
 #[derive(Clone)]
 pub struct ToolError(Arc<Inner>);
 
-#[derive(Clone)]
-struct Inner {
-    kind: ErrorKind,
-    execution: Execution,
-    retryable: bool,
-    evidence: Evidence,
-    health: InHealth,
-    /// An earlier attempt may have run, although this one has not started.
-    ran_before: bool,
-    attempts: u32,
-    message: Cow<'static, str>,
-    code: Option<Cow<'static, str>>,
-    tool: Option<Arc<str>>,
-    server: Option<Arc<str>>,
-    call_id: Option<Arc<str>>,
-    retry_after: Option<Duration>,
-    elapsed: Option<Duration>,
-    timeout: Option<TimeoutData>,
-    source: Option<Arc<dyn StdError + Send + Sync>>,
-    /// By which its texts were redacted.
-    rules: Rules,
-    more: Option<Box<More>>,
-}
-
-impl Inner {
-    /// Says of which call it is, where it does not yet.
-    fn stamp(&mut self, call: &CallInfo) {
-        if self.tool.is_none() {
-            self.tool = Some(Arc::clone(call.shared_tool()));
-        }
-        if self.server.is_none() {
-            self.server = call.shared_server().cloned();
-        }
-        if self.call_id.is_none() {
-            self.call_id = call.shared_id().cloned();
-        }
-    }
-
-    /// Takes back what it proves: it was met in the middle of another call.
-    fn infer(&mut self) {
-        self.evidence = Evidence::Inferred;
-        if self.execution == Execution::NotStarted {
-            self.execution = Execution::Unknown;
-        }
-        if self.health == InHealth::Refused {
-            self.health = InHealth::Unknown;
-        }
-    }
-}
-
-/// What a health registry has to do with an error.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum InHealth {
-    Unknown,
-    /// It has counted it: it says nothing to one above.
-    Counted,
-    /// It refused the call, because its server is unavailable.
-    Refused,
-}
-
-#[derive(Clone, Copy)]
-struct TimeoutData {
-    in_force: Duration,
-    configured: Duration,
-    limit: TimeoutLimit,
-}
-
-/// What few errors have.
-#[derive(Clone, Default)]
-struct More {
-    status: Option<StatusCode>,
-    body: Option<String>,
-    details: Map<String, Value>,
-    user_message: Option<String>,
-    for_model: Option<ForModel>,
-}
-
-/// What a model is told beyond the kind's sentence. The tool's name is put in when it is read: it may be another by
-/// then.
-#[derive(Clone)]
-enum ForModel {
-    /// A text of somebody's, as it is.
-    Text(String),
-    /// The tools that may have been meant.
-    Near(Vec<String>),
-}
-
 impl ToolError {
     /// An error of a kind, with a message for developers.
     ///
@@ -232,7 +148,7 @@ impl ToolError {
             execution: kind.execution(),
             retryable: kind.is_retryable(),
             evidence: Evidence::Word,
-            health: InHealth::Unknown,
+            counted: false,
             ran_before: false,
             attempts: 0,
             message,
@@ -357,149 +273,6 @@ impl ToolError {
         }
     }
 
-    /// Sets an own code in the place of the kind's. One that was put together at run time is redacted and cut
-    /// at 64 characters.
-    #[must_use]
-    pub fn with_code(self, code: impl Into<Cow<'static, str>>) -> Self {
-        let code = match code.into() {
-            Cow::Owned(text) => Cow::Owned(Short::name(&text).to_string()),
-            literal => literal,
-        };
-        self.edit(|e| e.code = Some(code))
-    }
-
-    /// Sets the cause. An error's own messages are not changed by it. A
-    /// [`TokenExchange`](ErrorKind::TokenExchange) is as retryable as the [`ToolError`] that caused it.
-    #[must_use]
-    pub fn with_source(self, source: impl Into<BoxError>) -> Self {
-        let source: Arc<dyn StdError + Send + Sync> = source.into().into();
-        let cause = source
-            .downcast_ref::<Self>()
-            .map(|cause| cause.is_retryable());
-        self.edit(|e| {
-            e.source = Some(source);
-            if let (ErrorKind::TokenExchange, Some(retryable)) = (e.kind, cause) {
-                e.retryable = retryable;
-            }
-        })
-    }
-
-    /// Sets the tool's name.
-    #[must_use]
-    pub fn with_tool(self, tool: impl Into<Arc<str>>) -> Self {
-        let tool = tool.into();
-        self.edit(|e| e.tool = Some(tool))
-    }
-
-    /// Sets the server's name.
-    #[must_use]
-    pub fn with_server(self, server: impl Into<Arc<str>>) -> Self {
-        let server = server.into();
-        self.edit(|e| e.server = Some(server))
-    }
-
-    /// Sets how long to wait before another attempt has a chance.
-    ///
-    /// An [`Upstream`](ErrorKind::Upstream) error with status 503 becomes [`Execution::NotStarted`]: the server turned
-    /// the request away and said when to come back. One that was [inferred](Evidence::Inferred) does not.
-    #[must_use]
-    pub fn with_retry_after(self, delay: Duration) -> Self {
-        let unavailable = self.status() == Some(StatusCode::SERVICE_UNAVAILABLE);
-        self.edit(|e| {
-            e.retry_after = Some(delay);
-            if unavailable && e.kind == ErrorKind::Upstream && e.evidence != Evidence::Inferred {
-                e.execution = Execution::NotStarted;
-            }
-        })
-    }
-
-    /// Says whether the tool ran, where more is known than the kind tells. With [`Execution::NotStarted`], an error that was
-    /// [inferred](Evidence::Inferred) becomes a leaf's word ([`Evidence::Word`]): retry layers then may repeat any call.
-    #[must_use]
-    pub fn with_execution(self, execution: Execution) -> Self {
-        self.edit(|e| {
-            e.execution = execution;
-            if execution == Execution::NotStarted && e.evidence == Evidence::Inferred {
-                e.evidence = Evidence::Word;
-            }
-        })
-    }
-
-    /// The same where only the execution is known better: what the error is known by stays.
-    pub(crate) fn unsent(self) -> Self {
-        self.edit(|e| e.execution = Execution::NotStarted)
-    }
-
-    /// Says whether the same call may succeed later, where more is known than the kind tells.
-    #[must_use]
-    pub fn with_retryable(self, retryable: bool) -> Self {
-        self.edit(|e| e.retryable = retryable)
-    }
-
-    /// Sets the upstream's HTTP status.
-    #[must_use]
-    pub fn with_status(self, status: StatusCode) -> Self {
-        self.edit_more(|m| m.status = Some(status))
-    }
-
-    /// Keeps the upstream's body, redacted and cut at [`MAX_TEXT`] characters. Control characters, and those that turn
-    /// or hide text (bidirectional controls, zero-width characters), become spaces, here as in all texts of an error.
-    #[must_use]
-    pub fn with_body(self, body: &str) -> Self {
-        let body = safe(&self.0.rules, body);
-        self.edit_more(|m| m.body = Some(body))
-    }
-
-    /// Adds a detail. Details are redacted when they are read.
-    #[must_use]
-    pub fn with_detail(self, key: impl Into<String>, value: impl Into<Value>) -> Self {
-        self.edit_more(|m| {
-            m.details.insert(key.into(), value.into());
-        })
-    }
-
-    /// Sets how many attempts were made.
-    #[must_use]
-    pub fn with_attempts(self, attempts: u32) -> Self {
-        self.edit(|e| e.attempts = attempts)
-    }
-
-    /// Sets how long the call took.
-    #[must_use]
-    pub fn with_elapsed(self, elapsed: Duration) -> Self {
-        self.edit(|e| e.elapsed = Some(elapsed))
-    }
-
-    /// Replaces the text for users. Taken as it is; redacted and cut where the error is serialised.
-    #[must_use]
-    pub fn with_user_message(self, text: impl Into<String>) -> Self {
-        self.edit_more(|m| m.user_message = Some(text.into()))
-    }
-
-    /// Replaces the text for models. Taken as it is; redacted and cut where the error is serialised.
-    #[must_use]
-    pub fn with_model_message(self, text: impl Into<String>) -> Self {
-        self.edit_more(|m| m.for_model = Some(ForModel::Text(text.into())))
-    }
-
-    /// Makes it the error of a tool that does not exist, and names others that may have been meant: the message for
-    /// developers has all of them, the one for models as many as fit. Names that would be redacted are left out.
-    #[must_use]
-    pub fn with_near(self, mut names: Vec<String>) -> Self {
-        let rules = self.0.rules.clone();
-        names.retain(|name| rules.redact_text(name) == name.as_str());
-        let message = match &names[..] {
-            [] => Cow::Borrowed(message::NO_SUCH_TOOL),
-            names => {
-                let near = names.join("`, `");
-                let text = format!("{}; near it: `{near}`", message::NO_SUCH_TOOL);
-                Cow::Owned(safe(&rules, &text))
-            }
-        };
-        self.edit(|e| e.message = message)
-            .edit_more(|m| m.for_model = Some(ForModel::Near(names)))
-    }
-
     /// The same error as a refusal of this side: the call was not sent, and nothing is known of the tool.
     pub(crate) fn into_own_refusal(self) -> Self {
         self.edit(|e| {
@@ -516,27 +289,15 @@ impl ToolError {
         })
     }
 
-    /// The refusal of a call whose server is unavailable.
-    #[cold]
-    pub(crate) fn unavailable(wait: Duration) -> Self {
-        Self::refusal(ErrorKind::ConnectionFailed, "the server is unavailable")
-            .with_retry_after(wait)
-            .edit(|e| e.health = InHealth::Refused)
+    /// Says that a layer has counted this failure against the tool's server, so that none above counts it again.
+    #[must_use]
+    pub fn counted(self) -> Self {
+        self.edit(|e| e.counted = true)
     }
 
-    /// Whether it is that.
-    pub(crate) fn is_unavailable(&self) -> bool {
-        self.0.health == InHealth::Refused
-    }
-
-    /// Marks a failure that a health registry has counted.
-    pub(crate) fn into_counted(self) -> Self {
-        self.edit(|e| e.health = InHealth::Counted)
-    }
-
-    /// Whether one has.
-    pub(crate) fn is_counted(&self) -> bool {
-        self.0.health == InHealth::Counted
+    /// Whether a layer below has [counted](Self::counted) it.
+    pub fn is_counted(&self) -> bool {
+        self.0.counted
     }
 
     /// Whether the tool surely did not run. An overloaded server's word (503, with a delay) is not enough for a call that
@@ -565,81 +326,6 @@ impl ToolError {
     /// Whether somebody said so.
     pub(crate) fn is_after_ambiguous(&self) -> bool {
         self.0.ran_before
-    }
-
-    /// Stamps what the error does not say yet: tool, server, call id. The first writer wins. Its texts are
-    /// redacted by the call's [rules](crate::ToolCall::with_rules), if it has any of its own.
-    ///
-    /// The error of a call with another id, or without ids of a tool of another name, was met while this one ran: of this one it is
-    /// merely [inferred](Evidence::Inferred), and that the other one had not started becomes [`Execution::Unknown`].
-    #[must_use]
-    pub fn about(self, call: &CallInfo) -> Self {
-        if self.0.tool.is_some()
-            && (self.0.server.is_some() || call.server().is_none())
-            && (self.0.call_id.is_some() || call.id().is_none())
-            && !self.is_of_another(call)
-            && self.is_redacted_by(call.rules())
-        {
-            return self;
-        }
-        let of_another = self.is_of_another(call);
-        self.edit(|e| {
-            if of_another {
-                e.infer();
-            }
-            e.stamp(call);
-        })
-        .redacted_by(call.rules())
-    }
-
-    /// The error of a call that was passed on under other names (`inner`), as its caller knows it (`outer`).
-    ///
-    /// What it says of the inner call it then says of the outer one, that it has not started for one. An error
-    /// of yet another call stays one.
-    pub(crate) fn readdressed(self, inner: &CallInfo, outer: &CallInfo) -> Self {
-        let error = self.about(inner);
-        let elsewhere = inner.server().is_some() && error.server() != inner.server();
-        if elsewhere || error.tool() != Some(inner.tool()) {
-            return error.about(outer);
-        }
-        error
-            .edit(|e| {
-                e.tool = Some(Arc::clone(outer.shared_tool()));
-                if let Some(server) = outer.shared_server() {
-                    e.server = Some(Arc::clone(server));
-                }
-            })
-            .about(outer)
-    }
-
-    fn is_redacted_by(&self, rules: &Rules) -> bool {
-        *rules == Rules::default() || self.0.rules == *rules
-    }
-
-    /// By rules of a caller's own, which add to those by which it is redacted already.
-    fn redacted_by(self, rules: &Rules) -> Self {
-        if self.is_redacted_by(rules) {
-            return self;
-        }
-        let again = |text: &str| safe(rules, &rules.without_cut_secret(text));
-        self.edit(|e| {
-            if let Cow::Owned(text) = &mut e.message {
-                *text = again(text);
-            }
-            if let Some(more) = &mut e.more {
-                more.body = more.body.as_deref().map(again);
-                match &mut more.for_model {
-                    Some(ForModel::Near(names)) => {
-                        names.retain(|name| rules.redact_text(name) == name.as_str());
-                    }
-                    // Set as it is, and redacted where it is written.
-                    Some(ForModel::Text(_)) | None => {}
-                }
-                // They are redacted when they are read, by the last rules alone.
-                more.details = e.rules.redacted(&more.details);
-            }
-            e.rules = rules.clone();
-        })
     }
 
     /// What went wrong.
@@ -767,79 +453,6 @@ impl ToolError {
     pub fn details(&self) -> Option<Redacted<'_>> {
         let details = &self.more()?.details;
         (!details.is_empty()).then(|| self.0.rules.object(details))
-    }
-
-    /// The JSON-RPC error object for a JSON-RPC gateway (not for an MCP peer; see [`ErrorKind`]).
-    ///
-    /// Beside the two fixed texts of timeouts and open breakers the message is the
-    /// [user's](Self::user_message). `data` always has `code` and `tool_id`, and where they are known `server`, `timeout_ms`,
-    /// `configured_timeout_ms`, `retry_after_seconds` and `attempts`.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use tower_toolcall::{ErrorKind, ToolError};
-    ///
-    /// let error = ToolError::new(ErrorKind::CircuitOpen, "5 failures in a row")
-    ///     .with_tool("search")
-    ///     .with_retry_after(Duration::from_millis(1500));
-    ///
-    /// assert_eq!(error.to_json_rpc(), serde_json::json!({
-    ///     "code": -32001,
-    ///     "message": "Circuit breaker open",
-    ///     "data": { "code": "CIRCUIT_OPEN", "tool_id": "search", "retry_after_seconds": 2 },
-    /// }));
-    /// ```
-    pub fn to_json_rpc(&self) -> Value {
-        let message = match self.kind() {
-            ErrorKind::Timeout | ErrorKind::DeadlineExceeded => "Tool invocation timed out",
-            ErrorKind::CircuitOpen => "Circuit breaker open",
-            _ => &self.public_message(),
-        };
-        json!({
-            "code": self.kind().json_rpc_code(),
-            "message": message,
-            "data": self.public_facts("tool_id"),
-        })
-    }
-
-    /// What callers outside may know, but for texts; `tool` is what the member with the tool's name is called.
-    fn public_facts(&self, tool: &'static str) -> Map<String, Value> {
-        let ms = |d: Duration| json!(u64::try_from(d.as_millis()).unwrap_or(u64::MAX));
-        let name = |s: &str| json!(Short::name(s).to_string());
-        let members = [
-            ("code", Some(json!(self.code()))),
-            (tool, Some(self.tool().map_or(Value::Null, name))),
-            ("server", self.server().map(name)),
-            ("timeout_ms", self.timeout().map(ms)),
-            (
-                "configured_timeout_ms",
-                self.configured_timeout()
-                    .filter(|d| Some(*d) != self.timeout())
-                    .map(ms),
-            ),
-            (
-                "retry_after_seconds",
-                self.retry_after_seconds().map(Value::from),
-            ),
-            ("attempts", self.attempts().map(Value::from)),
-        ];
-        members
-            .into_iter()
-            .filter_map(|(key, value)| Some((key.to_owned(), value?)))
-            .collect()
-    }
-
-    fn is_of_another(&self, call: &CallInfo) -> bool {
-        let another = match (self.call_id(), call.id()) {
-            (Some(theirs), Some(own)) => theirs != own,
-            _ => {
-                let elsewhere =
-                    matches!((self.server(), call.server()), (Some(a), Some(b)) if a != b);
-                elsewhere || self.tool().is_some_and(|theirs| !call.is_named(theirs))
-            }
-        };
-        another
-            && (self.evidence() != Evidence::Inferred || self.execution() == Execution::NotStarted)
     }
 
     fn more(&self) -> Option<&More> {

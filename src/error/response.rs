@@ -1,4 +1,6 @@
-//! An error as an HTTP response, for any server that speaks the types of the `http` crate.
+//! An error as a JSON-RPC error, and as an HTTP response for any server that has the types of the `http` crate.
+
+use std::time::Duration;
 
 use http::{
     HeaderValue, Response, StatusCode,
@@ -6,10 +8,70 @@ use http::{
 };
 use serde_json::{Map, Value, json};
 
-use super::{ToolError, safe};
+use super::{ErrorKind, ToolError, safe};
 use crate::text::Short;
 
 impl ToolError {
+    /// The JSON-RPC error object for a JSON-RPC gateway (not for an MCP peer; see [`ErrorKind`]).
+    ///
+    /// Beside the two fixed texts of timeouts and open breakers the message is the
+    /// [user's](Self::user_message). `data` always has `code` and `tool_id`, and where they are known `server`, `timeout_ms`,
+    /// `configured_timeout_ms`, `retry_after_seconds` and `attempts`.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tower_toolcall::{ErrorKind, ToolError};
+    ///
+    /// let error = ToolError::new(ErrorKind::CircuitOpen, "5 failures in a row")
+    ///     .with_tool("search")
+    ///     .with_retry_after(Duration::from_millis(1500));
+    ///
+    /// assert_eq!(error.to_json_rpc(), serde_json::json!({
+    ///     "code": -32001,
+    ///     "message": "Circuit breaker open",
+    ///     "data": { "code": "CIRCUIT_OPEN", "tool_id": "search", "retry_after_seconds": 2 },
+    /// }));
+    /// ```
+    pub fn to_json_rpc(&self) -> Value {
+        let message = match self.kind() {
+            ErrorKind::Timeout | ErrorKind::DeadlineExceeded => "Tool invocation timed out",
+            ErrorKind::CircuitOpen => "Circuit breaker open",
+            _ => &self.public_message(),
+        };
+        json!({
+            "code": self.kind().json_rpc_code(),
+            "message": message,
+            "data": self.public_facts("tool_id"),
+        })
+    }
+
+    /// What callers outside may know, but for texts; `tool` is what the member with the tool's name is called.
+    fn public_facts(&self, tool: &'static str) -> Map<String, Value> {
+        let ms = |d: Duration| json!(u64::try_from(d.as_millis()).unwrap_or(u64::MAX));
+        let name = |s: &str| json!(Short::name(s).to_string());
+        let members = [
+            ("code", Some(json!(self.code()))),
+            (tool, Some(self.tool().map_or(Value::Null, name))),
+            ("server", self.server().map(name)),
+            ("timeout_ms", self.timeout().map(ms)),
+            (
+                "configured_timeout_ms",
+                self.configured_timeout()
+                    .filter(|d| Some(*d) != self.timeout())
+                    .map(ms),
+            ),
+            (
+                "retry_after_seconds",
+                self.retry_after_seconds().map(Value::from),
+            ),
+            ("attempts", self.attempts().map(Value::from)),
+        ];
+        members
+            .into_iter()
+            .filter_map(|(key, value)| Some((key.to_owned(), value?)))
+            .collect()
+    }
+
     /// The answer of a plain HTTP endpoint: the [kind's status](super::ErrorKind::http_status), `Retry-After` in whole
     /// seconds where a delay is known, and a JSON body.
     ///

@@ -10,7 +10,7 @@ use tower_service::Service;
 
 use super::{Health, registry::Visit};
 use crate::{
-    call::ToolCall,
+    call::{Claim, ToolCall},
     error::ToolError,
     kit::{
         in_flight::{Beginning, InFlight},
@@ -42,13 +42,13 @@ pin_project! {
 
 impl<S, F> State<S, F> {
     #[inline]
-    pub(super) fn call(svc: &mut S, mut call: ToolCall, visit: Visit) -> Self
+    pub(super) fn call(svc: &mut S, call: ToolCall, visit: Visit) -> Self
     where
         S: Service<ToolCall, Future = F>,
     {
         let beginning = Beginning::new(visit, call.trusted_deadline());
         call.share_limit();
-        call.set_watched();
+        call.claim(Claim::Health);
         let fut = Some(svc.call(call));
         let flight = beginning.begun();
         Self::Called { fut, flight }

@@ -1,6 +1,7 @@
 use std::{
     fmt,
     sync::{Arc, OnceLock},
+    time::Duration,
 };
 
 use tokio::{sync::watch, time::Instant};
@@ -12,9 +13,9 @@ use super::{
     sign::Sign,
 };
 use crate::{
-    call::{CallInfo, ToolCall},
+    call::{CallInfo, Claim, ToolCall},
     circuit_breaker::{self, Pass},
-    error::ToolError,
+    error::{ErrorKind, ToolError},
     event::{Event, Listener, availability::Reason},
     key::Key,
     kit::{
@@ -112,7 +113,7 @@ impl Health {
     /// The call's server; if a layer above has looked it up, the one of which nothing is told.
     #[inline]
     fn entry(&self, call: &ToolCall, info: &CallInfo) -> Arc<Entry<Server>> {
-        if call.is_watched() {
+        if call.is_claimed(Claim::Health) {
             return Arc::clone(self.0.servers.overflow());
         }
         let make = || Server::new(info.server(), self.shared());
@@ -126,7 +127,7 @@ impl Health {
         let entry = self.entry(call, &info);
         let pass = match entry.value().admit(self.shared()) {
             Ok(pass) => pass,
-            Err(wait) => return Err(ToolError::unavailable(wait).about(&info)),
+            Err(wait) => return Err(unavailable(wait).about(&info)),
         };
         let visit = Visit {
             health: self.clone(),
@@ -144,7 +145,7 @@ impl Health {
     pub(super) fn refusal(&self, call: &ToolCall) -> Option<ToolError> {
         let info = call.info();
         let wait = self.entry(call, &info).value().refuses(self.shared())?;
-        Some(ToolError::unavailable(wait).about(&info))
+        Some(unavailable(wait).about(&info))
     }
 
     /// The inner service failed to become ready: the result of the call, if it may pass.
@@ -237,7 +238,7 @@ impl Visit {
         let sign = Sign::of(&error);
         self.ended(sign);
         match sign {
-            Sign::Failure(_) if !self.is_overflow() => error.into_counted(),
+            Sign::Failure(_) if !self.is_overflow() => error.counted(),
             _ => error,
         }
     }
@@ -278,4 +279,11 @@ impl Report for Visit {
     fn panicked(self) {
         self.ended(Sign::Nothing);
     }
+}
+
+/// The refusal of a call whose server is unavailable.
+#[cold]
+fn unavailable(wait: Duration) -> ToolError {
+    ToolError::refusal(ErrorKind::ConnectionFailed, "the server is unavailable")
+        .with_retry_after(wait)
 }

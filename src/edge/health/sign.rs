@@ -67,7 +67,7 @@ mod tests {
         }
         let refused = ToolError::refusal(ErrorKind::ConnectionFailed, "");
         assert_eq!(Sign::of(&refused), Sign::Nothing);
-        let counted = ToolError::new(ErrorKind::Timeout, "").into_counted();
+        let counted = ToolError::new(ErrorKind::Timeout, "").counted();
         assert_eq!(Sign::of(&counted), Sign::Nothing);
         for told in [
             http::StatusCode::NOT_FOUND,

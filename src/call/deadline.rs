@@ -1,0 +1,143 @@
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{
+    ToolCall,
+    claim::{RESERVED, UNTRUSTED},
+};
+
+/// Whether what a peer says over a wire is believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Trust {
+    /// Any caller. What it says affects its own call alone.
+    Untrusted,
+    /// A peer under the same control: a proxy in front, another gateway of the same mesh.
+    Trusted,
+}
+
+impl ToolCall {
+    /// Sets the moment by which the call must have ended, retries and waits included.
+    ///
+    /// It replaces an earlier deadline. Layers use [`tighten`](Self::tighten), which cannot extend.
+    #[must_use]
+    pub fn with_deadline(mut self, at: Instant) -> Self {
+        self.set_deadline(at);
+        self
+    }
+
+    /// The moment by which the call must have ended.
+    #[inline]
+    pub fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
+    /// Moves the deadline to `at` unless it is earlier already: an outer deadline always wins.
+    ///
+    /// For deadlines that are set in this process. For those of a peer: [`tighten_from_wire`](Self::tighten_from_wire).
+    #[inline]
+    pub fn tighten(&mut self, at: Instant) {
+        if self.deadline.is_none_or(|outer| at < outer) {
+            self.set_deadline(at);
+        }
+    }
+
+    /// The same for a deadline that came over a wire.
+    ///
+    /// | `trust` | a call that the deadline ends |
+    /// |---|---|
+    /// | [`Untrusted`](Trust::Untrusted) | tells nothing of the tool, where the deadline was shorter than the tool's own timeout: circuit breakers and health registries do not count it, and a breaker does not choose such a call as its probe |
+    /// | [`Trusted`](Trust::Trusted) | has timed out, and circuit breakers count it |
+    ///
+    /// Where several deadlines are set, the earliest one decides. The [reserve](crate::deadline::DeadlineLayer::with_reserve) that
+    /// is kept back below is at most a tenth of the time that is left now, and 65 s, as a peer may wait for less than the reserve; also of an
+    /// earlier deadline that is set in this process later on.
+    pub fn tighten_from_wire(&mut self, at: Instant, trust: Trust) {
+        if self.deadline.is_none_or(|outer| at < outer) {
+            let left = at.saturating_duration_since(Instant::now());
+            let tenth = (left.as_millis() / 10).min(u128::from(u16::MAX - 1));
+            self.max_reserve_ms = tenth as u16;
+            self.set_deadline(at);
+            if trust == Trust::Untrusted {
+                self.marks.set(UNTRUSTED);
+            }
+        }
+    }
+
+    /// Whether the [deadline](Self::deadline) was set by a caller who is not trusted: see
+    /// [`tighten_from_wire`](Self::tighten_from_wire).
+    #[inline]
+    pub fn is_deadline_untrusted(&self) -> bool {
+        self.marks.has(UNTRUSTED)
+    }
+
+    #[inline]
+    fn set_deadline(&mut self, at: Instant) {
+        self.deadline = Some(at);
+        // It is another one.
+        self.marks.clear(RESERVED | UNTRUSTED);
+    }
+
+    /// The deadline, unless it was set by a caller who is not trusted.
+    #[inline]
+    pub(crate) fn trusted_deadline(&self) -> Option<Instant> {
+        self.deadline.filter(|_| !self.is_deadline_untrusted())
+    }
+
+    /// Whether it can show that a tool works again: not one whose caller, who is not trusted, leaves it less time than the
+    /// tool may take: the shorter one of the timeouts above and of those below, which others have met (`below_ms`, 0 if there
+    /// are none).
+    pub(crate) fn may_probe(&self, below_ms: u32) -> bool {
+        let leaves = |at: Instant| at.saturating_duration_since(Instant::now());
+        let limits = [self.limit_ms, below_ms].into_iter().filter(|ms| *ms > 0);
+        let limit_ms = limits.min().unwrap_or(0);
+        let at = self.deadline.filter(|_| self.is_deadline_untrusted());
+        at.is_none_or(|at| leaves(at) >= self.info().patience_within(limit_ms))
+    }
+
+    /// Notes that a layer ends the call after this time. Of several the shortest holds. Circuit breakers below judge by it
+    /// whether a call that is dropped has timed out.
+    #[inline]
+    pub fn limit(&mut self, timeout: Duration) {
+        let ms = u32::try_from(timeout.as_millis())
+            .unwrap_or(u32::MAX)
+            .max(1);
+        // None is 0, which is not less.
+        self.limit_ms = match self.limit_ms {
+            0 => ms,
+            known => known.min(ms),
+        };
+        self.share_limit();
+    }
+
+    /// Lets those who judge the end of this call know the shortest timeout so far: see [`CallInfo::patience`].
+    #[inline]
+    pub(crate) fn share_limit(&self) {
+        self.data.ident.record.set_limit_ms(self.limit_ms);
+    }
+
+    /// Keeps a reserve from the deadline for its owner; what is spent of it at `now` is spent.
+    pub(crate) fn reserve(&mut self, reserve: Duration, now: Instant) {
+        let Some(at) = self.deadline else { return };
+        let reserve = match self.max_reserve_ms {
+            u16::MAX => reserve,
+            ms => reserve.min(Duration::from_millis(ms.into())),
+        };
+        self.deadline = Some(at.checked_sub(reserve).map_or(now, |at| at.max(now)));
+    }
+
+    /// Notes that a reserve has been kept from the deadline, so that the next [`DeadlineLayer`](crate::deadline::DeadlineLayer)
+    /// keeps none. For executors that set the deadlines of calls themselves.
+    pub fn set_reserved(&mut self) {
+        self.marks.set(RESERVED);
+    }
+
+    /// Whether somebody has kept the reserve already. Says so once: the next one's deadline is another.
+    #[inline]
+    pub(crate) fn take_reserved(&mut self) -> bool {
+        let reserved = self.marks.has(RESERVED);
+        self.marks.clear(RESERVED);
+        reserved
+    }
+}

@@ -1,0 +1,96 @@
+//! Which call an error is about, and the redaction rules of that call.
+
+use std::{borrow::Cow, sync::Arc};
+
+use super::{Evidence, Execution, ToolError, inner::ForModel, safe};
+use crate::{call::CallInfo, redact::Rules};
+
+impl ToolError {
+    /// Stamps what the error does not say yet: tool, server, call id. The first writer wins. Its texts are
+    /// redacted by the call's [rules](crate::ToolCall::with_rules), if it has any of its own.
+    ///
+    /// The error of a call with another id, or without ids of a tool of another name, was met while this one ran: of this one it is
+    /// merely [inferred](Evidence::Inferred), and that the other one had not started becomes [`Execution::Unknown`].
+    #[must_use]
+    pub fn about(self, call: &CallInfo) -> Self {
+        if self.0.tool.is_some()
+            && (self.0.server.is_some() || call.server().is_none())
+            && (self.0.call_id.is_some() || call.id().is_none())
+            && !self.is_of_another(call)
+            && self.is_redacted_by(call.rules())
+        {
+            return self;
+        }
+        let of_another = self.is_of_another(call);
+        self.edit(|e| {
+            if of_another {
+                e.infer();
+            }
+            e.stamp(call);
+        })
+        .redacted_by(call.rules())
+    }
+
+    /// The error of a call that was passed on under other names (`inner`), as its caller knows it (`outer`).
+    ///
+    /// What it says of the inner call it then says of the outer one, that it has not started for one. An error
+    /// of yet another call stays one.
+    pub(crate) fn readdressed(self, inner: &CallInfo, outer: &CallInfo) -> Self {
+        let error = self.about(inner);
+        let elsewhere = inner.server().is_some() && error.server() != inner.server();
+        if elsewhere || error.tool() != Some(inner.tool()) {
+            return error.about(outer);
+        }
+        error
+            .edit(|e| {
+                e.tool = Some(Arc::clone(outer.shared_tool()));
+                if let Some(server) = outer.shared_server() {
+                    e.server = Some(Arc::clone(server));
+                }
+            })
+            .about(outer)
+    }
+
+    fn is_redacted_by(&self, rules: &Rules) -> bool {
+        *rules == Rules::default() || self.0.rules == *rules
+    }
+
+    /// By rules of a caller's own, which add to those by which it is redacted already.
+    pub(super) fn redacted_by(self, rules: &Rules) -> Self {
+        if self.is_redacted_by(rules) {
+            return self;
+        }
+        let again = |text: &str| safe(rules, &rules.without_cut_secret(text));
+        self.edit(|e| {
+            if let Cow::Owned(text) = &mut e.message {
+                *text = again(text);
+            }
+            if let Some(more) = &mut e.more {
+                more.body = more.body.as_deref().map(again);
+                match &mut more.for_model {
+                    Some(ForModel::Near(names)) => {
+                        names.retain(|name| rules.redact_text(name) == name.as_str());
+                    }
+                    // Set as it is, and redacted where it is written.
+                    Some(ForModel::Text(_)) | None => {}
+                }
+                // They are redacted when they are read, by the last rules alone.
+                more.details = e.rules.redacted(&more.details);
+            }
+            e.rules = rules.clone();
+        })
+    }
+
+    fn is_of_another(&self, call: &CallInfo) -> bool {
+        let another = match (self.call_id(), call.id()) {
+            (Some(theirs), Some(own)) => theirs != own,
+            _ => {
+                let elsewhere =
+                    matches!((self.server(), call.server()), (Some(a), Some(b)) if a != b);
+                elsewhere || self.tool().is_some_and(|theirs| !call.is_named(theirs))
+            }
+        };
+        another
+            && (self.evidence() != Evidence::Inferred || self.execution() == Execution::NotStarted)
+    }
+}

@@ -1,0 +1,83 @@
+use std::{borrow::Cow, error::Error as StdError, sync::Arc, time::Duration};
+
+use http::StatusCode;
+use serde_json::{Map, Value};
+
+use super::{ErrorKind, Evidence, Execution, TimeoutLimit};
+use crate::{call::CallInfo, redact::Rules};
+
+/// What a [`ToolError`](super::ToolError) has.
+#[derive(Clone)]
+pub(super) struct Inner {
+    pub(super) kind: ErrorKind,
+    pub(super) execution: Execution,
+    pub(super) retryable: bool,
+    pub(super) evidence: Evidence,
+    /// A health registry has counted it.
+    pub(super) counted: bool,
+    /// An earlier attempt may have run, although this one has not started.
+    pub(super) ran_before: bool,
+    pub(super) attempts: u32,
+    pub(super) message: Cow<'static, str>,
+    pub(super) code: Option<Cow<'static, str>>,
+    pub(super) tool: Option<Arc<str>>,
+    pub(super) server: Option<Arc<str>>,
+    pub(super) call_id: Option<Arc<str>>,
+    pub(super) retry_after: Option<Duration>,
+    pub(super) elapsed: Option<Duration>,
+    pub(super) timeout: Option<TimeoutData>,
+    pub(super) source: Option<Arc<dyn StdError + Send + Sync>>,
+    /// By which its texts were redacted.
+    pub(super) rules: Rules,
+    pub(super) more: Option<Box<More>>,
+}
+
+impl Inner {
+    /// Says of which call it is, where it does not yet.
+    pub(super) fn stamp(&mut self, call: &CallInfo) {
+        if self.tool.is_none() {
+            self.tool = Some(Arc::clone(call.shared_tool()));
+        }
+        if self.server.is_none() {
+            self.server = call.shared_server().cloned();
+        }
+        if self.call_id.is_none() {
+            self.call_id = call.shared_id().cloned();
+        }
+    }
+
+    /// Takes back what it proves: it was met in the middle of another call.
+    pub(super) fn infer(&mut self) {
+        self.evidence = Evidence::Inferred;
+        if self.execution == Execution::NotStarted {
+            self.execution = Execution::Unknown;
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct TimeoutData {
+    pub(super) in_force: Duration,
+    pub(super) configured: Duration,
+    pub(super) limit: TimeoutLimit,
+}
+
+/// What few errors have.
+#[derive(Clone, Default)]
+pub(super) struct More {
+    pub(super) status: Option<StatusCode>,
+    pub(super) body: Option<String>,
+    pub(super) details: Map<String, Value>,
+    pub(super) user_message: Option<String>,
+    pub(super) for_model: Option<ForModel>,
+}
+
+/// What a model is told beyond the kind's sentence. The tool's name is put in when it is read: it may be another by
+/// then.
+#[derive(Clone)]
+pub(super) enum ForModel {
+    /// A text of somebody's, as it is.
+    Text(String),
+    /// The tools that may have been meant.
+    Near(Vec<String>),
+}

@@ -1,0 +1,154 @@
+//! What can be said of an error.
+
+use std::{borrow::Cow, error::Error as StdError, sync::Arc, time::Duration};
+
+use http::StatusCode;
+use serde_json::Value;
+
+use super::{BoxError, ErrorKind, Evidence, Execution, ToolError, inner::ForModel, message, safe};
+use crate::text::Short;
+
+impl ToolError {
+    /// Sets an own code in the place of the kind's. One that was put together at run time is redacted and cut
+    /// at 64 characters.
+    #[must_use]
+    pub fn with_code(self, code: impl Into<Cow<'static, str>>) -> Self {
+        let code = match code.into() {
+            Cow::Owned(text) => Cow::Owned(Short::name(&text).to_string()),
+            literal => literal,
+        };
+        self.edit(|e| e.code = Some(code))
+    }
+
+    /// Sets the cause. An error's own messages are not changed by it. A
+    /// [`TokenExchange`](ErrorKind::TokenExchange) is as retryable as the [`ToolError`] that caused it.
+    #[must_use]
+    pub fn with_source(self, source: impl Into<BoxError>) -> Self {
+        let source: Arc<dyn StdError + Send + Sync> = source.into().into();
+        let cause = source
+            .downcast_ref::<Self>()
+            .map(|cause| cause.is_retryable());
+        self.edit(|e| {
+            e.source = Some(source);
+            if let (ErrorKind::TokenExchange, Some(retryable)) = (e.kind, cause) {
+                e.retryable = retryable;
+            }
+        })
+    }
+
+    /// Sets the tool's name.
+    #[must_use]
+    pub fn with_tool(self, tool: impl Into<Arc<str>>) -> Self {
+        let tool = tool.into();
+        self.edit(|e| e.tool = Some(tool))
+    }
+
+    /// Sets the server's name.
+    #[must_use]
+    pub fn with_server(self, server: impl Into<Arc<str>>) -> Self {
+        let server = server.into();
+        self.edit(|e| e.server = Some(server))
+    }
+
+    /// Sets how long to wait before another attempt has a chance.
+    ///
+    /// An [`Upstream`](ErrorKind::Upstream) error with status 503 becomes [`Execution::NotStarted`]: the server turned
+    /// the request away and said when to come back. One that was [inferred](Evidence::Inferred) does not.
+    #[must_use]
+    pub fn with_retry_after(self, delay: Duration) -> Self {
+        let unavailable = self.status() == Some(StatusCode::SERVICE_UNAVAILABLE);
+        self.edit(|e| {
+            e.retry_after = Some(delay);
+            if unavailable && e.kind == ErrorKind::Upstream && e.evidence != Evidence::Inferred {
+                e.execution = Execution::NotStarted;
+            }
+        })
+    }
+
+    /// Says whether the tool ran, where more is known than the kind tells. With [`Execution::NotStarted`], an error that was
+    /// [inferred](Evidence::Inferred) becomes a leaf's word ([`Evidence::Word`]): retry layers then may repeat any call.
+    #[must_use]
+    pub fn with_execution(self, execution: Execution) -> Self {
+        self.edit(|e| {
+            e.execution = execution;
+            if execution == Execution::NotStarted && e.evidence == Evidence::Inferred {
+                e.evidence = Evidence::Word;
+            }
+        })
+    }
+
+    /// The same where only the execution is known better: what the error is known by stays.
+    pub(crate) fn unsent(self) -> Self {
+        self.edit(|e| e.execution = Execution::NotStarted)
+    }
+
+    /// Says whether the same call may succeed later, where more is known than the kind tells.
+    #[must_use]
+    pub fn with_retryable(self, retryable: bool) -> Self {
+        self.edit(|e| e.retryable = retryable)
+    }
+
+    /// Sets the upstream's HTTP status.
+    #[must_use]
+    pub fn with_status(self, status: StatusCode) -> Self {
+        self.edit_more(|m| m.status = Some(status))
+    }
+
+    /// Keeps the upstream's body, redacted and cut at [`MAX_TEXT`] characters. Control characters, and those that turn
+    /// or hide text (bidirectional controls, zero-width characters), become spaces, here as in all texts of an error.
+    #[must_use]
+    pub fn with_body(self, body: &str) -> Self {
+        let body = safe(&self.0.rules, body);
+        self.edit_more(|m| m.body = Some(body))
+    }
+
+    /// Adds a detail. Details are redacted when they are read.
+    #[must_use]
+    pub fn with_detail(self, key: impl Into<String>, value: impl Into<Value>) -> Self {
+        self.edit_more(|m| {
+            m.details.insert(key.into(), value.into());
+        })
+    }
+
+    /// Sets how many attempts were made.
+    #[must_use]
+    pub fn with_attempts(self, attempts: u32) -> Self {
+        self.edit(|e| e.attempts = attempts)
+    }
+
+    /// Sets how long the call took.
+    #[must_use]
+    pub fn with_elapsed(self, elapsed: Duration) -> Self {
+        self.edit(|e| e.elapsed = Some(elapsed))
+    }
+
+    /// Replaces the text for users. Taken as it is; redacted and cut where the error is serialised.
+    #[must_use]
+    pub fn with_user_message(self, text: impl Into<String>) -> Self {
+        self.edit_more(|m| m.user_message = Some(text.into()))
+    }
+
+    /// Replaces the text for models. Taken as it is; redacted and cut where the error is serialised.
+    #[must_use]
+    pub fn with_model_message(self, text: impl Into<String>) -> Self {
+        self.edit_more(|m| m.for_model = Some(ForModel::Text(text.into())))
+    }
+
+    /// Makes it the error of a tool that does not exist, and names others that may have been meant: the message for
+    /// developers has all of them, the one for models as many as fit. Names that would be redacted are left out.
+    #[must_use]
+    pub fn with_near(self, mut names: Vec<String>) -> Self {
+        let rules = self.0.rules.clone();
+        names.retain(|name| rules.redact_text(name) == name.as_str());
+        let message = match &names[..] {
+            [] => Cow::Borrowed(message::NO_SUCH_TOOL),
+            names => {
+                let near = names.join("`, `");
+                let text = format!("{}; near it: `{near}`", message::NO_SUCH_TOOL);
+                Cow::Owned(safe(&rules, &text))
+            }
+        };
+        self.edit(|e| e.message = message)
+            .edit_more(|m| m.for_model = Some(ForModel::Near(names)))
+    }
+}
