@@ -58,44 +58,59 @@ fn sentence(e: &ToolError, template: &str, why: &str) -> String {
     }
 }
 
-pub(super) fn for_user(e: &ToolError) -> String {
+/// For the user, and for the model.
+#[rustfmt::skip]
+fn templates(e: &ToolError) -> [&'static str; 2] {
     let knows_wait = e.retry_after().is_some();
-    let template = match e.kind() {
-        ErrorKind::Timeout => "The tool '{tool}' took too long to answer.",
-        ErrorKind::DeadlineExceeded => "There was no time left to run the tool '{tool}'.",
-        ErrorKind::RateLimited if knows_wait => {
-            "The tool '{tool}' is limiting requests. Please try again in {wait} s."
-        }
-        ErrorKind::RateLimited => "The tool '{tool}' is limiting requests. Please try again later.",
-        ErrorKind::CircuitOpen if knows_wait => {
-            "The tool '{tool}' is unavailable for now. Please try again in {wait} s."
-        }
-        ErrorKind::CircuitOpen => {
-            "The tool '{tool}' is unavailable for now. Please try again later."
-        }
-        ErrorKind::Overloaded => "The tool '{tool}' is busy. Please try again shortly.",
-        ErrorKind::ConnectionFailed if e.is_own_refusal() => {
-            "The tool '{tool}' is unavailable for now. Please try again later."
-        }
-        ErrorKind::ConnectionFailed if may_have_run(e) => {
-            "The connection to the tool '{tool}' was lost."
-        }
-        ErrorKind::ConnectionFailed => "The tool '{tool}' could not be reached.",
-        ErrorKind::Upstream => "The service behind the tool '{tool}' failed.",
-        ErrorKind::Denied => "Access to the tool '{tool}' was denied.",
-        ErrorKind::NotFound if e.status().is_some() => {
-            "The tool '{tool}' did not find what it was asked for."
-        }
-        ErrorKind::NotFound => "The tool '{tool}' is not available.",
-        ErrorKind::InvalidInput => "The tool '{tool}' could not use the given input.",
-        ErrorKind::Failed | ErrorKind::Reported => "The tool '{tool}' failed.",
-        ErrorKind::Cancelled => "The tool '{tool}' was cancelled.",
-        ErrorKind::TokenExchange => "Signing in to the tool '{tool}' failed.",
-        ErrorKind::PollTimeout => "The job of the tool '{tool}' has not finished in time.",
-        ErrorKind::Panicked | ErrorKind::Internal => {
-            "The tool '{tool}' failed because of an internal error."
-        }
-    };
+    match e.kind() {
+        ErrorKind::Timeout => ["The tool '{tool}' took too long to answer.",
+            "Tool '{tool}' timed out and may still be running. Do not repeat the same call; ask for less, or continue without it."],
+        ErrorKind::DeadlineExceeded => ["There was no time left to run the tool '{tool}'.",
+            "Tool '{tool}' was not run: the time for tools is used up. Answer with what you have."],
+        ErrorKind::RateLimited if knows_wait => ["The tool '{tool}' is limiting requests. Please try again in {wait} s.",
+            "Tool '{tool}' is rate limited. Try again once, after {wait} s, or continue without it."],
+        ErrorKind::RateLimited => ["The tool '{tool}' is limiting requests. Please try again later.",
+            "Tool '{tool}' is rate limited. Continue without it, or try again once, later."],
+        ErrorKind::CircuitOpen if knows_wait => ["The tool '{tool}' is unavailable for now. Please try again in {wait} s.",
+            "Tool '{tool}' keeps failing and is switched off for {wait} s. Use another tool or continue without it."],
+        ErrorKind::CircuitOpen => ["The tool '{tool}' is unavailable for now. Please try again later.",
+            "Tool '{tool}' keeps failing and is switched off for now. Use another tool or continue without it."],
+        ErrorKind::Overloaded => ["The tool '{tool}' is busy. Please try again shortly.",
+            "Tool '{tool}' is busy. Try again once, later, or continue without it."],
+        ErrorKind::ConnectionFailed if e.is_own_refusal() => ["The tool '{tool}' is unavailable for now. Please try again later.",
+            "Tool '{tool}' is unavailable for the moment: its server does not answer. Use another tool or continue without it."],
+        ErrorKind::ConnectionFailed if may_have_run(e) => ["The connection to the tool '{tool}' was lost.",
+            "The connection to tool '{tool}' was lost; it may have run all the same. Do not repeat the same call; continue without it."],
+        ErrorKind::ConnectionFailed => ["The tool '{tool}' could not be reached.",
+            "Tool '{tool}' could not be reached. Use another tool or continue without it."],
+        ErrorKind::Upstream => ["The service behind the tool '{tool}' failed.",
+            "The service behind tool '{tool}' failed. Use another tool or continue without it."],
+        ErrorKind::Denied => ["Access to the tool '{tool}' was denied.",
+            "Access to tool '{tool}' was denied. Do not call it again; tell the user, or continue without it."],
+        // The status is about what the tool looked for, not about the tool.
+        ErrorKind::NotFound if e.status().is_some() => ["The tool '{tool}' did not find what it was asked for.",
+            "Tool '{tool}' did not find what it was asked for. Check the arguments, or continue without it."],
+        ErrorKind::NotFound => ["The tool '{tool}' is not available.",
+            "Tool '{tool}' does not exist. Call only tools that you were given."],
+        ErrorKind::InvalidInput => ["The tool '{tool}' could not use the given input.",
+            "Tool '{tool}' refused its arguments: {why}. Correct them and call it again."],
+        ErrorKind::Failed => ["The tool '{tool}' failed.",
+            "Tool '{tool}' failed: {why}. Do not repeat the same call; change it or continue without it."],
+        ErrorKind::Reported => ["The tool '{tool}' failed.",
+            "Tool '{tool}' reported an error: {why}. Change the call or continue without it."],
+        ErrorKind::Cancelled => ["The tool '{tool}' was cancelled.",
+            "The call of tool '{tool}' was cancelled. Do not repeat it unless asked to."],
+        ErrorKind::TokenExchange => ["Signing in to the tool '{tool}' failed.",
+            "Signing in to tool '{tool}' failed. Do not call it again; tell the user, or continue without it."],
+        ErrorKind::PollTimeout => ["The job of the tool '{tool}' has not finished in time.",
+            "The job that tool '{tool}' started has not finished and may still run. Do not start it again; continue without it."],
+        ErrorKind::Panicked | ErrorKind::Internal => ["The tool '{tool}' failed because of an internal error.",
+            "Tool '{tool}' failed because of an internal error. Do not call it again; continue without it."],
+    }
+}
+
+pub(super) fn for_user(e: &ToolError) -> String {
+    let [template, _] = templates(e);
     sentence(e, template, "")
 }
 
@@ -137,73 +152,6 @@ pub(super) fn for_model(e: &ToolError) -> String {
         ErrorKind::InvalidInput => e.message().trim_start_matches("invalid arguments: "),
         _ => e.message(),
     };
-    sentence(e, template_for_model(e), why)
-}
-
-fn template_for_model(e: &ToolError) -> &'static str {
-    let knows_wait = e.retry_after().is_some();
-    match e.kind() {
-        ErrorKind::Timeout => {
-            "Tool '{tool}' timed out and may still be running. Do not repeat the same call; ask for less, or continue without it."
-        }
-        ErrorKind::DeadlineExceeded => {
-            "Tool '{tool}' was not run: the time for tools is used up. Answer with what you have."
-        }
-        ErrorKind::RateLimited if knows_wait => {
-            "Tool '{tool}' is rate limited. Try again once, after {wait} s, or continue without it."
-        }
-        ErrorKind::RateLimited => {
-            "Tool '{tool}' is rate limited. Continue without it, or try again once, later."
-        }
-        ErrorKind::CircuitOpen if knows_wait => {
-            "Tool '{tool}' keeps failing and is switched off for {wait} s. Use another tool or continue without it."
-        }
-        ErrorKind::CircuitOpen => {
-            "Tool '{tool}' keeps failing and is switched off for now. Use another tool or continue without it."
-        }
-        ErrorKind::Overloaded => {
-            "Tool '{tool}' is busy. Try again once, later, or continue without it."
-        }
-        ErrorKind::ConnectionFailed if e.is_own_refusal() => {
-            "Tool '{tool}' is unavailable for the moment: its server does not answer. Use another tool or continue without it."
-        }
-        ErrorKind::ConnectionFailed if may_have_run(e) => {
-            "The connection to tool '{tool}' was lost; it may have run all the same. Do not repeat the same call; continue without it."
-        }
-        ErrorKind::ConnectionFailed => {
-            "Tool '{tool}' could not be reached. Use another tool or continue without it."
-        }
-        ErrorKind::Upstream => {
-            "The service behind tool '{tool}' failed. Use another tool or continue without it."
-        }
-        ErrorKind::Denied => {
-            "Access to tool '{tool}' was denied. Do not call it again; tell the user, or continue without it."
-        }
-        // The status is about what the tool looked for, not about the tool.
-        ErrorKind::NotFound if e.status().is_some() => {
-            "Tool '{tool}' did not find what it was asked for. Check the arguments, or continue without it."
-        }
-        ErrorKind::NotFound => "Tool '{tool}' does not exist. Call only tools that you were given.",
-        ErrorKind::InvalidInput => {
-            "Tool '{tool}' refused its arguments: {why}. Correct them and call it again."
-        }
-        ErrorKind::Failed => {
-            "Tool '{tool}' failed: {why}. Do not repeat the same call; change it or continue without it."
-        }
-        ErrorKind::Reported => {
-            "Tool '{tool}' reported an error: {why}. Change the call or continue without it."
-        }
-        ErrorKind::Cancelled => {
-            "The call of tool '{tool}' was cancelled. Do not repeat it unless asked to."
-        }
-        ErrorKind::TokenExchange => {
-            "Signing in to tool '{tool}' failed. Do not call it again; tell the user, or continue without it."
-        }
-        ErrorKind::PollTimeout => {
-            "The job that tool '{tool}' started has not finished and may still run. Do not start it again; continue without it."
-        }
-        ErrorKind::Panicked | ErrorKind::Internal => {
-            "Tool '{tool}' failed because of an internal error. Do not call it again; continue without it."
-        }
-    }
+    let [_, template] = templates(e);
+    sentence(e, template, why)
 }
