@@ -10,12 +10,12 @@ use tower_layer::Layer;
 use super::{
     circuit::{AbandonedPolicy, Circuit, Circuits, Shared},
     handle::CircuitBreakerHandle,
-    rules::{MAX_PERIOD, Rules, Trip},
+    rules::{Rules, Trip, period},
     service::CircuitBreaker,
 };
 use crate::{
     call::{CallInfo, ToolCall},
-    config::ConfigError,
+    config::{ConfigError, refuse_if},
     error::ToolError,
     event::{Listen, Listener},
     key::Key,
@@ -288,17 +288,14 @@ impl<C> CircuitBreakerBuilder<C> {
     pub fn build(self) -> Result<CircuitBreakerLayer<C>, ConfigError> {
         self.rules.check()?;
         check_max_keys(self.max_keys, &self.key, &self.known)?;
-        if self.counts_reported && !self.counts_tools() {
-            return Err(ConfigError::new(
-                "reported_failures",
-                "they tell of a tool, and `tool_failures` do not count for this key",
-            ));
-        }
-        if let AbandonedPolicy::After(limit) = self.abandoned
-            && limit > MAX_PERIOD
-        {
-            let reason = format!("{limit:?} is longer than a year");
-            return Err(ConfigError::new("abandoned_after", reason));
+        let reason = "they tell of a tool, and `tool_failures` do not count for this key";
+        refuse_if(
+            self.counts_reported && !self.counts_tools(),
+            "reported_failures",
+            reason,
+        )?;
+        if let AbandonedPolicy::After(limit) = self.abandoned {
+            period("abandoned_after", limit)?;
         }
         Ok(self.build_checked())
     }

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use super::window::{BUCKETS, Tally};
-use crate::{config::ConfigError, event::transition::TransitionReason};
+use crate::{
+    config::{ConfigError, refuse_if},
+    event::transition::TransitionReason,
+};
 
 /// The most results that a window remembers one by one.
 pub const MAX_WINDOW_CALLS: u32 = 10_000;
@@ -206,51 +209,40 @@ impl Rates {
 
     fn check(&self) -> Result<(), ConfigError> {
         match self.span {
-            Span::Calls(0) => return Err(never("window", "it holds no call")),
-            Span::Calls(calls) if calls > MAX_WINDOW_CALLS => {
-                return Err(too_many("window", calls, MAX_WINDOW_CALLS));
+            Span::Calls(calls) => {
+                let reason = "the breaker could never open: it holds no call";
+                not_zero("window", calls, reason)?;
+                at_most("window", calls, MAX_WINDOW_CALLS)?;
+                let minimum = self.minimum();
+                let reason = format!(
+                    "the breaker could never open: {minimum} never fit into a window of {calls}"
+                );
+                refuse_if(minimum > calls, "minimum_calls", reason)?;
             }
-            Span::Calls(calls) if self.minimum() > calls => {
-                let reason = format!("{} never fit into a window of {calls}", self.minimum());
-                return Err(never("minimum_calls", &reason));
+            Span::Time(window) => {
+                let reason = "the breaker could never open: nothing stays in so short a window";
+                refuse_if(window.as_nanos() < BUCKETS as u128, "window", reason)?;
+                period("window", window)?;
             }
-            Span::Time(window) if window.as_nanos() < BUCKETS as u128 => {
-                return Err(never("window", "nothing stays in so short a window"));
-            }
-            Span::Time(window) => period("window", window)?,
-            Span::Calls(_) => {}
         }
-        if self.minimum() == 0 {
-            return Err(ConfigError::new(
-                "minimum_calls",
-                "it is zero: a share of nothing has no meaning",
-            ));
-        }
-        if self.failure_rate.is_none() && self.slow_call_rate.is_none() {
-            return Err(never(
-                "failure_rate",
-                "neither it nor `slow_call_rate` is set",
-            ));
-        }
-        for (field, rate) in [
+        let reason = "it is zero: a share of nothing has no meaning";
+        not_zero("minimum_calls", self.minimum(), reason)?;
+        let rates = [
             ("failure_rate", self.failure_rate),
             ("slow_call_rate", self.slow_call_rate),
-        ] {
-            if let Some(rate) = rate
-                && !(rate > 0.0 && rate <= 1.0)
-            {
-                let reason = format!("{rate} is not above 0 and at most 1");
-                return Err(ConfigError::new(field, reason));
-            }
+        ];
+        let reason = "the breaker could never open: neither it nor `slow_call_rate` is set";
+        let has_none = rates.iter().all(|(_, rate)| rate.is_none());
+        refuse_if(has_none, "failure_rate", reason)?;
+        for (field, rate) in rates {
+            let Some(rate) = rate else { continue };
+            let reason = format!("{rate} is not above 0 and at most 1");
+            refuse_if(!(rate > 0.0 && rate <= 1.0), field, reason)?;
         }
-        match self.slow_call {
-            Some(Duration::ZERO) => Err(ConfigError::new(
-                "slow_call",
-                "it is zero: every call would be slow",
-            )),
-            Some(slow) => period("slow_call", slow),
-            None => Ok(()),
-        }
+        let slow_call = self.slow_call.unwrap_or(MAX_PERIOD);
+        let reason = "it is zero: every call would be slow";
+        refuse_if(slow_call.is_zero(), "slow_call", reason)?;
+        period("slow_call", slow_call)
     }
 }
 
@@ -330,84 +322,48 @@ impl Rules {
     /// Refuses what can never open, or never close again.
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         match &self.trip {
-            Kind::Consecutive { failures: 0 } | Kind::Within(Within { failures: 0, .. }) => {
-                return Err(ConfigError::new(
-                    "failures",
-                    "it is zero: the breaker would be open before the first failure",
-                ));
+            Kind::Consecutive { failures } => not_zero("failures", *failures, ALWAYS_OPEN)?,
+            Kind::Within(within) => {
+                not_zero("failures", within.failures, ALWAYS_OPEN)?;
+                at_most("failures", within.failures, MAX_WINDOW_CALLS)?;
+                period("window", within.window)?;
+                let reason = "the breaker could never open: nothing stays in a window of zero";
+                refuse_if(within.window.is_zero(), "window", reason)?;
             }
-            Kind::Within(within) if within.failures > MAX_WINDOW_CALLS => {
-                return Err(too_many("failures", within.failures, MAX_WINDOW_CALLS));
-            }
-            Kind::Within(within) if within.window.is_zero() => {
-                return Err(never("window", "nothing stays in a window of zero"));
-            }
-            Kind::Within(within) => period("window", within.window)?,
-            Kind::Consecutive { .. } => {}
             Kind::Rates(rates) => rates.check()?,
         }
-        if self.open_for.is_zero() {
-            return Err(never("open_for", "it is zero: no call is ever refused"));
-        }
-        if self.open_for > MAX_PERIOD {
-            return Err(ConfigError::new(
-                "open_for",
-                "the breaker could never close again: longer than a year",
-            ));
-        }
-        if !(self.growth >= 1.0 && self.growth.is_finite()) {
-            let reason = format!("the factor {} is not a number of at least 1", self.growth);
-            return Err(ConfigError::new("growth", reason));
-        }
-        if self.max_open_for < self.open_for {
-            return Err(ConfigError::new(
-                "max_open_for",
-                "it is shorter than `open_for`",
-            ));
-        }
+        period("open_for", self.open_for)?;
+        let reason = "the breaker could never open: it is zero: no call is ever refused";
+        refuse_if(self.open_for.is_zero(), "open_for", reason)?;
+        let reason = format!("the factor {} is not a number of at least 1", self.growth);
+        let grows = self.growth >= 1.0 && self.growth.is_finite();
+        refuse_if(!grows, "growth", reason)?;
+        let reason = "it is shorter than `open_for`";
+        refuse_if(self.max_open_for < self.open_for, "max_open_for", reason)?;
         period("max_open_for", self.max_open_for)?;
-        if self.probes == 0 {
-            return Err(ConfigError::new(
-                "probes",
-                "it is zero: the breaker could never close again",
-            ));
-        }
-        if self.probes > MAX_PROBES {
-            return Err(too_many("probes", self.probes, MAX_PROBES));
-        }
-        if self.successes() == 0 {
-            return Err(ConfigError::new(
-                "successes",
-                "it is zero: the breaker would close without a success",
-            ));
-        }
-        if self.successes() > MAX_WINDOW_CALLS {
-            return Err(too_many("successes", self.successes(), MAX_WINDOW_CALLS));
-        }
-        if self.lease.is_zero() {
-            return Err(ConfigError::new(
-                "probe_lease",
-                "it is zero: any number of probes could run at once",
-            ));
-        }
+        let reason = "it is zero: the breaker could never close again";
+        not_zero("probes", self.probes, reason)?;
+        at_most("probes", self.probes, MAX_PROBES)?;
+        let reason = "it is zero: the breaker would close without a success";
+        not_zero("successes", self.successes(), reason)?;
+        at_most("successes", self.successes(), MAX_WINDOW_CALLS)?;
+        let reason = "it is zero: any number of probes could run at once";
+        refuse_if(self.lease.is_zero(), "probe_lease", reason)?;
         period("probe_lease", self.lease)
     }
 }
 
-fn never(field: &'static str, why: &str) -> ConfigError {
-    ConfigError::new(field, format!("the breaker could never open: {why}"))
+const ALWAYS_OPEN: &str = "it is zero: the breaker would be open before the first failure";
+
+fn not_zero(field: &'static str, n: u32, reason: &'static str) -> Result<(), ConfigError> {
+    refuse_if(n == 0, field, reason)
 }
 
-fn too_many(field: &'static str, n: u32, max: u32) -> ConfigError {
-    ConfigError::new(field, format!("{n} is more than {max}"))
+fn at_most(field: &'static str, n: u32, max: u32) -> Result<(), ConfigError> {
+    refuse_if(n > max, field, format!("{n} is more than {max}"))
 }
 
-fn period(field: &'static str, d: Duration) -> Result<(), ConfigError> {
-    if d > MAX_PERIOD {
-        return Err(ConfigError::new(
-            field,
-            format!("{d:?} is longer than a year"),
-        ));
-    }
-    Ok(())
+pub(super) fn period(field: &'static str, d: Duration) -> Result<(), ConfigError> {
+    let reason = format!("{d:?} is longer than a year");
+    refuse_if(d > MAX_PERIOD, field, reason)
 }

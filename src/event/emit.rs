@@ -18,7 +18,7 @@ use crate::{
 /// Emits one of our [events](super::names::event) with some of our [fields](super::names::field): its
 /// name is the message, and who was called is always told.
 macro_rules! emit {
-    ($level:ident, $name:ident, $call:expr $(, $field:ident = $value:expr)* $(,)?) => {{
+    ($level:ident $name:ident, $call:expr $(, $field:ident = $value:expr)*) => {{
         use $crate::{call::CallInfo, event::names, text::Short};
         let call: &CallInfo = $call;
         let name = |s| tracing::field::display(Short::name(s));
@@ -50,13 +50,7 @@ impl Event<'_> {
                 call,
                 elapsed,
                 timeout,
-            } => emit!(
-                WARN,
-                SLOW,
-                call,
-                DURATION_MS = ms(elapsed),
-                TIMEOUT_MS = ms(timeout)
-            ),
+            } => emit!(WARN SLOW, call, DURATION_MS = ms(elapsed), TIMEOUT_MS = ms(timeout)),
             Event::NotStarted { call, kind } => not_started(call, kind),
             Event::Cancelled {
                 call,
@@ -69,16 +63,8 @@ impl Event<'_> {
                 delay,
                 hinted,
                 error,
-            } => emit!(
-                WARN,
-                RETRY,
-                call,
-                ATTEMPT = attempt,
-                DELAY_MS = ms(delay),
-                HINTED = hinted,
-                CODE = error.map(ToolError::code),
-                ERROR = error.map(ToolError::message)
-            ),
+            } => emit!(WARN RETRY, call, ATTEMPT = attempt, DELAY_MS = ms(delay), HINTED = hinted,
+                CODE = error.map(ToolError::code), ERROR = error.map(ToolError::message)),
             Event::RetryRefused {
                 call,
                 attempt,
@@ -90,27 +76,13 @@ impl Event<'_> {
                 attempt,
                 cooldown,
                 hinted,
-            } => emit!(
-                WARN,
-                RATE_LIMITED,
-                call,
-                ATTEMPT = attempt,
-                CODE = ErrorKind::RateLimited.code(),
-                DELAY_MS = ms(cooldown),
-                HINTED = hinted
-            ),
+            } => emit!(WARN RATE_LIMITED, call, ATTEMPT = attempt,
+                CODE = ErrorKind::RateLimited.code(), DELAY_MS = ms(cooldown), HINTED = hinted),
             Event::Transition { transition, call } => breaker(transition, call),
             Event::Breaker { .. } => {}
-            Event::Health { change, call } => emit!(
-                WARN,
-                HEALTH,
-                call,
-                FROM = change.from.name(),
-                TO = change.to.name(),
-                REASON = change.reason.map(Reason::name),
-                FAILURES = change.failures,
-                GENERATION = change.generation
-            ),
+            Event::Health { change, call } => emit!(WARN HEALTH, call, FROM = change.from.name(),
+                TO = change.to.name(), REASON = change.reason.map(Reason::name),
+                FAILURES = change.failures, GENERATION = change.generation),
             Event::Evicted { keys, kept } => tracing::event!(
                 name: event::EVICTED,
                 target: TARGET,
@@ -125,60 +97,29 @@ impl Event<'_> {
 
 fn not_started(call: &CallInfo, kind: ErrorKind) {
     match kind {
-        ErrorKind::DeadlineExceeded => emit!(
-            WARN,
-            SKIPPED,
-            call,
-            CODE = kind.code(),
-            ERROR = "the time budget was spent before the call could start",
-            DURATION_MS = 0.0
-        ),
-        ErrorKind::Cancelled => emit!(INFO, CANCELLED, call, DURATION_MS = 0.0),
-        _ => emit!(
-            INFO,
-            REJECTED,
-            call,
-            CODE = kind.code(),
-            ERROR = "the name of the tool was refused",
-            DURATION_MS = 0.0
-        ),
+        ErrorKind::DeadlineExceeded => emit!(WARN SKIPPED, call, CODE = kind.code(),
+            ERROR = "the time budget was spent before the call could start", DURATION_MS = 0.0),
+        ErrorKind::Cancelled => emit!(INFO CANCELLED, call, DURATION_MS = 0.0),
+        _ => emit!(INFO REJECTED, call, CODE = kind.code(),
+            ERROR = "the name of the tool was refused", DURATION_MS = 0.0),
     }
 }
 
 fn cancelled(call: &CallInfo, elapsed: Duration, past_deadline: bool) {
     match past_deadline {
-        true => emit!(
-            WARN,
-            TIMEOUT,
-            call,
-            CODE = ErrorKind::Timeout.code(),
-            ERROR = "dropped after its deadline",
-            DURATION_MS = ms(elapsed)
-        ),
-        false => emit!(INFO, CANCELLED, call, DURATION_MS = ms(elapsed)),
+        true => emit!(WARN TIMEOUT, call, CODE = ErrorKind::Timeout.code(),
+            ERROR = "dropped after its deadline", DURATION_MS = ms(elapsed)),
+        false => emit!(INFO CANCELLED, call, DURATION_MS = ms(elapsed)),
     }
 }
 
 fn retry_refused(call: &CallInfo, attempt: u32, reason: RetryRefusal, error: Option<&ToolError>) {
     let (code, text) = (error.map(ToolError::code), error.map(ToolError::message));
     match reason {
-        RetryRefusal::Exhausted => emit!(
-            ERROR,
-            EXHAUSTED,
-            call,
-            ATTEMPT = attempt,
-            CODE = code,
-            ERROR = text
-        ),
-        _ => emit!(
-            WARN,
-            RETRY,
-            call,
-            ATTEMPT = attempt,
-            REFUSED = reason.name(),
-            CODE = code,
-            ERROR = text
-        ),
+        RetryRefusal::Exhausted => emit!(ERROR EXHAUSTED, call, ATTEMPT = attempt, CODE = code,
+            ERROR = text),
+        _ => emit!(WARN RETRY, call, ATTEMPT = attempt, REFUSED = reason.name(), CODE = code,
+            ERROR = text),
     }
 }
 

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     call::{CallInfo, ListenerId},
-    config::ConfigError,
+    config::{ConfigError, refuse_if},
     error::ErrorKind,
     event::{BreakerState, Event, Listen, Listener, Listening, Transition},
     key::Key,
@@ -265,10 +265,12 @@ impl MetricsBuilder {
     ///
     /// A bound of zero, digits that are not 1 to 5, a range that is not one or is longer than a year.
     pub fn build(self) -> Result<Metrics, ConfigError> {
-        if !(1..=MOST_TOOLS).contains(&self.max_tools) {
-            let reason = format!("{} is not 1 to {MOST_TOOLS}", self.max_tools);
-            return Err(ConfigError::new("max_tools", reason));
-        }
+        let reason = format!("{} is not 1 to {MOST_TOOLS}", self.max_tools);
+        refuse_if(
+            !(1..=MOST_TOOLS).contains(&self.max_tools),
+            "max_tools",
+            reason,
+        )?;
         let (shortest, longest, digits) = self.latency;
         let range = Range::new(shortest, longest, digits)?;
         Ok(self.with_range(range))

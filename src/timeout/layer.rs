@@ -5,7 +5,7 @@ use tower_layer::Layer;
 use super::service::Timeout;
 use crate::{
     call::ToolCall,
-    config::ConfigError,
+    config::{ConfigError, refuse_if},
     event::{Listen, Listener},
     kit::per_tool::PerTool,
 };
@@ -132,12 +132,12 @@ impl TimeoutLayer {
     /// If the fraction is not above 0 and at most 1. With 1 only a call is slow whose answer came so late
     /// that the timer would have ended it.
     pub fn with_slow_fraction(self, fraction: f64) -> Result<Self, ConfigError> {
-        if !(fraction > 0.0 && fraction <= 1.0) {
-            return Err(ConfigError::new(
-                "slow_fraction",
-                format!("{fraction} is not above 0 and at most 1"),
-            ));
-        }
+        let reason = format!("{fraction} is not above 0 and at most 1");
+        refuse_if(
+            !(fraction > 0.0 && fraction <= 1.0),
+            "slow_fraction",
+            reason,
+        )?;
         Ok(self.edit(|s| s.slow_fraction = fraction))
     }
 
@@ -151,9 +151,8 @@ impl TimeoutLayer {
     ///
     /// If `idle` is zero: no tool could report so fast.
     pub fn with_idle_timeout(self, idle: Duration) -> Result<Self, ConfigError> {
-        if idle.is_zero() {
-            return Err(ConfigError::new("idle_timeout", "it is zero"));
-        }
+        let reason = "it is zero";
+        refuse_if(idle.is_zero(), "idle_timeout", reason)?;
         Ok(self.edit(|s| s.idle = Some(idle)))
     }
 

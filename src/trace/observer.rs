@@ -150,16 +150,10 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
         }
         if self.show.scope == Scope::Call {
             let left = |at: Instant| at.saturating_duration_since(Instant::now());
-            emit!(
-                DEBUG,
-                START,
-                &self.info,
-                AGENT_ID = call
-                    .agent_id()
-                    .map(|id| display(crate::text::Short::name(id))),
+            emit!(DEBUG START, &self.info,
+                AGENT_ID = call.agent_id().map(|id| display(crate::text::Short::name(id))),
                 TIMEOUT_MS = call.timeout().map(ms),
-                DEADLINE_MS = call.deadline().map(|at| ms(left(at)))
-            );
+                DEADLINE_MS = call.deadline().map(|at| ms(left(at))));
         }
         self.hooks.on_start(call, span);
     }
@@ -215,14 +209,13 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
         let Seen { span, below, .. } = seen;
         let duration = seen.since.elapsed();
         let waited = Some(below.waited()).filter(|waited| !waited.is_zero());
-        let told = result
-            .and_then(Result::err)
-            .and_then(|e| self.hooks.error_type(e));
-        let attempts = below.sent(result.and_then(Result::err));
+        let error = result.and_then(Result::err);
+        let named = error.and_then(|e| self.hooks.error_type(e));
+        let attempts = below.sent(error);
         let outcome = failure.map_or(CallOutcome::Success, |f| f.outcome);
         // What its caller does not want any more has not failed.
         let status = failure.filter(|f| f.outcome != CallOutcome::Cancelled);
-        let error_type = failure.map(|f| told.as_deref().unwrap_or(f.kind.error_type()));
+        let error_type = failure.map(|f| named.as_deref().unwrap_or(f.kind.error_type()));
         let (output_bytes, answer) = match result {
             Some(Ok(response)) => self.answer(seen, response),
             _ => (None, None),
@@ -301,15 +294,8 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
         } = *facts;
         match failure {
             Some(failure) => tell_failure(call, &failure, error, facts),
-            None => emit!(
-                INFO,
-                SUCCESS,
-                call,
-                DURATION_MS = duration_ms,
-                ATTEMPTS = attempts,
-                MAX_ATTEMPTS = max_attempts,
-                OUTPUT_BYTES = output_bytes
-            ),
+            None => emit!(INFO SUCCESS, call, DURATION_MS = duration_ms, ATTEMPTS = attempts,
+                MAX_ATTEMPTS = max_attempts, OUTPUT_BYTES = output_bytes),
         }
     }
 }
@@ -323,57 +309,20 @@ fn tell_failure(call: &CallInfo, failure: &Failure<'_>, error: Option<&ToolError
     } = *facts;
     let Failure { code, text, .. } = *failure;
     match failure.outcome {
-        CallOutcome::Timeout => emit!(
-            WARN,
-            TIMEOUT,
-            call,
-            CODE = code,
-            ERROR = text,
-            DURATION_MS = duration_ms,
-            ATTEMPTS = attempts,
-            MAX_ATTEMPTS = max_attempts,
+        CallOutcome::Timeout => emit!(WARN TIMEOUT, call, CODE = code, ERROR = text,
+            DURATION_MS = duration_ms, ATTEMPTS = attempts, MAX_ATTEMPTS = max_attempts,
             TIMEOUT_MS = error.and_then(ToolError::timeout).map(ms),
-            CONFIGURED_TIMEOUT_MS = error.and_then(ToolError::configured_timeout).map(ms)
-        ),
-        CallOutcome::Skipped => emit!(
-            WARN,
-            SKIPPED,
-            call,
-            CODE = code,
-            ERROR = text,
-            DURATION_MS = duration_ms
-        ),
-        CallOutcome::Cancelled => emit!(
-            INFO,
-            CANCELLED,
-            call,
-            DURATION_MS = duration_ms,
-            ATTEMPTS = attempts,
-            MAX_ATTEMPTS = max_attempts
-        ),
-        CallOutcome::Rejected => emit!(
-            INFO,
-            REJECTED,
-            call,
-            CODE = code,
-            ERROR = text,
-            DURATION_MS = duration_ms,
-            ATTEMPTS = attempts,
-            MAX_ATTEMPTS = max_attempts,
-            RETRY_AFTER_MS = error.and_then(ToolError::retry_after).map(ms)
-        ),
-        _ => emit!(
-            ERROR,
-            FAILURE,
-            call,
-            CODE = code,
-            ERROR = text,
-            DURATION_MS = duration_ms,
-            ATTEMPTS = attempts,
-            MAX_ATTEMPTS = max_attempts,
-            OUTPUT_BYTES = output_bytes,
-            STATUS = error.and_then(ToolError::status).map(|s| s.as_u16())
-        ),
+            CONFIGURED_TIMEOUT_MS = error.and_then(ToolError::configured_timeout).map(ms)),
+        CallOutcome::Skipped => emit!(WARN SKIPPED, call, CODE = code, ERROR = text,
+            DURATION_MS = duration_ms),
+        CallOutcome::Cancelled => emit!(INFO CANCELLED, call, DURATION_MS = duration_ms,
+            ATTEMPTS = attempts, MAX_ATTEMPTS = max_attempts),
+        CallOutcome::Rejected => emit!(INFO REJECTED, call, CODE = code, ERROR = text,
+            DURATION_MS = duration_ms, ATTEMPTS = attempts, MAX_ATTEMPTS = max_attempts,
+            RETRY_AFTER_MS = error.and_then(ToolError::retry_after).map(ms)),
+        _ => emit!(ERROR FAILURE, call, CODE = code, ERROR = text, DURATION_MS = duration_ms,
+            ATTEMPTS = attempts, MAX_ATTEMPTS = max_attempts, OUTPUT_BYTES = output_bytes,
+            STATUS = error.and_then(ToolError::status).map(|s| s.as_u16())),
     }
 }
 

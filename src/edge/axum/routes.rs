@@ -20,7 +20,7 @@ use super::{
 use crate::{
     call::{ToolCall, Trust},
     catch_panic::CatchPanicLayer,
-    config::ConfigError,
+    config::{ConfigError, refuse_if},
     edge::headers::deadline_of,
     error::ToolError,
     identity::{IdentityLayer, Resolve},
@@ -112,12 +112,8 @@ impl Routes {
     ///
     /// If it is zero.
     pub fn with_max_batch(mut self, requests: usize) -> Result<Self, ConfigError> {
-        if requests == 0 {
-            return Err(ConfigError::new(
-                "max_batch",
-                "it is zero: no batch would ever run",
-            ));
-        }
+        let reason = "it is zero: no batch would ever run";
+        refuse_if(requests == 0, "max_batch", reason)?;
         self.max_batch = requests;
         Ok(self)
     }

@@ -4,7 +4,7 @@ use tower_layer::Layer;
 
 use super::{Health, HealthService};
 use crate::{
-    config::ConfigError,
+    config::{ConfigError, refuse_if},
     event::{Listen, Listener},
     key::Key,
     kit::registry::check_max_keys,
@@ -103,14 +103,10 @@ impl HealthBuilder {
     ///
     /// If the threshold or the period is zero, or the number of servers is zero or more than 2^24.
     pub fn build(self) -> Result<Health, ConfigError> {
-        if self.rules.threshold == 0 {
-            let reason = "it is zero: every server would be unavailable";
-            return Err(ConfigError::new("threshold", reason));
-        }
-        if self.rules.period.is_zero() {
-            let reason = "it is zero: every call would be a probe";
-            return Err(ConfigError::new("probe_period", reason));
-        }
+        let reason = "it is zero: every server would be unavailable";
+        refuse_if(self.rules.threshold == 0, "threshold", reason)?;
+        let reason = "it is zero: every call would be a probe";
+        refuse_if(self.rules.period.is_zero(), "probe_period", reason)?;
         check_max_keys(self.max_servers, &Key::Server, &[])
             .map_err(|_| ConfigError::new("max_servers", "it is not between 1 and 2^24"))?;
         Ok(self.build_checked())

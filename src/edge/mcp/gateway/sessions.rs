@@ -16,7 +16,7 @@ use rmcp::{
     },
 };
 
-use crate::config::ConfigError;
+use crate::config::{ConfigError, refuse_if};
 
 /// The sessions of a streamable HTTP server, in memory as rmcp's `LocalSessionManager` has them, but a bounded number of them.
 ///
@@ -128,10 +128,8 @@ impl McpSessions {
     ///
     /// If it is zero.
     pub fn new(max: usize) -> Result<Self, ConfigError> {
-        if max == 0 {
-            let reason = "it is zero: no client could begin a session";
-            return Err(ConfigError::new("max", reason));
-        }
+        let reason = "it is zero: no client could begin a session";
+        refuse_if(max == 0, "max", reason)?;
         Ok(Self {
             max,
             ..Self::default()
