@@ -60,8 +60,8 @@ static PLACES: [Places; 128] = {
     places
 };
 
-/// The same for the run at `at` of bytes for which `belongs` holds: where it ends, too. None if it has
-/// others than ASCII.
+/// Whether the run at `at` of bytes for which `belongs` holds may be sensitive by the built-in words: false is certain.
+/// Where it ends, too. None if it has others than ASCII.
 pub(super) fn suspicious_run(
     text: &[u8],
     at: usize,
@@ -85,16 +85,5 @@ pub(super) fn suspicious_run(
 
 /// Whether `key` may be sensitive by the built-in words: false is certain.
 pub(super) fn suspicious(key: &str) -> bool {
-    let (mut one, mut two, mut found) = (0, 0, 0);
-    for byte in key.bytes() {
-        let Some(place) = PLACES.get(usize::from(byte)) else {
-            return true;
-        };
-        found |= two & place.third;
-        let second = one & place.second;
-        found |= second & PW;
-        two = (two & place.passed) | (second & !place.passed);
-        one = (one & place.passed) | (place.first & !place.passed);
-    }
-    found != 0
+    suspicious_run(key.as_bytes(), 0, &[true; 256]).is_none_or(|(_, found)| found)
 }

@@ -147,19 +147,20 @@ impl Index {
     ) -> impl Iterator<Item = &'static str> + 't {
         let first = text.first().map_or(0, |b| usize::from(*b));
         let sets = self.by_first.get(first).copied().unwrap_or_default();
-        sets.into_iter().enumerate().flat_map(move |(i, mut set)| {
-            std::iter::from_fn(move || {
-                while set != 0 {
-                    let word = self.words[i * 64 + set.trailing_zeros() as usize];
-                    set &= set - 1;
-                    if text.starts_with(word.as_bytes()) {
-                        return Some(word);
-                    }
-                }
-                None
-            })
-        })
+        let words = bits(sets).map(|i| self.words[i]);
+        words.filter(|word| text.starts_with(word.as_bytes()))
     }
+}
+
+/// The places of the bits that are set.
+pub(super) fn bits<const N: usize>(sets: [u64; N]) -> impl Iterator<Item = usize> {
+    sets.into_iter().enumerate().flat_map(|(i, mut set)| {
+        std::iter::from_fn(move || {
+            let bit = (set != 0).then(|| set.trailing_zeros() as usize)?;
+            set &= set - 1;
+            Some(i * 64 + bit)
+        })
+    })
 }
 
 pub(super) static STRONG_INDEX: Index = Index::new(STRONG);

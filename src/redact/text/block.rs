@@ -3,39 +3,49 @@
 use std::ops::Range;
 
 use super::{
-    Run, Scan,
+    Run,
     bytes::{ahead, looked_at},
+    token, url,
 };
 
-/// `-----BEGIN RSA PRIVATE KEY-----` to its end, or to the end of the text; PuTTY's files likewise.
-pub(super) fn find(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
-    let word = scan.word(run);
+/// `-----BEGIN RSA PRIVATE KEY-----` to its end, or to the end of the text; PuTTY's files likewise. A token that stands
+/// right before it comes first.
+pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
+    let word = run.word();
     if word.starts_with("PuTTY-User-Key-File") {
-        let end = putty_end(scan.after(run));
-        return Some(run.at..run.end + end);
+        return Some(run.at..putty_end(run.text, run.end));
     }
-    if let Some(lines) = word.strip_suffix("-----END") {
-        return tail(scan, run.at + lines.len());
-    }
-    // `-----BEGIN`, and SSH2's `---- BEGIN`.
-    let start = if let Some(i) = word.strip_suffix("-----BEGIN") {
-        run.at + i.len()
-    } else if word.ends_with("----") && scan.after(run).starts_with(" BEGIN ") {
-        run.end - 4
+    let block = if let Some(lines) = word.strip_suffix("-----END") {
+        tail(run.text, run.at + lines.len())?
     } else {
-        return None;
+        // `-----BEGIN`, and SSH2's `---- BEGIN`.
+        let spaced = word.ends_with("----") && run.after().starts_with(" BEGIN ");
+        let head = match word.strip_suffix("-----BEGIN") {
+            Some(head) => head.len(),
+            None if spaced => word.len() - 4,
+            None => return None,
+        };
+        run.at + head..end(run.text, run.at + head)?
     };
-    Some(start..end(scan.text, start)?)
+    if block.start > run.at {
+        let end = block.start;
+        let head = Run { end, ..run };
+        let token = url::webhook(head).or_else(|| token::find(head));
+        if let Some(token) = token {
+            return Some(token.start..token.end.min(end));
+        }
+    }
+    Some(block)
 }
 
 /// The lines of a private key that stand before its end, from `end` back: its beginning is missing, or elsewhere.
-fn tail(scan: &Scan<'_>, end: usize) -> Option<Range<usize>> {
-    let text = scan.text;
+fn tail(text: &str, end: usize) -> Option<Range<usize>> {
     let close = end + "-----END".len();
     let mark = ahead(text, close, 80);
-    let dashes = mark
-        .find("----")
-        .filter(|i| mark[..*i].contains("PRIVATE"))?;
+    let (name, _) = mark.split_once("----")?;
+    if !name.contains("PRIVATE") {
+        return None;
+    }
     let mut start = end;
     loop {
         let head = between(&text[..start]);
@@ -55,16 +65,14 @@ fn tail(scan: &Scan<'_>, end: usize) -> Option<Range<usize>> {
         }
         start = head.len() - line.len();
     }
-    let after = &mark[dashes..];
-    let dashes = dashes + after.len() - after.trim_start_matches('-').len();
-    (start < end).then_some(start..close + dashes)
+    (start < end).then(|| start..dashes_end(&text[..close + mark.len()], close + name.len()))
 }
 
 /// A text without what stands between the lines of a key at its end: line ends, raw or escaped, quotes, commas.
 fn between(mut text: &str) -> &str {
     loop {
         let head = text.trim_end_matches(|c: char| c.is_whitespace() || "\"',+>".contains(c));
-        let escaped = ["\\n", "\\r"].iter().find_map(|end| head.strip_suffix(end));
+        let escaped = head.strip_suffix("\\n").or(head.strip_suffix("\\r"));
         match escaped {
             Some(rest) => text = rest.trim_end_matches('\\'),
             None => return head,
@@ -78,31 +86,27 @@ pub(super) fn end(text: &str, start: usize) -> Option<usize> {
         return None;
     }
     let block = &text[start..];
-    let mark = if block.starts_with("-----") {
-        "-----END"
-    } else {
-        "---- END"
+    let mark = match block.starts_with("-----") {
+        true => "-----END",
+        false => "---- END",
     };
     let from = block.find(mark);
     looked_at(from.unwrap_or(block.len()));
-    let Some(from) = from else {
-        return Some(text.len());
-    };
-    let tail = &block[from + 8..];
-    let close = ahead(tail, 0, 80).find("----").map(|i| i + 4);
-    let Some(close) = close else {
-        return Some(text.len());
-    };
-    let dashes = tail[close..].len() - tail[close..].trim_start_matches('-').len();
-    Some(start + from + 8 + close + dashes)
+    let close = from.and_then(|from| {
+        let name = start + from + mark.len();
+        Some(name + ahead(text, name, 80).find("----")?)
+    });
+    Some(close.map_or(text.len(), |close| dashes_end(text, close)))
 }
 
-fn putty_end(rest: &str) -> usize {
-    let mac = rest.find("Private-MAC:");
-    looked_at(mac.unwrap_or(rest.len()));
-    let Some(mac) = mac else {
-        return rest.len();
-    };
-    let line = rest[mac..].find(['\n', '\\']);
-    line.map_or(rest.len(), |i| mac + i)
+/// The end of the dashes that begin at `at`.
+fn dashes_end(text: &str, at: usize) -> usize {
+    text.len() - text[at..].trim_start_matches('-').len()
+}
+
+fn putty_end(text: &str, at: usize) -> usize {
+    let mac = text[at..].find("Private-MAC:").map(|mac| at + mac);
+    looked_at(mac.unwrap_or(text.len()) - at);
+    let line = mac.and_then(|mac| Some(mac + text[mac..].find(['\n', '\\'])?));
+    line.unwrap_or(text.len())
 }

@@ -43,23 +43,7 @@ fn is_invisible(c: char) -> bool {
 
 /// Where the run at `at` ends.
 pub(super) fn run_end(text: &str, at: usize) -> usize {
-    let bytes = text.as_bytes();
-    let mut i = at;
-    while let Some(b) = bytes.get(i) {
-        if b.is_ascii() {
-            if !RUN[usize::from(*b)] {
-                break;
-            }
-            i += 1;
-        } else {
-            match text[i..].chars().next() {
-                Some(c) if is_run(c) => i += c.len_utf8(),
-                _ => break,
-            }
-        }
-    }
-    looked_at(i - at);
-    i
+    skip(text, at, is_run)
 }
 
 /// The first place from `at` on whose character is not skipped.
@@ -94,11 +78,7 @@ pub(super) fn colour_end(text: &str, at: usize) -> usize {
         "\x1b[", "\\u001b[", "\\u001B[", "\\x1b[", "\\x1B[", "\\u{1b}[", "\\033[", "\\e[",
     ];
     let near = ahead(text, at, 24);
-    if !near.starts_with(['\x1b', '\\']) {
-        return at;
-    }
-    let escape = ESCAPES.iter().find(|escape| near.starts_with(**escape));
-    let Some(escape) = escape else {
+    let Some(escape) = prefix_of(near, ESCAPES) else {
         return at;
     };
     let end = skip(near, escape.len(), |c| c.is_ascii_digit() || c == ';');
@@ -135,10 +115,32 @@ pub(super) fn after_last(text: &str, parts: impl Fn(char) -> bool) -> &str {
     text.rsplit(parts).next().unwrap_or(text)
 }
 
+/// What stands before the first of the characters `stops`; all if there is none.
+pub(super) fn until<'t>(text: &'t str, stops: &str) -> &'t str {
+    let end = text.find(|c| stops.contains(c));
+    &text[..end.unwrap_or(text.len())]
+}
+
+/// The first of `prefixes` that `text` begins with.
+pub(super) fn prefix_of(text: &str, prefixes: &[&'static str]) -> Option<&'static str> {
+    prefixes.iter().find(|p| text.starts_with(**p)).copied()
+}
+
 /// `text` without `prefix`, whatever its case.
 pub(super) fn strip_ignore_case<'t>(text: &'t str, prefix: &str) -> Option<&'t str> {
-    let (head, rest) = (text.get(..prefix.len())?, text.get(prefix.len()..)?);
+    let (head, rest) = text.split_at_checked(prefix.len())?;
     head.eq_ignore_ascii_case(prefix).then_some(rest)
+}
+
+/// Whether `text` ends with one of `ends`, whatever its case.
+pub(super) fn ends_with_one_of(text: &str, ends: &[&str]) -> bool {
+    ends.iter().any(|end| {
+        let tail = text
+            .len()
+            .checked_sub(end.len())
+            .and_then(|i| text.get(i..));
+        tail.is_some_and(|tail| tail.eq_ignore_ascii_case(end))
+    })
 }
 
 /// Whether one of `words` is `word`, whatever its case.
@@ -146,9 +148,19 @@ pub(super) fn is_one_of(word: &str, words: &[&str]) -> bool {
     words.iter().any(|w| w.eq_ignore_ascii_case(word))
 }
 
+/// Whether there is nothing but digits.
+pub(super) fn is_digits(word: &str) -> bool {
+    word.bytes().all(|b| b.is_ascii_digit())
+}
+
+/// Whether there is nothing but hexadecimal digits.
+pub(super) fn is_hex(word: &str) -> bool {
+    word.bytes().all(|b| b.is_ascii_hexdigit())
+}
+
 /// The last line of `text`, without its end.
 pub(super) fn last_line(text: &str) -> &str {
-    &text[text.rfind('\n').map_or(0, |i| i + 1)..]
+    after_last(text, |c| c == '\n')
 }
 
 /// How many blanks `line` begins with.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{
-    Run, Scan,
+    Run,
     bytes::{line_end, looked_at, skip},
 };
 use crate::redact::shown;
@@ -12,8 +12,8 @@ use crate::redact::shown;
 const LINE: usize = 48;
 
 /// The whole of an encoded text that holds a secret.
-pub(super) fn find(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
-    let word = scan.word(run);
+pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
+    let (text, word, scan) = (run.text, run.word(), run.scan);
     if run.at < scan.decoded.get()
         || word.len() < 24
         || scan.nested >= shown::MAX_NESTED
@@ -21,24 +21,15 @@ pub(super) fn find(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
     {
         return None;
     }
-    // Most are not, as their first bytes tell.
-    let mut decoder = Decoder::default();
-    if !word
-        .bytes()
-        .take(24)
-        .all(|digit| decoder.next(digit).is_none_or(is_text))
-    {
-        return None;
-    }
     let mut decoder = Decoder::default();
     if !decoder.take(word) {
         return None;
     }
-    let (text, mut end, mut len) = (scan.text, run.end, word.len());
+    let (mut end, mut len) = (run.end, word.len());
     loop {
         let next = line_end(text, end);
         let start = skip(text, next, |c| c == ' ' || c == '\t');
-        let line_end = start + digits(&text[start..]);
+        let line_end = skip(text, start, |c| u8::try_from(c).is_ok_and(is_digit));
         if len < LINE || next == end || line_end == start || !decoder.take(&text[start..line_end]) {
             break;
         }
@@ -47,8 +38,7 @@ pub(super) fn find(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
     // What was looked at as a whole is not looked at again line by line.
     scan.decoded.set(end);
     let inner = decoder.text()?;
-    let redacted = shown::redacted(scan.rules, &inner, scan.nested + 1);
-    let found = redacted != inner;
+    let found = shown::redacted(run.rules, &inner, scan.nested + 1) != inner;
     found.then(|| run.at..skip(text, end, |c| c == '='))
 }
 
@@ -60,14 +50,6 @@ fn is_text(byte: u8) -> bool {
 /// Of the standard alphabet or the one for URLs.
 fn is_digit(b: u8) -> bool {
     b.is_ascii_alphanumeric() || b"+/-_".contains(&b)
-}
-
-/// How many digits `text` begins with.
-fn digits(text: &str) -> usize {
-    let len = text.bytes().position(|b| !is_digit(b));
-    let len = len.unwrap_or(text.len());
-    looked_at(len);
-    len
 }
 
 /// Decodes as long as what comes out is text.

@@ -1,8 +1,12 @@
 //! The next run, and whether any detector has to look at it: most words of prose are of no interest to
 //! any, which their letters, their length and what stands beside them tell.
 
-use super::bytes::{RUN, colour_end, looked_at, run_end};
-use super::vendors::may_begin;
+use super::{
+    bytes::{RUN, colour_end, looked_at, run_end},
+    command::COMMANDS,
+    scheme::CAREFUL,
+    vendors::may_begin,
+};
 use crate::redact::filter::suspicious_run;
 
 /// A run of characters, and whether it is plain: neither a secret nor a word that announces one.
@@ -19,33 +23,35 @@ const SHORT: usize = 12;
 /// Words of this length may be keys that are told by their make.
 const LONG: usize = 32;
 
-/// Words at which detectors look that the filter of names does not know.
+/// Further words at which detectors look that the filter of names does not know.
 #[rustfmt::skip]
 const WORDS: &[&str] = &[
-    "bearer", "basic", "digest", "negotiate", "apikey", "ssws", "dpop", "ntlm", "splunk", "genie-key", "api-key",
-    "identified", "input_value", "tcp", "tcp6", "unix", "udp", "curl", "http", "https", "httpie", "xh", "mysql",
-    "mysqldump", "mysqladmin", "mysqlimport", "mysqlsh", "mysqlshow", "mariadb", "sshpass", "docker", "podman",
-    "mongo", "mongosh", "mongodump", "buildah", "skopeo", "mongoimport", "mongoexport", "helm", "oc", "sqlcmd", "bcp",
-    "redis-cli", "ldapsearch", "ldapadd", "ldapmodify", "ldapwhoami", "ldapdelete", "ldappasswd", "az", "twine",
-    "nerdctl", "cqlsh", "snowsql", "influx", "ipmitool", "unzip", "zip", "7z", "7za", "rar", "unrar", "sqlplus",
-    "expdp", "impdp", "exp", "imp", "rman", "sqlldr", "openssl", "smbclient", "rpcclient", "htpasswd", "cf",
-    "ibmcloud", "rabbitmqadmin", "valkey-cli", "keydb-cli", "clickhouse-client", "lftp", "wget", "htdigest", "crane",
-    "code", "codes", "phrase", "echo", "printf", "net", "sha", "ssha", "md5", "smd5", "crypt", "value", "-value", "--value", "state",
+    "bearer", "identified", "input_value", "tcp", "tcp6", "unix", "udp", "htpasswd", "code", "codes", "phrase", "echo",
+    "printf", "net", "sha", "ssha", "md5", "smd5", "crypt", "value", "-value", "--value", "state",
 ];
 
-/// For a length: the first and last letters of such words, mixed to a bit each.
+/// For a length: the first and last letters of such words, of schemes and of commands, mixed to a bit each.
 static ENDS: [u64; SHORT] = {
-    let mut table = [0; SHORT];
+    let mut table = with(with([0; SHORT], WORDS), CAREFUL);
     let mut i = 0;
-    while i < WORDS.len() {
-        let word = WORDS[i].as_bytes();
+    while i < COMMANDS.len() {
+        table = with(table, COMMANDS[i].1);
+        i += 1;
+    }
+    table
+};
+
+const fn with(mut table: [u64; SHORT], words: &[&str]) -> [u64; SHORT] {
+    let mut i = 0;
+    while i < words.len() {
+        let word = words[i].as_bytes();
         if word.len() < SHORT {
             table[word.len()] |= ends(word);
         }
         i += 1;
     }
     table
-};
+}
 
 /// The bit of the first and the last letter of a word, whatever their case.
 const fn ends(word: &[u8]) -> u64 {
@@ -53,13 +59,10 @@ const fn ends(word: &[u8]) -> u64 {
     1 << (first.wrapping_mul(11).wrapping_add(last) & 63)
 }
 
-/// Whether a word may be one of [`WORDS`]: false is certain.
-pub(super) fn may_trigger(word: &str) -> bool {
-    !word.is_empty() && is_listed(word.as_bytes())
-}
-
-fn is_listed(word: &[u8]) -> bool {
-    ENDS.get(word.len()).is_none_or(|set| set & ends(word) != 0)
+/// Whether a word may be one of those at which detectors look: false is certain.
+pub(super) fn may_trigger(word: &[u8]) -> bool {
+    let set = ENDS.get(word.len()).copied().unwrap_or(u64::MAX);
+    !word.is_empty() && set & ends(word) != 0
 }
 
 /// The next run from `at` on.
@@ -104,7 +107,7 @@ fn is_plain(text: &[u8], at: usize, end: usize) -> bool {
         if word.len() >= LONG || is_token(word) || word.ends_with(b"SecureString") {
             return false;
         }
-    } else if is_listed(word) {
+    } else if may_trigger(word) {
         return false;
     }
     let beside = match text.get(end..) {

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{
-    Run, Scan,
+    Run,
     bytes::{is_one_of, line_end, skip},
     look::{first_word, is_placeholder, is_prose},
     quote::{Quote, ends_value},
@@ -12,8 +12,8 @@ use super::{
 
 /// The value of a header: to the end of its line and of those folded under it, or to the quote that was
 /// opened before the header.
-pub(super) fn header(scan: &Scan<'_>, run: Run, start: usize) -> Option<Range<usize>> {
-    let text = scan.text;
+pub(super) fn header(run: Run<'_>, start: usize) -> Option<Range<usize>> {
+    let text = run.text;
     let end = if text[start..].starts_with('[') {
         // As Go prints its headers: `map[Cookie:[a=b; c=d] Host:[h]]`.
         bracket_end(text, start)
@@ -38,9 +38,7 @@ pub(super) fn header(scan: &Scan<'_>, run: Run, start: usize) -> Option<Range<us
 fn header_end(text: &str, start: usize, bounded: bool) -> usize {
     let mut at = start;
     loop {
-        at = skip(text, at, |c| {
-            !matches!(c, '\n' | '\r' | '\\' | '"' | '\'' | '`')
-        });
+        at = skip(text, at, |c| !"\n\r\\\"'`".contains(c));
         let line = line_end(text, at);
         if line > at {
             if !is_folded(&text[line..]) {

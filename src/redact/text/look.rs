@@ -1,6 +1,6 @@
 //! What words look like.
 
-use super::bytes::{is_one_of, strip_ignore_case};
+use super::bytes::{is_digits, is_hex, is_one_of, strip_ignore_case};
 use crate::redact::{
     REDACTED,
     keys::{self, Strength},
@@ -29,29 +29,19 @@ const PROSE: &[&str] = &[
 
 /// Whether `word` is one of prose's own, a full stop or comma after it aside.
 pub(super) fn is_prose(word: &str) -> bool {
-    is_one_of(
-        word.trim_end_matches(['.', ',', ':', ';', '!', '?', ')']),
-        PROSE,
-    )
+    let word = word.trim_end_matches(['.', ',', ':', ';', '!', '?', ')']);
+    is_one_of(word, PROSE)
 }
 
 /// Whether a word stands for a secret that is not there: `***`, `...`, `<token>`, `YOUR_API_KEY`, `$1`, or variables
 /// with marks between them (`${USER}:{{ token }}`).
 pub(super) fn is_placeholder(word: &str) -> bool {
-    let hidden = |c: char| {
-        matches!(
-            c,
-            '*' | '.' | '\u{2022}' | '\u{2026}' | '-' | '_' | '?' | 'x' | 'X'
-        )
-    };
+    let hidden = |c: char| "*.\u{2022}\u{2026}-_?xX".contains(c);
     if word.chars().all(hidden) || word.starts_with("...[truncated]") {
         return !word.is_empty();
     }
-    if word.starts_with("$(") && word.ends_with(')') {
-        return true;
-    }
     let mut rest = word.trim_end_matches(['.', ',', ';']);
-    if is_name_itself(rest) {
+    if word.starts_with("$(") && word.ends_with(')') || is_name_itself(rest) {
         return true;
     }
     while let Some(len) = variable(rest) {
@@ -72,50 +62,33 @@ fn is_name_itself(word: &str) -> bool {
         "token", "user", "username", "value", "your",
     ];
     let parts = |word: &str| word.split(['_', '-']).all(|part| is_one_of(part, PARTS));
-    let upper = |word: &str| {
-        word.bytes()
-            .all(|b| b.is_ascii_uppercase() || b"_-".contains(&b))
-    };
+    let sign = |b: u8| b.is_ascii_uppercase() || b"_-".contains(&b);
+    let upper = word.bytes().all(sign);
     let yours = strip_ignore_case(word, "your").is_some_and(|rest| rest.starts_with(['_', '-']));
-    (yours || upper(word) && keys::strength(word, None) > Strength::Harmless) && parts(word)
+    (yours || upper && keys::strength(word, None) > Strength::Harmless) && parts(word)
 }
 
 /// The length of the variable that `text` begins with.
 fn variable(text: &str) -> Option<usize> {
+    #[rustfmt::skip]
     const BRACKETS: &[(&str, &str)] = &[
-        ("${{", "}}"),
-        ("{{", "}}"),
-        ("${", "}"),
-        ("#{", "}"),
-        ("%(", ")s"),
-        ("$(", ")"),
-        ("{", "}"),
-        ("<", ">"),
-        ("%", "%"),
+        ("${{", "}}"), ("{{", "}}"), ("${", "}"), ("#{", "}"), ("%(", ")s"), ("$(", ")"), ("{", "}"), ("<", ">"), ("%", "%"),
     ];
-    let name = |name: &str| {
-        let name = name.trim();
-        let plain = |b: u8| b.is_ascii_alphabetic() || b"_-. ".contains(&b);
-        !name.is_empty() && name.len() <= 40 && name.bytes().all(plain)
-    };
     if let Some((open, close)) = BRACKETS.iter().find(|(open, _)| text.starts_with(open)) {
-        let inner = &text[open.len()..];
-        let end = inner.find(close)?;
-        return name(&inner[..end]).then_some(open.len() + end + close.len());
+        let (name, _) = text[open.len()..].split_once(close)?;
+        let plain = |b: u8| b.is_ascii_alphabetic() || b"_-. ".contains(&b);
+        let fits = (1..=40).contains(&name.trim().len()) && name.trim().bytes().all(plain);
+        return fits.then_some(open.len() + name.len() + close.len());
     }
-    let rest = text.strip_prefix('$').or_else(|| text.strip_prefix('%'))?;
-    let len = rest.len()
-        - rest
-            .trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '_')
-            .len();
-    let named = &rest[..len];
-    let number = named.len() <= 2 && named.bytes().all(|b| b.is_ascii_digit());
-    let known = named.bytes().all(|b| b.is_ascii_uppercase() || b == b'_') && named.len() >= 2
-        || number
-        || named == "s"
-        || keys::strength(named, None) > Strength::Harmless
-            && named.bytes().all(|b| !b.is_ascii_digit());
-    (known && len > 0).then_some(1 + len)
+    let rest = text.strip_prefix(['$', '%'])?;
+    let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let name = &rest[..end.unwrap_or(rest.len())];
+    let constant = name.bytes().all(|b| b.is_ascii_uppercase() || b == b'_') && name.len() >= 2;
+    let number = name.len() <= 2 && is_digits(name);
+    let secret = || keys::strength(name, None) > Strength::Harmless;
+    let digits = name.bytes().any(|b| b.is_ascii_digit());
+    let known = constant || number || name == "s" || !digits && secret();
+    (known && !name.is_empty()).then_some(1 + name.len())
 }
 
 /// What letters and digits a word has.
@@ -151,12 +124,7 @@ impl Make {
 }
 
 fn trim(word: &str) -> &str {
-    word.trim_matches(|c: char| {
-        matches!(
-            c,
-            '"' | '\'' | '`' | '\\' | '.' | ',' | ':' | '!' | ')' | '('
-        )
-    })
+    word.trim_matches(|c| "\"'`\\.,:!)(".contains(c))
 }
 
 /// Whether a word is no word of prose: long, with a digit or with capitals inside.
@@ -184,27 +152,20 @@ pub(super) fn is_mixed(word: &str) -> bool {
 
 /// `2026-01-31`, with a time or not.
 pub(super) fn is_date(word: &str) -> bool {
-    let like = |b: u8, sign: u8| match sign {
-        b'0' => b.is_ascii_digit(),
-        sign => b == sign,
-    };
+    let digit = |b: &u8| if b.is_ascii_digit() { b'0' } else { *b };
     let (day, time) = word.as_bytes().split_at(word.len().min(10));
-    day.len() == 10
-        && day
-            .iter()
-            .zip(b"0000-00-00")
-            .all(|(b, sign)| like(*b, *sign))
-        && time
-            .iter()
-            .all(|b| b.is_ascii_digit() || b"TZ:.+- ".contains(b))
+    day.iter().map(digit).eq(*b"0000-00-00") && time.iter().all(|b| b"0TZ:.+- ".contains(&digit(b)))
 }
 
 /// Whether a word is put together of words and numbers: `user:1234:profile`.
 pub(super) fn is_composed(word: &str) -> bool {
     let mut parts = word.split([':', '/', '_', '-', '.']);
-    parts.all(|part| {
-        part.bytes().all(|b| b.is_ascii_digit()) || part.bytes().all(|b| b.is_ascii_lowercase())
-    })
+    parts.all(|part| is_digits(part) || part.bytes().all(|b| b.is_ascii_lowercase()))
+}
+
+/// Whether a value is a number of up to five digits: a port, a line, a count.
+pub(super) fn is_small_number(value: &str) -> bool {
+    value.len() <= 5 && is_digits(value)
 }
 
 /// Whether a word shows nothing of what is in it: neither an address nor fields.
@@ -220,7 +181,7 @@ pub(in crate::redact) fn is_opaque(word: &str) -> bool {
 pub(super) fn is_key_id(word: &str) -> bool {
     let word = trim(word);
     let digits = word.strip_prefix("0x").unwrap_or(word);
-    matches!(digits.len(), 8 | 16) && digits.bytes().all(|b| b.is_ascii_hexdigit())
+    matches!(digits.len(), 8 | 16) && is_hex(digits)
 }
 
 /// Whether a word is random: not one that only ends in a number, nor a path, a date or a name with marks.
@@ -240,36 +201,19 @@ pub(super) fn is_random(word: &str) -> bool {
 
 /// `550e8400-e29b-41d4-a716-446655440000`
 pub(super) fn is_uuid(word: &str) -> bool {
-    let lens = [8, 4, 4, 4, 12];
-    let mut parts = trim(word).split('-');
-    let hex = |s: &str, len| s.len() == len && s.bytes().all(|b| b.is_ascii_hexdigit());
-    lens.iter()
-        .all(|len| parts.next().is_some_and(|s| hex(s, *len)))
-        && parts.next().is_none()
+    let parts = trim(word).split('-');
+    let lens = parts.map(|part| if is_hex(part) { part.len() } else { 0 });
+    lens.eq([8, 4, 4, 4, 12])
 }
 
 /// Whether a value says that there is none.
 pub(super) fn is_null(value: &str) -> bool {
-    is_one_of(
-        value,
-        &[
-            "null",
-            "none",
-            "nil",
-            "undefined",
-            "None,",
-            "\\N",
-            "[]",
-            "{}",
-            "()",
-        ],
-    )
+    #[rustfmt::skip]
+    const NULLS: &[&str] = &["null", "none", "nil", "undefined", "None,", "\\N", "[]", "{}", "()"];
+    is_one_of(value, NULLS)
 }
 
 /// The first word of a value.
 pub(super) fn first_word(value: &str) -> &str {
-    value
-        .split(|c: char| c.is_whitespace())
-        .next()
-        .unwrap_or(value)
+    value.split(char::is_whitespace).next().unwrap_or(value)
 }

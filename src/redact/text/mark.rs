@@ -1,7 +1,7 @@
 //! What stands between a name and its value.
 
 use super::{
-    bytes::{ahead, colour_end, skip, skip_blanks},
+    bytes::{ahead, colour_end, prefix_of, skip, skip_blanks},
     value::Style,
 };
 
@@ -20,13 +20,9 @@ pub(super) struct Mark {
 }
 
 /// Longest first where one begins with another.
-#[rustfmt::skip]
-const MARKS: &[(&str, Style)] = &[
-    ("===", Style::Plain), ("!==", Style::Plain), ("==", Style::Plain), ("!=", Style::Plain), (":=", Style::Plain), ("=>", Style::Plain),
-    ("=~", Style::Plain), ("+=", Style::Plain), ("?=", Style::Plain), ("||=", Style::Plain), ("->", Style::Plain), ("=", Style::Plain), (":", Style::Plain),
-    ("%3D", Style::Encoded), ("%3d", Style::Encoded), ("%253D", Style::Encoded), ("%253d", Style::Encoded),
-    ("%3A", Style::Encoded), ("%3a", Style::Encoded),
-    ("&#61;", Style::Plain), ("\u{ff1d}", Style::Plain), ("\u{ff1a}", Style::Plain),
+const MARKS: &[&str] = &[
+    "===", "!==", "==", "!=", ":=", "=>", "=~", "+=", "?=", "||=", "->", "=", ":", "&#61;",
+    "\u{ff1d}", "\u{ff1a}", "%3D", "%3d", "%253D", "%253d", "%3A", "%3a",
 ];
 
 const CLOSERS: &[&str] = &[
@@ -48,78 +44,70 @@ pub(super) fn value_start(text: &str, at: usize) -> usize {
     skip_blanks(text, skip_colours(text, at))
 }
 
+/// Where the name ends whose last run ends at `end`: behind the quotes and brackets that close it.
+fn closers_end(text: &str, end: usize) -> usize {
+    let mut at = skip(text, end, |c| "\"'`\\]".contains(c));
+    // Each of them is a run of its own, so that more of them would be looked at again and again.
+    for _ in 0..4 {
+        at += prefix_of(&text[at..], CLOSERS).map_or(0, str::len);
+    }
+    at
+}
+
+/// Where the mark begins after a name that ends at `at`, behind what belongs to the name.
+fn mark_start(text: &str, at: usize) -> usize {
+    // `password?: string`
+    let at = at + usize::from(text[at..].starts_with("?:"));
+    // `**Password**: x`
+    let at = skip_colours(text, skip(text, at, |c| c == '*'));
+    let mut at = skip_blanks(text, at);
+    // `password (old): x`
+    if text[at..].starts_with('(')
+        && let Some(i) = ahead(text, at, 24).find(')')
+    {
+        at = skip_blanks(text, at + i + 1);
+    }
+    // `Secret Access Key [None]: x`
+    if text[at..].starts_with('[')
+        && let Some(i) = ahead(text, at, 24).find("]:")
+    {
+        at += i + 1;
+    }
+    at
+}
+
 impl Mark {
     /// The mark after a name that ends at `end`.
     pub(super) fn after(text: &str, end: usize) -> Option<Self> {
         let first = *text.as_bytes().get(end)?;
-        let near = matches!(
-            first,
-            b'"' | b'\''
-                | b'`'
-                | b'\\'
-                | b']'
-                | b' '
-                | b'\t'
-                | b'='
-                | b':'
-                | b'%'
-                | b'&'
-                | b'?'
-                | b'|'
-                | b'!'
-                | b'*'
-                | 0x1b
-        );
-        if !near && first.is_ascii() {
+        if first.is_ascii() && !b"\"'`\\] \t=:%&?|!*\x1b".contains(&first) {
             return None;
         }
         let end = skip_colours(text, end);
-        let mut at = skip(text, end, |c| matches!(c, '"' | '\'' | '`' | '\\' | ']'));
-        // Each of them is a run of its own, so that more of them would be looked at again and again.
-        for _ in 0..4 {
-            if let Some(closer) = CLOSERS.iter().find(|c| text[at..].starts_with(**c)) {
-                at += closer.len();
-            }
-        }
-        // `headers["x"] = y`, `user[password]=x`, but `[name]: https://h` and `` `name`: bool `` tell of names.
-        let closer = &text[end..at];
-        let prose = (closer == "]" || closer == "`")
-            && text[at..].trim_start_matches(' ').starts_with(": ");
-        let quoted = at > end && !prose;
-        let index = closer == "]" && text[at..].starts_with(" = ");
-        // `password?: string`
-        at += usize::from(text[at..].starts_with("?:"));
-        // `**Password**: x`
-        at = skip_colours(text, skip(text, at, |c| c == '*'));
-        at = skip_blanks(text, at);
-        if text[at..].starts_with('(')
-            && let Some(i) = ahead(text, at, 24).find(')')
-        {
-            // `password (old): x`
-            at = skip_blanks(text, at + i + 1);
-        }
-        // `Secret Access Key [None]: x`
-        if text[at..].starts_with('[')
-            && let Some(i) = ahead(text, at, 24).find("]:")
-        {
-            at += i + 1;
-        }
-        let rest = &text[at..];
-        let (mark, style) = MARKS.iter().find(|(mark, _)| rest.starts_with(mark))?;
-        let after = &rest[mark.len()..];
-        let colon = mark.starts_with(':') && mark.len() == 1 || *mark == "\u{ff1a}";
-        // A path (`auth::login`), a URL.
+        let closed = closers_end(text, end);
+        // `headers["x"] = y`, `user[password]=x`, but `[name]: https://h` and `` `name`: bool `` show names.
+        let (closer, rest) = (&text[end..closed], &text[closed..]);
+        let prose =
+            (closer == "]" || closer == "`") && rest.trim_start_matches(' ').starts_with(": ");
+        let at = mark_start(text, closed);
+        let mark = prefix_of(&text[at..], MARKS)?;
+        let after = &text[at + mark.len()..];
+        let colon = matches!(mark, ":" | "\u{ff1a}");
         // `userPassword:: x`: LDIF has Base64 after two colons.
         let twice = colon && at == end && after.starts_with(": ");
+        // A path (`auth::login`), a URL.
         if colon && !twice && (after.starts_with(':') || after.starts_with("//")) {
             return None;
         }
         Some(Self {
-            quoted,
-            index,
+            quoted: closed > end && !prose,
+            index: closer == "]" && rest.starts_with(" = "),
             colon,
-            compares: mark.contains("==") || *mark == "!=",
-            style: *style,
+            compares: mark.contains("==") || mark == "!=",
+            style: match mark.starts_with('%') {
+                true => Style::Encoded,
+                false => Style::Plain,
+            },
             end: at + mark.len() + usize::from(twice),
         })
     }

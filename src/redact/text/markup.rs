@@ -3,50 +3,47 @@
 use std::ops::Range;
 
 use super::{
-    Run, Scan,
-    bytes::{ahead, skip},
+    Run,
+    bytes::{prefix_of, skip},
     look::{is_placeholder, looks_secret},
 };
 
 /// The content of an element with a sensitive name.
-pub(super) fn find(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
-    let before = scan.before(run);
-    let name = scan.word(run);
-    let (open, close) = if is_open(before) {
+pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
+    let (text, name) = (run.text, run.word());
+    let (open, close) = if is_open(run.before()) {
         ("<", ">")
-    } else if before.ends_with("&lt;") {
+    } else if run.before().ends_with("&lt;") {
         ("&lt;", "&gt;")
     } else {
         return None;
     };
-    if name.starts_with('/') || !scan.rules.announces(name) {
+    if name.starts_with('/') || !run.named || !run.rules.announces(name) {
         return None;
     }
-    let text = scan.text;
-    let head = ahead(text, run.end, 256);
+    let head = run.ahead(256);
     if !head.starts_with([' ', '>', ':', '\n', '&', '\t']) {
         return None;
     }
-    let start = run.end + head.find(close)? + close.len();
-    let head = &head[..start - run.end];
-    if head.contains(open) || head.ends_with("/>") {
+    let (attributes, _) = head.split_once(close)?;
+    if attributes.contains(open) || attributes.ends_with('/') && close == ">" {
         return None;
     }
+    let start = run.end + attributes.len() + close.len();
     let content = &text[start..];
     if let Some(data) = content.trim_start().strip_prefix("<![CDATA[") {
         let from = text.len() - data.len();
         return Some(from..from + data.find("]]>").unwrap_or(data.len()));
     }
-    let end = start + content.find(open)?;
-    let closes = text[end + open.len()..].starts_with('/');
-    let value = &text[start..end];
-    if !closes || value.trim().is_empty() || is_placeholder(value.trim()) {
+    let (value, tag) = content.split_once(open)?;
+    if !tag.starts_with('/') || value.trim().is_empty() || is_placeholder(value.trim()) {
         return None;
     }
+    let value = start..start + value.len();
     if name == "key" {
-        return property(scan, start, end);
+        return property(run, value);
     }
-    Some(start..end)
+    Some(value)
 }
 
 /// `<`, or `<` with a namespace.
@@ -58,18 +55,13 @@ fn is_open(before: &str) -> bool {
 }
 
 /// `<key>ApiKey</key><string>x</string>`: the key of a property list holds the name.
-fn property(scan: &Scan<'_>, start: usize, end: usize) -> Option<Range<usize>> {
-    let (text, name) = (scan.text, &scan.text[start..end]);
-    let rest = text[end..].strip_prefix("</key>");
-    if let Some(rest) = rest
-        && scan.rules.announces(name)
-    {
-        let at = skip(text, text.len() - rest.len(), char::is_whitespace);
-        let from = ["<string>", "<data>"]
-            .iter()
-            .find_map(|tag| text[at..].strip_prefix(tag))?;
-        let from = text.len() - from.len();
-        return Some(from..from + text[from..].find('<').unwrap_or(text.len() - from));
+fn property(run: Run<'_>, key: Range<usize>) -> Option<Range<usize>> {
+    let (text, name) = (run.text, &run.text[key.clone()]);
+    let close = "</key>";
+    if text[key.end..].starts_with(close) && run.rules.announces(name) {
+        let tag = skip(text, key.end + close.len(), char::is_whitespace);
+        let start = tag + prefix_of(&text[tag..], &["<string>", "<data>"])?.len();
+        return Some(start..skip(text, start, |c| c != '<'));
     }
-    looks_secret(name).then_some(start..end)
+    looks_secret(name).then_some(key)
 }

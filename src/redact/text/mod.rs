@@ -1,13 +1,29 @@
-//! Secrets in free text, told by their looks.
+//! Finds secrets in free text by their form.
 //!
-//! One pass over the runs of letters, digits and the marks of [`bytes::is_run`]. Each run is looked at
-//! by one detector after the other; a detector gives the place of a secret that begins in the run or is
-//! announced by it. What a detector looks at is either bounded or, if there is a secret, passed over, so
-//! that the whole is linear.
+//! [`pass`] goes over the runs of a text: letters, digits and the marks of [`bytes::is_run`]. Each run is given to the
+//! [`DETECTORS`], one after the other. A detector returns the place of a secret that begins in the run or is announced
+//! by it; the first answer counts. Most runs of prose reach no detector: [`filter`] sorts them out.
+//!
+//! | what | modules |
+//! |---|---|
+//! | several secrets at once, kept in the [`Scan`] until their place is reached | `table`, `html`, `lines::manifest` |
+//! | a form of its own, without a name | `block`, `url`, `scheme`, `token` and `vendors`, `encoded` |
+//! | a name and its value | `markup`, `code::newtype`, `field`, `pair` (with `mark`, `name`, `header`, `lines`, `code`) |
+//! | statements and command lines | `sql`, `powershell`, `command` |
+//! | sentences | `prose` |
+//!
+//! They share `bytes` (moving along a text), `quote` (where a string ends), `value` (where a value ends) and `look` (what a
+//! word looks like). What a detector looks at is either bounded or, if there is a secret, passed over, so that the
+//! whole is linear: hence [`Run::ahead`] and [`Run::behind`], and glances at values.
 
-use std::{borrow::Cow, cell::Cell, collections::VecDeque, ops::Range};
+use std::{
+    borrow::Cow,
+    cell::{Cell, RefCell},
+    collections::VecDeque,
+    ops::Range,
+};
 
-use super::{REDACTED, rules::Rules};
+use super::{REDACTED, keys::Strength, rules::Rules};
 
 mod block;
 pub(super) mod bytes;
@@ -65,17 +81,9 @@ pub(super) fn redact<'t>(
 
 /// One pass. None if there is nothing to redact.
 fn pass(rules: &Rules, text: &str, limit: usize, nested: usize) -> Option<String> {
-    let mut scan = Scan {
-        text,
-        rules,
+    let scan = Scan {
         nested,
-        command: None,
-        cells: VecDeque::new(),
-        tabled: 0,
-        manifest: 0,
-        plain: Default::default(),
-        headless: Cell::new(0),
-        decoded: Cell::new(0),
+        ..Scan::default()
     };
     let mut out = String::new();
     let (mut copied, mut at) = (0, 0);
@@ -89,23 +97,20 @@ fn pass(rules: &Rules, text: &str, limit: usize, nested: usize) -> Option<String
         }
         hidden
     };
-    while let Some(run) = filter::next_run(text, at)
-        && run.at < limit
+    while let Some(seen) = filter::next_run(text, at)
+        && seen.at < limit
     {
-        if let Some(cell) = scan.cell_before(run.at) {
+        if let Some(cell) = scan.cell_before(seen.at) {
             hide(&cell);
             at = at.max(cell.end);
             continue;
         }
-        at = run.end;
-        if run.plain && !rules.has_own() {
+        at = seen.end;
+        if seen.plain && !rules.has_own() {
             continue;
         }
-        let run = Run {
-            at: run.at,
-            end: run.end,
-        };
-        let Some(secret) = scan.secret(run) else {
+        let run = Run::new(rules, &scan, text, seen.at..seen.end);
+        let Some(secret) = run.secret() else {
             at = bytes::skip_colour(text, run.at, run.end);
             continue;
         };
@@ -115,7 +120,7 @@ fn pass(rules: &Rules, text: &str, limit: usize, nested: usize) -> Option<String
             at.max(secret.end)
         };
     }
-    scan.cells.iter().for_each(|cell| {
+    scan.cells.take().iter().for_each(|cell| {
         hide(cell);
     });
     if copied == 0 {
@@ -125,27 +130,19 @@ fn pass(rules: &Rules, text: &str, limit: usize, nested: usize) -> Option<String
     Some(out)
 }
 
-/// A run of characters that names, words and tokens are made of.
-#[derive(Clone, Copy)]
-struct Run {
-    at: usize,
-    end: usize,
-}
-
-/// The text, and what was seen of it so far.
-struct Scan<'a> {
-    text: &'a str,
-    rules: &'a Rules,
+/// What was seen of a text so far.
+#[derive(Default)]
+struct Scan {
     /// How often the text is one inside another.
     nested: usize,
     /// The command whose arguments follow on this line, and where it stands.
-    command: Option<(Command, usize)>,
-    /// Cells of tables and blocks of manifests that are secrets.
-    cells: VecDeque<Range<usize>>,
+    command: Cell<Option<(Command, usize)>>,
+    /// Cells of tables and blocks of manifests that are secrets, in the order in which they stand.
+    cells: RefCell<VecDeque<Range<usize>>>,
     /// Where the last table ends.
-    tabled: usize,
+    tabled: Cell<usize>,
     /// Where the last manifest ends.
-    manifest: usize,
+    manifest: Cell<usize>,
     /// Up to where no block of YAML has a secret, for names that are strong and for others.
     plain: [Cell<usize>; 2],
     /// Up to where no line is the head of a table.
@@ -154,85 +151,115 @@ struct Scan<'a> {
     decoded: Cell<usize>,
 }
 
-impl<'a> Scan<'a> {
-    /// Keeps cells that are secrets, in the order in which they stand.
-    fn keep(&mut self, cells: Vec<Range<usize>>) {
-        self.cells.extend(cells);
-        self.cells.make_contiguous().sort_by_key(|cell| cell.start);
+impl Scan {
+    /// Keeps cells that are secrets. Whether there are any.
+    fn keep(&self, found: Vec<Range<usize>>) -> bool {
+        let any = !found.is_empty();
+        let mut cells = self.cells.borrow_mut();
+        cells.extend(found);
+        cells.make_contiguous().sort_by_key(|cell| cell.start);
+        any
     }
 
     /// The next cell that is a secret, if it begins up to `at`.
-    fn cell_before(&mut self, at: usize) -> Option<Range<usize>> {
-        let next = self.cells.front().is_some_and(|cell| cell.start <= at);
-        next.then(|| self.cells.pop_front())?
+    fn cell_before(&self, at: usize) -> Option<Range<usize>> {
+        let mut cells = self.cells.borrow_mut();
+        let next = cells.front().is_some_and(|cell| cell.start <= at);
+        next.then(|| cells.pop_front())?
+    }
+}
+
+/// A run of characters that names, words and tokens are made of, and the text around it.
+#[derive(Clone, Copy)]
+struct Run<'a> {
+    rules: &'a Rules,
+    scan: &'a Scan,
+    text: &'a str,
+    at: usize,
+    end: usize,
+    /// Whether it may hold the name of a secret.
+    named: bool,
+}
+
+/// All that look for the secret that begins in a run or is announced by it, in their order.
+const DETECTORS: &[fn(Run<'_>) -> Option<Range<usize>>] = &[
+    block::find,
+    url::user_info,
+    url::bare_user_info,
+    sql::find,
+    powershell::find,
+    markup::find,
+    code::newtype,
+    field::find,
+    pair::find,
+    scheme::find,
+    command::find,
+    url::webhook,
+    token::find,
+    token::composed,
+    token::beside_id,
+    encoded::find,
+    prose::find,
+];
+
+impl<'a> Run<'a> {
+    fn new(rules: &'a Rules, scan: &'a Scan, text: &'a str, place: Range<usize>) -> Self {
+        let named = rules.may_be_sensitive(&text[place.clone()])
+            || text[..place.start].ends_with(['\\', ';']);
+        Self {
+            rules,
+            scan,
+            text,
+            at: place.start,
+            end: place.end,
+            named,
+        }
     }
 
-    /// The text of a run.
-    fn word(&self, run: Run) -> &'a str {
-        &self.text[run.at..run.end]
-    }
-
-    fn after(&self, run: Run) -> &'a str {
-        &self.text[run.end..]
-    }
-
-    fn before(&self, run: Run) -> &'a str {
-        &self.text[..run.at]
-    }
-
-    /// The command among whose arguments the run stands: not a command itself.
-    fn command_of(&self, run: Run) -> Option<Command> {
-        let (command, at) = self.command?;
-        let near = run.at.checked_sub(at)? <= command::LINE;
-        (near && !self.text[at..run.at].contains('\n')).then_some(command)
-    }
-
-    /// Whether the run stands among the arguments of this command.
-    fn is_command(&self, command: Command, run: Run) -> bool {
-        self.command_of(run) == Some(command)
-    }
-
-    /// The secret that begins in this run, or that it announces.
-    fn secret(&mut self, run: Run) -> Option<Range<usize>> {
-        let named =
-            self.rules.may_be_sensitive(self.word(run)) || self.before(run).ends_with(['\\', ';']);
-        if named && (table::find(self, run) || lines::manifest(self, run)) {
+    fn secret(self) -> Option<Range<usize>> {
+        if self.named && (table::find(self) || lines::manifest(self)) {
             return None;
         }
-        let block = block::find(self, run);
-        if let Some(block) = &block
-            && block.start > run.at
-        {
-            // A token that stands right before the block.
-            let end = block.start;
-            let head = Run { at: run.at, end };
-            let token = url::webhook(self, head).or_else(|| token::find(self, head));
-            if let Some(token) = token {
-                return Some(token.start..token.end.min(end));
-            }
-        }
-        let found = block
-            .or_else(|| url::user_info(self, run))
-            .or_else(|| url::bare_user_info(self, run))
-            .or_else(|| sql::find(self, run))
-            .or_else(|| powershell::find(self, run))
-            .or_else(|| named.then(|| self.named(run))?)
-            .or_else(|| scheme::find(self, run))
-            .or_else(|| command::find(self, run, named))
-            .or_else(|| url::webhook(self, run))
-            .or_else(|| token::find(self, run))
-            .or_else(|| token::composed(self, run))
-            .or_else(|| token::beside_id(self, run))
-            .or_else(|| encoded::find(self, run))
-            .or_else(|| prose::find(self, run, named));
+        let found = DETECTORS.iter().find_map(|find| find(self));
         found.filter(|secret| !secret.is_empty())
     }
 
-    /// The same for a run that may hold the name of a secret.
-    fn named(&self, run: Run) -> Option<Range<usize>> {
-        markup::find(self, run)
-            .or_else(|| code::newtype(self, run))
-            .or_else(|| field::find(self, run))
-            .or_else(|| pair::find(self, run))
+    fn word(self) -> &'a str {
+        &self.text[self.at..self.end]
+    }
+
+    fn after(self) -> &'a str {
+        &self.text[self.end..]
+    }
+
+    fn before(self) -> &'a str {
+        &self.text[..self.at]
+    }
+
+    /// The text after the run, `len` bytes of it at most.
+    fn ahead(self, len: usize) -> &'a str {
+        bytes::ahead(self.text, self.end, len)
+    }
+
+    /// The text before the run, `len` bytes of it at most.
+    fn behind(self, len: usize) -> &'a str {
+        bytes::behind(self.text, self.at, len)
+    }
+
+    /// The line up to the run, `len` bytes of it at most.
+    fn line_before(self, len: usize) -> &'a str {
+        bytes::last_line(self.behind(len))
+    }
+
+    /// Whether `name` says in prose, too, that a secret is beside it.
+    fn is_strong(self, name: &str) -> bool {
+        self.rules.strength(name) == Strength::Strong
+    }
+
+    /// The command among whose arguments the run stands: not a command itself.
+    fn command(self) -> Option<Command> {
+        let (command, at) = self.scan.command.get()?;
+        let near = self.at.checked_sub(at)? <= command::LINE;
+        (near && !self.text[at..self.at].contains('\n')).then_some(command)
     }
 }

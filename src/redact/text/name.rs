@@ -3,20 +3,19 @@
 use std::borrow::Cow;
 
 use super::{
-    Run, Scan,
-    bytes::{after_last, ahead, behind, is_one_of, strip_ignore_case},
+    Run,
+    bytes::{after_last, ahead, behind, ends_with_one_of, is_one_of, strip_ignore_case},
     mark::Mark,
 };
 
 /// The name in a run: what follows its last slash, its escapes taken for what they are.
-pub(super) fn name<'a>(scan: &Scan<'a>, run: Run, mark: &Mark) -> Cow<'a, str> {
-    let word = scan.word(run);
-    let before = scan.before(run);
-    if mark.quoted && before.ends_with('\\') && word.starts_with('u') || before.ends_with("\\u") {
-        return Cow::Owned(unescaped(scan, run));
-    }
-    if before.ends_with(';') && behind(before, before.len(), 8).contains("&#") {
-        return Cow::Owned(unescaped(scan, run));
+pub(super) fn name<'a>(run: Run<'a>, mark: &Mark) -> Cow<'a, str> {
+    let word = run.word();
+    let before = run.before();
+    let letter = mark.quoted && before.ends_with('\\') && word.starts_with('u');
+    let entity = before.ends_with(';') && run.behind(8).contains("&#");
+    if letter || entity || before.ends_with("\\u") {
+        return Cow::Owned(unescaped(run));
     }
     let name = word.rsplit('/').next().unwrap_or(word);
     // `user[password]=x` has its name in the brackets; `headers["x"]` as well.
@@ -24,14 +23,14 @@ pub(super) fn name<'a>(scan: &Scan<'a>, run: Run, mark: &Mark) -> Cow<'a, str> {
 }
 
 /// `pass\u0077ord`, `pass&#119;ord`, read from the quote or blank before it.
-fn unescaped(scan: &Scan<'_>, run: Run) -> String {
-    let near = behind(scan.text, run.end, 256);
+fn unescaped(run: Run<'_>) -> String {
+    let near = behind(run.text, run.end, 256);
     let from = near.rfind(['"', '\'', ' ', '{', ',']).map_or(0, |i| i + 1);
     let mut out = String::new();
     let mut rest = &near[from..];
     while let Some(c) = rest.chars().next() {
-        let (code, len) = code(rest).map_or((c, c.len_utf8()), |(code, len)| (code, len));
-        out.push(code);
+        let (c, len) = code(rest).unwrap_or((c, c.len_utf8()));
+        out.push(c);
         rest = &rest[len..];
     }
     out
@@ -54,8 +53,7 @@ fn code(text: &str) -> Option<(char, usize)> {
 }
 
 pub(super) fn is_signature(name: &str, mark: &Mark) -> bool {
-    let suffix = name.len().checked_sub(9).and_then(|i| name.get(i..));
-    !mark.colon && suffix.is_some_and(|s| s.eq_ignore_ascii_case("signature"))
+    !mark.colon && ends_with_one_of(name, &["signature"])
 }
 
 /// `PWD=/home/ada` of an environment.
@@ -66,106 +64,68 @@ pub(super) fn is_working_directory(name: &str, value: &str) -> bool {
             .starts_with(['/', '~'])
 }
 
+/// The word before a run and the blank between them; empty if they are parted by more.
+fn word_before(run: Run<'_>, len: usize) -> &str {
+    let head = run.behind(len).strip_suffix(' ');
+    after_last(head.unwrap_or_default(), |c| !c.is_alphanumeric())
+}
+
 /// Whether a type gets this name: `type AuthToken = string`.
-pub(super) fn is_type(scan: &Scan<'_>, run: Run) -> bool {
-    let before = behind(scan.text, run.at, 16);
-    let word = before
-        .strip_suffix(' ')
-        .map(|s| after_last(s, |c| !c.is_alphanumeric()));
-    word.is_some_and(|word| {
-        matches!(
-            word,
-            "type" | "typedef" | "interface" | "enum" | "class" | "struct"
-        )
-    })
+pub(super) fn is_type(run: Run<'_>) -> bool {
+    let declares = ["type", "typedef", "interface", "enum", "class", "struct"];
+    declares.contains(&word_before(run, 16))
 }
 
 /// Whether the run is a part of the name of something in AWS: `arn:aws:kms:eu:1:key/x`.
-pub(super) fn is_resource(scan: &Scan<'_>, run: Run) -> bool {
-    let before = behind(scan.text, run.at, 128);
+pub(super) fn is_resource(run: Run<'_>) -> bool {
+    let before = run.behind(128);
     let parts = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '=' | ',');
     before.ends_with(':') && after_last(before, parts).starts_with("arn:")
 }
 
 pub(super) fn holds_password(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    name.contains("pass")
-        || name.contains("secret")
-        || name.contains("pin")
-        || name.contains("otp")
-        || name.contains("cv")
+    let parts = ["pass", "secret", "pin", "otp", "cv"];
+    parts.iter().any(|part| name.contains(part))
 }
 
 /// `KeyError: 'x'`, `missing key: x`.
 pub(super) fn is_failure(name: &str) -> bool {
-    let ends = |end: &str| {
-        name.len() >= end.len()
-            && name.is_char_boundary(name.len() - end.len())
-            && name[name.len() - end.len()..].eq_ignore_ascii_case(end)
-    };
-    [
-        "error",
-        "exception",
-        "err",
-        "failure",
-        "missing",
-        "invalid",
-        "expired",
-    ]
-    .into_iter()
-    .any(ends)
+    #[rustfmt::skip]
+    const ENDS: &[&str] = &["error", "exception", "err", "failure", "missing", "invalid", "expired"];
+    ends_with_one_of(name, ENDS)
 }
 
 /// `api key: x`, `access token: x`.
-pub(super) fn follows_kind(text: &str, run: Run) -> bool {
-    let before = behind(text, run.at, 24);
-    let kind = before
-        .strip_suffix(' ')
-        .map(|s| s.rsplit(|c: char| !c.is_alphanumeric()).next());
-    let kinds = [
-        "api",
-        "access",
-        "secret",
-        "private",
-        "auth",
-        "session",
-        "refresh",
-        "client",
-        "master",
-        "encryption",
-        "signing",
-        "bot",
+pub(super) fn follows_kind(run: Run<'_>) -> bool {
+    #[rustfmt::skip]
+    const KINDS: &[&str] = &[
+        "api", "access", "secret", "private", "auth", "session", "refresh", "client", "master", "encryption", "signing", "bot",
         "license",
     ];
-    kind.flatten().is_some_and(|kind| is_one_of(kind, &kinds))
+    is_one_of(word_before(run, 24), KINDS)
 }
 
 /// Names that code has for many other things.
 pub(super) fn is_weak_word(name: &str) -> bool {
-    let last = name.rsplit(['.', '-']).next().unwrap_or(name);
+    let last = after_last(name, |c| c == '.' || c == '-');
     let last = last.trim_end_matches(|c: char| c.is_ascii_digit() || c == '_');
     is_one_of(last, &["key", "keys", "auth"])
 }
 
 /// `?key=x`, `&key=x`, `--key=x`.
-pub(super) fn in_query(scan: &Scan<'_>, run: Run) -> bool {
-    scan.before(run).ends_with(['?', '&', '#']) && !scan.before(run).ends_with("&&")
-        || scan.word(run).starts_with('-')
+pub(super) fn in_query(run: Run<'_>) -> bool {
+    let before = run.before();
+    before.ends_with(['?', '&', '#']) && !before.ends_with("&&") || run.word().starts_with('-')
 }
 
 /// Headers whose value is a secret as a whole, its scheme included.
 pub(super) fn is_header(name: &str) -> bool {
-    let ends = |end: &str| {
-        name.len()
-            .checked_sub(end.len())
-            .and_then(|i| name.get(i..))
-            .is_some_and(|s| s.eq_ignore_ascii_case(end))
-    };
-    ends("authorization") || ends("cookie") || ends("cookie2")
+    ends_with_one_of(name, &["authorization", "cookie", "cookie2"])
 }
 
-/// Whether `text` holds a name that a value may follow: for those who look at whole strings.
-pub(super) fn is_name(scan: &Scan<'_>, name: &str) -> bool {
+/// Whether `name` is a whole string that announces a value.
+pub(super) fn is_name(run: Run<'_>, name: &str) -> bool {
     let name = strip_ignore_case(name, "env:").unwrap_or(name);
-    name.len() <= 64 && !name.contains(' ') && scan.rules.announces(name)
+    name.len() <= 64 && !name.contains(' ') && run.rules.announces(name)
 }

@@ -3,74 +3,63 @@
 use std::ops::Range;
 
 use super::{
-    Run, Scan,
-    bytes::{ahead, behind, is_one_of, last_line},
-    look::is_placeholder,
+    Run,
+    bytes::{behind, last_line, until},
+    look::{is_placeholder, is_small_number},
     quote::Quote,
-    value::{self, Style},
+    value,
 };
 
 /// How far from the command its argument may stand.
 const NEAR: usize = 128;
 
-pub(super) fn find(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
-    let word = scan.word(run);
+pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
+    let word = run.word();
     if word.eq_ignore_ascii_case("ConvertTo-SecureString") {
-        return argument(scan, run).or_else(|| piped(scan, run));
+        return argument(run).or_else(|| piped(run));
     }
-    is_one_of(word.trim_start_matches('-'), &["value"])
-        .then(|| named_value(scan, run))
-        .flatten()
+    let value = word.starts_with('-') && word.trim_start_matches('-').eq_ignore_ascii_case("value");
+    value.then(|| named_value(run))?
 }
 
 /// The first string behind the command and its flags, or the word behind `-String`.
-fn argument(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
-    let near = ahead(scan.text, run.end, NEAR);
-    let line = near.split(['\n', '|', ';']).next().unwrap_or(near);
-    if let Some(i) = line.to_ascii_lowercase().find("-string ") {
-        return literal(scan.text, run.end + i + "-string ".len());
+fn argument(run: Run<'_>) -> Option<Range<usize>> {
+    let near = run.ahead(NEAR);
+    if let Some(i) = until(near, "\n|;").to_ascii_lowercase().find("-string ") {
+        return literal(run.text, run.end + i + "-string ".len());
     }
-    let flags = |c: char| !(c.is_ascii_alphabetic() || "-:$ ".contains(c));
-    let start = run.end + near.find(flags)?;
-    quoted(scan.text, start)
+    let start = run.end + near.find(|c: char| !c.is_ascii_alphabetic() && !"-:$ ".contains(c))?;
+    Quote::at(run.text, start)?;
+    literal(run.text, start)
 }
 
 /// The string before the command: `'x' | `.
-fn piped(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
-    let head = scan.before(run).trim_end().strip_suffix('|')?.trim_end();
+fn piped(run: Run<'_>) -> Option<Range<usize>> {
+    let head = run.before().trim_end().strip_suffix('|')?.trim_end();
     let quote = Quote::before(head, head.len())?;
-    let line = last_line(behind(head, head.len() - quote.len(), NEAR));
-    let open = line.rfind(quote.mark())?;
-    let start = head.len() - quote.len() - line.len() + open;
-    let secret = start + 1..head.len() - quote.len();
-    (!is_placeholder(&scan.text[secret.clone()])).then_some(secret)
+    let end = head.len() - quote.len();
+    let line = last_line(behind(head, end, NEAR));
+    let secret = end - line.len() + line.rfind(quote.mark())? + 1..end;
+    (!is_placeholder(&run.text[secret.clone()])).then_some(secret)
 }
 
 /// `Set-Item Env:TOKEN -Value x`, `--name db_password --value x`: the value of what is named in the same line.
-fn named_value(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
-    let flag = scan.word(run).starts_with('-') && scan.after(run).starts_with(' ');
-    let line = last_line(behind(scan.text, run.at, NEAR));
+fn named_value(run: Run<'_>) -> Option<Range<usize>> {
+    let line = run.line_before(NEAR);
     let mut words = line.split(|c: char| c.is_whitespace() || "\"'=:/".contains(c));
-    if !flag || !words.any(|word| word.len() > 3 && scan.rules.announces(word)) {
+    let named = words.any(|word| word.len() > 3 && run.rules.announces(word));
+    if !run.after().starts_with(' ') || !named {
         return None;
     }
-    literal(scan.text, run.end + 1).filter(|value| {
-        let value = &scan.text[value.clone()];
-        let number = value.len() <= 5 && value.bytes().all(|b| b.is_ascii_digit());
-        !number && !value.starts_with("file://")
+    literal(run.text, run.end + 1).filter(|value| {
+        let value = &run.text[value.clone()];
+        !is_small_number(value) && !value.starts_with("file://")
     })
-}
-
-/// The string that opens at `start`, if it is one.
-fn quoted(text: &str, start: usize) -> Option<Range<usize>> {
-    Quote::at(text, start)?;
-    literal(text, start)
 }
 
 /// The value at `start`, unless it is a flag, a variable, a command or a placeholder.
 fn literal(text: &str, start: usize) -> Option<Range<usize>> {
-    let value = value::glance(text, start, Style::Plain);
-    let shown = &text[value.clone()];
-    let none = shown.starts_with(['-', '$', '(']) || is_placeholder(shown);
-    (!none).then(|| value::whole(text, start, Style::Plain, value))
+    value::secret(text, start, |shown| {
+        !shown.starts_with(['-', '$', '(']) && !is_placeholder(shown)
+    })
 }

@@ -3,87 +3,66 @@
 use std::ops::Range;
 
 use super::{
-    Run, Scan,
-    bytes::{ahead, behind, skip_blanks, strip_ignore_case},
+    Run,
+    bytes::{is_one_of, skip_blanks, strip_ignore_case, until},
     look::{is_mixed, is_null, is_placeholder},
-    value::{self, Style},
+    value,
 };
 
 /// How far the value may stand from the word that announces it.
 const NEAR: usize = 192;
 
-pub(super) fn find(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
-    let word = scan.word(run);
-    if word.eq_ignore_ascii_case("identified") {
-        identified(scan, run)
-    } else if word.eq_ignore_ascii_case("password") {
-        password(scan, run)
-    } else {
-        None
+pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
+    match run.word() {
+        word if word.eq_ignore_ascii_case("identified") => identified(run),
+        word if word.eq_ignore_ascii_case("password") => password(run),
+        _ => None,
     }
 }
 
 /// `IDENTIFIED BY 'x'`, `IDENTIFIED WITH method BY 'x'`, `identified by tiger`.
-fn identified(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
-    let near = ahead(scan.text, run.end, NEAR);
-    let line = near.split([';', '\n']).next().unwrap_or(near);
+fn identified(run: Run<'_>) -> Option<Range<usize>> {
+    let line = until(run.ahead(NEAR), ";\n");
     let mut at = run.end;
     for part in line.split_inclusive(' ') {
         at += part.len();
-        if !["by", "as", "values", "using"]
+        let start = skip_blanks(run.text, at);
+        let method = ["password", "values"]
             .iter()
-            .any(|w| w.eq_ignore_ascii_case(part.trim()))
-        {
-            continue;
+            .any(|word| strip_ignore_case(&run.text[start..], word).is_some());
+        if !method && is_one_of(part.trim(), &["by", "as", "values", "using"]) {
+            return value::secret(run.text, start, |shown| {
+                is_set(shown) && (is_statement(run) || is_mixed(shown))
+            });
         }
-        let start = skip_blanks(scan.text, at);
-        let next = &scan.text[start..];
-        if ["password", "values"]
-            .iter()
-            .any(|w| strip_ignore_case(next, w).is_some())
-        {
-            continue;
-        }
-        let secret = value::glance(scan.text, start, Style::Plain);
-        let shown = &scan.text[secret.clone()];
-        let sure = is_statement(scan, run) || is_mixed(shown);
-        return (sure && !is_null(shown) && !is_placeholder(shown)).then_some(secret);
     }
     None
 }
 
+fn is_set(value: &str) -> bool {
+    !is_null(value) && !is_placeholder(value)
+}
+
 /// Whether the word stands in a statement, and not in prose.
-fn is_statement(scan: &Scan<'_>, run: Run) -> bool {
-    let before = behind(scan.text, run.at, NEAR).to_ascii_lowercase();
-    scan.word(run).bytes().all(|b| b.is_ascii_uppercase())
-        || ["user ", "grant ", "role "]
-            .iter()
-            .any(|word| before.contains(word))
+fn is_statement(run: Run<'_>) -> bool {
+    let before = run.behind(NEAR).to_ascii_lowercase();
+    let subjects = ["user ", "grant ", "role "];
+    run.word().bytes().all(|b| b.is_ascii_uppercase())
+        || subjects.iter().any(|word| before.contains(word))
 }
 
 /// `PASSWORD 'x'`, `PASSWORD('x')`, `PASSWORD FOR 'ada'@'%' = 'x'`.
-fn password(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
-    let text = scan.text;
-    let before = behind(text, run.at, 24).trim_end().to_ascii_lowercase();
-    let set = before.ends_with("set");
-    let near = ahead(text, run.end, NEAR);
-    let quoted = |s: &str| s.trim_start_matches('\\').starts_with(['\'', '"']);
-    let start = if near.starts_with('(') && quoted(&near[1..]) {
-        run.end + 1
-    } else if set && strip_ignore_case(near, " for ").is_some() {
-        let sign = near.split(['\n', ';']).next()?.find(" = ")?;
-        let start = skip_blanks(text, run.end + sign + 3);
-        if !quoted(&text[start..]) {
-            return None;
-        }
-        start
-    } else if near.starts_with(' ') && quoted(&near[1..]) && is_statement(scan, run) {
+fn password(run: Run<'_>) -> Option<Range<usize>> {
+    let near = run.ahead(NEAR);
+    let set = || run.behind(24).trim_end().to_ascii_lowercase();
+    let start = if strip_ignore_case(near, " for ").is_some() && set().ends_with("set") {
+        skip_blanks(run.text, run.end + until(near, "\n;").find(" = ")? + 3)
+    } else if near.starts_with('(') || near.starts_with(' ') && is_statement(run) {
         run.end + 1
     } else {
         return None;
     };
-    let secret = value::glance(text, start, Style::Plain);
-    let shown = &text[secret.clone()];
-    let absent = is_null(shown) || is_placeholder(shown);
-    (!absent).then(|| value::whole(text, start, Style::Plain, secret))
+    let value = run.text[start..].trim_start_matches('\\');
+    let quoted = value.starts_with(['\'', '"']);
+    quoted.then(|| value::secret(run.text, start, is_set))?
 }

@@ -4,10 +4,15 @@
 use std::ops::Range;
 
 use super::{
-    Run, Scan,
-    bytes::{after_last, ahead, behind, is_one_of, last_line, looked_at, skip, strip_ignore_case},
+    Run,
+    bytes::{
+        after_last, ahead, behind, is_digits, is_one_of, last_line, looked_at, skip,
+        strip_ignore_case, until,
+    },
     html,
-    look::{is_composed, is_null, is_placeholder, is_prose, is_random, looks_secret},
+    look::{
+        is_composed, is_null, is_placeholder, is_prose, is_random, is_small_number, looks_secret,
+    },
     quote::Quote,
 };
 use crate::{redact::keys::Strength, text::floor};
@@ -15,17 +20,33 @@ use crate::{redact::keys::Strength, text::floor};
 /// The longest head of a table, in bytes.
 pub(super) const HEAD: usize = 1024;
 
-/// What parts the cells of a line.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Sign {
-    Mark(char),
-    /// Two blanks or more.
-    Blanks,
+/// Secrets, and where the table ends.
+pub(super) type Found = (Vec<Range<usize>>, usize);
+
+/// Finds the table whose head the run is a part of; its secrets are kept in the scan. Whether there is one.
+pub(super) fn find(run: Run<'_>) -> bool {
+    if run.at < run.scan.tabled.get() {
+        return false;
+    }
+    let after = run.after();
+    let next = after.trim_start_matches(['"', '\'', '`', '*', '\\']);
+    let found = if after.trim_start_matches(':').starts_with("</") {
+        html::find(run)
+    } else if next.is_empty() || next.starts_with(['\n', '\r', '\t', ',', ';', '|', ' ', ')', ']'])
+    {
+        lines(run).or_else(|| tuples(run))
+    } else {
+        None
+    };
+    found.is_some_and(|(cells, end)| {
+        run.scan.tabled.set(end);
+        run.scan.keep(cells)
+    })
 }
 
 /// A column that has secrets in it.
-pub(super) struct Column {
-    pub(super) index: usize,
+struct Column {
+    index: usize,
     /// Its name says so by itself: otherwise a value has to look like a secret.
     sure: bool,
     /// `key`, which issues, files and translations have, too: then a value has to look random.
@@ -35,65 +56,55 @@ pub(super) struct Column {
 }
 
 impl Column {
-    pub(super) fn hides(&self, value: &str, sure: bool) -> bool {
-        let number = value.len() <= 5 && value.bytes().all(|b| b.is_ascii_digit());
-        is_secret(value, self.sure && sure)
+    fn hides(&self, value: &str) -> bool {
+        is_secret(value, self.sure)
             && (!self.any || is_random(value))
-            && !(self.counts && number)
+            && !(self.counts && is_small_number(value))
     }
 }
 
-/// Finds the table whose head the run is a part of; its secrets are kept in the scan. Whether there is one.
-pub(super) fn find(scan: &mut Scan<'_>, run: Run) -> bool {
-    if run.at < scan.tabled {
-        return false;
-    }
-    let after = scan.after(run);
-    let next = after.trim_start_matches(['"', '\'', '`', '*', '\\']);
-    let ends = ['\n', '\r', '\t', ',', ';', '|', ' ', ')', ']'];
-    let found = if after.trim_start_matches(':').starts_with("</") {
-        html::find(scan, run)
-    } else if next.is_empty() || next.starts_with(ends) {
-        lines(scan, run).or_else(|| tuples(scan, run))
-    } else {
-        None
-    };
-    let Some((cells, end)) = found else {
-        return false;
-    };
-    scan.tabled = end;
-    let more = !cells.is_empty();
-    scan.keep(cells);
-    more
-}
+/// The columns of a table that have secrets in them.
+pub(super) struct Columns(Vec<Column>);
 
-pub(super) type Found = (Vec<Range<usize>>, usize);
-
-/// The columns among `heads` whose names are those of secrets.
-pub(super) fn columns(scan: &Scan<'_>, heads: &[&str]) -> Vec<Column> {
-    let column = |(index, head): (usize, &&str)| {
-        let strength = scan.rules.strength(head);
-        let column = Column {
-            index,
-            sure: strength == Strength::Strong,
-            any: is_one_of(head, &["key", "keys"]),
-            counts: head.ends_with(['s', 'S']),
+impl Columns {
+    /// The columns among `heads` whose names are those of secrets.
+    pub(super) fn of(run: Run<'_>, heads: &[Range<usize>]) -> Self {
+        let column = |(index, head): (usize, &Range<usize>)| {
+            let head = &run.text[head.clone()];
+            let strength = run.rules.strength(head);
+            let column = Column {
+                index,
+                sure: strength == Strength::Strong,
+                any: is_one_of(head, &["key", "keys"]),
+                counts: head.ends_with(['s', 'S']),
+            };
+            (strength > Strength::Described).then_some(column)
         };
-        (strength > Strength::Described).then_some(column)
-    };
-    heads.iter().enumerate().filter_map(column).collect()
+        Self(heads.iter().enumerate().filter_map(column).collect())
+    }
+
+    /// The cells of a row that are secrets.
+    pub(super) fn secrets(
+        &self,
+        text: &str,
+        row: &[Range<usize>],
+    ) -> impl Iterator<Item = Range<usize>> {
+        self.0.iter().filter_map(move |column| {
+            let cell = row.get(column.index)?;
+            column.hides(&text[cell.clone()]).then(|| cell.clone())
+        })
+    }
 }
 
 /// Whether a value in a column is a secret.
 pub(super) fn is_secret(value: &str, sure: bool) -> bool {
-    let bound = value.starts_with([':', '@'])
-        && value[1..]
-            .bytes()
-            .all(|b| b.is_ascii_lowercase() || b == b'_');
+    let lower = |b: u8| b.is_ascii_lowercase() || b == b'_';
+    let bound = value
+        .strip_prefix([':', '@'])
+        .is_some_and(|name| name.bytes().all(lower));
     // `not set`, `90 days`, `Ask your admin.`
     let says = value.split_once(' ').is_some_and(|(first, rest)| {
-        let number = first.bytes().all(|b| b.is_ascii_digit());
-        let counts = number && rest.bytes().all(|b| b.is_ascii_alphabetic());
+        let counts = is_digits(first) && rest.bytes().all(|b| b.is_ascii_alphabetic());
         let sentence = is_prose(first) || value.ends_with(['.', '?']);
         counts || sentence && !value.split(' ').any(looks_secret)
     });
@@ -107,94 +118,157 @@ pub(super) fn is_secret(value: &str, sure: bool) -> bool {
     !value.is_empty() && !absent && (sure || looks())
 }
 
+/// What parts the cells of a line.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sign {
+    Mark(char),
+    /// Two blanks or more.
+    Blanks,
+}
+
+/// The head of a table of lines.
+struct Head {
+    sign: Sign,
+    columns: Columns,
+    /// How many cells it has.
+    count: usize,
+    /// Commas have a blank behind them, as those of sentences.
+    spaced: bool,
+    /// Where it begins, and where the rows do.
+    place: Range<usize>,
+}
+
 /// Lines of cells: the head, and rows of as many cells.
-fn lines(scan: &Scan<'_>, run: Run) -> Option<Found> {
-    let text = scan.text;
-    let after = scan.after(run).trim_start_matches(['"', '`', '*']);
-    let next = after.trim_start_matches(' ');
-    let ends = ['\n', '\r', '\t', ',', ';', '|', '('];
-    if !next.is_empty() && !next.starts_with(ends) && !after.starts_with("  ") {
-        return None;
-    }
-    if run.at < scan.headless.get() {
-        return None;
-    }
-    let start = run.at - last_line(behind(text, run.at, HEAD)).len();
-    let head = ahead(text, start, HEAD);
-    let head = &head[..head.find('\n')?];
-    // Whichever of its names is met first.
-    scan.headless.set(start + head.len());
-    let sign = sign_of(head)?;
-    let (mut cells, next) = row(text, start, sign)?;
-    // `failed: user,password`, `failed: | User | Password |`
-    let first = cells.first_mut()?;
-    let mut led = true;
-    if let Some((before, _)) = text[first.clone()].rsplit_once(": ") {
-        first.start += before.len() + 2;
-    } else if text[first.clone()].ends_with(':') {
-        cells.remove(0);
-    } else {
-        led = false;
-    }
-    let heads: Vec<_> = cells.iter().map(|cell| &text[inside(text, cell)]).collect();
-    let columns = columns(scan, &heads);
-    // A sentence has commas with a blank behind them, and more than one word between them.
-    let words = sign == Sign::Mark(',') && head.contains(", ");
-    let fits = |head: &&str| is_head(head) && !(words && head.contains(' '));
-    if columns.is_empty() || heads.len() < 2 || !heads.iter().all(fits) {
-        return None;
-    }
-    // Bars may be anything, but those at both ends of lines are a table's.
-    let below = line_at(text, next);
-    let framed = [head, below]
-        .iter()
-        .all(|line| line.trim().starts_with('|') && line.trim().ends_with('|'));
-    let barred = sign == Sign::Mark('|') && !is_rule(below) && !framed;
-    if barred || is_row(text, start, sign, cells.len()) {
-        return None;
-    }
-    let (mut found, mut at) = (Vec::new(), next);
-    while let Some((cells, next)) = row(text, at, sign) {
-        if is_rule(&text[at..next]) {
-            at = next;
-            continue;
+fn lines(run: Run<'_>) -> Option<Found> {
+    let head = Head::of(run)?;
+    let text = run.text;
+    let (mut found, mut at) = (Vec::new(), head.place.end);
+    while let Some((cells, next)) = row(text, at, head.sign) {
+        if !is_rule(&text[at..next]) {
+            match head.secrets(text, &cells) {
+                Some(secrets) => found.extend(secrets),
+                None => break,
+            }
         }
+        at = next;
+    }
+    (at > head.place.end).then_some((found, at))
+}
+
+impl Head {
+    /// The head in whose line the run stands.
+    fn of(run: Run<'_>) -> Option<Self> {
+        let text = run.text;
+        let after = run.after().trim_start_matches(['"', '`', '*']);
+        let next = after.trim_start_matches(' ');
+        let ends = ['\n', '\r', '\t', ',', ';', '|', '('];
+        let ends = next.is_empty() || next.starts_with(ends) || after.starts_with("  ");
+        if !ends || run.at < run.scan.headless.get() {
+            return None;
+        }
+        let start = run.at - run.line_before(HEAD).len();
+        let (line, _) = ahead(text, start, HEAD).split_once('\n')?;
+        // Whichever of its names is met first.
+        run.scan.headless.set(start + line.len());
+        let sign = sign_of(line)?;
+        let (mut cells, end) = row(text, start, sign)?;
+        // `failed: user,password`, `failed: | User | Password |`
+        let first = cells.first_mut()?;
+        let mut led = true;
+        if let Some((before, _)) = text[first.clone()].rsplit_once(": ") {
+            first.start += before.len() + 2;
+        } else if text[first.clone()].ends_with(':') {
+            cells.remove(0);
+        } else {
+            led = false;
+        }
+        let names: Vec<_> = cells.iter().map(|cell| inside(text, cell)).collect();
+        let mut head = Self {
+            sign,
+            columns: Columns::of(run, &names),
+            count: cells.len(),
+            spaced: sign == Sign::Mark(',') && line.contains(", "),
+            place: start..end,
+        };
+        let fits = names.iter().all(|name| head.is_name(&text[name.clone()]));
+        if head.columns.0.is_empty() || head.count < 2 || !fits || !head.stands_alone(text) {
+            return None;
+        }
+        // What is behind a colon may be the names of columns in a message, and the next line another one.
+        let message = led && matches!(sign, Sign::Mark(',' | ';'));
+        if sign == Sign::Blanks || message {
+            head.columns
+                .0
+                .iter_mut()
+                .for_each(|column| column.sure = false);
+        }
+        Some(head)
+    }
+
+    /// Whether a cell may be the name of a column: a few words.
+    fn is_name(&self, cell: &str) -> bool {
+        let part = |c: char| c.is_alphanumeric() || " _-.#()/%".contains(c);
+        let words = cell.split(' ').count();
+        cell.len() <= 48 && cell.chars().all(part) && words <= if self.spaced { 1 } else { 4 }
+    }
+
+    /// Whether the lines beside it allow it to be a head.
+    fn stands_alone(&self, text: &str) -> bool {
+        let Range { start, end } = self.place;
+        // Bars may be anything, but those at both ends of lines are a table's.
+        let below = until(ahead(text, end, HEAD), "\n");
+        let framed = [&text[start..end], below]
+            .iter()
+            .all(|line| line.trim().starts_with('|') && line.trim().ends_with('|'));
+        let barred = self.sign == Sign::Mark('|') && !is_rule(below) && !framed;
+        !barred && !self.follows_row(text)
+    }
+
+    /// Whether the line before it is a row of as many cells: then this one is no head.
+    fn follows_row(&self, text: &str) -> bool {
+        let Some(end) = self.place.start.checked_sub(1) else {
+            return false;
+        };
+        let line = last_line(behind(text, end, HEAD));
+        let cells = row(text, end - line.len(), self.sign);
+        !is_rule(line) && cells.is_some_and(|(cells, _)| cells.len() == self.count)
+    }
+
+    /// The cells of a row that are secrets. None for a line that is no row.
+    fn secrets(&self, text: &str, cells: &[Range<usize>]) -> Option<Vec<Range<usize>>> {
+        let more = cells.len() == self.count + 1;
         // The numbers of rows have no head.
-        let more = cells.len() == heads.len() + 1;
-        let numbered = sign == Sign::Blanks && more;
+        let numbered = self.sign == Sign::Blanks && more;
+        let even = cells.len() == self.count || numbered || self.sign == Sign::Mark('|') && more;
         // A row that has too many cells or too few; a sentence, whose commas have blanks behind them, may go on behind
         // the last row.
         let mut starts = cells.iter().skip(1).map(|cell| cell.start);
         let spaced = starts.all(|at| text[..at].ends_with(' '));
         let worded = cells.iter().any(|cell| text[cell.clone()].contains(' '));
-        let sentence = sign == Sign::Mark(',') && !words && spaced && worded;
-        let even = cells.len() == heads.len() || numbered || sign == Sign::Mark('|') && more;
-        let ragged = !even && sign != Sign::Blanks && !spaced;
+        let sentence = self.sign == Sign::Mark(',') && !self.spaced && spaced && worded;
+        let ragged = !even && self.sign != Sign::Blanks && !spaced;
         if sentence || !even && !ragged {
-            break;
+            return None;
         }
-        for column in &columns {
+        // A comma too many before a cell has moved it.
+        let moved = if ragged {
+            cells.len().saturating_sub(self.count)
+        } else {
+            0
+        };
+        let mut found = Vec::new();
+        for column in &self.columns.0 {
             let index = column.index + usize::from(numbered);
-            // A comma too many before it has moved it.
-            let moved = if ragged {
-                cells.len().saturating_sub(heads.len())
-            } else {
-                0
-            };
             for cell in cells.iter().skip(index).take(1 + moved) {
                 let cell = inside(text, cell);
                 let shown = &text[cell.clone()];
-                // What is behind a colon may be the names of columns in a message, and the next line another one.
-                let message = led && matches!(sign, Sign::Mark(',' | ';'));
-                let sure = sign != Sign::Blanks && !message;
-                if column.hides(shown, sure) && !(words && shown.contains(' ')) {
+                if column.hides(shown) && !(self.spaced && shown.contains(' ')) {
                     found.push(cell);
                 }
             }
         }
-        at = next;
+        Some(found)
     }
-    (at > next).then_some((found, at))
 }
 
 /// What parts the cells of a head.
@@ -209,32 +283,10 @@ fn sign_of(head: &str) -> Option<Sign> {
     (!head.contains("; ")).then_some(Sign::Mark(mark))
 }
 
-/// Whether a cell may be the head of a column: a few words.
-fn is_head(head: &str) -> bool {
-    let part = |c: char| c.is_alphanumeric() || " _-.#()/%".contains(c);
-    head.len() <= 48 && head.chars().all(part) && head.split(' ').count() <= 4
-}
-
 /// Whether a line has nothing but what parts the head from the rows.
 fn is_rule(line: &str) -> bool {
     let line = line.trim();
     line.len() >= 3 && line.chars().all(|c| "-=+|: ".contains(c)) && line.contains(['-', '='])
-}
-
-/// The line at `at`, as far as heads may go.
-fn line_at(text: &str, at: usize) -> &str {
-    let line = ahead(text, at, HEAD);
-    line.split('\n').next().unwrap_or(line)
-}
-
-/// Whether the line before `start` is a row of `count` cells: then this one is no head.
-fn is_row(text: &str, start: usize, sign: Sign, count: usize) -> bool {
-    let Some(end) = start.checked_sub(1) else {
-        return false;
-    };
-    let line = last_line(behind(text, end, HEAD));
-    let cells = row(text, end - line.len(), sign);
-    !is_rule(line) && cells.is_some_and(|(cells, _)| cells.len() == count)
 }
 
 /// The cells of the line at `at`, and where the next begins. None for an empty line. A quoted cell may have line ends.
@@ -242,12 +294,10 @@ fn row(text: &str, at: usize, sign: Sign) -> Option<(Vec<Range<usize>>, usize)> 
     let (mut cells, mut from) = (Vec::new(), at);
     loop {
         let start = skip(text, from, |c| c == ' ');
-        let quoted = text[start..]
-            .starts_with('"')
-            .then(|| quoted_end(text, start));
-        let quoted = quoted.flatten();
-        let mut end = quoted.unwrap_or(start);
-        end = match sign {
+        let quoted = text[start..].starts_with('"');
+        let quoted = quoted.then(|| quoted_end(text, start)).flatten();
+        let end = quoted.unwrap_or(start);
+        let end = match sign {
             Sign::Mark(mark) => skip(text, end, |c| c != mark && c != '\n'),
             Sign::Blanks => cell_end(text, end),
         };
@@ -295,7 +345,7 @@ fn quoted_end(text: &str, at: usize) -> Option<usize> {
 /// A cell, or an element, without its quotes.
 fn inside(text: &str, cell: &Range<usize>) -> Range<usize> {
     let value = &text[cell.clone()];
-    let marks = |c: char| matches!(c, '"' | '\'' | '`' | '*' | '\\' | '\r' | '[' | ']');
+    let marks = |c| "\"'`*\\\r[]".contains(c);
     // `E'x'`, `N'x'`
     let string = value
         .strip_prefix(['E', 'N', 'e', 'n'])
@@ -307,74 +357,42 @@ fn inside(text: &str, cell: &Range<usize>) -> Range<usize> {
 
 /// A list of names, and lists of as many values: `(login, password) VALUES ('a', 'b'), ('c', 'd')`,
 /// `columns=["login", "password"] rows=[["a", "b"]]`.
-fn tuples(scan: &Scan<'_>, run: Run) -> Option<Found> {
-    let text = scan.text;
+fn tuples(run: Run<'_>) -> Option<Found> {
+    let text = run.text;
     let quotes = |c: char| matches!(c, '`' | '"' | '\'' | '\\' | ' ' | '\n');
-    let after = scan.after(run).trim_start_matches(quotes);
-    let values = strip_ignore_case(after, "values").is_some();
-    if !values && !after.starts_with([',', ')', ']']) {
-        return None;
-    }
-    let near = behind(text, run.at, HEAD);
-    let (heads, close) = if values {
-        let word = after_last(near.trim_end_matches(quotes), char::is_whitespace);
-        if !word.eq_ignore_ascii_case("into") {
-            return None;
-        }
-        (Vec::new(), run.end)
+    let after = run.after().trim_start_matches(quotes);
+    let (names, close) = if strip_ignore_case(after, "values").is_some() {
+        // `INSERT INTO passwords VALUES (...)`
+        let near = run.behind(HEAD).trim_end_matches(quotes);
+        let into = after_last(near, char::is_whitespace).eq_ignore_ascii_case("into");
+        into.then_some((Vec::new(), run.end))?
+    } else if after.starts_with([',', ')', ']']) {
+        names(run, after)?
     } else {
-        // SQL Server puts names in brackets.
-        let own = near
-            .strip_suffix('[')
-            .filter(|near| after.starts_with(']') && near.contains('('));
-        let open = match own {
-            Some(near) => near.rfind(['(', ')', ';'])?,
-            None => near.rfind(['(', '[', ')', ']', ';'])?,
-        };
-        let open = run.at - near.len() + open;
-        if !text[open..].starts_with(['(', '[']) {
-            return None;
-        }
-        let near = &text[..floor(text, open + HEAD)];
-        let (heads, close) = elements(near, open);
-        if !near[..close].ends_with([')', ']']) {
-            return None;
-        }
-        (heads, close)
+        return None;
     };
-    let names: Vec<_> = heads.iter().map(|name| &text[inside(text, name)]).collect();
-    let plain = |name: &&str| {
-        !name.is_empty()
-            && name
-                .chars()
-                .all(|c| c.is_alphanumeric() || "_-. ".contains(c))
-    };
-    let columns = columns(scan, &names);
-    if !names.iter().all(plain) || columns.is_empty() && !names.is_empty() {
+    let columns = Columns::of(run, &names);
+    if columns.0.is_empty() && !names.is_empty() {
         return None;
     }
-    let gap = ahead(text, close, 64);
-    if strip_ignore_case(gap, " from stdin").is_some() {
-        let at = close + ahead(text, close, HEAD).find('\n')? + 1;
-        return Some(dumped(text, at, names.len(), &columns));
+    if strip_ignore_case(&text[close..], " from stdin").is_some() {
+        let start = close + ahead(text, close, HEAD).find('\n')? + 1;
+        return Some(dumped(text, start, names.len(), &columns));
     }
-    let (mut at, mut found) = (list_after(text, close)?, Vec::new());
+    let mut at = list_after(text, close)?;
     let inner = skip(text, at + 1, char::is_whitespace);
     if text[inner..].starts_with(['(', '[']) {
         at = inner;
     }
+    let mut found = Vec::new();
     loop {
         let (values, end) = elements(text, at);
+        let values: Vec<_> = values.iter().map(|value| inside(text, value)).collect();
         if names.is_empty() {
-            let values = values.iter().map(|value| inside(text, value));
-            found.extend(values.filter(|v| v.len() >= 16 && is_secret(&text[v.clone()], false)));
+            let secret = |v: &Range<usize>| v.len() >= 16 && is_secret(&text[v.clone()], false);
+            found.extend(values.into_iter().filter(secret));
         } else if values.len() == names.len() {
-            for column in &columns {
-                let value = inside(text, &values[column.index]);
-                if column.hides(&text[value.clone()], true) {
-                    found.push(value);
-                }
-            }
+            found.extend(columns.secrets(text, &values));
         }
         at = skip(text, end, |c| c.is_whitespace() || c == ',');
         if !text[at..].starts_with(['(', '[']) {
@@ -387,40 +405,48 @@ fn tuples(scan: &Scan<'_>, run: Run) -> Option<Found> {
     }
 }
 
-/// Where a list of values begins behind `at`, a word for them before it.
-fn list_after(text: &str, at: usize) -> Option<usize> {
-    const WORDS: &[&str] = &[
-        "values",
-        "value",
-        "rows",
-        "data",
-        "records",
-        "params",
-        "parameters",
-        "args",
-    ];
-    let gap = ahead(text, at, 64);
-    let first = gap.find(['(', '[', ';'])?;
-    if gap[first..].starts_with(';') {
+/// The names in the list that the run stands in, `after` which its next mark comes, and where the list ends.
+fn names(run: Run<'_>, after: &str) -> Option<Found> {
+    let text = run.text;
+    let near = run.behind(HEAD);
+    // SQL Server puts names in brackets.
+    let own = near
+        .strip_suffix('[')
+        .filter(|near| after.starts_with(']') && near.contains('('));
+    let open = match own {
+        Some(near) => near.rfind(['(', ')', ';'])?,
+        None => near.rfind(['(', '[', ')', ']', ';'])?,
+    };
+    let open = run.at - near.len() + open;
+    if !text[open..].starts_with(['(', '[']) {
         return None;
     }
+    let (names, close) = elements(&text[..floor(text, open + HEAD)], open);
+    let names: Vec<_> = names.iter().map(|name| inside(text, name)).collect();
+    let part = |c: char| c.is_alphanumeric() || "_-. ".contains(c);
+    let plain = |name: &Range<usize>| !name.is_empty() && text[name.clone()].chars().all(part);
+    let closed = text[..close].ends_with([')', ']']);
+    (closed && names.iter().all(plain)).then_some((names, close))
+}
+
+/// Where a list of values begins behind `at`, a word for them before it.
+fn list_after(text: &str, at: usize) -> Option<usize> {
+    #[rustfmt::skip]
+    const WORDS: &[&str] = &["values", "value", "rows", "data", "records", "params", "parameters", "args"];
+    let gap = ahead(text, at, 64);
+    let first = gap.find(['(', '[', ';'])?;
     let mut words = gap[..first].split(|c: char| !c.is_alphanumeric());
-    words
-        .any(|word| is_one_of(word, WORDS))
-        .then_some(at + first)
+    let fits = !gap[first..].starts_with(';') && words.any(|word| is_one_of(word, WORDS));
+    fits.then_some(at + first)
 }
 
 /// The rows of a dump, with tabs between their values: `COPY t (a, password) FROM stdin;`.
-fn dumped(text: &str, mut at: usize, count: usize, columns: &[Column]) -> Found {
+fn dumped(text: &str, mut at: usize, count: usize, columns: &Columns) -> Found {
     let mut found = Vec::new();
     while let Some((cells, next)) = row(text, at, Sign::Mark('\t'))
         && cells.len() == count
     {
-        let hidden = columns.iter().filter_map(|column| {
-            let cell = cells[column.index].clone();
-            column.hides(&text[cell.clone()], true).then_some(cell)
-        });
-        found.extend(hidden);
+        found.extend(columns.secrets(text, &cells));
         at = next;
     }
     (found, at)

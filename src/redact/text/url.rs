@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use super::{
-    Run, Scan,
-    bytes::{after_last, ahead, behind, is_one_of, skip},
+    Run,
+    bytes::{after_last, ahead, behind, is_digits, is_one_of, prefix_of, skip, until},
     command::Command,
     look::{is_mixed, is_placeholder, is_random, is_uuid},
     value::bare_end,
@@ -14,114 +14,85 @@ use super::{
 const NEAR: usize = 512;
 
 /// `scheme://user:password@host`, `redis://:password@host`, `https://key@host`.
-pub(super) fn user_info(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
-    let text = scan.text;
-    if scan.after(run).starts_with('(') {
-        return data_source(scan, run);
+pub(super) fn user_info(run: Run<'_>) -> Option<Range<usize>> {
+    const MARKS: &[&str] = &["://", ":\\/\\/", "%3A%2F%2F", "%3a%2f%2f"];
+    let text = run.text;
+    if run.after().starts_with('(') {
+        return data_source(run);
     }
-    if !scan.after(run).starts_with([':', '%']) {
-        return None;
-    }
-    let marks = ["://", ":\\/\\/", "%3A%2F%2F", "%3a%2f%2f"];
-    let mark = marks
-        .iter()
-        .find(|mark| scan.after(run).starts_with(**mark))?;
-    let start = run.end + mark.len();
+    let start = run.end + prefix_of(run.after(), MARKS)?.len();
     let near = ahead(text, start, NEAR);
-    let end = near
-        .find(|c: char| c.is_whitespace() || matches!(c, '"' | '<' | '>' | '`' | '|'))
-        .unwrap_or(near.len());
-    let url = &near[..end];
-    let authority = &url[..url.find(['/', '?', '#']).unwrap_or(url.len())];
+    let end = near.find(|c: char| c.is_whitespace() || "\"<>`|".contains(c));
+    let mut url = &near[..end.unwrap_or(near.len())];
+    let mut authority = until(url, "/?#");
     // `jdbc:sqlserver://h:1433;user=a;password=x`, `Endpoint=https://h;Secret=x`: the host ends there.
-    let authority = match authority.split_once(';') {
-        Some((host, fields)) if !host.contains('@') && is_field(fields) => host,
-        _ => authority,
-    };
-    let url = if authority.len() < url.len() && url[authority.len()..].starts_with(';') {
-        authority
-    } else {
-        url
-    };
-    let sign = authority.rfind('@').or_else(|| authority.rfind("%40"));
-    if let Some(sign) = sign {
-        let user = &authority[..sign];
-        let secret =
-            user.contains(':') || user.contains("%3A") || user.contains("%3a") || is_token(user);
-        let (name, password) = user.split_once(':').unwrap_or(("", user));
-        let example =
-            is_one_of(name, &["user", "username"]) && is_one_of(password, &["pass", "password"]);
-        if is_placeholder(password) || example {
-            return None;
-        }
-        // `jdbc:oracle:thin:user/pw@//host` has none here; the password alone is hidden elsewhere.
-        return secret.then(|| start..start + sign);
-    }
-    // `http://[::1]:8080`
-    if authority.starts_with('[') {
-        return None;
-    }
-    // A password may hold a raw slash or question mark; a port is a number.
-    let (_, port) = authority.split_once(':')?;
-    let number = |port: &str| port.bytes().all(|b| b.is_ascii_digit());
-    // `mongodb://a:1,b:2/x`
-    let mut hosts = authority.split(',');
-    if port.is_empty()
-        || hosts.all(|host| host.split_once(':').is_none_or(|(_, port)| number(port)))
+    if let Some((host, fields)) = authority.split_once(';')
+        && !host.contains('@')
+        && is_field(fields)
     {
+        (url, authority) = (host, host);
+    }
+    if let Some(sign) = authority.rfind('@').or_else(|| authority.rfind("%40")) {
+        return is_credential(&authority[..sign]).then(|| start..start + sign);
+    }
+    if !has_password(authority) {
         return None;
     }
-    match url.rfind('@') {
-        Some(sign) => Some(start..start + sign),
-        // Its end is out of sight: beyond what was looked at, or cut off.
-        None if end == near.len()
-            && start + end >= text.len().min(start + NEAR - 4)
-            && !is_host(authority) =>
-        {
-            Some(start..bare_end(text, start).max(start + end))
-        }
-        None => None,
+    // A password may hold a raw slash or question mark.
+    if let Some(sign) = url.rfind('@') {
+        return Some(start..start + sign);
     }
+    // Its end is out of sight: beyond what was looked at, or cut off.
+    let hidden = end.is_none() && start + near.len() >= text.len().min(start + NEAR - 4);
+    (hidden && !is_host(authority)).then(|| start..bare_end(text, start).max(start + near.len()))
+}
+
+/// Whether what stands before the host is a secret: a user with a password, or a token.
+fn is_credential(user: &str) -> bool {
+    let secret = user.contains(':') || user.contains("%3A") || user.contains("%3a");
+    let (name, password) = user.split_once(':').unwrap_or(("", user));
+    let example =
+        is_one_of(name, &["user", "username"]) && is_one_of(password, &["pass", "password"]);
+    (secret || is_token(user)) && !is_placeholder(password) && !example
+}
+
+/// Whether a colon in `authority`, which has no user, may stand before a password: a port is a number.
+fn has_password(authority: &str) -> bool {
+    let port = |host: &str| host.split_once(':').is_none_or(|(_, port)| is_digits(port));
+    let (_, password) = authority.split_once(':').unwrap_or_default();
+    // `http://[::1]:8080`, `mongodb://a:1,b:2/x`
+    !password.is_empty() && !authority.starts_with('[') && !authority.split(',').all(port)
 }
 
 /// `user:password@host:port`, without a scheme.
-pub(super) fn bare_user_info(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
+pub(super) fn bare_user_info(run: Run<'_>) -> Option<Range<usize>> {
     const SCHEMES: &[&str] = &["sip", "sips", "mailto", "xmpp", "npm", "git", "ssh"];
-    let text = scan.text;
-    if !scan.after(run).starts_with(':') || scan.before(run).ends_with(['/', ':', '@', '.']) {
+    if !run.after().starts_with(':') || run.before().ends_with(['/', ':', '@', '.']) {
         return None;
     }
     let start = run.end + 1;
-    let near = ahead(text, start, 128);
-    if !near.as_bytes().contains(&b'@') {
-        return None;
-    }
+    let near = ahead(run.text, start, 128);
     let end = near.find(|c: char| c.is_whitespace() || "\"'<>`,;/".contains(c));
     let (password, host) = near[..end.unwrap_or(near.len())].rsplit_once('@')?;
     let (name, port) = host.split_once(':')?;
-    let host = !name.is_empty()
-        && name
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || b"-._".contains(&b));
-    let number = (2..=5).contains(&port.len()) && port.bytes().all(|b| b.is_ascii_digit());
-    let secret = host && number && is_mixed(password) && !is_one_of(scan.word(run), SCHEMES);
+    let part = |b: u8| b.is_ascii_alphanumeric() || b"-._".contains(&b);
+    let host = !name.is_empty() && name.bytes().all(part);
+    let port = (2..=5).contains(&port.len()) && is_digits(port);
+    let secret = host && port && is_mixed(password) && !is_one_of(run.word(), SCHEMES);
     secret.then(|| start..start + password.len())
 }
 
 /// Whether a field begins here: `name=`.
 fn is_field(text: &str) -> bool {
-    let name = skip(text, 0, |c| {
-        c.is_ascii_alphanumeric() || matches!(c, ' ' | '_' | '-')
-    });
+    let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, ' ' | '_' | '-');
+    let name = skip(text, 0, part);
     name > 0 && text[name..].starts_with('=')
 }
 
 /// Whether `authority` has nothing but a name and what stands where its port would.
 fn is_host(authority: &str) -> bool {
-    let port = authority.rsplit(':').next().unwrap_or_default();
-    port.starts_with('{')
-        || port.starts_with('$')
-        || port.starts_with('<')
+    let port = after_last(authority, |c| c == ':');
+    port.starts_with(['{', '$', '<'])
         || port.len() <= 4 && port.bytes().all(|b| b.is_ascii_uppercase())
 }
 
@@ -131,16 +102,14 @@ fn is_token(user: &str) -> bool {
     user.len() >= 16 && digits || user.len() >= 12 && is_random(user)
 }
 
-/// `user:password@tcp(db:3306)/x`, as Go's drivers write it: told by what follows the password.
-fn data_source(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
-    let network = matches!(scan.word(run), "tcp" | "unix" | "tcp6" | "udp");
-    if !network || !scan.after(run).starts_with('(') || !scan.before(run).ends_with('@') {
+/// `user:password@tcp(db:3306)/x`, as Go's drivers write it: the network follows the password.
+fn data_source(run: Run<'_>) -> Option<Range<usize>> {
+    if !["tcp", "unix", "tcp6", "udp"].contains(&run.word()) || !run.before().ends_with('@') {
         return None;
     }
-    let before = behind(scan.text, run.at - 1, 256);
-    let parts = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '/');
-    let (_, password) = after_last(before, parts).split_once(':')?;
     let end = run.at - 1;
+    let parts = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '/');
+    let (_, password) = after_last(behind(run.text, end, 256), parts).split_once(':')?;
     Some(end - password.len()..end)
 }
 
@@ -154,68 +123,52 @@ const WEBHOOKS: &[&str] = &[
 ];
 
 /// A webhook's address, and what of the run is its secret.
-pub(super) fn webhook(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
-    let word = scan.word(run);
-    if word.len() < 8 && !scan.after(run).starts_with('@')
-        || !word.contains('/') && !scan.after(run).starts_with(':')
-    {
+pub(super) fn webhook(run: Run<'_>) -> Option<Range<usize>> {
+    let (word, after) = (run.word(), run.after());
+    if word.len() < 8 && !after.starts_with('@') || !word.contains('/') && !after.starts_with(':') {
         return None;
     }
-    if let Some(bot) = telegram(scan, run)
-        .or_else(|| oracle(scan, run))
-        .or_else(|| path_segment(scan, run))
-    {
-        return Some(bot);
+    let found = telegram(run)
+        .or_else(|| oracle(run))
+        .or_else(|| path_segment(run));
+    if found.is_some() {
+        return found;
     }
-    let slashes = word.len() - word.trim_start_matches('/').len();
-    let of_host = |host: &&str| {
-        word[slashes..]
-            .starts_with(*host)
-            .then_some(slashes + host.len())
-    };
+    let url = word.trim_start_matches('/');
+    let host = || Some(word.len() - url.len() + prefix_of(url, WEBHOOKS)?.len());
     // Teams: `https://x.webhook.office.com/webhookb2/id@id/IncomingWebhook/secret`
     let teams = || {
-        let mark = "/IncomingWebhook/";
-        let after = scan.before(run).ends_with('@');
-        after.then(|| ahead(word, 0, 128).find(mark).map(|i| i + mark.len()))?
+        let (head, _) = ahead(word, 0, 128).split_once("/IncomingWebhook/")?;
+        run.before()
+            .ends_with('@')
+            .then_some(head.len() + "/IncomingWebhook/".len())
     };
-    let from = run.at + WEBHOOKS.iter().find_map(of_host).or_else(teams)?;
-    (from < run.end).then(|| from..bare_end(scan.text, from))
+    let from = run.at + host().or_else(teams)?;
+    (from < run.end).then(|| from..bare_end(run.text, from))
 }
 
 /// `https://h/trigger/x/with/key/<secret>`: the word before the last slash says what follows.
-fn path_segment(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
+fn path_segment(run: Run<'_>) -> Option<Range<usize>> {
     #[rustfmt::skip]
     const NAMES: &[&str] = &[
-        "key", "apikey", "api_key", "api-key", "token", "access_token", "secret", "hook", "hooks", "webhook", "webhooks", "reset", "magic", "invite", "ical", "v2", "v3",
+        "key", "apikey", "api_key", "api-key", "token", "access_token", "secret", "hook", "hooks", "webhook", "webhooks", "reset", "magic", "invite", "ical",
         "reset-password", "password-reset", "verify", "confirm", "unsubscribe",
     ];
-    let word = scan.word(run);
+    let word = run.word();
     if !word.starts_with("//") || word.len() < 24 {
         return None;
     }
-    let mut at = 0;
-    let mut before = "";
+    let (mut at, mut before) = (run.at, "");
     for part in word.split('/') {
         let bare = part.strip_prefix("private-").unwrap_or(part);
-        let mut changes = 0;
-        let mut last = b' ';
-        for b in bare.bytes() {
-            changes += usize::from(b.is_ascii_digit() != last.is_ascii_digit());
-            last = b;
-        }
         let capitals = bare.bytes().any(|b| b.is_ascii_uppercase());
-        let random = bare.len() >= 20
-            && changes >= 5
-            && bare
-                .bytes()
-                .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'));
         // What has a version as its parent is a number of something, unless it is nothing else.
-        let version = matches!(before, "v2" | "v3");
-        let known = is_one_of(before, NAMES)
-            && (!version || bare.len() >= 32 && (capitals || bare.len() == 32));
-        if random && !is_uuid(bare) && (known || bare.len() < part.len()) {
-            return Some(run.at + at..bare_end(scan.text, run.at + at));
+        let known = match is_one_of(before, &["v2", "v3"]) {
+            true => bare.len() == 32 || bare.len() > 32 && capitals,
+            false => is_one_of(before, NAMES),
+        };
+        if (known || bare.len() < part.len()) && is_random_segment(bare) {
+            return Some(at..bare_end(run.text, at));
         }
         before = part;
         at += part.len() + 1;
@@ -223,30 +176,35 @@ fn path_segment(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
     None
 }
 
+/// Whether a part of a path is long, and letters and digits change places again and again in it.
+fn is_random_segment(part: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
+    let digits = part.bytes().map(|b| b.is_ascii_digit());
+    let before = std::iter::once(false).chain(digits.clone());
+    let changes = digits.zip(before).filter(|(digit, before)| digit != before);
+    part.len() >= 20 && changes.count() >= 5 && part.bytes().all(plain) && !is_uuid(part)
+}
+
 /// `jdbc:oracle:thin:user/password@host`, `sqlplus user/password@host`
-fn oracle(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
+fn oracle(run: Run<'_>) -> Option<Range<usize>> {
+    let (before, after) = (run.before(), run.after());
     let driver = ["thin:", "oci:", "oci8:"]
         .iter()
-        .any(|d| scan.before(run).ends_with(d))
-        || scan.after(run).starts_with("@//")
-        || scan.after(run).starts_with("@(DESCRIPTION")
-        || scan.is_command(Command::Oracle, run);
-    let slash = scan
-        .word(run)
-        .find('/')
-        .filter(|_| driver && scan.after(run).starts_with('@'))?;
-    Some(run.at + slash + 1..run.end)
+        .any(|d| before.ends_with(d))
+        || prefix_of(after, &["@//", "@(DESCRIPTION"]).is_some()
+        || run.command() == Some(Command::Oracle);
+    let (user, _) = run.word().split_once('/')?;
+    (driver && after.starts_with('@')).then(|| run.at + user.len() + 1..run.end)
 }
 
 /// `123456789:AAF...`, with `bot` before it in URLs.
-fn telegram(scan: &Scan<'_>, run: Run) -> Option<Range<usize>> {
-    if !scan.after(run).starts_with(":AA") {
+fn telegram(run: Run<'_>) -> Option<Range<usize>> {
+    if !run.after().starts_with(":AA") {
         return None;
     }
-    let word = scan.word(run);
+    let word = run.word();
     let digits = word.len() - word.trim_end_matches(|c: char| c.is_ascii_digit()).len();
-    let end = skip(scan.text, run.end + 1, |c| {
-        c.is_ascii_alphanumeric() || c == '_' || c == '-'
-    });
+    let part = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    let end = skip(run.text, run.end + 1, part);
     (digits >= 6 && end - run.end > 30).then(|| run.end - digits..end)
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::{
     block,
-    bytes::{ahead, is_one_of, looked_at, run_end, skip, skip_blanks},
+    bytes::{ahead, is_one_of, looked_at, prefix_of, run_end, skip, skip_blanks},
     quote::Quote,
 };
 use crate::{redact::REDACTED, text::floor};
@@ -28,29 +28,50 @@ pub(super) const SCHEMES: &[&str] = &[
 /// looked at again and again.
 const GLANCE: usize = 512;
 
-/// The value that begins at `start` as far as a glance goes. For the decision; the secret is [`whole`].
-pub(super) fn glance(text: &str, start: usize, style: Style) -> Range<usize> {
-    extent(&text[..floor(text, start + GLANCE)], start, style)
-}
-
-/// The secret of which `seen` was glanced at, from `start` on.
-pub(super) fn whole(text: &str, start: usize, style: Style, seen: Range<usize>) -> Range<usize> {
-    if seen.end < floor(text, start + GLANCE) || seen.end == text.len() {
-        return seen;
+impl Style {
+    /// The value that begins at `start`: without its quotes if it is one quoted text.
+    fn extent(self, text: &str, start: usize) -> Range<usize> {
+        match self {
+            Self::Encoded => encoded(text, start),
+            Self::Plain => {
+                one_quoted(text, start).unwrap_or_else(|| start..pieces_end(text, start))
+            }
+        }
     }
-    let whole = extent(text, start, style);
-    whole.start..whole.end.max(seen.end)
+
+    /// The value that begins at `start` as far as a glance goes. For the decision; the secret is the [`whole`](Self::whole).
+    pub(super) fn glance(self, text: &str, start: usize) -> Range<usize> {
+        self.extent(&text[..floor(text, start + GLANCE)], start)
+    }
+
+    /// The secret of which `seen` was glanced at, from `start` on.
+    pub(super) fn whole(self, text: &str, start: usize, seen: Range<usize>) -> Range<usize> {
+        if seen.end < floor(text, start + GLANCE) || seen.end == text.len() {
+            return seen;
+        }
+        let whole = self.extent(text, start);
+        whole.start..whole.end.max(seen.end)
+    }
 }
 
 /// The value that begins at `start`: without its quotes if it is one quoted text.
-pub(super) fn extent(text: &str, start: usize, style: Style) -> Range<usize> {
-    if style == Style::Encoded {
-        return encoded(text, start);
-    }
-    if let Some(quoted) = one_quoted(text, start) {
-        return quoted;
-    }
-    start..pieces_end(text, start)
+pub(super) fn extent(text: &str, start: usize) -> Range<usize> {
+    Style::Plain.extent(text, start)
+}
+
+/// The value that begins at `start` as far as a glance goes.
+pub(super) fn glance(text: &str, start: usize) -> Range<usize> {
+    Style::Plain.glance(text, start)
+}
+
+/// The value that begins at `start`, if a glance at it shows that it is a secret.
+pub(super) fn secret(
+    text: &str,
+    start: usize,
+    is_secret: impl FnOnce(&str) -> bool,
+) -> Option<Range<usize>> {
+    let seen = glance(text, start);
+    is_secret(&text[seen.clone()]).then(|| Style::Plain.whole(text, start, seen))
 }
 
 /// The inside of a quoted text that is the whole value.
@@ -68,11 +89,10 @@ fn one_quoted(text: &str, start: usize) -> Option<Range<usize>> {
 fn pieces_end(text: &str, start: usize) -> usize {
     let mut at = start;
     let mut first = None;
-    loop {
+    while at < text.len() {
         let rest = &text[at..];
-        if rest.starts_with("-----BEGIN")
-            && let Some(end) = block::end(text, at)
-        {
+        let block = rest.starts_with("-----BEGIN").then(|| block::end(text, at));
+        if let Some(end) = block.flatten() {
             at = end;
         } else if rest.starts_with(REDACTED) {
             at += REDACTED.len();
@@ -82,10 +102,8 @@ fn pieces_end(text: &str, start: usize) -> usize {
             if at > start && !continues(&text[start..at], beside) {
                 return at;
             }
-            let inner = at + quote.len();
-            at = quote
-                .close(text, inner)
-                .map_or(text.len(), |close| close.end);
+            let close = quote.close(text, at + quote.len());
+            at = close.map_or(text.len(), |close| close.end);
             at = next_attribute(text, at, start).unwrap_or(at);
         } else if rest.starts_with(['[', '{', '(']) {
             at = bracket_end(text, at);
@@ -94,21 +112,19 @@ fn pieces_end(text: &str, start: usize) -> usize {
             if end == at {
                 return at;
             }
-            let word = &text[start..end];
             at = end;
+            let word = &text[start..end];
             let next = skip_blanks(text, at);
-            if next > at && is_one_of(word, SCHEMES) {
-                // `token=Bearer x`: the scheme goes with what it announces.
-                at = next;
-            } else if next == at + 1 && text[next..].starts_with('{') && starts_upper(word) {
-                // `Password { inner: "x" }`
+            // `token=Bearer x`: the scheme goes with what it announces.
+            let scheme = next > at && is_one_of(word, SCHEMES);
+            // `Password { inner: "x" }`
+            let fields = next == at + 1 && text[next..].starts_with('{') && starts_upper(word);
+            if scheme || fields {
                 at = next;
             }
         }
-        if at >= text.len() {
-            return text.len();
-        }
     }
+    text.len()
 }
 
 /// Whether a quote after `word` belongs to the same value: `Some("x")`, `b'x'`, `"a"'b'`, `id="a"`.
@@ -137,97 +153,54 @@ fn starts_upper(word: &str) -> bool {
 /// Where a bare word ends: at a blank, a quote, a bracket, or a mark that separates fields and is not
 /// followed by more of the value.
 pub(super) fn bare_end(text: &str, start: usize) -> usize {
-    let bytes = text.as_bytes();
     let mut at = start;
     loop {
         at = skip(text, at, |c| !is_delimiter(c));
-        let Some(mark) = bytes.get(at) else {
+        let Some(mark) = text.as_bytes().get(at) else {
             return text.len();
         };
         if !mark.is_ascii() || at == start {
             return at;
         }
         let rest = &text[at + 1..];
-        // A line of a shell that goes on in the next.
-        if *mark == b'\\'
-            && rest.starts_with('\n')
-            && rest[1..].starts_with(|c: char| c.is_alphanumeric())
-        {
-            at += 2;
-            continue;
-        }
-        let follows = rest.starts_with(|c: char| c.is_alphanumeric());
-        let goes_on = match mark {
-            b',' | b';' | b'&' => follows && !begins_field(rest),
-            b')' | b']' | b'}' | b'>' => follows,
-            b'\\' => !rest.starts_with(['n', 'r', 't', 'u', '"', '\'', '\\', '/', '`']),
-            _ => false,
+        let follows = |rest: &str| rest.starts_with(char::is_alphanumeric);
+        at += match mark {
+            b',' | b';' | b'&' if follows(rest) && !begins_field(rest) => 1,
+            b')' | b']' | b'}' | b'>' if follows(rest) => 1,
+            // A line of a shell that goes on in the next.
+            b'\\' if rest.strip_prefix('\n').is_some_and(follows) => 2,
+            b'\\' if !rest.starts_with(['n', 'r', 't', 'u', '"', '\'', '\\', '/', '`']) => 1,
+            _ => return at,
         };
-        if !goes_on {
-            return at;
-        }
-        at += 1;
     }
 }
 
 fn is_delimiter(c: char) -> bool {
-    c.is_whitespace()
-        || c.is_control()
-        || matches!(
-            c,
-            '"' | '\''
-                | '`'
-                | '&'
-                | ','
-                | ';'
-                | '('
-                | ')'
-                | '{'
-                | '}'
-                | '['
-                | ']'
-                | '<'
-                | '>'
-                | '\\'
-        )
+    c.is_whitespace() || c.is_control() || "\"'`&,;(){}[]<>\\".contains(c)
 }
 
 /// Whether a field of its own begins here: `name=`, `"name":`, `amp;`, or something too long to tell.
 fn begins_field(rest: &str) -> bool {
     let near = ahead(rest, 0, 64);
-    let end = run_end(near, 0);
-    let end = skip(near, end, |c| {
-        c == '[' || c == ']' || c == ' ' || c == '%' || c == '5' || c == 'D'
-    });
-    let mark = near[end..].chars().next();
-    matches!(mark, Some('=' | ':')) || near.starts_with("amp;")
+    let end = skip(near, run_end(near, 0), |c| "[] %5D".contains(c));
+    near[end..].starts_with(['=', ':']) || near.starts_with("amp;")
 }
 
 /// `hunter2%26q%3D1`
 fn encoded(text: &str, start: usize) -> Range<usize> {
+    const OPEN: &[&str] = &["%22", "%27", "%20", "%5B", "+"];
+    #[rustfmt::skip]
+    const ENDS: &[&str] = &[
+        "%26", "%2526", "%22", "%27", "%2C", "%2c", "%7D", "%7d", "%3B", "%3b", "%0A", "%0a", "%23",
+    ];
     let mut from = start;
-    while let Some(quote) = ["%22", "%27", "%20", "%5B", "+"]
-        .iter()
-        .find(|q| text[from..].starts_with(**q))
-    {
-        from += quote.len();
+    while let Some(open) = prefix_of(&text[from..], OPEN) {
+        from += open.len();
     }
-    let end = bare_end(text, from);
-    let stop = |at: &usize| {
-        let rest = &text[*at..end];
-        [
-            "%26", "%2526", "%22", "%27", "%2C", "%2c", "%7D", "%7d", "%3B", "%3b", "%0A", "%0a",
-            "%23",
-        ]
-        .iter()
-        .any(|mark| rest.starts_with(mark))
-    };
-    let end = text[from..end]
-        .match_indices('%')
-        .map(|(i, _)| from + i)
-        .find(stop)
-        .unwrap_or(end);
-    from..end
+    let value = &text[from..bare_end(text, from)];
+    let mut marks = value.match_indices('%').map(|(i, _)| i);
+    let end = marks.find(|i| prefix_of(&value[*i..], ENDS).is_some());
+    from..from + end.unwrap_or(value.len())
 }
 
 /// The end of the bracketed text at `at`, its closing bracket included; the whole if there is none.
@@ -239,17 +212,15 @@ pub(in crate::redact) fn bracket_end(text: &str, at: usize) -> usize {
         match b {
             b'"' | b'\\' => {
                 let quote = Quote::at(text, i).filter(Quote::is_double);
-                i = match quote {
-                    Some(quote) => match quote.close(text, i + quote.len()) {
-                        Some(close) => close.end,
-                        None => return text.len(),
-                    },
+                i = match quote.map(|quote| quote.close(text, i + quote.len())) {
+                    Some(Some(close)) => close.end,
+                    Some(None) => return text.len(),
                     None => skip(text, i, |c| c == '\\').max(i + 1),
                 };
                 continue;
             }
             b'[' | b'{' | b'(' => depth += 1,
-            // A bracket among the letters of a value is a part of it, but for that of a type: `[]string{"x"}`.
+            // A bracket among the letters of a value is a part of it, except for that of a type: `[]string{"x"}`.
             b']' | b'}' | b')'
                 if bytes[i - 1] == b'[' || !text[i + 1..].starts_with(char::is_alphanumeric) =>
             {
