@@ -65,8 +65,8 @@ fn json(
     let end = bracket_end(text, at);
     *effort = effort.saturating_sub(end - at);
     let value: Value = serde_json::from_str(&text[at..end]).ok()?;
-    let view = tells(rules, &value).then(|| shown::json(rules, &text[at..end], nested));
-    Some((end, Some(view??)))
+    let view = tells(rules, &value).then(|| shown::json(rules, &text[at..end], nested))?;
+    view.map(|view| (end, Some(view)))
 }
 
 /// The end of the string that opens at `at`, and how it looks without its secrets if it has any that its escapes hide.
@@ -111,15 +111,12 @@ fn unescaped(text: &str) -> String {
     while let Some(i) = rest.find('\\') {
         out.push_str(&rest[..i]);
         let escape = &rest[i + 1..];
-        let (c, len) = match escape.as_bytes().first() {
-            Some(b'n') => ('\n', 1),
-            Some(b'r') => ('\r', 1),
-            Some(b't') => ('\t', 1),
-            Some(b'"') => ('"', 1),
-            Some(b'\'') => ('\'', 1),
-            Some(b'\\') => ('\\', 1),
-            Some(b'/') => ('/', 1),
-            Some(b'u') => code(&escape[1..]).map_or(('\\', 0), |(c, len)| (c, len + 1)),
+        let (c, len) = match escape.chars().next() {
+            Some('n') => ('\n', 1),
+            Some('r') => ('\r', 1),
+            Some('t') => ('\t', 1),
+            Some(c @ ('"' | '\'' | '\\' | '/')) => (c, 1),
+            Some('u') => code(&escape[1..]).map_or(('\\', 0), |(c, len)| (c, len + 1)),
             _ => ('\\', 0),
         };
         out.push(c);
@@ -129,7 +126,7 @@ fn unescaped(text: &str) -> String {
 }
 
 /// The character of `0077` or `{77}`, and the length of that.
-fn code(text: &str) -> Option<(char, usize)> {
+pub(super) fn code(text: &str) -> Option<(char, usize)> {
     let (digits, len) = match text.strip_prefix('{') {
         Some(rest) => {
             let end = rest.bytes().take(7).position(|b| b == b'}')?;

@@ -9,10 +9,6 @@ use super::{
     },
 };
 
-/// Folded characters that are judged at once; a longer key is judged in pieces that overlap.
-const PIECE: usize = 128;
-const OVERLAP: usize = 48;
-
 /// What a name says about the value beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Strength {
@@ -28,43 +24,26 @@ pub(super) enum Strength {
 }
 
 /// What `key` says by the built-in words and by `extra`.
-pub(super) fn strength(key: &str, extra: Option<&Words>) -> Strength {
-    if extra.is_none_or(|words| words.sensitive.is_empty()) && !suspicious(key) {
+pub(super) fn strength(key: &str, extra: &Words) -> Strength {
+    if extra.sensitive.is_empty() && !suspicious(key) {
         return Strength::Harmless;
     }
     if !key.is_ascii() && FOREIGN.iter().any(|word| key.contains(word)) {
         return Strength::Strong;
     }
-    let mut best = Strength::Harmless;
-    let mut rest = key;
-    loop {
-        let (piece, next) = Folded::of(rest);
-        best = best.max(piece.judge(extra));
-        match next {
-            Some(next) if best < Strength::Strong => rest = &rest[next..],
-            _ => return best,
-        }
-    }
+    Folded::of(key).judge(extra)
 }
 
 /// `word` in the form in which words are compared; empty if nothing is left of it.
 pub(super) fn folded(word: &str) -> String {
-    word.chars().filter_map(fold).map(char::from).collect()
+    word.chars().filter_map(fold).collect()
 }
 
 /// A letter or digit in lower case; letters without an ASCII form stand as `?`. None for all others.
-fn fold(c: char) -> Option<u8> {
+fn fold(c: char) -> Option<char> {
     let c = looks_like(c);
-    if !c.is_alphanumeric() {
-        return None;
-    }
-    let lower = c.to_lowercase().next().unwrap_or(c);
-    Some(
-        u8::try_from(lower)
-            .ok()
-            .filter(u8::is_ascii)
-            .unwrap_or(b'?'),
-    )
+    let lower = c.to_lowercase().next().filter(char::is_ascii);
+    c.is_alphanumeric().then(|| lower.unwrap_or('?'))
 }
 
 /// The ASCII letter that a character looks like: full-width and mathematical forms, Cyrillic and Greek.
@@ -84,113 +63,78 @@ fn looks_like(c: char) -> char {
     }
 }
 
-/// A piece of a key without case and separators, and where its words begin.
+/// A key without case and separators.
 struct Folded {
-    bytes: [u8; PIECE],
-    len: usize,
-    starts: u128,
+    text: String,
+    /// For each byte, whether a word begins with it.
+    starts: Vec<bool>,
 }
 
 impl Folded {
-    /// The beginning of `key`, and where the next piece begins if this is not all.
-    fn of(key: &str) -> (Self, Option<usize>) {
-        let mut piece = Self {
-            bytes: [0; PIECE],
-            len: 0,
-            starts: 0,
-        };
-        let mut next = 0;
+    fn of(key: &str) -> Self {
+        let (mut text, mut starts) = (String::new(), Vec::new());
         let mut before = ' ';
-        let mut chars = key.char_indices().peekable();
-        while let Some((i, c)) = chars.next() {
-            let Some(byte) = fold(c) else {
-                // Zero-width characters and the like are nothing at all, other characters separate.
-                if c.is_ascii() || c.is_whitespace() {
-                    before = ' ';
-                }
-                continue;
-            };
-            if piece.len == PIECE {
-                return (piece, Some(next));
+        let mut chars = key.chars().peekable();
+        while let Some(c) = chars.next() {
+            if let Some(folded) = fold(c) {
+                let lower_follows = chars.peek().is_some_and(|next| next.is_lowercase());
+                let capital = c.is_uppercase() && (!before.is_uppercase() || lower_follows);
+                text.push(folded);
+                starts.push(before == ' ' || capital);
+                before = c;
+            } else if c.is_ascii() || c.is_whitespace() {
+                // It separates words. Zero-width characters and the like are nothing at all.
+                before = ' ';
             }
-            let lower_follows = chars.peek().is_some_and(|(_, n)| n.is_lowercase());
-            let starts = before == ' '
-                || c.is_uppercase()
-                    && (!before.is_uppercase() || before.is_uppercase() && lower_follows);
-            if starts {
-                piece.starts |= 1 << piece.len;
-            }
-            if piece.len == PIECE - OVERLAP {
-                next = i;
-            }
-            piece.bytes[piece.len] = byte;
-            piece.len += 1;
-            before = c;
         }
-        (piece, None)
-    }
-
-    fn text(&self) -> &[u8] {
-        &self.bytes[..self.len]
+        Self { text, starts }
     }
 
     fn starts_at(&self, i: usize) -> bool {
-        i >= self.len || self.starts >> i & 1 == 1
+        self.starts.get(i).is_none_or(|starts| *starts)
     }
 
-    /// Whether a word begins strictly inside of `from..to`.
-    fn is_split(&self, from: usize, to: usize) -> bool {
-        self.starts & mask(from + 1, to) != 0
-    }
-
-    /// The words, as ranges.
-    fn words(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+    /// The words, and where each begins.
+    fn words(&self) -> impl Iterator<Item = (usize, &str)> {
         let mut at = 0;
         std::iter::from_fn(move || {
             let from = at;
-            if from >= self.len {
-                return None;
-            }
-            at += 1;
-            while !self.starts_at(at) {
-                at += 1;
-            }
-            Some((from, at))
+            at = (from + 1..).find(|i| self.starts_at(*i))?;
+            Some((from, self.text.get(from..at)?))
         })
     }
 
-    fn judge(&self, extra: Option<&Words>) -> Strength {
+    fn last_word(&self) -> &str {
+        self.words().last().map_or("", |(_, word)| word)
+    }
+
+    fn judge(&self, extra: &Words) -> Strength {
         let covered = self.covered(extra);
-        let bare = |from, to| covered & mask(from, to) != mask(from, to);
+        let bare = |at: usize, word: &str| covered[at..at + word.len()].contains(&false);
         let holds = |index: &Index| {
-            (0..self.len).any(|i| {
-                index
-                    .prefixes_of(&self.text()[i..])
-                    .any(|part| bare(i, i + part.len()))
+            (0..self.text.len()).any(|i| {
+                let mut parts = index.prefixes_of(&self.text[i..]);
+                parts.any(|part| bare(i, part))
             })
         };
-        let own = extra.is_some_and(|words| {
-            words
-                .sensitive
-                .iter()
-                .any(|part| self.holds_own(part, &bare))
-        });
-        if own {
-            return self.in_prose(Strength::Strong).max(Strength::Weak);
-        }
-        if holds(&STRONG_INDEX) || self.is_disguised() {
-            return self.in_prose(Strength::Strong);
-        }
-        if self
-            .words()
-            .any(|(from, to)| bare(from, to) && self.is_whole(from, to))
+        if extra.sensitive.iter().any(|part| {
+            self.text
+                .match_indices(&**part)
+                .any(|(i, part)| bare(i, part))
+        }) {
+            self.in_prose(Strength::Strong).max(Strength::Weak)
+        } else if holds(&STRONG_INDEX)
+            || self.is_disguised()
+            || self
+                .words()
+                .any(|(at, word)| bare(at, word) && is_whole(word))
         {
-            return self.in_prose(Strength::Strong);
+            self.in_prose(Strength::Strong)
+        } else if holds(&WEAK_INDEX) {
+            self.in_prose(self.compound())
+        } else {
+            Strength::Harmless
         }
-        if holds(&WEAK_INDEX) {
-            return self.in_prose(self.compound());
-        }
-        Strength::Harmless
     }
 
     /// `p4ssw0rd`: digits stand for letters.
@@ -205,54 +149,36 @@ impl Folded {
         };
         let words: [&[u8]; 3] = [b"password", b"passwort", b"passphrase"];
         words.iter().any(|word| {
-            self.text()
-                .windows(word.len())
-                .any(|at| at.iter().map(letter).eq(word.iter().copied()))
+            let mut places = self.text.as_bytes().windows(word.len());
+            places.any(|at| at.iter().map(letter).eq(word.iter().copied()))
         })
     }
 
-    fn holds_own(&self, part: &str, bare: &impl Fn(usize, usize) -> bool) -> bool {
-        (0..self.len)
-            .any(|i| self.text()[i..].starts_with(part.as_bytes()) && bare(i, i + part.len()))
-    }
-
-    /// `pass`, `otp2`, `dbpass`.
-    fn is_whole(&self, from: usize, to: usize) -> bool {
-        let mut word = &self.text()[from..to];
-        while let [head @ .., b'0'..=b'9'] = word {
-            word = head;
-        }
-        word.ends_with(b"pass") || WHOLE.iter().any(|w| w.as_bytes() == word)
-    }
-
-    /// The places that harmless words take up.
-    fn covered(&self, extra: Option<&Words>) -> u128 {
-        let mut covered = 0;
-        let mut before: &[u8] = &[];
+    /// For each byte, whether a harmless word takes it up.
+    fn covered(&self, extra: &Words) -> Vec<bool> {
+        let mut covered = vec![false; self.text.len()];
+        let mut before = "";
         let mut words = self.words().peekable();
-        while let Some((from, to)) = words.next() {
-            let rest = &self.text()[from..];
-            let word = &self.text()[from..to];
-            let mut cover = |len: usize| covered |= mask(from, from + len);
-            for harmless in HARMLESS_INDEX.prefixes_of(rest) {
-                if !self.is_split(from, from + harmless.len()) {
-                    cover(harmless.len());
+        while let Some((from, word)) = words.next() {
+            let rest = &self.text[from..];
+            let own = extra
+                .harmless
+                .iter()
+                .map(|own| &**own)
+                .filter(|own| rest.starts_with(own));
+            let phrases = PHRASES_INDEX.prefixes_of(rest).chain(own);
+            let harmless = HARMLESS_INDEX.prefixes_of(rest).map(|word| (word, false));
+            for (harmless, whole) in harmless.chain(phrases.map(|phrase| (phrase, true))) {
+                let end = from + harmless.len();
+                // No other word begins inside of it.
+                let one = !self.starts[from + 1..end].contains(&true);
+                if one || whole && self.starts_at(end) {
+                    covered[from..end].fill(true);
                 }
             }
-            let own = extra.map_or(&[][..], |words| &words.harmless);
-            let own = own.iter().filter(|word| rest.starts_with(word.as_bytes()));
-            let own = own.map(|word| word.len());
-            for len in PHRASES_INDEX.prefixes_of(rest).map(str::len).chain(own) {
-                let end = from + len;
-                if self.starts_at(end) || !self.is_split(from, end) {
-                    cover(len);
-                }
-            }
-            let after = words
-                .peek()
-                .map_or(&[][..], |(from, to)| &self.text()[*from..*to]);
+            let after = words.peek().map_or("", |(_, after)| after);
             if is_count(before, word, after) {
-                cover(word.len());
+                covered[from..from + word.len()].fill(true);
             }
             before = word;
         }
@@ -262,25 +188,12 @@ impl Folded {
     /// Whether a name that holds a weak part announces a secret: `X-Api-Key`, `mytoken`, but neither
     /// `token` nor `missing_key`.
     fn compound(&self) -> Strength {
-        let (mut first, mut last, mut count) = ((0, 0), (0, 0), 0);
-        for word in self.words() {
-            if count == 0 {
-                first = word;
-            }
-            (last, count) = (word, count + 1);
-        }
-        let mut word = &self.text()[last.0..last.1];
-        while let [head @ .., b'0'..=b'9'] = word {
-            word = head;
-        }
-        let failing = FAILING
-            .iter()
-            .any(|w| w.as_bytes() == &self.text()[first.0..first.1]);
-        let noun = NOUNS.iter().any(|noun| noun.as_bytes() == word);
-        let grown = ["token", "authorization"]
-            .iter()
-            .any(|noun| word.len() > noun.len() && word.ends_with(noun.as_bytes()));
-        if (count > 1 && noun && !failing) || grown {
+        let (_, first) = self.words().next().unwrap_or_default();
+        let last = without_number(self.last_word());
+        let several = self.starts.iter().skip(1).any(|starts| *starts);
+        let noun = several && NOUNS.contains(&last) && !FAILING.contains(&first);
+        let grown = |noun: &str| last.len() > noun.len() && last.ends_with(noun);
+        if noun || grown("token") || grown("authorization") {
             Strength::Strong
         } else {
             Strength::Weak
@@ -289,14 +202,11 @@ impl Folded {
 
     /// The strength of a name that does not tell of a failure (`PasswordExpiredError`), or of what a secret is like.
     fn in_prose(&self, strength: Strength) -> Strength {
-        let Some((from, to)) = self.words().last() else {
-            return strength;
-        };
-        let word = &self.text()[from..to];
-        let one_of = |words: &[&str]| words.iter().any(|w| w.as_bytes() == word);
-        if from > 0 && one_of(DESCRIBED) {
+        let word = self.last_word();
+        let several = word.len() < self.text.len();
+        if several && DESCRIBED.contains(&word) {
             Strength::Described
-        } else if from > 0 && one_of(FAILURES) || word == b"keyerror" {
+        } else if several && FAILURES.contains(&word) || word == "keyerror" {
             Strength::Weak
         } else {
             strength
@@ -304,35 +214,32 @@ impl Folded {
     }
 }
 
+/// `pass`, `otp2`, `dbpass`.
+fn is_whole(word: &str) -> bool {
+    let word = without_number(word);
+    word.ends_with("pass") || WHOLE.contains(&word)
+}
+
+fn without_number(word: &str) -> &str {
+    word.trim_end_matches(|c: char| c.is_ascii_digit())
+}
+
 /// Whether a name is that of a connection string, which has a secret in it, or is one: `AzureWebJobsStorage_connection_string`.
 pub(super) fn is_connection(name: &str) -> bool {
     if name.len() < "connstr".len() || !suspicious(name) {
         return false;
     }
-    let (piece, _) = Folded::of(name);
-    let parts: [&[u8]; 2] = [b"connectionstring", b"connstr"];
-    parts
-        .iter()
-        .any(|part| piece.text().windows(part.len()).any(|at| at == *part))
+    let name = folded(name);
+    name.contains("connectionstring") || name.contains("connstr")
 }
 
 /// Whether a name is one of those that say what a secret is like, of itself or by its last word: `file`, `set_at`.
 pub(super) fn describes(name: &str) -> bool {
-    let (piece, rest) = Folded::of(name);
-    let last = piece.words().last();
-    let word = last.map_or(&[][..], |(from, to)| &piece.text()[from..to]);
-    rest.is_none() && DESCRIBED.iter().any(|w| w.as_bytes() == word)
+    DESCRIBED.contains(&Folded::of(name).last_word())
 }
 
 /// Whether `word` is a `tokens` that is counted.
-fn is_count(before: &[u8], word: &[u8], after: &[u8]) -> bool {
-    let one_of = |words: &[&str], word: &[u8]| words.iter().any(|w| w.as_bytes() == word);
-    word == b"tokens" && (one_of(QUANTITIES, before) || one_of(COUNTS, after))
-        || word == b"token" && one_of(&COUNTS[..6], after)
-}
-
-/// The bits `from..to`.
-fn mask(from: usize, to: usize) -> u128 {
-    let below = |n: usize| if n >= 128 { u128::MAX } else { (1 << n) - 1 };
-    below(to) & !below(from)
+fn is_count(before: &str, word: &str, after: &str) -> bool {
+    word == "tokens" && (QUANTITIES.contains(&before) || COUNTS.contains(&after))
+        || word == "token" && COUNTS[..6].contains(&after)
 }

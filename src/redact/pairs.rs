@@ -6,52 +6,21 @@ use serde_json::{Map, Value};
 use super::{
     keys::{Strength, is_connection},
     rules::Rules,
-    text::{command::Command, is_opaque},
+    text::{bytes::is_one_of, command::Command, is_opaque},
 };
 
 /// Members that hold a name.
+#[rustfmt::skip]
 pub(super) const NAME_FIELDS: &[&str] = &[
-    "name",
-    "key",
-    "field",
-    "header",
-    "headername",
-    "param",
-    "parameter",
-    "variable",
-    "property",
-    "id",
-    "k",
-    "n",
-    "env",
-    "label",
-    "attribute",
-    "option",
-    "secretname",
-    "keyname",
-    "parameterkey",
-    "parametername",
+    "name", "key", "field", "header", "headername", "param", "parameter", "variable", "property", "id", "k", "n", "env", "label",
+    "attribute", "option", "secretname", "keyname", "parameterkey", "parametername",
 ];
 
 /// Members that hold its value.
+#[rustfmt::skip]
 pub(super) const VALUE_FIELDS: &[&str] = &[
-    "value",
-    "val",
-    "v",
-    "values",
-    "content",
-    "default",
-    "defaultvalue",
-    "data",
-    "stringvalue",
-    "text",
-    "string",
-    "plaintext",
-    "raw",
-    "rawvalue",
-    "parametervalue",
-    "newvalue",
-    "oldvalue",
+    "value", "val", "v", "values", "content", "default", "defaultvalue", "data", "stringvalue", "text", "string", "plaintext",
+    "raw", "rawvalue", "parametervalue", "newvalue", "oldvalue",
 ];
 
 /// What the members of an object say about each other.
@@ -132,16 +101,15 @@ fn columns(rules: &Rules, heads: &Value) -> u64 {
 }
 
 fn secret_field<'m>(rules: &Rules, map: &'m Map<String, Value>) -> Option<&'m String> {
-    let named = |fields: &[&str], key: &str| fields.iter().any(|f| f.eq_ignore_ascii_case(key));
-    let (value, _) = map.iter().find(|(key, _)| named(VALUE_FIELDS, key))?;
-    let names = |(key, name): (&String, &Value)| {
-        let Some(name) = name.as_str() else {
-            return false;
-        };
-        named(NAME_FIELDS, key) && rules.is_sensitive_key(name)
+    let (value, _) = map.iter().find(|(key, _)| is_one_of(key, VALUE_FIELDS))?;
+    let names = |key: &str, name: &str| {
+        is_one_of(key, NAME_FIELDS) && rules.is_sensitive_key(name)
             || key == "type" && rules.strength(name) == Strength::Strong
     };
-    map.iter().any(names).then_some(value)
+    let mut names = map
+        .iter()
+        .map(|(key, name)| name.as_str().is_some_and(|name| names(key, name)));
+    names.any(|named| named).then_some(value)
 }
 
 /// Looks for secrets among the strings of an array, in which each may be announced by the one before.
@@ -180,18 +148,12 @@ impl<'r> Arguments<'r> {
             return false;
         };
         let key = self.key;
-        if text.contains("-----BEGIN") && text.contains("PRIVATE") {
-            self.key = true;
-        }
-        if self.key && text.contains("-----END") {
-            self.key = false;
-        }
+        let begins = text.contains("-----BEGIN") && text.contains("PRIVATE");
+        self.key = (key || begins) && !text.contains("-----END");
         if key || announced && !text.starts_with("--") {
             return true;
         }
-        if let Some(command) = Command::of(text) {
-            self.command = Some(command);
-        }
+        self.command = Command::of(text).or(self.command);
         if self
             .command
             .is_some_and(|command| command.is_password(text))

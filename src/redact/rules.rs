@@ -51,15 +51,30 @@ pub const MAX_ENTRIES: usize = 256;
 #[derive(Clone, Default)]
 pub struct Rules(Option<Arc<Custom>>);
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Custom {
     words: Words,
     prefixes: Vec<Prefix>,
     limits: Limits,
 }
 
+/// What the built-in rules add: nothing.
+static NONE: Custom = Custom {
+    words: Words {
+        sensitive: Vec::new(),
+        harmless: Vec::new(),
+    },
+    prefixes: Vec::new(),
+    limits: Limits {
+        string: super::MAX_STRING,
+        depth: super::MAX_DEPTH,
+        nodes: super::MAX_NODES,
+        bytes: super::MAX_BYTES,
+    },
+};
+
 /// Words that were added, folded.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Words {
     pub(super) sensitive: Vec<Box<str>>,
     pub(super) harmless: Vec<Box<str>>,
@@ -79,21 +94,6 @@ pub(super) struct Limits {
     pub(super) depth: usize,
     pub(super) nodes: usize,
     pub(super) bytes: usize,
-}
-
-impl Limits {
-    pub(super) const DEFAULT: Self = Self {
-        string: super::MAX_STRING,
-        depth: super::MAX_DEPTH,
-        nodes: super::MAX_NODES,
-        bytes: super::MAX_BYTES,
-    };
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self::DEFAULT
-    }
 }
 
 /// The built-in rules, to borrow.
@@ -251,18 +251,20 @@ impl Rules {
         Redacted::new(self, Source::Map(object))
     }
 
+    fn custom(&self) -> &Custom {
+        self.0.as_deref().unwrap_or(&NONE)
+    }
+
     pub(super) fn limits(&self) -> Limits {
-        self.0
-            .as_ref()
-            .map_or(Limits::DEFAULT, |custom| custom.limits)
+        self.custom().limits
     }
 
     pub(super) fn prefixes(&self) -> &[Prefix] {
-        self.0.as_ref().map_or(&[], |custom| &custom.prefixes)
+        &self.custom().prefixes
     }
 
     pub(super) fn strength(&self, key: &str) -> Strength {
-        keys::strength(key, self.0.as_ref().map(|custom| &custom.words))
+        keys::strength(key, &self.custom().words)
     }
 
     /// Whether a name in a text says that the value beside it is a secret.
@@ -272,18 +274,12 @@ impl Rules {
 
     /// Whether a name may be sensitive: a quick look, of which false is certain.
     pub(super) fn may_be_sensitive(&self, name: &str) -> bool {
-        let own = self
-            .0
-            .as_ref()
-            .is_some_and(|custom| !custom.words.sensitive.is_empty());
-        own || suspicious(name)
+        !self.custom().words.sensitive.is_empty() || suspicious(name)
     }
 
     /// Whether words or prefixes were added by which the built-in filters do not go.
     pub(super) fn has_own(&self) -> bool {
-        self.0
-            .as_ref()
-            .is_some_and(|custom| !custom.words.sensitive.is_empty() || !custom.prefixes.is_empty())
+        !self.custom().words.sensitive.is_empty() || !self.prefixes().is_empty()
     }
 
     fn add(
@@ -291,10 +287,11 @@ impl Rules {
         field: &'static str,
         change: impl FnOnce(&mut Custom),
     ) -> Result<Self, ConfigError> {
-        let added = self.0.as_ref().map_or(0, |custom| {
-            custom.words.sensitive.len() + custom.words.harmless.len() + custom.prefixes.len()
-        });
-        if added >= MAX_ENTRIES {
+        let Words {
+            sensitive,
+            harmless,
+        } = &self.custom().words;
+        if sensitive.len() + harmless.len() + self.prefixes().len() >= MAX_ENTRIES {
             let reason = format!("more than {MAX_ENTRIES} entries were added");
             return Err(ConfigError::new(field, reason));
         }
@@ -302,7 +299,8 @@ impl Rules {
     }
 
     fn edit(mut self, change: impl FnOnce(&mut Custom)) -> Self {
-        change(Arc::make_mut(self.0.get_or_insert_default()));
+        let custom = self.0.get_or_insert_with(|| Arc::new(NONE.clone()));
+        change(Arc::make_mut(custom));
         self
     }
 }

@@ -165,17 +165,13 @@ struct Level<'w> {
 }
 
 impl Level<'_> {
-    fn deeper(self) -> Self {
+    fn deeper(self, columns: u64, row: u64) -> Self {
         Self {
             depth: self.depth + 1,
-            columns: 0,
-            row: 0,
+            columns,
+            row,
             ..self
         }
-    }
-
-    fn with(self, columns: u64) -> Self {
-        Self { columns, ..self }
     }
 
     fn map<S: Serializer>(self, map: &Map<String, Value>, s: S) -> Result<S::Ok, S::Error> {
@@ -193,8 +189,7 @@ impl Level<'_> {
                 self.walk.hides(value);
                 out.serialize_entry(&shown, REDACTED)?;
             } else {
-                let columns = members.columns(value);
-                let level = self.deeper().with(columns);
+                let level = self.deeper(members.columns(value), 0);
                 out.serialize_entry(&shown, &Node { value, level })?;
             }
         }
@@ -204,11 +199,7 @@ impl Level<'_> {
     fn array<S: Serializer>(self, items: &[Value], s: S) -> Result<S::Ok, S::Error> {
         let mut out = s.serialize_seq(None)?;
         let mut arguments = Arguments::new(self.walk.rules, items.len());
-        let level = self.deeper();
-        let level = Level {
-            row: self.columns,
-            ..level
-        };
+        let level = self.deeper(0, self.columns);
         for value in items {
             if !self.walk.admit(1) {
                 out.serialize_element(TRUNCATED)?;

@@ -141,14 +141,11 @@ impl Index {
     }
 
     /// The words that `text` begins with.
-    pub(super) fn prefixes_of<'t>(
-        &'t self,
-        text: &'t [u8],
-    ) -> impl Iterator<Item = &'static str> + 't {
-        let first = text.first().map_or(0, |b| usize::from(*b));
+    pub(super) fn prefixes_of<'t>(&'t self, text: &'t str) -> impl Iterator<Item = &'t str> {
+        let first = text.bytes().next().map_or(0, usize::from);
         let sets = self.by_first.get(first).copied().unwrap_or_default();
         let words = bits(sets).map(|i| self.words[i]);
-        words.filter(|word| text.starts_with(word.as_bytes()))
+        words.filter(|word| text.starts_with(word))
     }
 }
 

@@ -144,7 +144,7 @@ pub(super) fn ends_with_one_of(text: &str, ends: &[&str]) -> bool {
 }
 
 /// Whether one of `words` is `word`, whatever its case.
-pub(super) fn is_one_of(word: &str, words: &[&str]) -> bool {
+pub(in crate::redact) fn is_one_of(word: &str, words: &[&str]) -> bool {
     words.iter().any(|w| w.eq_ignore_ascii_case(word))
 }
 

@@ -9,7 +9,7 @@ use super::{
     quote::Quote,
     value,
 };
-use crate::redact::keys::{self, Strength};
+use crate::redact::{keys::Strength, rules::BUILT_IN};
 
 /// `password: str = "x"`: a type stands between the name and the value. Empty if there is no secret.
 pub(super) fn typed(run: Run<'_>, start: usize) -> Option<Range<usize>> {
@@ -156,7 +156,7 @@ fn is_reference(text: &str, value: &Range<usize>, sure: bool) -> bool {
         return (!constructs || !shown.contains(['"', '\''])) && !has_literal(arguments, sure);
     }
     // `DB_PASSWORD=secret.garden` and `password: correct.secret.horse` are settings.
-    let names = |part: &str| keys::strength(part, None) != Strength::Harmless;
+    let names = |part: &str| BUILT_IN.strength(part) != Strength::Harmless;
     let named = match sure {
         true => path_parts(path).last().is_some_and(names),
         false => path_parts(path).any(names),
@@ -188,7 +188,7 @@ pub(super) fn is_assignment(text: &str, name: &str, value: &Range<usize>) -> boo
     let lines = shown.starts_with(['{', '[', '(']) && shown.contains('\n');
     let member = || {
         let member = name.rsplit_once('.');
-        member.is_some_and(|(_, last)| keys::strength(last, None) == Strength::Harmless)
+        member.is_some_and(|(_, last)| BUILT_IN.strength(last) == Strength::Harmless)
     };
     apart && (word || lines || is_small_number(shown)) || member()
 }
@@ -209,7 +209,7 @@ fn has_literal(arguments: &str, sure: bool) -> bool {
         };
         let literal = &arguments[from..close.start];
         let names = literal.contains([' ', '/', '_', '-'])
-            || keys::strength(literal, None) != Strength::Harmless;
+            || BUILT_IN.strength(literal) != Strength::Harmless;
         if looks_secret(literal) && !literal.contains(['_', '-'])
             || is_mixed(literal)
             || sure && !names && literal.len() > 3

@@ -1,10 +1,7 @@
 //! What words look like.
 
 use super::bytes::{is_digits, is_hex, is_one_of, strip_ignore_case};
-use crate::redact::{
-    REDACTED,
-    keys::{self, Strength},
-};
+use crate::redact::{REDACTED, keys::Strength, rules::BUILT_IN};
 
 /// Words that stand in prose after `password`, `token`, `Bearer` and the like.
 #[rustfmt::skip]
@@ -65,7 +62,7 @@ fn is_name_itself(word: &str) -> bool {
     let sign = |b: u8| b.is_ascii_uppercase() || b"_-".contains(&b);
     let upper = word.bytes().all(sign);
     let yours = strip_ignore_case(word, "your").is_some_and(|rest| rest.starts_with(['_', '-']));
-    (yours || upper && keys::strength(word, None) > Strength::Harmless) && parts(word)
+    (yours || upper && BUILT_IN.strength(word) > Strength::Harmless) && parts(word)
 }
 
 /// The length of the variable that `text` begins with.
@@ -85,7 +82,7 @@ fn variable(text: &str) -> Option<usize> {
     let name = &rest[..end.unwrap_or(rest.len())];
     let constant = name.bytes().all(|b| b.is_ascii_uppercase() || b == b'_') && name.len() >= 2;
     let number = name.len() <= 2 && is_digits(name);
-    let secret = || keys::strength(name, None) > Strength::Harmless;
+    let secret = || BUILT_IN.strength(name) > Strength::Harmless;
     let digits = name.bytes().any(|b| b.is_ascii_digit());
     let known = constant || number || name == "s" || !digits && secret();
     (known && !name.is_empty()).then_some(1 + name.len())

@@ -7,6 +7,7 @@ use super::{
     bytes::{after_last, ahead, behind, ends_with_one_of, is_one_of, strip_ignore_case},
     mark::Mark,
 };
+use crate::redact::inside;
 
 /// The name in a run: what follows its last slash, its escapes taken for what they are.
 pub(super) fn name<'a>(run: Run<'a>, mark: &Mark) -> Cow<'a, str> {
@@ -38,18 +39,16 @@ fn unescaped(run: Run<'_>) -> String {
 
 /// The character that is written as `\u0077`, `&#119;` or `&#x77;`, and the length of that.
 fn code(text: &str) -> Option<(char, usize)> {
-    let (digits, radix, len) = if let Some(rest) = text.strip_prefix("\\u") {
-        (rest.get(..4)?, 16, 6)
-    } else {
-        let entity = text.strip_prefix("&#")?;
-        let end = ahead(entity, 0, 8).find(';')?;
-        match entity[..end].strip_prefix('x') {
-            Some(hex) => (hex, 16, end + 3),
-            None => (&entity[..end], 10, end + 3),
-        }
+    if let Some(escape) = text.strip_prefix("\\u") {
+        return inside::code(escape).map(|(c, len)| (c, len + 2));
+    }
+    let entity = text.strip_prefix("&#")?;
+    let (digits, _) = ahead(entity, 0, 8).split_once(';')?;
+    let code = match digits.strip_prefix('x') {
+        Some(hex) => u32::from_str_radix(hex, 16),
+        None => digits.parse(),
     };
-    let code = u32::from_str_radix(digits, radix).ok()?;
-    Some((char::from_u32(code)?, len))
+    Some((char::from_u32(code.ok()?)?, digits.len() + 3))
 }
 
 pub(super) fn is_signature(name: &str, mark: &Mark) -> bool {

@@ -21,7 +21,10 @@ use super::{
     quote::Quote,
     value::{self, SCHEMES, Style},
 };
-use crate::redact::keys::{self, Strength};
+use crate::redact::{
+    keys::{self, Strength},
+    rules::BUILT_IN,
+};
 
 /// A sensitive name, and the value beside it as far as it was glanced at.
 struct Pair<'a> {
@@ -216,7 +219,7 @@ impl Pair<'_> {
 /// Whether a name is that of a file of code, of which a line is named: `PasswordPolicy.java:12`.
 fn is_file(name: &str) -> bool {
     let end = name.rsplit_once('.').map_or("", |(_, end)| end);
-    (1..=5).contains(&end.len()) && keys::strength(end, None) == Strength::Harmless
+    (1..=5).contains(&end.len()) && BUILT_IN.strength(end) == Strength::Harmless
 }
 
 /// The text in `Some("x")`, over several lines or not.
