@@ -2,46 +2,24 @@
 
 use super::words::TRIGRAMS;
 
-/// For a byte: the trigrams (one bit each) that have it in their first, second, third place.
-#[derive(Clone, Copy)]
-struct Places {
-    first: u64,
-    second: u64,
-    third: u64,
-    /// All bits for a separator, which is passed over.
-    passed: u64,
-}
+/// For an ASCII byte: the trigrams (one bit each) that have it in their first, second, third place.
+type Places = [[u64; 3]; 128];
 
 /// `pw` is a word of its own; its bit is the one that no trigram has.
 const PW: u64 = 1 << 63;
 
-/// Of the ASCII bytes; a key with others is looked at closely.
-static PLACES: [Places; 128] = {
+static PLACES: Places = {
     assert!(TRIGRAMS.len() <= 63);
-    let mut places = [Places {
-        first: 0,
-        second: 0,
-        third: 0,
-        passed: 0,
-    }; 128];
-    let mut byte = 0;
-    while byte < 128 {
-        if !(byte as u8).is_ascii_alphanumeric() {
-            places[byte].passed = u64::MAX;
-        }
-        byte += 1;
-    }
+    let mut places = [[0; 3]; 128];
     let mut i = 0;
     while i < TRIGRAMS.len() {
         let part = TRIGRAMS[i].as_bytes();
         assert!(part.len() == 3);
-        let (a, b, c) = (part[0] as usize, part[1] as usize, part[2] as usize);
-        places[a].first |= 1 << i;
-        places[a - 32].first |= 1 << i;
-        places[b].second |= 1 << i;
-        places[b - 32].second |= 1 << i;
-        places[c].third |= 1 << i;
-        places[c - 32].third |= 1 << i;
+        let mut nth = 0;
+        while nth < 3 {
+            add(&mut places, part[nth], nth, 1 << i);
+            nth += 1;
+        }
         i += 1;
     }
     // Digits that stand for letters: `p4ssw0rd`.
@@ -49,16 +27,19 @@ static PLACES: [Places; 128] = {
     let mut i = 0;
     while i < disguised.len() {
         let (digit, letter) = (disguised[i] as usize, disguised[i + 1] as usize);
-        places[digit].second |= places[letter].second;
-        places[digit].third |= places[letter].third;
+        places[digit] = [0, places[letter][1], places[letter][2]];
         i += 2;
     }
-    places[b'p' as usize].first |= PW;
-    places[b'P' as usize].first |= PW;
-    places[b'w' as usize].second |= PW;
-    places[b'W' as usize].second |= PW;
+    add(&mut places, b'p', 0, PW);
+    add(&mut places, b'w', 1, PW);
     places
 };
+
+/// Adds the `nth` place of a letter of either case.
+const fn add(places: &mut Places, letter: u8, nth: usize, bit: u64) {
+    places[letter as usize][nth] |= bit;
+    places[letter.to_ascii_uppercase() as usize][nth] |= bit;
+}
 
 /// Whether the run at `at` of bytes for which `belongs` holds may be sensitive by the built-in words: false is certain.
 /// Where it ends, too. None if it has others than ASCII.
@@ -72,12 +53,12 @@ pub(super) fn suspicious_run(
     while let Some(byte) = text.get(end)
         && belongs[usize::from(*byte)]
     {
-        let place = PLACES.get(usize::from(*byte))?;
-        found |= two & place.third;
-        let second = one & place.second;
-        found |= second & PW;
-        two = (two & place.passed) | (second & !place.passed);
-        one = (one & place.passed) | (place.first & !place.passed);
+        let [first, second, third] = PLACES.get(usize::from(*byte))?;
+        // Separators are passed over.
+        if byte.is_ascii_alphanumeric() {
+            found |= two & third | one & second & PW;
+            (one, two) = (*first, one & second);
+        }
         end += 1;
     }
     Some((end, found != 0))

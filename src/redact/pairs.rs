@@ -116,7 +116,6 @@ fn secret_field<'m>(rules: &Rules, map: &'m Map<String, Value>) -> Option<&'m St
 pub(super) struct Arguments<'r> {
     rules: &'r Rules,
     len: usize,
-    seen: usize,
     command: Option<Command>,
     announced: bool,
     /// A private key has begun, and not ended.
@@ -128,22 +127,15 @@ impl<'r> Arguments<'r> {
         Self {
             rules,
             len,
-            seen: 0,
             command: None,
             announced: false,
             key: false,
         }
     }
 
-    /// How many elements were seen.
-    pub(super) fn seen(&self) -> usize {
-        self.seen
-    }
-
-    /// Whether the next element is a secret as a whole.
-    pub(super) fn is_secret(&mut self, value: &Value) -> bool {
+    /// Whether the next element, at `index`, is a secret as a whole.
+    pub(super) fn is_secret(&mut self, index: usize, value: &Value) -> bool {
         let announced = std::mem::take(&mut self.announced);
-        self.seen += 1;
         let Some(text) = value.as_str() else {
             return false;
         };
@@ -162,7 +154,7 @@ impl<'r> Arguments<'r> {
         }
         // A flag, or the first of two.
         let flag = text.starts_with('-') && !text.contains(['=', ' ']);
-        let pair = self.seen == 1 && self.len == 2 && text.len() <= 64 && !text.contains(' ');
+        let pair = index == 0 && self.len == 2 && text.len() <= 64 && !text.contains(' ');
         self.announced = (flag || pair) && self.rules.announces(text)
             || self.command.is_some_and(|command| command.announces(text));
         false

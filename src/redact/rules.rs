@@ -367,11 +367,8 @@ fn entry(field: &'static str, word: &str) -> Result<Box<str>, ConfigError> {
 }
 
 fn within(field: &'static str, value: usize, min: usize, max: usize) -> Result<(), ConfigError> {
-    if (min..=max).contains(&value) {
-        return Ok(());
-    }
-    Err(ConfigError::new(
-        field,
-        format!("must be {min} to {max}, is {value}"),
-    ))
+    let reason = || format!("must be {min} to {max}, is {value}");
+    let fits = (min..=max).contains(&value);
+    fits.then_some(())
+        .ok_or_else(|| ConfigError::new(field, reason()))
 }

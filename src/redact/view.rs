@@ -200,13 +200,13 @@ impl Level<'_> {
         let mut out = s.serialize_seq(None)?;
         let mut arguments = Arguments::new(self.walk.rules, items.len());
         let level = self.deeper(0, self.columns);
-        for value in items {
+        for (index, value) in items.iter().enumerate() {
             if !self.walk.admit(1) {
                 out.serialize_element(TRUNCATED)?;
                 break;
             }
-            let hidden = self.row >> arguments.seen().min(63) & 1 == 1;
-            if arguments.is_secret(value) || hidden {
+            let column = self.row >> index.min(63) & 1 == 1;
+            if arguments.is_secret(index, value) || column {
                 self.walk.hides(value);
                 out.serialize_element(REDACTED)?;
             } else {

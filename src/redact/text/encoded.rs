@@ -61,32 +61,27 @@ struct Decoder {
 }
 
 impl Decoder {
-    /// The byte that a digit completes.
-    fn next(&mut self, digit: u8) -> Option<u8> {
-        looked_at(1);
-        let value = match digit {
-            b'A'..=b'Z' => digit - b'A',
-            b'a'..=b'z' => digit - b'a' + 26,
-            b'0'..=b'9' => digit - b'0' + 52,
-            b'+' | b'-' => 62,
-            _ => 63,
-        };
-        self.bits = self.bits << 6 | u32::from(value);
-        self.count += 6;
-        (self.count >= 8).then(|| {
-            self.count -= 8;
-            let byte = (self.bits >> self.count) as u8;
-            self.bits &= (1 << self.count) - 1;
-            byte
-        })
-    }
-
     /// Whether all of `digits` are text.
     fn take(&mut self, digits: &str) -> bool {
         digits.bytes().all(|digit| {
-            let byte = self.next(digit);
-            self.bytes.extend(byte);
-            byte.is_none_or(is_text)
+            looked_at(1);
+            let value = match digit {
+                b'A'..=b'Z' => digit - b'A',
+                b'a'..=b'z' => digit - b'a' + 26,
+                b'0'..=b'9' => digit - b'0' + 52,
+                b'+' | b'-' => 62,
+                _ => 63,
+            };
+            self.bits = self.bits << 6 | u32::from(value);
+            self.count += 6;
+            if self.count < 8 {
+                return true;
+            }
+            self.count -= 8;
+            let byte = (self.bits >> self.count) as u8;
+            self.bits &= (1 << self.count) - 1;
+            self.bytes.push(byte);
+            is_text(byte)
         })
     }
 

@@ -1,6 +1,8 @@
 //! The next run, and whether any detector has to look at it: most words of prose are of no interest to
 //! any, which their letters, their length and what stands beside them tell.
 
+use std::ops::Range;
+
 use super::{
     bytes::{RUN, colour_end, looked_at, run_end},
     command::COMMANDS,
@@ -8,14 +10,6 @@ use super::{
     vendors::may_begin,
 };
 use crate::redact::filter::suspicious_run;
-
-/// A run of characters, and whether it is plain: neither a secret nor a word that announces one.
-#[derive(Clone, Copy)]
-pub(super) struct Seen {
-    pub(super) at: usize,
-    pub(super) end: usize,
-    pub(super) plain: bool,
-}
 
 /// Longer words may be tokens.
 const SHORT: usize = 12;
@@ -65,28 +59,24 @@ pub(super) fn may_trigger(word: &[u8]) -> bool {
     !word.is_empty() && set & ends(word) != 0
 }
 
-/// The next run from `at` on.
-pub(super) fn next_run(text: &str, at: usize) -> Option<Seen> {
+/// The next run of characters from `at` on, and whether it is plain: neither a secret nor a word that announces one.
+pub(super) fn next_run(text: &str, at: usize) -> Option<(Range<usize>, bool)> {
     let bytes = text.as_bytes();
     let mut at = at;
     loop {
-        at += bytes
-            .get(at..)?
-            .iter()
-            .position(|b| RUN[usize::from(*b)] || *b == 0x1b)?;
+        let mut rest = bytes.get(at..)?.iter();
+        at += rest.position(|b| RUN[usize::from(*b)] || *b == 0x1b)?;
         if bytes[at] == 0x1b {
             at = colour_end(text, at).max(at + 1);
             continue;
         }
         if let Some((end, suspicious)) = suspicious_run(bytes, at, &RUN) {
             looked_at(end - at);
-            let plain = !suspicious && is_plain(bytes, at, end);
-            return Some(Seen { at, end, plain });
+            return Some((at..end, !suspicious && is_plain(bytes, at, end)));
         }
         let end = run_end(text, at);
         if end > at {
-            let plain = false;
-            return Some(Seen { at, end, plain });
+            return Some((at..end, false));
         }
         at += text[at..].chars().next().map_or(1, char::len_utf8);
     }
@@ -95,28 +85,25 @@ pub(super) fn next_run(text: &str, at: usize) -> Option<Seen> {
 fn is_plain(text: &[u8], at: usize, end: usize) -> bool {
     let word = &text[at..end];
     // The full stop of a sentence is a part of its last run.
-    let word = word
-        .strip_suffix(b".")
-        .filter(|w| !w.is_empty())
-        .unwrap_or(word);
-    let (first, last) = (word[0], word[word.len() - 1]);
-    if matches!(first, b'-' | b'+') || last == b'-' {
+    let word = match word {
+        [head @ .., b'.'] if !head.is_empty() => head,
+        word => word,
+    };
+    if matches!(word, [b'-' | b'+', ..] | [.., b'-']) {
         return false;
     }
-    if word.len() >= SHORT {
-        if word.len() >= LONG || is_token(word) || word.ends_with(b"SecureString") {
-            return false;
-        }
-    } else if may_trigger(word) {
-        return false;
-    }
+    let detected = match word.len() {
+        ..SHORT => may_trigger(word),
+        SHORT..LONG => is_token(word) || word.ends_with(b"SecureString"),
+        LONG.. => true,
+    };
     let beside = match text.get(end..) {
         Some([b':', next, ..]) => !next.is_ascii_whitespace(),
         Some([b'(' | b'%' | b'$' | b'@', ..]) => true,
         _ => false,
     };
     let escaped = at > 0 && matches!(text[at - 1], b'\\' | b';');
-    !beside && !escaped && !word.contains(&b'/')
+    !detected && !beside && !escaped && !word.contains(&b'/')
 }
 
 /// Whether a token may begin in a word that is not [`LONG`].

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::{
     Run,
-    bytes::{ahead, behind, indent, looked_at, until},
+    bytes::{ahead, behind, indent, looked_at, prefix_of, until},
     look::{is_mixed, looks_secret},
     mark::Mark,
     value::Style,
@@ -77,7 +77,7 @@ fn indented(text: &str, first: usize, own: usize, items: bool) -> Range<usize> {
 /// there are any.
 pub(super) fn manifest(run: Run<'_>) -> bool {
     let text = run.text;
-    let members: &[&str] = match run.word() {
+    let members: &[&'static str] = match run.word() {
         "Secret" => &["data:", "stringData:"],
         "SecretList" => &["items:"],
         _ => return false,
@@ -90,30 +90,24 @@ pub(super) fn manifest(run: Run<'_>) -> bool {
     }
     let begin = run.at - line.len();
     let from = manifest_start(text, begin, line);
-    let (mut at, mut found, mut open) = (from, Vec::<Range<usize>>::new(), None);
+    let (mut at, mut found) = (from, Vec::new());
     for line in text[from..].split_inclusive('\n') {
         if at > begin && (is_item(line, own) || !is_inside(line, own)) {
             break;
         }
-        let end = at + line.trim_end().len();
-        let blank = line.trim().is_empty();
-        if !blank && column(line) == own {
-            let value = members
-                .iter()
-                .find_map(|name| line[own..].strip_prefix(name));
-            let value = value.map(str::trim);
+        let member = (column(line) == own).then(|| prefix_of(&line[own..], members));
+        if let Some(name) = member.flatten() {
             // `data: {name: x}`
-            let flow = value.filter(|value| !value.is_empty());
-            found.extend(flow.map(|value| end - value.len()..end));
-            open = value.filter(|value| value.is_empty()).map(|_| found.len());
-        } else if !blank && let Some(block) = open {
-            match found.get_mut(block) {
-                Some(block) => block.end = end,
-                None => found.push(at + indent(line)..end),
-            }
+            let flow = line[own + name.len()..].trim();
+            let end = at + line.trim_end().len();
+            found.push(match flow.is_empty() {
+                true => indented(text, at + line.len(), own, true),
+                false => end - flow.len()..end,
+            });
         }
         at += line.len();
     }
+    found.retain(|block| !block.is_empty());
     looked_at(at - from);
     run.scan.manifest.set(at);
     run.scan.keep(found)

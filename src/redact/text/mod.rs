@@ -97,19 +97,19 @@ fn pass(rules: &Rules, text: &str, limit: usize, nested: usize) -> Option<String
         }
         hidden
     };
-    while let Some(seen) = filter::next_run(text, at)
-        && seen.at < limit
+    while let Some((place, plain)) = filter::next_run(text, at)
+        && place.start < limit
     {
-        if let Some(cell) = scan.cell_before(seen.at) {
+        if let Some(cell) = scan.cell_before(place.start) {
             hide(&cell);
             at = at.max(cell.end);
             continue;
         }
-        at = seen.end;
-        if seen.plain && !rules.has_own() {
+        at = place.end;
+        if plain && !rules.has_own() {
             continue;
         }
-        let run = Run::new(rules, &scan, text, seen.at..seen.end);
+        let run = Run::new(rules, &scan, text, place);
         let Some(secret) = run.secret() else {
             at = bytes::skip_colour(text, run.at, run.end);
             continue;

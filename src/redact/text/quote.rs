@@ -86,6 +86,13 @@ impl Quote {
         open && !self.opens(text, at)
     }
 
+    /// The end of the string that opens at `at`; of the text if the string is cut off. None if no quote is there.
+    pub(super) fn string_end(text: &str, at: usize) -> Option<usize> {
+        let quote = Self::at(text, at)?;
+        let close = quote.close(text, at + quote.len());
+        Some(close.map_or(text.len(), |close| close.end))
+    }
+
     /// The quote that closes this one, its backslashes included, from `from` on. It is empty if the string is cut off
     /// by the end of the one around it.
     pub(in crate::redact) fn close(&self, text: &str, from: usize) -> Option<Range<usize>> {

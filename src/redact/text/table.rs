@@ -466,13 +466,9 @@ fn elements(text: &str, open: usize) -> (Vec<Range<usize>>, usize) {
         looked_at(1);
         match byte {
             b'"' | b'\'' | b'\\' => {
-                if let Some(quote) = Quote::at(text, at) {
-                    let close = quote.close(text, at + quote.len());
-                    at = close.map_or(text.len(), |close| close.end);
-                    continue;
-                }
-                // A run of them that opens nothing.
-                at = skip(text, at + 1, |c| c == '\\');
+                // A run of backslashes may open nothing.
+                let end = Quote::string_end(text, at);
+                at = end.unwrap_or_else(|| skip(text, at + 1, |c| c == '\\'));
                 continue;
             }
             b'(' | b'[' | b'{' => depth += 1,

@@ -102,8 +102,7 @@ fn pieces_end(text: &str, start: usize) -> usize {
             if at > start && !continues(&text[start..at], beside) {
                 return at;
             }
-            let close = quote.close(text, at + quote.len());
-            at = close.map_or(text.len(), |close| close.end);
+            at = Quote::string_end(text, at).unwrap_or(text.len());
             at = next_attribute(text, at, start).unwrap_or(at);
         } else if rest.starts_with(['[', '{', '(']) {
             at = bracket_end(text, at);
@@ -211,10 +210,9 @@ pub(in crate::redact) fn bracket_end(text: &str, at: usize) -> usize {
         looked_at(1);
         match b {
             b'"' | b'\\' => {
-                let quote = Quote::at(text, i).filter(Quote::is_double);
-                i = match quote.map(|quote| quote.close(text, i + quote.len())) {
-                    Some(Some(close)) => close.end,
-                    Some(None) => return text.len(),
+                let double = Quote::at(text, i).is_some_and(|quote| quote.is_double());
+                i = match Quote::string_end(text, i).filter(|_| double) {
+                    Some(end) => end,
                     None => skip(text, i, |c| c == '\\').max(i + 1),
                 };
                 continue;
