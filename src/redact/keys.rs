@@ -139,19 +139,17 @@ impl Folded {
 
     /// `p4ssw0rd`: digits stand for letters.
     fn is_disguised(&self) -> bool {
-        let letter = |b: &u8| match b {
-            b'4' => b'a',
-            b'3' => b'e',
-            b'1' => b'i',
-            b'0' => b'o',
-            b'5' => b's',
-            b => *b,
+        let letter = |c| match c {
+            '4' => 'a',
+            '3' => 'e',
+            '1' => 'i',
+            '0' => 'o',
+            '5' => 's',
+            c => c,
         };
-        let words: [&[u8]; 3] = [b"password", b"passwort", b"passphrase"];
-        words.iter().any(|word| {
-            let mut places = self.text.as_bytes().windows(word.len());
-            places.any(|at| at.iter().map(letter).eq(word.iter().copied()))
-        })
+        let text: String = self.text.chars().map(letter).collect();
+        let words = ["password", "passwort", "passphrase"];
+        words.iter().any(|word| text.contains(word))
     }
 
     /// For each byte, whether a harmless word takes it up.

@@ -160,7 +160,7 @@ pub(super) fn is_hex(word: &str) -> bool {
 
 /// The last line of `text`, without its end.
 pub(super) fn last_line(text: &str) -> &str {
-    after_last(text, |c| c == '\n')
+    text.rsplit('\n').next().unwrap_or(text)
 }
 
 /// How many blanks `line` begins with.

@@ -72,7 +72,7 @@ pub(super) fn newtype(run: Run<'_>) -> Option<Range<usize>> {
     let text = run.text;
     let name = after_last(run.word(), |c| c == '.');
     let upper = name.starts_with(|c: char| c.is_ascii_uppercase());
-    if !run.named || !upper || !run.after().starts_with('(') {
+    if !upper || !run.after().starts_with('(') {
         return None;
     }
     let start = skip(text, run.end + 1, char::is_whitespace);

@@ -59,9 +59,12 @@ pub(super) const COMMANDS: &[(Command, &[&str])] = &[
 impl Command {
     /// The command of a word, its path aside.
     pub(in crate::redact) fn of(word: &str) -> Option<Self> {
+        if word.len() > 64 {
+            return None;
+        }
         let name = word.rsplit('/').next().unwrap_or(word);
         // Most words are none, as their first and last letters show.
-        if word.len() > 64 || !filter::may_trigger(name.as_bytes()) {
+        if !filter::may_trigger(name.as_bytes()) {
             return None;
         }
         let command = COMMANDS.iter().find(|(_, names)| names.contains(&name));

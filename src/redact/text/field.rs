@@ -31,7 +31,7 @@ fn is_padding(c: char) -> bool {
 pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
     let close = run.after().trim_start_matches('\\');
     let unquoted = close.starts_with(['\n', '\r', ',', ' ']);
-    if !unquoted && !close.starts_with(is_quote) || !run.named || !is_name(run, run.word()) {
+    if !unquoted && !close.starts_with(is_quote) || !is_name(run, run.word()) {
         return None;
     }
     let before = run.behind(64);

@@ -38,10 +38,12 @@ pub(super) fn lines_below(
     if !block && first < plain.get() {
         return Some(start..start);
     }
+    let is_item = |line: &str| line.trim_start().starts_with("- ");
     let line = run.line_before(512);
-    let item = line.trim_start().starts_with("- ");
-    let own = indent(line) + if item { 2 } else { 0 };
-    let lines = indented(text, first, own, !block);
+    let own = indent(line) + if is_item(line) { 2 } else { 0 };
+    let lines = lines_while(text, first, |line| {
+        indent(line) > own || !block && is_item(line) && indent(line) == own
+    });
     if lines.is_empty() {
         // What is below a sentence is looked at elsewhere.
         return (block || mark.colon && config).then_some(start..start);
@@ -53,13 +55,12 @@ pub(super) fn lines_below(
     Some(lines)
 }
 
-/// The lines from `first` on that are indented by more than `own`, and `items` of a list that are not.
-fn indented(text: &str, first: usize, own: usize, items: bool) -> Range<usize> {
+/// The lines from `first` on that belong to a block, blank ones among them.
+fn lines_while(text: &str, first: usize, belongs: impl Fn(&str) -> bool) -> Range<usize> {
     let (mut at, mut found) = (first, first..first);
     for line in text[first..].split_inclusive('\n') {
         if !line.trim().is_empty() {
-            let item = items && line.trim_start().starts_with("- ") && indent(line) == own;
-            if indent(line) <= own && !item {
+            if !belongs(line) {
                 break;
             }
             if found.is_empty() {
@@ -101,7 +102,9 @@ pub(super) fn manifest(run: Run<'_>) -> bool {
             let flow = line[own + name.len()..].trim();
             let end = at + line.trim_end().len();
             found.push(match flow.is_empty() {
-                true => indented(text, at + line.len(), own, true),
+                true => lines_while(text, at + line.len(), |line| {
+                    column(line) > own && !line.starts_with("---")
+                }),
                 false => end - flow.len()..end,
             });
         }

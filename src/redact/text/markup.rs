@@ -18,7 +18,7 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
     } else {
         return None;
     };
-    if name.starts_with('/') || !run.named || !run.rules.announces(name) {
+    if name.starts_with('/') || !run.rules.announces(name) {
         return None;
     }
     let head = run.ahead(256);

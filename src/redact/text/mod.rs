@@ -181,17 +181,16 @@ struct Run<'a> {
     named: bool,
 }
 
+type Detector = fn(Run<'_>) -> Option<Range<usize>>;
+
 /// All that look for the secret that begins in a run or is announced by it, in their order.
-const DETECTORS: &[fn(Run<'_>) -> Option<Range<usize>>] = &[
+const DETECTORS: &[Detector] = &[
     block::find,
     url::user_info,
     url::bare_user_info,
     sql::find,
     powershell::find,
-    markup::find,
-    code::newtype,
-    field::find,
-    pair::find,
+    |run| run.named.then(|| NAMED.iter().find_map(|find| find(run)))?,
     scheme::find,
     command::find,
     url::webhook,
@@ -201,6 +200,9 @@ const DETECTORS: &[fn(Run<'_>) -> Option<Range<usize>>] = &[
     encoded::find,
     prose::find,
 ];
+
+/// Those that look for the value of a name.
+const NAMED: &[Detector] = &[markup::find, code::newtype, field::find, pair::find];
 
 impl<'a> Run<'a> {
     fn new(rules: &'a Rules, scan: &'a Scan, text: &'a str, place: Range<usize>) -> Self {

@@ -40,9 +40,6 @@ struct Pair<'a> {
 }
 
 pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
-    if !run.named {
-        return None;
-    }
     let text = run.text;
     let mark = Mark::after(text, run.end)?;
     let name = name(run, &mark);

@@ -57,7 +57,7 @@ impl Noun {
             Some(Self::Password)
         } else if word.eq_ignore_ascii_case("key") {
             Some(Self::Key)
-        } else if is_one_of(word, TOKENS) || ends_with_one_of(word, ENDS) {
+        } else if is_one_of(word, TOKENS) || word.len() > 4 && ends_with_one_of(word, ENDS) {
             Some(Self::Token)
         } else {
             None

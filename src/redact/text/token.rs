@@ -18,10 +18,10 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
     if word.len() < MIN && run.rules.prefixes().is_empty() {
         return None;
     }
-    let mut before = ' ';
-    for (i, c) in word.char_indices() {
-        let starts = c.is_ascii_alphanumeric() && !before.is_ascii_alphanumeric();
-        before = c;
+    let mut before = b' ';
+    for (i, byte) in word.bytes().enumerate() {
+        let starts = byte.is_ascii_alphanumeric() && !before.is_ascii_alphanumeric();
+        before = byte;
         if let Some(len) = starts.then(|| length(run, &word[i..])).flatten() {
             let (start, end) = (run.at + i, run.at + i + len);
             return Some(start..continued(run.text, end));
@@ -174,9 +174,9 @@ pub(super) fn composed(run: Run<'_>) -> Option<Range<usize>> {
     ];
     let (text, word, before, after) = (run.text, run.word(), run.before(), run.after());
     let value = run.end + 1;
-    // A secret from here to the end of the word, if it is longer than `min`.
-    let longer = |from: usize, min: usize| {
-        let end = bare_end(text, value);
+    // What begins at `from`, to the end of the word at `at`, if that is longer than `min`.
+    let longer = |from: usize, at: usize, min: usize| {
+        let end = bare_end(text, at);
         (end - run.end > min).then_some(from..end)
     };
     match after.as_bytes().first()? {
@@ -200,17 +200,16 @@ pub(super) fn composed(run: Run<'_>) -> Option<Range<usize>> {
             (numbers && end - run.end > 32).then_some(run.at..end)
         }
         // `{SSHA}x`, as LDAP and Apache have hashes of passwords.
-        b'}' if before.ends_with('{') && is_one_of(word, LDAP_HASHES) => longer(value, 20),
-        b'$' if word == "access_token" => {
-            prefix_of(after, &["$production$", "$sandbox$"]).and_then(|_| longer(run.at, 0))
-        }
+        b'}' if before.ends_with('{') && is_one_of(word, LDAP_HASHES) => longer(value, value, 20),
+        b'$' if word == "access_token" => prefix_of(after, &["$production$", "$sandbox$"])
+            .and_then(|_| longer(run.at, run.end, 0)),
         b'$' if before.ends_with('$') && HASHES.contains(&word) => {
-            let hash = longer(run.at - 1, 21)?;
+            let hash = longer(run.at - 1, run.end, 21)?;
             text[value..hash.end].contains('$').then_some(hash)
         }
         // What a server of OAuth gives to a client.
         b'=' if matches!(word, "code" | "state") && before.ends_with(['?', '&']) => {
-            longer(value, 20).filter(|secret| looks_secret(&text[secret.clone()]))
+            longer(value, value, 20).filter(|secret| looks_secret(&text[secret.clone()]))
         }
         _ => None,
     }
