@@ -41,12 +41,12 @@
 //!
 //! # What is not promised
 //!
-//! This is a net, not a proof. Secrets without a name, a form or a known prefix are not told from other
-//! text: a bare hexadecimal key, a secret that is parted by line breaks or reversed, names that are spelled letter by
+//! This is a net, not a proof. Secrets without a name, a form or a known prefix look like other
+//! text and stay: a bare hexadecimal key, a secret that is parted by line breaks or reversed, names that are spelled letter by
 //! letter or with other signs (`p@ssw0rd`), a private key whose lines are objects of their own, Base64 of less than 24
 //! digits, what is put together by code (`"a".concat("b")`, `INSERT .. SELECT 'x'`). Under a sensitive key of JSON what is
-//! in doubt is redacted: pagination tokens, names of keys. In text, what only handles secrets is left alone where it can be
-//! told: types, calls, variables (`config.password`, `vault.x`), paths of files, placeholders (`***`, `<token>`), words
+//! in doubt is redacted: pagination tokens, names of keys. In text, what only handles secrets is left alone where its form
+//! shows that: types, calls, variables (`config.password`, `vault.x`), paths of files, placeholders (`***`, `<token>`), words
 //! of prose (`required`, `expired`), and short numbers in a column like `Secrets`.
 //!
 //! # Limits
@@ -81,7 +81,7 @@ pub use self::{
 
 use self::rules::BUILT_IN;
 
-/// What stands in the place of a secret.
+/// Replaces a secret.
 pub const REDACTED: &str = "[REDACTED]";
 
 /// Longer strings are cut, in characters.
@@ -111,7 +111,7 @@ pub fn is_sensitive_key(key: &str) -> bool {
     BUILT_IN.is_sensitive_key(key)
 }
 
-/// Text without the secrets that can be told by their looks, by the built-in rules. Borrows the text if
+/// Text without the secrets that the built-in rules recognise. Borrows the text if
 /// nothing is found; a text that is JSON and has secrets is given back as compact JSON.
 ///
 /// ```

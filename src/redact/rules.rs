@@ -232,7 +232,7 @@ impl Rules {
     }
 
     /// A text that others have cut, without a token of an own kind that the cut has halved: what is left of it may
-    /// be too short to be told.
+    /// be too short to be recognised.
     pub(crate) fn without_cut_secret<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let Some(head) = text.strip_suffix(TRUNCATED) else {
             return Cow::Borrowed(text);
@@ -287,11 +287,10 @@ impl Rules {
         field: &'static str,
         change: impl FnOnce(&mut Custom),
     ) -> Result<Self, ConfigError> {
-        let Words {
-            sensitive,
-            harmless,
-        } = &self.custom().words;
-        if sensitive.len() + harmless.len() + self.prefixes().len() >= MAX_ENTRIES {
+        let Custom {
+            words, prefixes, ..
+        } = self.custom();
+        if words.sensitive.len() + words.harmless.len() + prefixes.len() >= MAX_ENTRIES {
             let reason = format!("more than {MAX_ENTRIES} entries were added");
             return Err(ConfigError::new(field, reason));
         }
@@ -332,8 +331,8 @@ impl fmt::Debug for Rules {
     }
 }
 
-/// A redacted and bounded view of text, made when it is printed. Prints at most as many characters as it
-/// was told, and a mark if something is missing.
+/// A redacted and bounded view of text, made when it is printed. Prints at most the given number of
+/// characters, and a mark if something is missing.
 #[derive(Clone, Copy)]
 pub struct RedactedText<'a> {
     rules: &'a Rules,

@@ -19,7 +19,7 @@ const MAX_JSON: usize = 64 * 1024;
 pub(super) const MAX_NESTED: usize = 4;
 
 /// What stands beyond the last character that may be shown is looked at so far, in bytes: a secret
-/// that begins before it is told by what follows.
+/// that begins before it may be known by what follows only.
 const LOOKAHEAD: usize = 1024;
 
 /// `text` without its secrets; `nested` times already inside a string.

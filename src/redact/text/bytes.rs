@@ -126,13 +126,13 @@ pub(super) fn prefix_of(text: &str, prefixes: &[&'static str]) -> Option<&'stati
     prefixes.iter().find(|p| text.starts_with(**p)).copied()
 }
 
-/// `text` without `prefix`, whatever its case.
+/// `text` without `prefix`, in any case.
 pub(super) fn strip_ignore_case<'t>(text: &'t str, prefix: &str) -> Option<&'t str> {
     let (head, rest) = text.split_at_checked(prefix.len())?;
     head.eq_ignore_ascii_case(prefix).then_some(rest)
 }
 
-/// Whether `text` ends with one of `ends`, whatever its case.
+/// Whether `text` ends with one of `ends`, in any case.
 pub(super) fn ends_with_one_of(text: &str, ends: &[&str]) -> bool {
     ends.iter().any(|end| {
         let tail = text
@@ -143,7 +143,7 @@ pub(super) fn ends_with_one_of(text: &str, ends: &[&str]) -> bool {
     })
 }
 
-/// Whether one of `words` is `word`, whatever its case.
+/// Whether one of `words` is `word`, in any case.
 pub(in crate::redact) fn is_one_of(word: &str, words: &[&str]) -> bool {
     words.iter().any(|w| w.eq_ignore_ascii_case(word))
 }

@@ -14,7 +14,7 @@ use crate::redact::filter::suspicious_run;
 /// Longer words may be tokens.
 const SHORT: usize = 12;
 
-/// Words of this length may be keys that are told by their make.
+/// Words of this length may be keys without a prefix.
 const LONG: usize = 32;
 
 /// Further words at which detectors look that the filter of names does not know.
@@ -47,7 +47,7 @@ const fn with(mut table: [u64; SHORT], words: &[&str]) -> [u64; SHORT] {
     table
 }
 
-/// The bit of the first and the last letter of a word, whatever their case.
+/// The bit of the first and the last letter of a word, in any case.
 const fn ends(word: &[u8]) -> u64 {
     let (first, last) = (word[0] & 31, word[word.len() - 1] & 31);
     1 << (first.wrapping_mul(11).wrapping_add(last) & 63)

@@ -74,7 +74,7 @@ fn cells(text: &str, within: Range<usize>, tag: &str) -> (Vec<Range<usize>>, usi
     (cells.collect(), within.start + end)
 }
 
-/// Where the tags of an element are, of whatever case.
+/// Where the tags of an element are, in any case.
 fn tags<'t>(text: &'t str, tag: &'t str) -> impl Iterator<Item = usize> {
     let marks = text.match_indices('<').map(|(at, _)| at);
     marks.filter(move |at| name_at(text, *at).eq_ignore_ascii_case(tag))

@@ -50,7 +50,7 @@ pub(super) fn is_placeholder(word: &str) -> bool {
     false
 }
 
-/// Whether a word is the name of a secret in the place of one: `PASSWORD`, `your-api-key`.
+/// Whether a word is the name of a secret instead of one: `PASSWORD`, `your-api-key`.
 fn is_name_itself(word: &str) -> bool {
     #[rustfmt::skip]
     const PARTS: &[&str] = &[

@@ -120,12 +120,10 @@ fn changed(text: &str, old: Range<usize>) -> Range<usize> {
 impl Pair<'_> {
     /// Whether the value is a secret, and what of it.
     fn secret(&self) -> Option<Range<usize>> {
-        let Self {
-            run, name, mark, ..
-        } = self;
+        let (run, name, mark) = (self.run, &*self.name, &self.mark);
         let (text, seen) = (run.text, self.seen.clone());
         // `"key": "password", "value": "x"`: the name of what follows.
-        let announced = || field::announced(*run, &seen);
+        let announced = || field::announced(run, &seen);
         if let Some(value) = (!self.bare).then(announced).flatten() {
             return Some(value);
         }
@@ -157,7 +155,7 @@ impl Pair<'_> {
             if is_elsewhere(value) {
                 return None;
             }
-            if let Some(typed) = typed(*run, seen.start) {
+            if let Some(typed) = typed(run, seen.start) {
                 return Some(typed);
             }
         }
@@ -165,7 +163,7 @@ impl Pair<'_> {
             true => self.is_secret_after_colon(value),
             false => self.is_secret_assigned(value),
         };
-        secret.then(|| whole_line(*run, seen))
+        secret.then(|| whole_line(run, seen))
     }
 
     /// Whether the value is a secret in `name = value`, which code has as well.

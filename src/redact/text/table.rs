@@ -168,7 +168,7 @@ impl Head {
         }
         let start = run.at - run.line_before(HEAD).len();
         let (line, _) = ahead(text, start, HEAD).split_once('\n')?;
-        // Whichever of its names is met first.
+        // The line is judged once, at the first name in it.
         run.scan.headless.set(start + line.len());
         let sign = sign_of(line)?;
         let (mut cells, end) = row(text, start, sign)?;
