@@ -98,6 +98,13 @@ fn a_longer_cooldown_makes_the_longest_wait_as_long() {
     assert_eq!(error.unwrap_err().field(), "rate_limit.cooldown");
 }
 
+/// W6: not the default that would give way to it.
+#[test]
+fn a_longest_cooldown_of_zero_is_at_fault_itself() {
+    let error = file("[rate_limit]\nmax_cooldown = \"0s\"").check();
+    assert_eq!(error.unwrap_err().field(), "rate_limit.max_cooldown");
+}
+
 #[test]
 fn a_longer_base_makes_the_cap_as_long() {
     in_force(&file("[retry]\nbase = \"40s\""), &["cap: 40s"]);

@@ -1,8 +1,8 @@
 //! What settings begin with, what was set over it, and what gives way to that.
 
-use std::{any::Any, collections::BTreeSet};
+use std::collections::BTreeSet;
 
-use super::{KeyBy, Preset, Settings, variables};
+use super::{KeyBy, Preset, Settings, VARIABLES};
 use crate::circuit_breaker::MAX_PERIOD;
 
 /// The keys that a file or a variable has set, be it to the value of the preset.
@@ -12,15 +12,11 @@ pub(super) struct Explicit(BTreeSet<&'static str>);
 impl Explicit {
     /// Adds keys of a section.
     pub(super) fn add(&mut self, section: &str, keys: &[String]) {
-        for key in keys {
-            let key = format!("{section}.{key}");
-            let mut known = variables::settings().map(|variable| variable.key());
-            self.0.extend(known.find(|known| **known == key));
-        }
-    }
-
-    pub(super) fn insert(&mut self, key: &'static str) {
-        self.0.insert(key);
+        let known = VARIABLES.iter().map(|variable| variable.key());
+        self.0.extend(known.filter(|known| {
+            let parts = known.split_once('.');
+            parts.is_some_and(|(of, key)| of == section && keys.iter().any(|k| k == key))
+        }));
     }
 }
 
@@ -35,24 +31,21 @@ impl Settings {
     /// Puts another preset under what was set.
     pub(super) fn rebase(&mut self, preset: Preset) {
         let set = self.keys_set();
-        let mut base = Self::preset(preset);
-        for variable in variables::settings().filter(|v| !set.contains(v.key())) {
-            let value: &dyn Any = variable.setting(&mut base);
-            variable.setting(self).copy(value);
-        }
+        self.copy(&Self::preset(preset), |key| !set.contains(key));
         self.preset = preset;
+    }
+
+    /// Lays what a file or a variable says over these settings.
+    pub(super) fn overlay(&mut self, over: Self) {
+        let Explicit(keys) = over.explicit.clone();
+        self.copy(&over, |key| keys.contains(key));
+        self.explicit.0.extend(keys);
     }
 
     /// The keys that were set: by a file, by a variable, or in code to another value than the preset's.
     pub(super) fn keys_set(&self) -> BTreeSet<&'static str> {
-        let (mut own, mut base) = (self.clone(), Self::preset(self.preset));
-        let mut set = self.explicit.0.clone();
-        for variable in variables::settings() {
-            let value: &dyn Any = variable.setting(&mut base);
-            if !variable.setting(&mut own).is(value) {
-                set.insert(variable.key());
-            }
-        }
+        let mut set = self.differences(&Self::preset(self.preset));
+        set.extend(&self.explicit.0);
         set
     }
 
@@ -73,7 +66,7 @@ impl Settings {
             if !is_set("rate_limit.max_cooldown") {
                 limit.max_cooldown = limit.max_cooldown.max(limit.cooldown);
             }
-        } else {
+        } else if !s.rate_limit.max_cooldown.is_zero() {
             s.rate_limit.cooldown = s.rate_limit.cooldown.min(s.rate_limit.max_cooldown);
         }
         if !is_set("sequence.reserve") {

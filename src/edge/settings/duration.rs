@@ -7,7 +7,7 @@ use serde::{
     de::{self, Visitor},
 };
 
-use super::value::{is_none, quoted};
+use super::text::{is_none, quoted};
 
 /// A duration with its unit. A number alone is refused: it may mean seconds or milliseconds.
 pub(super) fn parse(text: &str) -> Result<Duration, String> {
@@ -49,67 +49,64 @@ pub(super) fn serialize<S: Serializer>(duration: &Duration, to: S) -> Result<S::
 }
 
 pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
-    struct Text;
-    impl Visitor<'_> for Text {
-        type Value = Duration;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("a duration with its unit, such as \"30s\"")
-        }
-
-        fn visit_str<E: de::Error>(self, text: &str) -> Result<Duration, E> {
-            parse(text.trim()).map_err(E::custom)
-        }
-    }
-    from.deserialize_str(Text)
+    from.deserialize_str(Reader {
+        expected: "a duration with its unit, such as \"30s\"",
+        parse,
+    })
 }
 
 /// The same for what may be missing: `none`.
 pub(super) mod optional {
-    use super::{Deserializer, Duration, Serializer, Visitor, de, fmt, is_none, parse, show};
-
-    const NONE: &str = "none";
+    use super::{Deserializer, Duration, Reader, Serializer, is_none, parse, show};
 
     #[expect(clippy::ref_option, reason = "serde calls it so")]
     pub(in super::super) fn serialize<S: Serializer>(
         duration: &Option<Duration>,
         to: S,
     ) -> Result<S::Ok, S::Error> {
-        let text = duration.map(show);
-        to.serialize_str(text.as_deref().unwrap_or(NONE))
+        to.serialize_str(&duration.map_or("none".into(), show))
     }
 
     pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(
         from: D,
     ) -> Result<Option<Duration>, D::Error> {
-        struct Text;
-        impl<'de> Visitor<'de> for Text {
-            type Value = Option<Duration>;
+        from.deserialize_option(Reader {
+            expected: "a duration with its unit, such as \"30s\", or \"none\"",
+            parse: |text| match is_none(text) {
+                true => Ok(None),
+                false => parse(text).map(Some),
+            },
+        })
+    }
+}
 
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a duration with its unit, such as \"30s\", or \"none\"")
-            }
+/// Reads text; what is missing is `none`.
+struct Reader<T> {
+    expected: &'static str,
+    parse: fn(&str) -> Result<T, String>,
+}
 
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
-                match text.trim() {
-                    text if is_none(text) => Ok(None),
-                    text => parse(text).map(Some).map_err(E::custom),
-                }
-            }
+impl<'de, T> Visitor<'de> for Reader<T> {
+    type Value = T;
 
-            fn visit_some<D: Deserializer<'de>>(self, from: D) -> Result<Self::Value, D::Error> {
-                from.deserialize_str(self)
-            }
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.expected)
+    }
 
-            fn visit_none<E: de::Error>(self) -> Result<Self::Value, E> {
-                Ok(None)
-            }
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
+        (self.parse)(text.trim()).map_err(E::custom)
+    }
 
-            fn visit_unit<E: de::Error>(self) -> Result<Self::Value, E> {
-                Ok(None)
-            }
-        }
-        from.deserialize_option(Text)
+    fn visit_some<D: Deserializer<'de>>(self, from: D) -> Result<T, D::Error> {
+        from.deserialize_str(self)
+    }
+
+    fn visit_none<E: de::Error>(self) -> Result<T, E> {
+        self.visit_str("none")
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<T, E> {
+        self.visit_none()
     }
 }
 

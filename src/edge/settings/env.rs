@@ -5,7 +5,7 @@ use std::env;
 use super::{
     Settings, check,
     names::Names,
-    variables::{VARIABLES, find, is_ours},
+    variables::{PRESET, find, is_ours},
 };
 use crate::{config::ConfigError, text::Short};
 
@@ -53,28 +53,33 @@ impl Settings {
         V: AsRef<str>,
     {
         let mut chosen = Vec::new();
-        for (name, value) in vars {
-            let (name, value) = (name.as_ref(), value.as_ref().trim());
+        for (name, text) in vars {
+            let (name, text) = (name.as_ref(), text.as_ref().trim());
             match find(name) {
-                Some(_) if value.is_empty() => {}
-                Some(place) => chosen.push((place, value.to_owned())),
+                Some(_) if text.is_empty() => {}
+                Some(variable) => chosen.push((variable, text.to_owned())),
                 None if is_ours(name) => return Err(unknown(name)),
                 None => {}
             }
         }
         // The preset first, whatever the order of the environment.
-        chosen.sort_by_key(|(place, _)| *place);
-        for (place, value) in &chosen {
-            VARIABLES[*place].set(&mut self, value)?;
+        chosen.sort_by_key(|(variable, _)| variable.key() != PRESET);
+        for (variable, text) in &chosen {
+            let read = variable.read(text);
+            let read = read.map_err(|e| ConfigError::new(variable.name(), e.to_string()))?;
+            match variable.key() {
+                PRESET => self.rebase(read.preset),
+                _ => self.overlay(read),
+            }
         }
-        let names = Names(chosen.iter().map(|(place, _)| &VARIABLES[*place]).collect());
+        let names = Names(chosen.iter().map(|(variable, _)| *variable).collect());
         check::whole(&self).map_err(|e| names.rename(e))?;
         Ok(self)
     }
 }
 
 fn unknown(name: &str) -> ConfigError {
-    let reason = "there is no such variable; `.env.example` has them all";
+    let reason = "there is no such variable; `settings::VARIABLES` has them all";
     ConfigError::new(shown(name), reason)
 }
 

@@ -10,7 +10,6 @@ use serde::{
     },
     ser::{self, SerializeMap as _},
 };
-use serde_json::Value;
 
 use super::{
     CircuitBreakerSettings, DeadlineSettings, HealthSettings, ParallelSettings, Preset,
@@ -55,7 +54,7 @@ macro_rules! sections {
                 $(
                     let name = stringify!($name);
                     let mut section = keys(&self.$name).map_err(ser::Error::custom)?;
-                    section.retain(|key, _| set.contains(&*format!("{name}.{key}")));
+                    section.retain(|key, value| value.is_some() && set.contains(&*format!("{name}.{key}")));
                     if !section.is_empty() {
                         file.serialize_entry(name, &section)?;
                     }
@@ -82,8 +81,9 @@ sections! {
     trace: TraceSettings,
 }
 
-/// What the value of a key may be. Not [`Value`], whose numbers have another form with serde_json's `arbitrary_precision`.
-#[derive(Serialize)]
+/// What the value of a key may be. A [`Value`](serde_json::Value) has another form in a file of TOML if serde_json has its
+/// feature `arbitrary_precision`.
+#[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum Plain {
     Flag(bool),
@@ -93,33 +93,9 @@ enum Plain {
     Texts(Vec<String>),
 }
 
-impl Plain {
-    /// None if it is missing.
-    fn of(value: Value) -> serde_json::Result<Option<Self>> {
-        Ok(Some(match value {
-            Value::Null => return Ok(None),
-            Value::Bool(flag) => Self::Flag(flag),
-            Value::String(text) => Self::Text(text),
-            Value::Number(number) => match number.as_u64() {
-                Some(whole) => Self::Whole(whole),
-                None => Self::Fraction(number.as_f64().unwrap_or(f64::NAN)),
-            },
-            texts => Self::Texts(serde_json::from_value(texts)?),
-        }))
-    }
-}
-
-/// The keys of a section with their values.
-fn keys(section: &impl Serialize) -> serde_json::Result<BTreeMap<String, Plain>> {
-    let keys: BTreeMap<String, Value> = serde_json::from_value(serde_json::to_value(section)?)?;
-    let plain = keys
-        .into_iter()
-        .map(|(key, value)| Ok((key, Plain::of(value)?)));
-    let plain: serde_json::Result<Vec<_>> = plain.collect();
-    Ok(plain?
-        .into_iter()
-        .filter_map(|(key, value)| Some((key, value?)))
-        .collect())
+/// The keys of a section that have values.
+fn keys(section: &impl Serialize) -> serde_json::Result<BTreeMap<String, Option<Plain>>> {
+    serde_json::from_value(serde_json::to_value(section)?)
 }
 
 /// A section of a file, and its keys.

@@ -188,10 +188,10 @@ mod rate_limit;
 mod retry;
 mod sanitize;
 mod stack;
+mod text;
 mod timeout;
 mod tools;
 mod trace;
-mod value;
 mod variables;
 mod whole;
 

@@ -2,7 +2,7 @@ use std::{fmt, str::FromStr, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use super::{KeyBy, Settings, value::Value};
+use super::{KeyBy, Settings, text::Text};
 use crate::config::ConfigError;
 
 const fn secs(secs: u64) -> Option<Duration> {
@@ -59,7 +59,12 @@ impl FromStr for Preset {
     type Err = ConfigError;
 
     fn from_str(name: &str) -> Result<Self, ConfigError> {
-        Self::parse(name).map_err(|reason| ConfigError::new("preset", reason))
+        let seconds = false;
+        let preset = Self::deserialize(Text {
+            text: name,
+            seconds,
+        });
+        preset.map_err(|e| ConfigError::new("preset", e.to_string()))
     }
 }
 
