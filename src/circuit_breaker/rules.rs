@@ -53,8 +53,10 @@ pub(super) struct Within {
 impl Trip {
     /// So many failures with no success in between, however long that takes: a tool that is called
     /// rarely is stopped as well. The default, with 5. At least 1.
-    pub const fn consecutive_failures(failures: u32) -> Self {
-        Self(Kind::Consecutive { failures })
+    pub const fn consecutive_failures(threshold: u32) -> Self {
+        Self(Kind::Consecutive {
+            failures: threshold,
+        })
     }
 
     /// So many failures with no success in between, all within a sliding window of time: a success resets the count,
@@ -62,9 +64,9 @@ impl Trip {
     ///
     /// Exact: a failure has the time at which its call ended, and leaves the window when it is as old as that is long. At
     /// least 1 and at most [`MAX_WINDOW_CALLS`]. 16 bytes for each failure in the window.
-    pub const fn consecutive_failures_within(failures: u32, window: Duration) -> Self {
+    pub const fn consecutive_failures_within(threshold: u32, window: Duration) -> Self {
         Self(Kind::Within(Within {
-            failures,
+            failures: threshold,
             window,
             in_a_row: true,
         }))
@@ -75,9 +77,9 @@ impl Trip {
     ///
     /// How busy a tool is matters here: of many calls a small share of failures opens the breaker. [`Rates`] look at the
     /// share.
-    pub const fn total_failures_within(failures: u32, window: Duration) -> Self {
+    pub const fn total_failures_within(threshold: u32, window: Duration) -> Self {
         Self(Kind::Within(Within {
-            failures,
+            failures: threshold,
             window,
             in_a_row: false,
         }))
@@ -211,8 +213,8 @@ impl Rates {
         match self.span {
             Span::Calls(calls) => {
                 let reason = "the breaker could never open: it holds no call";
-                not_zero("window", calls, reason)?;
-                at_most("window", calls, MAX_WINDOW_CALLS)?;
+                not_zero("window_calls", calls, reason)?;
+                at_most("window_calls", calls, MAX_WINDOW_CALLS)?;
                 let minimum = self.minimum();
                 let reason = format!(
                     "the breaker could never open: {minimum} never fit into a window of {calls}"
@@ -322,10 +324,10 @@ impl Rules {
     /// Refuses what can never open, or never close again.
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         match &self.trip {
-            Kind::Consecutive { failures } => not_zero("failures", *failures, ALWAYS_OPEN)?,
+            Kind::Consecutive { failures } => not_zero("threshold", *failures, ALWAYS_OPEN)?,
             Kind::Within(within) => {
-                not_zero("failures", within.failures, ALWAYS_OPEN)?;
-                at_most("failures", within.failures, MAX_WINDOW_CALLS)?;
+                not_zero("threshold", within.failures, ALWAYS_OPEN)?;
+                at_most("threshold", within.failures, MAX_WINDOW_CALLS)?;
                 period("window", within.window)?;
                 let reason = "the breaker could never open: nothing stays in a window of zero";
                 refuse_if(within.window.is_zero(), "window", reason)?;

@@ -35,10 +35,10 @@ fn settings() -> Settings {
     settings.timeout.default = Duration::from_secs(2);
     settings.retry.attempts = 3;
     settings.retry.base = Duration::from_millis(100);
-    settings.circuit_breaker.reset = Duration::from_millis(500);
+    settings.circuit_breaker.open_for = Duration::from_millis(500);
     settings.health.refusal = true;
     settings.health.probe_period = Duration::from_secs(1);
-    settings.rate_limit.cooldown = Duration::from_secs(1);
+    settings.rate_limit.default_cooldown = Duration::from_secs(1);
     settings
 }
 

@@ -57,7 +57,7 @@ async fn a_answers_every_call_of_a_batch_in_order() {
 /// A: R1, R6: a refused connection was never sent, and is repeated; L1: a rate limit is waited out.
 #[tokio::test]
 async fn a_waits_out_a_rate_limit() {
-    let file = "[rate_limit]\ncooldown = \"300ms\"\n[retry]\nbase = \"20ms\"";
+    let file = "[rate_limit]\ndefault_cooldown = \"300ms\"\n[retry]\nbase = \"20ms\"";
     let served = Served::start(file, &[]).await;
     let limited = [Does::Says(429, None)];
     served
@@ -167,7 +167,7 @@ async fn c_tries_three_times() {
 #[tokio::test]
 async fn c_waits_out_a_rate_limit() {
     let vars = [
-        ("TOOL_RATE_LIMIT_COOLDOWN", "400ms"),
+        ("TOOL_RATE_LIMIT_DEFAULT_COOLDOWN", "400ms"),
         ("TOOL_RETRY_BASE", "10ms"),
     ];
     let served = Served::start("preset = \"agent_loop\"", &vars).await;

@@ -23,11 +23,11 @@ async fn a_has_the_defaults() {
     let expected = [
         ("timeout.default", json!("30s")),
         ("retry.attempts", json!(3)),
-        ("rate_limit.cooldown", json!("30s")),
+        ("rate_limit.default_cooldown", json!("30s")),
         ("circuit_breaker.enabled", json!(true)),
         ("circuit_breaker.threshold", json!(5)),
         ("circuit_breaker.window", json!("none")),
-        ("circuit_breaker.reset", json!("1m")),
+        ("circuit_breaker.open_for", json!("1m")),
     ];
     numbers("default", &expected).await;
 }
@@ -55,7 +55,7 @@ async fn c_has_its_numbers() {
         ("retry.base", json!("1s")),
         ("retry.cap", json!("30s")),
         ("retry.assume_replay_safe", json!(true)),
-        ("rate_limit.cooldown", json!("30s")),
+        ("rate_limit.default_cooldown", json!("30s")),
         ("circuit_breaker.enabled", json!(false)),
     ];
     numbers("agent_loop", &expected).await;
@@ -70,7 +70,7 @@ async fn d_has_its_numbers() {
         ("rate_limit.fail_fast", json!(true)),
         ("deadline.budget", json!("none")),
         ("circuit_breaker.threshold", json!(5)),
-        ("circuit_breaker.reset", json!("1m")),
+        ("circuit_breaker.open_for", json!("1m")),
         ("circuit_breaker.window", json!("5m")),
         ("circuit_breaker.success_resets", json!(true)),
         ("circuit_breaker.probes", json!(1)),
@@ -87,7 +87,7 @@ async fn e_has_its_numbers() {
         ("retry.attempts", json!(1)),
         ("rate_limit.fail_fast", json!(true)),
         ("circuit_breaker.threshold", json!(5)),
-        ("circuit_breaker.reset", json!("30s")),
+        ("circuit_breaker.open_for", json!("30s")),
         ("circuit_breaker.probes", json!(3)),
         ("circuit_breaker.key", json!("server")),
     ];

@@ -66,7 +66,7 @@ fn a_layers_own_check_names_the_variable() {
         ("TOOL_CIRCUIT_BREAKER_PROBES", "0"),
         ("TOOL_CIRCUIT_BREAKER_WINDOW", "0"),
         ("TOOL_CIRCUIT_BREAKER_MAX_KEYS", "0"),
-        ("TOOL_RATE_LIMIT_COOLDOWN", "2days"),
+        ("TOOL_RATE_LIMIT_DEFAULT_COOLDOWN", "2days"),
         ("TOOL_RATE_LIMIT_ATTEMPTS", "0"),
         ("TOOL_RETRY_ATTEMPTS", "0"),
         ("TOOL_RETRY_FACTOR", "0.5"),
@@ -173,7 +173,7 @@ proptest! {
             3 => s.circuit_breaker.failure_rate = Some(number),
             4 => s.tools.entry("x".into()).or_default().timeout_ms = Some(count),
             5 => s.timeout.default = time,
-            6 => s.rate_limit.cooldown = time,
+            6 => s.rate_limit.default_cooldown = time,
             _ => s.circuit_breaker.max_keys = count as usize,
         }
         prop_assert_eq!(s.check().is_ok(), s.stack().build().is_ok());

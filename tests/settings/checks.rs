@@ -58,28 +58,28 @@ fn the_window_of_a_breaker_that_is_off_may_be_short() {
 #[test]
 fn a_cooldown_that_does_not_end_within_the_budget() {
     let change = |s: &mut Settings| {
-        s.rate_limit.cooldown = secs(40);
+        s.rate_limit.default_cooldown = secs(40);
         s.deadline.budget = Some(secs(20));
     };
     let says = ["40s", "`deadline.budget`", "20s"];
-    refused(change, "rate_limit.cooldown", &says);
+    refused(change, "rate_limit.default_cooldown", &says);
 }
 
 /// T5.
 #[test]
 fn a_cooldown_that_does_not_end_within_a_sequence_or_a_batch() {
     let sequence = |s: &mut Settings| {
-        s.rate_limit.cooldown = secs(31);
+        s.rate_limit.default_cooldown = secs(31);
         s.sequence.budget = Some(secs(30));
     };
     let says = ["29s500ms", "`sequence.budget`"];
-    refused(sequence, "rate_limit.cooldown", &says);
+    refused(sequence, "rate_limit.default_cooldown", &says);
     let batch = |s: &mut Settings| {
-        s.rate_limit.cooldown = secs(31);
+        s.rate_limit.default_cooldown = secs(31);
         s.parallel.budget = Some(secs(30));
     };
     let says = ["29s500ms", "`parallel.budget`"];
-    refused(batch, "rate_limit.cooldown", &says);
+    refused(batch, "rate_limit.default_cooldown", &says);
 }
 
 /// Only what can never work is refused: chance may add nothing.
@@ -87,12 +87,12 @@ fn a_cooldown_that_does_not_end_within_a_sequence_or_a_batch() {
 fn a_cooldown_that_fits_only_without_its_jitter() {
     let budget = |secs_| {
         move |s: &mut Settings| {
-            s.rate_limit.cooldown = secs(31);
+            s.rate_limit.default_cooldown = secs(31);
             s.deadline.budget = Some(secs(secs_));
         }
     };
     let says = ["31s is too long for the 31s that `deadline.budget` leaves"];
-    refused(budget(31), "rate_limit.cooldown", &says);
+    refused(budget(31), "rate_limit.default_cooldown", &says);
     assert_eq!(changed(budget(32)).check(), Ok(()));
 }
 
@@ -110,7 +110,7 @@ fn a_cooldown_that_nobody_waits_for() {
         let what = (retry, gate, fail_fast);
         let mut settings = changed(|s| {
             s.deadline.budget = Some(secs(20));
-            s.rate_limit.cooldown = secs(21);
+            s.rate_limit.default_cooldown = secs(21);
             s.retry.enabled = retry;
             s.rate_limit.enabled = gate;
             s.rate_limit.fail_fast = fail_fast;
@@ -126,7 +126,7 @@ fn a_cooldown_that_nobody_waits_for() {
 fn a_first_delay_that_does_not_end_within_the_budget() {
     let change = |s: &mut Settings| {
         s.deadline.budget = Some(secs(6));
-        s.rate_limit.cooldown = secs(1);
+        s.rate_limit.default_cooldown = secs(1);
         s.retry.base = secs(6);
     };
     let says = ["6s is too long for the 6s that `deadline.budget` leaves"];
@@ -151,7 +151,7 @@ fn a_first_delay_that_may_end_within_the_budget() {
     let passes = |jitter, base| {
         let settings = changed(|s| {
             s.deadline.budget = Some(secs(6));
-            s.rate_limit.cooldown = secs(1);
+            s.rate_limit.default_cooldown = secs(1);
             s.retry.jitter = jitter;
             s.retry.base = std::time::Duration::from_millis(base);
         });
@@ -173,12 +173,12 @@ fn a_first_delay_that_may_end_within_the_budget() {
 fn a_cooldown_beyond_the_longest_wait() {
     let cooldown = |cooldown| {
         move |s: &mut Settings| {
-            s.rate_limit.cooldown = secs(cooldown);
+            s.rate_limit.default_cooldown = secs(cooldown);
             s.rate_limit.max_wait = secs(20);
         }
     };
     let says = ["21s is more than `rate_limit.max_wait` (20s)"];
-    refused(cooldown(21), "rate_limit.cooldown", &says);
+    refused(cooldown(21), "rate_limit.default_cooldown", &says);
     assert_eq!(changed(cooldown(20)).check(), Ok(()));
 }
 
@@ -200,7 +200,11 @@ fn a_cap_below_the_base() {
 #[test]
 fn an_idle_timeout_that_never_matters() {
     let says = ["30s", "`timeout.default` (30s)"];
-    refused(|s| s.timeout.idle = Some(secs(30)), "timeout.idle", &says);
+    refused(
+        |s| s.timeout.idle_timeout = Some(secs(30)),
+        "timeout.idle_timeout",
+        &says,
+    );
 }
 
 #[test]
@@ -228,14 +232,14 @@ fn a_slow_call_that_is_never_met() {
 fn the_longest_attempt_is_the_budget_if_that_is_shorter() {
     let short = |s: &mut Settings| {
         s.deadline.budget = Some(secs(10));
-        s.rate_limit.cooldown = secs(1);
+        s.rate_limit.default_cooldown = secs(1);
     };
     let says = ["`deadline.budget` (10s)"];
     let idle = |s: &mut Settings| {
         short(s);
-        s.timeout.idle = Some(secs(10));
+        s.timeout.idle_timeout = Some(secs(10));
     };
-    refused(idle, "timeout.idle", &says);
+    refused(idle, "timeout.idle_timeout", &says);
     let window = |s: &mut Settings| {
         short(s);
         s.circuit_breaker.window = Some(secs(10));
@@ -250,7 +254,7 @@ fn the_longest_attempt_is_the_budget_if_that_is_shorter() {
     refused(slow, "circuit_breaker.slow_call", &says);
     let settings = changed(|s| {
         short(s);
-        s.timeout.idle = Some(secs(9));
+        s.timeout.idle_timeout = Some(secs(9));
         s.circuit_breaker.window = Some(secs(11));
     });
     assert_eq!(settings.check(), Ok(()));
@@ -341,16 +345,20 @@ fn times_of_zero() {
         &["zero"],
     );
     refused(
-        |s| s.rate_limit.cooldown = zero,
-        "rate_limit.cooldown",
+        |s| s.rate_limit.default_cooldown = zero,
+        "rate_limit.default_cooldown",
         &["zero"],
     );
     refused(
-        |s| s.circuit_breaker.reset = zero,
-        "circuit_breaker.reset",
+        |s| s.circuit_breaker.open_for = zero,
+        "circuit_breaker.open_for",
         &["zero"],
     );
-    refused(|s| s.timeout.idle = Some(zero), "timeout.idle", &["zero"]);
+    refused(
+        |s| s.timeout.idle_timeout = Some(zero),
+        "timeout.idle_timeout",
+        &["zero"],
+    );
 }
 
 /// X6.
@@ -478,7 +486,7 @@ fn the_limits_themselves() {
 fn a_first_delay_that_ends_with_the_budget() {
     let change = |s: &mut Settings| {
         s.deadline.budget = Some(secs(5));
-        s.rate_limit.cooldown = secs(1);
+        s.rate_limit.default_cooldown = secs(1);
         s.retry.base = secs(5);
         s.retry.jitter = Jitter::None;
     };
@@ -491,10 +499,10 @@ fn one_reserve_is_taken_from_a_sequence() {
     let with_budget = |millis| {
         move |s: &mut Settings| {
             s.sequence.budget = Some(std::time::Duration::from_millis(millis));
-            s.rate_limit.cooldown = secs(31);
+            s.rate_limit.default_cooldown = secs(31);
             s.deadline.reserve = secs(10);
         }
     };
-    refused(with_budget(31_500), "rate_limit.cooldown", &["31s"]);
+    refused(with_budget(31_500), "rate_limit.default_cooldown", &["31s"]);
     assert_eq!(changed(with_budget(31_501)).check(), Ok(()));
 }

@@ -60,8 +60,8 @@ fn what_was_set_is_written_and_read_as_it_was() {
 fn a_number_is_no_duration() {
     for file in [
         "[timeout]\ndefault = 30",
-        "[timeout]\nidle = 30",
-        "[timeout]\nidle = 2.5",
+        "[timeout]\nidle_timeout = 30",
+        "[timeout]\nidle_timeout = 2.5",
     ] {
         let error = toml::from_str::<Settings>(file).unwrap_err().to_string();
         assert!(error.contains("line 2"), "{error}");
@@ -118,8 +118,8 @@ fn numbers_that_are_none_fail_the_check() {
         ("[timeout]\nslow_fraction = -0.5", "timeout.slow_fraction"),
         ("[timeout]\ndefault = \"2years\"", "timeout.default"),
         (
-            "[circuit_breaker]\nreset = \"2years\"",
-            "circuit_breaker.reset",
+            "[circuit_breaker]\nopen_for = \"2years\"",
+            "circuit_breaker.open_for",
         ),
     ] {
         let settings: Settings = toml::from_str(file).unwrap();
@@ -135,10 +135,10 @@ fn a_file_names_its_preset() {
         let file = format!("preset = \"{preset}\"");
         let settings: Settings = toml::from_str(&file).unwrap();
         assert_eq!(settings, Settings::preset(preset));
-        let file = format!("{file}\n[circuit_breaker]\nreset = \"7s\"");
+        let file = format!("{file}\n[circuit_breaker]\nopen_for = \"7s\"");
         let settings: Settings = toml::from_str(&file).unwrap();
         let mut expected = Settings::preset(preset);
-        expected.circuit_breaker.reset = secs(7);
+        expected.circuit_breaker.open_for = secs(7);
         assert_eq!(settings, expected);
     }
 }

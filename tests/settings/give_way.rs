@@ -73,20 +73,20 @@ async fn a_default_cooldown_that_does_not_fit_is_not_begun() {
 /// W6: what was set is checked as before, be it to the default's own value.
 #[test]
 fn what_was_set_does_not_give_way() {
-    let text = "[deadline]\nbudget = \"10s\"\n[rate_limit]\ncooldown = \"30s\"";
+    let text = "[deadline]\nbudget = \"10s\"\n[rate_limit]\ndefault_cooldown = \"30s\"";
     let error = file(text).check().unwrap_err();
-    assert_eq!(error.field(), "rate_limit.cooldown");
+    assert_eq!(error.field(), "rate_limit.default_cooldown");
     let vars = [
-        ("TOOL_RATE_LIMIT_COOLDOWN", "30s"),
+        ("TOOL_RATE_LIMIT_DEFAULT_COOLDOWN", "30s"),
         ("TOOL_DEADLINE_BUDGET", "10s"),
     ];
     let error = Settings::default().with_env_from(vars).unwrap_err();
-    assert_eq!(error.field(), "TOOL_RATE_LIMIT_COOLDOWN");
+    assert_eq!(error.field(), "TOOL_RATE_LIMIT_DEFAULT_COOLDOWN");
 }
 
 #[test]
 fn a_longer_cooldown_makes_the_longest_wait_as_long() {
-    let settings = file("[rate_limit]\ncooldown = \"400s\"");
+    let settings = file("[rate_limit]\ndefault_cooldown = \"400s\"");
     let all = ["max_wait: 400s", "max_delay: 400s", "max_cooldown: 400s"];
     in_force(&settings, &all);
     // A default cooldown is no reason to wait longer than was set.
@@ -94,8 +94,8 @@ fn a_longer_cooldown_makes_the_longest_wait_as_long() {
     in_force(&settings, &["max_wait: 20s", "default_cooldown: 30s"]);
     let settings = file("[rate_limit]\nmax_cooldown = \"20s\"");
     in_force(&settings, &["max_cooldown: 20s", "default_cooldown: 20s"]);
-    let error = file("[rate_limit]\nmax_cooldown = \"20s\"\ncooldown = \"25s\"").check();
-    assert_eq!(error.unwrap_err().field(), "rate_limit.cooldown");
+    let error = file("[rate_limit]\nmax_cooldown = \"20s\"\ndefault_cooldown = \"25s\"").check();
+    assert_eq!(error.unwrap_err().field(), "rate_limit.default_cooldown");
 }
 
 /// W6: not the default that would give way to it.
@@ -186,8 +186,8 @@ fn timeouts_and_budgets_do_not_give_way() {
     for (preset, change, key) in [
         (
             Settings::default(),
-            "[timeout]\nidle = \"40s\"",
-            "timeout.idle",
+            "[timeout]\nidle_timeout = \"40s\"",
+            "timeout.idle_timeout",
         ),
         (
             Settings::gateway(),
@@ -207,8 +207,8 @@ fn timeouts_and_budgets_do_not_give_way() {
         // A preset's budget is relied on: what was set and does not fit into it is refused.
         (
             Settings::agent_library(),
-            "[rate_limit]\ncooldown = \"60s\"",
-            "rate_limit.cooldown",
+            "[rate_limit]\ndefault_cooldown = \"60s\"",
+            "rate_limit.default_cooldown",
         ),
         (
             Settings::agent_library(),

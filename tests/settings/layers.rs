@@ -32,7 +32,7 @@ fn same(ours: &impl std::fmt::Debug, by_hand: &impl std::fmt::Debug) {
 fn timeout() {
     let settings = changed(|s| {
         s.timeout.default = secs(9);
-        s.timeout.idle = Some(secs(3));
+        s.timeout.idle_timeout = Some(secs(3));
         s.timeout.slow_fraction = 0.5;
         s.tools.entry("b".into()).or_default().timeout_ms = Some(2_500);
         s.tools.entry("a".into()).or_default().attempts = Some(1);
@@ -95,7 +95,7 @@ fn retry() {
 #[test]
 fn rate_limit() {
     let settings = changed(|s| {
-        s.rate_limit.cooldown = secs(7);
+        s.rate_limit.default_cooldown = secs(7);
         s.rate_limit.max_wait = secs(70);
         s.rate_limit.attempts = 2;
         s.rate_limit.fail_fast = true;
@@ -115,7 +115,7 @@ fn circuit_breaker() {
     let settings = changed(|s| {
         s.circuit_breaker.threshold = 3;
         s.circuit_breaker.window = Some(secs(45));
-        s.circuit_breaker.reset = secs(10);
+        s.circuit_breaker.open_for = secs(10);
         s.circuit_breaker.probes = 2;
         s.circuit_breaker.successes = Some(4);
         s.circuit_breaker.key = KeyBy::ToolName;
@@ -210,7 +210,7 @@ fn a_harmless_word_is_shown() {
 async fn the_cooldown_is_the_retry_layers_as_well() {
     let layer = stack(&changed(|s| {
         s.rate_limit.enabled = false;
-        s.rate_limit.cooldown = secs(7);
+        s.rate_limit.default_cooldown = secs(7);
     }));
     let tool = Flaky::new(ErrorKind::RateLimited, 1);
     let start = Instant::now();

@@ -7,6 +7,7 @@ mod defaults;
 mod documents;
 mod files;
 mod give_way;
+mod keys;
 mod kit;
 mod layers;
 mod own;

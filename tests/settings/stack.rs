@@ -121,7 +121,7 @@ async fn the_budget_bounds_all_attempts_together() {
     let layer = stack(&changed(|s| {
         s.timeout.default = secs(4);
         s.deadline.budget = Some(secs(7));
-        s.rate_limit.cooldown = secs(1);
+        s.rate_limit.default_cooldown = secs(1);
     }));
     let tool = service_fn(|_: ToolCall| std::future::pending::<Result<(), BoxError>>());
     let start = Instant::now();

@@ -60,16 +60,16 @@ fn a_budget_of_no_retries() {
 #[test]
 fn a_key_that_no_variable_set_comes_with_its_variable() {
     let budget = ("TOOL_DEADLINE_BUDGET", "10s");
-    let file = changed(|s| s.rate_limit.cooldown = secs(40));
+    let file = changed(|s| s.rate_limit.default_cooldown = secs(40));
     let error = file.with_env_from([budget]).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "invalid `rate_limit.cooldown`: 40s is too long for the 10s that `TOOL_DEADLINE_BUDGET` leaves: \
-         no call would wait for its end; raise the budget, or shorten it (TOOL_RATE_LIMIT_COOLDOWN)"
+        "invalid `rate_limit.default_cooldown`: 40s is too long for the 10s that `TOOL_DEADLINE_BUDGET` leaves: \
+         no call would wait for its end; raise the budget, or shorten it (TOOL_RATE_LIMIT_DEFAULT_COOLDOWN)"
     );
-    let vars = [budget, ("TOOL_RATE_LIMIT_COOLDOWN", "10s")];
+    let vars = [budget, ("TOOL_RATE_LIMIT_DEFAULT_COOLDOWN", "10s")];
     let error = Settings::default().with_env_from(vars).unwrap_err();
-    assert_eq!(error.field(), "TOOL_RATE_LIMIT_COOLDOWN");
+    assert_eq!(error.field(), "TOOL_RATE_LIMIT_DEFAULT_COOLDOWN");
     assert!(error.to_string().ends_with("or shorten it"), "{error}");
     // No variable sets what holds for a tool.
     let file = changed(|s| s.tools.entry("x".into()).or_default().timeout_ms = Some(0));
@@ -121,8 +121,8 @@ fn durations_in_errors_are_written_as_in_files() {
     let says = ["1year18h is longer than a year"];
     refused(|s| s.retry.base = long, "retry.base", &says);
     refused(|s| s.retry.cap = long, "retry.cap", &says);
-    let reset = |s: &mut Settings| s.circuit_breaker.reset = long;
-    refused(reset, "circuit_breaker.reset", &says);
+    let reset = |s: &mut Settings| s.circuit_breaker.open_for = long;
+    refused(reset, "circuit_breaker.open_for", &says);
     let window = |s: &mut Settings| s.circuit_breaker.window = Some(long);
     refused(window, "circuit_breaker.window", &says);
     let slow = |s: &mut Settings| {
@@ -131,10 +131,10 @@ fn durations_in_errors_are_written_as_in_files() {
         s.circuit_breaker.window_calls = Some(100);
     };
     refused(slow, "circuit_breaker.slow_call", &says);
-    let cooldown = |s: &mut Settings| s.rate_limit.cooldown = secs(25 * 3600);
+    let cooldown = |s: &mut Settings| s.rate_limit.default_cooldown = secs(25 * 3600);
     refused(
         cooldown,
-        "rate_limit.cooldown",
+        "rate_limit.default_cooldown",
         &["1day1h is longer than a day"],
     );
 }

@@ -23,7 +23,7 @@ fn values() -> Vec<(&'static str, &'static str, Value)> {
         ("TOOL_RETRY_BUDGET_MINIMUM", "0", json!(0)),
         ("TOOL_RETRY_ASSUME_REPLAY_SAFE", "yes", json!(true)),
         ("TOOL_RATE_LIMIT_ENABLED", "off", json!(false)),
-        ("TOOL_RATE_LIMIT_COOLDOWN", "5s", json!("5s")),
+        ("TOOL_RATE_LIMIT_DEFAULT_COOLDOWN", "5s", json!("5s")),
         ("TOOL_RATE_LIMIT_MAX_WAIT", "1m", json!("1m")),
         ("TOOL_RATE_LIMIT_MAX_COOLDOWN", "2m", json!("2m")),
         ("TOOL_RATE_LIMIT_TEXT_LIMITS", "true", json!(true)),
@@ -139,7 +139,7 @@ fn the_variables_of_the_gateway_take_plain_seconds() {
     let window = env("TOOL_CIRCUIT_BREAKER_WINDOW", "300").unwrap();
     assert_eq!(window.circuit_breaker.window, Some(secs(300)));
     let reset = env("TOOL_CIRCUIT_BREAKER_RESET", "30").unwrap();
-    assert_eq!(reset.circuit_breaker.reset, secs(30));
+    assert_eq!(reset.circuit_breaker.open_for, secs(30));
 }
 
 /// G1: unset is the crate's default.
@@ -211,7 +211,7 @@ fn a_preset_of_the_environment_goes_under_a_file() {
         .entry("import".into())
         .or_default()
         .timeout_ms = Some(45_000);
-    expected.circuit_breaker.reset = secs(9);
+    expected.circuit_breaker.open_for = secs(9);
     assert_eq!(settings, expected);
 }
 

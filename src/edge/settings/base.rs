@@ -58,16 +58,17 @@ impl Settings {
         if !is_set("retry.cap") {
             s.retry.cap = s.retry.cap.max(s.retry.base);
         }
-        if is_set("rate_limit.cooldown") {
+        if is_set("rate_limit.default_cooldown") {
             let limit = &mut s.rate_limit;
             if !is_set("rate_limit.max_wait") {
-                limit.max_wait = limit.max_wait.max(limit.cooldown);
+                limit.max_wait = limit.max_wait.max(limit.default_cooldown);
             }
             if !is_set("rate_limit.max_cooldown") {
-                limit.max_cooldown = limit.max_cooldown.max(limit.cooldown);
+                limit.max_cooldown = limit.max_cooldown.max(limit.default_cooldown);
             }
         } else if !s.rate_limit.max_cooldown.is_zero() {
-            s.rate_limit.cooldown = s.rate_limit.cooldown.min(s.rate_limit.max_cooldown);
+            s.rate_limit.default_cooldown =
+                s.rate_limit.default_cooldown.min(s.rate_limit.max_cooldown);
         }
         if !is_set("sequence.reserve") {
             s.sequence.reserve = s.sequence.reserve_in_force();

@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use super::{Settings, circuit_breaker, duration::show, health, rate_limit, tools};
+use super::{Settings, duration::show, names::in_section, tools};
 use crate::{circuit_breaker::MAX_PERIOD, config::ConfigError};
 
 type Checked = Result<(), ConfigError>;
@@ -60,7 +60,7 @@ fn spans(s: &Settings) -> Checked {
         ("rate_limit.max_wait", Some(s.rate_limit.max_wait)),
         ("health.probe_period", Some(s.health.probe_period)),
         ("circuit_breaker.window", s.circuit_breaker.window),
-        ("circuit_breaker.reset", Some(s.circuit_breaker.reset)),
+        ("circuit_breaker.open_for", Some(s.circuit_breaker.open_for)),
         ("circuit_breaker.slow_call", s.circuit_breaker.slow_call),
     ];
     for (key, time) in others {
@@ -72,7 +72,12 @@ fn spans(s: &Settings) -> Checked {
         DAY,
         "a day",
     )?;
-    within("rate_limit.cooldown", s.rate_limit.cooldown, DAY, "a day")
+    within(
+        "rate_limit.default_cooldown",
+        s.rate_limit.default_cooldown,
+        DAY,
+        "a day",
+    )
 }
 
 fn within(key: impl Into<String>, time: Duration, most: Duration, called: &str) -> Checked {
@@ -89,13 +94,11 @@ fn layers(s: &Settings) -> Checked {
     s.timeout_layer().map(drop)?;
     s.retry_policy().map(drop)?;
     let limit = s.rate_limit_builder().build();
-    limit.map(drop).map_err(rate_limit::named)?;
+    limit.map(drop).map_err(in_section("rate_limit"))?;
     let registry = s.health_builder().build();
-    registry.map(drop).map_err(health::named)?;
+    registry.map(drop).map_err(in_section("health"))?;
     let breaker = s.circuit_breaker_builder()?.build();
-    breaker
-        .map(drop)
-        .map_err(|e| circuit_breaker::named(e, &s.circuit_breaker))
+    breaker.map(drop).map_err(in_section("circuit_breaker"))
 }
 
 /// The contradictions between settings that were set. Those of a layer that is off are none.
@@ -151,11 +154,11 @@ impl Whole<'_> {
 
     fn idle(&self) -> Checked {
         let (key, longest) = self.settings.longest_attempt();
-        match self.settings.timeout.idle {
+        match self.settings.timeout.idle_timeout {
             Some(idle) if idle >= longest => {
                 let wrong = format!("not less than {}", called(&key, longest));
                 let why = "it would never matter; shorten it";
-                Err(refused("timeout.idle", idle, &wrong, why))
+                Err(refused("timeout.idle_timeout", idle, &wrong, why))
             }
             _ => Ok(()),
         }
@@ -203,14 +206,19 @@ impl Whole<'_> {
 
     fn cooldown(&self) -> Checked {
         let limit = &self.settings.rate_limit;
-        let is_set = self.set.contains("rate_limit.cooldown");
-        if !is_set || !self.waits_out_limits() || limit.cooldown <= limit.max_wait {
+        let is_set = self.set.contains("rate_limit.default_cooldown");
+        if !is_set || !self.waits_out_limits() || limit.default_cooldown <= limit.max_wait {
             return Ok(());
         }
         let most = called("rate_limit.max_wait", limit.max_wait);
         let wrong = format!("more than {most}");
         let why = "nobody would wait for its end; raise the other, or shorten it";
-        Err(refused("rate_limit.cooldown", limit.cooldown, &wrong, why))
+        Err(refused(
+            "rate_limit.default_cooldown",
+            limit.default_cooldown,
+            &wrong,
+            why,
+        ))
     }
 
     /// The time that each budget leaves to a call at most.
@@ -235,19 +243,24 @@ impl Whole<'_> {
     /// A wait that was set and cannot end in time is never begun: the layer would be there for nothing. Nothing is sent at the
     /// deadline itself.
     fn waits(&self) -> Checked {
-        let (s, cooldown) = (self.settings, self.settings.rate_limit.cooldown);
+        let (s, cooldown) = (self.settings, self.settings.rate_limit.default_cooldown);
         let waits = |key| self.set.contains(key);
         let first = s
             .retry
             .first_delay()
             .filter(|_| s.retries() && waits("retry.base"));
-        let waits_out = self.waits_out_limits() && waits("rate_limit.cooldown");
+        let waits_out = self.waits_out_limits() && waits("rate_limit.default_cooldown");
         for (budget, time) in self.budgets() {
             if first.is_some_and(|delay| delay >= time) {
                 return Err(too_late("retry.base", s.retry.base, budget, time));
             }
             if waits_out && cooldown >= time {
-                return Err(too_late("rate_limit.cooldown", cooldown, budget, time));
+                return Err(too_late(
+                    "rate_limit.default_cooldown",
+                    cooldown,
+                    budget,
+                    time,
+                ));
             }
         }
         Ok(())

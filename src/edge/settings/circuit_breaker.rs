@@ -34,7 +34,7 @@ pub struct CircuitBreakerSettings {
     pub success_resets: bool,
     /// How long a breaker stays open before it tries again. Default 60 s.
     #[serde(with = "duration")]
-    pub reset: Duration,
+    pub open_for: Duration,
     /// How many probes may run at a time. Default 1.
     pub probes: u32,
     /// How many successful probes close the breaker. Default: as many as may run at a time.
@@ -66,7 +66,7 @@ impl Default for CircuitBreakerSettings {
             threshold: 5,
             window: None,
             success_resets: true,
-            reset: Duration::from_secs(60),
+            open_for: Duration::from_secs(60),
             probes: 1,
             successes: None,
             failure_rate: None,
@@ -171,13 +171,18 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// If its settings do not tell what opens a breaker. All else is checked when it is built.
+    /// If its settings do not say what opens a breaker, or contradict each other. All else is checked when it is built.
     pub fn circuit_breaker_builder(&self) -> Result<CircuitBreakerBuilder, ConfigError> {
         let breaker = &self.in_force().circuit_breaker;
+        if breaker.reported_failures && breaker.key == KeyBy::Server {
+            let reason = "they tell of one tool, and by `circuit_breaker.key` the tools of a server \
+                          share a breaker";
+            return Err(refused("reported_failures", reason));
+        }
         let (_, longest) = self.longest_timeout();
         let builder = CircuitBreakerLayer::builder()
             .with_trip(breaker.trip()?)
-            .with_open_for(breaker.reset)
+            .with_open_for(breaker.open_for)
             .with_probes(breaker.probes)
             .with_probe_lease(longest.saturating_mul(2).clamp(MIN_LEASE, MAX_PERIOD))
             .with_key(breaker.key.into())
@@ -193,21 +198,4 @@ impl Settings {
 
 fn refused(field: &str, reason: &'static str) -> ConfigError {
     ConfigError::new(format!("circuit_breaker.{field}"), reason)
-}
-
-/// Names the setting as it is called here.
-pub(super) fn named(error: ConfigError, settings: &CircuitBreakerSettings) -> ConfigError {
-    let key = match error.field() {
-        "reported_failures" => {
-            let reason = "they tell of one tool, and by `circuit_breaker.key` the tools of a server \
-                          share a breaker";
-            return refused("reported_failures", reason);
-        }
-        "failures" => "threshold",
-        "open_for" => "reset",
-        "window" if settings.window_calls.is_some() => "window_calls",
-        other => other,
-    };
-    let key = format!("circuit_breaker.{key}");
-    error.with_field(key)
 }

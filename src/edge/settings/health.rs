@@ -3,10 +3,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::{Settings, duration};
-use crate::{
-    config::ConfigError,
-    edge::health::{Health, HealthBuilder},
-};
+use crate::edge::health::{Health, HealthBuilder};
 
 /// Which servers are there: `[health]`. See [`Health`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -50,10 +47,4 @@ impl Settings {
             .with_probe_period(health.probe_period)
             .with_max_servers(health.max_servers)
     }
-}
-
-/// Names the setting as it is called here.
-pub(super) fn named(error: ConfigError) -> ConfigError {
-    let key = format!("health.{}", error.field());
-    error.with_field(key)
 }

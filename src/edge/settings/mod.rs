@@ -145,13 +145,13 @@
 //! | `circuit_breaker.window_calls` | there, as well as `window` | without the `window` of a preset |
 //! | `circuit_breaker.slow_call` | longer than the longest attempt | |
 //! | `circuit_breaker.reported_failures` | true, and the `key` is `server` | false |
-//! | `timeout.idle` | not shorter than the longest attempt | |
+//! | `timeout.idle_timeout` | not shorter than the longest attempt | |
 //! | `sequence.reserve` | not shorter than `sequence.budget` | a tenth of it |
 //! | `deadline.reserve`, `parallel.budget` | such that the reserve is not shorter than the budget: every call of a batch would be skipped | the reserve is a tenth of the budget |
 //! | `retry.cap` | shorter than `retry.base` | as long |
-//! | `rate_limit.cooldown` | longer than `rate_limit.max_wait`, where calls wait | the longest wait is as long, or the cooldown is not waited for |
+//! | `rate_limit.default_cooldown` | longer than `rate_limit.max_wait`, where calls wait | the longest wait is as long, or the cooldown is not waited for |
 //! | | longer than `rate_limit.max_cooldown` | the longest shared cooldown is as long |
-//! | `retry.base`, `rate_limit.cooldown` | too long to end within a budget (of deadline, sequence or batch), where calls wait | not waited for |
+//! | `retry.base`, `rate_limit.default_cooldown` | too long to end within a budget (of deadline, sequence or batch), where calls wait | not waited for |
 //! | `tools.*.attempts` | there, and `retry.enabled` is false | |
 //! | a tool's name | empty | |
 //! | any duration | longer than a year, a cooldown than a day, or zero where nothing would work | |

@@ -3,6 +3,14 @@
 use super::variables::{VARIABLES, Variable};
 use crate::config::ConfigError;
 
+/// Names the setting of a layer by its key in a section.
+pub(super) fn in_section(section: &'static str) -> impl Fn(ConfigError) -> ConfigError {
+    move |error| {
+        let key = format!("{section}.{}", error.field());
+        error.with_field(key)
+    }
+}
+
 /// The variables that were set.
 #[derive(Debug, Default)]
 pub(super) struct Names(pub(super) Vec<&'static Variable>);

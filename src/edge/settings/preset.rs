@@ -100,7 +100,7 @@ impl Settings {
         settings.sequence.budget = secs(30);
         settings.sequence.reserve = Duration::from_millis(500);
         settings.parallel.budget = secs(60);
-        settings.rate_limit.cooldown = Duration::from_secs(10);
+        settings.rate_limit.default_cooldown = Duration::from_secs(10);
         settings.circuit_breaker.enabled = false;
         settings
     }
@@ -112,7 +112,7 @@ impl Settings {
         settings.timeout.default = Duration::from_secs(30);
         settings.retry.attempts = 3;
         settings.retry.assume_replay_safe = true;
-        settings.rate_limit.cooldown = Duration::from_secs(30);
+        settings.rate_limit.default_cooldown = Duration::from_secs(30);
         settings.rate_limit.text_limits = true;
         settings.circuit_breaker.enabled = false;
         settings
@@ -130,7 +130,7 @@ impl Settings {
         settings.answers_once();
         settings.circuit_breaker.threshold = 5;
         settings.circuit_breaker.window = secs(300);
-        settings.circuit_breaker.reset = Duration::from_secs(60);
+        settings.circuit_breaker.open_for = Duration::from_secs(60);
         settings.circuit_breaker.reported_failures = true;
         settings
     }
@@ -143,7 +143,7 @@ impl Settings {
         settings.timeout.default = Duration::from_secs(30);
         settings.answers_once();
         settings.circuit_breaker.threshold = 5;
-        settings.circuit_breaker.reset = Duration::from_secs(30);
+        settings.circuit_breaker.open_for = Duration::from_secs(30);
         settings.circuit_breaker.probes = 3;
         settings.circuit_breaker.key = KeyBy::Server;
         settings

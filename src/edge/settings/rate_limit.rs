@@ -4,7 +4,6 @@ use serde::{Deserialize, Serialize};
 
 use super::{KeyBy, Settings, duration};
 use crate::{
-    config::ConfigError,
     kit::registry::DEFAULT_MAX_KEYS,
     rate_limit::{RateLimitBackoffBuilder, RateLimitBackoffLayer},
 };
@@ -20,7 +19,7 @@ pub struct RateLimitSettings {
     /// How long to wait after a rate limit that came without a hint, for the retry layer as well; at most a day.
     /// Default 30 s.
     #[serde(with = "duration")]
-    pub cooldown: Duration,
+    pub default_cooldown: Duration,
     /// The longest wait; a server that asks for more is not obeyed, and not hurried either. Default 300 s. Where the
     /// retry layer repeats a call, it is for each of its waits; else for all waits of a call together.
     #[serde(with = "duration")]
@@ -29,7 +28,7 @@ pub struct RateLimitSettings {
     /// the server asked. Default 300 s.
     #[serde(with = "duration")]
     pub max_cooldown: Duration,
-    /// Whether a limit that is known by an error's text alone holds other calls back as well, for `cooldown` at most.
+    /// Whether a limit that is known by an error's text alone holds other calls back as well, for `default_cooldown` at most.
     /// Default: no; it delays its own call.
     pub text_limits: bool,
     /// How often a call is sent at most that meets the limit itself, where no retry layer repeats it. Default 3.
@@ -47,7 +46,7 @@ impl Default for RateLimitSettings {
     fn default() -> Self {
         Self {
             enabled: true,
-            cooldown: Duration::from_secs(30),
+            default_cooldown: Duration::from_secs(30),
             max_wait: Duration::from_secs(300),
             max_cooldown: Duration::from_secs(300),
             text_limits: false,
@@ -64,7 +63,7 @@ impl Settings {
     pub fn rate_limit_builder(&self) -> RateLimitBackoffBuilder {
         let limit = &self.in_force().rate_limit;
         let builder = RateLimitBackoffLayer::builder()
-            .with_default_cooldown(limit.cooldown)
+            .with_default_cooldown(limit.default_cooldown)
             .with_max_wait(limit.max_wait)
             .with_max_cooldown(limit.max_cooldown)
             .with_attempts(limit.attempts)
@@ -80,13 +79,4 @@ impl Settings {
             false => builder,
         }
     }
-}
-
-/// Names the setting as it is called here.
-pub(super) fn named(error: ConfigError) -> ConfigError {
-    let key = match error.field() {
-        "default_cooldown" => "cooldown".into(),
-        other => other.to_owned(),
-    };
-    error.with_field(format!("rate_limit.{key}"))
 }

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Settings, duration, tools};
+use super::{Settings, duration, names::in_section, tools};
 use crate::{
     config::ConfigError,
     kit::backoff::{Backoff, Jitter},
@@ -64,11 +64,8 @@ impl RetrySettings {
             let reason = format!("{} is more than {MAX_FACTOR}", self.factor);
             return Err(ConfigError::new("retry.factor", reason));
         }
-        let named = |e: ConfigError| {
-            let key = format!("retry.{}", e.field());
-            e.with_field(key)
-        };
-        let backoff = Backoff::exponential(self.base, self.factor).map_err(named)?;
+        let backoff = Backoff::exponential(self.base, self.factor);
+        let backoff = backoff.map_err(in_section("retry"))?;
         Ok(backoff.with_cap(self.cap).with_jitter(self.jitter))
     }
 
@@ -92,7 +89,7 @@ impl RetrySettings {
 
 impl Settings {
     /// The retry layer's policy alone, whether the layer is enabled or not. After a rate limit without a
-    /// hint it waits for `rate_limit.cooldown`, and it obeys hints up to `rate_limit.max_wait`. With
+    /// hint it waits for `rate_limit.default_cooldown`, and it obeys hints up to `rate_limit.max_wait`. With
     /// `rate_limit.fail_fast`, where that layer is enabled, it leaves rate limits alone.
     ///
     /// # Errors
@@ -103,10 +100,10 @@ impl Settings {
         let backoff = s.retry.backoff()?;
         let mut policy = RetryPolicy::new()
             .with_attempts(s.retry.attempts)
-            .map_err(|e| e.with_field("retry.attempts"))?
+            .map_err(in_section("retry"))?
             .with_backoff(backoff)
             .with_budget(s.retry.budget()?)
-            .with_rate_limit_delay(s.rate_limit.cooldown)
+            .with_rate_limit_delay(s.rate_limit.default_cooldown)
             .with_max_delay(s.rate_limit.max_wait);
         if s.rate_limit.enabled && s.rate_limit.fail_fast {
             policy = policy.without_rate_limits();

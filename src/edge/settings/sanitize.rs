@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::Settings;
+use super::{Settings, names::in_section};
 use crate::{
     config::ConfigError,
     redact::{MAX_DEPTH, MAX_NODES, MAX_STRING, Rules},
@@ -54,11 +54,11 @@ impl Settings {
         let named = |key| move |e: ConfigError| e.with_field(key);
         let mut rules = Rules::new()
             .with_max_string(sanitize.max_string)
-            .map_err(named("sanitize.max_string"))?
+            .map_err(in_section("sanitize"))?
             .with_max_depth(sanitize.max_depth)
-            .map_err(named("sanitize.max_depth"))?
+            .map_err(in_section("sanitize"))?
             .with_max_nodes(sanitize.max_nodes)
-            .map_err(named("sanitize.max_nodes"))?;
+            .map_err(in_section("sanitize"))?;
         for word in &sanitize.sensitive_keys {
             let added = rules.with_sensitive_key(word);
             rules = added.map_err(named("sanitize.sensitive_keys"))?;

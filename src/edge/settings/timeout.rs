@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Settings, duration};
+use super::{Settings, duration, names::in_section};
 use crate::{config::ConfigError, timeout::TimeoutLayer};
 
 /// How long one attempt may take: `[timeout]`. See [`TimeoutLayer`].
@@ -16,7 +16,7 @@ pub struct TimeoutSettings {
     /// How long a tool may go without reporting progress. Default: as long as its timeout. Each call
     /// allocates then.
     #[serde(with = "duration::optional")]
-    pub idle: Option<Duration>,
+    pub idle_timeout: Option<Duration>,
     /// The part of its timeout above which a call is reported as slow, above 0 and at most 1. Default
     /// 0.8.
     pub slow_fraction: f64,
@@ -26,7 +26,7 @@ impl Default for TimeoutSettings {
     fn default() -> Self {
         Self {
             default: Duration::from_secs(30),
-            idle: None,
+            idle_timeout: None,
             slow_fraction: 0.8,
         }
     }
@@ -39,17 +39,13 @@ impl Settings {
     ///
     /// If one of its settings cannot work.
     pub fn timeout_layer(&self) -> Result<TimeoutLayer, ConfigError> {
-        let TimeoutSettings {
-            default,
-            idle,
-            slow_fraction,
-        } = self.timeout;
-        let mut layer = TimeoutLayer::new(default)
-            .with_slow_fraction(slow_fraction)
-            .map_err(|e| e.with_field("timeout.slow_fraction"))?;
-        if let Some(idle) = idle {
+        let timeout = &self.timeout;
+        let mut layer = TimeoutLayer::new(timeout.default)
+            .with_slow_fraction(timeout.slow_fraction)
+            .map_err(in_section("timeout"))?;
+        if let Some(idle) = timeout.idle_timeout {
             let idle = layer.with_idle_timeout(idle);
-            layer = idle.map_err(|e| e.with_field("timeout.idle"))?;
+            layer = idle.map_err(in_section("timeout"))?;
         }
         for (name, tool) in &self.tools {
             if let Some(timeout) = tool.timeout() {

@@ -120,7 +120,7 @@ macro_rules! variables {
 
 variables! {
     timeout.default: "TOOL_TIMEOUT", "how long one attempt may take; a plain number is seconds";
-    timeout.idle: "TOOL_IDLE_TIMEOUT", "how long a tool may go without reporting progress";
+    timeout.idle_timeout: "TOOL_IDLE_TIMEOUT", "how long a tool may go without reporting progress";
     timeout.slow_fraction: "TOOL_SLOW_FRACTION",
         "the part of its timeout above which a call is reported as slow";
     deadline.budget: "TOOL_DEADLINE_BUDGET",
@@ -142,7 +142,7 @@ variables! {
         "whether every tool may run twice of which nobody says otherwise";
     rate_limit.enabled: "TOOL_RATE_LIMIT_ENABLED",
         "whether all calls of a key wait after a rate limit";
-    rate_limit.cooldown: "TOOL_RATE_LIMIT_COOLDOWN",
+    rate_limit.default_cooldown: "TOOL_RATE_LIMIT_DEFAULT_COOLDOWN",
         "how long to wait after a rate limit without a hint";
     rate_limit.max_wait: "TOOL_RATE_LIMIT_MAX_WAIT", "the longest wait, whatever a server asks for";
     rate_limit.max_cooldown: "TOOL_RATE_LIMIT_MAX_COOLDOWN",
@@ -171,7 +171,7 @@ variables! {
         "how close together they are; a plain number is seconds";
     circuit_breaker.success_resets: "TOOL_CIRCUIT_BREAKER_SUCCESS_RESETS",
         "whether a success resets the count of failures";
-    circuit_breaker.reset: "TOOL_CIRCUIT_BREAKER_RESET",
+    circuit_breaker.open_for: "TOOL_CIRCUIT_BREAKER_RESET",
         "how long a breaker stays open; a plain number is seconds";
     circuit_breaker.probes: "TOOL_CIRCUIT_BREAKER_PROBES", "how many probes may run at a time";
     circuit_breaker.successes: "TOOL_CIRCUIT_BREAKER_SUCCESSES",

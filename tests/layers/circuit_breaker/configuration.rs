@@ -38,9 +38,9 @@ const RATES: Rates = Rates::over_calls(10).with_failure_rate(0.5);
 
 #[tokio::test]
 async fn zero_failures_are_refused() {
-    names("failures", trip(Trip::consecutive_failures(0)));
+    names("threshold", trip(Trip::consecutive_failures(0)));
     for within in WITHIN {
-        names("failures", trip(within(0, secs(1))));
+        names("threshold", trip(within(0, secs(1))));
     }
 }
 
@@ -50,13 +50,16 @@ async fn an_impossible_window_is_refused() {
         names("window", trip(within(5, Duration::ZERO)));
         names("window", trip(within(5, Duration::MAX)));
     }
-    names("window", trip(Rates::over_calls(0).with_failure_rate(0.5)));
+    names(
+        "window_calls",
+        trip(Rates::over_calls(0).with_failure_rate(0.5)),
+    );
     let zero = Rates::over_time(Duration::ZERO).with_failure_rate(0.5);
     names("window", trip(zero));
     let endless = Rates::over_time(Duration::MAX).with_failure_rate(0.5);
     names("window", trip(endless));
     let huge = Rates::over_calls(MAX_WINDOW_CALLS + 1).with_failure_rate(0.5);
-    names("window", trip(huge));
+    names("window_calls", trip(huge));
 }
 
 #[tokio::test]

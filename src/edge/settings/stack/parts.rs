@@ -10,7 +10,7 @@ use crate::{
     config::ConfigError,
     edge::{
         health::Health,
-        settings::{Settings, circuit_breaker, health, rate_limit},
+        settings::{Settings, names::in_section},
     },
     identity::IdentityLayer,
     normalize::NormalizeLayer,
@@ -137,7 +137,7 @@ impl Parts {
             .with_classifier(classifier)
             .with_listener(Arc::clone(listeners))
             .build();
-        layer.map(Some).map_err(rate_limit::named)
+        layer.map(Some).map_err(in_section("rate_limit"))
     }
 
     fn circuit_breaker<C>(
@@ -150,13 +150,13 @@ impl Parts {
             .with_classifier(classifier)
             .with_listener(Arc::clone(listeners))
             .build()
-            .map_err(|e| circuit_breaker::named(e, &self.settings.circuit_breaker))
+            .map_err(in_section("circuit_breaker"))
     }
 
     fn health(&self, listeners: &Arc<Listeners>) -> Result<Health, ConfigError> {
         let builder = self.settings.health_builder();
         let builder = builder.with_listener(Arc::clone(listeners));
-        builder.build().map_err(health::named)
+        builder.build().map_err(in_section("health"))
     }
 
     fn timeout(&self, listeners: &Arc<Listeners>) -> Result<TimeoutLayer, ConfigError> {

@@ -1,0 +1,107 @@
+//! Keys have the names of the methods that they stand for (G1).
+
+use std::collections::BTreeSet;
+
+use tower_toolcall::{
+    backoff::Backoff,
+    circuit_breaker::{CircuitBreakerBuilder, Rates},
+    deadline::DeadlineLayer,
+    health::HealthBuilder,
+    rate_limit::RateLimitBackoffBuilder,
+    redact::Rules,
+    retry::RetryPolicy,
+    settings::VARIABLES,
+    timeout::TimeoutLayer,
+    trace::TraceLayer,
+};
+
+/// The keys of methods: `timeout.slow_fraction` of `with_slow_fraction`. Compiles if there are such methods.
+macro_rules! keys {
+    ($($section:literal: $(<$builder:ty>::{$($method:ident),*})+;)*) => {
+        vec![$($($({
+            let _ = <$builder>::$method;
+            let method = stringify!($method);
+            let key = method.strip_prefix("with_").unwrap_or(method);
+            format!("{}.{key}", $section)
+        },)*)*)*]
+    };
+}
+
+/// Those that are an argument of a constructor or of another method, and words of a list.
+const ARGUMENTS: [(&str, &str); 12] = [
+    ("timeout.default", "TimeoutLayer::new"),
+    ("deadline.budget", "DeadlineLayer::new"),
+    ("retry.base", "Backoff::exponential"),
+    ("retry.factor", "Backoff::exponential"),
+    ("retry.budget_ratio", "RetryBudget::new"),
+    ("retry.budget_minimum", "RetryBudget::new"),
+    ("circuit_breaker.threshold", "Trip::consecutive_failures"),
+    (
+        "circuit_breaker.window",
+        "Trip::consecutive_failures_within, Rates::over_time",
+    ),
+    ("circuit_breaker.window_calls", "Rates::over_calls"),
+    ("circuit_breaker.slow_call", "Rates::with_slow_call_rate"),
+    ("sanitize.sensitive_keys", "Rules::with_sensitive_key"),
+    ("sanitize.harmless_keys", "Rules::with_harmless_key"),
+];
+
+/// Those that choose between constructors, or whether a layer is there.
+fn chooses(key: &str) -> bool {
+    key.ends_with(".enabled") || key == "circuit_breaker.success_resets"
+}
+
+#[test]
+fn a_key_has_the_name_of_its_method() {
+    let mut keys = keys! {
+        "timeout": <TimeoutLayer>::{with_idle_timeout, with_slow_fraction};
+        "deadline": <DeadlineLayer>::{with_reserve};
+        "retry": <RetryPolicy>::{with_attempts, assume_replay_safe} <Backoff>::{with_cap, with_jitter};
+        "rate_limit": <RateLimitBackoffBuilder>::{
+            with_default_cooldown, with_max_wait, with_max_cooldown, with_text_limits, with_attempts,
+            with_fail_fast, with_key, with_max_keys
+        };
+        "health": <HealthBuilder>::{with_threshold, with_refusal, with_probe_period, with_max_servers};
+        "circuit_breaker":
+            <CircuitBreakerBuilder>::{
+                with_open_for, with_probes, with_successes, with_key, with_max_keys, with_reported_failures
+            }
+            <Rates>::{with_failure_rate, with_slow_call_rate, with_minimum_calls};
+        "sanitize": <Rules>::{with_max_string, with_max_depth, with_max_nodes};
+        "trace": <TraceLayer>::{with_arguments, with_output, attempts};
+    };
+    #[cfg(feature = "batch")]
+    keys.extend(keys! {
+        "sequence": <tower_toolcall::batch::Sequence<()>>::{with_budget, with_reserve};
+        "parallel": <tower_toolcall::batch::Parallel<()>>::{with_limit, with_budget};
+    });
+    keys.extend(ARGUMENTS.map(|(key, _)| key.to_owned()));
+    let of_batches = |key: &str| key.starts_with("sequence.") || key.starts_with("parallel.");
+    let named: BTreeSet<_> = VARIABLES
+        .iter()
+        .map(|variable| variable.key())
+        .filter(|key| *key != "preset" && !chooses(key))
+        .filter(|key| cfg!(feature = "batch") || !of_batches(key))
+        .collect();
+    assert_eq!(
+        keys.iter().map(String::as_str).collect::<BTreeSet<_>>(),
+        named
+    );
+}
+
+/// In a variable's name stands its key, but for those that gateways have already.
+#[test]
+fn a_variable_has_the_name_of_its_key() {
+    let others: Vec<_> = VARIABLES
+        .iter()
+        .filter(|v| v.name() != format!("TOOL_{}", v.key().replace('.', "_").to_uppercase()))
+        .map(|v| (v.name(), v.key()))
+        .collect();
+    let expected = [
+        ("TOOL_TIMEOUT", "timeout.default"),
+        ("TOOL_IDLE_TIMEOUT", "timeout.idle_timeout"),
+        ("TOOL_SLOW_FRACTION", "timeout.slow_fraction"),
+        ("TOOL_CIRCUIT_BREAKER_RESET", "circuit_breaker.open_for"),
+    ];
+    assert_eq!(others, expected);
+}
