@@ -171,7 +171,7 @@ proptest! {
             1 => s.retry.factor = number,
             2 => s.retry.budget_ratio = number,
             3 => s.circuit_breaker.failure_rate = Some(number),
-            4 => s.tools.entry("x".into()).or_default().timeout_ms = Some(count),
+            4 => s.tools.entry("x".into()).or_default().timeout = Some(time),
             5 => s.timeout.default = time,
             6 => s.rate_limit.default_cooldown = time,
             _ => s.circuit_breaker.max_keys = count as usize,

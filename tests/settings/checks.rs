@@ -1,5 +1,7 @@
 //! What only the settings as a whole can show (rule 7 of the design).
 
+use std::time::Duration;
+
 use tower_toolcall::{
     backoff::Jitter,
     settings::{KeyBy, Preset, Settings},
@@ -38,9 +40,9 @@ fn a_window_shorter_than_the_timeout_that_it_watches() {
 fn a_window_shorter_than_one_tools_timeout() {
     let change = |s: &mut Settings| {
         s.circuit_breaker.window = Some(secs(60));
-        s.tools.entry("import".into()).or_default().timeout_ms = Some(90_000);
+        s.tools.entry("import".into()).or_default().timeout = Some(secs(90));
     };
-    let says = ["`tools.import.timeout_ms` (1m30s)"];
+    let says = ["`tools.import.timeout` (1m30s)"];
     refused(change, "circuit_breaker.window", &says);
 }
 
@@ -377,11 +379,11 @@ fn what_the_registry_of_servers_cannot_work_with_is_named() {
 /// G1: a tool's own settings are named with the tool.
 #[test]
 fn one_tools_settings_are_named() {
-    let timeout = |ms| {
-        move |s: &mut Settings| s.tools.entry("import".into()).or_default().timeout_ms = Some(ms)
+    let timeout = |time| {
+        move |s: &mut Settings| s.tools.entry("import".into()).or_default().timeout = Some(time)
     };
-    refused(timeout(0), "tools.import.timeout_ms", &["zero"]);
-    refused(timeout(u64::MAX), "tools.import.timeout_ms", &["year"]);
+    refused(timeout(secs(0)), "tools.import.timeout", &["zero"]);
+    refused(timeout(Duration::MAX), "tools.import.timeout", &["year"]);
     let attempts =
         |s: &mut Settings| s.tools.entry("import".into()).or_default().attempts = Some(0);
     refused(attempts, "tools.import.attempts", &["zero"]);

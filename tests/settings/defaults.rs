@@ -64,10 +64,7 @@ fn the_lease_of_a_probe_follows_the_timeouts() {
     let mut settings = Settings::default();
     let breaker = |s: &Settings| format!("{:?}", s.circuit_breaker_builder().unwrap());
     assert!(breaker(&settings).contains("lease: 120s"));
-    settings
-        .tools
-        .entry("import".into())
-        .or_default()
-        .timeout_ms = Some(100_000);
+    settings.tools.entry("import".into()).or_default().timeout =
+        Some(std::time::Duration::from_secs(100));
     assert!(breaker(&settings).contains("lease: 200s"));
 }

@@ -1,6 +1,6 @@
 //! `.env.example`, the example file and the docs say what is true (G1).
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use serde_json::{Value, json};
 use tower_toolcall::settings::{Settings, VARIABLES, Variable};
@@ -171,7 +171,10 @@ fn every_key_has_its_variable() {
 fn the_example_of_a_file_can_be_built() {
     let settings: Settings = toml::from_str(TOML).unwrap();
     assert!(settings.stack().build().is_ok());
-    assert_eq!(settings.tools["import"].timeout_ms, Some(45_000));
+    assert_eq!(
+        settings.tools["import"].timeout,
+        Some(Duration::from_secs(45))
+    );
 }
 
 /// Keys without a default stand there as comments.

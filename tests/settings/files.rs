@@ -11,11 +11,7 @@ use crate::kit::secs;
 fn toml_and_json_give_back_what_was_written() {
     for preset in Preset::ALL {
         let mut settings = Settings::preset(preset);
-        settings
-            .tools
-            .entry("import".into())
-            .or_default()
-            .timeout_ms = Some(45_000);
+        settings.tools.entry("import".into()).or_default().timeout = Some(secs(45));
         let toml = toml::to_string(&settings).unwrap();
         assert_eq!(toml::from_str::<Settings>(&toml).unwrap(), settings);
         let json = serde_json::to_string(&settings).unwrap();
@@ -81,7 +77,7 @@ fn a_key_that_does_not_exist_is_an_error() {
         "[timeouts]\ndefault = \"30s\"",
         "[timeout]\ndefalt = \"30s\"",
         "[circuit_breaker]\ntreshold = 5",
-        "[tools.import]\ntimeout = 5",
+        "[tools.import]\ntimout = 5",
     ] {
         let error = toml::from_str::<Settings>(file).unwrap_err().to_string();
         assert!(error.contains("unknown field"), "{error}");
@@ -162,15 +158,32 @@ fn a_preset_that_does_not_exist_is_an_error() {
     );
 }
 
-/// G1: per-tool `timeout_ms` in files.
+/// G1: a tool's timeout has a unit, as all durations, or is `timeout_ms`, as in gateways; not both.
 #[test]
 fn tools_have_their_own_settings() {
-    let file = "[tools.import]\ntimeout_ms = 45000\nattempts = 1\nreplay_safe = false";
-    let settings: Settings = toml::from_str(file).unwrap();
-    let import = &settings.tools["import"];
-    assert_eq!(
-        (import.timeout_ms, import.attempts, import.replay_safe),
-        (Some(45_000), Some(1), Some(false))
-    );
-    assert_eq!(settings.timeout.default, secs(30));
+    let import = |text: &str| {
+        let file = format!("[tools.import]\n{text}\nattempts = 1\nreplay_safe = false");
+        toml::from_str::<Settings>(&file)
+    };
+    for timeout in ["timeout = \"45s\"", "timeout_ms = 45000"] {
+        let settings = import(timeout).unwrap();
+        let tool = &settings.tools["import"];
+        assert_eq!(
+            (tool.timeout, tool.attempts, tool.replay_safe),
+            (Some(secs(45)), Some(1), Some(false))
+        );
+        assert_eq!(settings.timeout.default, secs(30));
+    }
+    for (timeout, says) in [
+        ("timeout = 45", "a duration with its unit"),
+        ("timeout = \"45\"", "`45` has no unit: write 30s"),
+        ("timeout_ms = \"45s\"", "line 2"),
+        (
+            "timeout = \"45s\"\ntimeout_ms = 45000",
+            "`timeout` is set, and `timeout_ms` too",
+        ),
+    ] {
+        let error = import(timeout).unwrap_err().to_string();
+        assert!(error.contains(says), "{error}");
+    }
 }

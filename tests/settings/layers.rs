@@ -34,7 +34,7 @@ fn timeout() {
         s.timeout.default = secs(9);
         s.timeout.idle_timeout = Some(secs(3));
         s.timeout.slow_fraction = 0.5;
-        s.tools.entry("b".into()).or_default().timeout_ms = Some(2_500);
+        s.tools.entry("b".into()).or_default().timeout = Some(secs(5) / 2);
         s.tools.entry("a".into()).or_default().attempts = Some(1);
     });
     let by_hand = TimeoutLayer::new(secs(9))

@@ -72,7 +72,7 @@ fn a_key_that_no_variable_set_comes_with_its_variable() {
     assert_eq!(error.field(), "TOOL_RATE_LIMIT_DEFAULT_COOLDOWN");
     assert!(error.to_string().ends_with("or shorten it"), "{error}");
     // No variable sets what holds for a tool.
-    let file = changed(|s| s.tools.entry("x".into()).or_default().timeout_ms = Some(0));
+    let file = changed(|s| s.tools.entry("x".into()).or_default().timeout = Some(secs(0)));
     let error = file.with_env_from([("TOOL_TIMEOUT", "5")]).unwrap_err();
     assert!(error.to_string().ends_with("would have time"), "{error}");
 }
@@ -93,15 +93,16 @@ fn a_tools_attempts_without_a_retry_layer() {
 #[test]
 fn the_name_of_a_tool_in_a_key() {
     let long = "x".repeat(70);
-    let cut = format!("tools.\"{}...\".timeout_ms", &long[..64]);
+    let cut = format!("tools.\"{}...\".timeout", &long[..64]);
     for (name, key) in [
-        ("a-b_1", "tools.a-b_1.timeout_ms"),
-        ("a.b", r#"tools."a.b".timeout_ms"#),
-        ("a b", r#"tools."a b".timeout_ms"#),
-        (r#"a"b"#, r#"tools."a\"b".timeout_ms"#),
+        ("a-b_1", "tools.a-b_1.timeout"),
+        ("a.b", r#"tools."a.b".timeout"#),
+        ("a b", r#"tools."a b".timeout"#),
+        (r#"a"b"#, r#"tools."a\"b".timeout"#),
         (&long, &cut),
     ] {
-        let zero = |s: &mut Settings| s.tools.entry(name.into()).or_default().timeout_ms = Some(0);
+        let zero =
+            |s: &mut Settings| s.tools.entry(name.into()).or_default().timeout = Some(secs(0));
         refused(zero, key, &["zero"]);
     }
 }

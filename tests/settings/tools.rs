@@ -13,7 +13,7 @@ use crate::kit::{Flaky, run, safe, secs, stack};
 fn settings() -> Settings {
     let file = r#"
         [tools.import]
-        timeout_ms = 45000
+        timeout = "45s"
         attempts = 1
 
         [tools.find]

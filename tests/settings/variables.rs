@@ -197,7 +197,7 @@ fn a_preset_comes_first() {
 /// W7: the preset is the base, then comes the file, then the other variables.
 #[test]
 fn a_preset_of_the_environment_goes_under_a_file() {
-    let file = "[timeout]\ndefault = \"7s\"\n[tools.import]\ntimeout_ms = 45000";
+    let file = "[timeout]\ndefault = \"7s\"\n[tools.import]\ntimeout = \"45s\"";
     let file: Settings = toml::from_str(file).unwrap();
     let vars = [
         ("TOOL_CIRCUIT_BREAKER_RESET", "9"),
@@ -206,11 +206,7 @@ fn a_preset_of_the_environment_goes_under_a_file() {
     let settings = file.with_env_from(vars).unwrap();
     let mut expected = Settings::gateway();
     expected.timeout.default = secs(7);
-    expected
-        .tools
-        .entry("import".into())
-        .or_default()
-        .timeout_ms = Some(45_000);
+    expected.tools.entry("import".into()).or_default().timeout = Some(secs(45));
     expected.circuit_breaker.open_for = secs(9);
     assert_eq!(settings, expected);
 }

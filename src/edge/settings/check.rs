@@ -41,7 +41,7 @@ fn spans(s: &Settings) -> Checked {
     let tools = s
         .tools
         .iter()
-        .filter_map(|(name, tool)| Some((tools::key(name, "timeout_ms"), tool.timeout()?)));
+        .filter_map(|(name, tool)| Some((tools::key(name, "timeout"), tool.timeout?)));
     let positive = positive
         .into_iter()
         .filter_map(|(key, time)| Some((key.to_owned(), time?)))

@@ -27,7 +27,7 @@
 //!     window = "2m"
 //!
 //!     [tools.import]
-//!     timeout_ms = 45000
+//!     timeout = "45s"
 //!     replay_safe = false
 //! "#;
 //! let settings: Settings = toml::from_str(file)?;
@@ -135,7 +135,7 @@
 //! # Errors
 //!
 //! A [`ConfigError`](crate::ConfigError) names the variable if the setting came from one, else its key
-//! (`tools.import.timeout_ms`, `tools."a.b".timeout_ms`) and, where variables were read, the one that would set it. What
+//! (`tools.import.timeout`, `tools."a.b".timeout`) and, where variables were read, the one that would set it. What
 //! one layer can see is that layer's own check, that of a disabled layer too. Beyond these, and with both numbers in the
 //! text:
 //!

@@ -48,7 +48,7 @@ impl Settings {
             layer = idle.map_err(in_section("timeout"))?;
         }
         for (name, tool) in &self.tools {
-            if let Some(timeout) = tool.timeout() {
+            if let Some(timeout) = tool.timeout {
                 layer = layer.with_tool(name.as_str(), timeout);
             }
         }
@@ -68,10 +68,10 @@ impl Settings {
         let own = self
             .tools
             .iter()
-            .filter_map(|(name, tool)| Some((name, tool.timeout()?)));
+            .filter_map(|(name, tool)| Some((name, tool.timeout?)));
         match own.max_by_key(|(_, timeout)| *timeout) {
             Some((name, timeout)) if timeout > self.timeout.default => {
-                (super::tools::key(name, "timeout_ms"), timeout)
+                (super::tools::key(name, "timeout"), timeout)
             }
             _ => ("timeout.default".into(), self.timeout.default),
         }

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::Settings;
+use super::{Settings, duration};
 use crate::{
     call::{ReplaySafety, ToolCall},
     kit::per_tool::PerTool,
@@ -14,23 +14,47 @@ use crate::{
 /// Both names of a [resolved](crate::identity) call are known: its flat name (`[tools.pay__charge]`), which goes first, and the tool's
 /// own (`[tools.charge]`), which holds for the tools of this name of all servers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(try_from = "Section")]
 #[non_exhaustive]
 pub struct ToolSettings {
-    /// How long one attempt may take, in milliseconds.
-    pub timeout_ms: Option<u64>,
+    /// How long one attempt may take. A file may also have it in milliseconds, as `timeout_ms`.
+    #[serde(with = "duration::optional", skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Duration>,
     /// How often the retry layer sends a call at most, the first time included. With 1 it leaves the call alone; the
     /// rate-limit layer still sends one that met a limit up to `rate_limit.attempts` times. An error where
     /// `retry.enabled` is false.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub attempts: Option<u32>,
     /// Whether a call may run twice. Goes before the function of
     /// [`with_replay_safety`](super::StackBuilder::with_replay_safety), not before the call's own word.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub replay_safe: Option<bool>,
 }
 
-impl ToolSettings {
-    pub(super) fn timeout(&self) -> Option<Duration> {
-        self.timeout_ms.map(Duration::from_millis)
+/// The same in a file.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Section {
+    #[serde(with = "duration::optional")]
+    timeout: Option<Duration>,
+    timeout_ms: Option<u64>,
+    attempts: Option<u32>,
+    replay_safe: Option<bool>,
+}
+
+impl TryFrom<Section> for ToolSettings {
+    type Error = &'static str;
+
+    fn try_from(section: Section) -> Result<Self, Self::Error> {
+        let timeout = match (section.timeout, section.timeout_ms) {
+            (Some(_), Some(_)) => return Err("`timeout` is set, and `timeout_ms` too"),
+            (timeout, millis) => timeout.or(millis.map(Duration::from_millis)),
+        };
+        Ok(Self {
+            timeout,
+            attempts: section.attempts,
+            replay_safe: section.replay_safe,
+        })
     }
 }
 

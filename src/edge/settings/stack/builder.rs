@@ -127,7 +127,7 @@ impl<C, O> StackBuilder<C, O> {
     }
 
     /// Sets a function that says what timeout a call's tool has, as
-    /// [`TimeoutLayer::with_timeout_fn`](crate::timeout::TimeoutLayer::with_timeout_fn); `None` leaves it to `tools.*.timeout_ms` and `timeout.default`. The
+    /// [`TimeoutLayer::with_timeout_fn`](crate::timeout::TimeoutLayer::with_timeout_fn); `None` leaves it to `tools.*.timeout` and `timeout.default`. The
     /// [checks](super::super#errors) know nothing of it, nor does the time for which a probe keeps its place.
     pub fn with_timeout_fn(
         mut self,
