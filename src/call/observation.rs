@@ -1,4 +1,8 @@
-use std::{fmt, sync::atomic::Ordering::Relaxed, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
 
 use super::{CallInfo, Known, Record, listeners::ListenerId, signal::Signals};
 use crate::error::ToolError;
@@ -150,6 +154,11 @@ impl Observation {
     #[inline]
     pub fn is_reported(&self) -> bool {
         self.record().reported.load(Relaxed)
+    }
+
+    /// The server that the leaf of the last attempt has [named](Record::set_server).
+    pub fn server(&self) -> Option<Arc<str>> {
+        self.record().server()
     }
 
     /// Attempts begun, at least 1, those before this observer included.

@@ -2,7 +2,7 @@ use std::{
     fmt,
     hash::{BuildHasher, RandomState},
     sync::{
-        Mutex, PoisonError,
+        Arc, Mutex, PoisonError,
         atomic::{
             AtomicBool, AtomicU8, AtomicU32, AtomicU64,
             Ordering::{AcqRel, Acquire, Relaxed, Release},
@@ -317,6 +317,16 @@ impl Record {
         self.extensions.get(recording, attempt)
     }
 
+    /// Names the server that a leaf sends this attempt to, for the span of a call that names none.
+    pub fn set_server(&self, name: Arc<str>) {
+        self.insert_extension(LeafServer(name));
+    }
+
+    /// The server that the leaf of the last attempt has named.
+    pub fn server(&self) -> Option<Arc<str>> {
+        self.extension().map(|LeafServer(name)| name)
+    }
+
     /// Adds time spent waiting for a backoff or a cooldown.
     pub fn add_wait(&self, waited: Duration) {
         let waited = nanos(waited);
@@ -330,3 +340,6 @@ impl Record {
         self.refusals.fetch_add(1, Relaxed);
     }
 }
+
+#[derive(Clone)]
+struct LeafServer(Arc<str>);

@@ -45,7 +45,7 @@ pub enum Evidence {
 /// | `RateLimited` | `RATE_LIMITED` | yes | not started | neutral | -32603 | 429 | 8 |
 /// | `CircuitOpen` | `CIRCUIT_OPEN` | later | not started | neutral | -32001 | 503 | 14 |
 /// | `Overloaded` | `OVERLOADED` | yes | not started | neutral | -32603 | 503 | 14 |
-/// | `ConnectionFailed` | `MCP_CONNECTION_FAILED` | yes | unknown, or not started | failure | -32603 | 502 | 14 |
+/// | `ConnectionFailed` | `CONNECTION_FAILED` | yes | unknown, or not started | failure | -32603 | 502 | 14 |
 /// | `Upstream` | `UPSTREAM_ERROR` | yes | unknown | failure | -32603 | 502 | 14 |
 /// | `Denied` | `TOOL_UNAVAILABLE` | no | not started | neutral | -32603 | 403 | 7 |
 /// | `NotFound` | `TOOL_NOT_FOUND` | no | not started | neutral | -32602 | 404 | 5 |
@@ -131,7 +131,7 @@ const fn row(kind: ErrorKind) -> Row {
         ErrorKind::RateLimited      => r("RATE_LIMITED",           true,  NotStarted, Neutral,     -32603, 429, 8),
         ErrorKind::CircuitOpen      => r("CIRCUIT_OPEN",           true,  NotStarted, Neutral,     -32001, 503, 14),
         ErrorKind::Overloaded       => r("OVERLOADED",             true,  NotStarted, Neutral,     -32603, 503, 14),
-        ErrorKind::ConnectionFailed => r("MCP_CONNECTION_FAILED",  true,  Unknown,    Failure,     -32603, 502, 14),
+        ErrorKind::ConnectionFailed => r("CONNECTION_FAILED",      true,  Unknown,    Failure,     -32603, 502, 14),
         ErrorKind::Upstream         => r("UPSTREAM_ERROR",         true,  Unknown,    Failure,     -32603, 502, 14),
         ErrorKind::Denied           => r("TOOL_UNAVAILABLE",       false, NotStarted, Neutral,     -32603, 403, 7),
         ErrorKind::NotFound         => r("TOOL_NOT_FOUND",         false, NotStarted, Neutral,     -32602, 404, 5),

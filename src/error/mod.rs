@@ -34,7 +34,7 @@
 //! | ours | elsewhere |
 //! |---|---|
 //! | `TOOL_TIMEOUT` | `TOOL_EXECUTION_FAILED` (an agent loop's timeouts), `upstream_timeout` (an HTTP tool proxy) |
-//! | `MCP_CONNECTION_FAILED` | `MCP_CONNECTION_ERROR` (a TypeScript executor), `upstream_connection_error` |
+//! | `CONNECTION_FAILED` | `MCP_CONNECTION_ERROR` (a TypeScript executor), `upstream_connection_error` |
 //! | `TOOL_EXECUTION_FAILED` | `TOOL_FAILED` (a TypeScript executor) |
 //! | `TOOL_INVALID_INPUT` | `validation_error` |
 //! | `TOKEN_EXCHANGE_FAILED` | `token_exchange_failed` |

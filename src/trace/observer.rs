@@ -17,6 +17,7 @@ use crate::{
     foreign,
     kit::in_flight::{Abandoned, Report},
     outcome::Outcome,
+    text::Short,
 };
 
 /// What is known of a call, or of an attempt, while it runs.
@@ -151,7 +152,7 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
         if self.show.scope == Scope::Call {
             let left = |at: Instant| at.saturating_duration_since(Instant::now());
             emit!(DEBUG START, &self.info,
-                AGENT_ID = call.agent_id().map(|id| display(crate::text::Short::name(id))),
+                AGENT_ID = call.agent_id().map(|id| display(Short::name(id))),
                 TIMEOUT_MS = call.timeout().map(ms),
                 DEADLINE_MS = call.deadline().map(|at| ms(left(at))));
         }
@@ -212,6 +213,10 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
         let error = result.and_then(Result::err);
         let named = error.and_then(|e| self.hooks.error_type(e));
         let attempts = below.sent(error);
+        let server = match self.info.server() {
+            None => below.server(),
+            Some(_) => None,
+        };
         let outcome = failure.map_or(CallOutcome::Success, |f| f.outcome);
         // What its caller does not want any more has not failed.
         let status = failure.filter(|f| f.outcome != CallOutcome::Cancelled);
@@ -231,6 +236,7 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
         record_all!(
             span,
             { names::SUCCESS } = failure.is_none(),
+            { names::SERVER } = server.as_deref().map(|name| display(Short::name(name))),
             { names::DURATION_MS } = ms(duration),
             { names::OUTCOME } = outcome.name(),
             { names::ATTEMPTS } = attempts,

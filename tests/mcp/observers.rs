@@ -29,7 +29,7 @@ type Tools = BoxCloneSyncService<ToolCall, CallToolResponse, ToolError>;
 /// The stack of the README around a server in this process.
 async fn tools(metrics: &Metrics) -> Tools {
     let client = connect(Server::default(), ()).await;
-    let leaf = McpService::new(client.peer().clone());
+    let leaf = McpService::new(client.peer().clone()).with_server("files");
     // The connection lasts as long as the test.
     std::mem::forget(client);
     BoxCloneSyncService::new(
@@ -138,6 +138,26 @@ async fn a_failed_mcp_call_is_no_success_in_result_trace_and_metrics_with_no_set
     assert_eq!((stats.calls, stats.successes, stats.errors), (1, 0, 1));
     assert_eq!(stats.error_rate, 1.0);
     assert_eq!(stats.codes["TOOL_EXECUTION_FAILED"], 1);
+}
+
+/// F-7: the server that only the leaf knows stands in the span; what the call says itself stays.
+#[tokio::test(start_paused = true)]
+async fn the_span_of_a_call_names_the_server_of_its_leaf() {
+    let (seen, _guard) = watch();
+    let tools = tools(&Metrics::new()).await;
+    for (tool, outcome) in [
+        ("echo", "success"),
+        ("flagged", "error"),
+        ("hang", "timeout"),
+    ] {
+        let _ = result_of(tools.clone(), ToolCall::new(tool)).await;
+        let (span, _) = std::mem::take(&mut *seen.0.lock().unwrap());
+        assert_eq!(span["tool.outcome"], outcome);
+        assert_eq!(span["tool.server"], "files", "{tool}");
+    }
+    let _ = result_of(tools, call("echo")).await;
+    let (span, _) = std::mem::take(&mut *seen.0.lock().unwrap());
+    assert_eq!(span.get("tool.server"), None, "it is there from the start");
 }
 
 /// V7, E6.

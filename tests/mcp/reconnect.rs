@@ -914,7 +914,7 @@ async fn what_becomes_of_the_connection_is_told() {
         (&lines[0]["attempts"], &lines[0]["duration_ms"]),
         (&1.into(), &20.0.into())
     );
-    assert_eq!(lines[1]["code"], "MCP_CONNECTION_FAILED");
+    assert_eq!(lines[1]["code"], "CONNECTION_FAILED");
     assert!(lines[1]["error"].as_str().unwrap().contains("is closed"));
     assert_eq!(
         (
@@ -922,7 +922,7 @@ async fn what_becomes_of_the_connection_is_told() {
             &lines[2]["delay_ms"],
             &lines[2]["code"]
         ),
-        (&1.into(), &500.0.into(), &"MCP_CONNECTION_FAILED".into())
+        (&1.into(), &500.0.into(), &"CONNECTION_FAILED".into())
     );
     assert!(lines[2]["error"].as_str().unwrap().contains("[REDACTED]"));
     assert_eq!(lines[3]["attempts"], 2);

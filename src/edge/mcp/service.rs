@@ -64,7 +64,7 @@ impl McpService {
         }
     }
 
-    /// Names the server in errors of calls that do not name one.
+    /// Names the server in the spans and errors of calls that do not name one.
     #[must_use]
     pub fn with_server(mut self, name: impl Into<Arc<str>>) -> Self {
         self.server = Some(name.into());
@@ -93,6 +93,9 @@ impl McpService {
     /// Makes a call; its errors name the call and the server.
     pub(super) async fn answer(self, call: ToolCall) -> Result<CallToolResponse, ToolError> {
         let (info, server) = (call.info(), self.server.clone());
+        if let Some(server) = &server {
+            info.record(|r| r.set_server(Arc::clone(server)));
+        }
         self.run(call).await.map_err(|error| {
             let error = error.about(&info);
             match (error.server(), server) {
