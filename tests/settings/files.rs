@@ -51,6 +51,22 @@ fn what_was_set_is_written_and_read_as_it_was() {
     assert_eq!(json!(Settings::default()), json!({}));
 }
 
+/// What was taken away is no obstacle to writing.
+#[test]
+fn what_a_variable_takes_away_is_written_and_read() {
+    let vars = [
+        ("TOOL_CIRCUIT_BREAKER_SUCCESSES", "none"),
+        ("TOOL_PARALLEL_LIMIT", "none"),
+        ("TOOL_CIRCUIT_BREAKER_WINDOW", "none"),
+        ("TOOL_SANITIZE_SENSITIVE_KEYS", "none"),
+    ];
+    let settings = Settings::gateway().with_env_from(vars).unwrap();
+    let toml = toml::to_string(&settings).unwrap();
+    assert_eq!(toml::from_str::<Settings>(&toml).unwrap(), settings);
+    let json = serde_json::to_string(&settings).unwrap();
+    assert_eq!(serde_json::from_str::<Settings>(&json).unwrap(), settings);
+}
+
 /// The line is in the error, and what to write.
 #[test]
 fn a_number_is_no_duration() {

@@ -166,6 +166,22 @@ fn none_takes_away_what_a_preset_sets() {
     assert_eq!(settings.circuit_breaker.window, None);
 }
 
+/// Where there is always a value, there is nothing to take away.
+#[test]
+fn none_is_no_value_of_other_settings() {
+    for name in [
+        "TOOL_PRESET",
+        "TOOL_TIMEOUT",
+        "TOOL_RETRY_ATTEMPTS",
+        "TOOL_RETRY_FACTOR",
+        "TOOL_RETRY_ENABLED",
+    ] {
+        let error = env(name, "none").unwrap_err();
+        assert_eq!(error.field(), name);
+        assert!(error.reason().starts_with("`none` is "), "{error}");
+    }
+}
+
 /// The same for lists, however it is written.
 #[test]
 fn none_empties_a_list_of_a_file() {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{KeyBy, Preset, Settings, VARIABLES};
+use super::{KeyBy, Settings};
 use crate::circuit_breaker::MAX_PERIOD;
 
 /// The keys that a file or a variable has set, be it to the value of the preset.
@@ -10,13 +10,12 @@ use crate::circuit_breaker::MAX_PERIOD;
 pub(super) struct Explicit(BTreeSet<&'static str>);
 
 impl Explicit {
-    /// Adds keys of a section.
-    pub(super) fn add(&mut self, section: &str, keys: &[String]) {
-        let known = VARIABLES.iter().map(|variable| variable.key());
-        self.0.extend(known.filter(|known| {
-            let parts = known.split_once('.');
-            parts.is_some_and(|(of, key)| of == section && keys.iter().any(|k| k == key))
-        }));
+    pub(super) fn insert(&mut self, key: &'static str) {
+        self.0.insert(key);
+    }
+
+    pub(super) fn contains(&self, key: &str) -> bool {
+        self.0.contains(key)
     }
 }
 
@@ -28,25 +27,9 @@ impl PartialEq for Explicit {
 }
 
 impl Settings {
-    /// Puts another preset under what was set.
-    pub(super) fn rebase(&mut self, preset: Preset) {
-        let set = self.keys_set();
-        self.copy(&Self::preset(preset), |key| !set.contains(key));
-        self.preset = preset;
-    }
-
-    /// Lays what a file or a variable says over these settings.
-    pub(super) fn overlay(&mut self, over: Self) {
-        let Explicit(keys) = over.explicit.clone();
-        self.copy(&over, |key| keys.contains(key));
-        self.explicit.0.extend(keys);
-    }
-
     /// The keys that were set: by a file, by a variable, or in code to another value than the preset's.
-    pub(super) fn keys_set(&self) -> BTreeSet<&'static str> {
-        let mut set = self.differences(&Self::preset(self.preset));
-        set.extend(&self.explicit.0);
-        set
+    pub(super) fn keys_set(&self) -> Explicit {
+        Self::from(self.to_file()).explicit
     }
 
     /// What is in force: defaults, those of a preset too, give way to what was set. Timeouts and budgets do not, as

@@ -1,45 +1,10 @@
-use std::{num::NonZeroUsize, time::Duration};
+use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
-use super::duration;
+#[cfg(feature = "batch")]
+use super::ParallelSettings;
+use super::SequenceSettings;
 #[cfg(feature = "batch")]
 use crate::batch::{Parallel, Sequence};
-
-/// Calls one after the other under one budget: `[sequence]`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-#[non_exhaustive]
-pub struct SequenceSettings {
-    /// The time for all calls together. Default: none.
-    #[serde(with = "duration::optional")]
-    pub budget: Option<Duration>,
-    /// What is kept back from it for the time after the calls. Default 500 ms. It is kept once: the deadline
-    /// layer of the stack does not keep its own besides.
-    #[serde(with = "duration")]
-    pub reserve: Duration,
-}
-
-impl Default for SequenceSettings {
-    fn default() -> Self {
-        Self {
-            budget: None,
-            reserve: Duration::from_millis(500),
-        }
-    }
-}
-
-/// Calls at the same time: `[parallel]`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-#[non_exhaustive]
-pub struct ParallelSettings {
-    /// How many calls run at a time. Default: all of them.
-    pub limit: Option<NonZeroUsize>,
-    /// The time for all calls together. Default: none.
-    #[serde(with = "duration::optional")]
-    pub budget: Option<Duration>,
-}
 
 impl SequenceSettings {
     /// What leaves something of the budget.

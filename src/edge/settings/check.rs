@@ -2,9 +2,9 @@
 //!
 //! Waits are taken at their shortest: only what can never work is refused.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::time::Duration;
 
-use super::{Settings, duration::show, names::in_section, tools};
+use super::{Settings, base::Explicit, duration::show, names::in_section, tools};
 use crate::{circuit_breaker::MAX_PERIOD, config::ConfigError};
 
 type Checked = Result<(), ConfigError>;
@@ -104,7 +104,7 @@ fn layers(s: &Settings) -> Checked {
 /// The contradictions between settings that were set. Those of a layer that is off are none.
 struct Whole<'a> {
     settings: &'a Settings,
-    set: BTreeSet<&'static str>,
+    set: Explicit,
 }
 
 impl Whole<'_> {

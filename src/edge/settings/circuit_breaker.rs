@@ -1,85 +1,13 @@
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
-use super::{KeyBy, Settings, duration};
+use super::{CircuitBreakerSettings, KeyBy, Settings};
 use crate::{
     circuit_breaker::{CircuitBreakerBuilder, CircuitBreakerLayer, MAX_PERIOD, Rates, Trip},
     config::ConfigError,
-    kit::registry::DEFAULT_MAX_KEYS,
 };
 
 /// A probe keeps its place at least so long.
 const MIN_LEASE: Duration = Duration::from_secs(120);
-
-/// When a broken tool is no longer called: `[circuit_breaker]`. See [`CircuitBreakerLayer`].
-///
-/// There are three ways to open. By default `threshold` failures in a row; with a `window`, so many in a row within
-/// that time, or so many in all if `success_resets` is false; with a `failure_rate` or a `slow_call_rate`, that share of
-/// the calls of the last `window`, or of the last `window_calls`, and `threshold` is not looked at.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-#[non_exhaustive]
-pub struct CircuitBreakerSettings {
-    /// Whether the layer is there. Default: yes.
-    pub enabled: bool,
-    /// How many failures open a breaker. Default 5. Below `retry.attempts` one call can open it, and its last error
-    /// is then [`CircuitOpen`](crate::ErrorKind::CircuitOpen).
-    pub threshold: u32,
-    /// How close together they are: older failures do not count. Default: none, so that any number of hours may lie
-    /// between them. Calls one after the other that time out open it if `(threshold - 1) x timeout < window`.
-    #[serde(with = "duration::optional")]
-    pub window: Option<Duration>,
-    /// Whether a success resets the count of failures. Default: yes. If not, `window` has to be set.
-    pub success_resets: bool,
-    /// How long a breaker stays open before it tries again. Default 60 s.
-    #[serde(with = "duration")]
-    pub open_for: Duration,
-    /// How many probes may run at a time. Default 1.
-    pub probes: u32,
-    /// How many successful probes close the breaker. Default: as many as may run at a time.
-    pub successes: Option<u32>,
-    /// The share of failures that opens a breaker, above 0 and at most 1. Default: not looked at.
-    pub failure_rate: Option<f64>,
-    /// The share of slow calls that opens a breaker, above 0 and at most 1. Default: not looked at.
-    pub slow_call_rate: Option<f64>,
-    /// From when on a call is slow, for `slow_call_rate`. Default: none.
-    #[serde(with = "duration::optional")]
-    pub slow_call: Option<Duration>,
-    /// How many calls a share needs to mean anything. Default: 10, or all of `window_calls` if these are fewer.
-    pub minimum_calls: Option<u32>,
-    /// How many calls the shares are of, in the place of `window`. Default: none.
-    pub window_calls: Option<u32>,
-    /// Which calls share a breaker: `tool`, `tool_name` or `server`. Default: `tool`.
-    pub key: KeyBy,
-    /// How many breakers are kept. Default 10,000.
-    pub max_keys: usize,
-    /// Whether an answer that is an error in the tool's own words (MCP's `isError`) counts as a failure, for a
-    /// classifier that sees it. Default: no.
-    pub reported_failures: bool,
-}
-
-impl Default for CircuitBreakerSettings {
-    fn default() -> Self {
-        Self {
-            enabled: true,
-            threshold: 5,
-            window: None,
-            success_resets: true,
-            open_for: Duration::from_secs(60),
-            probes: 1,
-            successes: None,
-            failure_rate: None,
-            slow_call_rate: None,
-            slow_call: None,
-            minimum_calls: None,
-            window_calls: None,
-            key: KeyBy::Tool,
-            max_keys: DEFAULT_MAX_KEYS,
-            reported_failures: false,
-        }
-    }
-}
 
 impl CircuitBreakerSettings {
     fn has_rates(&self) -> bool {

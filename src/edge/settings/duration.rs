@@ -1,9 +1,9 @@
 //! Durations as people write them: `30s`, `500ms`, `1m30s`.
 
-use std::{fmt, time::Duration};
+use std::{fmt, marker::PhantomData, time::Duration};
 
 use serde::{
-    Deserializer, Serializer,
+    Deserializer, Serialize, Serializer,
     de::{self, Visitor},
 };
 
@@ -44,70 +44,66 @@ fn is_number(text: &str) -> bool {
     bytes.any(|b| b.is_ascii_digit()) && text.bytes().all(|b| b.is_ascii_digit() || b == b'.')
 }
 
-pub(super) fn serialize<S: Serializer>(duration: &Duration, to: S) -> Result<S::Ok, S::Error> {
-    to.serialize_str(&show(*duration))
+/// A duration as a value of a file: text.
+pub(super) trait Written: Sized {
+    const EXPECTED: &'static str;
+
+    fn parse(text: &str) -> Result<Self, String>;
+
+    fn show(&self) -> String;
 }
 
-pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
-    from.deserialize_str(Reader {
-        expected: "a duration with its unit, such as \"30s\"",
-        parse,
-    })
-}
+impl Written for Duration {
+    const EXPECTED: &'static str = "a duration with its unit, such as \"30s\"";
 
-/// The same for what may be missing: `none`.
-pub(super) mod optional {
-    use super::{Deserializer, Duration, Reader, Serializer, is_none, parse, show};
-
-    #[expect(clippy::ref_option, reason = "serde calls it so")]
-    pub(in super::super) fn serialize<S: Serializer>(
-        duration: &Option<Duration>,
-        to: S,
-    ) -> Result<S::Ok, S::Error> {
-        to.serialize_str(&duration.map_or("none".into(), show))
+    fn parse(text: &str) -> Result<Self, String> {
+        parse(text)
     }
 
-    pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(
-        from: D,
-    ) -> Result<Option<Duration>, D::Error> {
-        from.deserialize_option(Reader {
-            expected: "a duration with its unit, such as \"30s\", or \"none\"",
-            parse: |text| match is_none(text) {
-                true => Ok(None),
-                false => parse(text).map(Some),
-            },
-        })
+    fn show(&self) -> String {
+        show(*self)
     }
 }
 
-/// Reads text; what is missing is `none`.
-struct Reader<T> {
-    expected: &'static str,
-    parse: fn(&str) -> Result<T, String>,
+impl Written for Option<Duration> {
+    const EXPECTED: &'static str = "a duration with its unit, such as \"30s\", or \"none\"";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        match is_none(text) {
+            true => Ok(None),
+            false => parse(text).map(Some),
+        }
+    }
+
+    fn show(&self) -> String {
+        self.map_or("none".into(), show)
+    }
 }
 
-impl<'de, T> Visitor<'de> for Reader<T> {
-    type Value = T;
+#[expect(clippy::ref_option, reason = "serde calls it so")]
+pub(super) fn serialize<T: Written, S: Serializer>(
+    value: &Option<T>,
+    to: S,
+) -> Result<S::Ok, S::Error> {
+    value.as_ref().map(T::show).serialize(to)
+}
 
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.expected)
-    }
+pub(super) fn deserialize<'de, T: Written, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<T>, D::Error> {
+    struct Text<T>(PhantomData<T>);
+    impl<T: Written> Visitor<'_> for Text<T> {
+        type Value = Option<T>;
 
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
-        (self.parse)(text.trim()).map_err(E::custom)
-    }
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str(T::EXPECTED)
+        }
 
-    fn visit_some<D: Deserializer<'de>>(self, from: D) -> Result<T, D::Error> {
-        from.deserialize_str(self)
+        fn visit_str<E: de::Error>(self, text: &str) -> Result<Option<T>, E> {
+            T::parse(text.trim()).map(Some).map_err(E::custom)
+        }
     }
-
-    fn visit_none<E: de::Error>(self) -> Result<T, E> {
-        self.visit_str("none")
-    }
-
-    fn visit_unit<E: de::Error>(self) -> Result<T, E> {
-        self.visit_none()
-    }
+    from.deserialize_str(Text(PhantomData))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::env;
 use super::{
     Settings, check,
     names::Names,
-    variables::{PRESET, find, is_ours},
+    variables::{find, is_ours},
 };
 use crate::{config::ConfigError, text::Short};
 
@@ -62,15 +62,9 @@ impl Settings {
                 None => {}
             }
         }
-        // The preset first, whatever the order of the environment.
-        chosen.sort_by_key(|(variable, _)| variable.key() != PRESET);
         for (variable, text) in &chosen {
-            let read = variable.read(text);
-            let read = read.map_err(|e| ConfigError::new(variable.name(), e.to_string()))?;
-            match variable.key() {
-                PRESET => self.rebase(read.preset),
-                _ => self.overlay(read),
-            }
+            let file = variable.read(text);
+            self.apply(file.map_err(|e| ConfigError::new(variable.name(), e.to_string()))?);
         }
         let names = Names(chosen.iter().map(|(variable, _)| *variable).collect());
         check::whole(&self).map_err(|e| names.rename(e))?;

@@ -179,7 +179,6 @@ mod circuit_breaker;
 mod deadline;
 mod duration;
 mod env;
-mod file;
 mod health;
 mod key;
 mod names;
@@ -187,6 +186,7 @@ mod preset;
 mod rate_limit;
 mod retry;
 mod sanitize;
+mod sections;
 mod stack;
 mod text;
 mod timeout;
@@ -196,19 +196,15 @@ mod variables;
 mod whole;
 
 pub use self::{
-    batch::{ParallelSettings, SequenceSettings},
-    circuit_breaker::CircuitBreakerSettings,
-    deadline::DeadlineSettings,
-    health::HealthSettings,
     key::KeyBy,
     preset::Preset,
-    rate_limit::RateLimitSettings,
-    retry::RetrySettings,
-    sanitize::SanitizeSettings,
+    sections::{
+        CircuitBreakerSettings, DeadlineSettings, HealthSettings, ParallelSettings,
+        RateLimitSettings, RetrySettings, SanitizeSettings, SequenceSettings, TimeoutSettings,
+        TraceSettings, VARIABLES,
+    },
     stack::{Below, Own, Place, ResponseFuture, Stack, StackBuilder, StackLayer},
-    timeout::TimeoutSettings,
     tools::ToolSettings,
-    trace::TraceSettings,
-    variables::{VARIABLES, Variable},
+    variables::Variable,
     whole::Settings,
 };

@@ -1,6 +1,6 @@
 //! What a setting is called in an error: by its variable if it came from one, else by its key.
 
-use super::variables::{VARIABLES, Variable};
+use super::{VARIABLES, Variable};
 use crate::config::ConfigError;
 
 /// Names the setting of a layer by its key in a section.

@@ -59,11 +59,7 @@ impl FromStr for Preset {
     type Err = ConfigError;
 
     fn from_str(name: &str) -> Result<Self, ConfigError> {
-        let seconds = false;
-        let preset = Self::deserialize(Text {
-            text: name,
-            seconds,
-        });
+        let preset = Self::deserialize(Text::new(name, false));
         preset.map_err(|e| ConfigError::new("preset", e.to_string()))
     }
 }

@@ -1,8 +1,6 @@
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
-use super::{Settings, duration, names::in_section, tools};
+use super::{RetrySettings, Settings, names::in_section, tools};
 use crate::{
     config::ConfigError,
     kit::backoff::{Backoff, Jitter},
@@ -11,52 +9,6 @@ use crate::{
 
 /// A larger one reaches every cap at once.
 const MAX_FACTOR: f64 = 1000.0;
-
-/// Which calls are sent again: `[retry]`. See [`RetryPolicy`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-#[non_exhaustive]
-pub struct RetrySettings {
-    /// Whether the layer is there, if it has anything to do. Default: yes. Without it the rate-limit layer still sends a
-    /// call again that met a rate limit.
-    pub enabled: bool,
-    /// How often a call is sent at most, the first time included. Default 3. With 1 this layer repeats nothing; the
-    /// rate-limit layer still sends a call that met a limit up to `rate_limit.attempts` times.
-    pub attempts: u32,
-    /// The delay before the second attempt. Default 1 s.
-    #[serde(with = "duration")]
-    pub base: Duration,
-    /// How much longer each further delay is, 1 to 1,000 times. Default 2.
-    pub factor: f64,
-    /// What no delay exceeds, before jitter. Default 30 s.
-    #[serde(with = "duration")]
-    pub cap: Duration,
-    /// What chance does to a delay: `none`, `upwards`, `equal` or `full`. Default: `upwards`, a quarter more
-    /// at most.
-    pub jitter: Jitter,
-    /// How many retries there may be per call, over all calls, 0 to 1,000. Default 0.2.
-    pub budget_ratio: f64,
-    /// How many retries there may be in 20 s in any case. Default 10.
-    pub budget_minimum: u32,
-    /// Whether every tool may run twice of which nobody says otherwise. Default: no.
-    pub assume_replay_safe: bool,
-}
-
-impl Default for RetrySettings {
-    fn default() -> Self {
-        Self {
-            enabled: true,
-            attempts: 3,
-            base: Duration::from_secs(1),
-            factor: 2.0,
-            cap: Duration::from_secs(30),
-            jitter: Jitter::Upwards,
-            budget_ratio: 0.2,
-            budget_minimum: 10,
-            assume_replay_safe: false,
-        }
-    }
-}
 
 impl RetrySettings {
     fn backoff(&self) -> Result<Backoff, ConfigError> {

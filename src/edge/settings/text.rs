@@ -32,12 +32,22 @@ pub(super) fn is_none(text: &str) -> bool {
 /// Deserializes the text as the type that its setting has. No error quotes it whole, as it may be a secret.
 #[derive(Clone, Copy)]
 pub(super) struct Text<'a> {
-    pub(super) text: &'a str,
+    text: &'a str,
     /// Whether a plain number is a duration in seconds.
-    pub(super) seconds: bool,
+    seconds: bool,
+    /// Whether it is the value itself, which `none` may take away, and no longer the option that a file has of each value.
+    is_value: bool,
 }
 
-impl Text<'_> {
+impl<'a> Text<'a> {
+    pub(super) const fn new(text: &'a str, seconds: bool) -> Self {
+        Self {
+            text,
+            seconds,
+            is_value: false,
+        }
+    }
+
     fn number<T: FromStr>(self, what: &str) -> Result<T, Error> {
         let number = self.text.parse();
         number.map_err(|_| self.is_not(what))
@@ -60,7 +70,7 @@ impl<'de> Deserializer<'de> for Text<'de> {
     type Error = Error;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        if self.seconds {
+        if self.seconds && !is_none(self.text) {
             let duration = duration::parse_seconds(self.text).map_err(Error::custom)?;
             return visitor.visit_string(duration::show(duration));
         }
@@ -94,9 +104,12 @@ impl<'de> Deserializer<'de> for Text<'de> {
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        match is_none(self.text) {
+        match self.is_value && is_none(self.text) {
             true => visitor.visit_none(),
-            false => visitor.visit_some(self),
+            false => visitor.visit_some(Self {
+                is_value: true,
+                ..self
+            }),
         }
     }
 
@@ -142,8 +155,8 @@ mod tests {
     use crate::kit::backoff::Jitter;
 
     fn parse<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, String> {
-        let seconds = false;
-        T::deserialize(Text { text, seconds }).map_err(|e| e.to_string())
+        let value = Option::deserialize(Text::new(text, false));
+        value.map(Option::unwrap).map_err(|e| e.to_string())
     }
 
     #[test]

@@ -1,36 +1,7 @@
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
-use super::{Settings, duration, names::in_section};
+use super::{Settings, names::in_section};
 use crate::{config::ConfigError, timeout::TimeoutLayer};
-
-/// How long one attempt may take: `[timeout]`. See [`TimeoutLayer`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-#[non_exhaustive]
-pub struct TimeoutSettings {
-    /// For each tool without a timeout of its own. Default 30 s.
-    #[serde(with = "duration")]
-    pub default: Duration,
-    /// How long a tool may go without reporting progress. Default: as long as its timeout. Each call
-    /// allocates then.
-    #[serde(with = "duration::optional")]
-    pub idle_timeout: Option<Duration>,
-    /// The part of its timeout above which a call is reported as slow, above 0 and at most 1. Default
-    /// 0.8.
-    pub slow_fraction: f64,
-}
-
-impl Default for TimeoutSettings {
-    fn default() -> Self {
-        Self {
-            default: Duration::from_secs(30),
-            idle_timeout: None,
-            slow_fraction: 0.8,
-        }
-    }
-}
 
 impl Settings {
     /// The timeout layer alone, with the tools' own timeouts.

@@ -18,7 +18,7 @@ use crate::{
 #[non_exhaustive]
 pub struct ToolSettings {
     /// How long one attempt may take. A file may also have it in milliseconds, as `timeout_ms`.
-    #[serde(with = "duration::optional", skip_serializing_if = "Option::is_none")]
+    #[serde(with = "duration", skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
     /// How often the retry layer sends a call at most, the first time included. With 1 it leaves the call alone; the
     /// rate-limit layer still sends one that met a limit up to `rate_limit.attempts` times. An error where
@@ -35,7 +35,7 @@ pub struct ToolSettings {
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Section {
-    #[serde(with = "duration::optional")]
+    #[serde(with = "duration")]
     timeout: Option<Duration>,
     timeout_ms: Option<u64>,
     attempts: Option<u32>,

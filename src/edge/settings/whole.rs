@@ -1,11 +1,11 @@
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::{
     CircuitBreakerSettings, DeadlineSettings, HealthSettings, ParallelSettings, Preset,
     RateLimitSettings, RetrySettings, SanitizeSettings, SequenceSettings, StackBuilder,
-    TimeoutSettings, ToolSettings, TraceSettings, base::Explicit, check, file::File,
+    TimeoutSettings, ToolSettings, TraceSettings, base::Explicit, check, sections::File,
 };
 use crate::config::ConfigError;
 
@@ -59,5 +59,19 @@ impl Settings {
     /// The documented stack with these settings, to be completed and built.
     pub fn stack(&self) -> StackBuilder {
         StackBuilder::new(self.clone())
+    }
+}
+
+impl Serialize for Settings {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        self.to_file().serialize(to)
+    }
+}
+
+impl From<File> for Settings {
+    fn from(file: File) -> Self {
+        let mut settings = Self::default();
+        settings.apply(file);
+        settings
     }
 }

@@ -1,0 +1,338 @@
+//! The one table of settings: a row is a key with its type and default, its variable, and what that means.
+
+use std::{collections::BTreeMap, num::NonZeroUsize, time::Duration};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::{KeyBy, Preset, Settings, ToolSettings, Variable, duration};
+use crate::{
+    kit::{backoff::Jitter, registry::DEFAULT_MAX_KEYS},
+    redact::{MAX_DEPTH, MAX_NODES, MAX_STRING},
+};
+
+/// Makes, for each section, the struct with its defaults and the part of a file, in which every key may be missing; and for
+/// all of them the [`File`], the table of [`VARIABLES`], and the way from settings to a file and back.
+///
+/// A row is `key: type = default, "TOOL_VARIABLE", "what it means";`. `as "module"` names a module for serde's `with`.
+macro_rules! settings {
+    ($(
+        $(#[$about:meta])*
+        $section:ident: $settings:ident, $part:ident {$(
+            $(#[$doc:meta])*
+            $key:ident: $type:ty = $default:expr, $(as $form:literal,)? $name:literal, $help:literal;
+        )*}
+    )*) => {
+        $(
+            $(#[$about])*
+            #[derive(Clone, Debug, PartialEq)]
+            #[non_exhaustive]
+            pub struct $settings {$(
+                $(#[$doc])*
+                pub $key: $type,
+            )*}
+
+            impl Default for $settings {
+                fn default() -> Self {
+                    Self { $($key: $default,)* }
+                }
+            }
+
+            /// All values, unlike [`Settings`].
+            impl Serialize for $settings {
+                fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                    let all = $part { $($key: Some(self.$key.clone()),)* };
+                    all.serialize(to)
+                }
+            }
+
+            impl<'de> Deserialize<'de> for $settings {
+                fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                    let (part, default) = ($part::deserialize(from)?, Self::default());
+                    Ok(Self { $($key: part.$key.unwrap_or(default.$key),)* })
+                }
+            }
+
+            #[derive(Default, PartialEq, Serialize, Deserialize)]
+            #[serde(default, deny_unknown_fields)]
+            struct $part {$(
+                #[serde($(with = $form,)? skip_serializing_if = "Option::is_none")]
+                $key: Option<$type>,
+            )*}
+        )*
+
+        /// What a file says: its preset, and some of the settings.
+        #[derive(Default, Serialize, Deserialize)]
+        #[serde(default, deny_unknown_fields)]
+        pub(super) struct File {
+            #[serde(skip_serializing_if = "Option::is_none")]
+            preset: Option<Preset>,
+            $(
+                #[serde(skip_serializing_if = "is_empty")]
+                $section: $part,
+            )*
+            #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+            tools: BTreeMap<String, ToolSettings>,
+        }
+
+        /// All environment variables.
+        pub const VARIABLES: &[Variable] = &[
+            Variable::PRESET,
+            $($(Variable {
+                name: $name,
+                key: concat!(stringify!($section), ".", stringify!($key)),
+                help: $help,
+            },)*)*
+        ];
+
+        impl Settings {
+            /// The file that makes these settings: the preset, and what was set over it by a file, by a variable, or in
+            /// code to another value than the preset's.
+            pub(super) fn to_file(&self) -> File {
+                let base = Self::preset(self.preset);
+                File {
+                    preset: Some(self.preset).filter(|preset| *preset != Preset::Default),
+                    $($section: $part {$(
+                        $key: {
+                            let (value, default) = (&self.$section.$key, &base.$section.$key);
+                            let key = concat!(stringify!($section), ".", stringify!($key));
+                            let is_set = value != default || self.explicit.contains(key);
+                            is_set.then(|| value.clone())
+                        },
+                    )*},)*
+                    tools: self.tools.clone(),
+                }
+            }
+
+            /// Lays a file over these settings. Its preset goes under what was set.
+            pub(super) fn apply(&mut self, file: File) {
+                if let Some(preset) = file.preset {
+                    let set = File { preset: None, ..self.to_file() };
+                    *self = Self::preset(preset);
+                    self.apply(set);
+                }
+                $($(if let Some(value) = file.$section.$key {
+                    self.$section.$key = value;
+                    self.explicit.insert(concat!(stringify!($section), ".", stringify!($key)));
+                })*)*
+                self.tools.extend(file.tools);
+            }
+        }
+    };
+}
+
+fn is_empty<T: Default + PartialEq>(part: &T) -> bool {
+    *part == T::default()
+}
+
+const fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+const RESERVE: Duration = Duration::from_millis(500);
+
+settings! {
+    /// How long one attempt may take: `[timeout]`. See [`TimeoutLayer`](crate::timeout::TimeoutLayer).
+    timeout: TimeoutSettings, TimeoutPart {
+        /// For each tool without a timeout of its own. Default 30 s.
+        default: Duration = secs(30), as "duration", "TOOL_TIMEOUT",
+            "how long one attempt may take; a plain number is seconds";
+        /// How long a tool may go without reporting progress. Default: as long as its timeout. Each call
+        /// allocates then.
+        idle_timeout: Option<Duration> = None, as "duration", "TOOL_IDLE_TIMEOUT",
+            "how long a tool may go without reporting progress";
+        /// The part of its timeout above which a call is reported as slow, above 0 and at most 1. Default
+        /// 0.8.
+        slow_fraction: f64 = 0.8, "TOOL_SLOW_FRACTION",
+            "the part of its timeout above which a call is reported as slow";
+    }
+
+    /// How long a whole call may take, waiting and all attempts included: `[deadline]`. See [`DeadlineLayer`](crate::deadline::DeadlineLayer).
+    deadline: DeadlineSettings, DeadlinePart {
+        /// The time for each call. Default: none; the deadline that a call brings along is kept.
+        budget: Option<Duration> = None, as "duration", "TOOL_DEADLINE_BUDGET",
+            "how long a whole call may take, with all attempts and waits";
+        /// What is kept back from the deadline that a call brings along. Default 500 ms; of a deadline that came over a wire at
+        /// most a tenth.
+        reserve: Duration = RESERVE, as "duration", "TOOL_DEADLINE_RESERVE",
+            "what is kept back from a deadline that a call brings along";
+    }
+
+    /// Which calls are sent again: `[retry]`. See [`RetryPolicy`](crate::retry::RetryPolicy).
+    retry: RetrySettings, RetryPart {
+        /// Whether the layer is there, if it has anything to do. Default: yes. Without it the rate-limit layer still sends a
+        /// call again that met a rate limit.
+        enabled: bool = true, "TOOL_RETRY_ENABLED", "whether calls are sent again";
+        /// How often a call is sent at most, the first time included. Default 3. With 1 this layer repeats nothing; the
+        /// rate-limit layer still sends a call that met a limit up to `rate_limit.attempts` times.
+        attempts: u32 = 3, "TOOL_RETRY_ATTEMPTS", "how often a call is sent at most, the first time included";
+        /// The delay before the second attempt. Default 1 s.
+        base: Duration = secs(1), as "duration", "TOOL_RETRY_BASE", "the delay before the second attempt";
+        /// How much longer each further delay is, 1 to 1,000 times. Default 2.
+        factor: f64 = 2.0, "TOOL_RETRY_FACTOR", "how much longer each further delay is";
+        /// What no delay exceeds, before jitter. Default 30 s.
+        cap: Duration = secs(30), as "duration", "TOOL_RETRY_CAP", "what no delay exceeds, before jitter";
+        /// How a delay is made random: `none`, `upwards`, `equal` or `full`. Default: `upwards`, a quarter more
+        /// at most.
+        jitter: Jitter = Jitter::Upwards, "TOOL_RETRY_JITTER",
+            "how a delay is made random: none, upwards, equal or full";
+        /// How many retries there may be per call, over all calls, 0 to 1,000. Default 0.2.
+        budget_ratio: f64 = 0.2, "TOOL_RETRY_BUDGET_RATIO", "how many retries there may be per call, over all calls";
+        /// How many retries there may be in 20 s in any case. Default 10.
+        budget_minimum: u32 = 10, "TOOL_RETRY_BUDGET_MINIMUM", "how many retries there may be in 20 s in any case";
+        /// Whether a tool may run twice unless it is declared unsafe. Default: no.
+        assume_replay_safe: bool = false, "TOOL_RETRY_ASSUME_REPLAY_SAFE",
+            "whether a tool may run twice unless it is declared unsafe";
+    }
+
+    /// What happens after a rate limit: `[rate_limit]`. See [`RateLimitBackoffLayer`](crate::rate_limit::RateLimitBackoffLayer).
+    rate_limit: RateLimitSettings, RateLimitPart {
+        /// Whether the layer is there. Default: yes. Without it the retry layer still waits after a rate limit,
+        /// each call for itself.
+        enabled: bool = true, "TOOL_RATE_LIMIT_ENABLED", "whether all calls of a key wait after a rate limit";
+        /// How long to wait after a rate limit that came without a hint, for the retry layer as well; at most a day.
+        /// Default 30 s.
+        default_cooldown: Duration = secs(30), as "duration", "TOOL_RATE_LIMIT_DEFAULT_COOLDOWN",
+            "how long to wait after a rate limit without a hint";
+        /// The longest wait; a server that asks for more is not obeyed, and not hurried either. Default 300 s. Where the
+        /// retry layer repeats a call, it is for each of its waits; else for all waits of a call together.
+        max_wait: Duration = secs(300), as "duration", "TOOL_RATE_LIMIT_MAX_WAIT",
+            "the longest wait, whatever a server asks for";
+        /// The longest cooldown that calls share, at most a day; the call that met a longer one still comes back no earlier than
+        /// the server asked. Default 300 s.
+        max_cooldown: Duration = secs(300), as "duration", "TOOL_RATE_LIMIT_MAX_COOLDOWN",
+            "the longest cooldown that calls share, whatever a server asks for";
+        /// Whether a limit that is known by an error's text alone holds other calls back as well, for `default_cooldown` at most.
+        /// Default: no; it delays its own call.
+        text_limits: bool = false, "TOOL_RATE_LIMIT_TEXT_LIMITS",
+            "whether a limit known by an error's text alone holds other calls back";
+        /// How often a call is sent at most that meets the limit itself, where no retry layer repeats it. Default 3.
+        attempts: u32 = 3, "TOOL_RATE_LIMIT_ATTEMPTS",
+            "how often a limited call is sent at most, where no retry layer repeats it";
+        /// Whether calls of a cooling key are refused at once and do not wait. Nobody repeats a call that met the limit then,
+        /// the retry layer neither. Default: no.
+        fail_fast: bool = false, "TOOL_RATE_LIMIT_FAIL_FAST", "whether calls of a cooling key are refused at once";
+        /// Which calls share a limit: `tool`, `tool_name` or `server`. Default: `tool`.
+        key: KeyBy = KeyBy::Tool, "TOOL_RATE_LIMIT_KEY", "which calls share a limit: tool, tool_name or server";
+        /// How many keys are kept. Default 10,000.
+        max_keys: usize = DEFAULT_MAX_KEYS, "TOOL_RATE_LIMIT_MAX_KEYS", "how many keys are kept";
+    }
+
+    /// Which servers are there: `[health]`. See [`Health`](crate::health::Health).
+    health: HealthSettings, HealthPart {
+        /// Whether the layer is there. Default: no. Around a router whose tools are called by flat names it would know no
+        /// server: leave it off, and give the [registry](super::StackLayer::health) to the router.
+        enabled: bool = false, "TOOL_HEALTH_ENABLED", "whether a registry learns which servers are there";
+        /// How many timeouts or connection failures in a row make a server unavailable. Default 3.
+        threshold: u32 = 3, "TOOL_HEALTH_THRESHOLD",
+            "how many timeouts or connection failures in a row make a server unavailable";
+        /// Whether calls to an unavailable server are refused, except probes, if there is
+        /// [evidence](crate::health#refusing-calls) against the server and not only against one of its tools. Default: no.
+        refusal: bool = false, "TOOL_HEALTH_REFUSAL", "whether calls to such a server are refused, except probes";
+        /// How long calls are refused before one is let through as a probe. Default 30 s.
+        probe_period: Duration = secs(30), as "duration", "TOOL_HEALTH_PROBE_PERIOD",
+            "how long it is unavailable before a call is let through as a probe";
+        /// How many servers are kept. Default 1,000.
+        max_servers: usize = 1000, "TOOL_HEALTH_MAX_SERVERS", "how many servers are kept";
+    }
+
+    /// When a broken tool is no longer called: `[circuit_breaker]`. See [`CircuitBreakerLayer`](crate::circuit_breaker::CircuitBreakerLayer).
+    ///
+    /// There are three ways to open. By default `threshold` failures in a row; with a `window`, so many in a row within
+    /// that time, or so many in all if `success_resets` is false; with a `failure_rate` or a `slow_call_rate`, that share of
+    /// the calls of the last `window`, or of the last `window_calls`, and `threshold` is not looked at.
+    circuit_breaker: CircuitBreakerSettings, CircuitBreakerPart {
+        /// Whether the layer is there. Default: yes.
+        enabled: bool = true, "TOOL_CIRCUIT_BREAKER_ENABLED", "whether a broken tool is no longer called";
+        /// How many failures open a breaker. Default 5. Below `retry.attempts` one call can open it, and its last error
+        /// is then [`CircuitOpen`](crate::ErrorKind::CircuitOpen).
+        threshold: u32 = 5, "TOOL_CIRCUIT_BREAKER_THRESHOLD", "how many failures in a row open a breaker";
+        /// How close together they are: older failures do not count. Default: none, so that any number of hours may lie
+        /// between them. Calls one after the other that time out open it if `(threshold - 1) x timeout < window`.
+        window: Option<Duration> = None, as "duration", "TOOL_CIRCUIT_BREAKER_WINDOW",
+            "how close together they are; a plain number is seconds";
+        /// Whether a success resets the count of failures. Default: yes. If not, `window` has to be set.
+        success_resets: bool = true, "TOOL_CIRCUIT_BREAKER_SUCCESS_RESETS",
+            "whether a success resets the count of failures";
+        /// How long a breaker stays open before it tries again. Default 60 s.
+        open_for: Duration = secs(60), as "duration", "TOOL_CIRCUIT_BREAKER_RESET",
+            "how long a breaker stays open; a plain number is seconds";
+        /// How many probes may run at a time. Default 1.
+        probes: u32 = 1, "TOOL_CIRCUIT_BREAKER_PROBES", "how many probes may run at a time";
+        /// How many successful probes close the breaker. Default: as many as may run at a time.
+        successes: Option<u32> = None, "TOOL_CIRCUIT_BREAKER_SUCCESSES",
+            "how many successful probes close it; none: as many as may run";
+        /// The share of failures that opens a breaker, above 0 and at most 1. Default: not looked at.
+        failure_rate: Option<f64> = None, "TOOL_CIRCUIT_BREAKER_FAILURE_RATE",
+            "the share of failures that opens it, instead of the threshold";
+        /// The share of slow calls that opens a breaker, above 0 and at most 1. Default: not looked at.
+        slow_call_rate: Option<f64> = None, "TOOL_CIRCUIT_BREAKER_SLOW_CALL_RATE",
+            "the share of slow calls that opens it, instead of the threshold";
+        /// From when on a call is slow, for `slow_call_rate`. Default: none.
+        slow_call: Option<Duration> = None, as "duration", "TOOL_CIRCUIT_BREAKER_SLOW_CALL",
+            "from when on a call is slow, for that rate";
+        /// How many calls a share needs to mean anything. Default: 10, or all of `window_calls` if these are fewer.
+        minimum_calls: Option<u32> = None, "TOOL_CIRCUIT_BREAKER_MINIMUM_CALLS",
+            "how many calls a rate needs to mean anything; none: 10";
+        /// How many calls the shares are of, instead of `window`. Default: none.
+        window_calls: Option<u32> = None, "TOOL_CIRCUIT_BREAKER_WINDOW_CALLS",
+            "how many calls the rates are of, instead of the window";
+        /// Which calls share a breaker: `tool`, `tool_name` or `server`. Default: `tool`.
+        key: KeyBy = KeyBy::Tool, "TOOL_CIRCUIT_BREAKER_KEY", "which calls share a breaker: tool, tool_name or server";
+        /// How many breakers are kept. Default 10,000.
+        max_keys: usize = DEFAULT_MAX_KEYS, "TOOL_CIRCUIT_BREAKER_MAX_KEYS", "how many breakers are kept";
+        /// Whether an answer that is an error in the tool's own words (MCP's `isError`) counts as a failure, for a
+        /// classifier that sees it. Default: no.
+        reported_failures: bool = false, "TOOL_CIRCUIT_BREAKER_REPORTED_FAILURES",
+            "whether answers that are errors in the tool's own words (isError) count";
+    }
+
+    /// Calls one after the other under one budget: `[sequence]`.
+    sequence: SequenceSettings, SequencePart {
+        /// The time for all calls together. Default: none.
+        budget: Option<Duration> = None, as "duration", "TOOL_SEQUENCE_BUDGET",
+            "the time for calls one after the other, all together";
+        /// What is kept back from it for the time after the calls. Default 500 ms. It is kept once: the deadline
+        /// layer of the stack does not keep its own besides.
+        reserve: Duration = RESERVE, as "duration", "TOOL_SEQUENCE_RESERVE",
+            "what is kept back from it for the time after them";
+    }
+
+    /// Calls at the same time: `[parallel]`.
+    parallel: ParallelSettings, ParallelPart {
+        /// How many calls run at a time. Default: all of them.
+        limit: Option<NonZeroUsize> = None, "TOOL_PARALLEL_LIMIT", "how many calls of a batch run at a time; none: all";
+        /// The time for all calls together. Default: none.
+        budget: Option<Duration> = None, as "duration", "TOOL_PARALLEL_BUDGET",
+            "the time for calls at the same time, all together";
+    }
+
+    /// What is a secret, and how much of the rest is shown: `[sanitize]`. See [`Rules`](crate::redact::Rules).
+    ///
+    /// The built-in words hold besides. A harmless word beats a sensitive one, a built-in one too: that is what the
+    /// list is for.
+    sanitize: SanitizeSettings, SanitizePart {
+        /// Longer strings are cut, in characters. Default 200.
+        max_string: usize = MAX_STRING, "TOOL_SANITIZE_MAX_STRING", "longer strings are cut, in characters";
+        /// Deeper levels are not shown. Default 16.
+        max_depth: usize = MAX_DEPTH, "TOOL_SANITIZE_MAX_DEPTH", "deeper levels are not shown";
+        /// After so many values the rest is not shown. Default 1,000.
+        max_nodes: usize = MAX_NODES, "TOOL_SANITIZE_MAX_NODES", "after so many values the rest is not shown";
+        /// Keys are sensitive that contain one of these, beside the built-in ones. Default: none.
+        sensitive_keys: Vec<String> = Vec::new(), "TOOL_SANITIZE_SENSITIVE_KEYS",
+            "more parts of keys whose values are secrets, separated by commas";
+        /// Words that are taken out of a key before it is judged, beside the built-in ones: with `idempotency_key` the key
+        /// of that name is shown, and `api_key` is not. Default: none.
+        harmless_keys: Vec<String> = Vec::new(), "TOOL_SANITIZE_HARMLESS_KEYS",
+            "more words in keys that mean no secret, separated by commas";
+    }
+
+    /// Which spans there are, and what the span of a call shows: `[trace]`. See [`TraceLayer`](crate::trace::TraceLayer).
+    trace: TraceSettings, TracePart {
+        /// Whether the redacted arguments stand in it. Default: yes.
+        arguments: bool = true, "TOOL_TRACE_ARGUMENTS", "whether the redacted arguments stand in the span of a call";
+        /// Whether the redacted answer stands in it. Default: no.
+        output: bool = false, "TOOL_TRACE_OUTPUT", "whether the redacted answer stands in it";
+        /// Whether each attempt has a span of its own inside it. Default: no.
+        attempts: bool = false, "TOOL_TRACE_ATTEMPTS", "whether each attempt has a span of its own inside it";
+    }
+}
