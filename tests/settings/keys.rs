@@ -89,7 +89,7 @@ fn a_key_has_the_name_of_its_method() {
     );
 }
 
-/// In a variable's name stands its key, but for those that gateways have already.
+/// A variable's name is its key, except the names that gateways have already.
 #[test]
 fn a_variable_has_the_name_of_its_key() {
     let others: Vec<_> = VARIABLES

@@ -2,14 +2,17 @@
 //!
 //! Waits are taken at their shortest: only what can never work is refused.
 
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
 use super::{Settings, base::Explicit, duration::show, names::in_section, tools};
 use crate::{circuit_breaker::MAX_PERIOD, config::ConfigError};
 
 type Checked = Result<(), ConfigError>;
 
-const DAY: Duration = Duration::from_secs(24 * 3600);
+const DAY: (Duration, &str) = (Duration::from_secs(24 * 3600), "a day");
+const YEAR: (Duration, &str) = (MAX_PERIOD, "a year");
+
+const COOLDOWN: &str = "rate_limit.default_cooldown";
 
 /// Errors name keys, and so do their reasons, in backticks: `Names` puts variables in their place.
 pub(super) fn whole(settings: &Settings) -> Checked {
@@ -30,62 +33,54 @@ fn names(s: &Settings) -> Checked {
     }
 }
 
-/// No time is zero that must not be, nor longer than a year.
+/// No budget is zero, and no time is longer than its bound.
 fn spans(s: &Settings) -> Checked {
-    let positive = [
+    let budgets = [
         ("timeout.default", Some(s.timeout.default)),
         ("deadline.budget", s.deadline.budget),
         ("sequence.budget", s.sequence.budget),
         ("parallel.budget", s.parallel.budget),
     ];
-    let tools = s
-        .tools
-        .iter()
-        .filter_map(|(name, tool)| Some((tools::key(name, "timeout"), tool.timeout?)));
-    let positive = positive
-        .into_iter()
-        .filter_map(|(key, time)| Some((key.to_owned(), time?)))
-        .chain(tools);
-    for (key, time) in positive {
-        if time.is_zero() {
+    let budgets = budgets.map(|(key, time)| (key.to_owned(), time));
+    let tools = s.tools.iter();
+    let tools = tools.map(|(name, tool)| (tools::key(name, "timeout"), tool.timeout));
+    for (key, time) in budgets.into_iter().chain(tools) {
+        if time.is_some_and(|time| time.is_zero()) {
             return Err(ConfigError::new(key, "it is zero: no call would have time"));
         }
-        within(key, time, MAX_PERIOD, "a year")?;
+        within(key, time, YEAR)?;
     }
+    let (limit, breaker) = (&s.rate_limit, &s.circuit_breaker);
     let others = [
-        ("deadline.reserve", Some(s.deadline.reserve)),
-        ("sequence.reserve", Some(s.sequence.reserve)),
-        ("retry.base", Some(s.retry.base)),
-        ("retry.cap", Some(s.retry.cap)),
-        ("rate_limit.max_wait", Some(s.rate_limit.max_wait)),
-        ("health.probe_period", Some(s.health.probe_period)),
-        ("circuit_breaker.window", s.circuit_breaker.window),
-        ("circuit_breaker.open_for", Some(s.circuit_breaker.open_for)),
-        ("circuit_breaker.slow_call", s.circuit_breaker.slow_call),
+        ("deadline.reserve", Some(s.deadline.reserve), YEAR),
+        ("sequence.reserve", Some(s.sequence.reserve), YEAR),
+        ("retry.base", Some(s.retry.base), YEAR),
+        ("retry.cap", Some(s.retry.cap), YEAR),
+        ("rate_limit.max_wait", Some(limit.max_wait), YEAR),
+        ("rate_limit.max_cooldown", Some(limit.max_cooldown), DAY),
+        (COOLDOWN, Some(limit.default_cooldown), DAY),
+        ("health.probe_period", Some(s.health.probe_period), YEAR),
+        ("circuit_breaker.window", breaker.window, YEAR),
+        ("circuit_breaker.open_for", Some(breaker.open_for), YEAR),
+        ("circuit_breaker.slow_call", breaker.slow_call, YEAR),
     ];
-    for (key, time) in others {
-        within(key, time.unwrap_or_default(), MAX_PERIOD, "a year")?;
-    }
-    within(
-        "rate_limit.max_cooldown",
-        s.rate_limit.max_cooldown,
-        DAY,
-        "a day",
-    )?;
-    within(
-        "rate_limit.default_cooldown",
-        s.rate_limit.default_cooldown,
-        DAY,
-        "a day",
-    )
+    others
+        .into_iter()
+        .try_for_each(|(key, time, most)| within(key, time, most))
 }
 
-fn within(key: impl Into<String>, time: Duration, most: Duration, called: &str) -> Checked {
-    if time > most {
-        let reason = format!("{} is longer than {called}", show(time));
-        return Err(ConfigError::new(key.into(), reason));
+fn within(
+    key: impl Into<Cow<'static, str>>,
+    time: Option<Duration>,
+    (most, name): (Duration, &str),
+) -> Checked {
+    match time {
+        Some(time) if time > most => {
+            let reason = format!("{} is longer than {name}", show(time));
+            Err(ConfigError::new(key, reason))
+        }
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// What each layer can see itself, switched off or not.
@@ -206,19 +201,14 @@ impl Whole<'_> {
 
     fn cooldown(&self) -> Checked {
         let limit = &self.settings.rate_limit;
-        let is_set = self.set.contains("rate_limit.default_cooldown");
+        let is_set = self.set.contains(COOLDOWN);
         if !is_set || !self.waits_out_limits() || limit.default_cooldown <= limit.max_wait {
             return Ok(());
         }
         let most = called("rate_limit.max_wait", limit.max_wait);
         let wrong = format!("more than {most}");
         let why = "nobody would wait for its end; raise the other, or shorten it";
-        Err(refused(
-            "rate_limit.default_cooldown",
-            limit.default_cooldown,
-            &wrong,
-            why,
-        ))
+        Err(refused(COOLDOWN, limit.default_cooldown, &wrong, why))
     }
 
     /// The time that each budget leaves to a call at most.
@@ -249,18 +239,13 @@ impl Whole<'_> {
             .retry
             .first_delay()
             .filter(|_| s.retries() && waits("retry.base"));
-        let waits_out = self.waits_out_limits() && waits("rate_limit.default_cooldown");
+        let waits_out = self.waits_out_limits() && waits(COOLDOWN);
         for (budget, time) in self.budgets() {
             if first.is_some_and(|delay| delay >= time) {
                 return Err(too_late("retry.base", s.retry.base, budget, time));
             }
             if waits_out && cooldown >= time {
-                return Err(too_late(
-                    "rate_limit.default_cooldown",
-                    cooldown,
-                    budget,
-                    time,
-                ));
+                return Err(too_late(COOLDOWN, cooldown, budget, time));
             }
         }
         Ok(())

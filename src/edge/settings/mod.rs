@@ -7,9 +7,9 @@
 //!
 //! What a call itself says beats what is set for its tool, which beats what is set for all. A variable beats a file, a
 //! file beats the [preset](#presets). [`StackLayer`] is, from the outside in: sanitize, [identity](StackBuilder::with_identity), trace, metrics, deadline, retry, the spans
-//! of attempts (`trace.attempts`), rate limit, health, circuit breaker, timeout, catch panic; [`StackLayer::results`] has the
-//! layer for results between the first two. A layer that is switched off is not there. Layers of your own stand at a
-//! [`Place`].
+//! of attempts (`trace.attempts`), rate limit, health, circuit breaker, timeout, catch panic. A
+//! [`ToolResultLayer`](crate::result::ToolResultLayer) goes around it. A layer that is switched off is not there. Layers of
+//! your own stand at a [`Place`].
 //!
 //! # Example
 //!
@@ -124,7 +124,9 @@
 //! # Variables
 //!
 //! Unset or blank: unchanged. Durations are numbers with a unit (`500ms`, `30s`, `1m30s`), in files as well; where it
-//! says so, a plain number is seconds. `none` takes a setting away, and empties a list. [`VARIABLES`] is this table.
+//! says so, a plain number is seconds. `none` takes a setting away, and empties a list. [`VARIABLES`] is this table. Keys
+//! are the names of the layers' methods: `with_open_for` of the circuit breaker is `circuit_breaker.open_for`. A tool's
+//! timeout may also be `timeout_ms`, in milliseconds.
 //!
 //! A variable that is not in it is an error if its name begins with `TOOL_CIRCUIT_BREAKER_`, `TOOL_DEADLINE_`,
 //! `TOOL_HEALTH_`, `TOOL_PARALLEL_`, `TOOL_RATE_LIMIT_`, `TOOL_RETRY_`, `TOOL_SANITIZE_`, `TOOL_SEQUENCE_`, `TOOL_TIMEOUT_` or

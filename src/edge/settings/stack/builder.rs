@@ -154,13 +154,13 @@ impl<C, O> StackBuilder<C, O> {
         self
     }
 
-    /// Adds somebody who hears of the events of all layers. Default: nobody.
+    /// Adds a listener for the events of all layers. Default: none.
     pub fn with_listener(mut self, listen: impl Listen + 'static) -> Self {
         self.parts.listeners.add(listen);
         self
     }
 
-    /// Counts and times calls, and what the layers below tell of them. Default: no metrics.
+    /// Counts and times calls, and records the events of the layers below. Default: no metrics.
     #[cfg(feature = "metrics")]
     pub fn with_metrics(mut self, metrics: &Metrics) -> Self {
         self.parts.metrics = Some(metrics.clone());

@@ -2,7 +2,7 @@ use std::{fmt, sync::Arc};
 
 use crate::event::{Event, Listen, ListenerId};
 
-/// All who hear of the events of a stack.
+/// The listeners of a stack.
 #[derive(Clone, Default)]
 pub(super) struct Listeners(Vec<Arc<dyn Listen>>);
 

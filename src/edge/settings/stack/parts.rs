@@ -24,7 +24,7 @@ use crate::{
 /// Says something of a call.
 type Rule<T> = Arc<dyn Fn(&ToolCall) -> T + Send + Sync>;
 
-/// What the layers of a stack are made of, but for what has a type of the user's.
+/// What the layers of a stack are made of, except what has a type of the user's.
 #[derive(Clone)]
 pub(super) struct Parts {
     pub(super) settings: Settings,
