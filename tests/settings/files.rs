@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::json;
-use tower_toolcall::settings::{Preset, Settings};
+use tower_toolcall::settings::{CircuitBreakerSettings, Preset, Settings};
 
 use crate::kit::secs;
 
@@ -65,6 +65,18 @@ fn what_a_variable_takes_away_is_written_and_read() {
     assert_eq!(toml::from_str::<Settings>(&toml).unwrap(), settings);
     let json = serde_json::to_string(&settings).unwrap();
     assert_eq!(serde_json::from_str::<Settings>(&json).unwrap(), settings);
+}
+
+/// Unlike all settings together: what is in force can be shown.
+#[test]
+fn a_section_alone_is_written_with_all_its_keys() {
+    let breaker = Settings::gateway().circuit_breaker;
+    let written = json!(breaker);
+    assert_eq!(written["window"], "5m");
+    assert_eq!(written["slow_call"], "none");
+    assert_eq!(written["probes"], 1);
+    let read: CircuitBreakerSettings = serde_json::from_value(written).unwrap();
+    assert_eq!(read, breaker);
 }
 
 /// The line is in the error, and what to write.
