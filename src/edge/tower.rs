@@ -1,8 +1,8 @@
 //! tower's own errors, and [`RetryPolicy`] in tower's own retry layer.
 
-use std::{error::Error as StdError, mem, time::Duration};
+use std::{error::Error as StdError, mem};
 
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep_until};
 use tower::{
     buffer::error::{Closed, ServiceError},
     load_shed::error::Overloaded,
@@ -53,13 +53,13 @@ impl<C> RetryPolicy<C> {
     }
 
     /// An error, stamped, and what follows from it.
-    fn met<Res>(&self, call: &ToolCall, error: ToolError) -> (ToolError, Option<Duration>)
+    fn met<Res>(&self, call: &ToolCall, error: ToolError) -> (ToolError, Option<Instant>)
     where
         C: Classify<Res>,
     {
         let error = error.about(&call.info());
         match self.decide(call, Err(&error)) {
-            Some(delay) => (error, Some(delay)),
+            Some(at) => (error, Some(at)),
             None => (self.last(call, error), None),
         }
     }
@@ -75,18 +75,18 @@ where
     type Future = Sleep;
 
     fn retry(&mut self, call: &mut ToolCall, result: &mut Result<Res, E>) -> Option<Sleep> {
-        let delay = match result {
+        let at = match result {
             Ok(response) => self.decide(call, Ok(&*response)),
             Err(error) => {
                 let nothing = ToolError::new(ErrorKind::Internal, "the error is looked at");
                 let met = mem::replace(error, nothing.into());
-                let (stamped, delay) = self.met(call, met.into());
+                let (stamped, at) = self.met(call, met.into());
                 *error = stamped.into();
-                delay
+                at
             }
         }?;
         call.next_attempt();
-        Some(sleep(delay))
+        Some(sleep_until(at))
     }
 
     fn clone_request(&mut self, call: &ToolCall) -> Option<ToolCall> {

@@ -1,5 +1,6 @@
 //! What layers stand on: an inner service and its readiness, one report per call, state by key, time.
 
+pub(crate) mod attempts;
 pub mod backoff;
 pub(crate) mod caller;
 pub(crate) mod in_flight;
@@ -9,5 +10,4 @@ pub(crate) mod per_tool;
 pub(crate) mod preparing;
 pub(crate) mod ready;
 pub(crate) mod registry;
-pub(crate) mod template;
 pub(crate) mod timer;

@@ -143,4 +143,13 @@ impl GivenUp {
         };
         ToolError::refusal(kind, text)
     }
+
+    /// The error of a call that was sent before, and is not sent again for it.
+    pub(crate) fn between_attempts(self) -> ToolError {
+        let kind = match self {
+            Self::Cancelled => ErrorKind::Cancelled,
+            Self::Deadline => ErrorKind::Timeout,
+        };
+        ToolError::new(kind, "ended between two attempts").unsent()
+    }
 }

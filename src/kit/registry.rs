@@ -251,8 +251,9 @@ impl<V> Entry<V> {
         &self.own().value
     }
 
+    /// Whether such a tool is known to be there.
     #[inline]
-    fn is_known(&self) -> bool {
+    pub(crate) fn is_known(&self) -> bool {
         self.known.load(Relaxed) != UNKNOWN
     }
 

@@ -2,7 +2,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use serde::{Serialize, Serializer};
 
-use super::keyed::{Gates, Keyed, Settings};
+use super::keyed::{Gates, KeyGate};
 use crate::{call::ToolCall, event::transition::millis, kit::registry::Entry, text::Short};
 
 /// Reads the cooldowns of a layer, ends them, and begins others.
@@ -25,28 +25,21 @@ use crate::{call::ToolCall, event::transition::millis, kit::registry::Entry, tex
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct RateLimitHandle {
-    gates: Gates,
-    settings: Arc<Settings>,
-}
+pub struct RateLimitHandle(pub(super) Gates);
 
 impl RateLimitHandle {
-    pub(super) fn new(gates: Gates, settings: Arc<Settings>) -> Self {
-        Self { gates, settings }
-    }
-
     /// How long a cooldown still holds back the calls with this call's key; `None` if there is none. Of the call only what
     /// the key is made of matters. The gradual return after a cooldown is not counted.
     pub fn remaining(&self, call: &ToolCall) -> Option<Duration> {
-        let entry = self.gates.peek(&call.info())?;
-        entry.value().remaining(self.settings.now())
+        let entry = self.0.registry.peek(&call.info())?;
+        entry.value().remaining(self.0.settings.now())
     }
 
     /// Every key that cools down now, in the order of server and tool.
     pub fn cooldowns(&self) -> Vec<Cooldown> {
-        let now = self.settings.now();
-        let entries = self.gates.entries();
-        let cooling = |entry: &Arc<Entry<Keyed>>| {
+        let now = self.0.settings.now();
+        let entries = self.0.registry.entries();
+        let cooling = |entry: &Arc<Entry<KeyGate>>| {
             let remaining = entry.value().remaining(now)?;
             Some(Cooldown::of(entry, remaining))
         };
@@ -58,14 +51,14 @@ impl RateLimitHandle {
     /// Ends the cooldown of this call's key, and the gradual return after it: calls are sent immediately from now on. A call
     /// that waits already is sent when its own wait ends.
     pub fn clear(&self, call: &ToolCall) {
-        if let Some(entry) = self.gates.peek(&call.info()) {
+        if let Some(entry) = self.0.registry.peek(&call.info()) {
             entry.value().clear();
         }
     }
 
     /// The same for every key.
     pub fn clear_all(&self) {
-        for entry in self.gates.entries() {
+        for entry in self.0.registry.entries() {
             entry.value().clear();
         }
     }
@@ -76,16 +69,16 @@ impl RateLimitHandle {
         if cooldown.is_zero() {
             return;
         }
-        let make = || Keyed::new(&self.settings);
-        let cool = |entry: &Entry<Keyed>| entry.value().cool(self.settings.now(), cooldown);
-        self.gates.with_kept(&call.info(), make, cool);
+        let make = || KeyGate::new(&self.0.settings);
+        let cool = |entry: &Entry<KeyGate>| entry.value().cool(self.0.settings.now(), cooldown);
+        self.0.registry.with_kept(&call.info(), make, cool);
     }
 }
 
 impl fmt::Debug for RateLimitHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RateLimitHandle")
-            .field("settings", &self.settings)
+            .field("settings", &self.0.settings)
             .finish_non_exhaustive()
     }
 }
@@ -108,7 +101,7 @@ fn in_millis<S: Serializer>(remaining: &Duration, to: S) -> Result<S::Ok, S::Err
 }
 
 impl Cooldown {
-    fn of(entry: &Entry<Keyed>, remaining: Duration) -> Self {
+    fn of(entry: &Entry<KeyGate>, remaining: Duration) -> Self {
         Self {
             server: entry.server().map(str::to_owned),
             tool: entry.name().map(str::to_owned),

@@ -16,10 +16,11 @@ use tokio::time::Instant;
 
 use super::gate::{Admission, Gate};
 use crate::{
+    call::ToolCall,
     event::Listener,
     kit::{
         backoff::{Random, after_hint},
-        registry::{Evict, Keep, Registry},
+        registry::{Entry, Evict, Keep, Registry},
     },
 };
 
@@ -51,9 +52,7 @@ impl Settings {
         };
         after_hint(told, self.random.next())
     }
-}
 
-impl Settings {
     /// The longest wait: the maximum is of what a server asks for, not of what chance adds to it.
     pub(super) fn longest_wait(&self) -> Duration {
         after_hint(self.max_wait, u64::MAX)
@@ -81,7 +80,7 @@ impl fmt::Debug for Settings {
 
 /// The value of a key in the registry.
 #[derive(Debug)]
-pub(super) struct Keyed {
+pub(super) struct KeyGate {
     /// `round << 1 | whether the gate is open`, as last published: an open gate costs one load.
     word: AtomicU64,
     gate: Mutex<Gate>,
@@ -90,9 +89,23 @@ pub(super) struct Keyed {
     is_overflow: bool,
 }
 
-pub(super) type Gates = Registry<Keyed>;
+/// The gates of one layer value.
+#[derive(Clone)]
+pub(super) struct Gates {
+    pub(super) registry: Registry<KeyGate>,
+    pub(super) settings: Arc<Settings>,
+}
 
-impl Keyed {
+impl Gates {
+    /// The gate of a call's key, for the call to keep.
+    #[inline]
+    pub(super) fn keep(&self, call: &ToolCall) -> Arc<Entry<KeyGate>> {
+        self.registry
+            .keep(&call.info(), || KeyGate::new(&self.settings))
+    }
+}
+
+impl KeyGate {
     pub(super) fn new(settings: &Arc<Settings>) -> Self {
         Self {
             word: AtomicU64::new(1),
@@ -184,7 +197,7 @@ impl Keyed {
     }
 }
 
-impl Evict for Keyed {
+impl Evict for KeyGate {
     const IS_KNOWN: bool = false;
 
     fn keep(&self) -> Keep {

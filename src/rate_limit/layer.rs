@@ -6,8 +6,8 @@ use tower_layer::Layer;
 use super::{
     gate::MAX_COOLDOWN,
     handle::RateLimitHandle,
-    keyed::{Gates, Keyed, Settings},
-    service::{RateLimitBackoff, Shared},
+    keyed::{Gates, KeyGate, Settings},
+    service::RateLimitBackoff,
 };
 use crate::{
     call::{CallInfo, ToolCall},
@@ -16,10 +16,10 @@ use crate::{
     event::{Listen, Listener},
     key::Key,
     kit::{
+        attempts::Template,
         backoff::Random,
         lane::Spread,
         registry::{DEFAULT_MAX_KEYS, Registry, check_max_keys},
-        template::Template,
     },
     outcome::{ByError, Classify, Outcome},
 };
@@ -32,7 +32,6 @@ use crate::{
 #[must_use]
 pub struct RateLimitBackoffLayer<C = ByError> {
     gates: Gates,
-    settings: Arc<Settings>,
     classifier: C,
 }
 
@@ -57,7 +56,7 @@ impl Default for RateLimitBackoffLayer {
 impl<C> RateLimitBackoffLayer<C> {
     /// A handle that reads the cooldowns of this layer, ends them and begins others.
     pub fn handle(&self) -> RateLimitHandle {
-        RateLimitHandle::new(self.gates.clone(), Arc::clone(&self.settings))
+        RateLimitHandle(self.gates.clone())
     }
 }
 
@@ -65,22 +64,15 @@ impl<S: Clone, C: Clone> Layer<S> for RateLimitBackoffLayer<C> {
     type Service = RateLimitBackoff<S, C>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        RateLimitBackoff::new(
-            inner.clone(),
-            Spread::new(Shared {
-                template: Template::new(inner),
-                gates: self.gates.clone(),
-                settings: Arc::clone(&self.settings),
-            }),
-            self.classifier.clone(),
-        )
+        let template = Template::new(inner.clone(), self.gates.clone());
+        RateLimitBackoff::new(inner, Spread::new(template), self.classifier.clone())
     }
 }
 
 impl<C> fmt::Debug for RateLimitBackoffLayer<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RateLimitBackoffLayer")
-            .field("settings", &self.settings)
+            .field("settings", &self.gates.settings)
             .finish_non_exhaustive()
     }
 }
@@ -298,14 +290,13 @@ impl<C> RateLimitBackoffBuilder<C> {
             random: Random::default(),
             origin: Instant::now(),
         });
-        let overflow = Keyed::overflow(&settings);
-        let gates = Registry::new(self.key, self.max_keys, overflow, self.listener);
+        let overflow = KeyGate::overflow(&settings);
+        let registry = Registry::new(self.key, self.max_keys, overflow, self.listener);
         for call in &self.known {
-            gates.declare(call, || Keyed::new(&settings));
+            registry.declare(call, || KeyGate::new(&settings));
         }
         RateLimitBackoffLayer {
-            gates,
-            settings,
+            gates: Gates { registry, settings },
             classifier: self.classifier,
         }
     }

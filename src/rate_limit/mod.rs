@@ -96,11 +96,11 @@
 
 mod future;
 mod gate;
+mod gated;
 mod handle;
 mod keyed;
 mod layer;
 mod service;
-mod session;
 
 pub use self::{
     future::ResponseFuture,

@@ -1,23 +1,18 @@
 use std::{
     fmt,
-    sync::Arc,
     task::{Context, Poll},
 };
 
 use tower_service::Service;
 
-use super::{
-    future::{ResponseFuture, State},
-    keyed::{Gates, Keyed, Settings},
-    session::{Next, Session, Turn},
-};
+use super::{future::ResponseFuture, gated::Gated, keyed::Gates};
 use crate::{
     call::{Claim, Signal, ToolCall},
     error::ToolError,
     kit::{
+        attempts::{Attempts, Next, Request, Resend, State, Template},
         lane::Spread,
         ready::{Prepared, Taken},
-        template::Template,
     },
     outcome::{ByError, Classify},
 };
@@ -25,19 +20,12 @@ use crate::{
 /// Waits out rate limits. See the [module docs](super) for an example.
 pub struct RateLimitBackoff<S, C = ByError> {
     inner: Prepared<S>,
-    shared: Spread<Shared<S>>,
+    shared: Spread<Template<S, Gates>>,
     classifier: C,
 }
 
-/// What a call that may be sent again keeps one count of.
-pub(super) struct Shared<S> {
-    pub(super) template: Template<S>,
-    pub(super) gates: Gates,
-    pub(super) settings: Arc<Settings>,
-}
-
 impl<S, C> RateLimitBackoff<S, C> {
-    pub(super) fn new(inner: S, shared: Spread<Shared<S>>, classifier: C) -> Self {
+    pub(super) fn new(inner: S, shared: Spread<Template<S, Gates>>, classifier: C) -> Self {
         Self {
             inner: Prepared::new(inner),
             shared,
@@ -76,39 +64,41 @@ where
     }
 
     fn call(&mut self, call: ToolCall) -> Self::Future {
-        let (shared, spread) = (&*self.shared, &self.shared);
-        let settings = &*shared.settings;
-        // Whoever repeats calls above waits out their limits as well.
+        let gates = &self.shared.settings;
+        let settings = &*gates.settings;
+        // A layer above that repeats calls waits out their limits as well.
         let ours = !call.is_claimed(Claim::Retry) && !call.claim(Claim::RateLimit);
         let repeats = ours && settings.waits && settings.attempts > 1;
-        let info = call.info();
-        info.record(|record| {
+        call.record(|record| {
             record.announce(Signal::RateLimits);
             if repeats {
                 record.set_max_attempts(settings.attempts);
             }
         });
-        let make = || Keyed::new(&shared.settings);
-        let entry = shared.gates.keep(&info, make);
+        let entry = gates.keep(&call);
         let classifier = self.classifier.clone();
-        let next = |call| Next {
-            call,
-            shared: spread.keep(),
-        };
-        // Nothing cools: the call is sent in place. The session is made after it, where it stays.
+        // Nothing cools: the call is sent in place. What the future keeps of it is made after it, where it stays.
         if let Some(round) = entry.value().open_round()
             && self.inner.is_ready()
             && let Taken::Ready = self.inner.take()
         {
-            let made = call.attempt();
-            let again = (repeats && made < settings.attempts).then(|| next(call.clone()));
+            let request = match repeats {
+                true => Request::Again(Resend::sent(
+                    call.clone(),
+                    self.shared.keep(),
+                    Claim::RateLimit,
+                )),
+                false => Request::once(&call),
+            };
             let fut = self.inner.get().call(call);
-            let session = Session::new(again, info, entry, repeats, made, Some(round));
-            return ResponseFuture::new(State::Called { fut }, session, classifier);
+            let gated = Gated::new(entry, classifier, Some(round));
+            return ResponseFuture {
+                attempts: Attempts::new(State::Called { fut }, request, gated),
+            };
         }
-        let made = call.attempt().saturating_sub(1);
-        let session = Session::new(Some(next(call)), info, entry, repeats, made, None);
-        self.call_or_wait(session, classifier)
+        let claim = repeats.then_some(Claim::RateLimit);
+        let resend = Resend::unsent(call, self.shared.keep(), claim);
+        self.call_or_wait(resend, Gated::new(entry, classifier, None))
     }
 }
 
@@ -120,28 +110,28 @@ where
     #[cold]
     fn call_or_wait(
         &mut self,
-        mut session: Session<S>,
-        classifier: C,
+        mut resend: Resend<S, Gates>,
+        mut gated: Gated<C>,
     ) -> ResponseFuture<S, S::Future, C> {
-        let state = match session.turn() {
-            Turn::Now => match self.inner.take() {
-                Taken::Ready => State::Called {
-                    fut: session.send(self.inner.get()),
-                },
-                Taken::Wait(svc) => State::preparing(&session, svc),
-                Taken::Failed(error) => State::refused(session.not_sent(error)),
-            },
+        let next = gated.turn(&mut resend);
+        if !matches!(next, Next::Send) {
             // What was reserved below is for calls that run.
-            Turn::At(until) => {
-                self.inner.renew();
-                State::waiting(&session, until)
-            }
-            Turn::Never(error) => {
-                self.inner.renew();
-                State::refused(error)
-            }
+            self.inner.renew();
+        }
+        let state = match next {
+            Next::Send => match self.inner.take() {
+                Taken::Ready => State::Called {
+                    fut: resend.send(self.inner.get()),
+                },
+                Taken::Wait(svc) => State::preparing(svc, &resend.call),
+                Taken::Failed(error) => State::refused(resend.not_sent(error)),
+            },
+            Next::WaitUntil(until) => State::waiting(until, &resend.call),
+            Next::Refuse(error) => State::refused(error),
         };
-        ResponseFuture::new(state, session, classifier)
+        ResponseFuture {
+            attempts: Attempts::new(state, Request::Again(resend), gated),
+        }
     }
 }
 
@@ -149,7 +139,7 @@ impl<S: fmt::Debug, C> fmt::Debug for RateLimitBackoff<S, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RateLimitBackoff")
             .field("inner", &self.inner)
-            .field("settings", &self.shared.settings)
+            .field("settings", &self.shared.settings.settings)
             .finish_non_exhaustive()
     }
 }

@@ -1,11 +1,8 @@
 use tower_layer::Layer;
 
-use super::{
-    policy::RetryPolicy,
-    service::{Retry, Shared},
-};
+use super::{policy::RetryPolicy, service::Retry};
 use crate::{
-    kit::{lane::Spread, template::Template},
+    kit::{attempts::Template, lane::Spread},
     outcome::ByError,
 };
 
@@ -34,12 +31,7 @@ impl<S: Clone, C: Clone> Layer<S> for RetryLayer<C> {
     type Service = Retry<S, C>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Retry::new(
-            inner.clone(),
-            Spread::new(Shared {
-                template: Template::new(inner),
-                policy: self.policy.clone(),
-            }),
-        )
+        let template = Template::new(inner.clone(), self.policy.clone());
+        Retry::new(inner, Spread::new(template))
     }
 }

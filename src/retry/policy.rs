@@ -6,9 +6,10 @@ use super::budget::RetryBudget;
 use crate::{
     call::{Claim, ReplaySafety, Signal, ToolCall},
     config::ConfigError,
-    error::{ErrorKind, Execution, ToolError},
+    error::ToolError,
     event::{Event, Listen, Listener, RetryRefusal},
     kit::{
+        attempts,
         backoff::{Backoff, Random, after_hint},
         caller::Caller,
         per_tool::PerTool,
@@ -227,29 +228,18 @@ impl<C> RetryPolicy<C> {
     pub(crate) fn last(&self, call: &ToolCall, error: ToolError) -> ToolError {
         // A refusal of ours is no attempt.
         let unsent = u32::from(error.is_own_refusal());
-        let error = error.with_attempts(call.attempt().saturating_sub(unsent));
-        if !call.is_ambiguous() || error.execution() != Execution::NotStarted {
-            return error;
-        }
-        // The gate above that waits a limit out has to know that this attempt did not run.
-        if error.kind() == ErrorKind::RateLimited && call.is_claimed(Claim::RateLimit) {
-            error.after_ambiguous()
-        } else {
-            error.with_execution(Execution::Unknown)
-        }
+        let sent = call.attempt().saturating_sub(unsent);
+        attempts::last(call, Claim::Retry, sent, error)
     }
 
-    /// How long to wait before the call is sent again; `None`: this result is the last.
-    ///
-    /// The success path asks the classifier and nobody else.
-    ///
-    /// A refusal of this side is never repeated, whatever a classifier says.
+    /// When the call is sent again; `None`: this result is the last. On success only the classifier is asked. A refusal of
+    /// this side is never repeated, whatever a classifier says.
     #[inline]
     pub(crate) fn decide<Res>(
         &self,
         call: &ToolCall,
         result: Result<&Res, &ToolError>,
-    ) -> Option<Duration>
+    ) -> Option<Instant>
     where
         C: Classify<Res>,
     {
@@ -290,7 +280,7 @@ impl Settings {
         call: &ToolCall,
         outcome: &Outcome,
         error: Option<&ToolError>,
-    ) -> Option<Duration> {
+    ) -> Option<Instant> {
         // Somebody else handles rate limits; and whoever has given up wants no other attempt.
         let is_theirs = !self.repeats_rate_limits || call.is_claimed(Claim::RateLimit);
         if (outcome.is_rate_limited() && is_theirs) || Caller::has_cancelled(call) {
@@ -298,7 +288,7 @@ impl Settings {
         }
         let (info, attempt) = (call.info(), call.attempt());
         match self.delay(call, outcome, error) {
-            Ok(delay) => {
+            Ok((delay, at)) => {
                 let safety = self.replay_safety(call);
                 if error.is_none_or(|e| !e.is_surely_not_started(safety)) {
                     call.set_ambiguous();
@@ -311,7 +301,7 @@ impl Settings {
                     hinted: outcome.retry_after().is_some(),
                     error,
                 });
-                Some(delay)
+                Some(at)
             }
             Err(reason) => {
                 info.record(|r| r.add_refusal());
@@ -339,13 +329,13 @@ impl Settings {
         }
     }
 
-    /// The delay, or why there is none. The budget comes last: what is withdrawn is used.
+    /// The delay and its end, or why there is none. The budget comes last: what is withdrawn is used.
     fn delay(
         &self,
         call: &ToolCall,
         outcome: &Outcome,
         error: Option<&ToolError>,
-    ) -> Result<Duration, RetryRefusal> {
+    ) -> Result<(Duration, Instant), RetryRefusal> {
         let schedule = self.of(call);
         let attempt = call.attempt();
         if call.attempt() >= schedule.attempts {
@@ -386,7 +376,7 @@ impl Settings {
         }
         match &self.budget {
             Some(budget) if !budget.withdraw(now) => Err(RetryRefusal::Budget),
-            _ => Ok(delay),
+            _ => Ok((delay, end)),
         }
     }
 }

@@ -1,18 +1,20 @@
 use std::{
     fmt,
-    sync::Arc,
     task::{Context, Poll},
 };
 
 use tower_service::Service;
 
-use super::{future::ResponseFuture, policy::RetryPolicy};
+use super::{
+    future::{ByPolicy, ResponseFuture},
+    policy::RetryPolicy,
+};
 use crate::{
-    call::{CallInfo, ToolCall},
+    call::{Claim, ToolCall},
     error::ToolError,
     kit::{
-        lane::{Kept, Spread},
-        template::Template,
+        attempts::{Attempts, Request, Resend, State, Template},
+        lane::Spread,
     },
     outcome::{ByError, Classify},
 };
@@ -20,17 +22,11 @@ use crate::{
 /// Repeats calls that failed. See the [module docs](super) for an example.
 pub struct Retry<S, C = ByError> {
     inner: S,
-    shared: Spread<Shared<S, C>>,
-}
-
-/// What a call keeps a reference on.
-pub(super) struct Shared<S, C> {
-    pub(super) template: Template<S>,
-    pub(super) policy: RetryPolicy<C>,
+    shared: Spread<Template<S, RetryPolicy<C>>>,
 }
 
 impl<S, C> Retry<S, C> {
-    pub(super) fn new(inner: S, shared: Spread<Shared<S, C>>) -> Self {
+    pub(super) fn new(inner: S, shared: Spread<Template<S, RetryPolicy<C>>>) -> Self {
         Self { inner, shared }
     }
 }
@@ -40,33 +36,6 @@ impl<S: Clone, C> Clone for Retry<S, C> {
         Self {
             inner: self.inner.clone(),
             shared: self.shared.clone(),
-        }
-    }
-}
-
-/// Whose call it is to repeat.
-pub(super) enum Owner<S, C> {
-    Us(Session<S, C>),
-    /// Somebody above, or nobody: only its names are kept.
-    Other(CallInfo),
-}
-
-/// A call that is ours to repeat.
-pub(super) struct Session<S, C> {
-    pub(super) call: ToolCall,
-    pub(super) shared: Arc<Kept<Shared<S, C>>>,
-    /// What the attempt before failed with.
-    pub(super) failed: Option<ToolError>,
-    /// Whether the call's recording, which its attempts share, was begun by us.
-    records: bool,
-}
-
-impl<S, C> Drop for Session<S, C> {
-    #[inline]
-    fn drop(&mut self) {
-        // Another call may take the record now.
-        if self.records {
-            self.call.end_recording();
         }
     }
 }
@@ -90,18 +59,18 @@ where
     // Asked for, as the compiler thinks it large: a future that is returned from a call is copied.
     #[inline(always)]
     fn call(&mut self, mut call: ToolCall) -> Self::Future {
-        let owner = if let Some(attempts) = self.shared.policy.begin(&call) {
+        let request = if let Some(attempts) = self.shared.settings.begin(&call) {
             let records = call.begin_repeated(attempts);
-            Owner::Us(Session {
-                records,
-                failed: None,
-                call: call.clone(),
-                shared: self.shared.keep(),
-            })
+            let mut resend = Resend::sent(call.clone(), self.shared.keep(), Claim::Retry);
+            resend.records = records;
+            Request::Again(resend)
         } else {
-            Owner::Other(call.info())
+            Request::once(&call)
         };
-        ResponseFuture::new(self.inner.call(call), owner)
+        let fut = self.inner.call(call);
+        ResponseFuture {
+            attempts: Attempts::new(State::Called { fut }, request, ByPolicy),
+        }
     }
 }
 
@@ -109,7 +78,7 @@ impl<S: fmt::Debug, C> fmt::Debug for Retry<S, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Retry")
             .field("inner", &self.inner)
-            .field("policy", &self.shared.policy)
+            .field("policy", &self.shared.settings)
             .finish()
     }
 }
