@@ -16,6 +16,7 @@ use crate::{
         BoxError, ErrorKind, Execution, ToolError,
         recognise::{LATE, LOST},
     },
+    kit::attempts,
     outcome::Classify,
     retry::RetryPolicy,
 };
@@ -44,12 +45,19 @@ pub(crate) fn is_refusal(error: &BoxError) -> bool {
     error.is::<Overloaded>() || below.is_some_and(|e| e.is::<Overloaded>())
 }
 
+/// On a call that a policy in tower's layer sends again: its further attempts are that call's.
+#[derive(Clone)]
+struct Repeated;
+
 impl<C> RetryPolicy<C> {
     /// The copy that is sent again, if need be. tower asks at each attempt, and `&ToolCall` is all it shows.
     fn keep(&self, call: &ToolCall) -> Option<ToolCall> {
-        // A further attempt that nobody above has claimed is a copy of ours.
-        let again = call.attempt() > 1 && !call.claim(Claim::Retry);
-        (again || self.begin(call).is_some()).then(|| call.unclaimed(Claim::Retry))
+        let is_ours = call.extensions().get::<Repeated>().is_some();
+        let kept = match is_ours {
+            true => !call.claim(Claim::Retry),
+            false => self.begin(call).is_some(),
+        };
+        kept.then(|| call.unclaimed(Claim::Retry))
     }
 
     /// An error, stamped, and what follows from it.
@@ -60,7 +68,12 @@ impl<C> RetryPolicy<C> {
         let error = error.about(&call.info());
         match self.decide(call, Err(&error)) {
             Some(at) => (error, Some(at)),
-            None => (self.last(call, error), None),
+            None => {
+                // A refusal of ours is no attempt.
+                let unsent = u32::from(error.is_own_refusal());
+                let sent = call.attempt().saturating_sub(unsent);
+                (attempts::last(call, Claim::Retry, sent, error), None)
+            }
         }
     }
 }
@@ -86,6 +99,7 @@ where
             }
         }?;
         call.next_attempt();
+        call.extensions_mut().insert(Repeated);
         Some(sleep_until(at))
     }
 

@@ -9,7 +9,6 @@ use crate::{
     error::ToolError,
     event::{Event, Listen, Listener, RetryRefusal},
     kit::{
-        attempts,
         backoff::{Backoff, Random, after_hint},
         caller::Caller,
         per_tool::PerTool,
@@ -221,15 +220,6 @@ impl<C> RetryPolicy<C> {
             budget.deposit(Instant::now);
         }
         Some(attempts)
-    }
-
-    /// The error of the last attempt: it tells how many there were, and that an earlier one may have
-    /// run.
-    pub(crate) fn last(&self, call: &ToolCall, error: ToolError) -> ToolError {
-        // A refusal of ours is no attempt.
-        let unsent = u32::from(error.is_own_refusal());
-        let sent = call.attempt().saturating_sub(unsent);
-        attempts::last(call, Claim::Retry, sent, error)
     }
 
     /// When the call is sent again; `None`: this result is the last. On success only the classifier is asked. A refusal of

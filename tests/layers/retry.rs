@@ -682,6 +682,37 @@ mod with_tower {
         let _ = Towers::new(policy()).layer(tool).oneshot(call()).await;
     }
 
+    /// The second attempt of a layer above that claims nothing.
+    fn second_attempt() -> ToolCall {
+        let mut call = call();
+        call.next_attempt();
+        call
+    }
+
+    /// R7: a call counts for the budget whatever its attempt's number, as it does in our own layer.
+    #[tokio::test(start_paused = true)]
+    async fn a_later_attempt_of_a_layer_that_claims_nothing_counts_for_the_budget() {
+        let policy = || policy().with_budget(RetryBudget::new(1.0, 0).unwrap());
+        let (calls, tool) = tool(fails(ErrorKind::Upstream));
+        let ours = RetryLayer::new(policy()).layer(tool.clone());
+        ours.oneshot(second_attempt()).await.unwrap_err();
+        assert_eq!(calls.swap(0, SeqCst), 2);
+        let towers = Towers::new(policy()).layer(tool);
+        towers.oneshot(second_attempt()).await.unwrap_err();
+        assert_eq!(calls.load(SeqCst), 2);
+    }
+
+    /// R4: a policy that will not repeat says nothing, whatever the attempt's number.
+    #[tokio::test(start_paused = true)]
+    async fn a_policy_of_one_attempt_refuses_no_retry_of_a_later_attempt() {
+        let (refused, listen) = refusals();
+        let policy = policy().with_listener(listen);
+        let (_, tool) = tool(fails(ErrorKind::Upstream));
+        let stack = Towers::new(policy.with_attempts(1).unwrap()).layer(tool);
+        stack.oneshot(second_attempt()).await.unwrap_err();
+        assert!(refused.lock().unwrap().is_empty());
+    }
+
     /// Trap 13: nested retriers do not multiply, ours and tower's in any order.
     #[tokio::test(start_paused = true)]
     async fn nested_retriers_do_not_multiply() {
