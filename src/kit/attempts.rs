@@ -64,25 +64,59 @@ pub(crate) enum Next {
 pin_project! {
     /// The future of all attempts at a call.
     #[project(!Unpin)]
-    pub(crate) struct Attempts<S, F, T, L> {
+    pub(crate) struct Attempts<S, F, W, T, L> {
         #[pin]
-        state: State<S, F>,
-        request: Request<S, T>,
-        layer: L,
+        pub(crate) state: State<F, W>,
+        pub(crate) request: Request<S, T>,
+        pub(crate) layer: L,
     }
 }
 
 pin_project! {
     #[project = StateProj]
-    pub(crate) enum State<S, F> {
+    pub(crate) enum State<F, W> {
         // Waiting for the response of an attempt.
         Called { #[pin] fut: F },
-        // Waiting for the time of an attempt, without a reservation.
-        Waiting { timer: Timer, #[pin] caller: Caller, until: Instant },
-        // Waiting for the service to become ready for it.
+        // Before an attempt.
+        Before { #[pin] wait: W },
+        // The inner future is gone.
+        Done,
+    }
+}
+
+pin_project! {
+    /// The wait for an attempt.
+    #[project = WaitProj]
+    pub(crate) enum Wait<S> {
+        // For its time, without a reservation.
+        Until { timer: Timer, #[pin] caller: Caller, at: Instant },
+        // For the service to become ready.
         Preparing { #[pin] preparing: Preparing<S> },
-        // Refused, or the result is out; none once the error is.
-        Done { error: Option<ToolError> },
+        // For nothing: the call was refused, or its service failed to become ready, when it came.
+        Refused { error: Option<ToolError> },
+    }
+}
+
+/// Where a future keeps a wait: in place, or boxed where few calls wait and all would carry its size.
+pub(crate) trait Hold<S>: From<Wait<S>> {
+    fn wait(self: Pin<&mut Self>) -> Pin<&mut Wait<S>>;
+}
+
+impl<S> Hold<S> for Wait<S> {
+    fn wait(self: Pin<&mut Self>) -> Pin<&mut Self> {
+        self
+    }
+}
+
+impl<S> Hold<S> for Pin<Box<Wait<S>>> {
+    fn wait(self: Pin<&mut Self>) -> Pin<&mut Wait<S>> {
+        self.as_deref_mut()
+    }
+}
+
+impl<S> From<Wait<S>> for Pin<Box<Wait<S>>> {
+    fn from(wait: Wait<S>) -> Self {
+        Box::pin(wait)
     }
 }
 
@@ -128,40 +162,39 @@ impl<S, T> Template<S, T> {
     }
 }
 
-impl<S, F, T, L> Attempts<S, F, T, L> {
-    pub(crate) fn new(state: State<S, F>, request: Request<S, T>, layer: L) -> Self {
-        Self {
-            state,
-            request,
-            layer,
-        }
+impl<F, W> State<F, W> {
+    pub(crate) fn before<S>(wait: Wait<S>) -> Self
+    where
+        W: From<Wait<S>>,
+    {
+        Self::Before { wait: wait.into() }
     }
 }
 
-impl<S, F> State<S, F> {
-    pub(crate) fn waiting(until: Instant, call: &ToolCall) -> Self {
-        Self::Waiting {
+impl<S> Wait<S> {
+    pub(crate) fn until(at: Instant, call: &ToolCall) -> Self {
+        Self::Until {
             timer: Timer::default(),
             caller: Caller::of(call),
-            until,
+            at,
         }
     }
 
     pub(crate) fn preparing(svc: S, call: &ToolCall) -> Self {
-        Self::Preparing {
-            preparing: Preparing::new(svc, call),
-        }
+        let preparing = Preparing::new(svc, call);
+        Self::Preparing { preparing }
     }
 
     pub(crate) fn refused(error: ToolError) -> Self {
-        Self::Done { error: Some(error) }
+        Self::Refused { error: Some(error) }
     }
 }
 
-impl<S, T, L> Future for Attempts<S, S::Future, T, L>
+impl<S, W, T, L> Future for Attempts<S, S::Future, W, T, L>
 where
     S: Service<ToolCall> + Clone,
     S::Error: Into<ToolError>,
+    W: Hold<S>,
     L: Repeat<S, T, S::Response>,
 {
     type Output = Result<S::Response, ToolError>;
@@ -176,48 +209,24 @@ where
                     match (layer.decide(request, &mut result), &mut *request) {
                         (Some(until), Request::Again(resend)) => {
                             resend.failed = result.err();
-                            Ok(State::waiting(until, &resend.call))
+                            Ok(State::before(Wait::until(until, &resend.call)))
                         }
                         (_, request) => {
                             // The attempt is gone with its result, not with the future.
-                            this.state.set(State::Done { error: None });
+                            this.state.set(State::Done);
                             return Poll::Ready(result.map_err(|e| request.end(e)));
                         }
                     }
                 }
-                StateProj::Waiting {
-                    timer,
-                    caller,
-                    until,
-                } => {
-                    let resend = request.resend();
-                    if caller.poll_cancelled(cx).is_ready() {
-                        Err(resend.given_up(GivenUp::Cancelled))
-                    } else {
-                        // It ends before the deadline, or it had not begun.
-                        ready!(timer.poll(cx, || Some(*until)));
-                        State::next(resend, layer, None)
-                    }
-                }
-                StateProj::Preparing { preparing } => {
-                    let ready = ready!(preparing.poll(cx));
-                    let resend = request.resend();
-                    match ready {
-                        Ok(svc) => State::next(resend, layer, Some(svc)),
-                        Err(Unprepared::GivenUp(why)) => Err(resend.given_up(why)),
-                        Err(Unprepared::Failed(error)) => layer
-                            .not_ready(resend, error)
-                            .map(|until| State::waiting(until, &resend.call)),
-                    }
-                }
-                StateProj::Done { error } => Err(error.take().expect("polled after completion")),
+                StateProj::Before { wait } => ready!(wait.wait().poll(cx, request.resend(), layer)),
+                StateProj::Done => panic!("polled after completion"),
             };
             match next {
                 // Drops the attempt before the wait, or the service that waited, with what it had reserved.
                 Ok(next) => this.state.set(next),
                 Err(error) => {
                     layer.abandon();
-                    this.state.set(State::Done { error: None });
+                    this.state.set(State::Done);
                     return Poll::Ready(Err(error));
                 }
             }
@@ -225,29 +234,56 @@ where
     }
 }
 
-impl<S> State<S, S::Future>
+impl<S> Wait<S>
 where
     S: Service<ToolCall> + Clone,
     S::Error: Into<ToolError>,
 {
-    /// What comes after a wait, for the time of the attempt or for this service.
-    fn next<T, L>(
+    /// Ready with what comes after the wait, or with the error of a call that has no further attempt.
+    #[cold]
+    fn poll<W, T, L>(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
         resend: &mut Resend<S, T>,
         layer: &mut L,
-        ready: Option<&mut S>,
-    ) -> Result<Self, ToolError>
+    ) -> Poll<Result<State<S::Future, W>, ToolError>>
     where
+        W: From<Self>,
         L: Repeat<S, T, S::Response>,
     {
-        match (layer.admit(resend), ready) {
-            (Next::Send, Some(svc)) => {
-                let fut = resend.send(svc);
-                Ok(Self::Called { fut })
+        let ready = match self.project() {
+            WaitProj::Until { timer, caller, at } => {
+                if caller.poll_cancelled(cx).is_ready() {
+                    Err(Unprepared::GivenUp(GivenUp::Cancelled))
+                } else {
+                    // It ends before the deadline, or it had not begun.
+                    ready!(timer.poll(cx, || Some(*at)));
+                    Ok(None)
+                }
             }
-            (Next::Send, None) => Ok(Self::preparing(resend.fresh(), &resend.call)),
-            (Next::WaitUntil(at), _) => Ok(Self::waiting(at, &resend.call)),
-            (Next::Refuse(error), _) => Err(error),
-        }
+            WaitProj::Preparing { preparing } => ready!(preparing.poll(cx)).map(Some),
+            WaitProj::Refused { error } => {
+                let error = error.take().expect("refused once");
+                return Poll::Ready(Err(error));
+            }
+        };
+        let next = match ready {
+            Ok(svc) => match (layer.admit(resend), svc) {
+                (Next::Send, Some(svc)) => {
+                    let fut = resend.send(svc);
+                    return Poll::Ready(Ok(State::Called { fut }));
+                }
+                (Next::Send, None) => Ok(Self::preparing(resend.fresh(), &resend.call)),
+                (Next::WaitUntil(at), _) => Ok(Self::until(at, &resend.call)),
+                (Next::Refuse(error), _) => Err(error),
+            },
+            Err(Unprepared::GivenUp(why)) => Err(resend.given_up(why)),
+            Err(Unprepared::Failed(error)) => {
+                let at = layer.not_ready(resend, error);
+                at.map(|at| Self::until(at, &resend.call))
+            }
+        };
+        Poll::Ready(next.map(State::before))
     }
 }
 
@@ -283,6 +319,7 @@ impl<S, T> Request<S, T> {
     }
 
     /// The error of an attempt.
+    #[cold]
     fn met(&mut self, error: ToolError) -> ToolError {
         match self {
             Self::Once { info, attempt } => {
@@ -295,6 +332,7 @@ impl<S, T> Request<S, T> {
     }
 
     /// The error of the call, from that of its last attempt.
+    #[cold]
     fn end(&mut self, error: ToolError) -> ToolError {
         match self {
             Self::Once { .. } => error,
@@ -304,6 +342,7 @@ impl<S, T> Request<S, T> {
 }
 
 impl<S, T> Resend<S, T> {
+    #[inline]
     /// A call that is yet to be sent.
     pub(crate) fn unsent(
         call: ToolCall,
@@ -320,6 +359,7 @@ impl<S, T> Resend<S, T> {
         }
     }
 
+    #[inline]
     /// A call of which a copy is sent now, as that of a layer with this claim.
     pub(crate) fn sent(call: ToolCall, template: Arc<Kept<Template<S, T>>>, claim: Claim) -> Self {
         let mut resend = Self::unsent(call, template, Some(claim));
@@ -449,14 +489,12 @@ pub(crate) fn last(call: &ToolCall, claim: Claim, made: u32, error: ToolError) -
     }
 }
 
-impl<S, F, T, L> fmt::Debug for Attempts<S, F, T, L> {
+impl<S, F, W, T, L> fmt::Debug for Attempts<S, F, W, T, L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = match &self.state {
             State::Called { .. } => "Called",
-            State::Waiting { .. } => "Waiting",
-            State::Preparing { .. } => "Preparing",
-            State::Done { error: Some(_) } => "Refused",
-            State::Done { error: None } => "Done",
+            State::Before { .. } => "Before",
+            State::Done => "Done",
         };
         f.debug_struct("ResponseFuture")
             .field("state", &state)
@@ -466,13 +504,25 @@ impl<S, F, T, L> fmt::Debug for Attempts<S, F, T, L> {
 
 /// The public future of a layer around [`Attempts`].
 macro_rules! response_future {
-    ($(#[$doc:meta])* $settings:ty, $layer:ty) => {
+    ($(#[$doc:meta])* $wait:ty, $settings:ty, $layer:ty) => {
         pin_project_lite::pin_project! {
             $(#[$doc])*
             #[must_use = "futures do nothing unless polled"]
             pub struct ResponseFuture<S, F, C> {
                 #[pin]
-                pub(super) attempts: $crate::kit::attempts::Attempts<S, F, $settings, $layer>,
+                attempts: $crate::kit::attempts::Attempts<S, F, $wait, $settings, $layer>,
+            }
+        }
+
+        impl<S, F, C> ResponseFuture<S, F, C> {
+            #[inline]
+            pub(super) fn new(
+                state: $crate::kit::attempts::State<F, $wait>,
+                request: $crate::kit::attempts::Request<S, $settings>,
+                layer: $layer,
+            ) -> Self {
+                let attempts = $crate::kit::attempts::Attempts { state, request, layer };
+                Self { attempts }
             }
         }
 

@@ -1,7 +1,7 @@
 use super::{gated::Gated, keyed::Gates};
-use crate::kit::attempts::response_future;
+use crate::kit::attempts::{Wait, response_future};
 
 response_future! {
     /// Response future for [`RateLimitBackoff`](super::RateLimitBackoff).
-    Gates, Gated<C>
+    Wait<S>, Gates, Gated<C>
 }

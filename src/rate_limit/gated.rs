@@ -23,21 +23,12 @@ use crate::{
 pub(super) struct Gated<C> {
     entry: Arc<Entry<KeyGate>>,
     classifier: C,
-    /// In which round of the gate it was admitted.
+    /// In which round of the gate it has its turn, until it meets a limit.
     admitted: Option<u32>,
-    /// Apart, as few calls meet a limit.
-    wait: Option<Box<Wait>>,
-}
-
-/// What there is to know of a call that has met a limit, or waits for its turn.
-#[derive(Default)]
-struct Wait {
-    /// By when it has to have its turn; set when it first has to wait.
-    latest: Option<Duration>,
     /// A turn that is given back if it is not used.
-    turn: Option<Duration>,
-    /// Before when this call alone is not sent again.
-    resume: Option<Duration>,
+    reserved: Option<Duration>,
+    /// By when it has to have its turn: counted from its first wait.
+    latest: Option<Duration>,
 }
 
 impl<C> Gated<C> {
@@ -48,7 +39,8 @@ impl<C> Gated<C> {
             entry,
             classifier,
             admitted,
-            wait: None,
+            reserved: None,
+            latest: None,
         }
     }
 
@@ -56,78 +48,45 @@ impl<C> Gated<C> {
         self.entry.value()
     }
 
-    /// Asks for a turn. While nothing cools that is one load.
-    pub(super) fn turn<S>(&mut self, resend: &mut Resend<S, Gates>) -> Next {
-        match self.gate().open_round() {
-            Some(round) if self.wait.is_none() => {
-                self.admitted = Some(round);
-                Next::Send
-            }
-            _ => self.closed_turn(resend),
-        }
-    }
-
+    /// Asks for a turn at the gate, once `resume` has come: before that this call alone is not sent again.
     #[cold]
-    fn closed_turn<S>(&mut self, resend: &mut Resend<S, Gates>) -> Next {
+    fn wait_for_turn<S>(
+        &mut self,
+        resend: &mut Resend<S, Gates>,
+        resume: Option<Duration>,
+    ) -> Next {
         if let Some(why) = GivenUp::by(&resend.call) {
             return Next::Refuse(resend.given_up(why));
         }
-        let now = self.gate().settings().now();
-        let latest = self.latest(now, resend);
-        // What this call alone waits for comes first; then it asks for its turn.
-        let resume = self.wait.as_mut().and_then(|wait| wait.resume.take());
-        if let Some(at) = resume.filter(|at| *at > now) {
-            return match at <= latest {
-                true => self.wait_until(at, now, latest, resend),
-                false => too_late(at - now, resend),
-            };
-        }
-        let (admission, round) = self.gate().admit(now, latest);
-        self.admitted = Some(round);
-        match admission {
-            Admission::Go => Next::Send,
-            Admission::TooLate(at) => too_late(at - now, resend),
-            Admission::At(at) => {
-                self.wait.get_or_insert_default().turn = Some(at);
-                self.wait_until(at, now, latest, resend)
+        let gate = self.entry.value();
+        let settings = gate.settings();
+        let now = settings.now();
+        let latest = || settings.latest(now, &resend.call);
+        let latest = *self.latest.get_or_insert_with(latest);
+        let at = match resume.filter(|at| *at > now) {
+            Some(at) => at,
+            None => {
+                let (admission, round) = gate.admit(now, latest);
+                self.admitted = Some(round);
+                match admission {
+                    Admission::Go => return Next::Send,
+                    Admission::TooLate(at) => at,
+                    Admission::At(at) => *self.reserved.insert(at),
+                }
+            }
+        };
+        match settings.origin.checked_add(at).filter(|_| at <= latest) {
+            Some(until) => {
+                resend.call.record(|r| r.add_wait(at - now));
+                Next::WaitUntil(until)
+            }
+            None => {
+                let text = "the rate limit of this tool is used up";
+                let kind = ErrorKind::RateLimited;
+                let refusal = ToolError::not_admitted(None, kind, text, at - now);
+                Next::Refuse(resend.not_sent(refusal))
             }
         }
-    }
-
-    /// By when the call has to have its turn: counted from its first wait.
-    fn latest<S>(&self, now: Duration, resend: &Resend<S, Gates>) -> Duration {
-        if let Some(known) = self.wait.as_ref().and_then(|wait| wait.latest) {
-            return known;
-        }
-        let settings = self.gate().settings();
-        if !settings.waits {
-            return now;
-        }
-        let longest = now.saturating_add(settings.longest_wait());
-        match resend.call.deadline() {
-            // Nothing is sent at the deadline itself.
-            Some(at) => at
-                .saturating_duration_since(settings.origin)
-                .saturating_sub(Duration::from_nanos(1))
-                .min(longest),
-            None => longest,
-        }
-    }
-
-    fn wait_until<S>(
-        &mut self,
-        at: Duration,
-        now: Duration,
-        latest: Duration,
-        resend: &mut Resend<S, Gates>,
-    ) -> Next {
-        // A cooldown ends within a day, so the clock reaches it.
-        let Some(instant) = self.gate().settings().origin.checked_add(at) else {
-            return too_late(at - now, resend);
-        };
-        self.wait.get_or_insert_default().latest = Some(latest);
-        resend.call.record(|r| r.add_wait(at - now));
-        Next::WaitUntil(instant)
     }
 
     /// A success that used up what the server grants.
@@ -178,9 +137,8 @@ impl<C> Gated<C> {
             resend.call.set_ambiguous();
         }
         // A call that was asked to wait longer than others comes back later than they.
-        self.wait.get_or_insert_default().resume =
-            (shared != Some(cooldown)).then(|| now.saturating_add(cooldown));
-        match self.turn(resend) {
+        let resume = (shared != Some(cooldown)).then(|| now.saturating_add(cooldown));
+        match self.wait_for_turn(resend, resume) {
             Next::Send => Some(Instant::now()),
             Next::WaitUntil(at) => Some(at),
             // A wait that cannot end in time is not begun: the limit itself is the result.
@@ -207,9 +165,7 @@ impl<C> Gated<C> {
     /// A turn that is not used is another's.
     #[inline]
     fn give_back(&mut self) {
-        if let Some(wait) = &mut self.wait
-            && let (Some(turn), Some(round)) = (wait.turn.take(), self.admitted)
-        {
+        if let (Some(turn), Some(round)) = (self.reserved.take(), self.admitted) {
             self.gate().give_back(round, turn);
         }
     }
@@ -258,15 +214,17 @@ where
     }
 
     fn admit(&mut self, resend: &mut Resend<S, Gates>) -> Next {
-        // The turn of a call that has waited holds, unless a limit was met meanwhile.
-        match self.admitted {
-            Some(round) if self.gate().holds(round) => {
-                if let Some(wait) = &mut self.wait {
-                    wait.turn = None;
-                }
+        self.reserved = None;
+        let gate = self.entry.value();
+        match gate.open_round() {
+            // The turn of a call that has waited holds, unless a limit was met meanwhile.
+            _ if self.admitted.is_some_and(|round| gate.holds(round)) => Next::Send,
+            // While nothing cools that is one load.
+            Some(round) if self.latest.is_none() => {
+                self.admitted = Some(round);
                 Next::Send
             }
-            _ => self.turn(resend),
+            _ => self.wait_for_turn(resend, None),
         }
     }
 
@@ -276,13 +234,8 @@ where
 }
 
 impl<C> Drop for Gated<C> {
+    #[inline]
     fn drop(&mut self) {
         self.give_back();
     }
-}
-
-fn too_late<S>(remaining: Duration, resend: &mut Resend<S, Gates>) -> Next {
-    let text = "the rate limit of this tool is used up";
-    let refusal = ToolError::not_admitted(None, ErrorKind::RateLimited, text, remaining);
-    Next::Refuse(resend.not_sent(refusal))
 }

@@ -20,14 +20,13 @@ use crate::{
     event::Listener,
     kit::{
         backoff::{Random, after_hint},
-        registry::{Entry, Evict, Keep, Registry},
+        registry::{Evict, Keep, Registry},
     },
 };
 
 /// Shared by all gates of one layer value.
 pub(super) struct Settings {
     pub(super) attempts: u32,
-    pub(super) waits: bool,
     pub(super) default_cooldown: Duration,
     pub(super) max_wait: Duration,
     pub(super) max_cooldown: Duration,
@@ -53,9 +52,15 @@ impl Settings {
         after_hint(told, self.random.next())
     }
 
-    /// The longest wait: the maximum is of what a server asks for, not of what chance adds to it.
-    pub(super) fn longest_wait(&self) -> Duration {
-        after_hint(self.max_wait, u64::MAX)
+    /// By when a call that waits from now on has to have its turn. The longest wait is one that a server asks for, without
+    /// what is added at random; and nothing is sent at the deadline itself.
+    pub(super) fn latest(&self, now: Duration, call: &ToolCall) -> Duration {
+        let longest = now.saturating_add(after_hint(self.max_wait, u64::MAX));
+        let deadline = call.deadline().map(|at| {
+            at.saturating_duration_since(self.origin)
+                .saturating_sub(Duration::from_nanos(1))
+        });
+        longest.min(deadline.unwrap_or(Duration::MAX))
     }
 
     /// What others share of the cooldown of a limit that is known by text alone.
@@ -69,7 +74,6 @@ impl fmt::Debug for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Settings")
             .field("attempts", &self.attempts)
-            .field("waits", &self.waits)
             .field("default_cooldown", &self.default_cooldown)
             .field("max_wait", &self.max_wait)
             .field("max_cooldown", &self.max_cooldown)
@@ -94,15 +98,6 @@ pub(super) struct KeyGate {
 pub(super) struct Gates {
     pub(super) registry: Registry<KeyGate>,
     pub(super) settings: Arc<Settings>,
-}
-
-impl Gates {
-    /// The gate of a call's key, for the call to keep.
-    #[inline]
-    pub(super) fn keep(&self, call: &ToolCall) -> Arc<Entry<KeyGate>> {
-        self.registry
-            .keep(&call.info(), || KeyGate::new(&self.settings))
-    }
 }
 
 impl KeyGate {

@@ -279,11 +279,15 @@ impl<C> RateLimitBackoffBuilder<C> {
     }
 
     fn build_checked(self) -> RateLimitBackoffLayer<C> {
+        // A layer that fails fast does not wait, so it does not repeat.
+        let (attempts, max_wait) = match self.waits {
+            true => (self.attempts, self.max_wait),
+            false => (1, Duration::ZERO),
+        };
         let settings = Arc::new(Settings {
-            attempts: self.attempts,
-            waits: self.waits,
+            attempts,
             default_cooldown: self.default_cooldown(),
-            max_wait: self.max_wait,
+            max_wait,
             max_cooldown: self.max_cooldown(),
             text_limits: self.text_limits,
             listener: self.listener.clone(),

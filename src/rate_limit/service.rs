@@ -5,12 +5,16 @@ use std::{
 
 use tower_service::Service;
 
-use super::{future::ResponseFuture, gated::Gated, keyed::Gates};
+use super::{
+    future::ResponseFuture,
+    gated::Gated,
+    keyed::{Gates, KeyGate},
+};
 use crate::{
     call::{Claim, Signal, ToolCall},
     error::ToolError,
     kit::{
-        attempts::{Attempts, Next, Request, Resend, State, Template},
+        attempts::{Next, Repeat, Request, Resend, State, Template, Wait},
         lane::Spread,
         ready::{Prepared, Taken},
     },
@@ -68,14 +72,15 @@ where
         let settings = &*gates.settings;
         // A layer above that repeats calls waits out their limits as well.
         let ours = !call.is_claimed(Claim::Retry) && !call.claim(Claim::RateLimit);
-        let repeats = ours && settings.waits && settings.attempts > 1;
+        let repeats = ours && settings.attempts > 1;
         call.record(|record| {
             record.announce(Signal::RateLimits);
             if repeats {
                 record.set_max_attempts(settings.attempts);
             }
         });
-        let entry = gates.keep(&call);
+        let make = || KeyGate::new(&gates.settings);
+        let entry = gates.registry.keep(&call.info(), make);
         let classifier = self.classifier.clone();
         // Nothing cools: the call is sent in place. What the future keeps of it is made after it, where it stays.
         if let Some(round) = entry.value().open_round()
@@ -92,9 +97,7 @@ where
             };
             let fut = self.inner.get().call(call);
             let gated = Gated::new(entry, classifier, Some(round));
-            return ResponseFuture {
-                attempts: Attempts::new(State::Called { fut }, request, gated),
-            };
+            return ResponseFuture::new(State::Called { fut }, request, gated);
         }
         let claim = repeats.then_some(Claim::RateLimit);
         let resend = Resend::unsent(call, self.shared.keep(), claim);
@@ -106,6 +109,7 @@ impl<S, C> RateLimitBackoff<S, C>
 where
     S: Service<ToolCall> + Clone,
     S::Error: Into<ToolError>,
+    C: Classify<S::Response>,
 {
     #[cold]
     fn call_or_wait(
@@ -113,25 +117,28 @@ where
         mut resend: Resend<S, Gates>,
         mut gated: Gated<C>,
     ) -> ResponseFuture<S, S::Future, C> {
-        let next = gated.turn(&mut resend);
+        let next = Repeat::<_, _, S::Response>::admit(&mut gated, &mut resend);
         if !matches!(next, Next::Send) {
             // What was reserved below is for calls that run.
             self.inner.renew();
         }
-        let state = match next {
+        let wait = match next {
             Next::Send => match self.inner.take() {
-                Taken::Ready => State::Called {
-                    fut: resend.send(self.inner.get()),
-                },
-                Taken::Wait(svc) => State::preparing(svc, &resend.call),
-                Taken::Failed(error) => State::refused(resend.not_sent(error)),
+                Taken::Ready => {
+                    let fut = resend.send(self.inner.get());
+                    return ResponseFuture::new(
+                        State::Called { fut },
+                        Request::Again(resend),
+                        gated,
+                    );
+                }
+                Taken::Wait(svc) => Wait::preparing(svc, &resend.call),
+                Taken::Failed(error) => Wait::refused(resend.not_sent(error)),
             },
-            Next::WaitUntil(until) => State::waiting(until, &resend.call),
-            Next::Refuse(error) => State::refused(error),
+            Next::WaitUntil(at) => Wait::until(at, &resend.call),
+            Next::Refuse(error) => Wait::refused(error),
         };
-        ResponseFuture {
-            attempts: Attempts::new(state, Request::Again(resend), gated),
-        }
+        ResponseFuture::new(State::before(wait), Request::Again(resend), gated)
     }
 }
 

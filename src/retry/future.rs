@@ -1,15 +1,17 @@
+use std::pin::Pin;
+
 use tokio::time::Instant;
 
 use super::policy::RetryPolicy;
 use crate::{
     error::{Execution, ToolError},
-    kit::attempts::{Repeat, Request, Resend, response_future},
+    kit::attempts::{Repeat, Request, Resend, Wait, response_future},
     outcome::Classify,
 };
 
 response_future! {
     /// Response future for [`Retry`](super::Retry).
-    RetryPolicy<C>, ByPolicy
+    Pin<Box<Wait<S>>>, RetryPolicy<C>, ByPolicy
 }
 
 /// Repeats a call as its policy decides.

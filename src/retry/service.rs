@@ -13,7 +13,7 @@ use crate::{
     call::{Claim, ToolCall},
     error::ToolError,
     kit::{
-        attempts::{Attempts, Request, Resend, State, Template},
+        attempts::{Request, Resend, State, Template},
         lane::Spread,
     },
     outcome::{ByError, Classify},
@@ -68,9 +68,7 @@ where
             Request::once(&call)
         };
         let fut = self.inner.call(call);
-        ResponseFuture {
-            attempts: Attempts::new(State::Called { fut }, request, ByPolicy),
-        }
+        ResponseFuture::new(State::Called { fut }, request, ByPolicy)
     }
 }
 
