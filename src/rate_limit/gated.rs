@@ -81,9 +81,9 @@ impl<C> Gated<C> {
                 Next::WaitUntil(until)
             }
             None => {
+                let (info, kind) = (resend.call.info(), ErrorKind::RateLimited);
                 let text = "the rate limit of this tool is used up";
-                let kind = ErrorKind::RateLimited;
-                let refusal = ToolError::not_admitted(None, kind, text, at - now);
+                let refusal = ToolError::not_admitted(Some(&info), kind, text, at - now);
                 Next::Refuse(resend.not_sent(refusal))
             }
         }

@@ -96,8 +96,11 @@ where
                 false => Request::once(&call),
             };
             let fut = self.inner.get().call(call);
-            let gated = Gated::new(entry, classifier, Some(round));
-            return ResponseFuture::new(State::Called { fut }, request, gated);
+            return ResponseFuture {
+                state: State::Called { fut },
+                request,
+                layer: Gated::new(entry, classifier, Some(round)),
+            };
         }
         let claim = repeats.then_some(Claim::RateLimit);
         let resend = Resend::unsent(call, self.shared.keep(), claim);
@@ -122,23 +125,22 @@ where
             // What was reserved below is for calls that run.
             self.inner.renew();
         }
-        let wait = match next {
+        let state = match next {
             Next::Send => match self.inner.take() {
-                Taken::Ready => {
-                    let fut = resend.send(self.inner.get());
-                    return ResponseFuture::new(
-                        State::Called { fut },
-                        Request::Again(resend),
-                        gated,
-                    );
-                }
-                Taken::Wait(svc) => Wait::preparing(svc, &resend.call),
-                Taken::Failed(error) => Wait::refused(resend.not_sent(error)),
+                Taken::Ready => State::Called {
+                    fut: resend.send(self.inner.get()),
+                },
+                Taken::Wait(svc) => State::before(Wait::preparing(svc, &resend.call)),
+                Taken::Failed(error) => State::before(Wait::refused(resend.not_sent(error))),
             },
-            Next::WaitUntil(at) => Wait::until(at, &resend.call),
-            Next::Refuse(error) => Wait::refused(error),
+            Next::WaitUntil(at) => State::before(Wait::until(at, &resend.call)),
+            Next::Refuse(error) => State::before(Wait::refused(error)),
         };
-        ResponseFuture::new(State::before(wait), Request::Again(resend), gated)
+        ResponseFuture {
+            state,
+            request: Request::Again(resend),
+            layer: gated,
+        }
     }
 }
 

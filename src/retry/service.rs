@@ -67,8 +67,13 @@ where
         } else {
             Request::once(&call)
         };
-        let fut = self.inner.call(call);
-        ResponseFuture::new(State::Called { fut }, request, ByPolicy)
+        ResponseFuture {
+            state: State::Called {
+                fut: self.inner.call(call),
+            },
+            request,
+            layer: ByPolicy,
+        }
     }
 }
 

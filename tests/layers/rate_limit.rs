@@ -680,3 +680,24 @@ async fn a_returning_gate_sends_nothing_after_the_deadline() {
         (ErrorKind::DeadlineExceeded, 1)
     );
 }
+
+/// A call that was sent and is cancelled while it waits for its next attempt was not refused: its attempts count.
+#[cfg(feature = "cancel")]
+#[tokio::test(start_paused = true)]
+async fn a_cancel_between_two_attempts_is_no_refusal() {
+    let (calls, tool) = tool(|_| Err(limited(Some(10))));
+    let token = tokio_util::sync::CancellationToken::new();
+    let call = call().with_cancellation(token.clone());
+    let running = tokio::spawn(RateLimitBackoffLayer::new().layer(tool).oneshot(call));
+    sleep(secs(5)).await;
+    token.cancel();
+    let error = running.await.unwrap().unwrap_err();
+    assert_eq!(
+        (error.kind(), error.attempts(), count(&calls)),
+        (ErrorKind::Cancelled, Some(1), 1)
+    );
+    assert!(!error.is_own_refusal());
+    // The limit proves that the tool did not run, and is the cause.
+    assert_eq!(error.execution(), Execution::NotStarted);
+    assert!(std::error::Error::source(&error).is_some());
+}

@@ -1,0 +1,254 @@
+//! A call, and what is known of the attempts at it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tower_service::Service;
+
+use crate::{
+    call::{CallInfo, Claim, ToolCall},
+    error::{ErrorKind, Execution, ToolError},
+    kit::{lane::Kept, preparing::GivenUp},
+};
+
+/// The call, as far as its layer needs it.
+pub(crate) enum Request<S, T> {
+    /// It was sent, and is not sent again.
+    Once {
+        info: CallInfo,
+        attempt: u32,
+    },
+    Again(Resend<S, T>),
+}
+
+/// A call that is to be sent, and what is known of the attempts at it.
+pub(crate) struct Resend<S, T> {
+    pub(crate) call: ToolCall,
+    template: Arc<Kept<Template<S, T>>>,
+    /// Attempts so far, those of other layers included.
+    pub(crate) made: u32,
+    /// What the attempt before failed with.
+    pub(crate) failed: Option<ToolError>,
+    /// As what the layer repeats the call; `None` if it only holds it back.
+    claim: Option<Claim>,
+    /// Whether the call's recording, which its attempts share, was begun for it and ends with it.
+    pub(crate) records: bool,
+}
+
+/// What the calls of a service share: an instance to clone for further attempts, and the layer's settings.
+///
+/// A mutex, because `S` need not be `Sync`; only a call that is sent again takes it.
+#[derive(Debug)]
+pub(crate) struct Template<S, T> {
+    svc: Mutex<S>,
+    pub(crate) settings: T,
+}
+
+impl<S, T> Template<S, T> {
+    pub(crate) fn new(svc: S, settings: T) -> Self {
+        Self {
+            svc: Mutex::new(svc),
+            settings,
+        }
+    }
+}
+
+impl<S, T> Request<S, T> {
+    #[inline]
+    pub(crate) fn once(call: &ToolCall) -> Self {
+        Self::Once {
+            info: call.info(),
+            attempt: call.attempt(),
+        }
+    }
+
+    pub(super) fn resend(&mut self) -> &mut Resend<S, T> {
+        match self {
+            Self::Again(resend) => resend,
+            Self::Once { .. } => unreachable!("a call that is sent once has been sent"),
+        }
+    }
+
+    pub(crate) fn info(&self) -> CallInfo {
+        match self {
+            Self::Once { info, .. } => info.clone(),
+            Self::Again(resend) => resend.call.info(),
+        }
+    }
+
+    /// The number of the last attempt.
+    pub(crate) fn attempt(&self) -> u32 {
+        match self {
+            Self::Once { attempt, .. } => *attempt,
+            Self::Again(resend) => resend.made,
+        }
+    }
+
+    /// The error of an attempt.
+    pub(super) fn met(&mut self, error: ToolError) -> ToolError {
+        match self {
+            Self::Once { info, attempt } => {
+                let error = error.about(info);
+                *attempt = (*attempt).max(made_below(&error, info.tool()));
+                error
+            }
+            Self::Again(resend) => resend.met(error),
+        }
+    }
+
+    /// The error of the call, from that of its last attempt.
+    #[cold]
+    pub(super) fn end(&mut self, error: ToolError) -> ToolError {
+        match self {
+            Self::Once { .. } => error,
+            Self::Again(resend) => resend.end(error),
+        }
+    }
+}
+
+impl<S, T> Resend<S, T> {
+    /// A call that is yet to be sent.
+    #[inline]
+    pub(crate) fn unsent(
+        call: ToolCall,
+        template: Arc<Kept<Template<S, T>>>,
+        claim: Option<Claim>,
+    ) -> Self {
+        Self {
+            made: call.attempt().saturating_sub(1),
+            call,
+            template,
+            failed: None,
+            claim,
+            records: false,
+        }
+    }
+
+    /// A call of which a copy is sent now, by a layer with this claim.
+    #[inline]
+    pub(crate) fn sent(call: ToolCall, template: Arc<Kept<Template<S, T>>>, claim: Claim) -> Self {
+        let mut resend = Self::unsent(call, template, Some(claim));
+        resend.made = resend.call.attempt();
+        resend
+    }
+
+    /// Whether its layer repeats it.
+    pub(crate) fn is_repeated(&self) -> bool {
+        self.claim.is_some()
+    }
+
+    pub(crate) fn settings(&self) -> &T {
+        &self.template.settings
+    }
+
+    /// A service for a further attempt, not ready yet.
+    pub(super) fn fresh(&self) -> S
+    where
+        S: Clone,
+    {
+        let svc = self.template.svc.lock();
+        svc.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Sends a copy of the call.
+    pub(crate) fn send(&mut self, svc: &mut S) -> S::Future
+    where
+        S: Service<ToolCall>,
+    {
+        self.begin_attempt();
+        svc.call(self.call.clone())
+    }
+
+    pub(crate) fn begin_attempt(&mut self) {
+        self.made += 1;
+        // The first one of this layer has begun above.
+        if self.made > self.call.attempt() {
+            self.call.begin_attempt(self.made);
+        }
+    }
+
+    /// The error of an attempt; a refused one was none. It tells of attempts that a layer below has made.
+    pub(crate) fn met(&mut self, error: ToolError) -> ToolError {
+        let error = error.about(&self.call.info());
+        if error.is_own_refusal() {
+            self.made = self.made.saturating_sub(1);
+        }
+        if self.claim != Some(Claim::Retry) {
+            self.made = self.made.max(made_below(&error, self.call.tool()));
+        }
+        if error.is_after_ambiguous() {
+            self.call.set_ambiguous();
+        }
+        error
+    }
+
+    /// The error of the call, from that of its last attempt: if this side refused that one, the error before it.
+    pub(crate) fn end(&mut self, error: ToolError) -> ToolError {
+        // A caller who has cancelled wants to know that it was in time.
+        let is_refused = error.is_own_refusal() && error.kind() != ErrorKind::Cancelled;
+        match self.failed.take().filter(|_| is_refused) {
+            Some(failed) => self.last(failed.before(&error)),
+            None => self.last(error),
+        }
+    }
+
+    /// The attempt is not made: the error before it is the result, or else `why`.
+    pub(crate) fn not_sent(&mut self, why: ToolError) -> ToolError {
+        let error = self.failed.take().unwrap_or(why);
+        self.last(error.about(&self.call.info()))
+    }
+
+    /// A wait was ended, so the attempt is not made.
+    pub(crate) fn given_up(&mut self, why: GivenUp) -> ToolError {
+        let error = match (why, self.failed.take()) {
+            (GivenUp::Deadline, Some(failed)) => return self.last(failed),
+            (why, None) if self.made < self.call.attempt() => why.error(),
+            (why, failed) => {
+                let error = why.between_attempts();
+                match failed {
+                    Some(failed) => error.with_source(failed),
+                    None => error,
+                }
+            }
+        };
+        self.last(error.about(&self.call.info()))
+    }
+
+    /// The last error of the call.
+    pub(crate) fn last(&self, error: ToolError) -> ToolError {
+        match self.claim {
+            Some(claim) => last(&self.call, claim, self.made, error),
+            None => error,
+        }
+    }
+}
+
+impl<S, T> Drop for Resend<S, T> {
+    #[inline]
+    fn drop(&mut self) {
+        // Another call may take the record now.
+        if self.records {
+            self.call.end_recording();
+        }
+    }
+}
+
+/// The attempts that a layer below has made; not those at a call that the tool made itself.
+fn made_below(error: &ToolError, tool: &str) -> u32 {
+    let ours = error.attempts().filter(|_| error.tool() == Some(tool));
+    ours.unwrap_or_default()
+}
+
+/// The last error of a call that a layer repeats: it says how many attempts there were, and that an earlier one may have run.
+pub(crate) fn last(call: &ToolCall, claim: Claim, made: u32, error: ToolError) -> ToolError {
+    let error = error.with_attempts(made);
+    if !call.is_ambiguous() || error.execution() != Execution::NotStarted {
+        return error;
+    }
+    // A layer above that waits limits out has to know that this attempt did not run.
+    let waits_above = claim == Claim::Retry && call.is_claimed(Claim::RateLimit);
+    if waits_above && error.kind() == ErrorKind::RateLimited {
+        error.after_ambiguous()
+    } else {
+        error.with_execution(Execution::Unknown)
+    }
+}
