@@ -81,9 +81,9 @@ impl<C> Gated<C> {
                 Next::WaitUntil(until)
             }
             None => {
-                let (info, kind) = (resend.call.info(), ErrorKind::RateLimited);
+                let (kind, wait) = (ErrorKind::RateLimited, at - now);
                 let text = "the rate limit of this tool is used up";
-                let refusal = ToolError::not_admitted(Some(&info), kind, text, at - now);
+                let refusal = ToolError::not_admitted(None, kind, text, wait);
                 Next::Refuse(resend.not_sent(refusal))
             }
         }
@@ -189,7 +189,7 @@ where
         request: &mut Request<S, Gates>,
         result: &mut Result<Res, ToolError>,
     ) -> Option<Instant> {
-        let outcome = self.classifier.classify(result.as_ref().map_err(|e| &*e));
+        let outcome = self.classifier.classify(result.as_ref());
         if result.is_ok() && outcome.is_success() && !self.entry.is_known() {
             self.entry.prove(&request.info());
         }

@@ -29,6 +29,8 @@ pub(super) struct Settings {
     pub(super) attempts: u32,
     pub(super) default_cooldown: Duration,
     pub(super) max_wait: Duration,
+    /// The same with what is added to a delay at random.
+    pub(super) longest_wait: Duration,
     pub(super) max_cooldown: Duration,
     pub(super) text_limits: bool,
     pub(super) listener: Listener,
@@ -52,10 +54,9 @@ impl Settings {
         after_hint(told, self.random.next())
     }
 
-    /// By when a call that waits from now on has to have its turn. The longest wait is one that a server asks for, without
-    /// what is added at random; and nothing is sent at the deadline itself.
+    /// By when a call that waits from now on has to have its turn; nothing is sent at the deadline itself.
     pub(super) fn latest(&self, now: Duration, call: &ToolCall) -> Duration {
-        let longest = now.saturating_add(after_hint(self.max_wait, u64::MAX));
+        let longest = now.saturating_add(self.longest_wait);
         let deadline = call.deadline().map(|at| {
             at.saturating_duration_since(self.origin)
                 .saturating_sub(Duration::from_nanos(1))

@@ -17,7 +17,7 @@ use crate::{
     key::Key,
     kit::{
         attempts::Template,
-        backoff::Random,
+        backoff::{Random, after_hint},
         lane::Spread,
         registry::{DEFAULT_MAX_KEYS, Registry, check_max_keys},
     },
@@ -288,6 +288,7 @@ impl<C> RateLimitBackoffBuilder<C> {
             attempts,
             default_cooldown: self.default_cooldown(),
             max_wait,
+            longest_wait: after_hint(max_wait, u64::MAX),
             max_cooldown: self.max_cooldown(),
             text_limits: self.text_limits,
             listener: self.listener.clone(),

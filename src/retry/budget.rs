@@ -39,7 +39,7 @@ struct Shared {
     minimum: u32,
     window: Duration,
     /// Calls since the budget exists. Nothing else is written by most of them.
-    lanes: Box<[Lane]>,
+    lanes: Box<[Counter]>,
     windows: Mutex<Windows>,
 }
 
@@ -52,7 +52,7 @@ impl Shared {
 /// The calls of some threads, on a cache line of its own.
 #[derive(Debug)]
 #[repr(align(64))]
-struct Lane {
+struct Counter {
     calls: AtomicU64,
     /// How many of them earlier it looks at the clock than if it were alone.
     ahead: u64,
@@ -105,7 +105,7 @@ impl RetryBudget {
     }
 
     fn unchecked(per_million: u64, minimum: u32, lanes: usize) -> Self {
-        let lane = |n| Lane {
+        let lane = |n| Counter {
             calls: AtomicU64::new(0),
             ahead: n as u64 * STRIDE / lanes as u64,
         };
@@ -125,7 +125,7 @@ impl RetryBudget {
     }
 
     #[inline]
-    fn deposit_in(&self, lane: &Lane, now: impl FnOnce() -> Instant) {
+    fn deposit_in(&self, lane: &Counter, now: impl FnOnce() -> Instant) {
         let before = lane.calls.fetch_add(1, Relaxed);
         if before == 0 || (before + lane.ahead).is_multiple_of(STRIDE) {
             drop(self.turn(now()));

@@ -28,7 +28,7 @@ where
     ) -> Option<Instant> {
         match request {
             Request::Once { .. } => None,
-            Request::Again(resend) => decide(resend, result.as_ref().map_err(|e| &*e)),
+            Request::Again(resend) => decide(resend, result.as_ref()),
         }
     }
 

@@ -96,7 +96,6 @@ impl<S, T> Request<S, T> {
     }
 
     /// The error of the call, from that of its last attempt.
-    #[cold]
     pub(super) fn end(&mut self, error: ToolError) -> ToolError {
         match self {
             Self::Once { .. } => error,
