@@ -16,7 +16,7 @@ use crate::{
         BoxError, ErrorKind, Execution, ToolError,
         recognise::{LATE, LOST},
     },
-    kit::attempts,
+    kit::attempts::resend,
     outcome::Classify,
     retry::RetryPolicy,
 };
@@ -72,7 +72,7 @@ impl<C> RetryPolicy<C> {
                 // A refusal of ours is no attempt.
                 let unsent = u32::from(error.is_own_refusal());
                 let sent = call.attempt().saturating_sub(unsent);
-                (attempts::last(call, Claim::Retry, sent, error), None)
+                (resend::last(call, Claim::Retry, sent, error), None)
             }
         }
     }

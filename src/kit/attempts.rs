@@ -3,7 +3,7 @@
 //! A layer decides on each result ([`Repeat`]). The engine drops the attempt, waits, makes a fresh service ready and sends the
 //! call again; the caller's token and the call's deadline end each of these waits.
 
-mod resend;
+pub(crate) mod resend;
 
 use std::{
     fmt,
@@ -16,7 +16,7 @@ use pin_project_lite::pin_project;
 use tokio::time::Instant;
 use tower_service::Service;
 
-pub(crate) use self::resend::{Request, Resend, Template, last};
+pub(crate) use self::resend::{Request, Resend, Template};
 use super::{
     caller::Caller,
     preparing::{GivenUp, Preparing, Unprepared},
