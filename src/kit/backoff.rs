@@ -8,7 +8,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::ConfigError;
+use crate::config::{ConfigError, refuse_if};
 
 /// The longest delay that a setting may name: a year.
 const MAX_DELAY: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -77,14 +77,10 @@ impl Backoff {
     ///
     /// If the factor is not a number of at least 1, or the base longer than a year.
     pub fn exponential(base: Duration, factor: f64) -> Result<Self, ConfigError> {
-        if !(factor >= 1.0 && factor.is_finite()) {
-            let reason = format!("{factor} is not a number of at least 1");
-            return Err(ConfigError::new("factor", reason));
-        }
-        if base > MAX_DELAY {
-            let reason = format!("{base:?} is longer than a year");
-            return Err(ConfigError::new("base", reason));
-        }
+        let reason = format!("{factor} is not a number of at least 1");
+        refuse_if(!(factor >= 1.0 && factor.is_finite()), "factor", reason)?;
+        let reason = format!("{base:?} is longer than a year");
+        refuse_if(base > MAX_DELAY, "base", reason)?;
         let default = Self::default();
         Ok(Self {
             base,

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     call::{CallInfo, ToolCall},
-    config::ConfigError,
+    config::{ConfigError, refuse_if},
     error::ToolError,
     event::{Listen, Listener},
     key::Key,
@@ -236,32 +236,21 @@ impl<C> RateLimitBackoffBuilder<C> {
     ///
     /// If a setting is zero that cannot be, or beyond its bound. The error names it.
     pub fn build(self) -> Result<RateLimitBackoffLayer<C>, ConfigError> {
-        if self.attempts == 0 {
-            return Err(ConfigError::new("attempts", "it is zero: no call is made"));
-        }
-        if self.attempts > u16::MAX.into() {
-            let reason = format!("{} is more than {}", self.attempts, u16::MAX);
-            return Err(ConfigError::new("attempts", reason));
-        }
+        let (attempts, most) = (self.attempts, u32::from(u16::MAX));
+        refuse_if(attempts == 0, "attempts", "it is zero: no call is made")?;
+        let reason = format!("{attempts} is more than {most}");
+        refuse_if(attempts > most, "attempts", reason)?;
         check_max_keys(self.max_keys, &self.key, &self.known)?;
-        for (field, cooldown) in [
-            ("default_cooldown", self.default_cooldown()),
-            ("max_cooldown", self.max_cooldown()),
-        ] {
-            if cooldown > MAX_COOLDOWN {
-                let reason = format!("{cooldown:?} is longer than a day");
-                return Err(ConfigError::new(field, reason));
-            }
-            if cooldown.is_zero() {
-                let reason = "it is zero: the limit would be met again at once";
-                return Err(ConfigError::new(field, reason));
-            }
-        }
         let (cooldown, most) = (self.default_cooldown(), self.max_cooldown());
-        if cooldown > most {
-            let reason = format!("{cooldown:?} is longer than `max_cooldown`, {most:?}");
-            return Err(ConfigError::new("default_cooldown", reason));
+        // The longest first: a default gives way to it.
+        for (field, cooldown) in [("max_cooldown", most), ("default_cooldown", cooldown)] {
+            let reason = format!("{cooldown:?} is longer than a day");
+            refuse_if(cooldown > MAX_COOLDOWN, field, reason)?;
+            let reason = "it is zero: the limit would be met again at once";
+            refuse_if(cooldown.is_zero(), field, reason)?;
         }
+        let reason = format!("{cooldown:?} is longer than `max_cooldown`, {most:?}");
+        refuse_if(cooldown > most, "default_cooldown", reason)?;
         Ok(self.build_checked())
     }
 

@@ -12,7 +12,10 @@ use super::{
     shown,
     view::Source,
 };
-use crate::{config::ConfigError, text::TRUNCATED};
+use crate::{
+    config::{ConfigError, refuse_if},
+    text::TRUNCATED,
+};
 
 /// Added keys, words and prefixes together; more are refused.
 pub const MAX_ENTRIES: usize = 256;
@@ -136,10 +139,12 @@ impl Rules {
     pub fn with_secret_prefix(self, prefix: &str, min_tail: usize) -> Result<Self, ConfigError> {
         const FIELD: &str = "secret_prefix";
         let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.');
-        if !(3..=64).contains(&prefix.len()) || !prefix.bytes().all(plain) {
-            let reason = "must be 3 to 64 ASCII letters, digits, `_`, `-` or `.`";
-            return Err(ConfigError::new(FIELD, reason));
-        }
+        let reason = "must be 3 to 64 ASCII letters, digits, `_`, `-` or `.`";
+        refuse_if(
+            !(3..=64).contains(&prefix.len()) || !prefix.bytes().all(plain),
+            FIELD,
+            reason,
+        )?;
         within(FIELD, min_tail, 0, 256)?;
         let text = prefix.into();
         self.add(FIELD, |custom| {
@@ -290,10 +295,12 @@ impl Rules {
         let Custom {
             words, prefixes, ..
         } = self.custom();
-        if words.sensitive.len() + words.harmless.len() + prefixes.len() >= MAX_ENTRIES {
-            let reason = format!("more than {MAX_ENTRIES} entries were added");
-            return Err(ConfigError::new(field, reason));
-        }
+        let reason = format!("more than {MAX_ENTRIES} entries were added");
+        refuse_if(
+            words.sensitive.len() + words.harmless.len() + prefixes.len() >= MAX_ENTRIES,
+            field,
+            reason,
+        )?;
         Ok(self.edit(change))
     }
 
@@ -355,13 +362,9 @@ impl fmt::Debug for RedactedText<'_> {
 }
 
 fn entry(field: &'static str, word: &str) -> Result<Box<str>, ConfigError> {
-    if word.len() > 64 {
-        return Err(ConfigError::new(field, "is longer than 64 bytes"));
-    }
+    refuse_if(word.len() > 64, field, "is longer than 64 bytes")?;
     let word = folded(word);
-    if word.is_empty() {
-        return Err(ConfigError::new(field, "has neither a letter nor a digit"));
-    }
+    refuse_if(word.is_empty(), field, "has neither a letter nor a digit")?;
     Ok(word.into())
 }
 

@@ -6,6 +6,7 @@ use std::{error::Error as StdError, fmt};
 /// turned into one, a layer or an edge that looks at errors stands outside a [`ToolResultLayer`](super::ToolResultLayer): take that layer
 /// away, or put it outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::exhaustive_enums, reason = "it has no value, and never will")]
 pub enum Never {}
 
 impl fmt::Display for Never {

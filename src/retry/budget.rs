@@ -10,7 +10,7 @@ use std::{
 use tokio::time::Instant;
 
 use crate::{
-    config::ConfigError,
+    config::{ConfigError, refuse_if},
     kit::lane::{here, lanes},
 };
 
@@ -91,16 +91,12 @@ impl RetryBudget {
     /// If the ratio is not a number from 0 to 1,000, or if ratio (in millionths) and minimum are both zero:
     /// then no call would ever be retried, which is what a policy with one attempt is for.
     pub fn new(ratio: f64, minimum: u32) -> Result<Self, ConfigError> {
-        if !(0.0..=1000.0).contains(&ratio) {
-            let reason = format!("{ratio} is not a number from 0 to 1,000");
-            return Err(ConfigError::new("ratio", reason));
-        }
+        let reason = format!("{ratio} is not a number from 0 to 1,000");
+        refuse_if(!(0.0..=1000.0).contains(&ratio), "ratio", reason)?;
         // In range, and whole.
         let per_million = (ratio * 1e6).round() as u64;
-        if per_million == 0 && minimum == 0 {
-            let reason = "it is zero, and so is `minimum`: no call would be retried";
-            return Err(ConfigError::new("ratio", reason));
-        }
+        let reason = "it is zero, and so is `minimum`: no call would be retried";
+        refuse_if(per_million == 0 && minimum == 0, "ratio", reason)?;
         Ok(Self::unchecked(per_million, minimum, lanes()))
     }
 

@@ -5,7 +5,7 @@ use tokio::time::Instant;
 use super::budget::RetryBudget;
 use crate::{
     call::{Claim, ReplaySafety, Signal, ToolCall},
-    config::ConfigError,
+    config::{ConfigError, refuse_if},
     error::ToolError,
     event::{Event, Listen, Listener, RetryRefusal},
     kit::{
@@ -245,13 +245,9 @@ impl<C> RetryPolicy<C> {
 const MAX_ATTEMPTS: u32 = u16::MAX as u32;
 
 fn check(attempts: u32) -> Result<(), ConfigError> {
-    if attempts == 0 {
-        return Err(ConfigError::new("attempts", "it is zero: no call is made"));
-    }
-    if attempts > MAX_ATTEMPTS {
-        let reason = format!("{attempts} is more than {MAX_ATTEMPTS}");
-        return Err(ConfigError::new("attempts", reason));
-    }
+    refuse_if(attempts == 0, "attempts", "it is zero: no call is made")?;
+    let reason = format!("{attempts} is more than {MAX_ATTEMPTS}");
+    refuse_if(attempts > MAX_ATTEMPTS, "attempts", reason)?;
     Ok(())
 }
 

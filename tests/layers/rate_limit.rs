@@ -701,3 +701,10 @@ async fn a_cancel_between_two_attempts_is_no_refusal() {
     assert_eq!(error.execution(), Execution::NotStarted);
     assert!(std::error::Error::source(&error).is_some());
 }
+
+/// The setting that is zero is at fault, not the default that gives way to it.
+#[test]
+fn a_longest_cooldown_of_zero_is_refused_by_its_own_name() {
+    let builder = RateLimitBackoffLayer::builder().with_max_cooldown(Duration::ZERO);
+    assert_eq!(builder.build().unwrap_err().field(), "max_cooldown");
+}

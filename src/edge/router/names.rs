@@ -1,6 +1,10 @@
 //! How a flat name is split: pure.
 
-use crate::{call::ToolCall, config::ConfigError, text::Short};
+use crate::{
+    call::ToolCall,
+    config::{ConfigError, refuse_if},
+    text::Short,
+};
 
 /// Server and tool of a flat name: at the first separator.
 pub(super) fn split<'a>(name: &'a str, separator: &str) -> Option<(&'a str, &'a str)> {
@@ -13,9 +17,7 @@ pub(super) fn flat(server: &str, separator: &str, tool: &str) -> String {
 }
 
 pub(super) fn check_separator(separator: &str) -> Result<(), ConfigError> {
-    if separator.is_empty() {
-        return Err(ConfigError::new("separator", "it is empty"));
-    }
+    refuse_if(separator.is_empty(), "separator", "it is empty")?;
     check_usable("separator", separator)
 }
 
