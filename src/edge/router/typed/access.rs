@@ -126,19 +126,7 @@ macro_rules! read_numbers {
         fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
             match self.number() {
                 Some(n) => number(&n, visitor),
-                None => Err(Misfit::of_type(&Unexpected::Str(""), &visitor)),
-            }
-        }
-    )*};
-}
-
-/// The same for those that no JSON number holds.
-macro_rules! read_large {
-    ($($method:ident $visit:ident $type:ty;)*) => {$(
-        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
-            match self.number().map(|_| self.0.parse::<$type>()) {
-                Some(Ok(n)) => visitor.$visit(n),
-                _ => Err(Misfit::of_type(&Unexpected::Str(""), &visitor)),
+                None => self.deserialize_any(visitor),
             }
         }
     )*};
@@ -155,7 +143,22 @@ impl<'de> Deserializer<'de> for Key<'de> {
         match self.0 {
             "true" => visitor.visit_bool(true),
             "false" => visitor.visit_bool(false),
-            _ => Err(Misfit::of_type(&Unexpected::Str(""), &visitor)),
+            _ => self.deserialize_any(visitor),
+        }
+    }
+
+    // No JSON number holds all of them.
+    fn deserialize_i128<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+        match self.number().and_then(|_| self.0.parse().ok()) {
+            Some(n) => visitor.visit_i128(n),
+            None => self.deserialize_any(visitor),
+        }
+    }
+
+    fn deserialize_u128<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+        match self.number().and_then(|_| self.0.parse().ok()) {
+            Some(n) => visitor.visit_u128(n),
+            None => self.deserialize_any(visitor),
         }
     }
 
@@ -184,11 +187,6 @@ impl<'de> Deserializer<'de> for Key<'de> {
         deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64
         deserialize_u8 deserialize_u16 deserialize_u32 deserialize_u64
         deserialize_f32 deserialize_f64
-    }
-
-    read_large! {
-        deserialize_i128 visit_i128 i128;
-        deserialize_u128 visit_u128 u128;
     }
 
     forward_to_deserialize_any! {

@@ -43,7 +43,7 @@ impl Step {
 #[derive(Debug)]
 enum What {
     /// What was expected, and what came.
-    Other(&'static str, String),
+    Other(String, String),
     /// So many elements were declared, and so many came.
     Length(usize, usize),
     /// A length is wrong: whose, is not known.
@@ -74,7 +74,7 @@ impl Misfit {
 
     /// The type of a value is another.
     pub(super) fn expected(expected: &'static str, came: &Unexpected<'_>) -> Self {
-        Self::new(What::Other(expected, a(kind(came))))
+        Self::new(What::Other(expected.to_owned(), a(kind(came))))
     }
 
     /// The same in the words of a type.
@@ -124,7 +124,7 @@ impl Misfit {
     }
 }
 
-/// What is wrong. Whoever wraps this error in one of his own gets no values either.
+/// What is wrong. A type that wraps this error in one of its own gets no values either.
 impl fmt::Display for Misfit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.what {
@@ -144,8 +144,8 @@ impl fmt::Display for Misfit {
 
 impl std::error::Error for Misfit {}
 
-/// What the types of serde and of the standard library expect, by their own words.
-const KNOWN: &[&str] = &[
+/// What types of serde and of the standard library expect, in their own words.
+const WORDS: &[&str] = &[
     "a string",
     "a borrowed string",
     "a character",
@@ -155,32 +155,6 @@ const KNOWN: &[&str] = &[
     "an array",
     "an object",
     "any valid JSON value",
-    "u8",
-    "u16",
-    "u32",
-    "u64",
-    "u128",
-    "usize",
-    "i8",
-    "i16",
-    "i32",
-    "i64",
-    "i128",
-    "isize",
-    "f32",
-    "f64",
-    "a nonzero u8",
-    "a nonzero u16",
-    "a nonzero u32",
-    "a nonzero u64",
-    "a nonzero u128",
-    "a nonzero usize",
-    "a nonzero i8",
-    "a nonzero i16",
-    "a nonzero i32",
-    "a nonzero i64",
-    "a nonzero i128",
-    "a nonzero isize",
     "IP address",
     "IPv4 address",
     "IPv6 address",
@@ -188,38 +162,45 @@ const KNOWN: &[&str] = &[
     "path string",
 ];
 
-/// serde's words for what the program expects, in those of JSON: always a text from here. `None` if they may be
-/// somebody else's.
-fn plain(expected: &dyn Expected) -> Option<&'static str> {
+/// The same of numbers: these words, alone or behind `a nonzero`.
+const NUMBERS: &[&str] = &[
+    "u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32", "i64", "i128", "isize", "f32",
+    "f64",
+];
+
+/// How serde's words for types of the program begin, and what these types are in JSON: names of Rust types mean nothing
+/// to a model.
+const TYPES: &[(&str, &str)] = &[
+    ("unit struct ", "null"),
+    ("enum ", "a string or an object"),
+    ("tuple struct ", "an array"),
+    ("tuple variant ", "an array"),
+    ("a tuple of size ", "an array"),
+    ("an array of length ", "an array"),
+    ("struct ", "an object"),
+    ("internally tagged enum ", "an object"),
+    ("adjacently tagged enum ", "an object"),
+];
+
+/// serde's words for what the program expects, in those of JSON: always a text from these tables. `None` if the words may
+/// be those of another crate.
+fn plain(expected: &dyn Expected) -> Option<String> {
     let expected = Bounded::print(64, &expected);
-    // Names of Rust types mean nothing to a model.
-    let begins = |starts: &[&str]| starts.iter().any(|start| expected.starts_with(start));
-    match &*expected {
-        "map" | "a map" => Some("an object"),
-        "sequence" | "a sequence" => Some("an array"),
-        "unit" | "()" => Some("null"),
-        "variant identifier" | "field identifier" => Some("a string"),
-        _ if begins(&["unit struct "]) => Some("null"),
-        _ if begins(&["enum "]) => Some("a string or an object"),
-        _ if begins(&[
-            "tuple struct ",
-            "tuple variant ",
-            "a tuple of size ",
-            "an array of length ",
-        ]) =>
-        {
-            Some("an array")
-        }
-        _ if begins(&[
-            "struct ",
-            "internally tagged enum ",
-            "adjacently tagged enum ",
-        ]) =>
-        {
-            Some("an object")
-        }
-        _ => KNOWN.iter().find(|known| **known == expected).copied(),
-    }
+    let json = match &*expected {
+        "map" | "a map" => "an object",
+        "sequence" | "a sequence" => "an array",
+        "unit" | "()" => "null",
+        "variant identifier" | "field identifier" => "a string",
+        _ => match TYPES.iter().find(|(start, _)| expected.starts_with(start)) {
+            Some((_, json)) => json,
+            None => {
+                let number = expected.strip_prefix("a nonzero ").unwrap_or(&expected);
+                let known = WORDS.contains(&&*expected) || NUMBERS.contains(&number);
+                return known.then_some(expected);
+            }
+        },
+    };
+    Some(json.to_owned())
 }
 
 /// Names from the program, as many as fit.
