@@ -40,23 +40,23 @@ impl<T> IntoAnswer<T> for T {
     }
 }
 
-impl IntoAnswer<Value> for String {
-    fn into_answer(self) -> Result<Value, ToolError> {
-        Ok(self.into())
-    }
+/// What each of these types is as an answer.
+macro_rules! answers {
+    ($answer:ty { $($from:ty: |$own:pat_param| $into:expr;)* }) => {$(
+        impl IntoAnswer<$answer> for $from {
+            fn into_answer(self) -> Result<$answer, ToolError> {
+                let $own = self;
+                Ok($into)
+            }
+        }
+    )*};
 }
 
-impl IntoAnswer<Value> for &'static str {
-    fn into_answer(self) -> Result<Value, ToolError> {
-        Ok(self.into())
-    }
-}
-
-impl IntoAnswer<Value> for () {
-    fn into_answer(self) -> Result<Value, ToolError> {
-        Ok(Value::Null)
-    }
-}
+answers!(Value {
+    String: |text| text.into();
+    &'static str: |text| text.into();
+    (): |()| Value::Null;
+});
 
 impl<T: Serialize> IntoAnswer<Value> for Json<T> {
     fn into_answer(self) -> Result<Value, ToolError> {
@@ -70,39 +70,17 @@ mod mcp {
 
     use super::*;
 
-    fn complete(result: CallToolResult) -> Result<CallToolResponse, ToolError> {
-        Ok(CallToolResponse::Complete(result))
+    fn text(text: impl Into<String>) -> CallToolResponse {
+        CallToolResult::success(vec![ContentBlock::text(text)]).into()
     }
 
-    impl IntoAnswer<CallToolResponse> for CallToolResult {
-        fn into_answer(self) -> Result<CallToolResponse, ToolError> {
-            complete(self)
-        }
-    }
-
-    impl IntoAnswer<CallToolResponse> for String {
-        fn into_answer(self) -> Result<CallToolResponse, ToolError> {
-            complete(CallToolResult::success(vec![ContentBlock::text(self)]))
-        }
-    }
-
-    impl IntoAnswer<CallToolResponse> for &'static str {
-        fn into_answer(self) -> Result<CallToolResponse, ToolError> {
-            String::from(self).into_answer()
-        }
-    }
-
-    impl IntoAnswer<CallToolResponse> for () {
-        fn into_answer(self) -> Result<CallToolResponse, ToolError> {
-            complete(CallToolResult::success(Vec::new()))
-        }
-    }
-
-    impl IntoAnswer<CallToolResponse> for Value {
-        fn into_answer(self) -> Result<CallToolResponse, ToolError> {
-            complete(CallToolResult::structured(self))
-        }
-    }
+    answers!(CallToolResponse {
+        CallToolResult: |result| result.into();
+        String: |own| text(own);
+        &'static str: |own| text(own);
+        (): |()| CallToolResult::success(Vec::new()).into();
+        Value: |value| CallToolResult::structured(value).into();
+    });
 
     impl<T: Serialize> IntoAnswer<CallToolResponse> for Json<T> {
         fn into_answer(self) -> Result<CallToolResponse, ToolError> {
