@@ -88,6 +88,11 @@ impl Catalog {
         self.tools.get_key_value(tool).map(|(name, _)| name)
     }
 
+    #[cfg(feature = "router")]
+    pub(crate) fn names(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.tools.keys()
+    }
+
     pub(super) fn server(&self) -> Option<&str> {
         self.server.as_deref()
     }

@@ -10,8 +10,8 @@ use tower_service::Service;
 
 use super::{
     IntoAnswer, Router, ToolList, names,
-    route::Leaf,
-    table::{self, BoxRoute, Local, Server, Table, Watched},
+    route::{Route, route},
+    table::{Local, Server, Table},
 };
 #[cfg(feature = "mcp")]
 use crate::edge::mcp::Catalog;
@@ -26,7 +26,7 @@ use crate::{
 #[must_use]
 pub struct RouterBuilder<Res> {
     separator: String,
-    local: Vec<(Arc<str>, BoxRoute<Res>)>,
+    local: Vec<(Arc<str>, Route<Res>)>,
     servers: Vec<(Arc<str>, MakeServer<Res>)>,
     timeouts: Vec<(String, Duration)>,
     health: Option<Health>,
@@ -35,8 +35,9 @@ pub struct RouterBuilder<Res> {
     definitions: Vec<rmcp::model::Tool>,
 }
 
-/// A server whose route waits for who watches it.
-type MakeServer<Res> = Box<dyn FnOnce(&str, Option<&Health>) -> Server<Res> + Send + Sync>;
+/// Makes a server, whose route needs the separator and the registry that watches it.
+type MakeServer<Res> =
+    Box<dyn FnOnce(Arc<str>, &Arc<str>, Option<&Health>) -> Server<Res> + Send + Sync>;
 
 impl<Res: 'static> RouterBuilder<Res> {
     /// A router of nothing yet, whose tools answer with `Res`.
@@ -67,7 +68,7 @@ impl<Res: 'static> RouterBuilder<Res> {
         S::Error: Into<ToolError>,
         S::Future: Send,
     {
-        self.local.push((name.into(), Box::new(Leaf(service))));
+        self.local.push((name.into(), route(service)));
         self
     }
 
@@ -101,14 +102,12 @@ impl<Res: 'static> RouterBuilder<Res> {
         S::Future: Send,
     {
         let tools = tools.into();
-        let server: MakeServer<Res> = Box::new(|name, health| Server {
-            route: match health {
-                Some(health) => Box::new(Leaf(health.layer().layer(service))),
-                None => Box::new(Leaf(service)),
-            },
-            known: HashMap::new(),
-            watched: health.map(|health| Watched::new(health, name, &tools)),
-            tools,
+        let server: MakeServer<Res> = Box::new(|name, separator, health| {
+            let route = match health {
+                Some(health) => route(health.layer().layer(service)),
+                None => route(service),
+            };
+            Server::new(name, separator, route, tools, health)
         });
         self.servers.push((name.into(), server));
         self
@@ -148,32 +147,33 @@ impl<Res: 'static> RouterBuilder<Res> {
         }
         let health = self.health.as_ref();
         let servers = self.servers.into_iter().map(|(name, make)| {
-            let server = make(&name, health);
+            let server = make(Arc::clone(&name), &separator, health);
             (name, server)
         });
         let servers = unique("server", servers)?;
         for (tool, _) in &self.local {
             names::check_usable("tool", tool)?;
-            match names::split(tool, &separator) {
-                Some((server, _)) if servers.contains_key(server) => {
-                    let reason = "begins like the names of a server's tools";
-                    return Err(names::of("tool", tool, reason));
-                }
-                _ => {}
+            let server = names::split(tool, &separator).map(|(server, _)| server);
+            if server.is_some_and(|server| servers.contains_key(server)) {
+                let reason = "begins like the names of a server's tools";
+                return Err(names::of("tool", tool, reason));
             }
         }
+        #[cfg(feature = "mcp")]
+        let definitions = Catalog::new(self.definitions).trust_annotations(true);
         let local = self.local.into_iter().map(|(name, route)| {
             let identity = Identity::new(Arc::clone(&name));
+            #[cfg(feature = "mcp")]
+            let identity = identity.with_replay_safety(definitions.replay_safety(&name));
             (name, Local { route, identity })
         });
         let mut table = Table {
             local: unique("tool", local)?,
             #[cfg(feature = "mcp")]
-            definitions: Catalog::new(self.definitions).trust_annotations(true),
+            definitions,
             separator,
             servers,
         };
-        table.know_fixed_tools();
         for (name, timeout) in self.timeouts {
             table.set_timeout(&name, timeout)?;
         }
@@ -182,35 +182,23 @@ impl<Res: 'static> RouterBuilder<Res> {
 }
 
 impl<Res> Table<Res> {
-    fn know_fixed_tools(&mut self) {
-        for (server, there) in &mut self.servers {
-            let of = |tool: &Arc<str>| {
-                let identity = table::identity(server, &self.separator, Arc::clone(tool));
-                (Arc::clone(tool), identity)
-            };
-            there.known = there.tools.fixed().map(of).collect();
-        }
-    }
-
     fn set_timeout(&mut self, name: &str, timeout: Duration) -> Result<(), ConfigError> {
+        let unknown = || names::of("timeout", name, "is the name of no tool");
         if let Some(local) = self.local.get_mut(name) {
             local.identity = local.identity.clone().with_timeout(timeout);
             return Ok(());
         }
-        let found = names::split(name, &self.separator).and_then(|(server, tool)| {
-            let (_, there) = self.servers.get_key_value(server)?;
-            let may_be = there.tools.find(tool).is_some() || there.tools.fixed().next().is_none();
-            may_be.then_some((server, tool))
-        });
-        let Some((server, tool)) = found else {
-            return Err(names::of("timeout", name, "is the name of no tool"));
+        let Some((server, tool)) = names::split(name, &self.separator) else {
+            return Err(unknown());
         };
-        let (server, tool) = (Arc::from(server), Arc::<str>::from(tool));
-        let identity = table::identity(&server, &self.separator, Arc::clone(&tool));
-        if let Some(there) = self.servers.get_mut(&server) {
-            let known = there.known.entry(tool).or_insert(identity);
-            *known = known.clone().with_timeout(timeout);
+        let server = self.servers.get_mut(server).ok_or_else(unknown)?;
+        if server.tools.is_fixed() && server.tools.find(tool).is_none() {
+            return Err(unknown());
         }
+        let tool = Arc::<str>::from(tool);
+        let known = server.known.remove(&tool);
+        let identity = known.unwrap_or_else(|| server.identity(Arc::clone(&tool)));
+        server.known.insert(tool, identity.with_timeout(timeout));
         Ok(())
     }
 }

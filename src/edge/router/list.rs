@@ -1,4 +1,4 @@
-use std::{collections::HashSet, fmt, ops::ControlFlow, sync::Arc};
+use std::{collections::HashSet, fmt, sync::Arc};
 
 use crate::call::ReplaySafety;
 #[cfg(feature = "mcp")]
@@ -13,81 +13,68 @@ use crate::edge::mcp::{Catalog, McpTools};
 /// let tools = ToolList::from(["search", "fetch"]);
 /// ```
 #[derive(Clone)]
-pub struct ToolList(Kind);
+pub struct ToolList(pub(super) Arc<dyn Tools>);
 
-#[derive(Clone)]
-enum Kind {
-    Fixed(Arc<HashSet<Arc<str>>>),
+/// The tools of one server. The defaults are those of names alone, which never change.
+pub(super) trait Tools: Send + Sync {
+    /// The tool's name, if the list has it.
+    fn find(&self, tool: &str) -> Option<Arc<str>>;
+
+    fn names(&self) -> Vec<Arc<str>>;
+
+    fn is_fixed(&self) -> bool {
+        true
+    }
+
+    /// Whether it says which tools there are: a list that follows a server may not have been read yet.
+    fn is_read(&self) -> bool {
+        true
+    }
+
+    fn replay_safety(&self, _tool: &str) -> ReplaySafety {
+        ReplaySafety::Unknown
+    }
+
     #[cfg(feature = "mcp")]
-    Mcp(McpTools),
+    fn catalog(&self) -> Option<Arc<Catalog>> {
+        None
+    }
 }
 
-impl ToolList {
-    /// The tool's name, if the list has it.
-    pub(super) fn find(&self, tool: &str) -> Option<Arc<str>> {
-        match &self.0 {
-            Kind::Fixed(names) => names.get(tool).cloned(),
-            #[cfg(feature = "mcp")]
-            Kind::Mcp(tools) => tools.name(tool),
-        }
+impl Tools for HashSet<Arc<str>> {
+    fn find(&self, tool: &str) -> Option<Arc<str>> {
+        self.get(tool).cloned()
     }
 
-    #[cfg_attr(
-        not(feature = "mcp"),
-        allow(unused_variables, reason = "names alone tell nothing")
-    )]
-    pub(super) fn replay_safety(&self, tool: &str) -> ReplaySafety {
-        match &self.0 {
-            Kind::Fixed(_) => ReplaySafety::Unknown,
-            #[cfg(feature = "mcp")]
-            Kind::Mcp(tools) => tools.catalog().replay_safety(tool),
-        }
+    fn names(&self) -> Vec<Arc<str>> {
+        self.iter().cloned().collect()
+    }
+}
+
+#[cfg(feature = "mcp")]
+impl Tools for McpTools {
+    fn find(&self, tool: &str) -> Option<Arc<str>> {
+        self.name(tool)
     }
 
-    pub(super) fn try_for_each(
-        &self,
-        mut f: impl FnMut(&str) -> ControlFlow<()>,
-    ) -> ControlFlow<()> {
-        match &self.0 {
-            Kind::Fixed(names) => names.iter().try_for_each(|name| f(name)),
-            #[cfg(feature = "mcp")]
-            Kind::Mcp(tools) => tools.catalog().tools().try_for_each(|tool| f(&tool.name)),
-        }
+    fn names(&self) -> Vec<Arc<str>> {
+        self.catalog().names().cloned().collect()
     }
 
-    /// Whether it tells which tools there are: a list that follows a server may not have been read yet.
-    pub(super) fn is_read(&self) -> bool {
-        match &self.0 {
-            Kind::Fixed(_) => true,
-            #[cfg(feature = "mcp")]
-            Kind::Mcp(tools) => tools.catalog().is_read(),
-        }
+    fn is_fixed(&self) -> bool {
+        false
     }
 
-    /// The names of a list that stays.
-    pub(super) fn fixed(&self) -> impl Iterator<Item = &Arc<str>> {
-        let names = match &self.0 {
-            Kind::Fixed(names) => Some(names),
-            #[cfg(feature = "mcp")]
-            Kind::Mcp(_) => None,
-        };
-        names.into_iter().flat_map(|names| names.iter())
+    fn is_read(&self) -> bool {
+        self.catalog().is_read()
     }
 
-    pub(super) fn len(&self) -> usize {
-        match &self.0 {
-            Kind::Fixed(names) => names.len(),
-            #[cfg(feature = "mcp")]
-            Kind::Mcp(tools) => tools.catalog().len(),
-        }
+    fn replay_safety(&self, tool: &str) -> ReplaySafety {
+        self.catalog().replay_safety(tool)
     }
 
-    #[cfg(feature = "mcp")]
-    pub(super) fn catalog(&self) -> Option<Arc<Catalog>> {
-        match &self.0 {
-            Kind::Fixed(_) => None,
-            Kind::Mcp(tools) => Some(tools.catalog()),
-        }
+    fn catalog(&self) -> Option<Arc<Catalog>> {
+        Some(self.catalog())
     }
 }
 
@@ -97,15 +84,15 @@ where
     I::Item: Into<Arc<str>>,
 {
     fn from(names: I) -> Self {
-        let names = names.into_iter().map(Into::into).collect();
-        Self(Kind::Fixed(Arc::new(names)))
+        let names: HashSet<Arc<str>> = names.into_iter().map(Into::into).collect();
+        Self(Arc::new(names))
     }
 }
 
 #[cfg(feature = "mcp")]
 impl From<McpTools> for ToolList {
     fn from(tools: McpTools) -> Self {
-        Self(Kind::Mcp(tools))
+        Self(Arc::new(tools))
     }
 }
 
@@ -119,7 +106,7 @@ impl From<Catalog> for ToolList {
 impl fmt::Debug for ToolList {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ToolList")
-            .field("tools", &self.len())
+            .field("tools", &self.0.names().len())
             .finish()
     }
 }

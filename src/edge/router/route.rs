@@ -10,16 +10,12 @@ use crate::{
 
 pub(super) type Boxed<Res> = Pin<Box<dyn Future<Output = Result<Res, ToolError>> + Send>>;
 
-/// A service behind a name, its type forgotten.
-pub(super) trait Route<Res>: Send + Sync {
-    /// Calls it. `known_as`: what the caller calls it, if the call does not say so any more.
-    fn call(&self, call: ToolCall, known_as: Option<CallInfo>) -> Boxed<Res>;
-}
+/// A service behind a name, its type erased. Its second argument is the names that the caller used, if the call has others by
+/// now.
+pub(super) type Route<Res> = Box<dyn Fn(ToolCall, Option<CallInfo>) -> Boxed<Res> + Send + Sync>;
 
-/// What a service must be for that.
-pub(super) struct Leaf<S>(pub(super) S);
-
-impl<S, Res> Route<Res> for Leaf<S>
+/// The route to a service.
+pub(super) fn route<S, Res>(service: S) -> Route<Res>
 where
     S: Service<ToolCall> + Clone + Send + Sync + 'static,
     S::Response: IntoAnswer<Res>,
@@ -27,15 +23,15 @@ where
     S::Future: Send,
     Res: 'static,
 {
-    fn call(&self, call: ToolCall, known_as: Option<CallInfo>) -> Boxed<Res> {
-        let (svc, info) = (self.0.clone(), call.info());
+    Box::new(move |call, known_as| {
+        let (svc, info) = (service.clone(), call.info());
         Box::pin(async move {
             run(svc, call).await.map_err(|error| match known_as {
                 Some(outer) => error.readdressed(&info, &outer),
                 None => error.about(&info),
             })
         })
-    }
+    })
 }
 
 /// Waits for this very instance to be ready, and calls it.

@@ -3,7 +3,7 @@ use std::{
     future::Future,
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
 };
 
 #[cfg(feature = "mcp")]
@@ -11,12 +11,10 @@ use rmcp::model::Tool;
 use serde_json::Value;
 use tower_service::Service;
 
-#[cfg(feature = "mcp")]
-use super::ToolList;
 use super::{
     RouterBuilder,
     route::Boxed,
-    table::{Table, Target, identity},
+    table::{Table, Target},
     unknown::Asked,
 };
 use crate::{
@@ -71,8 +69,9 @@ impl<Res> Router<Res> {
     /// [refused](RouterBuilder::with_health) now. What a server lists under a name that no call can have, as
     /// [`ToolCall::check`] tells of the flat one, is not there.
     pub fn names(&self) -> Vec<String> {
-        let mut names = Vec::new();
-        self.table.for_each(|flat| names.push(flat.to_owned()));
+        let local = self.table.local.keys().map(|name| name.to_string());
+        let remote = self.table.remote().map(|(flat, _)| flat);
+        let mut names: Vec<_> = local.chain(remote).collect();
         names.sort_unstable();
         names
     }
@@ -83,13 +82,13 @@ impl<Res> Router<Res> {
     #[cfg(feature = "mcp")]
     pub fn mcp_tools(&self) -> Vec<Tool> {
         let mut definitions: Vec<_> = self.table.definitions.tools().cloned().collect();
-        for (server, there) in &self.table.servers {
-            let Some(catalog) = there.present().and_then(ToolList::catalog) else {
+        for server in self.table.servers.values() {
+            let Some(catalog) = server.present().and_then(|tools| tools.catalog()) else {
                 continue;
             };
-            let callable = |tool: &&Tool| self.table.is_callable(server, &tool.name);
+            let callable = |tool: &&Tool| server.is_callable(&tool.name);
             definitions.extend(catalog.tools().filter(callable).cloned().map(|mut tool| {
-                tool.name = super::names::flat(server, &self.table.separator, &tool.name).into();
+                tool.name = server.flat(&tool.name).into();
                 tool
             }));
         }
@@ -122,47 +121,38 @@ impl<Res> Service<ToolCall> for Router<Res> {
                     true => call.delivered(),
                     false => call,
                 };
-                local.route.call(call, None)
+                (local.route)(call, None)
             }
-            // The call has these names already.
-            Some(Target::Server {
-                there,
-                server,
-                tool,
-                ..
-            }) if (call.tool(), call.server()) == (&*tool, Some(&**server)) => {
-                there.route.call(call.delivered(), None)
-            }
-            Some(Target::Server {
-                there,
-                server,
-                tool,
-                ..
-            }) => {
-                let known_as = call.info();
-                let identity = identity(server, &self.table.separator, tool);
-                let call = call.renamed(&identity).delivered();
-                there.route.call(call, Some(known_as))
+            Some(Target::Listed(server, tool) | Target::Unlisted(server, tool)) => {
+                if server.is_named(&call, &tool) {
+                    (server.route)(call.delivered(), None)
+                } else {
+                    let known_as = call.info();
+                    let call = call.renamed(&server.identity(tool)).delivered();
+                    (server.route)(call, Some(known_as))
+                }
             }
             None => {
-                let error = asked.is_not_in(&self.table);
-                return ResponseFuture(State::Refused(Some(error)));
+                let error = asked.not_found();
+                Box::pin(async { Err(error) })
             }
         };
-        ResponseFuture(State::Called {
+        ResponseFuture {
             fut,
             asked,
             table: Arc::clone(&self.table),
-        })
+        }
     }
 }
 
 /// Stricter than the router itself: a server that it does not know is no word of the caller's own, but one that does not exist.
 impl<Res: 'static> Resolve for Router<Res> {
     fn resolve(&self, call: &ToolCall) -> Result<Option<Identity>, ToolError> {
-        let resolved = self.table.resolve(call);
-        let unknown = || Asked::of(call).is_not_in(&self.table);
-        resolved.map(Some).ok_or_else(unknown)
+        let unknown = || {
+            let asked = Asked::of(call);
+            asked.with_near(asked.not_found(), &self.table)
+        };
+        self.table.resolve(call).map(Some).ok_or_else(unknown)
     }
 }
 
@@ -187,32 +177,18 @@ impl<Res> fmt::Debug for Router<Res> {
 ///
 /// Boxed, because each route has a type of its own: the one allocation of a call.
 #[must_use = "futures do nothing unless polled"]
-pub struct ResponseFuture<Res>(State<Res>);
-
-enum State<Res> {
-    // Waiting for the route to be ready, then for its response.
-    Called {
-        fut: Boxed<Res>,
-        asked: Asked,
-        table: Arc<Table<Res>>,
-    },
-    // There is no such tool.
-    Refused(Option<ToolError>),
+pub struct ResponseFuture<Res> {
+    fut: Boxed<Res>,
+    asked: Asked,
+    table: Arc<Table<Res>>,
 }
 
 impl<Res> Future for ResponseFuture<Res> {
     type Output = Result<Res, ToolError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match &mut self.0 {
-            State::Called { fut, asked, table } => {
-                let result = ready!(fut.as_mut().poll(cx));
-                Poll::Ready(result.map_err(|error| asked.retold(error, table)))
-            }
-            State::Refused(error) => {
-                Poll::Ready(Err(error.take().expect("polled after completion")))
-            }
-        }
+        let polled = self.fut.as_mut().poll(cx);
+        polled.map_err(|error| self.asked.with_near(error, &self.table))
     }
 }
 

@@ -1,6 +1,6 @@
 use std::{collections::HashMap, ops::ControlFlow, sync::Arc};
 
-use super::{ToolList, names, nearest::Nearest, route::Route};
+use super::{ToolList, list::Tools, names, nearest::Nearest, route::Route};
 #[cfg(feature = "mcp")]
 use crate::edge::mcp::Catalog;
 use crate::{
@@ -8,280 +8,230 @@ use crate::{
     edge::health::{Health, named},
 };
 
-pub(super) type BoxRoute<Res> = Box<dyn Route<Res>>;
-
 /// All names, and what is behind them.
 pub(super) struct Table<Res> {
     pub(super) separator: Arc<str>,
     pub(super) local: HashMap<Arc<str>, Local<Res>>,
     pub(super) servers: HashMap<Arc<str>, Server<Res>>,
-    /// Of local tools, as far as they have one.
+    /// Of the local tools that have one.
     #[cfg(feature = "mcp")]
     pub(super) definitions: Catalog,
 }
 
 pub(super) struct Local<Res> {
-    pub(super) route: BoxRoute<Res>,
+    pub(super) route: Route<Res>,
     pub(super) identity: Identity,
 }
 
 pub(super) struct Server<Res> {
-    pub(super) route: BoxRoute<Res>,
-    pub(super) tools: ToolList,
+    name: Arc<str>,
+    separator: Arc<str>,
+    pub(super) route: Route<Res>,
+    pub(super) tools: Arc<dyn Tools>,
     /// What is known before a list is read: of tools in a fixed list, and of those with a timeout.
     pub(super) known: HashMap<Arc<str>, Identity>,
-    pub(super) watched: Option<Watched>,
-}
-
-/// Who knows whether a server is there, and what to ask for.
-pub(super) struct Watched {
-    health: Health,
-    server: CallInfo,
-}
-
-impl Watched {
-    pub(super) fn new(health: &Health, server: &str, tools: &ToolList) -> Self {
-        let watched = Self {
-            health: health.clone(),
-            server: named(server),
-        };
-        // Whoever looks at the registry sees the servers of which no call has told yet.
-        let tools = tools.clone();
-        watched.health.add(&watched.server, move || tools.len() > 1);
-        watched
-    }
+    health: Option<(Health, CallInfo)>,
 }
 
 impl<Res> Server<Res> {
+    pub(super) fn new(
+        name: Arc<str>,
+        separator: &Arc<str>,
+        route: Route<Res>,
+        ToolList(tools): ToolList,
+        health: Option<&Health>,
+    ) -> Self {
+        let health = health.map(|health| {
+            let (server, tools) = (named(&name), Arc::clone(&tools));
+            // The registry then shows servers that no call has reached yet.
+            health.add(&server, move || tools.names().len() > 1);
+            (health.clone(), server)
+        });
+        let mut server = Self {
+            name,
+            separator: Arc::clone(separator),
+            route,
+            tools,
+            known: HashMap::new(),
+            health,
+        };
+        if server.tools.is_fixed() {
+            let names = server.tools.names().into_iter();
+            server.known = names
+                .map(|tool| (Arc::clone(&tool), server.identity(tool)))
+                .collect();
+        }
+        server
+    }
+
     /// Whether its calls are refused now: then no list has its tools.
-    pub(super) fn is_away(&self) -> bool {
-        let watched = self.watched.as_ref();
-        watched.is_some_and(|w| w.health.is_refusing(&w.server))
+    fn is_away(&self) -> bool {
+        let health = self.health.as_ref();
+        health.is_some_and(|(health, server)| health.is_refusing(server))
     }
 
-    /// Its tools, as far as calls may have them.
-    pub(super) fn present(&self) -> Option<&ToolList> {
-        (!self.is_away()).then_some(&self.tools)
+    /// Its tools, unless calls of them are refused now.
+    pub(super) fn present(&self) -> Option<&dyn Tools> {
+        (!self.is_away()).then_some(&*self.tools)
+    }
+
+    pub(super) fn identity(&self, tool: Arc<str>) -> Identity {
+        let identity = Identity::new(tool).with_server(Arc::clone(&self.name));
+        identity.with_separator(Arc::clone(&self.separator))
+    }
+
+    pub(super) fn is_named(&self, call: &ToolCall, tool: &str) -> bool {
+        (call.tool(), call.server()) == (tool, Some(&*self.name))
+    }
+
+    pub(super) fn flat(&self, tool: &str) -> String {
+        names::flat(&self.name, &self.separator, tool)
+    }
+
+    /// The tool's own part of a flat name of this server.
+    fn part_of<'n>(&self, name: &'n str) -> Option<&'n str> {
+        let tool = name.strip_prefix(&*self.name)?;
+        tool.strip_prefix(&*self.separator)
+    }
+
+    /// Whether a call can have the flat name of this tool: the names that a server lists are not checked before.
+    pub(super) fn is_callable(&self, tool: &str) -> bool {
+        let flat = self.name.len() + self.separator.len() + tool.len();
+        flat <= MAX_NAME_BYTES && !tool.is_empty() && !tool.chars().any(char::is_control)
+    }
+
+    fn listed(&self, tool: &str) -> Option<Target<'_, Res>> {
+        let tool = self
+            .tools
+            .find(tool)
+            .filter(|tool| self.is_callable(tool))?;
+        Some(Target::Listed(self, tool))
+    }
+
+    fn unlisted(&self, tool: &str) -> Option<Target<'_, Res>> {
+        let may_exist = !self.tools.is_read() && self.is_callable(tool);
+        may_exist.then(|| Target::Unlisted(self, tool.into()))
     }
 }
 
-/// The identity of a server's tool.
-pub(super) fn identity(server: &Arc<str>, separator: &Arc<str>, tool: Arc<str>) -> Identity {
-    let identity = Identity::new(tool).with_server(Arc::clone(server));
-    identity.with_separator(Arc::clone(separator))
-}
-
-/// Whom a call is for.
+/// The tool that a call is for.
 pub(super) enum Target<'a, Res> {
     Local(&'a Local<Res>),
-    Server {
-        there: &'a Server<Res>,
-        server: &'a Arc<str>,
-        tool: Arc<str>,
-        /// False if nobody can tell whether there is such a tool: the list was not read yet.
-        is_listed: bool,
-    },
+    Listed(&'a Server<Res>, Arc<str>),
+    /// The server's list was not read yet: whether it has this tool is not known.
+    Unlisted(&'a Server<Res>, Arc<str>),
+}
+
+impl<Res> Target<'_, Res> {
+    fn identity(self) -> Identity {
+        match self {
+            Self::Local(local) => local.identity.clone(),
+            Self::Listed(server, tool) => {
+                let replay = server.tools.replay_safety(&tool);
+                let known = server.known.get(&tool).cloned();
+                let identity = known.unwrap_or_else(|| server.identity(tool));
+                identity.with_replay_safety(replay)
+            }
+            Self::Unlisted(server, tool) => Self::Listed(server, tool).identity().unlisted(),
+        }
+    }
 }
 
 impl<Res> Table<Res> {
-    /// A server of ours that the call names; else the name of the tool decides.
+    /// The tool of the router's server that the call names; otherwise the tool's name decides.
     pub(super) fn find(&self, call: &ToolCall) -> Option<Target<'_, Res>> {
-        let name = call.tool();
-        match call.named_server() {
-            Some(server) if self.servers.contains_key(server) => {
-                // A resolved call has the tool's own name, whatever it looks like.
-                let part = self.part_of(server, name).filter(|_| !call.is_resolved());
-                let found = self.at(server, name).or_else(|| self.at(server, part?));
-                found.or_else(|| self.unlisted(server, part.unwrap_or(name)))
+        let (name, is_resolved) = (call.tool(), call.is_resolved());
+        match call.named_server().map(|server| self.servers.get(server)) {
+            Some(Some(server)) => {
+                // A resolved call has the tool's own name, even if that looks like a flat one.
+                let part = server.part_of(name).filter(|_| !is_resolved);
+                let found = server.listed(name).or_else(|| server.listed(part?));
+                found.or_else(|| server.unlisted(part.unwrap_or(name)))
             }
-            // Of a server that is not here.
-            Some(_) if call.is_resolved() => None,
+            Some(None) if is_resolved => None,
             _ => self.by_name(name).or_else(|| {
-                let flat = (!call.is_resolved()).then_some(name)?;
-                let (server, tool) = names::split(flat, &self.separator)?;
-                self.unlisted(server, tool)
+                let (server, tool) = self.split(name).filter(|_| !is_resolved)?;
+                server.unlisted(tool)
             }),
         }
     }
 
-    /// Whom the call is for, of tools that exist at servers that exist.
+    /// The identity of the tool that the call is for, if tool and server exist.
     pub(super) fn resolve(&self, call: &ToolCall) -> Option<Identity> {
         let is_server = |server| self.servers.contains_key(server);
-        if !call.named_server().is_none_or(is_server) {
-            return None;
-        }
-        Some(match self.find(call)? {
-            Target::Local(local) => local
-                .identity
-                .clone()
-                .with_replay_safety(self.replay_safety(call)),
-            Target::Server {
-                there,
-                server,
-                tool,
-                is_listed,
-            } => {
-                let replay = there.tools.replay_safety(&tool);
-                let known = there.known.get(&tool).cloned();
-                let identity = known.unwrap_or_else(|| self.identity(server, tool));
-                let identity = identity.with_replay_safety(replay);
-                match is_listed {
-                    true => identity,
-                    false => identity.unlisted(),
-                }
-            }
-        })
+        let found = call.named_server().is_none_or(is_server);
+        found.then(|| self.find(call))?.map(Target::identity)
     }
 
-    fn identity(&self, server: &Arc<str>, tool: Arc<str>) -> Identity {
-        identity(server, &self.separator, tool)
+    pub(super) fn replay_safety(&self, call: &ToolCall) -> ReplaySafety {
+        let identity = self.find(call).map(Target::identity);
+        identity.map_or(ReplaySafety::Unknown, |identity| identity.replay_safety())
+    }
+
+    /// Server and tool of a flat name.
+    pub(super) fn split<'n>(&self, name: &'n str) -> Option<(&Server<Res>, &'n str)> {
+        let (server, tool) = names::split(name, &self.separator)?;
+        Some((self.servers.get(server)?, tool))
     }
 
     fn by_name(&self, name: &str) -> Option<Target<'_, Res>> {
         if let Some(local) = self.local.get(name) {
             return Some(Target::Local(local));
         }
-        let (server, tool) = names::split(name, &self.separator)?;
-        self.at(server, tool)
+        let (server, tool) = self.split(name)?;
+        server.listed(tool)
     }
 
     #[cfg(feature = "mcp")]
     pub(super) fn definition(&self, name: &str) -> Option<rmcp::model::Tool> {
-        match self.by_name(name)? {
-            Target::Local(_) => self.definitions.get(name).cloned(),
-            Target::Server { there, tool, .. } => {
-                let tools = there.present()?;
-                let mut definition = tools.catalog()?.get(&tool).cloned()?;
-                definition.name = name.to_owned().into();
-                Some(definition)
-            }
-        }
+        let (server, tool) = match self.by_name(name)? {
+            Target::Local(_) => return self.definitions.get(name).cloned(),
+            Target::Listed(server, tool) | Target::Unlisted(server, tool) => (server, tool),
+        };
+        let mut definition = server.present()?.catalog()?.get(&tool).cloned()?;
+        definition.name = name.to_owned().into();
+        Some(definition)
     }
 
-    fn at(&self, server: &str, tool: &str) -> Option<Target<'_, Res>> {
-        let (server, there) = self.servers.get_key_value(server)?;
-        if !self.is_callable(server, tool) {
-            return None;
-        }
-        Some(Target::Server {
-            tool: there.tools.find(tool)?,
-            there,
-            server,
-            is_listed: true,
+    /// The tools of servers that can be called: their flat names, and their own.
+    pub(super) fn remote(&self) -> impl Iterator<Item = (String, Arc<str>)> {
+        self.servers.values().flat_map(|server| {
+            let tools = server.present().map(|tools| tools.names());
+            let tools = tools.unwrap_or_default().into_iter();
+            let callable = tools.filter(|tool| server.is_callable(tool));
+            callable.map(|tool| (server.flat(&tool), tool))
         })
-    }
-
-    /// A tool of a server whose list was not read yet: it may have it.
-    fn unlisted(&self, server: &str, tool: &str) -> Option<Target<'_, Res>> {
-        let (server, there) = self.servers.get_key_value(server)?;
-        if there.tools.is_read() || !self.is_callable(server, tool) {
-            return None;
-        }
-        Some(Target::Server {
-            tool: tool.into(),
-            there,
-            server,
-            is_listed: false,
-        })
-    }
-
-    /// Whether a call can have the flat name of a server's tool: what a server lists is not checked before.
-    pub(super) fn is_callable(&self, server: &str, tool: &str) -> bool {
-        let flat = server.len() + self.separator.len() + tool.len();
-        flat <= MAX_NAME_BYTES && !tool.is_empty() && !tool.chars().any(char::is_control)
-    }
-
-    /// The tool's own part of a flat name of this server.
-    fn part_of<'n>(&self, server: &str, name: &'n str) -> Option<&'n str> {
-        let (own, tool) = names::split(name, &self.separator)?;
-        (own == server).then_some(tool)
-    }
-
-    pub(super) fn replay_safety(&self, call: &ToolCall) -> ReplaySafety {
-        match self.find(call) {
-            Some(Target::Server { there, tool, .. }) => there.tools.replay_safety(&tool),
-            #[cfg(feature = "mcp")]
-            Some(Target::Local(_)) => self.definitions.replay_safety(call.tool()),
-            _ => ReplaySafety::Unknown,
-        }
-    }
-
-    /// Shows each tool that can be called: its flat name.
-    pub(super) fn for_each(&self, mut f: impl FnMut(&str)) {
-        self.local.keys().for_each(|name| f(name));
-        let _ = self.try_for_each_remote(|flat, _| {
-            f(flat);
-            ControlFlow::Continue(())
-        });
-    }
-
-    fn try_for_each_remote(
-        &self,
-        mut f: impl FnMut(&str, &str) -> ControlFlow<()>,
-    ) -> ControlFlow<()> {
-        let mut flat = String::new();
-        for (server, there) in &self.servers {
-            let Some(tools) = there.present() else {
-                continue;
-            };
-            flat.clear();
-            flat.push_str(server);
-            flat.push_str(&self.separator);
-            let start = flat.len();
-            tools.try_for_each(|tool| {
-                if !self.is_callable(server, tool) {
-                    return ControlFlow::Continue(());
-                }
-                flat.truncate(start);
-                flat.push_str(tool);
-                f(&flat, tool)
-            })?;
-        }
-        ControlFlow::Continue(())
     }
 
     /// Offers the tools, the local ones first, and those of the very name asked for before all others, until the
     /// searcher has had enough.
-    pub(super) fn search(&self, nearest: &mut Nearest<'_>) {
-        let _: ControlFlow<()> = (|| {
-            let mut locals = self.local.keys();
-            locals.try_for_each(|name| nearest.offer_local(name))?;
-            let bare = nearest.bare().to_owned();
-            self.servers
-                .iter()
-                .try_for_each(|(server, there)| match self.at(server, &bare) {
-                    Some(_) if !there.is_away() => {
-                        let flat = names::flat(server, &self.separator, &bare);
-                        nearest.offer(&flat, &bare)
-                    }
-                    _ => nearest.skip(),
-                })?;
-            self.try_for_each_remote(|flat, bare| nearest.offer(flat, bare))
-        })();
+    pub(super) fn search(&self, nearest: &mut Nearest<'_>) -> ControlFlow<()> {
+        let mut locals = self.local.keys();
+        locals.try_for_each(|name| nearest.offer_local(name))?;
+        let bare = nearest.bare();
+        for server in self.servers.values() {
+            match server.listed(bare) {
+                Some(_) if !server.is_away() => nearest.offer(&server.flat(bare), bare)?,
+                _ => nearest.skip()?,
+            }
+        }
+        self.remote()
+            .try_for_each(|(flat, bare)| nearest.offer(&flat, &bare))
     }
 
     /// Whether a call of this name alone finds a tool, at a server that is there.
     pub(super) fn has(&self, name: &str) -> bool {
         match self.by_name(name) {
-            Some(Target::Server { there, .. }) => !there.is_away(),
+            Some(Target::Listed(server, _)) => !server.is_away(),
             found => found.is_some(),
         }
     }
 
-    /// What the caller of a tool that is not there may have meant, as a flat name.
+    /// The tool that the caller of one that does not exist may have meant, as a flat name.
     pub(super) fn asked(&self, server: Option<&str>, name: &str) -> String {
-        match server {
-            Some(server)
-                if self.servers.contains_key(server) && self.part_of(server, name).is_none() =>
-            {
-                names::flat(server, &self.separator, name)
-            }
+        match server.and_then(|server| self.servers.get(server)) {
+            Some(server) if server.part_of(name).is_none() => server.flat(name),
             _ => name.to_owned(),
         }
-    }
-
-    /// The tool's own part of a flat name, or the whole.
-    pub(super) fn bare<'n>(&self, flat: &'n str) -> &'n str {
-        names::split(flat, &self.separator).map_or(flat, |(_, tool)| tool)
     }
 }

@@ -1,10 +1,10 @@
-use super::{nearest::Nearest, table::Table};
+use super::{names, nearest::Nearest, table::Table};
 use crate::{
     call::{CallInfo, ToolCall},
     error::{ErrorKind, ToolError},
 };
 
-/// What a caller asked for, kept while others look for it.
+/// The names that a caller asked for, kept while the call runs.
 pub(super) struct Asked {
     call: CallInfo,
     names_server: bool,
@@ -18,14 +18,13 @@ impl Asked {
         }
     }
 
-    /// The error of a call of a tool that is not there.
-    pub(super) fn is_not_in<Res>(&self, table: &Table<Res>) -> ToolError {
-        let error = ToolError::refusal(ErrorKind::NotFound, "").about(&self.call);
-        error.with_near(self.near(table))
+    /// The error of a call of a tool that does not exist.
+    pub(super) fn not_found(&self) -> ToolError {
+        ToolError::refusal(ErrorKind::NotFound, "").about(&self.call)
     }
 
-    /// What a router below says of it, in names that the caller can call; any other error as it is.
-    pub(super) fn retold<Res>(&self, error: ToolError, table: &Table<Res>) -> ToolError {
+    /// The error with names that the caller can call, if it is a router's refusal of a name: ours, or that of one below.
+    pub(super) fn with_near<Res>(&self, error: ToolError, table: &Table<Res>) -> ToolError {
         match error.kind() {
             ErrorKind::NotFound if error.is_own_refusal() => error.with_near(self.near(table)),
             _ => error,
@@ -36,13 +35,14 @@ impl Asked {
         let name = self.call.tool();
         let server = self.call.server().filter(|_| self.names_server);
         let asked = table.asked(server, name);
-        let mut nearest = Nearest::to(&asked, table.bare(&asked));
+        let bare = names::split(&asked, &table.separator).map_or(&*asked, |(_, tool)| tool);
+        let mut nearest = Nearest::to(&asked, bare);
         // It was missed for the server that the caller named.
         let is_nowhere = server.is_some_and(|server| !table.servers.contains_key(server));
         if (is_nowhere || asked != name) && table.has(name) {
             nearest.is(name);
         }
-        table.search(&mut nearest);
+        let _ = table.search(&mut nearest);
         nearest.into_names()
     }
 }
