@@ -59,24 +59,18 @@ impl Catalog {
         Self::default().with_tools(tools)
     }
 
-    /// The same without the tools.
-    pub(super) fn settings(&self) -> Self {
+    /// The same settings for these tools.
+    pub(super) fn with_tools(&self, tools: impl IntoIterator<Item = Tool>) -> Self {
+        let tools = tools
+            .into_iter()
+            .map(|tool| (tool.name.as_ref().into(), tool));
         Self {
-            tools: HashMap::new(),
+            tools: tools.collect(),
             server: self.server.clone(),
-            is_read: self.is_read,
+            is_read: true,
             trusted: self.trusted,
             own: self.own.clone(),
         }
-    }
-
-    pub(super) fn with_tools(mut self, tools: impl IntoIterator<Item = Tool>) -> Self {
-        self.is_read = true;
-        self.tools = tools
-            .into_iter()
-            .map(|t| (t.name.as_ref().into(), t))
-            .collect();
-        self
     }
 
     pub(super) fn has_the_tools_of(&self, other: &Self) -> bool {

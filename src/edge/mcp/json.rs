@@ -20,10 +20,6 @@ use serde::{Serialize, Serializer, ser::Error as _};
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
-#[allow(
-    clippy::exhaustive_structs,
-    reason = "a wrapper, whose field is its point"
-)]
 pub struct McpJson(pub CallToolResponse);
 
 impl Serialize for McpJson {

@@ -2,7 +2,7 @@ use std::{
     fmt,
     sync::{
         Arc, MutexGuard, PoisonError,
-        atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst},
+        atomic::{AtomicU64, Ordering::SeqCst},
     },
     time::Duration,
 };
@@ -10,24 +10,21 @@ use std::{
 use arc_swap::ArcSwap;
 use rmcp::service::{Peer, RoleClient, ServiceRole};
 use tokio::{
-    sync::Mutex,
+    sync::{Mutex, Semaphore},
     time::{Instant, sleep_until, timeout},
 };
 
-use super::{Catalog, catalog};
+use super::{Catalog, catalog, emit};
 use crate::{
     call::{Identity, ToolCall},
     error::ToolError,
-    event::{TARGET, names},
     identity::Resolve,
-    text::Short,
 };
 
-/// What passes at least between two asks: a server that tells of a change whenever it is asked is not asked for ever
-/// without a pause.
+/// The shortest time between two asks: a server that reports a change whenever it is asked is not asked without a pause.
 const MIN_GAP: Duration = Duration::from_secs(1);
 
-/// How many may wait to ask. Who comes then leaves it to them.
+/// How many callers may wait to ask. Later ones leave it to them.
 const MAX_WAITING: usize = 64;
 
 /// The tools of one server as they are now: a [`Catalog`] that follows the server.
@@ -48,18 +45,17 @@ const MAX_WAITING: usize = 64;
 /// (rmcp's `Peer::listen`): call [`changed`](Self::changed) for each.
 ///
 /// Clones are the same list.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct McpTools(Arc<Inner>);
 
-#[derive(Default)]
 struct Inner {
     catalog: ArcSwap<Catalog>,
-    /// How many changes were told of.
-    told: AtomicU64,
+    /// How many changes were reported.
+    reported: AtomicU64,
     /// Held while an answer is awaited.
     asked: Mutex<Asked>,
-    /// How many wait because of a change.
-    waiting: AtomicUsize,
+    /// Room for callers that wait because of a change.
+    waiting: Semaphore,
     on_change: std::sync::Mutex<Vec<OnChange>>,
 }
 
@@ -68,7 +64,7 @@ type OnChange = Arc<dyn Fn() + Send + Sync>;
 /// Known by its address: every connection has a value of its own.
 type Connection = Arc<<RoleClient as ServiceRole>::PeerInfo>;
 
-/// What came of asking. Changes are known by their number: an ask learns of all that were told of before it.
+/// What came of asking. Changes are known by their number: an ask learns of all that were reported before it.
 #[derive(Default)]
 struct Asked {
     /// When the last ask began.
@@ -80,13 +76,13 @@ struct Asked {
 }
 
 impl Asked {
-    /// Whether nobody need ask on this connection because of the changes up to `told`.
-    fn knows(&self, told: u64, peer: &Peer<RoleClient>) -> bool {
+    /// Whether the changes up to `reported` need no ask on this connection.
+    fn knows(&self, reported: u64, peer: &Peer<RoleClient>) -> bool {
         let in_vain = || {
             let (failed, own) = (self.failed.as_ref()?, peer.peer_info()?);
-            Some(Arc::ptr_eq(&failed.0, &own) && failed.1 >= told)
+            Some(Arc::ptr_eq(&failed.0, &own) && failed.1 >= reported)
         };
-        self.listed >= told || in_vain() == Some(true)
+        self.listed >= reported || in_vain() == Some(true)
     }
 }
 
@@ -103,7 +99,10 @@ impl McpTools {
     pub fn new(catalog: Catalog) -> Self {
         Self(Arc::new(Inner {
             catalog: ArcSwap::from_pointee(catalog),
-            ..Inner::default()
+            reported: AtomicU64::new(0),
+            asked: Mutex::default(),
+            waiting: Semaphore::new(MAX_WAITING),
+            on_change: std::sync::Mutex::default(),
         }))
     }
 
@@ -151,44 +150,45 @@ impl McpTools {
     /// Asks the server for its tools, because it says that they have changed; a second after the last ask at the
     /// earliest. It returns when an answer to a later ask is there, its own or another caller's.
     ///
-    /// If asking fails, a warning tells of it; a change that was told of on another connection (an old one and a new one
+    /// If asking fails, a warning tells of it; a change that was reported on another connection (an old one and a new one
     /// may share a list) is then asked for on that one. When 64 callers wait, the next return at once: those ask, each on
     /// its own connection.
     ///
     /// # Cancel safety
     ///
-    /// Dropped, it has changed nothing. The change is not forgotten: whoever else waits, or comes later, asks because of
-    /// it, and until then the list stays as it is.
+    /// Dropped, it has changed nothing. The change is not forgotten: the next caller that waits, or comes later, asks because
+    /// of it, and until then the list stays as it is.
     pub async fn changed(&self, peer: &Peer<RoleClient>) {
-        self.0.told.fetch_add(1, SeqCst);
-        let Some(_waiting) = Waiting::begin(&self.0.waiting) else {
+        self.0.reported.fetch_add(1, SeqCst);
+        let Ok(_waiting) = self.0.waiting.try_acquire() else {
             return;
         };
         let mut asked = self.0.asked.lock().await;
-        // All changes, not the own alone: some may have nobody else who asks.
-        if asked.knows(self.0.told.load(SeqCst), peer) {
+        // All changes, not the own alone: the caller that reported another one may have left.
+        if asked.knows(self.0.reported.load(SeqCst), peer) {
             return;
         }
         if let Some(last) = asked.last {
             sleep_until(last + MIN_GAP).await;
         }
         if let Err(error) = self.ask(peer, &mut asked).await {
-            self.warn(&error);
+            let catalog = self.catalog();
+            emit!(WARN STALE_LIST, catalog.server(), CODE = error.code(), ERROR = error.message());
         }
     }
 
-    /// For whoever holds the lock.
+    /// Asks under the lock.
     async fn ask(&self, peer: &Peer<RoleClient>, asked: &mut Asked) -> Result<(), ToolError> {
         // What changes from here on may not be in the answer.
-        let told = self.0.told.load(SeqCst);
+        let reported = self.0.reported.load(SeqCst);
         asked.last = Some(Instant::now());
         match catalog::list(peer).await {
             Ok(tools) => {
                 let before = self.catalog();
-                let now = before.settings().with_tools(tools);
+                let now = before.with_tools(tools);
                 let changed = !now.has_the_tools_of(&before);
                 self.0.catalog.store(Arc::new(now));
-                asked.listed = told;
+                asked.listed = reported;
                 if changed {
                     let listeners = self.listeners().clone();
                     listeners.iter().for_each(|f| f());
@@ -196,23 +196,16 @@ impl McpTools {
                 Ok(())
             }
             Err(error) => {
-                asked.failed = peer.peer_info().map(|peer| (peer, told));
+                asked.failed = peer.peer_info().map(|peer| (peer, reported));
                 Err(error)
             }
         }
     }
+}
 
-    fn warn(&self, error: &ToolError) {
-        let catalog = self.catalog();
-        tracing::event!(
-            name: names::event::STALE_LIST,
-            target: TARGET,
-            tracing::Level::WARN,
-            { names::field::SERVER } = catalog.server().map(|s| display(Short::name(s))),
-            { names::field::CODE } = error.code(),
-            { names::field::ERROR } = error.message(),
-            "{}", names::event::STALE_LIST
-        );
+impl Default for McpTools {
+    fn default() -> Self {
+        Self::new(Catalog::default())
     }
 }
 
@@ -226,22 +219,5 @@ impl Resolve for McpTools {
 impl fmt::Debug for McpTools {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("McpTools").field(&self.catalog()).finish()
-    }
-}
-
-/// One of those who wait. Dropped, by its owner or with its task, its place is free again.
-struct Waiting<'a>(&'a AtomicUsize);
-
-impl<'a> Waiting<'a> {
-    fn begin(count: &'a AtomicUsize) -> Option<Self> {
-        let waits = Self(count);
-        // Where there is no room, the drop takes it back.
-        (count.fetch_add(1, SeqCst) < MAX_WAITING).then_some(waits)
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, SeqCst);
     }
 }

@@ -19,10 +19,6 @@ pub trait IntoAnswer<Res> {
 
 /// An answer that is written as JSON.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(
-    clippy::exhaustive_structs,
-    reason = "a wrapper, whose field is its point"
-)]
 pub struct Json<T>(pub T);
 
 impl<T: Serialize> Json<T> {
