@@ -1,4 +1,4 @@
-use std::error::Error as StdError;
+use std::{error::Error as StdError, sync::Arc};
 
 use http::StatusCode;
 use rmcp::{
@@ -8,6 +8,7 @@ use rmcp::{
 };
 
 use crate::{
+    call::CallInfo,
     edge::hinted,
     error::{ErrorKind, ToolError, recognise::cause_by_type},
     hint,
@@ -72,6 +73,15 @@ pub(crate) fn on_wire(error: &(dyn StdError + 'static)) -> Option<ToolError> {
 /// The error, with rmcp's as its source.
 pub(super) fn from_service(error: ServiceError) -> ToolError {
     service(&error).with_source(error)
+}
+
+/// The error with the names of its call, and of the server if it has none.
+pub(super) fn named(error: ToolError, call: &CallInfo, server: Option<&Arc<str>>) -> ToolError {
+    let error = error.about(call);
+    match (error.server(), server) {
+        (None, Some(server)) => error.with_server(Arc::clone(server)),
+        _ => error,
+    }
 }
 
 /// The JSON-RPC error that the server answered with, if that is the error's cause.

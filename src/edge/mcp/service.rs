@@ -74,7 +74,7 @@ impl McpService {
     /// Passes the server's progress notifications on to the idle timeout of a
     /// [`TimeoutLayer`](crate::timeout::TimeoutLayer::with_idle_timeout), and to the client of a gateway.
     ///
-    /// `progress` has to be the client handler of this very connection, or be told by it.
+    /// `progress` has to be the client handler of this very connection, or get its reports from that handler.
     #[must_use]
     pub fn with_progress(mut self, progress: McpProgress) -> Self {
         self.progress = Some(progress);
@@ -96,13 +96,8 @@ impl McpService {
         if let Some(server) = &server {
             info.record(|r| r.set_server(Arc::clone(server)));
         }
-        self.run(call).await.map_err(|error| {
-            let error = error.about(&info);
-            match (error.server(), server) {
-                (None, Some(server)) => error.with_server(server),
-                _ => error,
-            }
-        })
+        let answer = self.run(call).await;
+        answer.map_err(|error| errors::named(error, &info, server.as_ref()))
     }
 
     async fn run(self, mut call: ToolCall) -> Result<CallToolResponse, ToolError> {
@@ -261,18 +256,6 @@ fn is_error(response: &CallToolResponse) -> bool {
 
 /// Refuses what the server's transport would drop without a word.
 fn check_size(arguments: &Map<String, Value>) -> Result<(), ToolError> {
-    // Few arguments are so large that they need to be measured.
-    let cheap = arguments.iter().all(|(key, value)| {
-        key.len() < 1024
-            && match value {
-                Value::String(text) => text.len() < 1024,
-                Value::Array(_) | Value::Object(_) => false,
-                _ => true,
-            }
-    });
-    if cheap && arguments.len() < 1024 {
-        return Ok(());
-    }
     match json_bytes(arguments, MAX_MESSAGE_BYTES - ENVELOPE_BYTES) {
         Ok(_) => Ok(()),
         Err(NoSize::TooLarge) => Err(ToolError::new(

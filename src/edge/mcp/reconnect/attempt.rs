@@ -1,9 +1,4 @@
-use std::{
-    future::Future,
-    pin::Pin,
-    sync::{Arc, Weak},
-    time::Duration,
-};
+use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use tokio::{
     sync::watch,
@@ -12,7 +7,7 @@ use tokio::{
 };
 use tracing::instrument::{Instrument as _, WithSubscriber as _};
 
-use super::{McpConnection, settings::Settings, shared::Shared};
+use super::{McpConnection, McpReconnect, shared::WeakLeaf};
 use crate::{
     edge::hinted,
     error::{BoxError, ErrorKind, Execution, ToolError},
@@ -40,33 +35,32 @@ pub(super) struct Attempt {
 }
 
 impl Attempt {
-    pub(super) fn begin(shared: &Arc<Shared>, settings: &Settings) -> Self {
+    pub(super) fn begin(leaf: &McpReconnect) -> Self {
         // rmcp keeps the span in which it connects until the connection ends. That of a call would last as long.
         let span = tracing::info_span!(
             target: TARGET,
             parent: None,
             span::CONNECTION,
             { span::OTEL_KIND } = "internal",
-            { span::SERVER } = %Short::name(&shared.server),
+            { span::SERVER } = %Short::name(&leaf.shared.server),
         );
         let (tell, ended) = watch::channel(None);
         let since = Instant::now();
-        let (weak, settings) = (Arc::downgrade(shared), *settings);
-        let (connect, limit) = (Arc::clone(&shared.connect), settings.connect_timeout);
+        let limit = leaf.settings.connect_timeout;
+        let (connect, leaf) = (Arc::clone(&leaf.shared.connect), leaf.downgrade());
         let connecting = async move { timeout(limit, connect()).await };
         let attempt = async move {
             // Not earlier: a runtime that is shutting down drops the task where it is spawned, under a lock.
-            let ending = Ending {
-                shared: weak,
-                settings,
+            let mut ending = Ending {
+                leaf,
                 since,
-                tell: Some(tell),
+                tell,
+                result: None,
             };
-            let result = match connecting.instrument(span).await {
+            ending.result = Some(match connecting.instrument(span).await {
                 Ok(connected) => connected.map_err(failure),
                 Err(_) => Err(timed_out(limit)),
-            };
-            ending.end(result);
+            });
         };
         Self {
             task: tokio::spawn(attempt.with_current_subscriber()).abort_handle(),
@@ -87,39 +81,26 @@ impl Drop for Attempt {
     }
 }
 
-/// Reports the end of an attempt, once, also if that is a panic, or the end of the runtime.
+/// Reports the end of an attempt when it is dropped, so also after a panic, and when the runtime ends.
 struct Ending {
-    /// If nobody has the leaf any more, nobody has to know.
-    shared: Weak<Shared>,
-    settings: Settings,
+    leaf: WeakLeaf,
     since: Instant,
-    tell: Option<watch::Sender<Option<Result<(), ToolError>>>>,
-}
-
-impl Ending {
-    fn end(mut self, result: Result<McpConnection, ToolError>) {
-        self.report(result);
-    }
-
-    fn report(&mut self, result: Result<McpConnection, ToolError>) {
-        let (Some(tell), Some(shared)) = (self.tell.take(), self.shared.upgrade()) else {
-            return;
-        };
-        let result = shared.ended(result, self.since, &self.settings);
-        tell.send_replace(Some(result));
-    }
+    tell: watch::Sender<Option<Result<(), ToolError>>>,
+    result: Option<Result<McpConnection, ToolError>>,
 }
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        if self.tell.is_some() {
-            let error = if std::thread::panicking() {
-                no_connection("the function that connects panicked")
-            } else {
-                interrupted()
-            };
-            self.report(Err(error));
-        }
+        let Some(leaf) = self.leaf.upgrade() else {
+            return;
+        };
+        let unfinished = || match std::thread::panicking() {
+            true => Err(no_connection("the function that connects panicked")),
+            false => Err(interrupted()),
+        };
+        let result = self.result.take().unwrap_or_else(unfinished);
+        let result = leaf.ended(result, self.since);
+        self.tell.send_replace(Some(result));
     }
 }
 
@@ -133,9 +114,9 @@ fn failure(error: BoxError) -> ToolError {
         _ => ErrorKind::ConnectionFailed,
     };
     let message = format!("cannot connect to the MCP server: {}", cause.message());
-    let told = cause.retry_after();
+    let delay = cause.retry_after();
     let error = ToolError::new(kind, message).with_source(cause);
-    hinted(error, told).with_execution(Execution::NotStarted)
+    hinted(error, delay).with_execution(Execution::NotStarted)
 }
 
 fn timed_out(limit: Duration) -> ToolError {

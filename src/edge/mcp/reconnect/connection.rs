@@ -2,10 +2,7 @@ use std::{
     fmt,
     sync::{
         Arc,
-        atomic::{
-            AtomicBool,
-            Ordering::{Relaxed, SeqCst},
-        },
+        atomic::{AtomicBool, Ordering::Relaxed},
     },
 };
 
@@ -64,8 +61,6 @@ pub(super) struct Live {
     pub(super) since: Instant,
     /// Whether the server has answered a call.
     answered: AtomicBool,
-    /// Written under the lock of the state only.
-    lost: AtomicBool,
     /// Whether an answer to a ping is awaited.
     pinged: AtomicBool,
 }
@@ -79,7 +74,6 @@ impl Live {
             connection,
             since,
             answered: AtomicBool::new(false),
-            lost: AtomicBool::new(false),
             pinged: AtomicBool::new(false),
         }
     }
@@ -88,14 +82,9 @@ impl Live {
         &self.connection.service
     }
 
-    /// Whether a call may be sent on it, for all that is known.
-    pub(super) fn is_up(&self) -> bool {
-        !self.lost.load(SeqCst) && !self.service().peer().is_transport_closed()
-    }
-
-    /// Returns whether that is news.
-    pub(super) fn lose(&self) -> bool {
-        !self.lost.swap(true, SeqCst)
+    /// Whether its transport is open. A server over HTTP may be gone all the same.
+    pub(super) fn is_open(&self) -> bool {
+        !self.service().peer().is_transport_closed()
     }
 
     /// Returns whether there is no other ping.

@@ -26,16 +26,15 @@ struct Refused {
     /// Until when there is no other attempt.
     until: Instant,
     error: ToolError,
-    /// Whether a call has told of it as a failure of the server. For all others it is a refusal of ours.
-    told: bool,
+    /// Whether a call has reported it as a failure of the server. For all others it is a refusal of ours.
+    is_reported: bool,
 }
 
 impl Refused {
-    fn tell(&mut self, error: ToolError, wait: Duration) -> ToolError {
-        if std::mem::replace(&mut self.told, true) {
-            refused(error, wait)
-        } else {
-            error.with_retry_after(wait)
+    fn report(&mut self, error: ToolError, wait: Duration) -> ToolError {
+        match std::mem::replace(&mut self.is_reported, true) {
+            true => refused(error, wait),
+            false => error.with_retry_after(wait),
         }
     }
 }
@@ -85,10 +84,20 @@ impl History {
         }
     }
 
-    fn refuse(&mut self, from: Instant, delay: Duration, error: ToolError, told: bool) -> Duration {
+    fn refuse(
+        &mut self,
+        from: Instant,
+        delay: Duration,
+        error: ToolError,
+        is_reported: bool,
+    ) -> Duration {
         let delay = delay.min(MAX_WINDOW);
         let until = from + delay;
-        self.refused = Some(Refused { until, error, told });
+        self.refused = Some(Refused {
+            until,
+            error,
+            is_reported,
+        });
         delay
     }
 
@@ -103,14 +112,14 @@ impl History {
     pub(super) fn refuses(&mut self, now: Instant) -> Option<ToolError> {
         let wait = self.window(now)?;
         let refused = self.refused.as_mut()?;
-        Some(refused.tell(refused.error.clone(), wait))
+        Some(refused.report(refused.error.clone(), wait))
     }
 
     /// The error of a call that has waited for an attempt that failed with this one, however short the window is.
     pub(super) fn shares(&mut self, now: Instant, error: ToolError) -> ToolError {
         let wait = self.window(now).unwrap_or_default();
         match &mut self.refused {
-            Some(last) => last.tell(error, wait),
+            Some(last) => last.report(error, wait),
             None => refused(error, wait),
         }
     }

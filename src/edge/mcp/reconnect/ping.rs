@@ -11,50 +11,49 @@ use rmcp::{
 use tokio::{runtime::Handle, time::timeout};
 
 use super::{
+    McpReconnect,
     connection::{Live, is_loss},
-    settings::Settings,
-    shared::Shared,
+    shared::WeakLeaf,
 };
 use crate::{
     edge::mcp::errors,
     error::{ErrorKind, ToolError},
 };
 
-/// A call that has been sent. Dropped before it is answered, it has the server asked whether it is there at all.
+/// A call that has been sent. Dropped before it is answered, it has the server pinged.
 pub(super) struct Unanswered<'a> {
-    pub(super) shared: &'a Arc<Shared>,
+    pub(super) leaf: &'a McpReconnect,
     /// `None` once it is answered.
     pub(super) live: Option<&'a Arc<Live>>,
-    pub(super) settings: &'a Settings,
 }
 
 impl Drop for Unanswered<'_> {
     fn drop(&mut self) {
-        let (Some(live), Some(limit)) = (self.live, self.settings.ping) else {
+        let (Some(live), Some(limit)) = (self.live, self.leaf.settings.ping) else {
             return;
         };
         let Ok(runtime) = Handle::try_current() else {
             return;
         };
+        let current = self.leaf.current();
+        let is_current = current.is_some_and(|current| Arc::ptr_eq(&current, live));
         // One at a time. It holds nothing up, and ends at its limit.
-        if live.is_up() && live.begin_ping() {
-            let (peer, settings) = (live.service().peer().clone(), *self.settings);
-            let (shared, live) = (Arc::downgrade(self.shared), Arc::downgrade(live));
-            runtime.spawn(ping(peer, limit, shared, live, settings));
+        if is_current && live.begin_ping() {
+            let peer = live.service().peer().clone();
+            runtime.spawn(ping(
+                peer,
+                limit,
+                self.leaf.downgrade(),
+                Arc::downgrade(live),
+            ));
         }
     }
 }
 
-async fn ping(
-    peer: Peer<RoleClient>,
-    limit: Duration,
-    shared: Weak<Shared>,
-    live: Weak<Live>,
-    settings: Settings,
-) {
+async fn ping(peer: Peer<RoleClient>, limit: Duration, leaf: WeakLeaf, live: Weak<Live>) {
     let request = ClientRequest::PingRequest(PingRequest::default());
     let pong = timeout(limit, peer.send_request(request)).await;
-    let (Some(shared), Some(live)) = (shared.upgrade(), live.upgrade()) else {
+    let (Some(leaf), Some(live)) = (leaf.upgrade(), live.upgrade()) else {
         return;
     };
     live.end_ping();
@@ -71,6 +70,6 @@ async fn ping(
         )),
     };
     if let Some(error) = lost {
-        shared.lose(&live, &settings, &error);
+        leaf.lose(&live, &error);
     }
 }

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     call::ToolCall,
-    edge::mcp::{McpService, ResponseFuture},
+    edge::mcp::{McpService, ResponseFuture, errors::named},
     error::{BoxError, ToolError},
     kit::{
         preparing::{GivenUp, WaitLimit},
@@ -41,7 +41,7 @@ use crate::{
 /// # async fn pipe() -> Result<tokio::io::DuplexStream, BoxError> { Ok(tokio::io::duplex(1024).0) }
 /// # async fn run() -> Result<(), BoxError> {
 /// let docs = McpReconnect::new("docs", || async {
-///     let transport = pipe().await?; // `TokioChildProcess::new(..)?`, for one
+///     let transport = pipe().await?; // for example `TokioChildProcess::new(..)?`
 ///     Ok::<_, BoxError>(().serve(transport).await?)
 /// });
 /// docs.connect().await?; // or leave it to the first call
@@ -157,7 +157,7 @@ use crate::{
 /// that began it.
 #[derive(Clone)]
 pub struct McpReconnect {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     pub(super) settings: Settings,
 }
 
@@ -180,7 +180,7 @@ impl McpReconnect {
         }
     }
 
-    /// Connects, if there is no connection: at the start of a program, for one.
+    /// Connects, if there is no connection: for example at the start of a program.
     ///
     /// # Errors
     ///
@@ -190,52 +190,40 @@ impl McpReconnect {
     ///
     /// Dropped, it leaves the attempt to go on.
     pub async fn connect(&self) -> Result<(), ToolError> {
-        let connected = match self.shared.usable(&self.settings) {
-            Some(_) => Ok(()),
-            None => self.establish(true).await.map(drop),
-        };
+        let connected = self.establish(true).await.map(drop);
         connected.map_err(|error| error.with_server(Arc::clone(&self.shared.server)))
     }
 
-    /// Whether there is a connection, for all that is known.
+    /// Whether there is a connection that is not known to be lost.
     pub fn is_connected(&self) -> bool {
-        self.shared.current().is_some()
+        self.current().is_some()
     }
 
     /// The service of the connection that there is now. It does not keep the connection up, nor does it find another one.
     pub fn service(&self) -> Option<McpService> {
-        self.shared.current().map(|live| live.service().clone())
+        self.current().map(|live| live.service().clone())
     }
 
     async fn run(self, call: ToolCall) -> Result<CallToolResponse, ToolError> {
-        let (shared, settings) = (&*self.shared, &self.settings);
-        let named = |error: ToolError, info| {
-            let error = error.about(info);
-            match error.server() {
-                Some(_) => error,
-                None => error.with_server(Arc::clone(&shared.server)),
+        let live = match self.usable() {
+            Some(live) => live,
+            None => {
+                let connected = self.wait(&call).await;
+                connected.map_err(|e| named(e, &call.info(), Some(&self.shared.server)))?
             }
         };
-        let live = match shared.usable(settings) {
-            Some(live) => live,
-            None => match self.wait(&call).await {
-                Ok(live) => live,
-                Err(error) => return Err(named(error, &call.info())),
-            },
-        };
         let mut unanswered = Unanswered {
-            shared: &self.shared,
+            leaf: &self,
             live: Some(&live),
-            settings,
         };
         let result = live.service().clone().answer(call).await;
         unanswered.live = None;
         live.saw(&result);
         match result {
             Err(error) if is_loss(&error) => {
-                shared.lose(&live, settings, &error);
+                self.lose(&live, &error);
                 // No earlier than that is there another connection.
-                Err(match shared.window() {
+                Err(match self.window() {
                     Some(wait) if error.retry_after().is_none() => error.with_retry_after(wait),
                     _ => error,
                 })
@@ -262,34 +250,33 @@ impl McpReconnect {
                 return Poll::Ready(Err(why.error()));
             }
             let over = timer.poll(cx, || latest);
-            over.map(|()| Err(self.shared.busy(&self.settings)))
+            over.map(|()| Err(self.busy()))
         })
         .await
     }
 
     /// Waits for the attempt that goes on, or begins one, if it may be made.
     async fn establish(&self, waits: bool) -> Result<Arc<Live>, ToolError> {
-        let (shared, settings) = (&self.shared, &self.settings);
         let (mut ended, is_new) = loop {
-            if let Some(live) = shared.usable(settings) {
+            if let Some(live) = self.usable() {
                 return Ok(live);
             }
-            if let Some(attempt) = shared.join(settings)? {
+            if let Some(attempt) = self.join()? {
                 break attempt;
             }
         };
         if !waits && !is_new {
-            return Err(shared.busy(settings));
+            return Err(self.busy());
         }
         let result = match ended.wait_for(Option::is_some).await {
             Ok(result) => result.clone(),
             Err(_) => None,
         };
         match result {
-            Some(Ok(())) => shared.usable(settings).ok_or_else(|| shared.lost()),
-            Some(Err(error)) => Err(shared.failed(error)),
-            // Not even that was told.
-            None => shared.usable(settings).ok_or_else(interrupted),
+            Some(Ok(())) => self.usable().ok_or_else(|| self.lost()),
+            Some(Err(error)) => Err(self.failed(error)),
+            // The task was dropped before it had begun.
+            None => self.usable().ok_or_else(interrupted),
         }
     }
 }

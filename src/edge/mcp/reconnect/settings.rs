@@ -1,13 +1,16 @@
 use std::time::Duration;
 
 use super::McpReconnect;
-use crate::{config::ConfigError, kit::backoff::Backoff};
+use crate::{
+    config::{ConfigError, refuse_if},
+    kit::backoff::Backoff,
+};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settings {
     pub(super) backoff: Backoff,
     pub(super) connect_timeout: Duration,
-    /// `None`: only who begins the attempt waits for it.
+    /// `None`: only the call that begins the attempt waits for it.
     pub(super) max_wait: Option<Duration>,
     pub(super) ping: Option<Duration>,
 }
@@ -26,7 +29,7 @@ impl Default for Settings {
 
 impl McpReconnect {
     /// Sets how long there is no attempt after one that failed. Default: 500 ms, doubled each time up to 30 s, each a
-    /// quarter longer at most, by chance. No more than an hour.
+    /// quarter longer at most, at random. No more than an hour.
     #[must_use]
     pub fn with_backoff(mut self, backoff: Backoff) -> Self {
         self.settings.backoff = backoff;
@@ -39,10 +42,8 @@ impl McpReconnect {
     ///
     /// If it is zero.
     pub fn with_connect_timeout(mut self, timeout: Duration) -> Result<Self, ConfigError> {
-        if timeout.is_zero() {
-            let reason = "it is zero: no attempt could succeed";
-            return Err(ConfigError::new("connect_timeout", reason));
-        }
+        let reason = "it is zero: no attempt could succeed";
+        refuse_if(timeout.is_zero(), "connect_timeout", reason)?;
         self.settings.connect_timeout = timeout;
         Ok(self)
     }
@@ -62,8 +63,8 @@ impl McpReconnect {
         self
     }
 
-    /// Asks the server for a sign of life (MCP's `ping`) when a call is dropped before its answer has come: by a timeout
-    /// above, for one. If nothing comes back within `limit`, the connection is lost. Default: nobody asks.
+    /// Asks the server for a sign of life (MCP's `ping`) when a call is dropped before its answer has come, for example by a
+    /// timeout above. If nothing comes back within `limit`, the connection is lost. Default: no pings.
     ///
     /// Over HTTP use it with any `limit`: see [Over HTTP](Self#over-http). To a child process it is a question of what you
     /// want: one that works on something for longer than `limit`, and answers nobody meanwhile, is ended in the middle of it.
@@ -72,10 +73,8 @@ impl McpReconnect {
     ///
     /// If the limit is zero.
     pub fn with_ping(mut self, limit: Duration) -> Result<Self, ConfigError> {
-        if limit.is_zero() {
-            let reason = "it is zero: no server could answer";
-            return Err(ConfigError::new("ping", reason));
-        }
+        let reason = "it is zero: no server could answer";
+        refuse_if(limit.is_zero(), "ping", reason)?;
         self.settings.ping = Some(limit);
         Ok(self)
     }

@@ -1,5 +1,5 @@
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
 
@@ -7,24 +7,24 @@ use arc_swap::ArcSwapOption;
 use tokio::time::Instant;
 
 use super::{
-    McpConnection,
+    McpConnection, McpReconnect,
     attempt::{Attempt, Connect, Ended},
     connection::Live,
     history::{self, History},
     settings::Settings,
 };
 use crate::{
+    edge::mcp::emit,
     error::{ErrorKind, ToolError},
-    event::{TARGET, ms, names},
+    event::ms,
     kit::backoff::Random,
-    text::Short,
 };
 
 /// What clones share: the connection, and the way to a new one.
 pub(super) struct Shared {
     pub(super) server: Arc<str>,
     pub(super) connect: Connect,
-    /// One that is not known to be lost is replaced by nobody. Written under the lock of the state only.
+    /// The connection that is not known to be lost. Written under the lock of the state only.
     current: ArcSwapOption<Live>,
     state: Mutex<State>,
     random: Random,
@@ -37,6 +37,22 @@ struct State {
     attempt: Option<Attempt>,
 }
 
+/// The leaf, for tasks that do not keep it alive.
+#[derive(Clone)]
+pub(super) struct WeakLeaf {
+    shared: Weak<Shared>,
+    pub(super) settings: Settings,
+}
+
+impl WeakLeaf {
+    pub(super) fn upgrade(&self) -> Option<McpReconnect> {
+        Some(McpReconnect {
+            shared: self.shared.upgrade()?,
+            settings: self.settings,
+        })
+    }
+}
+
 impl Shared {
     pub(super) fn new(server: Arc<str>, connect: Connect) -> Self {
         Self {
@@ -47,56 +63,65 @@ impl Shared {
             random: Random::default(),
         }
     }
+}
+
+impl McpReconnect {
+    pub(super) fn downgrade(&self) -> WeakLeaf {
+        WeakLeaf {
+            shared: Arc::downgrade(&self.shared),
+            settings: self.settings,
+        }
+    }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        let state = self.shared.state.lock();
+        state.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The connection, if it is up for all that is known.
+    /// The connection, unless it is known to be lost.
     pub(super) fn current(&self) -> Option<Arc<Live>> {
-        self.current.load_full().filter(|live| live.is_up())
+        let current = self.shared.current.load_full();
+        current.filter(|live| live.is_open())
     }
 
-    /// The same, and takes note if it is lost.
-    pub(super) fn usable(&self, settings: &Settings) -> Option<Arc<Live>> {
-        let live = self.current.load_full()?;
-        if live.is_up() {
+    /// The same; a connection that has closed is noted as lost.
+    pub(super) fn usable(&self) -> Option<Arc<Live>> {
+        let live = self.shared.current.load_full()?;
+        if live.is_open() {
             return Some(live);
         }
         let closed = "the connection to the MCP server is closed";
         let error = ToolError::new(ErrorKind::ConnectionFailed, closed);
-        self.lose(&live, settings, &error);
+        self.lose(&live, &error);
         None
     }
 
-    /// A connection is of no use any more: it is let go, and others do not find it.
-    pub(super) fn lose(&self, live: &Arc<Live>, settings: &Settings, error: &ToolError) {
+    /// Lets go of a connection that is of no use any more: new calls do not find it.
+    pub(super) fn lose(&self, live: &Arc<Live>, error: &ToolError) {
         let mut state = self.state();
-        if !live.lose() {
+        let current = self.shared.current.load_full();
+        if !current.is_some_and(|current| Arc::ptr_eq(&current, live)) {
             return;
         }
         state.history.lose(
             live.since,
             live.has_answered(),
-            &settings.backoff,
-            self.random.next(),
+            &self.settings.backoff,
+            self.shared.random.next(),
             // Not the call's own, which names it.
             lost_early(),
         );
-        let dropped = self.current.swap(None);
+        let dropped = self.shared.current.swap(None);
         drop(state);
-        // Both may run code of others.
-        self.tell_lost(error);
+        // Both may run foreign code.
+        emit!(WARN DISCONNECTED, Some(&*self.shared.server), CODE = error.code(), ERROR = error.message());
         drop(dropped);
     }
 
     /// The attempt that goes on, or a new one, and whether it is new; `None` if there is a connection after all.
-    pub(super) fn join(
-        self: &Arc<Self>,
-        settings: &Settings,
-    ) -> Result<Option<(Ended, bool)>, ToolError> {
+    pub(super) fn join(&self) -> Result<Option<(Ended, bool)>, ToolError> {
         let mut state = self.state();
-        if self.current.load().is_some() {
+        if self.shared.current.load().is_some() {
             return Ok(None);
         }
         if let Some(attempt) = state.attempt.as_ref().filter(|a| a.goes_on()) {
@@ -105,40 +130,37 @@ impl Shared {
         if let Some(refusal) = state.history.refuses(Instant::now()) {
             return Err(refusal);
         }
-        let attempt = state.attempt.insert(Attempt::begin(self, settings));
+        let attempt = state.attempt.insert(Attempt::begin(self));
         Ok(Some((attempt.ended.clone(), true)))
     }
 
-    /// An attempt has ended, and this is what those who waited for it are told.
+    /// An attempt has ended. Returns its result for the calls that waited for it.
     pub(super) fn ended(
         &self,
         result: Result<McpConnection, ToolError>,
         since: Instant,
-        settings: &Settings,
     ) -> Result<(), ToolError> {
-        let now = Instant::now();
+        let (now, server) = (Instant::now(), &self.shared.server);
         let mut state = self.state();
-        let attempt = state.attempt.take();
+        let _attempt = state.attempt.take();
         match result {
             Ok(connection) => {
                 let attempts = state.history.failures().saturating_add(1);
                 state.history.connected();
-                let live = Live::new(connection, &self.server, now);
-                self.current.store(Some(Arc::new(live)));
+                let live = Live::new(connection, server, now);
+                self.shared.current.store(Some(Arc::new(live)));
                 drop(state);
-                self.tell_connected(attempts, now.saturating_duration_since(since));
-                drop(attempt);
+                let took = now.saturating_duration_since(since);
+                emit!(INFO CONNECTED, Some(&**server), ATTEMPTS = attempts, DURATION_MS = ms(took));
                 Ok(())
             }
             Err(error) => {
-                let random = self.random.next();
-                let delay = state
-                    .history
-                    .fail(now, &settings.backoff, random, error.clone());
+                let (backoff, random) = (&self.settings.backoff, self.shared.random.next());
+                let delay = state.history.fail(now, backoff, random, error.clone());
                 let attempts = state.history.failures();
                 drop(state);
-                self.tell_failed(&error, attempts, delay);
-                drop(attempt);
+                emit!(WARN CONNECT_FAILED, Some(&**server), ATTEMPTS = attempts, DELAY_MS = ms(delay),
+                    CODE = error.code(), ERROR = error.message());
                 Err(error)
             }
         }
@@ -162,8 +184,8 @@ impl Shared {
 
     /// The error of a call that does not wait for the attempt that goes on: it makes sense to come back after the first
     /// delay, or sooner, when the attempt is over.
-    pub(super) fn busy(&self, settings: &Settings) -> ToolError {
-        let first = settings.backoff.delay(1, 0);
+    pub(super) fn busy(&self) -> ToolError {
+        let first = self.settings.backoff.delay(1, 0);
         let until = self.state().attempt.as_ref().and_then(|a| a.until);
         let left = until.map(|at| at.saturating_duration_since(Instant::now()));
         let error = ToolError::new(
@@ -171,44 +193,6 @@ impl Shared {
             "the connection to the MCP server is still being made",
         );
         history::refused(error, left.map_or(first, |left| left.min(first)))
-    }
-
-    fn tell_lost(&self, error: &ToolError) {
-        tracing::event!(
-            name: names::event::DISCONNECTED,
-            target: TARGET,
-            tracing::Level::WARN,
-            { names::field::SERVER } = %Short::name(&self.server),
-            { names::field::CODE } = error.code(),
-            { names::field::ERROR } = error.message(),
-            "{}", names::event::DISCONNECTED
-        );
-    }
-
-    fn tell_connected(&self, attempts: u32, took: Duration) {
-        tracing::event!(
-            name: names::event::CONNECTED,
-            target: TARGET,
-            tracing::Level::INFO,
-            { names::field::SERVER } = %Short::name(&self.server),
-            { names::field::ATTEMPTS } = attempts,
-            { names::field::DURATION_MS } = ms(took),
-            "{}", names::event::CONNECTED
-        );
-    }
-
-    fn tell_failed(&self, error: &ToolError, attempts: u32, delay: Duration) {
-        tracing::event!(
-            name: names::event::CONNECT_FAILED,
-            target: TARGET,
-            tracing::Level::WARN,
-            { names::field::SERVER } = %Short::name(&self.server),
-            { names::field::ATTEMPTS } = attempts,
-            { names::field::DELAY_MS } = ms(delay),
-            { names::field::CODE } = error.code(),
-            { names::field::ERROR } = error.message(),
-            "{}", names::event::CONNECT_FAILED
-        );
     }
 }
 
