@@ -41,7 +41,7 @@ impl McpHooks {
         Self::default()
     }
 
-    /// Sets who classifies results. Default: [`McpClassifier::new`].
+    /// Sets the classifier of results. Default: [`McpClassifier::new`].
     #[must_use]
     pub fn with_classifier(mut self, classifier: McpClassifier) -> Self {
         self.classifier = classifier;
@@ -49,64 +49,52 @@ impl McpHooks {
     }
 }
 
-impl TraceHooks<CallToolResult> for McpHooks {
-    fn classify(&self, result: Result<&CallToolResult, &ToolError>) -> Outcome {
-        self.classifier.classify(result)
-    }
-
-    fn answer<'a>(&self, result: &'a CallToolResult) -> Option<Answer<'a>> {
-        match (&*result.content, &result.structured_content) {
-            ([block], None) if block.as_text().is_some() => {
-                block.as_text().map(|text| Answer::Text(&text.text))
+/// The hooks of a type of response, whose `Answer` the function finds.
+macro_rules! hooks {
+    ($response:ty, $answer:ident) => {
+        impl TraceHooks<$response> for McpHooks {
+            fn classify(&self, result: Result<&$response, &ToolError>) -> Outcome {
+                self.classifier.classify(result)
             }
-            _ => Answer::of(result),
+
+            fn answer<'a>(&self, response: &'a $response) -> Option<Answer<'a>> {
+                $answer(response)
+            }
+
+            fn error_type(&self, error: &ToolError) -> Option<Cow<'static, str>> {
+                errors::protocol_code(error).map(|code| code.to_string().into())
+            }
+
+            #[cfg(feature = "otel")]
+            fn on_start(&self, _: &ToolCall, span: &tracing::Span) {
+                otel::mcp::method(span);
+            }
+
+            #[cfg(feature = "otel")]
+            fn on_end(&self, call: &CallInfo, end: &End<'_, $response>, span: &tracing::Span) {
+                otel::mcp::sent(call, end.error().and_then(errors::protocol_code), span);
+            }
         }
-    }
+    };
+}
 
-    fn error_type(&self, error: &ToolError) -> Option<Cow<'static, str>> {
-        error_type(error)
-    }
+hooks!(CallToolResult, of_result);
+hooks!(CallToolResponse, of_response);
 
-    #[cfg(feature = "otel")]
-    fn on_start(&self, _: &ToolCall, span: &tracing::Span) {
-        otel::mcp::method(span);
-    }
-
-    #[cfg(feature = "otel")]
-    fn on_end(&self, call: &CallInfo, end: &End<'_, CallToolResult>, span: &tracing::Span) {
-        otel::mcp::sent(call, end.error().and_then(errors::protocol_code), span);
+fn of_result(result: &CallToolResult) -> Option<Answer<'_>> {
+    match (&*result.content, &result.structured_content) {
+        ([block], None) if block.as_text().is_some() => {
+            block.as_text().map(|text| Answer::Text(&text.text))
+        }
+        _ => Answer::of(result),
     }
 }
 
-impl TraceHooks<CallToolResponse> for McpHooks {
-    fn classify(&self, result: Result<&CallToolResponse, &ToolError>) -> Outcome {
-        self.classifier.classify(result)
+fn of_response(response: &CallToolResponse) -> Option<Answer<'_>> {
+    match response {
+        CallToolResponse::Complete(result) => of_result(result),
+        CallToolResponse::InputRequired(result) => Answer::of(result),
+        CallToolResponse::Task(result) => Answer::of(result),
+        _ => None,
     }
-
-    fn answer<'a>(&self, response: &'a CallToolResponse) -> Option<Answer<'a>> {
-        match response {
-            CallToolResponse::Complete(result) => self.answer(result),
-            CallToolResponse::InputRequired(result) => Answer::of(result),
-            CallToolResponse::Task(result) => Answer::of(result),
-            _ => None,
-        }
-    }
-
-    fn error_type(&self, error: &ToolError) -> Option<Cow<'static, str>> {
-        error_type(error)
-    }
-
-    #[cfg(feature = "otel")]
-    fn on_start(&self, _: &ToolCall, span: &tracing::Span) {
-        otel::mcp::method(span);
-    }
-
-    #[cfg(feature = "otel")]
-    fn on_end(&self, call: &CallInfo, end: &End<'_, CallToolResponse>, span: &tracing::Span) {
-        otel::mcp::sent(call, end.error().and_then(errors::protocol_code), span);
-    }
-}
-
-fn error_type(error: &ToolError) -> Option<Cow<'static, str>> {
-    errors::protocol_code(error).map(|code| code.to_string().into())
 }
