@@ -9,8 +9,6 @@ use rmcp::{
     model::{ProgressNotificationParam, ProgressToken},
     service::NotificationContext,
 };
-#[cfg(feature = "mcp-server")]
-use tokio::sync::watch;
 
 use crate::call::{Progress, ToolCall};
 
@@ -30,7 +28,7 @@ use crate::call::{Progress, ToolCall};
 /// # Ok(()) }
 /// ```
 ///
-/// Holds one entry per call in flight whose progress somebody wants to know. Clones share them.
+/// Holds one entry per call in flight whose progress is observed. Clones share them.
 #[derive(Clone, Default)]
 pub struct McpProgress {
     routes: Arc<Mutex<HashMap<ProgressToken, Reports>>>,
@@ -42,7 +40,7 @@ impl McpProgress {
         Self::default()
     }
 
-    /// Tells the call that the notification belongs to, if it is still in flight.
+    /// Reports to the call that the notification belongs to, if it is still in flight.
     pub fn report(&self, notification: &ProgressNotificationParam) {
         let to = self.lock().get(&notification.progress_token).cloned();
         if let Some(to) = to {
@@ -82,75 +80,35 @@ impl fmt::Debug for McpProgress {
     }
 }
 
-/// Who wants to know of a call's progress.
+/// The observers of a call's progress.
 #[derive(Clone)]
 pub(super) struct Reports {
     idle: Option<Progress>,
-    #[cfg(feature = "mcp-server")]
     relay: Option<Relay>,
 }
 
+/// Passes a call's progress on to the client of a gateway. In the call's extensions.
+#[derive(Clone)]
+#[cfg_attr(
+    not(feature = "mcp-server"),
+    expect(dead_code, reason = "only a gateway makes one")
+)]
+pub(super) struct Relay(pub(super) Arc<dyn Fn(&ProgressNotificationParam) + Send + Sync>);
+
 impl Reports {
-    /// `None` if nobody does.
+    /// `None` if there are no observers.
     pub(super) fn of(call: &ToolCall) -> Option<Self> {
-        let reports = Self {
-            idle: call.progress(),
-            #[cfg(feature = "mcp-server")]
-            relay: call.extensions().get().cloned(),
-        };
-        #[cfg(feature = "mcp-server")]
-        let relayed = reports.relay.is_some();
-        #[cfg(not(feature = "mcp-server"))]
-        let relayed = false;
-        (relayed || reports.idle.is_some()).then_some(reports)
+        let (idle, relay) = (call.progress(), call.extensions().get().cloned());
+        (idle.is_some() || relay.is_some()).then_some(Self { idle, relay })
     }
 
-    fn report(&self, #[allow(unused_variables)] notification: &ProgressNotificationParam) {
+    fn report(&self, notification: &ProgressNotificationParam) {
         if let Some(idle) = &self.idle {
             idle.report();
         }
-        #[cfg(feature = "mcp-server")]
-        if let Some(relay) = &self.relay {
-            relay.report(notification);
+        if let Some(Relay(relay)) = &self.relay {
+            relay(notification);
         }
-    }
-}
-
-/// The newest progress of a call, for a gateway's client. In the call's extensions.
-#[cfg(feature = "mcp-server")]
-#[derive(Clone)]
-pub(super) struct Relay(Arc<watch::Sender<Option<Report>>>);
-
-/// What a server says of a call's progress.
-#[cfg(feature = "mcp-server")]
-#[derive(Clone)]
-pub(super) struct Report {
-    pub(super) progress: f64,
-    pub(super) total: Option<f64>,
-    pub(super) message: Option<String>,
-}
-
-#[cfg(feature = "mcp-server")]
-impl Relay {
-    pub(super) fn new() -> (Self, watch::Receiver<Option<Report>>) {
-        let (newest, reports) = watch::channel(None);
-        (Self(Arc::new(newest)), reports)
-    }
-
-    /// It only grows: reports may overtake each other, and another attempt begins anew.
-    pub(super) fn report(&self, told: &ProgressNotificationParam) {
-        self.0.send_if_modified(|newest| {
-            let before = newest.as_ref().map_or(f64::NEG_INFINITY, |r| r.progress);
-            let grows = told.progress > before;
-            if grows {
-                *newest = Some(Report {
-                    progress: told.progress,
-                    total: told.total,
-                    message: told.message.clone(),
-                });
-            }
-            grows
-        });
     }
 }
 

@@ -1,9 +1,8 @@
-use std::sync::Arc;
+use std::{future::Future, sync::Arc};
 
-use rmcp::service::{Peer, RoleServer, SubscriptionSink};
 use tokio::sync::watch;
 
-/// The news that the list of tools has changed. However many changes a slow client misses, it is told once.
+/// The news that the list of tools has changed. A slow client that misses several changes gets one message.
 #[derive(Clone, Default)]
 pub(super) struct Changes(Arc<watch::Sender<()>>);
 
@@ -12,21 +11,13 @@ impl Changes {
         self.0.send_modify(|()| ());
     }
 
-    /// Tells the client of a session, until it is gone.
-    pub(super) fn tell_session(
-        &self,
-        peer: Peer<RoleServer>,
-    ) -> impl Future<Output = ()> + Send + 'static {
+    /// Calls `notify` for each change from now on, until it fails.
+    pub(super) fn each<F, Fut, E>(&self, notify: F) -> impl Future<Output = ()> + use<F, Fut, E>
+    where
+        F: Fn() -> Fut,
+        Fut: Future<Output = Result<(), E>>,
+    {
         let mut changes = self.0.subscribe();
-        async move {
-            while changes.changed().await.is_ok() && peer.notify_tool_list_changed().await.is_ok() {
-            }
-        }
-    }
-
-    /// Tells a client that listens, until it does not any more.
-    pub(super) async fn tell_listener(&self, sink: &SubscriptionSink) {
-        let mut changes = self.0.subscribe();
-        while changes.changed().await.is_ok() && sink.notify_tool_list_changed().await.is_ok() {}
+        async move { while changes.changed().await.is_ok() && notify().await.is_ok() {} }
     }
 }

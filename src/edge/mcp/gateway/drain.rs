@@ -1,13 +1,8 @@
-use std::{
-    future::{Future, poll_fn},
-    mem,
-    pin::pin,
-    sync::Arc,
-    task::Poll,
-};
+use std::{future::Future, mem, sync::Arc};
 
 use tokio::{sync::watch, task::coop::unconstrained};
 
+use super::first::first;
 use crate::{
     call::CallInfo,
     error::{ErrorKind, Execution, ToolError},
@@ -51,22 +46,17 @@ impl Drain {
         call: impl Future<Output = Result<T, ToolError>>,
     ) -> Result<T, ToolError> {
         let running = self.enter().ok_or_else(refused)?;
-        let mut call = pin!(call);
-        let mut cut = pin!(unconstrained(self.reached(Phase::Cut)));
-        let ended = poll_fn(|cx| match call.as_mut().poll(cx) {
-            Poll::Ready(result) => Poll::Ready(Some(result)),
-            Poll::Pending => cut.as_mut().poll(cx).map(|()| None),
-        });
-        ended.await.unwrap_or_else(|| {
+        let cut = unconstrained(self.reached(Phase::Cut));
+        first(call, cut).await.unwrap_or_else(|()| {
             running.note_cut(name(info));
             Err(cut_short(info.tool()))
         })
     }
 
-    /// One more, until the answer is dropped; `None` if nothing is let in any more.
+    /// Counts one more call until the guard is dropped; `None` if no call begins any more.
     fn enter(&self) -> Option<Running<'_>> {
         let mut entered = false;
-        // Nobody waits for the count to rise.
+        // No one waits for the count to rise.
         self.0.send_if_modified(|state| {
             entered = state.phase == Phase::Open;
             state.running += usize::from(entered);
@@ -83,7 +73,7 @@ impl Drain {
         self.reached(Phase::Closed).await;
     }
 
-    /// For after [`close`](Self::close): nobody is told before of calls that end.
+    /// For after [`close`](Self::close): calls that end before wake no one.
     pub(super) async fn drained(&self) {
         self.until(|state| state.running == 0).await;
     }
@@ -176,6 +166,7 @@ impl Drop for Running<'_> {
 mod tests {
     use std::{
         future::{pending, ready},
+        task::Poll,
         time::Duration,
     };
 

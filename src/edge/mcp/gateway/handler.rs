@@ -213,12 +213,8 @@ impl GatewayHandler {
     ///
     /// If it is zero.
     pub fn with_page_size(self, tools: usize) -> Result<Self, ConfigError> {
-        let Some(page) = NonZeroUsize::new(tools) else {
-            return Err(ConfigError::new(
-                "page_size",
-                "it is zero: no page would have a tool",
-            ));
-        };
+        let reason = "it is zero: no page would have a tool";
+        let page = NonZeroUsize::new(tools).ok_or(ConfigError::new("page_size", reason))?;
         Ok(self.set(|s| s.page = page))
     }
 

@@ -3,6 +3,7 @@
 mod answer;
 mod changes;
 mod drain;
+mod first;
 mod handler;
 mod list;
 mod pages;

@@ -1,8 +1,7 @@
 use std::{
-    future::poll_fn,
+    future::{Future, pending},
     pin::pin,
-    sync::atomic::{AtomicBool, Ordering::Relaxed},
-    task::Poll,
+    sync::Arc,
     time::Duration,
 };
 
@@ -12,83 +11,85 @@ use rmcp::{
 };
 use tokio::{sync::watch, time::sleep};
 
-use crate::edge::mcp::progress::{Relay, Report};
+use super::first::first;
+use crate::edge::mcp::progress::Relay;
 
-/// What passes at least between two messages: who asks for progress wants to see something move, not all of it.
+/// The shortest time between two messages: progress is for showing that something moves, not for all of it.
 const GAP: Duration = Duration::from_millis(100);
 
-/// The way of a call's progress to the client.
+/// The newest progress of a call, on its way to the client.
 pub(super) struct Relayed {
-    reports: watch::Receiver<Option<Report>>,
+    newest: watch::Receiver<Option<ProgressNotificationParam>>,
     peer: Peer<RoleServer>,
     token: ProgressToken,
 }
 
 impl Relayed {
     pub(super) fn to(peer: Peer<RoleServer>, token: ProgressToken) -> (Relay, Self) {
-        let (relay, reports) = Relay::new();
+        let (sender, newest) = watch::channel(None);
         let relayed = Self {
-            reports,
+            newest,
             peer,
             token,
         };
-        (relay, relayed)
+        let relay = move |report: &ProgressNotificationParam| keep_newest(&sender, report);
+        (Relay(Arc::new(relay)), relayed)
     }
 
-    /// Runs the call, and tells the client what is the newest; nothing after the answer.
-    pub(super) async fn during<T>(self, call: impl Future<Output = T>) -> T {
-        let sending = AtomicBool::new(false);
+    /// Runs the call, and sends the client the newest progress; nothing after the answer.
+    pub(super) async fn during<T>(mut self, call: impl Future<Output = T>) -> T {
         let mut call = pin!(call);
-        let mut tell = pin!(self.tell(&sending));
-        let answer = poll_fn(|cx| {
-            let polled = call.as_mut().poll(cx);
-            if polled.is_pending() {
-                // It never ends.
-                let _ = tell.as_mut().poll(cx);
-            }
-            polled
-        });
-        let answer = answer.await;
-        // What is on its way would overtake nothing, but might be overtaken by the answer.
-        let sent = poll_fn(|cx| {
-            if sending.load(Relaxed) {
-                let _ = tell.as_mut().poll(cx);
-            }
-            match sending.load(Relaxed) {
-                true => Poll::Pending,
-                false => Poll::Ready(()),
-            }
-        });
-        sent.await;
-        answer
-    }
-
-    async fn tell(mut self, sending: &AtomicBool) {
         loop {
-            if self.reports.changed().await.is_err() {
-                std::future::pending::<()>().await;
-            }
-            let Some(report) = self.reports.borrow_and_update().clone() else {
-                continue;
+            let mut message = match first(call.as_mut(), self.next()).await {
+                Ok(answer) => return answer,
+                Err(message) => message,
             };
-            let mut params = ProgressNotificationParam::new(self.token.clone(), report.progress);
-            params.total = report.total;
-            params.message = report.message;
-            sending.store(true, Relaxed);
+            message.progress_token = self.token.clone();
+            // What the server says to the gateway alone.
+            message.meta = None;
+            let mut sending = pin!(self.peer.notify_progress(message));
             // A client that is gone is noticed by others.
-            let _ = self.peer.notify_progress(params).await;
-            sending.store(false, Relaxed);
-            sleep(GAP).await;
+            if let Ok(answer) = first(call.as_mut(), sending.as_mut()).await {
+                // Left in the queue, the message might be overtaken by the answer.
+                let _ = sending.await;
+                return answer;
+            }
+            if let Ok(answer) = first(call.as_mut(), sleep(GAP)).await {
+                return answer;
+            }
         }
     }
+
+    async fn next(&mut self) -> ProgressNotificationParam {
+        while self.newest.changed().await.is_ok() {
+            if let Some(report) = self.newest.borrow_and_update().clone() {
+                return report;
+            }
+        }
+        pending().await
+    }
+}
+
+/// Progress only grows: reports may overtake each other, and another attempt begins anew.
+fn keep_newest(
+    newest: &watch::Sender<Option<ProgressNotificationParam>>,
+    report: &ProgressNotificationParam,
+) {
+    newest.send_if_modified(|newest| {
+        let before = newest.as_ref().map_or(f64::NEG_INFINITY, |r| r.progress);
+        let grows = report.progress > before;
+        if grows {
+            *newest = Some(report.clone());
+        }
+        grows
+    });
 }
 
 #[cfg(test)]
 mod tests {
-    use rmcp::{
-        ServiceExt as _,
-        model::{CallToolResult, ProgressNotificationParam},
-    };
+    use std::{future::poll_fn, task::Poll};
+
+    use rmcp::{ServiceExt as _, model::CallToolResult};
     use serde_json::{Value, json};
     use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
     use tower::service_fn;
@@ -102,7 +103,7 @@ mod tests {
         let stack = service_fn(|call: ToolCall| async move {
             let relay: &Relay = call.extensions().get().unwrap();
             let anything = ProgressToken(rmcp::model::NumberOrString::Number(0));
-            relay.report(&ProgressNotificationParam::new(anything, 1.0));
+            relay.0(&ProgressNotificationParam::new(anything, 1.0));
             // The client is told, and there is an answer before anybody else has had a turn.
             let mut first = true;
             poll_fn(|cx| match std::mem::take(&mut first) {

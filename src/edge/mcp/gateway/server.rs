@@ -1,7 +1,6 @@
 use std::{
-    future::{Future as _, pending, poll_fn},
+    future::pending,
     panic::{AssertUnwindSafe, catch_unwind},
-    pin::pin,
 };
 
 use rmcp::{
@@ -14,7 +13,7 @@ use rmcp::{
 };
 use tower::ServiceExt as _;
 
-use super::{answer, handler::GatewayHandler, pages, request};
+use super::{answer, first::first, handler::GatewayHandler, pages, request};
 use crate::{call::ToolCall, error::ToolError};
 
 impl ServerHandler for GatewayHandler {
@@ -70,7 +69,11 @@ impl ServerHandler for GatewayHandler {
     }
 
     async fn on_initialized(&self, cx: NotificationContext<RoleServer>) {
-        self.session.listen(self.changes.tell_session(cx.peer));
+        let tell = move || {
+            let peer = cx.peer.clone();
+            async move { peer.notify_tool_list_changed().await }
+        };
+        self.session.listen(self.changes.each(tell));
     }
 
     // rmcp takes away what the client has not asked for.
@@ -79,22 +82,16 @@ impl ServerHandler for GatewayHandler {
     }
 
     async fn listen(&self, cx: SubscriptionContext) -> Result<(), ErrorData> {
-        let mut tells = pin!(async {
+        let tells = async {
             if cx.accepted().tools_list_changed == Some(true) {
-                self.changes.tell_listener(cx.sink()).await;
+                let tell = || cx.sink().notify_tool_list_changed();
+                self.changes.each(tell).await;
             }
             pending::<()>().await;
-        });
-        let mut closed = pin!(self.drain.closed());
-        let until_closed = poll_fn(|cx| {
-            // It never ends.
-            let _ = tells.as_mut().poll(cx);
-            closed.as_mut().poll(cx)
-        });
-        cx.request_context()
-            .ct
-            .run_until_cancelled(until_closed)
-            .await;
+        };
+        let until_closed = first(self.drain.closed(), tells);
+        let ct = &cx.request_context().ct;
+        ct.run_until_cancelled(until_closed).await;
         Ok(())
     }
 }
