@@ -129,7 +129,7 @@ impl Catalog {
         self.tools.len()
     }
 
-    /// Whether it has a list of tools, an empty one too: not [`Catalog::default`], whose server has not told yet what it has.
+    /// Whether it has a list of tools, an empty one too: not [`Catalog::default`], whose server has not listed its tools yet.
     pub fn is_read(&self) -> bool {
         self.is_read
     }
@@ -215,8 +215,8 @@ impl McpService {
     /// # Errors
     ///
     /// Those of the connection; `Timeout` if it takes longer than 30 s in all; `Reported` if the
-    /// server lists more than 10,000 tools, 16 MiB of JSON or 1,000 pages, or names a page twice. What a single page may
-    /// weigh is the transport's affair: it is read before anybody can count it.
+    /// server lists more than 10,000 tools, 16 MiB of JSON or 1,000 pages, or names a page twice. The size of a single
+    /// page is limited by the transport alone: the page is read before it can be counted.
     pub async fn catalog(&self) -> Result<Catalog, ToolError> {
         let mut catalog = Catalog::new(list(self.peer()).await?);
         catalog.server = self.server().cloned();

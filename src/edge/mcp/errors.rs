@@ -54,20 +54,12 @@ pub fn recognise(error: &(dyn StdError + 'static)) -> Option<ToolError> {
 
 /// The same, as a leaf that is a transport met it.
 pub(crate) fn on_wire(error: &(dyn StdError + 'static)) -> Option<ToolError> {
-    if let Some(error) = error.downcast_ref::<ServiceError>() {
-        return Some(service(error));
-    }
-    if let Some(error) = error.downcast_ref::<ErrorData>() {
-        return Some(protocol(error));
-    }
-    if let Some(error) = error.downcast_ref::<ClientInitializeError>() {
-        return connecting(error);
-    }
+    let known = error.downcast_ref().map(service);
+    let known = known.or_else(|| error.downcast_ref().map(protocol));
+    let known = known.or_else(|| connecting(error.downcast_ref()?));
     #[cfg(feature = "mcp-http")]
-    if let Some(known) = super::http::on_wire(error) {
-        return Some(known);
-    }
-    None
+    let known = known.or_else(|| super::http::on_wire(error));
+    known
 }
 
 /// The error, with rmcp's as its source.
@@ -193,7 +185,7 @@ fn ambiguous(code: i32, by_text: Option<ToolError>, message: String) -> ToolErro
         }
         _ if code == -32603 => ToolError::new(ErrorKind::Upstream, message),
         Some(known) => known.named(&message),
-        // Nobody knows what it means: it counts for the tool alone, and a repeat may help.
+        // Its meaning is unknown: it counts for the tool alone, and a repeat may help.
         None => ToolError::new(ErrorKind::Failed, message).with_retryable(true),
     }
 }

@@ -58,10 +58,21 @@ impl McpExtras {
         self.set(|e| e.idempotency_key = Some(key.into()))
     }
 
+    /// Those of a client's request; `None` if it has none.
     #[cfg(feature = "mcp-server")]
-    pub(super) fn is_empty(&self) -> bool {
-        let e = &*self.0;
-        e.input_responses.is_none() && e.request_state.is_none() && e.idempotency_key.is_none()
+    pub(super) fn received(
+        input_responses: Option<InputResponses>,
+        request_state: Option<String>,
+        idempotency_key: Option<Arc<str>>,
+    ) -> Option<Self> {
+        let is_empty =
+            input_responses.is_none() && request_state.is_none() && idempotency_key.is_none();
+        let extras = Inner {
+            input_responses,
+            request_state,
+            idempotency_key,
+        };
+        (!is_empty).then(|| Self(Arc::new(extras)))
     }
 
     pub(super) fn of(call: &ToolCall) -> Option<&Self> {

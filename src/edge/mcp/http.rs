@@ -10,6 +10,7 @@ use rmcp::{
 
 use super::errors;
 use crate::{
+    edge::hinted,
     error::{ErrorKind, Execution, ToolError},
     hint,
 };
@@ -22,6 +23,7 @@ pub(super) fn on_wire(error: &(dyn StdError + 'static)) -> Option<ToolError> {
     }
     let error = error.downcast_ref::<Http<reqwest::Error>>()?;
     let new = |kind| ToolError::new(kind, without_address(error.to_string(), error));
+    let not_started = || new(ErrorKind::ConnectionFailed).with_execution(Execution::NotStarted);
     Some(match error {
         Http::HttpStatus(failure) => {
             let status = StatusCode::from_u16(failure.status).ok()?;
@@ -31,31 +33,17 @@ pub(super) fn on_wire(error: &(dyn StdError + 'static)) -> Option<ToolError> {
                 reason = "an HTTP date can be compared with the wall clock only"
             )]
             let now = SystemTime::now();
-            match failure
-                .retry_after
-                .as_deref()
-                .and_then(|v| hint::retry_after(v, now))
-            {
-                Some(delay) => error.with_retry_after(delay),
-                None => error,
-            }
+            let hint = failure.retry_after.as_deref();
+            hinted(error, hint.and_then(|hint| hint::retry_after(hint, now)))
         }
         Http::Client(error) => from_request(error),
         Http::AuthRequired(_) | Http::InsufficientScope(_) => new(ErrorKind::Denied),
         Http::ResponseBodyTooLarge { .. } => new(ErrorKind::Reported),
         // Refused with a 404, and again after rmcp's own attempt at a new session; or that attempt was refused.
-        Http::SessionExpired | Http::ReinitializationFailed(_) => {
-            new(ErrorKind::ConnectionFailed).with_execution(Execution::NotStarted)
-        }
-        // See `errors::is_session_refused`: the same in a text that is no JSON.
-        Http::UnexpectedServerResponse(text)
-            if text
-                .strip_prefix("HTTP 400 ")
-                .is_some_and(errors::is_about_session) =>
-        {
-            new(ErrorKind::ConnectionFailed).with_execution(Execution::NotStarted)
-        }
+        Http::SessionExpired | Http::ReinitializationFailed(_) => not_started(),
         Http::UnexpectedServerResponse(text) => match status_in(text) {
+            // See `errors::is_session_refused`: the same in a text that is no JSON.
+            _ if is_session_refused(text) => not_started(),
             Some(status) => ToolError::from_status(status, error.to_string()),
             None => new(ErrorKind::Failed),
         },
@@ -76,7 +64,7 @@ fn from_request(error: &reqwest::Error) -> ToolError {
     }
 }
 
-/// A text that was made of `error`, with the server's name in the place of the address, which may be a
+/// A text that was made of `error`, with the server's name instead of the address, which may be a
 /// secret as a whole.
 pub(crate) fn without_address(text: String, error: &(dyn StdError + 'static)) -> String {
     match request_in(error).and_then(reqwest::Error::url) {
@@ -85,12 +73,12 @@ pub(crate) fn without_address(text: String, error: &(dyn StdError + 'static)) ->
     }
 }
 
-/// The failed request that an error is, or wraps without telling of it as its source.
+/// The failed request that an error is, or wraps without naming it as its source.
 fn request_in<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a reqwest::Error> {
     if let Some(ServiceError::TransportSend(send)) = error.downcast_ref() {
         return request_in(&*send.error);
     }
-    // It does not tell of its transport's error as its source.
+    // Its transport's error is not its source.
     if let Some(ClientInitializeError::TransportError { error, .. }) = error.downcast_ref() {
         return request_in(&*error.error);
     }
@@ -98,6 +86,11 @@ fn request_in<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a reqwest::Er
         Some(StreamableHttpError::Client(request)) => Some(request),
         _ => error.downcast_ref(),
     }
+}
+
+fn is_session_refused(text: &str) -> bool {
+    let refused = text.strip_prefix("HTTP 400 ");
+    refused.is_some_and(errors::is_about_session)
 }
 
 /// The status of an answer that rmcp could not use: `HTTP 403 Forbidden: ...`.

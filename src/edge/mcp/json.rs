@@ -1,7 +1,7 @@
 use rmcp::model::CallToolResponse;
 use serde::{Serialize, Serializer, ser::Error as _};
 
-/// An MCP server's answer as the JSON that the server has sent, for whoever writes answers as JSON.
+/// An MCP server's answer as the JSON that the server has sent, for code that writes answers as JSON.
 ///
 /// ```
 /// use tower::{ServiceBuilder, ServiceExt as _, service_fn};

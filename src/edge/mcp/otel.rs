@@ -8,20 +8,11 @@ use rmcp::model::{RequestId, RequestMetaObject};
 use super::McpService;
 use crate::edge::otel::{inject_meta, mcp::Sent};
 
-/// What the service tells of calls, and whether it tells the server.
-#[derive(Clone)]
+/// What spans of calls have of the connection, and whether requests carry the trace context.
+#[derive(Clone, Default)]
 pub(super) struct Otel {
-    propagation: bool,
+    is_propagation_off: bool,
     attributes: Arc<[KeyValue]>,
-}
-
-impl Default for Otel {
-    fn default() -> Self {
-        Self {
-            propagation: true,
-            attributes: Arc::default(),
-        }
-    }
 }
 
 impl McpService {
@@ -29,7 +20,7 @@ impl McpService {
     /// span in which the request is made. Default: yes. See [`otel`](crate::otel#propagation).
     #[must_use]
     pub fn with_propagation(mut self, propagate: bool) -> Self {
-        self.otel.propagation = propagate;
+        self.otel.is_propagation_off = !propagate;
         self
     }
 
@@ -43,7 +34,7 @@ impl McpService {
 
     /// Puts the context of the current span into a request's `_meta`.
     pub(super) fn propagate(&self, meta: &mut RequestMetaObject) {
-        if self.otel.propagation {
+        if !self.otel.is_propagation_off {
             inject_meta(meta);
         }
     }

@@ -217,8 +217,8 @@ impl Future for ResponseFuture {
     }
 }
 
-/// A request whose answer has not come. Dropped in this state, it tells the server that nobody
-/// waits any more, and rmcp that it may forget the request.
+/// A request whose answer has not come. Dropped in this state, it tells the server that no
+/// caller waits any more, and rmcp that it may forget the request.
 struct Pending<'a> {
     peer: &'a Peer<RoleClient>,
     id: Option<RequestId>,
@@ -240,7 +240,7 @@ impl Drop for Pending<'_> {
         let first = notify
             .as_mut()
             .poll(&mut Context::from_waker(Waker::noop()));
-        // If the queue was full, the rest needs somebody to wait for it. It ends with the connection.
+        // If the queue was full, the rest needs a task that waits for it. It ends with the connection.
         if first.is_pending()
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {

@@ -59,8 +59,8 @@ impl<Res: 'static> RouterBuilder<Res> {
         self
     }
 
-    /// Adds a tool of this program: any service, a [`tool_fn`](super::tool_fn) for one, with whatever
-    /// layers around it.
+    /// Adds a tool of this program: any service, for example a [`tool_fn`](super::tool_fn), with any layers
+    /// around it.
     pub fn tool<S>(mut self, name: impl Into<Arc<str>>, service: S) -> Self
     where
         S: Service<ToolCall> + Clone + Send + Sync + 'static,
@@ -122,10 +122,10 @@ impl<Res: 'static> RouterBuilder<Res> {
     }
 
     /// Watches the servers, under the names that they have here: a [layer](Health::layer) around the service of each, so that
-    /// of calls that a layer inside it repeats the last attempt tells. A timeout layer above the router drops what hangs:
-    /// that is [told from a cancelled call](crate::health) by how long it took. If the registry
+    /// of calls that a layer inside it repeats the last attempt counts. A timeout layer above the router drops what hangs:
+    /// that is [distinguished from a cancelled call](crate::health) by how long it took. If the registry
     /// [refuses](crate::health::HealthBuilder::with_refusal) calls to a server, no list has its tools meanwhile; see the
-    /// [module docs](super#servers-that-are-not-there). The registry knows them before their first call. Default: nobody watches.
+    /// [module docs](super#servers-that-are-not-there). The registry knows them before their first call. Default: none.
     ///
     /// Routers may share a registry, if what they call by one name is one server.
     pub fn with_health(mut self, health: &Health) -> Self {

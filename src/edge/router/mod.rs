@@ -10,7 +10,7 @@
 //! The service of a server sees the tool's own name, and the server on the call. Everything else is the caller's call:
 //! its id, deadline, attempt, arguments, and its [record](crate::ToolCall::observe), so that observers above the router see the
 //! attempts and timeouts inside. Errors that come back, and their texts, name
-//! the tool as the caller does, but for errors of other calls, which a tool may pass on, and texts that somebody has set.
+//! the tool as the caller does, except errors of other calls, which a tool may pass on, and texts that were set by code.
 //!
 //! A list of a server's tools may follow the server (`mcp::McpTools`): a call sees the list that stands in its moment, and
 //! waits for no other. No change of a list makes two flat names collide: what could is refused by
@@ -38,8 +38,8 @@
 //! above knows from calls that name them only. While it refuses calls to a server,
 //!
 //! - a call of its tools fails at once, with [`ConnectionFailed`](crate::ErrorKind::ConnectionFailed), not started, and the time
-//!   to come back; the model is told that the tool is unavailable for the moment, not that there is none;
-//! - [`names`](Router::names), `mcp_tools` and the names that are told instead of an unknown one leave its tools out.
+//!   to come back; the model reads that the tool is unavailable for the moment, not that there is none;
+//! - [`names`](Router::names), `mcp_tools` and the names that are suggested instead of an unknown one leave its tools out.
 //!
 //! They are back once the server is, and also when a call is to be let through as a probe: a model that is shown no
 //! tool would never call it. So a list changes with time alone. Who tells others of it watches
@@ -140,13 +140,13 @@
 //! # Cancel safety
 //!
 //! Dropping the response future drops the tool's, or gives its place in the queue back. One that was never polled has
-//! called nobody.
+//! called no service.
 //!
 //! # Clone
 //!
 //! Clones are the same router: one reference count. Each call clones its route's service, and calls that very
 //! clone once it is ready. A call of a local tool allocates once: its future. One of a server's tool by its flat name allocates
-//! twice: the call's other names too. If somebody keeps a clone of the call, a retry layer for one, it is three times: what
+//! twice: the call's other names too. If a clone of the call is kept, for example by a retry layer, it is three times: what
 //! lies around the names is copied, and the extensions in it are cloned deep; the arguments never are.
 
 mod answer;

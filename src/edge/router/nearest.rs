@@ -88,10 +88,10 @@ impl<'a> Nearest<'a> {
         };
         let at = self.best.partition_point(|other| *other < near);
         // The very name that was asked for is the one that is not there.
-        let told = flat == self.asked.text
+        let is_shown = flat == self.asked.text
             || self.exact.as_deref() == Some(flat)
             || self.best.get(at) == Some(&near);
-        if at < MAX_NAMES && !told && is_showable(flat) {
+        if at < MAX_NAMES && !is_shown && is_showable(flat) {
             self.best.insert(at, near);
             self.best.truncate(MAX_NAMES);
         }

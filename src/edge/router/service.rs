@@ -65,7 +65,7 @@ impl<Res> Router<Res> {
         self.table.replay_safety(call)
     }
 
-    /// The names of all tools as a caller gives them, sorted, but for those of servers to which calls are
+    /// The names of all tools as a caller gives them, sorted, except those of servers to which calls are
     /// [refused](RouterBuilder::with_health) now. What a server lists under a name that no call can have, as
     /// [`ToolCall::check`] tells of the flat one, is not there.
     pub fn names(&self) -> Vec<String> {
@@ -77,7 +77,7 @@ impl<Res> Router<Res> {
     }
 
     /// The definitions of all tools that have one, under the names by which a caller gives them, sorted: those of MCP servers,
-    /// but for those to which calls are [refused](RouterBuilder::with_health) now, and of
+    /// except those to which calls are [refused](RouterBuilder::with_health) now, and of
     /// [local](RouterBuilder::mcp_tool) tools that were added with theirs.
     #[cfg(feature = "mcp")]
     pub fn mcp_tools(&self) -> Vec<Tool> {

@@ -13,7 +13,7 @@ use crate::{
 /// words: the error's code, and what else is known of it.
 pub const ERROR_META: &str = "tower-toolcall/error";
 
-/// What is answered to a client that has cancelled its request, if anybody hears it.
+/// The answer to a request that its client has cancelled. The client may not read it.
 pub(super) fn cancelled() -> ErrorData {
     ErrorData::internal_error("the request was cancelled", None)
 }
@@ -35,7 +35,7 @@ pub(super) fn of(
     }
 }
 
-/// A task is known to its server alone: nobody could ask the gateway for it.
+/// The error for a task. It is known to its server alone: a client could not ask the gateway for it.
 fn task() -> ToolError {
     ToolError::new(
         ErrorKind::PollTimeout,
@@ -65,7 +65,7 @@ fn of_error(error: &ToolError) -> Result<CallToolResponse, ErrorData> {
 }
 
 /// Whether these are the words for a lost connection, an unknown session or a late answer. Clients would take the gateway's
-/// for their own: to SDKs the first two codes say so, whoever sends them.
+/// for their own: to SDKs the first two codes say so, regardless of the sender.
 fn is_lost(code: ErrorCode, kind: ErrorKind) -> bool {
     let is_theirs_too = matches!(code.0, -32000 | -32001 | -32600);
     is_theirs_too && matches!(kind, ErrorKind::ConnectionFailed | ErrorKind::Timeout)

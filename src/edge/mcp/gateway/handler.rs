@@ -102,7 +102,7 @@ const PAGE: NonZeroUsize = NonZeroUsize::new(1000).expect("not zero");
 /// | the request's id | the end of the call's [id](ToolCall::id), which is unique in the process, if it is fit for logs |
 /// | headers, over HTTP | what [`with_request_headers`](ToolCall::with_request_headers) takes up; a deadline [by setting](Self::take_deadlines) only |
 /// | `_meta.traceparent` (feature `otel`) | the parent of the call's span; it beats the header |
-/// | `_meta.progressToken` | what an `McpService` [with progress](crate::mcp::McpService::with_progress) is told reaches the client under this token: the newest, growing, at most ten times a second, and nothing after the answer |
+/// | `_meta.progressToken` | the progress of an `McpService` [with progress](crate::mcp::McpService::with_progress) reaches the client under this token: the newest, growing, at most ten times a second, and nothing after the answer |
 /// | `inputResponses`, `requestState` | [`McpExtras`](crate::mcp::McpExtras) |
 /// | the idempotency key in `_meta` | nothing, unless that is [set](Self::take_idempotency_keys) |
 ///
@@ -196,7 +196,7 @@ impl GatewayHandler {
         }
     }
 
-    /// Sets the name and version that clients are told. Default: those of this crate.
+    /// Sets the name and version that clients read. Default: those of this crate.
     pub fn with_implementation(self, implementation: Implementation) -> Self {
         self.set(|s| s.info.server_info = implementation)
     }
@@ -223,7 +223,7 @@ impl GatewayHandler {
     ///
     /// Then a client that repeats a call is recognised by the server, also if the client has connected again meanwhile. The
     /// server sees one client, the gateway: two clients with the same key may get each other's answers. So only where all
-    /// clients are trusted, and make keys that nobody guesses.
+    /// clients are trusted, and make keys that cannot be guessed.
     pub fn take_idempotency_keys(self, taken: bool) -> Self {
         self.set(|s| s.takes_idempotency_keys = taken)
     }
@@ -319,7 +319,7 @@ impl GatewayHandler {
     /// with an error of the code `SERVER_CLOSING` that says that the tool may have run. Returns the names of their tools, sorted,
     /// one for each call: `server__tool` where the server is known. A call is named in one answer only.
     ///
-    /// It waits until no call is left. That is a matter of a moment, unless a tool blocks its thread, or somebody keeps a future of
+    /// It waits until no call is left. That is a matter of a moment, unless a tool blocks its thread, or a caller keeps a future of
     /// [`stack`](Self::stack) without polling it: put a timeout around it where that may be.
     ///
     /// # Cancel safety

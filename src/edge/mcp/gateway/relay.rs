@@ -104,7 +104,7 @@ mod tests {
             let relay: &Relay = call.extensions().get().unwrap();
             let anything = ProgressToken(rmcp::model::NumberOrString::Number(0));
             relay.0(&ProgressNotificationParam::new(anything, 1.0));
-            // The client is told, and there is an answer before anybody else has had a turn.
+            // The message is on its way, and there is an answer before any other task has had a turn.
             let mut first = true;
             poll_fn(|cx| match std::mem::take(&mut first) {
                 true => {
@@ -136,7 +136,7 @@ mod tests {
                 .await
                 .unwrap();
             let id = message["id"].clone();
-            let mut told = id == 0;
+            let mut has_progress = id == 0;
             loop {
                 line.clear();
                 wire.read_line(&mut line).await.unwrap();
@@ -145,9 +145,9 @@ mod tests {
                     break;
                 }
                 assert_eq!(heard["params"]["progressToken"], id);
-                told = true;
+                has_progress = true;
             }
-            assert!(told, "{id}");
+            assert!(has_progress, "{id}");
         }
     }
 }

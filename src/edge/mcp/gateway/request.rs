@@ -34,23 +34,15 @@ pub(super) fn call(
     if let Some(parent) = crate::otel::parent_from_meta(&cx.meta) {
         call = call.with_remote_parent(parent);
     }
-    let mut extras = McpExtras::new();
-    if let Some(responses) = params.input_responses {
-        extras = extras.with_input_responses(responses);
-    }
-    if let Some(state) = params.request_state {
-        extras = extras.with_request_state(state);
-    }
-    if let Some(key) = settings.takes_idempotency_keys.then(|| key(cx)).flatten() {
-        extras = extras.with_idempotency_key(key);
-    }
-    if !extras.is_empty() {
+    let key = settings.takes_idempotency_keys.then(|| key(cx)).flatten();
+    let extras = McpExtras::received(params.input_responses, params.request_state, key);
+    if let Some(extras) = extras {
         call.extensions_mut().insert(extras);
     }
     call
 }
 
-/// Has the progress of the call told to the client, if it has asked for that.
+/// Relays the progress of the call to the client, if it has asked for that.
 pub(super) fn relay(call: &mut ToolCall, cx: &RequestContext<RoleServer>) -> Option<Relayed> {
     let token = cx.meta.get_progress_token()?;
     let (relay, relayed) = Relayed::to(cx.peer.clone(), token);

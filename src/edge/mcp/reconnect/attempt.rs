@@ -24,7 +24,7 @@ pub(super) type Connecting = Pin<Box<dyn Future<Output = Result<McpConnection, B
 /// How an attempt has ended, once it has.
 pub(super) type Ended = watch::Receiver<Option<Result<(), ToolError>>>;
 
-/// An attempt to connect, in a task of its own: a caller that is dropped, or held and not polled, stops nobody else.
+/// An attempt to connect, in a task of its own: a caller that is dropped, or held and not polled, stops no other caller.
 /// Dropped, it ends the task.
 #[derive(Debug)]
 pub(super) struct Attempt {

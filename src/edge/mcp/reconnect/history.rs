@@ -167,7 +167,7 @@ mod tests {
         }
     }
 
-    /// Trap 10: not earlier than told; but not for ever.
+    /// Trap 10: not earlier than the server asks; but not for ever.
     #[test]
     fn a_server_that_asks_for_patience_gets_it_up_to_an_hour() {
         let (mut history, now) = (History::default(), Instant::now());
@@ -212,7 +212,7 @@ mod tests {
         assert_eq!(error.retry_after(), Some(Duration::ZERO));
     }
 
-    /// So that those who watch calls count attempts, and miss none because nobody waited for its end.
+    /// So that observers of calls count attempts, and miss none because no call waited for its end.
     #[test]
     fn one_call_tells_of_a_failed_attempt_and_others_are_refused() {
         let (mut history, now) = (History::default(), Instant::now());

@@ -67,7 +67,7 @@ impl McpReconnect {
     /// timeout above. If nothing comes back within `limit`, the connection is lost. Default: no pings.
     ///
     /// Over HTTP use it with any `limit`: see [Over HTTP](Self#over-http). To a child process it is a question of what you
-    /// want: one that works on something for longer than `limit`, and answers nobody meanwhile, is ended in the middle of it.
+    /// want: one that works on something for longer than `limit`, and answers no one meanwhile, is ended in the middle of it.
     ///
     /// # Errors
     ///

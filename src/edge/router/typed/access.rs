@@ -1,3 +1,5 @@
+use std::{iter::Enumerate, slice};
+
 use serde::{
     Deserializer,
     de::{DeserializeSeed, EnumAccess, MapAccess, SeqAccess, Unexpected, VariantAccess, Visitor},
@@ -12,8 +14,7 @@ use super::{
 
 /// The elements of an array.
 pub(super) struct Items<'de> {
-    left: std::slice::Iter<'de, Value>,
-    read: usize,
+    left: Enumerate<slice::Iter<'de, Value>>,
 }
 
 impl<'de> Items<'de> {
@@ -23,11 +24,10 @@ impl<'de> Items<'de> {
         declared: Option<usize>,
         visitor: V,
     ) -> Result<V::Value, Misfit> {
+        let all = items.len();
         let mut items = Self {
-            left: items.iter(),
-            read: 0,
+            left: items.iter().enumerate(),
         };
-        let all = items.left.len();
         let read = match visitor.visit_seq(&mut items) {
             Ok(_) if items.left.len() > 0 => Err(Misfit::fewer("elements")),
             read => read,
@@ -43,13 +43,12 @@ impl<'de> SeqAccess<'de> for &mut Items<'de> {
         &mut self,
         seed: T,
     ) -> Result<Option<T::Value>, Misfit> {
-        let Some(value) = self.left.next() else {
+        let Some((index, value)) = self.left.next() else {
             return Ok(None);
         };
-        let step = Step::Item(self.read);
-        self.read += 1;
         let read = seed.deserialize(Node::from(value));
-        read.map(Some).map_err(|misfit| misfit.under(step))
+        read.map(Some)
+            .map_err(|misfit| misfit.under(Step::Item(index)))
     }
 
     fn size_hint(&self) -> Option<usize> {

@@ -56,7 +56,7 @@ enum What {
     Unknown(&'static [&'static str]),
     Missing(&'static str),
     Twice(&'static str),
-    /// Nothing is known, or nothing that can be told.
+    /// Nothing is known, or nothing that may be shown.
     Unfit,
 }
 

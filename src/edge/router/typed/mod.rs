@@ -26,7 +26,7 @@ use crate::{call::ToolCall, error::ToolError};
 /// caller passed. A call without arguments fits whatever can be read from `{}` or from `null`, so `()` and
 /// `Option<T>` too.
 ///
-/// Of what a type's own `Deserialize` says, names, types and the lengths of tuples are told. Its own texts (`custom`,
+/// Of what a type's own `Deserialize` says, names, types and the lengths of tuples are shown. Its own texts (`custom`,
 /// `expecting`, those of a `TryFrom`) may have a value in them and are not: "the value does not fit". The same of names in
 /// the path that no `struct` or `enum` of the program has: keys of maps and of flattened fields are `*`. A tool that wants
 /// to say more looks at its arguments itself, and says nothing that is secret:
