@@ -89,10 +89,6 @@ pub(super) struct Reports {
 
 /// Passes a call's progress on to the client of a gateway. In the call's extensions.
 #[derive(Clone)]
-#[cfg_attr(
-    not(feature = "mcp-server"),
-    expect(dead_code, reason = "only a gateway makes one")
-)]
 pub(super) struct Relay(pub(super) Arc<dyn Fn(&ProgressNotificationParam) + Send + Sync>);
 
 impl Reports {
