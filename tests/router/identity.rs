@@ -496,6 +496,10 @@ fn a_timeout_for_a_name_that_no_tool_can_have_is_refused() {
         let router = router.with_timeout(name, Duration::from_secs(1));
         assert!(router.build().is_err(), "{name}");
     }
+    let tool = service_fn(|_: ToolCall| async { Ok::<_, BoxError>(String::new()) });
+    let nothing = RouterBuilder::<String>::new().server("pay", tool, Vec::<&str>::new());
+    let nothing = nothing.with_timeout("pay__charge", Duration::from_secs(1));
+    assert!(nothing.build().is_err());
 }
 
 /// R6: the caller's word, then the rule of the program, then the table.

@@ -97,13 +97,15 @@ mod tests {
     use super::*;
     use crate::{call::ToolCall, edge::mcp::GatewayHandler, error::ToolError};
 
-    /// The specification: none after the answer. rmcp has two queues for them.
+    /// The specification: none after the answer. rmcp has two queues for them. The metadata of the server's own notification
+    /// is not the client's.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn progress_that_is_on_its_way_comes_before_the_answer() {
         let stack = service_fn(|call: ToolCall| async move {
             let relay: &Relay = call.extensions().get().unwrap();
-            let anything = ProgressToken(rmcp::model::NumberOrString::Number(0));
-            relay.0(&ProgressNotificationParam::new(anything, 1.0));
+            let theirs =
+                json!({ "progressToken": 0, "progress": 1.0, "_meta": { "of": "theirs" } });
+            relay.0(&serde_json::from_value(theirs).unwrap());
             // The message is on its way, and there is an answer before any other task has had a turn.
             let mut first = true;
             poll_fn(|cx| match std::mem::take(&mut first) {
@@ -145,6 +147,7 @@ mod tests {
                     break;
                 }
                 assert_eq!(heard["params"]["progressToken"], id);
+                assert_eq!(heard["params"]["_meta"], Value::Null);
                 has_progress = true;
             }
             assert!(has_progress, "{id}");
