@@ -1,7 +1,7 @@
-//! The figures through the facade of the `metrics` crate, for whichever recorder a program has installed.
+//! The figures through the facade of the `metrics` crate, for the recorder that a program has installed.
 //!
 //! The names and labels are those of [Prometheus](crate::metrics). Whether the latencies become a histogram or a summary is the
-//! recorder's affair; `metrics-exporter-prometheus` makes a summary unless it is told buckets. The handles of a tool's counters are looked up once, so a
+//! recorder's choice; `metrics-exporter-prometheus` makes a summary unless it has been given buckets. The handles of a tool's counters are looked up once, so a
 //! recorder has to be installed before the first call.
 //!
 //! # Example
@@ -9,7 +9,7 @@
 //! ```
 //! use tower_toolcall::{metrics::Metrics, metrics_facade::Facade};
 //!
-//! // After a recorder was installed, for one `metrics_exporter_prometheus::PrometheusBuilder::new().install()`:
+//! // After a recorder was installed, for example `metrics_exporter_prometheus::PrometheusBuilder::new().install()`:
 //! let metrics = Metrics::builder().with_sink(Facade::new()).build()?;
 //! let layer = metrics.layer();
 //! # Ok::<_, tower_toolcall::ConfigError>(())
@@ -24,12 +24,11 @@ use metrics::{
 
 use crate::{
     call::Signal,
-    error::ErrorKind,
-    event::{BreakerState, CallOutcome, RetryRefusal},
+    event::{BreakerState, RetryRefusal},
     metrics::{
         CallEnd, Labels, Sink, ToolSink,
         codes::MAX_CODES,
-        names::{self, Metric, label},
+        names::{self, Metric, Series, label},
     },
 };
 
@@ -43,18 +42,8 @@ pub struct Facade {
 impl Facade {
     /// Describes the metrics to the recorder.
     pub fn new() -> Self {
-        for Metric { name, help, .. } in [
-            names::EXECUTIONS,
-            names::ATTEMPTS,
-            names::ERRORS,
-            names::TIMEOUTS,
-            names::SLOW,
-            names::RETRIES,
-            names::REFUSED,
-            names::RATE_LIMITED,
-            names::REJECTED,
-            names::OPENINGS,
-        ] {
+        let others = [names::ERRORS, names::OPENINGS];
+        for Metric { name, help, .. } in Series::all().map(Series::metric).chain(others) {
             describe_counter!(name, help);
         }
         for Metric { name, help, .. } in [names::IN_FLIGHT, names::STATE] {
@@ -96,79 +85,45 @@ fn of(labels: &Labels) -> Vec<Label> {
 /// The handles of one tool.
 struct Tool {
     labels: Vec<Label>,
-    executions: [Counter; CallOutcome::ALL.len()],
-    attempts: Counter,
+    /// By [`Series::place`], each registered once it exists.
+    counters: [OnceLock<Counter>; Series::COUNT],
     duration: Histogram,
-    errors: PerCode<Counter>,
-    aliases: Option<PerCode<Counter>>,
-    timeouts: Counter,
-    /// Those that not every stack can tell: registered once one can.
-    slow: OnceLock<Counter>,
-    retries: OnceLock<(Counter, [Counter; RetryRefusal::ALL.len()])>,
-    rate_limited: OnceLock<Counter>,
-    rejected: OnceLock<Counter>,
+    errors: PerCode,
+    aliases: Option<PerCode>,
     in_flight: Gauge,
 }
 
 impl Tool {
     fn new(labels: &Labels, aliases: bool) -> Self {
         let labels = of(labels);
-        let plain = |metric: Metric| counter!(metric.name, labels.clone());
-        let with = |metric: Metric, key, value| labelled(&labels, &metric, key, value);
-        Self {
-            executions: CallOutcome::ALL
-                .map(|outcome| with(names::EXECUTIONS, label::OUTCOME, outcome.name())),
-            attempts: plain(names::ATTEMPTS),
+        let tool = Self {
+            counters: [const { OnceLock::new() }; Series::COUNT],
             duration: histogram!(names::DURATION.name, labels.clone()),
-            errors: PerCode::new(),
-            aliases: aliases.then(PerCode::new),
-            timeouts: plain(names::TIMEOUTS),
-            slow: OnceLock::new(),
-            retries: OnceLock::new(),
-            rate_limited: OnceLock::new(),
-            rejected: OnceLock::new(),
+            errors: PerCode::new(names::ERRORS.name, label::CODE),
+            aliases: aliases.then(|| PerCode::new(names::ERRORS_ALIAS, label::ERROR_CODE)),
             in_flight: gauge!(names::IN_FLIGHT.name, labels.clone()),
             labels,
-        }
-    }
-
-    fn one<'a>(&self, cell: &'a OnceLock<Counter>, metric: &Metric) -> &'a Counter {
-        cell.get_or_init(|| counter!(metric.name, self.labels.clone()))
-    }
-
-    fn retries(&self) -> &(Counter, [Counter; RetryRefusal::ALL.len()]) {
-        let with = |reason: RetryRefusal| {
-            labelled(&self.labels, &names::REFUSED, label::REASON, reason.name())
         };
-        let plain = || counter!(names::RETRIES.name, self.labels.clone());
-        self.retries
-            .get_or_init(|| (plain(), RetryRefusal::ALL.map(with)))
+        tool.register(None);
+        tool
     }
 
-    #[cold]
-    fn failed(&self, kind: ErrorKind, end: &CallEnd<'_>) {
-        if let Some(code) = end.code {
-            let make = || labelled(&self.labels, &names::ERRORS, label::CODE, code);
-            let alias = || labelled(&self.labels, &names::ERRORS_ALIAS, label::ERROR_CODE, code);
-            let counted = self.errors.get(code, make);
-            let aliases = self.aliases.as_ref();
-            let aliased = aliases.and_then(|aliases| aliases.get(code, alias));
-            for counter in counted.into_iter().chain(aliased) {
-                counter.increment(1);
-            }
+    /// Begins the series that exist with this signal at 0, or those that always exist.
+    fn register(&self, signal: Option<Signal>) {
+        for series in Series::all().filter(|series| series.signal() == signal) {
+            self.counter(series).increment(0);
         }
-        match kind {
-            ErrorKind::Timeout => self.timeouts.increment(1),
-            ErrorKind::CircuitOpen => self.one(&self.rejected, &names::REJECTED).increment(1),
-            _ => {}
-        }
+    }
+
+    fn counter(&self, series: Series) -> &Counter {
+        let name = series.metric().name;
+        self.counters[series.place()].get_or_init(|| labelled(name, &self.labels, series.label()))
     }
 }
 
-fn labelled(labels: &[Label], metric: &Metric, key: &'static str, value: &str) -> Counter {
-    let mut labels = labels.to_vec();
-    labels.push(Label::new(key, value.to_owned()));
-    counter!(metric.name, labels)
+fn labelled(name: &'static str, labels: &[Label], more: Option<(&'static str, &str)>) -> Counter {
+    let more = more.map(|(key, value)| Label::new(key, value.to_owned()));
+    counter!(name, labels.iter().cloned().chain(more).collect::<Vec<_>>())
 }
 
 impl ToolSink for Tool {
@@ -181,61 +136,62 @@ impl ToolSink for Tool {
     }
 
     fn ended(&self, end: &CallEnd<'_>) {
-        self.executions[end.outcome as usize].increment(1);
-        self.attempts.increment(end.attempts.into());
+        for (series, n) in end.counts().into_iter().filter(|(_, n)| *n > 0) {
+            self.counter(series).increment(n);
+        }
         if end.was_sent() {
             self.duration.record(end.duration.as_secs_f64() * 1e3);
         }
-        if end.slow {
-            self.one(&self.slow, &names::SLOW).increment(1);
-        }
-        if let Some(kind) = end.failure {
-            self.failed(kind, end);
+        if let Some(code) = end.code {
+            for errors in [Some(&self.errors), self.aliases.as_ref()]
+                .into_iter()
+                .flatten()
+            {
+                errors.count(code, &self.labels);
+            }
         }
     }
 
     fn announced(&self, signal: Signal) {
-        let counter = match signal {
-            Signal::Retries => {
-                let (retries, refused) = self.retries();
-                refused.iter().for_each(|counter| counter.increment(0));
-                retries
-            }
-            Signal::RateLimits => self.one(&self.rate_limited, &names::RATE_LIMITED),
-            Signal::Breakers => self.one(&self.rejected, &names::REJECTED),
-            Signal::SlowCalls => self.one(&self.slow, &names::SLOW),
-        };
-        counter.increment(0);
+        self.register(Some(signal));
     }
 
     fn retried(&self) {
-        self.retries().0.increment(1);
+        self.counter(Series::Retries).increment(1);
     }
 
     fn refused(&self, reason: RetryRefusal) {
-        self.retries().1[reason as usize].increment(1);
+        self.counter(Series::Refused(reason)).increment(1);
     }
 
     fn rate_limited(&self) {
-        self.one(&self.rate_limited, &names::RATE_LIMITED)
-            .increment(1);
+        self.counter(Series::RateLimited).increment(1);
     }
 }
 
-/// Something for each code of a tool, made when it is first asked for.
-#[derive(Debug)]
-struct PerCode<T>([OnceLock<(Box<str>, T)>; MAX_CODES + 1]);
+/// A counter for each error code of a tool, made when it is first counted.
+struct PerCode {
+    name: &'static str,
+    label: &'static str,
+    counters: [OnceLock<(Box<str>, Counter)>; MAX_CODES + 1],
+}
 
-impl<T> PerCode<T> {
-    fn new() -> Self {
-        Self([const { OnceLock::new() }; MAX_CODES + 1])
+impl PerCode {
+    fn new(name: &'static str, label: &'static str) -> Self {
+        Self {
+            name,
+            label,
+            counters: [const { OnceLock::new() }; MAX_CODES + 1],
+        }
     }
 
-    /// None if there are more codes than a tool has.
-    fn get(&self, code: &str, make: impl Fn() -> T) -> Option<&T> {
-        self.0.iter().find_map(|slot| {
-            let (known, made) = slot.get_or_init(|| (code.into(), make()));
-            (**known == *code).then_some(made)
-        })
+    /// Nothing happens for a code beyond those of a tool.
+    fn count(&self, code: &str, labels: &[Label]) {
+        let make = || labelled(self.name, labels, Some((self.label, code)));
+        let slots = self.counters.iter();
+        let mut made = slots.map(|slot| slot.get_or_init(|| (code.into(), make())));
+        if let Some((_, counter)) = made.find(|(known, _)| **known == *code) {
+            counter.increment(1);
+        }
     }
 }

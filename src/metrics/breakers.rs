@@ -1,4 +1,4 @@
-//! The circuit breakers that have told of themselves.
+//! The circuit breakers that calls have met.
 
 use std::{
     collections::BTreeMap,
@@ -10,34 +10,26 @@ use crate::event::{BreakerState, Transition};
 
 /// One breaker, or the openings of those beyond the bound.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct Breaker {
     /// None for those beyond the bound.
     pub(super) state: Option<BreakerState>,
     pub(super) openings: u64,
     generation: u32,
 }
 
-impl Told {
-    fn meet(&mut self, state: BreakerState, generation: u32) {
-        let newer = generation.wrapping_sub(self.generation) as i32 > 0;
-        if self.state.is_some() && newer {
-            (self.state, self.generation) = (Some(state), generation);
-        }
-    }
-
-    fn hear(&mut self, t: &Transition) {
-        self.openings += u64::from(t.to == BreakerState::Open);
-        // Two threads may tell in the wrong order. A breaker that was forgotten while it was closed begins to
+impl Breaker {
+    /// It is said to be in this state, and perhaps which one it has left.
+    fn set(&mut self, from: Option<BreakerState>, to: BreakerState, generation: u32) {
+        // Two threads may report in the wrong order. A breaker that was forgotten while it was closed begins to
         // count its states anew.
-        let newer = t.generation.wrapping_sub(self.generation) as i32 > 0;
-        if self.state.is_some_and(|known| newer || known == t.from) {
-            self.state = Some(t.to);
-            self.generation = t.generation;
+        let newer = generation.wrapping_sub(self.generation) as i32 > 0;
+        if self.state.is_some_and(|known| newer || from == Some(known)) {
+            (self.state, self.generation) = (Some(to), generation);
         }
     }
 }
 
-pub(super) type Breakers = BTreeMap<Labels, Told>;
+pub(super) type Breakers = BTreeMap<Labels, Breaker>;
 
 /// All of them, by what their keys are made of. A change of state is rare: a lock will do.
 #[derive(Debug)]
@@ -63,7 +55,10 @@ impl Board {
     pub(super) fn hear(&self, t: &Transition) -> (Labels, Option<BreakerState>) {
         let labels = Labels::new(t.server.as_deref(), t.tool.as_deref().unwrap_or_default());
         let before = t.generation.wrapping_sub(1);
-        self.with(labels, t.from, before, |told| told.hear(t))
+        self.with(labels, t.from, before, |breaker| {
+            breaker.openings += u64::from(t.to == BreakerState::Open);
+            breaker.set(Some(t.from), t.to, t.generation);
+        })
     }
 
     /// Calls have met a breaker, which is in this state. The same.
@@ -75,8 +70,8 @@ impl Board {
         generation: u32,
     ) -> (Labels, Option<BreakerState>) {
         let labels = Labels::new(server, tool.unwrap_or_default());
-        self.with(labels, state, generation, |told| {
-            told.meet(state, generation)
+        self.with(labels, state, generation, |breaker| {
+            breaker.set(None, state, generation);
         })
     }
 
@@ -86,18 +81,18 @@ impl Board {
         labels: Labels,
         state: BreakerState,
         generation: u32,
-        change: impl FnOnce(&mut Told),
+        change: impl FnOnce(&mut Breaker),
     ) -> (Labels, Option<BreakerState>) {
         let mut breakers = self.lock();
         let fits = breakers.len() < self.max || breakers.contains_key(&labels);
         let labels = if fits { labels } else { Labels::other() };
-        let told = breakers.entry(labels.clone()).or_insert(Told {
+        let breaker = breakers.entry(labels.clone()).or_insert(Breaker {
             state: fits.then_some(state),
             openings: 0,
             generation,
         });
-        change(told);
-        (labels, told.state)
+        change(breaker);
+        (labels, breaker.state)
     }
 
     pub(super) fn all(&self) -> Breakers {

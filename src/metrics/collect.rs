@@ -1,23 +1,20 @@
 //! All that was counted, gathered from where it was counted.
 
-use std::{
-    collections::{BTreeMap, btree_map},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use hdrhistogram::Histogram;
 use tokio::time::Instant;
 
 use super::{
     breakers::Breakers,
-    handle::Metrics,
     labels::Labels,
     latency::Range,
-    seat::Seats,
-    tally::{Counts, by_label},
+    names::Series,
+    row::{Row, in_flight},
+    snapshot::Snapshot,
+    tally::Counts,
 };
-use crate::call::{Signal, Signals};
+use crate::{call::Signals, kit::lane::Spread};
 
 /// What was counted of one tool.
 #[derive(Clone, Debug)]
@@ -44,16 +41,15 @@ impl Totals {
         }
     }
 
-    fn read(&mut self, seats: &Seats) {
-        let row = seats.row();
+    fn read(&mut self, row: &Spread<Row>) {
         self.is_known |= row.is_known();
-        self.in_flight += seats.in_flight();
+        self.in_flight += in_flight(row);
         self.signals |= row.signals();
         row.lanes.read(|tally| {
-            self.counts.add(&tally.counts);
+            self.counts.combine(&tally.counts, u64::saturating_add);
             tally.latency.add_to(&mut self.latency);
-            for (label, n) in by_label(&row.codes, &tally.codes) {
-                self.code(label, n);
+            for (place, n) in tally.codes.iter().enumerate().filter(|(_, n)| **n > 0) {
+                self.code(row.codes.label(place), *n);
             }
         });
     }
@@ -66,7 +62,7 @@ impl Totals {
     }
 
     pub(super) fn add(&mut self, other: &Self) {
-        self.counts.add(&other.counts);
+        self.counts.combine(&other.counts, u64::saturating_add);
         // Of one range, and this one grows.
         let _ = self.latency.add(&other.latency);
         self.in_flight += other.in_flight;
@@ -77,7 +73,7 @@ impl Totals {
     }
 
     fn subtract(&mut self, earlier: &Self) {
-        self.counts.subtract(&earlier.counts);
+        self.counts.combine(&earlier.counts, u64::saturating_sub);
         // What was there earlier is there still.
         let _ = self.latency.subtract(&earlier.latency);
         self.codes.retain(|label, n| {
@@ -86,25 +82,11 @@ impl Totals {
         });
     }
 
-    /// How many there were, if any layer would have said so.
-    fn told(&self, signal: Signal, count: u64) -> Option<u64> {
-        (count > 0 || self.signals.has(signal)).then_some(count)
-    }
-
-    pub(super) fn slow(&self) -> Option<u64> {
-        self.told(Signal::SlowCalls, self.counts.slow)
-    }
-
-    pub(super) fn rate_limited(&self) -> Option<u64> {
-        self.told(Signal::RateLimits, self.counts.rate_limited)
-    }
-
-    pub(super) fn breaker_rejected(&self) -> Option<u64> {
-        self.told(Signal::Breakers, self.counts.breaker_rejected)
-    }
-
-    pub(super) fn retries(&self) -> Option<u64> {
-        self.told(Signal::Retries, self.counts.retries)
+    /// A counter's value, if a layer of the calls could report it.
+    pub(super) fn get(&self, series: Series) -> Option<u64> {
+        let count = self.counts.of(series);
+        let reported = |signal| self.signals.has(signal);
+        (count > 0 || series.signal().is_none_or(reported)).then_some(count)
     }
 
     fn is_quiet(&self) -> bool {
@@ -130,12 +112,9 @@ impl Collected {
     }
 
     /// Names that look the same as labels share a row.
-    pub(super) fn add(&mut self, seats: &Seats) {
-        let totals = match self.tools.entry(seats.row().labels.clone()) {
-            btree_map::Entry::Vacant(vacant) => vacant.insert(Totals::new(&self.range)),
-            btree_map::Entry::Occupied(occupied) => occupied.into_mut(),
-        };
-        totals.read(seats);
+    pub(super) fn add(&mut self, row: &Spread<Row>) {
+        let totals = self.tools.entry(row.labels.clone());
+        totals.or_insert_with(|| Totals::new(&self.range)).read(row);
     }
 
     fn subtract(&mut self, earlier: &Self) {
@@ -167,52 +146,29 @@ pub(super) struct Period {
     before: Collected,
 }
 
-/// What happened in a period.
-#[derive(Debug)]
-pub(super) struct Happened {
-    pub(super) during: Duration,
-    pub(super) collected: Collected,
-}
-
 impl Period {
-    /// From when there was nothing.
-    pub(super) fn new(range: Range) -> Self {
+    /// One that begins now.
+    pub(super) fn new(before: Collected) -> Self {
         Self {
             since: Instant::now(),
-            before: Collected::new(range, Breakers::new()),
-        }
-    }
-
-    pub(super) fn from_now(metrics: &Metrics) -> Self {
-        Self {
-            since: Instant::now(),
-            before: metrics.collect(),
+            before,
         }
     }
 
     /// What has happened until now.
-    pub(super) fn read(&self, metrics: &Metrics) -> Happened {
-        self.until(metrics.collect())
+    pub(super) fn read(&self, mut now: Collected, with_histograms: bool) -> Snapshot {
+        now.subtract(&self.before);
+        now.tools.retain(|_, totals| !totals.is_quiet());
+        Snapshot::of(&now, self.since.elapsed(), with_histograms)
     }
 
     /// The same, and the next period begins in the same moment.
-    pub(super) fn next(&mut self, metrics: &Metrics) -> Happened {
-        let now = metrics.collect();
-        let happened = self.until(now.clone());
+    pub(super) fn next(&mut self, now: Collected, with_histograms: bool) -> Snapshot {
+        let snapshot = self.read(now.clone(), with_histograms);
         *self = Self {
-            since: self.since + happened.during,
+            since: self.since + snapshot.period,
             before: now,
         };
-        happened
-    }
-
-    fn until(&self, mut now: Collected) -> Happened {
-        let during = self.since.elapsed();
-        now.subtract(&self.before);
-        now.tools.retain(|_, totals| !totals.is_quiet());
-        Happened {
-            during,
-            collected: now,
-        }
+        snapshot
     }
 }

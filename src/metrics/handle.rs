@@ -5,26 +5,25 @@ use std::{
 };
 
 use super::{
-    breakers::Board,
+    breakers::{Board, Breakers},
     collect::{Collected, Period},
     interval::Interval,
     labels::Labels,
     latency::Range,
     layer::MetricsLayer,
-    observer::not_started,
+    names::Series,
     prometheus::Prometheus,
-    row::{Row, Shared},
-    seat::{Seat, Seats},
-    sink::{Sink, Sinks},
+    row::{Row, Seat, Shared},
+    sink::{CallEnd, Sink, Sinks},
     snapshot::Snapshot,
 };
 use crate::{
-    call::{CallInfo, ListenerId},
+    call::{CallInfo, ListenerId, Signals},
     config::{ConfigError, refuse_if},
     error::ErrorKind,
     event::{BreakerState, Event, Listen, Listener, Listening, Transition},
     key::Key,
-    kit::registry::Registry,
+    kit::{lane::Spread, registry::Registry},
 };
 
 /// The default bound on the number of tools.
@@ -41,7 +40,7 @@ const MOST_TOOLS: usize = 1 << 20;
 pub struct Metrics(Arc<Inner>);
 
 struct Inner {
-    rows: Registry<Seats>,
+    rows: Registry<Spread<Row>>,
     board: Board,
     shared: Arc<Shared>,
     /// What was there at the last reset.
@@ -74,19 +73,19 @@ impl Metrics {
 
     /// What was counted since the start, or since the last [`reset`](Self::reset).
     pub fn snapshot(&self) -> Snapshot {
-        self.with_period(|period| period.read(self).snapshot(false))
+        self.with_period(|period| period.read(self.collect(), false))
     }
 
     /// The same with every tool's histogram, so that it can be [merged](Snapshot::merge) with those of other
     /// processes.
     pub fn export(&self) -> Snapshot {
-        self.with_period(|period| period.read(self).snapshot(true))
+        self.with_period(|period| period.read(self.collect(), true))
     }
 
     /// Snapshots begin at zero from now on. [Prometheus](Self::prometheus), sinks and
     /// [intervals](Self::interval) do not notice: their counters only ever grow.
     pub fn reset(&self) {
-        self.with_period(|period| *period = Period::from_now(self));
+        self.with_period(|period| *period = Period::new(self.collect()));
     }
 
     /// A reader of what happens from now on, in intervals of its own. There can be several.
@@ -133,23 +132,25 @@ impl Inner {
     fn seat(&self, call: &CallInfo) -> Seat {
         let Self { rows, shared, .. } = self;
         let make = || {
-            let other = rows.overflow().value().row();
-            Seats::at(Row::new(Labels::of(call), shared, other))
+            let other = rows.overflow().value();
+            Spread::new(Row::new(Labels::of(call), shared, Some(other)))
         };
-        rows.with(call, make, |entry| entry.value().take())
+        rows.with(call, make, |entry| entry.value().keep())
     }
 
-    /// Counts something of a call beside its beginning and its end.
-    fn visit(&self, call: &CallInfo, count: impl FnOnce(&Row)) {
-        count(&self.seat(call));
+    fn happened(&self, call: &CallInfo, series: Series) {
+        self.seat(call).happened(series);
     }
 
+    /// A call that no layer has seen was not started.
     fn not_started(&self, call: &CallInfo, kind: ErrorKind) {
-        let count = |row: &Row| row.ended(row.began(), &not_started(kind));
+        let end = CallEnd::success(Duration::ZERO, 0, false);
+        let end = end.with_failure(kind, kind.code(), true);
+        let count = |row: &Row| row.ended(row.began(), &end, Signals::default());
         match kind {
-            ErrorKind::DeadlineExceeded | ErrorKind::Cancelled => self.visit(call, count),
+            ErrorKind::DeadlineExceeded | ErrorKind::Cancelled => count(&self.seat(call)),
             // A name that no table knows, or whose call a table refused: no row is made for it.
-            _ => count(self.rows.overflow().value().row()),
+            _ => count(self.rows.overflow().value()),
         }
     }
 
@@ -178,9 +179,11 @@ impl Listen for Metrics {
 impl Listen for Inner {
     fn on(&self, event: &Event<'_>) {
         match *event {
-            Event::Retry { call, .. } => self.visit(call, Row::retried),
-            Event::RetryRefused { call, reason, .. } => self.visit(call, |row| row.refused(reason)),
-            Event::RateLimited { call, .. } => self.visit(call, Row::rate_limited),
+            Event::Retry { call, .. } => self.happened(call, Series::Retries),
+            Event::RetryRefused { call, reason, .. } => {
+                self.happened(call, Series::Refused(reason))
+            }
+            Event::RateLimited { call, .. } => self.happened(call, Series::RateLimited),
             Event::Transition { transition, .. } => self.transition(transition),
             Event::Breaker {
                 server,
@@ -211,7 +214,7 @@ impl fmt::Debug for Metrics {
 #[must_use]
 pub struct MetricsBuilder {
     max_tools: usize,
-    latency: (Duration, Duration, u8),
+    latency: Result<Range, ConfigError>,
     sinks: Sinks,
     aliases: bool,
 }
@@ -220,7 +223,7 @@ impl Default for MetricsBuilder {
     fn default() -> Self {
         Self {
             max_tools: DEFAULT_MAX_TOOLS,
-            latency: (Duration::from_micros(1), Duration::from_secs(3600), 2),
+            latency: Ok(Range::default()),
             sinks: Sinks::default(),
             aliases: false,
         }
@@ -242,7 +245,7 @@ impl MetricsBuilder {
     /// What is shorter counts as the shortest; what is longer as the longest, and is counted
     /// ([`Latency::clamped`](super::Latency::clamped)).
     pub fn with_latency(mut self, shortest: Duration, longest: Duration, digits: u8) -> Self {
-        self.latency = (shortest, longest, digits);
+        self.latency = Range::new(shortest, longest, digits);
         self
     }
 
@@ -271,8 +274,7 @@ impl MetricsBuilder {
             "max_tools",
             reason,
         )?;
-        let (shortest, longest, digits) = self.latency;
-        let range = Range::new(shortest, longest, digits)?;
+        let range = self.latency.clone()?;
         Ok(self.with_range(range))
     }
 
@@ -282,13 +284,13 @@ impl MetricsBuilder {
             sinks: self.sinks,
             aliases: self.aliases,
         });
-        let other = Seats::at(Row::other(&shared));
+        let other = Spread::new(Row::new(Labels::other(), &shared, None));
         let key = Key::default();
         Metrics(Arc::new_cyclic(|inner: &Weak<Inner>| Inner {
             listening: Listening::new(inner.clone()),
             rows: Registry::new(key, self.max_tools, other, Listener::default()),
             board: Board::new(self.max_tools),
-            period: Mutex::new(Period::new(range)),
+            period: Mutex::new(Period::new(Collected::new(range, Breakers::new()))),
             shared,
         }))
     }

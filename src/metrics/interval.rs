@@ -23,19 +23,19 @@ pub struct Interval {
 impl Interval {
     pub(super) fn new(metrics: Metrics) -> Self {
         Self {
-            period: Period::from_now(&metrics),
+            period: Period::new(metrics.collect()),
             metrics,
         }
     }
 
     /// What happened since the last one, or since the reader was made.
     pub fn snapshot(&mut self) -> Snapshot {
-        self.period.next(&self.metrics).snapshot(false)
+        self.period.next(self.metrics.collect(), false)
     }
 
     /// The same with every tool's histogram; see [`Metrics::export`].
     pub fn export(&mut self) -> Snapshot {
-        self.period.next(&self.metrics).snapshot(true)
+        self.period.next(self.metrics.collect(), true)
     }
 }
 

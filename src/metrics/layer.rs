@@ -9,8 +9,8 @@ use crate::outcome::ByError;
 #[derive(Clone)]
 #[must_use]
 pub struct MetricsLayer<C = ByError> {
-    metrics: Metrics,
-    classifier: C,
+    pub(super) metrics: Metrics,
+    pub(super) classifier: C,
 }
 
 impl MetricsLayer {
@@ -38,7 +38,7 @@ impl<S, C: Clone> Layer<S> for MetricsLayer<C> {
     type Service = MetricsService<S, C>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        MetricsService::new(inner, self.metrics.clone(), self.classifier.clone())
+        MetricsService::new(inner, self.clone())
     }
 }
 

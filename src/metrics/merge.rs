@@ -96,35 +96,37 @@ impl BreakerRow {
 impl Stats {
     fn merge(&mut self, other: &Self, range: &Range) -> Result<(), MergeError> {
         self.latency.merge(&other.latency, range)?;
-        let add = |a: &mut u64, b: u64| *a = a.saturating_add(b);
-        add(&mut self.calls, other.calls);
-        add(&mut self.successes, other.successes);
-        add(&mut self.errors, other.errors);
-        add(&mut self.timeouts, other.timeouts);
-        add(&mut self.skipped, other.skipped);
-        add(&mut self.cancelled, other.cancelled);
-        add(&mut self.panicked, other.panicked);
-        add(&mut self.attempts, other.attempts);
-        add(&mut self.rejected, other.rejected);
-        let told = |a: &mut Option<u64>, b: Option<u64>| {
-            *a = a.map(|a| a.saturating_add(b.unwrap_or(0))).or(b);
-        };
-        told(&mut self.retries, other.retries);
-        told(&mut self.rate_limited, other.rate_limited);
-        told(&mut self.slow, other.slow);
-        told(&mut self.breaker_rejected, other.breaker_rejected);
-        add(&mut self.in_flight, other.in_flight);
-        for (code, n) in &other.codes {
-            add(self.codes.entry(code.clone()).or_default(), *n);
+        macro_rules! add {
+            ($($field:ident)*) => {
+                $(self.$field = self.$field.saturating_add(other.$field);)*
+            };
         }
-        if let Some(theirs) = &other.refused_retries {
-            let ours = self.refused_retries.get_or_insert_default();
-            for (reason, n) in theirs {
-                add(ours.entry(reason.clone()).or_default(), *n);
-            }
+        add!(calls successes errors rejected timeouts skipped cancelled panicked attempts in_flight);
+        macro_rules! add_reported {
+            ($($field:ident)*) => {
+                $(self.$field = sum(self.$field, other.$field);)*
+            };
+        }
+        add_reported!(retries rate_limited slow breaker_rejected);
+        add_each(&mut self.codes, &other.codes);
+        if let Some(reasons) = &other.refused_retries {
+            add_each(self.refused_retries.get_or_insert_default(), reasons);
         }
         self.rate();
         Ok(())
+    }
+}
+
+/// The sum of those that are known.
+fn sum(ours: Option<u64>, theirs: Option<u64>) -> Option<u64> {
+    let known = ours.into_iter().chain(theirs);
+    known.reduce(u64::saturating_add)
+}
+
+fn add_each(ours: &mut BTreeMap<String, u64>, theirs: &BTreeMap<String, u64>) {
+    for (name, n) in theirs {
+        let count = ours.entry(name.clone()).or_default();
+        *count = count.saturating_add(*n);
     }
 }
 

@@ -138,7 +138,6 @@ pub(crate) mod names;
 mod observer;
 mod prometheus;
 mod row;
-mod seat;
 mod service;
 mod sink;
 mod snapshot;

@@ -1,86 +1,147 @@
-//! The names of metrics and labels: part of what this crate promises.
+//! What is measured, and its names in every output: part of what this crate promises.
 
-use std::fmt::{self, Display};
+use crate::{
+    call::Signal,
+    event::{CallOutcome, RetryRefusal},
+};
 
-use super::labels::Labels;
-
-/// A metric with its help text.
+/// A metric: its name in Prometheus' text and in the facade, and its help text.
 pub(crate) struct Metric {
     pub(crate) name: &'static str,
-    kind: &'static str,
     pub(crate) help: &'static str,
 }
 
-const fn metric(name: &'static str, kind: &'static str, help: &'static str) -> Metric {
-    Metric { name, kind, help }
+const fn metric(name: &'static str, help: &'static str) -> Metric {
+    Metric { name, help }
 }
 
-pub(crate) const EXECUTIONS: Metric = metric(
-    "tool_executions_total",
-    "counter",
-    "Calls that have ended, by outcome.",
-);
-pub(crate) const ATTEMPTS: Metric = metric(
-    "tool_attempts_total",
-    "counter",
-    "Attempts that were sent, of all calls that have ended.",
-);
-pub(crate) const DURATION: Metric = metric(
-    "tool_execution_duration_ms",
-    "histogram",
-    "How long calls took, in milliseconds, without those that this side refused.",
-);
+/// A counter with the error code as a label.
 pub(crate) const ERRORS: Metric = metric(
     "tool_execution_errors_total",
-    "counter",
     "Calls that did not succeed, by error code.",
 );
-/// The name that an HTTP tool proxy gives it.
-pub(crate) const ERRORS_ALIAS: Metric = Metric {
-    name: "tool_execution_errors",
-    ..ERRORS
-};
-pub(crate) const TIMEOUTS: Metric = metric(
-    "tool_timeout_total",
-    "counter",
-    "Calls that were started and did not end in time.",
+
+/// Its name in an HTTP tool proxy.
+pub(crate) const ERRORS_ALIAS: &str = "tool_execution_errors";
+
+/// A histogram.
+pub(crate) const DURATION: Metric = metric(
+    "tool_execution_duration_ms",
+    "How long calls took, in milliseconds, without those that this side refused.",
 );
-pub(crate) const SLOW: Metric = metric(
-    "tool_slow_total",
-    "counter",
-    "Calls that took more than their fraction of the timeout.",
-);
-pub(crate) const RETRIES: Metric = metric(
-    "tool_retries_total",
-    "counter",
-    "Attempts that failed and were repeated by a retry layer.",
-);
-pub(crate) const REFUSED: Metric = metric(
-    "tool_retries_refused_total",
-    "counter",
-    "Calls that failed and were not sent again, by reason.",
-);
-pub(crate) const RATE_LIMITED: Metric = metric(
-    "tool_rate_limited_total",
-    "counter",
-    "Rate limits that were met.",
-);
-pub(crate) const REJECTED: Metric = metric(
-    "circuit_breaker_rejected_total",
-    "counter",
-    "Calls that a circuit breaker refused.",
-);
-pub(crate) const IN_FLIGHT: Metric = metric("tool_in_flight", "gauge", "Calls in flight.");
+
+/// A gauge.
+pub(crate) const IN_FLIGHT: Metric = metric("tool_in_flight", "Calls in flight.");
+
+/// A counter of each circuit breaker.
 pub(crate) const OPENINGS: Metric = metric(
     "circuit_breaker_open_total",
-    "counter",
     "How often a circuit breaker has opened.",
 );
+
+/// A gauge of each circuit breaker.
 pub(crate) const STATE: Metric = metric(
     "circuit_breaker_state",
-    "gauge",
     "State of a circuit breaker: 0 closed, 1 half-open, 2 open.",
 );
+
+/// One counter of a tool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Series {
+    Executions(CallOutcome),
+    Attempts,
+    Timeouts,
+    Slow,
+    Retries,
+    Refused(RetryRefusal),
+    RateLimited,
+    Rejected,
+}
+
+impl Series {
+    /// How many a tool has.
+    pub(crate) const COUNT: usize = Self::Rejected.place() + 1;
+
+    /// Every one, in the order in which they are printed.
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        let executions = CallOutcome::ALL.map(Self::Executions).into_iter();
+        executions
+            .chain([Self::Attempts, Self::Timeouts, Self::Slow, Self::Retries])
+            .chain(RetryRefusal::ALL.map(Self::Refused))
+            .chain([Self::RateLimited, Self::Rejected])
+    }
+
+    /// Its place among all.
+    pub(crate) const fn place(self) -> usize {
+        const ATTEMPTS: usize = CallOutcome::ALL.len();
+        const RATE_LIMITED: usize = ATTEMPTS + 4 + RetryRefusal::ALL.len();
+        match self {
+            Self::Executions(outcome) => outcome as usize,
+            Self::Attempts => ATTEMPTS,
+            Self::Timeouts => ATTEMPTS + 1,
+            Self::Slow => ATTEMPTS + 2,
+            Self::Retries => ATTEMPTS + 3,
+            Self::Refused(reason) => ATTEMPTS + 4 + reason as usize,
+            Self::RateLimited => RATE_LIMITED,
+            Self::Rejected => RATE_LIMITED + 1,
+        }
+    }
+
+    /// The metric that it is a series of.
+    pub(crate) const fn metric(self) -> Metric {
+        match self {
+            Self::Executions(_) => metric(
+                "tool_executions_total",
+                "Calls that have ended, by outcome.",
+            ),
+            Self::Attempts => metric(
+                "tool_attempts_total",
+                "Attempts that were sent, of all calls that have ended.",
+            ),
+            Self::Timeouts => metric(
+                "tool_timeout_total",
+                "Calls that were started and did not end in time.",
+            ),
+            Self::Slow => metric(
+                "tool_slow_total",
+                "Calls that took more than their fraction of the timeout.",
+            ),
+            Self::Retries => metric(
+                "tool_retries_total",
+                "Attempts that failed and were repeated by a retry layer.",
+            ),
+            Self::Refused(_) => metric(
+                "tool_retries_refused_total",
+                "Calls that failed and were not sent again, by reason.",
+            ),
+            Self::RateLimited => metric("tool_rate_limited_total", "Rate limits that were met."),
+            Self::Rejected => metric(
+                "circuit_breaker_rejected_total",
+                "Calls that a circuit breaker refused.",
+            ),
+        }
+    }
+
+    /// What a layer has to report for this series to exist; none if every tool has it.
+    pub(crate) const fn signal(self) -> Option<Signal> {
+        match self {
+            Self::Executions(_) | Self::Attempts | Self::Timeouts => None,
+            Self::Slow => Some(Signal::SlowCalls),
+            Self::Retries | Self::Refused(_) => Some(Signal::Retries),
+            Self::RateLimited => Some(Signal::RateLimits),
+            Self::Rejected => Some(Signal::Breakers),
+        }
+    }
+
+    /// Its label beside server and tool.
+    pub(crate) const fn label(self) -> Option<(&'static str, &'static str)> {
+        match self {
+            Self::Executions(outcome) => Some((label::OUTCOME, outcome.name())),
+            Self::Refused(reason) => Some((label::REASON, reason.name())),
+            _ => None,
+        }
+    }
+}
 
 /// The upper bounds of the histogram's buckets, in milliseconds.
 pub(crate) const BOUNDS_MS: [u64; 17] = [
@@ -100,52 +161,13 @@ pub(crate) mod label {
     pub(crate) const LE: &str = "le";
 }
 
-impl Metric {
-    /// The two lines before its first one.
-    pub(crate) fn head(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, kind, help } = self;
-        writeln!(f, "# HELP {name} {help}\n# TYPE {name} {kind}")
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    pub(crate) fn line(
-        &self,
-        f: &mut fmt::Formatter<'_>,
-        labels: &Labels,
-        more: Option<(&str, &str)>,
-        value: u64,
-    ) -> fmt::Result {
-        line(f, &self.name, labels, more, &value)
-    }
-}
-
-/// One line of the text format.
-pub(crate) fn line(
-    f: &mut fmt::Formatter<'_>,
-    name: &dyn Display,
-    labels: &Labels,
-    more: Option<(&str, &str)>,
-    value: &dyn Display,
-) -> fmt::Result {
-    let server = Escaped(labels.server().unwrap_or_default());
-    let tool = Escaped(labels.tool());
-    let [of_server, of_tool] = [label::SERVER, label::TOOL];
-    write!(f, "{name}{{{of_server}=\"{server}\",{of_tool}=\"{tool}\"")?;
-    if let Some((label, text)) = more {
-        write!(f, ",{label}=\"{}\"", Escaped(text))?;
-    }
-    writeln!(f, "}} {value}")
-}
-
-/// The value of a label, as the text format wants it.
-struct Escaped<'a>(&'a str);
-
-impl Display for Escaped<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.chars().try_for_each(|c| match c {
-            '\\' => f.write_str("\\\\"),
-            '"' => f.write_str("\\\""),
-            '\n' => f.write_str("\\n"),
-            c => write!(f, "{c}"),
-        })
+    #[test]
+    fn every_series_has_its_own_place() {
+        let places: Vec<_> = Series::all().map(Series::place).collect();
+        assert_eq!(places, (0..Series::COUNT).collect::<Vec<_>>());
     }
 }

@@ -1,23 +1,19 @@
-use std::{fmt, time::Duration};
+use std::fmt;
 
 use tokio::time::Instant;
 
-use super::{
-    handle::Metrics,
-    row::{Began, Ended, Failure},
-    seat::Seat,
-};
+use super::{handle::Metrics, row::Seat, sink::CallEnd};
 use crate::{
-    call::{Observation, Signals, ToolCall},
+    call::{Observation, ToolCall},
     error::{ErrorKind, ToolError},
-    event::CallOutcome,
     kit::in_flight::{Abandoned, Report},
 };
 
 /// A call that is counted as being in flight.
 pub(super) struct Observer {
     seat: Seat,
-    began: Began,
+    /// Whether its row was [known](super::row::Row::began) when it began.
+    began_as_known: bool,
     since: Instant,
     /// The metrics listen on the call's record as long.
     below: Observation,
@@ -32,7 +28,7 @@ impl Observer {
         let seat = metrics.seat(below.call());
         let since = Instant::now();
         let observer = Self {
-            began: seat.began(),
+            began_as_known: seat.began(),
             seat,
             since,
             below,
@@ -49,73 +45,40 @@ impl Observer {
     #[inline]
     pub(super) fn ended(&self, error: Option<&ToolError>, failure_of_answer: Option<ErrorKind>) {
         match (error, failure_of_answer) {
-            (None, None) if self.below.is_reported() => self.failed(ErrorKind::Reported.into()),
+            (None, None) if self.below.is_reported() => self.failed(ErrorKind::Reported),
             (None, None) => self.succeeded(),
             (Some(error), _) => self.ended_with(error),
-            (None, Some(kind)) => self.failed(kind.into()),
+            (None, Some(kind)) => self.failed(kind),
         }
     }
 
     /// Apart, so that what can only be of a failure is not asked.
     fn succeeded(&self) {
-        let row = &*self.seat;
-        row.succeeded(
-            self.began,
-            self.duration(),
-            self.below.sent(None),
-            self.below.is_slow(),
-            self.below.signals(),
-        );
+        self.count(&self.end(None));
     }
 
     #[cold]
     fn ended_with(&self, error: &ToolError) {
-        let failure = Failure {
-            kind: error.kind(),
-            code: error.code(),
-            outcome: CallOutcome::of_error(error),
-            is_own_refusal: error.is_own_refusal(),
-        };
-        self.count(failure, self.below.sent(Some(error)));
+        let refused = error.is_own_refusal();
+        let end = self.end(Some(error));
+        self.count(&end.with_failure(error.kind(), error.code(), refused));
     }
 
     #[cold]
-    fn failed(&self, failure: Failure<'_>) {
-        self.count(failure, self.below.sent(None));
-    }
-
-    fn count(&self, failure: Failure<'_>, attempts: u32) {
-        self.seat.ended(
-            self.began,
-            &Ended {
-                failure: Some(failure),
-                duration: self.duration(),
-                attempts,
-                slow: self.below.is_slow(),
-                signals: self.below.signals(),
-            },
-        );
+    fn failed(&self, kind: ErrorKind) {
+        self.count(&self.end(None).with_failure(kind, kind.code(), false));
     }
 
     #[inline]
-    fn duration(&self) -> Duration {
-        Instant::now().saturating_duration_since(self.since)
+    fn end(&self, error: Option<&ToolError>) -> CallEnd<'static> {
+        let duration = Instant::now().saturating_duration_since(self.since);
+        CallEnd::success(duration, self.below.sent(error), self.below.is_slow())
     }
-}
 
-/// A call that no layer has seen, and was not started.
-#[cold]
-pub(super) fn not_started(kind: ErrorKind) -> Ended<'static> {
-    Ended {
-        failure: Some(Failure {
-            outcome: CallOutcome::of_failure(kind, true),
-            is_own_refusal: true,
-            ..kind.into()
-        }),
-        duration: Duration::ZERO,
-        attempts: 0,
-        slow: false,
-        signals: Signals::default(),
+    #[inline]
+    fn count(&self, end: &CallEnd<'_>) {
+        self.seat
+            .ended(self.began_as_known, end, self.below.signals());
     }
 }
 
@@ -125,11 +88,11 @@ impl Report for Observer {
             true => ErrorKind::Timeout,
             false => ErrorKind::Cancelled,
         };
-        self.failed(kind.into());
+        self.failed(kind);
     }
 
     fn panicked(self) {
-        self.failed(ErrorKind::Panicked.into());
+        self.failed(ErrorKind::Panicked);
     }
 }
 

@@ -1,15 +1,15 @@
 //! The text format of Prometheus, version 0.0.4.
 
-use std::fmt;
+use std::fmt::{self, Display, Write as _};
 
 use hdrhistogram::Histogram;
 
 use super::{
     collect::{Collected, Totals},
     labels::Labels,
-    names,
+    names::{self, Metric, Series, label},
 };
-use crate::event::{BreakerState, CallOutcome, RetryRefusal};
+use crate::event::BreakerState;
 
 /// Prints what was collected.
 pub(super) struct Prometheus<'a> {
@@ -19,20 +19,20 @@ pub(super) struct Prometheus<'a> {
 
 impl fmt::Display for Prometheus<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.executions(f)?;
-        self.counter(f, &names::ATTEMPTS, |t| Some(t.counts.attempts))?;
+        let series: Vec<Series> = Series::all().collect();
+        let same_metric = |a: &Series, b: &Series| a.metric().name == b.metric().name;
+        let mut counters = series.chunk_by(same_metric);
+        // Executions and attempts.
+        counters
+            .by_ref()
+            .take(2)
+            .try_for_each(|series| self.counter(f, series))?;
         self.durations(f)?;
-        self.errors(f, &names::ERRORS, names::label::CODE)?;
+        self.errors(f, names::ERRORS.name, label::CODE)?;
         if self.aliases {
-            self.errors(f, &names::ERRORS_ALIAS, names::label::ERROR_CODE)?;
+            self.errors(f, names::ERRORS_ALIAS, label::ERROR_CODE)?;
         }
-        let timeouts = |t: &Totals| Some(t.counts.of(CallOutcome::Timeout));
-        self.counter(f, &names::TIMEOUTS, timeouts)?;
-        self.counter(f, &names::SLOW, Totals::slow)?;
-        self.counter(f, &names::RETRIES, Totals::retries)?;
-        self.refused(f)?;
-        self.counter(f, &names::RATE_LIMITED, Totals::rate_limited)?;
-        self.counter(f, &names::REJECTED, Totals::breaker_rejected)?;
+        counters.try_for_each(|series| self.counter(f, series))?;
         self.in_flight(f)?;
         self.breakers(f)
     }
@@ -44,80 +44,55 @@ impl<'a> Prometheus<'a> {
         self.all.tools.iter().filter(|(_, totals)| totals.is_known)
     }
 
-    fn executions(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        names::EXECUTIONS.head(f)?;
-        for (labels, totals) in self.tools() {
-            for outcome in CallOutcome::ALL {
-                let label = Some((names::label::OUTCOME, outcome.name()));
-                names::EXECUTIONS.line(f, labels, label, totals.counts.of(outcome))?;
-            }
+    /// The series of one metric.
+    fn counter(&self, f: &mut fmt::Formatter<'_>, series: &[Series]) -> fmt::Result {
+        let metric = series[0].metric();
+        let known = |(labels, totals): (&'a Labels, &'a Totals)| {
+            let count = |series: &Series| Some((labels, series.label(), totals.get(*series)?));
+            series.iter().filter_map(count).collect::<Vec<_>>()
+        };
+        let mut lines = self.tools().flat_map(known).peekable();
+        if lines.peek().is_some() {
+            head(f, metric.name, "counter", metric.help)?;
         }
-        Ok(())
+        lines.try_for_each(|(labels, label, n)| line(f, &metric.name, labels, label, &n))
     }
 
-    fn counter(
-        &self,
-        f: &mut fmt::Formatter<'_>,
-        name: &names::Metric,
-        value: impl Fn(&Totals) -> Option<u64>,
-    ) -> fmt::Result {
-        let told = |(labels, totals)| Some((labels, value(totals)?));
-        let mut told = self.tools().filter_map(told).peekable();
-        if told.peek().is_some() {
-            name.head(f)?;
-        }
-        told.try_for_each(|(labels, n)| name.line(f, labels, None, n))
-    }
-
-    fn errors(&self, f: &mut fmt::Formatter<'_>, name: &names::Metric, label: &str) -> fmt::Result {
-        name.head(f)?;
+    fn errors(&self, f: &mut fmt::Formatter<'_>, name: &str, label: &str) -> fmt::Result {
+        head(f, name, "counter", names::ERRORS.help)?;
         for (labels, totals) in self.tools() {
             for (code, n) in &totals.codes {
-                name.line(f, labels, Some((label, code)), *n)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn refused(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let told = self.tools().filter(|(_, t)| t.retries().is_some());
-        let mut told = told.peekable();
-        if told.peek().is_some() {
-            names::REFUSED.head(f)?;
-        }
-        for (labels, totals) in told {
-            for (reason, n) in RetryRefusal::ALL.iter().zip(totals.counts.refused) {
-                let label = Some((names::label::REASON, reason.name()));
-                names::REFUSED.line(f, labels, label, n)?;
+                line(f, &name, labels, Some((label, code)), n)?;
             }
         }
         Ok(())
     }
 
     fn durations(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        names::DURATION.head(f)?;
+        let Metric { name, help, .. } = names::DURATION;
+        head(f, name, "histogram", help)?;
         for (labels, totals) in self.tools() {
-            let name = names::DURATION.name;
             for (le, n) in cumulative(&totals.latency, totals.counts.clamped) {
-                let le = Some((names::label::LE, &*le));
-                names::line(f, &format_args!("{name}_bucket"), labels, le, &n)?;
+                let le = Some((label::LE, &*le));
+                line(f, &format_args!("{name}_bucket"), labels, le, &n)?;
             }
             let sum = totals.counts.micros as f64 / 1e3;
-            names::line(f, &format_args!("{name}_sum"), labels, None, &sum)?;
+            line(f, &format_args!("{name}_sum"), labels, None, &sum)?;
             let count = totals.latency.len();
-            names::line(f, &format_args!("{name}_count"), labels, None, &count)?;
+            line(f, &format_args!("{name}_count"), labels, None, &count)?;
         }
         Ok(())
     }
 
     fn in_flight(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        names::IN_FLIGHT.head(f)?;
+        let Metric { name, help, .. } = names::IN_FLIGHT;
+        head(f, name, "gauge", help)?;
         let without_row = self.all.tools.values().filter(|totals| !totals.is_known);
         let without_row: u64 = without_row.map(|totals| totals.in_flight).sum();
         for (labels, totals) in self.tools() {
             let is_other = *labels == Labels::other();
             let more = if is_other { without_row } else { 0 };
-            names::IN_FLIGHT.line(f, labels, None, totals.in_flight + more)?;
+            line(f, &name, labels, None, &(totals.in_flight + more))?;
         }
         Ok(())
     }
@@ -126,17 +101,55 @@ impl<'a> Prometheus<'a> {
         if self.all.breakers.is_empty() {
             return Ok(());
         }
-        names::OPENINGS.head(f)?;
-        for (labels, told) in &self.all.breakers {
-            names::OPENINGS.line(f, labels, None, told.openings)?;
+        let Metric { name, help, .. } = names::OPENINGS;
+        head(f, name, "counter", help)?;
+        for (labels, seen) in &self.all.breakers {
+            line(f, &name, labels, None, &seen.openings)?;
         }
-        names::STATE.head(f)?;
-        for (labels, told) in &self.all.breakers {
-            if let Some(level) = told.state.map(BreakerState::level) {
-                names::STATE.line(f, labels, None, level.into())?;
+        let Metric { name, help, .. } = names::STATE;
+        head(f, name, "gauge", help)?;
+        for (labels, seen) in &self.all.breakers {
+            if let Some(level) = seen.state.map(BreakerState::level) {
+                line(f, &name, labels, None, &level)?;
             }
         }
         Ok(())
+    }
+}
+
+/// The two lines before the first one of a metric.
+fn head(f: &mut fmt::Formatter<'_>, name: &str, kind: &str, help: &str) -> fmt::Result {
+    writeln!(f, "# HELP {name} {help}\n# TYPE {name} {kind}")
+}
+
+fn line(
+    f: &mut fmt::Formatter<'_>,
+    name: &dyn Display,
+    labels: &Labels,
+    more: Option<(&str, &str)>,
+    value: &dyn Display,
+) -> fmt::Result {
+    let server = Escaped(labels.server().unwrap_or_default());
+    let tool = Escaped(labels.tool());
+    let [of_server, of_tool] = [label::SERVER, label::TOOL];
+    write!(f, "{name}{{{of_server}=\"{server}\",{of_tool}=\"{tool}\"")?;
+    if let Some((label, text)) = more {
+        write!(f, ",{label}=\"{}\"", Escaped(text))?;
+    }
+    writeln!(f, "}} {value}")
+}
+
+/// The value of a label, as the text format wants it.
+struct Escaped<'a>(&'a str);
+
+impl Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.chars().try_for_each(|c| match c {
+            '\\' => f.write_str("\\\\"),
+            '"' => f.write_str("\\\""),
+            '\n' => f.write_str("\\n"),
+            c => f.write_char(c),
+        })
     }
 }
 

@@ -1,9 +1,6 @@
-use std::{
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicBool, AtomicU8, Ordering::Relaxed},
-    },
-    time::Duration,
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicBool, AtomicU8, Ordering::Relaxed},
 };
 
 use super::{
@@ -11,18 +8,19 @@ use super::{
     labels::Labels,
     lanes::Lanes,
     latency::Range,
-    sink::{CallEnd, Sinks, ToolSink, ToolSinks},
+    names::Series,
+    sink::{CallEnd, Sinks, ToolSink},
     tally::Tally,
 };
 use crate::{
     call::{Signal, Signals},
-    error::ErrorKind,
-    event::{CallOutcome, RetryRefusal},
-    kit::lane::Spread,
+    kit::{
+        lane::{Kept, Spread},
+        registry::{Evict, Keep},
+    },
 };
 
 /// What all rows of a [`Metrics`](super::Metrics) share.
-#[derive(Debug, Default)]
 pub(super) struct Shared {
     pub(super) range: Range,
     pub(super) sinks: Sinks,
@@ -30,94 +28,27 @@ pub(super) struct Shared {
     pub(super) aliases: bool,
 }
 
-/// What is known of the end of a call.
-pub(super) struct Ended<'a> {
-    pub(super) failure: Option<Failure<'a>>,
-    pub(super) duration: Duration,
-    pub(super) attempts: u32,
-    pub(super) slow: bool,
-    /// What the layers below can tell.
-    pub(super) signals: Signals,
-}
-
-/// What went wrong.
-pub(super) struct Failure<'a> {
-    pub(super) kind: ErrorKind,
-    pub(super) code: &'a str,
-    pub(super) outcome: CallOutcome,
-    pub(super) is_own_refusal: bool,
-}
-
-impl From<ErrorKind> for Failure<'static> {
-    fn from(kind: ErrorKind) -> Self {
-        Self {
-            kind,
-            code: kind.code(),
-            outcome: CallOutcome::of(kind),
-            is_own_refusal: false,
-        }
-    }
-}
-
-impl Ended<'_> {
-    /// Whether this side let the call go, at its first attempt at least.
-    fn was_sent(&self) -> bool {
-        use ErrorKind::{CircuitOpen, DeadlineExceeded, Overloaded};
-        match &self.failure {
-            Some(failure) if failure.is_own_refusal => self.attempts > 0,
-            // Of another layer, which did not say so.
-            Some(failure)
-                if matches!(failure.kind, CircuitOpen | DeadlineExceeded | Overloaded) =>
-            {
-                self.attempts > 1
-            }
-            _ => true,
-        }
-    }
-
-    /// Whether it shows that there is a tool of this name, for a call that was sent or not. A model can invent names, and
-    /// what refuses a call without asking its server refuses invented ones as well.
-    fn shows_a_tool(&self, sent: bool) -> bool {
-        let is_unknown = |failure: &Failure<'_>| failure.kind == ErrorKind::NotFound;
-        sent && !self.failure.as_ref().is_some_and(is_unknown)
-    }
-}
-
 /// What is counted of one tool.
 ///
-/// A model can invent names, so a row is *known* only after its first call that [shows](Ended::shows_a_tool) that
+/// A model can invent names, so a row is *known* only after its first call that [shows](CallEnd::shows_a_tool) that
 /// there is such a tool. Until then it counts nothing but calls in flight, the rest counts for [`OTHER`](super::OTHER), and it is
 /// forgotten when its place is needed.
-#[derive(Debug)]
 pub(super) struct Row {
     pub(super) labels: Labels,
     pub(super) codes: Codes,
     pub(super) lanes: Lanes,
     known: AtomicBool,
-    /// [`Signals`]: what is 0 if nothing was told, and not unknown.
+    /// [`Signals`] that the layers of its calls can report.
     signals: AtomicU8,
-    sinks: OnceLock<ToolSinks>,
+    sinks: OnceLock<Box<[Box<dyn ToolSink>]>>,
     shared: Arc<Shared>,
     /// None for the other one itself.
     other: Option<Spread<Self>>,
 }
 
-/// A sink hears of a call's end what it heard of its start.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Began {
-    as_known: bool,
-}
-
 impl Row {
-    pub(super) fn other(shared: &Arc<Shared>) -> Self {
-        Self::make(Labels::other(), shared, None)
-    }
-
-    pub(super) fn new(labels: Labels, shared: &Arc<Shared>, other: &Spread<Self>) -> Self {
-        Self::make(labels, shared, Some(other.clone()))
-    }
-
-    fn make(labels: Labels, shared: &Arc<Shared>, other: Option<Spread<Self>>) -> Self {
+    /// `other` counts for it until it is known; the other one itself has none.
+    pub(super) fn new(labels: Labels, shared: &Arc<Shared>, other: Option<&Spread<Self>>) -> Self {
         Self {
             labels,
             codes: Codes::default(),
@@ -126,7 +57,7 @@ impl Row {
             signals: AtomicU8::new(0),
             sinks: OnceLock::new(),
             shared: Arc::clone(shared),
-            other,
+            other: other.cloned(),
         }
     }
 
@@ -180,10 +111,13 @@ impl Row {
 
     /// The sinks hear nothing of a row that is not known.
     fn tell(&self, tell: impl Fn(&dyn ToolSink)) {
-        if self.has_sinks() {
+        let all = &self.shared.sinks.0;
+        if !all.is_empty() {
+            let make = || all.iter().map(|sink| sink.tool(&self.labels)).collect();
             self.sinks
-                .get_or_init(|| self.shared.sinks.tool(&self.labels))
-                .each(tell);
+                .get_or_init(make)
+                .iter()
+                .for_each(|sink| tell(&**sink));
         }
     }
 
@@ -192,14 +126,14 @@ impl Row {
         self.lanes.write(&self.shared.range, write);
     }
 
-    /// A call begins.
+    /// A call begins. Returns whether the sinks were told of it as a call of this row: so they are told of its end.
     #[inline]
-    pub(super) fn began(&self) -> Began {
+    pub(super) fn began(&self) -> bool {
         let as_known = self.is_known();
         if self.has_sinks() {
             self.tell_start(as_known);
         }
-        Began { as_known }
+        as_known
     }
 
     #[inline(never)]
@@ -207,81 +141,66 @@ impl Row {
         self.or_other(as_known).tell(|sink| sink.started());
     }
 
-    /// It has ended with a success, which is usually all there is to count.
+    /// It has ended, usually with a success and without sinks.
     #[inline]
-    pub(super) fn succeeded(
-        &self,
-        began: Began,
-        duration: Duration,
-        attempts: u32,
-        slow: bool,
-        signals: Signals,
-    ) {
-        if self.is_known() && !self.has_sinks() {
+    pub(super) fn ended(&self, began_as_known: bool, end: &CallEnd<'_>, signals: Signals) {
+        if end.failure.is_none() && self.is_known() && !self.has_sinks() {
             self.learn(signals);
-            let end = CallEnd::success(duration, attempts, slow);
-            return self.write(|tally| tally.ended(&end, None, &self.shared.range));
+            return self.write(|tally| tally.ended(end, None, &self.shared.range));
         }
-        let ended = Ended {
-            failure: None,
-            duration,
-            attempts,
-            slow,
-            signals,
-        };
-        self.ended(began, &ended);
+        self.ended_otherwise(began_as_known, end, signals);
     }
 
-    /// It has ended.
     #[inline(never)]
-    pub(super) fn ended(&self, began: Began, ended: &Ended<'_>) {
-        self.or_other(began.as_known).tell(|sink| sink.left());
-        let sent = ended.was_sent();
-        let known = self.is_known() || ended.shows_a_tool(sent);
+    fn ended_otherwise(&self, began_as_known: bool, end: &CallEnd<'_>, signals: Signals) {
+        self.or_other(began_as_known).tell(|sink| sink.left());
+        let known = self.is_known() || end.shows_a_tool();
         if known {
             self.recognised();
         }
-        self.or_other(known).count(ended, sent);
+        self.or_other(known).count(end, signals);
     }
 
-    fn count(&self, ended: &Ended<'_>, sent: bool) {
-        self.learn(ended.signals);
-        let failure = ended.failure.as_ref();
-        let place = failure.map(|failure| self.codes.place(failure.code));
-        let end = CallEnd {
-            outcome: failure.map_or(CallOutcome::Success, |failure| failure.outcome),
-            failure: failure.map(|failure| failure.kind),
-            code: place.map(|place| self.codes.label(place)),
-            duration: ended.duration,
-            attempts: ended.attempts,
-            slow: ended.slow,
-            sent,
-        };
+    fn count(&self, end: &CallEnd<'_>, signals: Signals) {
+        self.learn(signals);
+        let place = end.code.map(|code| self.codes.place(code));
+        let code = place.map(|place| self.codes.label(place));
+        let end = CallEnd { code, ..*end };
         self.write(|tally| tally.ended(&end, place, &self.shared.range));
         self.tell(|sink| sink.ended(&end));
     }
 
-    /// A call is sent again.
-    pub(super) fn retried(&self) {
+    /// A layer below has reported an event of a running call.
+    pub(super) fn happened(&self, series: Series) {
         self.recognised();
-        self.learn(Signal::Retries.into());
-        self.write(|tally| tally.counts.retries += 1);
-        self.tell(|sink| sink.retried());
+        if let Some(signal) = series.signal() {
+            self.learn(signal.into());
+        }
+        self.write(|tally| tally.counts.add(series, 1));
+        self.tell(|sink| match series {
+            Series::Retries => sink.retried(),
+            Series::Refused(reason) => sink.refused(reason),
+            Series::RateLimited => sink.rate_limited(),
+            // Counted at the end of the call.
+            _ => {}
+        });
     }
+}
 
-    /// A call is not sent again.
-    pub(super) fn refused(&self, reason: RetryRefusal) {
-        self.recognised();
-        self.learn(Signal::Retries.into());
-        self.write(|tally| tally.counts.refused[reason as usize] += 1);
-        self.tell(|sink| sink.refused(reason));
-    }
+/// A call in flight: this reference is all that counts it, and it keeps the row of its tool.
+pub(super) type Seat = Arc<Kept<Row>>;
 
-    /// A call met a rate limit.
-    pub(super) fn rate_limited(&self) {
-        self.recognised();
-        self.learn(Signal::RateLimits.into());
-        self.write(|tally| tally.counts.rate_limited += 1);
-        self.tell(|sink| sink.rate_limited());
+/// How many calls are in flight. A call is counted before its seat is dropped.
+pub(super) fn in_flight(row: &Spread<Row>) -> u64 {
+    row.references() as u64
+}
+
+impl Evict for Spread<Row> {
+    fn keep(&self) -> Keep {
+        // In this order: a call that has left has shown before whether the row is known.
+        match self.references() > 0 || self.is_known() {
+            true => Keep::Always,
+            false => Keep::IfUsed,
+        }
     }
 }

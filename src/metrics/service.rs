@@ -1,12 +1,11 @@
 use std::{
-    any::type_name,
     fmt,
     task::{Context, Poll},
 };
 
 use tower_service::Service;
 
-use super::{future::ResponseFuture, handle::Metrics, observer::Observer};
+use super::{future::ResponseFuture, layer::MetricsLayer, observer::Observer};
 use crate::{
     call::ToolCall,
     error::ToolError,
@@ -18,17 +17,12 @@ use crate::{
 #[derive(Clone)]
 pub struct MetricsService<S, C = ByError> {
     inner: S,
-    metrics: Metrics,
-    classifier: C,
+    layer: MetricsLayer<C>,
 }
 
 impl<S, C> MetricsService<S, C> {
-    pub(super) fn new(inner: S, metrics: Metrics, classifier: C) -> Self {
-        Self {
-            inner,
-            metrics,
-            classifier,
-        }
+    pub(super) fn new(inner: S, layer: MetricsLayer<C>) -> Self {
+        Self { inner, layer }
     }
 }
 
@@ -50,9 +44,9 @@ where
 
     #[inline]
     fn call(&mut self, mut call: ToolCall) -> Self::Future {
-        let (observer, since) = Observer::start(&mut call, &self.metrics);
+        let (observer, since) = Observer::start(&mut call, &self.layer.metrics);
         let beginning = Beginning::new(observer, call.deadline());
-        let classifier = self.classifier.clone();
+        let classifier = self.layer.classifier.clone();
         ResponseFuture {
             fut: Some(self.inner.call(call)),
             flight: beginning.begun().with_start(since),
@@ -65,8 +59,7 @@ impl<S: fmt::Debug, C> fmt::Debug for MetricsService<S, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MetricsService")
             .field("inner", &self.inner)
-            .field("metrics", &self.metrics)
-            .field("classifier", &format_args!("{}", type_name::<C>()))
+            .field("layer", &self.layer)
             .finish()
     }
 }

@@ -1,6 +1,6 @@
 use std::{fmt, time::Duration};
 
-use super::labels::Labels;
+use super::{labels::Labels, names::Series};
 use crate::{
     call::Signal,
     error::ErrorKind,
@@ -84,6 +84,47 @@ impl CallEnd<'_> {
         }
     }
 
+    /// The same call, failed; `refused` if a layer of ours says that it refused it.
+    pub(super) fn with_failure<'a>(
+        self,
+        kind: ErrorKind,
+        code: &'a str,
+        refused: bool,
+    ) -> CallEnd<'a> {
+        use ErrorKind::{CircuitOpen, DeadlineExceeded, Overloaded};
+        CallEnd {
+            outcome: CallOutcome::of_failure(kind, refused),
+            failure: Some(kind),
+            code: Some(code),
+            sent: match kind {
+                _ if refused => self.attempts > 0,
+                // Refused by a layer that did not say so.
+                CircuitOpen | DeadlineExceeded | Overloaded => self.attempts > 1,
+                _ => true,
+            },
+            ..self
+        }
+    }
+
+    /// Whether it shows that there is a tool of this name. A model can invent names, and what refuses a call without asking
+    /// its server refuses invented ones as well.
+    pub(super) fn shows_a_tool(&self) -> bool {
+        self.sent && self.failure != Some(ErrorKind::NotFound)
+    }
+
+    /// The counters that it moves, and by how much.
+    #[inline]
+    pub(crate) fn counts(&self) -> [(Series, u64); 5] {
+        let failed_as = |kind| u64::from(self.failure == Some(kind));
+        [
+            (Series::Executions(self.outcome), 1),
+            (Series::Attempts, self.attempts.into()),
+            (Series::Timeouts, failed_as(ErrorKind::Timeout)),
+            (Series::Slow, self.slow.into()),
+            (Series::Rejected, failed_as(ErrorKind::CircuitOpen)),
+        ]
+    }
+
     /// Whether this side let the call go, at its first attempt at least: time was left, no circuit was open, nothing
     /// was overloaded, no cooldown was on. How long others took says nothing of the tool.
     pub fn was_sent(&self) -> bool {
@@ -98,29 +139,5 @@ pub(super) struct Sinks(pub(super) Vec<Box<dyn Sink>>);
 impl fmt::Debug for Sinks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Sinks({})", self.0.len())
-    }
-}
-
-impl Sinks {
-    pub(super) fn tool(&self, labels: &Labels) -> ToolSinks {
-        ToolSinks(self.0.iter().map(|sink| sink.tool(labels)).collect())
-    }
-}
-
-/// All sinks of one tool.
-pub(super) struct ToolSinks(Box<[Box<dyn ToolSink>]>);
-
-impl ToolSinks {
-    #[inline]
-    pub(super) fn each(&self, tell: impl Fn(&dyn ToolSink)) {
-        for sink in &self.0 {
-            tell(&**sink);
-        }
-    }
-}
-
-impl fmt::Debug for ToolSinks {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ToolSinks({})", self.0.len())
     }
 }

@@ -4,10 +4,9 @@ use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    breakers::Told,
-    collect::{Happened, Totals},
-    labels::Labels,
-    latency::{Range, encode},
+    collect::{Collected, Totals},
+    latency::{Range, encode, micros},
+    names::Series,
     tally::Counts,
 };
 use crate::event::{BreakerState, CallOutcome, RetryRefusal};
@@ -149,6 +148,28 @@ pub struct Latency {
 }
 
 impl Snapshot {
+    pub(super) fn of(collected: &Collected, period: Duration, with_histograms: bool) -> Self {
+        let owned = |name: &str| Some(name.to_owned()).filter(|name| !name.is_empty());
+        let tools = collected.tools.iter().map(|(labels, totals)| ToolRow {
+            server: labels.server().and_then(owned),
+            tool: labels.tool().to_owned(),
+            stats: Stats::of(totals, with_histograms),
+        });
+        let breakers = collected.breakers.iter().map(|(labels, seen)| BreakerRow {
+            server: labels.server().and_then(owned),
+            tool: owned(labels.tool()),
+            state: seen.state,
+            openings: seen.openings,
+        });
+        Self {
+            period: Duration::from_micros(micros(period)),
+            tools: tools.collect(),
+            total: Stats::of(&collected.total(), with_histograms),
+            breakers: breakers.collect(),
+            latency: collected.range,
+        }
+    }
+
     /// The row of a tool.
     pub fn tool(&self, server: Option<&str>, tool: &str) -> Option<&Stats> {
         let row = self
@@ -159,81 +180,36 @@ impl Snapshot {
     }
 }
 
-impl Happened {
-    pub(super) fn snapshot(&self, with_histograms: bool) -> Snapshot {
-        let stats = |totals: &Totals| Stats::of(totals, with_histograms);
-        let Self { during, collected } = self;
-        Snapshot {
-            period: whole_micros(*during),
-            tools: collected
-                .tools
-                .iter()
-                .map(|(labels, totals)| ToolRow::new(labels, stats(totals)))
-                .collect(),
-            total: stats(&collected.total()),
-            breakers: collected
-                .breakers
-                .iter()
-                .map(|(labels, told)| BreakerRow::new(labels, told))
-                .collect(),
-            latency: collected.range,
-        }
-    }
-}
-
-impl ToolRow {
-    fn new(labels: &Labels, stats: Stats) -> Self {
-        Self {
-            server: labels.server().map(str::to_owned),
-            tool: labels.tool().to_owned(),
-            stats,
-        }
-    }
-}
-
-impl BreakerRow {
-    fn new(labels: &Labels, told: &Told) -> Self {
-        Self {
-            server: labels.server().map(str::to_owned),
-            tool: Some(labels.tool().to_owned()).filter(|tool| !tool.is_empty()),
-            state: told.state,
-            openings: told.openings,
-        }
-    }
-}
-
 impl Stats {
     fn of(totals: &Totals, with_histogram: bool) -> Self {
-        let Totals {
-            counts,
-            codes,
-            latency,
-            ..
-        } = totals;
-        let refused = || {
-            let reasons = RetryRefusal::ALL.iter().zip(counts.refused);
-            let reasons = reasons.filter(|(_, n)| *n > 0);
-            reasons.map(|(r, n)| (r.name().to_owned(), n)).collect()
+        let count = |series| totals.counts.of(series);
+        let ended = |outcome| count(Series::Executions(outcome));
+        let refused = |_| {
+            let reasons =
+                RetryRefusal::ALL.map(|r| (r.name().to_owned(), count(Series::Refused(r))));
+            reasons.into_iter().filter(|(_, n)| *n > 0).collect()
         };
+        let codes = totals.codes.iter();
+        let retries = totals.get(Series::Retries);
         let mut stats = Self {
-            calls: counts.calls(),
-            successes: counts.of(CallOutcome::Success),
-            errors: counts.of(CallOutcome::Error),
-            rejected: counts.of(CallOutcome::Rejected),
-            timeouts: counts.of(CallOutcome::Timeout),
-            skipped: counts.of(CallOutcome::Skipped),
-            cancelled: counts.of(CallOutcome::Cancelled),
-            panicked: counts.of(CallOutcome::Panicked),
+            calls: CallOutcome::ALL.map(ended).iter().sum(),
+            successes: ended(CallOutcome::Success),
+            errors: ended(CallOutcome::Error),
+            rejected: ended(CallOutcome::Rejected),
+            timeouts: ended(CallOutcome::Timeout),
+            skipped: ended(CallOutcome::Skipped),
+            cancelled: ended(CallOutcome::Cancelled),
+            panicked: ended(CallOutcome::Panicked),
             error_rate: 0.0,
-            codes: codes.iter().map(|(c, n)| (c.to_string(), *n)).collect(),
-            attempts: counts.attempts,
-            retries: totals.retries(),
-            refused_retries: totals.retries().map(|_| refused()),
-            rate_limited: totals.rate_limited(),
-            slow: totals.slow(),
-            breaker_rejected: totals.breaker_rejected(),
+            codes: codes.map(|(code, n)| (code.to_string(), *n)).collect(),
+            attempts: count(Series::Attempts),
+            retries,
+            refused_retries: retries.map(refused),
+            rate_limited: totals.get(Series::RateLimited),
+            slow: totals.get(Series::Slow),
+            breaker_rejected: totals.get(Series::Rejected),
             in_flight: totals.in_flight,
-            latency: Latency::of(latency, counts, with_histogram),
+            latency: Latency::of(&totals.latency, &totals.counts, with_histogram),
         };
         stats.rate();
         stats
@@ -271,10 +247,6 @@ impl Latency {
         self.p999 = at(0.999);
         self.max = at(1.0);
     }
-}
-
-fn whole_micros(d: Duration) -> Duration {
-    Duration::from_micros(super::latency::micros(d))
 }
 
 /// Durations of whole microseconds as milliseconds with three digits.

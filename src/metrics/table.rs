@@ -8,27 +8,15 @@ use crate::{event::BreakerState, text::Short};
 /// The width of names.
 const NAME: usize = 28;
 
+const HEADER: &str = concat!(
+    "tool                             calls  err % mean ms     p50     p90     p95",
+    "     p99   p99.9     max t/out  retry   slow  now breaker\n",
+);
+
 /// At most 140 columns, unless there are a billion calls or more.
 impl fmt::Display for Snapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "{:NAME$} {:>9} {:>6} {:>7} {:>7} {:>7} {:>7} {:>7} {:>7} {:>7} {:>5} {:>6} {:>6} {:>4} breaker",
-            "tool",
-            "calls",
-            "err %",
-            "mean ms",
-            "p50",
-            "p90",
-            "p95",
-            "p99",
-            "p99.9",
-            "max",
-            "t/out",
-            "retry",
-            "slow",
-            "now",
-        )?;
+        f.write_str(HEADER)?;
         for row in &self.tools {
             let breaker = self.breaker_of(row.server.as_deref(), &row.tool);
             line(

@@ -49,18 +49,24 @@
 //! # Ok::<_, tower_toolcall::ConfigError>(())
 //! ```
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+};
 
 use opentelemetry::{
-    KeyValue, Value,
+    Key, KeyValue, Value,
     metrics::{Counter, Gauge, Histogram, Meter, UpDownCounter},
 };
 
 use crate::{
     call::Signal,
     error::ErrorKind,
-    event::{BreakerState, CallOutcome, RetryRefusal, names::span},
-    metrics::{CallEnd, Labels, Sink, ToolSink, names},
+    event::{BreakerState, RetryRefusal, names::span},
+    metrics::{
+        CallEnd, Labels, Sink, ToolSink,
+        names::{self, Metric, Series, label},
+    },
 };
 
 /// The upper bounds of the buckets of `gen_ai.execute_tool.duration`, in seconds.
@@ -77,120 +83,26 @@ const MCP_BOUNDS: [f64; 14] = [
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct OtelMetrics {
-    instruments: Arc<Instruments>,
-    aliases: Option<Arc<Aliases>>,
-    mcp: bool,
-}
-
-/// Those with other systems' names.
-#[derive(Debug)]
-struct Aliases {
-    executions: Counter<u64>,
-    duration_ms: Histogram<f64>,
-    errors: Counter<u64>,
-    timeouts: Counter<u64>,
-    openings: Counter<u64>,
-    state: Gauge<u64>,
-}
-
-impl Aliases {
-    fn new(meter: &Meter) -> Self {
-        let bounds = names::BOUNDS_MS.map(|ms| ms as f64);
-        let duration_ms = meter.f64_histogram(names::DURATION.name).with_unit("ms");
-        Self {
-            executions: counter(
-                meter,
-                names::EXECUTIONS.name,
-                "{call}",
-                names::EXECUTIONS.help,
-            ),
-            duration_ms: duration_ms
-                .with_boundaries(bounds.to_vec())
-                .with_description(names::DURATION.help)
-                .build(),
-            errors: counter(
-                meter,
-                names::ERRORS_ALIAS.name,
-                "{call}",
-                names::ERRORS.help,
-            ),
-            timeouts: counter(meter, names::TIMEOUTS.name, "{call}", names::TIMEOUTS.help),
-            openings: counter(
-                meter,
-                names::OPENINGS.name,
-                "{opening}",
-                names::OPENINGS.help,
-            ),
-            state: gauge(meter, names::STATE.name),
-        }
-    }
-
-    fn ended(&self, end: &CallEnd<'_>, of: &[KeyValue]) {
-        let outcome = and(of, names::label::OUTCOME, end.outcome.name());
-        self.executions.add(1, &outcome);
-        if end.was_sent() {
-            let ms = end.duration.as_secs_f64() * 1e3;
-            self.duration_ms.record(ms, of);
-        }
-        if let Some(code) = end.code {
-            let of = and(of, names::label::ERROR_CODE, code.to_owned());
-            self.errors.add(1, &of);
-        }
-        let timed_out = end.outcome == CallOutcome::Timeout;
-        self.timeouts.add(timed_out.into(), of);
-    }
-
-    fn breaker(&self, labels: &Labels, state: Option<BreakerState>, opened: bool) {
-        let of = plain(labels);
-        self.openings.add(opened.into(), &of);
-        if let Some(state) = state {
-            self.state.record(state.level().into(), &of);
-        }
-    }
-}
-
-fn counter(
-    meter: &Meter,
-    name: &'static str,
-    unit: &'static str,
-    what: &'static str,
-) -> Counter<u64> {
-    let counter = meter.u64_counter(name).with_unit(unit);
-    counter.with_description(what).build()
-}
-
-fn gauge(meter: &Meter, name: &'static str) -> Gauge<u64> {
-    let gauge = meter.u64_gauge(name).with_unit("1");
-    gauge.with_description(names::STATE.help).build()
-}
-
-#[derive(Debug)]
-struct Instruments {
     execute_tool: Histogram<f64>,
     mcp_operation: Histogram<f64>,
-    executions: Counter<u64>,
-    attempts: Counter<u64>,
-    slow: Counter<u64>,
-    retries: Counter<u64>,
-    refused: Counter<u64>,
-    rate_limited: Counter<u64>,
-    errors: Counter<u64>,
     in_flight: UpDownCounter<i64>,
-    openings: Counter<u64>,
-    state: Gauge<u64>,
+    counters: Arc<Counters>,
+    /// Other systems' names: the duration in milliseconds, and the counters.
+    aliases: Option<(Histogram<f64>, Arc<Counters>)>,
+    mcp: bool,
 }
 
 impl OtelMetrics {
     /// Makes the instruments.
     pub fn new(meter: &Meter) -> Self {
-        let histogram = |name: &'static str, bounds: [f64; 14], what: &'static str| {
+        let histogram = |name: &'static str, bounds: [f64; 14], help: &'static str| {
             let histogram = meter.f64_histogram(name).with_unit("s");
             let histogram = histogram.with_boundaries(bounds.to_vec());
-            histogram.with_description(what).build()
+            histogram.with_description(help).build()
         };
-        let calls = |name, what| counter(meter, name, "{call}", what);
-        let attempts = |name, what| counter(meter, name, "{attempt}", what);
-        let instruments = Instruments {
+        let in_flight = meter.i64_up_down_counter("tool.in_flight");
+        let in_flight = in_flight.with_unit("{call}");
+        Self {
             execute_tool: histogram(
                 "gen_ai.execute_tool.duration",
                 EXECUTE_TOOL_BOUNDS,
@@ -201,33 +113,8 @@ impl OtelMetrics {
                 MCP_BOUNDS,
                 "How long a request to an MCP server took, as its sender sees it.",
             ),
-            executions: calls("tool.executions", names::EXECUTIONS.help),
-            attempts: attempts("tool.attempts", names::ATTEMPTS.help),
-            slow: calls("tool.slow", names::SLOW.help),
-            retries: attempts("tool.retries", names::RETRIES.help),
-            refused: calls("tool.retries.refused", names::REFUSED.help),
-            rate_limited: counter(
-                meter,
-                "tool.rate_limited",
-                "{limit}",
-                names::RATE_LIMITED.help,
-            ),
-            errors: calls("tool.errors", names::ERRORS.help),
-            in_flight: meter
-                .i64_up_down_counter("tool.in_flight")
-                .with_unit("{call}")
-                .with_description(names::IN_FLIGHT.help)
-                .build(),
-            openings: counter(
-                meter,
-                "circuit_breaker.openings",
-                "{opening}",
-                names::OPENINGS.help,
-            ),
-            state: gauge(meter, "circuit_breaker.state"),
-        };
-        Self {
-            instruments: Arc::new(instruments),
+            in_flight: in_flight.with_description(names::IN_FLIGHT.help).build(),
+            counters: Arc::new(Counters::new(meter, Names::Ours)),
             aliases: None,
             mcp: true,
         }
@@ -238,12 +125,16 @@ impl OtelMetrics {
         self.mcp = mcp;
         self
     }
-}
 
-impl OtelMetrics {
     /// Records under [other systems' names](self#other-systems-names) as well. Default: no.
     pub fn with_aliases(mut self, meter: &Meter) -> Self {
-        self.aliases = Some(Arc::new(Aliases::new(meter)));
+        let bounds = names::BOUNDS_MS.map(|ms| ms as f64);
+        let duration = meter.f64_histogram(names::DURATION.name);
+        let duration = duration.with_unit("ms");
+        let duration = duration.with_boundaries(bounds.to_vec());
+        let duration = duration.with_description(names::DURATION.help).build();
+        let counters = Counters::new(meter, Names::Aliases);
+        self.aliases = Some((duration, Arc::new(counters)));
         self
     }
 }
@@ -254,150 +145,255 @@ impl Sink for OtelMetrics {
     }
 
     fn breaker(&self, labels: &Labels, state: Option<BreakerState>, opened: bool) {
-        let of = attributes(labels);
-        self.instruments.openings.add(opened.into(), &of);
-        if let Some(state) = state {
-            self.instruments.state.record(state.level().into(), &of);
+        self.counters.breaker(labels, state, opened);
+        if let Some((_, counters)) = &self.aliases {
+            counters.breaker(labels, state, opened);
         }
-        if let Some(aliases) = &self.aliases {
-            aliases.breaker(labels, state, opened);
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Names {
+    Ours,
+    Aliases,
+}
+
+impl Names {
+    /// The instrument of a series and its unit; none if it has no name here.
+    fn instrument(self, series: Series) -> Option<(&'static str, &'static str)> {
+        match (self, series) {
+            (Self::Ours, Series::Executions(_)) => Some(("tool.executions", "{call}")),
+            (Self::Ours, Series::Attempts) => Some(("tool.attempts", "{attempt}")),
+            (Self::Ours, Series::Slow) => Some(("tool.slow", "{call}")),
+            (Self::Ours, Series::Retries) => Some(("tool.retries", "{attempt}")),
+            (Self::Ours, Series::Refused(_)) => Some(("tool.retries.refused", "{call}")),
+            (Self::Ours, Series::RateLimited) => Some(("tool.rate_limited", "{limit}")),
+            (Self::Aliases, Series::Executions(_) | Series::Timeouts) => {
+                Some((series.metric().name, "{call}"))
+            }
+            _ => None,
+        }
+    }
+
+    fn attributes(self, labels: &Labels) -> Attributes {
+        let (tool, server, unknown) = match self {
+            Self::Ours => (span::TOOL_NAME, span::SERVER, None),
+            Self::Aliases => (label::TOOL, label::SERVER, Some("")),
+        };
+        let tool = KeyValue::new(tool, labels.tool().to_owned());
+        let name = labels.server().or(unknown).map(str::to_owned);
+        let server = name.map(|name| KeyValue::new(server, name));
+        [tool].into_iter().chain(server).collect()
+    }
+
+    /// The attribute of a label.
+    fn key(self, label: &'static str) -> Key {
+        match self {
+            Self::Ours => format!("tool.{label}").into(),
+            Self::Aliases => label.into(),
+        }
+    }
+}
+
+/// The counters, and the gauge of breakers, under our names or under other systems'.
+#[derive(Debug)]
+struct Counters {
+    names: Names,
+    /// Of the series that have a name here, by that of their [`Metric`].
+    series: BTreeMap<&'static str, Counter<u64>>,
+    errors: Counter<u64>,
+    openings: Counter<u64>,
+    state: Gauge<u64>,
+}
+
+impl Counters {
+    fn new(meter: &Meter, names: Names) -> Self {
+        let counter = |name: &'static str, unit: &'static str, help: &'static str| {
+            let counter = meter.u64_counter(name).with_unit(unit);
+            counter.with_description(help).build()
+        };
+        let mut series = BTreeMap::new();
+        for one in Series::all() {
+            if let Some((name, unit)) = names.instrument(one) {
+                let Metric { name: key, help } = one.metric();
+                series
+                    .entry(key)
+                    .or_insert_with(|| counter(name, unit, help));
+            }
+        }
+        let [errors, openings, state] = match names {
+            Names::Ours => [
+                "tool.errors",
+                "circuit_breaker.openings",
+                "circuit_breaker.state",
+            ],
+            Names::Aliases => [names::ERRORS_ALIAS, names::OPENINGS.name, names::STATE.name],
+        };
+        let state = meter.u64_gauge(state).with_unit("1");
+        Self {
+            names,
+            series,
+            errors: counter(errors, "{call}", names::ERRORS.help),
+            openings: counter(openings, "{opening}", names::OPENINGS.help),
+            state: state.with_description(names::STATE.help).build(),
+        }
+    }
+
+    fn breaker(&self, labels: &Labels, state: Option<BreakerState>, opened: bool) {
+        let of = self.names.attributes(labels);
+        self.openings.add(opened.into(), &of);
+        if let Some(state) = state {
+            self.state.record(state.level().into(), &of);
         }
     }
 }
 
 type Attributes = Vec<KeyValue>;
 
-fn attributes(labels: &Labels) -> Attributes {
-    let tool = KeyValue::new(span::TOOL_NAME, labels.tool().to_owned());
-    let server = labels.server().map(str::to_owned);
-    let server = server.map(|server| KeyValue::new(span::SERVER, server));
-    [tool].into_iter().chain(server).collect()
-}
-
-/// The same under the names that other systems have.
-fn plain(labels: &Labels) -> Attributes {
-    let server = labels.server().unwrap_or_default().to_owned();
-    vec![
-        KeyValue::new(names::label::SERVER, server),
-        KeyValue::new(names::label::TOOL, labels.tool().to_owned()),
-    ]
-}
-
-fn and(of: &[KeyValue], key: &'static str, value: impl Into<Value>) -> Attributes {
+fn and(of: &[KeyValue], key: impl Into<Key>, value: impl Into<Value>) -> Attributes {
     let mut all = of.to_vec();
     all.push(KeyValue::new(key, value));
     all
 }
 
-/// The attributes of one tool, made once.
-struct Tool {
-    instruments: Arc<Instruments>,
+/// The counters of one tool with their attributes, made once.
+struct ToolCounters {
     of: Attributes,
-    of_execution: Attributes,
-    of_mcp: Option<Attributes>,
-    aliases: Option<(Arc<Aliases>, Attributes)>,
-    outcomes: [Attributes; CallOutcome::ALL.len()],
-    failures: [OnceLock<Failure>; ErrorKind::ALL.len()],
+    /// By [`Series::place`]; none of a metric that has no name here.
+    series: Vec<Option<(Counter<u64>, Attributes)>>,
+    errors: Counter<u64>,
 }
 
-/// The attributes of calls that ended with one kind of error.
-struct Failure {
-    of: Attributes,
-    of_execution: Attributes,
-    of_mcp: Option<Attributes>,
-}
-
-impl Tool {
-    fn new(otel: &OtelMetrics, labels: &Labels) -> Self {
-        let of = attributes(labels);
-        let of_execution = and(&of, span::OPERATION_NAME, "execute_tool");
-        let mcp = || and(&of_execution, "mcp.method.name", "tools/call");
-        let aliases = otel.aliases.clone();
+impl ToolCounters {
+    fn new(counters: &Counters, labels: &Labels) -> Self {
+        let names = counters.names;
+        let of = names.attributes(labels);
+        let with_attributes = |series: Series| {
+            let counter = counters.series.get(series.metric().name)?;
+            let of = match series.label() {
+                Some((label, value)) => and(&of, names.key(label), value),
+                None => of.clone(),
+            };
+            Some((counter.clone(), of))
+        };
         Self {
-            aliases: aliases.map(|aliases| (aliases, plain(labels))),
-            of_mcp: (otel.mcp && labels.server().is_some()).then(mcp),
-            outcomes: CallOutcome::ALL.map(|outcome| and(&of, "tool.outcome", outcome.name())),
-            failures: [const { OnceLock::new() }; ErrorKind::ALL.len()],
-            instruments: Arc::clone(&otel.instruments),
-            of_execution,
+            series: Series::all().map(with_attributes).collect(),
+            errors: counters.errors.clone(),
             of,
         }
     }
 
-    fn failure(&self, kind: ErrorKind) -> &Failure {
+    fn add(&self, series: Series, n: u64) {
+        if let Some((counter, of)) = &self.series[series.place()] {
+            counter.add(n, of);
+        }
+    }
+
+    fn ended(&self, end: &CallEnd<'_>) {
+        // What no layer has to report begins at 0.
+        let exists = |(series, n): &(Series, u64)| *n > 0 || series.signal().is_none();
+        for (series, n) in end.counts().into_iter().filter(exists) {
+            self.add(series, n);
+        }
+    }
+}
+
+/// One tool.
+struct Tool {
+    otel: OtelMetrics,
+    counters: ToolCounters,
+    aliases: Option<(Histogram<f64>, ToolCounters)>,
+    success: Attributed,
+    failures: [OnceLock<Attributed>; ErrorKind::ALL.len()],
+}
+
+/// The attributes of calls that ended in one way.
+struct Attributed {
+    error: Attributes,
+    execution: Attributes,
+    mcp: Option<Attributes>,
+}
+
+impl Tool {
+    fn new(otel: &OtelMetrics, labels: &Labels) -> Self {
+        let counters = ToolCounters::new(&otel.counters, labels);
+        let execution = and(&counters.of, span::OPERATION_NAME, "execute_tool");
+        let mcp = || and(&execution, "mcp.method.name", "tools/call");
+        let aliases = otel.aliases.as_ref();
+        Self {
+            success: Attributed {
+                error: counters.of.clone(),
+                mcp: (otel.mcp && labels.server().is_some()).then(mcp),
+                execution,
+            },
+            failures: [const { OnceLock::new() }; ErrorKind::ALL.len()],
+            aliases: aliases
+                .map(|(duration, all)| (duration.clone(), ToolCounters::new(all, labels))),
+            otel: otel.clone(),
+            counters,
+        }
+    }
+
+    fn failure(&self, kind: ErrorKind) -> &Attributed {
         let with = |of: &Attributes| and(of, span::ERROR_TYPE, kind.error_type());
-        self.failures[kind as usize].get_or_init(|| Failure {
-            of: with(&self.of),
-            of_execution: with(&self.of_execution),
-            of_mcp: self.of_mcp.as_ref().map(with),
+        self.failures[kind as usize].get_or_init(|| Attributed {
+            error: with(&self.success.error),
+            execution: with(&self.success.execution),
+            mcp: self.success.mcp.as_ref().map(with),
         })
     }
 }
 
 impl ToolSink for Tool {
     fn started(&self) {
-        self.instruments.in_flight.add(1, &self.of);
+        self.otel.in_flight.add(1, &self.counters.of);
     }
 
     fn left(&self) {
-        self.instruments.in_flight.add(-1, &self.of);
+        self.otel.in_flight.add(-1, &self.counters.of);
     }
 
     fn ended(&self, end: &CallEnd<'_>) {
-        let Instruments {
-            execute_tool,
-            mcp_operation,
-            executions,
-            attempts,
-            slow,
-            errors,
-            ..
-        } = &*self.instruments;
-        let (of, of_execution, of_mcp) = match end.failure.map(|kind| self.failure(kind)) {
-            Some(failure) => (&failure.of, &failure.of_execution, &failure.of_mcp),
-            None => (&self.of, &self.of_execution, &self.of_mcp),
-        };
+        let of = end.failure.map_or(&self.success, |kind| self.failure(kind));
         let seconds = end.duration.as_secs_f64();
-        execute_tool.record(seconds, of_execution);
-        if let Some(of) = of_mcp
-            && end.was_sent()
-        {
-            mcp_operation.record(seconds, of);
+        self.otel.execute_tool.record(seconds, &of.execution);
+        if let Some(of) = of.mcp.as_ref().filter(|_| end.was_sent()) {
+            self.otel.mcp_operation.record(seconds, of);
         }
-        executions.add(1, &self.outcomes[end.outcome as usize]);
-        attempts.add(end.attempts.into(), &self.of);
-        if end.slow {
-            slow.add(1, &self.of);
-        }
+        self.counters.ended(end);
         if let Some(code) = end.code {
-            errors.add(1, &and(of, span::ERROR_CODE, code.to_owned()));
+            let of = and(&of.error, span::ERROR_CODE, code.to_owned());
+            self.counters.errors.add(1, &of);
         }
-        if let Some((aliases, of)) = &self.aliases {
-            aliases.ended(end, of);
+        if let Some((duration, counters)) = &self.aliases {
+            counters.ended(end);
+            if end.was_sent() {
+                duration.record(seconds * 1e3, &counters.of);
+            }
+            if let Some(code) = end.code {
+                let of = and(&counters.of, label::ERROR_CODE, code.to_owned());
+                counters.errors.add(1, &of);
+            }
         }
     }
 
     fn announced(&self, signal: Signal) {
-        let counter = match signal {
-            Signal::Retries => &self.instruments.retries,
-            Signal::RateLimits => &self.instruments.rate_limited,
-            Signal::SlowCalls => &self.instruments.slow,
-            // Of a breaker there is more to tell.
-            Signal::Breakers => return,
-        };
-        counter.add(0, &self.of);
+        // A series with a label begins with its first event.
+        let begins = |series: &Series| series.signal() == Some(signal) && series.label().is_none();
+        for series in Series::all().filter(begins) {
+            self.counters.add(series, 0);
+        }
     }
 
     fn retried(&self) {
-        self.instruments.retries.add(1, &self.of);
+        self.counters.add(Series::Retries, 1);
     }
 
     fn refused(&self, reason: RetryRefusal) {
-        let of = and(&self.of, "tool.reason", reason.name());
-        self.instruments.refused.add(1, &of);
+        self.counters.add(Series::Refused(reason), 1);
     }
 
     fn rate_limited(&self) {
-        self.instruments.rate_limited.add(1, &self.of);
+        self.counters.add(Series::RateLimited, 1);
     }
 }
