@@ -11,23 +11,9 @@ use crate::event::{Listen, Listener};
 #[derive(Clone)]
 #[must_use]
 pub struct TraceLayer<H = DefaultHooks> {
-    settings: Settings<H>,
-}
-
-#[derive(Clone)]
-pub(super) struct Settings<H> {
     pub(super) hooks: H,
     pub(super) show: Show,
     pub(super) listener: Listener,
-}
-
-impl<H> Settings<H> {
-    /// Whether anybody may hear of a call. Where there is neither a subscriber nor a listener, nothing has to be kept
-    /// for them.
-    #[inline]
-    pub(super) fn is_heard(&self) -> bool {
-        self.listener.hears(Level::ERROR)
-    }
 }
 
 /// What is shown.
@@ -60,15 +46,13 @@ impl TraceLayer {
 
     fn of(scope: Scope) -> Self {
         Self {
-            settings: Settings {
-                hooks: DefaultHooks::default(),
-                show: Show {
-                    scope,
-                    arguments: scope == Scope::Call,
-                    output: false,
-                },
-                listener: Listener::default(),
+            hooks: DefaultHooks::default(),
+            show: Show {
+                scope,
+                arguments: scope == Scope::Call,
+                output: false,
             },
+            listener: Listener::default(),
         }
     }
 }
@@ -82,15 +66,13 @@ impl<H> TraceLayer<H> {
         self.with_hooks(DefaultHooks::new(classifier))
     }
 
-    /// Sets who knows the answers and hears how calls begin and end. For the answers of an MCP
+    /// Sets the hooks, which know the answers and are called when calls begin and end. For the answers of an MCP
     /// server: `McpHooks`.
     pub fn with_hooks<G>(self, hooks: G) -> TraceLayer<G> {
         TraceLayer {
-            settings: Settings {
-                hooks,
-                show: self.settings.show,
-                listener: self.settings.listener,
-            },
+            hooks,
+            show: self.show,
+            listener: self.listener,
         }
     }
 
@@ -98,7 +80,7 @@ impl<H> TraceLayer<H> {
     /// for calls, no for attempts. With the feature `otel`, in a span that OpenTelemetry's sampler drops they stand only if
     /// another layer of the subscriber reads the tool's name (`gen_ai.tool.name`) there, as logs do.
     pub fn with_arguments(mut self, show: bool) -> Self {
-        self.settings.show.arguments = show;
+        self.show.arguments = show;
         self
     }
 
@@ -106,15 +88,15 @@ impl<H> TraceLayer<H> {
     /// the [arguments](Self::with_arguments). Its
     /// size is there in any case, where [it is known](super#the-answers-size).
     pub fn with_output(mut self, show: bool) -> Self {
-        self.settings.show.output = show;
+        self.show.output = show;
         self
     }
 
-    /// Sets who hears of calls whose future was dropped unfinished. Default: nobody; the
+    /// Sets the listener for calls whose future was dropped unfinished. Default: none; the
     /// `tool.cancelled` event is emitted either way, if a subscriber was there when the call began. A layer for
-    /// attempts tells nobody.
+    /// attempts tells no listener.
     pub fn with_listener(mut self, listen: impl Listen + 'static) -> Self {
-        self.settings.listener = Listener::new(listen);
+        self.listener = Listener::new(listen);
         self
     }
 }
@@ -123,21 +105,21 @@ impl<S, H: Clone> Layer<S> for TraceLayer<H> {
     type Service = Trace<S, H>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Trace::new(inner, self.settings.clone())
+        Trace::new(inner, self.clone())
+    }
+}
+
+impl<H> TraceLayer<H> {
+    /// Whether a subscriber or a listener may exist. Without either, nothing has to be kept of a call.
+    #[inline]
+    pub(super) fn is_heard(&self) -> bool {
+        self.listener.hears(Level::ERROR)
     }
 }
 
 impl<H> fmt::Debug for TraceLayer<H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TraceLayer")
-            .field("settings", &self.settings)
-            .finish()
-    }
-}
-
-impl<H> fmt::Debug for Settings<H> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Settings")
             .field("hooks", &format_args!("{}", type_name::<H>()))
             .field("show", &self.show)
             .field("listener", &self.listener)

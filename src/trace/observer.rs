@@ -5,7 +5,7 @@ use tracing::{Level, Span, field::display, record_all};
 
 use super::{
     hooks::{End, TraceHooks},
-    layer::{Settings, Show},
+    layer::TraceLayer,
     new_span::NewSpan,
     span::Scope,
 };
@@ -13,7 +13,7 @@ use crate::{
     answer::Answer,
     call::{CallInfo, Observation, ToolCall},
     error::{ErrorKind, MAX_TEXT, ToolError},
-    event::{CallOutcome, Event, Listener, TARGET, emit, ms, names::span as names},
+    event::{CallOutcome, Event, TARGET, emit, ms, names::span as names},
     foreign,
     kit::in_flight::{Abandoned, Report},
     outcome::Outcome,
@@ -23,9 +23,7 @@ use crate::{
 /// What is known of a call, or of an attempt, while it runs.
 pub(super) struct Observer<H, Res> {
     info: CallInfo,
-    hooks: H,
-    show: Show,
-    listener: Listener,
+    layer: TraceLayer<H>,
     /// `None` when no subscriber listens. Apart: a span and its fields are dear, so one box does not matter, but the
     /// futures of all other calls are smaller.
     seen: Option<Box<Seen>>,
@@ -117,22 +115,20 @@ struct Facts {
 
 impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
     /// The call begins: it is to be guarded from here on.
-    pub(super) fn start(call: &mut ToolCall, settings: &Settings<H>) -> Self
+    pub(super) fn start(call: &mut ToolCall, layer: &TraceLayer<H>) -> Self
     where
         H: Clone,
     {
-        let show = settings.show;
-        let (span, readers) = show.scope.span(call);
-        let heard = !span.is_disabled() || show.scope == Scope::Call && some_event_is_heard();
+        let scope = layer.show.scope;
+        let (span, readers) = scope.span(call);
+        let heard = !span.is_disabled() || scope == Scope::Call && some_event_is_heard();
         if heard {
-            NewSpan::take(call, show.scope, &span);
+            NewSpan::take(call, scope, &span);
         }
         let observer = Self {
             seen: heard.then(|| Seen::start(call, span, readers)),
             info: call.info(),
-            hooks: settings.hooks.clone(),
-            show,
-            listener: settings.listener.clone(),
+            layer: layer.clone(),
             answer: PhantomData,
         };
         if let Some(seen) = &observer.seen {
@@ -145,18 +141,18 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
     fn started(&self, seen: &Seen, call: &ToolCall) {
         let Seen { span, is_kept, .. } = seen;
         let _entered = span.enter();
-        if self.show.arguments && *is_kept && !call.arguments().is_empty() {
+        if self.layer.show.arguments && *is_kept && !call.arguments().is_empty() {
             let arguments = display(call.sanitized());
-            span.record(self.show.scope.arguments(), arguments);
+            span.record(self.layer.show.scope.arguments(), arguments);
         }
-        if self.show.scope == Scope::Call {
+        if self.layer.show.scope == Scope::Call {
             let left = |at: Instant| at.saturating_duration_since(Instant::now());
             emit!(DEBUG START, &self.info,
                 AGENT_ID = call.agent_id().map(|id| display(Short::name(id))),
                 TIMEOUT_MS = call.timeout().map(ms),
                 DEADLINE_MS = call.deadline().map(|at| ms(left(at))));
         }
-        self.hooks.on_start(call, span);
+        self.layer.hooks.on_start(call, span);
     }
 
     /// The span, if there may be one.
@@ -170,7 +166,7 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
     }
 
     pub(super) fn hooks(&self) -> &H {
-        &self.hooks
+        &self.layer.hooks
     }
 
     /// The call has a result.
@@ -194,9 +190,19 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
             }
             Err(error) => Some(error.into()),
         };
-        let facts = self.record(seen, Some(result.as_ref()), failure.as_ref());
-        if self.show.scope == Scope::Call {
-            self.tell(failure, result.as_ref().err(), &facts);
+        self.report(seen, Some(result.as_ref()), failure.as_ref());
+    }
+
+    /// Records the end in the span, and emits the event of a call.
+    fn report(
+        &self,
+        seen: &Seen,
+        result: Option<Result<&Res, &ToolError>>,
+        failure: Option<&Failure<'_>>,
+    ) {
+        let facts = self.record(seen, result, failure);
+        if self.layer.show.scope == Scope::Call {
+            tell(&self.info, failure, result.and_then(Result::err), &facts);
         }
     }
 
@@ -211,7 +217,7 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
         let duration = seen.since.elapsed();
         let waited = Some(below.waited()).filter(|waited| !waited.is_zero());
         let error = result.and_then(Result::err);
-        let named = error.and_then(|e| self.hooks.error_type(e));
+        let named = error.and_then(|e| self.layer.hooks.error_type(e));
         let attempts = below.sent(error);
         let server = match self.info.server() {
             None => below.server(),
@@ -261,7 +267,7 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
             duration,
             attempts,
         };
-        self.hooks.on_end(&self.info, &end, span);
+        self.layer.hooks.on_end(&self.info, &end, span);
         Facts {
             duration_ms: ms(duration),
             attempts,
@@ -277,56 +283,42 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
             return (None, None);
         }
         // What is known of this very answer, rather than of what a layer may have made it from.
-        let bytes = self
-            .hooks
-            .output_bytes(response)
-            .or_else(|| seen.below.output_bytes());
-        let show = spans && self.show.output;
+        let hooks = &self.layer.hooks;
+        let bytes = hooks.output_bytes(response);
+        let bytes = bytes.or_else(|| seen.below.output_bytes());
+        let show = spans && self.layer.show.output;
         let answer = match bytes {
             Some(_) if !show => None,
-            _ => self.hooks.answer(response),
+            _ => hooks.answer(response),
         };
         let bytes = bytes.or_else(|| answer.as_ref().map(Answer::bytes));
         (bytes, answer.filter(|_| show))
     }
-
-    fn tell(&self, failure: Option<Failure<'_>>, error: Option<&ToolError>, facts: &Facts) {
-        let call = &self.info;
-        let Facts {
-            duration_ms,
-            attempts,
-            max_attempts,
-            output_bytes,
-        } = *facts;
-        match failure {
-            Some(failure) => tell_failure(call, &failure, error, facts),
-            None => emit!(INFO SUCCESS, call, DURATION_MS = duration_ms, ATTEMPTS = attempts,
-                MAX_ATTEMPTS = max_attempts, OUTPUT_BYTES = output_bytes),
-        }
-    }
 }
 
-fn tell_failure(call: &CallInfo, failure: &Failure<'_>, error: Option<&ToolError>, facts: &Facts) {
+fn tell(call: &CallInfo, failure: Option<&Failure<'_>>, error: Option<&ToolError>, facts: &Facts) {
     let Facts {
         duration_ms,
         attempts,
         max_attempts,
         output_bytes,
     } = *facts;
-    let Failure { code, text, .. } = *failure;
-    match failure.outcome {
-        CallOutcome::Timeout => emit!(WARN TIMEOUT, call, CODE = code, ERROR = text,
+    let (code, text) = (failure.map(|f| f.code), failure.map(|f| f.text));
+    match failure.map(|f| f.outcome) {
+        None => emit!(INFO SUCCESS, call, DURATION_MS = duration_ms, ATTEMPTS = attempts,
+            MAX_ATTEMPTS = max_attempts, OUTPUT_BYTES = output_bytes),
+        Some(CallOutcome::Timeout) => emit!(WARN TIMEOUT, call, CODE = code, ERROR = text,
             DURATION_MS = duration_ms, ATTEMPTS = attempts, MAX_ATTEMPTS = max_attempts,
             TIMEOUT_MS = error.and_then(ToolError::timeout).map(ms),
             CONFIGURED_TIMEOUT_MS = error.and_then(ToolError::configured_timeout).map(ms)),
-        CallOutcome::Skipped => emit!(WARN SKIPPED, call, CODE = code, ERROR = text,
+        Some(CallOutcome::Skipped) => emit!(WARN SKIPPED, call, CODE = code, ERROR = text,
             DURATION_MS = duration_ms),
-        CallOutcome::Cancelled => emit!(INFO CANCELLED, call, DURATION_MS = duration_ms,
+        Some(CallOutcome::Cancelled) => emit!(INFO CANCELLED, call, DURATION_MS = duration_ms,
             ATTEMPTS = attempts, MAX_ATTEMPTS = max_attempts),
-        CallOutcome::Rejected => emit!(INFO REJECTED, call, CODE = code, ERROR = text,
+        Some(CallOutcome::Rejected) => emit!(INFO REJECTED, call, CODE = code, ERROR = text,
             DURATION_MS = duration_ms, ATTEMPTS = attempts, MAX_ATTEMPTS = max_attempts,
             RETRY_AFTER_MS = error.and_then(ToolError::retry_after).map(ms)),
-        _ => emit!(ERROR FAILURE, call, CODE = code, ERROR = text, DURATION_MS = duration_ms,
+        Some(_) => emit!(ERROR FAILURE, call, CODE = code, ERROR = text, DURATION_MS = duration_ms,
             ATTEMPTS = attempts, MAX_ATTEMPTS = max_attempts, OUTPUT_BYTES = output_bytes,
             STATUS = error.and_then(ToolError::status).map(|s| s.as_u16())),
     }
@@ -343,8 +335,8 @@ impl<H: TraceHooks<Res>, Res> Report for Observer<H, Res> {
             };
             self.record(seen, None, Some(&failure));
         }
-        if self.show.scope == Scope::Call {
-            self.listener.tell(&Event::Cancelled {
+        if self.layer.show.scope == Scope::Call {
+            self.layer.listener.tell(&Event::Cancelled {
                 call: &self.info,
                 elapsed: how.pending,
                 past_deadline: how.past_deadline,
@@ -356,10 +348,7 @@ impl<H: TraceHooks<Res>, Res> Report for Observer<H, Res> {
         let Some(seen) = &self.seen else { return };
         let _entered = seen.span.enter();
         let failure = Failure::of_kind(ErrorKind::Panicked, "the tool panicked");
-        let facts = self.record(seen, None, Some(&failure));
-        if self.show.scope == Scope::Call {
-            self.tell(Some(failure), None, &facts);
-        }
+        self.report(seen, None, Some(&failure));
     }
 }
 

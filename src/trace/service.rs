@@ -9,7 +9,7 @@ use tracing::Span;
 use super::{
     future::ResponseFuture,
     hooks::{DefaultHooks, TraceHooks},
-    layer::Settings,
+    layer::TraceLayer,
     observer::Observer,
     watch::Watch,
 };
@@ -23,12 +23,12 @@ use crate::{
 #[derive(Clone)]
 pub struct Trace<S, H = DefaultHooks> {
     inner: S,
-    settings: Settings<H>,
+    layer: TraceLayer<H>,
 }
 
 impl<S, H> Trace<S, H> {
-    pub(super) fn new(inner: S, settings: Settings<H>) -> Self {
-        Self { inner, settings }
+    pub(super) fn new(inner: S, layer: TraceLayer<H>) -> Self {
+        Self { inner, layer }
     }
 }
 
@@ -50,7 +50,7 @@ where
 
     #[inline]
     fn call(&mut self, call: ToolCall) -> Self::Future {
-        if self.settings.is_heard() {
+        if self.layer.is_heard() {
             return self.call_heard(call);
         }
         let mut info = Some(call.info());
@@ -71,14 +71,14 @@ where
         info: &mut Option<CallInfo>,
     ) -> ResponseFuture<S::Future, H, S::Response> {
         let fut = self.inner.call(call);
-        let (info, hooks) = (info.take(), self.settings.hooks.clone());
+        let (info, hooks) = (info.take(), self.layer.hooks.clone());
         ResponseFuture::new(fut, Watch::Unheard { info, hooks })
     }
 
     /// Apart, as all that is for listeners: calls that nobody listens to are not to carry its weight.
     #[inline(never)]
     fn call_heard(&mut self, mut call: ToolCall) -> ResponseFuture<S::Future, H, S::Response> {
-        let observer = Observer::start(&mut call, &self.settings);
+        let observer = Observer::start(&mut call, &self.layer);
         let beginning = Beginning::new(observer, call.deadline());
         // The inner `call` may run a tool's first steps: they belong to the span.
         let entered = beginning.report().span().map(Span::enter);
@@ -93,7 +93,7 @@ impl<S: fmt::Debug, H> fmt::Debug for Trace<S, H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Trace")
             .field("inner", &self.inner)
-            .field("settings", &self.settings)
+            .field("layer", &self.layer)
             .finish()
     }
 }
