@@ -1,14 +1,19 @@
 use std::{
+    fmt,
     future::Future,
     pin::Pin,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use pin_project_lite::pin_project;
 use tracing::Span;
 
-use super::{hooks::TraceHooks, watch::Watch};
-use crate::error::ToolError;
+use super::{hooks::TraceHooks, observer::Observer};
+use crate::{
+    call::CallInfo,
+    error::ToolError,
+    kit::{in_flight::InFlight, inner},
+};
 
 pin_project! {
     /// Response future for [`Trace`](super::Trace).
@@ -26,7 +31,9 @@ pin_project! {
     impl<F, H: TraceHooks<Res>, Res> PinnedDrop for ResponseFuture<F, H, Res> {
         fn drop(this: Pin<&mut Self>) {
             let mut this = this.project();
-            if let Some(span) = this.watch.span() {
+            if let Watch::Heard { flight } = this.watch
+                && let Some(span) = flight.reporter().and_then(Observer::span)
+            {
                 // What happens below while it is dropped belongs to the span, and comes before its end.
                 let _entered = span.enter();
                 this.fut.set(None);
@@ -36,7 +43,6 @@ pin_project! {
 }
 
 impl<F, H: TraceHooks<Res>, Res> ResponseFuture<F, H, Res> {
-    #[inline]
     pub(super) fn new(fut: F, watch: Watch<H, Res>) -> Self {
         let fut = Some(fut);
         Self { fut, watch }
@@ -51,23 +57,49 @@ where
 {
     type Output = Result<Res, ToolError>;
 
-    #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut this = self.project();
+        let this = self.project();
+        let flight = match this.watch {
+            Watch::Unheard { info, hooks } => {
+                let result = ready!(inner::poll(this.fut, cx)).map_err(|e| e.into().about(info));
+                let _ = hooks.classify(result.as_ref());
+                return Poll::Ready(result);
+            }
+            Watch::Heard { flight } => flight,
+        };
         // If nothing follows, it panicked. Converting and classifying run foreign code, too: before the end.
-        let watch = this.watch.begin_poll();
-        let entered = watch.span().map(Span::enter);
-        let fut = this.fut.as_mut().as_pin_mut();
-        let Poll::Ready(result) = fut.expect("polled after completion").poll(cx) else {
+        let observer = flight.begin_poll();
+        let entered = observer.span().map(Span::enter);
+        let Poll::Ready(result) = inner::poll(this.fut, cx) else {
             drop(entered);
-            this.watch.wait();
+            flight.wait();
             return Poll::Pending;
         };
-        let result = result.map_err(|e| watch.about(e.into()));
-        this.fut.set(None);
-        let outcome = watch.classify(&result);
+        let result = result.map_err(|e| e.into().about(observer.call()));
+        let outcome = observer.hooks().classify(result.as_ref());
         drop(entered);
-        this.watch.end(&result, &outcome);
+        // The span ends here, and not with the future.
+        flight.end(|observer| observer.ended(&result, &outcome));
         Poll::Ready(result)
+    }
+}
+
+/// What is kept of a call while it runs.
+pub(super) enum Watch<H, Res>
+where
+    H: TraceHooks<Res>,
+{
+    // There was neither a subscriber nor a listener when it began: names for an error, and what classifies.
+    Unheard { info: CallInfo, hooks: H },
+    // However it ends, its end is reported once.
+    Heard { flight: InFlight<Observer<H, Res>> },
+}
+
+impl<H: TraceHooks<Res>, Res> fmt::Debug for Watch<H, Res> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unheard { info, .. } => f.debug_tuple("Unheard").field(info).finish(),
+            Self::Heard { flight } => f.debug_tuple("Heard").field(flight).finish(),
+        }
     }
 }

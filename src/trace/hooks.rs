@@ -9,7 +9,7 @@ use crate::{
     outcome::{ByError, Classify, Outcome},
 };
 
-/// What a [`TraceLayer`](super::TraceLayer) is told about answers, and whom it tells how calls begin
+/// What a [`TraceLayer`](super::TraceLayer) asks about answers, and calls when calls begin
 /// and end. Every method has a default; `()` has all of them.
 ///
 /// [`classify`](Self::classify) is asked at the end of each call, the others only if a subscriber
@@ -69,7 +69,7 @@ pub trait TraceHooks<Res> {
         let _ = (call, span);
     }
 
-    /// A call has ended, in whichever way. Default: nothing.
+    /// A call has ended, in any way. Default: nothing.
     fn on_end(&self, call: &CallInfo, end: &End<'_, Res>, span: &Span) {
         let _ = (call, end, span);
     }
@@ -106,7 +106,7 @@ impl<Res, H: TraceHooks<Res> + ?Sized> TraceHooks<Res> for Arc<H> {
 
 /// The default hooks: a classifier, and the answers of [the usual types](Answer::of_usual).
 ///
-/// For answers that borrow from something else there are other hooks, `()` for one: these tell the types of answers
+/// For answers that borrow from something else there are other hooks, for example `()`: these distinguish the types of answers
 /// at run time, which needs `'static`.
 #[derive(Clone, Copy, Debug)]
 pub struct DefaultHooks<C = ByError> {

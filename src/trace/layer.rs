@@ -111,7 +111,6 @@ impl<S, H: Clone> Layer<S> for TraceLayer<H> {
 
 impl<H> TraceLayer<H> {
     /// Whether a subscriber or a listener may exist. Without either, nothing has to be kept of a call.
-    #[inline]
     pub(super) fn is_heard(&self) -> bool {
         self.listener.hears(Level::ERROR)
     }

@@ -21,7 +21,7 @@
 //! error if its leaf has [said so](crate::Record::set_reported), as `McpService` does of `isError`, or if the classifier
 //! says so.
 //!
-//! With `McpHooks` the `error.type` of an MCP server's protocol error is its code, `-32602` for one.
+//! With `McpHooks` the `error.type` of an MCP server's protocol error is its code, for example `-32602`.
 //!
 //! What other layers emit is in the table of [`event`](crate::event#which-layer-emits-what); all names are constants of
 //! [`event::names`](crate::event::names).
@@ -103,7 +103,7 @@
 //!
 //! # Differences from `tower_http::trace`
 //!
-//! One trait of hooks in the place of seven type parameters. A call that is dropped unfinished is seen. What the
+//! One trait of hooks instead of seven type parameters. A call that is dropped unfinished is seen. What the
 //! layers below did (attempts, the timeout in force, slowness) is in the span of a success too.
 
 mod future;
@@ -113,7 +113,6 @@ mod new_span;
 mod observer;
 mod service;
 mod span;
-mod watch;
 
 pub use self::{
     future::ResponseFuture,

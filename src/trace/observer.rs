@@ -40,7 +40,6 @@ struct Seen {
 }
 
 impl Seen {
-    #[inline(never)]
     fn start(call: &mut ToolCall, span: Span, readers: u32) -> Box<Self> {
         let below = call.observe();
         // A span that OpenTelemetry's sampler drops may be read by others: a log.
@@ -95,7 +94,6 @@ impl<'a> From<&'a ToolError> for Failure<'a> {
 
 /// Whether anybody listens to events like ours, on whatever level. A filter by the name of an event cannot be
 /// asked here.
-#[inline]
 fn some_event_is_heard() -> bool {
     macro_rules! heard {
         ($($level:ident)*) => {
@@ -137,7 +135,6 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
         observer
     }
 
-    #[cold]
     fn started(&self, seen: &Seen, call: &ToolCall) {
         let Seen { span, is_kept, .. } = seen;
         let _entered = span.enter();
@@ -156,7 +153,6 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
     }
 
     /// The span, if there may be one.
-    #[inline]
     pub(super) fn span(&self) -> Option<&Span> {
         self.seen.as_ref().map(|seen| &seen.span)
     }
@@ -170,7 +166,6 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
     }
 
     /// The call has a result.
-    #[inline]
     pub(super) fn ended(&self, result: &Result<Res, ToolError>, outcome: &Outcome) {
         if let Some(seen) = &self.seen {
             self.tell_end(seen, result, outcome);
@@ -178,7 +173,6 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
     }
 
     /// Apart, as all that is for listeners: calls that nobody listens to are not to carry its weight.
-    #[inline(never)]
     fn tell_end(&self, seen: &Seen, result: &Result<Res, ToolError>, outcome: &Outcome) {
         let _entered = seen.span.enter();
         let failure = match result {

@@ -7,17 +7,12 @@ use tower_service::Service;
 use tracing::Span;
 
 use super::{
-    future::ResponseFuture,
+    future::{ResponseFuture, Watch},
     hooks::{DefaultHooks, TraceHooks},
     layer::TraceLayer,
     observer::Observer,
-    watch::Watch,
 };
-use crate::{
-    call::{CallInfo, ToolCall},
-    error::ToolError,
-    kit::in_flight::Beginning,
-};
+use crate::{call::ToolCall, error::ToolError, kit::in_flight::Beginning};
 
 /// Makes a span for each call. See the [module docs](super) for an example.
 #[derive(Clone)]
@@ -48,13 +43,12 @@ where
         self.inner.poll_ready(cx).map_err(Into::into)
     }
 
-    #[inline]
     fn call(&mut self, call: ToolCall) -> Self::Future {
         if self.layer.is_heard() {
             return self.call_heard(call);
         }
-        let mut info = Some(call.info());
-        self.call_unheard(call, &mut info)
+        let (info, hooks) = (call.info(), self.layer.hooks.clone());
+        ResponseFuture::new(self.inner.call(call), Watch::Unheard { info, hooks })
     }
 }
 
@@ -63,20 +57,7 @@ where
     S: Service<ToolCall>,
     H: TraceHooks<S::Response> + Clone,
 {
-    /// Apart, with nothing to drop if the inner `call` panics: its future is then made where it stays.
-    #[inline(never)]
-    fn call_unheard(
-        &mut self,
-        call: ToolCall,
-        info: &mut Option<CallInfo>,
-    ) -> ResponseFuture<S::Future, H, S::Response> {
-        let fut = self.inner.call(call);
-        let (info, hooks) = (info.take(), self.layer.hooks.clone());
-        ResponseFuture::new(fut, Watch::Unheard { info, hooks })
-    }
-
     /// Apart, as all that is for listeners: calls that nobody listens to are not to carry its weight.
-    #[inline(never)]
     fn call_heard(&mut self, mut call: ToolCall) -> ResponseFuture<S::Future, H, S::Response> {
         let observer = Observer::start(&mut call, &self.layer);
         let beginning = Beginning::new(observer, call.deadline());
