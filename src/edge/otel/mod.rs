@@ -81,7 +81,7 @@
 //! tracing-subscriber = "0.3"
 //! ```
 //!
-//! `tracing-opentelemetry` adds attributes of its own (`code.*`, `thread.*`, `target`, `busy_ns`, `idle_ns`) unless the layer is told
+//! `tracing-opentelemetry` adds attributes of its own (`code.*`, `thread.*`, `target`, `busy_ns`, `idle_ns`) unless the layer is built with
 //! `.with_location(false).with_threads(false).with_target(false).with_tracked_inactivity(false)`. Our events are events of the
 //! spans; a filter at `WARN` for the target `tower_toolcall` would take the spans away as well, which are `INFO`.
 //!
@@ -156,7 +156,7 @@
 //! # call("search", &http::HeaderMap::new());
 //! ```
 //!
-//! Whoever may send requests may choose the trace that they belong to, and its baggage. At the edge to the public, start
+//! A client that may send requests may choose the trace that they belong to, and its baggage. At the edge to the public, start
 //! a trace of your own.
 //!
 //! # Errors, cancellation

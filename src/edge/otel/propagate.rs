@@ -24,7 +24,9 @@ const BAGGAGE: &str = "baggage";
 /// [`McpService`](crate::mcp::McpService) does it by itself. Without a valid context nothing is written, and
 /// nothing that is there already is overwritten: where the caller has put a `traceparent`, it stays alone.
 pub fn inject_meta(meta: &mut Map<String, Value>) {
-    inject(meta);
+    for (key, value) in absent(|key| meta.contains_key(key)) {
+        meta.insert(key, value.into());
+    }
 }
 
 /// Writes the context of the current span into the headers of an HTTP request, by the same rules.
@@ -39,7 +41,11 @@ pub fn inject_meta(meta: &mut Map<String, Value>) {
 /// assert!(headers.is_empty()); // no exporter is set up here, so there is no context
 /// ```
 pub fn inject_headers(headers: &mut HeaderMap) {
-    inject(headers);
+    for (key, value) in absent(|key| headers.contains_key(key)) {
+        if let (Ok(key), Ok(value)) = (HeaderName::try_from(key), HeaderValue::try_from(value)) {
+            headers.insert(key, value);
+        }
+    }
 }
 
 /// The caller's span, as an MCP request's `_meta` names it.
@@ -91,15 +97,31 @@ fn with_propagator<T>(mut f: impl FnMut(&dyn TextMapPropagator) -> T) -> T {
     })
 }
 
-fn inject(carrier: &mut impl Carrier) {
-    let Some(cx) = current() else { return };
-    with_propagator(|propagator| {
-        let mut fields = propagator.fields();
-        // Half of another trace's context would be worse than none.
-        if !fields.any(|field| field != BAGGAGE && carrier.has(field)) {
-            propagator.inject_context(&cx, &mut Absent(carrier));
-        }
-    });
+/// What a propagator writes.
+#[derive(Default)]
+struct Written(Vec<(String, String)>);
+
+impl Injector for Written {
+    fn set(&mut self, key: &str, value: String) {
+        self.0.push((key.to_owned(), value));
+    }
+}
+
+/// The fields of the current context that a request does not have yet.
+fn absent(has: impl Fn(&str) -> bool) -> Vec<(String, String)> {
+    let mut written = Written::default();
+    if let Some(cx) = current() {
+        with_propagator(|propagator| {
+            let mut fields = propagator.fields();
+            // Half of another trace's context would be worse than none.
+            if !fields.any(|field| field != BAGGAGE && has(field)) {
+                propagator.inject_context(&cx, &mut written);
+            }
+        });
+    }
+    let mut fields = written.0;
+    fields.retain(|(key, value)| !value.is_empty() && !has(key));
+    fields
 }
 
 fn extract<'a>(get: impl Fn(&str) -> Option<Cow<'a, str>>) -> Option<Context> {
@@ -127,45 +149,6 @@ fn is_admitted(field: &str, value: &str) -> bool {
             w3c::STATE => w3c::is_state(value),
             _ => true,
         }
-}
-
-/// Where a context is written.
-trait Carrier {
-    fn has(&self, key: &str) -> bool;
-    fn put(&mut self, key: &str, value: String);
-}
-
-impl Carrier for Map<String, Value> {
-    fn has(&self, key: &str) -> bool {
-        self.contains_key(key)
-    }
-
-    fn put(&mut self, key: &str, value: String) {
-        self.insert(key.to_owned(), value.into());
-    }
-}
-
-impl Carrier for HeaderMap {
-    fn has(&self, key: &str) -> bool {
-        self.contains_key(key)
-    }
-
-    fn put(&mut self, key: &str, value: String) {
-        if let (Ok(key), Ok(value)) = (HeaderName::try_from(key), HeaderValue::try_from(value)) {
-            self.insert(key, value);
-        }
-    }
-}
-
-/// Writes what is absent so far.
-struct Absent<'a, C>(&'a mut C);
-
-impl<C: Carrier> Injector for Absent<'_, C> {
-    fn set(&mut self, key: &str, value: String) {
-        if !value.is_empty() && !self.0.has(key) {
-            self.0.put(key, value);
-        }
-    }
 }
 
 #[cfg(test)]
