@@ -61,6 +61,7 @@ where
         let this = self.project();
         let flight = match this.watch {
             Watch::Unheard { info, hooks } => {
+                let info = info.as_ref().expect("there from the beginning");
                 let result = ready!(inner::poll(this.fut, cx)).map_err(|e| e.into().about(info));
                 let _ = hooks.classify(result.as_ref());
                 return Poll::Ready(result);
@@ -89,8 +90,9 @@ pub(super) enum Watch<H, Res>
 where
     H: TraceHooks<Res>,
 {
-    // There was neither a subscriber nor a listener when it began: names for an error, and what classifies.
-    Unheard { info: CallInfo, hooks: H },
+    // There was neither a subscriber nor a listener when it began: names for an error, which are always there, and what
+    // classifies.
+    Unheard { info: Option<CallInfo>, hooks: H },
     // However it ends, its end is reported once.
     Heard { flight: InFlight<Observer<H, Res>> },
 }
