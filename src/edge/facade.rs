@@ -88,8 +88,9 @@ struct Tool {
     /// By [`Series::place`], each registered once it exists.
     counters: [OnceLock<Counter>; Series::COUNT],
     duration: Histogram,
-    errors: PerCode,
-    aliases: Option<PerCode>,
+    /// By the place of the error code.
+    errors: [OnceLock<Counter>; MAX_CODES + 1],
+    aliases: Option<[OnceLock<Counter>; MAX_CODES + 1]>,
     in_flight: Gauge,
 }
 
@@ -99,8 +100,8 @@ impl Tool {
         let tool = Self {
             counters: [const { OnceLock::new() }; Series::COUNT],
             duration: histogram!(names::DURATION.name, labels.clone()),
-            errors: PerCode::new(names::ERRORS.name, label::CODE),
-            aliases: aliases.then(|| PerCode::new(names::ERRORS_ALIAS, label::ERROR_CODE)),
+            errors: [const { OnceLock::new() }; MAX_CODES + 1],
+            aliases: aliases.then_some([const { OnceLock::new() }; MAX_CODES + 1]),
             in_flight: gauge!(names::IN_FLIGHT.name, labels.clone()),
             labels,
         };
@@ -136,18 +137,23 @@ impl ToolSink for Tool {
     }
 
     fn ended(&self, end: &CallEnd<'_>) {
-        for (series, n) in end.counts().into_iter().filter(|(_, n)| *n > 0) {
-            self.counter(series).increment(n);
-        }
+        end.each_count(|series, n| {
+            if n > 0 {
+                self.counter(series).increment(n);
+            }
+        });
         if end.was_sent() {
             self.duration.record(end.duration.as_secs_f64() * 1e3);
         }
-        if let Some(code) = end.code {
-            for errors in [Some(&self.errors), self.aliases.as_ref()]
-                .into_iter()
-                .flatten()
-            {
-                errors.count(code, &self.labels);
+        if let (Some(code), Some(place)) = (end.code, end.code_place) {
+            let counter = |name, key| labelled(name, &self.labels, Some((key, code)));
+            self.errors[place]
+                .get_or_init(|| counter(names::ERRORS.name, label::CODE))
+                .increment(1);
+            if let Some(aliases) = &self.aliases {
+                aliases[place]
+                    .get_or_init(|| counter(names::ERRORS_ALIAS, label::ERROR_CODE))
+                    .increment(1);
             }
         }
     }
@@ -166,32 +172,5 @@ impl ToolSink for Tool {
 
     fn rate_limited(&self) {
         self.counter(Series::RateLimited).increment(1);
-    }
-}
-
-/// A counter for each error code of a tool, made when it is first counted.
-struct PerCode {
-    name: &'static str,
-    label: &'static str,
-    counters: [OnceLock<(Box<str>, Counter)>; MAX_CODES + 1],
-}
-
-impl PerCode {
-    fn new(name: &'static str, label: &'static str) -> Self {
-        Self {
-            name,
-            label,
-            counters: [const { OnceLock::new() }; MAX_CODES + 1],
-        }
-    }
-
-    /// Nothing happens for a code beyond those of a tool.
-    fn count(&self, code: &str, labels: &[Label]) {
-        let make = || labelled(self.name, labels, Some((self.label, code)));
-        let slots = self.counters.iter();
-        let mut made = slots.map(|slot| slot.get_or_init(|| (code.into(), make())));
-        if let Some((_, counter)) = made.find(|(known, _)| **known == *code) {
-            counter.increment(1);
-        }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use super::labels::OTHER;
 use crate::text::Short;
 
-/// How many codes of a tool are told apart. The rest is `_other`.
+/// How many codes of a tool are distinguished. The rest is `_other`.
 pub(crate) const MAX_CODES: usize = 16;
 
 /// The codes that a tool's calls have met, in the order in which they came; a code keeps its place.
@@ -23,7 +23,6 @@ impl Codes {
         }
     }
 
-    #[cold]
     fn add(&self, label: &str) -> usize {
         // Somebody else may be adding the same, or another one.
         let takes = |slot: &OnceLock<Box<str>>| **slot.get_or_init(|| label.into()) == *label;

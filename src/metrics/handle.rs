@@ -33,8 +33,8 @@ const MOST_TOOLS: usize = 1 << 20;
 
 /// What is counted of the calls of all layers that were made with it. Cheap to clone; clones share it.
 ///
-/// Its layer puts it on the record of each call, so what the layers below tell reaches it. A [listener](Listen) as well,
-/// for layers that no call with its layer passes; what is told to it both ways counts once. See the [module docs](super) for
+/// Its layer puts it on the record of each call, so it receives what the layers below report. A [listener](Listen) as well,
+/// for layers that no call with its layer passes; an event that reaches it both ways counts once. See the [module docs](super) for
 /// an example.
 #[derive(Clone)]
 pub struct Metrics(Arc<Inner>);
@@ -238,7 +238,7 @@ impl MetricsBuilder {
         self
     }
 
-    /// Sets which latencies are told apart, and by how many significant digits (1 to 5). Memory for a tool grows
+    /// Sets which latencies are distinguished, and by how many significant digits (1 to 5). Memory for a tool grows
     /// with the digits: about 26 KiB with two, seven times that with three, and that for
     /// each of the parts that it has where its calls meet on several threads. Default: 1 us to 1 h, two digits.
     ///

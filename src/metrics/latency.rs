@@ -14,7 +14,7 @@ pub(super) fn micros(d: Duration) -> u64 {
     whole.saturating_add(d.subsec_micros().into())
 }
 
-/// Which latencies are told apart, and how finely.
+/// Which latencies are distinguished, and how finely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Unchecked")]
 pub(super) struct Range {
@@ -88,7 +88,7 @@ impl Range {
 
     /// The same for those who record with every call.
     pub(super) fn latencies(&self) -> Latencies {
-        // As HdrHistogram has it: values up to here, a power of two, are told apart.
+        // As HdrHistogram has it: values up to here, a power of two, are distinguished.
         let apart = (2 * 10_u64.pow(self.digits.into())).next_power_of_two();
         Latencies {
             unit: self.lowest_us.ilog2(),

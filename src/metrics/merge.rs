@@ -73,12 +73,14 @@ fn merge_tools(
 }
 
 fn merge_breakers(ours: &[BreakerRow], theirs: &[BreakerRow]) -> Vec<BreakerRow> {
-    let mut merged: BTreeMap<_, BreakerRow> = BTreeMap::new();
+    let mut merged = BTreeMap::new();
     for row in ours.iter().chain(theirs) {
-        match merged.get_mut(&(&row.server, &row.tool)) {
-            Some(known) => known.merge(row),
-            None => drop(merged.insert((&row.server, &row.tool), row.clone())),
-        }
+        let known = merged.entry((&row.server, &row.tool));
+        let empty = || BreakerRow {
+            openings: 0,
+            ..row.clone()
+        };
+        known.or_insert_with(empty).merge(row);
     }
     merged.into_values().collect()
 }

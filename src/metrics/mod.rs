@@ -1,8 +1,8 @@
 //! A layer that counts and times calls, per tool, and a handle that shows the figures.
 //!
-//! [`Metrics`] is the handle. [`Metrics::layer`] makes the layer, which sees every call begin and end, whichever way it
+//! [`Metrics`] is the handle. [`Metrics::layer`] makes the layer, which sees every call begin and end, however it
 //! ends: with an answer, an error, a panic, or dropped unfinished. What happens to a call below the layer (retries,
-//! rate limits, a circuit breaker's states) the other layers tell it: it is on the call's record as a
+//! rate limits, a circuit breaker's states) the other layers report: it is on the call's record as a
 //! [listener](crate::event::Listening), so there is nothing to wire.
 //!
 //! | [Prometheus](Metrics::prometheus) | type | labels beside `server` and `tool` | [snapshot](Stats) |
@@ -26,13 +26,13 @@
 //! Latencies are those of all calls but the ones that this side refused (no time left, circuit open, overloaded).
 //!
 //! `tool_retries_total`, `tool_retries_refused_total`, `tool_rate_limited_total`, `tool_slow_total` and
-//! `circuit_breaker_*` need a layer that tells: the retry, rate limit, timeout and breaker layers below. Where there is one,
+//! `circuit_breaker_*` need a layer that reports them: the retry, rate limit, timeout and breaker layers below. Where there is one,
 //! they begin at 0; where there is none, they are absent, everywhere: in the snapshot (`None`), the table (`-`) and all
 //! exports. A breaker is there from the first call on that it saw succeed or fail, or refused. One that is changed by its
-//! handle tells the last two metrics whose calls it saw.
+//! handle reports the last two to the metrics whose calls it saw.
 //!
 //! Not seen without wiring are calls that never reach the layer: those that a batch does not start
-//! (`batch::Parallel::with_listener`). A call tells at most four listeners at a time. What a layer tells counts under the names
+//! (`batch::Parallel::with_listener`). A call has at most four listeners at a time. What a layer reports counts under the names
 //! that this layer sees: where retries happen below a router, put an [identity layer](crate::identity) above the metrics, so
 //! that both see the same names. A closure that passes events on to these metrics has to say so by
 //! [`Listen::includes`](crate::Listen::includes), or each event counts twice.
@@ -116,9 +116,9 @@
 //!
 //! # Cost
 //!
-//! Two clock reads for each call, no allocation once a tool has been called. A recorder of a tool that has a row never
-//! waits for another one, nor for somebody who reads: who finds a tool's counters taken uses others, and they are added
-//! up when somebody reads. Tools beyond the bound take turns at a lock.
+//! Two clock reads for each call, no allocation once a tool has been called. A call to a tool that has a row never
+//! waits for another call, nor for a reader: if a tool's counters are locked, the call uses others, and a reader adds
+//! them up. Tools beyond the bound take turns at a lock.
 //!
 //! `cargo bench -p benches --bench overhead -- metrics` tells the time that a call takes on your machine;
 //! `cargo test --release --all-features --test metrics_speed -- --ignored --nocapture` also that of a snapshot.

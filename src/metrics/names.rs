@@ -72,6 +72,7 @@ impl Series {
     }
 
     /// Its place among all.
+    #[inline]
     pub(crate) const fn place(self) -> usize {
         const ATTEMPTS: usize = CallOutcome::ALL.len();
         const RATE_LIMITED: usize = ATTEMPTS + 4 + RetryRefusal::ALL.len();

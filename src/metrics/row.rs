@@ -126,7 +126,7 @@ impl Row {
         self.lanes.write(&self.shared.range, write);
     }
 
-    /// A call begins. Returns whether the sinks were told of it as a call of this row: so they are told of its end.
+    /// A call begins. Returns whether it counts as in flight at this row for the sinks, which its end has to say again.
     #[inline]
     pub(super) fn began(&self) -> bool {
         let as_known = self.is_known();
@@ -146,7 +146,7 @@ impl Row {
     pub(super) fn ended(&self, began_as_known: bool, end: &CallEnd<'_>, signals: Signals) {
         if end.failure.is_none() && self.is_known() && !self.has_sinks() {
             self.learn(signals);
-            return self.write(|tally| tally.ended(end, None, &self.shared.range));
+            return self.write(|tally| tally.ended(end, &self.shared.range));
         }
         self.ended_otherwise(began_as_known, end, signals);
     }
@@ -163,10 +163,13 @@ impl Row {
 
     fn count(&self, end: &CallEnd<'_>, signals: Signals) {
         self.learn(signals);
-        let place = end.code.map(|code| self.codes.place(code));
-        let code = place.map(|place| self.codes.label(place));
-        let end = CallEnd { code, ..*end };
-        self.write(|tally| tally.ended(&end, place, &self.shared.range));
+        let code_place = end.code.map(|code| self.codes.place(code));
+        let end = CallEnd {
+            code: code_place.map(|place| self.codes.label(place)),
+            code_place,
+            ..*end
+        };
+        self.write(|tally| tally.ended(&end, &self.shared.range));
         self.tell(|sink| sink.ended(&end));
     }
 

@@ -27,7 +27,7 @@ pub trait ToolSink: Send + Sync {
     /// A call begins. Default: nothing.
     fn started(&self) {}
 
-    /// A call of which [`started`](Self::started) was told is not in flight any more. Default: nothing.
+    /// A call that has [`started`](Self::started) is no longer in flight. Default: nothing.
     fn left(&self) {}
 
     /// A call has ended.
@@ -67,6 +67,8 @@ pub struct CallEnd<'a> {
     pub attempts: u32,
     /// Whether it took more than its fraction of the timeout.
     pub slow: bool,
+    /// The place of the code among those of the tool.
+    pub(crate) code_place: Option<usize>,
     pub(super) sent: bool,
 }
 
@@ -77,6 +79,7 @@ impl CallEnd<'_> {
             outcome: CallOutcome::Success,
             failure: None,
             code: None,
+            code_place: None,
             duration,
             attempts,
             slow,
@@ -112,17 +115,16 @@ impl CallEnd<'_> {
         self.sent && self.failure != Some(ErrorKind::NotFound)
     }
 
-    /// The counters that it moves, and by how much.
+    /// The counters that it moves, and by how much. Calls instead of a loop: what is constant is then known when this is
+    /// compiled.
     #[inline]
-    pub(crate) fn counts(&self) -> [(Series, u64); 5] {
+    pub(crate) fn each_count(&self, mut count: impl FnMut(Series, u64)) {
         let failed_as = |kind| u64::from(self.failure == Some(kind));
-        [
-            (Series::Executions(self.outcome), 1),
-            (Series::Attempts, self.attempts.into()),
-            (Series::Timeouts, failed_as(ErrorKind::Timeout)),
-            (Series::Slow, self.slow.into()),
-            (Series::Rejected, failed_as(ErrorKind::CircuitOpen)),
-        ]
+        count(Series::Executions(self.outcome), 1);
+        count(Series::Attempts, self.attempts.into());
+        count(Series::Timeouts, failed_as(ErrorKind::Timeout));
+        count(Series::Slow, self.slow.into());
+        count(Series::Rejected, failed_as(ErrorKind::CircuitOpen));
     }
 
     /// Whether this side let the call go, at its first attempt at least: time was left, no circuit was open, nothing

@@ -136,7 +136,7 @@ pub struct Latency {
     /// The sum.
     #[serde(rename = "sum_ms", with = "fractional_millis")]
     pub sum: Duration,
-    /// How many were longer than the longest that is told apart, and count as that.
+    /// How many were longer than the longest latency of the range, and count as that.
     pub clamped: u64,
     /// The histogram, if it was asked for: latencies in whole microseconds, ascending, each with the number of calls.
     #[serde(

@@ -60,11 +60,9 @@ impl Tally {
 
     /// Counts a call that has ended.
     #[inline(always)]
-    pub(super) fn ended(&mut self, end: &CallEnd<'_>, code: Option<usize>, range: &Range) {
-        for (series, n) in end.counts() {
-            self.counts.add(series, n);
-        }
-        if let Some(place) = code {
+    pub(super) fn ended(&mut self, end: &CallEnd<'_>, range: &Range) {
+        end.each_count(|series, n| self.counts.add(series, n));
+        if let Some(place) = end.code_place {
             self.codes[place] += 1;
         }
         if end.was_sent() {

@@ -21,7 +21,7 @@
 //! The two histograms are those of the semantic conventions (in development), with their buckets. The first one times
 //! every call, refused ones too: `error.type` tells them apart (`timeout`, `circuit_open`, ...; for errors of an MCP server it
 //! is the [kind's](crate::ErrorKind::error_type) and not the JSON-RPC code that the span has). The second one is recorded
-//! for calls that have a server and were sent, unless [told otherwise](OtelMetrics::with_mcp); above a retry layer it times the call
+//! for calls that have a server and were sent, unless [switched off](OtelMetrics::with_mcp); above a retry layer it times the call
 //! with all its attempts. Names are bounded and redacted [as
 //! everywhere](crate::metrics#bounds).
 //!
@@ -290,11 +290,12 @@ impl ToolCounters {
     }
 
     fn ended(&self, end: &CallEnd<'_>) {
-        // What no layer has to report begins at 0.
-        let exists = |(series, n): &(Series, u64)| *n > 0 || series.signal().is_none();
-        for (series, n) in end.counts().into_iter().filter(exists) {
-            self.add(series, n);
-        }
+        end.each_count(|series, n| {
+            // What no layer has to report begins at 0.
+            if n > 0 || series.signal().is_none() {
+                self.add(series, n);
+            }
+        });
     }
 }
 
