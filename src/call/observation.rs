@@ -48,9 +48,15 @@ impl Observation {
     /// Takes over the redaction rules that a layer below has put on the call, so that what it ended with is shown by them.
     #[inline]
     pub(crate) fn adopt_rules(&mut self) {
-        if let Some(rules) = self.record().rules()
-            && let Some(call) = &mut self.call
-        {
+        if self.record().has_rules() {
+            self.adopt_rules_of_record();
+        }
+    }
+
+    #[cold]
+    fn adopt_rules_of_record(&mut self) {
+        let rules = self.record().rules();
+        if let Some(call) = &mut self.call {
             call.set_rules(rules);
         }
     }

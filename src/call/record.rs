@@ -288,10 +288,13 @@ impl Record {
     }
 
     #[inline]
-    pub(super) fn rules(&self) -> Option<Rules> {
-        let has_rules = self.has_rules.load(Acquire);
-        let rules = || self.rules.lock().unwrap_or_else(PoisonError::into_inner);
-        has_rules.then(|| rules().clone())
+    pub(super) fn has_rules(&self) -> bool {
+        self.has_rules.load(Acquire)
+    }
+
+    pub(super) fn rules(&self) -> Rules {
+        let rules = self.rules.lock();
+        rules.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Begins attempt `n`: its timeout and its answer are not known yet.
