@@ -96,11 +96,7 @@ impl<F, Res> Clone for FromFnLayer<F, Res> {
     }
 }
 
-impl<F, Res> fmt::Debug for FromFnLayer<F, Res> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FromFnLayer").finish_non_exhaustive()
-    }
-}
+crate::text::opaque_debug!({F, Res} FromFnLayer<F, Res>);
 
 impl<S, F, Res> Layer<S> for FromFnLayer<F, Res>
 where
@@ -136,11 +132,7 @@ impl<F, Res> Clone for FromFn<F, Res> {
     }
 }
 
-impl<F, Res> fmt::Debug for FromFn<F, Res> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FromFn").finish_non_exhaustive()
-    }
-}
+crate::text::opaque_debug!({F, Res} FromFn<F, Res>);
 
 impl<F, Fut, Res, E> Service<ToolCall> for FromFn<F, Res>
 where
@@ -198,11 +190,7 @@ impl<Res> Next<Res> {
     }
 }
 
-impl<Res> fmt::Debug for Next<Res> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Next").finish_non_exhaustive()
-    }
-}
+crate::text::opaque_debug!({Res} Next<Res>);
 
 pin_project! {
     /// Response future for [`FromFn`].

@@ -1,7 +1,4 @@
-use std::{
-    fmt,
-    sync::{Mutex, PoisonError},
-};
+use std::sync::{Mutex, PoisonError};
 
 use http::Extensions;
 
@@ -51,8 +48,4 @@ impl AttemptExtensions {
     }
 }
 
-impl fmt::Debug for AttemptExtensions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AttemptExtensions").finish_non_exhaustive()
-    }
-}
+crate::text::opaque_debug!({} AttemptExtensions);

@@ -309,11 +309,7 @@ impl Drop for Permit {
     }
 }
 
-impl fmt::Debug for Permit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Permit").finish_non_exhaustive()
-    }
-}
+crate::text::opaque_debug!({} Permit);
 
 /// A breaker at one moment.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,4 +1,4 @@
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use tower_layer::Layer;
 
@@ -48,8 +48,4 @@ impl<S> Layer<S> for IdentityLayer {
     }
 }
 
-impl fmt::Debug for IdentityLayer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("IdentityLayer").finish_non_exhaustive()
-    }
-}
+crate::text::opaque_debug!({} IdentityLayer);

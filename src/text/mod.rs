@@ -6,6 +6,18 @@ use std::fmt::{self, Write as _};
 
 use crate::redact;
 
+/// `Debug` by the name alone, for what has nothing to show.
+macro_rules! opaque_debug {
+    ({$($params:tt)*} $name:ident $(<$($arg:ident),+>)?) => {
+        impl<$($params)*> std::fmt::Debug for $name $(<$($arg),+>)? {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.debug_struct(stringify!($name)).finish_non_exhaustive()
+            }
+        }
+    };
+}
+pub(crate) use opaque_debug;
+
 /// Marks that something was cut away.
 pub(crate) const TRUNCATED: &str = "...[truncated]";
 

@@ -1,4 +1,4 @@
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use tracing::Span;
 
@@ -37,8 +37,4 @@ impl NewSpan {
     }
 }
 
-impl fmt::Debug for NewSpan {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NewSpan").finish_non_exhaustive()
-    }
-}
+crate::text::opaque_debug!({} NewSpan);

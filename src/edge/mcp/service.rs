@@ -203,11 +203,7 @@ impl ResponseFuture {
     }
 }
 
-impl fmt::Debug for ResponseFuture {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ResponseFuture").finish_non_exhaustive()
-    }
-}
+crate::text::opaque_debug!({} ResponseFuture);
 
 impl Future for ResponseFuture {
     type Output = Result<CallToolResponse, ToolError>;

@@ -192,8 +192,4 @@ impl<Res> Future for ResponseFuture<Res> {
     }
 }
 
-impl<Res> fmt::Debug for ResponseFuture<Res> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ResponseFuture").finish_non_exhaustive()
-    }
-}
+crate::text::opaque_debug!({Res} ResponseFuture<Res>);

@@ -206,8 +206,4 @@ where
     }
 }
 
-impl<F> fmt::Debug for ToolFnFuture<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ToolFnFuture").finish_non_exhaustive()
-    }
-}
+crate::text::opaque_debug!({F} ToolFnFuture<F>);

@@ -62,11 +62,7 @@ impl<Res> Clone for Below<Res> {
     }
 }
 
-impl<Res> fmt::Debug for Below<Res> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Below").finish_non_exhaustive()
-    }
-}
+crate::text::opaque_debug!({Res} Below<Res>);
 
 type OwnLayer<Res> = dyn Fn(Below<Res>) -> Below<Res> + Send + Sync;
 type OwnHooks<Res> = dyn TraceHooks<Res> + Send + Sync;

@@ -1,5 +1,4 @@
 use std::{
-    fmt,
     future::Future,
     pin::Pin,
     task::{Context, Poll},
@@ -46,11 +45,7 @@ where
     }
 }
 
-impl<S: Service<ToolCall>, C> fmt::Debug for Stack<S, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Stack").finish_non_exhaustive()
-    }
-}
+crate::text::opaque_debug!({S: Service<ToolCall>, C} Stack<S, C>);
 
 pin_project! {
     /// Response future for [`Stack`].
@@ -75,8 +70,4 @@ impl<F: Future> Future for ResponseFuture<F> {
     }
 }
 
-impl<F> fmt::Debug for ResponseFuture<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ResponseFuture").finish_non_exhaustive()
-    }
-}
+crate::text::opaque_debug!({F} ResponseFuture<F>);
