@@ -177,7 +177,7 @@ where
     }
 }
 
-fn panicked(payload: Box<dyn Any + Send>) -> ToolError {
+pub(crate) fn panicked(payload: Box<dyn Any + Send>) -> ToolError {
     let text = payload
         .downcast_ref::<&str>()
         .copied()

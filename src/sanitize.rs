@@ -11,8 +11,8 @@
 //!
 //! # Order
 //!
-//! Outermost: outside every layer that looks on, the result layer too. What a layer above has printed is not
-//! taken back. Of two such layers the inner one's rules hold below it.
+//! Outermost: outside every layer that observes calls. What a layer above has printed is not taken back; a result that is made above is
+//! shown by these rules. Of two such layers the inner one's rules hold below it.
 //!
 //! # Example
 //!

@@ -133,7 +133,7 @@ impl ToolCall {
         self.marks.set(RESERVED);
     }
 
-    /// Whether somebody has kept the reserve already. Says so once: the next one's deadline is another.
+    /// Whether the reserve is kept already. True once: the next deadline is another.
     #[inline]
     pub(crate) fn take_reserved(&mut self) -> bool {
         let reserved = self.marks.has(RESERVED);

@@ -5,7 +5,7 @@ use std::{
 };
 
 use super::{CallInfo, Known, Record, listeners::ListenerId, signal::Signals};
-use crate::error::ToolError;
+use crate::{error::ToolError, redact::Rules};
 
 /// An observer's view of a call's [`Record`]; see [`ToolCall::observe`](super::ToolCall::observe).
 ///
@@ -45,10 +45,11 @@ impl Observation {
         self.call.as_ref().expect("taken out at the end alone")
     }
 
-    /// Takes over the redaction rules that a layer below has put on the call, so that what it ended with is shown by them.
+    /// Takes over the redaction rules that a layer below has put on the call, unless the caller has put rules on it: so what it
+    /// ended with is shown by them.
     #[inline]
     pub(crate) fn adopt_rules(&mut self) {
-        if self.record().has_rules() {
+        if self.record().has_rules() && *self.call().rules() == Rules::default() {
             self.adopt_rules_of_record();
         }
     }
@@ -195,7 +196,7 @@ impl Observation {
         self.record().wants_output_bytes.store(true, Relaxed);
     }
 
-    /// How many bytes the answer has, as compact JSON, if whoever gave it has said.
+    /// How many bytes the answer has, as compact JSON, if the leaf, or a layer, has said.
     pub fn output_bytes(&self) -> Option<u64> {
         self.record().output_bytes.get().get()
     }
@@ -229,7 +230,7 @@ pub(crate) struct Recorded {
     pub(crate) configured_timeout: Known,
     pub(crate) output_bytes: Known,
     pub(crate) waited_nanos: u64,
-    /// 0 if nobody has said.
+    /// 0 if unknown.
     pub(crate) max_attempts: u32,
     pub(crate) refusals: u32,
     pub(crate) slow: bool,

@@ -281,10 +281,14 @@ impl Record {
         self.dispatched.store(true, Relaxed);
     }
 
+    /// The first ones stay: those of the outermost layer, and not of another stack to which the tool sends its call on.
     #[cold]
     pub(super) fn set_rules(&self, rules: Rules) {
-        *self.rules.lock().unwrap_or_else(PoisonError::into_inner) = rules;
-        self.has_rules.store(true, Release);
+        let mut slot = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.has_rules() {
+            *slot = rules;
+            self.has_rules.store(true, Release);
+        }
     }
 
     #[inline]

@@ -90,7 +90,7 @@ impl ToolCall {
         recording
     }
 
-    /// Makes it a call of its own: observers of the call that it was cloned from are told nothing of it.
+    /// Makes it a call of its own: observers of the call that it was cloned from see nothing of it.
     pub fn detach(&mut self) {
         self.recording = 0;
     }

@@ -52,7 +52,8 @@ struct Repeated;
 impl<C> RetryPolicy<C> {
     /// The copy that is sent again, if need be. tower asks at each attempt, and `&ToolCall` is all it shows.
     fn keep(&self, call: &ToolCall) -> Option<ToolCall> {
-        let is_ours = call.extensions().get::<Repeated>().is_some();
+        // The first attempt of a call with the extensions of another is none.
+        let is_ours = call.attempt() > 1 && call.extensions().get::<Repeated>().is_some();
         let kept = match is_ours {
             true => !call.claim(Claim::Retry),
             false => self.begin(call).is_some(),

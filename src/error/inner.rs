@@ -76,7 +76,7 @@ pub(super) struct More {
 /// then.
 #[derive(Clone)]
 pub(super) enum ForModel {
-    /// A text of somebody's, as it is.
+    /// A text that was set, as it is.
     Text(String),
     /// The tools that may have been meant.
     Near(Vec<String>),

@@ -149,7 +149,10 @@ pub(super) fn near(e: &ToolError, names: &[String]) -> String {
 
 pub(super) fn for_model(e: &ToolError) -> String {
     let why = match e.kind() {
-        ErrorKind::InvalidInput => e.message().trim_start_matches("invalid arguments: "),
+        ErrorKind::InvalidInput => {
+            let why = e.message();
+            why.strip_prefix("invalid arguments: ").unwrap_or(why)
+        }
         _ => e.message(),
     };
     let [_, template] = templates(e);

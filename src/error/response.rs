@@ -45,7 +45,7 @@ impl ToolError {
         })
     }
 
-    /// What callers outside may know, but for texts; `tool` is what the member with the tool's name is called.
+    /// What callers outside may know, except texts; `tool` is what the member with the tool's name is called.
     fn public_facts(&self, tool: &'static str) -> Map<String, Value> {
         let ms = |d: Duration| json!(u64::try_from(d.as_millis()).unwrap_or(u64::MAX));
         let name = |s: &str| json!(Short::name(s).to_string());

@@ -9,7 +9,7 @@ use super::{BoxError, ErrorKind, Evidence, Execution, ToolError, inner::ForModel
 use crate::text::Short;
 
 impl ToolError {
-    /// Sets an own code in the place of the kind's. One that was put together at run time is redacted and cut
+    /// Sets another code than the kind's. One that was put together at run time is redacted and cut
     /// at 64 characters.
     #[must_use]
     pub fn with_code(self, code: impl Into<Cow<'static, str>>) -> Self {

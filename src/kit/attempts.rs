@@ -164,7 +164,7 @@ where
                     }
                 }
             }
-            StateProj::Before { wait } => ready!(wait.wait().poll(cx, request.resend(), layer)),
+            StateProj::Before { wait } => ready!(wait.wait().poll(cx, request, layer)),
             StateProj::Done => panic!("polled after completion"),
         };
         match next {
@@ -189,7 +189,7 @@ where
     fn poll<W, T, L>(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-        resend: &mut Resend<S, T>,
+        request: &mut Request<S, T>,
         layer: &mut L,
     ) -> Poll<Result<State<S::Future, W>, ToolError>>
     where
@@ -212,10 +212,11 @@ where
                 return Poll::Ready(Err(error));
             }
         };
+        let resend = request.resend();
         let next = match ready {
             Ok(svc) => match (layer.admit(resend), svc) {
                 (Next::Send, Some(svc)) => {
-                    let fut = resend.send(svc);
+                    let fut = request.send(svc);
                     return Poll::Ready(Ok(State::Called { fut }));
                 }
                 (Next::Send, None) => Ok(Self::preparing(resend.fresh(), &resend.call)),

@@ -7,7 +7,7 @@ use std::{
 };
 
 /// Polls `fut`, and drops it in the moment in which it is ready: its permits and connections are free then, not when
-/// somebody drops the future around it.
+/// the future around it is dropped.
 #[inline]
 pub(crate) fn poll<F: Future>(
     mut fut: Pin<&mut Option<F>>,

@@ -123,9 +123,9 @@ impl Collected {
                 totals.subtract(earlier);
             }
         }
-        for (labels, told) in &mut self.breakers {
+        for (labels, breaker) in &mut self.breakers {
             if let Some(earlier) = earlier.breakers.get(labels) {
-                told.openings -= earlier.openings;
+                breaker.openings -= earlier.openings;
             }
         }
     }
@@ -157,9 +157,10 @@ impl Period {
 
     /// What has happened until now.
     pub(super) fn read(&self, mut now: Collected, with_histograms: bool) -> Snapshot {
+        let period = self.since.elapsed();
         now.subtract(&self.before);
         now.tools.retain(|_, totals| !totals.is_quiet());
-        Snapshot::of(&now, self.since.elapsed(), with_histograms)
+        Snapshot::of(&now, period, with_histograms)
     }
 
     /// The same, and the next period begins in the same moment.

@@ -155,8 +155,8 @@ impl Inner {
     }
 
     fn transition(&self, transition: &Transition) {
-        let told = self.board.hear(transition);
-        self.tell(told, transition.to == BreakerState::Open);
+        let heard = self.board.hear(transition);
+        self.tell(heard, transition.to == BreakerState::Open);
     }
 
     fn tell(&self, (labels, state): (Labels, Option<BreakerState>), opened: bool) {

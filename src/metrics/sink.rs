@@ -22,7 +22,8 @@ pub trait Sink: Send + Sync {
     }
 }
 
-/// Hears of the calls of one tool; see [`Sink`].
+/// Hears of the calls of one tool; see [`Sink`]. Of one tool of one [`Metrics`](super::Metrics): the ends of other tools' calls
+/// would be counted under wrong codes.
 pub trait ToolSink: Send + Sync {
     /// A call begins. Default: nothing.
     fn started(&self) {}

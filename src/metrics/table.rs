@@ -84,16 +84,16 @@ fn line(
     let numbers = format!(
         " {:>5} {:>6} {:>6} {:>4} {}",
         stats.timeouts,
-        told(stats.retries),
-        told(stats.slow),
+        reported(stats.retries),
+        reported(stats.slow),
         stats.in_flight,
         breaker.map_or("", BreakerState::name),
     );
     writeln!(f, "{}", numbers.trim_end())
 }
 
-/// A number, or that nobody would say.
-fn told(count: Option<u64>) -> String {
+/// A number, or a dash where no layer reports it.
+fn reported(count: Option<u64>) -> String {
     count.map_or_else(|| "-".to_owned(), |n| n.to_string())
 }
 

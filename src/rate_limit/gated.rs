@@ -61,8 +61,8 @@ impl<C> Gated<C> {
         let gate = self.entry.value();
         let settings = gate.settings();
         let now = settings.now();
-        let latest = || settings.latest(now, &resend.call);
-        let latest = *self.latest.get_or_insert_with(latest);
+        let latest = self.latest;
+        let latest = latest.unwrap_or_else(|| settings.latest(now, &resend.call));
         let at = match resume.filter(|at| *at > now) {
             Some(at) => at,
             None => {
@@ -77,6 +77,7 @@ impl<C> Gated<C> {
         };
         match settings.origin.checked_add(at).filter(|_| at <= latest) {
             Some(until) => {
+                self.latest = Some(latest);
                 resend.call.record(|r| r.add_wait(at - now));
                 Next::WaitUntil(until)
             }
@@ -112,7 +113,7 @@ impl<C> Gated<C> {
         let shared = match &error {
             // A gate below has refused it: the server has not been asked.
             Some(error) if error.is_own_refusal() => return None,
-            // A tool may have met it in the middle of its work, or repeat what somebody wrote: it says nothing to others.
+            // A tool may have met it in the middle of its work, or repeat a text of others: it says nothing to others.
             Some(error) if error.evidence() == Evidence::Inferred => settings.of_text(cooldown),
             _ => Some(cooldown.min(settings.max_cooldown)),
         };

@@ -242,8 +242,12 @@ impl<C> RateLimitBackoffBuilder<C> {
         refuse_if(attempts > most, "attempts", reason)?;
         check_max_keys(self.max_keys, &self.key, &self.known)?;
         let (cooldown, most) = (self.default_cooldown(), self.max_cooldown());
-        // The longest first: a default gives way to it.
-        for (field, cooldown) in [("max_cooldown", most), ("default_cooldown", cooldown)] {
+        // A default gives way to what was set, so it is never at fault.
+        for (field, set) in [
+            ("default_cooldown", self.default_cooldown),
+            ("max_cooldown", self.max_cooldown),
+        ] {
+            let Some(cooldown) = set else { continue };
             let reason = format!("{cooldown:?} is longer than a day");
             refuse_if(cooldown > MAX_COOLDOWN, field, reason)?;
             let reason = "it is zero: the limit would be met again at once";

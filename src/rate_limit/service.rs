@@ -125,20 +125,23 @@ where
             // What was reserved below is for calls that run.
             self.inner.renew();
         }
+        let mut request = Request::Again(resend);
         let state = match next {
             Next::Send => match self.inner.take() {
                 Taken::Ready => State::Called {
-                    fut: resend.send(self.inner.get()),
+                    fut: request.send(self.inner.get()),
                 },
-                Taken::Wait(svc) => State::before(Wait::preparing(svc, &resend.call)),
-                Taken::Failed(error) => State::before(Wait::refused(resend.not_sent(error))),
+                Taken::Wait(svc) => State::before(Wait::preparing(svc, &request.resend().call)),
+                Taken::Failed(error) => {
+                    State::before(Wait::refused(request.resend().not_sent(error)))
+                }
             },
-            Next::WaitUntil(at) => State::before(Wait::until(at, &resend.call)),
+            Next::WaitUntil(at) => State::before(Wait::until(at, &request.resend().call)),
             Next::Refuse(error) => State::before(Wait::refused(error)),
         };
         ResponseFuture {
             state,
-            request: Request::Again(resend),
+            request,
             layer: gated,
         }
     }

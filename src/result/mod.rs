@@ -1,6 +1,6 @@
 //! A layer that never fails: whatever happens to a call, its caller gets a [`ToolResult`].
 //!
-//! For agent loops and batches, where the failure of one tool must not end the turn. The result says
+//! For agent loops, where the failure of one tool must not end the turn; a [batch](crate::batch) makes such results itself. The result says
 //! how the call ended ([`Status`]), what it answered or what went wrong, how long it took, and what
 //! the layers below did for it. A readiness error is the result of the call that meets it.
 //!
@@ -83,7 +83,7 @@
 //! # Errors
 //!
 //! None: the error type is [`Never`], which has no value and is no [`ToolError`](crate::ToolError). So layers and edges that look at
-//! errors, a batch or routes for example, refuse such a stack when it is compiled: for them all its results would be successes. Give
+//! errors, a batch or routes for example, refuse such a stack when it is compiled, unless a layer between boxes errors: for them all its results would be successes. Give
 //! them the stack without this layer; what is a result they make themselves.
 //!
 //! # Cancel safety

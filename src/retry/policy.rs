@@ -233,8 +233,11 @@ impl<C> RetryPolicy<C> {
     where
         C: Classify<Res>,
     {
+        if result.err().is_some_and(ToolError::is_own_refusal) {
+            return None;
+        }
         let outcome = self.classifier.classify(result);
-        if !outcome.is_retryable() || result.err().is_some_and(ToolError::is_own_refusal) {
+        if !outcome.is_retryable() {
             return None;
         }
         self.settings.consider(call, &outcome, result.err())

@@ -50,8 +50,8 @@ pub trait TraceHooks<Res> {
         None
     }
 
-    /// The answer, to be shown redacted if that is [asked for](super::TraceLayer::with_output) and somebody keeps the span, and for
-    /// its size if nobody else knows it. Default: not known.
+    /// The answer, to be shown redacted if that is [asked for](super::TraceLayer::with_output) and the span is kept, and for
+    /// its size if no layer has reported it. Default: not known.
     fn answer<'a>(&self, response: &'a Res) -> Option<Answer<'a>> {
         let _ = response;
         None

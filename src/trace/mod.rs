@@ -95,7 +95,7 @@
 //! # Cancel safety
 //!
 //! A future that is dropped unfinished is reported as cancelled, with how long it had been waiting. A subscriber that
-//! comes while a call runs hears nothing of that call: where nobody listens when it begins, nothing is kept of it.
+//! comes while a call runs hears nothing of that call: where no subscriber listens when it begins, nothing is kept of it.
 //!
 //! # Clone
 //!

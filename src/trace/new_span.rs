@@ -7,7 +7,7 @@ use crate::call::ToolCall;
 
 /// A function that is given the span of a call before the span is entered: the last moment in which it can get a parent
 /// in another process. Put it in the call's [extensions](ToolCall::extensions_mut); the outermost [`TraceLayer`](super::TraceLayer)
-/// whose span somebody reads takes it out.
+/// whose span is kept takes it out.
 ///
 /// ```
 /// use tower_toolcall::{ToolCall, trace::NewSpan};

@@ -33,7 +33,7 @@ pub(super) struct Observer<H, Res> {
 #[derive(Debug)]
 struct Seen {
     span: Span,
-    /// Whether anybody keeps what is recorded in it.
+    /// Whether a subscriber keeps what is recorded in it.
     is_kept: bool,
     since: Instant,
     below: Observation,
@@ -57,7 +57,7 @@ impl Seen {
     }
 }
 
-/// Whether anybody listens to an event that tells of an answer's size.
+/// Whether a subscriber listens to an event with the size of an answer.
 fn sizes_are_heard() -> bool {
     tracing::event_enabled!(target: TARGET, Level::INFO, tool, output_bytes)
 }
@@ -92,7 +92,7 @@ impl<'a> From<&'a ToolError> for Failure<'a> {
     }
 }
 
-/// Whether anybody listens to events like ours, on whatever level. A filter by the name of an event cannot be
+/// Whether a subscriber listens to events like ours, on any level. A filter by the name of an event cannot be
 /// asked here.
 fn some_event_is_heard() -> bool {
     macro_rules! heard {
@@ -172,7 +172,7 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
         }
     }
 
-    /// Apart, as all that is for listeners: calls that nobody listens to are not to carry its weight.
+    /// Apart, as all that is for listeners: calls without listeners are not to carry its weight.
     fn tell_end(&self, seen: &Seen, result: &Result<Res, ToolError>, outcome: &Outcome) {
         let _entered = seen.span.enter();
         let failure = match result {

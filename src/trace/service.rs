@@ -74,7 +74,7 @@ where
         ResponseFuture::new(fut, Watch::Unheard { info, hooks })
     }
 
-    /// Apart, as all that is for listeners: calls that nobody listens to are not to carry its weight.
+    /// Apart, as all that is for listeners: calls without listeners are not to carry its weight.
     fn call_heard(&mut self, mut call: ToolCall) -> ResponseFuture<S::Future, H, S::Response> {
         let observer = Observer::start(&mut call, &self.layer);
         let beginning = Beginning::new(observer, call.deadline());

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering::SeqCst},
 };
 
-use tower::{ServiceBuilder, service_fn};
+use tower::{Layer, ServiceBuilder, service_fn};
 use tower_toolcall::{
     BoxError, ErrorKind, Event, ToolCall, ToolError,
     batch::{Parallel, Sequence},
@@ -222,4 +222,35 @@ async fn clones_of_one_call_are_calls_of_their_own() {
         .run(vec![call; 100])
         .await;
     assert!(results.iter().all(|r| r.is_success() && r.attempts() == 1));
+}
+
+/// X1: a classifier that panics is that call's failure, and the others have their results.
+#[tokio::test]
+async fn a_classifier_that_panics_costs_its_call_alone() {
+    let classify = tower_toolcall::outcome::classify_fn(|result: Result<&bool, &ToolError>| {
+        assert!(!matches!(result, Ok(false)), "an answer of this kind");
+        tower_toolcall::Outcome::success()
+    });
+    let tool = service_fn(|call: ToolCall| async move { Ok::<_, BoxError>(call.tool() == "good") });
+    let results = Parallel::new(tool)
+        .with_classifier(classify)
+        .run(calls(["bad", "good"]))
+        .await;
+    assert_eq!(statuses(&results), ["error", "success"]);
+    assert_eq!(results[0].error().unwrap().kind(), ErrorKind::Panicked);
+}
+
+/// S2: rules that the caller has put on a call beat those of the stack, in its result.
+#[tokio::test]
+async fn the_callers_rules_beat_those_of_the_stack() {
+    let strict = Rules::new().with_secret_prefix("4711-", 4).unwrap();
+    let tool = service_fn(|_: ToolCall| async { Ok::<_, BoxError>("pin 4711-0815") });
+    let stack = SanitizeLayer::new(Rules::new()).layer(tool);
+    let call = ToolCall::new("a").with_rules(strict);
+    let results = Parallel::new(stack).run([call]).await;
+    let shown = serde_json::to_string(&results[0]).unwrap();
+    assert!(
+        shown.contains("[REDACTED]") && !shown.contains("4711"),
+        "{shown}"
+    );
 }

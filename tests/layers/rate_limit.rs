@@ -708,3 +708,29 @@ fn a_longest_cooldown_of_zero_is_refused_by_its_own_name() {
     let builder = RateLimitBackoffLayer::builder().with_max_cooldown(Duration::ZERO);
     assert_eq!(builder.build().unwrap_err().field(), "max_cooldown");
 }
+
+/// L3: only waits count for the longest wait, not the time of an attempt that had its turn at once.
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_did_not_wait_takes_nothing_from_the_longest_wait() {
+    let builder = RateLimitBackoffLayer::builder().with_max_wait(secs(10));
+    let sent = Arc::new(AtomicUsize::new(0));
+    let tool = service_fn(move |_: ToolCall| {
+        let n = sent.fetch_add(1, SeqCst);
+        async move {
+            match n {
+                0 => Err(limited(Some(1))),
+                1 => {
+                    sleep(secs(5)).await;
+                    Err(limited(Some(8)))
+                }
+                _ => Ok("done"),
+            }
+        }
+    });
+    let stack = builder.build().unwrap().layer(tool);
+    // It cools the key, and is given up: then calls return one by one.
+    let first = tokio::time::timeout(Duration::from_millis(500), stack.clone().oneshot(call()));
+    first.await.unwrap_err();
+    sleep(secs(2)).await;
+    assert_eq!(stack.oneshot(call()).await.unwrap(), "done");
+}

@@ -358,3 +358,16 @@ async fn the_tools_own_error_passes() {
     let error = tool.oneshot(ToolCall::new("t")).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
 }
+
+/// X4: a type that would take more than it asks for gets what it asks for: `null` is no object.
+#[tokio::test]
+async fn null_is_no_object() {
+    #[derive(Debug, Deserialize)]
+    #[allow(dead_code, reason = "read by serde")]
+    struct Delete {
+        filter: serde_json::Map<String, Value>,
+    }
+    let error = refusal::<Delete>(json!({ "filter": null })).await;
+    let text = "invalid arguments: expected an object, not null, at `filter`";
+    assert_eq!(error.message(), text);
+}

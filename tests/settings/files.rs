@@ -215,3 +215,14 @@ fn tools_have_their_own_settings() {
         assert!(error.contains(says), "{error}");
     }
 }
+
+/// G1: in JSON, `null` is as if the key were missing, of a key of any type.
+#[test]
+fn a_null_changes_nothing() {
+    let keys = ["window", "successes", "failure_rate", "window_calls"];
+    for key in keys {
+        let file = serde_json::json!({ "preset": "gateway", "circuit_breaker": { key: null } });
+        let settings: Settings = serde_json::from_value(file).unwrap();
+        assert_eq!(settings, Settings::gateway(), "{key}");
+    }
+}

@@ -313,3 +313,16 @@ fn the_environment_can_be_read() {
         assert_eq!(Settings::from_env().unwrap(), Settings::default());
     }
 }
+
+/// The help says of which variables a plain number is seconds.
+#[test]
+fn a_plain_number_is_seconds_where_the_help_says_so() {
+    for variable in VARIABLES {
+        let says = variable.help().contains("a plain number is seconds");
+        let reason = env(variable.name(), "7").err();
+        let asks_for_a_unit = reason.is_some_and(|e| e.reason().contains("has no unit"));
+        assert!(!(says && asks_for_a_unit), "{variable:?}");
+        let is_duration = env(variable.name(), "7s").is_ok() && env(variable.name(), "x7").is_err();
+        assert!(!is_duration || says != asks_for_a_unit, "{variable:?}");
+    }
+}

@@ -3,6 +3,7 @@
 use std::{
     future::Future,
     mem,
+    panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     task::{Context, Poll, ready},
     time::Duration,
@@ -16,7 +17,7 @@ use tower_service::Service;
 
 use crate::{
     call::{CallInfo, ToolCall},
-    catch_panic::{CatchPanic, CatchPanicLayer},
+    catch_panic::{CatchPanic, CatchPanicLayer, panicked},
     deadline::{Deadline, DeadlineLayer},
     error::{ErrorKind, Execution, ToolError},
     event::{Event, Listener},
@@ -127,7 +128,9 @@ impl Unsettled {
         result: Result<Res, ToolError>,
         classifier: &impl Classify<Res>,
     ) -> ToolResult<Res> {
-        self.0.settle(result, classifier)
+        // Foreign code: it must not take the other calls with it.
+        let settled = catch_unwind(AssertUnwindSafe(|| self.0.settle(result, classifier)));
+        settled.unwrap_or_else(|payload| self.0.settle(Err(panicked(payload)), classifier))
     }
 
     /// Its end, because the batch is cancelled.

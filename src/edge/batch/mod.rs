@@ -6,7 +6,7 @@
 //!
 //! | the call | its result |
 //! |---|---|
-//! | has an answer, or fails | what the service made of it |
+//! | has an answer, or fails | `success`, or what its error or its classifier says |
 //! | panics | `error`, [`Panicked`](crate::ErrorKind::Panicked) |
 //! | runs when the budget is spent | `timeout`; it is dropped, and so cancelled |
 //! | has not begun when the budget is spent | `skipped`, with a duration of zero |
@@ -81,8 +81,8 @@
 //!
 //! The budget becomes the deadline of each call, so the layers below know of it, and is enforced here besides. A
 //! [`DeadlineLayer`](crate::deadline) below keeps its reserve from it, but for the one that a sequence has kept. A call that
-//! waits for a limit below when the time is up has not begun; below a layer that waits in its own future, the result
-//! layer for one, this cannot always be seen: its result is `timeout` or `skipped`, and no listener hears of it.
+//! waits for a limit below when the time is up has not begun; below a layer that waits in its own future
+//! this cannot always be seen: its result is `timeout` or `skipped`, and no event says so.
 //!
 //! # Errors
 //!

@@ -93,7 +93,8 @@ impl McpService {
     /// Makes a call; its errors name the call and the server.
     pub(super) async fn answer(self, call: ToolCall) -> Result<CallToolResponse, ToolError> {
         let (info, server) = (call.info(), self.server.clone());
-        if let Some(server) = &server {
+        // Of a call that names its server the span has that.
+        if let Some(server) = server.as_ref().filter(|_| info.server().is_none()) {
             info.record(|r| r.set_server(Arc::clone(server)));
         }
         let answer = self.run(call).await;

@@ -161,7 +161,7 @@
 //!
 //! # Errors, cancellation
 //!
-//! Nothing here fails a call: what a peer sends is a value or nothing, and where nobody exports, nothing is done. The
+//! Nothing here fails a call: what a peer sends is a value or nothing, and where nothing is exported, nothing is done. The
 //! spans of a call that is dropped end with it: `error.type = cancelled`, and no status, since nothing has failed.
 
 mod langfuse;

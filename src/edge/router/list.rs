@@ -22,6 +22,8 @@ pub(super) trait Tools: Send + Sync {
 
     fn names(&self) -> Vec<Arc<str>>;
 
+    fn count(&self) -> usize;
+
     fn is_fixed(&self) -> bool {
         true
     }
@@ -49,6 +51,10 @@ impl Tools for HashSet<Arc<str>> {
     fn names(&self) -> Vec<Arc<str>> {
         self.iter().cloned().collect()
     }
+
+    fn count(&self) -> usize {
+        self.len()
+    }
 }
 
 #[cfg(feature = "mcp")]
@@ -59,6 +65,10 @@ impl Tools for McpTools {
 
     fn names(&self) -> Vec<Arc<str>> {
         self.catalog().names().cloned().collect()
+    }
+
+    fn count(&self) -> usize {
+        self.catalog().len()
     }
 
     fn is_fixed(&self) -> bool {
@@ -106,7 +116,7 @@ impl From<Catalog> for ToolList {
 impl fmt::Debug for ToolList {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ToolList")
-            .field("tools", &self.0.names().len())
+            .field("tools", &self.0.count())
             .finish()
     }
 }

@@ -44,7 +44,7 @@ impl<Res> Server<Res> {
         let health = health.map(|health| {
             let (server, tools) = (named(&name), Arc::clone(&tools));
             // The registry then shows servers that no call has reached yet.
-            health.add(&server, move || tools.names().len() > 1);
+            health.add(&server, move || tools.count() > 1);
             (health.clone(), server)
         });
         let mut server = Self {
@@ -101,11 +101,9 @@ impl<Res> Server<Res> {
     }
 
     fn listed(&self, tool: &str) -> Option<Target<'_, Res>> {
-        let tool = self
-            .tools
-            .find(tool)
-            .filter(|tool| self.is_callable(tool))?;
-        Some(Target::Listed(self, tool))
+        // The name may be a stranger's, of any length.
+        let tool = self.is_callable(tool).then(|| self.tools.find(tool))?;
+        Some(Target::Listed(self, tool?))
     }
 
     fn unlisted(&self, tool: &str) -> Option<Target<'_, Res>> {

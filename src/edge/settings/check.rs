@@ -190,7 +190,7 @@ impl Whole<'_> {
         Err(refused("retry.cap", retry.cap, &wrong, "raise it"))
     }
 
-    /// Whether anybody waits out a rate limit.
+    /// Whether a layer waits out rate limits.
     fn waits_out_limits(&self) -> bool {
         let limit = &self.settings.rate_limit;
         match limit.enabled {
@@ -207,7 +207,7 @@ impl Whole<'_> {
         }
         let most = called("rate_limit.max_wait", limit.max_wait);
         let wrong = format!("more than {most}");
-        let why = "nobody would wait for its end; raise the other, or shorten it";
+        let why = "no call would wait until it ends; raise the other, or shorten it";
         Err(refused(COOLDOWN, limit.default_cooldown, &wrong, why))
     }
 

@@ -3,7 +3,7 @@
 use std::{fmt, marker::PhantomData, time::Duration};
 
 use serde::{
-    Deserializer, Serialize, Serializer,
+    Deserialize, Deserializer, Serialize, Serializer,
     de::{self, Visitor},
 };
 
@@ -88,22 +88,32 @@ pub(super) fn serialize<T: Written, S: Serializer>(
     value.as_ref().map(T::show).serialize(to)
 }
 
+/// `null` is as if the key were missing.
 pub(super) fn deserialize<'de, T: Written, D: Deserializer<'de>>(
     from: D,
 ) -> Result<Option<T>, D::Error> {
-    struct Text<T>(PhantomData<T>);
-    impl<T: Written> Visitor<'_> for Text<T> {
-        type Value = Option<T>;
+    let text = Option::<FromText<T>>::deserialize(from)?;
+    Ok(text.map(|FromText(value)| value))
+}
 
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str(T::EXPECTED)
-        }
+struct FromText<T>(T);
 
-        fn visit_str<E: de::Error>(self, text: &str) -> Result<Option<T>, E> {
-            T::parse(text.trim()).map(Some).map_err(E::custom)
+impl<'de, T: Written> Deserialize<'de> for FromText<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Text<T>(PhantomData<T>);
+        impl<T: Written> Visitor<'_> for Text<T> {
+            type Value = FromText<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(T::EXPECTED)
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<FromText<T>, E> {
+                T::parse(text.trim()).map(FromText).map_err(E::custom)
+            }
         }
+        from.deserialize_str(Text(PhantomData))
     }
-    from.deserialize_str(Text(PhantomData))
 }
 
 #[cfg(test)]

@@ -62,6 +62,8 @@ impl Settings {
                 None => {}
             }
         }
+        // The first error is the same in every environment.
+        chosen.sort_by_key(|(variable, _)| variable.name());
         for (variable, text) in &chosen {
             let file = variable.read(text);
             self.apply(file.map_err(|e| ConfigError::new(variable.name(), e.to_string()))?);

@@ -125,7 +125,7 @@
 //!
 //! Unset or blank: unchanged. Durations are numbers with a unit (`500ms`, `30s`, `1m30s`), in files as well; where it
 //! says so, a plain number is seconds. `none` takes a setting away, and empties a list. [`VARIABLES`] is this table. Keys
-//! are the names of the layers' methods: `with_open_for` of the circuit breaker is `circuit_breaker.open_for`. A tool's
+//! are the names of the layers' methods, where there is one for the setting alone: `with_open_for` of the circuit breaker is `circuit_breaker.open_for`. A tool's
 //! timeout may also be `timeout_ms`, in milliseconds.
 //!
 //! A variable that is not in it is an error if its name begins with `TOOL_CIRCUIT_BREAKER_`, `TOOL_DEADLINE_`,

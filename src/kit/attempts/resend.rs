@@ -61,11 +61,26 @@ impl<S, T> Request<S, T> {
         }
     }
 
-    pub(super) fn resend(&mut self) -> &mut Resend<S, T> {
+    pub(crate) fn resend(&mut self) -> &mut Resend<S, T> {
         match self {
             Self::Again(resend) => resend,
             Self::Once { .. } => unreachable!("a call that is sent once has been sent"),
         }
+    }
+
+    /// Sends the call: a copy of it, if it may have to be sent again.
+    pub(crate) fn send(&mut self, svc: &mut S) -> S::Future
+    where
+        S: Service<ToolCall>,
+    {
+        let resend = self.resend();
+        resend.begin_attempt();
+        let call = resend.call.clone();
+        if !resend.is_repeated() {
+            // The tool can take the arguments without a copy then, and no service is kept.
+            *self = Self::once(&call);
+        }
+        svc.call(call)
     }
 
     pub(crate) fn info(&self) -> CallInfo {
@@ -148,15 +163,6 @@ impl<S, T> Resend<S, T> {
         svc.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Sends a copy of the call.
-    pub(crate) fn send(&mut self, svc: &mut S) -> S::Future
-    where
-        S: Service<ToolCall>,
-    {
-        self.begin_attempt();
-        svc.call(self.call.clone())
-    }
-
     pub(crate) fn begin_attempt(&mut self) {
         self.made += 1;
         // The first one of this layer has begun above.
@@ -200,7 +206,9 @@ impl<S, T> Resend<S, T> {
     pub(crate) fn given_up(&mut self, why: GivenUp) -> ToolError {
         let error = match (why, self.failed.take()) {
             (GivenUp::Deadline, Some(failed)) => return self.last(failed),
-            (why, None) if self.made < self.call.attempt() => why.error(),
+            (why, None) if self.claim != Some(Claim::Retry) || self.made < self.call.attempt() => {
+                why.error()
+            }
             (why, failed) => {
                 let error = why.between_attempts();
                 match failed {

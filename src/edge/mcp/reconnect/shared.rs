@@ -38,7 +38,6 @@ struct State {
 }
 
 /// The leaf, for tasks that do not keep it alive.
-#[derive(Clone)]
 pub(super) struct WeakLeaf {
     shared: Weak<Shared>,
     pub(super) settings: Settings,

@@ -120,12 +120,17 @@ impl Key<'_> {
 }
 
 /// Keys that stand for numbers are read as such.
+/// A key that is not of the type that is read. The key itself is the caller's text.
+fn not_one<'de>(visitor: &impl Visitor<'de>) -> Misfit {
+    Misfit::of_type(&Unexpected::Str(""), visitor)
+}
+
 macro_rules! read_numbers {
     ($($method:ident)*) => {$(
         fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
             match self.number() {
                 Some(n) => number(&n, visitor),
-                None => self.deserialize_any(visitor),
+                None => Err(not_one(&visitor)),
             }
         }
     )*};
@@ -142,7 +147,7 @@ impl<'de> Deserializer<'de> for Key<'de> {
         match self.0 {
             "true" => visitor.visit_bool(true),
             "false" => visitor.visit_bool(false),
-            _ => self.deserialize_any(visitor),
+            _ => Err(not_one(&visitor)),
         }
     }
 
@@ -150,14 +155,14 @@ impl<'de> Deserializer<'de> for Key<'de> {
     fn deserialize_i128<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
         match self.number().and_then(|_| self.0.parse().ok()) {
             Some(n) => visitor.visit_i128(n),
-            None => self.deserialize_any(visitor),
+            None => Err(not_one(&visitor)),
         }
     }
 
     fn deserialize_u128<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
         match self.number().and_then(|_| self.0.parse().ok()) {
             Some(n) => visitor.visit_u128(n),
-            None => self.deserialize_any(visitor),
+            None => Err(not_one(&visitor)),
         }
     }
 

@@ -1,7 +1,6 @@
 use serde::{
     Deserializer,
     de::{Unexpected, Visitor},
-    forward_to_deserialize_any,
 };
 use serde_json::{Map, Number, Value};
 
@@ -48,6 +47,39 @@ impl Node<'_> {
     }
 }
 
+/// One method for each pattern; whatever else there is does not fit.
+macro_rules! read {
+    ($($method:ident ($($argument:ident: $type:ty),*) {
+        $($pattern:pat => |$visitor:ident| $visit:expr),+ $(,)?
+    })*) => {$(
+        fn $method<V: Visitor<'de>>(self, $($argument: $type,)* visitor: V) -> Result<V::Value, Misfit> {
+            match self {
+                $($pattern => {
+                    let $visitor = visitor;
+                    $visit
+                })+
+                other => Err(Misfit::of_type(&other.kind(), &visitor)),
+            }
+        }
+    )*};
+}
+
+macro_rules! read_numbers {
+    ($($method:ident)*) => {
+        read! {$(
+            $method () { Self::Other(Value::Number(n)) => |visitor| number(n, visitor) }
+        )*}
+    };
+}
+
+macro_rules! read_texts {
+    ($($method:ident)*) => {
+        read! {$(
+            $method () { Self::Other(Value::String(s)) => |visitor| visitor.visit_borrowed_str(s) }
+        )*}
+    };
+}
+
 impl<'de> Deserializer<'de> for Node<'de> {
     type Error = Misfit;
 
@@ -62,44 +94,54 @@ impl<'de> Deserializer<'de> for Node<'de> {
         }
     }
 
-    // A number is no name, although the variants of an enum also have numbers.
-    fn deserialize_identifier<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
-        match self {
-            Self::Other(Value::String(name)) => visitor.visit_borrowed_str(name),
-            other => Err(Misfit::of_type(&other.kind(), &visitor)),
+    read_numbers! {
+        deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64 deserialize_i128
+        deserialize_u8 deserialize_u16 deserialize_u32 deserialize_u64 deserialize_u128
+        deserialize_f32 deserialize_f64
+    }
+
+    read_texts! { deserialize_char deserialize_str deserialize_string deserialize_identifier }
+
+    read! {
+        deserialize_bool() {
+            Self::Other(Value::Bool(b)) => |visitor| visitor.visit_bool(*b),
+        }
+        deserialize_bytes() {
+            Self::Other(Value::String(s)) => |visitor| visitor.visit_borrowed_str(s),
+            Self::Other(Value::Array(items)) => |visitor| Items::read(items, None, visitor),
+        }
+        deserialize_byte_buf() {
+            Self::Other(Value::String(s)) => |visitor| visitor.visit_borrowed_str(s),
+            Self::Other(Value::Array(items)) => |visitor| Items::read(items, None, visitor),
+        }
+        deserialize_unit() {
+            Self::Other(Value::Null) => |visitor| visitor.visit_unit(),
+        }
+        deserialize_unit_struct(_name: &'static str) {
+            Self::Other(Value::Null) => |visitor| visitor.visit_unit(),
+        }
+        deserialize_seq() {
+            Self::Other(Value::Array(items)) => |visitor| Items::read(items, None, visitor),
+        }
+        deserialize_tuple(len: usize) {
+            Self::Other(Value::Array(items)) => |visitor| Items::read(items, Some(len), visitor),
+        }
+        deserialize_tuple_struct(_name: &'static str, len: usize) {
+            Self::Other(Value::Array(items)) => |visitor| Items::read(items, Some(len), visitor),
+        }
+        deserialize_map() {
+            Self::Object(map) => |visitor| Entries::read(map, &[], visitor),
+        }
+        deserialize_struct(_name: &'static str, fields: &'static [&'static str]) {
+            Self::Object(map) => |visitor| Entries::read(map, fields, visitor),
+            Self::Other(Value::Array(items)) => |visitor| {
+                Items::read(items, Some(fields.len()), visitor)
+            },
         }
     }
 
-    fn deserialize_tuple<V: Visitor<'de>>(
-        self,
-        len: usize,
-        visitor: V,
-    ) -> Result<V::Value, Misfit> {
-        match self {
-            Self::Other(Value::Array(items)) => Items::read(items, Some(len), visitor),
-            other => other.deserialize_any(visitor),
-        }
-    }
-
-    fn deserialize_tuple_struct<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        len: usize,
-        visitor: V,
-    ) -> Result<V::Value, Misfit> {
-        self.deserialize_tuple(len, visitor)
-    }
-
-    fn deserialize_struct<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        fields: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value, Misfit> {
-        match self {
-            Self::Object(map) => Entries::read(map, fields, visitor),
-            other => other.deserialize_tuple(fields.len(), visitor),
-        }
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+        visitor.visit_unit()
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
@@ -143,12 +185,6 @@ impl<'de> Deserializer<'de> for Node<'de> {
             }
             Self::Other(_) => Err(Misfit::expected("a string or an object", &self.kind())),
         }
-    }
-
-    // What a visitor does not expect it refuses itself, with the same error.
-    forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf
-        unit unit_struct seq map ignored_any
     }
 }
 
