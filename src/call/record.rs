@@ -19,7 +19,7 @@ use super::{
 use crate::redact::Rules;
 
 /// What happened below an observer during one logical call: layers write it, those above read it
-/// through an [`Observation`].
+/// through an [`Observation`](super::Observation).
 ///
 /// It exists because a *success* carries no news of what it took: attempts, the timeout in force,
 /// slowness, waits, refusals.

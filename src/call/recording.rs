@@ -54,7 +54,7 @@ impl ToolCall {
     }
 
     /// Observes the call: the answer lives as long as the observer and tells, whenever asked, what
-    /// the layers below have [recorded](CallInfo::record).
+    /// the layers below have [recorded](super::CallInfo::record).
     ///
     /// The outermost observer starts the record, the ones below read the same. It allocates only if
     /// the caller sends clones of one call at the same time.

@@ -94,7 +94,7 @@ impl ToolError {
         self.edit_more(|m| m.status = Some(status))
     }
 
-    /// Keeps the upstream's body, redacted and cut at [`MAX_TEXT`] characters. Control characters, and those that turn
+    /// Keeps the upstream's body, redacted and cut at [`MAX_TEXT`](super::MAX_TEXT) characters. Control characters, and those that turn
     /// or hide text (bidirectional controls, zero-width characters), become spaces, here as in all texts of an error.
     #[must_use]
     pub fn with_body(self, body: &str) -> Self {
