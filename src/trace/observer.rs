@@ -213,18 +213,16 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
         let error = result.and_then(Result::err);
         let named = error.and_then(|e| self.layer.hooks.error_type(e));
         let attempts = below.sent(error);
-        let server = match self.info.server() {
-            None => below.server(),
-            Some(_) => None,
-        };
+        let is_unnamed = self.info.server().is_none();
+        let server = is_unnamed.then(|| below.server()).flatten();
         let outcome = failure.map_or(CallOutcome::Success, |f| f.outcome);
         // What its caller does not want any more has not failed.
         let status = failure.filter(|f| f.outcome != CallOutcome::Cancelled);
         let error_type = failure.map(|f| named.as_deref().unwrap_or(f.kind.error_type()));
-        let (output_bytes, answer) = match result {
-            Some(Ok(response)) => self.answer(seen, response),
-            _ => (None, None),
-        };
+        let response = result.and_then(Result::ok);
+        let (output_bytes, answer) = response
+            .map(|res| self.answer(seen, res))
+            .unwrap_or_default();
         let rules = self.info.rules();
         let (text, json) = match &answer {
             Some(Answer::Text(text)) => (Some(display(rules.text(text, MAX_TEXT))), None),
@@ -255,9 +253,10 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
             { names::ATTEMPT_RESULT } = text,
             { names::ATTEMPT_RESULT } = json,
         );
+        let failure = failure.map(|f| f.kind);
         let end = End {
             result,
-            failure: failure.map(|f| f.kind),
+            failure,
             duration,
             attempts,
         };
