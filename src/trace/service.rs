@@ -75,6 +75,7 @@ where
     }
 
     /// Apart, as all that is for listeners: calls without listeners are not to carry its weight.
+    #[inline(never)]
     fn call_heard(&mut self, mut call: ToolCall) -> ResponseFuture<S::Future, H, S::Response> {
         let observer = Observer::start(&mut call, &self.layer);
         let beginning = Beginning::new(observer, call.deadline());
