@@ -95,7 +95,7 @@ impl ToolCall {
         self.recording = 0;
     }
 
-    /// Writes to the record, if somebody observes the call.
+    /// Writes to the record, if an observer has begun one.
     #[inline]
     pub fn record(&self, write: impl FnOnce(&Record)) {
         self.data.ident.record(self.recording, write);

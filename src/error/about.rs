@@ -33,7 +33,7 @@ impl ToolError {
 
     /// The error of a call that was passed on under other names (`inner`), as its caller knows it (`outer`).
     ///
-    /// What it says of the inner call it then says of the outer one, that it has not started for one. An error
+    /// What it says of the inner call it then says of the outer one, for example that it has not started. An error
     /// of yet another call stays one.
     pub(crate) fn readdressed(self, inner: &CallInfo, outer: &CallInfo) -> Self {
         let error = self.about(inner);

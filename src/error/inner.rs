@@ -72,7 +72,7 @@ pub(super) struct More {
     pub(super) for_model: Option<ForModel>,
 }
 
-/// What a model is told beyond the kind's sentence. The tool's name is put in when it is read: it may be another by
+/// What a model reads beyond the sentence of the kind. The tool's name is put in when it is read: it may be another by
 /// then.
 #[derive(Clone)]
 pub(super) enum ForModel {
