@@ -113,7 +113,7 @@ where
         let called = catch_unwind(AssertUnwindSafe(|| self.inner.call(call)));
         let (fut, error) = match called {
             Ok(fut) => (Some(fut), None),
-            Err(payload) => (None, Some(panicked(payload).about(&info))),
+            Err(payload) => (None, Some(panicked(payload).for_call(&info))),
         };
         ResponseFuture { fut, error, info }
     }
@@ -166,10 +166,10 @@ where
             return Poll::Ready(Err(this.error.take().expect("polled after completion")));
         };
         // Inside, because a foreign error runs foreign code when it is converted.
-        let poll = || fut.poll(cx).map_err(|e| e.into().about(this.info));
+        let poll = || fut.poll(cx).map_err(|e| e.into().for_call(this.info));
         let result = match catch_unwind(AssertUnwindSafe(poll)) {
             Ok(polled) => ready!(polled),
-            Err(payload) => Err(panicked(payload).about(this.info)),
+            Err(payload) => Err(panicked(payload).for_call(this.info)),
         };
         // What it panics with then is not its answer.
         discard(this.fut);

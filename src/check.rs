@@ -229,13 +229,13 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let answer = ready!(inner::poll(this.fut, cx)).map_err(|e| e.into().about(this.info))?;
+        let answer = ready!(inner::poll(this.fut, cx)).map_err(|e| e.into().for_call(this.info))?;
         Poll::Ready(match this.check.check(this.info, &answer) {
             Ok(()) => Ok(answer),
             Err(why) => {
                 let reason = Bounded::print(MAX_REASON, &why);
                 let error = ToolError::new(ErrorKind::Reported, reason).with_source(why);
-                Err(error.about(this.info))
+                Err(error.for_call(this.info))
             }
         })
     }

@@ -185,7 +185,7 @@ impl<Res> Next<Res> {
             let mut send = |svc: &mut Boxed<Res>| svc.call(call.take().expect("called once"));
             poll_fn(|cx| preparing.as_mut().poll(cx).map(|svc| svc.map(&mut send))).await
         };
-        let sent = sent.map_err(|why| why.into_error().about(&info))?;
+        let sent = sent.map_err(|why| why.into_error().for_call(&info))?;
         sent.await
     }
 }
@@ -211,7 +211,7 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        inner::poll(this.fut, cx).map_err(|e| e.into().about(this.info))
+        inner::poll(this.fut, cx).map_err(|e| e.into().for_call(this.info))
     }
 }
 

@@ -192,6 +192,6 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        inner::poll(this.fut, cx).map_err(|e| this.codes.apply(converted(e).about(this.info)))
+        inner::poll(this.fut, cx).map_err(|e| this.codes.apply(converted(e).for_call(this.info)))
     }
 }

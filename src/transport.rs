@@ -162,6 +162,6 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        inner::poll(this.fut, cx).map_err(|error| from_wire(error).about(this.info))
+        inner::poll(this.fut, cx).map_err(|error| from_wire(error).for_call(this.info))
     }
 }

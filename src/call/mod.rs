@@ -168,7 +168,7 @@ impl ToolCall {
                         json_type(&other)
                     ),
                 )
-                .about(&self.info());
+                .for_call(&self.info());
                 arguments::dismantle(other);
                 Err(error)
             }
@@ -195,7 +195,7 @@ impl ToolCall {
                     error.column()
                 ),
             )
-            .about(&self.info())),
+            .for_call(&self.info())),
         }
     }
 
@@ -416,7 +416,7 @@ impl ToolCall {
         } else {
             return Ok(());
         };
-        Err(ToolError::new(ErrorKind::InvalidInput, message).about(&self.info()))
+        Err(ToolError::new(ErrorKind::InvalidInput, message).for_call(&self.info()))
     }
 
     fn data_mut(&mut self) -> &mut Data {

@@ -76,7 +76,7 @@ where
                 // reported too.
                 let polled = flight.poll(|admitted| {
                     let result = ready!(inner::poll(fut, cx));
-                    let result = result.map_err(|e| e.into().about(&admitted.info));
+                    let result = result.map_err(|e| e.into().for_call(&admitted.info));
                     let outcome = this.classifier.classify(result.as_ref());
                     Poll::Ready((result, outcome.count(), outcome.is_reported()))
                 });
@@ -112,9 +112,9 @@ where
                 let call = call.take().expect("polled after completion");
                 match ready {
                     Ok(svc) => start(svc, call, entry),
-                    Err(Unprepared::GivenUp(why)) => Err(why.error().about(&call.info())),
+                    Err(Unprepared::GivenUp(why)) => Err(why.error().for_call(&call.info())),
                     Err(Unprepared::Failed(error)) => {
-                        let error = error.about(&call.info());
+                        let error = error.for_call(&call.info());
                         Err(not_ready(entry, &call, error, classifier))
                     }
                 }

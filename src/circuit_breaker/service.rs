@@ -91,7 +91,7 @@ where
                 },
             },
             Taken::Failed(error) => {
-                let error = error.about(&info);
+                let error = error.for_call(&info);
                 State::refused(not_ready(&entry, &call, error, &classifier))
             }
         };

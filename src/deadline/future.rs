@@ -110,7 +110,7 @@ where
                 StateProj::Called { fut } => {
                     // The response first: a tie is a success.
                     if let Poll::Ready(result) = inner::poll(fut, cx) {
-                        return Poll::Ready(result.map_err(|e| e.into().about(this.info)));
+                        return Poll::Ready(result.map_err(|e| e.into().for_call(this.info)));
                     }
                     if this.caller.poll_cancelled(cx).is_ready() {
                         let text = "cancelled by the caller";
@@ -125,6 +125,6 @@ where
             }
         };
         this.state.set(State::Refused { error: None });
-        Poll::Ready(Err(error.about(this.info)))
+        Poll::Ready(Err(error.for_call(this.info)))
     }
 }

@@ -66,7 +66,7 @@ impl<C> RetryPolicy<C> {
     where
         C: Classify<Res>,
     {
-        let error = error.about(&call.info());
+        let error = error.for_call(&call.info());
         match self.decide(call, Err(&error)) {
             Some(at) => (error, Some(at)),
             None => {

@@ -63,8 +63,8 @@
 //! }
 //! ```
 
-mod about;
 mod any;
+mod for_call;
 mod inner;
 mod kind;
 mod message;

@@ -674,24 +674,24 @@ fn a_refusal_with_context_above_it_is_ambiguous() {
 
     let inner = ToolCall::new("mail").with_id("2").info();
     let outer = ToolCall::new("pay").with_id("1").info();
-    let error = ToolError::new(ErrorKind::RateLimited, "slow down").about(&inner);
+    let error = ToolError::new(ErrorKind::RateLimited, "slow down").for_call(&inner);
     assert_eq!(
-        error.clone().about(&inner).execution(),
+        error.clone().for_call(&inner).execution(),
         Execution::NotStarted
     );
-    assert_eq!(error.about(&outer).execution(), Execution::Unknown);
+    assert_eq!(error.for_call(&outer).execution(), Execution::Unknown);
 
     // Without ids the names tell.
     let refused = ToolError::new(ErrorKind::CircuitOpen, "open").with_tool("mail");
     let order = ToolCall::new("order").info();
-    assert_eq!(refused.about(&order).execution(), Execution::Unknown);
+    assert_eq!(refused.for_call(&order).execution(), Execution::Unknown);
 
     // One's own flat name is one's own.
     let pay = ToolCall::new("charge").with_server("pay").info();
     let late = || ToolError::new(ErrorKind::Timeout, "late");
-    let flat = late().with_tool("pay__charge").about(&pay);
+    let flat = late().with_tool("pay__charge").for_call(&pay);
     assert_eq!(flat.evidence(), Evidence::Word);
-    let other = late().with_tool("shop__charge").about(&pay);
+    let other = late().with_tool("shop__charge").for_call(&pay);
     assert_eq!(other.evidence(), Evidence::Inferred);
 
     // Whatever was known of the other tool, a leaf's word or a gate's refusal, is merely inferred of this one.
@@ -699,9 +699,12 @@ fn a_refusal_with_context_above_it_is_ambiguous() {
         ToolError::new(ErrorKind::Timeout, "late"),
         ToolError::refusal(ErrorKind::Timeout, "no time left"),
     ] {
-        let error = error.with_execution(Execution::Unknown).about(&inner);
-        assert_ne!(error.clone().about(&inner).evidence(), Evidence::Inferred);
-        let error = error.about(&outer);
+        let error = error.with_execution(Execution::Unknown).for_call(&inner);
+        assert_ne!(
+            error.clone().for_call(&inner).evidence(),
+            Evidence::Inferred
+        );
+        let error = error.for_call(&outer);
         assert_eq!(error.evidence(), Evidence::Inferred);
         assert!(!error.is_own_refusal());
     }
@@ -1031,7 +1034,7 @@ fn the_first_writer_of_a_name_wins() {
     let call = ToolCall::new("outer").with_server("s").with_id("c1").info();
     let error = ToolError::new(ErrorKind::Failed, "x")
         .with_tool("inner")
-        .about(&call);
+        .for_call(&call);
     assert_eq!(
         (error.tool(), error.server(), error.call_id()),
         (Some("inner"), Some("s"), Some("c1"))

@@ -55,7 +55,7 @@ where
             StateProj::Called { fut, call, spelled } => {
                 ready!(fut.poll(cx)).map_err(|error| match spelled {
                     Some(spelled) => error.into().readdressed(call, spelled),
-                    None => error.into().about(call),
+                    None => error.into().for_call(call),
                 })
             }
             StateProj::Refused { error } => Err(error.take().expect("refused once")),

@@ -37,7 +37,7 @@ impl Shared {
             kind: error.kind(),
         };
         self.listener.tell_below(&self.audience, &event);
-        error.about(&info)
+        error.for_call(&info)
     }
 }
 

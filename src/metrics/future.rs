@@ -43,7 +43,7 @@ where
             return Poll::Pending;
         };
         // Converting and classifying run foreign code: before the end, so that a panic there is counted too.
-        let result = result.map_err(|e| observer.about(e.into()));
+        let result = result.map_err(|e| observer.for_call(e.into()));
         let outcome = this.classifier.classify(result.as_ref());
         let failure = outcome.failure_of_answer().map(|(kind, _)| kind);
         let error = result.as_ref().err();

@@ -37,8 +37,8 @@ impl Observer {
     }
 
     /// The error, stamped with the call's names.
-    pub(super) fn about(&self, error: ToolError) -> ToolError {
-        error.about(self.below.call())
+    pub(super) fn for_call(&self, error: ToolError) -> ToolError {
+        error.for_call(self.below.call())
     }
 
     /// The call has a result.

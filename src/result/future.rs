@@ -180,7 +180,7 @@ impl Pending {
             *duration = Duration::ZERO;
         }
         let elapsed = error.elapsed().unwrap_or(*duration);
-        error.about(self.below.call()).with_elapsed(elapsed)
+        error.for_call(self.below.call()).with_elapsed(elapsed)
     }
 }
 

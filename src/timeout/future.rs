@@ -88,7 +88,7 @@ where
         let mut this = self.project();
         // The response first: a tie is a success.
         if let Poll::Ready(result) = inner::poll(this.fut.as_mut(), cx) {
-            let result = result.map_err(|e| e.into().about(&this.watch.info));
+            let result = result.map_err(|e| e.into().for_call(&this.watch.info));
             this.watch.ended(result.as_ref().err());
             return Poll::Ready(result);
         }

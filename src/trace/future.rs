@@ -62,7 +62,7 @@ where
         let flight = match this.watch {
             Watch::Unheard { info, hooks } => {
                 let info = info.as_ref().expect("there from the beginning");
-                let result = ready!(inner::poll(this.fut, cx)).map_err(|e| e.into().about(info));
+                let result = ready!(inner::poll(this.fut, cx)).map_err(|e| e.into().for_call(info));
                 let _ = hooks.classify(result.as_ref());
                 return Poll::Ready(result);
             }
@@ -76,7 +76,7 @@ where
             flight.wait();
             return Poll::Pending;
         };
-        let result = result.map_err(|e| e.into().about(observer.call()));
+        let result = result.map_err(|e| e.into().for_call(observer.call()));
         let outcome = observer.hooks().classify(result.as_ref());
         drop(entered);
         // The span ends here, and not with the future.

@@ -50,7 +50,7 @@ async fn method(
     let answer = stack
         .oneshot(call)
         .await
-        .map_err(|error| error.about(&info))?;
+        .map_err(|error| error.for_call(&info))?;
     Ok(Response::new(CallResponse {
         answer: answer.to_string(),
     }))

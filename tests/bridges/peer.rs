@@ -174,7 +174,7 @@ fn the_largest_error_fits_into_headers() {
         .with_code("\u{1f527}".repeat(300))
         .with_user_message("\u{1f527}".repeat(3000))
         .with_retry_after(std::time::Duration::MAX)
-        .about(&ToolCall::new("t").with_id("\u{1f527}".repeat(300)).info());
+        .for_call(&ToolCall::new("t").with_id("\u{1f527}".repeat(300)).info());
     let sent = Status::from(error).into_http::<()>();
     let size = |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len() + 32;
     let bytes: usize = sent.headers().iter().map(size).sum();

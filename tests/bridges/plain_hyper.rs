@@ -37,7 +37,7 @@ async fn answer(stack: Stack, request: Request<Incoming>) -> Result<Value, ToolE
     let tool = head.uri.path().trim_start_matches('/');
     let call = ToolCall::new(tool).with_request_headers(&head.headers);
     let info = call.info();
-    let invalid = |_| ToolError::new(ErrorKind::InvalidInput, "no body").about(&info);
+    let invalid = |_| ToolError::new(ErrorKind::InvalidInput, "no body").for_call(&info);
     let body = Limited::new(body, 1 << 20)
         .collect()
         .await
@@ -46,7 +46,7 @@ async fn answer(stack: Stack, request: Request<Incoming>) -> Result<Value, ToolE
     stack
         .oneshot(call)
         .await
-        .map_err(|error| error.about(&info))
+        .map_err(|error| error.for_call(&info))
 }
 
 async fn serve(listener: TcpListener, stack: Stack) {

@@ -235,7 +235,7 @@ async fn what_has_not_started_stays_so() {
         ToolCall::new("search").with_server("docs"),
     ] {
         let info = call.info();
-        let error = error_of(refused.clone(), call).await.about(&info);
+        let error = error_of(refused.clone(), call).await.for_call(&info);
         assert_eq!(error.execution(), Execution::NotStarted);
     }
 }

@@ -74,7 +74,7 @@
 //! async fn call(State(stack): State<Stack>, call: ToolCall) -> Result<Json<Value>, ToolError> {
 //!     let call = call.with_server("docs");
 //!     let info = call.info();
-//!     stack.oneshot(call).await.map(Json).map_err(|error| error.about(&info))
+//!     stack.oneshot(call).await.map(Json).map_err(|error| error.for_call(&info))
 //! }
 //!
 //! let stack = Stack::new(service_fn(|_: ToolCall| async { Ok(Value::Null) }));

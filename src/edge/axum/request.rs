@@ -45,8 +45,8 @@ impl Rejection {
         self
     }
 
-    fn about(mut self, call: &CallInfo) -> Self {
-        self.error = self.error.about(call);
+    fn for_call(mut self, call: &CallInfo) -> Self {
+        self.error = self.error.for_call(call);
         self
     }
 
@@ -114,7 +114,7 @@ pub(super) async fn read<S: Send + Sync>(
     let info = call.info();
     let body = json_body(request, state)
         .await
-        .map_err(|r| r.about(&info))?;
+        .map_err(|r| r.for_call(&info))?;
     let call = match str::from_utf8(&body) {
         Ok(text) => call.with_json_str(text).and_then(checked),
         Err(_) => Err(ToolError::new(
@@ -122,7 +122,7 @@ pub(super) async fn read<S: Send + Sync>(
             "the body is no UTF-8",
         )),
     };
-    call.map_err(|error| Rejection::of(error.about(&info)))
+    call.map_err(|error| Rejection::of(error.for_call(&info)))
 }
 
 /// A call of what the path names.
@@ -178,7 +178,7 @@ impl Servers {
                 "no server can be named here: call the tool by its name alone",
             ),
         };
-        Err(ToolError::refusal(kind, message).about(&call.info()))
+        Err(ToolError::refusal(kind, message).for_call(&call.info()))
     }
 }
 

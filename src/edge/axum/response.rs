@@ -35,7 +35,7 @@ impl<T: Serialize> IntoResponse for ToolResult<T> {
         let info = self.call().clone();
         match self.into_answer().and_then(|answer| to_json(&answer)) {
             Ok(json) => of_json(StatusCode::OK, json),
-            Err(error) => error.about(&info).into_response(),
+            Err(error) => error.for_call(&info).into_response(),
         }
     }
 }

@@ -152,7 +152,7 @@ async fn call(State(routes): State<Routes>, request: Request) -> Response {
     let info = call.info();
     match routes.stack.oneshot(call).await {
         Ok(json) => of_json(StatusCode::OK, json),
-        Err(error) => shown(error.about(&info)).into_response(),
+        Err(error) => shown(error.for_call(&info)).into_response(),
     }
 }
 

@@ -82,7 +82,7 @@ where
                     // Converting runs foreign code: inside, so that a panic there is reported too.
                     let polled = flight.poll(|visit| {
                         let result = ready!(inner::poll(fut, cx));
-                        Poll::Ready(result.map_err(|e| e.into().about(&visit.info)))
+                        Poll::Ready(result.map_err(|e| e.into().for_call(&visit.info)))
                     });
                     let result = ready!(polled);
                     let visit = flight.report();
@@ -108,7 +108,7 @@ where
                             Err(refusal) => State::refused(refusal),
                         },
                         Err(Unprepared::GivenUp(why)) => {
-                            State::refused(why.error().about(&call.info()))
+                            State::refused(why.error().for_call(&call.info()))
                         }
                         Err(Unprepared::Failed(error)) => {
                             State::refused(health.not_ready(&call, error))

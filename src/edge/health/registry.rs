@@ -127,7 +127,7 @@ impl Health {
         let entry = self.entry(call, &info);
         let pass = match entry.value().admit(self.shared()) {
             Ok(pass) => pass,
-            Err(wait) => return Err(unavailable(wait).about(&info)),
+            Err(wait) => return Err(unavailable(wait).for_call(&info)),
         };
         let visit = Visit {
             health: self.clone(),
@@ -145,13 +145,13 @@ impl Health {
     pub(super) fn refusal(&self, call: &ToolCall) -> Option<ToolError> {
         let info = call.info();
         let wait = self.entry(call, &info).value().refuses(self.shared())?;
-        Some(unavailable(wait).about(&info))
+        Some(unavailable(wait).for_call(&info))
     }
 
     /// The inner service failed to become ready: the result of the call, if it may pass.
     pub(super) fn not_ready(&self, call: &ToolCall, error: ToolError) -> ToolError {
         match self.admit(call) {
-            Ok(visit) => visit.failed(error.about(&visit.info)),
+            Ok(visit) => visit.failed(error.for_call(&visit.info)),
             Err(refusal) => refusal,
         }
     }

@@ -69,7 +69,7 @@ pub(super) fn from_service(error: ServiceError) -> ToolError {
 
 /// The error with the names of its call, and of the server if it has none.
 pub(super) fn named(error: ToolError, call: &CallInfo, server: Option<&Arc<str>>) -> ToolError {
-    let error = error.about(call);
+    let error = error.for_call(call);
     match (error.server(), server) {
         (None, Some(server)) => error.with_server(Arc::clone(server)),
         _ => error,

@@ -28,7 +28,7 @@ where
         Box::pin(async move {
             run(svc, call).await.map_err(|error| match known_as {
                 Some(outer) => error.readdressed(&info, &outer),
-                None => error.about(&info),
+                None => error.for_call(&info),
             })
         })
     })

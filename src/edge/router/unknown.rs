@@ -20,7 +20,7 @@ impl Asked {
 
     /// The error of a call of a tool that does not exist.
     pub(super) fn not_found(&self) -> ToolError {
-        ToolError::refusal(ErrorKind::NotFound, "").about(&self.call)
+        ToolError::refusal(ErrorKind::NotFound, "").for_call(&self.call)
     }
 
     /// The error with names that the caller can call, if it is a router's refusal of a name: ours, or that of one below.

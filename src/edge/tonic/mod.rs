@@ -16,7 +16,7 @@
 //!     let call = call.with_json_str(request.get_ref())?;
 //!     call.check()?;
 //!     let info = call.info();
-//!     let answer = stack.oneshot(call).await.map_err(|error| error.about(&info))?;
+//!     let answer = stack.oneshot(call).await.map_err(|error| error.for_call(&info))?;
 //!     Ok(Response::new(answer))
 //! }
 //!

@@ -102,7 +102,7 @@ impl<S, T> Request<S, T> {
     pub(super) fn met(&mut self, error: ToolError) -> ToolError {
         match self {
             Self::Once { info, attempt } => {
-                let error = error.about(info);
+                let error = error.for_call(info);
                 *attempt = (*attempt).max(made_below(&error, info.tool()));
                 error
             }
@@ -173,7 +173,7 @@ impl<S, T> Resend<S, T> {
 
     /// The error of an attempt; a refused one was none. It tells of attempts that a layer below has made.
     pub(crate) fn met(&mut self, error: ToolError) -> ToolError {
-        let error = error.about(&self.call.info());
+        let error = error.for_call(&self.call.info());
         if error.is_own_refusal() {
             self.made = self.made.saturating_sub(1);
         }
@@ -199,7 +199,7 @@ impl<S, T> Resend<S, T> {
     /// The attempt is not made: the error before it is the result, or else `why`.
     pub(crate) fn not_sent(&mut self, why: ToolError) -> ToolError {
         let error = self.failed.take().unwrap_or(why);
-        self.last(error.about(&self.call.info()))
+        self.last(error.for_call(&self.call.info()))
     }
 
     /// A wait was ended, so the attempt is not made.
@@ -217,7 +217,7 @@ impl<S, T> Resend<S, T> {
                 }
             }
         };
-        self.last(error.about(&self.call.info()))
+        self.last(error.for_call(&self.call.info()))
     }
 
     /// The last error of the call.

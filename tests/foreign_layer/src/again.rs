@@ -103,7 +103,7 @@ where
     loop {
         let error = match result {
             Ok(answer) => return Ok(answer),
-            Err(error) => error.into().about(&info),
+            Err(error) => error.into().for_call(&info),
         };
         let attempt = call.attempt();
         let why = match error.execution() {

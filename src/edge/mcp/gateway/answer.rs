@@ -29,9 +29,9 @@ pub(super) fn of(
             result.result_type.get_or_insert(ResultType::COMPLETE);
             Ok(result.into())
         }
-        Ok(CallToolResponse::Task(_)) => of_error(&task().about(call)),
+        Ok(CallToolResponse::Task(_)) => of_error(&task().for_call(call)),
         Ok(response) => Ok(response),
-        Err(error) => of_error(&error.about(call)),
+        Err(error) => of_error(&error.for_call(call)),
     }
 }
 

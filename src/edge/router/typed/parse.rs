@@ -26,5 +26,5 @@ fn refused(call: &ToolCall, misfit: &Misfit) -> ToolError {
         Some(place) => format!("invalid arguments: {misfit}, at `{place}`"),
         None => format!("invalid arguments: {misfit}"),
     };
-    ToolError::new(ErrorKind::InvalidInput, text).about(&call.info())
+    ToolError::new(ErrorKind::InvalidInput, text).for_call(&call.info())
 }

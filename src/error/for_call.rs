@@ -12,7 +12,7 @@ impl ToolError {
     /// The error of a call with another id, or without ids of a tool of another name, was met while this one ran: of this one it is
     /// merely [inferred](Evidence::Inferred), and that the other one had not started becomes [`Execution::Unknown`].
     #[must_use]
-    pub fn about(self, call: &CallInfo) -> Self {
+    pub fn for_call(self, call: &CallInfo) -> Self {
         if self.0.tool.is_some()
             && (self.0.server.is_some() || call.server().is_none())
             && (self.0.call_id.is_some() || call.id().is_none())
@@ -36,10 +36,10 @@ impl ToolError {
     /// What it says of the inner call it then says of the outer one, for example that it has not started. An error
     /// of yet another call stays one.
     pub(crate) fn readdressed(self, inner: &CallInfo, outer: &CallInfo) -> Self {
-        let error = self.about(inner);
+        let error = self.for_call(inner);
         let elsewhere = inner.server().is_some() && error.server() != inner.server();
         if elsewhere || error.tool() != Some(inner.tool()) {
-            return error.about(outer);
+            return error.for_call(outer);
         }
         error
             .edit(|e| {
@@ -48,7 +48,7 @@ impl ToolError {
                     e.server = Some(Arc::clone(server));
                 }
             })
-            .about(outer)
+            .for_call(outer)
     }
 
     fn is_redacted_by(&self, rules: &Rules) -> bool {
