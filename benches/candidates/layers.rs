@@ -101,7 +101,11 @@ impl hyper::body::Body for Body {
 pub const BARE_HTTP: &str = "bare, in HTTP's types";
 
 pub fn bare_http() -> Candidate {
-    candidate(BARE_HTTP, By::Bare, |tool| as_http!(Identity::new(), tool))
+    bare_http_of::<0>(BARE_HTTP)
+}
+
+pub fn bare_http_of<const N: usize>(name: &'static str) -> Candidate {
+    candidate::<N>(name, By::Bare, |tool| as_http!(Identity::new(), tool))
 }
 
 fn timeout() -> Vec<Candidate> {
@@ -253,7 +257,7 @@ fn trace() -> Vec<Candidate> {
     ]
 }
 
-pub fn http_trace(tool: Tool) -> Box<dyn Subject> {
+pub fn http_trace<const N: usize>(tool: Tool<N>) -> Box<dyn Subject> {
     as_http!(tower_http::trace::TraceLayer::new_for_http(), tool)
 }
 

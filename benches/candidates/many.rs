@@ -10,7 +10,10 @@ use super::{
     peers::{self, TIMEOUT},
     stacks,
 };
-use crate::kit::{drive::executed, feed::Names};
+use crate::kit::{
+    drive::executed,
+    feed::{Length, Names},
+};
 
 /// Room for all names that are used here.
 const MAX_KEYS: usize = 200_000;
@@ -56,7 +59,8 @@ const ZIPF_100K: Setting = Setting {
     ..AT_ONCE
 };
 
-fn names() -> [Setting; 7] {
+/// Clones, whose hash is known after the first, and new calls, whose is not.
+fn names() -> [Setting; 11] {
     let named = |name, names| Setting {
         name,
         names,
@@ -66,13 +70,23 @@ fn names() -> [Setting; 7] {
         makes_new: true,
         ..named(name, names)
     };
+    let long = |name, names| Setting {
+        length: Length::Long,
+        ..new(name, names)
+    };
+    const FEW: Names = Names::Uniform(1000);
+    const MANY: Names = Names::Uniform(100_000);
     [
         named("1 name", Names::One),
         new("1 name, new calls", Names::One),
-        named("1,000 names", Names::Uniform(1000)),
-        new("1,000 names, new calls", Names::Uniform(1000)),
+        long("1 long name, new calls", Names::One),
+        named("1,000 names", FEW),
+        new("1,000 names, new calls", FEW),
+        long("1,000 long names, new calls", FEW),
         named("1,000 names, Zipf", Names::Zipf(1000)),
         UNIFORM_100K,
+        new("100,000 names, new calls", MANY),
+        long("100,000 long names, new calls", MANY),
         ZIPF_100K,
     ]
 }
@@ -103,6 +117,7 @@ fn breakers() -> Vec<Candidate> {
             layered(builder.build().expect("valid"), tool)
         }),
         peer("map + recloser", peers::reclosers),
+        peer("map + failsafe", peers::failsafes),
         peer("seatbelt breaker, keyed", |tool| {
             executed(peers::seatbelt_breakers().layer(tool))
         }),

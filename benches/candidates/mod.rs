@@ -13,6 +13,7 @@ mod layers;
 mod listening;
 mod many;
 mod peers;
+mod real;
 mod refusals;
 pub mod stacks;
 pub mod tasks;
@@ -25,7 +26,7 @@ use tower_toolcall::ToolCall;
 
 use crate::kit::{
     drive::{Subject, shared},
-    feed::{Arguments, Feed, Names},
+    feed::{Arguments, Feed, Length, Names},
     rounds::{Expects, Member},
     tool::{Deep, Does, PANIC, Tool},
 };
@@ -56,6 +57,7 @@ pub struct Setting {
     pub name: &'static str,
     pub does: Does,
     pub names: Names,
+    pub length: Length,
     pub arguments: Arguments,
     /// Whether each call is a new one; else it is a clone.
     pub makes_new: bool,
@@ -67,6 +69,7 @@ pub const AT_ONCE: Setting = Setting {
     name: "",
     does: Does::Answer,
     names: Names::One,
+    length: Length::Short,
     arguments: Arguments::None,
     makes_new: false,
     lanes: 1,
@@ -75,6 +78,12 @@ pub const AT_ONCE: Setting = Setting {
 pub const WAITS: Setting = Setting {
     name: "waits once",
     does: Does::Wait,
+    ..AT_ONCE
+};
+
+pub const NEW_AT_ONCE: Setting = Setting {
+    name: "new calls",
+    makes_new: true,
     ..AT_ONCE
 };
 
@@ -99,7 +108,13 @@ pub const LARGE: Setting = Setting {
 
 impl Setting {
     pub fn feed(&self, lane: usize) -> Feed {
-        Feed::new(self.names, self.arguments, self.makes_new, lane)
+        Feed::new(
+            self.names,
+            self.length,
+            self.arguments,
+            self.makes_new,
+            lane,
+        )
     }
 }
 
@@ -119,7 +134,7 @@ pub struct Candidate {
     /// What the tool does, if not what the setting says.
     does: Option<Does>,
     expects: Expects,
-    make: fn(Tool) -> Box<dyn Subject>,
+    make: Box<dyn Fn(Does) -> Box<dyn Subject>>,
 }
 
 impl Candidate {
@@ -132,7 +147,7 @@ impl Candidate {
 
     pub fn member(&self, setting: &Setting) -> Member {
         Member {
-            subject: (self.make)(Tool(self.does.unwrap_or(setting.does))),
+            subject: (self.make)(self.does.unwrap_or(setting.does)),
             expects: self.expects,
         }
     }
@@ -143,9 +158,14 @@ impl Candidate {
     }
 
     /// Calls end with the tool's error.
-    fn fails(mut self, does: Does) -> Self {
+    fn fails(self, does: Does) -> Self {
+        self.fails_after(1, does)
+    }
+
+    /// The same after so many attempts.
+    fn fails_after(mut self, attempts: u64, does: Does) -> Self {
         self.does = Some(does);
-        self.expects = Expects::ItsErrors;
+        self.expects = Expects::ItsErrors(attempts);
         self
     }
 
@@ -163,41 +183,45 @@ impl Candidate {
     }
 }
 
-const fn candidate(name: &'static str, by: By, make: fn(Tool) -> Box<dyn Subject>) -> Candidate {
+fn candidate<const N: usize>(
+    name: &'static str,
+    by: By,
+    make: fn(Tool<N>) -> Box<dyn Subject>,
+) -> Candidate {
     Candidate {
         name,
         by,
         above: "bare",
         does: None,
         expects: Expects::Answers,
-        make,
+        make: Box::new(move |does| make(Tool(does))),
     }
 }
 
-const fn ours(name: &'static str, make: fn(Tool) -> Box<dyn Subject>) -> Candidate {
+fn ours(name: &'static str, make: fn(Tool) -> Box<dyn Subject>) -> Candidate {
     candidate(name, By::Ours, make)
 }
 
-const fn peer(name: &'static str, make: fn(Tool) -> Box<dyn Subject>) -> Candidate {
+fn peer(name: &'static str, make: fn(Tool) -> Box<dyn Subject>) -> Candidate {
     candidate(name, By::Peer, make)
 }
 
-const fn bare() -> Candidate {
-    candidate("bare", By::Bare, |tool| shared(tool))
+fn bare() -> Candidate {
+    candidate::<0>("bare", By::Bare, |tool| shared(tool))
 }
 
 /// A layer above the tool.
-fn layered<L>(layer: L, tool: Tool) -> Box<dyn Subject>
+fn layered<L, const N: usize>(layer: L, tool: Tool<N>) -> Box<dyn Subject>
 where
-    L: Layer<Tool, Service: Service<ToolCall, Response = u64> + Clone + Send + 'static>,
+    L: Layer<Tool<N>, Service: Service<ToolCall, Response = u64> + Clone + Send + 'static>,
 {
     shared(layer.layer(tool))
 }
 
 /// Several layers, as a `ServiceBuilder`, above the tool.
-fn stacked<L>(layers: ServiceBuilder<L>, tool: Tool) -> Box<dyn Subject>
+fn stacked<L, const N: usize>(layers: ServiceBuilder<L>, tool: Tool<N>) -> Box<dyn Subject>
 where
-    L: Layer<Deep, Service: Service<ToolCall, Response = u64> + Clone + Send + 'static>,
+    L: Layer<Deep<N>, Service: Service<ToolCall, Response = u64> + Clone + Send + 'static>,
 {
     shared(layers.service(Deep(tool)))
 }
@@ -207,6 +231,7 @@ pub fn groups() -> Vec<Group> {
     let mut groups = layers::groups();
     groups.extend(many::groups());
     groups.extend(stacks::groups());
+    groups.extend(real::groups());
     groups.extend(refusals::groups());
     // After a subscriber no event is as cheap as before the first one.
     let last = groups.pop();

@@ -2,14 +2,21 @@
 
 use std::{
     future::{Ready, ready},
-    hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState},
+    hash::{BuildHasher, BuildHasherDefault, Hasher},
     num::NonZeroU32,
+    ops::Deref,
     sync::Arc,
     time::Duration,
 };
 
 use dashmap::DashMap;
-use failsafe::{Config, backoff, failure_policy, futures::CircuitBreaker as _};
+use failsafe::{
+    Config, StateMachine,
+    backoff::{self, Constant},
+    failure_policy::{self, ConsecutiveFailures},
+    futures::CircuitBreaker as _,
+};
+use foldhash::fast::RandomState;
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use recloser::{AnyError, AsyncRecloser, Recloser, RecloserFuture};
 use seatbelt::{
@@ -28,6 +35,7 @@ use tower::{
     },
     service_fn,
 };
+use tower_resilience_bulkhead::BulkheadLayer;
 use tower_resilience_circuitbreaker::{CircuitBreakerLayer, DefaultClassifier};
 use tower_resilience_ratelimiter::RateLimiterLayer;
 use tower_resilience_retry::{RetryBudgetBuilder, RetryConfigBuilder};
@@ -77,6 +85,28 @@ impl<Res, E> Policy<ToolCall, Res, E> for Budgeted {
     }
 }
 
+/// Three attempts, as tower's docs write such a policy.
+#[derive(Clone)]
+pub struct Thrice(u32);
+
+pub fn tower_retry_thrice() -> TowerRetryLayer<Thrice> {
+    TowerRetryLayer::new(Thrice(2))
+}
+
+impl<Res, E> Policy<ToolCall, Res, E> for Thrice {
+    type Future = Ready<()>;
+
+    fn retry(&mut self, _: &mut ToolCall, result: &mut Result<Res, E>) -> Option<Ready<()>> {
+        result.as_ref().err()?;
+        self.0 = self.0.checked_sub(1)?;
+        Some(ready(()))
+    }
+
+    fn clone_request(&mut self, call: &ToolCall) -> Option<ToolCall> {
+        Some(call.clone())
+    }
+}
+
 pub fn resilience_timeout() -> TimeLimiterLayer<FixedTimeout> {
     TimeLimiterLayer::builder()
         .timeout_duration(TIMEOUT)
@@ -106,6 +136,13 @@ pub fn resilience_limit(calls: usize) -> RateLimiterLayer {
         .limit_for_period(calls)
         .refresh_period(LONG)
         .timeout_duration(Duration::ZERO)
+        .build()
+        .expect("valid")
+}
+
+pub fn resilience_bulkhead() -> BulkheadLayer {
+    BulkheadLayer::builder()
+        .max_concurrent_calls(1 << 20)
         .build()
         .expect("valid")
 }
@@ -141,6 +178,13 @@ pub fn seatbelt_retry(repeats: bool) -> RetryLayer<ToolCall, Outcome<BoxError>, 
         })
 }
 
+/// Without a delay.
+pub fn seatbelt_retry_thrice() -> RetryLayer<ToolCall, Outcome<BoxError>, Set, Set> {
+    seatbelt_retry(true)
+        .max_retry_attempts(2)
+        .base_delay(Duration::ZERO)
+}
+
 pub fn seatbelt_breaker() -> BreakerLayer<ToolCall, Outcome<BoxError>, Set, Set> {
     Breaker::layer("breaker", &seatbelt())
         .recovery_with(|result, _| recovery(result))
@@ -167,7 +211,7 @@ pub fn recloser_on(mut tool: Tool) -> impl Stack {
 }
 
 /// A breaker per name, made when the name is met.
-pub fn reclosers(tool: Tool) -> Box<dyn Subject> {
+pub fn reclosers<const N: usize>(tool: Tool<N>) -> Box<dyn Subject> {
     shared(reclosed(tool))
 }
 
@@ -183,16 +227,45 @@ pub fn reclosed<S>(
 where
     S: Service<ToolCall, Response = u64> + Clone + Send,
 {
-    let breakers: Arc<DashMap<String, AsyncRecloser>> = Arc::default();
+    let breakers = Keyed::new(new_recloser);
     service_fn(move |call: ToolCall| {
-        // Called where it is: a clone of it would only cost.
-        if let Some(breaker) = breakers.get(call.tool()) {
-            return breaker.call(inner.call(call));
-        }
-        let name = call.tool().to_owned();
-        let breaker = breakers.entry(name).or_insert_with(new_recloser);
+        let breaker = breakers.of(call.tool());
         breaker.call(inner.call(call))
     })
+}
+
+/// One per name, made when the name is met. Hashed fast, as one would who looks at the cost.
+struct Keyed<B> {
+    made: Arc<DashMap<String, B, RandomState>>,
+    make: fn() -> B,
+}
+
+impl<B> Clone for Keyed<B> {
+    fn clone(&self) -> Self {
+        Self {
+            made: Arc::clone(&self.made),
+            make: self.make,
+        }
+    }
+}
+
+impl<B> Keyed<B> {
+    fn new(make: fn() -> B) -> Self {
+        Self {
+            made: Arc::default(),
+            make,
+        }
+    }
+
+    /// Where it is: a clone of it would only cost.
+    #[inline]
+    fn of<'a>(&'a self, name: &str) -> impl Deref<Target = B> + use<'a, B> {
+        if let Some(known) = self.made.get(name) {
+            return known;
+        }
+        let made = self.made.entry(name.to_owned()).or_insert_with(self.make);
+        made.downgrade()
+    }
 }
 
 pub fn failsafe(tool: Tool) -> Box<dyn Subject> {
@@ -200,9 +273,22 @@ pub fn failsafe(tool: Tool) -> Box<dyn Subject> {
 }
 
 pub fn failsafe_on(mut tool: Tool) -> impl Stack {
-    let policy = failure_policy::consecutive_failures(5, backoff::constant(LONG));
-    let breaker = Config::new().failure_policy(policy).build();
+    let breaker = new_failsafe();
     service_fn(move |call| breaker.call(tool.call(call)))
+}
+
+fn new_failsafe() -> StateMachine<ConsecutiveFailures<Constant>, ()> {
+    let policy = failure_policy::consecutive_failures(5, backoff::constant(LONG));
+    Config::new().failure_policy(policy).build()
+}
+
+/// A breaker per name, made when the name is met.
+pub fn failsafes<const N: usize>(mut tool: Tool<N>) -> Box<dyn Subject> {
+    let breakers = Keyed::new(new_failsafe);
+    shared(service_fn(move |call: ToolCall| {
+        let breaker = breakers.of(call.tool());
+        breaker.call(tool.call(call))
+    }))
 }
 
 const MANY: Quota = Quota::per_second(NonZeroU32::MAX);
@@ -220,12 +306,12 @@ pub fn governor_of_one(tool: Tool) -> Box<dyn Subject> {
 }
 
 /// By a hash of the name, which is not hashed once more: a `String` would have to be made for each call.
-pub fn governors(tool: Tool) -> Box<dyn Subject> {
+pub fn governors<const N: usize>(tool: Tool<N>) -> Box<dyn Subject> {
     let limit = Arc::new(RateLimiter::<u64, _, _>::dashmap_with_hasher(
         MANY,
         BuildHasherDefault::<Hashed>::default(),
     ));
-    let hasher = RandomState::new();
+    let hasher = RandomState::default();
     let key = move |call: &ToolCall| hasher.hash_one(call.tool());
     governed(move |call| limit.check_key(&key(call)).is_ok(), tool)
 }
@@ -248,7 +334,7 @@ impl Hasher for Hashed {
     }
 }
 
-fn governed<F>(admits: F, mut tool: Tool) -> Box<dyn Subject>
+fn governed<F, const N: usize>(admits: F, mut tool: Tool<N>) -> Box<dyn Subject>
 where
     F: Fn(&ToolCall) -> bool + Clone + Send + 'static,
 {

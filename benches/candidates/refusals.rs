@@ -6,16 +6,17 @@ use tower::{ServiceBuilder, service_fn};
 use tower_layer::Layer;
 use tower_toolcall::{
     BoxError, CallInfo,
+    backoff::Backoff,
     catch_panic::CatchPanicLayer,
     check::{CheckLayer, check_fn},
-    circuit_breaker::CircuitBreakerLayer,
+    circuit_breaker::{CircuitBreakerLayer, Trip},
     deadline::DeadlineLayer,
     health::Health,
     metrics::Metrics,
     normalize::NormalizeLayer,
     rate_limit::RateLimitBackoffLayer,
     result::{ToolResult, ToolResultLayer},
-    retry::RetryLayer,
+    retry::{RetryBudget, RetryLayer, RetryPolicy},
     sanitize::SanitizeLayer,
     timeout::TimeoutLayer,
     trace::TraceLayer,
@@ -25,12 +26,12 @@ use super::{
     AT_ONCE, By, Candidate, Group, bare, candidate, layered,
     layers::{BARE_HTTP, bare_http, http_catch_panic},
     ours, peer,
-    peers::{self, LONG},
+    peers::{self, LONG, TIMEOUT},
     stacked, stacks,
 };
 use crate::kit::{
     drive::{executed, expiring, shared},
-    tool::{Does, Stalled},
+    tool::{Deep, Does, Stalled},
 };
 
 pub fn groups() -> Vec<Group> {
@@ -47,6 +48,7 @@ pub fn groups() -> Vec<Group> {
         group("refusal: the answer", checks()),
         group("error of the tool: a text", foreign()),
         group("error of the tool: one of ours", own()),
+        group("error of the tool: three attempts", exhausted()),
         group("panic of the tool", panics()),
         group("timer that expires", expiries()),
     ]
@@ -118,6 +120,7 @@ fn refusals() -> Vec<Candidate> {
 }
 
 const BARE_FAILS: &str = "bare, fails";
+const BARE_REFUSES: &str = "bare, cannot be reached";
 const BARE_DENIES: &str = "bare, fails with an error of ours";
 
 fn failing(candidate: Candidate) -> Candidate {
@@ -125,13 +128,27 @@ fn failing(candidate: Candidate) -> Candidate {
 }
 
 fn bare_fails() -> Candidate {
-    candidate(BARE_FAILS, By::Bare, |tool| shared(tool)).fails(Does::Fail)
+    candidate::<0>(BARE_FAILS, By::Bare, |tool| shared(tool)).fails(Does::Fail)
 }
 
 /// What is made of an error that has to be recognised by its text.
 fn foreign() -> Vec<Candidate> {
     vec![
         bare_fails(),
+        failing(ours("timeout, of a text", |tool| {
+            layered(TimeoutLayer::default(), tool)
+        })),
+        failing(ours("stack of six, of a text", |tool| {
+            let never = Trip::consecutive_failures(u32::MAX);
+            let breaker = CircuitBreakerLayer::builder().with_trip(never).build();
+            shared(stacks::six_with(breaker.expect("valid"), Deep(tool)))
+        })),
+        failing(peer("tower timeout, of a text", |tool| {
+            layered(tower::timeout::TimeoutLayer::new(TIMEOUT), tool)
+        })),
+        failing(peer("seatbelt timeout, of a text", |tool| {
+            executed(peers::seatbelt_timeout().layer(tool))
+        })),
         failing(ours("retry, not repeated", |tool| {
             layered(RetryLayer::default(), tool)
         })),
@@ -147,10 +164,31 @@ fn foreign() -> Vec<Candidate> {
     ]
 }
 
+/// Three attempts without a delay between them, which no budget refuses.
+fn exhausted() -> Vec<Candidate> {
+    let thrice = |candidate: Candidate| candidate.fails_after(3, Does::Refuse).above(BARE_REFUSES);
+    vec![
+        candidate::<0>(BARE_REFUSES, By::Bare, |tool| shared(tool)).fails(Does::Refuse),
+        thrice(ours("retry, three attempts", |tool| {
+            let policy = RetryPolicy::new()
+                .with_backoff(Backoff::fixed(Duration::ZERO).expect("valid"))
+                .with_budget(RetryBudget::new(1000.0, 10).expect("valid"))
+                .assume_replay_safe();
+            layered(RetryLayer::new(policy), tool)
+        })),
+        thrice(peer("tower retry, three attempts", |tool| {
+            layered(peers::tower_retry_thrice(), tool)
+        })),
+        thrice(peer("seatbelt retry, three attempts", |tool| {
+            executed(peers::seatbelt_retry_thrice().layer(tool))
+        })),
+    ]
+}
+
 fn own() -> Vec<Candidate> {
     let denied = |candidate: Candidate| candidate.fails(Does::Deny).above(BARE_DENIES);
     vec![
-        candidate(BARE_DENIES, By::Bare, |tool| shared(tool)).fails(Does::Deny),
+        candidate::<0>(BARE_DENIES, By::Bare, |tool| shared(tool)).fails(Does::Deny),
         denied(ours("timeout, error", |tool| {
             layered(TimeoutLayer::default(), tool)
         })),
@@ -213,7 +251,7 @@ fn expiries() -> Vec<Candidate> {
     const BARE_SLEEP: &str = "bare, sleeps";
     let expires = |candidate: Candidate| candidate.errs().above(BARE_SLEEP);
     vec![
-        candidate(BARE_SLEEP, By::Bare, |_| {
+        candidate::<0>(BARE_SLEEP, By::Bare, |_| {
             expiring(service_fn(|_| async {
                 tokio::time::sleep(SECOND).await;
                 Err(())

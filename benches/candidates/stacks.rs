@@ -7,9 +7,9 @@ use tower_layer::Layer as _;
 use tower_resilience_circuitbreaker::CircuitBreakerError;
 use tower_resilience_timelimiter::TimeLimiterError;
 use tower_toolcall::{
-    BoxError, ServiceBuilderExt, ToolCall, catch_panic::CatchPanicLayer, deadline::DeadlineLayer,
-    metrics::Metrics, redact::Rules, result::ToolResult, retry::RetryPolicy, timeout::TimeoutLayer,
-    trace::TraceLayer,
+    BoxError, ServiceBuilderExt, ToolCall, catch_panic::CatchPanicLayer,
+    circuit_breaker::CircuitBreakerLayer, deadline::DeadlineLayer, metrics::Metrics, redact::Rules,
+    result::ToolResult, retry::RetryPolicy, timeout::TimeoutLayer, trace::TraceLayer,
 };
 
 use super::{
@@ -72,9 +72,11 @@ pub fn groups() -> Vec<Group> {
             settings: settings(),
             candidates: vec![
                 bare(),
+                ours("stack of six", six),
                 ours("stack of eight", eight),
                 ours("documented stack", documented),
                 peer("tower-resilience, stack of five", resilience_five),
+                peer("tower-resilience, stack of six", resilience_six),
             ],
         },
         Group {
@@ -85,7 +87,7 @@ pub fn groups() -> Vec<Group> {
     ]
 }
 
-pub fn three(tool: Tool) -> Box<dyn Subject> {
+pub fn three<const N: usize>(tool: Tool<N>) -> Box<dyn Subject> {
     shared(three_on(Deep(tool)))
 }
 
@@ -97,8 +99,24 @@ pub fn three_on<S: Leaf>(leaf: S) -> impl Stack {
         .service(leaf)
 }
 
+/// The layers with which the crate began.
+pub fn six<const N: usize>(tool: Tool<N>) -> Box<dyn Subject> {
+    shared(six_with(CircuitBreakerLayer::new(), Deep(tool)))
+}
+
+pub fn six_with<S: Leaf>(breaker: CircuitBreakerLayer, leaf: S) -> impl Stack {
+    ServiceBuilder::new()
+        .tool_sanitize(Rules::new())
+        .tool_trace()
+        .tool_retry(RetryPolicy::new())
+        .tool_rate_limit()
+        .layer(breaker)
+        .tool_timeout(TIMEOUT)
+        .service(leaf)
+}
+
 /// What an agent's calls need, and no more.
-pub fn eight(tool: Tool) -> Box<dyn Subject> {
+pub fn eight<const N: usize>(tool: Tool<N>) -> Box<dyn Subject> {
     shared(eight_on(Deep(tool)))
 }
 
@@ -116,7 +134,7 @@ pub fn eight_on<S: Leaf>(leaf: S) -> impl Stack {
 }
 
 /// As the docs of `builder` have it. The result is taken apart again.
-pub fn documented(tool: Tool) -> Box<dyn Subject> {
+pub fn documented<const N: usize>(tool: Tool<N>) -> Box<dyn Subject> {
     shared(documented_on(Deep(tool)))
 }
 
@@ -145,7 +163,7 @@ fn four(tool: Tool) -> Box<dyn Subject> {
     stacked(stack, tool)
 }
 
-pub fn resilience_three(tool: Tool) -> Box<dyn Subject> {
+pub fn resilience_three<const N: usize>(tool: Tool<N>) -> Box<dyn Subject> {
     shared(resilience_three_on(Deep(tool)))
 }
 
@@ -165,8 +183,23 @@ fn timed_out<E>(error: &CircuitBreakerError<TimeLimiterError<E>>) -> bool {
 
 /// Timeouts for the whole call and for an attempt, retry with a budget, breaker and rate limit: nothing
 /// that looks on.
-pub fn resilience_five(tool: Tool) -> Box<dyn Subject> {
+pub fn resilience_five<const N: usize>(tool: Tool<N>) -> Box<dyn Subject> {
     shared(resilience_five_on(Deep(tool)))
+}
+
+/// The same with a limit on calls that run at the same time.
+pub fn resilience_six<const N: usize>(tool: Tool<N>) -> Box<dyn Subject> {
+    let retry = peers::resilience_retry().retry_on(timed_out);
+    shared(
+        ServiceBuilder::new()
+            .layer(peers::resilience_timeout())
+            .layer(retry.build())
+            .layer(peers::resilience_breaker())
+            .layer(peers::resilience_timeout())
+            .layer(peers::resilience_limit(usize::MAX))
+            .layer(peers::resilience_bulkhead())
+            .service(Deep(tool)),
+    )
 }
 
 pub fn resilience_five_on<S: Leaf>(leaf: S) -> impl Stack {
@@ -180,13 +213,13 @@ pub fn resilience_five_on<S: Leaf>(leaf: S) -> impl Stack {
         .service(leaf)
 }
 
-fn seatbelt_three(tool: Tool) -> Box<dyn Subject> {
+pub fn seatbelt_three<const N: usize>(tool: Tool<N>) -> Box<dyn Subject> {
     let timeout = peers::seatbelt_timeout().layer(Deep(tool));
     let breaker = peers::seatbelt_breakers().layer(timeout);
     executed(peers::seatbelt_retry(true).layer(breaker))
 }
 
-fn seatbelt_three_as_towers(tool: Tool) -> Box<dyn Subject> {
+pub fn seatbelt_three_as_towers<const N: usize>(tool: Tool<N>) -> Box<dyn Subject> {
     shared(seatbelt_three_as_towers_on(Deep(tool)))
 }
 
@@ -198,7 +231,7 @@ pub fn seatbelt_three_as_towers_on<S: Leaf + Sync>(leaf: S) -> impl Stack {
         .service(leaf)
 }
 
-fn tower_three(tool: Tool) -> Box<dyn Subject> {
+pub fn tower_three<const N: usize>(tool: Tool<N>) -> Box<dyn Subject> {
     let guarded = peers::reclosed(Timeout::new(Deep(tool), TIMEOUT));
     let retry = peers::tower_retry(true);
     shared(ServiceBuilder::new().layer(retry).service(guarded))

@@ -15,7 +15,7 @@ use super::{
     stacks,
 };
 use crate::kit::{
-    feed::{Arguments, Feed, Names},
+    feed::{Arguments, Feed, Length, Names},
     tasks::{Member, Sharable, TASKS},
     tool::{Deep, Does, Tool},
 };
@@ -30,7 +30,15 @@ pub struct Shared {
 
 impl Shared {
     pub fn member(&self) -> Member {
-        let feed = |task| Arc::new(Feed::new(self.names, Arguments::None, false, task));
+        let feed = |task| {
+            Arc::new(Feed::new(
+                self.names,
+                Length::Short,
+                Arguments::None,
+                false,
+                task,
+            ))
+        };
         Member {
             service: (self.make)(Tool(self.does)),
             feeds: (0..TASKS).map(feed).collect(),

@@ -24,6 +24,30 @@ impl Names {
     }
 }
 
+/// What they are called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Length {
+    /// 6 to 11 bytes.
+    Short,
+    /// 20 to 40 bytes, as those of large catalogues, which say what they belong to.
+    Long,
+}
+
+impl Length {
+    fn name(self, n: usize) -> String {
+        const SUBJECTS: [&str; 4] = [
+            "issue",
+            "pull_request",
+            "workflow_run_artifact",
+            "review_thread",
+        ];
+        match self {
+            Self::Short => format!("tool_{n}"),
+            Self::Long => format!("list_{}_comments_{n:06}", SUBJECTS[n % 4]),
+        }
+    }
+}
+
 /// What their arguments are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arguments {
@@ -61,18 +85,23 @@ impl Feed {
     /// What is sent is a clone of a call that was made before, so that nothing is measured but layers. If it
     /// `makes_new` ones, it is one without arguments, made when it is sent, as users do: whatever a layer finds
     /// out about a call and keeps there, as the hash of its key, it finds out each time.
-    pub fn new(names: Names, arguments: Arguments, makes_new: bool, lane: usize) -> Self {
+    pub fn new(
+        names: Names,
+        length: Length,
+        arguments: Arguments,
+        makes_new: bool,
+        lane: usize,
+    ) -> Self {
         let arguments = arguments.map();
         let call = |name: String| {
             let call = ToolCall::new(name).with_server(SERVER);
             call.with_arguments(arguments.clone())
         };
         let calls = match names {
-            Names::One => vec![call("search".to_owned())],
+            Names::One if length == Length::Short => vec![call("search".to_owned())],
+            Names::One => vec![call(length.name(1))],
             Names::OneEach => vec![call(format!("search{lane}"))],
-            Names::Uniform(n) | Names::Zipf(n) => {
-                (0..n).map(|i| call(format!("tool_{i}"))).collect()
-            }
+            Names::Uniform(n) | Names::Zipf(n) => (0..n).map(|i| call(length.name(i))).collect(),
         };
         Self {
             picks: picks(names, lane as u64),

@@ -28,8 +28,8 @@ pub struct Member {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expects {
     Answers,
-    /// The tool's, of one run for each call.
-    ItsErrors,
+    /// The tool's, of so many runs for each call.
+    ItsErrors(u64),
     /// Errors that are not the tool's.
     Errors,
     /// And the tool does not run.
@@ -44,7 +44,7 @@ impl Member {
         let calls = calls as u64;
         let (answered, failed) = match self.expects {
             Expects::Answers => (calls, 0),
-            Expects::ItsErrors => (0, calls),
+            Expects::ItsErrors(runs) => (0, calls * runs),
             Expects::Errors | Expects::Refusals => (0, 0),
         };
         assert_eq!(answers, answered, "calls with an answer");

@@ -3,6 +3,8 @@
 use std::{
     future::{self, Future},
     hint::black_box,
+    io,
+    mem::MaybeUninit,
     pin::Pin,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
     task::{Context, Poll},
@@ -23,6 +25,8 @@ pub enum Does {
     Deny,
     /// Cannot be reached.
     Disconnect,
+    /// The same with an error of which nothing is known but its type.
+    Refuse,
     /// Is told that it calls too often.
     Limit,
     Panic,
@@ -38,19 +42,26 @@ pub fn failures() -> u64 {
     FAILURES.load(Relaxed)
 }
 
+/// Its futures are of `N` bytes and a few: those of real tools, which hold a request and a connection, are of 1 to 4 KiB.
 #[derive(Clone, Copy)]
-pub struct Tool(pub Does);
+pub struct Tool<const N: usize = 0>(pub Does);
 
-pub struct Answer(Does);
+pub struct Answer<const N: usize = 0> {
+    does: Does,
+    /// Written by nobody before the first poll, as what an `async fn` holds across its awaits.
+    held: MaybeUninit<[u8; N]>,
+}
 
-impl Future for Answer {
+impl<const N: usize> Future for Answer<N> {
     type Output = Result<u64, BoxError>;
 
+    #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.0 {
+        black_box(&mut self.held);
+        match self.does {
             Does::Answer => Poll::Ready(Ok(1)),
             Does::Wait => {
-                self.0 = Does::Answer;
+                self.does = Does::Answer;
                 cx.waker().wake_by_ref();
                 Poll::Pending
             }
@@ -68,29 +79,34 @@ fn fails(does: Does) -> Poll<Result<u64, BoxError>> {
         Does::Disconnect => Poll::Ready(Err(
             ToolError::new(ErrorKind::ConnectionFailed, "gone").into()
         )),
+        Does::Refuse => Poll::Ready(Err(io::Error::from(io::ErrorKind::ConnectionRefused).into())),
         Does::Limit => Poll::Ready(Err(ToolError::new(ErrorKind::RateLimited, "429").into())),
         Does::Panic => std::panic::panic_any(PANIC),
         Does::Answer | Does::Wait => Poll::Pending,
     }
 }
 
-impl Service<ToolCall> for Tool {
+impl<const N: usize> Service<ToolCall> for Tool<N> {
     type Response = u64;
     type Error = BoxError;
-    type Future = Answer;
+    type Future = Answer<N>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, call: ToolCall) -> Answer {
+    #[inline]
+    fn call(&mut self, call: ToolCall) -> Answer<N> {
         black_box(call);
-        Answer(self.0)
+        Answer {
+            does: self.0,
+            held: MaybeUninit::uninit(),
+        }
     }
 }
 
 /// For layers of the crate `layered`'s trait.
-impl layered::Service<ToolCall> for Tool {
+impl<const N: usize> layered::Service<ToolCall> for Tool<N> {
     type Out = Result<u64, BoxError>;
 
     fn execute(&self, call: ToolCall) -> impl Future<Output = Self::Out> + Send {
@@ -101,23 +117,23 @@ impl layered::Service<ToolCall> for Tool {
 /// The same for layers that stand in a stack: a type of its own, so that a layer that is measured alone is
 /// compiled for that alone, and not shared, which costs calls that are not inlined.
 #[derive(Clone, Copy)]
-pub struct Deep(pub Tool);
+pub struct Deep<const N: usize = 0>(pub Tool<N>);
 
-impl Service<ToolCall> for Deep {
+impl<const N: usize> Service<ToolCall> for Deep<N> {
     type Response = u64;
     type Error = BoxError;
-    type Future = Answer;
+    type Future = Answer<N>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         self.0.poll_ready(cx)
     }
 
-    fn call(&mut self, call: ToolCall) -> Answer {
+    fn call(&mut self, call: ToolCall) -> Answer<N> {
         self.0.call(call)
     }
 }
 
-impl layered::Service<ToolCall> for Deep {
+impl<const N: usize> layered::Service<ToolCall> for Deep<N> {
     type Out = Result<u64, BoxError>;
 
     fn execute(&self, call: ToolCall) -> impl Future<Output = Self::Out> + Send {

@@ -139,7 +139,7 @@ impl Target {
 }
 
 fn in_process() -> [Subject; 4] {
-    let leaf = leaf::counted(Tool(Does::Wait));
+    let leaf = leaf::counted(Tool::<0>(Does::Wait));
     [
         subject("bare", leaf.clone()),
         subject("documented stack", stacks::documented_on(leaf.clone())),
