@@ -3,7 +3,8 @@ use std::{cmp::Ordering, fmt, sync::Arc, time::Duration};
 use super::{
     Claim, ReplaySafety, ToolCall,
     claim::{DELIVERED, LISTED_REPLAY, LISTED_TIMEOUT, RESOLVED},
-    info::{Hashes, Ident},
+    hash::Hashes,
+    info::Ident,
 };
 use crate::text::Short;
 

@@ -1,16 +1,8 @@
-use std::{
-    fmt,
-    hash::{BuildHasher as _, Hasher as _, RandomState},
-    sync::{
-        Arc, LazyLock,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
-    time::Duration,
-};
+use std::{fmt, sync::Arc, time::Duration};
 
 use http::Extensions;
 
-use super::{ListenerIds, MAX_LISTENERS, Progress, Record, arguments::Arguments};
+use super::{ListenerIds, MAX_LISTENERS, Progress, Record, arguments::Arguments, hash::Hashes};
 use crate::{redact::Rules, text::Short};
 
 /// What the caller wrote. Behind an `Arc`, copied on write.
@@ -81,73 +73,6 @@ impl Ident {
             write(&self.record);
         }
     }
-}
-
-/// The hashes of (server, name) and of the server alone, of which keyed layers ask for one or the other.
-#[derive(Clone, Default)]
-pub(super) struct Hashes {
-    tool: Hash,
-    server: Hash,
-}
-
-impl Hashes {
-    #[inline]
-    pub(super) fn tool(&self, server: Option<&str>, tool: Option<&str>) -> u64 {
-        self.tool.get(|| hash_of(server, tool))
-    }
-
-    /// Takes over what another value of the same names has computed.
-    pub(super) fn adopt(&self, known: &Self) {
-        let hash = known.tool.0.load(Relaxed);
-        if hash != 0 {
-            self.tool.0.store(hash, Relaxed);
-        }
-    }
-}
-
-/// A hash that is made when a keyed layer first asks; 0 until then.
-#[derive(Default)]
-struct Hash(AtomicU64);
-
-impl Hash {
-    #[inline]
-    fn get(&self, make: impl FnOnce() -> u64) -> u64 {
-        match self.0.load(Relaxed) {
-            0 => self.set(make()),
-            hash => hash,
-        }
-    }
-
-    #[cold]
-    fn set(&self, hash: u64) -> u64 {
-        self.0.store(hash, Relaxed);
-        hash
-    }
-}
-
-impl Clone for Hash {
-    fn clone(&self) -> Self {
-        Self(AtomicU64::new(self.0.load(Relaxed)))
-    }
-}
-
-/// Hashes a key with the process's own random seed, so that nobody can choose colliding names.
-#[cold]
-pub(crate) fn hash_of(server: Option<&str>, name: Option<&str>) -> u64 {
-    static SEED: LazyLock<RandomState> = LazyLock::new(RandomState::new);
-    let mut hasher = SEED.build_hasher();
-    // The lengths tell where the one ends and the other begins, and which is missing. A write is dear.
-    let mut lengths = 0;
-    for part in [server, name] {
-        lengths <<= 32;
-        if let Some(part) = part {
-            hasher.write(part.as_bytes());
-            lengths |= part.len() as u64 + 1;
-        }
-    }
-    hasher.write_u64(lengths);
-    // 0 is kept for "not made yet".
-    hasher.finish().max(1)
 }
 
 /// A cheap handle on a call: its names and its [record](Record), not its arguments.
@@ -294,8 +219,7 @@ impl CallInfo {
     /// The hash of the server alone, likewise.
     #[inline]
     pub(crate) fn server_hash(&self) -> u64 {
-        let make = || hash_of(self.server(), None);
-        self.ident.hashes.server.get(make)
+        self.ident.hashes.server(self.server())
     }
 }
 

@@ -15,6 +15,7 @@ mod arguments;
 mod claim;
 mod deadline;
 mod extension;
+mod hash;
 mod identity;
 mod info;
 mod listeners;
@@ -41,7 +42,7 @@ use crate::{
 
 #[cfg(test)]
 pub(crate) use self::arguments::dismantle;
-pub(crate) use self::info::hash_of;
+pub(crate) use self::hash::hash_of;
 pub(crate) use self::listeners::{ListenerIds, MAX_LISTENERS};
 use self::{
     arguments::Arguments,
