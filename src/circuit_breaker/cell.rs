@@ -1,28 +1,32 @@
 //! A state machine that many threads use at once.
 //!
-//! What happens most takes no lock: admission while closed is one load, a success that changes nothing is
+//! The common operations take no lock: admission while closed is one load, a success that changes nothing is
 //! one load, and a success that a window has to count is one compare-and-swap. Everything
-//! else goes through the mutex, which is never held across an await.
+//! else takes the mutex, which is never held across an await.
 //!
-//! `word` is what the machine last published: its generation, and what may be done without it. `run` counts
-//! the successes that the machine has not heard of yet; whoever is about to change the machine takes it up
-//! first, and until the change is published nobody adds to it.
+//! `word` is what the machine last published: its generation, and which operations need no mutex. `run` counts
+//! the successes that are not in the machine yet. A thread that is about to change the machine adds them to it
+//! first, and until the change is published no thread counts another.
 
 use std::time::Duration;
 
 use super::{
+    handle::BreakerSnapshot,
     rules::Rules,
-    state::{Change, Demand, Machine, Pass, Recorded, Verdict},
+    state::{Machine, Pass, Recorded},
     sync::{AcqRel, Acquire, AtomicU64, Mutex, MutexGuard, Relaxed, Release, lock},
-    window::{Quiet, Tally, nanos},
+    window::{Verdict, nanos},
 };
-use crate::{event::transition::BreakerState, kit::registry::Keep};
+use crate::{
+    event::transition::{BreakerState, Transition},
+    kit::registry::Keep,
+};
 
-/// Calls are admitted without a question.
+/// Every call is admitted.
 const ADMITS: u64 = 1;
 /// One more success changes nothing.
 const QUIET: u64 = 2;
-/// One more success changes nothing, if it is not a slow one.
+/// One more success changes nothing, unless it is a slow one.
 const QUIET_IF_FAST: u64 = 32;
 /// A success is counted in `run`.
 const RUN: u64 = 4;
@@ -46,59 +50,13 @@ pub(crate) struct Cell {
     run: AtomicU64,
     /// When the open period ends, in nanoseconds; of the last one, if the breaker is not open.
     open_until: AtomicU64,
-    /// When the present bucket of a window of time ends, likewise.
+    /// When the current bucket of a window of time ends, in nanoseconds.
     bucket_end: AtomicU64,
     rejected: AtomicU64,
     stale: AtomicU64,
-    inner: Mutex<Inner>,
-}
-
-#[derive(Debug)]
-struct Inner {
-    /// Made when it first has something to remember: most tools never fail, and a name should not cost much.
-    machine: Option<Box<Machine>>,
-    begins_as: BreakerState,
-    /// How many successes `run` had room for when it was published.
-    room: u32,
-}
-
-impl Inner {
-    fn new(begins_as: BreakerState) -> Self {
-        Self {
-            machine: None,
-            begins_as,
-            room: 0,
-        }
-    }
-
-    fn machine(&mut self, rules: &Rules) -> &mut Machine {
-        let begins_as = self.begins_as;
-        self.machine
-            .get_or_insert_with(|| Box::new(Machine::new(begins_as, rules)))
-    }
-
-    /// A look that leaves nothing behind.
-    fn look<T>(&mut self, rules: &Rules, look: impl FnOnce(&mut Machine) -> T) -> T {
-        match &mut self.machine {
-            Some(machine) => look(machine),
-            None => look(&mut Machine::new(self.begins_as, rules)),
-        }
-    }
-}
-
-/// Everything about a breaker at one moment.
-#[derive(Debug)]
-pub(crate) struct Look {
-    pub(super) state: BreakerState,
-    pub(super) generation: u32,
-    pub(super) tally: Tally,
-    pub(super) probes: usize,
-    pub(super) retry_after: Option<Duration>,
-    pub(crate) probe_at: Option<Duration>,
-    pub(super) failures: u64,
-    pub(super) opened: u64,
-    pub(super) rejected: u64,
-    pub(super) stale: u64,
+    /// Made when it first has something to remember: most tools never fail, and a name should not cost much. Without one
+    /// the breaker is closed.
+    machine: Mutex<Option<Box<Machine>>>,
 }
 
 impl Cell {
@@ -110,34 +68,32 @@ impl Cell {
             bucket_end: AtomicU64::new(0),
             rejected: AtomicU64::new(0),
             stale: AtomicU64::new(0),
-            inner: Mutex::new(Inner::new(state)),
+            machine: Mutex::new(None),
         };
-        let machine = Machine::new(state, rules);
-        let mut inner = cell.lock();
-        inner.room = cell.publish(&machine, rules);
-        // A window that counts successes is about to be asked.
-        if machine.quiet(rules) != Quiet::Always {
-            inner.machine = Some(Box::new(machine));
+        let mut machine = Machine::new(state, rules);
+        cell.publish(&mut machine, rules);
+        // A window that counts successes needs its machine with the first call.
+        if state != BreakerState::Closed || machine.room(rules).is_some() {
+            *cell.lock() = Some(Box::new(machine));
         }
-        drop(inner);
         cell
     }
 
-    /// Admits a call, or tells when to come back. The clock is read only if the breaker is not closed.
+    /// Admits a call, or returns when to come back. The clock is read only if the breaker is not closed.
     #[inline]
     pub(crate) fn admit(
         &self,
         now: impl Fn() -> Duration,
         may_probe: impl Fn() -> bool,
         rules: &Rules,
-    ) -> (Result<Pass, Duration>, Option<Change>) {
+    ) -> (Result<Pass, Duration>, Option<Transition>) {
         match self.pass() {
             Some(pass) => (Ok(pass), None),
             None => self.admit_or_refuse(now(), may_probe(), rules),
         }
     }
 
-    /// The pass of a call that is admitted without a question: while closed that is one load.
+    /// The pass of a call, if every call is admitted. One load.
     #[inline]
     pub(crate) fn pass(&self) -> Option<Pass> {
         let word = self.word.load(Acquire);
@@ -153,18 +109,18 @@ impl Cell {
         now: Duration,
         may_probe: bool,
         rules: &Rules,
-    ) -> (Result<Pass, Duration>, Option<Change>) {
-        let (admission, change) = match self.open_for(now) {
+    ) -> (Result<Pass, Duration>, Option<Transition>) {
+        let (admission, transition) = match self.open_for(now) {
             Some(remaining) => (Err(remaining), None),
             None => self.with(rules, |machine| machine.admit(now, may_probe, rules)),
         };
         if admission.is_err() {
             self.rejected.fetch_add(1, Relaxed);
         }
-        (admission, change)
+        (admission, transition)
     }
 
-    /// A look without an admission: when to come back, if a call would be refused. Counts a refusal.
+    /// When to come back, if a call would be refused. Admits nothing; counts a refusal.
     #[inline]
     pub(crate) fn refuses(&self, now: impl Fn() -> Duration, rules: &Rules) -> Option<Duration> {
         if self.word.load(Acquire) & ADMITS != 0 {
@@ -173,32 +129,33 @@ impl Cell {
         let now = now();
         let refusal = self
             .open_for(now)
-            .or_else(|| self.lock().look(rules, |m| m.look(now, rules).err()))?;
+            .or_else(|| self.lock().as_ref()?.look(now, rules).err())?;
         self.rejected.fetch_add(1, Relaxed);
         Some(refusal)
     }
 
-    /// How long the breaker is open still, if that can be told without the mutex.
+    /// How long the breaker is still open, if that is known without the mutex.
     fn open_for(&self, now: Duration) -> Option<Duration> {
         let word = self.word.load(Acquire);
-        // Of this open period, or of one that began meanwhile: either is an answer.
+        // Of this open period, or of one that has begun since: either is an answer.
         let until = self.open_until.load(Acquire);
         let open = word & OPEN != 0 && nanos(now) < until;
         open.then(|| Duration::from_nanos(until).saturating_sub(now))
     }
 
-    /// Whether a success changes nothing, be it a slow one.
+    /// Whether a success changes nothing, even a slow one.
     #[inline]
     pub(super) fn is_quiet(&self, pass: Pass) -> bool {
         let word = self.word.load(Acquire);
         generation(word) == pass.generation && word & QUIET != 0
     }
 
-    /// Takes the end of an admitted call. A success reads the clock only if the window is one of time.
+    /// Takes the end of an admitted call; without a verdict it only gives back a probe's place. A success reads the clock only
+    /// if the window is one of time.
     pub(crate) fn record(
         &self,
         pass: Pass,
-        verdict: Verdict,
+        verdict: Option<Verdict>,
         now: impl Fn() -> Duration,
         rules: &Rules,
     ) -> Recorded {
@@ -207,35 +164,35 @@ impl Cell {
         if generation(word) == pass.generation {
             let timed = word & TIMED != 0;
             let done = match verdict {
-                Verdict::Neutral => word & ADMITS != 0,
-                Verdict::SUCCESS if word & (QUIET | QUIET_IF_FAST) != 0 => true,
-                Verdict::SUCCESS if word & RUN != 0 && timed => {
+                None => word & ADMITS != 0,
+                Some(Verdict::SUCCESS) if word & (QUIET | QUIET_IF_FAST) != 0 => true,
+                Some(Verdict::SUCCESS) if word & RUN != 0 && timed => {
                     self.count(word, Some(*known.insert(now())))
                 }
-                Verdict::SUCCESS if word & RUN != 0 => self.count(word, None),
-                Verdict::Result(_) => false,
+                Some(Verdict::SUCCESS) if word & RUN != 0 => self.count(word, None),
+                Some(_) => false,
             };
             if done {
                 return Recorded::Counted(None);
             }
         }
-        // The clock was read above, or is now: once at most.
+        // The clock is read once at most: above or here.
         let now = known.unwrap_or_else(now);
         let recorded = self.with(rules, |machine| machine.record(pass, verdict, now, rules));
-        if recorded == Recorded::Stale && verdict != Verdict::Neutral {
+        if recorded == Recorded::Stale && verdict.is_some() {
             self.stale.fetch_add(1, Relaxed);
         }
         recorded
     }
 
-    /// Counts a success without the mutex; false if the machine has to hear of it.
+    /// Counts a success without the mutex; false if the machine has to record it.
     fn count(&self, word: u64, now: Option<Duration>) -> bool {
         let mut run = self.run.load(Acquire);
         loop {
             let room = run as u32;
             let timely = now.is_none_or(|now| nanos(now) < self.bucket_end.load(Acquire));
-            // If the word is there still, the machine was not at work between the two loads; and if
-            // it is from here on, the epoch is another one, and the swap fails.
+            // If the word is unchanged, the machine was not at work between the two loads; if it
+            // is from here on, the epoch is another one, and the swap fails.
             if room == 0 || !timely || self.word.load(Acquire) != word {
                 return false;
             }
@@ -249,78 +206,77 @@ impl Cell {
         }
     }
 
-    pub(crate) fn force(&self, demand: Demand, now: Duration, rules: &Rules) -> Option<Change> {
-        self.with(rules, |machine| machine.force(demand, now, rules))
+    /// Forces a closed state, which is a reset, a forced or a disabled one.
+    pub(crate) fn force(
+        &self,
+        state: BreakerState,
+        now: Duration,
+        rules: &Rules,
+    ) -> Option<Transition> {
+        self.with(rules, |machine| machine.force(state, now, rules))
     }
 
-    /// The generation in which a result counts that comes `now` without an admission.
-    pub(super) fn present(&self, now: Duration, rules: &Rules) -> (Pass, Option<Change>) {
+    /// The pass of a result that comes `now` without an admission.
+    pub(super) fn present(&self, now: Duration, rules: &Rules) -> (Pass, Option<Transition>) {
         self.with(rules, |machine| {
-            let change = machine.end_period(now);
-            let generation = machine.generation();
-            (
-                Pass {
-                    generation,
-                    ticket: 0,
-                },
-                change,
-            )
+            let transition = machine.end_period(now);
+            let (generation, ticket) = (machine.generation(), 0);
+            (Pass { generation, ticket }, transition)
         })
     }
 
-    pub(crate) fn look(&self, now: Duration, rules: &Rules) -> Look {
-        let look = |machine: &mut Machine| Look {
-            state: machine.state(),
-            generation: machine.generation(),
-            tally: machine.tally(now),
-            probes: machine.probes(now),
-            retry_after: machine.look(now, rules).err(),
-            probe_at: machine.probe_at(),
-            failures: machine.failures(),
-            opened: machine.opened(),
-            rejected: self.rejected.load(Relaxed),
-            stale: self.stale.load(Relaxed),
+    /// State and counters, without the key. Makes no machine.
+    pub(crate) fn snapshot(&self, now: Duration, rules: &Rules) -> BreakerSnapshot {
+        let snapshot = match &mut *self.lock() {
+            Some(machine) => self.with_locked(machine, rules, |m| m.snapshot(now, rules)),
+            None => Machine::new(BreakerState::Closed, rules).snapshot(now, rules),
         };
-        let mut inner = self.lock();
-        match inner.machine {
-            Some(_) => self.with_locked(&mut inner, rules, look),
-            None => inner.look(rules, look),
+        BreakerSnapshot {
+            rejected_total: self.rejected.load(Relaxed),
+            stale_total: self.stale.load(Relaxed),
+            ..snapshot
         }
     }
 
+    /// When a probe may begin; `None` if calls are not refused, or without end.
+    pub(crate) fn probe_at(&self) -> Option<Duration> {
+        self.lock().as_ref()?.probe_at()
+    }
+
     /// How much harm it would do to forget this breaker.
-    pub(super) fn keep(&self, now: Duration, rules: &Rules) -> Keep {
-        self.lock().look(rules, |machine| machine.keep(now))
+    pub(super) fn keep(&self, now: Duration) -> Keep {
+        let machine = self.lock();
+        machine.as_ref().map_or(Keep::IfUsed, |m| m.keep(now))
     }
 
     fn with<T>(&self, rules: &Rules, work: impl FnOnce(&mut Machine) -> T) -> T {
-        self.with_locked(&mut self.lock(), rules, work)
+        let mut machine = self.lock();
+        let new = || Box::new(Machine::new(BreakerState::Closed, rules));
+        self.with_locked(machine.get_or_insert_with(new), rules, work)
     }
 
     fn with_locked<T>(
         &self,
-        inner: &mut Inner,
+        machine: &mut Machine,
         rules: &Rules,
         work: impl FnOnce(&mut Machine) -> T,
     ) -> T {
-        // No room: whoever has a success to count waits for the mutex now.
+        // No room: a thread that has a success to count waits for the mutex now.
         let run = self.run.fetch_and(EPOCH, AcqRel);
-        let successes = inner.room - run as u32;
-        let machine = inner.machine(rules);
-        machine.add_successes(successes);
+        machine.add_successes(machine.room - run as u32);
         let result = work(machine);
-        inner.room = self.publish(machine, rules);
+        self.publish(machine, rules);
         result
     }
 
-    /// Publishes what may be done without the machine, and returns how many successes there is room for. Under the mutex.
-    fn publish(&self, machine: &Machine, rules: &Rules) -> u32 {
-        let (quiet, room, bucket_end) = match machine.quiet(rules) {
-            Quiet::No => (0, 0, None),
-            Quiet::Always if rules.times_calls() => (QUIET_IF_FAST, 0, None),
-            Quiet::Always => (QUIET, 0, None),
-            Quiet::Run { room, until: None } => (RUN, room, None),
-            Quiet::Run { room, until } => (RUN | TIMED, room, until),
+    /// Publishes which operations need no machine. Under the mutex.
+    fn publish(&self, machine: &mut Machine, rules: &Rules) {
+        let (quiet, room, bucket_end) = match machine.room(rules) {
+            None if rules.times_calls() => (QUIET_IF_FAST, 0, None),
+            None => (QUIET, 0, None),
+            Some((0, _)) => (0, 0, None),
+            Some((room, None)) => (RUN, room, None),
+            Some((room, end)) => (RUN | TIMED, room, end),
         };
         let entry = match machine.state() {
             BreakerState::Closed | BreakerState::ForcedClosed | BreakerState::Disabled => ADMITS,
@@ -335,14 +291,14 @@ impl Cell {
         }
         let generation = u64::from(machine.generation());
         self.word.store(generation << 32 | quiet | entry, Release);
-        // Only who holds the mutex changes the epoch.
+        // Only the holder of the mutex changes the epoch.
         let epoch = (self.run.load(Relaxed) & EPOCH).wrapping_add(1 << 32);
         self.run.store(epoch | u64::from(room), Release);
-        room
+        machine.room = room;
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        lock(&self.inner)
+    fn lock(&self) -> MutexGuard<'_, Option<Box<Machine>>> {
+        lock(&self.machine)
     }
 }
 
@@ -352,7 +308,7 @@ mod tests {
 
     const NOW: Duration = Duration::ZERO;
 
-    fn call(cell: &Cell, verdict: Verdict, rules: &Rules) {
+    fn call(cell: &Cell, verdict: Option<Verdict>, rules: &Rules) {
         let (admission, _) = cell.admit(|| NOW, || true, rules);
         cell.record(admission.expect("closed"), verdict, || NOW, rules);
     }
@@ -361,25 +317,25 @@ mod tests {
     fn a_tool_that_never_failed_costs_no_machine_even_if_it_is_looked_at() {
         let rules = Rules::default();
         let cell = Cell::new(BreakerState::Closed, &rules);
-        call(&cell, Verdict::SUCCESS, &rules);
-        call(&cell, Verdict::Neutral, &rules);
-        let look = cell.look(NOW, &rules);
-        assert_eq!((look.state, look.failures), (BreakerState::Closed, 0));
-        assert_eq!(cell.keep(NOW, &rules), Keep::IfUsed);
-        assert!(cell.lock().machine.is_none());
-        call(&cell, Verdict::FAILURE, &rules);
-        assert_eq!(cell.look(NOW, &rules).failures, 1);
-        assert_eq!(cell.keep(NOW, &rules), Keep::IfPossible);
+        call(&cell, Some(Verdict::SUCCESS), &rules);
+        call(&cell, None, &rules);
+        let seen = cell.snapshot(NOW, &rules);
+        assert_eq!((seen.state, seen.failed_total), (BreakerState::Closed, 0));
+        assert_eq!(cell.keep(NOW), Keep::IfUsed);
+        assert!(cell.lock().is_none());
+        call(&cell, Some(Verdict::FAILURE), &rules);
+        assert_eq!(cell.snapshot(NOW, &rules).failed_total, 1);
+        assert_eq!(cell.keep(NOW), Keep::IfPossible);
     }
 
     #[test]
     fn a_breaker_that_begins_disabled_stays_so() {
         let rules = Rules::default();
         let cell = Cell::new(BreakerState::Disabled, &rules);
-        assert_eq!(cell.keep(NOW, &rules), Keep::Always);
+        assert_eq!(cell.keep(NOW), Keep::Always);
         for _ in 0..20 {
-            call(&cell, Verdict::FAILURE, &rules);
+            call(&cell, Some(Verdict::FAILURE), &rules);
         }
-        assert_eq!(cell.look(NOW, &rules).state, BreakerState::Disabled);
+        assert_eq!(cell.snapshot(NOW, &rules).state, BreakerState::Disabled);
     }
 }

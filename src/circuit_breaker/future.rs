@@ -2,7 +2,6 @@ use std::{
     fmt,
     future::Future,
     pin::Pin,
-    sync::Arc,
     task::{Context, Poll, ready},
 };
 
@@ -10,7 +9,8 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 
 use super::{
-    circuit::{Admitted, CircuitEntry, refusal},
+    circuit::{Admitted, refusal},
+    handle::Breaker,
     service::not_ready,
 };
 use crate::{
@@ -38,10 +38,10 @@ pin_project! {
     #[project = StateProj]
     pub(super) enum State<S, F> {
         // The inner service was not ready: waiting for it, without a permit.
-        Preparing { #[pin] preparing: Preparing<S>, call: Option<ToolCall>, entry: Arc<CircuitEntry> },
+        Preparing { #[pin] preparing: Preparing<S>, call: Option<ToolCall>, breaker: Breaker },
         // Waiting for the response.
         Called { #[pin] fut: Option<F>, flight: InFlight<Admitted> },
-        // Refused, or the inner service failed to become ready; none once that was told.
+        // Refused, or the inner service failed to become ready; `None` once the error was returned.
         Refused { error: Option<ToolError> },
     }
 }
@@ -72,7 +72,7 @@ where
         let mut this = self.project();
         loop {
             if let StateProj::Called { fut, flight } = this.state.as_mut().project() {
-                // Converting and classifying run foreign code: inside, so that a panic there is
+                // Converting and classifying run foreign code; inside `poll`, so that a panic there is
                 // reported too.
                 let polled = flight.poll(|admitted| {
                     let result = ready!(inner::poll(fut, cx));
@@ -94,7 +94,7 @@ where
     S: Service<ToolCall>,
     S::Error: Into<ToolError>,
 {
-    /// Ready once the call was made. Apart, so that a call that was made at once does not pay for it.
+    /// Ready once the call is made. Outlined, so that a call that is made immediately does not pay for it.
     #[inline(never)]
     fn poll_called(
         mut self: Pin<&mut Self>,
@@ -106,22 +106,22 @@ where
             StateProj::Preparing {
                 preparing,
                 call,
-                entry,
+                breaker,
             } => {
                 let ready = ready!(preparing.poll(cx));
                 let call = call.take().expect("polled after completion");
                 match ready {
-                    Ok(svc) => start(svc, call, entry),
+                    Ok(svc) => start(svc, call, breaker),
                     Err(Unprepared::GivenUp(why)) => Err(why.error().for_call(&call.info())),
                     Err(Unprepared::Failed(error)) => {
                         let error = error.for_call(&call.info());
-                        Err(not_ready(entry, &call, error, classifier))
+                        Err(not_ready(breaker, &call, error, classifier))
                     }
                 }
             }
             StateProj::Refused { error } => Err(error.take().expect("polled after completion")),
         };
-        // Drops the service that was waited for, with what it had reserved for a refused call.
+        // Drops the service that was waited for, with its reservation for a refused call.
         Poll::Ready(match started {
             Ok(called) => {
                 self.set(called);
@@ -135,21 +135,21 @@ where
     }
 }
 
-/// The inner service is ready. Only now it is decided whether the call may run: what was queued before the
-/// breaker opened does not run after it.
+/// Admits or refuses a call whose inner service has become ready: calls that were queued before the breaker opened do
+/// not run after it.
 fn start<S>(
     svc: &mut S,
     call: ToolCall,
-    entry: &Arc<CircuitEntry>,
+    breaker: &Breaker,
 ) -> Result<State<S, S::Future>, ToolError>
 where
     S: Service<ToolCall>,
 {
     call.share_limit();
     let info = call.info();
-    match entry.admit(Some(&call)) {
+    match breaker.admit_call(Some(&call)) {
         Ok(pass) => {
-            let admitted = Admitted::new(Arc::clone(entry), info, pass);
+            let admitted = Admitted::new(breaker.clone(), info, pass);
             let beginning = Beginning::new(admitted, call.trusted_deadline());
             let fut = Some(svc.call(call));
             let flight = beginning.begun();

@@ -8,14 +8,15 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::broadcast::{self, error::RecvError};
 
 use super::{
-    cell::Look,
-    circuit::{BACKLOG, Circuit, CircuitEntry, Circuits, Shared, refusal},
-    state::{Demand, Pass, Verdict},
+    circuit::{BACKLOG, Circuit, Shared, refusal},
+    state::Pass,
+    window::Verdict,
 };
 use crate::{
-    call::ToolCall,
+    call::{CallInfo, ToolCall},
     error::ToolError,
     event::transition::{BreakerState, Transition, millis},
+    kit::registry::{Entry, Registry},
     text::Short,
 };
 
@@ -37,21 +38,22 @@ use crate::{
 /// ```
 #[derive(Clone)]
 pub struct CircuitBreakerHandle {
-    circuits: Circuits,
-    shared: Arc<Shared>,
+    pub(super) circuits: Registry<Circuit>,
+    pub(super) shared: Arc<Shared>,
 }
 
 impl CircuitBreakerHandle {
-    pub(super) fn new(circuits: Circuits, shared: Arc<Shared>) -> Self {
-        Self { circuits, shared }
+    /// The breaker of a call, for the call to keep until it has ended.
+    #[inline]
+    pub(super) fn keep(&self, call: &CallInfo) -> Breaker {
+        Breaker(self.circuits.keep(call, || Circuit::new(&self.shared)))
     }
 
     /// The breaker of a call's key, made if there is none yet; the key is
     /// [known](super::CircuitBreakerBuilder::with_known_keys) from now on. Of the call only what the key is made
-    /// of matters. As long as somebody holds it, it is not forgotten.
+    /// of matters. It is not forgotten as long as it is held.
     ///
-    /// If there is no place for another key, it is one that lets every call pass, and whatever is
-    /// demanded of it does nothing.
+    /// If there is no place for another key, it is one that lets every call pass and cannot be forced.
     pub fn breaker(&self, call: &ToolCall) -> Breaker {
         let make = || Circuit::new(&self.shared);
         Breaker(self.circuits.get_known(&call.info(), make))
@@ -87,27 +89,28 @@ impl CircuitBreakerHandle {
     /// Closes every breaker and forgets what it has counted in its window. Takes back
     /// [`disable_all`](Self::disable_all).
     pub fn reset_all(&self) {
-        self.demand_all(Demand::Reset, false);
+        self.force_all(BreakerState::Closed);
     }
 
-    /// Lets every call pass from now on, also those of tools that were never called before.
+    /// Lets every call pass from now on, including those of tools that were never called before.
     pub fn disable_all(&self) {
-        self.demand_all(Demand::Disabled, true);
+        self.force_all(BreakerState::Disabled);
     }
 
-    fn demand_all(&self, demand: Demand, disabled: bool) {
-        let demanding = self.shared.demanding.lock();
-        let _one_after_the_other = demanding.unwrap_or_else(PoisonError::into_inner);
+    fn force_all(&self, state: BreakerState) {
+        let forcing = self.shared.forcing.lock();
+        let _one_after_the_other = forcing.unwrap_or_else(PoisonError::into_inner);
         // First: a breaker that is made meanwhile sees it, or is among the entries.
+        let disabled = state == BreakerState::Disabled;
         self.shared.disabled.store(disabled, Relaxed);
         for breaker in self.breakers() {
-            breaker.demand(demand);
+            breaker.force(state);
         }
     }
 
     /// A stream of the transitions from now on.
     ///
-    /// A subscriber that falls behind by more than 256 transitions is told how many it missed; no call
+    /// A subscriber that falls behind by more than 256 transitions gets the number of those it missed; no call
     /// ever waits for it.
     pub fn subscribe(&self) -> Transitions {
         let make = || broadcast::Sender::new(BACKLOG);
@@ -123,7 +126,7 @@ impl fmt::Debug for CircuitBreakerHandle {
     }
 }
 
-/// One breaker: reads it, forces it, or drives it by hand without the layer.
+/// One breaker, to be read, forced, or used by hand without the layer.
 ///
 /// ```
 /// use tower_toolcall::{ToolCall, circuit_breaker::CircuitBreakerLayer};
@@ -137,19 +140,20 @@ impl fmt::Debug for CircuitBreakerHandle {
 /// assert!(breaker.admit().is_err());
 /// ```
 #[derive(Clone)]
-pub struct Breaker(Arc<CircuitEntry>);
+pub struct Breaker(pub(super) Arc<Entry<Circuit>>);
 
 impl Breaker {
-    fn now(&self) -> Duration {
-        self.0.value().shared.now()
+    #[inline]
+    pub(super) fn circuit(&self) -> &Circuit {
+        self.0.value()
     }
 
-    /// The server part of its key.
+    /// The server part of its key, the first 256 bytes.
     pub fn server(&self) -> Option<&str> {
         self.0.server()
     }
 
-    /// The tool part of its key, or what a key function picked.
+    /// The tool part of its key, or the result of a key function, the first 256 bytes.
     pub fn tool(&self) -> Option<&str> {
         self.0.name()
     }
@@ -159,82 +163,68 @@ impl Breaker {
         self.look().state
     }
 
-    /// Whether a call would be refused now. A look: in a half-open breaker everybody who looks sees that
-    /// a probe may run; [`admit`](Self::admit) takes its place.
+    /// Whether a call would be refused now. Reserves nothing: in a half-open breaker every caller sees that
+    /// a probe may run, and [`admit`](Self::admit) takes its place.
     pub fn is_open(&self) -> bool {
         self.look().retry_after.is_some()
     }
 
     /// State and counters.
     pub fn snapshot(&self) -> BreakerSnapshot {
-        let look = self.look();
         BreakerSnapshot {
             server: self.server().map(str::to_owned),
             tool: self.tool().map(str::to_owned),
-            state: look.state,
-            generation: look.generation,
-            calls: look.tally.calls,
-            failures: look.tally.failures,
-            slow_calls: look.tally.slow,
-            probes: look.probes,
-            retry_after: look.retry_after,
-            failed_total: look.failures,
-            opened_total: look.opened,
-            rejected_total: look.rejected,
-            stale_total: look.stale,
+            ..self.look()
         }
     }
 
-    fn look(&self) -> Look {
-        let circuit = self.0.value();
-        circuit.cell.look(self.now(), &circuit.shared.rules)
+    /// State and counters, without the key.
+    pub(super) fn look(&self) -> BreakerSnapshot {
+        let Circuit { cell, shared, .. } = self.circuit();
+        cell.snapshot(shared.now(), &shared.rules)
     }
 
     /// Refuses every call until it is reset.
     pub fn force_open(&self) {
-        self.demand(Demand::Open);
+        self.force(BreakerState::ForcedOpen);
     }
 
     /// Lets every call pass until it is reset; results are counted, but do not open it.
     pub fn force_closed(&self) {
-        self.demand(Demand::Closed);
+        self.force(BreakerState::ForcedClosed);
     }
 
     /// Lets every call pass until it is reset, and counts nothing.
     pub fn disable(&self) {
-        self.demand(Demand::Disabled);
+        self.force(BreakerState::Disabled);
     }
 
     /// Closes it, whatever its state is, and forgets what it has counted in its window. Results of calls
     /// that are in flight do not count.
     pub fn reset(&self) {
-        self.demand(Demand::Reset);
+        self.force(BreakerState::Closed);
     }
 
-    fn demand(&self, demand: Demand) {
-        let circuit = self.0.value();
-        // It belongs to many keys: what is meant for one of them must not reach the others.
-        if circuit.is_overflow {
+    fn force(&self, state: BreakerState) {
+        let Circuit { cell, shared, .. } = self.circuit();
+        // It belongs to many keys, and only one of them is meant.
+        if self.circuit().is_overflow {
             return;
         }
-        let rules = &circuit.shared.rules;
-        if let Some(change) = circuit.cell.force(demand, self.now(), rules) {
-            self.0.tell(&change, None);
+        if let Some(transition) = cell.force(state, shared.now(), &shared.rules) {
+            self.emit(transition, None);
         }
     }
 
-    /// Asks to make a call. The permit takes the result; dropped, it says nothing and gives a probe's
-    /// place back.
+    /// Asks to make a call. The permit takes the result; if it is dropped, the call does not count, and a probe's
+    /// place is free again.
     ///
     /// # Errors
     ///
-    /// [`CircuitOpen`](crate::ErrorKind::CircuitOpen), with the time to come back.
+    /// [`CircuitOpen`](crate::ErrorKind::CircuitOpen), with a `retry_after`.
     pub fn admit(&self) -> Result<Permit, ToolError> {
-        match self.0.admit(None) {
-            Ok(pass) => Ok(Permit {
-                entry: Arc::clone(&self.0),
-                pass: Some(pass),
-            }),
+        match self.admit_call(None) {
+            Ok(pass) => Ok(Permit::new(self, Some(pass))),
             Err(retry_after) => {
                 let mut error = refusal(None, retry_after);
                 if let Some(tool) = self.tool() {
@@ -253,19 +243,19 @@ impl Breaker {
         self.record(Verdict::SUCCESS);
     }
 
-    /// Counts a failure as of now, without a permit: in a half-open breaker as that of a probe. True if
+    /// Counts a failure as of now, without a permit: in a half-open breaker as that of a probe. Returns whether
     /// it has just opened the breaker.
     pub fn record_failure(&self) -> bool {
         self.record(Verdict::FAILURE)
     }
 
     fn record(&self, verdict: Verdict) -> bool {
-        let circuit = self.0.value();
-        let (pass, change) = circuit.cell.present(self.now(), &circuit.shared.rules);
-        if let Some(change) = change {
-            self.0.tell(&change, None);
+        let Circuit { cell, shared, .. } = self.circuit();
+        let (pass, transition) = cell.present(shared.now(), &shared.rules);
+        if let Some(transition) = transition {
+            self.emit(transition, None);
         }
-        self.0.record(pass, verdict, None)
+        self.end(pass, Some(verdict), None)
     }
 }
 
@@ -282,30 +272,36 @@ impl fmt::Debug for Breaker {
 /// An admission by [`Breaker::admit`].
 #[must_use = "a permit that is dropped says nothing about the call"]
 pub struct Permit {
-    entry: Arc<CircuitEntry>,
-    pass: Option<Pass>,
+    breaker: Breaker,
+    /// Given back by the drop.
+    pub(super) pass: Option<Pass>,
 }
 
 impl Permit {
+    pub(super) fn new(breaker: &Breaker, pass: Option<Pass>) -> Self {
+        let breaker = breaker.clone();
+        Self { breaker, pass }
+    }
+
     /// The call succeeded.
     pub fn success(mut self) {
-        self.end(Verdict::SUCCESS);
+        self.end(Some(Verdict::SUCCESS), None);
     }
 
-    /// The call failed; true if that has just opened the breaker.
+    /// The call failed. Returns whether that has just opened the breaker.
     pub fn failure(mut self) -> bool {
-        self.end(Verdict::FAILURE)
+        self.end(Some(Verdict::FAILURE), None)
     }
 
-    fn end(&mut self, verdict: Verdict) -> bool {
+    pub(super) fn end(&mut self, verdict: Option<Verdict>, call: Option<&CallInfo>) -> bool {
         let pass = self.pass.take();
-        pass.is_some_and(|pass| self.entry.record(pass, verdict, None))
+        pass.is_some_and(|pass| self.breaker.end(pass, verdict, call))
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.end(Verdict::Neutral);
+        self.end(None, None);
     }
 }
 
@@ -317,14 +313,14 @@ crate::text::opaque_debug!({} Permit);
 pub struct BreakerSnapshot {
     /// The server part of its key, the first 256 bytes.
     pub server: Option<String>,
-    /// The tool part of its key, or what a key function picked, the first 256 bytes.
+    /// The tool part of its key, or the result of a key function, the first 256 bytes.
     pub tool: Option<String>,
     /// Its state. An open breaker stays open until a call comes after its period.
     pub state: BreakerState,
-    /// Counts its states.
+    /// The number of the state: each new one has a higher number.
     pub generation: u32,
-    /// Results in the window, or in it when the breaker opened. With consecutive failures, their
-    /// number.
+    /// Results in the window, now or when the breaker opened. With consecutive failures, the number of
+    /// failures.
     pub calls: u32,
     /// Failures among them.
     pub failures: u32,
@@ -332,18 +328,18 @@ pub struct BreakerSnapshot {
     pub slow_calls: u32,
     /// Probes that are running.
     pub probes: usize,
-    /// When a call that would be refused now should come back; `None` if it would not be. In JSON as
+    /// How long a call that would be refused now should wait; `None` if it would be admitted. In JSON as
     /// whole milliseconds, rounded up.
     #[serde(rename = "retry_after_ms", with = "millis")]
     pub retry_after: Option<Duration>,
-    /// Failures that counted, since the breaker exists. Successes are not counted: one that changes
+    /// Failures that counted, in the lifetime of the breaker. There is no total of successes: a success that changes
     /// nothing writes nothing.
     pub failed_total: u64,
     /// How often it has opened.
     pub opened_total: u64,
     /// Calls that it has refused.
     pub rejected_total: u64,
-    /// Successes and failures that came after a change of state, and did not count.
+    /// Successes and failures that came after a change of state and did not count.
     pub stale_total: u64,
 }
 
@@ -377,7 +373,7 @@ impl Transitions {
     ///
     /// # Errors
     ///
-    /// [`Lagged`] if this subscriber was too slow, once; then the oldest transition that is kept
+    /// [`Lagged`] once, if this subscriber was too slow; then the oldest transition that is still kept
     /// follows.
     ///
     /// # Cancel safety

@@ -8,21 +8,18 @@ use tokio::time::Instant;
 use tower_layer::Layer;
 
 use super::{
-    circuit::{AbandonedPolicy, Circuit, Circuits, Shared},
+    circuit::{AbandonedFn, Circuit, Shared},
     handle::CircuitBreakerHandle,
     rules::{Rules, Trip, period},
     service::CircuitBreaker,
 };
 use crate::{
-    call::{CallInfo, ToolCall},
+    call::ToolCall,
     config::{ConfigError, refuse_if},
     error::ToolError,
     event::{Listen, Listener},
     key::Key,
-    kit::{
-        in_flight::Abandoned,
-        registry::{DEFAULT_MAX_KEYS, Registry, check_max_keys},
-    },
+    kit::{in_flight::Abandoned, keys::KeySettings},
     outcome::{ByError, Classify, Count, Outcome},
 };
 
@@ -32,8 +29,7 @@ use crate::{
 #[derive(Clone)]
 #[must_use]
 pub struct CircuitBreakerLayer<C = ByError> {
-    circuits: Circuits,
-    shared: Arc<Shared>,
+    breakers: CircuitBreakerHandle,
     classifier: C,
 }
 
@@ -44,7 +40,7 @@ impl CircuitBreakerLayer {
         CircuitBreakerBuilder::new().build_checked()
     }
 
-    /// The settings, to be changed.
+    /// A builder with the default settings.
     pub fn builder() -> CircuitBreakerBuilder {
         CircuitBreakerBuilder::new()
     }
@@ -59,7 +55,7 @@ impl Default for CircuitBreakerLayer {
 impl<C> CircuitBreakerLayer<C> {
     /// A handle that reads the breakers of this layer, forces them and subscribes to them.
     pub fn handle(&self) -> CircuitBreakerHandle {
-        CircuitBreakerHandle::new(self.circuits.clone(), Arc::clone(&self.shared))
+        self.breakers.clone()
     }
 }
 
@@ -67,19 +63,14 @@ impl<S, C: Clone> Layer<S> for CircuitBreakerLayer<C> {
     type Service = CircuitBreaker<S, C>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        CircuitBreaker::new(
-            inner,
-            self.circuits.clone(),
-            Arc::clone(&self.shared),
-            self.classifier.clone(),
-        )
+        CircuitBreaker::new(inner, self.breakers.clone(), self.classifier.clone())
     }
 }
 
 impl<C> fmt::Debug for CircuitBreakerLayer<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CircuitBreakerLayer")
-            .field("rules", &self.shared.rules)
+            .field("rules", &self.breakers.shared.rules)
             .finish_non_exhaustive()
     }
 }
@@ -89,12 +80,11 @@ impl<C> fmt::Debug for CircuitBreakerLayer<C> {
 #[must_use]
 pub struct CircuitBreakerBuilder<C = ByError> {
     rules: Rules,
-    key: Key,
-    max_keys: usize,
-    known: Vec<CallInfo>,
+    keys: KeySettings,
     counts_tools: Option<bool>,
     counts_reported: bool,
-    abandoned: AbandonedPolicy,
+    abandoned_after: Option<Duration>,
+    abandoned_policy: Option<Arc<AbandonedFn>>,
     listener: Listener,
     classifier: C,
 }
@@ -110,12 +100,11 @@ impl CircuitBreakerBuilder {
     pub fn new() -> Self {
         Self {
             rules: Rules::default(),
-            key: Key::default(),
-            max_keys: DEFAULT_MAX_KEYS,
-            known: Vec::new(),
+            keys: KeySettings::default(),
             counts_tools: None,
             counts_reported: false,
-            abandoned: AbandonedPolicy::default(),
+            abandoned_after: None,
+            abandoned_policy: None,
             listener: Listener::default(),
             classifier: ByError,
         }
@@ -185,40 +174,40 @@ impl<C> CircuitBreakerBuilder<C> {
 
     /// Sets what calls share a breaker. Default: those of one tool of one server.
     pub fn with_key(mut self, key: Key) -> Self {
-        self.key = key;
+        self.keys.key = key;
         self
     }
 
     /// Sets how many breakers are kept at most. Default 10,000; at most 16,777,216.
     ///
-    /// Beyond it those go that are idle, without a call in flight, and closed; first those without a
-    /// failure in their window. An open one goes only when its period has been over for an hour and
-    /// nobody called. If no place is left, calls of unknown keys pass without a breaker.
+    /// Beyond that, closed breakers that are idle and have no call in flight are forgotten, first those without a
+    /// failure in their window. An open one is forgotten only when its period has been over for an hour and
+    /// no call came. If no place is left, calls with new keys pass without a breaker.
     pub fn with_max_keys(mut self, max: usize) -> Self {
-        self.max_keys = max;
+        self.keys.max = max;
         self
     }
 
     /// Makes the keys of these calls at once, and never forgets them. Of each call only what the key is made of matters.
     /// Default: none.
     ///
-    /// A key is *known* if it is one of these, or once a call with it has succeeded, as the classifier says. Where names come
-    /// from strangers, keys that are not known have half of the places at most and are forgotten first, so that invented
-    /// names take no place from real ones.
+    /// A key is *known* if it is one of these, or once a call with it has succeeded, as the classifier says. Keys that are not
+    /// known have at most half of the places and are forgotten first, so that names invented by untrusted callers take no
+    /// place from real ones.
     pub fn with_known_keys(mut self, calls: impl IntoIterator<Item = ToolCall>) -> Self {
-        self.known.extend(calls.into_iter().map(|call| call.info()));
+        self.keys.know(calls);
         self
     }
 
-    /// Says whether what tells of one tool alone counts ([`Count::ToolFailure`]), such as an error that
-    /// nobody can classify. Default: yes for [`Key::Tool`] and [`Key::ToolName`], else no, so that one
+    /// Sets whether failures that concern one tool alone count ([`Count::ToolFailure`]), such as an error of
+    /// an unknown kind. Default: yes for [`Key::Tool`] and [`Key::ToolName`], else no, so that one
     /// tool's own errors do not stop a whole server.
     pub fn with_tool_failures(mut self, count: bool) -> Self {
         self.counts_tools = Some(count);
         self
     }
 
-    /// Says whether an answer that is an error in the tool's own words (MCP's `isError`) counts as a
+    /// Sets whether an error result (MCP's `isError`) counts as a
     /// failure of the tool. Default: no; it is neutral. Needs
     /// [`with_tool_failures`](Self::with_tool_failures).
     pub fn with_reported_failures(mut self, count: bool) -> Self {
@@ -226,51 +215,52 @@ impl<C> CircuitBreakerBuilder<C> {
         self
     }
 
-    /// Sets how long a call has to have been pending, so that it counts as a failure if it is dropped
-    /// then. Default: as long as a slow call takes, if [`Rates`](super::Rates) say that; else 99 %
+    /// Sets how long a call must have been pending to count as a failure when it is dropped. Default: the duration of
+    /// a slow call, if [`Rates`](super::Rates) set one; else 99 %
     /// of the shortest timeout of the [`TimeoutLayer`](crate::timeout::TimeoutLayer)s above and below, as configured, else of
-    /// the call's own timeout, else of 30 s. A call that had to wait and is dropped after its deadline is a failure either
-    /// way, unless the deadline is that of a caller who is
-    /// [not trusted](crate::ToolCall::tighten_from_wire); any other drop tells nothing.
+    /// the call's own timeout, else of 30 s. A call that had to wait and is dropped after its deadline is always a
+    /// failure, unless the deadline was set by an
+    /// [untrusted caller](crate::ToolCall::tighten_from_wire). Other drops do not count.
     pub fn with_abandoned_after(mut self, pending: Duration) -> Self {
-        self.abandoned = AbandonedPolicy::After(pending);
+        self.abandoned_after = Some(pending);
+        self.abandoned_policy = None;
         self
     }
 
-    /// Decides how a call counts that was dropped unfinished, in place of the rule of
-    /// [`with_abandoned_after`](Self::with_abandoned_after). Called in a `drop`: must not panic.
+    /// Sets a function that decides how a call counts that was dropped unfinished, instead of the rule of
+    /// [`with_abandoned_after`](Self::with_abandoned_after); the later of the two settings holds. It is called in a `drop` and must not panic.
     pub fn with_abandoned_policy(
         mut self,
         policy: impl Fn(&Abandoned) -> Count + Send + Sync + 'static,
     ) -> Self {
-        self.abandoned = AbandonedPolicy::By(Arc::new(policy));
+        self.abandoned_after = None;
+        self.abandoned_policy = Some(Arc::new(policy));
         self
     }
 
-    /// Sets who hears of transitions and evictions. Default: nobody; the events are emitted either
-    /// way.
+    /// Sets the listener for breaker transitions and evictions. Default: none. The events are emitted through `tracing` in any
+    /// case.
     pub fn with_listener(mut self, listen: impl Listen + 'static) -> Self {
         self.listener = Listener::new(listen);
         self
     }
 
-    /// Sets what results mean. Default: [`ByError`]. It is cloned for each call: what is large in it belongs in an
+    /// Sets the classifier of results. Default: [`ByError`]. It is cloned for each call: put large parts in an
     /// [`Arc`](std::sync::Arc).
     pub fn with_classifier<D>(self, classifier: D) -> CircuitBreakerBuilder<D> {
         CircuitBreakerBuilder {
             rules: self.rules,
-            key: self.key,
-            max_keys: self.max_keys,
-            known: self.known,
+            keys: self.keys,
             counts_tools: self.counts_tools,
             counts_reported: self.counts_reported,
-            abandoned: self.abandoned,
+            abandoned_after: self.abandoned_after,
+            abandoned_policy: self.abandoned_policy,
             listener: self.listener,
             classifier,
         }
     }
 
-    /// The same with a closure, its argument types inferred.
+    /// Sets a closure as the classifier; its argument types are inferred.
     pub fn classify_fn<Res, F>(self, classify: F) -> CircuitBreakerBuilder<F>
     where
         F: Fn(Result<&Res, &ToolError>) -> Outcome,
@@ -279,7 +269,7 @@ impl<C> CircuitBreakerBuilder<C> {
         self.with_classifier(classify)
     }
 
-    /// The layer.
+    /// Builds the layer.
     ///
     /// # Errors
     ///
@@ -287,21 +277,19 @@ impl<C> CircuitBreakerBuilder<C> {
     /// beyond its bound. The error names the setting.
     pub fn build(self) -> Result<CircuitBreakerLayer<C>, ConfigError> {
         self.rules.check()?;
-        check_max_keys(self.max_keys, &self.key, &self.known)?;
+        self.keys.check()?;
         let reason = "they tell of a tool, and `tool_failures` do not count for this key";
         refuse_if(
             self.counts_reported && !self.counts_tools(),
             "reported_failures",
             reason,
         )?;
-        if let AbandonedPolicy::After(limit) = self.abandoned {
-            period("abandoned_after", limit)?;
-        }
+        period("abandoned_after", self.abandoned_after.unwrap_or_default())?;
         Ok(self.build_checked())
     }
 
     fn counts_tools(&self) -> bool {
-        let named = matches!(self.key, Key::Tool | Key::ToolName);
+        let named = matches!(self.keys.key, Key::Tool | Key::ToolName);
         self.counts_tools.unwrap_or(named)
     }
 
@@ -310,21 +298,18 @@ impl<C> CircuitBreakerBuilder<C> {
             counts_tools: self.counts_tools(),
             rules: self.rules,
             counts_reported: self.counts_reported,
-            abandoned: self.abandoned,
+            abandoned_after: self.abandoned_after,
+            abandoned_policy: self.abandoned_policy,
             listener: self.listener.clone(),
             disabled: AtomicBool::new(false),
-            demanding: Mutex::new(()),
+            forcing: Mutex::new(()),
             subscribers: OnceLock::new(),
             origin: Instant::now(),
         });
-        let overflow = Circuit::overflow(&shared);
-        let circuits = Registry::new(self.key, self.max_keys, overflow, self.listener);
-        for call in &self.known {
-            circuits.declare(call, || Circuit::new(&shared));
-        }
+        let (overflow, make) = (Circuit::overflow(&shared), || Circuit::new(&shared));
+        let circuits = self.keys.registry(self.listener, overflow, make);
         CircuitBreakerLayer {
-            circuits,
-            shared,
+            breakers: CircuitBreakerHandle { circuits, shared },
             classifier: self.classifier,
         }
     }
@@ -334,8 +319,8 @@ impl<C> fmt::Debug for CircuitBreakerBuilder<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CircuitBreakerBuilder")
             .field("rules", &self.rules)
-            .field("key", &self.key)
-            .field("max_keys", &self.max_keys)
+            .field("key", &self.keys.key)
+            .field("max_keys", &self.keys.max)
             .finish_non_exhaustive()
     }
 }

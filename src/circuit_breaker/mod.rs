@@ -1,36 +1,36 @@
 //! A layer that stops calling a tool that is broken.
 //!
 //! A breaker is *closed* while calls pass. It *opens* when too many of them fail: then calls are refused
-//! at once, with the time after which to come back. After that time it is *half-open*: a probe
-//! passes, others are refused still; if the probe succeeds the breaker closes and starts afresh, if it
-//! fails it opens again. Each tool of each server has a breaker of its own ([`Key`](crate::Key)).
+//! immediately, with the time after which to come back. After that time it is *half-open*: one probe
+//! passes, and other calls are still refused. If the probe succeeds, the breaker closes and starts afresh; if it
+//! fails, it opens again. Each tool of each server has a breaker of its own ([`Key`](crate::Key)).
 //!
-//! By default 5 failures in a row open it, for 60 s. No window of time is involved, so a dead tool that
-//! is called every few minutes is stopped too. [`Trip`] offers a window of time for failures in a row, or for all
-//! failures, and [`Rates`] shares of failures or slow calls.
+//! By default, 5 failures in a row open it for 60 s. No window of time is involved, so a dead tool that
+//! is called every few minutes is stopped too. [`Trip`] offers a window of time for failures in a row or for all
+//! failures; [`Rates`] offer shares of failures or slow calls.
 //!
 //! What happens to a call:
 //!
-//! - **It succeeds or fails**: the [classifier](crate::Classify) says what that means. Timeouts, lost
-//!   connections, 5xx, panics and errors that nobody can classify are failures. The caller's own mistakes,
-//!   rate limits, cancellations and refusals, ours as well, tell nothing: such a call does not count at
-//!   all, and a probe's place is free again. Nor does a timeout count whose limit was the deadline of a caller who is
-//!   [not trusted](crate::ToolCall::tighten_from_wire).
-//! - **Its future is dropped**: past its deadline, unless that was such a caller's, it is a failure, as somebody outside
-//!   enforced a timeout; so it is after the call had been pending for about its timeout, or 30 s
-//!   ([`with_abandoned_after`](CircuitBreakerBuilder::with_abandoned_after)). Before that it tells
-//!   nothing.
+//! - **It succeeds or fails**: the [classifier](crate::Classify) decides which. Timeouts, lost
+//!   connections, 5xx, panics and errors of an unknown kind are failures. Caller errors,
+//!   rate limits, cancellations and refusals (including those of this crate's layers) do not count, and free a
+//!   probe's place. Nor does a timeout count whose limit was the deadline of an
+//!   [untrusted caller](crate::ToolCall::tighten_from_wire).
+//! - **Its future is dropped**: this is a failure if the call's deadline has passed, because a layer or caller above has then
+//!   enforced a timeout (unless an untrusted caller set the deadline). It is also a failure if the call had been pending for
+//!   about its timeout, or 30 s ([`with_abandoned_after`](CircuitBreakerBuilder::with_abandoned_after)). Otherwise it does
+//!   not count.
 //! - **It panics**: a failure; the panic passes.
 //! - **It ends after the breaker has changed its state**: the result is stale and decides nothing.
 //!
 //! # Order
 //!
 //! Below retry and rate-limit layers, so that each attempt counts and no wait holds a probe's place;
-//! above [`TimeoutLayer`](crate::timeout::TimeoutLayer), so that timeouts are errors that it sees. (A timeout above it
-//! drops calls; what that tells, see above.) It is always
+//! above [`TimeoutLayer`](crate::timeout::TimeoutLayer), so that it sees timeouts as errors. (A timeout layer above it
+//! drops calls, as described above.) It is always
 //! ready: an open breaker answers although the service below is not ready, and gives back what was
 //! reserved there. So back-pressure ends here; bound the load with a limit above it. A call that had to wait
-//! for readiness is admitted when it is about to run: what was queued on a tool before it died does not
+//! for readiness is admitted when it is about to run: calls that were queued before a tool died do not
 //! run after the breaker has opened.
 //!
 //! # Example
@@ -87,9 +87,9 @@
 //!
 //! # A server's breaker and a tool's
 //!
-//! An outcome has a scope. A lost connection tells of the whole server; an error that nobody can classify
-//! tells of the tool alone ([`Count::ToolFailure`](crate::outcome::Count::ToolFailure)), and a breaker of a server leaves it
-//! out. So two layers divide the work; here the tool's own breaker leaves lost connections to the server's:
+//! An outcome has a scope. A lost connection concerns the whole server; an error of an unknown kind
+//! concerns the tool alone ([`Count::ToolFailure`](crate::outcome::Count::ToolFailure)), and a server's breaker ignores
+//! it. So two layers divide the work; here the tool's own breaker leaves lost connections to the server's:
 //!
 //! ```
 //! use tower::ServiceBuilder;
@@ -113,24 +113,24 @@
 //! # Observing and forcing
 //!
 //! [`CircuitBreakerLayer::handle`] lists every breaker with its counters, forces, resets and disables
-//! them, drives one by hand, and subscribes to their transitions. Each transition is a `tool.breaker` event at WARN
-//! as well, and reaches the layer's [`Listen`](crate::Listen)er.
+//! them, uses one by hand, and subscribes to their transitions. Each transition is also a `tool.breaker` event at
+//! WARN, and reaches the layer's [`Listen`](crate::Listen)er.
 //!
 //! # Bounds
 //!
 //! At most 10,000 breakers are kept ([`with_max_keys`](CircuitBreakerBuilder::with_max_keys)). When there
-//! is no place for another one, those that are closed, have no call in flight and were not used for a
-//! while are forgotten, first those without a failure in their window. An open, half-open or forced breaker is not,
-//! unless its open period has been over for an hour and nobody called. Keys with which no call ever succeeded have half of
-//! the places at most, and go first: so invented names take no place from tools that are
-//! [known](CircuitBreakerBuilder::with_known_keys). If all places are taken, calls of new keys pass without a breaker, until
-//! there is a place.
+//! is no place for another one, breakers are forgotten that are closed, have no call in flight and were not used for a
+//! while, first those without a failure in their window. An open, half-open or forced breaker is kept,
+//! unless its open period has been over for an hour and no call came. Keys with which no call ever succeeded have at most
+//! half of the places and are forgotten first, so that invented names take no place from
+//! [known](CircuitBreakerBuilder::with_known_keys) tools. If all places are taken, calls with new keys pass without a
+//! breaker until there is a place.
 //!
 //! # Errors
 //!
 //! [`CircuitOpen`](crate::ErrorKind::CircuitOpen), not started, always with a `retry_after`: the rest of the
-//! open period; the period itself while the breaker is forced open; 1 s (or the period, if that is shorter)
-//! while probes run, as nobody knows when they end. Errors of the inner service pass, stamped with the call's names. An inner
+//! open period; the whole period while the breaker is forced open; 1 s (or the period, if that is shorter)
+//! while probes run, because their end is unknown. Errors of the inner service pass, stamped with the call's names. An inner
 //! readiness error is the result of the call that meets it, and counts.
 //!
 //! A listener or a policy for dropped calls must not panic.
@@ -138,19 +138,19 @@
 //! # Cancel safety
 //!
 //! Dropping the future at any point gives a probe's place back. A probe that neither ends nor is dropped
-//! loses its place after its lease ([`with_probe_lease`](CircuitBreakerBuilder::with_probe_lease)). After five probes in a row
-//! that told nothing, dropped ones for example, a half-open breaker admits every call until one tells something: a failure
-//! opens it again. So a breaker is never stuck, whatever its callers do. A call to which a caller who is not trusted leaves
-//! less time than the tool may take is no probe, unless none other came for another open period.
+//! loses its place after its lease ([`with_probe_lease`](CircuitBreakerBuilder::with_probe_lease)). After five consecutive
+//! probes without a verdict, for example dropped ones, a half-open breaker admits every call until one succeeds or fails: a
+//! failure opens it again. So a breaker is never stuck, whatever its callers do. A call is no probe if an untrusted caller
+//! leaves it less time than the tool may take, unless no other call came for another open period.
 //!
 //! # Cost
 //!
-//! Finding the breaker of a known key takes a read lock that few other threads use, and waits for nobody but for a
-//! table of breakers that is being replaced. While it is closed, admission is one atomic load. With consecutive failures or
-//! failures in a window a success is another one, with no clock and no allocation; the one that resets a count takes
-//! the mutex. With [`Rates`] a success is a
-//! compare-and-swap, over time after one look at the clock. Failures, and what happens in the other states, take a
-//! mutex for a moment, but for refusals of an open breaker. `tokio`'s clock is monotonic: a wall clock
+//! Finding the breaker of a known key takes a read lock that few other threads use; it waits only while a
+//! table of breakers is replaced. While the breaker is closed, admission is one atomic load. With consecutive failures or
+//! failures in a window, a success is another load, with no clock and no allocation; a success that resets a count takes
+//! the mutex. With [`Rates`], a success is a
+//! compare-and-swap, and over time also one read of the clock. Failures, and all operations in the other states, take a
+//! mutex for a moment, except refusals of an open breaker. `tokio`'s clock is monotonic: a wall clock
 //! that is set back changes nothing.
 //!
 //! # Clone
@@ -176,7 +176,8 @@ mod window;
 pub(crate) use self::{
     cell::Cell,
     rules::Rules,
-    state::{Demand, Pass, Recorded, Verdict},
+    state::{Pass, Recorded},
+    window::Verdict,
 };
 pub use self::{
     future::ResponseFuture,

@@ -9,11 +9,11 @@ use proptest::prelude::*;
 
 use super::{
     cell::Cell,
-    rules::{Kind, Rates, Rules, Span, Trip, Within},
-    state::{Change, Demand, Pass, Recorded, Verdict},
-    window::{BUCKETS, Mark, Tally},
+    rules::{Kind, Rates, Rules, Span, Trip},
+    state::{Pass, Recorded},
+    window::{BUCKETS, Tally, Verdict},
 };
-use crate::event::transition::BreakerState as State;
+use crate::event::transition::{BreakerState as State, Transition};
 
 /// One step of a schedule.
 #[derive(Clone, Debug)]
@@ -25,7 +25,7 @@ enum Step {
     Wait(u16),
     /// A thread comes with a moment that has passed already.
     Back(u16),
-    Demand(Demand),
+    Force(State),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -45,18 +45,18 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         3 => Just(End::Neutral),
         1 => Just(End::Hang),
     ];
-    let demand = prop_oneof![
-        Just(Demand::Reset),
-        Just(Demand::Open),
-        Just(Demand::Closed),
-        Just(Demand::Disabled),
+    let force = prop_oneof![
+        Just(State::Closed),
+        Just(State::ForcedOpen),
+        Just(State::ForcedClosed),
+        Just(State::Disabled),
     ];
     let step = prop_oneof![
         30 => prop::bool::weighted(0.9).prop_map(Step::Admit),
         30 => (any::<u8>(), end).prop_map(|(n, end)| Step::End(n, end)),
         8 => (0u16..400).prop_map(Step::Wait),
         2 => (0u16..100).prop_map(Step::Back),
-        1 => demand.prop_map(Step::Demand),
+        1 => force.prop_map(Step::Force),
     ];
     prop::collection::vec(step, 1..60)
 }
@@ -100,16 +100,16 @@ fn millis(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// What is so simple that it can be seen to be right.
+/// A model that is simple enough to be seen to be right.
 struct Naive {
     state: State,
     /// Counts changes of state.
     period: u32,
     /// When the present period began.
     since: Duration,
-    results: Vec<(Duration, Mark)>,
+    results: Vec<(Duration, Verdict)>,
     probes: Vec<(usize, Duration)>,
-    /// How each probe of the present period ended, in their order: whether it told something.
+    /// How each probe of the present period ended, in their order: whether it had a verdict.
     verdicts: Vec<bool>,
     successes: u32,
     failed_probes: u32,
@@ -190,7 +190,7 @@ impl Naive {
         };
         match self.state {
             State::Closed | State::ForcedClosed => {
-                self.results.push((now, Mark { failure, slow }));
+                self.results.push((now, Verdict { failure, slow }));
                 if self.state == State::Closed && self.trips(now, rules) {
                     self.turn(State::Open, now);
                 }
@@ -210,20 +210,24 @@ impl Naive {
     }
 
     /// The results that the window holds `now`.
-    fn window(&self, now: Duration, rules: &Rules) -> Vec<Mark> {
-        let marks = || self.results.iter().map(|(_, mark)| *mark);
+    fn window(&self, now: Duration, rules: &Rules) -> Vec<Verdict> {
+        let verdicts = || self.results.iter().map(|(_, verdict)| *verdict);
         let since = |keep: &dyn Fn(Duration) -> bool| {
             let all = self.results.iter();
             all.filter(|(at, _)| keep(*at))
-                .map(|(_, mark)| *mark)
+                .map(|(_, verdict)| *verdict)
                 .collect()
         };
         match &rules.trip {
-            Kind::Consecutive { .. } => marks().rev().take_while(|m| m.failure).collect(),
-            Kind::Within(Within {
-                window, in_a_row, ..
-            }) => {
-                let within: Vec<Mark> = since(&|at| now - at < *window);
+            Kind::Failures { window: None, .. } => {
+                verdicts().rev().take_while(|m| m.failure).collect()
+            }
+            Kind::Failures {
+                window: Some(window),
+                in_a_row,
+                ..
+            } => {
+                let within: Vec<Verdict> = since(&|at| now - at < *window);
                 let failures = within.into_iter().rev();
                 match in_a_row {
                     true => failures.take_while(|m| m.failure).collect(),
@@ -233,7 +237,7 @@ impl Naive {
             Kind::Rates(rates) => match rates.span {
                 Span::Calls(calls) => {
                     let from = self.results.len().saturating_sub(calls as usize);
-                    marks().skip(from).collect()
+                    verdicts().skip(from).collect()
                 }
                 Span::Time(window) => {
                     let width = window.as_nanos() / BUCKETS as u128;
@@ -247,13 +251,18 @@ impl Naive {
 
     fn tally(&self, now: Duration, rules: &Rules) -> Tally {
         let mut tally = Tally::default();
-        for mark in self.window(now, rules) {
-            tally.merge(mark.into());
+        for verdict in self.window(now, rules) {
+            tally.merge(verdict.into());
         }
         // More than enough are not kept.
-        if let Kind::Within(Within { failures, .. }) = rules.trip {
-            tally.calls = tally.calls.min(failures);
-            tally.failures = tally.failures.min(failures);
+        if let Kind::Failures {
+            threshold,
+            window: Some(_),
+            ..
+        } = rules.trip
+        {
+            tally.calls = tally.calls.min(threshold);
+            tally.failures = tally.failures.min(threshold);
         }
         tally
     }
@@ -262,9 +271,7 @@ impl Naive {
         let tally = self.tally(now, rules);
         let share = |n: u32| f64::from(n) / f64::from(tally.calls);
         match &rules.trip {
-            Kind::Consecutive { failures } | Kind::Within(Within { failures, .. }) => {
-                tally.failures >= *failures
-            }
+            Kind::Failures { threshold, .. } => tally.failures >= *threshold,
             Kind::Rates(rates) => {
                 let (failure_rate, slow_rate) = rates.rates();
                 tally.calls >= rates.minimum()
@@ -277,7 +284,7 @@ impl Naive {
 
 /// Runs a schedule through both and compares every verdict.
 ///
-/// Who looks at a breaker has it take up what it had put off; so it is looked at after every step, or only
+/// A snapshot makes the breaker add the successes that it had put off; so one is taken after every step, or only
 /// at the end.
 fn run(rules: &Rules, steps: Vec<Step>, watched: bool) -> Result<(), TestCaseError> {
     let cell = Cell::new(State::Closed, rules);
@@ -293,7 +300,7 @@ fn run(rules: &Rules, steps: Vec<Step>, watched: bool) -> Result<(), TestCaseErr
     };
     let mut now = Duration::ZERO;
     let mut calls: Vec<(usize, Pass, u32)> = Vec::new();
-    let mut changes: Vec<Change> = Vec::new();
+    let mut changes: Vec<Transition> = Vec::new();
     let last = steps.len() - 1;
     for (n, step) in steps.into_iter().enumerate() {
         match step {
@@ -309,14 +316,14 @@ fn run(rules: &Rules, steps: Vec<Step>, watched: bool) -> Result<(), TestCaseErr
             Step::End(which, end) if !calls.is_empty() => {
                 let which = usize::from(which) % calls.len();
                 let (call, pass, period) = calls.swap_remove(which);
-                // Without a rate of slow calls nobody is slow.
+                // Without a rate of slow calls no call is slow.
                 let end = match end {
                     End::Result(failure, slow) => End::Result(failure, slow && rules.times_calls()),
                     end => end,
                 };
                 let verdict = match end {
-                    End::Result(failure, slow) => Verdict::Result(Mark { failure, slow }),
-                    End::Neutral => Verdict::Neutral,
+                    End::Result(failure, slow) => Some(Verdict { failure, slow }),
+                    End::Neutral => None,
                     End::Hang => continue,
                 };
                 let stale = period != naive.period;
@@ -333,34 +340,31 @@ fn run(rules: &Rules, steps: Vec<Step>, watched: bool) -> Result<(), TestCaseErr
             Step::Wait(ms) => now += millis(ms.into()),
             Step::Back(ms) if watched => {
                 let early = now.saturating_sub(millis(ms.into()));
-                let look = cell.look(early, rules);
+                let look = cell.snapshot(early, rules);
                 prop_assert_eq!(look.state, naive.state);
             }
             Step::Back(_) => {}
-            Step::Demand(demand) => {
-                let to = match demand {
-                    Demand::Reset => State::Closed,
-                    Demand::Open => State::ForcedOpen,
-                    Demand::Closed => State::ForcedClosed,
-                    Demand::Disabled => State::Disabled,
-                };
-                if naive.state != to {
-                    naive.turn(to, now);
-                } else if demand == Demand::Reset {
-                    naive.turn(State::Closed, now);
+            Step::Force(state) => {
+                if naive.state != state || state == State::Closed {
+                    naive.turn(state, now);
                 }
-                changes.extend(cell.force(demand, now, rules));
+                changes.extend(cell.force(state, now, rules));
             }
         }
         if !watched && n < last {
             continue;
         }
-        let look = cell.look(now, rules);
+        let look = cell.snapshot(now, rules);
         prop_assert_eq!(look.state, naive.state);
         prop_assert_eq!(look.generation, naive.period);
         prop_assert!(look.probes <= rules.probes as usize);
         if matches!(naive.state, State::Closed | State::ForcedClosed) {
-            prop_assert_eq!(look.tally, naive.tally(now, rules));
+            let tally = Tally {
+                calls: look.calls,
+                failures: look.failures,
+                slow: look.slow_calls,
+            };
+            prop_assert_eq!(tally, naive.tally(now, rules));
         }
         if let (State::Open, Some(retry_after)) = (naive.state, look.retry_after) {
             let until = naive.since + naive.open_for(rules);
@@ -377,7 +381,7 @@ fn run(rules: &Rules, steps: Vec<Step>, watched: bool) -> Result<(), TestCaseErr
     Ok(())
 }
 
-/// Whatever happened, and whoever hangs: once calls succeed, the breaker closes.
+/// Whatever happened, and whichever calls hang: once calls succeed, the breaker closes.
 fn recovers(rules: &Rules, steps: Vec<Step>) -> Result<(), TestCaseError> {
     let cell = Cell::new(State::Closed, rules);
     let mut now = Duration::ZERO;
@@ -389,22 +393,22 @@ fn recovers(rules: &Rules, steps: Vec<Step>) -> Result<(), TestCaseError> {
             }
             Step::End(n, End::Result(failure, slow)) if !calls.is_empty() => {
                 let pass = calls.swap_remove(usize::from(n) % calls.len());
-                cell.record(pass, Verdict::Result(Mark { failure, slow }), || now, rules);
+                cell.record(pass, Some(Verdict { failure, slow }), || now, rules);
             }
             Step::Wait(ms) => now += millis(ms.into()),
             // Calls that are never heard of again.
             Step::End(..) => calls.clear(),
-            Step::Back(_) | Step::Demand(_) => {}
+            Step::Back(_) | Step::Force(_) => {}
         }
     }
     // It may open once more, by the failures that are in its window still.
     for _ in 0..2 * (rules.successes() + 12) {
         now += rules.max_open_for + rules.lease;
         if let Ok(pass) = cell.admit(|| now, || true, rules).0 {
-            cell.record(pass, Verdict::SUCCESS, || now, rules);
+            cell.record(pass, Some(Verdict::SUCCESS), || now, rules);
         }
     }
-    prop_assert_eq!(cell.look(now, rules).state, State::Closed);
+    prop_assert_eq!(cell.snapshot(now, rules).state, State::Closed);
     Ok(())
 }
 

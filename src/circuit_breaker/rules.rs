@@ -8,13 +8,13 @@ use crate::{
     event::transition::TransitionReason,
 };
 
-/// The most results that a window remembers one by one.
+/// The maximum number of results in a window.
 pub const MAX_WINDOW_CALLS: u32 = 10_000;
 
-/// The most probes at a time.
+/// The maximum number of simultaneous probes.
 pub const MAX_PROBES: u32 = 1_000;
 
-/// The longest time that a setting may name: a year. What is longer would never end.
+/// The longest duration of a setting: one year.
 pub const MAX_PERIOD: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// What opens a breaker.
@@ -36,53 +36,51 @@ pub struct Trip(pub(super) Kind);
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Kind {
-    Consecutive { failures: u32 },
-    Within(Within),
+    Failures {
+        threshold: u32,
+        /// How long a failure counts; without end if there is none.
+        window: Option<Duration>,
+        /// Whether a success resets the count.
+        in_a_row: bool,
+    },
     Rates(Rates),
 }
 
-/// So many failures within a sliding window of time.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Within {
-    pub(super) failures: u32,
-    pub(super) window: Duration,
-    /// Whether a success resets the count.
-    pub(super) in_a_row: bool,
-}
-
 impl Trip {
-    /// So many failures with no success in between, however long that takes: a tool that is called
-    /// rarely is stopped as well. The default, with 5. At least 1.
+    /// So many consecutive failures, however long that takes: a rarely called tool is stopped as well.
+    /// The default, with 5. At least 1.
     pub const fn consecutive_failures(threshold: u32) -> Self {
-        Self(Kind::Consecutive {
-            failures: threshold,
+        Self(Kind::Failures {
+            threshold,
+            window: None,
+            in_a_row: true,
         })
     }
 
     /// So many failures with no success in between, all within a sliding window of time: a success resets the count,
     /// and failures older than the window do not count.
     ///
-    /// Exact: a failure has the time at which its call ended, and leaves the window when it is as old as that is long. At
-    /// least 1 and at most [`MAX_WINDOW_CALLS`]. 16 bytes for each failure in the window.
+    /// Exact: a failure is as old as the end of its call, and counts until it is as old as the window is long. The threshold is
+    /// at least 1 and at most [`MAX_WINDOW_CALLS`]. Each failure in the window takes 16 bytes.
     pub const fn consecutive_failures_within(threshold: u32, window: Duration) -> Self {
-        Self(Kind::Within(Within {
-            failures: threshold,
-            window,
+        Self(Kind::Failures {
+            threshold,
+            window: Some(window),
             in_a_row: true,
-        }))
+        })
     }
 
     /// So many failures within a sliding window of time, whatever succeeds in between. Otherwise as
     /// [`consecutive_failures_within`](Self::consecutive_failures_within).
     ///
-    /// How busy a tool is matters here: of many calls a small share of failures opens the breaker. [`Rates`] look at the
-    /// share.
+    /// This depends on how busy a tool is: with many calls, a small share of failures opens the breaker. [`Rates`] use the
+    /// share instead.
     pub const fn total_failures_within(threshold: u32, window: Duration) -> Self {
-        Self(Kind::Within(Within {
-            failures: threshold,
-            window,
+        Self(Kind::Failures {
+            threshold,
+            window: Some(window),
             in_a_row: false,
-        }))
+        })
     }
 }
 
@@ -109,7 +107,7 @@ pub struct Rates {
     slow_call: Option<Duration>,
 }
 
-/// What the shares are of.
+/// The window of the shares.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Span {
     Calls(u32),
@@ -139,14 +137,14 @@ impl Rates {
         Self::over(Span::Time(window))
     }
 
-    /// The share of failures that opens the breaker, above 0 and at most 1. Default: not looked at.
+    /// Sets the share of failures that opens the breaker, above 0 and at most 1. Default: none.
     pub const fn with_failure_rate(mut self, rate: f64) -> Self {
         self.failure_rate = Some(rate);
         self
     }
 
-    /// The share of calls of at least `slow_call` that opens the breaker, above 0 and at most 1.
-    /// Default: not looked at. A call that took so long and succeeded counts as slow; one that
+    /// Sets the share of calls of at least `slow_call` that opens the breaker, above 0 and at most 1.
+    /// Default: none. A call that took so long and succeeded counts as slow; one that
     /// failed, or was dropped, as slow and as a failure. A slow probe is a failed one. The time runs
     /// from the first wait of the call, so work that blocks before it is not seen.
     pub const fn with_slow_call_rate(mut self, rate: f64, slow_call: Duration) -> Self {
@@ -155,7 +153,7 @@ impl Rates {
         self
     }
 
-    /// The number of results below which no share means anything. Default: 10, or the whole window
+    /// Sets the number of results below which the shares do not open the breaker. Default: 10, or the whole window
     /// of calls if that is smaller.
     pub const fn with_minimum_calls(mut self, calls: u32) -> Self {
         self.minimum = Some(calls);
@@ -192,9 +190,9 @@ impl Rates {
         }
     }
 
-    /// How many successes may come before the verdict has to be asked for.
+    /// How many successes may be added before the verdict has to be computed.
     pub(super) fn room(&self, tally: Tally) -> u32 {
-        // A long run is handed over now and then.
+        // Bounds the counter of successes outside the window.
         const MANY: u32 = 1 << 30;
         if tally.is_clean() {
             return MANY;
@@ -202,7 +200,7 @@ impl Rates {
         match self.minimum().checked_sub(tally.calls) {
             // The success that completes the minimum may open the breaker.
             Some(missing) if missing > 0 => missing - 1,
-            // So may the next one, where what has left the window was better than what is in it.
+            // So may the next one, if the results that left the window were better than those in it.
             _ if self.verdict(tally).is_some() => 0,
             // Any other success only lowers the rates.
             _ => MANY,
@@ -248,7 +246,7 @@ impl Rates {
     }
 }
 
-/// All that the state machine goes by.
+/// The settings of the state machine.
 #[derive(Clone, Debug)]
 pub(crate) struct Rules {
     pub(super) trip: Kind,
@@ -256,7 +254,7 @@ pub(crate) struct Rules {
     pub(super) growth: f64,
     pub(super) max_open_for: Duration,
     pub(super) probes: u32,
-    /// As many as probes, unless set.
+    /// Defaults to the number of probes.
     pub(super) successes: Option<u32>,
     pub(super) lease: Duration,
 }
@@ -276,10 +274,10 @@ impl Default for Rules {
 }
 
 impl Rules {
-    /// One failure opens it for the period; then one probe may run at a time, and keep its place for so long.
+    /// Opens for `period` after one failure; then one probe at a time, with a lease of `period`.
     pub(crate) fn of_one_failure(period: Duration) -> Self {
         Self {
-            trip: Kind::Consecutive { failures: 1 },
+            trip: Trip::consecutive_failures(1).0,
             open_for: period,
             lease: period,
             ..Self::default()
@@ -303,34 +301,38 @@ impl Rules {
             .min(self.max_open_for)
     }
 
-    /// Whether a call that took so long counts as slow.
+    /// Whether a call with this duration counts as slow.
     pub(super) fn is_slow(&self, elapsed: impl FnOnce() -> Duration) -> bool {
         self.slow_call().is_some_and(|limit| elapsed() >= limit)
     }
 
-    /// Whether it matters how long a call took.
+    /// Whether the duration of calls matters.
     pub(super) fn times_calls(&self) -> bool {
         self.slow_call().is_some()
     }
 
-    /// From when on a call is slow, if that matters.
+    /// The duration from which a call is slow, if that matters.
     pub(super) fn slow_call(&self) -> Option<Duration> {
         match &self.trip {
             Kind::Rates(rates) => rates.slow_call,
-            Kind::Consecutive { .. } | Kind::Within(_) => None,
+            Kind::Failures { .. } => None,
         }
     }
 
-    /// Refuses what can never open, or never close again.
+    /// Refuses rules by which a breaker can never open, or never close again.
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         match &self.trip {
-            Kind::Consecutive { failures } => not_zero("threshold", *failures, ALWAYS_OPEN)?,
-            Kind::Within(within) => {
-                not_zero("threshold", within.failures, ALWAYS_OPEN)?;
-                at_most("threshold", within.failures, MAX_WINDOW_CALLS)?;
-                period("window", within.window)?;
-                let reason = "the breaker could never open: nothing stays in a window of zero";
-                refuse_if(within.window.is_zero(), "window", reason)?;
+            &Kind::Failures {
+                threshold, window, ..
+            } => {
+                let reason = "it is zero: the breaker would be open before the first failure";
+                not_zero("threshold", threshold, reason)?;
+                if let Some(window) = window {
+                    at_most("threshold", threshold, MAX_WINDOW_CALLS)?;
+                    period("window", window)?;
+                    let reason = "the breaker could never open: nothing stays in a window of zero";
+                    refuse_if(window.is_zero(), "window", reason)?;
+                }
             }
             Kind::Rates(rates) => rates.check()?,
         }
@@ -354,8 +356,6 @@ impl Rules {
         period("probe_lease", self.lease)
     }
 }
-
-const ALWAYS_OPEN: &str = "it is zero: the breaker would be open before the first failure";
 
 fn not_zero(field: &'static str, n: u32, reason: &'static str) -> Result<(), ConfigError> {
     refuse_if(n == 0, field, reason)

@@ -1,14 +1,14 @@
 use std::{
     fmt,
-    sync::Arc,
     task::{Context, Poll},
 };
 
 use tower_service::Service;
 
 use super::{
-    circuit::{Admitted, Circuit, CircuitEntry, Circuits, Shared, refusal},
+    circuit::{Admitted, refusal},
     future::{ResponseFuture, State},
+    handle::{Breaker, CircuitBreakerHandle},
 };
 use crate::{
     call::ToolCall,
@@ -25,17 +25,15 @@ use crate::{
 #[derive(Clone)]
 pub struct CircuitBreaker<S, C = ByError> {
     inner: Prepared<S>,
-    circuits: Circuits,
-    shared: Arc<Shared>,
+    breakers: CircuitBreakerHandle,
     classifier: C,
 }
 
 impl<S, C> CircuitBreaker<S, C> {
-    pub(super) fn new(inner: S, circuits: Circuits, shared: Arc<Shared>, classifier: C) -> Self {
+    pub(super) fn new(inner: S, breakers: CircuitBreakerHandle, classifier: C) -> Self {
         Self {
             inner: Prepared::new(inner),
-            circuits,
-            shared,
+            breakers,
             classifier,
         }
     }
@@ -64,13 +62,13 @@ where
     fn call(&mut self, call: ToolCall) -> Self::Future {
         call.share_limit();
         let info = call.info();
-        let entry = self.circuits.keep(&info, || Circuit::new(&self.shared));
+        let breaker = self.breakers.keep(&info);
         let classifier = self.classifier.clone();
         let state = match self.inner.take() {
-            Taken::Ready => match entry.admit(Some(&call)) {
-                // Made where it is returned: what lies below is not moved once more.
+            Taken::Ready => match breaker.admit_call(Some(&call)) {
+                // Built in the return place: the inner future is not moved again.
                 Ok(pass) => {
-                    let admitted = Admitted::new(entry, info, pass);
+                    let admitted = Admitted::new(breaker, info, pass);
                     let beginning = Beginning::new(admitted, call.trusted_deadline());
                     let fut = Some(self.inner.get().call(call));
                     let flight = beginning.begun();
@@ -81,28 +79,28 @@ where
                     State::refused(refusal(Some(&info), retry_after))
                 }
             },
-            // A look, no permit: that is taken when the call is about to run.
-            Taken::Wait(svc) => match entry.refuses(&info) {
+            // Takes no permit: a permit is taken when the call is about to run.
+            Taken::Wait(svc) => match breaker.refuses(&info) {
                 Some(retry_after) => State::refused(refusal(Some(&info), retry_after)),
                 None => State::Preparing {
                     preparing: Preparing::new(svc, &call),
                     call: Some(call),
-                    entry,
+                    breaker,
                 },
             },
             Taken::Failed(error) => {
                 let error = error.for_call(&info);
-                State::refused(not_ready(&entry, &call, error, &classifier))
+                State::refused(not_ready(&breaker, &call, error, &classifier))
             }
         };
         ResponseFuture::new(state, classifier)
     }
 }
 
-/// The inner service failed to become ready: that is the result of the call, and counts as one, if the
-/// breaker admits it.
+/// The error of a call whose inner service failed to become ready. It counts as a result, if the breaker admits the
+/// call.
 pub(super) fn not_ready<Res>(
-    entry: &Arc<CircuitEntry>,
+    breaker: &Breaker,
     call: &ToolCall,
     error: ToolError,
     classifier: &impl Classify<Res>,
@@ -110,13 +108,10 @@ pub(super) fn not_ready<Res>(
     let info = call.info();
     // Foreign code, and it may panic: before there is a permit.
     let outcome = classifier.classify(Err(&error));
-    match entry.admit(Some(call)) {
+    match breaker.admit_call(Some(call)) {
         Ok(pass) => {
-            Admitted::new(Arc::clone(entry), info, pass).ended(
-                outcome.count(),
-                outcome.is_reported(),
-                None,
-            );
+            let admitted = Admitted::new(breaker.clone(), info, pass);
+            admitted.ended(outcome.count(), outcome.is_reported(), None);
             error
         }
         Err(retry_after) => refusal(Some(&info), retry_after),
@@ -127,7 +122,7 @@ impl<S: fmt::Debug, C> fmt::Debug for CircuitBreaker<S, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CircuitBreaker")
             .field("inner", &self.inner)
-            .field("rules", &self.shared.rules)
+            .field("rules", &self.breakers.shared.rules)
             .finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! What the cell shares between threads: std's, or loom's when its model is checked.
+//! The primitives of the cell: std's, or loom's while its model is checked.
 
 #[cfg(toolcall_loom)]
 use loom::sync;

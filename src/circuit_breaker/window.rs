@@ -4,13 +4,13 @@
 
 use std::{collections::VecDeque, mem, time::Duration};
 
-use super::rules::{Kind, Rates, Span, Within};
+use super::rules::{Kind, Rates, Span};
 use crate::event::transition::TransitionReason;
 
 /// Buckets of a time window.
 pub(super) const BUCKETS: usize = 32;
 
-/// What a window holds.
+/// The results in a window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(super) calls: u32,
@@ -19,7 +19,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// So many successes.
+    /// A tally of this many successes.
     pub(super) fn of(successes: u32) -> Self {
         Self {
             calls: successes,
@@ -44,33 +44,32 @@ impl Tally {
     }
 }
 
-/// One result.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Mark {
+/// What a result says of the tool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Verdict {
     pub(super) failure: bool,
     pub(super) slow: bool,
 }
 
-impl From<Mark> for Tally {
-    fn from(mark: Mark) -> Self {
-        Self {
-            calls: 1,
-            failures: mark.failure.into(),
-            slow: mark.slow.into(),
-        }
-    }
+impl Verdict {
+    pub(crate) const SUCCESS: Self = Self {
+        failure: false,
+        slow: false,
+    };
+    pub(crate) const FAILURE: Self = Self {
+        failure: true,
+        slow: false,
+    };
 }
 
-/// How many successes may come before the window has to hear of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Quiet {
-    /// Each has to be recorded.
-    No,
-    /// One more success changes nothing, now and later.
-    Always,
-    /// They may be counted and added later, as long as there are at most so many, and in a window of
-    /// time before the moment.
-    Run { room: u32, until: Option<Duration> },
+impl From<Verdict> for Tally {
+    fn from(verdict: Verdict) -> Self {
+        Self {
+            calls: 1,
+            failures: verdict.failure.into(),
+            slow: verdict.slow.into(),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -81,7 +80,9 @@ pub(super) enum Window {
     /// When the last failures ended, at most as many as open the breaker: so it is exact.
     Within {
         failures: VecDeque<Duration>,
-        rule: Within,
+        threshold: u32,
+        window: Duration,
+        in_a_row: bool,
     },
     Calls(Ring),
     Time(Box<Buckets>),
@@ -90,10 +91,16 @@ pub(super) enum Window {
 impl Window {
     pub(super) fn new(trip: &Kind) -> Self {
         match trip {
-            Kind::Consecutive { .. } => Self::Consecutive { failures: 0 },
-            Kind::Within(rule) => Self::Within {
+            Kind::Failures { window: None, .. } => Self::Consecutive { failures: 0 },
+            &Kind::Failures {
+                threshold,
+                window: Some(window),
+                in_a_row,
+            } => Self::Within {
                 failures: VecDeque::new(),
-                rule: *rule,
+                threshold,
+                window,
+                in_a_row,
             },
             Kind::Rates(Rates { span, .. }) => match *span {
                 Span::Calls(calls) => Self::Calls(Ring::new(calls)),
@@ -103,24 +110,32 @@ impl Window {
     }
 
     /// Records a result that ended `now`.
-    pub(super) fn record(&mut self, mark: Mark, now: Duration) {
+    pub(super) fn record(&mut self, verdict: Verdict, now: Duration) {
         match self {
-            Self::Consecutive { failures } if mark.failure => {
+            Self::Consecutive { failures } if verdict.failure => {
                 *failures = failures.saturating_add(1);
             }
             Self::Consecutive { failures } => *failures = 0,
-            Self::Within { failures, rule } if mark.failure => {
-                if failures.len() >= rule.failures as usize {
+            Self::Within {
+                failures,
+                threshold,
+                ..
+            } if verdict.failure => {
+                if failures.len() >= *threshold as usize {
                     failures.pop_front();
                 }
                 failures.push_back(now);
             }
-            Self::Within { failures, rule } if rule.in_a_row => failures.clear(),
+            Self::Within {
+                failures,
+                in_a_row: true,
+                ..
+            } => failures.clear(),
             Self::Within { .. } => {}
-            Self::Calls(ring) => ring.push(mark),
+            Self::Calls(ring) => ring.push(verdict),
             Self::Time(buckets) => {
                 buckets.advance(now);
-                buckets.add(mark.into());
+                buckets.add(verdict.into());
             }
         }
     }
@@ -137,40 +152,40 @@ impl Window {
 
     /// What is in the window `now`.
     pub(super) fn tally(&mut self, now: Duration) -> Tally {
-        match self {
-            Self::Consecutive { failures } => Tally {
-                calls: *failures,
-                failures: *failures,
-                slow: 0,
-            },
-            Self::Within { failures, rule } => {
-                let expired = |&at: &Duration| now.saturating_sub(at) >= rule.window;
+        let failures = match self {
+            Self::Consecutive { failures } => *failures,
+            Self::Within {
+                failures, window, ..
+            } => {
+                let expired = |&at: &Duration| now.saturating_sub(at) >= *window;
                 while failures.front().is_some_and(expired) {
                     failures.pop_front();
                 }
                 // At most the threshold, which is a u32.
-                let failures = failures.len() as u32;
-                Tally {
-                    calls: failures,
-                    failures,
-                    slow: 0,
-                }
+                failures.len() as u32
             }
-            Self::Calls(ring) => ring.tally,
+            Self::Calls(ring) => return ring.tally,
             Self::Time(buckets) => {
                 buckets.advance(now);
-                buckets.tally
+                return buckets.tally;
             }
+        };
+        Tally {
+            calls: failures,
+            failures,
+            slow: 0,
         }
     }
 
-    /// Whether it is as good as new, without moving it on.
+    /// Whether it is as good as new `now`. Removes nothing.
     pub(super) fn is_clean(&self, now: Duration) -> bool {
         match self {
             Self::Consecutive { failures } => *failures == 0,
-            Self::Within { failures, rule } => {
+            Self::Within {
+                failures, window, ..
+            } => {
                 let last = failures.back();
-                last.is_none_or(|&at| now.saturating_sub(at) >= rule.window)
+                last.is_none_or(|&at| now.saturating_sub(at) >= *window)
             }
             Self::Calls(ring) => ring.tally.is_clean(),
             Self::Time(buckets) => {
@@ -184,51 +199,48 @@ impl Window {
     pub(super) fn verdict(&mut self, trip: &Kind, now: Duration) -> Option<TransitionReason> {
         let tally = self.tally(now);
         match trip {
-            Kind::Consecutive { failures } => {
-                (tally.failures >= *failures).then_some(TransitionReason::ConsecutiveFailures)
-            }
-            Kind::Within(rule) => {
-                (tally.failures >= rule.failures).then_some(match rule.in_a_row {
-                    true => TransitionReason::ConsecutiveFailures,
-                    false => TransitionReason::FailuresInWindow,
-                })
-            }
+            Kind::Failures {
+                threshold,
+                in_a_row,
+                ..
+            } => (tally.failures >= *threshold).then_some(match in_a_row {
+                true => TransitionReason::ConsecutiveFailures,
+                false => TransitionReason::FailuresInWindow,
+            }),
             Kind::Rates(rates) => rates.verdict(tally),
         }
     }
 
-    pub(super) fn quiet(&self, trip: &Kind) -> Quiet {
+    /// How many successes may be added later instead of being recorded one by one, and in a window of time before which
+    /// moment. `None` if a success changes nothing, now and later.
+    pub(super) fn room(&self, trip: &Kind) -> Option<(u32, Option<Duration>)> {
         let (tally, until) = match self {
-            Self::Consecutive { failures: 0 } => return Quiet::Always,
-            Self::Consecutive { .. } => return Quiet::No,
-            Self::Within { failures, rule } => {
-                return match rule.in_a_row && !failures.is_empty() {
-                    true => Quiet::No,
-                    false => Quiet::Always,
-                };
-            }
+            Self::Consecutive { failures: 0 } => return None,
+            Self::Within {
+                failures, in_a_row, ..
+            } if failures.is_empty() || !in_a_row => return None,
+            Self::Consecutive { .. } | Self::Within { .. } => return Some((0, None)),
             Self::Calls(ring) if ring.tally.is_clean() => {
                 return match ring.room() {
-                    0 => Quiet::Always,
-                    room => Quiet::Run { room, until: None },
+                    0 => None,
+                    room => Some((room, None)),
                 };
             }
             Self::Calls(ring) => (ring.tally, None),
             Self::Time(buckets) => (buckets.tally, Some(buckets.end())),
         };
-        let room = match trip {
-            Kind::Rates(rates) => rates.room(tally),
-            Kind::Consecutive { .. } | Kind::Within(_) => 0,
-        };
-        Quiet::Run { room, until }
+        match trip {
+            Kind::Rates(rates) => Some((rates.room(tally), until)),
+            Kind::Failures { .. } => Some((0, None)),
+        }
     }
 }
 
 /// The last `n` results, exactly.
 #[derive(Debug)]
 pub(super) struct Ring {
-    /// Empty as long as there were successes only.
-    marks: Box<[Mark]>,
+    /// Empty until the first result that is not a success.
+    results: Box<[Verdict]>,
     capacity: u32,
     next: usize,
     tally: Tally,
@@ -237,41 +249,41 @@ pub(super) struct Ring {
 impl Ring {
     fn new(capacity: u32) -> Self {
         Self {
-            marks: Box::default(),
+            results: Box::default(),
             capacity,
             next: 0,
             tally: Tally::default(),
         }
     }
 
-    /// Results that it has room for yet.
+    /// How many more results fit in.
     fn room(&self) -> u32 {
         self.capacity - self.tally.calls
     }
 
-    fn push(&mut self, mark: Mark) {
-        if self.marks.is_empty() {
-            if mark == Mark::default() {
+    fn push(&mut self, verdict: Verdict) {
+        if self.results.is_empty() {
+            if verdict == Verdict::SUCCESS {
                 return self.push_successes(1);
             }
-            self.marks = vec![Mark::default(); self.capacity as usize].into();
-            self.next = self.tally.calls as usize % self.marks.len();
+            self.results = vec![Verdict::SUCCESS; self.capacity as usize].into();
+            self.next = self.tally.calls as usize % self.results.len();
         }
         if self.room() == 0 {
-            self.tally.remove(self.marks[self.next].into());
+            self.tally.remove(self.results[self.next].into());
         }
-        self.marks[self.next] = mark;
-        self.next = (self.next + 1) % self.marks.len();
-        self.tally.merge(mark.into());
+        self.results[self.next] = verdict;
+        self.next = (self.next + 1) % self.results.len();
+        self.tally.merge(verdict.into());
     }
 
     fn push_successes(&mut self, count: u32) {
-        if self.marks.is_empty() {
+        if self.results.is_empty() {
             self.tally.calls += count.min(self.room());
             return;
         }
         for _ in 0..count.min(self.capacity) {
-            self.push(Mark::default());
+            self.push(Verdict::SUCCESS);
         }
     }
 }
@@ -298,7 +310,7 @@ impl Buckets {
         }
     }
 
-    /// Forgets what is too old `now`.
+    /// Removes the results that are too old `now`.
     fn advance(&mut self, now: Duration) {
         let target = nanos(now) / self.width;
         let steps = target.saturating_sub(self.present).min(BUCKETS as u64);
@@ -330,14 +342,8 @@ mod tests {
     use super::*;
     use crate::circuit_breaker::{Rates, Trip};
 
-    const FAILURE: Mark = Mark {
-        failure: true,
-        slow: false,
-    };
-    const SUCCESS: Mark = Mark {
-        failure: false,
-        slow: false,
-    };
+    const FAILURE: Verdict = Verdict::FAILURE;
+    const SUCCESS: Verdict = Verdict::SUCCESS;
 
     fn secs(s: u64) -> Duration {
         Duration::from_secs(s)
@@ -425,10 +431,7 @@ mod tests {
         assert_eq!(window.verdict(&trip, secs(20)), None);
         window.record(SUCCESS, secs(20));
         window.tally(secs(32));
-        let Quiet::Run { room, .. } = window.quiet(&trip) else {
-            panic!("{:?}", window.quiet(&trip));
-        };
-        assert_eq!(room, 0);
+        assert!(matches!(window.room(&trip), Some((0, _))));
     }
 
     #[test]
@@ -436,10 +439,6 @@ mod tests {
         let rates = Rates::over_calls(10).with_failure_rate(0.1);
         let (mut window, trip) = window(rates.with_minimum_calls(5));
         window.record(FAILURE, secs(0));
-        let three_more = Quiet::Run {
-            room: 3,
-            until: None,
-        };
-        assert_eq!(window.quiet(&trip), three_more);
+        assert_eq!(window.room(&trip), Some((3, None)));
     }
 }

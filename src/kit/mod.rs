@@ -5,6 +5,7 @@ pub mod backoff;
 pub(crate) mod caller;
 pub(crate) mod in_flight;
 pub(crate) mod inner;
+pub(crate) mod keys;
 pub(crate) mod lane;
 pub(crate) mod per_tool;
 pub(crate) mod preparing;

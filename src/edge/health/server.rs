@@ -14,7 +14,7 @@ use tokio::{sync::watch, time::Instant};
 use super::{ServerHealth, layer::Rules, record::Record, sign::Sign};
 use crate::{
     call::CallInfo,
-    circuit_breaker::{self, Demand, Pass, Recorded, Verdict},
+    circuit_breaker::{self, Pass, Recorded, Verdict},
     event::{availability::AvailabilityChange, transition::BreakerState},
     kit::registry::{Evict, Keep},
 };
@@ -80,8 +80,10 @@ impl Server {
 
     pub(super) fn read(&self, shared: &Shared) -> ServerHealth {
         let record = self.lock();
-        let look = self.breaker.look(shared.now(), &shared.breaker);
-        let probe_at = look.probe_at.and_then(|at| shared.origin.checked_add(at));
+        let probe_at = self
+            .breaker
+            .probe_at()
+            .and_then(|at| shared.origin.checked_add(at));
         record.read(self.name.clone(), probe_at)
     }
 
@@ -159,24 +161,23 @@ impl Server {
         let is_only_tool = self.is_only_tool(call);
         let mut record = self.lock();
         let (before, now) = (*record, Instant::now());
-        let (after, verdict) = match sign {
+        let (at, rules) = (shared.now(), &shared.breaker);
+        let (after, recorded) = match sign {
             Sign::Answer if before.failures == 0 => return NOTHING,
-            Sign::Answer => (before.answered(now), None),
+            Sign::Answer => {
+                // It closes, whenever the call began; what began before is stale from now on.
+                let turned = self.breaker.force(BreakerState::Closed, at, rules);
+                (before.answered(now), Recorded::Counted(turned))
+            }
             Sign::Failure(reason) => {
                 let threshold = shared.rules.threshold;
                 let tool = call.listed_tool().map(|_| call.tool_hash());
                 let after = before.failed(reason, tool, is_only_tool, threshold, now);
                 let refuses = self.may_be_refused && after.is_to_be_refused();
-                let verdict = [Verdict::Neutral, Verdict::FAILURE][usize::from(refuses)];
-                (after, Some(verdict))
+                let verdict = refuses.then_some(Verdict::FAILURE);
+                (after, self.breaker.record(pass, verdict, || at, rules))
             }
-            Sign::Nothing => (before, Some(Verdict::Neutral)),
-        };
-        let (at, rules) = (shared.now(), &shared.breaker);
-        let recorded = match verdict {
-            Some(verdict) => self.breaker.record(pass, verdict, || at, rules),
-            // It closes, whenever the call began; what began before is stale from now on.
-            None => Recorded::Counted(self.breaker.force(Demand::Reset, at, rules)),
+            Sign::Nothing => (before, self.breaker.record(pass, None, || at, rules)),
         };
         let Recorded::Counted(turned) = recorded else {
             return NOTHING;
