@@ -233,12 +233,22 @@ where
     }
 }
 
-impl<F, W> fmt::Debug for State<F, W> {
+impl<F, W: fmt::Debug> fmt::Debug for State<F, W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Called { .. } => f.write_str("Called"),
+            Self::Before { wait } => wait.fmt(f),
+            Self::Done => f.write_str("Done"),
+        }
+    }
+}
+
+impl<S> fmt::Debug for Wait<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Called { .. } => "Called",
-            Self::Before { .. } => "Before",
-            Self::Done => "Done",
+            Self::Until { .. } => "Waiting",
+            Self::Preparing { .. } => "Preparing",
+            Self::Refused { .. } => "Refused",
         })
     }
 }
