@@ -95,11 +95,6 @@ impl Gate {
         (returning.next > now).then_some(returning.next)
     }
 
-    /// Whether the cooldown itself is not over yet.
-    pub(super) fn is_cooling(&self, now: Duration) -> bool {
-        self.remaining(now).is_some()
-    }
-
     /// What is left of the cooldown itself, if it is not over yet.
     pub(super) fn remaining(&self, now: Duration) -> Option<Duration> {
         let now = self.now.max(now);

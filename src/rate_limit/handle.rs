@@ -2,8 +2,13 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use serde::{Serialize, Serializer};
 
-use super::keyed::{Gates, KeyGate};
-use crate::{call::ToolCall, event::transition::millis, kit::registry::Entry, text::Short};
+use super::keyed::{KeyGate, Settings};
+use crate::{
+    call::ToolCall,
+    event::transition::millis,
+    kit::registry::{Entry, Registry},
+    text::Short,
+};
 
 /// Reads the cooldowns of a layer, ends them, and begins others.
 ///
@@ -25,23 +30,29 @@ use crate::{call::ToolCall, event::transition::millis, kit::registry::Entry, tex
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct RateLimitHandle(pub(super) Gates);
+pub struct RateLimitHandle {
+    pub(super) registry: Registry<KeyGate>,
+    pub(super) settings: Arc<Settings>,
+}
 
 impl RateLimitHandle {
     /// How long a cooldown still holds back the calls with this call's key; `None` if there is none. Of the call only what
     /// the key is made of matters. The gradual return after a cooldown is not counted.
     pub fn remaining(&self, call: &ToolCall) -> Option<Duration> {
-        let entry = self.0.registry.peek(&call.info())?;
-        entry.value().remaining(self.0.settings.now())
+        let entry = self.registry.peek(&call.info())?;
+        entry.value().remaining(self.settings.now())
     }
 
     /// Every key that cools down now, in the order of server and tool.
     pub fn cooldowns(&self) -> Vec<Cooldown> {
-        let now = self.0.settings.now();
-        let entries = self.0.registry.entries();
+        let now = self.settings.now();
+        let entries = self.registry.entries();
         let cooling = |entry: &Arc<Entry<KeyGate>>| {
-            let remaining = entry.value().remaining(now)?;
-            Some(Cooldown::of(entry, remaining))
+            Some(Cooldown {
+                server: entry.server().map(str::to_owned),
+                tool: entry.name().map(str::to_owned),
+                remaining: entry.value().remaining(now)?,
+            })
         };
         let mut cooldowns: Vec<_> = entries.iter().filter_map(cooling).collect();
         cooldowns.sort_by(|a, b| (&a.server, &a.tool).cmp(&(&b.server, &b.tool)));
@@ -51,14 +62,14 @@ impl RateLimitHandle {
     /// Ends the cooldown of this call's key, and the gradual return after it: calls are sent immediately from now on. A call
     /// that waits already is sent when its own wait ends.
     pub fn clear(&self, call: &ToolCall) {
-        if let Some(entry) = self.0.registry.peek(&call.info()) {
+        if let Some(entry) = self.registry.peek(&call.info()) {
             entry.value().clear();
         }
     }
 
     /// The same for every key.
     pub fn clear_all(&self) {
-        for entry in self.0.registry.entries() {
+        for entry in self.registry.entries() {
             entry.value().clear();
         }
     }
@@ -69,16 +80,16 @@ impl RateLimitHandle {
         if cooldown.is_zero() {
             return;
         }
-        let make = || KeyGate::new(&self.0.settings);
-        let cool = |entry: &Entry<KeyGate>| entry.value().cool(self.0.settings.now(), cooldown);
-        self.0.registry.with_kept(&call.info(), make, cool);
+        let make = || KeyGate::new(&self.settings);
+        let cool = |entry: &Entry<KeyGate>| entry.value().cool(self.settings.now(), cooldown);
+        self.registry.with_kept(&call.info(), make, cool);
     }
 }
 
 impl fmt::Debug for RateLimitHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RateLimitHandle")
-            .field("settings", &self.0.settings)
+            .field("settings", &self.settings)
             .finish_non_exhaustive()
     }
 }
@@ -98,16 +109,6 @@ pub struct Cooldown {
 
 fn in_millis<S: Serializer>(remaining: &Duration, to: S) -> Result<S::Ok, S::Error> {
     millis::serialize(&Some(*remaining), to)
-}
-
-impl Cooldown {
-    fn of(entry: &Entry<KeyGate>, remaining: Duration) -> Self {
-        Self {
-            server: entry.server().map(str::to_owned),
-            tool: entry.name().map(str::to_owned),
-            remaining,
-        }
-    }
 }
 
 /// Shows the key short and redacted, as events do.

@@ -20,7 +20,7 @@ use crate::{
     event::Listener,
     kit::{
         backoff::{Random, after_hint},
-        registry::{Evict, Keep, Registry},
+        registry::{Evict, Keep},
     },
 };
 
@@ -89,16 +89,9 @@ pub(super) struct KeyGate {
     /// `round << 1 | whether the gate is open`, as last published: an open gate costs one load.
     word: AtomicU64,
     gate: Mutex<Gate>,
-    settings: Arc<Settings>,
-    /// Shared by all keys beyond the bound: always open.
-    is_overflow: bool,
-}
-
-/// The gates of one layer value.
-#[derive(Clone)]
-pub(super) struct Gates {
-    pub(super) registry: Registry<KeyGate>,
     pub(super) settings: Arc<Settings>,
+    /// Shared by all keys beyond the bound: always open.
+    pub(super) is_overflow: bool,
 }
 
 impl KeyGate {
@@ -119,10 +112,6 @@ impl KeyGate {
         }
     }
 
-    pub(super) fn settings(&self) -> &Settings {
-        &self.settings
-    }
-
     /// The present round, if the gate is open.
     #[inline]
     pub(super) fn open_round(&self) -> Option<u32> {
@@ -132,30 +121,30 @@ impl KeyGate {
 
     /// Gives a call its turn, unless that would come after `latest`; and the round of it.
     pub(super) fn admit(&self, now: Duration, latest: Duration) -> (Admission, u32) {
-        let mut gate = self.lock();
-        let admission = gate.admit(now, latest);
-        let round = gate.round();
-        self.publish(&gate);
-        (admission, round)
+        self.with(|gate| (gate.admit(now, latest), gate.round()))
     }
 
-    /// Whether a turn of `round` holds still.
+    /// Whether a turn of `round` still holds.
     pub(super) fn holds(&self, round: u32) -> bool {
         (self.word.load(Acquire) >> 1) as u32 == round
     }
 
     pub(super) fn give_back(&self, round: u32, turn: Duration) {
-        self.lock().give_back(round, turn);
+        self.with(|gate| gate.give_back(round, turn));
     }
 
     /// A call of `round` has met the limit.
     pub(super) fn limit(&self, now: Duration, round: u32, cooldown: Duration) {
-        self.close(|gate| gate.limit(now, round, cooldown));
+        if !self.is_overflow {
+            self.with(|gate| gate.limit(now, round, cooldown));
+        }
     }
 
     /// A success has used up what the server grants.
     pub(super) fn cool(&self, now: Duration, cooldown: Duration) {
-        self.close(|gate| gate.cool(now, cooldown));
+        if !self.is_overflow {
+            self.with(|gate| gate.cool(now, cooldown));
+        }
     }
 
     /// How long the cooldown still lasts, if one is under way.
@@ -165,27 +154,15 @@ impl KeyGate {
 
     /// Ends the cooldown, and the return after it.
     pub(super) fn clear(&self) {
+        self.with(Gate::clear);
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&mut Gate) -> T) -> T {
         let mut gate = self.lock();
-        gate.clear();
-        self.publish(&gate);
-    }
-
-    fn close(&self, close: impl FnOnce(&mut Gate)) {
-        if !self.is_overflow {
-            let mut gate = self.lock();
-            close(&mut gate);
-            self.publish(&gate);
-        }
-    }
-
-    /// Whether it keeps no limit.
-    pub(super) fn is_overflow(&self) -> bool {
-        self.is_overflow
-    }
-
-    fn publish(&self, gate: &Gate) {
+        let result = work(&mut gate);
         let word = u64::from(gate.round()) << 1 | u64::from(gate.is_open());
         self.word.store(word, Release);
+        result
     }
 
     fn lock(&self) -> MutexGuard<'_, Gate> {
@@ -198,7 +175,7 @@ impl Evict for KeyGate {
 
     fn keep(&self) -> Keep {
         let (gate, now) = (self.lock(), self.settings.now());
-        if gate.is_cooling(now) {
+        if gate.remaining(now).is_some() {
             Keep::Always
         } else if gate.closed_until(now).is_some() {
             Keep::IfPossible

@@ -6,11 +6,11 @@ use tower_layer::Layer;
 use super::{
     gate::MAX_COOLDOWN,
     handle::RateLimitHandle,
-    keyed::{Gates, KeyGate, Settings},
+    keyed::{KeyGate, Settings},
     service::RateLimitBackoff,
 };
 use crate::{
-    call::{CallInfo, ToolCall},
+    call::ToolCall,
     config::{ConfigError, refuse_if},
     error::ToolError,
     event::{Listen, Listener},
@@ -18,8 +18,8 @@ use crate::{
     kit::{
         attempts::Template,
         backoff::{Random, after_hint},
+        keys::KeySettings,
         lane::Spread,
-        registry::{DEFAULT_MAX_KEYS, Registry, check_max_keys},
     },
     outcome::{ByError, Classify, Outcome},
 };
@@ -31,7 +31,7 @@ use crate::{
 #[derive(Clone)]
 #[must_use]
 pub struct RateLimitBackoffLayer<C = ByError> {
-    gates: Gates,
+    gates: RateLimitHandle,
     classifier: C,
 }
 
@@ -56,7 +56,7 @@ impl Default for RateLimitBackoffLayer {
 impl<C> RateLimitBackoffLayer<C> {
     /// A handle that reads the cooldowns of this layer, ends them and begins others.
     pub fn handle(&self) -> RateLimitHandle {
-        RateLimitHandle(self.gates.clone())
+        self.gates.clone()
     }
 }
 
@@ -81,9 +81,7 @@ impl<C> fmt::Debug for RateLimitBackoffLayer<C> {
 #[derive(Clone)]
 #[must_use]
 pub struct RateLimitBackoffBuilder<C = ByError> {
-    key: Key,
-    max_keys: usize,
-    known: Vec<CallInfo>,
+    keys: KeySettings,
     attempts: u32,
     waits: bool,
     /// None if it was not set.
@@ -105,9 +103,7 @@ impl RateLimitBackoffBuilder {
     /// The default settings.
     pub fn new() -> Self {
         Self {
-            key: Key::default(),
-            max_keys: DEFAULT_MAX_KEYS,
-            known: Vec::new(),
+            keys: KeySettings::default(),
             attempts: 3,
             waits: true,
             default_cooldown: None,
@@ -123,14 +119,14 @@ impl RateLimitBackoffBuilder {
 impl<C> RateLimitBackoffBuilder<C> {
     /// Sets what calls share a limit. Default: those of one tool of one server.
     pub fn with_key(mut self, key: Key) -> Self {
-        self.key = key;
+        self.keys.key = key;
         self
     }
 
     /// Sets how many keys are kept at most. Default 10,000; at most 16,777,216. A key that is cooling is
     /// not forgotten; if all are, calls of unknown keys pass.
     pub fn with_max_keys(mut self, max: usize) -> Self {
-        self.max_keys = max;
+        self.keys.max = max;
         self
     }
 
@@ -141,7 +137,7 @@ impl<C> RateLimitBackoffBuilder<C> {
     /// that are not known have half of the places at most and are forgotten first, so that invented names take no place
     /// from real ones.
     pub fn with_known_keys(mut self, calls: impl IntoIterator<Item = ToolCall>) -> Self {
-        self.known.extend(calls.into_iter().map(|call| call.info()));
+        self.keys.know(calls);
         self
     }
 
@@ -207,9 +203,7 @@ impl<C> RateLimitBackoffBuilder<C> {
     /// [`Arc`](std::sync::Arc).
     pub fn with_classifier<D>(self, classifier: D) -> RateLimitBackoffBuilder<D> {
         RateLimitBackoffBuilder {
-            key: self.key,
-            max_keys: self.max_keys,
-            known: self.known,
+            keys: self.keys,
             attempts: self.attempts,
             waits: self.waits,
             default_cooldown: self.default_cooldown,
@@ -240,7 +234,7 @@ impl<C> RateLimitBackoffBuilder<C> {
         refuse_if(attempts == 0, "attempts", "it is zero: no call is made")?;
         let reason = format!("{attempts} is more than {most}");
         refuse_if(attempts > most, "attempts", reason)?;
-        check_max_keys(self.max_keys, &self.key, &self.known)?;
+        self.keys.check()?;
         let (cooldown, most) = (self.default_cooldown(), self.max_cooldown());
         // A default gives way to what was set, so it is never at fault.
         for (field, set) in [
@@ -288,13 +282,10 @@ impl<C> RateLimitBackoffBuilder<C> {
             random: Random::default(),
             origin: Instant::now(),
         });
-        let overflow = KeyGate::overflow(&settings);
-        let registry = Registry::new(self.key, self.max_keys, overflow, self.listener);
-        for call in &self.known {
-            registry.declare(call, || KeyGate::new(&settings));
-        }
+        let (overflow, make) = (KeyGate::overflow(&settings), || KeyGate::new(&settings));
+        let registry = self.keys.registry(self.listener, overflow, make);
         RateLimitBackoffLayer {
-            gates: Gates { registry, settings },
+            gates: RateLimitHandle { registry, settings },
             classifier: self.classifier,
         }
     }
@@ -303,7 +294,7 @@ impl<C> RateLimitBackoffBuilder<C> {
 impl<C> fmt::Debug for RateLimitBackoffBuilder<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RateLimitBackoffBuilder")
-            .field("key", &self.key)
+            .field("key", &self.keys.key)
             .field("attempts", &self.attempts)
             .field("waits", &self.waits)
             .field("default_cooldown", &self.default_cooldown())

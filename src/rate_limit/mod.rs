@@ -96,7 +96,6 @@
 
 mod future;
 mod gate;
-mod gated;
 mod handle;
 mod keyed;
 mod layer;

@@ -6,9 +6,9 @@ use std::{
 use tower_service::Service;
 
 use super::{
-    future::ResponseFuture,
-    gated::Gated,
-    keyed::{Gates, KeyGate},
+    future::{Gated, ResponseFuture},
+    handle::RateLimitHandle,
+    keyed::KeyGate,
 };
 use crate::{
     call::{Claim, Signal, ToolCall},
@@ -24,12 +24,16 @@ use crate::{
 /// Waits out rate limits. See the [module docs](super) for an example.
 pub struct RateLimitBackoff<S, C = ByError> {
     inner: Prepared<S>,
-    shared: Spread<Template<S, Gates>>,
+    shared: Spread<Template<S, RateLimitHandle>>,
     classifier: C,
 }
 
 impl<S, C> RateLimitBackoff<S, C> {
-    pub(super) fn new(inner: S, shared: Spread<Template<S, Gates>>, classifier: C) -> Self {
+    pub(super) fn new(
+        inner: S,
+        shared: Spread<Template<S, RateLimitHandle>>,
+        classifier: C,
+    ) -> Self {
         Self {
             inner: Prepared::new(inner),
             shared,
@@ -117,7 +121,7 @@ where
     #[cold]
     fn call_or_wait(
         &mut self,
-        mut resend: Resend<S, Gates>,
+        mut resend: Resend<S, RateLimitHandle>,
         mut gated: Gated<C>,
     ) -> ResponseFuture<S, S::Future, C> {
         let next = Repeat::<_, _, S::Response>::admit(&mut gated, &mut resend);
@@ -125,23 +129,26 @@ where
             // What was reserved below is for calls that run.
             self.inner.renew();
         }
-        let mut request = Request::Again(resend);
-        let state = match next {
+        let wait = match next {
             Next::Send => match self.inner.take() {
-                Taken::Ready => State::Called {
-                    fut: request.send(self.inner.get()),
-                },
-                Taken::Wait(svc) => State::before(Wait::preparing(svc, &request.resend().call)),
-                Taken::Failed(error) => {
-                    State::before(Wait::refused(request.resend().not_sent(error)))
+                Taken::Ready => {
+                    let mut request = Request::Again(resend);
+                    let fut = request.send(self.inner.get());
+                    return ResponseFuture {
+                        state: State::Called { fut },
+                        request,
+                        layer: gated,
+                    };
                 }
+                Taken::Wait(svc) => Wait::preparing(svc, &resend.call),
+                Taken::Failed(error) => Wait::refused(resend.not_sent(error)),
             },
-            Next::WaitUntil(at) => State::before(Wait::until(at, &request.resend().call)),
-            Next::Refuse(error) => State::before(Wait::refused(error)),
+            Next::WaitUntil(at) => Wait::until(at, &resend.call),
+            Next::Refuse(error) => Wait::refused(error),
         };
         ResponseFuture {
-            state,
-            request,
+            state: State::before(wait),
+            request: Request::Again(resend),
             layer: gated,
         }
     }

@@ -208,6 +208,30 @@ async fn it_may_refuse_at_once() {
     );
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_debug_of_a_future_names_its_state() {
+    let (_, tool) = tool(|_| Err(limited(Some(10))));
+    let layer = RateLimitBackoffLayer::new();
+    let mut ready = layer.layer(tool.clone());
+    std::future::poll_fn(|cx| ready.poll_ready(cx))
+        .await
+        .unwrap();
+    let called = format!("{:?}", ready.call(call()));
+    let preparing = format!("{:?}", layer.layer(tool.clone()).call(call()));
+    layer.handle().cool(&call(), secs(60));
+    let waiting = format!("{:?}", layer.layer(tool.clone()).call(call()));
+    layer.handle().cool(&call(), secs(3600));
+    let refused = format!("{:?}", layer.layer(tool).call(call()));
+    for (debug, state) in [
+        (called, "Called"),
+        (preparing, "Preparing"),
+        (waiting, "Waiting"),
+        (refused, "Refused"),
+    ] {
+        assert!(debug.contains(&format!("state: {state},")), "{debug}");
+    }
+}
+
 /// L2, trap 10: neither slept nor shortened.
 #[tokio::test(start_paused = true)]
 async fn a_cooldown_above_the_maximum_is_returned_at_once() {
