@@ -29,7 +29,7 @@ use crate::{
         in_flight::{Abandoned, Report},
         registry::{Evict, Keep},
     },
-    outcome::Count,
+    outcome::{Classify, Count},
 };
 
 /// How many transitions are kept for a slow subscriber.
@@ -207,13 +207,31 @@ impl Breaker {
         admission
     }
 
-    /// When to come back, if the call would be refused now.
+    /// The refusal of a call that would not be admitted now. Reserves nothing.
     #[inline]
-    pub(super) fn refuses(&self, call: &CallInfo) -> Option<Duration> {
+    pub(super) fn refusal(&self, call: &CallInfo) -> Option<ToolError> {
         let Circuit { cell, shared, .. } = self.circuit();
         let retry_after = cell.refuses(|| shared.now(), &shared.rules)?;
         self.introduce(call);
-        Some(retry_after)
+        Some(refusal(Some(call), retry_after))
+    }
+
+    /// The error of a call whose inner service failed to become ready. It counts as a result, if the call is admitted.
+    pub(super) fn not_ready<Res>(
+        &self,
+        call: &ToolCall,
+        error: ToolError,
+        classifier: &impl Classify<Res>,
+    ) -> ToolError {
+        // Foreign code, and it may panic: before there is a permit.
+        let outcome = classifier.classify(Err(&error));
+        match Admitted::admit(self.clone(), call, call.info()) {
+            Ok(admitted) => {
+                admitted.ended(outcome.count(), outcome.is_reported(), None);
+                error
+            }
+            Err(refusal) => refusal,
+        }
     }
 
     /// Takes the end of an admitted call; true if it has just opened the breaker.
@@ -278,12 +296,21 @@ pub(super) struct Admitted {
 
 impl Admitted {
     #[inline]
-    pub(super) fn new(breaker: Breaker, info: CallInfo, pass: Pass) -> Self {
-        info.record(|record| record.announce(Signal::Breakers));
-        Self {
-            breaker,
-            info,
-            pass,
+    pub(super) fn admit(
+        breaker: Breaker,
+        call: &ToolCall,
+        info: CallInfo,
+    ) -> Result<Self, ToolError> {
+        match breaker.admit_call(Some(call)) {
+            Ok(pass) => {
+                info.record(|record| record.announce(Signal::Breakers));
+                Ok(Self {
+                    breaker,
+                    info,
+                    pass,
+                })
+            }
+            Err(retry_after) => Err(refusal(Some(&info), retry_after)),
         }
     }
 

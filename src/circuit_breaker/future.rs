@@ -8,11 +8,7 @@ use std::{
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
-use super::{
-    circuit::{Admitted, refusal},
-    handle::Breaker,
-    service::not_ready,
-};
+use super::{circuit::Admitted, handle::Breaker};
 use crate::{
     call::ToolCall,
     error::ToolError,
@@ -47,6 +43,17 @@ pin_project! {
 }
 
 impl<S, F> State<S, F> {
+    #[inline]
+    pub(super) fn call(svc: &mut S, call: ToolCall, admitted: Admitted) -> Self
+    where
+        S: Service<ToolCall, Future = F>,
+    {
+        let beginning = Beginning::new(admitted, call.trusted_deadline());
+        let fut = Some(svc.call(call));
+        let flight = beginning.begun();
+        Self::Called { fut, flight }
+    }
+
     pub(super) fn refused(error: ToolError) -> Self {
         Self::Refused { error: Some(error) }
     }
@@ -110,12 +117,18 @@ where
             } => {
                 let ready = ready!(preparing.poll(cx));
                 let call = call.take().expect("polled after completion");
+                let info = call.info();
                 match ready {
-                    Ok(svc) => start(svc, call, breaker),
-                    Err(Unprepared::GivenUp(why)) => Err(why.error().for_call(&call.info())),
+                    // Only now it is decided whether the call may run: calls that were queued before the breaker opened
+                    // do not run after it.
+                    Ok(svc) => {
+                        call.share_limit();
+                        Admitted::admit(breaker.clone(), &call, info)
+                            .map(|admitted| Self::call(svc, call, admitted))
+                    }
+                    Err(Unprepared::GivenUp(why)) => Err(why.error().for_call(&info)),
                     Err(Unprepared::Failed(error)) => {
-                        let error = error.for_call(&call.info());
-                        Err(not_ready(breaker, &call, error, classifier))
+                        Err(breaker.not_ready(&call, error.for_call(&info), classifier))
                     }
                 }
             }
@@ -132,30 +145,6 @@ where
                 Err(error)
             }
         })
-    }
-}
-
-/// Admits or refuses a call whose inner service has become ready: calls that were queued before the breaker opened do
-/// not run after it.
-fn start<S>(
-    svc: &mut S,
-    call: ToolCall,
-    breaker: &Breaker,
-) -> Result<State<S, S::Future>, ToolError>
-where
-    S: Service<ToolCall>,
-{
-    call.share_limit();
-    let info = call.info();
-    match breaker.admit_call(Some(&call)) {
-        Ok(pass) => {
-            let admitted = Admitted::new(breaker.clone(), info, pass);
-            let beginning = Beginning::new(admitted, call.trusted_deadline());
-            let fut = Some(svc.call(call));
-            let flight = beginning.begun();
-            Ok(State::Called { fut, flight })
-        }
-        Err(retry_after) => Err(refusal(Some(&info), retry_after)),
     }
 }
 

@@ -138,7 +138,7 @@ impl Naive {
 
     fn open_to_all(&self) -> bool {
         let last: Vec<_> = self.verdicts.iter().rev().take(5).collect();
-        last.len() == 5 && last.into_iter().all(|told| !told)
+        last.len() == 5 && last.into_iter().all(|decided| !decided)
     }
 
     fn admits(&mut self, call: usize, may_probe: bool, now: Duration, rules: &Rules) -> bool {

@@ -6,15 +6,14 @@ use std::{
 use tower_service::Service;
 
 use super::{
-    circuit::{Admitted, refusal},
+    circuit::Admitted,
     future::{ResponseFuture, State},
-    handle::{Breaker, CircuitBreakerHandle},
+    handle::CircuitBreakerHandle,
 };
 use crate::{
     call::ToolCall,
     error::ToolError,
     kit::{
-        in_flight::Beginning,
         preparing::Preparing,
         ready::{Prepared, Taken},
     },
@@ -65,23 +64,20 @@ where
         let breaker = self.breakers.keep(&info);
         let classifier = self.classifier.clone();
         let state = match self.inner.take() {
-            Taken::Ready => match breaker.admit_call(Some(&call)) {
+            Taken::Ready => match Admitted::admit(breaker, &call, info) {
                 // Built in the return place: the inner future is not moved again.
-                Ok(pass) => {
-                    let admitted = Admitted::new(breaker, info, pass);
-                    let beginning = Beginning::new(admitted, call.trusted_deadline());
-                    let fut = Some(self.inner.get().call(call));
-                    let flight = beginning.begun();
-                    return ResponseFuture::new(State::Called { fut, flight }, classifier);
+                Ok(admitted) => {
+                    let state = State::call(self.inner.get(), call, admitted);
+                    return ResponseFuture::new(state, classifier);
                 }
-                Err(retry_after) => {
+                Err(refusal) => {
                     self.inner.renew();
-                    State::refused(refusal(Some(&info), retry_after))
+                    State::refused(refusal)
                 }
             },
             // Takes no permit: a permit is taken when the call is about to run.
-            Taken::Wait(svc) => match breaker.refuses(&info) {
-                Some(retry_after) => State::refused(refusal(Some(&info), retry_after)),
+            Taken::Wait(svc) => match breaker.refusal(&info) {
+                Some(refusal) => State::refused(refusal),
                 None => State::Preparing {
                     preparing: Preparing::new(svc, &call),
                     call: Some(call),
@@ -89,32 +85,10 @@ where
                 },
             },
             Taken::Failed(error) => {
-                let error = error.for_call(&info);
-                State::refused(not_ready(&breaker, &call, error, &classifier))
+                State::refused(breaker.not_ready(&call, error.for_call(&info), &classifier))
             }
         };
         ResponseFuture::new(state, classifier)
-    }
-}
-
-/// The error of a call whose inner service failed to become ready. It counts as a result, if the breaker admits the
-/// call.
-pub(super) fn not_ready<Res>(
-    breaker: &Breaker,
-    call: &ToolCall,
-    error: ToolError,
-    classifier: &impl Classify<Res>,
-) -> ToolError {
-    let info = call.info();
-    // Foreign code, and it may panic: before there is a permit.
-    let outcome = classifier.classify(Err(&error));
-    match breaker.admit_call(Some(call)) {
-        Ok(pass) => {
-            let admitted = Admitted::new(breaker.clone(), info, pass);
-            admitted.ended(outcome.count(), outcome.is_reported(), None);
-            error
-        }
-        Err(retry_after) => refusal(Some(&info), retry_after),
     }
 }
 
