@@ -44,7 +44,7 @@ pin_project! {
         Preparing { #[pin] preparing: Preparing<S>, call: Option<ToolCall> },
         // Waiting for the response.
         Called { #[pin] fut: Option<F> },
-        // Refused before it was started, or ended; none once that was told.
+        // Refused before it was started, or ended; `None` once the error was returned.
         Refused { error: Option<ToolError> },
     }
 }
@@ -63,7 +63,7 @@ impl Limit {
         let share = self.at.map_or(Duration::MAX, |at| at - self.since);
         // Without an own budget nothing shortened it.
         let configured = self.budget.unwrap_or(share);
-        // One that leaves the tool all its time tells of the tool, whoever set it.
+        // A deadline that leaves the tool all its time says something of the tool, even if an untrusted caller set it.
         let limit = match self.is_untrusted && share < call.patience() {
             true => TimeoutLimit::Caller,
             false => TimeoutLimit::Deadline,

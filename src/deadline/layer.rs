@@ -33,10 +33,10 @@ impl Settings {
         call.deadline()
     }
 
-    /// The same where the call brings a deadline along.
+    /// Tightens the deadline that a call brings along.
     #[inline(never)]
     fn inherited(&self, own: Option<Instant>, now: Instant, call: &mut ToolCall) {
-        // Who keeps none leaves the word to the next layer.
+        // A layer without a reserve leaves this to the next one.
         if !self.reserve.is_zero() && !call.take_reserved() {
             call.reserve(self.reserve, now);
         }

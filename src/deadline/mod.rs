@@ -5,7 +5,7 @@
 //! the call gets `min(budget, remaining - reserve)`, where the reserve (500 ms by default, and at most a tenth of
 //! a deadline that came over a wire) is what the owner of the outer deadline keeps to finish its own work. If nothing is left, the call is
 //! not started. When the time is up, or when the caller's token fires (feature `cancel`), the inner
-//! future is dropped in that moment. Dropping the response future drops the inner one.
+//! future is dropped at that moment. Dropping the response future drops the inner one.
 //!
 //! # Order
 //!

@@ -83,7 +83,7 @@ where
             }
         } else {
             match self.inner.take() {
-                // Made where it is returned: what lies below is not moved once more.
+                // Built in the return place: the inner future is not moved again.
                 Taken::Ready => {
                     let fut = Some(self.inner.get().call(call));
                     return ResponseFuture::new(State::Called { fut }, limit, caller, info);

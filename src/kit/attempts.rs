@@ -26,7 +26,7 @@ use crate::{call::ToolCall, error::ToolError};
 
 /// What a layer decides about the attempts at a call.
 pub(crate) trait Repeat<S, T, Res> {
-    /// When the call is sent again after this result; `None`: the result is the call's, as that of a refused call always is.
+    /// When the call is sent again after this result; `None`: it is the result of the call, as always for a refused call.
     fn decide(
         &mut self,
         request: &mut Request<S, T>,
@@ -47,11 +47,11 @@ pub(crate) trait Repeat<S, T, Res> {
         Err(resend.not_sent(error))
     }
 
-    /// The attempt that was waited for is not made.
+    /// The next attempt is not made.
     fn abandon(&mut self) {}
 }
 
-/// What becomes of an attempt.
+/// Whether an attempt may begin.
 pub(crate) enum Next {
     Send,
     WaitUntil(Instant),
@@ -79,12 +79,12 @@ pin_project! {
         Until { timer: Timer, #[pin] caller: Caller, at: Instant },
         // For the service to become ready.
         Preparing { #[pin] preparing: Preparing<S> },
-        // For nothing: the call was refused, or its service failed to become ready, when it came.
+        // None: the call was refused immediately, or its service had failed to become ready.
         Refused { error: Option<ToolError> },
     }
 }
 
-/// Where a future keeps a wait: in place, or boxed where few calls wait and all would carry its size.
+/// How a future holds a wait: in place, or boxed, if few calls wait and all would carry its size.
 pub(crate) trait Hold<S>: From<Wait<S>> {
     fn wait(self: Pin<&mut Self>) -> Pin<&mut Wait<S>>;
 }
@@ -158,7 +158,7 @@ where
                         Ok(State::before(Wait::until(until, &resend.call)))
                     }
                     (_, request) => {
-                        // The attempt is gone with its result, not with the future.
+                        // Drops the attempt with its result, not with the future.
                         state.set(State::Done);
                         return Poll::Ready(result.map_err(|e| request.end(e)));
                     }
@@ -201,7 +201,7 @@ where
                 if caller.poll_cancelled(cx).is_ready() {
                     Err(Unprepared::GivenUp(GivenUp::Cancelled))
                 } else {
-                    // It ends before the deadline, or it had not begun.
+                    // Only a wait that ends before the deadline is begun.
                     ready!(timer.poll(cx, || Some(*at)));
                     Ok(None)
                 }

@@ -39,7 +39,7 @@ pub struct Backoff {
     jitter: Jitter,
 }
 
-/// What chance does to a delay `d`, so that clients that failed together do not come back together.
+/// How a delay `d` is randomised, so that clients that failed together do not come back together.
 ///
 /// With serde: `none`, `upwards`, `equal`, `full`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,7 +53,7 @@ pub enum Jitter {
     Upwards,
     /// Between half of `d` and `d`.
     Equal,
-    /// Between nothing and `d`; spreads best and hurries most ("Exponential Backoff And Jitter", AWS
+    /// Between zero and `d`; spreads best, with the shortest delays ("Exponential Backoff And Jitter", AWS
     /// Architecture Blog, 2015).
     Full,
 }
@@ -99,13 +99,13 @@ impl Backoff {
         Self::exponential(delay, 1.0)
     }
 
-    /// Sets what no delay exceeds before jitter. Default 30 s. A cap below the base is the delay.
+    /// Sets the longest delay before jitter. Default 30 s. A cap below the base shortens every delay to the cap.
     pub fn with_cap(mut self, cap: Duration) -> Self {
         self.cap = cap;
         self
     }
 
-    /// Sets what chance does to a delay. Default: [`Jitter::Upwards`].
+    /// Sets how delays are randomised. Default: [`Jitter::Upwards`].
     pub fn with_jitter(mut self, jitter: Jitter) -> Self {
         self.jitter = jitter;
         self
@@ -116,7 +116,7 @@ impl Backoff {
         self.jitter.apply(self.plain(n), random)
     }
 
-    /// The same without jitter.
+    /// The delay without jitter.
     fn plain(&self, n: u32) -> Duration {
         let exponent = i32::try_from(n.saturating_sub(1)).unwrap_or(i32::MAX);
         let secs = self.base.as_secs_f64() * self.factor.powi(exponent);
@@ -141,18 +141,18 @@ impl Jitter {
     }
 }
 
-/// A delay that a server asked for, a tenth longer at most, and at most a second, by chance: never
-/// earlier than told, and not everybody at once.
-pub fn after_hint(told: Duration, random: u64) -> Duration {
-    told.saturating_add(part((told / 10).min(Duration::from_secs(1)), random))
+/// A delay that a server asked for, plus a random part of at most a tenth of it, and at most one second: never
+/// shorter than the hint, and different for each client.
+pub fn after_hint(hint: Duration, random: u64) -> Duration {
+    hint.saturating_add(part((hint / 10).min(Duration::from_secs(1)), random))
 }
 
-/// Random numbers, others for each call (splitmix64: Steele, Lea and Flood, 2014).
+/// Random numbers (splitmix64: Steele, Lea and Flood, 2014).
 #[derive(Debug)]
 pub(crate) struct Random(AtomicU64);
 
 impl Random {
-    /// The same numbers in each run.
+    /// The same numbers in each run, by the seed.
     pub(crate) fn seeded(seed: u64) -> Self {
         Self(AtomicU64::new(seed))
     }
@@ -263,13 +263,13 @@ mod tests {
             prop_assert!((least..=most).contains(&delay), "{least:?} {delay:?} {most:?}");
         }
 
-        /// Trap 10: never earlier than told.
+        /// Trap 10: never shorter than the hint.
         #[test]
-        fn a_hint_is_never_shortened(told in any::<u64>(), nanos in 0u32..1_000_000_000, random in any::<u64>()) {
-            let told = Duration::new(told, nanos);
-            let delay = after_hint(told, random);
-            prop_assert!(delay >= told);
-            prop_assert!(delay - told <= secs(1));
+        fn a_hint_is_never_shortened(hint in any::<u64>(), nanos in 0u32..1_000_000_000, random in any::<u64>()) {
+            let hint = Duration::new(hint, nanos);
+            let delay = after_hint(hint, random);
+            prop_assert!(delay >= hint);
+            prop_assert!(delay - hint <= secs(1));
         }
     }
 }

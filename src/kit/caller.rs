@@ -1,4 +1,4 @@
-//! The caller's cancellation token, watched. Nothing at all without the feature `cancel`.
+//! Watches the caller's cancellation token. Does nothing without the feature `cancel`.
 
 use std::{
     pin::Pin,
@@ -31,7 +31,7 @@ impl Caller {
 
     pub(crate) fn poll_cancelled(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         match self.project().cancelled.as_pin_mut() {
-            // A busy inner future uses up the task's budget, and must not make us deaf.
+            // A busy inner future uses up the task's budget, and must not delay the cancellation.
             Some(cancelled) => Pin::new(&mut tokio::task::coop::unconstrained(cancelled)).poll(cx),
             None => Poll::Pending,
         }

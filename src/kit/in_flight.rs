@@ -1,10 +1,10 @@
-//! A call's one report, on whichever way it ends.
+//! Reports exactly once how a call ended.
 
 use std::{mem::ManuallyDrop, task::Poll, time::Duration};
 
 use tokio::time::Instant;
 
-/// Hears how a call ended that has no result.
+/// Takes the end of a call that has no result.
 pub(crate) trait Report {
     /// The future was dropped unfinished.
     fn abandoned(self, how: Abandoned);
@@ -19,14 +19,13 @@ pub(crate) trait Report {
 pub struct Abandoned {
     /// How long it had been pending; zero if it never was.
     pub pending: Duration,
-    /// Whether its deadline had passed: then the drop is a timeout that somebody outside enforced.
+    /// Whether its deadline had passed: then the drop is a timeout that a layer or caller above enforced.
     pub past_deadline: bool,
 }
 
-/// Guards a call in flight: its report hears of the result, or else of the panic or of the drop. Exactly one
-/// of the three happens.
+/// Guards a call in flight. Exactly one of three things is reported: the result, the panic, or the drop.
 ///
-/// `thread::panicking()` cannot tell a panic from a drop, because it is false again above a
+/// `thread::panicking()` cannot distinguish a panic from a drop, because it is false again above a
 /// `catch_unwind`; the stage can.
 #[derive(Debug)]
 pub(crate) struct InFlight<R: Report> {
@@ -63,7 +62,7 @@ impl<R: Report> InFlight<R> {
         self
     }
 
-    /// A poll begins: if nothing follows, it panicked.
+    /// Begins a poll: if neither `wait` nor `end` follows, the call panicked.
     #[inline]
     pub(crate) fn begin_poll(&mut self) -> &R {
         // A second report would follow from here.
@@ -79,15 +78,15 @@ impl<R: Report> InFlight<R> {
         self.since.get_or_insert_with(Instant::now);
     }
 
-    /// The call has its result, which the report hears of here; then it is dropped, where it is, even if it panics.
+    /// Reports the result of the call; then the report is dropped in place, even if it panics.
     #[inline]
     pub(crate) fn end(&mut self, end: impl FnOnce(&R)) {
         self.stage = Stage::Ended;
-        let told = Told(&mut self.report);
-        end(told.0.as_ref().expect("there until the end"));
+        let report = DropReport(&mut self.report);
+        end(report.0.as_ref().expect("there until the end"));
     }
 
-    /// Polls the call, up to a result of which the report is to be told.
+    /// Polls the call. The caller reports the result to [`report`](Self::report).
     #[inline]
     pub(crate) fn poll<T>(&mut self, poll: impl FnOnce(&R) -> Poll<T>) -> Poll<T> {
         let polled = poll(self.begin_poll());
@@ -98,7 +97,7 @@ impl<R: Report> InFlight<R> {
         polled
     }
 
-    /// What reports, until the end.
+    /// The report, until the end.
     #[inline]
     pub(crate) fn reporter(&self) -> Option<&R> {
         self.report.as_ref()
@@ -134,22 +133,22 @@ impl<R: Report> InFlight<R> {
     }
 }
 
-/// A report that goes with its end.
-struct Told<'a, R>(&'a mut Option<R>);
+/// Drops a report in place, after its end or a panic.
+struct DropReport<'a, R>(&'a mut Option<R>);
 
-impl<R> Drop for Told<'_, R> {
+impl<R> Drop for DropReport<'_, R> {
     #[inline]
     fn drop(&mut self) {
         *self.0 = None;
     }
 }
 
-/// Guards the part of a call that makes its future: if nothing follows, it panicked.
+/// Guards the part of a call that makes its future: if [`begun`](Self::begun) does not follow, the call panicked.
 ///
-/// What is only moved can stay in registers; and where nothing can panic between a future and its place, it can be
-/// made in that place.
+/// A value that is only moved can stay in registers; and if nothing can panic between the making of a future and its place, it
+/// can be made in that place.
 pub(crate) struct Beginning<R: Report> {
-    /// Dropped by hand: whoever drops it has taken it before.
+    /// Always taken before the drop.
     report: ManuallyDrop<Option<R>>,
     deadline: Option<Instant>,
 }
@@ -244,7 +243,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_drop_after_the_deadline_is_told_as_such() {
+    async fn a_drop_after_the_deadline_is_reported_as_such() {
         let log = Log::default();
         let flight = InFlight::new(
             Some(log.clone()),
@@ -282,7 +281,7 @@ mod tests {
 
     /// Trap 20: below a catch the thread is not panicking any more when the guard is dropped.
     #[test]
-    fn a_panic_is_told_from_a_drop_even_below_a_catch() {
+    fn a_panic_is_distinguished_from_a_drop_even_below_a_catch() {
         let log = Log::default();
         let mut flight = InFlight::new(Some(log.clone()), None);
         let polled = panic::catch_unwind(panic::AssertUnwindSafe(|| {

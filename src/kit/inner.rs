@@ -1,4 +1,4 @@
-//! What services have in common: an inner service to be looked at, an inner future that is dropped with its answer.
+//! Accessors for the inner service of a layer's service, and a poll that drops the inner future with its answer.
 
 use std::{
     future::Future,
@@ -6,7 +6,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-/// Polls `fut`, and drops it in the moment in which it is ready: its permits and connections are free then, not when
+/// Polls `fut`, and drops it as soon as it is ready: its permits and connections are free then, not when
 /// the future around it is dropped.
 #[inline]
 pub(crate) fn poll<F: Future>(
@@ -19,8 +19,8 @@ pub(crate) fn poll<F: Future>(
     Poll::Ready(output)
 }
 
-/// Access to the service below, as every service of a layer gives it; not to change it where the layer keeps its readiness
-/// or a copy.
+/// The accessors of every layer's service. `@kept`: without `get_mut`, because the layer keeps the readiness or a copy of
+/// the inner service.
 macro_rules! accessors {
     ({$($param:ident),+} $service:ty, $field:ident) => {
         $crate::kit::inner::accessors!(@kept {$($param),+} $service, $field);

@@ -1,4 +1,4 @@
-//! What layers stand on: an inner service and its readiness, one report per call, state by key, time.
+//! The parts that layers share: an inner service and its readiness, one report per call, state by key, time.
 
 pub(crate) mod attempts;
 pub mod backoff;

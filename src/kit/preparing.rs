@@ -16,8 +16,8 @@ use crate::{
 };
 
 pin_project! {
-    /// Waits until a service is ready for one call, within the call's [`WaitLimit`]. No permit is taken before: only what is
-    /// ready is admitted.
+    /// Waits until a service is ready for one call, within the call's [`WaitLimit`]. Permits are taken afterwards, when the
+    /// service is ready.
     #[derive(Debug)]
     pub(crate) struct Preparing<S> {
         svc: S,
@@ -60,7 +60,7 @@ impl<S> Preparing<S> {
         Self { svc, limit }
     }
 
-    /// The service, once it is ready for the call. What became ready too late is not called.
+    /// The service, once it is ready for the call. A service that became ready too late is not called.
     pub(crate) fn poll<'s>(
         self: Pin<&'s mut Self>,
         cx: &mut Context<'_>,
@@ -91,7 +91,7 @@ impl WaitLimit {
         }
     }
 
-    /// Ready once the wait is to be ended.
+    /// Ready once the wait has to end.
     pub(crate) fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<GivenUp> {
         let this = self.project();
         if this.caller.poll_cancelled(cx).is_ready() {
@@ -101,7 +101,7 @@ impl WaitLimit {
         over.map(|()| GivenUp::Deadline)
     }
 
-    /// Whether what was waited for came too late.
+    /// Why the service became ready too late, if it did.
     fn given_up(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Option<GivenUp> {
         let this = self.project();
         if this.caller.poll_cancelled(cx).is_ready() {
@@ -123,7 +123,7 @@ impl Unprepared {
 }
 
 impl GivenUp {
-    /// Whether a call that need not wait may still be sent: none after its deadline, or after its caller has cancelled.
+    /// Why a call must not be sent any more, if its deadline has passed or its caller has cancelled.
     pub(crate) fn by(call: &ToolCall) -> Option<Self> {
         if Caller::has_cancelled(call) {
             return Some(Self::Cancelled);
@@ -132,7 +132,7 @@ impl GivenUp {
         over.then_some(Self::Deadline)
     }
 
-    /// The error of a call that was not sent for it.
+    /// The error of a call that was not sent for this reason.
     pub(crate) fn error(self) -> ToolError {
         let (kind, text) = match self {
             Self::Cancelled => (ErrorKind::Cancelled, "cancelled by the caller"),
@@ -144,7 +144,7 @@ impl GivenUp {
         ToolError::refusal(kind, text)
     }
 
-    /// The error of a call that was sent before, and is not sent again for it.
+    /// The error of a call that was sent before and is not sent again for this reason.
     pub(crate) fn between_attempts(self) -> ToolError {
         let kind = match self {
             Self::Cancelled => ErrorKind::Cancelled,

@@ -1,7 +1,7 @@
 //! Readiness for layers whose answer depends on the call.
 //!
 //! Such a layer is always ready: it must be able to refuse although the service below is not. So its
-//! `poll_ready` asks the inner service and remembers; its `call` finds the inner service ready and
+//! `poll_ready` polls the inner service and keeps the result; its `call` finds the inner service ready and
 //! calls it in place, or moves the very instance that was polled, with its place in the queue, into
 //! the future. A refusal gives the reservation back at once.
 
@@ -14,7 +14,7 @@ use tower_service::Service;
 
 use crate::error::ToolError;
 
-/// An inner service, and what is known of its readiness.
+/// An inner service and its readiness, as last polled.
 #[derive(Debug)]
 pub(crate) struct Prepared<S> {
     pub(crate) svc: S,
@@ -29,7 +29,7 @@ enum Readiness {
     Failed(ToolError),
 }
 
-/// What a call has to do with the inner service.
+/// How a call uses the inner service.
 #[derive(Debug)]
 pub(crate) enum Taken<S> {
     /// Call [`Prepared::get`] in place.
@@ -48,7 +48,7 @@ impl<S> Prepared<S> {
         }
     }
 
-    /// Asks the inner service. A service that failed is not asked again before a call met its error.
+    /// Polls the inner service. A service that failed is not polled again before a call has met its error.
     #[inline]
     pub(crate) fn poll<R>(&mut self, cx: &mut Context<'_>)
     where
@@ -96,7 +96,7 @@ impl<S> Prepared<S> {
     {
         match mem::replace(&mut self.ready, Readiness::Unpolled) {
             Readiness::Yes => Taken::Ready,
-            // The instance that was polled has its place in the queue: it goes, the clone stays.
+            // The instance that was polled has a place in the queue: it moves into the future, and the clone stays.
             Readiness::NotYet | Readiness::Unpolled => {
                 let fresh = self.svc.clone();
                 Taken::Wait(mem::replace(&mut self.svc, fresh))
@@ -162,7 +162,7 @@ mod tests {
         assert!(matches!(prepared.take(), Taken::Wait(_)));
     }
 
-    /// Trap 24: held until a call meets it, and not asked for again before.
+    /// Trap 24: held until a call meets it, and not polled again before.
     #[tokio::test]
     async fn a_failure_is_held_for_one_call() {
         let (mut prepared, mut handle) = prepared();

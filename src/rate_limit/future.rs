@@ -25,16 +25,16 @@ response_future! {
 pub(super) struct Gated<C> {
     entry: Arc<Entry<KeyGate>>,
     classifier: C,
-    /// In which round of the gate it has its turn, until it meets a limit.
+    /// The round of the gate in which it has its turn, until it meets a limit.
     admitted: Option<u32>,
     /// A turn that is given back if it is not used.
     reserved: Option<Duration>,
-    /// By when it has to have its turn: counted from its first wait.
+    /// The latest moment of its turn, set at its first wait.
     latest: Option<Duration>,
 }
 
 impl<C> Gated<C> {
-    /// `admitted`: the round in which the call was sent, if it was.
+    /// `admitted`: the round in which the call was sent, if it was sent.
     #[inline]
     pub(super) fn new(entry: Arc<Entry<KeyGate>>, classifier: C, admitted: Option<u32>) -> Self {
         Self {
@@ -50,7 +50,7 @@ impl<C> Gated<C> {
         self.entry.value()
     }
 
-    /// Asks for a turn at the gate, once `resume` has come: before that this call alone is not sent again.
+    /// Asks for a turn at the gate, once `resume` has come: until then this call, but no other, has to wait.
     #[cold]
     fn wait_for_turn<S>(
         &mut self,
@@ -115,7 +115,7 @@ impl<C> Gated<C> {
         let shared = match &error {
             // A gate below has refused it: the server has not been asked.
             Some(error) if error.is_own_refusal() => return None,
-            // A tool may have met it in the middle of its work, or repeat a text of others: it says nothing to others.
+            // A tool may have met it in the middle of its work, or repeat a text of others: it does not concern other calls.
             Some(error) if error.evidence() == Evidence::Inferred => settings.of_text(cooldown),
             _ => Some(cooldown.min(settings.max_cooldown)),
         };
@@ -139,7 +139,7 @@ impl<C> Gated<C> {
         if !not_started {
             resend.call.set_ambiguous();
         }
-        // A call that was asked to wait longer than others comes back later than they.
+        // This call may have to wait longer than the shared cooldown.
         let resume = (shared != Some(cooldown)).then(|| now.saturating_add(cooldown));
         match self.wait_for_turn(resend, resume) {
             Next::Send => Some(Instant::now()),
@@ -149,7 +149,8 @@ impl<C> Gated<C> {
         }
     }
 
-    /// What may have run in spite of the limit is not ours to repeat; and where no limit is kept, no call would wait for it.
+    /// Whether the call is sent again: not if it may have run in spite of the limit, nor in the overflow entry, which keeps no
+    /// limit to wait for.
     fn repeats<S>(
         &self,
         resend: &Resend<S, RateLimitHandle>,
@@ -165,7 +166,7 @@ impl<C> Gated<C> {
             && !Caller::has_cancelled(&resend.call)
     }
 
-    /// A turn that is not used is another's.
+    /// Gives an unused turn to other calls.
     #[inline]
     fn give_back(&mut self) {
         if let (Some(turn), Some(round)) = (self.reserved.take(), self.admitted) {
@@ -220,7 +221,7 @@ where
         self.reserved = None;
         let gate = self.entry.value();
         match gate.open_round() {
-            // The turn of a call that has waited holds, unless a limit was met meanwhile.
+            // The turn of a call that has waited is still valid, unless a limit was met meanwhile.
             _ if self.admitted.is_some_and(|round| gate.holds(round)) => Next::Send,
             // While nothing cools that is one load.
             Some(round) if self.latest.is_none() => {

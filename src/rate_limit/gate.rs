@@ -1,6 +1,6 @@
 //! The gate of one key. Pure: time is an argument, counted from any fixed moment.
 //!
-//! A rate limit closes it for as long as the server says. After that calls return one by one, ever faster, so
+//! A rate limit closes it for as long as the server says. After that, calls return one by one, ever faster, so
 //! that they do not meet the limit together again: from one call per second on, at twice the rate each second. If a
 //! return has met the limit before, the next one begins at half the rate that was too much, grows to that rate
 //! within ten seconds, and only then doubles, every five. So every return ends within a minute and a half, whatever
@@ -8,19 +8,19 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-/// Calls per second from which on nobody is held back any more.
+/// Calls per second from which no call is held back any more.
 const FREE: f64 = 1000.0;
 
-/// When nobody had to be held back for so long, the return is over.
+/// The return is over when no call had to be held back for this time.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// The longest cooldown that others share. Whoever met the limit is told the full one.
+/// The longest cooldown that other calls share. The call that met the limit gets the full one in its error.
 pub(super) const MAX_COOLDOWN: Duration = Duration::from_secs(24 * 3600);
 
 #[derive(Debug, Default)]
 pub(super) struct Gate {
     returning: Option<Return>,
-    /// Counts cooldowns and their extensions. Who waits in an earlier round has to ask again.
+    /// Counts cooldowns and their extensions. A call that waits in an earlier round has to ask again.
     round: u32,
     /// The latest moment seen.
     now: Duration,
@@ -30,7 +30,7 @@ pub(super) struct Gate {
 struct Return {
     /// When the cooldown ends.
     since: Duration,
-    /// The first moment that nobody has been given yet.
+    /// The next turn that was not given yet.
     next: Duration,
     /// Turns that were given and came back unused.
     free: BTreeSet<Duration>,
@@ -45,7 +45,7 @@ struct Return {
 pub(super) enum Admission {
     /// It may be sent now.
     Go,
-    /// It may be sent then, if the round is the same still.
+    /// It may be sent then, if the round is still the same.
     At(Duration),
     /// Its turn would come then, which is too late.
     TooLate(Duration),
@@ -117,12 +117,12 @@ impl Gate {
             return Admission::Go;
         };
         let idle = now >= returning.next.saturating_add(IDLE);
-        // However many wait still: they keep their turns, which come within moments.
+        // Calls that still wait keep their turns, which come within moments.
         if now >= returning.since && (idle || returning.rate(now) >= FREE) {
             self.returning = None;
             return Admission::Go;
         }
-        // What somebody gave back comes first, if it is not over.
+        // A turn that was given back comes first, if its time has not passed.
         while returning.free.first().is_some_and(|&turn| turn < now) {
             returning.free.pop_first();
         }
@@ -145,7 +145,7 @@ impl Gate {
         }
     }
 
-    /// Takes a turn back that was not used.
+    /// Takes back a turn that was not used.
     pub(super) fn give_back(&mut self, round: u32, turn: Duration) {
         let Some(returning) = &mut self.returning else {
             return;
@@ -155,7 +155,7 @@ impl Gate {
         }
         returning.given = returning.given.saturating_sub(1);
         returning.free.insert(turn);
-        // At the end of the queue it makes it shorter.
+        // A turn at the end of the queue shortens the queue.
         while let Some(last) = returning.free.last().copied()
             && returning.after(last) == returning.next
         {
@@ -168,11 +168,11 @@ impl Gate {
     pub(super) fn limit(&mut self, now: Duration, round: u32, delay: Duration) {
         self.now = self.now.max(now);
         let ceiling = match &self.returning {
-            // Those that were sent before the cooldown began say nothing of the rate.
+            // A call that was sent before the cooldown began says nothing of the rate.
             Some(returning) if round != self.round || self.now < returning.since => {
                 return self.cool(now, delay);
             }
-            // Nor does the first one of a return, whoever waits behind it.
+            // Nor does the first one of a return, even with a queue behind it.
             Some(returning)
                 if returning.given > 1 && self.now >= returning.after(returning.since) =>
             {
@@ -315,7 +315,7 @@ mod tests {
         assert_eq!(gate.returning.as_ref().unwrap().ceiling, None);
     }
 
-    /// A turn that is given back is given to the next one who asks.
+    /// A turn that is given back is given to the next call that asks.
     #[test]
     fn turns_that_come_back_are_given_again() {
         let mut gate = cooling(secs(30));
@@ -355,7 +355,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// Trap 10: whatever comes, nobody is sent before the last cooldown that was told is over; and
+        /// Trap 10: whatever comes, no call is sent before the last announced cooldown is over; and
         /// nothing overflows.
         #[test]
         fn nobody_is_sent_to_a_cooling_key(
@@ -363,13 +363,13 @@ mod tests {
         ) {
             let mut gate = Gate::default();
             let (mut now, mut until) = (Duration::ZERO, Duration::ZERO);
-            for (wait, told, ago) in steps {
+            for (wait, hint, ago) in steps {
                 now += ms(wait);
-                if let Some(told) = told {
-                    let told = ms(told % 60_000);
+                if let Some(hint) = hint {
+                    let hint = ms(hint % 60_000);
                     let round = gate.round().saturating_sub(ago);
-                    gate.limit(now, round, told);
-                    until = until.max(now + told);
+                    gate.limit(now, round, hint);
+                    until = until.max(now + hint);
                 }
                 match gate.admit(now, Duration::MAX) {
                     Admission::Go => prop_assert!(now >= until),

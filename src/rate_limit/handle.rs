@@ -67,15 +67,15 @@ impl RateLimitHandle {
         }
     }
 
-    /// The same for every key.
+    /// Ends the cooldowns of all keys.
     pub fn clear_all(&self) {
         for entry in self.registry.entries() {
             entry.value().clear();
         }
     }
 
-    /// Begins a cooldown for this call's key, as if a server had asked for it: for a day at most. A longer one that is under
-    /// way stays; zero is none. Does nothing if there is no place for another key.
+    /// Begins a cooldown for this call's key, as if a server had asked for it: for at most one day. A longer cooldown that is
+    /// under way stays. Does nothing if the cooldown is zero, or if there is no place for another key.
     pub fn cool(&self, call: &ToolCall, cooldown: Duration) {
         if cooldown.is_zero() {
             return;
@@ -100,7 +100,7 @@ impl fmt::Debug for RateLimitHandle {
 pub struct Cooldown {
     /// The server part of the key, the first 256 bytes.
     pub server: Option<String>,
-    /// The tool part of the key, or what a key function picked, the first 256 bytes.
+    /// The tool part of the key, or the result of a key function, the first 256 bytes.
     pub tool: Option<String>,
     /// How long its calls are still held back. In JSON as whole milliseconds, rounded up.
     #[serde(rename = "remaining_ms", serialize_with = "in_millis")]

@@ -29,7 +29,7 @@ pub(super) struct Settings {
     pub(super) attempts: u32,
     pub(super) default_cooldown: Duration,
     pub(super) max_wait: Duration,
-    /// The same with what is added to a delay at random.
+    /// `max_wait` with the largest random addition.
     pub(super) longest_wait: Duration,
     pub(super) max_cooldown: Duration,
     pub(super) text_limits: bool,
@@ -43,18 +43,18 @@ impl Settings {
         self.origin.elapsed()
     }
 
-    /// The cooldown for a hint, or for none: never shorter, and a little longer at random, so that several processes do not
-    /// come back together. A hint of zero does not tell how long: a second.
-    pub(super) fn cooldown(&self, told: Option<Duration>) -> Duration {
-        let told = match told {
+    /// The cooldown for a hint, or for none: never shorter than the hint, and randomly a little longer, so that several
+    /// processes do not come back together. A hint of zero counts as one second.
+    pub(super) fn cooldown(&self, hint: Option<Duration>) -> Duration {
+        let hint = match hint {
             Some(Duration::ZERO) => Duration::from_secs(1),
-            Some(told) => told,
+            Some(hint) => hint,
             None => self.default_cooldown,
         };
-        after_hint(told, self.random.next())
+        after_hint(hint, self.random.next())
     }
 
-    /// By when a call that waits from now on has to have its turn; nothing is sent at the deadline itself.
+    /// The latest turn for a call that waits from now on; nothing is sent at the deadline itself.
     pub(super) fn latest(&self, now: Duration, call: &ToolCall) -> Duration {
         let longest = now.saturating_add(self.longest_wait);
         let deadline = call.deadline().map(|at| {
@@ -64,7 +64,7 @@ impl Settings {
         longest.min(deadline.unwrap_or(Duration::MAX))
     }
 
-    /// What others share of the cooldown of a limit that is known by text alone.
+    /// The part of a cooldown that other calls share if the limit is known by text alone.
     pub(super) fn of_text(&self, cooldown: Duration) -> Option<Duration> {
         let most = self.default_cooldown.min(self.max_cooldown);
         self.text_limits.then(|| cooldown.min(most))
@@ -104,7 +104,7 @@ impl KeyGate {
         }
     }
 
-    /// One limit there must not hold back all others.
+    /// The gate of the keys beyond the bound: one limit there must not hold back all others.
     pub(super) fn overflow(settings: &Arc<Settings>) -> Self {
         Self {
             is_overflow: true,
@@ -119,7 +119,7 @@ impl KeyGate {
         (word & 1 == 1).then_some((word >> 1) as u32)
     }
 
-    /// Gives a call its turn, unless that would come after `latest`; and the round of it.
+    /// Gives a call its turn, unless that would come after `latest`; also returns the round.
     pub(super) fn admit(&self, now: Duration, latest: Duration) -> (Admission, u32) {
         self.with(|gate| (gate.admit(now, latest), gate.round()))
     }

@@ -41,7 +41,7 @@ impl RateLimitBackoffLayer {
         RateLimitBackoffBuilder::new().build_checked()
     }
 
-    /// The settings, to be changed.
+    /// A builder with the default settings.
     pub fn builder() -> RateLimitBackoffBuilder {
         RateLimitBackoffBuilder::new()
     }
@@ -84,7 +84,7 @@ pub struct RateLimitBackoffBuilder<C = ByError> {
     keys: KeySettings,
     attempts: u32,
     waits: bool,
-    /// None if it was not set.
+    /// `None` if it was not set.
     default_cooldown: Option<Duration>,
     max_wait: Duration,
     max_cooldown: Option<Duration>,
@@ -133,9 +133,9 @@ impl<C> RateLimitBackoffBuilder<C> {
     /// Makes the keys of these calls at once, and never forgets them. Of each call only what the key is made of matters.
     /// Default: none.
     ///
-    /// A key is *known* if it is one of these, or once a call with it has succeeded. Where names come from strangers, keys
-    /// that are not known have half of the places at most and are forgotten first, so that invented names take no place
-    /// from real ones.
+    /// A key is *known* if it is one of these, or once a call with it has succeeded. Keys that are not known have at
+    /// most half of the places and are forgotten first, so that names invented by untrusted callers take no place from real
+    /// ones.
     pub fn with_known_keys(mut self, calls: impl IntoIterator<Item = ToolCall>) -> Self {
         self.keys.know(calls);
         self
@@ -165,8 +165,8 @@ impl<C> RateLimitBackoffBuilder<C> {
     }
 
     /// Sets the longest time that a call waits for its turns, all of them together. One that would have to
-    /// wait longer, or beyond its deadline, is refused at once, with the full time. Default 300 s. What is added to a delay
-    /// at random, a second at most, does not count.
+    /// wait longer, or beyond its deadline, is refused immediately, with the full time. Default 300 s. The random addition to
+    /// a delay, at most one second, does not count.
     pub fn with_max_wait(mut self, max: Duration) -> Self {
         self.max_wait = max;
         self
@@ -175,8 +175,8 @@ impl<C> RateLimitBackoffBuilder<C> {
     /// Sets the longest cooldown that calls share. Default 300 s, or the [default cooldown](Self::with_default_cooldown) if that is
     /// longer; at most a day.
     ///
-    /// The call that met a longer one is not sent again earlier than the server asked; its error has the whole of it. Others
-    /// return one by one after this time.
+    /// The call that met a longer one is not sent again earlier than the server asked, and its error carries the whole
+    /// time. Other calls return one by one after this time.
     pub fn with_max_cooldown(mut self, max: Duration) -> Self {
         self.max_cooldown = Some(max);
         self
@@ -184,22 +184,22 @@ impl<C> RateLimitBackoffBuilder<C> {
 
     /// Lets a limit that is known by text alone hold other calls back too, for the default cooldown at most.
     ///
-    /// Default: it does not. The text may be an answer that the tool repeats, or tell of a limit that a step of its own work
+    /// Default: it does not. The text may be an answer that the tool repeats, or report a limit that a step of its own work
     /// met: it delays the call that met it, where that may be sent again, and closes no gate. What the tool or its leaf
-    /// says by a [`ToolError`] of its own, by a status on its own wire, or by a
+    /// reports by a [`ToolError`] of its own, by a status on its own wire, or by a
     /// [classifier](Self::with_classifier) always closes the gate.
     pub fn with_text_limits(mut self) -> Self {
         self.text_limits = true;
         self
     }
 
-    /// Sets who hears of rate limits and evictions. Default: nobody; the events are emitted either way.
+    /// Sets the listener for rate limits and evictions. Default: none. The events are emitted through `tracing` in any case.
     pub fn with_listener(mut self, listen: impl Listen + 'static) -> Self {
         self.listener = Listener::new(listen);
         self
     }
 
-    /// Sets what results mean. Default: [`ByError`]. It is cloned for each call: what is large in it belongs in an
+    /// Sets the classifier of results. Default: [`ByError`]. It is cloned for each call: put large parts in an
     /// [`Arc`](std::sync::Arc).
     pub fn with_classifier<D>(self, classifier: D) -> RateLimitBackoffBuilder<D> {
         RateLimitBackoffBuilder {
@@ -215,7 +215,7 @@ impl<C> RateLimitBackoffBuilder<C> {
         }
     }
 
-    /// The same with a closure, its argument types inferred.
+    /// Sets a closure as the classifier; its argument types are inferred.
     pub fn classify_fn<Res, F>(self, classify: F) -> RateLimitBackoffBuilder<F>
     where
         F: Fn(Result<&Res, &ToolError>) -> Outcome,
@@ -224,7 +224,7 @@ impl<C> RateLimitBackoffBuilder<C> {
         self.with_classifier(classify)
     }
 
-    /// The layer.
+    /// Builds the layer.
     ///
     /// # Errors
     ///
@@ -236,7 +236,7 @@ impl<C> RateLimitBackoffBuilder<C> {
         refuse_if(attempts > most, "attempts", reason)?;
         self.keys.check()?;
         let (cooldown, most) = (self.default_cooldown(), self.max_cooldown());
-        // A default gives way to what was set, so it is never at fault.
+        // Only explicit settings are checked: a default adapts to them.
         for (field, set) in [
             ("default_cooldown", self.default_cooldown),
             ("max_cooldown", self.max_cooldown),
@@ -252,7 +252,7 @@ impl<C> RateLimitBackoffBuilder<C> {
         Ok(self.build_checked())
     }
 
-    /// A default gives way to what was set.
+    /// A default adapts to the other, explicit setting.
     fn default_cooldown(&self) -> Duration {
         const DEFAULT: Duration = Duration::from_secs(30);
         let most = self.max_cooldown.unwrap_or(DEFAULT);

@@ -1,29 +1,29 @@
 //! A layer that waits out rate limits, for all calls of a key together.
 //!
 //! When a call meets a rate limit (a 429 or one of its other forms; the [classifier](crate::Classify) says), the
-//! gate of its key closes for as long as the server asks, or for 30 s if it does not say. Until then no call of
-//! that key is sent: each waits for its turn, or is refused at once where it could not have one in time. Then they return
+//! gate of its key closes for as long as the server asks, or for 30 s if it gives no time. Until then no call of
+//! that key is sent: each waits for its turn, or is refused immediately if it could not have one in time. Then they return
 //! one by one, ever faster, so that they do not meet the limit together again: one call per second at first,
 //! twice as many each second; and if that meets the limit again, half as fast as it was then, back to that rate within
-//! ten seconds, and only then faster. Within two minutes after the last limit nobody is held back any more.
+//! ten seconds, and only then faster. Within two minutes after the last limit, no call is held back any more.
 //!
-//! The call that met the limit is sent again, at most 3 times in all, if it surely did not run: the tool or its leaf says so,
-//! by an error of its own or by a 429 on its own wire. Where it may have run, only a call is repeated that says itself that
-//! it is [safe](crate::ReplaySafety::Safe). Its last error carries [`retry_after`](crate::ToolError::retry_after).
+//! The call that met the limit is sent again, at most 3 times in all, if it surely did not run: the tool or its leaf reports so,
+//! by an error of its own or by a 429 on its own wire. A call that may have run is repeated only if it is marked as
+//! [safe](crate::ReplaySafety::Safe). Its last error carries [`retry_after`](crate::ToolError::retry_after).
 //!
 //! A limit that is known by an error's text alone ([`Evidence::Inferred`](crate::Evidence::Inferred)) closes no gate, unless
 //! [asked for](RateLimitBackoffBuilder::with_text_limits): it delays its own call. [`RateLimitBackoffLayer::handle`] lists
 //! the cooldowns, ends them and begins others.
 //!
-//! A success may tell that it used up what the server grants
+//! A success may report that it used up what the server grants
 //! ([`Outcome::with_cooldown`](crate::Outcome::with_cooldown)); that closes the gate as well.
 //!
 //! # Order
 //!
 //! Above the breaker, so that a wait holds no probe's place; below the retry layer, or without one. Under a
 //! retrier, this layer holds calls back and does not repeat them; a retrier below it repeats everything but rate
-//! limits, and the attempts of both count together (as far as an error tells them: where a classifier takes an `Ok` for
-//! a limit, it does not). So the two never multiply attempts, nor sleep twice. It is always ready: back-pressure ends here; bound
+//! limits, and the attempts of both count together (as far as an error reports them: an `Ok` that a classifier takes for
+//! a limit reports none). So the two never multiply attempts, nor sleep twice. It is always ready: back-pressure ends here; bound
 //! the load with a limit above it. A waiting call holds no reservation of the service below.
 //!
 //! # Example
@@ -62,7 +62,7 @@
 //! # let _ = layer; Ok(()) }
 //! ```
 //!
-//! Where the server's wishes stand in headers, [`hint`](crate::hint) reads them.
+//! [`hint`](crate::hint) reads the delays that a server asks for in headers.
 //!
 //! # Errors
 //!
@@ -75,14 +75,14 @@
 //! # Bounds
 //!
 //! At most 10,000 keys are kept ([`with_max_keys`](RateLimitBackoffBuilder::with_max_keys)); one that is cooling is not
-//! forgotten. Keys with which no call ever succeeded have half of the places at most, and go first. If there is no place,
-//! calls of new keys pass, and are not repeated. A cooldown is shared for 300 s at most
+//! forgotten. Keys with which no call ever succeeded have at most half of the places, and are forgotten first. If there is no
+//! place, calls with new keys pass, and are not repeated. A cooldown is shared for 300 s at most
 //! ([`with_max_cooldown`](RateLimitBackoffBuilder::with_max_cooldown)), whatever a server says.
 //!
 //! # Cancel safety
 //!
 //! Nothing is lost when the future is dropped: a turn that was given to it is given to the next call that asks.
-//! (Calls that wait already keep theirs.) When a cooldown is extended, those who wait ask again when their old turn
+//! (Calls that wait already keep theirs.) When a cooldown is extended, calls that wait ask again when their old turn
 //! comes, so a later call may then be sent before them.
 //!
 //! # Panics
@@ -92,7 +92,7 @@
 //! # Clone
 //!
 //! All services made from one layer value, or from its clones, share the gates. Readiness is not shared. Each service
-//! that the layer makes, not each clone, has some KiB for references that threads count apart.
+//! that the layer makes (not each clone) takes some KiB for reference counts per thread.
 
 mod future;
 mod gate;

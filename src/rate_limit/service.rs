@@ -86,7 +86,7 @@ where
         let make = || KeyGate::new(&gates.settings);
         let entry = gates.registry.keep(&call.info(), make);
         let classifier = self.classifier.clone();
-        // Nothing cools: the call is sent in place. What the future keeps of it is made after it, where it stays.
+        // Nothing cools: the call is sent in place. The rest of the future is built after the inner one, in the return place.
         if let Some(round) = entry.value().open_round()
             && self.inner.is_ready()
             && let Taken::Ready = self.inner.take()
@@ -126,7 +126,7 @@ where
     ) -> ResponseFuture<S, S::Future, C> {
         let next = Repeat::<_, _, S::Response>::admit(&mut gated, &mut resend);
         if !matches!(next, Next::Send) {
-            // What was reserved below is for calls that run.
+            // Gives back the reservation below: the call does not run now.
             self.inner.renew();
         }
         let wait = match next {

@@ -14,8 +14,8 @@ use crate::{
     kit::lane::{here, lanes},
 };
 
-/// Bounds the retries of many calls to a share of their number, so that retries do not finish off a
-/// server that is in trouble.
+/// Bounds the retries of many calls to a share of their number, so that retries do not overload a
+/// failing server.
 ///
 /// Time is divided into windows of 10 s. In the present window and the one before it, 20 s at most, there are
 /// never more retries than the larger of 20 % of the calls and 10. So up to five lone calls get their 3
@@ -38,7 +38,7 @@ struct Shared {
     per_million: u64,
     minimum: u32,
     window: Duration,
-    /// Calls since the budget exists. Nothing else is written by most of them.
+    /// Calls since the budget was made. Most calls write nothing else.
     lanes: Box<[Counter]>,
     windows: Mutex<Windows>,
 }
@@ -54,19 +54,19 @@ impl Shared {
 #[repr(align(64))]
 struct Counter {
     calls: AtomicU64,
-    /// How many of them earlier it looks at the clock than if it were alone.
+    /// By how many calls its reads of the clock are shifted against those of the other lanes.
     ahead: u64,
 }
 
-/// How many calls of a lane come between two looks at the clock. Lanes that are used in turn look one after the
-/// other, and not together after all of their calls.
+/// How many calls of a lane come between two reads of the clock. Lanes that are used in turn read it one after the
+/// other, not all at the same time.
 const STRIDE: u64 = 32;
 
-/// The window before and the present one.
+/// The previous window and the present one.
 #[derive(Debug, Default)]
 struct Windows {
     before: Window,
-    /// None before the first call.
+    /// `None` before the first call.
     present: Option<(Instant, Window)>,
 }
 
@@ -114,7 +114,7 @@ impl RetryBudget {
         }))
     }
 
-    /// Counts a call. A few of them look whether a window is over, as does every retry.
+    /// Counts a call. Every 32nd call of a lane, and every retry, checks whether the window is over.
     #[inline]
     pub(super) fn deposit(&self, now: impl FnOnce() -> Instant) {
         self.deposit_in(here(&self.0.lanes), now);
@@ -161,16 +161,16 @@ impl RetryBudget {
 impl Windows {
     /// Begins a new window when the present one is over.
     fn turn(&mut self, calls: u64, now: Instant, length: Duration) {
-        // When the calls before came is not known (there were few): they do not count, but for
-        // the one that is here.
+        // The times of the calls before are unknown (there were few): they do not count, except
+        // the present one.
         let fresh = Window {
             calls: calls.saturating_sub(1),
             retries: 0,
         };
         match self.present {
             Some((since, _)) if now.saturating_duration_since(since) < length => {}
-            // It begins where the other ended, however late the clock is read. Which calls came since then is not
-            // known: they count for the window that has ended, so that no call counts for longer than two windows.
+            // It begins where the other ended, however late the clock is read. The calls since then are not
+            // known apart: they count for the window that has ended, so that no call counts for longer than two windows.
             Some((since, ended)) if now.saturating_duration_since(since) < 2 * length => {
                 self.before = ended;
                 let calls = calls.max(ended.calls);
@@ -218,7 +218,7 @@ mod tests {
         }
     }
 
-    /// In which ever lane a round begins, and however far it has come.
+    /// In whichever lane a round begins, and however far it has come.
     #[test]
     fn a_steady_load_of_many_threads_is_granted_its_share() {
         for phase in 0..32 * 32 {
@@ -228,7 +228,7 @@ mod tests {
                 budget.deposit_in(&budget.0.lanes[n % 32], || now);
                 now += Duration::from_millis(50);
             }
-            // Of one window of 10 s but for what comes between two looks at least, and of two at most.
+            // At least those of one window of 10 s, without the calls between two reads of the clock; at most those of two.
             let granted = (0..1000).filter(|_| budget.withdraw(now)).count();
             assert!((33..=80).contains(&granted), "{granted} after {phase}");
         }
@@ -269,7 +269,7 @@ mod tests {
         assert_eq!((0..100).filter(|_| budget.withdraw(later)).count(), 10);
     }
 
-    /// W10: what is older than two windows counts for nothing, however late somebody looks at the clock.
+    /// W10: calls older than two windows do not count, however late the clock is read.
     #[test]
     fn calls_older_than_two_windows_are_not_counted() {
         let (budget, now) = (RetryBudget::new(0.5, 1).unwrap(), Instant::now());

@@ -32,7 +32,7 @@ where
         }
     }
 
-    /// As if the attempt had been made; but it was not.
+    /// Counts as an attempt, but nothing was sent.
     fn not_ready(
         &mut self,
         resend: &mut Resend<S, RetryPolicy<C>>,

@@ -21,7 +21,7 @@ impl Default for RetryLayer {
 
 impl<C> RetryLayer<C> {
     /// A layer with a policy. Its budget is shared by all services of this layer value and of its
-    /// clones, and by whoever else has a clone of the policy.
+    /// clones, and by all other users of a clone of the policy.
     pub fn new(policy: RetryPolicy<C>) -> Self {
         Self { policy }
     }

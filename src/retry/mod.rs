@@ -9,19 +9,19 @@
 //! lost in mid-call), only a call that is known to be safe is repeated: by
 //! [`ToolCall::with_replay_safety`](crate::ToolCall::with_replay_safety), by a rule or a catalog of trusted tools
 //! ([`RetryPolicy::with_replay_safety`]), or because the policy assumes it
-//! ([`RetryPolicy::assume_replay_safe`]). What surely never reached the tool may always be repeated: that is what the tool or
-//! its leaf says itself, by a [`ToolError`](crate::ToolError) that is
+//! ([`RetryPolicy::assume_replay_safe`]). A call that surely never reached the tool may always be repeated: the tool or
+//! its leaf reports so, by a [`ToolError`](crate::ToolError) that is
 //! [`NotStarted`](crate::Execution::NotStarted), by a 429 or a 503 with `Retry-After` on the leaf's own wire (the latter not for a call
 //! that is [`Unsafe`](crate::ReplaySafety::Unsafe)), or by a refused connection of a leaf that is a transport. No text
-//! of an error proves it, and so a tool of which nobody says that it is safe is rarely repeated. A refusal to repeat is an event with
+//! of an error proves it, so a call of a tool that is not marked as safe is rarely repeated. A refusal to repeat is an event with
 //! its reason ([`RetryRefusal`]) and counted in the span and the result, never silence. Refusals of this crate's own layers are
 //! never repeated.
 //!
 //! **How many at once?** A [`RetryBudget`] bounds the retries of all calls to a fifth of their number, so that
 //! under a full outage a server sees at most 1.2 times the calls.
 //!
-//! Layers do not know each other: where a failure has just opened the breaker below, the next attempt is waited for
-//! all the same. Its refusal is no attempt: the result is the tool's last error, with the breaker's remaining time as
+//! Layers do not know each other: where a failure has just opened the breaker below, the retry layer still
+//! waits for the next attempt. Its refusal is no attempt: the result is the tool's last error, with the breaker's remaining time as
 //! `retry_after` if it has none, and the refusal's code among its details. (Inside tower's layer, the refusal.)
 //!
 //! Dropping the response future drops the attempt that runs, or ends the wait. An attempt that failed is dropped
@@ -54,7 +54,7 @@
 //! let search = ToolCall::new("search").with_replay_safety(ReplaySafety::Safe);
 //! assert_eq!(stack.clone().oneshot(search).await.unwrap(), "done at attempt 2");
 //!
-//! // Nobody says so of a payment: it is not sent again.
+//! // A payment is not marked as safe: it is not sent again.
 //! let error = stack.oneshot(ToolCall::new("pay")).await.unwrap_err();
 //! assert_eq!(error.attempts(), Some(1));
 //! # }
@@ -101,8 +101,8 @@
 //!
 //! # Idempotency key
 //!
-//! Leaves can send [`ToolCall::idempotency_key`](crate::ToolCall::idempotency_key) along: one for all attempts at a
-//! call, another for each other call. tower's layer cannot give one.
+//! Leaves can send [`ToolCall::idempotency_key`](crate::ToolCall::idempotency_key) along: all attempts at a call share one,
+//! and each call has its own. tower's layer cannot provide one.
 //!
 //! # Errors
 //!
@@ -116,12 +116,12 @@
 //! # Clone
 //!
 //! Clones, and services of one layer value, share the policy with its budget. Readiness belongs to the inner
-//! service. Each service that the layer makes, not each clone, has some KiB for references that threads count apart.
+//! service. Each service that the layer makes (not each clone) takes some KiB for reference counts per thread.
 //!
 //! # Differences from `tower::retry`
 //!
 //! A call keeps one count on the shared policy and template, not a clone of the whole stack. The policy sees the
-//! call, so it can tell what ran, and whose deadline is near.
+//! call, so it knows what may have run, and the call's deadline.
 
 mod budget;
 mod future;

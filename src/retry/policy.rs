@@ -47,7 +47,7 @@ struct Schedule {
     backoff: Backoff,
 }
 
-/// Says whether a call may run twice that does not say so itself.
+/// Decides whether a call may run twice that is not marked itself.
 type Rule = Arc<dyn Fn(&ToolCall) -> ReplaySafety + Send + Sync>;
 
 impl Default for RetryPolicy {
@@ -116,8 +116,8 @@ impl<C> RetryPolicy<C> {
         Ok(self.edit(|s| s.tools.set(name.into(), schedule)))
     }
 
-    /// Sets the longest delay that a server may ask for. One that asks for more is not obeyed, and
-    /// not hurried either: the error is returned at once, with its `retry_after`. Default 300 s.
+    /// Sets the longest delay that a server may ask for. If it asks for more, the call is not
+    /// repeated: the error is returned immediately, with its `retry_after`. Default 300 s.
     pub fn with_max_delay(self, max: Duration) -> Self {
         self.edit(|s| s.max_delay = max)
     }
@@ -158,7 +158,7 @@ impl<C> RetryPolicy<C> {
         self.edit(|s| s.budget = None)
     }
 
-    /// Decides whether a call may run twice whose caller does not say so, by the tool's name ([`ToolCall::is_named`]) or by a
+    /// Sets a function that decides whether a call may run twice if its caller has not marked it, by the tool's name ([`ToolCall::is_named`]) or by a
     /// catalog of trusted tools. Where it answers [`ReplaySafety::Unknown`], the default, what the table of an
     /// [identity layer](crate::identity) knows holds, and without that the call is treated as unsafe.
     pub fn with_replay_safety(
@@ -174,8 +174,8 @@ impl<C> RetryPolicy<C> {
         self.edit(|s| s.assumes_safe = true)
     }
 
-    /// Sets who hears of retries, and of those that were refused. Default: nobody; the events are
-    /// emitted either way.
+    /// Sets the listener for retries and refused retries. Default: none. The events are emitted through `tracing` in any
+    /// case.
     pub fn with_listener(self, listen: impl Listen + 'static) -> Self {
         self.edit(|s| s.listener = Listener::new(listen))
     }
@@ -185,7 +185,7 @@ impl<C> RetryPolicy<C> {
         self.edit(|s| s.random = Arc::new(Random::seeded(seed)))
     }
 
-    /// Sets what results mean. Default: [`ByError`].
+    /// Sets the classifier of results. Default: [`ByError`].
     pub fn with_classifier<D>(self, classifier: D) -> RetryPolicy<D> {
         RetryPolicy {
             settings: self.settings,
@@ -193,7 +193,7 @@ impl<C> RetryPolicy<C> {
         }
     }
 
-    /// The same with a closure, its argument types inferred.
+    /// Sets a closure as the classifier; its argument types are inferred.
     pub fn classify_fn<Res, F>(self, classify: F) -> RetryPolicy<F>
     where
         F: Fn(Result<&Res, &ToolError>) -> Outcome,
@@ -206,9 +206,9 @@ impl<C> RetryPolicy<C> {
         self
     }
 
-    /// Takes the call upon itself, unless somebody above has, or it has one attempt anyway. Tells how
+    /// Claims the call for retries, unless a layer above has claimed it or the call has only one attempt. Returns how
     /// many attempts it grants.
-    // Asked for, as `call` is that it is a part of.
+    // Forced inline, as `call`, of which it is a part.
     #[inline(always)]
     pub(crate) fn begin(&self, call: &ToolCall) -> Option<u32> {
         let attempts = self.settings.of(call).attempts;
@@ -222,7 +222,7 @@ impl<C> RetryPolicy<C> {
         Some(attempts)
     }
 
-    /// When the call is sent again; `None`: this result is the last. On success only the classifier is asked. A refusal of
+    /// When the call is sent again; `None`: this result is the last. On success only the classifier is called. A refusal of
     /// this side is never repeated, whatever a classifier says.
     #[inline]
     pub(crate) fn decide<Res>(
@@ -244,7 +244,7 @@ impl<C> RetryPolicy<C> {
     }
 }
 
-/// The number of an attempt is one of 16 bits.
+/// The number of an attempt has 16 bits.
 const MAX_ATTEMPTS: u32 = u16::MAX as u32;
 
 fn check(attempts: u32) -> Result<(), ConfigError> {
@@ -270,7 +270,7 @@ impl Settings {
         outcome: &Outcome,
         error: Option<&ToolError>,
     ) -> Option<Instant> {
-        // Somebody else handles rate limits; and whoever has given up wants no other attempt.
+        // Another layer handles rate limits; and a caller who has cancelled wants no further attempt.
         let is_theirs = !self.repeats_rate_limits || call.is_claimed(Claim::RateLimit);
         if (outcome.is_rate_limited() && is_theirs) || Caller::has_cancelled(call) {
             return None;
@@ -305,7 +305,7 @@ impl Settings {
         }
     }
 
-    /// The caller's own word first, then the rule's, then what a table knows.
+    /// The caller's mark first, then the rule's answer, then the table's.
     fn replay_safety(&self, call: &ToolCall) -> ReplaySafety {
         let known = call.replay_safety();
         let is_own = known != ReplaySafety::Unknown && !call.is_replay_safety_listed();
@@ -318,7 +318,7 @@ impl Settings {
         }
     }
 
-    /// The delay and its end, or why there is none. The budget comes last: what is withdrawn is used.
+    /// The delay and its end, or why there is none. The budget comes last, so that a withdrawn retry is made.
     fn delay(
         &self,
         call: &ToolCall,
@@ -345,10 +345,10 @@ impl Settings {
             return Err(RetryRefusal::Unsafe);
         }
         let random = self.random.next();
-        // A hint of zero does not tell how long, and all clients would come back at once.
+        // A hint of zero gives no time, and all clients would come back together.
         let hint = outcome.retry_after().filter(|hint| !hint.is_zero());
         let delay = match hint {
-            Some(told) if told > self.max_delay => return Err(RetryRefusal::TooLong),
+            Some(hint) if hint > self.max_delay => return Err(RetryRefusal::TooLong),
             Some(hint) => after_hint(hint, random),
             None if outcome.is_rate_limited() && outcome.retry_after().is_none() => {
                 after_hint(self.rate_limit_delay, random)
@@ -359,7 +359,7 @@ impl Settings {
         let Some(end) = now.checked_add(delay) else {
             return Err(RetryRefusal::TooLong);
         };
-        // Nothing that cannot end in time is begun (R5).
+        // A wait that cannot end in time is not begun (R5).
         if call.deadline().is_some_and(|deadline| end >= deadline) {
             return Err(RetryRefusal::Deadline);
         }

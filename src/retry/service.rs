@@ -56,7 +56,7 @@ where
         self.inner.poll_ready(cx).map_err(Into::into)
     }
 
-    // Asked for, as the compiler thinks it large: a future that is returned from a call is copied.
+    // Forced inline: otherwise the returned future is copied.
     #[inline(always)]
     fn call(&mut self, mut call: ToolCall) -> Self::Future {
         let request = if let Some(attempts) = self.shared.settings.begin(&call) {

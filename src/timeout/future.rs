@@ -93,14 +93,14 @@ where
             return Poll::Ready(result);
         }
         let error = ready!(this.watch.wait(this.timer, cx));
-        // The work is cancelled now, not when somebody drops the finished future (T4).
+        // The work is cancelled now, not when the finished future is dropped (T4).
         this.fut.set(None);
         Poll::Ready(Err(error))
     }
 }
 
 impl Watch {
-    /// Ready with the error once the call has to end. Apart, so that a call that does not wait does not pay for it.
+    /// Ready with the error once the call has to end. Outlined, so that a call that does not wait does not pay for it.
     #[inline(never)]
     fn wait(&mut self, timer: &mut Timer, cx: &mut Context<'_>) -> Poll<ToolError> {
         let since = match self.since {
@@ -134,7 +134,7 @@ impl Watch {
         (*self.since.insert(since), at)
     }
 
-    /// The time is over, unless progress has moved its end. That is looked at here only, so a report wakes nobody.
+    /// The time is over, unless progress has moved its end. Only this looks at the progress, so a report of it wakes no task.
     #[cold]
     fn end(&self, since: Instant, timer: &mut Timer, cx: &mut Context<'_>) -> Poll<ToolError> {
         loop {
@@ -147,14 +147,14 @@ impl Watch {
         }
     }
 
-    /// When the call has to end, as things stand; `None`: so late that no clock reaches it.
+    /// When the call currently has to end; `None`: so late that no clock reaches it.
     #[inline(never)]
     fn limit(&self, since: Instant) -> Option<Instant> {
         let idle = self.idle.as_ref().and_then(|idle| idle.limit(since));
         earlier(self.hard(since), idle)
     }
 
-    /// The same without regard to progress.
+    /// When the call has to end whatever its progress.
     fn hard(&self, since: Instant) -> Option<Instant> {
         earlier(since.checked_add(self.limits.timeout), self.limits.deadline)
     }
@@ -180,7 +180,7 @@ impl Watch {
     #[inline]
     fn ended(&self, error: Option<&ToolError>) {
         let Some(since) = self.since else { return };
-        // Where nobody would hear that it was slow, the clock is not read.
+        // The clock is not read if no listener, subscriber or record takes the event.
         let mut heard = self.listener.hears(Level::WARN);
         self.info.record(|_| heard = true);
         if heard {
@@ -188,7 +188,7 @@ impl Watch {
         }
     }
 
-    /// A timeout from below is told as one, not as a slow call as well.
+    /// A timeout from below is not reported as a slow call as well.
     #[inline(never)]
     fn tell_if_slow(&self, since: Instant, error: Option<&ToolError>) {
         let elapsed = since.elapsed();

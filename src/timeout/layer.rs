@@ -28,7 +28,7 @@ pub(super) struct Settings {
     pub(super) listener: Listener,
 }
 
-/// Says what timeout a call has.
+/// The timeout of a call, by a function of the user.
 #[derive(Clone)]
 struct Rule(Arc<TimeoutFn>);
 
@@ -41,7 +41,7 @@ impl fmt::Debug for Rule {
 }
 
 impl Settings {
-    /// The caller's own timeout, else its tool's, else what a table knows, else the default.
+    /// The caller's own timeout, else the layer's for the tool, else a table's, else the default.
     #[inline]
     pub(super) fn timeout_of(&self, call: &ToolCall) -> Duration {
         let known = call.timeout();
@@ -55,8 +55,8 @@ impl Settings {
 
     #[inline(never)]
     fn of_tool(&self, call: &ToolCall) -> Option<Duration> {
-        let told = self.rule.as_ref().and_then(|Rule(rule)| rule(call));
-        told.or_else(|| self.tools.get(call).copied())
+        let ruled = self.rule.as_ref().and_then(|Rule(rule)| rule(call));
+        ruled.or_else(|| self.tools.get(call).copied())
     }
 }
 
@@ -156,7 +156,7 @@ impl TimeoutLayer {
         Ok(self.edit(|s| s.idle = Some(idle)))
     }
 
-    /// Sets who hears of slow calls. Default: nobody; the `tool.slow` event is emitted either way.
+    /// Sets the listener for slow calls. Default: none. The `tool.slow` event is emitted through `tracing` in any case.
     pub fn with_listener(self, listen: impl Listen + 'static) -> Self {
         self.edit(|s| s.listener = Listener::new(listen))
     }

@@ -1,8 +1,8 @@
 //! A layer that bounds each call's time.
 //!
 //! A call that answers in time passes unchanged. One that does not ends with
-//! [`ErrorKind::Timeout`](crate::ErrorKind::Timeout): its inner future is dropped in that moment,
-//! which is how the work below learns of it. A call that used more than 80 % of its time is
+//! [`ErrorKind::Timeout`](crate::ErrorKind::Timeout): its inner future is dropped at that moment,
+//! which cancels the work below. A call that used more than 80 % of its time is
 //! reported as slow, even if it succeeded. Dropping the response future drops the inner one.
 //!
 //! The timeout is the call's own, else its tool's (by a [function](TimeoutLayer::with_timeout_fn), else by
@@ -68,7 +68,7 @@
 //! # Tests with a paused clock
 //!
 //! The timer of a call that has waited stays set when the call is over, for the next. A paused clock may advance to it in a
-//! test that awaits something from another thread; one that only sleeps sees nothing of it. The same holds for all layers that wait.
+//! test that awaits something from another thread; a test that only sleeps is not affected. The same holds for all layers that wait.
 //!
 //! # Clone
 //!
@@ -77,7 +77,7 @@
 //! # Differences from `tower::timeout`
 //!
 //! The error is a [`ToolError`](crate::ToolError), not a box. A call takes its place at a timer only when it waits, and
-//! those that wait on one thread share one: threads do not stand in line for the runtime's list of timers, twice for each
+//! those that wait on one thread share one: threads do not contend for the runtime's list of timers twice per
 //! call. A busy inner future cannot starve it. On expiry the inner future is dropped at once.
 
 mod future;

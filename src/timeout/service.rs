@@ -42,7 +42,7 @@ where
         self.inner.poll_ready(cx).map_err(Into::into)
     }
 
-    // Asked for, as the compiler thinks it large: most of it is for what few calls need.
+    // Forced inline: otherwise the returned future is copied. Most of it is for settings that few calls use.
     #[inline(always)]
     fn call(&mut self, mut call: ToolCall) -> Self::Future {
         let settings = &*self.settings;

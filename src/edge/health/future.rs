@@ -79,7 +79,7 @@ where
         loop {
             let next = match this.state.as_mut().project() {
                 StateProj::Called { fut, flight } => {
-                    // Converting runs foreign code: inside, so that a panic there is reported too.
+                    // Converting runs foreign code; inside `poll`, so that a panic there is reported too.
                     let polled = flight.poll(|visit| {
                         let result = ready!(inner::poll(fut, cx));
                         Poll::Ready(result.map_err(|e| e.into().for_call(&visit.info)))
@@ -119,7 +119,7 @@ where
                     return Poll::Ready(Err(error.take().expect("polled after completion")));
                 }
             };
-            // Drops the service that was waited for, with what it had reserved for a refused call.
+            // Drops the service that was waited for, with its reservation for a refused call.
             this.state.set(next);
         }
     }

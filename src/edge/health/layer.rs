@@ -17,7 +17,7 @@ pub(super) struct Rules {
     pub(super) refuses: bool,
 }
 
-/// Layer that tells a [`Health`] registry how calls end. See the [module docs](super) for an example.
+/// Layer that records in a [`Health`] registry how calls end. See the [module docs](super) for an example.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct HealthLayer(Health);
@@ -90,14 +90,14 @@ impl HealthBuilder {
         self
     }
 
-    /// Sets who hears of servers whose availability changes, and of those that are forgotten. Default: nobody; the events
-    /// are emitted either way.
+    /// Sets the listener for changes of availability and for evictions of servers. Default: none. The events are emitted
+    /// through `tracing` in any case.
     pub fn with_listener(mut self, listen: impl Listen + 'static) -> Self {
         self.listener = Listener::new(listen);
         self
     }
 
-    /// The registry.
+    /// Builds the registry.
     ///
     /// # Errors
     ///

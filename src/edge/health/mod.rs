@@ -11,10 +11,10 @@
 //!
 //! These change nothing: refusals by this side, cancelled calls, panics, and other errors that say nothing about the server;
 //! what was merely [inferred](crate::Evidence::Inferred) from a foreign error, for example from a text about connections (put a
-//! [`transport`](crate::transport) around a client of your own); and a timeout whose limit was the deadline of a caller who is
-//! [not trusted](crate::ToolCall::tighten_from_wire). A call that was dropped is a timeout if it had waited past its deadline
+//! [`transport`](crate::transport) around a client of your own); and a timeout whose limit was the deadline of an
+//! [untrusted caller](crate::ToolCall::tighten_from_wire). A call that was dropped is a timeout if it had waited past its deadline
 //! or for as long as its timeout, 30 s if it has none; otherwise it changes nothing. `NotFound`, `InvalidInput` and `Denied`
-//! are answers if somebody else made them: if they have a source or an HTTP status.
+//! are answers if they come from the server: if they have a source or an HTTP status.
 //!
 //! An answer counts when it comes, whenever its call began. A failure does not count if the server has come back, or its calls
 //! have begun to be refused, since the call began.
@@ -31,22 +31,22 @@
 //! - a timeout of the only tool that the server is known to have. A tool is known once a call of it has succeeded, or from the
 //!   list of a router (feature `router`, `RouterBuilder::with_health`).
 //!
-//! So a single slow tool marks its server for those who watch it, and takes no other tool with it; its own calls are left to
+//! So a single slow tool marks its server for watchers, and does not affect other tools; its own calls are left to
 //! its [circuit breaker](crate::circuit_breaker). A call that was sent ends with its own error, never with a refusal.
 //!
 //! The refusing is a circuit breaker for each server. 30 s after it opened, and after each probe that failed, one call is let
-//! through as a probe. There is one at a time; one that is dropped, or says nothing, makes way for the next, and one that hangs
-//! does so after another 30 s. After five probes in a row that said nothing every call passes, until one says something. Calls
+//! through as a probe. There is one at a time; a probe that is dropped or says nothing is replaced by the next call, one that hangs
+//! after another 30 s. After five consecutive probes that said nothing every call passes, until one answers or fails. Calls
 //! that name no server may be for any of them: they are never refused.
 //!
 //! # Order
 //!
 //! Directly above the breaker: below retry, so that it sees attempts, and above the timeout, so that it sees those. A circuit
-//! breaker guards a tool; this tells of servers. Around a router (feature `router`) it knows only the servers that calls name, not
+//! breaker guards a tool; this layer watches servers. Around a router (feature `router`) it knows only the servers that calls name, not
 //! those of flat names: give the registry to the router, by `RouterBuilder::with_health`.
 //!
-//! If a call meets two of these layers, the outer one tells of it, as long as both see the same server. A failure that
-//! one of them has counted says nothing to one above.
+//! If a call meets two of these layers, the outer one records it, if both see the same server. A failure that
+//! one of them has counted is ignored by one above.
 //!
 //! # Example
 //!
@@ -87,8 +87,8 @@
 //!
 //! # Events
 //!
-//! Each change of a server's availability is an [event](crate::event), `tool.health`; [a listener](HealthBuilder::with_listener) hears of
-//! it, and whoever [watches](Health::subscribe) the server.
+//! Each change of a server's availability is an [event](crate::event), `tool.health`; it reaches the
+//! [listener](HealthBuilder::with_listener) and the [watchers](Health::subscribe) of the server.
 //!
 //! # Errors
 //!
@@ -103,8 +103,8 @@
 //! # Clone
 //!
 //! Clones, and the layers and services made from them, share one registry. It keeps 1,000 servers, a
-//! [setting](HealthBuilder::with_max_servers); for another one that which is not in use is forgotten. If all are watched, in use, or unavailable
-//! since a failure in the last hour, nothing is told of further ones, and their calls pass.
+//! [setting](HealthBuilder::with_max_servers); a server that is not in use is forgotten for a new one. If all are watched, in use, or unavailable
+//! since a failure in the last hour, further servers are not recorded, and their calls pass.
 
 mod future;
 mod layer;

@@ -26,11 +26,11 @@ pub(super) struct Record {
     scope: Scope,
 }
 
-/// What the failures since the last answer tell of.
+/// What the failures since the last answer are evidence against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scope {
     Nothing,
-    /// Timeouts of this tool alone; none if its name was in no list.
+    /// Timeouts of this tool alone; `None` if its name was in no list.
     Tool(Option<u64>),
     Server,
 }
@@ -106,7 +106,7 @@ impl Record {
         self.availability == Availability::Unavailable && self.scope == Scope::Server
     }
 
-    /// Whether watchers hear of it.
+    /// Whether watchers are notified.
     pub(super) fn is_news_after(&self, before: &Self) -> bool {
         (self.availability, self.reason) != (before.availability, before.reason)
     }

@@ -32,17 +32,17 @@ struct Servers {
     servers: Registry<Server>,
     shared: Shared,
     listener: Listener,
-    /// Made by the first who watches them all.
+    /// Made by the first call of `subscribe_all`.
     all: OnceLock<watch::Sender<Vec<ServerHealth>>>,
 }
 
 impl Health {
-    /// A registry that only looks on: a server is unavailable after 3 timeouts or connection failures in a row.
+    /// A registry that only observes: a server is unavailable after 3 timeouts or connection failures in a row.
     pub fn new() -> Self {
         HealthBuilder::new().build_checked()
     }
 
-    /// The settings, to be changed.
+    /// A builder with the default settings.
     pub fn builder() -> HealthBuilder {
         HealthBuilder::new()
     }
@@ -67,7 +67,7 @@ impl Health {
         HealthLayer::new(self.clone())
     }
 
-    /// What is known of a server; `None` if it was never called and is none of a router's.
+    /// The health of a server; `None` if it was never called and belongs to no router.
     pub fn server(&self, server: &str) -> Option<ServerHealth> {
         let entry = self.0.servers.peek(&named(server))?;
         Some(entry.value().read(self.shared()))
@@ -88,7 +88,7 @@ impl Health {
     /// reason or the time of the next probe change, not of each failure. A server that is watched is not forgotten.
     ///
     /// If there is no place for another one, nothing ever changes. Borrow its value for a moment only: a call whose end
-    /// changes it waits for that, as with any [`watch`].
+    /// changes the value waits for the borrow to end, as with any [`watch`].
     pub fn subscribe(&self, server: &str) -> watch::Receiver<ServerHealth> {
         let make = || Server::new(Some(server), self.shared());
         let servers = &self.0.servers;
@@ -96,10 +96,10 @@ impl Health {
     }
 
     /// Watches all servers: the receiver has the present [snapshot](Self::snapshot), and one for each change. A server
-    /// that was called for the first time, and is well, comes with the next one.
+    /// that was called for the first time and is available appears in the next one.
     pub fn subscribe_all(&self) -> watch::Receiver<Vec<ServerHealth>> {
         let all = self.0.all.get_or_init(watch::Sender::default);
-        // First: from now on it is told of changes.
+        // First: from now on it receives changes.
         let mut receiver = all.subscribe();
         self.tell_all(all);
         receiver.mark_unchanged();
@@ -110,7 +110,7 @@ impl Health {
         &self.0.shared
     }
 
-    /// The call's server; if a layer above has looked it up, the one of which nothing is told.
+    /// The call's server; the overflow entry, which records nothing, if a layer above has claimed the call.
     #[inline]
     fn entry(&self, call: &ToolCall, info: &CallInfo) -> Arc<Entry<Server>> {
         if call.is_claimed(Claim::Health) {
@@ -120,7 +120,7 @@ impl Health {
         self.0.servers.keep(info, make)
     }
 
-    /// The place of a call that may pass.
+    /// Admits a call, or returns the refusal.
     #[inline]
     pub(super) fn admit(&self, call: &ToolCall) -> Result<Visit, ToolError> {
         let info = call.info();
@@ -141,14 +141,14 @@ impl Health {
         Ok(visit)
     }
 
-    /// The refusal of a call that could not pass now: a look, that reserves nothing.
+    /// The refusal of a call that would not be admitted now. Reserves nothing.
     pub(super) fn refusal(&self, call: &ToolCall) -> Option<ToolError> {
         let info = call.info();
         let wait = self.entry(call, &info).value().refuses(self.shared())?;
         Some(unavailable(wait).for_call(&info))
     }
 
-    /// The inner service failed to become ready: the result of the call, if it may pass.
+    /// The error of a call whose inner service failed to become ready. It counts as a result, if the call is admitted.
     pub(super) fn not_ready(&self, call: &ToolCall, error: ToolError) -> ToolError {
         match self.admit(call) {
             Ok(visit) => visit.failed(error.for_call(&visit.info)),
@@ -156,8 +156,8 @@ impl Health {
         }
     }
 
-    /// It is one of those that are known from now on, available until a call tells otherwise. Of two who know whether it has
-    /// more than one tool the first is asked.
+    /// Adds a server to the known ones; it is available until calls fail. If it is added twice, the first `has_more_tools` is
+    /// used.
     #[cfg(feature = "router")]
     pub(crate) fn add(
         &self,
@@ -169,14 +169,14 @@ impl Health {
         let _ = entry.value().has_more.set(Box::new(has_more_tools));
     }
 
-    /// Whether calls to this server are refused now. That it was asked for makes it none that is known.
+    /// Whether calls to this server are refused now. Does not make the server known.
     #[cfg(feature = "router")]
     pub(crate) fn is_refusing(&self, server: &CallInfo) -> bool {
         let entry = self.0.servers.peek(server);
         entry.is_some_and(|entry| entry.value().refuses(self.shared()).is_some())
     }
 
-    /// There is news of a server.
+    /// Notifies the watchers of all servers.
     #[cold]
     fn changed(&self) {
         let all = self.0.all.get();
@@ -186,7 +186,7 @@ impl Health {
     }
 
     fn tell_all(&self, all: &watch::Sender<Vec<ServerHealth>>) {
-        // Read while it is written, as for one server.
+        // The snapshot is taken under the sender's lock, as for one server.
         all.send_if_modified(|seen| {
             let before = std::mem::replace(seen, self.snapshot());
             before != *seen
@@ -214,7 +214,7 @@ impl fmt::Debug for Health {
     }
 }
 
-/// A call at its server. However it ends, it is told once, and a probe gives its place back.
+/// An admitted call. However it ends, its end is recorded once, and a probe gives its place back.
 pub(super) struct Visit {
     health: Health,
     entry: Arc<Entry<Server>>,
@@ -267,7 +267,7 @@ impl Visit {
 
 impl Report for Visit {
     fn abandoned(self, how: Abandoned) {
-        // What had not begun to wait says nothing of the server.
+        // A call that had not begun to wait says nothing of the server.
         let has_waited = !how.pending.is_zero();
         let is_late = how.past_deadline || how.pending >= self.info.patience();
         self.ended(match has_waited && is_late {

@@ -19,7 +19,7 @@ use crate::{
     kit::registry::{Evict, Keep},
 };
 
-/// What all servers of a registry go by.
+/// Shared by all servers of a registry.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) rules: Rules,
@@ -33,14 +33,14 @@ impl Shared {
     }
 }
 
-/// Tells whether a server has more than one tool.
+/// Returns whether a server has more than one tool.
 pub(super) type HasMore = Box<dyn Fn() -> bool + Send + Sync>;
 
-/// One server, for all threads: a record for those who watch it, and the breaker that refuses its calls. The breaker admits
+/// One server, for all threads: a record for its watchers, and the breaker that refuses its calls. The breaker admits
 /// calls, keeps the probe's place and knows stale results; the record decides when it opens.
 pub(super) struct Server {
     name: Option<Arc<str>>,
-    /// Calls that name no server may be for anybody: none is refused.
+    /// False for calls that name no server: they may be for any of them.
     may_be_refused: bool,
     /// Whether there are failures that an answer would end.
     is_failing: AtomicBool,
@@ -91,7 +91,7 @@ impl Server {
         self.changed.subscribe()
     }
 
-    /// Admits a call, or tells when to come back.
+    /// Admits a call, or returns when to come back.
     #[inline]
     pub(super) fn admit(&self, shared: &Shared) -> Result<Pass, Duration> {
         match self.breaker.pass() {
@@ -104,19 +104,19 @@ impl Server {
     fn admit_or_refuse(&self, shared: &Shared) -> Result<Pass, Duration> {
         let now = || shared.now();
         let (admission, _) = self.breaker.admit(now, || true, &shared.breaker);
-        // A probe is news for watchers.
+        // Watchers see probes.
         if admission.is_ok_and(Pass::is_probe) {
             self.publish(shared);
         }
         admission
     }
 
-    /// A look, that reserves nothing.
+    /// When to come back, if a call would be refused now. Reserves nothing.
     pub(super) fn refuses(&self, shared: &Shared) -> Option<Duration> {
         self.breaker.refuses(|| shared.now(), &shared.breaker)
     }
 
-    /// Whether an answer changes nothing: while all is well that is two loads.
+    /// Whether an answer changes nothing. Two loads.
     #[inline]
     pub(super) fn is_quiet(&self) -> bool {
         !self.is_failing.load(SeqCst) && !self.is_learning.load(SeqCst)
@@ -134,7 +134,7 @@ impl Server {
         }
     }
 
-    /// Whether no other tool of the server is known. What is in no list yet may be any of several.
+    /// Whether no other tool of the server is known. A tool that is in no list yet may be any of several.
     fn is_only_tool(&self, call: &CallInfo) -> bool {
         let known = self.tool.load(Relaxed);
         (known == 0 || known == call.tool_hash())
@@ -143,7 +143,7 @@ impl Server {
             && !self.has_more.get().is_some_and(|has_more| has_more())
     }
 
-    /// A call has ended. Tells how the availability has changed, and whether there is news for watchers.
+    /// Records the end of a call. Returns how the availability has changed, and whether watchers were notified.
     pub(super) fn ended(
         &self,
         sign: Sign,
@@ -165,7 +165,7 @@ impl Server {
         let (after, recorded) = match sign {
             Sign::Answer if before.failures == 0 => return NOTHING,
             Sign::Answer => {
-                // It closes, whenever the call began; what began before is stale from now on.
+                // An answer closes the breaker, whenever its call began; calls that began before are stale from now on.
                 let turned = self.breaker.force(BreakerState::Closed, at, rules);
                 (before.answered(now), Recorded::Counted(turned))
             }
@@ -192,9 +192,9 @@ impl Server {
         (after.change_since(&before, self.name.as_ref()), is_news)
     }
 
-    /// Tells those who watch the server. No lock is held, so that a watcher who reads holds up no call.
+    /// Notifies the watchers of the server. Holds no lock, so that a watcher that reads does not block calls.
     fn publish(&self, shared: &Shared) {
-        // Read while it is written: the last one to write has read what is the case then.
+        // Read under the sender's lock, so that the last value sent is the latest state.
         self.changed.send_modify(|seen| *seen = self.read(shared));
     }
 }

@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// Tells a [`Health`] registry how calls end. See the [module docs](super) for an example.
+/// Records in a [`Health`] registry how calls end. See the [module docs](super) for an example.
 #[derive(Clone)]
 pub struct HealthService<S> {
     inner: Prepared<S>,
@@ -54,7 +54,7 @@ where
     fn call(&mut self, call: ToolCall) -> Self::Future {
         ResponseFuture::new(match self.inner.take() {
             Taken::Ready => match self.health.admit(&call) {
-                // Made where it is returned: what lies below is not moved once more.
+                // Built in the return place: the inner future is not moved again.
                 Ok(visit) => {
                     let state = State::call(self.inner.get(), call, visit);
                     return ResponseFuture::new(state);
@@ -64,7 +64,7 @@ where
                     State::refused(refusal)
                 }
             },
-            // A look, no place: that is taken when the call is about to run.
+            // Takes no place: a place is taken when the call is about to run.
             Taken::Wait(svc) => match self.health.refusal(&call) {
                 Some(refusal) => State::refused(refusal),
                 None => State::Preparing {

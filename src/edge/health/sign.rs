@@ -18,12 +18,12 @@ impl Sign {
         if error.is_own_refusal() || error.is_counted() {
             return Self::Nothing;
         }
-        // A text may tell of connections of others, and a caller may leave a server no time.
-        let is_told = error.evidence() == Evidence::Word
+        // A text may report connections to other servers, and a caller may leave a server no time.
+        let is_evidence = error.evidence() == Evidence::Word
             && error.timeout_limit() != Some(TimeoutLimit::Caller);
         match error.kind() {
-            ErrorKind::Timeout | ErrorKind::ConnectionFailed if !is_told => Self::Nothing,
-            // Whoever answers with a status is there.
+            ErrorKind::Timeout | ErrorKind::ConnectionFailed if !is_evidence => Self::Nothing,
+            // A status is an answer.
             ErrorKind::Timeout | ErrorKind::ConnectionFailed if error.status().is_some() => {
                 Self::Answer
             }
@@ -34,7 +34,7 @@ impl Sign {
             | ErrorKind::Upstream
             | ErrorKind::RateLimited
             | ErrorKind::PollTimeout => Self::Answer,
-            // A layer or a leaf of this side may have said so.
+            // Without a source or a status, a layer or a leaf of this side may have made it.
             ErrorKind::NotFound | ErrorKind::InvalidInput | ErrorKind::Denied
                 if error.status().is_some() || std::error::Error::source(error).is_some() =>
             {
@@ -69,12 +69,12 @@ mod tests {
         assert_eq!(Sign::of(&refused), Sign::Nothing);
         let counted = ToolError::new(ErrorKind::Timeout, "").counted();
         assert_eq!(Sign::of(&counted), Sign::Nothing);
-        for told in [
+        for status in [
             http::StatusCode::NOT_FOUND,
             http::StatusCode::GATEWAY_TIMEOUT,
             http::StatusCode::REQUEST_TIMEOUT,
         ] {
-            assert_eq!(Sign::of(&ToolError::from_status(told, "")), Sign::Answer);
+            assert_eq!(Sign::of(&ToolError::from_status(status, "")), Sign::Answer);
         }
     }
 }

@@ -8,24 +8,24 @@ use crate::{
     text::Short,
 };
 
-/// What is known of one server.
+/// The health of one server.
 ///
 /// With serde: `server`, `state`, `reason`, `failures`, `for_ms`: how long it has been in this state, at the moment of writing,
 /// and `probe_in_ms`: the time to [`probe_at`](Self::probe_at).
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerHealth {
-    /// The server's name, its first 256 bytes; none for calls that name none.
+    /// The server's name, its first 256 bytes; `None` for calls that name none.
     pub server: Option<Arc<str>>,
-    /// Whether it is there.
+    /// Its availability.
     pub state: Availability,
-    /// Why not.
+    /// The reason, if it is not available.
     pub reason: Option<Reason>,
     /// Timeouts and connection failures in a row.
     pub failures: u32,
-    /// Since when it is in this state; for one that is available from the start, since it is known.
+    /// When it entered this state; for a server that was always available, when it became known.
     pub since: Instant,
-    /// If calls are refused: when the next one is let through as a probe. `None` if calls pass.
+    /// When the next call passes as a probe, if calls are refused. `None` if calls pass.
     pub probe_at: Option<Instant>,
 }
 

@@ -1,4 +1,4 @@
-//! A call, and what is known of the attempts at it.
+//! A call and the state of its attempts.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,7 +10,7 @@ use crate::{
     kit::{lane::Kept, preparing::GivenUp},
 };
 
-/// The call, as far as its layer needs it.
+/// The part of a call that its layer needs.
 pub(crate) enum Request<S, T> {
     /// It was sent, and is not sent again.
     Once {
@@ -20,17 +20,17 @@ pub(crate) enum Request<S, T> {
     Again(Resend<S, T>),
 }
 
-/// A call that is to be sent, and what is known of the attempts at it.
+/// A call that may be sent again, and the state of its attempts.
 pub(crate) struct Resend<S, T> {
     pub(crate) call: ToolCall,
     template: Arc<Kept<Template<S, T>>>,
     /// Attempts so far, those of other layers included.
     pub(crate) made: u32,
-    /// What the attempt before failed with.
+    /// The error of the previous attempt.
     pub(crate) failed: Option<ToolError>,
-    /// As what the layer repeats the call; `None` if it only holds it back.
+    /// The claim under which the layer repeats the call; `None` if it only holds it back.
     claim: Option<Claim>,
-    /// Whether the call's recording, which its attempts share, was begun for it and ends with it.
+    /// Whether the recording that the call's attempts share was begun here, and ends here.
     pub(crate) records: bool,
 }
 
@@ -77,7 +77,7 @@ impl<S, T> Request<S, T> {
         resend.begin_attempt();
         let call = resend.call.clone();
         if !resend.is_repeated() {
-            // The tool can take the arguments without a copy then, and no service is kept.
+            // So the tool can take the arguments without a copy, and no service is kept.
             *self = Self::once(&call);
         }
         svc.call(call)
@@ -137,7 +137,7 @@ impl<S, T> Resend<S, T> {
         }
     }
 
-    /// A call of which a copy is sent now, by a layer with this claim.
+    /// A call of which a copy is now being sent, by a layer with this claim.
     #[inline]
     pub(crate) fn sent(call: ToolCall, template: Arc<Kept<Template<S, T>>>, claim: Claim) -> Self {
         let mut resend = Self::unsent(call, template, Some(claim));
@@ -165,13 +165,13 @@ impl<S, T> Resend<S, T> {
 
     pub(crate) fn begin_attempt(&mut self) {
         self.made += 1;
-        // The first one of this layer has begun above.
+        // The first attempt has begun in a layer above.
         if self.made > self.call.attempt() {
             self.call.begin_attempt(self.made);
         }
     }
 
-    /// The error of an attempt; a refused one was none. It tells of attempts that a layer below has made.
+    /// Takes the error of an attempt; a refused one does not count as an attempt. Adds attempts that a layer below has made.
     pub(crate) fn met(&mut self, error: ToolError) -> ToolError {
         let error = error.for_call(&self.call.info());
         if error.is_own_refusal() {
@@ -188,7 +188,7 @@ impl<S, T> Resend<S, T> {
 
     /// The error of the call, from that of its last attempt: if this side refused that one, the error before it.
     pub(crate) fn end(&mut self, error: ToolError) -> ToolError {
-        // A caller who has cancelled wants to know that it was in time.
+        // A caller who has cancelled has to see `Cancelled`.
         let is_refused = error.is_own_refusal() && error.kind() != ErrorKind::Cancelled;
         match self.failed.take().filter(|_| is_refused) {
             Some(failed) => self.last(failed.before(&error)),
@@ -202,7 +202,7 @@ impl<S, T> Resend<S, T> {
         self.last(error.for_call(&self.call.info()))
     }
 
-    /// A wait was ended, so the attempt is not made.
+    /// The error of the call, when a wait was ended and the attempt is not made.
     pub(crate) fn given_up(&mut self, why: GivenUp) -> ToolError {
         let error = match (why, self.failed.take()) {
             (GivenUp::Deadline, Some(failed)) => return self.last(failed),
@@ -232,14 +232,14 @@ impl<S, T> Resend<S, T> {
 impl<S, T> Drop for Resend<S, T> {
     #[inline]
     fn drop(&mut self) {
-        // Another call may take the record now.
+        // From now on another call may use the record.
         if self.records {
             self.call.end_recording();
         }
     }
 }
 
-/// The attempts that a layer below has made; not those at a call that the tool made itself.
+/// The attempts that a layer below has made, without those at calls that the tool itself made.
 fn made_below(error: &ToolError, tool: &str) -> u32 {
     let ours = error.attempts().filter(|_| error.tool() == Some(tool));
     ours.unwrap_or_default()
@@ -251,7 +251,7 @@ pub(crate) fn last(call: &ToolCall, claim: Claim, made: u32, error: ToolError) -
     if !call.is_ambiguous() || error.execution() != Execution::NotStarted {
         return error;
     }
-    // A layer above that waits limits out has to know that this attempt did not run.
+    // A layer above that waits out limits needs to see that this attempt did not run.
     let waits_above = claim == Claim::Retry && call.is_claimed(Claim::RateLimit);
     if waits_above && error.kind() == ErrorKind::RateLimited {
         error.after_ambiguous()

@@ -1,4 +1,4 @@
-//! One timer of the runtime, for all who wait.
+//! One timer of the runtime, for all waiters of a thread.
 
 use std::{
     cell::RefCell,
@@ -20,14 +20,13 @@ use tokio::{
 use super::queue::{Queue, Seat, Seen};
 use crate::kit::lane::thread_number;
 
-/// Wakes everybody who waits for a moment, on one runtime.
+/// Wakes the waiters whose moment has come, on one runtime.
 ///
-/// It is the runtime's timer that goes on from one to the next, when it fires: none of those who wait has to be polled for
-/// the others to be woken.
+/// When the runtime's timer fires, it is set for the next waiter: no waiter has to be polled for the others to be woken.
 pub(super) struct Alarm {
     clock: Mutex<Clock>,
     waker: Waker,
-    /// The thread that is busy with the runtime's timer, if one is. That may wake it then and there.
+    /// The number of the thread that is setting the runtime's timer, which may fire during that; 0 for none.
     winding: AtomicUsize,
     woken: AtomicBool,
 }
@@ -35,9 +34,9 @@ pub(super) struct Alarm {
 #[derive(Default)]
 struct Clock {
     queue: Queue,
-    /// Made when somebody waits, and given up when it fires and nobody does.
+    /// Made for the first waiter, and given up when it fires and there is none.
     sleep: Option<Pin<Box<Sleep>>>,
-    /// For when it is set, if it is.
+    /// The moment for which it is set.
     set_for: Option<Instant>,
 }
 
@@ -50,15 +49,15 @@ impl Clock {
 }
 
 thread_local! {
-    /// Those of this thread: one for each runtime that it works for.
+    /// The alarms of this thread: one for each runtime that it works for.
     static HERE: RefCell<Vec<(Id, Arc<Alarm>)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// For so many runtimes a thread keeps an alarm that nobody uses.
+/// For how many runtimes a thread keeps an unused alarm.
 const KEPT: usize = 4;
 
 impl Alarm {
-    /// The one of this thread and its runtime.
+    /// The alarm of this thread and its runtime.
     #[inline]
     fn here() -> Arc<Self> {
         let id = Handle::current().id();
@@ -98,7 +97,7 @@ impl Alarm {
         self.clock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes those whose moment has come, and sets the runtime's timer for the next.
+    /// Wakes the waiters whose moment has come, and sets the runtime's timer for the next.
     #[cold]
     fn wind(&self) {
         self.go_on(self.lock());
@@ -144,7 +143,7 @@ impl Alarm {
     /// Sets the runtime's timer; ready if it has fired already.
     fn set(&self, sleep: Pin<&mut Sleep>, at: Instant) -> Poll<()> {
         self.winding.store(thread_number(), Relaxed);
-        // A runtime that is shut down meanwhile panics. Those who wait have to hear of that: it will not wake them.
+        // A runtime that is shut down meanwhile panics. The waiters must be set adrift: it will not wake them.
         let set = catch_unwind(AssertUnwindSafe(|| self.poll_for(sleep, at)));
         self.winding.store(0, Relaxed);
         set.unwrap_or(Poll::Ready(()))
@@ -155,7 +154,7 @@ impl Alarm {
         loop {
             self.woken.store(false, Relaxed);
             sleep.as_mut().reset(at);
-            // It is not polled in vain: if its runtime is shut down, that panics.
+            // Not polled if it is over: a poll panics if the runtime is shut down.
             if sleep.is_elapsed() {
                 return Poll::Ready(());
             }
@@ -174,22 +173,22 @@ impl Alarm {
             return;
         }
         let clock = self.lock();
-        // If it was given up meanwhile, whoever comes winds it: that one is on the runtime for which it is made.
+        // If it was given up meanwhile, the next waiter sets it: that one is on the runtime for which it is made.
         if clock.sleep.is_some() {
             self.go_on(clock);
         }
     }
 }
 
-/// Somebody's place among those whom an alarm wakes.
+/// A waiter's place at an alarm.
 pub(super) struct Place {
     alarm: Arc<Alarm>,
     seat: Seat,
 }
 
 impl Place {
-    /// Waits for a moment, at the alarm of this thread and its runtime. Whether that has to be [wound](Self::wind) for it is
-    /// told as well.
+    /// Waits for a moment, at the alarm of this thread and its runtime. Also returns whether that has to be
+    /// [wound](Self::wind) for it.
     ///
     /// # Panics
     ///
@@ -211,11 +210,11 @@ impl Place {
         self.look(waker)
     }
 
-    /// What has become of it.
+    /// The state of the waiter.
     #[inline]
     pub(super) fn look(&self, waker: &Waker) -> Seen {
         let (seen, before) = self.alarm.lock().queue.look(self.seat, waker);
-        // Not under the lock: it may be the last of a task, with others who wait.
+        // Not under the lock: it may be the last reference to a task that has waiters of its own.
         drop(before);
         seen
     }
@@ -227,7 +226,7 @@ impl Place {
 }
 
 impl Drop for Place {
-    // Apart, so that a call that did not wait has one question to ask.
+    // Outlined, so that a call that did not wait only checks whether it has a place.
     #[inline(never)]
     fn drop(&mut self) {
         let waker = self.alarm.lock().queue.leave(self.seat);

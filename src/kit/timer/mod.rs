@@ -1,12 +1,12 @@
 //! A timer that costs nothing until a call has to wait, and little then.
 //!
-//! Most calls have their answer long before their time is up. So they do not each have a timer of the runtime, which is
-//! made under a lock of all its threads and taken out again under the same: the calls that began to wait on one thread
-//! share one, an [alarm](alarm::Alarm). It is set for the earliest of them, and left alone when that call is over: what
-//! it then wakes is nobody, and it is set for the next.
+//! Most calls have their answer long before their time is up. So they do not each have a timer of the runtime, which would be
+//! added and removed under a lock shared by all threads: the calls that began to wait on one thread
+//! share one, an [alarm](alarm::Alarm). It is set for the earliest of them, and stays set when that call is over: it
+//! then wakes no task and is set for the next.
 //!
-//! A test with a paused clock can see that: the clock advances to a timer that is set when nothing is left to do, also
-//! if something is awaited from another thread, and also if the call for which it was set is over.
+//! This is visible in tests with a paused clock: when nothing is left to do, the clock advances to a timer that is set, even
+//! if the test awaits something from another thread, and even if the call for which it was set is over.
 
 mod alarm;
 mod queue;
@@ -25,7 +25,7 @@ use self::{alarm::Place, queue::Seen};
 pub(crate) struct Timer(Option<Place>);
 
 impl Timer {
-    /// Ready once `at` has come; never if there is none. It is not asked again while the timer waits for it.
+    /// Ready once the moment `at` has come; never if it is `None`. `at` is not called again while the timer waits for it.
     ///
     /// This does not count towards the task's budget: a busy inner future uses that up, and the timer would never fire.
     #[inline]
@@ -38,7 +38,7 @@ impl Timer {
             match place.look(cx.waker()) {
                 Seen::Waiting => return Poll::Pending,
                 Seen::Rung => return Poll::Ready(()),
-                // The runtime is gone, but not the call: whoever polls it has another.
+                // The runtime of the timer is gone; the call is now polled on another one.
                 Seen::Adrift => {}
             }
         }
@@ -48,7 +48,7 @@ impl Timer {
         }
     }
 
-    /// The moment is another one. It wakes nobody until it is polled again, on whichever runtime that is.
+    /// Forgets the moment. It wakes no task until it is polled again, on whichever runtime that is.
     #[cold]
     pub(crate) fn reset(&mut self) {
         self.0 = None;
@@ -64,7 +64,7 @@ impl Timer {
         match place.wind(waker) {
             Seen::Waiting => Poll::Pending,
             Seen::Rung => Poll::Ready(()),
-            // As tokio's own.
+            // As tokio's own timers do.
             Seen::Adrift => panic!("the tokio runtime of this call is being shut down"),
         }
     }

@@ -1,11 +1,11 @@
-//! Who waits for which moment. No clock, no lock.
+//! Wakers and the moments for which they wait. No clock, no lock.
 
 use std::{mem, task::Waker};
 
 use tokio::time::Instant;
 
-/// Those who wait, the earliest first: a binary heap whose entries know their seats and are known to them, so that
-/// whoever does not wait any longer can be taken out of its midst.
+/// The waiters, the earliest first: a binary heap whose entries and seats refer to each other, so that
+/// a waiter can be removed from the middle.
 ///
 /// Times that come in order, as those of calls with the same timeout do, cost one comparison each.
 #[derive(Debug, Default)]
@@ -30,31 +30,31 @@ enum State {
     Adrift,
 }
 
-/// A place among those who wait. It is taken until it is [left](Queue::leave).
+/// A waiter's place. It is taken until it is [left](Queue::leave).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seat(u32);
 
-/// What has become of somebody who waits.
+/// The state of a waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Seen {
     Waiting,
     /// The moment has come.
     Rung,
-    /// There is nobody left who would tell.
+    /// The runtime is gone, and will not wake it.
     Adrift,
 }
 
-/// How many seats are kept for those to come.
+/// How many empty seats are kept.
 const KEPT: usize = 1024;
 
 impl Queue {
-    /// The earliest moment for which somebody waits.
+    /// The earliest moment of a waiter.
     #[inline]
     pub(super) fn next(&self) -> Option<Instant> {
         self.heap.first().map(|entry| entry.at)
     }
 
-    /// Waits for a moment.
+    /// Adds a waiter for a moment.
     #[inline]
     pub(super) fn enter(&mut self, at: Instant, waker: Waker) -> Seat {
         self.taken += 1;
@@ -85,7 +85,7 @@ impl Queue {
         index(self.heap.len() - 1)
     }
 
-    /// Looks after somebody. Whoever goes on waiting is to be woken by `waker`; the one before is returned.
+    /// The state of a waiter. If it still waits, `waker` replaces its waker, which is returned if it was another.
     #[inline]
     pub(super) fn look(&mut self, Seat(seat): Seat, waker: &Waker) -> (Seen, Option<Waker>) {
         match &mut self.seats[seat as usize] {
@@ -100,7 +100,7 @@ impl Queue {
         }
     }
 
-    /// Gives a seat up. The waker of whoever was still waiting is returned.
+    /// Gives up a seat. Returns the waker, if it was still waiting.
     #[inline]
     pub(super) fn leave(&mut self, Seat(seat): Seat) -> Option<Waker> {
         let left = State::Free { next: self.free };
@@ -114,28 +114,28 @@ impl Queue {
             }
             _ => None,
         };
-        // What a burst has needed is not kept for ever.
+        // Gives back the memory of a burst.
         if self.taken == 0 && self.seats.len() > KEPT {
             *self = Self::default();
         }
         waker
     }
 
-    /// Takes out who has waited until `now` or an earlier moment.
+    /// Removes the waiters for `now` or an earlier moment.
     pub(super) fn ring(&mut self, now: Instant, rung: &mut Vec<Waker>) {
         while self.next().is_some_and(|at| at <= now) {
             rung.extend(self.end(State::Rung));
         }
     }
 
-    /// Takes out everybody.
+    /// Removes all waiters.
     pub(super) fn set_adrift(&mut self, adrift: &mut Vec<Waker>) {
         while !self.heap.is_empty() {
             adrift.extend(self.end(State::Adrift));
         }
     }
 
-    /// The first of the heap waits no longer.
+    /// Ends the wait of the first entry of the heap.
     fn end(&mut self, how: State) -> Option<Waker> {
         let entry = self.take_out(0);
         match mem::replace(&mut self.seats[entry.seat as usize], how) {
@@ -153,7 +153,7 @@ impl Queue {
         entry
     }
 
-    /// The entry came from the end of the heap.
+    /// Moves an entry that came from the end of the heap to where it belongs.
     #[inline(never)]
     fn settle(&mut self, place: usize) {
         if place == 0 || !self.rise(place) {
@@ -161,7 +161,7 @@ impl Queue {
         }
     }
 
-    /// Moves an entry up to where it belongs. False if it was there already.
+    /// Moves an entry up to where it belongs. Returns whether it moved.
     #[inline(never)]
     fn rise(&mut self, from: usize) -> bool {
         let mut place = from;
@@ -193,7 +193,7 @@ impl Queue {
         self.tell(place);
     }
 
-    /// Tells whoever has the entry where it is.
+    /// Updates the place of an entry in its seat.
     #[inline]
     fn tell(&mut self, place: usize) {
         let seat = self.heap[place].seat;
@@ -203,7 +203,7 @@ impl Queue {
     }
 }
 
-/// Of what is counted in `u32`s, so that a timer is small: 4 thousand million calls do not wait on one thread.
+/// An index as a `u32`, so that a timer is small: fewer than 2^32 calls wait on one thread.
 #[inline]
 fn index(i: usize) -> u32 {
     u32::try_from(i).expect("fewer calls wait than that")
