@@ -115,28 +115,26 @@ pub(super) struct Circuit {
 
 impl Circuit {
     pub(super) fn new(shared: &Arc<Shared>) -> Self {
-        match shared.disabled.load(Relaxed) {
-            true => Self::in_state(BreakerState::Disabled, shared),
-            false => Self::in_state(BreakerState::Closed, shared),
-        }
-    }
-
-    /// What the keys beyond the bound share: it lets calls pass, so that one bad tool does not stop
-    /// all others there.
-    pub(super) fn overflow(shared: &Arc<Shared>) -> Self {
-        Self {
-            is_overflow: true,
-            ..Self::in_state(BreakerState::Disabled, shared)
-        }
-    }
-
-    fn in_state(state: BreakerState, shared: &Arc<Shared>) -> Self {
+        let state = match shared.disabled.load(Relaxed) {
+            true => BreakerState::Disabled,
+            false => BreakerState::Closed,
+        };
         Self {
             cell: Cell::new(state, &shared.rules),
             shared: Arc::clone(shared),
             is_overflow: false,
             limit_ms: AtomicU32::new(0),
             audience: Audience::default(),
+        }
+    }
+
+    /// The breaker that the keys beyond the bound share: it lets calls pass, so that one bad tool does not stop
+    /// all others there.
+    pub(super) fn overflow(shared: &Arc<Shared>) -> Self {
+        Self {
+            cell: Cell::new(BreakerState::Disabled, &shared.rules),
+            is_overflow: true,
+            ..Self::new(shared)
         }
     }
 }

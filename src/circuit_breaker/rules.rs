@@ -211,8 +211,7 @@ impl Rates {
         match self.span {
             Span::Calls(calls) => {
                 let reason = "the breaker could never open: it holds no call";
-                not_zero("window_calls", calls, reason)?;
-                at_most("window_calls", calls, MAX_WINDOW_CALLS)?;
+                count("window_calls", calls, MAX_WINDOW_CALLS, reason)?;
                 let minimum = self.minimum();
                 let reason = format!(
                     "the breaker could never open: {minimum} never fit into a window of {calls}"
@@ -226,7 +225,7 @@ impl Rates {
             }
         }
         let reason = "it is zero: a share of nothing has no meaning";
-        not_zero("minimum_calls", self.minimum(), reason)?;
+        count("minimum_calls", self.minimum(), u32::MAX, reason)?;
         let rates = [
             ("failure_rate", self.failure_rate),
             ("slow_call_rate", self.slow_call_rate),
@@ -241,8 +240,7 @@ impl Rates {
         }
         let slow_call = self.slow_call.unwrap_or(MAX_PERIOD);
         let reason = "it is zero: every call would be slow";
-        refuse_if(slow_call.is_zero(), "slow_call", reason)?;
-        period("slow_call", slow_call)
+        positive("slow_call", slow_call, reason)
     }
 }
 
@@ -326,19 +324,15 @@ impl Rules {
                 threshold, window, ..
             } => {
                 let reason = "it is zero: the breaker would be open before the first failure";
-                not_zero("threshold", threshold, reason)?;
-                if let Some(window) = window {
-                    at_most("threshold", threshold, MAX_WINDOW_CALLS)?;
-                    period("window", window)?;
-                    let reason = "the breaker could never open: nothing stays in a window of zero";
-                    refuse_if(window.is_zero(), "window", reason)?;
-                }
+                let most = window.map_or(u32::MAX, |_| MAX_WINDOW_CALLS);
+                count("threshold", threshold, most, reason)?;
+                let reason = "the breaker could never open: nothing stays in a window of zero";
+                positive("window", window.unwrap_or(MAX_PERIOD), reason)?;
             }
             Kind::Rates(rates) => rates.check()?,
         }
-        period("open_for", self.open_for)?;
         let reason = "the breaker could never open: it is zero: no call is ever refused";
-        refuse_if(self.open_for.is_zero(), "open_for", reason)?;
+        positive("open_for", self.open_for, reason)?;
         let reason = format!("the factor {} is not a number of at least 1", self.growth);
         let grows = self.growth >= 1.0 && self.growth.is_finite();
         refuse_if(!grows, "growth", reason)?;
@@ -346,23 +340,22 @@ impl Rules {
         refuse_if(self.max_open_for < self.open_for, "max_open_for", reason)?;
         period("max_open_for", self.max_open_for)?;
         let reason = "it is zero: the breaker could never close again";
-        not_zero("probes", self.probes, reason)?;
-        at_most("probes", self.probes, MAX_PROBES)?;
+        count("probes", self.probes, MAX_PROBES, reason)?;
         let reason = "it is zero: the breaker would close without a success";
-        not_zero("successes", self.successes(), reason)?;
-        at_most("successes", self.successes(), MAX_WINDOW_CALLS)?;
+        count("successes", self.successes(), MAX_WINDOW_CALLS, reason)?;
         let reason = "it is zero: any number of probes could run at once";
-        refuse_if(self.lease.is_zero(), "probe_lease", reason)?;
-        period("probe_lease", self.lease)
+        positive("probe_lease", self.lease, reason)
     }
 }
 
-fn not_zero(field: &'static str, n: u32, reason: &'static str) -> Result<(), ConfigError> {
-    refuse_if(n == 0, field, reason)
+fn count(field: &'static str, n: u32, max: u32, if_zero: &'static str) -> Result<(), ConfigError> {
+    refuse_if(n == 0, field, if_zero)?;
+    refuse_if(n > max, field, format!("{n} is more than {max}"))
 }
 
-fn at_most(field: &'static str, n: u32, max: u32) -> Result<(), ConfigError> {
-    refuse_if(n > max, field, format!("{n} is more than {max}"))
+fn positive(field: &'static str, d: Duration, if_zero: &'static str) -> Result<(), ConfigError> {
+    refuse_if(d.is_zero(), field, if_zero)?;
+    period(field, d)
 }
 
 pub(super) fn period(field: &'static str, d: Duration) -> Result<(), ConfigError> {

@@ -240,18 +240,16 @@ impl Window {
 #[derive(Debug)]
 pub(super) struct Ring {
     /// Empty until the first result that is not a success.
-    results: Box<[Verdict]>,
+    results: VecDeque<Verdict>,
     capacity: u32,
-    next: usize,
     tally: Tally,
 }
 
 impl Ring {
     fn new(capacity: u32) -> Self {
         Self {
-            results: Box::default(),
+            results: VecDeque::new(),
             capacity,
-            next: 0,
             tally: Tally::default(),
         }
     }
@@ -266,14 +264,16 @@ impl Ring {
             if verdict == Verdict::SUCCESS {
                 return self.push_successes(1);
             }
-            self.results = vec![Verdict::SUCCESS; self.capacity as usize].into();
-            self.next = self.tally.calls as usize % self.results.len();
+            self.results.reserve_exact(self.capacity as usize);
+            self.results
+                .resize(self.tally.calls as usize, Verdict::SUCCESS);
         }
-        if self.room() == 0 {
-            self.tally.remove(self.results[self.next].into());
+        if self.room() == 0
+            && let Some(oldest) = self.results.pop_front()
+        {
+            self.tally.remove(oldest.into());
         }
-        self.results[self.next] = verdict;
-        self.next = (self.next + 1) % self.results.len();
+        self.results.push_back(verdict);
         self.tally.merge(verdict.into());
     }
 
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_of_time_that_nobody_looked_at_for_a_year_is_empty() {
+    fn a_window_of_time_is_empty_after_a_year_without_a_look() {
         let (mut window, _) = window(Rates::over_time(secs(32)).with_failure_rate(1.0));
         window.record(FAILURE, secs(1));
         assert_eq!(window.tally(secs(365 * 86_400)), Tally::default());
