@@ -23,9 +23,9 @@ pub(crate) struct Prepared<S> {
 
 #[derive(Debug)]
 enum Readiness {
-    Unpolled,
+    /// Not polled yet, or pending.
+    No,
     Yes,
-    NotYet,
     Failed(ToolError),
 }
 
@@ -44,7 +44,7 @@ impl<S> Prepared<S> {
     pub(crate) fn new(svc: S) -> Self {
         Self {
             svc,
-            ready: Readiness::Unpolled,
+            ready: Readiness::No,
         }
     }
 
@@ -60,7 +60,7 @@ impl<S> Prepared<S> {
         }
         self.ready = match self.svc.poll_ready(cx) {
             Poll::Ready(Ok(())) => Readiness::Yes,
-            Poll::Pending => Readiness::NotYet,
+            Poll::Pending => Readiness::No,
             Poll::Ready(Err(error)) => Readiness::Failed(error.into()),
         };
     }
@@ -83,7 +83,7 @@ impl<S> Prepared<S> {
         S: Clone,
     {
         if let Readiness::Yes = self.ready {
-            self.ready = Readiness::Unpolled;
+            self.ready = Readiness::No;
             return Taken::Ready;
         }
         self.take_unready()
@@ -94,17 +94,13 @@ impl<S> Prepared<S> {
     where
         S: Clone,
     {
-        match mem::replace(&mut self.ready, Readiness::Unpolled) {
-            Readiness::Yes => Taken::Ready,
-            // The instance that was polled has a place in the queue: it moves into the future, and the clone stays.
-            Readiness::NotYet | Readiness::Unpolled => {
-                let fresh = self.svc.clone();
-                Taken::Wait(mem::replace(&mut self.svc, fresh))
-            }
-            Readiness::Failed(error) => {
-                self.renew();
-                Taken::Failed(error)
-            }
+        let ready = mem::replace(&mut self.ready, Readiness::No);
+        // The instance that was polled has a place in the queue: it moves into the future, and the clone stays.
+        let fresh = self.svc.clone();
+        let polled = mem::replace(&mut self.svc, fresh);
+        match ready {
+            Readiness::Failed(error) => Taken::Failed(error),
+            _ => Taken::Wait(polled),
         }
     }
 
@@ -114,7 +110,7 @@ impl<S> Prepared<S> {
         S: Clone,
     {
         self.svc = self.svc.clone();
-        self.ready = Readiness::Unpolled;
+        self.ready = Readiness::No;
     }
 }
 

@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gate_that_held_nobody_back_for_ten_seconds_is_open() {
+    fn a_gate_that_held_no_call_back_for_ten_seconds_is_open() {
         let mut gate = cooling(secs(1));
         assert_eq!(gate.admit(secs(1), Duration::MAX), Admission::Go);
         assert!(!gate.is_open());
@@ -358,7 +358,7 @@ mod tests {
         /// Trap 10: whatever comes, no call is sent before the last announced cooldown is over; and
         /// nothing overflows.
         #[test]
-        fn nobody_is_sent_to_a_cooling_key(
+        fn no_call_is_sent_to_a_cooling_key(
             steps in prop::collection::vec((0u64..5_000, prop::option::of(any::<u64>()), 0u32..3), 1..100),
         ) {
             let mut gate = Gate::default();

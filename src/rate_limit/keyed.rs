@@ -29,8 +29,6 @@ pub(super) struct Settings {
     pub(super) attempts: u32,
     pub(super) default_cooldown: Duration,
     pub(super) max_wait: Duration,
-    /// `max_wait` with the largest random addition.
-    pub(super) longest_wait: Duration,
     pub(super) max_cooldown: Duration,
     pub(super) text_limits: bool,
     pub(super) listener: Listener,
@@ -56,7 +54,8 @@ impl Settings {
 
     /// The latest turn for a call that waits from now on; nothing is sent at the deadline itself.
     pub(super) fn latest(&self, now: Duration, call: &ToolCall) -> Duration {
-        let longest = now.saturating_add(self.longest_wait);
+        // The largest random addition to a delay does not count.
+        let longest = now.saturating_add(after_hint(self.max_wait, u64::MAX));
         let deadline = call.deadline().map(|at| {
             at.saturating_duration_since(self.origin)
                 .saturating_sub(Duration::from_nanos(1))

@@ -15,12 +15,7 @@ use crate::{
     error::ToolError,
     event::{Listen, Listener},
     key::Key,
-    kit::{
-        attempts::Template,
-        backoff::{Random, after_hint},
-        keys::KeySettings,
-        lane::Spread,
-    },
+    kit::{attempts::Template, backoff::Random, keys::KeySettings, lane::Spread},
     outcome::{ByError, Classify, Outcome},
 };
 
@@ -275,7 +270,6 @@ impl<C> RateLimitBackoffBuilder<C> {
             attempts,
             default_cooldown: self.default_cooldown(),
             max_wait,
-            longest_wait: after_hint(max_wait, u64::MAX),
             max_cooldown: self.max_cooldown(),
             text_limits: self.text_limits,
             listener: self.listener.clone(),

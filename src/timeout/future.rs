@@ -44,7 +44,7 @@ struct Watch {
     listener: Listener,
 }
 
-/// What ends the call at the latest.
+/// The limits of the call.
 #[derive(Debug)]
 pub(super) struct Limits {
     pub(super) timeout: Duration,
@@ -159,7 +159,7 @@ impl Watch {
         earlier(since.checked_add(self.limits.timeout), self.limits.deadline)
     }
 
-    /// What the deadline leaves of the timeout, if it leaves less.
+    /// The time that the deadline leaves, if it is less than the timeout.
     fn share(&self, since: Instant) -> Option<Duration> {
         let share = self.limits.deadline?.saturating_duration_since(since);
         (share < self.limits.timeout).then_some(share)

@@ -1,4 +1,4 @@
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use tower_layer::Layer;
 
@@ -34,11 +34,7 @@ struct Rule(Arc<TimeoutFn>);
 
 type TimeoutFn = dyn Fn(&ToolCall) -> Option<Duration> + Send + Sync;
 
-impl fmt::Debug for Rule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("..")
-    }
-}
+crate::text::opaque_debug!({} Rule);
 
 impl Settings {
     /// The caller's own timeout, else the layer's for the tool, else a table's, else the default.
