@@ -172,7 +172,7 @@ fn no_success_is_lost_between_the_counter_and_the_window() {
 
 /// The result that completes the minimum opens the breaker, whichever it is.
 #[test]
-fn the_minimum_is_noticed_whoever_completes_it() {
+fn the_minimum_is_noticed_whichever_result_completes_it() {
     check(|| {
         let rates = Rates::over_calls(3)
             .with_failure_rate(0.3)

@@ -55,7 +55,7 @@ impl DeadlineLayer {
     }
 
     /// A layer without a budget of its own: it enforces the deadline that a call brings along, and
-    /// watches the caller's token. The [reserve](Self::with_reserve) is kept all the same: with the
+    /// watches the caller's token. The [reserve](Self::with_reserve) is kept as well: with the
     /// default one, a call whose deadline, set in this process, is 500 ms away or nearer is not started.
     pub fn inherited() -> Self {
         Self::with_budget(None)

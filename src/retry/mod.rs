@@ -33,7 +33,7 @@
 //!
 //! Above the breaker and the timeout, so that both see each attempt; below the deadline, which bounds all of them
 //! together. It passes readiness through; further attempts are made on fresh instances, which wait for their own. One
-//! retrier is enough: the outermost claims the call, and those below, tower's with our policy too, leave it alone.
+//! retrier is enough: the outermost claims the call, and those below (including tower's with this policy) do not repeat it.
 //!
 //! # Example
 //!

@@ -116,7 +116,7 @@ impl<C> RetryPolicy<C> {
         Ok(self.edit(|s| s.tools.set(name.into(), schedule)))
     }
 
-    /// Sets the longest delay that a server may ask for. If it asks for more, the call is not
+    /// Sets the longest delay that is obeyed if a server asks for it. If it asks for more, the call is not
     /// repeated: the error is returned immediately, with its `retry_after`. Default 300 s.
     pub fn with_max_delay(self, max: Duration) -> Self {
         self.edit(|s| s.max_delay = max)
@@ -127,8 +127,8 @@ impl<C> RetryPolicy<C> {
         self.edit(|s| s.rate_limit_delay = delay)
     }
 
-    /// Leaves rate limits to others: what the classifier calls one is never repeated, but returned at once,
-    /// with its `retry_after`. For a stack whose rate-limit layer
+    /// Leaves rate limits to other layers: a result that the classifier takes for a rate limit is never repeated, but returned
+    /// immediately, with its `retry_after`. For a stack whose rate-limit layer
     /// [fails fast](crate::rate_limit::RateLimitBackoffBuilder::with_fail_fast) below this one, so that the call that meets the
     /// limit fails as fast as those after it. (Refusals of that layer are never repeated.) Default: rate limits are
     /// repeated, unless a rate-limit layer above waits them out.
@@ -158,9 +158,9 @@ impl<C> RetryPolicy<C> {
         self.edit(|s| s.budget = None)
     }
 
-    /// Sets a function that decides whether a call may run twice if its caller has not marked it, by the tool's name ([`ToolCall::is_named`]) or by a
-    /// catalog of trusted tools. Where it answers [`ReplaySafety::Unknown`], the default, what the table of an
-    /// [identity layer](crate::identity) knows holds, and without that the call is treated as unsafe.
+    /// Sets a function that decides whether a call may run twice if its caller has not marked it, by the tool's name
+    /// ([`ToolCall::is_named`]) or by a catalog of trusted tools. Default: none. If it returns [`ReplaySafety::Unknown`], the
+    /// table of an [identity layer](crate::identity) decides; without one the call is treated as unsafe.
     pub fn with_replay_safety(
         self,
         decide: impl Fn(&ToolCall) -> ReplaySafety + Send + Sync + 'static,
@@ -168,8 +168,8 @@ impl<C> RetryPolicy<C> {
         self.edit(|s| s.rule = Some(Arc::new(decide)))
     }
 
-    /// Treats every call as safe to run twice of which neither it nor the
-    /// [rule](Self::with_replay_safety) says that it is not.
+    /// Treats every call as safe to run twice, unless its caller or the [rule](Self::with_replay_safety) has marked it as
+    /// unsafe.
     pub fn assume_replay_safe(self) -> Self {
         self.edit(|s| s.assumes_safe = true)
     }

@@ -21,8 +21,8 @@
 //!
 //! # Refusing calls
 //!
-//! By default the registry only observes, and all calls pass. If it is to [refuse](HealthBuilder::with_refusal) calls, the calls
-//! of a server fail at once when it is unavailable **and** there is evidence against the server, not only against one of its
+//! By default the registry only observes, and all calls pass. If it is set to [refuse](HealthBuilder::with_refusal) calls, the
+//! calls of a server fail immediately when it is unavailable **and** there is evidence against the server, not only against one of its
 //! tools. Evidence, since the server's last answer, is any of:
 //!
 //! - a connection failure; so a call fails for which an MCP server that left a ping unanswered (feature `mcp`,
@@ -34,16 +34,16 @@
 //! So a single slow tool marks its server for watchers, and does not affect other tools; its own calls are left to
 //! its [circuit breaker](crate::circuit_breaker). A call that was sent ends with its own error, never with a refusal.
 //!
-//! The refusing is a circuit breaker for each server. 30 s after it opened, and after each probe that failed, one call is let
-//! through as a probe. There is one at a time; a probe that is dropped or says nothing is replaced by the next call, one that hangs
-//! after another 30 s. After five consecutive probes that said nothing every call passes, until one answers or fails. Calls
+//! A circuit breaker for each server refuses the calls. 30 s after it opened, and after each probe that failed, one call is let
+//! through as a probe. There is one at a time. A probe that is dropped or says nothing is replaced by the next call; a probe that
+//! hangs is replaced after another 30 s. After five consecutive probes that said nothing every call passes, until one answers or fails. Calls
 //! that name no server may be for any of them: they are never refused.
 //!
 //! # Order
 //!
 //! Directly above the breaker: below retry, so that it sees attempts, and above the timeout, so that it sees those. A circuit
-//! breaker guards a tool; this layer watches servers. Around a router (feature `router`) it knows only the servers that calls name, not
-//! those of flat names: give the registry to the router, by `RouterBuilder::with_health`.
+//! breaker guards a tool; this layer watches servers. Around a router (feature `router`) it sees only the servers that calls name, not
+//! those in flat names: pass the registry to the router, with `RouterBuilder::with_health`.
 //!
 //! If a call meets two of these layers, the outer one records it, if both see the same server. A failure that
 //! one of them has counted is ignored by one above.

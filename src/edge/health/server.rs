@@ -40,11 +40,11 @@ pub(super) type HasMore = Box<dyn Fn() -> bool + Send + Sync>;
 /// calls, keeps the probe's place and knows stale results; the record decides when it opens.
 pub(super) struct Server {
     name: Option<Arc<str>>,
-    /// False for calls that name no server: they may be for any of them.
+    /// Whether its calls may be refused, by setting. Calls that name no server may be for any of them, and are not refused.
     may_be_refused: bool,
     /// Whether there are failures that an answer would end.
     is_failing: AtomicBool,
-    /// Whether it matters how many tools the server has, and no two are known.
+    /// Whether the number of its tools matters and fewer than two are known.
     is_learning: AtomicBool,
     breaker: circuit_breaker::Cell,
     /// Locked before the breaker.

@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_waited_long_enough_is_rung_and_no_other() {
+    fn waiters_are_rung_at_their_moment_and_not_before() {
         let (mut queue, now) = (Queue::default(), Instant::now());
         let seats = [3, 1, 2].map(|s| queue.enter(now + Duration::from_secs(s), waker()));
         assert_eq!(ring(&mut queue, now + Duration::from_secs(2)), 2);

@@ -84,7 +84,7 @@ async fn none_never_comes() {
 
 /// A future may be kept and not polled, as in a `select!` or by a lock that its task holds.
 #[tokio::test(start_paused = true)]
-async fn one_that_is_kept_and_not_polled_holds_up_nobody() {
+async fn a_timer_that_is_kept_and_not_polled_delays_no_other() {
     let start = Instant::now();
     let _kept = waiting(start + SECOND);
     wait(start + 2 * SECOND).await;
@@ -175,7 +175,7 @@ async fn it_fires_for_a_task_that_has_used_up_its_budget() {
     .unwrap();
 }
 
-/// As in idle mode, where a call has gone on after its first time was up: whoever polls it then may be on another runtime,
+/// As in idle mode, where a call goes on after its first time was up: it may then be polled on another runtime,
 /// which need not be driven for ever.
 #[test]
 fn a_timer_that_is_moved_on_another_runtime_leaves_its_first_one_alone() {
@@ -195,7 +195,7 @@ fn a_timer_that_is_moved_on_another_runtime_leaves_its_first_one_alone() {
     second.block_on(poll_fn(|cx| timer.poll(cx, || Some(at))));
 }
 
-/// One runtime that nobody drives must not keep the timers of another.
+/// A runtime that is not driven must not hold back the timers of another.
 #[test]
 fn runtimes_that_take_turns_on_a_thread_have_each_their_own() {
     let [idle, busy] = [(); 2].map(|()| current_thread());
@@ -235,7 +235,7 @@ fn a_timer_that_is_moved_after_its_runtime_is_gone_waits_on_the_next() {
 
 /// The runtime panics if it is shut down between the two steps in which its timer is set.
 #[test]
-fn whoever_waits_is_woken_by_a_shutdown_at_any_moment() {
+fn every_waiter_is_woken_by_a_shutdown_at_any_moment() {
     let spin = |rounds| (0..rounds).for_each(|_| hint::spin_loop());
     for round in 0..1000 {
         let (runtime, started) = (current_thread(), AtomicBool::new(false));
@@ -332,7 +332,7 @@ fn a_thread_that_ends_leaves_no_alarm_behind() {
 
 /// Calls that wait, move to other threads, end early or late, all at once.
 #[test]
-fn nobody_is_forgotten_or_woken_early_on_many_threads() {
+fn no_waiter_is_forgotten_or_woken_early_on_many_threads() {
     let runtime = Builder::new_multi_thread()
         .worker_threads(4)
         .enable_time()
