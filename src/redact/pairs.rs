@@ -1,12 +1,14 @@
 //! Names and values that stand beside each other in JSON: `{"name": "X-Api-Key", "value": "x"}`,
 //! `["Authorization", "Bearer x"]`, `["curl", "--token", "x"]`.
 
+use std::mem::take;
+
 use serde_json::{Map, Value};
 
 use super::{
     keys::{Strength, is_connection},
     rules::Rules,
-    text::{bytes::is_one_of, command::Command, is_opaque},
+    text::{bytes::is_one_of, command::Command, is_date, is_opaque},
 };
 
 /// Members that hold a name.
@@ -117,7 +119,10 @@ pub(super) struct Arguments<'r> {
     rules: &'r Rules,
     len: usize,
     command: Option<Command>,
+    /// The element before announces this one.
     announced: bool,
+    /// The same as the first of two, where a date is no credential.
+    pair: bool,
     /// A private key has begun, and not ended.
     key: bool,
 }
@@ -129,20 +134,21 @@ impl<'r> Arguments<'r> {
             len,
             command: None,
             announced: false,
+            pair: false,
             key: false,
         }
     }
 
     /// Whether the next element, at `index`, is a secret as a whole.
     pub(super) fn is_secret(&mut self, index: usize, value: &Value) -> bool {
-        let announced = std::mem::take(&mut self.announced);
+        let (announced, pair) = (take(&mut self.announced), take(&mut self.pair));
         let Some(text) = value.as_str() else {
             return false;
         };
         let key = self.key;
         let begins = text.contains("-----BEGIN") && text.contains("PRIVATE");
         self.key = (key || begins) && !text.contains("-----END");
-        if key || announced && !text.starts_with("--") {
+        if key || announced && !text.starts_with("--") && !(pair && is_date(text)) {
             return true;
         }
         self.command = Command::of(text).or(self.command);
@@ -154,8 +160,8 @@ impl<'r> Arguments<'r> {
         }
         // A flag, or the first of two.
         let flag = text.starts_with('-') && !text.contains(['=', ' ']);
-        let pair = index == 0 && self.len == 2 && text.len() <= 64 && !text.contains(' ');
-        self.announced = (flag || pair) && self.rules.announces(text)
+        self.pair = !flag && index == 0 && self.len == 2 && text.len() <= 64 && !text.contains(' ');
+        self.announced = (flag || self.pair) && self.rules.announces(text)
             || self.command.is_some_and(|command| command.announces(text));
         false
     }

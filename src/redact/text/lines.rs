@@ -6,7 +6,7 @@ use super::{
     Run,
     bytes::{ahead, behind, indent, looked_at, prefix_of, until},
     look::{is_mixed, looks_secret},
-    mark::Mark,
+    name::Mark,
     value::Style,
 };
 use crate::redact::keys::{self, Strength};

@@ -148,7 +148,7 @@ pub(super) fn is_mixed(word: &str) -> bool {
 }
 
 /// `2026-01-31`, with a time or not.
-pub(super) fn is_date(word: &str) -> bool {
+pub(in crate::redact) fn is_date(word: &str) -> bool {
     let digit = |b: &u8| if b.is_ascii_digit() { b'0' } else { *b };
     let (day, time) = word.as_bytes().split_at(word.len().min(10));
     day.iter().map(digit).eq(*b"0000-00-00") && time.iter().all(|b| b"0TZ:.+- ".contains(&digit(b)))

@@ -8,8 +8,8 @@
 //! |---|---|
 //! | several secrets at once, kept in the [`Scan`] until their place is reached | `table`, `html`, `lines::manifest` |
 //! | a form of its own, without a name | `block`, `url`, `scheme`, `token` and `vendors`, `encoded` |
-//! | a name and its value | `markup`, `code::newtype`, `field`, `pair` (with `mark`, `name`, `header`, `lines`, `code`) |
-//! | statements and command lines | `sql`, `powershell`, `command` |
+//! | a name and its value | `markup`, `code::newtype`, `field`, `pair` (with `name`, `scheme`, `lines`, `code`) |
+//! | statements and command lines | `statement`, `command` |
 //! | sentences | `prose` |
 //!
 //! They share `bytes` (moving along a text), `quote` (where a string ends), `value` (where a value ends) and `look` (what a
@@ -32,19 +32,16 @@ pub(super) mod command;
 mod encoded;
 mod field;
 mod filter;
-mod header;
 mod html;
 mod lines;
 mod look;
-mod mark;
 mod markup;
 mod name;
 mod pair;
-mod powershell;
 mod prose;
 pub(super) mod quote;
 mod scheme;
-mod sql;
+mod statement;
 mod table;
 mod token;
 mod url;
@@ -52,7 +49,7 @@ pub(super) mod value;
 mod vendors;
 
 use self::command::Command;
-pub(super) use self::look::is_opaque;
+pub(super) use self::look::{is_date, is_opaque};
 
 /// One pass finds the secrets. Once a mark stands there, a name beside it may take more for its value, and then no
 /// more: what is redacted has to stay as it is when it is redacted again. Two further passes have settled every
@@ -188,8 +185,8 @@ const DETECTORS: &[Detector] = &[
     block::find,
     url::user_info,
     url::bare_user_info,
-    sql::find,
-    powershell::find,
+    statement::sql,
+    statement::powershell,
     |run| run.named.then(|| NAMED.iter().find_map(|find| find(run)))?,
     scheme::find,
     command::find,

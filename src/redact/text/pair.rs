@@ -7,18 +7,17 @@ use super::{
     bytes::{is_one_of, prefix_of, skip},
     code::{is_assignment, is_elsewhere, is_expression, typed},
     field,
-    header::header,
     lines::{is_indented, lines_below, untagged, whole_line},
     look::{
         first_word, is_composed, is_mixed, is_null, is_opaque, is_placeholder, is_prose, is_random,
         is_small_number, looks_secret,
     },
-    mark::{Mark, value_start},
     name::{
-        follows_kind, holds_password, in_query, is_failure, is_header, is_resource, is_signature,
-        is_type, is_weak_word, is_working_directory, name,
+        Mark, follows_kind, holds_password, in_query, is_failure, is_header, is_resource,
+        is_signature, is_type, is_weak_word, is_working_directory, name, value_start,
     },
     quote::Quote,
+    scheme::header,
     value::{self, SCHEMES, Style},
 };
 use crate::redact::{

@@ -1,0 +1,121 @@
+//! Statements that set a secret: of SQL (`IDENTIFIED BY 'x'`, `PASSWORD 'x'`, `SET PASSWORD FOR ada = 'x'`), and of
+//! PowerShell (`ConvertTo-SecureString 'x'`, `'x' | ConvertTo-SecureString`, `Set-Item Env:TOKEN -Value 'x'`).
+
+use std::ops::Range;
+
+use super::{
+    Run,
+    bytes::{behind, is_one_of, last_line, skip_blanks, strip_ignore_case, until},
+    look::{is_mixed, is_null, is_placeholder, is_small_number},
+    quote::Quote,
+    value,
+};
+
+/// How far the value may stand from the word that announces it.
+const NEAR: usize = 192;
+
+pub(super) fn sql(run: Run<'_>) -> Option<Range<usize>> {
+    match run.word() {
+        word if word.eq_ignore_ascii_case("identified") => identified(run),
+        word if word.eq_ignore_ascii_case("password") => password(run),
+        _ => None,
+    }
+}
+
+/// `IDENTIFIED BY 'x'`, `IDENTIFIED WITH method BY 'x'`, `identified by tiger`.
+fn identified(run: Run<'_>) -> Option<Range<usize>> {
+    let line = until(run.ahead(NEAR), ";\n");
+    let mut at = run.end;
+    for part in line.split_inclusive(' ') {
+        at += part.len();
+        let start = skip_blanks(run.text, at);
+        let method = ["password", "values"]
+            .iter()
+            .any(|word| strip_ignore_case(&run.text[start..], word).is_some());
+        if !method && is_one_of(part.trim(), &["by", "as", "values", "using"]) {
+            return value::secret(run.text, start, |shown| {
+                is_set(shown) && (is_statement(run) || is_mixed(shown))
+            });
+        }
+    }
+    None
+}
+
+fn is_set(value: &str) -> bool {
+    !is_null(value) && !is_placeholder(value)
+}
+
+/// Whether the word stands in a statement, and not in prose.
+fn is_statement(run: Run<'_>) -> bool {
+    let before = run.behind(NEAR).to_ascii_lowercase();
+    let subjects = ["user ", "grant ", "role "];
+    run.word().bytes().all(|b| b.is_ascii_uppercase())
+        || subjects.iter().any(|word| before.contains(word))
+}
+
+/// `PASSWORD 'x'`, `PASSWORD('x')`, `PASSWORD FOR 'ada'@'%' = 'x'`.
+fn password(run: Run<'_>) -> Option<Range<usize>> {
+    let near = run.ahead(NEAR);
+    let set = || run.behind(24).trim_end().to_ascii_lowercase();
+    let start = if strip_ignore_case(near, " for ").is_some() && set().ends_with("set") {
+        skip_blanks(run.text, run.end + until(near, "\n;").find(" = ")? + 3)
+    } else if near.starts_with('(') || near.starts_with(' ') && is_statement(run) {
+        run.end + 1
+    } else {
+        return None;
+    };
+    let value = run.text[start..].trim_start_matches('\\');
+    let quoted = value.starts_with(['\'', '"']);
+    quoted.then(|| value::secret(run.text, start, is_set))?
+}
+
+pub(super) fn powershell(run: Run<'_>) -> Option<Range<usize>> {
+    let word = run.word();
+    if word.eq_ignore_ascii_case("ConvertTo-SecureString") {
+        return argument(run).or_else(|| piped(run));
+    }
+    let value = word.starts_with('-') && word.trim_start_matches('-').eq_ignore_ascii_case("value");
+    value.then(|| named_value(run))?
+}
+
+/// The first string behind the command and its flags, or the word behind `-String`.
+fn argument(run: Run<'_>) -> Option<Range<usize>> {
+    let near = run.ahead(NEAR);
+    if let Some(i) = until(near, "\n|;").to_ascii_lowercase().find("-string ") {
+        return literal(run.text, run.end + i + "-string ".len());
+    }
+    let start = run.end + near.find(|c: char| !c.is_ascii_alphabetic() && !"-:$ ".contains(c))?;
+    Quote::at(run.text, start)?;
+    literal(run.text, start)
+}
+
+/// The string before the command: `'x' | `.
+fn piped(run: Run<'_>) -> Option<Range<usize>> {
+    let head = run.before().trim_end().strip_suffix('|')?.trim_end();
+    let quote = Quote::before(head, head.len())?;
+    let end = head.len() - quote.len();
+    let line = last_line(behind(head, end, NEAR));
+    let secret = end - line.len() + line.rfind(quote.mark())? + 1..end;
+    (!is_placeholder(&run.text[secret.clone()])).then_some(secret)
+}
+
+/// `Set-Item Env:TOKEN -Value x`, `--name db_password --value x`: the value of what is named in the same line.
+fn named_value(run: Run<'_>) -> Option<Range<usize>> {
+    let line = run.line_before(NEAR);
+    let mut words = line.split(|c: char| c.is_whitespace() || "\"'=:/".contains(c));
+    let named = words.any(|word| word.len() > 3 && run.rules.announces(word));
+    if !run.after().starts_with(' ') || !named {
+        return None;
+    }
+    literal(run.text, run.end + 1).filter(|value| {
+        let value = &run.text[value.clone()];
+        !is_small_number(value) && !value.starts_with("file://")
+    })
+}
+
+/// The value at `start`, unless it is a flag, a variable, a command or a placeholder.
+fn literal(text: &str, start: usize) -> Option<Range<usize>> {
+    value::secret(text, start, |shown| {
+        !shown.starts_with(['-', '$', '(']) && !is_placeholder(shown)
+    })
+}
