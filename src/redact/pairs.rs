@@ -118,7 +118,7 @@ fn secret_field<'m>(rules: &Rules, map: &'m Map<String, Value>) -> Option<&'m St
 pub(super) struct Arguments<'r> {
     rules: &'r Rules,
     len: usize,
-    command: Option<Command>,
+    command: Option<&'static Command>,
     /// The element before announces this one.
     announced: bool,
     /// The same as the first of two, where a date is no credential.

@@ -1,6 +1,6 @@
 //! The rules of redaction: the built-in words and what a user adds.
 
-use std::{borrow::Cow, fmt, sync::Arc};
+use std::{borrow::Cow, fmt, ops::RangeInclusive, sync::Arc};
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -145,7 +145,7 @@ impl Rules {
             FIELD,
             reason,
         )?;
-        within(FIELD, min_tail, 0, 256)?;
+        within(FIELD, min_tail, 0..=256)?;
         let text = prefix.into();
         self.add(FIELD, |custom| {
             custom.prefixes.push(Prefix { text, min_tail })
@@ -158,7 +158,7 @@ impl Rules {
     ///
     /// If it is 0 or above 65,536.
     pub fn with_max_string(self, chars: usize) -> Result<Self, ConfigError> {
-        within("max_string", chars, 1, 1 << 16)?;
+        within("max_string", chars, 1..=1 << 16)?;
         Ok(self.edit(|custom| custom.limits.string = chars))
     }
 
@@ -168,7 +168,7 @@ impl Rules {
     ///
     /// If it is 0 or above 64.
     pub fn with_max_depth(self, levels: usize) -> Result<Self, ConfigError> {
-        within("max_depth", levels, 1, 64)?;
+        within("max_depth", levels, 1..=64)?;
         Ok(self.edit(|custom| custom.limits.depth = levels))
     }
 
@@ -178,7 +178,7 @@ impl Rules {
     ///
     /// If it is 0 or above 100,000.
     pub fn with_max_nodes(self, values: usize) -> Result<Self, ConfigError> {
-        within("max_nodes", values, 1, 100_000)?;
+        within("max_nodes", values, 1..=100_000)?;
         Ok(self.edit(|custom| custom.limits.nodes = values))
     }
 
@@ -188,7 +188,7 @@ impl Rules {
     ///
     /// If it is below 64 or above 1 MiB.
     pub fn with_max_bytes(self, bytes: usize) -> Result<Self, ConfigError> {
-        within("max_bytes", bytes, 64, 1 << 20)?;
+        within("max_bytes", bytes, 64..=1 << 20)?;
         Ok(self.edit(|custom| custom.limits.bytes = bytes))
     }
 
@@ -314,11 +314,7 @@ impl Rules {
 /// Two values are equal if one is a clone of the other, or both are the built-in rules.
 impl PartialEq for Rules {
     fn eq(&self, other: &Self) -> bool {
-        match (&self.0, &other.0) {
-            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
-            (None, None) => true,
-            _ => false,
-        }
+        self.0.as_ref().map(Arc::as_ptr) == other.0.as_ref().map(Arc::as_ptr)
     }
 }
 
@@ -368,9 +364,12 @@ fn entry(field: &'static str, word: &str) -> Result<Box<str>, ConfigError> {
     Ok(word.into())
 }
 
-fn within(field: &'static str, value: usize, min: usize, max: usize) -> Result<(), ConfigError> {
-    let reason = || format!("must be {min} to {max}, is {value}");
-    let fits = (min..=max).contains(&value);
-    fits.then_some(())
-        .ok_or_else(|| ConfigError::new(field, reason()))
+fn within(
+    field: &'static str,
+    value: usize,
+    range: RangeInclusive<usize>,
+) -> Result<(), ConfigError> {
+    let (min, max) = (range.start(), range.end());
+    let reason = format!("must be {min} to {max}, is {value}");
+    refuse_if(!range.contains(&value), field, reason)
 }

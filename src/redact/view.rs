@@ -137,6 +137,19 @@ impl<'r> Walk<'r> {
         }
     }
 
+    /// A key or a string, as it may be shown: a caller may put bulk into both.
+    fn shown<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        let (mut text, cut) = shown::head(self.rules, text, self.limits.string, self.nested);
+        if matches!(text, Cow::Owned(_)) {
+            self.found.set(true);
+        }
+        self.bytes.set(self.bytes.get().saturating_sub(text.len()));
+        if cut {
+            text.to_mut().push_str(TRUNCATED);
+        }
+        text
+    }
+
     fn level(&self) -> Level<'_> {
         Level {
             walk: self,
@@ -183,8 +196,7 @@ impl Level<'_> {
                 out.serialize_entry("...", TRUNCATED)?;
                 break;
             }
-            let (text, level) = (key, self);
-            let shown = Text { text, level };
+            let shown = self.walk.shown(key);
             if rules.is_sensitive_key(key) || members.hides(key, value) {
                 self.walk.hides(value);
                 out.serialize_entry(&shown, REDACTED)?;
@@ -217,27 +229,6 @@ impl Level<'_> {
     }
 }
 
-/// A key or a string: a caller may put bulk into both.
-struct Text<'w> {
-    text: &'w str,
-    level: Level<'w>,
-}
-
-impl Serialize for Text<'_> {
-    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        let walk = self.level.walk;
-        let (mut text, cut) = shown::head(walk.rules, self.text, walk.limits.string, walk.nested);
-        if matches!(text, Cow::Owned(_)) {
-            walk.found.set(true);
-        }
-        walk.bytes.set(walk.bytes.get().saturating_sub(text.len()));
-        if cut {
-            text.to_mut().push_str(TRUNCATED);
-        }
-        s.serialize_str(&text)
-    }
-}
-
 pub(super) struct Node<'w> {
     value: &'w Value,
     level: Level<'w>,
@@ -252,7 +243,7 @@ impl Serialize for Node<'_> {
             return s.serialize_str("[...]");
         }
         match self.value {
-            Value::String(text) => Text { text, level }.serialize(s),
+            Value::String(text) => s.serialize_str(&level.walk.shown(text)),
             Value::Object(map) => level.map(map, s),
             Value::Array(items) => level.array(items, s),
             plain => plain.serialize(s),

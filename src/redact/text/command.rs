@@ -14,107 +14,87 @@ use super::{
 pub(super) const LINE: usize = 1024;
 
 /// A command that takes a password in a short flag.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::redact) enum Command {
-    /// `-u user:password`
-    Curl,
-    /// `-u user,password`
-    Lftp,
-    /// `-pPASSWORD`
-    Mysql,
-    /// `-p PASSWORD`
-    PasswordInP,
-    /// `-a PASSWORD`
-    Redis,
-    /// `-w PASSWORD`
-    Ldap,
-    /// `user/PASSWORD@host`
-    Oracle,
-    /// `-passin pass:PASSWORD`, `-k PASSWORD`
-    Openssl,
-    /// `-U user%PASSWORD`
-    Samba,
+#[derive(Debug)]
+pub(in crate::redact) struct Command {
+    pub(super) names: &'static [&'static str],
+    /// The flags before a word with the password.
+    flags: &'static [&'static str],
+    /// The flag that has the password in the same word.
+    glued: Option<&'static str>,
+    /// Such a word has one of these marks, if there are any: `user:password`.
+    marks: &'static str,
 }
 
 #[rustfmt::skip]
-pub(super) const COMMANDS: &[(Command, &[&str])] = &[
-    (Command::Curl, &["curl", "http", "https", "httpie", "xh"]),
-    (Command::Lftp, &["lftp"]),
-    (Command::Mysql, &[
-        "mysql", "mysqldump", "mysqladmin", "mariadb", "mariadb-dump", "mysqlimport", "mysqlsh", "mysqlshow", "7z", "7za", "rar",
-        "unrar",
-    ]),
-    (Command::PasswordInP, &[
-        "sshpass", "docker", "podman", "nerdctl", "mongo", "mongosh", "mongodump", "mongoimport", "mongoexport", "mongorestore",
-        "buildah", "skopeo", "crane", "helm", "oc", "sqlcmd", "bcp", "az", "twine", "cqlsh", "snowsql", "influx", "ipmitool",
-        "unzip", "zip", "cf", "ibmcloud", "rabbitmqadmin",
-    ]),
-    (Command::Redis, &["redis-cli", "valkey-cli", "keydb-cli"]),
-    (Command::Ldap, &["ldapsearch", "ldapadd", "ldapmodify", "ldapwhoami", "ldapdelete", "ldappasswd"]),
-    (Command::Oracle, &["sqlplus", "expdp", "impdp", "exp", "imp", "rman", "sqlldr"]),
-    (Command::Openssl, &["openssl"]),
-    (Command::Samba, &["smbclient", "rpcclient"]),
+pub(super) static COMMANDS: &[Command] = &[
+    Command {
+        names: &["curl", "http", "https", "httpie", "xh"],
+        flags: &["-u", "--user", "-U", "--proxy-user", "-a", "--auth", "-b", "--cookie"], glued: Some("-u"), marks: ":=",
+    },
+    Command { names: &["lftp"], flags: &["-u"], glued: None, marks: "," },
+    Command {
+        names: &[
+            "mysql", "mysqldump", "mysqladmin", "mariadb", "mariadb-dump", "mysqlimport", "mysqlsh", "mysqlshow", "7z", "7za", "rar",
+            "unrar",
+        ],
+        flags: &[], glued: Some("-p"), marks: "",
+    },
+    Command {
+        names: &[
+            "sshpass", "docker", "podman", "nerdctl", "mongo", "mongosh", "mongodump", "mongoimport", "mongoexport", "mongorestore",
+            "buildah", "skopeo", "crane", "helm", "oc", "sqlcmd", "bcp", "az", "twine", "cqlsh", "snowsql", "influx", "ipmitool",
+            "unzip", "zip", "cf", "ibmcloud", "rabbitmqadmin",
+        ],
+        flags: &["-p", "-P"], glued: None, marks: "",
+    },
+    Command { names: &["redis-cli", "valkey-cli", "keydb-cli"], flags: &["-a"], glued: None, marks: "" },
+    Command {
+        names: &["ldapsearch", "ldapadd", "ldapmodify", "ldapwhoami", "ldapdelete", "ldappasswd"],
+        flags: &["-w"], glued: Some("-w"), marks: "",
+    },
+    Command { names: ORACLE, flags: &[], glued: None, marks: "" },
+    Command { names: OPENSSL, flags: &["-k", "-K"], glued: None, marks: "" },
+    Command { names: &["smbclient", "rpcclient"], flags: &["-U", "--user"], glued: None, marks: "%" },
 ];
+
+/// They take `user/PASSWORD@host`.
+pub(super) const ORACLE: &[&str] = &["sqlplus", "expdp", "impdp", "exp", "imp", "rman", "sqlldr"];
+
+/// It takes `-passin pass:PASSWORD`.
+const OPENSSL: &[&str] = &["openssl"];
 
 impl Command {
     /// The command of a word, its path aside.
-    pub(in crate::redact) fn of(word: &str) -> Option<Self> {
-        if word.len() > 64 {
-            return None;
-        }
+    pub(in crate::redact) fn of(word: &str) -> Option<&'static Self> {
         let name = word.rsplit('/').next().unwrap_or(word);
         // Most words are none, as their first and last letters show.
-        if !filter::may_trigger(name.as_bytes()) {
-            return None;
-        }
-        let command = COMMANDS.iter().find(|(_, names)| names.contains(&name));
-        command.map(|(command, _)| *command)
+        let may_be = word.len() <= 64 && filter::may_trigger(name.as_bytes());
+        may_be.then(|| {
+            COMMANDS
+                .iter()
+                .find(|command| command.names.contains(&name))
+        })?
     }
 
     /// Whether the word after `flag` holds a password.
-    pub(in crate::redact) fn announces(self, flag: &str) -> bool {
-        let flags: &[&str] = match self {
-            #[rustfmt::skip]
-            Self::Curl => &["-u", "--user", "-U", "--proxy-user", "-a", "--auth", "-b", "--cookie"],
-            Self::Lftp => &["-u"],
-            Self::Mysql | Self::Oracle => &[],
-            Self::Openssl => &["-k", "-K"],
-            Self::Samba => &["-U", "--user"],
-            Self::PasswordInP => &["-p", "-P"],
-            Self::Redis => &["-a"],
-            Self::Ldap => &["-w"],
-        };
-        flags.contains(&flag)
-    }
-
-    /// The flag that has the password in the same word.
-    fn glued(self) -> Option<&'static str> {
-        match self {
-            Self::Mysql => Some("-p"),
-            Self::Curl => Some("-u"),
-            Self::Ldap => Some("-w"),
-            _ => None,
-        }
+    pub(in crate::redact) fn announces(&self, flag: &str) -> bool {
+        self.flags.contains(&flag)
     }
 
     /// Whether a word is a flag with the password in it.
-    pub(in crate::redact) fn is_password(self, word: &str) -> bool {
-        let flag = self.glued().filter(|flag| word.starts_with(flag));
+    pub(in crate::redact) fn is_password(&self, word: &str) -> bool {
+        let flag = self.glued.filter(|flag| word.starts_with(flag));
         flag.is_some_and(|flag| word.len() > flag.len())
     }
 
-    /// Whether what follows a flag of the command holds a password.
-    fn takes(self, value: &str) -> bool {
+    /// Whether what follows `flag` holds a password.
+    fn takes(&self, flag: &str, value: &str) -> bool {
         // `docker run -p 80:80`
-        let ports = value.contains(':') && value.split([':', '.', '-']).all(is_digits);
-        let fits = match self {
-            Self::Curl => value.contains([':', '=']),
-            Self::Lftp => value.contains(','),
-            Self::Samba => value.contains('%'),
-            Self::PasswordInP => !ports,
-            _ => true,
-        };
-        fits && !value.starts_with('-') && !is_placeholder(value)
+        let ports = flag.eq_ignore_ascii_case("-p")
+            && value.contains(':')
+            && value.split([':', '.', '-']).all(is_digits);
+        let marked = self.marks.is_empty() || value.contains(|c| self.marks.contains(c));
+        marked && !ports && !value.starts_with('-') && !is_placeholder(value)
     }
 }
 
@@ -140,12 +120,12 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
 }
 
 /// The password in the run or behind it, if the run is a flag of this command. Empty if it has none.
-fn flag(run: Run<'_>, command: Command) -> Option<Range<usize>> {
+fn flag(run: Run<'_>, command: &Command) -> Option<Range<usize>> {
     let (text, word) = (run.text, run.word());
-    if command == Command::Mysql && word == "-p" && run.after().starts_with(['"', '\'']) {
+    if word == "-p" && command.glued == Some(word) && run.after().starts_with(['"', '\'']) {
         return Some(value::extent(text, run.end));
     }
-    if let Some(flag) = command.glued().filter(|_| command.is_password(word)) {
+    if let Some(flag) = command.glued.filter(|_| command.is_password(word)) {
         let start = run.at + flag.len();
         return Some(start..value::bare_end(text, start));
     }
@@ -155,7 +135,7 @@ fn flag(run: Run<'_>, command: Command) -> Option<Range<usize>> {
     }
     let quoted = text[..start].ends_with(['"', '\'']);
     let secret = value::glance(text, start - usize::from(quoted));
-    match command.takes(&text[secret.clone()]) {
+    match command.takes(word, &text[secret.clone()]) {
         true => Some(secret),
         false => Some(start..start),
     }
@@ -239,7 +219,7 @@ fn after_name(run: Run<'_>) -> Option<Range<usize>> {
     const SETTERS: &[&str] = &["configure set ", "config set ", "setx ", "setenv ", "set -x ", "set -gx ", "set -Ux "];
     let (text, word) = (run.text, run.word());
     let start = run.end + 1;
-    if word == "pass" && run.after().starts_with(':') && run.command() == Some(Command::Openssl) {
+    if word == "pass" && run.after().starts_with(':') && run.is_argument_of(OPENSSL) {
         return Some(start..value::bare_end(text, start));
     }
     if !run.after().starts_with(' ') || !run.rules.announces(word) {

@@ -29,7 +29,7 @@ static ENDS: [u64; SHORT] = {
     let mut table = with(with([0; SHORT], WORDS), CAREFUL);
     let mut i = 0;
     while i < COMMANDS.len() {
-        table = with(table, COMMANDS[i].1);
+        table = with(table, COMMANDS[i].names);
         i += 1;
     }
     table

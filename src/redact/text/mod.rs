@@ -133,7 +133,7 @@ struct Scan {
     /// How often the text is one inside another.
     nested: usize,
     /// The command whose arguments follow on this line, and where it stands.
-    command: Cell<Option<(Command, usize)>>,
+    command: Cell<Option<(&'static Command, usize)>>,
     /// Cells of tables and blocks of manifests that are secrets, in the order in which they stand.
     cells: RefCell<VecDeque<Range<usize>>>,
     /// Where the last table ends.
@@ -256,9 +256,14 @@ impl<'a> Run<'a> {
     }
 
     /// The command among whose arguments the run stands: not a command itself.
-    fn command(self) -> Option<Command> {
+    fn command(self) -> Option<&'static Command> {
         let (command, at) = self.scan.command.get()?;
         let near = self.at.checked_sub(at)? <= command::LINE;
         (near && !self.text[at..self.at].contains('\n')).then_some(command)
+    }
+
+    /// Whether it is one of the commands with these names.
+    fn is_argument_of(self, names: &[&str]) -> bool {
+        self.command().is_some_and(|command| command.names == names)
     }
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::{
     Run,
     bytes::{after_last, ahead, behind, is_digits, is_one_of, prefix_of, skip, until},
-    command::Command,
+    command::ORACLE,
     look::{is_mixed, is_placeholder, is_random, is_uuid},
     value::bare_end,
 };
@@ -192,7 +192,7 @@ fn oracle(run: Run<'_>) -> Option<Range<usize>> {
         .iter()
         .any(|d| before.ends_with(d))
         || prefix_of(after, &["@//", "@(DESCRIPTION"]).is_some()
-        || run.command() == Some(Command::Oracle);
+        || run.is_argument_of(ORACLE);
     let (user, _) = run.word().split_once('/')?;
     (driver && after.starts_with('@')).then(|| run.at + user.len() + 1..run.end)
 }
