@@ -110,6 +110,7 @@ pub enum ErrorKind {
 
 struct Row {
     code: &'static str,
+    error_type: &'static str,
     retryable: bool,
     execution: Execution,
     count: Count,
@@ -122,27 +123,27 @@ struct Row {
 const fn row(kind: ErrorKind) -> Row {
     use Count::{Failure, Neutral, ToolFailure};
     use Execution::{Completed, NotStarted, Unknown};
-    const fn r(code: &'static str, retryable: bool, execution: Execution, count: Count, json_rpc: i32, http: u16, grpc: i32) -> Row {
-        Row { code, retryable, execution, count, json_rpc, http, grpc }
+    const fn r(code: &'static str, error_type: &'static str, retryable: bool, execution: Execution, count: Count, (json_rpc, http, grpc): (i32, u16, i32)) -> Row {
+        Row { code, error_type, retryable, execution, count, json_rpc, http, grpc }
     }
     match kind {
-        ErrorKind::Timeout          => r("TOOL_TIMEOUT",           true,  Unknown,    Failure,     -32000, 504, 4),
-        ErrorKind::DeadlineExceeded => r("TOOL_DEADLINE_EXCEEDED", false, NotStarted, Neutral,     -32000, 504, 4),
-        ErrorKind::RateLimited      => r("RATE_LIMITED",           true,  NotStarted, Neutral,     -32603, 429, 8),
-        ErrorKind::CircuitOpen      => r("CIRCUIT_OPEN",           true,  NotStarted, Neutral,     -32001, 503, 14),
-        ErrorKind::Overloaded       => r("OVERLOADED",             true,  NotStarted, Neutral,     -32603, 503, 14),
-        ErrorKind::ConnectionFailed => r("CONNECTION_FAILED",      true,  Unknown,    Failure,     -32603, 502, 14),
-        ErrorKind::Upstream         => r("UPSTREAM_ERROR",         true,  Unknown,    Failure,     -32603, 502, 14),
-        ErrorKind::Denied           => r("TOOL_UNAVAILABLE",       false, NotStarted, Neutral,     -32603, 403, 7),
-        ErrorKind::NotFound         => r("TOOL_NOT_FOUND",         false, NotStarted, Neutral,     -32602, 404, 5),
-        ErrorKind::InvalidInput     => r("TOOL_INVALID_INPUT",     false, NotStarted, Neutral,     -32602, 400, 3),
-        ErrorKind::Failed           => r("TOOL_EXECUTION_FAILED",  false, Unknown,    ToolFailure, -32603, 502, 2),
-        ErrorKind::Reported         => r("TOOL_EXECUTION_FAILED",  false, Completed,  Neutral,     -32603, 502, 2),
-        ErrorKind::Cancelled        => r("CANCELLED",              false, Unknown,    Neutral,     -32603, 499, 1),
-        ErrorKind::TokenExchange    => r("TOKEN_EXCHANGE_FAILED",  false, NotStarted, Neutral,     -32603, 502, 14),
-        ErrorKind::PollTimeout      => r("POLL_TIMEOUT",           true,  Unknown,    Failure,     -32603, 504, 4),
-        ErrorKind::Panicked         => r("INTERNAL_ERROR",         false, Unknown,    Failure,     -32603, 500, 13),
-        ErrorKind::Internal         => r("INTERNAL_ERROR",         false, Unknown,    Failure,     -32603, 500, 13),
+        ErrorKind::Timeout          => r("TOOL_TIMEOUT",           "timeout",           true,  Unknown,    Failure,     (-32000, 504, 4)),
+        ErrorKind::DeadlineExceeded => r("TOOL_DEADLINE_EXCEEDED", "deadline_exceeded", false, NotStarted, Neutral,     (-32000, 504, 4)),
+        ErrorKind::RateLimited      => r("RATE_LIMITED",           "rate_limited",      true,  NotStarted, Neutral,     (-32603, 429, 8)),
+        ErrorKind::CircuitOpen      => r("CIRCUIT_OPEN",           "circuit_open",      true,  NotStarted, Neutral,     (-32001, 503, 14)),
+        ErrorKind::Overloaded       => r("OVERLOADED",             "overloaded",        true,  NotStarted, Neutral,     (-32603, 503, 14)),
+        ErrorKind::ConnectionFailed => r("CONNECTION_FAILED",      "connection_failed", true,  Unknown,    Failure,     (-32603, 502, 14)),
+        ErrorKind::Upstream         => r("UPSTREAM_ERROR",         "upstream",          true,  Unknown,    Failure,     (-32603, 502, 14)),
+        ErrorKind::Denied           => r("TOOL_UNAVAILABLE",       "denied",            false, NotStarted, Neutral,     (-32603, 403, 7)),
+        ErrorKind::NotFound         => r("TOOL_NOT_FOUND",         "not_found",         false, NotStarted, Neutral,     (-32602, 404, 5)),
+        ErrorKind::InvalidInput     => r("TOOL_INVALID_INPUT",     "invalid_arguments", false, NotStarted, Neutral,     (-32602, 400, 3)),
+        ErrorKind::Failed           => r("TOOL_EXECUTION_FAILED",  "failed",            false, Unknown,    ToolFailure, (-32603, 502, 2)),
+        ErrorKind::Reported         => r("TOOL_EXECUTION_FAILED",  "tool_error",        false, Completed,  Neutral,     (-32603, 502, 2)),
+        ErrorKind::Cancelled        => r("CANCELLED",              "cancelled",         false, Unknown,    Neutral,     (-32603, 499, 1)),
+        ErrorKind::TokenExchange    => r("TOKEN_EXCHANGE_FAILED",  "token_exchange",    false, NotStarted, Neutral,     (-32603, 502, 14)),
+        ErrorKind::PollTimeout      => r("POLL_TIMEOUT",           "poll_timeout",      true,  Unknown,    Failure,     (-32603, 504, 4)),
+        ErrorKind::Panicked         => r("INTERNAL_ERROR",         "panicked",          false, Unknown,    Failure,     (-32603, 500, 13)),
+        ErrorKind::Internal         => r("INTERNAL_ERROR",         "internal",          false, Unknown,    Failure,     (-32603, 500, 13)),
     }
 }
 
@@ -245,25 +246,7 @@ impl ErrorKind {
 
     /// The low-cardinality value of OpenTelemetry's `error.type`.
     pub const fn error_type(self) -> &'static str {
-        match self {
-            Self::Timeout => "timeout",
-            Self::DeadlineExceeded => "deadline_exceeded",
-            Self::RateLimited => "rate_limited",
-            Self::CircuitOpen => "circuit_open",
-            Self::Overloaded => "overloaded",
-            Self::ConnectionFailed => "connection_failed",
-            Self::Upstream => "upstream",
-            Self::Denied => "denied",
-            Self::NotFound => "not_found",
-            Self::InvalidInput => "invalid_arguments",
-            Self::Failed => "failed",
-            Self::Reported => "tool_error",
-            Self::Cancelled => "cancelled",
-            Self::TokenExchange => "token_exchange",
-            Self::PollTimeout => "poll_timeout",
-            Self::Panicked => "panicked",
-            Self::Internal => "internal",
-        }
+        row(self).error_type
     }
 }
 

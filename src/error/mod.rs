@@ -198,7 +198,8 @@ impl ToolError {
     /// What is read from a foreign error is [inferred](Evidence::Inferred): it has a kind, and whether the tool ran is
     /// [unknown](Execution::Unknown).
     pub fn from_box(error: BoxError) -> Self {
-        recognise::from_box(error)
+        // The tool may have met it in the middle of its work: it proves nothing.
+        recognise::read(error, Self::into_inferred)
     }
 
     /// The error of a leaf that is a transport, as the leaf met it on its own wire: the leaf's
@@ -220,7 +221,7 @@ impl ToolError {
     /// assert_eq!((error.evidence(), error.execution()), (Evidence::Inferred, Execution::Unknown));
     /// ```
     pub fn from_transport(error: BoxError) -> Self {
-        recognise::from_transport(error)
+        recognise::read(error, |known| known)
     }
 
     /// The error of a call that a layer has ended after the time `in_force`, which a deadline may have made shorter than the
@@ -232,15 +233,12 @@ impl ToolError {
         limit: TimeoutLimit,
     ) -> Self {
         let ms = in_force.as_millis();
-        let message = match limit {
-            TimeoutLimit::Timeout => format!("Tool invocation timed out after {ms}ms"),
-            TimeoutLimit::Deadline | TimeoutLimit::Caller => {
-                format!("Tool invocation timed out after {ms}ms (limited by the deadline)")
-            }
-            TimeoutLimit::Idle => {
-                format!("Tool invocation timed out after {ms}ms without progress")
-            }
+        let why = match limit {
+            TimeoutLimit::Timeout => "",
+            TimeoutLimit::Deadline | TimeoutLimit::Caller => " (limited by the deadline)",
+            TimeoutLimit::Idle => " without progress",
         };
+        let message = format!("Tool invocation timed out after {ms}ms{why}");
         Self::made(ErrorKind::Timeout, message.into(), |e| {
             e.timeout = Some(TimeoutData {
                 in_force,

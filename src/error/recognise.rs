@@ -11,17 +11,8 @@ const MAX_LINKS: usize = 32;
 /// How much text of a foreign error is looked at, in bytes.
 pub(super) const MAX_BYTES: usize = 4096;
 
-/// An error out of a tool, which may have met it in the middle of its work: it proves nothing.
-pub(super) fn from_box(error: BoxError) -> ToolError {
-    read(error, ToolError::into_inferred)
-}
-
-/// An error of a leaf's own request: what its type proves, it proves of the call.
-pub(super) fn from_transport(error: BoxError) -> ToolError {
-    read(error, |known| known)
-}
-
-fn read(error: BoxError, believed: fn(ToolError) -> ToolError) -> ToolError {
+/// What a foreign error means. `believed` says what an error that is known by its type proves of the call.
+pub(super) fn read(error: BoxError, believed: fn(ToolError) -> ToolError) -> ToolError {
     let error = match error.downcast::<ToolError>() {
         Ok(ours) => return *ours,
         Err(other) => other,
@@ -32,10 +23,8 @@ fn read(error: BoxError, believed: fn(ToolError) -> ToolError) -> ToolError {
     let message = describe(&*error);
     let known = match cause_by_type(&*error) {
         Some(known) => believed(known).named(&message),
-        None => match ToolError::from_text(&message) {
-            Some(known) => known,
-            None => ToolError::new(ErrorKind::Failed, message.clone()).into_inferred(),
-        },
+        None => ToolError::from_text(&message)
+            .unwrap_or_else(|| ToolError::new(ErrorKind::Failed, message.clone()).into_inferred()),
     };
     known.delayed_by_text(&message).with_source(error)
 }
@@ -120,15 +109,8 @@ fn describe(error: &(dyn StdError + 'static)) -> String {
 
 /// The first link that is known by its type, as a leaf that is a transport met it on its own wire.
 pub(crate) fn cause_by_type(error: &(dyn StdError + 'static)) -> Option<ToolError> {
-    links(error).find_map(by_type)
-}
-
-/// One link, the same way.
-fn by_type(error: &(dyn StdError + 'static)) -> Option<ToolError> {
-    match from_runtime(error) {
-        Some(verdict) => Some(verdict.into()),
-        None => foreign::cause(error),
-    }
+    let own = |link| from_runtime(link).map(ToolError::from);
+    links(error).find_map(|link| own(link).or_else(|| foreign::cause(link)))
 }
 
 pub(crate) type Verdict = (ErrorKind, Execution);

@@ -175,14 +175,9 @@ fn is_meant(phrase: &str, head: &str, tail: &str) -> bool {
             !matches!(then, "parsing" | "looking") && !matches!(earlier, "syntax" | "parse")
         }
         "forbidden" => {
+            #[rustfmt::skip]
             const SUBJECTS: &[&str] = &[
-                "character",
-                "characters",
-                "word",
-                "words",
-                "pattern",
-                "value",
-                "values",
+                "character", "characters", "word", "words", "pattern", "value", "values",
             ];
             !SUBJECTS.contains(&after) && !head.contains(" character ") && before != "substring"
         }
@@ -193,22 +188,10 @@ fn is_meant(phrase: &str, head: &str, tail: &str) -> bool {
 /// Whether a quotation is open that is the name of something: `column "`, `the song "`. That of an error
 /// comes after a mark, or after a word that announces it.
 fn is_title(head: &str) -> bool {
+    #[rustfmt::skip]
     const ANNOUNCE: &[&str] = &[
-        "error",
-        "errors",
-        "reason",
-        "message",
-        "cause",
-        "with",
-        "code",
-        "said",
-        "returned",
-        "failed",
-        "status",
-        "exception",
-        "got",
-        "response",
-        "was",
+        "error", "errors", "reason", "message", "cause", "with", "code", "said", "returned",
+        "failed", "status", "exception", "got", "response", "was",
     ];
     let Some(opened) = head.rfind('"') else {
         return false;
@@ -242,14 +225,9 @@ fn names_missing_tool(words: &str) -> bool {
     let Some(at) = find(words, "tool ") else {
         return false;
     };
+    #[rustfmt::skip]
     const NO_NAMES: &[&str] = &[
-        "failed",
-        "execution",
-        "error",
-        "call",
-        "result",
-        "output",
-        "returned",
+        "failed", "execution", "error", "call", "result", "output", "returned",
     ];
     let rest = &words[at + 5..];
     ["not found ", "does not exist "].iter().any(|end| {

@@ -13,24 +13,11 @@ const MARKS: &[&str] = &[
 ];
 
 /// In the order of their numbers, without marks.
+#[rustfmt::skip]
 const NAMES: [&str; 17] = [
-    "ok",
-    "cancelled",
-    "unknown",
-    "invalidargument",
-    "deadlineexceeded",
-    "notfound",
-    "alreadyexists",
-    "permissiondenied",
-    "resourceexhausted",
-    "failedprecondition",
-    "aborted",
-    "outofrange",
-    "unimplemented",
-    "internal",
-    "unavailable",
-    "dataloss",
-    "unauthenticated",
+    "ok", "cancelled", "unknown", "invalidargument", "deadlineexceeded", "notfound",
+    "alreadyexists", "permissiondenied", "resourceexhausted", "failedprecondition", "aborted",
+    "outofrange", "unimplemented", "internal", "unavailable", "dataloss", "unauthenticated",
 ];
 
 /// `UNKNOWN` says nothing: its description may.
@@ -61,12 +48,7 @@ fn code(text: &str) -> Option<i32> {
     let is_name = |c: &char| c.is_ascii_alphabetic() || *c == '_';
     let name = text.chars().take_while(is_name).take(24);
     let name: String = name.filter(|c| *c != '_').collect();
-    let name = name.to_ascii_lowercase();
-    let name = if name == "canceled" {
-        "cancelled"
-    } else {
-        &name
-    };
+    let name = name.to_ascii_lowercase().replace("canceled", "cancelled");
     let at = NAMES.iter().position(|known| *known == name)?;
     i32::try_from(at).ok()
 }

@@ -2,22 +2,20 @@
 
 use http::StatusCode;
 
+use crate::text::floor;
+
 /// How much of the clause before a number is looked at, in bytes.
 const MAX_CLAUSE: usize = 160;
 
 /// The HTTP status that the text names, if it names one as such.
 pub(super) fn status(text: &str) -> Option<StatusCode> {
-    let bytes = text.as_bytes();
+    let digit = |c: char| c.is_ascii_digit();
     // Made for the first number that may be one.
     let mut lower = None;
     let mut at = 0;
-    while at < bytes.len() {
-        if !bytes[at].is_ascii_digit() {
-            at += 1;
-            continue;
-        }
-        let digits = bytes[at..].iter().take_while(|b| b.is_ascii_digit());
-        let end = at + digits.count();
+    while let Some(i) = text[at..].find(digit) {
+        at += i;
+        let end = text.len() - text[at..].trim_start_matches(digit).len();
         if end - at == 3
             && let Ok(number @ 300..=599) = text[at..end].parse()
         {
@@ -144,12 +142,9 @@ impl<'a> Before<'a> {
             "server", "upstream", "api", "endpoint", "backend", "service", "gateway", "proxy", "host", "http", "https",
             "request", "response", "url", "origin", "webhook", "website", "get", "post", "put", "patch", "fetch",
         ];
-        let from = self.rest.len().saturating_sub(MAX_CLAUSE);
-        let near = (from..self.rest.len()).find_map(|at| self.rest.get(at..));
-        let clause = near.unwrap_or_default().rsplit([',', ';', '\n']).next();
-        let mut words = clause
-            .unwrap_or_default()
-            .split(|c: char| !c.is_alphanumeric());
+        let near = &self.rest[floor(self.rest, self.rest.len().saturating_sub(MAX_CLAUSE))..];
+        let clause = near.rsplit([',', ';', '\n']).next().unwrap_or(near);
+        let mut words = clause.split(|c: char| !c.is_alphanumeric());
         verbs.contains(&verb) && words.any(|w| SUBJECTS.contains(&w))
     }
 
@@ -215,42 +210,20 @@ impl Follows {
 
 /// Whether the words are the reason phrase of the status, or its beginning; an empty one stands for any.
 fn is_reason(number: u16, words: (&str, &str)) -> bool {
+    #[rustfmt::skip]
     const REASONS: &[(u16, &str, &str)] = &[
-        (301, "moved", "permanently"),
-        (303, "see", "other"),
-        (304, "not", "modified"),
-        (307, "temporary", "redirect"),
-        (308, "permanent", "redirect"),
-        (400, "bad", "request"),
-        (401, "unauthorized", ""),
-        (401, "unauthorised", ""),
-        (402, "payment", "required"),
-        (403, "forbidden", ""),
-        (404, "not", "found"),
-        (404, "page", "not"),
-        (405, "method", "not"),
-        (406, "not", "acceptable"),
-        (407, "proxy", "authentication"),
-        (408, "request", "timeout"),
-        (408, "request", "time"),
-        (409, "conflict", ""),
-        (412, "precondition", "failed"),
-        (413, "payload", "too"),
-        (413, "request", "entity"),
-        (413, "content", "too"),
-        (415, "unsupported", "media"),
-        (422, "unprocessable", ""),
-        (424, "failed", "dependency"),
-        (428, "precondition", "required"),
-        (429, "too", "many"),
-        (431, "request", "header"),
-        (500, "internal", "server"),
-        (500, "internal", "error"),
-        (502, "bad", "gateway"),
-        (503, "service", "unavailable"),
-        (503, "service", "temporarily"),
-        (504, "gateway", "timeout"),
-        (504, "gateway", "time"),
+        (301, "moved", "permanently"), (303, "see", "other"), (304, "not", "modified"),
+        (307, "temporary", "redirect"), (308, "permanent", "redirect"), (400, "bad", "request"),
+        (401, "unauthorized", ""), (401, "unauthorised", ""), (402, "payment", "required"),
+        (403, "forbidden", ""), (404, "not", "found"), (404, "page", "not"),
+        (405, "method", "not"), (406, "not", "acceptable"), (407, "proxy", "authentication"),
+        (408, "request", "timeout"), (408, "request", "time"), (409, "conflict", ""),
+        (412, "precondition", "failed"), (413, "payload", "too"), (413, "request", "entity"),
+        (413, "content", "too"), (415, "unsupported", "media"), (422, "unprocessable", ""),
+        (424, "failed", "dependency"), (428, "precondition", "required"), (429, "too", "many"),
+        (431, "request", "header"), (500, "internal", "server"), (500, "internal", "error"),
+        (502, "bad", "gateway"), (503, "service", "unavailable"), (503, "service", "temporarily"),
+        (504, "gateway", "timeout"), (504, "gateway", "time"),
     ];
     let own = REASONS.iter().any(|&(status, first, second)| {
         status == number && words.0 == first && (second.is_empty() || words.1 == second)
@@ -263,11 +236,6 @@ fn last_word(text: &str) -> (&str, &str, &str) {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     let trimmed =
         text.trim_end_matches(|c: char| c.is_whitespace() || "\"':=([{<>*`|\\".contains(c));
-    let start = trimmed
-        .char_indices()
-        .rev()
-        .take_while(|(_, c)| is_word(*c))
-        .last()
-        .map_or(trimmed.len(), |(i, _)| i);
-    (&trimmed[start..], &text[trimmed.len()..], &trimmed[..start])
+    let rest = trimmed.trim_end_matches(is_word);
+    (&trimmed[rest.len()..], &text[trimmed.len()..], rest)
 }
