@@ -134,12 +134,10 @@ pub(super) fn strip_ignore_case<'t>(text: &'t str, prefix: &str) -> Option<&'t s
 
 /// Whether `text` ends with one of `ends`, in any case.
 pub(super) fn ends_with_one_of(text: &str, ends: &[&str]) -> bool {
+    let text = text.as_bytes();
     ends.iter().any(|end| {
-        let tail = text
-            .len()
-            .checked_sub(end.len())
-            .and_then(|i| text.get(i..));
-        tail.is_some_and(|tail| tail.eq_ignore_ascii_case(end))
+        let at = text.len().checked_sub(end.len());
+        at.is_some_and(|at| text[at..].eq_ignore_ascii_case(end.as_bytes()))
     })
 }
 
@@ -151,6 +149,11 @@ pub(in crate::redact) fn is_one_of(word: &str, words: &[&str]) -> bool {
 /// Whether there is nothing but digits.
 pub(super) fn is_digits(word: &str) -> bool {
     word.bytes().all(|b| b.is_ascii_digit())
+}
+
+/// Whether there is a digit.
+pub(super) fn has_digit(word: &str) -> bool {
+    word.bytes().any(|b| b.is_ascii_digit())
 }
 
 /// Whether there is nothing but hexadecimal digits.

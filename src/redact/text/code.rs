@@ -83,7 +83,7 @@ pub(super) fn newtype(run: Run<'_>) -> Option<Range<usize>> {
     if !argument.starts_with(['"', '\'']) || !typed || !run.rules.announces(name) {
         return None;
     }
-    let seen = value::glance(text, start);
+    let seen = value::glance(value::extent, text, start);
     let shown = &text[seen.clone()];
     if shown.is_empty() || is_placeholder(shown) || is_prose(shown) {
         return None;

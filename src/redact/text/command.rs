@@ -134,11 +134,8 @@ fn flag(run: Run<'_>, command: &Command) -> Option<Range<usize>> {
         return None;
     }
     let quoted = text[..start].ends_with(['"', '\'']);
-    let secret = value::glance(text, start - usize::from(quoted));
-    match command.takes(word, &text[secret.clone()]) {
-        true => Some(secret),
-        false => Some(start..start),
-    }
+    let takes = |value: &str| command.takes(word, value);
+    value::secret(text, start - usize::from(quoted), takes).or(Some(start..start))
 }
 
 /// A secret that only its place shows.

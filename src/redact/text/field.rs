@@ -8,7 +8,7 @@ use super::{
     bytes::{after_last, ahead, is_one_of, run_end, skip},
     look::{is_composed, is_date, is_mixed, looks_secret},
     name::{is_header, is_name},
-    value::{self, Style},
+    value,
 };
 use crate::{
     redact::pairs::{NAME_FIELDS, VALUE_FIELDS},
@@ -144,7 +144,7 @@ fn element(run: Run<'_>, first: bool) -> Option<Range<usize>> {
     if !value.starts_with(is_quote) {
         return None;
     }
-    let seen = value::glance(text, start);
+    let seen = value::glance(value::extent, text, start);
     let value = &text[seen.clone()];
     // Two elements are a pair; in longer lists of names (`required`) a value has to look like one.
     let end = skip(text, seen.end, |c| is_padding(c) || c == '\n');
@@ -156,7 +156,7 @@ fn element(run: Run<'_>, first: bool) -> Option<Range<usize>> {
         true => !value.starts_with("--"),
         false => pair || looks,
     };
-    secret.then(|| Style::Plain.whole(text, start, seen))
+    secret.then(|| value::whole(value::extent, text, start, seen))
 }
 
 /// Whether the list that the run is the first of are the arguments of a function that sets something.

@@ -84,8 +84,8 @@ fn tags<'t>(text: &'t str, tag: &'t str) -> impl Iterator<Item = usize> {
 fn name_at(text: &str, at: usize) -> &str {
     let tag = &text[at + 1..];
     let name = tag.strip_prefix('/').unwrap_or(tag);
-    let end = name.find(|c: char| !c.is_ascii_alphanumeric());
-    &tag[..tag.len() - name.len() + end.unwrap_or(name.len())]
+    let rest = name.trim_start_matches(|c: char| c.is_ascii_alphanumeric());
+    &tag[..tag.len() - rest.len()]
 }
 
 /// The name of the tag at `at`, and where the tag ends.

@@ -7,7 +7,6 @@ use super::{
     bytes::{ahead, behind, indent, looked_at, prefix_of, until},
     look::{is_mixed, looks_secret},
     name::Mark,
-    value::Style,
 };
 use crate::redact::keys::{self, Strength};
 
@@ -25,7 +24,7 @@ pub(super) fn lines_below(
     let modifier = |c: char| c.is_ascii_digit() || matches!(c, '+' | '-');
     let block = sign.strip_prefix(['|', '>']);
     let block = block.is_some_and(|rest| rest.chars().all(modifier));
-    if !block && !sign.is_empty() || mark.style == Style::Encoded {
+    if !block && !sign.is_empty() || mark.encoded {
         return None;
     }
     let config = is_config_line(run);

@@ -1,6 +1,6 @@
 //! What words look like.
 
-use super::bytes::{is_digits, is_hex, is_one_of, strip_ignore_case};
+use super::bytes::{has_digit, is_digits, is_hex, is_one_of, strip_ignore_case};
 use crate::redact::{REDACTED, keys::Strength, rules::BUILT_IN};
 
 /// Words that stand in prose after `password`, `token`, `Bearer` and the like.
@@ -77,14 +77,14 @@ fn variable(text: &str) -> Option<usize> {
         let fits = (1..=40).contains(&name.trim().len()) && name.trim().bytes().all(plain);
         return fits.then_some(open.len() + name.len() + close.len());
     }
-    let rest = text.strip_prefix(['$', '%'])?;
-    let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-    let name = &rest[..end.unwrap_or(rest.len())];
+    let mut parts = text
+        .strip_prefix(['$', '%'])?
+        .split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let name = parts.next()?;
     let constant = name.bytes().all(|b| b.is_ascii_uppercase() || b == b'_') && name.len() >= 2;
     let number = name.len() <= 2 && is_digits(name);
     let secret = || BUILT_IN.strength(name) > Strength::Harmless;
-    let digits = name.bytes().any(|b| b.is_ascii_digit());
-    let known = constant || number || name == "s" || !digits && secret();
+    let known = constant || number || name == "s" || !has_digit(name) && secret();
     (known && !name.is_empty()).then_some(1 + name.len())
 }
 

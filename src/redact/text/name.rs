@@ -8,7 +8,6 @@ use super::{
         after_last, ahead, behind, colour_end, ends_with_one_of, is_one_of, prefix_of, skip,
         skip_blanks, strip_ignore_case,
     },
-    value::Style,
 };
 use crate::redact::inside;
 
@@ -21,7 +20,8 @@ pub(super) struct Mark {
     pub(super) index: bool,
     /// The mark compares: `==`, `!=`.
     pub(super) compares: bool,
-    pub(super) style: Style,
+    /// The mark is percent-encoded, and so is the value: `token%3Dx%26q%3D1`.
+    pub(super) encoded: bool,
     /// Where the mark ends.
     pub(super) end: usize,
 }
@@ -111,10 +111,7 @@ impl Mark {
             index: closer == "]" && rest.starts_with(" = "),
             colon,
             compares: mark.contains("==") || mark == "!=",
-            style: match mark.starts_with('%') {
-                true => Style::Encoded,
-                false => Style::Plain,
-            },
+            encoded: mark.starts_with('%'),
             end: at + mark.len() + usize::from(twice),
         })
     }

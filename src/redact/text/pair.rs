@@ -18,7 +18,7 @@ use super::{
     },
     quote::Quote,
     scheme::header,
-    value::{self, SCHEMES, Style},
+    value::{self, SCHEMES},
 };
 use crate::redact::{
     keys::{self, Strength},
@@ -65,11 +65,15 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
     if !mark.quoted && Quote::at(text, start).is_some_and(|quote| quote.closes_line(text, start)) {
         return None;
     }
-    let seen = mark.style.glance(text, start);
+    let extent = if mark.encoded {
+        value::encoded
+    } else {
+        value::extent
+    };
+    let seen = value::glance(extent, text, start);
     if connection {
         return is_opaque(&text[seen.clone()]).then_some(seen);
     }
-    let style = mark.style;
     let pair = Pair {
         run,
         name,
@@ -80,7 +84,7 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
         bare,
     };
     let found = pair.secret()?;
-    Some(changed(text, style.whole(text, start, found)))
+    Some(changed(text, value::whole(extent, text, start, found)))
 }
 
 /// What stands behind a scheme: `Bearer {token}`, `f"Bearer {token}"`. A scheme alone is a placeholder of nothing.
@@ -137,7 +141,7 @@ impl Pair<'_> {
         if !is_quoted(text, self.start) && code() {
             return None;
         }
-        if mark.style == Style::Encoded || mark.quoted {
+        if mark.encoded || mark.quoted {
             return Some(seen);
         }
         // `"oauth:secret": "x"`: the name has two parts, and this is its first.

@@ -164,9 +164,10 @@ fn said(run: Run<'_>, noun: Noun, linked: bool, first: Range<usize>) -> Option<R
     if !fits {
         return None;
     }
-    let end = match quoted {
-        true => secret.end,
-        false => bare_end(text, at),
+    let end = if quoted {
+        secret.end
+    } else {
+        bare_end(text, at)
     };
     let len = trimmed(&text[secret.start..end]).len();
     Some(changed_to(text, secret.start..secret.start + len))
@@ -201,20 +202,20 @@ fn changed_to(text: &str, old: Range<usize>) -> Range<usize> {
     }
     let start = old.end + " to ".len();
     let new = trimmed(&text[start..bare_end(text, start)]);
-    match is_mixed(new) {
-        true => old.start..start + new.len(),
-        false => old,
-    }
+    let end = if is_mixed(new) {
+        start + new.len()
+    } else {
+        old.end
+    };
+    old.start..end
 }
 
 /// What an arrow or a colon points at, behind some words or in the line below: `the key for prod -> x`.
 fn pointed_at(run: Run<'_>, noun: Noun) -> Option<Range<usize>> {
     let text = run.text;
     let line = until(run.ahead(96), "\n");
-    let arrows = ["-> ", "\u{2192} "];
-    let arrow = arrows
-        .iter()
-        .find_map(|arrow| Some(line.find(arrow)? + arrow.len()));
+    let after = |arrow: &str| Some(line.find(arrow)? + arrow.len());
+    let arrow = after("-> ").or_else(|| after("\u{2192} "));
     let start = match arrow {
         Some(arrow) => run.end + arrow,
         None if line.trim_end().ends_with(':') => {
@@ -242,8 +243,9 @@ fn labelled(run: Run<'_>) -> Option<Range<usize>> {
     }
     let start = run.end + mark.len();
     let near = ahead(run.text, start, 256);
-    let end = near.find(|c: char| c.is_whitespace() || matches!(c, '|' | ']'));
-    let word = &near[..end.unwrap_or(near.len())];
+    let word = near
+        .split(|c: char| c.is_whitespace() || matches!(c, '|' | ']'))
+        .next()?;
     (is_mixed(word) && !word.starts_with('-') && !is_placeholder(word))
         .then(|| start..start + word.len())
 }

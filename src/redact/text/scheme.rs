@@ -27,12 +27,9 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
         return None;
     }
     // `Bearer: x`, but `apiKey = x` is a pair, and `Digest: sha256:x` another header.
-    let marks = if bearer || name.eq_ignore_ascii_case("basic") {
-        "\"'\\+<%:="
-    } else {
-        "\"'\\+<%"
-    };
-    let mut start = skip(text, run.end, |c| c.is_whitespace() || marks.contains(c));
+    let pair = bearer || name.eq_ignore_ascii_case("basic");
+    let mark = |c| "\"'\\+<%".contains(c) || pair && matches!(c, ':' | '=');
+    let mut start = skip(text, run.end, |c| c.is_whitespace() || mark(c));
     if start == run.end {
         return None;
     }

@@ -4,10 +4,10 @@ use std::ops::Range;
 
 use super::{
     Run,
-    bytes::{after_last, ahead, is_digits, is_hex, is_one_of, prefix_of, skip},
+    bytes::{after_last, ahead, has_digit, is_digits, is_hex, is_one_of, prefix_of, skip},
     look::looks_secret,
     value::bare_end,
-    vendors::{self, Vendor},
+    vendors::{self, Tail, Vendor},
 };
 
 /// Tokens are longer than this.
@@ -51,32 +51,27 @@ fn length(run: Run<'_>, rest: &str) -> Option<usize> {
     });
     own.or_else(|| {
         let mut vendors = vendors::beginning_as(rest.as_bytes());
-        let vendor = vendors.find(|vendor| rest.len() >= MIN && fits(*vendor, rest))?;
-        let (prefix, _) = vendor.parts();
+        let (_, prefix, _) = vendors.find(|vendor| rest.len() >= MIN && fits(*vendor, rest))?;
         Some(prefix.len() + tail(&rest[prefix.len()..]))
     })
 }
 
-fn fits(vendor: Vendor, rest: &str) -> bool {
-    let (prefix, min) = vendor.parts();
+fn fits((kind, prefix, min): Vendor, rest: &str) -> bool {
     let Some(after) = rest.strip_prefix(prefix) else {
         return false;
     };
     let near = ahead(after, 0, 160);
-    let near = match vendor {
-        Vendor::Dotted(..) => &near[..tail(near)],
+    let near = match kind {
+        Tail::Dotted => &near[..tail(near)],
         _ => &near[..segment(near)],
     };
+    let upper = |b: u8| b.is_ascii_uppercase() || b.is_ascii_digit();
     near.len() >= min
-        && match vendor {
-            Vendor::Any(..) | Vendor::Dotted(..) => true,
-            Vendor::Digit(..) => {
-                near.bytes().any(|b| b.is_ascii_digit()) && !is_words(near) || is_mingled(near)
-            }
-            Vendor::Hex(..) => is_hex(near),
-            Vendor::Upper(..) => near
-                .bytes()
-                .all(|b| b.is_ascii_uppercase() || b.is_ascii_digit()),
+        && match kind {
+            Tail::Any | Tail::Dotted => true,
+            Tail::Digit => has_digit(near) && !is_words(near) || is_mingled(near),
+            Tail::Hex => is_hex(near),
+            Tail::Upper => near.bytes().all(upper),
         }
 }
 
@@ -99,8 +94,7 @@ fn is_mingled(tail: &str) -> bool {
 
 /// How many characters of a token `text` begins with, dots not counted.
 fn segment(text: &str) -> usize {
-    let end = text.find(|c: char| !is_plain(c));
-    end.unwrap_or(text.len())
+    text.len() - text.trim_start_matches(is_plain).len()
 }
 
 fn is_plain(c: char) -> bool {
@@ -109,8 +103,8 @@ fn is_plain(c: char) -> bool {
 
 /// The same, dots counted unless they end it.
 fn tail(text: &str) -> usize {
-    let end = text.find(|c: char| !c.is_ascii_alphanumeric() && !"_-.+~/".contains(c));
-    let token = &text[..end.unwrap_or(text.len())];
+    let rest = text.trim_start_matches(|c: char| is_plain(c) || ".+~/".contains(c));
+    let token = &text[..text.len() - rest.len()];
     token.trim_end_matches(['.', '/']).len()
 }
 
@@ -156,10 +150,7 @@ fn is_bitcoin(rest: &str) -> bool {
         _ => return false,
     };
     let base58 = |b: u8| b.is_ascii_alphanumeric() && !b"0OIl".contains(&b);
-    rest.len() == len
-        && rest.bytes().all(base58)
-        && rest.bytes().any(|b| b.is_ascii_lowercase())
-        && rest.bytes().any(|b| b.is_ascii_uppercase())
+    rest.len() == len && rest.bytes().all(base58) && has_both_cases(rest)
 }
 
 /// Bare keys without a prefix, but with marks in them: Asana's `1/1234567890123456:x`, Kubernetes' bootstrap
@@ -215,6 +206,10 @@ pub(super) fn composed(run: Run<'_>) -> Option<Range<usize>> {
     }
 }
 
+fn has_both_cases(word: &str) -> bool {
+    word.bytes().any(|b| b.is_ascii_lowercase()) && word.bytes().any(|b| b.is_ascii_uppercase())
+}
+
 fn is_hash(word: &str) -> bool {
     word.len() == 32 && is_hex(word)
 }
@@ -223,11 +218,8 @@ fn is_hash(word: &str) -> bool {
 pub(super) fn beside_id(run: Run<'_>) -> Option<Range<usize>> {
     let word = run.word();
     let part = |b: u8| b.is_ascii_alphanumeric() || b"/+".contains(&b);
-    let fits = word.len() == 40
-        && word.bytes().all(part)
-        && word.bytes().any(|b| b.is_ascii_lowercase())
-        && word.bytes().any(|b| b.is_ascii_uppercase())
-        && word.bytes().any(|b| b.is_ascii_digit());
+    let fits =
+        word.len() == 40 && word.bytes().all(part) && has_both_cases(word) && has_digit(word);
     let id = |near: &str| near.contains("AKIA") || near.contains("ASIA");
     (fits && (id(run.behind(200)) || id(run.ahead(200)))).then_some(run.at..run.end)
 }

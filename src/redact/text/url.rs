@@ -4,7 +4,10 @@ use std::ops::Range;
 
 use super::{
     Run,
-    bytes::{after_last, ahead, behind, is_digits, is_one_of, prefix_of, skip, until},
+    bytes::{
+        after_last, ahead, behind, ends_with_one_of, has_digit, is_digits, is_one_of, prefix_of,
+        skip, until,
+    },
     command::ORACLE,
     look::{is_mixed, is_placeholder, is_random, is_uuid},
     value::bare_end,
@@ -22,8 +25,10 @@ pub(super) fn user_info(run: Run<'_>) -> Option<Range<usize>> {
     }
     let start = run.end + prefix_of(run.after(), MARKS)?.len();
     let near = ahead(text, start, NEAR);
-    let end = near.find(|c: char| c.is_whitespace() || "\"<>`|".contains(c));
-    let mut url = &near[..end.unwrap_or(near.len())];
+    let mut url = near
+        .split(|c: char| c.is_whitespace() || "\"<>`|".contains(c))
+        .next()?;
+    let seen = url.len();
     let mut authority = until(url, "/?#");
     // `jdbc:sqlserver://h:1433;user=a;password=x`, `Endpoint=https://h;Secret=x`: the host ends there.
     if let Some((host, fields)) = authority.split_once(';')
@@ -43,7 +48,7 @@ pub(super) fn user_info(run: Run<'_>) -> Option<Range<usize>> {
         return Some(start..start + sign);
     }
     // Its end is out of sight: beyond what was looked at, or cut off.
-    let hidden = end.is_none() && start + near.len() >= text.len().min(start + NEAR - 4);
+    let hidden = seen == near.len() && start + near.len() >= text.len().min(start + NEAR - 4);
     (hidden && !is_host(authority)).then(|| start..bare_end(text, start).max(start + near.len()))
 }
 
@@ -72,8 +77,8 @@ pub(super) fn bare_user_info(run: Run<'_>) -> Option<Range<usize>> {
     }
     let start = run.end + 1;
     let near = ahead(run.text, start, 128);
-    let end = near.find(|c: char| c.is_whitespace() || "\"'<>`,;/".contains(c));
-    let (password, host) = near[..end.unwrap_or(near.len())].rsplit_once('@')?;
+    let mut parts = near.split(|c: char| c.is_whitespace() || "\"'<>`,;/".contains(c));
+    let (password, host) = parts.next()?.rsplit_once('@')?;
     let (name, port) = host.split_once(':')?;
     let part = |b: u8| b.is_ascii_alphanumeric() || b"-._".contains(&b);
     let host = !name.is_empty() && name.bytes().all(part);
@@ -98,8 +103,7 @@ fn is_host(authority: &str) -> bool {
 
 /// Whether a URL's user is a token: `https://ghp_x@github.com`.
 fn is_token(user: &str) -> bool {
-    let digits = user.bytes().any(|b| b.is_ascii_digit());
-    user.len() >= 16 && digits || user.len() >= 12 && is_random(user)
+    user.len() >= 16 && has_digit(user) || user.len() >= 12 && is_random(user)
 }
 
 /// `user:password@tcp(db:3306)/x`, as Go's drivers write it: the network follows the password.
@@ -128,20 +132,17 @@ pub(super) fn webhook(run: Run<'_>) -> Option<Range<usize>> {
     if word.len() < 8 && !after.starts_with('@') || !word.contains('/') && !after.starts_with(':') {
         return None;
     }
-    let found = telegram(run)
-        .or_else(|| oracle(run))
-        .or_else(|| path_segment(run));
-    if found.is_some() {
-        return found;
+    let known = [telegram, oracle, path_segment];
+    if let Some(found) = known.iter().find_map(|find| find(run)) {
+        return Some(found);
     }
     let url = word.trim_start_matches('/');
     let host = || Some(word.len() - url.len() + prefix_of(url, WEBHOOKS)?.len());
     // Teams: `https://x.webhook.office.com/webhookb2/id@id/IncomingWebhook/secret`
     let teams = || {
-        let (head, _) = ahead(word, 0, 128).split_once("/IncomingWebhook/")?;
-        run.before()
-            .ends_with('@')
-            .then_some(head.len() + "/IncomingWebhook/".len())
+        let mark = "/IncomingWebhook/";
+        let at = ahead(word, 0, 128).find(mark)?;
+        run.before().ends_with('@').then_some(at + mark.len())
     };
     let from = run.at + host().or_else(teams)?;
     (from < run.end).then(|| from..bare_end(run.text, from))
@@ -188,9 +189,8 @@ fn is_random_segment(part: &str) -> bool {
 /// `jdbc:oracle:thin:user/password@host`, `sqlplus user/password@host`
 fn oracle(run: Run<'_>) -> Option<Range<usize>> {
     let (before, after) = (run.before(), run.after());
-    let driver = ["thin:", "oci:", "oci8:"]
-        .iter()
-        .any(|d| before.ends_with(d))
+    let drivers = ["thin:", "oci:", "oci8:"];
+    let driver = ends_with_one_of(before, &drivers)
         || prefix_of(after, &["@//", "@(DESCRIPTION"]).is_some()
         || run.is_argument_of(ORACLE);
     let (user, _) = run.word().split_once('/')?;

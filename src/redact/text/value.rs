@@ -9,14 +9,6 @@ use super::{
 };
 use crate::{redact::REDACTED, text::floor};
 
-/// What the value is written in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Style {
-    Plain,
-    /// Percent-encoded: `token%3Dx%26q%3D1`.
-    Encoded,
-}
-
 /// Schemes that stand before a credential.
 #[rustfmt::skip]
 pub(super) const SCHEMES: &[&str] = &[
@@ -28,40 +20,26 @@ pub(super) const SCHEMES: &[&str] = &[
 /// looked at again and again.
 const GLANCE: usize = 512;
 
-impl Style {
-    /// The value that begins at `start`: without its quotes if it is one quoted text.
-    fn extent(self, text: &str, start: usize) -> Range<usize> {
-        match self {
-            Self::Encoded => encoded(text, start),
-            Self::Plain => {
-                one_quoted(text, start).unwrap_or_else(|| start..pieces_end(text, start))
-            }
-        }
-    }
-
-    /// The value that begins at `start` as far as a glance goes. For the decision; the secret is the [`whole`](Self::whole).
-    pub(super) fn glance(self, text: &str, start: usize) -> Range<usize> {
-        self.extent(&text[..floor(text, start + GLANCE)], start)
-    }
-
-    /// The secret of which `seen` was glanced at, from `start` on.
-    pub(super) fn whole(self, text: &str, start: usize, seen: Range<usize>) -> Range<usize> {
-        if seen.end < floor(text, start + GLANCE) || seen.end == text.len() {
-            return seen;
-        }
-        let whole = self.extent(text, start);
-        whole.start..whole.end.max(seen.end)
-    }
-}
+/// Where the value that begins at a place is: [`extent`] or [`encoded`].
+pub(super) type Extent = fn(&str, usize) -> Range<usize>;
 
 /// The value that begins at `start`: without its quotes if it is one quoted text.
 pub(super) fn extent(text: &str, start: usize) -> Range<usize> {
-    Style::Plain.extent(text, start)
+    one_quoted(text, start).unwrap_or_else(|| start..pieces_end(text, start))
 }
 
-/// The value that begins at `start` as far as a glance goes.
-pub(super) fn glance(text: &str, start: usize) -> Range<usize> {
-    Style::Plain.glance(text, start)
+/// The value that begins at `start` as far as a glance goes. For the decision; the secret is the [`whole`].
+pub(super) fn glance(extent: Extent, text: &str, start: usize) -> Range<usize> {
+    extent(&text[..floor(text, start + GLANCE)], start)
+}
+
+/// The secret of which `seen` was glanced at, from `start` on.
+pub(super) fn whole(extent: Extent, text: &str, start: usize, seen: Range<usize>) -> Range<usize> {
+    if seen.end < floor(text, start + GLANCE) || seen.end == text.len() {
+        return seen;
+    }
+    let whole = extent(text, start);
+    whole.start..whole.end.max(seen.end)
 }
 
 /// The value that begins at `start`, if a glance at it shows that it is a secret.
@@ -70,8 +48,8 @@ pub(super) fn secret(
     start: usize,
     is_secret: impl FnOnce(&str) -> bool,
 ) -> Option<Range<usize>> {
-    let seen = glance(text, start);
-    is_secret(&text[seen.clone()]).then(|| Style::Plain.whole(text, start, seen))
+    let seen = glance(extent, text, start);
+    is_secret(&text[seen.clone()]).then(|| whole(extent, text, start, seen))
 }
 
 /// The inside of a quoted text that is the whole value.
@@ -185,8 +163,8 @@ fn begins_field(rest: &str) -> bool {
     near[end..].starts_with(['=', ':']) || near.starts_with("amp;")
 }
 
-/// `hunter2%26q%3D1`
-fn encoded(text: &str, start: usize) -> Range<usize> {
+/// The percent-encoded value that begins at `start`: `hunter2%26q%3D1`.
+pub(super) fn encoded(text: &str, start: usize) -> Range<usize> {
     const OPEN: &[&str] = &["%22", "%27", "%20", "%5B", "+"];
     #[rustfmt::skip]
     const ENDS: &[&str] = &[
