@@ -9,7 +9,7 @@ use super::{
     Hint, HintSource,
     time::{SECOND, quantity},
 };
-use crate::text::prefix;
+use crate::text::{is_one_of, prefix};
 
 /// Only the beginning of a text is looked at, in characters.
 const MAX_TEXT: usize = 2_000;
@@ -110,15 +110,8 @@ fn asked(before: &[&str], text: &[&str]) -> Option<Duration> {
 }
 
 fn begins_with(text: &[&str], phrase: &[&str]) -> bool {
-    text.len() >= phrase.len()
-        && phrase
-            .iter()
-            .zip(text)
-            .all(|(p, t)| t.eq_ignore_ascii_case(p))
-}
-
-fn is_one_of(word: &str, words: &[&str]) -> bool {
-    words.iter().any(|w| word.eq_ignore_ascii_case(w))
+    let mut pairs = phrase.iter().zip(text);
+    text.len() >= phrase.len() && pairs.all(|(p, t)| t.eq_ignore_ascii_case(p))
 }
 
 fn asks_to_wait(before: &[&str]) -> bool {
@@ -163,8 +156,8 @@ fn amount(mut text: &[&str], bare: Option<u64>) -> Option<Duration> {
 
 /// Whether nothing follows that the number could belong to: `3 attempts`, `5 %`.
 fn ends(rest: &[&str]) -> bool {
-    rest.first()
-        .is_none_or(|next| matches!(*next, "\n" | "." | "," | ";" | ")" | "]" | "}" | "!"))
+    let mark = |next: &&str| ["\n", ".", ",", ";", ")", "]", "}", "!"].contains(next);
+    rest.first().is_none_or(mark)
 }
 
 /// A number without its thousands separators.
@@ -175,11 +168,9 @@ fn plain(number: &str) -> Option<String> {
 }
 
 fn unit(word: &str) -> Option<u64> {
+    #[rustfmt::skip]
     const UNITS: &[(&[&str], u64)] = &[
-        (
-            &["ms", "msec", "millis", "millisecond", "milliseconds"],
-            SECOND / 1_000,
-        ),
+        (&["ms", "msec", "millis", "millisecond", "milliseconds"], SECOND / 1_000),
         (&["s", "sec", "secs", "second", "seconds"], SECOND),
         (&["m", "min", "mins", "minute", "minutes"], 60 * SECOND),
         (&["h", "hr", "hrs", "hour", "hours"], 3_600 * SECOND),

@@ -1,6 +1,6 @@
 //! A quick look at a key: most keys hold none of the three-letter sequences that sensitive ones hold.
 
-use super::words::TRIGRAMS;
+use super::words::{DISGUISED, TRIGRAMS};
 
 /// For an ASCII byte: the trigrams (one bit each) that have it in their first, second, third place.
 type Places = [[u64; 3]; 128];
@@ -22,13 +22,12 @@ static PLACES: Places = {
         }
         i += 1;
     }
-    // Digits that stand for letters: `p4ssw0rd`.
-    let disguised = *b"4a3e1i0o5s";
     let mut i = 0;
-    while i < disguised.len() {
-        let (digit, letter) = (disguised[i] as usize, disguised[i + 1] as usize);
-        places[digit] = [0, places[letter][1], places[letter][2]];
-        i += 2;
+    while i < DISGUISED.len() {
+        let (digit, letter) = DISGUISED[i];
+        let [_, second, third] = places[letter as usize];
+        places[digit as usize] = [0, second, third];
+        i += 1;
     }
     add(&mut places, b'p', 0, PW);
     add(&mut places, b'w', 1, PW);

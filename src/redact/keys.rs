@@ -4,8 +4,8 @@ use super::{
     filter::suspicious,
     rules::Words,
     words::{
-        COUNTS, DESCRIBED, FAILING, FAILURES, FOREIGN, HARMLESS_INDEX, Index, NOUNS, PHRASES_INDEX,
-        QUANTITIES, STRONG_INDEX, WEAK_INDEX, WHOLE,
+        COUNTS, DESCRIBED, DISGUISED, FAILING, FAILURES, FOREIGN, HARMLESS_INDEX, Index, NOUNS,
+        PHRASES_INDEX, QUANTITIES, STRONG_INDEX, WEAK_INDEX, WHOLE,
     },
 };
 
@@ -117,11 +117,11 @@ impl Folded {
                 parts.any(|part| bare(i, part))
             })
         };
-        if extra.sensitive.iter().any(|part| {
-            self.text
-                .match_indices(&**part)
-                .any(|(i, part)| bare(i, part))
-        }) {
+        let has = |part: &str| {
+            let mut places = self.text.match_indices(part);
+            places.any(|(at, part)| bare(at, part))
+        };
+        if extra.sensitive.iter().any(|part| has(part)) {
             self.in_prose(Strength::Strong).max(Strength::Weak)
         } else if holds(&STRONG_INDEX)
             || self.is_disguised()
@@ -139,13 +139,9 @@ impl Folded {
 
     /// `p4ssw0rd`: digits stand for letters.
     fn is_disguised(&self) -> bool {
-        let letter = |c| match c {
-            '4' => 'a',
-            '3' => 'e',
-            '1' => 'i',
-            '0' => 'o',
-            '5' => 's',
-            c => c,
+        let letter = |c| {
+            let known = DISGUISED.iter().find(|(digit, _)| char::from(*digit) == c);
+            known.map_or(c, |(_, letter)| char::from(*letter))
         };
         let text: String = self.text.chars().map(letter).collect();
         let words = ["password", "passwort", "passphrase"];
@@ -159,11 +155,8 @@ impl Folded {
         let mut words = self.words().peekable();
         while let Some((from, word)) = words.next() {
             let rest = &self.text[from..];
-            let own = extra
-                .harmless
-                .iter()
-                .map(|own| &**own)
-                .filter(|own| rest.starts_with(own));
+            let own = extra.harmless.iter().map(|own| &**own);
+            let own = own.filter(|own| rest.starts_with(own));
             let phrases = PHRASES_INDEX.prefixes_of(rest).chain(own);
             let harmless = HARMLESS_INDEX.prefixes_of(rest).map(|word| (word, false));
             for (harmless, whole) in harmless.chain(phrases.map(|phrase| (phrase, true))) {

@@ -35,6 +35,15 @@ pub(super) const TRIGRAMS: &[&str] = &[
     "rif", "ssi", "psk", "otp", "sig", "sid", "pin", "cvv", "cvc", "ses", "srf", "bea", "mdp", "asl", "nst", "wac",
 ];
 
+/// Digits that stand for letters: `p4ssw0rd`.
+pub(super) const DISGUISED: &[(u8, u8)] = &[
+    (b'4', b'a'),
+    (b'3', b'e'),
+    (b'1', b'i'),
+    (b'0', b'o'),
+    (b'5', b's'),
+];
+
 /// Words that hold a sensitive part by accident. They count at the beginning of a word: `author_id`,
 /// `authorname`; what follows is judged as usual (`author_token`).
 #[rustfmt::skip]

@@ -29,6 +29,11 @@ pub(crate) fn prefix(text: &str, max: usize) -> (&str, bool) {
     }
 }
 
+/// Whether one of `words` is `word`, in any case.
+pub(crate) fn is_one_of(word: &str, words: &[&str]) -> bool {
+    words.iter().any(|w| w.eq_ignore_ascii_case(word))
+}
+
 /// The highest boundary between characters up to `at`.
 pub(crate) fn floor(text: &str, at: usize) -> usize {
     let mut at = at.min(text.len());

@@ -47,28 +47,23 @@ const MAX_VALUE: usize = 4_096;
 /// ```
 pub fn from_headers(headers: &HeaderMap, now: SystemTime) -> Option<Hint> {
     let clock = clock(headers, now);
-    let of = |source, delay: Option<Duration>| Some((delay?, source));
-    let found = of(
-        HintSource::RetryAfterMs,
-        longest(headers, "retry-after-ms", millis),
-    )
-    .or_else(|| {
-        let read = |value: &str| retry_after(value, clock);
-        of(
-            HintSource::RetryAfter,
-            longest(headers, "retry-after", read),
-        )
-    })
-    .or_else(|| quota::wait(headers, clock, quota::Answer::Refused));
+    let after = longest(headers, "retry-after", |value| retry_after(value, clock));
+    let delay = longest(headers, "retry-after-ms", millis)
+        .map(|delay| (delay, HintSource::RetryAfterMs))
+        .or(after.map(|delay| (delay, HintSource::RetryAfter)))
+        .or_else(|| quota::wait(headers, clock, quota::Answer::Refused));
     let retry = values(headers, "x-should-retry").find_map(verdict);
-    if found.is_none() && retry.is_none() {
-        return None;
+    match delay {
+        Some((delay, source)) => Some(Hint {
+            retry,
+            ..Hint::wait(delay, source)
+        }),
+        None => retry.map(|_| Hint {
+            delay: None,
+            retry,
+            source: HintSource::ShouldRetry,
+        }),
     }
-    Some(Hint {
-        delay: found.map(|(delay, _)| delay),
-        retry,
-        source: found.map_or(HintSource::ShouldRetry, |(_, source)| source),
-    })
 }
 
 /// How long until there is quota again, if the headers of a success say that it is used up.

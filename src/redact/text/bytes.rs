@@ -1,6 +1,7 @@
 //! Classes of bytes, and moving along a text by them.
 
 use crate::text::is_format;
+pub(in crate::redact) use crate::text::is_one_of;
 
 /// Bytes that runs are made of. Those beyond ASCII are decided by their character.
 pub(super) static RUN: [bool; 256] = {
@@ -139,11 +140,6 @@ pub(super) fn ends_with_one_of(text: &str, ends: &[&str]) -> bool {
         let at = text.len().checked_sub(end.len());
         at.is_some_and(|at| text[at..].eq_ignore_ascii_case(end.as_bytes()))
     })
-}
-
-/// Whether one of `words` is `word`, in any case.
-pub(in crate::redact) fn is_one_of(word: &str, words: &[&str]) -> bool {
-    words.iter().any(|w| w.eq_ignore_ascii_case(word))
 }
 
 /// Whether there is nothing but digits.

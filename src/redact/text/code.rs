@@ -114,10 +114,10 @@ pub(super) fn is_elsewhere(value: &str) -> bool {
 pub(super) fn is_expression(text: &str, name: &str, value: &Range<usize>, sure: bool) -> bool {
     // `self.token = token;`
     let same = text[value.clone()].trim_end_matches(';');
-    let assigned = name
-        .strip_suffix(same)
-        .is_some_and(|head| head.ends_with(['.', '_', '-', '>']));
-    assigned || is_reference(text, value, sure) || is_cmdlet(text, value)
+    let object = name.strip_suffix(same).unwrap_or_default();
+    object.ends_with(['.', '_', '-', '>'])
+        || is_reference(text, value, sure)
+        || is_cmdlet(text, value)
 }
 
 /// Whether the value names a place where a secret is, or calls for one, and shows none: `var.db_password`,
@@ -186,11 +186,9 @@ pub(super) fn is_assignment(text: &str, name: &str, value: &Range<usize>) -> boo
     let apart = text[..value.start].ends_with(' ');
     let word = shown.bytes().all(|b| b.is_ascii_alphabetic() || b == b'_') && !is_random(shown);
     let lines = shown.starts_with(['{', '[', '(']) && shown.contains('\n');
-    let member = || {
-        let member = name.rsplit_once('.');
-        member.is_some_and(|(_, last)| BUILT_IN.strength(last) == Strength::Harmless)
-    };
-    apart && (word || lines || is_small_number(shown)) || member()
+    let harmless = |(_, last): (&str, &str)| BUILT_IN.strength(last) == Strength::Harmless;
+    apart && (word || lines || is_small_number(shown))
+        || name.rsplit_once('.').is_some_and(harmless)
 }
 
 /// Whether a string among arguments may be a secret: in the call that a `sure` secret comes from, each that is no
@@ -227,9 +225,7 @@ fn is_cmdlet(text: &str, value: &Range<usize>) -> bool {
     const VERBS: &[&str] = &[
         "Get", "New", "Read", "Import", "ConvertTo", "ConvertFrom", "Invoke", "Select", "Join", "Unprotect",
     ];
-    let Some((verb, noun)) = text[value.clone()].split_once('-') else {
-        return false;
-    };
+    let (verb, noun) = text[value.clone()].split_once('-').unwrap_or_default();
     VERBS.contains(&verb)
         && noun.starts_with(char::is_uppercase)
         && noun.bytes().all(|b| b.is_ascii_alphabetic())

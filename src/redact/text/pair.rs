@@ -65,10 +65,9 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
     if !mark.quoted && Quote::at(text, start).is_some_and(|quote| quote.closes_line(text, start)) {
         return None;
     }
-    let extent = if mark.encoded {
-        value::encoded
-    } else {
-        value::extent
+    let extent: value::Extent = match mark.encoded {
+        true => value::encoded,
+        false => value::extent,
     };
     let seen = value::glance(extent, text, start);
     if connection {

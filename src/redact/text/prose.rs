@@ -164,13 +164,16 @@ fn said(run: Run<'_>, noun: Noun, linked: bool, first: Range<usize>) -> Option<R
     if !fits {
         return None;
     }
-    let end = if quoted {
+    // `first` was looked at no further than a glance goes.
+    let whole = secret.start..if quoted {
         secret.end
     } else {
         bare_end(text, at)
     };
-    let len = trimmed(&text[secret.start..end]).len();
-    Some(changed_to(text, secret.start..secret.start + len))
+    Some(changed_to(
+        text,
+        secret.start..secret.start + trimmed(&text[whole]).len(),
+    ))
 }
 
 /// Whether `word` is the password that `name` announces.
@@ -202,12 +205,10 @@ fn changed_to(text: &str, old: Range<usize>) -> Range<usize> {
     }
     let start = old.end + " to ".len();
     let new = trimmed(&text[start..bare_end(text, start)]);
-    let end = if is_mixed(new) {
-        start + new.len()
-    } else {
-        old.end
-    };
-    old.start..end
+    match is_mixed(new) {
+        true => old.start..start + new.len(),
+        false => old,
+    }
 }
 
 /// What an arrow or a colon points at, behind some words or in the line below: `the key for prod -> x`.

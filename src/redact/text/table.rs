@@ -99,9 +99,8 @@ impl Columns {
 /// Whether a value in a column is a secret.
 pub(super) fn is_secret(value: &str, sure: bool) -> bool {
     let lower = |b: u8| b.is_ascii_lowercase() || b == b'_';
-    let bound = value
-        .strip_prefix([':', '@'])
-        .is_some_and(|name| name.bytes().all(lower));
+    let bound = value.strip_prefix([':', '@']);
+    let bound = bound.is_some_and(|name| name.bytes().all(lower));
     // `not set`, `90 days`, `Ask your admin.`
     let says = value.split_once(' ').is_some_and(|(first, rest)| {
         let counts = is_digits(first) && rest.bytes().all(|b| b.is_ascii_alphabetic());
@@ -197,10 +196,9 @@ impl Head {
         // What is behind a colon may be the names of columns in a message, and the next line another one.
         let message = led && matches!(sign, Sign::Mark(',' | ';'));
         if sign == Sign::Blanks || message {
-            head.columns
-                .0
-                .iter_mut()
-                .for_each(|column| column.sure = false);
+            for column in &mut head.columns.0 {
+                column.sure = false;
+            }
         }
         Some(head)
     }
@@ -217,10 +215,10 @@ impl Head {
         let Range { start, end } = self.place;
         // Bars may be anything, but those at both ends of lines are a table's.
         let below = until(ahead(text, end, HEAD), "\n");
-        let framed = [&text[start..end], below]
-            .iter()
-            .all(|line| line.trim().starts_with('|') && line.trim().ends_with('|'));
-        let barred = self.sign == Sign::Mark('|') && !is_rule(below) && !framed;
+        let framed = |line: &str| line.trim().starts_with('|') && line.trim().ends_with('|');
+        let barred = self.sign == Sign::Mark('|')
+            && !is_rule(below)
+            && !(framed(&text[start..end]) && framed(below));
         !barred && !self.follows_row(text)
     }
 
@@ -251,11 +249,7 @@ impl Head {
             return None;
         }
         // A comma too many before a cell has moved it.
-        let moved = if ragged {
-            cells.len().saturating_sub(self.count)
-        } else {
-            0
-        };
+        let moved = usize::from(ragged) * cells.len().saturating_sub(self.count);
         let mut found = Vec::new();
         for column in &self.columns.0 {
             let index = column.index + usize::from(numbered);
@@ -273,14 +267,14 @@ impl Head {
 
 /// What parts the cells of a head.
 fn sign_of(head: &str) -> Option<Sign> {
-    if let Some(mark) = ['\t', '|'].into_iter().find(|mark| head.contains(*mark)) {
-        return Some(Sign::Mark(mark));
+    let first = |marks: [char; 2]| marks.into_iter().find(|mark| head.contains(*mark));
+    match first(['\t', '|']) {
+        Some(mark) => Some(Sign::Mark(mark)),
+        None if head.trim().contains("  ") => Some(Sign::Blanks),
+        None => first([';', ','])
+            .filter(|_| !head.contains("; "))
+            .map(Sign::Mark),
     }
-    if head.trim().contains("  ") {
-        return Some(Sign::Blanks);
-    }
-    let mark = [';', ','].into_iter().find(|mark| head.contains(*mark))?;
-    (!head.contains("; ")).then_some(Sign::Mark(mark))
 }
 
 /// Whether a line has nothing but what parts the head from the rows.
@@ -347,9 +341,8 @@ fn inside(text: &str, cell: &Range<usize>) -> Range<usize> {
     let value = &text[cell.clone()];
     let marks = |c| "\"'`*\\\r[]".contains(c);
     // `E'x'`, `N'x'`
-    let string = value
-        .strip_prefix(['E', 'N', 'e', 'n'])
-        .filter(|s| s.starts_with('\''));
+    let string = value.strip_prefix(['E', 'N', 'e', 'n']);
+    let string = string.filter(|string| string.starts_with('\''));
     let start = cell.end - string.unwrap_or(value).trim_start_matches(marks).len();
     let end = cell.start + value.trim_end_matches(marks).len();
     start..end.max(start)
@@ -410,10 +403,8 @@ fn names(run: Run<'_>, after: &str) -> Option<Found> {
     let text = run.text;
     let near = run.behind(HEAD);
     // SQL Server puts names in brackets.
-    let own = near
-        .strip_suffix('[')
-        .filter(|near| after.starts_with(']') && near.contains('('));
-    let open = match own {
+    let own = near.strip_suffix('[');
+    let open = match own.filter(|near| after.starts_with(']') && near.contains('(')) {
         Some(near) => near.rfind(['(', ')', ';'])?,
         None => near.rfind(['(', '[', ')', ']', ';'])?,
     };
