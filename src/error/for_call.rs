@@ -6,11 +6,11 @@ use super::{Evidence, Execution, ToolError, inner::ForModel, safe};
 use crate::{call::CallInfo, redact::Rules};
 
 impl ToolError {
-    /// Stamps what the error does not say yet: tool, server, call id. The first writer wins. Its texts are
+    /// Adds the tool, the server and the call id where the error has none. The first writer wins. Its texts are
     /// redacted by the call's [rules](crate::ToolCall::with_rules), if it has any of its own.
     ///
-    /// The error of a call with another id, or without ids of a tool of another name, was met while this one ran: of this one it is
-    /// merely [inferred](Evidence::Inferred), and that the other one had not started becomes [`Execution::Unknown`].
+    /// The error of a call with another id, or without ids of a tool of another name, was met while this one ran: for this one it is
+    /// only [inferred](Evidence::Inferred), and that the other one had not started becomes [`Execution::Unknown`].
     #[must_use]
     pub fn for_call(self, call: &CallInfo) -> Self {
         if self.0.tool.is_some()
@@ -55,7 +55,7 @@ impl ToolError {
         *rules == Rules::default() || self.0.rules == *rules
     }
 
-    /// By rules of a caller's own, which add to those by which it is redacted already.
+    /// Redacts the texts again, by the rules of the caller.
     pub(super) fn redacted_by(self, rules: &Rules) -> Self {
         if self.is_redacted_by(rules) {
             return self;

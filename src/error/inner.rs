@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use super::{ErrorKind, Evidence, Execution, TimeoutLimit};
 use crate::{call::CallInfo, redact::Rules};
 
-/// What a [`ToolError`](super::ToolError) has.
+/// The fields of a [`ToolError`](super::ToolError).
 #[derive(Clone)]
 pub(super) struct Inner {
     pub(super) kind: ErrorKind,
@@ -27,13 +27,13 @@ pub(super) struct Inner {
     pub(super) elapsed: Option<Duration>,
     pub(super) timeout: Option<TimeoutData>,
     pub(super) source: Option<Arc<dyn StdError + Send + Sync>>,
-    /// By which its texts were redacted.
+    /// The rules by which its texts were redacted.
     pub(super) rules: Rules,
     pub(super) more: Option<Box<More>>,
 }
 
 impl Inner {
-    /// Says of which call it is, where it does not yet.
+    /// Fills in the tool, the server and the call id where they are missing.
     pub(super) fn stamp(&mut self, call: &CallInfo) {
         if self.tool.is_none() {
             self.tool = Some(Arc::clone(call.shared_tool()));
@@ -46,7 +46,7 @@ impl Inner {
         }
     }
 
-    /// Takes back what it proves: it was met in the middle of another call.
+    /// Makes the error prove nothing: it was met in the middle of another call.
     pub(super) fn infer(&mut self) {
         self.evidence = Evidence::Inferred;
         if self.execution == Execution::NotStarted {
@@ -62,7 +62,7 @@ pub(super) struct TimeoutData {
     pub(super) limit: TimeoutLimit,
 }
 
-/// What few errors have.
+/// Fields that few errors have.
 #[derive(Clone, Default)]
 pub(super) struct More {
     pub(super) status: Option<StatusCode>,
@@ -72,8 +72,8 @@ pub(super) struct More {
     pub(super) for_model: Option<ForModel>,
 }
 
-/// What a model reads beyond the sentence of the kind. The tool's name is put in when it is read: it may be another by
-/// then.
+/// What a model reads instead of the sentence of the kind. The tool's name is added when the text is read, as it may change
+/// until then.
 #[derive(Clone)]
 pub(super) enum ForModel {
     /// A text that was set, as it is.

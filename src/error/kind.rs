@@ -10,15 +10,15 @@ use crate::outcome::Count;
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Execution {
-    /// Surely not: the call never reached the tool. Repeating it is always safe.
+    /// It did not: the call never reached the tool. Repeating the call is always safe.
     NotStarted,
-    /// Nobody knows. Repeating it is safe only for a tool that is.
+    /// Not known. Repeating the call is safe only for a tool that may run twice.
     Unknown,
     /// It ran to its end.
     Completed,
 }
 
-/// Who says what an error says: how far others may act on it.
+/// How an error is known, and so how far other layers may act on it.
 ///
 /// What other callers feel (a second run of a tool, a cooldown that all share, a server marked as unavailable) is
 /// never caused by an error that was merely [inferred](Self::Inferred).
@@ -91,7 +91,7 @@ pub enum ErrorKind {
     NotFound,
     /// The arguments are wrong: HTTP 400, 422, a failed validation.
     InvalidInput,
-    /// The tool failed, and nobody can say how.
+    /// The tool failed in a way that no other kind describes.
     Failed,
     /// The tool ran and reported an error (`isError`), or its result did not pass a check.
     Reported,

@@ -27,7 +27,7 @@ pub(super) fn fit(text: String) -> String {
 }
 
 pub(super) fn seconds(d: Duration) -> u64 {
-    // Whole, rounded up, at least 1: nobody may come back too early.
+    // Whole, rounded up, at least 1: no caller comes back too early.
     let up = u64::from(d.subsec_nanos() > 0);
     d.as_secs().saturating_add(up).max(1)
 }
@@ -117,7 +117,7 @@ pub(super) fn for_user(e: &ToolError) -> String {
 /// A sentence with a reason in it, as much of it as there is room for.
 fn because(before: &str, why: &str, after: &str) -> String {
     let why = why.trim_end_matches(['.', ' ']);
-    // Where it is cut, three dots stand in the place of one.
+    // A cut reason ends with three dots, which replace the full stop of the sentence.
     let taken = before.chars().count() + after.len() + 2;
     let why = Short::new(why, MAX.saturating_sub(taken)).to_string();
     let after = match why.ends_with("...") {

@@ -6,7 +6,7 @@
 //!
 //! The conversion walks the source chain: our own error first, then errors known by type (tower's, tokio's,
 //! [`std::io::Error`], those of the enabled features: hyper's, rmcp's, reqwest's, tonic's), and text only as a last
-//! resort. An HTTP status of your own becomes an error by [`ToolError::from_status`]. What nobody can classify is [`ErrorKind::Failed`].
+//! resort. An HTTP status of your own becomes an error by [`ToolError::from_status`]. An error that cannot be classified is [`ErrorKind::Failed`].
 //!
 //! # What an error proves
 //!
@@ -23,7 +23,7 @@
 //! Our own error is taken as it is where the tool returns it directly. Below context that the tool has put above it, it
 //! was one step of several: its kind stays, what it proved of its own step does not hold for the tool.
 //!
-//! That a call may run twice although it may have run is for others to say: with
+//! An error does not say that a call may run twice. To allow that, use
 //! [`ToolCall::with_replay_safety`](crate::ToolCall::with_replay_safety),
 //! [`RetryPolicy::with_replay_safety`](crate::retry::RetryPolicy::with_replay_safety),
 //! [`RetryPolicy::assume_replay_safe`](crate::retry::RetryPolicy::assume_replay_safe), or the annotations of a trusted MCP
@@ -119,10 +119,9 @@ pub enum TimeoutLimit {
 ///
 /// One word wide; cloning it shares everything, the source too.
 ///
-/// `Debug`, `Display` and every text that it gives are redacted and bounded, but for texts for users and models
-/// that somebody has set. [`source`](StdError::source)
-/// is the original error, for those who look for it by type: what *it* prints is its own affair, so
-/// do not print whole source chains where secrets must not go.
+/// `Debug`, `Display` and every text that it gives are redacted and bounded, except the texts for users and models
+/// that were [set](Self::with_user_message). [`source`](StdError::source) returns the original error, whose own text is
+/// not redacted: do not print whole source chains where secrets must not go.
 #[derive(Clone)]
 pub struct ToolError(Arc<Inner>);
 
@@ -139,8 +138,8 @@ impl ToolError {
         Self::made(kind, message, |_| {})
     }
 
-    /// The same of a message that is safe as it is, with all else at once: each [edit](Self::edit) of a shared error is two atomic
-    /// writes.
+    /// The same with a message that needs no redaction, and with all other fields at once: each [edit](Self::edit) of a shared
+    /// error costs two atomic writes.
     #[inline]
     fn made(kind: ErrorKind, message: Cow<'static, str>, fill: impl FnOnce(&mut Inner)) -> Self {
         let mut inner = Inner {
@@ -321,7 +320,7 @@ impl ToolError {
         self.edit(|e| e.ran_before = true)
     }
 
-    /// Whether somebody said so.
+    /// Whether an earlier attempt may have run.
     pub(crate) fn is_after_ambiguous(&self) -> bool {
         self.0.ran_before
     }
@@ -387,7 +386,7 @@ impl ToolError {
         self.0.execution
     }
 
-    /// Who says what the error says.
+    /// How far other layers may act on what the error says.
     pub fn evidence(&self) -> Evidence {
         self.0.evidence
     }
@@ -427,7 +426,7 @@ impl ToolError {
         Some(self.0.attempts).filter(|n| *n > 0)
     }
 
-    /// How long the call took, if somebody measured it.
+    /// How long the call took, if a layer measured it.
     pub fn elapsed(&self) -> Option<Duration> {
         self.0.elapsed
     }
@@ -467,7 +466,7 @@ impl ToolError {
     }
 }
 
-/// Foreign text as an error may show it.
+/// Text from outside as an error shows it: redacted, cut, hidden characters as spaces.
 fn safe(rules: &Rules, text: &str) -> String {
     let shown = rules.text(text, MAX_TEXT).to_string();
     // Most texts need no second copy.

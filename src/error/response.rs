@@ -45,7 +45,7 @@ impl ToolError {
         })
     }
 
-    /// What callers outside may know, except texts; `tool` is what the member with the tool's name is called.
+    /// The members that callers outside may see, without texts. `tool` is the key of the tool's name.
     fn public_facts(&self, tool: &'static str) -> Map<String, Value> {
         let ms = |d: Duration| json!(u64::try_from(d.as_millis()).unwrap_or(u64::MAX));
         let name = |s: &str| json!(Short::name(s).to_string());
@@ -154,7 +154,7 @@ impl ToolError {
         safe(&self.0.rules, &self.model_message())
     }
 
-    /// What callers outside may know.
+    /// The whole body that callers outside may see.
     pub(crate) fn public_body(&self) -> Map<String, Value> {
         let mut body = self.public_facts("tool");
         let mut add = |key: &str, value: Value| body.insert(key.to_owned(), value);

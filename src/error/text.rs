@@ -47,7 +47,7 @@ fn by_words(text: &str, words: &str) -> Option<ErrorKind> {
     asks_for_patience(text, words).then_some(ErrorKind::RateLimited)
 }
 
-/// A delay beside words of a limit. A delay alone is no limit: what is down may say it as well.
+/// A delay beside words of a limit. A delay alone means no limit: a server that is down may ask for one as well.
 fn asks_for_patience(text: &str, words: &str) -> bool {
     const LIMITS: &[&str] = &["limit", "limits", "limited", "quota", "throttle", "slow"];
     words.split_whitespace().any(|w| LIMITS.contains(&w)) && hint::from_text(text).is_some()

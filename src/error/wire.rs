@@ -1,4 +1,4 @@
-//! Serde for errors: what a log, or the other end of a wire, has to know. The source stays here.
+//! Serde for errors: all fields except the source.
 
 use std::time::Duration;
 
@@ -62,7 +62,7 @@ fn known_kind<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ErrorKind, D
     Ok(ErrorKind::deserialize(name).unwrap_or(ErrorKind::Failed))
 }
 
-/// Redacted and bounded, as everything that an error tells.
+/// All texts are redacted and bounded.
 impl Serialize for ToolError {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let name = |s: Option<&str>| s.map(|s| crate::text::Short::name(s).to_string());
@@ -115,7 +115,7 @@ impl<'de> Deserialize<'de> for ToolError {
             error = error.with_detail(key, value);
         }
         error = error.edit(|e| {
-            // Whoever wrote it may have written anything.
+            // The writer of the JSON may have written anything.
             (e.evidence, e.execution) = (Evidence::Inferred, wire.execution);
             e.tool = wire.tool.map(Into::into);
             e.server = wire.server.map(Into::into);

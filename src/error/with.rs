@@ -1,4 +1,4 @@
-//! What can be said of an error.
+//! Setters of errors.
 
 use std::{borrow::Cow, error::Error as StdError, sync::Arc, time::Duration};
 
@@ -77,7 +77,7 @@ impl ToolError {
         })
     }
 
-    /// The same where only the execution is known better: what the error is known by stays.
+    /// Sets [`Execution::NotStarted`] and keeps the evidence.
     pub(crate) fn unsent(self) -> Self {
         self.edit(|e| e.execution = Execution::NotStarted)
     }

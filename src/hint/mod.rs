@@ -1,9 +1,9 @@
 //! How long a server asks to wait, read out of its answer: headers, JSON, text, gRPC metadata.
 //!
-//! The functions are pure and total. They read no clock (`now` is an argument), and whatever a peer sends
-//! (40 digits, `NaN`, the year 9999, 16 MiB) gives a value or nothing. A value that does not parse is
-//! ignored and the next source is tried. Nothing is clamped: what is too long to wait is for the layers
-//! to decide.
+//! The functions are pure and total. They read no clock (`now` is an argument), and any input of a peer
+//! (40 digits, `NaN`, the year 9999, 16 MiB) gives a value or `None`. A value that does not parse is
+//! ignored and the next source is tried. Nothing is clamped: the layers decide what is too long to
+//! wait.
 //!
 //! | function | reads |
 //! |---|---|

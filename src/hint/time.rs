@@ -32,7 +32,7 @@ fn digits(text: &str) -> Option<u64> {
     all.then(|| text.parse().ok())?
 }
 
-/// A decimal number of units of so many nanoseconds, rounded up to the next one: never earlier than told.
+/// A decimal number of units of so many nanoseconds, rounded up: a wait never ends before the server asked.
 pub(super) fn quantity(number: &str, unit: u64) -> Option<Duration> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     if whole.is_empty() && fraction.is_empty() {
@@ -49,8 +49,8 @@ pub(super) fn quantity(number: &str, unit: u64) -> Option<Duration> {
     Some(Duration::new(u64::try_from(nanos / second).ok()?, rest))
 }
 
-/// A duration as Go prints it: `1m26.4s`, `6m0s`, `12ms`. A number without a unit is none, but for `0`; a
-/// negative duration is none.
+/// A duration as Go prints it: `1m26.4s`, `6m0s`, `12ms`. A number without a unit, except `0`,
+/// and a negative duration are `None`.
 ///
 /// The grammar is that of Go's `time.ParseDuration`.
 pub fn go_duration(text: &str) -> Option<Duration> {

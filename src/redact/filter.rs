@@ -40,8 +40,8 @@ const fn add(places: &mut Places, letter: u8, nth: usize, bit: u64) {
     places[letter.to_ascii_uppercase() as usize][nth] |= bit;
 }
 
-/// Whether the run at `at` of bytes for which `belongs` holds may be sensitive by the built-in words: false is certain.
-/// Where it ends, too. None if it has others than ASCII.
+/// The end of the run of bytes at `at` for which `belongs` holds, and whether it may be sensitive by the built-in words:
+/// false is certain. `None` if it has bytes beyond ASCII.
 pub(super) fn suspicious_run(
     text: &[u8],
     at: usize,
@@ -53,7 +53,7 @@ pub(super) fn suspicious_run(
         && belongs[usize::from(*byte)]
     {
         let [first, second, third] = PLACES.get(usize::from(*byte))?;
-        // Separators are passed over.
+        // Separators are skipped.
         if byte.is_ascii_alphanumeric() {
             found |= two & third | one & second & PW;
             (one, two) = (*first, one & second);

@@ -1,5 +1,5 @@
-//! What stands inside a text and is no text itself: strings with escapes, as debug output and JSON have them, and JSON.
-//! Each is taken for what it is, so that what is found in a text is found in it as well.
+//! Strings with escapes (of debug output and JSON) and JSON objects inside a text: each is unescaped or parsed, so that
+//! a secret in it is found as in any other text.
 
 use std::{borrow::Cow, fmt::Write as _};
 
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::text::is_hidden;
 
-/// How often a text is looked at for JSON: brackets in brackets would be parsed again and again.
+/// How many times its length of a text is parsed as JSON at most: nested brackets would be parsed again and again.
 const EFFORT: usize = 4;
 
 /// `text` with what is inside it redacted, `nested` times already inside another.

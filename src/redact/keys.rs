@@ -14,8 +14,8 @@ use super::{
 pub(super) enum Strength {
     /// Nothing.
     Harmless,
-    /// The value is a secret where names have values by their structure (JSON); in text it tells of one: `token_file`,
-    /// `password_min_length`.
+    /// The value is a secret where names have values by their structure (JSON). In text the value only describes one:
+    /// `token_file`, `password_min_length`.
     Described,
     /// The value is a secret where names have values (JSON), but not where prose uses the word.
     Weak,
@@ -39,7 +39,7 @@ pub(super) fn folded(word: &str) -> String {
     word.chars().filter_map(fold).collect()
 }
 
-/// A letter or digit in lower case; letters without an ASCII form stand as `?`. None for all others.
+/// A letter or digit in lower case; `?` for letters without an ASCII form. `None` for other characters.
 fn fold(c: char) -> Option<char> {
     let c = looks_like(c);
     let lower = c.to_lowercase().next().filter(char::is_ascii);
@@ -83,7 +83,7 @@ impl Folded {
                 starts.push(before == ' ' || capital);
                 before = c;
             } else if c.is_ascii() || c.is_whitespace() {
-                // It separates words. Zero-width characters and the like are nothing at all.
+                // It separates words. Zero-width characters and the like are ignored.
                 before = ' ';
             }
         }
@@ -148,7 +148,7 @@ impl Folded {
         words.iter().any(|word| text.contains(word))
     }
 
-    /// For each byte, whether a harmless word takes it up.
+    /// For each byte, whether it belongs to a harmless word.
     fn covered(&self, extra: &Words) -> Vec<bool> {
         let mut covered = vec![false; self.text.len()];
         let mut before = "";
@@ -191,7 +191,7 @@ impl Folded {
         }
     }
 
-    /// The strength of a name that does not tell of a failure (`PasswordExpiredError`), or of what a secret is like.
+    /// Lowers the strength of a name that is about a failure (`PasswordExpiredError`) or a property of a secret.
     fn in_prose(&self, strength: Strength) -> Strength {
         let word = self.last_word();
         let several = word.len() < self.text.len();

@@ -25,11 +25,11 @@ pub(super) const VALUE_FIELDS: &[&str] = &[
     "raw", "rawvalue", "parametervalue", "newvalue", "oldvalue",
 ];
 
-/// What the members of an object say about each other.
+/// Which members of an object are secrets because of other members.
 pub(super) struct Members<'m> {
-    /// The one that holds what another names: `{"name": "X-Api-Key", "value": ..}`.
+    /// The member with the value that another names: `{"name": "X-Api-Key", "value": ..}`.
     named: Option<&'m String>,
-    /// Those that are secrets in an object of this kind: a Kubernetes Secret, a private key as JWK, a signed text as JWS.
+    /// The members that are secrets in an object of this kind: a Kubernetes Secret, a private key as JWK, a signed text as JWS.
     secret: &'static [&'static str],
     /// The columns of its rows that are secrets, a bit each.
     columns: u64,
@@ -77,7 +77,7 @@ impl<'m> Members<'m> {
     }
 }
 
-/// Whether an object in `value` is of a kind that has secrets, whatever their names.
+/// Whether an object in `value` is of a kind whose members are secrets, whatever their names.
 pub(super) fn tells(rules: &Rules, value: &Value) -> bool {
     match value {
         Value::Object(map) => {

@@ -61,7 +61,7 @@ struct Custom {
     limits: Limits,
 }
 
-/// What the built-in rules add: nothing.
+/// The built-in rules have no entries of their own.
 static NONE: Custom = Custom {
     words: Words {
         sensitive: Vec::new(),
@@ -83,7 +83,7 @@ pub(super) struct Words {
     pub(super) harmless: Vec<Box<str>>,
 }
 
-/// How tokens of an own kind begin, and how many characters follow at least.
+/// The prefix of tokens of an own kind, and how many characters follow at least.
 #[derive(Clone, Debug)]
 pub(super) struct Prefix {
     pub(super) text: Box<str>,
@@ -118,7 +118,7 @@ impl Rules {
         self.add("sensitive_key", |custom| custom.words.sensitive.push(part))
     }
 
-    /// Takes `word` out of a key before the key is judged. It counts where words of the key begin and
+    /// Removes `word` from a key before the key is judged. It counts where words of the key begin and
     /// end, so that `monkey` does not hide `common_key`.
     ///
     /// # Errors
@@ -216,10 +216,10 @@ impl Rules {
         Redacted::new(self, Source::Value(value))
     }
 
-    /// Whatever can be serialised as JSON to make a view of: no deeper and no wider than a view shows.
+    /// A value of any type as JSON, no deeper and no wider than a view shows.
     pub(crate) fn collect<T: Serialize + ?Sized>(&self, value: &T) -> serde_json::Result<Value> {
         let Limits { depth, nodes, .. } = self.limits();
-        // One more of both, so that the view tells what is missing.
+        // One more of both, so that the view shows that something is missing.
         crate::text::limited::collect(value, depth + 1, nodes + 1)
     }
 
@@ -228,7 +228,7 @@ impl Rules {
         shown::head(self, text, max, 0)
     }
 
-    /// An object redacted now, for others to redact further.
+    /// The redacted copy of an object, which other rules may redact further.
     pub(crate) fn redacted(&self, object: &Map<String, Value>) -> Map<String, Value> {
         match serde_json::to_value(self.object(object)) {
             Ok(Value::Object(map)) => map,
@@ -236,8 +236,8 @@ impl Rules {
         }
     }
 
-    /// A text that others have cut, without a token of an own kind that the cut has halved: what is left of it may
-    /// be too short to be recognised.
+    /// A text that was cut elsewhere, without a token of an own kind at its end: half a token may be too short to be
+    /// recognised.
     pub(crate) fn without_cut_secret<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let Some(head) = text.strip_suffix(TRUNCATED) else {
             return Cow::Borrowed(text);
@@ -282,7 +282,7 @@ impl Rules {
         !self.custom().words.sensitive.is_empty() || suspicious(name)
     }
 
-    /// Whether words or prefixes were added by which the built-in filters do not go.
+    /// Whether words or prefixes were added that the built-in filters do not know.
     pub(super) fn has_own(&self) -> bool {
         !self.custom().words.sensitive.is_empty() || !self.prefixes().is_empty()
     }

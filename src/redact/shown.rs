@@ -1,4 +1,4 @@
-//! Text as it may be shown: redacted, bounded, and JSON inside of it taken for what it is.
+//! Redacted and bounded text. A text that is JSON is redacted as JSON.
 
 use std::borrow::Cow;
 
@@ -12,14 +12,14 @@ use super::{
 };
 use crate::text::{floor, prefix};
 
-/// A longer text is not parsed as JSON, but looked through as text.
+/// A longer text, in bytes, is not parsed as JSON, but redacted as text.
 const MAX_JSON: usize = 64 * 1024;
 
-/// JSON inside a string inside JSON ...: deeper levels are looked through as text.
+/// JSON inside a string inside JSON: deeper levels are redacted as text.
 pub(super) const MAX_NESTED: usize = 4;
 
-/// What stands beyond the last character that may be shown is looked at so far, in bytes: a secret
-/// that begins before it may be known by what follows only.
+/// How far behind the last character that is shown the text is read, in bytes: a secret that begins before the cut may be
+/// recognised only by what follows.
 const LOOKAHEAD: usize = 1024;
 
 /// `text` without its secrets; `nested` times already inside a string.

@@ -22,9 +22,8 @@ use crate::text::{Bounded, TRUNCATED, floor};
 
 /// A redacted view of JSON. `Display` prints JSON, `Serialize` gives the same structure.
 ///
-/// What is printed ends with `...[truncated]` where it would be longer than the
-/// [rules](super::Rules) allow. What is serialised is bounded by them in depth, number of values and
-/// bytes of strings.
+/// Printed text that would be longer than the [rules](super::Rules) allow ends with `...[truncated]`. Serialised
+/// values are bounded by them in depth, number of values and bytes of strings.
 #[derive(Clone, Copy)]
 pub struct Redacted<'a> {
     rules: &'a Rules,
@@ -99,7 +98,7 @@ impl std::io::Write for Utf8 {
     }
 }
 
-/// A walk through JSON: what is left of its limits, and whether it has met a secret.
+/// A walk through JSON: what is left of its limits, and whether a secret was hidden.
 pub(super) struct Walk<'r> {
     rules: &'r Rules,
     limits: Limits,
@@ -130,14 +129,14 @@ impl<'r> Walk<'r> {
         self.found.get()
     }
 
-    /// A secret is hidden, unless it was before.
+    /// Records that a secret was hidden, unless it was hidden before.
     fn hides(&self, secret: &Value) {
         if secret.as_str() != Some(REDACTED) {
             self.found.set(true);
         }
     }
 
-    /// A key or a string, as it may be shown: a caller may put bulk into both.
+    /// A key or a string, redacted and cut: both may be long.
     fn shown<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let (mut text, cut) = shown::head(self.rules, text, self.limits.string, self.nested);
         if matches!(text, Cow::Owned(_)) {

@@ -21,7 +21,7 @@ pub(super) const FOREIGN: &[&str] = &[
     "пароль", "Пароль", "ПАРОЛЬ", "密码", "密碼", "口令", "暗証番号", "パスワード", "비밀번호", "암호", "şifre", "Şifre", "lösenord", "Lösenord", "mật khẩu", "סיסמה", "كلمة المرور", "κωδικός",
 ];
 
-/// Words that do so only as a whole, digits after them aside.
+/// Words that make a key sensitive only as whole words; digits may follow.
 #[rustfmt::skip]
 pub(super) const WHOLE: &[&str] = &[
     "pass", "pw", "psk", "otp", "totp", "hotp", "sig", "sid", "pin", "cvv", "cvc", "cred", "creds", "sess", "csrf", "xsrf", "bearer", "passe", "mdp", "haslo",
@@ -102,7 +102,7 @@ pub(super) const COUNTS: &[&str] = &[
     "max", "generated", "details",
 ];
 
-/// Last words of names that tell of a failure: what follows them is its reason, not a secret.
+/// Last words of names of failures: the value is the reason, not a secret.
 #[rustfmt::skip]
 pub(super) const FAILURES: &[&str] = &[
     "error", "exception", "err", "fault", "failed", "failure", "expired", "required", "missing", "invalid", "warning", "denied",
@@ -110,7 +110,7 @@ pub(super) const FAILURES: &[&str] = &[
     "strength", "found", "service", "provider", "manager", "middleware", "handler", "controller", "module", "test",
 ];
 
-/// Last words of names that tell of what a secret is like, or where it is kept.
+/// Last words of names of properties of a secret, or of its place.
 #[rustfmt::skip]
 pub(super) const DESCRIBED: &[&str] = &[
     "file", "filename", "path", "dir", "directory", "ref", "reference", "name", "type", "ttl", "seconds", "secs", "minutes", "hours",
@@ -118,7 +118,7 @@ pub(super) const DESCRIBED: &[&str] = &[
     "algorithm", "format", "types", "names", "files", "paths", "hint", "hints", "issuer", "driver", "external", "field", "column", "endpoint", "at",
 ];
 
-/// Words before a noun that tell of a failure as well: `missing key: city`.
+/// First words of names of failures: `missing key: city`.
 #[rustfmt::skip]
 pub(super) const FAILING: &[&str] = &[
     "missing", "unexpected", "invalid", "unknown", "duplicate", "primary", "foreign", "no", "bad", "expired", "required", "illegal",

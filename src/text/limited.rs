@@ -1,5 +1,5 @@
-//! Values of any type that can be serialised, looked at no further than makes sense: a foreign `Serialize`
-//! may be as deep and as wide as it likes, and recursion on it would not end well.
+//! Serialising values of any type with bounds: a `Serialize` of a user may be as deep and as wide as it likes, and
+//! unbounded recursion on it would overflow the stack.
 
 use std::{cell::Cell, fmt::Display, io};
 
@@ -43,7 +43,7 @@ pub(crate) fn write<T: Serialize + ?Sized>(
     }
 }
 
-/// What is left for all of a value, and what was met.
+/// What is left for the whole value, and whether it was too deep.
 struct Budget {
     nodes: Cell<usize>,
     too_deep: Cell<bool>,
@@ -70,7 +70,7 @@ impl Budget {
 /// the JSON, but recursion all the same.
 const WRAPPERS: usize = 8;
 
-/// A struct by which `serde_json` hands something on that is no struct: a number, or JSON as it was written.
+/// The prefix of the structs by which `serde_json` passes on a number or raw JSON.
 const PRIVATE: &str = "$serde_json::private::";
 
 #[derive(Clone, Copy)]

@@ -6,7 +6,7 @@ use std::fmt::{self, Write as _};
 
 use crate::redact;
 
-/// `Debug` by the name alone, for what has nothing to show.
+/// `Debug` that prints the name of the type only.
 macro_rules! opaque_debug {
     ({$($params:tt)*} $name:ident $(<$($arg:ident),+>)?) => {
         impl<$($params)*> std::fmt::Debug for $name $(<$($arg),+>)? {
@@ -43,8 +43,8 @@ pub(crate) fn floor(text: &str, at: usize) -> usize {
     at
 }
 
-/// Whether a reader does not see a character, but something else because of it: control characters, line separators,
-/// and [formats](is_format).
+/// Whether a character is not visible or changes how others look: control characters, line separators, and
+/// [formats](is_format).
 pub(crate) fn is_hidden(c: char) -> bool {
     c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') || is_format(c)
 }
@@ -99,7 +99,7 @@ impl fmt::Debug for Short<'_> {
     }
 }
 
-/// Collects what a foreign `Display` writes, up to a number of bytes, and then refuses more: a
+/// Collects what a `Display` writes, up to a number of bytes, and then returns an error: a
 /// well-behaved `Display` stops there.
 pub(crate) struct Bounded {
     text: String,

@@ -135,7 +135,7 @@ impl<'a> Before<'a> {
         }
     }
 
-    /// Whether the verb is of a clause that names somebody who answers with statuses.
+    /// Whether the clause of the verb names something that answers with a status: a server, an API.
     fn follows_subject(&self, verbs: &[&str], verb: &str) -> bool {
         #[rustfmt::skip]
         const SUBJECTS: &[&str] = &[

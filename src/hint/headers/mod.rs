@@ -68,8 +68,8 @@ pub fn from_headers(headers: &HeaderMap, now: SystemTime) -> Option<Hint> {
 
 /// How long until there is quota again, if the headers of a success say that it is used up.
 ///
-/// The same headers and forms as in [`from_headers`] but for `Retry-After`; a limit counts only if it says
-/// that nothing remains. Some (OpenAI's) tell when it is full again, which is later.
+/// The same headers and forms as in [`from_headers`] except `Retry-After`; a limit counts only if it says
+/// that nothing remains. Some servers (OpenAI) say when the limit is full again, which is later.
 pub fn exhausted(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let found = quota::wait(headers, clock(headers, now), quota::Answer::Accepted);
     found.map(|(delay, _)| delay)

@@ -1,4 +1,4 @@
-//! Headers that tell what remains of a limit, and when it is full again.
+//! Headers with what remains of a limit, and when it is reset.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -12,7 +12,7 @@ use crate::hint::{
 
 /// What is known of one limit.
 pub(super) struct Limit {
-    /// Whether it is used up; `None` where nobody says so.
+    /// Whether it is used up; `None` if the headers do not say.
     pub(super) exhausted: Option<bool>,
     pub(super) wait: Duration,
 }
@@ -20,7 +20,7 @@ pub(super) struct Limit {
 /// The answer in which the headers stood.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// Some limit is used up, and one that is silent about it may be the one.
+    /// Some limit is used up: perhaps one whose headers do not say so.
     Refused,
     Accepted,
 }
@@ -70,7 +70,7 @@ fn limits(headers: &HeaderMap, clock: SystemTime, source: HintSource) -> Vec<Lim
 }
 
 fn tells_a_reset(name: &str) -> bool {
-    // Milliseconds would need a rule of their own; nobody is known to send them.
+    // Milliseconds would need a rule of their own; no server is known to send them.
     let mut words = name.split('-');
     name.contains("limit") && words.any(|word| word == "reset") && !name.ends_with("-ms")
 }
@@ -93,7 +93,7 @@ fn of_header(headers: &HeaderMap, name: &str, clock: SystemTime) -> Vec<Limit> {
     limit(&resets, exhausted).into_iter().collect()
 }
 
-/// The header that has another word in the place of `reset`; for `x-ratelimit-reset-after` the one of
+/// The header with another word instead of `reset`; for `x-ratelimit-reset-after` the one of
 /// `x-ratelimit-reset`, if it has none of its own.
 fn fellow(headers: &HeaderMap, reset: &str, word: &str) -> Option<String> {
     let at = reset.find("reset")?;
@@ -109,7 +109,7 @@ fn is_zero(remaining: &str) -> Option<bool> {
     number(count).map(|n| n == 0.0)
 }
 
-/// Anthropic's unified limits tell no remainder, but a status and what share is used.
+/// Anthropic's unified limits have no remainder, but a status and the share that is used.
 fn says_so(headers: &HeaderMap, name: &str) -> Option<bool> {
     if let Some(status) = fellow(headers, name, "status") {
         return Some(status.trim() == "rejected");

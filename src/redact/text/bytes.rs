@@ -3,7 +3,7 @@
 use crate::text::is_format;
 pub(in crate::redact) use crate::text::is_one_of;
 
-/// Bytes that runs are made of. Those beyond ASCII are decided by their character.
+/// Bytes that runs are made of. Beyond ASCII, [`is_run`] decides by the character.
 pub(super) static RUN: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = 0;
@@ -19,11 +19,11 @@ pub(super) static RUN: [bool; 256] = {
 
 #[cfg(test)]
 std::thread_local! {
-    /// How many bytes were looked at: tests of the time it takes count them.
+    /// How many bytes were read: the tests of limits compare the work by it.
     pub(in crate::redact) static LOOKED_AT: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
-/// Counts bytes that were looked at, in tests.
+/// Counts bytes that were read, in tests.
 pub(in crate::redact) fn looked_at(_bytes: usize) {
     #[cfg(test)]
     LOOKED_AT.set(LOOKED_AT.get() + _bytes);
@@ -37,7 +37,7 @@ pub(super) fn is_run(c: char) -> bool {
     }
 }
 
-/// Characters without a width, which part nothing.
+/// Characters without a width, which do not separate words.
 fn is_invisible(c: char) -> bool {
     is_format(c) || matches!(c, '\u{300}'..='\u{36f}')
 }
@@ -55,12 +55,12 @@ pub(super) fn skip(text: &str, at: usize, skipped: impl Fn(char) -> bool) -> usi
     end
 }
 
-/// The first place from `at` on that is no blank; a line's end is none.
+/// The first place from `at` on that is no blank. Line ends are not blanks.
 pub(super) fn skip_blanks(text: &str, at: usize) -> usize {
     skip(text, at, |c| c.is_whitespace() && c != '\n' && c != '\r')
 }
 
-/// Where the next line begins if one ends at `at`, else `at`: a break may be escaped, as often as the text is.
+/// Where the next line begins if a line ends at `at`, else `at`. Line ends may be escaped, several times.
 pub(super) fn line_end(text: &str, at: usize) -> usize {
     let sign = |at: usize, raw, letter| {
         let end = skip(text, at, |c| c == '\\');
@@ -89,7 +89,7 @@ pub(super) fn colour_end(text: &str, at: usize) -> usize {
     }
 }
 
-/// Where to go on after the run `at..end` in which nothing was found: behind a colour that it begins.
+/// Where to continue after the run `at..end` in which nothing was found: behind a colour that begins with it.
 pub(super) fn skip_colour(text: &str, at: usize, end: usize) -> usize {
     if at > 0 && text.as_bytes()[at - 1] == b'\\' {
         return end.max(colour_end(text, at - 1));
@@ -111,12 +111,12 @@ pub(super) fn behind(text: &str, at: usize, len: usize) -> &str {
     near
 }
 
-/// What stands behind the last character that `parts`; all if none does.
+/// The text behind the last character for which `parts` is true; all of it if there is none.
 pub(super) fn after_last(text: &str, parts: impl Fn(char) -> bool) -> &str {
     text.rsplit(parts).next().unwrap_or(text)
 }
 
-/// What stands before the first of the characters `stops`; all if there is none.
+/// The text before the first of the characters `stops`; all of it if there is none.
 pub(super) fn until<'t>(text: &'t str, stops: &str) -> &'t str {
     let end = text.find(|c| stops.contains(c));
     &text[..end.unwrap_or(text.len())]

@@ -1,4 +1,4 @@
-//! Code that has a name and no secret beside it.
+//! Code with a sensitive name and no secret beside it.
 
 use std::ops::Range;
 
@@ -110,7 +110,7 @@ pub(super) fn is_elsewhere(value: &str) -> bool {
 }
 
 /// Whether the value is code that gets a secret from elsewhere: `process.env.TOKEN`, `lexer.next()`. `sure` says that
-/// its name is one of secrets only.
+/// only secrets have such a name.
 pub(super) fn is_expression(text: &str, name: &str, value: &Range<usize>, sure: bool) -> bool {
     // `self.token = token;`
     let same = text[value.clone()].trim_end_matches(';');
@@ -120,7 +120,7 @@ pub(super) fn is_expression(text: &str, name: &str, value: &Range<usize>, sure: 
         || is_cmdlet(text, value)
 }
 
-/// Whether the value names a place where a secret is, or calls for one, and shows none: `var.db_password`,
+/// Whether the value refers to a secret or calls a function for it, and shows none: `var.db_password`,
 /// `$(cat file)`, `input("Password: ")`.
 fn is_reference(text: &str, value: &Range<usize>, sure: bool) -> bool {
     #[rustfmt::skip]

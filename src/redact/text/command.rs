@@ -21,7 +21,7 @@ pub(in crate::redact) struct Command {
     flags: &'static [&'static str],
     /// The flag that has the password in the same word.
     glued: Option<&'static str>,
-    /// Such a word has one of these marks, if there are any: `user:password`.
+    /// The word after a flag has one of these marks (`user:password`); any word will do if there are none.
     marks: &'static str,
 }
 
@@ -64,7 +64,7 @@ pub(super) const ORACLE: &[&str] = &["sqlplus", "expdp", "impdp", "exp", "imp", 
 const OPENSSL: &[&str] = &["openssl"];
 
 impl Command {
-    /// The command of a word, its path aside.
+    /// The command that a word names, with or without a path.
     pub(in crate::redact) fn of(word: &str) -> Option<&'static Self> {
         let name = word.rsplit('/').next().unwrap_or(word);
         // Most words are none, as their first and last letters show.
@@ -138,7 +138,7 @@ fn flag(run: Run<'_>, command: &Command) -> Option<Range<usize>> {
     value::secret(text, start - usize::from(quoted), takes).or(Some(start..start))
 }
 
-/// A secret that only its place shows.
+/// A secret that is recognised by its position alone.
 fn positional(run: Run<'_>) -> Option<Range<usize>> {
     if !run.after().starts_with(' ') {
         return None;
@@ -180,7 +180,7 @@ fn piped(run: Run<'_>, line: &str) -> Option<Range<usize>> {
     (!is_placeholder(&run.text[secret.clone()])).then_some(secret)
 }
 
-/// A line up to where another command begins.
+/// The line up to the next command.
 fn one_command(line: &str) -> &str {
     until(line, "|;&>").trim_end()
 }

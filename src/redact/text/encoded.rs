@@ -1,4 +1,4 @@
-//! Text that is encoded in Base64: what it says is redacted as any other text, and with a secret in it the whole goes.
+//! Text in Base64: it is decoded, and redacted as a whole if there is a secret in it.
 
 use std::ops::Range;
 
@@ -35,7 +35,7 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
         }
         (end, len) = (line_end, line_end - start);
     }
-    // What was looked at as a whole is not looked at again line by line.
+    // The lines are not decoded again one by one.
     scan.decoded.set(end);
     let inner = decoder.text()?;
     let found = shown::redacted(run.rules, &inner, scan.nested + 1) != inner;

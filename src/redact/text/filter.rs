@@ -1,5 +1,5 @@
-//! The next run, and whether any detector has to look at it: most words of prose are of no interest to
-//! any, which their letters, their length and what stands beside them tell.
+//! The next run, and whether it is plain: most words of prose need no detector, as their letters, their length and the
+//! characters beside them show.
 
 use std::ops::Range;
 
@@ -17,14 +17,14 @@ const SHORT: usize = 12;
 /// Words of this length may be keys without a prefix.
 const LONG: usize = 32;
 
-/// Further words at which detectors look that the filter of names does not know.
+/// Further words that detectors look for and the filter of names does not know.
 #[rustfmt::skip]
 const WORDS: &[&str] = &[
     "bearer", "identified", "input_value", "tcp", "tcp6", "unix", "udp", "htpasswd", "code", "codes", "phrase", "echo",
     "printf", "net", "sha", "ssha", "md5", "smd5", "crypt", "value", "-value", "--value", "state",
 ];
 
-/// For a length: the first and last letters of such words, of schemes and of commands, mixed to a bit each.
+/// For a length: the first and last letters of such words, of schemes and of commands, hashed to a bit each.
 static ENDS: [u64; SHORT] = {
     let mut table = with(with([0; SHORT], WORDS), CAREFUL);
     let mut i = 0;
@@ -53,7 +53,7 @@ const fn ends(word: &[u8]) -> u64 {
     1 << (first.wrapping_mul(11).wrapping_add(last) & 63)
 }
 
-/// Whether a word may be one of those at which detectors look: false is certain.
+/// Whether a word may be one that detectors look for: false is certain.
 pub(super) fn may_trigger(word: &[u8]) -> bool {
     let set = ENDS.get(word.len()).copied().unwrap_or(u64::MAX);
     !word.is_empty() && set & ends(word) != 0

@@ -11,7 +11,7 @@ use crate::text::floor;
 
 /// Elements that hold the value beside a name.
 const VALUES: &[&str] = &["td", "dd", "span", "code", "b", "strong", "div", "p"];
-/// Elements that end what stands before them in a table or a list.
+/// Elements that end the one before them in a table or a list.
 #[rustfmt::skip]
 const PARTS: &[&str] = &["td", "th", "tr", "thead", "tbody", "table", "dd", "dt", "dl", "li", "ul", "label", "div", "p"];
 
@@ -33,7 +33,7 @@ pub(super) fn find(run: Run<'_>) -> Option<Found> {
     let next = skip(text, end, char::is_whitespace);
     if tag_at(text, next).is_some_and(|(tag, _)| is_one_of(tag, VALUES)) {
         let value = content(text, next)?;
-        // A sentence tells what the field is for.
+        // A sentence describes the field.
         let shown = &text[value.clone()];
         let secret = is_secret(shown, run.is_strong(name) && !shown.contains(' '));
         return secret.then(|| (vec![value.clone()], value.end));

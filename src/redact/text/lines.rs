@@ -1,4 +1,4 @@
-//! Values in files of settings, whose lines mean something.
+//! Values in files of settings, where line ends and indents have a meaning.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use super::{
 use crate::redact::keys::{self, Strength};
 
 /// A value that stands in the lines below its name: a YAML block, mapping or list. Empty if
-/// there is no value; none if this is another form.
+/// there is no value; `None` if the text has another form.
 pub(super) fn lines_below(
     run: Run<'_>,
     start: usize,
@@ -44,7 +44,7 @@ pub(super) fn lines_below(
         indent(line) > own || !block && is_item(line) && indent(line) == own
     });
     if lines.is_empty() {
-        // What is below a sentence is looked at elsewhere.
+        // Lines below a sentence are judged by other detectors.
         return (block || mark.colon && config).then_some(start..start);
     }
     if !block && tells_none(&text[lines.clone()], strength) {
@@ -147,8 +147,8 @@ fn column(line: &str) -> usize {
     line.len() - line.trim_start_matches([' ', '\t', '-']).len()
 }
 
-/// Whether all lines of a mapping tell of a secret, and have none: `file: /run/db`, `secretName: tls`, `issuer: https://h`.
-/// What is in the block of a weak name has to look like one.
+/// Whether all lines of a mapping only describe a secret: `file: /run/db`, `secretName: tls`, `issuer: https://h`.
+/// In the block of a weak name a value has to look like a secret.
 fn tells_none(lines: &str, strength: Strength) -> bool {
     lines.lines().all(|line| {
         let Some((name, value)) = line.trim().split_once(':') else {

@@ -24,13 +24,13 @@ const PROSE: &[&str] = &[
     "\u{2705}", "\u{274c}", "\u{2717}", "\u{2715}", "str", "int", "bool", "float", "bytes", "any", "optional", "char", "varchar", "text", "integer", "serial", "uuid", "timestamp",
 ];
 
-/// Whether `word` is one of prose's own, a full stop or comma after it aside.
+/// Whether `word` is one of [`PROSE`], with or without a mark behind it.
 pub(super) fn is_prose(word: &str) -> bool {
     let word = word.trim_end_matches(['.', ',', ':', ';', '!', '?', ')']);
     is_one_of(word, PROSE)
 }
 
-/// Whether a word stands for a secret that is not there: `***`, `...`, `<token>`, `YOUR_API_KEY`, `$1`, or variables
+/// Whether a word is a placeholder of a secret: `***`, `...`, `<token>`, `YOUR_API_KEY`, `$1`, or variables
 /// with marks between them (`${USER}:{{ token }}`).
 pub(super) fn is_placeholder(word: &str) -> bool {
     let hidden = |c: char| "*.\u{2022}\u{2026}-_?xX".contains(c);
@@ -95,7 +95,7 @@ struct Make {
     digits: usize,
     lower: bool,
     inner_upper: bool,
-    /// How often letters and digits change places.
+    /// How often a letter follows a digit or a digit a letter.
     changes: usize,
     blank: bool,
 }
@@ -124,7 +124,7 @@ fn trim(word: &str) -> &str {
     word.trim_matches(|c| "\"'`\\.,:!)(".contains(c))
 }
 
-/// Whether a word is no word of prose: long, with a digit or with capitals inside.
+/// Whether a word does not look like prose: long, with a digit or with capitals inside.
 pub(super) fn looks_secret(word: &str) -> bool {
     let make = Make::of(trim(word));
     !word.contains(REDACTED)
@@ -154,7 +154,7 @@ pub(in crate::redact) fn is_date(word: &str) -> bool {
     day.iter().map(digit).eq(*b"0000-00-00") && time.iter().all(|b| b"0TZ:.+- ".contains(&digit(b)))
 }
 
-/// Whether a word is put together of words and numbers: `user:1234:profile`.
+/// Whether a word consists of words and numbers: `user:1234:profile`.
 pub(super) fn is_composed(word: &str) -> bool {
     let mut parts = word.split([':', '/', '_', '-', '.']);
     parts.all(|part| is_digits(part) || part.bytes().all(|b| b.is_ascii_lowercase()))
@@ -165,7 +165,7 @@ pub(super) fn is_small_number(value: &str) -> bool {
     value.len() <= 5 && is_digits(value)
 }
 
-/// Whether a word shows nothing of what is in it: neither an address nor fields.
+/// Whether a word is long and random, and neither an address nor a list of fields.
 pub(in crate::redact) fn is_opaque(word: &str) -> bool {
     let word = word.trim().trim_end_matches('=');
     word.len() >= 16
@@ -203,7 +203,7 @@ pub(super) fn is_uuid(word: &str) -> bool {
     lens.eq([8, 4, 4, 4, 12])
 }
 
-/// Whether a value says that there is none.
+/// Whether a value means that there is none.
 pub(super) fn is_null(value: &str) -> bool {
     #[rustfmt::skip]
     const NULLS: &[&str] = &["null", "none", "nil", "undefined", "None,", "\\N", "[]", "{}", "()"];

@@ -13,8 +13,8 @@
 //! | sentences | `prose` |
 //!
 //! They share `bytes` (moving along a text), `quote` (where a string ends), `value` (where a value ends) and `look` (what a
-//! word looks like). What a detector looks at is either bounded or, if there is a secret, passed over, so that the
-//! whole is linear: hence [`Run::ahead`] and [`Run::behind`], and glances at values.
+//! word looks like). A detector reads a bounded number of bytes around its run, or a secret that the scan then skips, so
+//! that the time is linear: hence [`Run::ahead`], [`Run::behind`] and [`value::glance`].
 
 use std::{
     borrow::Cow,
@@ -51,13 +51,13 @@ mod vendors;
 use self::command::Command;
 pub(super) use self::look::{is_date, is_opaque};
 
-/// One pass finds the secrets. Once a mark stands there, a name beside it may take more for its value, and then no
-/// more: what is redacted has to stay as it is when it is redacted again. Two further passes have settled every
-/// text that property tests and corpora have met; that they settle any is not proved.
+/// Redacted text has to stay as it is when it is redacted again. But beside a mark, a name may take more for its value than
+/// before. Two further passes were enough for every text of the property tests and corpora; that they are enough for all
+/// is not proved.
 const MAX_PASSES: usize = 3;
 
-/// The first `limit` bytes of `text` without secrets; what stands behind them is looked at only. The text stands
-/// `nested` times inside others.
+/// The first `limit` bytes of `text` without secrets; the bytes behind them are only read. The text is `nested` times
+/// inside others.
 pub(super) fn redact<'t>(
     rules: &Rules,
     text: &'t str,
@@ -127,7 +127,7 @@ fn pass(rules: &Rules, text: &str, limit: usize, nested: usize) -> Option<String
     Some(out)
 }
 
-/// What was seen of a text so far.
+/// What is known of a text so far.
 #[derive(Default)]
 struct Scan {
     /// How often the text is one inside another.
@@ -149,7 +149,7 @@ struct Scan {
 }
 
 impl Scan {
-    /// Keeps cells that are secrets. Whether there are any.
+    /// Keeps cells that are secrets. Returns whether there are any.
     fn keep(&self, found: Vec<Range<usize>>) -> bool {
         let any = !found.is_empty();
         let mut cells = self.cells.borrow_mut();
@@ -174,7 +174,7 @@ struct Run<'a> {
     text: &'a str,
     at: usize,
     end: usize,
-    /// Whether it may hold the name of a secret.
+    /// It may hold the name of a secret.
     named: bool,
 }
 
@@ -250,19 +250,19 @@ impl<'a> Run<'a> {
         bytes::last_line(self.behind(len))
     }
 
-    /// Whether `name` says in prose, too, that a secret is beside it.
+    /// Whether `name` announces a secret in prose, too.
     fn is_strong(self, name: &str) -> bool {
         self.rules.strength(name) == Strength::Strong
     }
 
-    /// The command among whose arguments the run stands: not a command itself.
+    /// The command that the run is an argument of.
     fn command(self) -> Option<&'static Command> {
         let (command, at) = self.scan.command.get()?;
         let near = self.at.checked_sub(at)? <= command::LINE;
         (near && !self.text[at..self.at].contains('\n')).then_some(command)
     }
 
-    /// Whether it is one of the commands with these names.
+    /// Whether the run is an argument of the command with these names.
     fn is_argument_of(self, names: &[&str]) -> bool {
         self.command().is_some_and(|command| command.names == names)
     }

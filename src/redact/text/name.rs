@@ -37,7 +37,7 @@ const CLOSERS: &[&str] = &[
     "\u{2019}",
 ];
 
-/// The first place from `at` on that is no colour; a few follow each other at most.
+/// The first place behind the colours at `at`, of which at most four are skipped.
 fn skip_colours(text: &str, at: usize) -> usize {
     (0..4).fold(at, |at, _| colour_end(text, at))
 }
@@ -54,7 +54,7 @@ pub(super) fn value_start(text: &str, at: usize) -> usize {
 /// Where the name ends whose last run ends at `end`: behind the quotes and brackets that close it.
 fn closers_end(text: &str, end: usize) -> usize {
     let mut at = skip(text, end, |c| "\"'`\\]".contains(c));
-    // Each of them is a run of its own, so that more of them would be looked at again and again.
+    // Each of them is a run of its own: with no limit they would be read again and again.
     for _ in 0..4 {
         at += prefix_of(&text[at..], CLOSERS).map_or(0, str::len);
     }
@@ -117,7 +117,7 @@ impl Mark {
     }
 }
 
-/// The name in a run: what follows its last slash, its escapes taken for what they are.
+/// The name in a run: the text behind its last slash, unescaped.
 pub(super) fn name<'a>(run: Run<'a>, mark: &Mark) -> Cow<'a, str> {
     let word = run.word();
     let before = run.before();
@@ -171,7 +171,7 @@ pub(super) fn is_working_directory(name: &str, value: &str) -> bool {
             .starts_with(['/', '~'])
 }
 
-/// The word before a run and the blank between them; empty if they are parted by more.
+/// The word before a run and one blank; empty if there is more between them.
 fn word_before(run: Run<'_>, len: usize) -> &str {
     let head = run.behind(len).strip_suffix(' ');
     after_last(head.unwrap_or_default(), |c| !c.is_alphanumeric())
@@ -213,7 +213,7 @@ pub(super) fn follows_kind(run: Run<'_>) -> bool {
     is_one_of(word_before(run, 24), KINDS)
 }
 
-/// Names that code has for many other things.
+/// Names that code uses for many other things.
 pub(super) fn is_weak_word(name: &str) -> bool {
     let last = after_last(name, |c| c == '.' || c == '-');
     let last = last.trim_end_matches(|c: char| c.is_ascii_digit() || c == '_');

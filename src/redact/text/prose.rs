@@ -35,7 +35,7 @@ const LINKS: &[&str] = &[
     "es", "é", "api", "changed", "updated", "reset", "rotated",
 ];
 
-/// Words after which something else is named: `password for ada on web1 is x`.
+/// Words before the owner or place of the secret: `password for ada on web1 is x`.
 const OTHERS: &[&str] = &["for", "of", "on", "at", "für", "auf", "pour", "para"];
 
 /// What a word says about the secret that may follow.
@@ -129,7 +129,7 @@ fn word_start(text: &str, at: usize) -> usize {
     at + if text[at..].starts_with("| ") { 2 } else { 0 }
 }
 
-/// Where the word at `at` ends, of which `len` bytes are looked at.
+/// Where the word at `at` ends, within `len` bytes.
 fn word_end(text: &str, at: usize, len: usize) -> usize {
     bare_end(&text[..floor(text, at + len)], at)
 }
@@ -164,7 +164,7 @@ fn said(run: Run<'_>, noun: Noun, linked: bool, first: Range<usize>) -> Option<R
     if !fits {
         return None;
     }
-    // `first` was looked at no further than a glance goes.
+    // `first` may be cut: only its beginning was read.
     let whole = secret.start..if quoted {
         secret.end
     } else {
@@ -176,7 +176,7 @@ fn said(run: Run<'_>, noun: Noun, linked: bool, first: Range<usize>) -> Option<R
     ))
 }
 
-/// Whether `word` is the password that `name` announces.
+/// Whether `word` looks like the password that `name` announces.
 fn is_password(name: &str, word: &str, linked: bool, quoted: bool) -> bool {
     // Words in quotes: `the password is "correct horse"`.
     let said = linked && !name.eq_ignore_ascii_case("secret") && word.len() >= 6;
@@ -272,7 +272,7 @@ fn codes(run: Run<'_>) -> Option<Range<usize>> {
         }
         let start = skip_blanks(text, run.end + 1);
         let secret = start..lines_end(text, start);
-        // Of a phrase, all the words that wallets have; of codes, digits.
+        // A phrase has as many words as those of wallets; codes have digits.
         let shown = &text[secret.clone()];
         let fits = shown.split(' ').count() >= 10 || digits(shown) >= 4;
         return fits.then_some(secret);

@@ -1,4 +1,4 @@
-//! Where a string ends, at whatever depth of escaping it stands.
+//! Where a string ends, at any depth of escaping.
 //!
 //! JSON inside JSON, debug output and shells put backslashes before the quotes of the strings that they hold: one
 //! before those of a string inside a string, three before those of the next, and so on. The run of backslashes before
@@ -29,7 +29,7 @@ impl Quote {
         let slashes = rest.len() - rest.trim_start_matches('\\').len();
         let inner = &rest[slashes..];
         let mark = MARKS.iter().find(|mark| inner.starts_with(**mark))?;
-        // An empty text is no opening of three.
+        // Three quotes that are not closed by three are an empty string and a quote.
         let mark = if mark.len() == 3 && mark.is_ascii() && !inner[3..].contains(mark) {
             &mark[..1]
         } else {
@@ -74,7 +74,7 @@ impl Quote {
         !ends_value(&text[end..])
     }
 
-    /// Whether it opens one beside a string in `other`, and not around that or in it.
+    /// Whether it opens a string beside one in `other` quotes, and neither around nor inside of it.
     pub(super) fn opens_beside(&self, other: &Self, text: &str, at: usize) -> bool {
         self.slashes == other.slashes && self.opens(text, at)
     }

@@ -96,8 +96,8 @@ pub(super) fn header(run: Run<'_>, start: usize) -> Option<Range<usize>> {
     (!absent && (scheme || !is_prose(first))).then_some(start..end)
 }
 
-/// The end of a header's lines. If the string around it is not known to end with `text`, the first quote that opens
-/// none inside ends it.
+/// The end of a header's lines. Unless `text` ends with the string around the header (`bounded`), the first quote that
+/// opens no string inside ends it.
 fn header_end(text: &str, start: usize, bounded: bool) -> usize {
     let mut at = start;
     loop {

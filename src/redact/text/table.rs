@@ -1,5 +1,5 @@
-//! Tables: a name at the head of a column, or in a list of columns, tells of the values below it. CSV, TSV, Markdown,
-//! what database clients print, HTML, and SQL's `INSERT INTO t (a, password) VALUES ('x', 'y')`.
+//! Tables: a sensitive name at the head of a column, or in a list of columns, makes secrets of the values below it. CSV,
+//! TSV, Markdown, the output of database clients, HTML, and SQL's `INSERT INTO t (a, password) VALUES ('x', 'y')`.
 
 use std::ops::Range;
 
@@ -23,7 +23,7 @@ pub(super) const HEAD: usize = 1024;
 /// Secrets, and where the table ends.
 pub(super) type Found = (Vec<Range<usize>>, usize);
 
-/// Finds the table whose head the run is a part of; its secrets are kept in the scan. Whether there is one.
+/// Finds the table whose head has the run in it, and keeps its secrets in the scan. Whether there are any.
 pub(super) fn find(run: Run<'_>) -> bool {
     if run.at < run.scan.tabled.get() {
         return false;
@@ -47,11 +47,11 @@ pub(super) fn find(run: Run<'_>) -> bool {
 /// A column that has secrets in it.
 struct Column {
     index: usize,
-    /// Its name says so by itself: otherwise a value has to look like a secret.
+    /// Its name alone decides: otherwise a value has to look like a secret, too.
     sure: bool,
-    /// `key`, which issues, files and translations have, too: then a value has to look random.
+    /// The name is `key`, which issues, files and translations have, too: then a value has to look random.
     any: bool,
-    /// `Secrets`, which may be how many there are: then a short number is none.
+    /// The name is a plural (`Secrets`), whose values may be counts: then a short number is no secret.
     counts: bool,
 }
 
@@ -117,7 +117,7 @@ pub(super) fn is_secret(value: &str, sure: bool) -> bool {
     !value.is_empty() && !absent && (sure || looks())
 }
 
-/// What parts the cells of a line.
+/// The separator of the cells of a line.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sign {
     Mark(char),
@@ -131,7 +131,7 @@ struct Head {
     columns: Columns,
     /// How many cells it has.
     count: usize,
-    /// Commas have a blank behind them, as those of sentences.
+    /// A blank follows the commas, as in sentences.
     spaced: bool,
     /// Where it begins, and where the rows do.
     place: Range<usize>,
@@ -193,7 +193,7 @@ impl Head {
         if head.columns.0.is_empty() || head.count < 2 || !fits || !head.stands_alone(text) {
             return None;
         }
-        // What is behind a colon may be the names of columns in a message, and the next line another one.
+        // Names behind a colon may be a message, and the next line another message.
         let message = led && matches!(sign, Sign::Mark(',' | ';'));
         if sign == Sign::Blanks || message {
             for column in &mut head.columns.0 {
@@ -210,10 +210,10 @@ impl Head {
         cell.len() <= 48 && cell.chars().all(part) && words <= if self.spaced { 1 } else { 4 }
     }
 
-    /// Whether the lines beside it allow it to be a head.
+    /// Whether the lines before and after it allow it to be a head.
     fn stands_alone(&self, text: &str) -> bool {
         let Range { start, end } = self.place;
-        // Bars may be anything, but those at both ends of lines are a table's.
+        // Bars have many uses, but bars at both ends of the lines are those of a table.
         let below = until(ahead(text, end, HEAD), "\n");
         let framed = |line: &str| line.trim().starts_with('|') && line.trim().ends_with('|');
         let barred = self.sign == Sign::Mark('|')
@@ -265,7 +265,7 @@ impl Head {
     }
 }
 
-/// What parts the cells of a head.
+/// The separator of the cells of a head.
 fn sign_of(head: &str) -> Option<Sign> {
     let first = |marks: [char; 2]| marks.into_iter().find(|mark| head.contains(*mark));
     match first(['\t', '|']) {
@@ -277,7 +277,7 @@ fn sign_of(head: &str) -> Option<Sign> {
     }
 }
 
-/// Whether a line has nothing but what parts the head from the rows.
+/// Whether a line only separates the head from the rows.
 fn is_rule(line: &str) -> bool {
     let line = line.trim();
     line.len() >= 3 && line.chars().all(|c| "-=+|: ".contains(c)) && line.contains(['-', '='])

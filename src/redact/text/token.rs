@@ -1,4 +1,4 @@
-//! Tokens that have a form of their own: vendors' prefixes, JWTs, keys with a mark inside.
+//! Tokens that are recognised by their form alone: vendors' prefixes, JWTs, keys with a mark inside.
 
 use std::ops::Range;
 
@@ -30,7 +30,7 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
     marked(run)
 }
 
-/// Some tokens have marks in them at which a run ends.
+/// The end of a token in which there are marks that end a run.
 fn continued(text: &str, end: usize) -> usize {
     let goes_on = text[end..].starts_with(['=', '%', '|']) && !text[end..].starts_with("%2");
     if goes_on { bare_end(text, end) } else { end }
@@ -83,7 +83,7 @@ fn is_words(tail: &str) -> bool {
     tail.contains(['-', '_']) && tail.split(['-', '_']).all(word)
 }
 
-/// Whether a tail is one word of capitals and small letters that change places again and again, unlike
+/// Whether a tail is one word of capitals and small letters that alternate, unlike
 /// those of a name (`StatefulSetController`).
 fn is_mingled(tail: &str) -> bool {
     let bytes = tail.as_bytes();

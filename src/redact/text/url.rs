@@ -47,7 +47,7 @@ pub(super) fn user_info(run: Run<'_>) -> Option<Range<usize>> {
     if let Some(sign) = url.rfind('@') {
         return Some(start..start + sign);
     }
-    // Its end is out of sight: beyond what was looked at, or cut off.
+    // The end of the user is missing: beyond the bytes that were read, or cut off.
     let hidden = seen == near.len() && start + near.len() >= text.len().min(start + NEAR - 4);
     (hidden && !is_host(authority)).then(|| start..bare_end(text, start).max(start + near.len()))
 }
@@ -94,7 +94,7 @@ fn is_field(text: &str) -> bool {
     name > 0 && text[name..].starts_with('=')
 }
 
-/// Whether `authority` has nothing but a name and what stands where its port would.
+/// Whether `authority` is a name and a placeholder for a port.
 fn is_host(authority: &str) -> bool {
     let port = after_last(authority, |c| c == ':');
     port.starts_with(['{', '$', '<'])
@@ -126,7 +126,7 @@ const WEBHOOKS: &[&str] = &[
     "events.pagerduty.com/integration/", "hooks.airtable.com/workflows/", "hc-ping.com/", "outlook.office.com/webhook/", "open.feishu.cn/open-apis/bot/v2/hook/",
 ];
 
-/// A webhook's address, and what of the run is its secret.
+/// The secret part of a webhook's address.
 pub(super) fn webhook(run: Run<'_>) -> Option<Range<usize>> {
     let (word, after) = (run.word(), run.after());
     if word.len() < 8 && !after.starts_with('@') || !word.contains('/') && !after.starts_with(':') {

@@ -16,11 +16,11 @@ pub(super) const SCHEMES: &[&str] = &[
     "sharedkey", "sharedaccesssignature", "aws4-hmac-sha256", "genie-key", "jwt", "splunk",
 ];
 
-/// What is looked at before it is known that a value is a secret: otherwise a hostile text would be
-/// looked at again and again.
+/// How much of a value is read before it is known to be a secret, in bytes: otherwise a hostile text would be read again
+/// and again.
 const GLANCE: usize = 512;
 
-/// Where the value that begins at a place is: [`extent`] or [`encoded`].
+/// Finds the value that begins at a place: [`extent`] or [`encoded`].
 pub(super) type Extent = fn(&str, usize) -> Range<usize>;
 
 /// The value that begins at `start`: without its quotes if it is one quoted text.
@@ -28,12 +28,12 @@ pub(super) fn extent(text: &str, start: usize) -> Range<usize> {
     one_quoted(text, start).unwrap_or_else(|| start..pieces_end(text, start))
 }
 
-/// The value that begins at `start` as far as a glance goes. For the decision; the secret is the [`whole`].
+/// The value that begins at `start` within the first [`GLANCE`] bytes: enough for the decision. [`whole`] gives the secret.
 pub(super) fn glance(extent: Extent, text: &str, start: usize) -> Range<usize> {
     extent(&text[..floor(text, start + GLANCE)], start)
 }
 
-/// The secret of which `seen` was glanced at, from `start` on.
+/// The whole secret from `start` on, of which a [`glance`] has `seen` the beginning.
 pub(super) fn whole(extent: Extent, text: &str, start: usize, seen: Range<usize>) -> Range<usize> {
     if seen.end < floor(text, start + GLANCE) || seen.end == text.len() {
         return seen;
@@ -156,7 +156,7 @@ fn is_delimiter(c: char) -> bool {
     c.is_whitespace() || c.is_control() || "\"'`&,;(){}[]<>\\".contains(c)
 }
 
-/// Whether a field of its own begins here: `name=`, `"name":`, `amp;`, or something too long to tell.
+/// Whether a field of its own begins here: `name=`, `"name":`, `amp;`, or a word too long to decide.
 fn begins_field(rest: &str) -> bool {
     let near = ahead(rest, 0, 64);
     let end = skip(near, run_end(near, 0), |c| "[] %5D".contains(c));
