@@ -131,20 +131,16 @@ fn because(before: &str, why: &str, after: &str) -> String {
 pub(super) fn near(e: &ToolError, names: &[String]) -> String {
     let name = name_of(e, MAX_ASKED);
     let mut names = names;
-    loop {
-        let text = match names {
-            [] => return for_model(e),
-            [one] => format!("Tool '{name}' does not exist. Did you mean '{one}'?"),
-            [some @ .., last] => format!(
-                "Tool '{name}' does not exist. Did you mean '{}' or '{last}'?",
-                some.join("', '")
-            ),
-        };
+    while let [some @ .., last] = names {
+        let or = if some.is_empty() { "" } else { "' or '" };
+        let meant = some.join("', '") + or + last;
+        let text = format!("Tool '{name}' does not exist. Did you mean '{meant}'?");
         if !prefix(&text, MAX).1 {
             return text;
         }
-        names = &names[..names.len() - 1];
+        names = some;
     }
+    for_model(e)
 }
 
 pub(super) fn for_model(e: &ToolError) -> String {

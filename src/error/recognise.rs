@@ -78,30 +78,22 @@ impl ToolError {
 fn links<'a>(
     error: &'a (dyn StdError + 'static),
 ) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
-    std::iter::successors(Some(error), |&e| {
-        let hidden = e
-            .downcast_ref::<io::Error>()
-            .and_then(|e| e.get_ref())
-            .map(|e| e as &(dyn StdError + 'static));
-        hidden.or_else(|| e.source())
-    })
-    .take(MAX_LINKS)
+    let links = std::iter::successors(Some(error), |&e| {
+        let hidden = e.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        hidden.map(|e| e as _).or_else(|| e.source())
+    });
+    links.take(MAX_LINKS)
 }
 
 /// The chain's text: each link that says something new, joined by `: `.
 fn describe(error: &(dyn StdError + 'static)) -> String {
     let mut text = String::new();
     for link in links(error) {
-        let room = MAX_BYTES.saturating_sub(text.len());
-        if room == 0 {
-            break;
-        }
-        let part = Bounded::print(room, &link);
+        let part = Bounded::print(MAX_BYTES.saturating_sub(text.len()), &link);
         if text.is_empty() {
             text = part;
         } else if !text.contains(&*part) {
-            text.push_str(": ");
-            text.push_str(&part);
+            text.extend([": ", &part]);
         }
     }
     links(error).fold(text, foreign::without_address)

@@ -49,21 +49,17 @@ impl ToolError {
     fn public_facts(&self, tool: &'static str) -> Map<String, Value> {
         let ms = |d: Duration| json!(u64::try_from(d.as_millis()).unwrap_or(u64::MAX));
         let name = |s: &str| json!(Short::name(s).to_string());
+        let configured = self
+            .configured_timeout()
+            .filter(|d| Some(*d) != self.timeout());
+        let retry_after = self.retry_after_seconds();
         let members = [
             ("code", Some(json!(self.code()))),
             (tool, Some(self.tool().map_or(Value::Null, name))),
             ("server", self.server().map(name)),
             ("timeout_ms", self.timeout().map(ms)),
-            (
-                "configured_timeout_ms",
-                self.configured_timeout()
-                    .filter(|d| Some(*d) != self.timeout())
-                    .map(ms),
-            ),
-            (
-                "retry_after_seconds",
-                self.retry_after_seconds().map(Value::from),
-            ),
+            ("configured_timeout_ms", configured.map(ms)),
+            ("retry_after_seconds", retry_after.map(Value::from)),
             ("attempts", self.attempts().map(Value::from)),
         ];
         members
@@ -157,12 +153,11 @@ impl ToolError {
     /// The whole body that callers outside may see.
     pub(crate) fn public_body(&self) -> Map<String, Value> {
         let mut body = self.public_facts("tool");
-        let mut add = |key: &str, value: Value| body.insert(key.to_owned(), value);
-        add("message", json!(self.public_message()));
-        add("retryable", json!(self.is_retryable()));
-        add("recoverable", json!(self.is_recoverable()));
+        body.insert("message".to_owned(), self.public_message().into());
+        body.insert("retryable".to_owned(), self.is_retryable().into());
+        body.insert("recoverable".to_owned(), self.is_recoverable().into());
         if let Some(id) = self.call_id() {
-            add("call_id", json!(Short::name(id).to_string()));
+            body.insert("call_id".to_owned(), Short::name(id).to_string().into());
         }
         body
     }

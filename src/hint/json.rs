@@ -18,13 +18,9 @@ const MAX_NODES: usize = 256;
 /// Milliseconds first, as they are the more exact.
 const MILLIS: &[&str] = &["retry_after_ms", "retryAfterMs", "retry-after-ms"];
 
+#[rustfmt::skip]
 const SECONDS: &[&str] = &[
-    "retry_after",
-    "retryAfter",
-    "retry-after",
-    "Retry-After",
-    "retry_after_seconds",
-    "retryAfterSeconds",
+    "retry_after", "retryAfter", "retry-after", "Retry-After", "retry_after_seconds", "retryAfterSeconds",
 ];
 
 /// The delay in `error.data` of JSON-RPC, in the body of an error, or in anything like them: `retry_after`,

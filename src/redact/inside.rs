@@ -93,15 +93,9 @@ fn string(rules: &Rules, text: &str, at: usize, nested: usize) -> Option<(usize,
         return Some((end, None));
     }
     let shown = shown::redacted(rules, &plain, nested + 1);
-    let changed = (shown != plain).then(|| {
-        let tail = &text[start + inner.len()..end];
-        format!(
-            "{}{}{tail}",
-            &text[at..start],
-            escaped(&shown, quote.mark())
-        )
-    });
-    Some((end, changed))
+    let (open, close) = (&text[at..start], &text[start + inner.len()..end]);
+    let changed = || [open, &escaped(&shown, quote.mark()), close].concat();
+    Some((end, (shown != plain).then(changed)))
 }
 
 /// A string without its escapes.

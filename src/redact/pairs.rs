@@ -70,10 +70,10 @@ impl<'m> Members<'m> {
 
     /// The columns that are secrets in a member that has rows, a bit each.
     pub(super) fn columns(&self, value: &Value) -> u64 {
-        let rows = value
-            .as_array()
-            .is_some_and(|rows| rows.iter().all(Value::is_array));
-        if rows { self.columns } else { 0 }
+        match value.as_array() {
+            Some(rows) if rows.iter().all(Value::is_array) => self.columns,
+            _ => 0,
+        }
     }
 }
 
@@ -97,21 +97,20 @@ fn columns(rules: &Rules, heads: &Value) -> u64 {
         let secret = i < 64 && head.as_str().is_some_and(named);
         if secret { 1 << i } else { 0 }
     };
-    heads
-        .as_array()
-        .map_or(0, |heads| heads.iter().enumerate().map(bit).sum())
+    let heads = heads.as_array().into_iter().flatten();
+    heads.enumerate().map(bit).sum()
 }
 
 fn secret_field<'m>(rules: &Rules, map: &'m Map<String, Value>) -> Option<&'m String> {
-    let (value, _) = map.iter().find(|(key, _)| is_one_of(key, VALUE_FIELDS))?;
+    let value = map.keys().find(|key| is_one_of(key, VALUE_FIELDS))?;
     let names = |key: &str, name: &str| {
         is_one_of(key, NAME_FIELDS) && rules.is_sensitive_key(name)
             || key == "type" && rules.strength(name) == Strength::Strong
     };
-    let mut names = map
+    let mut members = map
         .iter()
-        .map(|(key, name)| name.as_str().is_some_and(|name| names(key, name)));
-    names.any(|named| named).then_some(value)
+        .filter_map(|(key, name)| Some((key, name.as_str()?)));
+    members.any(|(key, name)| names(key, name)).then_some(value)
 }
 
 /// Looks for secrets among the strings of an array, in which each may be announced by the one before.
@@ -152,17 +151,15 @@ impl<'r> Arguments<'r> {
             return true;
         }
         self.command = Command::of(text).or(self.command);
-        if self
-            .command
-            .is_some_and(|command| command.is_password(text))
-        {
+        let of_command = |is: fn(&Command, &str) -> bool| self.command.is_some_and(|c| is(c, text));
+        if of_command(Command::is_password) {
             return true;
         }
         // A flag, or the first of two.
         let flag = text.starts_with('-') && !text.contains(['=', ' ']);
         self.pair = !flag && index == 0 && self.len == 2 && text.len() <= 64 && !text.contains(' ');
-        self.announced = (flag || self.pair) && self.rules.announces(text)
-            || self.command.is_some_and(|command| command.announces(text));
+        self.announced =
+            (flag || self.pair) && self.rules.announces(text) || of_command(Command::announces);
         false
     }
 }

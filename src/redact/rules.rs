@@ -139,12 +139,9 @@ impl Rules {
     pub fn with_secret_prefix(self, prefix: &str, min_tail: usize) -> Result<Self, ConfigError> {
         const FIELD: &str = "secret_prefix";
         let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.');
+        let fits = (3..=64).contains(&prefix.len()) && prefix.bytes().all(plain);
         let reason = "must be 3 to 64 ASCII letters, digits, `_`, `-` or `.`";
-        refuse_if(
-            !(3..=64).contains(&prefix.len()) || !prefix.bytes().all(plain),
-            FIELD,
-            reason,
-        )?;
+        refuse_if(!fits, FIELD, reason)?;
         within(FIELD, min_tail, 0..=256)?;
         let text = prefix.into();
         self.add(FIELD, |custom| {
@@ -292,15 +289,13 @@ impl Rules {
         field: &'static str,
         change: impl FnOnce(&mut Custom),
     ) -> Result<Self, ConfigError> {
-        let Custom {
-            words, prefixes, ..
-        } = self.custom();
+        let Words {
+            sensitive,
+            harmless,
+        } = &self.custom().words;
+        let entries = sensitive.len() + harmless.len() + self.prefixes().len();
         let reason = format!("more than {MAX_ENTRIES} entries were added");
-        refuse_if(
-            words.sensitive.len() + words.harmless.len() + prefixes.len() >= MAX_ENTRIES,
-            field,
-            reason,
-        )?;
+        refuse_if(entries >= MAX_ENTRIES, field, reason)?;
         Ok(self.edit(change))
     }
 

@@ -58,11 +58,8 @@ impl Budget {
     }
 
     fn below(&self, depth: usize) -> Option<usize> {
-        let below = depth.checked_sub(1);
-        if below.is_none() {
-            self.too_deep.set(true);
-        }
-        below
+        self.too_deep.set(self.too_deep.get() || depth == 0);
+        depth.checked_sub(1)
     }
 }
 
@@ -111,10 +108,8 @@ impl<'n> Limits<'n> {
     }
 
     fn of<'a, T: ?Sized>(self, value: &'a T) -> Below<'a, 'n, T> {
-        Below {
-            value,
-            limits: self,
-        }
+        let limits = self;
+        Below { value, limits }
     }
 }
 
@@ -223,13 +218,10 @@ impl<'n, S: Serializer> Serializer for Limited<'n, S> {
 
     fn serialize_newtype_struct<T: Serialize + ?Sized>(
         self,
-        name: &'static str,
+        _: &'static str,
         v: &T,
     ) -> Result<S::Ok, S::Error> {
-        match self.limits.wrapped() {
-            None => self.to.serialize_none(),
-            Some(left) => self.to.serialize_newtype_struct(name, &left.of(v)),
-        }
+        self.serialize_some(v)
     }
 
     fn serialize_newtype_variant<T: Serialize + ?Sized>(
@@ -282,11 +274,8 @@ impl<'n, S: Serializer> Serializer for Limited<'n, S> {
         name: &'static str,
         len: usize,
     ) -> Result<Self::SerializeStruct, S::Error> {
-        let whole = name.starts_with(PRIVATE);
-        let limits = Limits {
-            whole,
-            ..self.limits
-        };
+        let mut limits = self.limits;
+        limits.whole = name.starts_with(PRIVATE);
         Self::begun(limits, self.to.serialize_struct(name, len))
     }
 
