@@ -8,7 +8,7 @@ use super::{
     inside,
     rules::{Limits, Rules},
     text,
-    view::Walk,
+    view::{Source, Walk},
 };
 use crate::text::{floor, prefix};
 
@@ -90,6 +90,6 @@ pub(super) fn json(rules: &Rules, text: &str, nested: usize) -> Option<String> {
         bytes: usize::MAX,
     };
     let walk = Walk::new(rules, limits, nested + 1);
-    let view = serde_json::to_string(&walk.of(&value)).ok()?;
+    let view = serde_json::to_string(&walk.of(Source::Value(&value))).ok()?;
     walk.has_found().then_some(view)
 }

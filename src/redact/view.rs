@@ -55,10 +55,7 @@ impl<'a> Redacted<'a> {
 impl Serialize for Redacted<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let walk = Walk::new(self.rules, self.rules.limits(), 0);
-        match self.source {
-            Source::Map(map) => walk.level().map(map, serializer),
-            Source::Value(value) => walk.of(value).serialize(serializer),
-        }
+        walk.of(self.source).serialize(serializer)
     }
 }
 
@@ -120,9 +117,14 @@ impl<'r> Walk<'r> {
         }
     }
 
-    pub(super) fn of<'w>(&'w self, value: &'w Value) -> Node<'w> {
-        let level = self.level();
-        Node { value, level }
+    pub(super) fn of<'w>(&'w self, value: Source<'w>) -> Node<'w> {
+        Node {
+            walk: self,
+            value,
+            depth: 0,
+            columns: 0,
+            row: 0,
+        }
     }
 
     pub(super) fn has_found(&self) -> bool {
@@ -149,15 +151,6 @@ impl<'r> Walk<'r> {
         text
     }
 
-    fn level(&self) -> Level<'_> {
-        Level {
-            walk: self,
-            depth: 0,
-            columns: 0,
-            row: 0,
-        }
-    }
-
     /// Counts a value of at least `bytes`; false once there were too many.
     fn admit(&self, bytes: usize) -> bool {
         let (nodes, left) = (self.nodes.get(), self.bytes.get());
@@ -167,18 +160,21 @@ impl<'r> Walk<'r> {
     }
 }
 
+/// A value in a walk.
 #[derive(Clone, Copy)]
-struct Level<'w> {
+pub(super) struct Node<'w> {
     walk: &'w Walk<'w>,
+    value: Source<'w>,
     depth: usize,
     /// The columns that are secrets, a bit each: of the rows in this array, and of this row.
     columns: u64,
     row: u64,
 }
 
-impl Level<'_> {
-    fn deeper(self, columns: u64, row: u64) -> Self {
+impl<'w> Node<'w> {
+    fn below(self, value: &'w Value, columns: u64, row: u64) -> Self {
         Self {
+            value: Source::Value(value),
             depth: self.depth + 1,
             columns,
             row,
@@ -186,7 +182,7 @@ impl Level<'_> {
         }
     }
 
-    fn map<S: Serializer>(self, map: &Map<String, Value>, s: S) -> Result<S::Ok, S::Error> {
+    fn map<S: Serializer>(self, map: &'w Map<String, Value>, s: S) -> Result<S::Ok, S::Error> {
         let mut out = s.serialize_map(None)?;
         let rules = self.walk.rules;
         let members = Members::of(rules, map);
@@ -200,17 +196,15 @@ impl Level<'_> {
                 self.walk.hides(value);
                 out.serialize_entry(&shown, REDACTED)?;
             } else {
-                let level = self.deeper(members.columns(value), 0);
-                out.serialize_entry(&shown, &Node { value, level })?;
+                out.serialize_entry(&shown, &self.below(value, members.columns(value), 0))?;
             }
         }
         out.end()
     }
 
-    fn array<S: Serializer>(self, items: &[Value], s: S) -> Result<S::Ok, S::Error> {
+    fn array<S: Serializer>(self, items: &'w [Value], s: S) -> Result<S::Ok, S::Error> {
         let mut out = s.serialize_seq(None)?;
         let mut arguments = Arguments::new(self.walk.rules, items.len());
-        let level = self.deeper(0, self.columns);
         for (index, value) in items.iter().enumerate() {
             if !self.walk.admit(1) {
                 out.serialize_element(TRUNCATED)?;
@@ -221,31 +215,22 @@ impl Level<'_> {
                 self.walk.hides(value);
                 out.serialize_element(REDACTED)?;
             } else {
-                out.serialize_element(&Node { value, level })?;
+                out.serialize_element(&self.below(value, 0, self.columns))?;
             }
         }
         out.end()
     }
 }
 
-pub(super) struct Node<'w> {
-    value: &'w Value,
-    level: Level<'w>,
-}
-
 impl Serialize for Node<'_> {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        let level = self.level;
-        if level.depth >= level.walk.limits.depth
-            && (self.value.is_array() || self.value.is_object())
-        {
-            return s.serialize_str("[...]");
-        }
+        let deep = self.depth >= self.walk.limits.depth;
         match self.value {
-            Value::String(text) => s.serialize_str(&level.walk.shown(text)),
-            Value::Object(map) => level.map(map, s),
-            Value::Array(items) => level.array(items, s),
-            plain => plain.serialize(s),
+            Source::Value(Value::Array(_) | Value::Object(_)) if deep => s.serialize_str("[...]"),
+            Source::Map(map) | Source::Value(Value::Object(map)) => self.map(map, s),
+            Source::Value(Value::Array(items)) => self.array(items, s),
+            Source::Value(Value::String(text)) => s.serialize_str(&self.walk.shown(text)),
+            Source::Value(plain) => plain.serialize(s),
         }
     }
 }

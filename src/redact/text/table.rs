@@ -30,13 +30,11 @@ pub(super) fn find(run: Run<'_>) -> bool {
     }
     let after = run.after();
     let next = after.trim_start_matches(['"', '\'', '`', '*', '\\']);
-    let found = if after.trim_start_matches(':').starts_with("</") {
-        html::find(run)
-    } else if next.is_empty() || next.starts_with(['\n', '\r', '\t', ',', ';', '|', ' ', ')', ']'])
-    {
-        lines(run).or_else(|| tuples(run))
-    } else {
-        None
+    let ends = ['\n', '\r', '\t', ',', ';', '|', ' ', ')', ']'];
+    let found = match after.trim_start_matches(':').starts_with("</") {
+        true => html::find(run),
+        false if next.is_empty() || next.starts_with(ends) => lines(run).or_else(|| tuples(run)),
+        false => None,
     };
     found.is_some_and(|(cells, end)| {
         run.scan.tabled.set(end);
