@@ -10,6 +10,7 @@ use super::{
     filter::suspicious,
     keys::{self, Strength, folded},
     shown,
+    text::bytes::is_made_of,
     view::Source,
 };
 use crate::{
@@ -138,8 +139,7 @@ impl Rules {
     /// there are too many entries.
     pub fn with_secret_prefix(self, prefix: &str, min_tail: usize) -> Result<Self, ConfigError> {
         const FIELD: &str = "secret_prefix";
-        let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.');
-        let fits = (3..=64).contains(&prefix.len()) && prefix.bytes().all(plain);
+        let fits = (3..=64).contains(&prefix.len()) && is_made_of(prefix, "_-.");
         let reason = "must be 3 to 64 ASCII letters, digits, `_`, `-` or `.`";
         refuse_if(!fits, FIELD, reason)?;
         within(FIELD, min_tail, 0..=256)?;

@@ -144,10 +144,20 @@ impl<'n, S> Limited<'n, S> {
     }
 }
 
+/// Methods that pass on what has no members.
 macro_rules! leaves {
-    ($($method:ident: $type:ty,)*) => {$(
-        fn $method(self, v: $type) -> Result<S::Ok, S::Error> {
-            self.to.$method(v)
+    ($($method:ident($($arg:ident: $type:ty),*);)*) => {$(
+        fn $method(self, $($arg: $type),*) -> Result<S::Ok, S::Error> {
+            self.to.$method($($arg),*)
+        }
+    )*};
+}
+
+/// Methods that begin what has members.
+macro_rules! begins {
+    ($($method:ident($($arg:ident: $type:ty),*) -> $begun:ident;)*) => {$(
+        fn $method(self, $($arg: $type),*) -> Result<Self::$begun, S::Error> {
+            Self::begun(self.limits, self.to.$method($($arg),*))
         }
     )*};
 }
@@ -164,22 +174,32 @@ impl<'n, S: Serializer> Serializer for Limited<'n, S> {
     type SerializeStructVariant = Limited<'n, S::SerializeStructVariant>;
 
     leaves! {
-        serialize_bool: bool,
-        serialize_i8: i8,
-        serialize_i16: i16,
-        serialize_i32: i32,
-        serialize_i64: i64,
-        serialize_i128: i128,
-        serialize_u8: u8,
-        serialize_u16: u16,
-        serialize_u32: u32,
-        serialize_u64: u64,
-        serialize_u128: u128,
-        serialize_f32: f32,
-        serialize_f64: f64,
-        serialize_char: char,
-        serialize_str: &str,
-        serialize_unit_struct: &'static str,
+        serialize_bool(v: bool);
+        serialize_i8(v: i8);
+        serialize_i16(v: i16);
+        serialize_i32(v: i32);
+        serialize_i64(v: i64);
+        serialize_i128(v: i128);
+        serialize_u8(v: u8);
+        serialize_u16(v: u16);
+        serialize_u32(v: u32);
+        serialize_u64(v: u64);
+        serialize_u128(v: u128);
+        serialize_f32(v: f32);
+        serialize_f64(v: f64);
+        serialize_char(v: char);
+        serialize_str(v: &str);
+        serialize_none();
+        serialize_unit();
+        serialize_unit_struct(name: &'static str);
+        serialize_unit_variant(name: &'static str, index: u32, variant: &'static str);
+    }
+
+    begins! {
+        serialize_tuple(len: usize) -> SerializeTuple;
+        serialize_tuple_struct(name: &'static str, len: usize) -> SerializeTupleStruct;
+        serialize_tuple_variant(name: &'static str, index: u32, variant: &'static str, len: usize) -> SerializeTupleVariant;
+        serialize_struct_variant(name: &'static str, index: u32, variant: &'static str, len: usize) -> SerializeStructVariant;
     }
 
     /// As an array of numbers, which JSON makes of it.
@@ -188,25 +208,8 @@ impl<'n, S: Serializer> Serializer for Limited<'n, S> {
         self.to.serialize_bytes(&v[..nodes])
     }
 
-    fn serialize_none(self) -> Result<S::Ok, S::Error> {
-        self.to.serialize_none()
-    }
-
-    fn serialize_unit(self) -> Result<S::Ok, S::Error> {
-        self.to.serialize_unit()
-    }
-
     fn collect_str<T: Display + ?Sized>(self, v: &T) -> Result<S::Ok, S::Error> {
         self.to.collect_str(v)
-    }
-
-    fn serialize_unit_variant(
-        self,
-        name: &'static str,
-        index: u32,
-        variant: &'static str,
-    ) -> Result<S::Ok, S::Error> {
-        self.to.serialize_unit_variant(name, index, variant)
     }
 
     fn serialize_some<T: Serialize + ?Sized>(self, v: &T) -> Result<S::Ok, S::Error> {
@@ -242,29 +245,6 @@ impl<'n, S: Serializer> Serializer for Limited<'n, S> {
         Self::begun(self.limits, self.to.serialize_seq(None))
     }
 
-    fn serialize_tuple(self, len: usize) -> Result<Self::SerializeTuple, S::Error> {
-        Self::begun(self.limits, self.to.serialize_tuple(len))
-    }
-
-    fn serialize_tuple_struct(
-        self,
-        name: &'static str,
-        len: usize,
-    ) -> Result<Self::SerializeTupleStruct, S::Error> {
-        Self::begun(self.limits, self.to.serialize_tuple_struct(name, len))
-    }
-
-    fn serialize_tuple_variant(
-        self,
-        name: &'static str,
-        index: u32,
-        variant: &'static str,
-        len: usize,
-    ) -> Result<Self::SerializeTupleVariant, S::Error> {
-        let to = self.to.serialize_tuple_variant(name, index, variant, len);
-        Self::begun(self.limits, to)
-    }
-
     fn serialize_map(self, _: Option<usize>) -> Result<Self::SerializeMap, S::Error> {
         Self::begun(self.limits, self.to.serialize_map(None))
     }
@@ -278,59 +258,21 @@ impl<'n, S: Serializer> Serializer for Limited<'n, S> {
         limits.whole = name.starts_with(PRIVATE);
         Self::begun(limits, self.to.serialize_struct(name, len))
     }
-
-    fn serialize_struct_variant(
-        self,
-        name: &'static str,
-        index: u32,
-        variant: &'static str,
-        len: usize,
-    ) -> Result<Self::SerializeStructVariant, S::Error> {
-        let to = self.to.serialize_struct_variant(name, index, variant, len);
-        Self::begun(self.limits, to)
-    }
 }
 
-macro_rules! elements {
-    ($($trait:ident: $method:ident,)*) => {$(
+macro_rules! members {
+    ($($trait:ident: $method:ident($($key:ident: $type:ty)?);)*) => {$(
         impl<S: $trait> $trait for Limited<'_, S> {
             type Ok = S::Ok;
             type Error = S::Error;
 
-            fn $method<T: Serialize + ?Sized>(&mut self, v: &T) -> Result<(), S::Error> {
-                match self.limits.member() {
-                    Some(left) => self.to.$method(&left.of(v)),
-                    None => Ok(()),
-                }
-            }
-
-            fn end(self) -> Result<S::Ok, S::Error> {
-                self.to.end()
-            }
-        }
-    )*};
-}
-
-elements! {
-    SerializeSeq: serialize_element,
-    SerializeTuple: serialize_element,
-    SerializeTupleStruct: serialize_field,
-    SerializeTupleVariant: serialize_field,
-}
-
-macro_rules! fields {
-    ($($trait:ident,)*) => {$(
-        impl<S: $trait> $trait for Limited<'_, S> {
-            type Ok = S::Ok;
-            type Error = S::Error;
-
-            fn serialize_field<T: Serialize + ?Sized>(
+            fn $method<T: Serialize + ?Sized>(
                 &mut self,
-                key: &'static str,
+                $($key: $type,)?
                 v: &T,
             ) -> Result<(), S::Error> {
                 match self.limits.member() {
-                    Some(left) => self.to.serialize_field(key, &left.of(v)),
+                    Some(left) => self.to.$method($($key,)? &left.of(v)),
                     None => Ok(()),
                 }
             }
@@ -342,9 +284,13 @@ macro_rules! fields {
     )*};
 }
 
-fields! {
-    SerializeStruct,
-    SerializeStructVariant,
+members! {
+    SerializeSeq: serialize_element();
+    SerializeTuple: serialize_element();
+    SerializeTupleStruct: serialize_field();
+    SerializeTupleVariant: serialize_field();
+    SerializeStruct: serialize_field(key: &'static str);
+    SerializeStructVariant: serialize_field(key: &'static str);
 }
 
 impl<S: SerializeMap> SerializeMap for Limited<'_, S> {

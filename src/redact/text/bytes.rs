@@ -147,6 +147,12 @@ pub(super) fn is_digits(word: &str) -> bool {
     word.bytes().all(|b| b.is_ascii_digit())
 }
 
+/// Whether there is nothing but ASCII letters, digits and these marks.
+pub(in crate::redact) fn is_made_of(word: &str, marks: &str) -> bool {
+    word.chars()
+        .all(|c| c.is_ascii_alphanumeric() || marks.contains(c))
+}
+
 /// Whether there is a digit.
 pub(super) fn has_digit(word: &str) -> bool {
     word.bytes().any(|b| b.is_ascii_digit())

@@ -4,7 +4,9 @@ use std::ops::Range;
 
 use super::{
     Run,
-    bytes::{after_last, ahead, behind, is_one_of, last_line, prefix_of, skip, skip_blanks},
+    bytes::{
+        after_last, ahead, behind, is_made_of, is_one_of, last_line, prefix_of, skip, skip_blanks,
+    },
     look::{is_mixed, is_null, is_placeholder, is_prose, is_random, is_small_number, looks_secret},
     quote::Quote,
     value,
@@ -78,8 +80,7 @@ pub(super) fn newtype(run: Run<'_>) -> Option<Range<usize>> {
     let start = skip(text, run.end + 1, char::is_whitespace);
     let argument = text[start..].trim_start_matches('\\');
     let lower = name.to_ascii_lowercase();
-    let typed = TYPES.iter().any(|noun| lower.ends_with(noun))
-        && name.bytes().all(|b| b.is_ascii_alphanumeric());
+    let typed = TYPES.iter().any(|noun| lower.ends_with(noun)) && is_made_of(name, "");
     if !argument.starts_with(['"', '\'']) || !typed || !run.rules.announces(name) {
         return None;
     }
@@ -173,8 +174,7 @@ fn path_parts(path: &str) -> impl Iterator<Item = &str> {
 
 /// Whether a word may be a name in code, and not a secret.
 fn is_identifier(word: &str) -> bool {
-    let part = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
-    word.bytes().all(part)
+    is_made_of(word, "_")
         && !word.starts_with(|c: char| c.is_ascii_digit())
         && !is_mixed(word.trim_end_matches(|c: char| c.is_ascii_digit()))
 }

@@ -69,11 +69,8 @@ impl Command {
         let name = word.rsplit('/').next().unwrap_or(word);
         // Most words are none, as their first and last letters show.
         let may_be = word.len() <= 64 && filter::may_trigger(name.as_bytes());
-        may_be.then(|| {
-            COMMANDS
-                .iter()
-                .find(|command| command.names.contains(&name))
-        })?
+        let find = || COMMANDS.iter().find(|c| c.names.contains(&name));
+        may_be.then(find)?
     }
 
     /// Whether the word after `flag` holds a password.

@@ -1,6 +1,6 @@
 //! What words look like.
 
-use super::bytes::{has_digit, is_digits, is_hex, is_one_of, strip_ignore_case};
+use super::bytes::{has_digit, is_digits, is_hex, is_made_of, is_one_of, strip_ignore_case};
 use crate::redact::{REDACTED, keys::Strength, rules::BUILT_IN};
 
 /// Words that stand in prose after `password`, `token`, `Bearer` and the like.
@@ -187,7 +187,7 @@ pub(super) fn is_random(word: &str) -> bool {
     let make = Make::of(word);
     let named = word.contains(['.', '/', ':', '@', '(', '=']);
     let letters = word.contains(|c: char| c.is_ascii_alphabetic());
-    let plain = word.bytes().all(|b| b.is_ascii_alphanumeric());
+    let plain = is_made_of(word, "");
     !named
         && !word.contains(REDACTED)
         && letters

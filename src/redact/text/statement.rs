@@ -29,9 +29,8 @@ fn identified(run: Run<'_>) -> Option<Range<usize>> {
     for part in line.split_inclusive(' ') {
         at += part.len();
         let start = skip_blanks(run.text, at);
-        let method = ["password", "values"]
-            .iter()
-            .any(|word| strip_ignore_case(&run.text[start..], word).is_some());
+        let follows = |word| strip_ignore_case(&run.text[start..], word).is_some();
+        let method = follows("password") || follows("values");
         if !method && is_one_of(part.trim(), &["by", "as", "values", "using"]) {
             return value::secret(run.text, start, |shown| {
                 is_set(shown) && (is_statement(run) || is_mixed(shown))

@@ -4,7 +4,9 @@ use std::ops::Range;
 
 use super::{
     Run,
-    bytes::{after_last, ahead, has_digit, is_digits, is_hex, is_one_of, prefix_of, skip},
+    bytes::{
+        after_last, ahead, has_digit, is_digits, is_hex, is_made_of, is_one_of, prefix_of, skip,
+    },
     look::looks_secret,
     value::bare_end,
     vendors::{self, Tail, Vendor},
@@ -97,7 +99,7 @@ fn segment(text: &str) -> usize {
     text.len() - text.trim_start_matches(is_plain).len()
 }
 
-fn is_plain(c: char) -> bool {
+pub(super) fn is_plain(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == '-'
 }
 
@@ -127,7 +129,7 @@ fn is_airtable(rest: &str) -> bool {
         .and_then(|rest| rest.split_at_checked(14));
     parts.is_some_and(|(id, rest)| {
         let secret = rest.strip_prefix('.').and_then(|rest| rest.get(..64));
-        id.bytes().all(|b| b.is_ascii_alphanumeric()) && secret.is_some_and(is_hex)
+        is_made_of(id, "") && secret.is_some_and(is_hex)
     })
 }
 
@@ -217,9 +219,8 @@ fn is_hash(word: &str) -> bool {
 /// The secret key that stands beside the id of an AWS key: 40 characters without a name.
 pub(super) fn beside_id(run: Run<'_>) -> Option<Range<usize>> {
     let word = run.word();
-    let part = |b: u8| b.is_ascii_alphanumeric() || b"/+".contains(&b);
     let fits =
-        word.len() == 40 && word.bytes().all(part) && has_both_cases(word) && has_digit(word);
+        word.len() == 40 && is_made_of(word, "/+") && has_both_cases(word) && has_digit(word);
     let id = |near: &str| near.contains("AKIA") || near.contains("ASIA");
     (fits && (id(run.behind(200)) || id(run.ahead(200)))).then_some(run.at..run.end)
 }

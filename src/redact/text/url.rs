@@ -5,11 +5,12 @@ use std::ops::Range;
 use super::{
     Run,
     bytes::{
-        after_last, ahead, behind, ends_with_one_of, has_digit, is_digits, is_one_of, prefix_of,
-        skip, until,
+        after_last, ahead, behind, ends_with_one_of, has_digit, is_digits, is_made_of, is_one_of,
+        prefix_of, skip, until,
     },
     command::ORACLE,
     look::{is_mixed, is_placeholder, is_random, is_uuid},
+    token::is_plain,
     value::bare_end,
 };
 
@@ -80,8 +81,7 @@ pub(super) fn bare_user_info(run: Run<'_>) -> Option<Range<usize>> {
     let mut parts = near.split(|c: char| c.is_whitespace() || "\"'<>`,;/".contains(c));
     let (password, host) = parts.next()?.rsplit_once('@')?;
     let (name, port) = host.split_once(':')?;
-    let part = |b: u8| b.is_ascii_alphanumeric() || b"-._".contains(&b);
-    let host = !name.is_empty() && name.bytes().all(part);
+    let host = !name.is_empty() && is_made_of(name, "-._");
     let port = (2..=5).contains(&port.len()) && is_digits(port);
     let secret = host && port && is_mixed(password) && !is_one_of(run.word(), SCHEMES);
     secret.then(|| start..start + password.len())
@@ -179,11 +179,10 @@ fn path_segment(run: Run<'_>) -> Option<Range<usize>> {
 
 /// Whether a part of a path is long, and letters and digits change places again and again in it.
 fn is_random_segment(part: &str) -> bool {
-    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
     let digits = part.bytes().map(|b| b.is_ascii_digit());
     let before = std::iter::once(false).chain(digits.clone());
     let changes = digits.zip(before).filter(|(digit, before)| digit != before);
-    part.len() >= 20 && changes.count() >= 5 && part.bytes().all(plain) && !is_uuid(part)
+    part.len() >= 20 && changes.count() >= 5 && is_made_of(part, "-_") && !is_uuid(part)
 }
 
 /// `jdbc:oracle:thin:user/password@host`, `sqlplus user/password@host`
@@ -204,7 +203,6 @@ fn telegram(run: Run<'_>) -> Option<Range<usize>> {
     }
     let word = run.word();
     let digits = word.len() - word.trim_end_matches(|c: char| c.is_ascii_digit()).len();
-    let part = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    let end = skip(run.text, run.end + 1, part);
+    let end = skip(run.text, run.end + 1, is_plain);
     (digits >= 6 && end - run.end > 30).then(|| run.end - digits..end)
 }
