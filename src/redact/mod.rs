@@ -58,9 +58,6 @@
 
 use std::borrow::Cow;
 
-#[cfg(test)]
-use crate::text::TRUNCATED;
-
 mod filter;
 mod inside;
 mod keys;
@@ -122,17 +119,4 @@ pub fn is_sensitive_key(key: &str) -> bool {
 /// ```
 pub fn redact_text(text: &str) -> Cow<'_, str> {
     BUILT_IN.redact_text(text)
-}
-
-/// Text as it may be shown: redacted, at most `max` characters of it and a mark.
-#[cfg(test)]
-pub(crate) fn shown(text: &str, max: usize) -> String {
-    let (head, cut) = head(text, max);
-    let mark = if cut { TRUNCATED } else { "" };
-    format!("{head}{mark}")
-}
-
-/// The same without the mark, and whether it is missing.
-pub(crate) fn head(text: &str, max: usize) -> (Cow<'_, str>, bool) {
-    shown::head(&BUILT_IN, text, max, 0)
 }

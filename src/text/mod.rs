@@ -4,7 +4,7 @@ pub(crate) mod limited;
 
 use std::fmt::{self, Write as _};
 
-use crate::redact;
+use crate::redact::Rules;
 
 /// `Debug` that prints the name of the type only.
 macro_rules! opaque_debug {
@@ -85,7 +85,7 @@ impl<'a> Short<'a> {
 
 impl fmt::Display for Short<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (head, cut) = redact::head(self.text, self.max);
+        let (head, cut) = Rules::default().head(self.text, self.max);
         for c in head.chars() {
             f.write_char(plain(c))?;
         }

@@ -3,7 +3,11 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::redact::text::bytes::LOOKED_AT;
+use crate::{redact::text::bytes::LOOKED_AT, text::TRUNCATED};
+
+fn shown(text: &str, max: usize) -> String {
+    BUILT_IN.text(text, max).to_string()
+}
 
 const PEM: &str = "-----BEGIN RSA PRIVATE KEY-----\nMIIE\nabc\n-----END RSA PRIVATE KEY-----";
 
