@@ -32,11 +32,6 @@ pub(super) fn seconds(d: Duration) -> u64 {
     d.as_secs().saturating_add(up).max(1)
 }
 
-/// Another tool might do again what this one has done.
-fn may_have_run(e: &ToolError) -> bool {
-    e.execution() != Execution::NotStarted
-}
-
 /// The tool's name, redacted by the error's own rules too.
 fn name_of(e: &ToolError, max: usize) -> String {
     let (head, cut) = e.0.rules.head(e.tool().unwrap_or("tool"), max);
@@ -79,7 +74,8 @@ fn templates(e: &ToolError) -> [&'static str; 2] {
             "Tool '{tool}' is busy. Try again once, later, or continue without it."],
         ErrorKind::ConnectionFailed if e.is_own_refusal() => ["The tool '{tool}' is unavailable for now. Please try again later.",
             "Tool '{tool}' is unavailable for the moment: its server does not answer. Use another tool or continue without it."],
-        ErrorKind::ConnectionFailed if may_have_run(e) => ["The connection to the tool '{tool}' was lost.",
+        // It may have run: another tool might do the same again.
+        ErrorKind::ConnectionFailed if e.execution() != Execution::NotStarted => ["The connection to the tool '{tool}' was lost.",
             "The connection to tool '{tool}' was lost; it may have run all the same. Do not repeat the same call; continue without it."],
         ErrorKind::ConnectionFailed => ["The tool '{tool}' could not be reached.",
             "Tool '{tool}' could not be reached. Use another tool or continue without it."],

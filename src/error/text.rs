@@ -35,16 +35,12 @@ pub(super) fn classify(text: &str) -> Option<(ErrorKind, Option<StatusCode>)> {
 }
 
 fn by_words(text: &str, words: &str) -> Option<ErrorKind> {
-    if let Some(kind) = first_meant(words) {
-        return Some(kind);
+    match first_meant(words) {
+        Some(kind) => Some(kind),
+        None if names_missing_tool(words) => Some(ErrorKind::NotFound),
+        None if words.ends_with(" : eof ") => Some(ErrorKind::ConnectionFailed),
+        None => asks_for_patience(text, words).then_some(ErrorKind::RateLimited),
     }
-    if names_missing_tool(words) {
-        return Some(ErrorKind::NotFound);
-    }
-    if words.ends_with(" : eof ") {
-        return Some(ErrorKind::ConnectionFailed);
-    }
-    asks_for_patience(text, words).then_some(ErrorKind::RateLimited)
 }
 
 /// A delay beside words of a limit. A delay alone means no limit: a server that is down may ask for one as well.
@@ -79,10 +75,7 @@ fn normalise(text: &str) -> String {
             if starts_word {
                 mark(&mut out, "");
             }
-            match c.is_ascii() {
-                true => out.push(c.to_ascii_lowercase()),
-                false => out.extend(c.to_lowercase()),
-            }
+            out.extend(c.to_lowercase());
         } else {
             let inside = before.is_alphanumeric() && next.is_alphanumeric();
             match c {
@@ -124,10 +117,8 @@ fn first_meant(words: &str) -> Option<ErrorKind> {
 
 /// Where words begin.
 fn starts(words: &str) -> impl Iterator<Item = usize> {
-    let blanks = words.bytes().enumerate().filter(|(_, byte)| *byte == b' ');
-    blanks
-        .map(|(at, _)| at + 1)
-        .take_while(|at| *at < words.len())
+    let words_and_end = words.match_indices(' ').map(|(at, _)| at + 1);
+    words_and_end.take_while(|at| *at < words.len())
 }
 
 /// Whether the words at a place are these, as a whole.

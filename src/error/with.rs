@@ -25,9 +25,7 @@ impl ToolError {
     #[must_use]
     pub fn with_source(self, source: impl Into<BoxError>) -> Self {
         let source: Arc<dyn StdError + Send + Sync> = source.into().into();
-        let cause = source
-            .downcast_ref::<Self>()
-            .map(|cause| cause.is_retryable());
+        let cause = source.downcast_ref().map(Self::is_retryable);
         self.edit(|e| {
             e.source = Some(source);
             if let (ErrorKind::TokenExchange, Some(retryable)) = (e.kind, cause) {

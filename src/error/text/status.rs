@@ -81,7 +81,7 @@ struct Before<'a> {
 impl<'a> Before<'a> {
     fn of(head: &'a str) -> Self {
         let (word, between, rest) = last_word(head);
-        let (earlier, _, _) = last_word(rest);
+        let (earlier, ..) = last_word(rest);
         Self {
             word,
             earlier,
@@ -110,9 +110,8 @@ impl<'a> Before<'a> {
 
     /// `error 503`, `error code: 404`, `upstream: 502`.
     fn is_error(&self) -> bool {
-        const CODES: &[&str] = &[
-            "exit", "zip", "area", "postal", "country", "return", "line", "dial",
-        ];
+        #[rustfmt::skip]
+        const CODES: &[&str] = &["exit", "zip", "area", "postal", "country", "return", "line", "dial"];
         match self.word {
             "code" => !self.is_exit() && !CODES.contains(&self.earlier),
             "response" | "upstream" => true,
@@ -151,9 +150,7 @@ impl<'a> Before<'a> {
     /// `Too Many Requests (429)`, `An error occurred (404)`.
     fn is_bracketed_reason(&self) -> bool {
         #[rustfmt::skip]
-        const WORDS: &[&str] = &[
-            "requests", "unavailable", "unauthorized", "forbidden", "found", "gateway", "occurred",
-        ];
+        const WORDS: &[&str] = &["requests", "unavailable", "unauthorized", "forbidden", "found", "gateway", "occurred"];
         self.between.contains(['(', '[']) && WORDS.contains(&self.word)
     }
 

@@ -33,13 +33,9 @@ pub(in crate::redact) fn looked_at(_bytes: usize) {
 pub(super) fn is_run(c: char) -> bool {
     match u8::try_from(c) {
         Ok(b) if b.is_ascii() => RUN[usize::from(b)],
-        _ => c.is_alphanumeric() || is_invisible(c),
+        // Characters without a width do not separate words.
+        _ => c.is_alphanumeric() || is_format(c) || matches!(c, '\u{300}'..='\u{36f}'),
     }
-}
-
-/// Characters without a width, which do not separate words.
-fn is_invisible(c: char) -> bool {
-    is_format(c) || matches!(c, '\u{300}'..='\u{36f}')
 }
 
 /// Where the run at `at` ends.

@@ -55,10 +55,6 @@ impl Quote {
         self.mark
     }
 
-    pub(super) fn is_double(&self) -> bool {
-        self.mark == "\""
-    }
-
     /// Whether this quote, at `at`, opens a string, which may be empty: then a value follows, maybe in further quotes.
     pub(super) fn opens(&self, text: &str, at: usize) -> bool {
         let inner = at + self.len();

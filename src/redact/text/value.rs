@@ -188,7 +188,7 @@ pub(in crate::redact) fn bracket_end(text: &str, at: usize) -> usize {
         looked_at(1);
         match b {
             b'"' | b'\\' => {
-                let double = Quote::at(text, i).is_some_and(|quote| quote.is_double());
+                let double = Quote::at(text, i).is_some_and(|quote| quote.mark() == "\"");
                 i = match Quote::string_end(text, i).filter(|_| double) {
                     Some(end) => end,
                     None => skip(text, i, |c| c == '\\').max(i + 1),
