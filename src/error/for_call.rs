@@ -31,10 +31,10 @@ impl ToolError {
         .redacted_by(call.rules())
     }
 
-    /// The error of a call that was passed on under other names (`inner`), as its caller knows it (`outer`).
+    /// The error of a call that was passed on under other names (`inner`), with the names that its caller knows (`outer`).
     ///
-    /// What it says of the inner call it then says of the outer one, for example that it has not started. An error
-    /// of yet another call stays one.
+    /// What the error says of the inner call, for example that it has not started, then holds for the outer one. An error
+    /// of a third call stays one.
     pub(crate) fn readdressed(self, inner: &CallInfo, outer: &CallInfo) -> Self {
         let error = self.for_call(inner);
         let elsewhere = inner.server().is_some() && error.server() != inner.server();

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::outcome::Count;
 
-/// Did the tool run? What a retry needs to know.
+/// Whether the tool ran, which decides whether a retry is safe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -62,7 +62,7 @@ pub enum Evidence {
 ///
 /// Retryable is advice to the caller: the same call may succeed later. Recoverable means that the
 /// agent can go on without the tool's answer: all but `NotFound`, `Cancelled` and `Internal`. An error of kind
-/// `NotFound` that has an upstream's status tells of what the tool looked for, not of the tool: it
+/// `NotFound` that has an upstream's status is about what the tool looked for, not about the tool: it
 /// [is recoverable](super::ToolError::is_recoverable).
 ///
 /// The execution column holds for errors that this crate, the tool or its leaf made. An error that was
@@ -75,7 +75,7 @@ pub enum ErrorKind {
     Timeout,
     /// The time budget was spent before the call could start. It did not run.
     DeadlineExceeded,
-    /// The server, or a limit in front of it, asks for patience.
+    /// The server, or a limit in front of it, asks the caller to wait.
     RateLimited,
     /// A circuit breaker refused the call.
     CircuitOpen,
@@ -184,7 +184,7 @@ impl ErrorKind {
         !matches!(self, Self::NotFound | Self::Cancelled | Self::Internal)
     }
 
-    /// Whether the tool ran, as far as the kind alone tells.
+    /// Whether the tool ran, by the kind alone.
     pub const fn execution(self) -> Execution {
         row(self).execution
     }
@@ -209,7 +209,7 @@ impl ErrorKind {
         row(self).grpc
     }
 
-    /// What an HTTP status of a peer means; `None` for one that is no error.
+    /// What an HTTP status of a peer means; `None` for a status that is no error.
     ///
     /// 400 and 422 are wrong input, and so are the other statuses that reject what was sent (413,
     /// 414, 415); 401, 403, 407 and 451 are denials; 404 and 410 mean there is nothing; 408 is a
@@ -228,7 +228,7 @@ impl ErrorKind {
         })
     }
 
-    /// What a gRPC status code of a peer means; `None` for `OK` and numbers that are none.
+    /// What a gRPC status code of a peer means; `None` for `OK` and for numbers that are no status code.
     ///
     /// `CANCELLED` is the peer's failure: this side did not ask for it, or it would not wait for the answer.
     pub const fn from_grpc_code(code: i32) -> Option<Self> {

@@ -1,5 +1,5 @@
 //! Text for users and for models: one sentence for each kind, at most 200 characters, the tool's
-//! name in it. "Try again" stands only where trying again helps.
+//! name in it. "Try again" is said only where it helps.
 
 use std::time::Duration;
 

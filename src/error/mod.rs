@@ -4,8 +4,8 @@
 //! function returns [`AnyError`], where `?` and `"text".into()` work; [`ToolError`], [`BoxError`] and, with the feature `anyhow`,
 //! `anyhow::Error` convert as well.
 //!
-//! The conversion walks the source chain: our own error first, then errors known by type (tower's, tokio's,
-//! [`std::io::Error`], those of the enabled features: hyper's, rmcp's, reqwest's, tonic's), and text only as a last
+//! The conversion walks the source chain and looks for our own error first, then for errors known by type (tower's, tokio's,
+//! [`std::io::Error`], those of the enabled features: hyper's, rmcp's, reqwest's, tonic's), and reads the text only as a last
 //! resort. An HTTP status of your own becomes an error by [`ToolError::from_status`]. An error that cannot be classified is [`ErrorKind::Failed`].
 //!
 //! # What an error proves
@@ -21,7 +21,7 @@
 //! | made by the tool or its leaf: [`ToolError::new`], [`ToolError::from_status`], [`ToolError::with_execution`] | `Word` |
 //!
 //! Our own error is taken as it is where the tool returns it directly. Below context that the tool has put above it, it
-//! was one step of several: its kind stays, what it proved of its own step does not hold for the tool.
+//! was one step of several: its kind is kept, but what it proves holds for that step only, and not for the tool.
 //!
 //! An error does not say that a call may run twice. To allow that, use
 //! [`ToolCall::with_replay_safety`](crate::ToolCall::with_replay_safety),
@@ -111,7 +111,7 @@ pub enum TimeoutLimit {
     /// The idle timeout: no progress was reported for so long.
     Idle,
     /// A deadline that came over a wire from a caller who is not trusted, and was shorter than the tool's own timeout.
-    /// It tells nothing of the tool: circuit breakers and health registries do not count it.
+    /// It is no evidence against the tool: circuit breakers and health registries do not count it.
     Caller,
 }
 
@@ -364,8 +364,8 @@ impl ToolError {
         self.0.retryable
     }
 
-    /// Whether the agent can go on without this tool's answer: as the [kind](ErrorKind::is_recoverable) says, and where
-    /// the tool is there, but not what it looked for (an upstream's 404).
+    /// Whether the agent can go on without this tool's answer: as the [kind](ErrorKind::is_recoverable) says, and also
+    /// where the tool exists and did not find what it looked for (an upstream's 404).
     pub fn is_recoverable(&self) -> bool {
         self.0.kind.is_recoverable()
             || self.kind() == ErrorKind::NotFound && self.status().is_some()
@@ -381,7 +381,7 @@ impl ToolError {
         self.0.retry_after.map(message::seconds)
     }
 
-    /// Did the tool run?
+    /// Whether the tool ran.
     pub fn execution(&self) -> Execution {
         self.0.execution
     }
@@ -483,7 +483,7 @@ impl fmt::Display for ToolError {
     }
 }
 
-/// Redacted; shows that there is a source, not what it says.
+/// Redacted; shows that there is a source, but not its text.
 impl fmt::Debug for ToolError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut d = f.debug_struct("ToolError");

@@ -11,7 +11,7 @@ const MAX_LINKS: usize = 32;
 /// How much text of a foreign error is looked at, in bytes.
 pub(super) const MAX_BYTES: usize = 4096;
 
-/// What a foreign error means. `believed` says what an error that is known by its type proves of the call.
+/// What a foreign error means. `believed` decides how much an error that is known by its type proves of the call.
 pub(super) fn read(error: BoxError, believed: fn(ToolError) -> ToolError) -> ToolError {
     let error = match error.downcast::<ToolError>() {
         Ok(ours) => return *ours,
@@ -85,7 +85,7 @@ fn links<'a>(
     links.take(MAX_LINKS)
 }
 
-/// The chain's text: each link that says something new, joined by `: `.
+/// The texts of the chain, joined by `: `, without those that are part of the text so far.
 fn describe(error: &(dyn StdError + 'static)) -> String {
     let mut text = String::new();
     for link in links(error) {
@@ -115,7 +115,7 @@ pub(crate) const LATE: Verdict = (ErrorKind::Timeout, Execution::Unknown);
 
 pub(crate) const BROKEN: Verdict = (ErrorKind::Upstream, Execution::Unknown);
 
-/// An error without words of its own.
+/// An error without a message.
 impl From<Verdict> for ToolError {
     fn from((kind, execution): Verdict) -> Self {
         Self::new(kind, "").with_execution(execution)

@@ -2,7 +2,7 @@
 //! are. No text proves anything: whether the tool ran stays unknown.
 //!
 //! Two rules keep it from guessing. A number is a status only where the text says so (`HTTP 429`,
-//! `status code 503`, `404: Not Found`), so `took 429 ms` and `port 503` are none. A phrase counts
+//! `status code 503`, `404: Not Found`), so `took 429 ms` and `port 503` name no status. A phrase counts
 //! only as whole words, and a word that is as often a setting's name (`timeout`, `rate limit`) not
 //! where the text talks about the setting.
 
@@ -94,7 +94,7 @@ fn normalise(text: &str) -> String {
     out
 }
 
-/// Of the phrases that stand in the text as whole words and are meant, the first of the list. One pass over the
+/// The first phrase of the list that is in the text as whole words and is meant. One pass over the
 /// words, each of which is compared with the few phrases that begin with its letter.
 fn first_meant(words: &str) -> Option<ErrorKind> {
     let mut best = None;
@@ -211,7 +211,7 @@ fn is_setting(before: &str, after: &str, then: &str) -> bool {
         || AFTER.contains(&after) && !hit
 }
 
-/// `tool 'x' not found`, `tool x does not exist`: the name, and nothing but it, stands in between.
+/// `tool 'x' not found`, `tool x does not exist`: only the name is in between.
 fn names_missing_tool(words: &str) -> bool {
     let Some(at) = find(words, "tool ") else {
         return false;

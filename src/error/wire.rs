@@ -55,7 +55,7 @@ fn none<D>() -> Option<D> {
     None
 }
 
-/// A kind that only a newer peer knows is [`ErrorKind::Failed`]; its code tells it.
+/// A kind that only a newer peer knows becomes [`ErrorKind::Failed`]; the code is kept.
 fn known_kind<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ErrorKind, D::Error> {
     let name = String::deserialize(deserializer)?;
     let name: StringDeserializer<de::value::Error> = name.into_deserializer();

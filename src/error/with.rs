@@ -63,7 +63,7 @@ impl ToolError {
         })
     }
 
-    /// Says whether the tool ran, where more is known than the kind tells. With [`Execution::NotStarted`], an error that was
+    /// Sets whether the tool ran, where more is known than the [kind](ErrorKind::execution) says. With [`Execution::NotStarted`], an error that was
     /// [inferred](Evidence::Inferred) becomes a leaf's word ([`Evidence::Word`]): retry layers then may repeat any call.
     #[must_use]
     pub fn with_execution(self, execution: Execution) -> Self {
@@ -80,7 +80,7 @@ impl ToolError {
         self.edit(|e| e.execution = Execution::NotStarted)
     }
 
-    /// Says whether the same call may succeed later, where more is known than the kind tells.
+    /// Sets whether the same call may succeed later. Default: as the [kind](ErrorKind::is_retryable) says.
     #[must_use]
     pub fn with_retryable(self, retryable: bool) -> Self {
         self.edit(|e| e.retryable = retryable)

@@ -45,15 +45,15 @@ pub use self::{
     time::{go_duration, rfc3339},
 };
 
-/// What a server says about a repeat.
+/// What a server asks of the next attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Hint {
     /// How long to wait. Zero is "at once", or a moment that has passed.
     pub delay: Option<Duration>,
-    /// Whether to repeat the call at all, where the server says so.
+    /// Whether to repeat the call at all; `None` if the server does not say.
     pub retry: Option<bool>,
-    /// Where the delay was read; where there is none, the verdict.
+    /// Where the delay was read; without a delay, where `retry` was read.
     pub source: HintSource,
 }
 

@@ -1,7 +1,6 @@
 //! Delays in messages.
 //!
-//! As everywhere in texts, a number means something only where the text says so: after words that ask to
-//! come again (`try again in`, `retry after`, `wait`), and with a unit.
+//! A number is a delay only after words that ask for one (`try again in`, `retry after`, `wait`) and with a unit.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! Keeping secrets and bulk out of everything that people and log stores read.
 //!
-//! [`Redacted`] is a lazy view of JSON: it is made while it is printed or serialised, costs nothing
-//! before, and never copies the value. [`redact_text`] does what can be done for free text. [`Rules`]
-//! say what is a secret and how much of the rest is shown; all free functions use the built-in ones.
+//! [`Redacted`] is a lazy view of JSON: it works while it is printed or serialised, costs nothing
+//! before, and never copies the value. [`redact_text`] finds secrets in free text by their form. [`Rules`]
+//! decide what is a secret and how much of the rest is shown; all free functions use the built-in rules.
 //!
 //! ```
 //! use serde_json::json;
@@ -21,10 +21,10 @@
 //! |---|---|
 //! | members of objects | [sensitive keys](is_sensitive_key), whatever the type of their value; `{"name": "X-Api-Key", "value": ..}` in any order; the data of a Kubernetes Secret, the private parts of a JWK, the parts of a JWS; a connection string that is one opaque word |
 //! | arrays | `["Authorization", "x"]`, `["curl", "--token", "x", "-u", "ada:x"]`, `["mysql", "-px"]`; private keys line by line; the rows of `{"columns": ["login", "password"], "rows": [["ada", "x"]]}` |
-//! | strings that are JSON | seen through as JSON, four levels deep, up to 64 KiB; as text beyond that |
-//! | strings inside texts | seen through as what their escapes mean: `Error("user,password\nada,x")` |
+//! | strings that are JSON | redacted as JSON, four levels deep, up to 64 KiB; as text beyond that |
+//! | strings inside texts | redacted without their escapes: `Error("user,password\nada,x")` |
 //! | texts in Base64 | decoded, also over several lines and as UTF-16, and hidden as a whole if there is a secret in them |
-//! | tables | columns with sensitive heads: CSV, TSV, Markdown, what `psql` and `mysql` print, HTML, `INSERT INTO t (a, password) VALUES ('x', 'y')`, `COPY` |
+//! | tables | columns with sensitive heads: CSV, TSV, Markdown, the output of `psql` and `mysql`, HTML, `INSERT INTO t (a, password) VALUES ('x', 'y')`, `COPY` |
 //! | names with values | `key=x`, `"key": "x"`, `Header: x`, `--key x`, `key => x`, `if key == "x"`, `key: Type = "x"`; YAML blocks, TOML, INI, XML, property lists, connection strings, `.netrc`, `.pgpass`; percent-encoded, with HTML entities, with escaped quotes and letters; values like `Some("x")`, `b'x'`, `Secret { inner: "x" }` |
 //! | schemes | `Bearer x`, `Basic x` and the like; `Authorization` and `Cookie` headers as a whole |
 //! | URLs | `scheme://user:password@`, tokens as users, query and fragment, webhooks of Slack, Discord, Telegram, Teams and others |
@@ -52,9 +52,8 @@
 //! # Limits
 //!
 //! Strings of [`MAX_STRING`] characters, [`MAX_DEPTH`] levels, [`MAX_NODES`] values, [`MAX_BYTES`] bytes
-//! of a printed view; [`Rules`] can change them. Time is linear in what is looked at, and of a string no
-//! more than four times its limit and some bytes are looked at, unless it is JSON. What is redacted
-//! once stays as it is when it is redacted again.
+//! of a printed view; [`Rules`] can change them. The time is linear in the bytes that are read: of a string
+//! no more than four times its limit and 1 KiB, unless it is JSON. Redacting redacted text changes nothing.
 
 use std::borrow::Cow;
 
@@ -81,22 +80,22 @@ use self::rules::BUILT_IN;
 /// Replaces a secret.
 pub const REDACTED: &str = "[REDACTED]";
 
-/// Longer strings are cut, in characters.
+/// The length of a string in characters; the rest is cut.
 pub const MAX_STRING: usize = 200;
 
 /// Deeper levels are shown as `"[...]"`.
 pub const MAX_DEPTH: usize = 16;
 
-/// After so many values the rest is left out.
+/// The number of values of a view; the rest is left out.
 pub const MAX_NODES: usize = 1000;
 
-/// A printed view is cut after so many bytes.
+/// The length of a printed view in bytes; the rest is cut.
 pub const MAX_BYTES: usize = 16 * 1024;
 
 /// Whether values under this key are secrets, by the built-in rules: it contains `password`, `token`,
 /// `secret`, `key`, `auth`, `credential`, `cookie` or the like, in any case and with any separators, or
 /// has `pass`, `pwd`, `otp`, `jwt` or the like as a word, after harmless words (`author`, `monkey`,
-/// `max_tokens` ...) are taken out. In doubt it is one.
+/// `max_tokens` ...) are taken out. In doubt a key is sensitive.
 ///
 /// ```
 /// use tower_toolcall::redact::is_sensitive_key;

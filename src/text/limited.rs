@@ -125,7 +125,7 @@ impl<T: Serialize + ?Sized> Serialize for Below<'_, '_, T> {
     }
 }
 
-/// A serializer, or what it has begun, that is given no more than the limits allow.
+/// Passes on to a serializer, or to what it has begun, no more than the limits allow.
 struct Limited<'n, S> {
     to: S,
     limits: Limits<'n>,
@@ -144,7 +144,7 @@ impl<'n, S> Limited<'n, S> {
     }
 }
 
-/// Methods that pass on what has no members.
+/// Methods for values without members.
 macro_rules! leaves {
     ($($method:ident($($arg:ident: $type:ty),*);)*) => {$(
         fn $method(self, $($arg: $type),*) -> Result<S::Ok, S::Error> {
@@ -153,7 +153,7 @@ macro_rules! leaves {
     )*};
 }
 
-/// Methods that begin what has members.
+/// Methods that begin a value with members.
 macro_rules! begins {
     ($($method:ident($($arg:ident: $type:ty),*) -> $begun:ident;)*) => {$(
         fn $method(self, $($arg: $type),*) -> Result<Self::$begun, S::Error> {

@@ -49,7 +49,7 @@ pub(crate) fn is_hidden(c: char) -> bool {
     c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') || is_format(c)
 }
 
-/// Whether a character has no form of its own: those that turn the direction of a text, those without a width, tags.
+/// Whether a character only changes how others are shown: controls of the direction, characters without a width, tags.
 /// The joiner of emoji is one of them.
 pub(crate) fn is_format(c: char) -> bool {
     matches!(c,

@@ -4,7 +4,7 @@ use http::StatusCode;
 
 use crate::error::ErrorKind;
 
-/// What stands before a name: grpc-go, Python (C#'s `HttpStatusCode.` too), Java.
+/// The marks before a name: grpc-go, Python (C#'s `HttpStatusCode.` too), Java.
 const MARKS: &[&str] = &[
     "rpc error: code = ",
     "StatusCode.",
@@ -20,7 +20,7 @@ const NAMES: [&str; 17] = [
     "outofrange", "unimplemented", "internal", "unavailable", "dataloss", "unauthenticated",
 ];
 
-/// `UNKNOWN` says nothing: its description may.
+/// `UNKNOWN` has no meaning of its own: the description may have one.
 const UNKNOWN: i32 = 2;
 
 /// What the first code that the text names means.

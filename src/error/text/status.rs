@@ -1,4 +1,4 @@
-//! HTTP statuses in text: a number is one only where the text says so.
+//! HTTP statuses in text: a number is a status only where the text says so.
 
 use http::StatusCode;
 
@@ -66,7 +66,7 @@ fn is_glued_after(tail: &str) -> bool {
     }
 }
 
-/// What stands before a number.
+/// The words and marks before a number.
 struct Before<'a> {
     /// The last word.
     word: &'a str,
@@ -97,7 +97,7 @@ impl<'a> Before<'a> {
 
     /// `HTTP/1.1 503`, `status code 404`.
     fn is_strong(&self) -> bool {
-        // Behind another script the word may stand without a blank.
+        // After text in another script there may be no blank before the word.
         let latin = self.word.trim_start_matches(|c: char| !c.is_ascii());
         let versions = ["http/", "http/1.", "http/2."];
         let versioned = versions.iter().any(|v| self.rest.ends_with(v)) && self.word.len() <= 1;
@@ -205,7 +205,7 @@ impl Follows {
     }
 }
 
-/// Whether the words are the reason phrase of the status, or its beginning; an empty one stands for any.
+/// Whether the words are the reason phrase of the status, or its beginning; an empty one matches any.
 fn is_reason(number: u16, words: (&str, &str)) -> bool {
     #[rustfmt::skip]
     const REASONS: &[(u16, &str, &str)] = &[
@@ -228,7 +228,7 @@ fn is_reason(number: u16, words: (&str, &str)) -> bool {
     own || number >= 400 && matches!(words, ("client" | "server", "error"))
 }
 
-/// The last word before a number, the marks, quotes and blanks between them, and what stands before the word.
+/// The last word before a number, the marks, quotes and blanks between them, and the text before the word.
 fn last_word(text: &str) -> (&str, &str, &str) {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     let trimmed =
