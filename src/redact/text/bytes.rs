@@ -145,8 +145,9 @@ pub(super) fn is_digits(word: &str) -> bool {
 
 /// Whether there is nothing but ASCII letters, digits and these marks.
 pub(in crate::redact) fn is_made_of(word: &str, marks: &str) -> bool {
-    word.chars()
-        .all(|c| c.is_ascii_alphanumeric() || marks.contains(c))
+    let marks = marks.as_bytes();
+    word.bytes()
+        .all(|b| b.is_ascii_alphanumeric() || marks.contains(&b))
 }
 
 /// Whether there is a digit.
