@@ -49,7 +49,6 @@
 
 use std::{
     any::type_name,
-    fmt,
     future::Future,
     pin::Pin,
     task::{Context, Poll, ready},
@@ -158,13 +157,7 @@ impl<S, K: Clone> Layer<S> for CheckLayer<K> {
     }
 }
 
-impl<K> fmt::Debug for CheckLayer<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CheckLayer")
-            .field("check", &format_args!("{}", type_name::<K>()))
-            .finish()
-    }
-}
+crate::text::debug_fields! { {K} |_| CheckLayer<K> { check: format_args!("{}", type_name::<K>()) } }
 
 /// Checks answers. See the [module docs](self) for an example.
 #[derive(Clone)]
@@ -173,12 +166,10 @@ pub struct CheckService<S, K> {
     check: K,
 }
 
-impl<S: fmt::Debug, K> fmt::Debug for CheckService<S, K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CheckService")
-            .field("inner", &self.inner)
-            .field("check", &format_args!("{}", type_name::<K>()))
-            .finish()
+crate::text::debug_fields! {
+    {S: std::fmt::Debug, K} |this| CheckService<S, K> {
+        inner: this.inner,
+        check: format_args!("{}", type_name::<K>()),
     }
 }
 
@@ -241,11 +232,6 @@ where
     }
 }
 
-impl<F: fmt::Debug, K> fmt::Debug for ResponseFuture<F, K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ResponseFuture")
-            .field("fut", &self.fut)
-            .field("info", &self.info)
-            .finish_non_exhaustive()
-    }
+crate::text::debug_fields! {
+    {F: std::fmt::Debug, K} |this| ResponseFuture<F, K> { fut: this.fut, info: this.info, .. }
 }

@@ -47,7 +47,6 @@
 //! future; each further attempt likewise.
 
 use std::{
-    fmt,
     future::{Future, poll_fn},
     marker::PhantomData,
     mem,
@@ -215,13 +214,7 @@ where
     }
 }
 
-impl<F> fmt::Debug for ResponseFuture<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ResponseFuture")
-            .field("call", &self.info)
-            .finish_non_exhaustive()
-    }
-}
+crate::text::debug_fields! { {F} |this| ResponseFuture<F> { call: this.info, .. } }
 
 type Answer<Res> = Pin<Box<dyn Future<Output = Result<Res, ToolError>> + Send>>;
 

@@ -1,4 +1,4 @@
-use std::{cmp::Ordering, fmt, sync::Arc, time::Duration};
+use std::{cmp::Ordering, sync::Arc, time::Duration};
 
 use super::{
     Claim, ReplaySafety, ToolCall,
@@ -249,15 +249,13 @@ impl ToolCall {
     }
 }
 
-/// Shows names, never a value.
-impl fmt::Debug for Identity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Identity")
-            .field("tool", &Short::name(&self.tool))
-            .field("server", &self.server().map(Short::name))
-            .field("is_listed", &self.is_listed)
-            .field("replay_safety", &self.replay)
-            .field("timeout", &self.timeout)
-            .finish()
+crate::text::debug_fields! {
+    /// Shows names, never a value.
+    {} |this| Identity {
+        tool: Short::name(&this.tool),
+        server: this.server().map(Short::name),
+        is_listed: this.is_listed,
+        replay_safety: this.replay,
+        timeout: this.timeout,
     }
 }

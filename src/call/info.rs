@@ -1,4 +1,4 @@
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use http::Extensions;
 
@@ -223,13 +223,12 @@ impl CallInfo {
     }
 }
 
-/// Shows names, never a value.
-impl fmt::Debug for CallInfo {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CallInfo")
-            .field("tool", &Short::name(self.tool()))
-            .field("server", &self.server().map(Short::name))
-            .field("id", &self.id().map(Short::name))
-            .finish_non_exhaustive()
+crate::text::debug_fields! {
+    /// Shows names, never a value.
+    {} |this| CallInfo {
+        tool: Short::name(this.tool()),
+        server: this.server().map(Short::name),
+        id: this.id().map(Short::name),
+        ..
     }
 }

@@ -26,7 +26,7 @@ mod recording;
 mod signal;
 mod wire;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use http::Extensions;
 use serde_json::{Map, Value};
@@ -442,22 +442,18 @@ impl Clone for ToolCall {
     }
 }
 
-/// Shows names and sizes, never a value.
-impl fmt::Debug for ToolCall {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ToolCall")
-            .field("tool", &Short::name(self.tool()))
-            .field("server", &self.server().map(Short::name))
-            .field("id", &self.id().map(Short::name))
-            .field(
-                "arguments",
-                &format_args!("{} keys", self.arguments().len()),
-            )
-            .field("attempt", &self.attempt)
-            .field("replay_safety", &self.replay)
-            .field("timeout", &self.timeout())
-            .field("deadline", &self.deadline)
-            .finish_non_exhaustive()
+crate::text::debug_fields! {
+    /// Shows names and sizes, never a value.
+    {} |this| ToolCall {
+        tool: Short::name(this.tool()),
+        server: this.server().map(Short::name),
+        id: this.id().map(Short::name),
+        arguments: format_args!("{} keys", this.arguments().len()),
+        attempt: this.attempt,
+        replay_safety: this.replay,
+        timeout: this.timeout(),
+        deadline: this.deadline,
+        ..
     }
 }
 

@@ -1,5 +1,4 @@
 use std::{
-    fmt,
     sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
 };
@@ -243,11 +242,10 @@ impl Drop for Observation {
     }
 }
 
-impl fmt::Debug for Observation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Observation")
-            .field("call", &self.call)
-            .field("record", &self.call.as_ref().map(CallInfo::observed))
-            .finish_non_exhaustive()
+crate::text::debug_fields! {
+    {} |this| Observation {
+        call: this.call,
+        record: this.call.as_ref().map(CallInfo::observed),
+        ..
     }
 }

@@ -1,6 +1,6 @@
 //! Whether a server is there, and how that changes.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -20,20 +20,12 @@ pub enum Availability {
     Unavailable,
 }
 
-impl Availability {
+crate::text::names! {
     /// The state's name in events and snapshots.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Available => "available",
-            Self::Degraded => "degraded",
-            Self::Unavailable => "unavailable",
-        }
-    }
-}
-
-impl fmt::Display for Availability {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
+    Availability {
+        Available = "available",
+        Degraded = "degraded",
+        Unavailable = "unavailable",
     }
 }
 
@@ -48,19 +40,11 @@ pub enum Reason {
     ConnectionFailed,
 }
 
-impl Reason {
+crate::text::names! {
     /// The reason's name in events and snapshots.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Timeout => "timeout",
-            Self::ConnectionFailed => "connection_failed",
-        }
-    }
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
+    Reason {
+        Timeout = "timeout",
+        ConnectionFailed = "connection_failed",
     }
 }
 
@@ -82,16 +66,14 @@ pub struct AvailabilityChange {
     pub generation: u64,
 }
 
-/// Shows the name short and redacted, as events do.
-impl fmt::Debug for AvailabilityChange {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AvailabilityChange")
-            .field("server", &self.server.as_deref().map(Short::name))
-            .field("from", &self.from)
-            .field("to", &self.to)
-            .field("reason", &self.reason)
-            .field("failures", &self.failures)
-            .field("generation", &self.generation)
-            .finish()
+crate::text::debug_fields! {
+    /// Shows the name short and redacted, as events do.
+    {} |this| AvailabilityChange {
+        server: this.server.as_deref().map(Short::name),
+        from: this.from,
+        to: this.to,
+        reason: this.reason,
+        failures: this.failures,
+        generation: this.generation,
     }
 }

@@ -1,5 +1,3 @@
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 
 use crate::error::{ErrorKind, ToolError};
@@ -61,23 +59,17 @@ impl CallOutcome {
             _ => Self::Error,
         }
     }
-
-    /// Its name as a label.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Success => "success",
-            Self::Error => "error",
-            Self::Timeout => "timeout",
-            Self::Skipped => "skipped",
-            Self::Cancelled => "cancelled",
-            Self::Panicked => "panicked",
-            Self::Rejected => "rejected",
-        }
-    }
 }
 
-impl fmt::Display for CallOutcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
+crate::text::names! {
+    /// Its name as a label.
+    CallOutcome {
+        Success = "success",
+        Error = "error",
+        Timeout = "timeout",
+        Skipped = "skipped",
+        Cancelled = "cancelled",
+        Panicked = "panicked",
+        Rejected = "rejected",
     }
 }

@@ -1,6 +1,6 @@
 //! A circuit breaker's states, and how it goes from one to the next.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -26,18 +26,6 @@ pub enum BreakerState {
 }
 
 impl BreakerState {
-    /// The state's name in events and snapshots.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Closed => "closed",
-            Self::Open => "open",
-            Self::HalfOpen => "half_open",
-            Self::ForcedOpen => "forced_open",
-            Self::ForcedClosed => "forced_closed",
-            Self::Disabled => "disabled",
-        }
-    }
-
     /// The state as a number, for metrics: 0 if calls pass, 1 if a few do, 2 if they are refused.
     pub const fn level(self) -> u8 {
         match self {
@@ -48,9 +36,15 @@ impl BreakerState {
     }
 }
 
-impl fmt::Display for BreakerState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
+crate::text::names! {
+    /// The state's name in events and snapshots.
+    BreakerState {
+        Closed = "closed",
+        Open = "open",
+        HalfOpen = "half_open",
+        ForcedOpen = "forced_open",
+        ForcedClosed = "forced_closed",
+        Disabled = "disabled",
     }
 }
 
@@ -77,25 +71,17 @@ pub enum TransitionReason {
     Forced,
 }
 
-impl TransitionReason {
+crate::text::names! {
     /// The reason's name in events.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::ConsecutiveFailures => "consecutive_failures",
-            Self::FailuresInWindow => "failures_in_window",
-            Self::FailureRate => "failure_rate",
-            Self::SlowCallRate => "slow_call_rate",
-            Self::PeriodElapsed => "period_elapsed",
-            Self::ProbesSucceeded => "probes_succeeded",
-            Self::ProbeFailed => "probe_failed",
-            Self::Forced => "forced",
-        }
-    }
-}
-
-impl fmt::Display for TransitionReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
+    TransitionReason {
+        ConsecutiveFailures = "consecutive_failures",
+        FailuresInWindow = "failures_in_window",
+        FailureRate = "failure_rate",
+        SlowCallRate = "slow_call_rate",
+        PeriodElapsed = "period_elapsed",
+        ProbesSucceeded = "probes_succeeded",
+        ProbeFailed = "probe_failed",
+        Forced = "forced",
     }
 }
 
@@ -128,21 +114,19 @@ pub struct Transition {
     pub open_for: Option<Duration>,
 }
 
-/// Shows the key short and redacted, as events do.
-impl fmt::Debug for Transition {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Transition")
-            .field("server", &self.server.as_deref().map(Short::name))
-            .field("tool", &self.tool.as_deref().map(Short::name))
-            .field("from", &self.from)
-            .field("to", &self.to)
-            .field("reason", &self.reason)
-            .field("generation", &self.generation)
-            .field("calls", &self.calls)
-            .field("failures", &self.failures)
-            .field("slow_calls", &self.slow_calls)
-            .field("open_for", &self.open_for)
-            .finish()
+crate::text::debug_fields! {
+    /// Shows the key short and redacted, as events do.
+    {} |this| Transition {
+        server: this.server.as_deref().map(Short::name),
+        tool: this.tool.as_deref().map(Short::name),
+        from: this.from,
+        to: this.to,
+        reason: this.reason,
+        generation: this.generation,
+        calls: this.calls,
+        failures: this.failures,
+        slow_calls: this.slow_calls,
+        open_for: this.open_for,
     }
 }
 

@@ -1,6 +1,5 @@
 use std::{
     any::type_name,
-    fmt,
     future::Future,
     pin::Pin,
     task::{Context, Poll},
@@ -52,12 +51,10 @@ where
     }
 }
 
-impl<F: fmt::Debug, C> fmt::Debug for ResponseFuture<F, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ResponseFuture")
-            .field("fut", &self.fut)
-            .field("flight", &self.flight)
-            .field("classifier", &format_args!("{}", type_name::<C>()))
-            .finish()
+crate::text::debug_fields! {
+    {F: std::fmt::Debug, C} |this| ResponseFuture<F, C> {
+        fut: this.fut,
+        flight: this.flight,
+        classifier: format_args!("{}", type_name::<C>()),
     }
 }

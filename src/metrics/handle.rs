@@ -1,5 +1,4 @@
 use std::{
-    fmt,
     sync::{Arc, Mutex, PoisonError, Weak},
     time::Duration,
 };
@@ -200,13 +199,8 @@ impl Listen for Inner {
     }
 }
 
-impl fmt::Debug for Metrics {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Metrics")
-            .field("tools", &self.0.rows.len())
-            .field("latency", &self.0.shared.range)
-            .finish_non_exhaustive()
-    }
+crate::text::debug_fields! {
+    {} |this| Metrics { tools: this.0.rows.len(), latency: this.0.shared.range, .. }
 }
 
 /// Settings of a [`Metrics`].

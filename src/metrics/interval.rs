@@ -1,5 +1,3 @@
-use std::fmt;
-
 use super::{collect::Period, handle::Metrics, snapshot::Snapshot};
 
 /// Reads what happened, interval by interval; made by [`Metrics::interval`].
@@ -39,10 +37,4 @@ impl Interval {
     }
 }
 
-impl fmt::Debug for Interval {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Interval")
-            .field("metrics", &self.metrics)
-            .finish_non_exhaustive()
-    }
-}
+crate::text::debug_fields! { {} |this| Interval { metrics: this.metrics, .. } }

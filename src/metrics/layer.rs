@@ -1,4 +1,4 @@
-use std::{any::type_name, fmt};
+use std::any::type_name;
 
 use tower_layer::Layer;
 
@@ -42,11 +42,9 @@ impl<S, C: Clone> Layer<S> for MetricsLayer<C> {
     }
 }
 
-impl<C> fmt::Debug for MetricsLayer<C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MetricsLayer")
-            .field("metrics", &self.metrics)
-            .field("classifier", &format_args!("{}", type_name::<C>()))
-            .finish()
+crate::text::debug_fields! {
+    {C} |this| MetricsLayer<C> {
+        metrics: this.metrics,
+        classifier: format_args!("{}", type_name::<C>()),
     }
 }

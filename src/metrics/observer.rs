@@ -1,5 +1,3 @@
-use std::fmt;
-
 use tokio::time::Instant;
 
 use super::{handle::Metrics, row::Seat, sink::CallEnd};
@@ -96,11 +94,4 @@ impl Report for Observer {
     }
 }
 
-impl fmt::Debug for Observer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Observer")
-            .field("call", self.below.call())
-            .field("since", &self.since)
-            .finish_non_exhaustive()
-    }
-}
+crate::text::debug_fields! { {} |this| Observer { call: this.below.call(), since: this.since, .. } }

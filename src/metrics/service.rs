@@ -1,7 +1,4 @@
-use std::{
-    fmt,
-    task::{Context, Poll},
-};
+use std::task::{Context, Poll};
 
 use tower_service::Service;
 
@@ -55,11 +52,6 @@ where
     }
 }
 
-impl<S: fmt::Debug, C> fmt::Debug for MetricsService<S, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MetricsService")
-            .field("inner", &self.inner)
-            .field("layer", &self.layer)
-            .finish()
-    }
+crate::text::debug_fields! {
+    {S: std::fmt::Debug, C} |this| MetricsService<S, C> { inner: this.inner, layer: this.layer }
 }

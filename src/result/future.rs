@@ -1,5 +1,4 @@
 use std::{
-    fmt,
     future::Future,
     pin::Pin,
     task::{Context, Poll, ready},
@@ -205,10 +204,6 @@ fn failure_of_answer(outcome: &Outcome) -> Option<ToolError> {
     })
 }
 
-impl<S, F, C> fmt::Debug for ResponseFuture<S, F, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ResponseFuture")
-            .field("pending", &self.pending)
-            .finish_non_exhaustive()
-    }
+crate::text::debug_fields! {
+    {S, F, C} |this| ResponseFuture<S, F, C> { pending: this.pending, .. }
 }

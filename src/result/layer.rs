@@ -1,4 +1,4 @@
-use std::{any::type_name, fmt};
+use std::any::type_name;
 
 use tower_layer::Layer;
 
@@ -46,10 +46,6 @@ impl<S, C: Clone> Layer<S> for ToolResultLayer<C> {
     }
 }
 
-impl<C> fmt::Debug for ToolResultLayer<C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ToolResultLayer")
-            .field("classifier", &format_args!("{}", type_name::<C>()))
-            .finish()
-    }
+crate::text::debug_fields! {
+    {C} |_| ToolResultLayer<C> { classifier: format_args!("{}", type_name::<C>()) }
 }

@@ -70,23 +70,15 @@ impl Metadata {
     }
 }
 
-impl std::fmt::Debug for Metadata {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Metadata")
-            .field("max_attempts", &self.max_attempts())
-            .field("timeout", &self.timeout())
-            .field("configured_timeout", &self.configured_timeout())
-            .field("slow", &self.is_slow())
-            .field("waited", &self.waited())
-            .field("refused_retries", &self.refused_retries())
-            .field("output_bytes", &self.output_bytes())
-            .field(
-                "extra",
-                &format_args!(
-                    "{} keys",
-                    self.extra.as_ref().map_or(0, |extra| extra.len())
-                ),
-            )
-            .finish()
+crate::text::debug_fields! {
+    {} |this| Metadata {
+        max_attempts: this.max_attempts(),
+        timeout: this.timeout(),
+        configured_timeout: this.configured_timeout(),
+        slow: this.is_slow(),
+        waited: this.waited(),
+        refused_retries: this.refused_retries(),
+        output_bytes: this.output_bytes(),
+        extra: format_args!("{} keys",this.extra.as_ref().map_or(0, |extra| extra.len())),
     }
 }

@@ -1,7 +1,4 @@
-use std::{
-    fmt,
-    task::{Context, Poll},
-};
+use std::task::{Context, Poll};
 
 use tower_service::Service;
 
@@ -96,10 +93,6 @@ where
     }
 }
 
-impl<S: fmt::Debug, C> fmt::Debug for ToolResultService<S, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ToolResultService")
-            .field("inner", &self.inner)
-            .finish_non_exhaustive()
-    }
+crate::text::debug_fields! {
+    {S: std::fmt::Debug, C} |this| ToolResultService<S, C> { inner: this.inner, .. }
 }

@@ -1,5 +1,3 @@
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 
 use crate::error::ErrorKind;
@@ -31,21 +29,15 @@ impl Status {
             _ => Self::Error,
         }
     }
-
-    /// Its name, as it is serialised.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Success => "success",
-            Self::Error => "error",
-            Self::Timeout => "timeout",
-            Self::Skipped => "skipped",
-            Self::Cancelled => "cancelled",
-        }
-    }
 }
 
-impl fmt::Display for Status {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
+crate::text::names! {
+    /// Its name, as it is serialised.
+    Status {
+        Success = "success",
+        Error = "error",
+        Timeout = "timeout",
+        Skipped = "skipped",
+        Cancelled = "cancelled",
     }
 }

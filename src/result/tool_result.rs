@@ -1,4 +1,4 @@
-use std::{borrow::Cow, fmt, time::Duration};
+use std::{borrow::Cow, time::Duration};
 
 use super::{metadata::Metadata, status::Status};
 use crate::{answer::ModelText, call::CallInfo, error::ToolError, text::Short};
@@ -202,20 +202,18 @@ impl<T> ToolResult<T> {
     }
 }
 
-/// Shows how the call ended, never the data.
-impl<T> fmt::Debug for ToolResult<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ToolResult")
-            .field("status", &self.status())
-            .field("tool", &Short::name(self.tool()))
-            .field("server", &self.server().map(Short::name))
-            .field("call_id", &self.call_id().map(Short::name))
-            .field("data", &self.data().map(|_| format_args!("..")))
-            .field("error", &self.error())
-            .field("duration", &self.duration())
-            .field("attempts", &self.attempts())
-            .field("metadata", self.metadata())
-            .finish()
+crate::text::debug_fields! {
+    /// Shows how the call ended, never the data.
+    {T} |this| ToolResult<T> {
+        status: this.status(),
+        tool: Short::name(this.tool()),
+        server: this.server().map(Short::name),
+        call_id: this.call_id().map(Short::name),
+        data: this.data().map(|_| format_args!("..")),
+        error: this.error(),
+        duration: this.duration(),
+        attempts: this.attempts(),
+        metadata: this.metadata(),
     }
 }
 

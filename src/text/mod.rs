@@ -18,6 +18,58 @@ macro_rules! opaque_debug {
 }
 pub(crate) use opaque_debug;
 
+/// `Debug` by some fields, for what cannot derive it or must not show all. `..` at the end says that there are others.
+///
+/// `debug_fields!({C} |this| Layer<C> { tools: this.tools.len(), .. })`
+macro_rules! debug_fields {
+    ($(#[$doc:meta])* {$($params:tt)*} |$this:pat_param| $name:ident $(<$($arg:tt),+>)? {
+        $($field:ident: $value:expr),* $(,)?
+    }) => {
+        $crate::text::debug_fields!(@impl $(#[$doc])* {$($params)*} $this, $name $(<$($arg),+>)?,
+            finish $(, $field: $value)*);
+    };
+    ($(#[$doc:meta])* {$($params:tt)*} |$this:pat_param| $name:ident $(<$($arg:tt),+>)? {
+        $($field:ident: $value:expr,)+ ..
+    }) => {
+        $crate::text::debug_fields!(@impl $(#[$doc])* {$($params)*} $this, $name $(<$($arg),+>)?,
+            finish_non_exhaustive $(, $field: $value)*);
+    };
+    (@impl $(#[$doc:meta])* {$($params:tt)*} $this:pat_param, $name:ident $(<$($arg:tt),+>)?,
+        $finish:ident $(, $field:ident: $value:expr)*) => {
+        $(#[$doc])*
+        impl<$($params)*> std::fmt::Debug for $name $(<$($arg),+>)? {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                let $this = self;
+                let mut fields = f.debug_struct(stringify!($name));
+                $(fields.field(stringify!($field), &$value);)*
+                fields.$finish()
+            }
+        }
+    };
+}
+pub(crate) use debug_fields;
+
+/// The table of the names of an enum's variants: its function `name`, and `Display`.
+macro_rules! names {
+    ($(#[$doc:meta])* $type:ident { $($variant:ident = $name:literal),+ $(,)? }) => {
+        impl $type {
+            $(#[$doc])*
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)+
+                }
+            }
+        }
+
+        impl std::fmt::Display for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.name())
+            }
+        }
+    };
+}
+pub(crate) use names;
+
 /// Marks that something was cut away.
 pub(crate) const TRUNCATED: &str = "...[truncated]";
 

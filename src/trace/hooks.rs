@@ -1,4 +1,4 @@
-use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use tracing::Span;
 
@@ -175,12 +175,11 @@ impl<'a, Res> End<'a, Res> {
     }
 }
 
-impl<Res> fmt::Debug for End<'_, Res> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("End")
-            .field("failure", &self.failure)
-            .field("duration", &self.duration)
-            .field("attempts", &self.attempts)
-            .finish_non_exhaustive()
+crate::text::debug_fields! {
+    {Res} |this| End<'_, Res> {
+        failure: this.failure,
+        duration: this.duration,
+        attempts: this.attempts,
+        ..
     }
 }

@@ -1,4 +1,4 @@
-use std::{any::type_name, fmt};
+use std::any::type_name;
 
 use tower_layer::Layer;
 use tracing::Level;
@@ -116,12 +116,10 @@ impl<H> TraceLayer<H> {
     }
 }
 
-impl<H> fmt::Debug for TraceLayer<H> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TraceLayer")
-            .field("hooks", &format_args!("{}", type_name::<H>()))
-            .field("show", &self.show)
-            .field("listener", &self.listener)
-            .finish()
+crate::text::debug_fields! {
+    {H} |this| TraceLayer<H> {
+        hooks: format_args!("{}", type_name::<H>()),
+        show: this.show,
+        listener: this.listener,
     }
 }

@@ -1,4 +1,4 @@
-use std::{fmt, marker::PhantomData};
+use std::marker::PhantomData;
 
 use tokio::time::Instant;
 use tracing::{Level, Span, field::display, record_all};
@@ -345,11 +345,6 @@ impl<H: TraceHooks<Res>, Res> Report for Observer<H, Res> {
     }
 }
 
-impl<H, Res> fmt::Debug for Observer<H, Res> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Observer")
-            .field("call", &self.info)
-            .field("seen", &self.seen)
-            .finish_non_exhaustive()
-    }
+crate::text::debug_fields! {
+    {H, Res} |this| Observer<H, Res> { call: this.info, seen: this.seen, .. }
 }

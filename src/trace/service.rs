@@ -1,7 +1,4 @@
-use std::{
-    fmt,
-    task::{Context, Poll},
-};
+use std::task::{Context, Poll};
 
 use tower_service::Service;
 use tracing::Span;
@@ -88,11 +85,6 @@ where
     }
 }
 
-impl<S: fmt::Debug, H> fmt::Debug for Trace<S, H> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Trace")
-            .field("inner", &self.inner)
-            .field("layer", &self.layer)
-            .finish()
-    }
+crate::text::debug_fields! {
+    {S: std::fmt::Debug, H} |this| Trace<S, H> { inner: this.inner, layer: this.layer }
 }

@@ -1,5 +1,3 @@
-use std::fmt;
-
 use ::axum::{
     Router,
     extract::{Request, State},
@@ -161,12 +159,11 @@ async fn no_post() -> Rejection {
     Rejection::no_post()
 }
 
-impl fmt::Debug for Routes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Routes")
-            .field("max_batch", &self.max_batch)
-            .field("servers", &self.servers)
-            .field("deadlines", &self.deadlines)
-            .finish_non_exhaustive()
+crate::text::debug_fields! {
+    {} |this| Routes {
+        max_batch: this.max_batch,
+        servers: this.servers,
+        deadlines: this.deadlines,
+        ..
     }
 }

@@ -1,6 +1,5 @@
 use std::{
     collections::VecDeque,
-    fmt,
     future::poll_fn,
     pin::Pin,
     task::{Context, Poll, ready},
@@ -250,14 +249,10 @@ where
     }
 }
 
-impl<S, C> fmt::Debug for Completions<S, C>
-where
-    S: Service<ToolCall, Error: Into<ToolError>> + Clone,
-{
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Completions")
-            .field("waiting", &self.queue.len())
-            .field("running", &self.running.len())
-            .finish_non_exhaustive()
+crate::text::debug_fields! {
+    {S: Service<ToolCall, Error: Into<ToolError>> + Clone, C} |this| Completions<S, C> {
+        waiting: this.queue.len(),
+        running: this.running.len(),
+        ..
     }
 }

@@ -1,4 +1,4 @@
-use std::{fmt, num::NonZeroUsize, time::Duration};
+use std::{num::NonZeroUsize, time::Duration};
 
 use tokio::time::Instant;
 use tower_service::Service;
@@ -122,10 +122,4 @@ where
     }
 }
 
-impl<S, C> fmt::Debug for Parallel<S, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Parallel")
-            .field("plan", &self.plan)
-            .finish_non_exhaustive()
-    }
-}
+crate::text::debug_fields! { {S, C} |this| Parallel<S, C> { plan: this.plan, .. } }

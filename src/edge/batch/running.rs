@@ -1,5 +1,4 @@
 use std::{
-    fmt,
     future::Future,
     pin::Pin,
     task::{Context, Poll, ready},
@@ -104,13 +103,8 @@ where
     }
 }
 
-impl<S, C> fmt::Debug for Running<S, C>
-where
-    S: Service<ToolCall, Error: Into<ToolError>> + Clone,
-{
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Running")
-            .field("completions", &self.completions)
-            .finish()
+crate::text::debug_fields! {
+    {S: Service<ToolCall, Error: Into<ToolError>> + Clone, C} |this| Running<S, C> {
+        completions: this.completions,
     }
 }

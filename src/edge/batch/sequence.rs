@@ -1,5 +1,4 @@
 use std::{
-    fmt,
     future::Future,
     mem,
     pin::Pin,
@@ -130,13 +129,7 @@ where
     }
 }
 
-impl<S, C> fmt::Debug for Sequence<S, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sequence")
-            .field("plan", &self.plan)
-            .finish_non_exhaustive()
-    }
-}
+crate::text::debug_fields! { {S, C} |this| Sequence<S, C> { plan: this.plan, .. } }
 
 /// Future of a [`Sequence`]: its [report](SequenceReport).
 ///
@@ -196,15 +189,10 @@ where
     }
 }
 
-impl<S, C> fmt::Debug for RunningSequence<S, C>
-where
-    S: Service<ToolCall, Error: Into<ToolError>> + Clone,
-{
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RunningSequence")
-            .field("completions", &self.completions)
-            .field("account", &self.account)
-            .finish()
+crate::text::debug_fields! {
+    {S: Service<ToolCall, Error: Into<ToolError>> + Clone, C} |this| RunningSequence<S, C> {
+        completions: this.completions,
+        account: this.account,
     }
 }
 

@@ -1,6 +1,5 @@
 use std::{
     collections::{HashMap, HashSet},
-    fmt,
     sync::Arc,
     time::Duration,
 };
@@ -200,14 +199,7 @@ impl Resolve for Catalog {
     }
 }
 
-impl fmt::Debug for Catalog {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Catalog")
-            .field("tools", &self.len())
-            .field("trusted", &self.trusted)
-            .finish_non_exhaustive()
-    }
-}
+crate::text::debug_fields! { {} |this| Catalog { tools: this.len(), trusted: this.trusted, .. } }
 
 impl McpService {
     /// Asks the server for its tools, page by page.

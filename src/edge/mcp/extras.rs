@@ -1,4 +1,4 @@
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use rmcp::model::{CallToolRequestParams, InputResponses};
 
@@ -94,13 +94,11 @@ impl McpExtras {
     }
 }
 
-/// Shows what is there, never what it says.
-impl fmt::Debug for McpExtras {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("McpExtras")
-            .field("input_responses", &self.0.input_responses.is_some())
-            .field("request_state", &self.0.request_state.is_some())
-            .field("idempotency_key", &self.0.idempotency_key.is_some())
-            .finish()
+crate::text::debug_fields! {
+    /// Shows what is there, never what it says.
+    {} |this| McpExtras {
+        input_responses: this.0.input_responses.is_some(),
+        request_state: this.0.request_state.is_some(),
+        idempotency_key: this.0.idempotency_key.is_some(),
     }
 }

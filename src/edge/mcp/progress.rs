@@ -1,6 +1,5 @@
 use std::{
     collections::HashMap,
-    fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -72,13 +71,7 @@ impl ClientHandler for McpProgress {
     }
 }
 
-impl fmt::Debug for McpProgress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("McpProgress")
-            .field("calls", &self.lock().len())
-            .finish()
-    }
-}
+crate::text::debug_fields! { {} |this| McpProgress { calls: this.lock().len() } }
 
 /// The observers of a call's progress.
 #[derive(Clone)]

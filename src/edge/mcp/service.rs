@@ -1,5 +1,4 @@
 use std::{
-    fmt,
     future::Future,
     pin::Pin,
     sync::Arc,
@@ -164,13 +163,8 @@ impl McpService {
     }
 }
 
-impl fmt::Debug for McpService {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("McpService")
-            .field("server", &self.server)
-            .field("closed", &self.peer.is_transport_closed())
-            .finish_non_exhaustive()
-    }
+crate::text::debug_fields! {
+    {} |this| McpService { server: this.server, closed: this.peer.is_transport_closed(), .. }
 }
 
 impl Service<ToolCall> for McpService {

@@ -1,6 +1,5 @@
 use std::{
     collections::{HashMap, hash_map::Entry},
-    fmt,
     sync::Arc,
     time::Duration,
 };
@@ -223,11 +222,6 @@ impl<Res: 'static> Default for RouterBuilder<Res> {
     }
 }
 
-impl<Res> fmt::Debug for RouterBuilder<Res> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RouterBuilder")
-            .field("tools", &self.local.len())
-            .field("servers", &self.servers.len())
-            .finish_non_exhaustive()
-    }
+crate::text::debug_fields! {
+    {Res} |this| RouterBuilder<Res> { tools: this.local.len(), servers: this.servers.len(), .. }
 }

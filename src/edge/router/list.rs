@@ -1,4 +1,4 @@
-use std::{collections::HashSet, fmt, sync::Arc};
+use std::{collections::HashSet, sync::Arc};
 
 use crate::call::ReplaySafety;
 #[cfg(feature = "mcp")]
@@ -113,10 +113,4 @@ impl From<Catalog> for ToolList {
     }
 }
 
-impl fmt::Debug for ToolList {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ToolList")
-            .field("tools", &self.0.count())
-            .finish()
-    }
-}
+crate::text::debug_fields! { {} |this| ToolList { tools: this.0.count() } }

@@ -1,5 +1,4 @@
 use std::{
-    fmt,
     future::Future,
     pin::Pin,
     sync::Arc,
@@ -164,12 +163,11 @@ impl<Res> Clone for Router<Res> {
     }
 }
 
-impl<Res> fmt::Debug for Router<Res> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Router")
-            .field("tools", &self.table.local.len())
-            .field("servers", &self.table.servers.len())
-            .finish_non_exhaustive()
+crate::text::debug_fields! {
+    {Res} |this| Router<Res> {
+        tools: this.table.local.len(),
+        servers: this.table.servers.len(),
+        ..
     }
 }
 

@@ -1,4 +1,4 @@
-use std::{fmt, str::FromStr, time::Duration};
+use std::{str::FromStr, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -36,22 +36,16 @@ impl Preset {
         Self::Gateway,
         Self::HttpProxy,
     ];
-
-    /// As it is written: `agent_library`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Default => "default",
-            Self::AgentLibrary => "agent_library",
-            Self::AgentLoop => "agent_loop",
-            Self::Gateway => "gateway",
-            Self::HttpProxy => "http_proxy",
-        }
-    }
 }
 
-impl fmt::Display for Preset {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+crate::text::names! {
+    /// As it is written: `agent_library`.
+    Preset {
+        Default = "default",
+        AgentLibrary = "agent_library",
+        AgentLoop = "agent_loop",
+        Gateway = "gateway",
+        HttpProxy = "http_proxy",
     }
 }
 

@@ -1,4 +1,4 @@
-use std::{fmt, num::NonZeroUsize, sync::Arc};
+use std::{num::NonZeroUsize, sync::Arc};
 
 use rmcp::model::{CallToolResponse, Implementation, ServerCapabilities, ServerConfig};
 use tokio::time::{Instant, timeout_at};
@@ -330,11 +330,10 @@ impl GatewayHandler {
     }
 }
 
-impl fmt::Debug for GatewayHandler {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("GatewayHandler")
-            .field("name", &self.settings.info.server_info.name)
-            .field("in_flight", &self.in_flight())
-            .finish_non_exhaustive()
+crate::text::debug_fields! {
+    {} |this| GatewayHandler {
+        name: this.settings.info.server_info.name,
+        in_flight: this.in_flight(),
+        ..
     }
 }

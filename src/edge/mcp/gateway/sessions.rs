@@ -1,6 +1,6 @@
 use std::{
     collections::HashMap,
-    fmt, io,
+    io,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -180,14 +180,7 @@ impl Default for McpSessions {
     }
 }
 
-impl fmt::Debug for McpSessions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("McpSessions")
-            .field("count", &self.count())
-            .field("max", &self.max)
-            .finish_non_exhaustive()
-    }
-}
+crate::text::debug_fields! { {} |this| McpSessions { count: this.count(), max: this.max, .. } }
 
 impl SessionManager for McpSessions {
     type Error = LocalSessionManagerError;

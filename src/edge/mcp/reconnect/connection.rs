@@ -1,9 +1,6 @@
-use std::{
-    fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering::Relaxed},
 };
 
 use rmcp::{
@@ -45,13 +42,7 @@ impl<K: Send + Sync + 'static> From<(K, McpService)> for McpConnection {
     }
 }
 
-impl fmt::Debug for McpConnection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("McpConnection")
-            .field("service", &self.service)
-            .finish_non_exhaustive()
-    }
-}
+crate::text::debug_fields! { {} |this| McpConnection { service: this.service, .. } }
 
 /// A connection in use. Its calls hold it, so one that is replaced ends with the last of them.
 #[derive(Debug)]

@@ -1,5 +1,4 @@
 use std::{
-    fmt,
     future::{Future, poll_fn},
     pin::pin,
     sync::Arc,
@@ -296,12 +295,11 @@ impl Service<ToolCall> for McpReconnect {
     }
 }
 
-impl fmt::Debug for McpReconnect {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("McpReconnect")
-            .field("server", &self.shared.server)
-            .field("connected", &self.is_connected())
-            .field("settings", &self.settings)
-            .finish_non_exhaustive()
+crate::text::debug_fields! {
+    {} |this| McpReconnect {
+        server: this.shared.server,
+        connected: this.is_connected(),
+        settings: this.settings,
+        ..
     }
 }

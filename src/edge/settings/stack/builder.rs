@@ -1,4 +1,4 @@
-use std::{any::type_name, fmt, sync::Arc, time::Duration};
+use std::{any::type_name, sync::Arc, time::Duration};
 
 use tower_layer::Layer;
 use tower_service::Service;
@@ -179,11 +179,10 @@ impl<C: Clone, O> StackBuilder<C, O> {
     }
 }
 
-impl<C, O> fmt::Debug for StackBuilder<C, O> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StackBuilder")
-            .field("settings", &self.parts.settings)
-            .field("classifier", &format_args!("{}", type_name::<C>()))
-            .finish_non_exhaustive()
+crate::text::debug_fields! {
+    {C, O} |this| StackBuilder<C, O> {
+        settings: this.parts.settings,
+        classifier: format_args!("{}", type_name::<C>()),
+        ..
     }
 }

@@ -1,4 +1,4 @@
-use std::{any::type_name, fmt};
+use std::any::type_name;
 
 use tower_layer::Layer;
 use tower_service::Service;
@@ -135,16 +135,15 @@ where
     }
 }
 
-impl<C, O> fmt::Debug for StackLayer<C, O> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StackLayer")
-            .field("sanitize", &self.sanitize)
-            .field("deadline", &self.deadline)
-            .field("rate_limit", &self.rate_limit)
-            .field("health", &self.health)
-            .field("circuit_breaker", &self.circuit_breaker)
-            .field("timeout", &self.timeout)
-            .field("classifier", &format_args!("{}", type_name::<C>()))
-            .finish_non_exhaustive()
+crate::text::debug_fields! {
+    {C, O} |this| StackLayer<C, O> {
+        sanitize: this.sanitize,
+        deadline: this.deadline,
+        rate_limit: this.rate_limit,
+        health: this.health,
+        circuit_breaker: this.circuit_breaker,
+        timeout: this.timeout,
+        classifier: format_args!("{}", type_name::<C>()),
+        ..
     }
 }

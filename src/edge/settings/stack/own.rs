@@ -2,7 +2,6 @@
 
 use std::{
     borrow::Cow,
-    fmt,
     sync::Arc,
     task::{Context, Poll},
 };
@@ -119,13 +118,8 @@ impl<Res> From<()> for Own<Res> {
     }
 }
 
-impl<Res> fmt::Debug for Own<Res> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Own")
-            .field("hooks", &self.hooks.is_some())
-            .field("layers", &self.layers.len())
-            .finish()
-    }
+crate::text::debug_fields! {
+    {Res} |this| Own<Res> { hooks: this.hooks.is_some(), layers: this.layers.len() }
 }
 
 /// Whose hooks spans have: `()` has none.
@@ -224,10 +218,4 @@ impl<Res: 'static, C: Classify<Res>> TraceHooks<Res> for Hooks<Res, C> {
     }
 }
 
-impl<Res, C> fmt::Debug for Hooks<Res, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Hooks")
-            .field("own", &self.own.is_some())
-            .finish_non_exhaustive()
-    }
-}
+crate::text::debug_fields! { {Res, C} |this| Hooks<Res, C> { own: this.own.is_some(), .. } }

@@ -1,0 +1,294 @@
+//! A layer that resolves the names of calls: one tool has one identity, however callers spell it.
+//!
+//! `charge` of the server `pay`, `pay__charge` of the server `pay`, and `pay__charge` alone are one tool. Layers that keep state for
+//! each tool (a circuit breaker, the gate of a rate limit, a row of metrics) know tools by the names on the call. So names are
+//! resolved outside of them, by a table that knows the tools: the `Router` (feature `router`) of the stack, a list of an MCP server's
+//! tools, or anything that implements [`Resolve`].
+//!
+//! - Below the layer [`ToolCall::server`](crate::ToolCall::server) and [`ToolCall::tool`](crate::ToolCall::tool) are the server and the tool's own name. Tools of the program
+//!   itself have no server.
+//! - A tool or a server that does not exist is refused here: [`NotFound`](crate::ErrorKind::NotFound), not started (a router names those that are near). It makes no
+//!   key, no gate and no row, and the service below is not called.
+//! - What the table knows of the tool is written on the call where the caller said nothing: whether it may run twice, its timeout.
+//! - Errors that come back, and their texts, name the tool as the caller did; errors of other calls stay as they are.
+//! - A call that is [resolved](crate::ToolCall::is_resolved) already passes unchanged, so the layer may stand in a stack twice, and at an
+//!   edge as well.
+//! - A server that is known and whose list was never read is not unknown: its calls go on, under
+//!   [one key](crate::Identity::unlisted) whatever tool they name.
+//!
+//! `GatewayHandler` (feature `mcp-server`) puts it around its stack by itself, axum's `Routes` do with `Routes::with_identity`.
+//!
+//! # Order
+//!
+//! Inside the result layer and the redaction rules, outside of all that looks at names: traces, metrics, whatever has a key. A layer
+//! that stands outside of it has the caller's words for keys.
+//!
+//! # Example
+//!
+#![cfg_attr(all(feature = "router", feature = "tower"), doc = "```")]
+#![cfg_attr(not(all(feature = "router", feature = "tower")), doc = "```ignore")]
+//! use std::time::Duration;
+//! use tower::{ServiceBuilder, ServiceExt, service_fn};
+//! use tower_toolcall::{AnyError, BoxError, ErrorKind, ServiceBuilderExt, ToolCall, router::Router, timeout::TimeoutLayer};
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), BoxError> {
+//! let pay = service_fn(|_: ToolCall| async { Ok::<_, AnyError>("charged") });
+//! let router = Router::builder().server("pay", pay, ["charge", "refund"]).build()?;
+//!
+//! let stack = ServiceBuilder::new()
+//!     .tool_identity(router.clone())
+//!     .tool_circuit_breaker() // one breaker for each tool, however it is called
+//!     .layer(TimeoutLayer::default().with_tool("pay__charge", Duration::from_secs(60)))
+//!     .service(router);
+//!
+//! for call in [
+//!     ToolCall::new("pay__charge"),
+//!     ToolCall::new("charge").with_server("pay"),
+//!     ToolCall::new("pay__charge").with_server("pay"),
+//! ] {
+//!     assert_eq!(stack.clone().oneshot(call).await?, "charged");
+//! }
+//!
+//! let invented = ToolCall::new("charge").with_server("anything");
+//! let error = stack.oneshot(invented).await.unwrap_err();
+//! assert_eq!(error.kind(), ErrorKind::NotFound);
+//! assert_eq!(error.model_message(), "Tool 'charge' does not exist. Did you mean 'pay__charge'?");
+//! # Ok(()) }
+//! ```
+//!
+//! A table of one's own:
+//!
+//! ```
+//! use tower_toolcall::{ErrorKind, Identity, ToolCall, ToolError, identity::{IdentityLayer, Resolve}};
+//!
+//! struct Aliases;
+//!
+//! impl Resolve for Aliases {
+//!     fn resolve(&self, call: &ToolCall) -> Result<Option<Identity>, ToolError> {
+//!         match (call.named_server(), call.tool()) {
+//!             (None, "search" | "find" | "lookup") => Ok(Some(Identity::new("search"))),
+//!             _ => Err(ToolError::refusal(ErrorKind::NotFound, "there is no tool of this name")),
+//!         }
+//!     }
+//! }
+//!
+//! let layer = IdentityLayer::new(Aliases);
+//! # let _ = layer;
+//! ```
+//!
+//! # Errors
+//!
+//! The table's refusal. Else those of the inner service, stamped with the caller's names.
+//!
+//! # Readiness
+//!
+//! That of the inner service. A refused call gives the reservation back at once: the inner service is replaced by a clone.
+//!
+//! # Cancel safety
+//!
+//! Dropping the response future drops the inner one.
+//!
+//! # Clone
+//!
+//! Clones share the table and the listener, and with them the metrics that count refused names.
+//!
+//! # Cost
+//!
+//! A call that has its identity's names allocates nothing. Of one that is spelled otherwise, by a flat name or by an alias, the names are
+//! copied: one allocation, and a second one if a clone of the call is kept, whose extensions are then cloned deep. The arguments
+//! never are. A timeout that the table knows is written to the call, which costs the same.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use pin_project_lite::pin_project;
+use tower_layer::Layer;
+use tower_service::Service;
+
+pub use crate::call::Identity;
+use crate::{
+    call::{CallInfo, ToolCall},
+    error::ToolError,
+    event::{Audience, Event, Listen, Listener},
+    kit::inner,
+};
+
+/// A table that knows the tools. See the [module docs](self) for an example.
+pub trait Resolve: Send + Sync + 'static {
+    /// The identity of the tool that the call names. `None` if the table cannot tell: the call goes on under the caller's names.
+    ///
+    /// It is asked with each call, and should be quick. The server to look for is the call's
+    /// [`named_server`](ToolCall::named_server): one that a router above has written says nothing here.
+    ///
+    /// # Errors
+    ///
+    /// The refusal of a call whose tool, or server, does not exist: usually
+    /// [`NotFound`](crate::ErrorKind::NotFound). The layer makes it a [refusal](ToolError::refusal) and stamps the call's names.
+    fn resolve(&self, call: &ToolCall) -> Result<Option<Identity>, ToolError>;
+}
+
+impl<T: Resolve + ?Sized> Resolve for Arc<T> {
+    fn resolve(&self, call: &ToolCall) -> Result<Option<Identity>, ToolError> {
+        (**self).resolve(call)
+    }
+}
+
+/// Layer that resolves the names of calls. See the [module docs](self) for an example.
+#[derive(Clone)]
+#[must_use]
+pub struct IdentityLayer {
+    shared: Arc<Shared>,
+}
+
+#[derive(Clone)]
+struct Shared {
+    tools: Arc<dyn Resolve>,
+    listener: Listener,
+    /// The observers below, which see no call that is refused here.
+    audience: Arc<Audience>,
+}
+
+impl Shared {
+    /// A call of a tool that does not exist.
+    #[cold]
+    fn refuse(&self, call: &CallInfo, error: ToolError) -> ToolError {
+        let error = error.into_own_refusal();
+        let event = Event::not_started(call, error.kind());
+        self.listener.tell_below(&self.audience, &event);
+        error.for_call(call)
+    }
+}
+
+impl IdentityLayer {
+    /// A layer that asks this table.
+    pub fn new(tools: impl Resolve) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                tools: Arc::new(tools),
+                listener: Listener::default(),
+                audience: Arc::default(),
+            }),
+        }
+    }
+
+    /// Sets the listener for calls that are refused ([`Event::NotStarted`](crate::Event::NotStarted)). Default: none; the
+    /// `tool.rejected` event is emitted either way, and metrics below count such calls once another call has passed.
+    pub fn with_listener(mut self, listen: impl Listen + 'static) -> Self {
+        Arc::make_mut(&mut self.shared).listener = Listener::new(listen);
+        self
+    }
+}
+
+impl<S> Layer<S> for IdentityLayer {
+    type Service = IdentityService<S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        IdentityService {
+            inner,
+            shared: Arc::clone(&self.shared),
+        }
+    }
+}
+
+crate::text::opaque_debug!({} IdentityLayer);
+
+/// Resolves the names of calls. See the [module docs](self) for an example.
+#[derive(Clone)]
+pub struct IdentityService<S> {
+    inner: S,
+    shared: Arc<Shared>,
+}
+
+crate::kit::inner::accessors!({S} IdentityService<S>, inner);
+
+impl<S> Service<ToolCall> for IdentityService<S>
+where
+    S: Service<ToolCall> + Clone,
+    S::Error: Into<ToolError>,
+{
+    type Response = S::Response;
+    type Error = ToolError;
+    type Future = ResponseFuture<S::Future>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
+        self.inner.poll_ready(cx).map_err(Into::into)
+    }
+
+    fn call(&mut self, call: ToolCall) -> Self::Future {
+        let identity = match call.is_resolved() {
+            true => Ok(None),
+            false => self.shared.tools.resolve(&call),
+        };
+        let (call, spelled) = match identity {
+            Ok(None) => (call, None),
+            Ok(Some(identity)) if call.has_names_of(&identity) => (call.resolved(&identity), None),
+            Ok(Some(identity)) => {
+                let spelled = call.info();
+                (call.resolved(&identity), Some(spelled))
+            }
+            Err(error) => {
+                // The reservation of the one that was ready is given back.
+                self.inner = self.inner.clone();
+                let call = call.info();
+                return ResponseFuture {
+                    fut: None,
+                    refusal: Some(self.shared.refuse(&call, error)),
+                    call,
+                    spelled: None,
+                };
+            }
+        };
+        let info = call.info();
+        let fut = Some(self.inner.call(call));
+        self.shared.audience.learn(&info);
+        ResponseFuture {
+            fut,
+            refusal: None,
+            call: info,
+            spelled,
+        }
+    }
+}
+
+crate::text::debug_fields! {
+    {S: std::fmt::Debug} |this| IdentityService<S> { inner: this.inner, .. }
+}
+
+pin_project! {
+    /// Response future for [`IdentityService`].
+    #[must_use = "futures do nothing unless polled"]
+    pub struct ResponseFuture<F> {
+        // None for a call that was refused.
+        #[pin]
+        fut: Option<F>,
+        refusal: Option<ToolError>,
+        call: CallInfo,
+        // The caller's names, if they are others.
+        spelled: Option<CallInfo>,
+    }
+}
+
+impl<F, Res, E> Future for ResponseFuture<F>
+where
+    F: Future<Output = Result<Res, E>>,
+    E: Into<ToolError>,
+{
+    type Output = Result<Res, ToolError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        if let Some(refusal) = this.refusal.take() {
+            return Poll::Ready(Err(refusal));
+        }
+        inner::poll(this.fut, cx).map_err(|error| match this.spelled {
+            Some(spelled) => error.into().readdressed(this.call, spelled),
+            None => error.into().for_call(this.call),
+        })
+    }
+}
+
+crate::text::opaque_debug!({F} ResponseFuture<F>);
