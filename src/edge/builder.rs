@@ -108,126 +108,102 @@ use crate::{
 };
 
 /// One method for each layer, in the order of the documented stack. See the [module docs](self).
-pub trait ServiceBuilderExt<L>: sealed::Sealed + Sized {
+pub trait ServiceBuilderExt<L>: sealed::Sealed<L> + Sized {
     /// Puts redaction rules on calls: a [`SanitizeLayer`].
-    fn tool_sanitize(self, rules: Rules) -> ServiceBuilder<Stack<SanitizeLayer, L>>;
+    fn tool_sanitize(self, rules: Rules) -> ServiceBuilder<Stack<SanitizeLayer, L>> {
+        self.add(SanitizeLayer::new(rules))
+    }
 
     /// Never fails: a [`ToolResultLayer`].
-    fn tool_result(self) -> ServiceBuilder<Stack<ToolResultLayer, L>>;
+    fn tool_result(self) -> ServiceBuilder<Stack<ToolResultLayer, L>> {
+        self.add(ToolResultLayer::new())
+    }
 
     /// Resolves the names of calls by a table of tools, a router for example: an [`IdentityLayer`].
-    fn tool_identity(self, tools: impl Resolve) -> ServiceBuilder<Stack<IdentityLayer, L>>;
+    fn tool_identity(self, tools: impl Resolve) -> ServiceBuilder<Stack<IdentityLayer, L>> {
+        self.add(IdentityLayer::new(tools))
+    }
 
     /// A span for each call, and an event for its end: a [`TraceLayer`].
-    fn tool_trace(self) -> ServiceBuilder<Stack<TraceLayer, L>>;
+    fn tool_trace(self) -> ServiceBuilder<Stack<TraceLayer, L>> {
+        self.add(TraceLayer::new())
+    }
 
     /// Counts and times calls, and what the layers below tell of them: a [`MetricsLayer`] of `metrics`.
     #[cfg(feature = "metrics")]
-    fn tool_metrics(self, metrics: &Metrics) -> ServiceBuilder<Stack<MetricsLayer, L>>;
+    fn tool_metrics(self, metrics: &Metrics) -> ServiceBuilder<Stack<MetricsLayer, L>> {
+        self.add(metrics.layer())
+    }
 
     /// Looks at answers before they are handed on: a [`CheckLayer`].
-    fn tool_check<K>(self, check: K) -> ServiceBuilder<Stack<CheckLayer<K>, L>>;
+    fn tool_check<K>(self, check: K) -> ServiceBuilder<Stack<CheckLayer<K>, L>> {
+        self.add(CheckLayer::new(check))
+    }
 
     /// Refuses answers of more than `max` bytes, as JSON: [`CheckLayer::max_bytes`].
-    fn tool_max_bytes(self, max: u64) -> ServiceBuilder<Stack<CheckLayer<MaxBytes>, L>>;
+    fn tool_max_bytes(self, max: u64) -> ServiceBuilder<Stack<CheckLayer<MaxBytes>, L>> {
+        self.add(CheckLayer::max_bytes(max))
+    }
 
     /// Ends each call after `budget`, whatever it does below; and by its own deadline and its caller's token: a
     /// [`DeadlineLayer`].
-    fn tool_deadline(self, budget: Duration) -> ServiceBuilder<Stack<DeadlineLayer, L>>;
+    fn tool_deadline(self, budget: Duration) -> ServiceBuilder<Stack<DeadlineLayer, L>> {
+        self.add(DeadlineLayer::new(budget))
+    }
 
     /// Sends failed calls again: a [`RetryLayer`].
-    fn tool_retry<C>(self, policy: RetryPolicy<C>) -> ServiceBuilder<Stack<RetryLayer<C>, L>>;
+    fn tool_retry<C>(self, policy: RetryPolicy<C>) -> ServiceBuilder<Stack<RetryLayer<C>, L>> {
+        self.add(RetryLayer::new(policy))
+    }
 
     /// A span for each attempt: [`TraceLayer::attempts`].
-    fn tool_trace_attempts(self) -> ServiceBuilder<Stack<TraceLayer, L>>;
+    fn tool_trace_attempts(self) -> ServiceBuilder<Stack<TraceLayer, L>> {
+        self.add(TraceLayer::attempts())
+    }
 
     /// Waits out rate limits for all calls of a tool together: a [`RateLimitBackoffLayer`].
-    fn tool_rate_limit(self) -> ServiceBuilder<Stack<RateLimitBackoffLayer, L>>;
+    fn tool_rate_limit(self) -> ServiceBuilder<Stack<RateLimitBackoffLayer, L>> {
+        self.add(RateLimitBackoffLayer::new())
+    }
 
     /// Tells `health` which servers are there: a [`HealthLayer`] of it.
-    fn tool_health(self, health: &Health) -> ServiceBuilder<Stack<HealthLayer, L>>;
+    fn tool_health(self, health: &Health) -> ServiceBuilder<Stack<HealthLayer, L>> {
+        self.add(health.layer())
+    }
 
     /// Stops calling a tool that is broken: a [`CircuitBreakerLayer`].
-    fn tool_circuit_breaker(self) -> ServiceBuilder<Stack<CircuitBreakerLayer, L>>;
+    fn tool_circuit_breaker(self) -> ServiceBuilder<Stack<CircuitBreakerLayer, L>> {
+        self.add(CircuitBreakerLayer::new())
+    }
 
     /// Ends each attempt after `timeout`: a [`TimeoutLayer`].
-    fn tool_timeout(self, timeout: Duration) -> ServiceBuilder<Stack<TimeoutLayer, L>>;
+    fn tool_timeout(self, timeout: Duration) -> ServiceBuilder<Stack<TimeoutLayer, L>> {
+        self.add(TimeoutLayer::new(timeout))
+    }
 
     /// Makes errors of panics: a [`CatchPanicLayer`].
-    fn tool_catch_panic(self) -> ServiceBuilder<Stack<CatchPanicLayer, L>>;
+    fn tool_catch_panic(self) -> ServiceBuilder<Stack<CatchPanicLayer, L>> {
+        self.add(CatchPanicLayer::new())
+    }
 
     /// Makes the errors of tower's own layers ours, directly above them: a [`NormalizeLayer`].
-    fn tool_normalize(self) -> ServiceBuilder<Stack<NormalizeLayer, L>>;
-}
-
-impl<L> ServiceBuilderExt<L> for ServiceBuilder<L> {
-    fn tool_sanitize(self, rules: Rules) -> ServiceBuilder<Stack<SanitizeLayer, L>> {
-        self.layer(SanitizeLayer::new(rules))
-    }
-
-    fn tool_result(self) -> ServiceBuilder<Stack<ToolResultLayer, L>> {
-        self.layer(ToolResultLayer::new())
-    }
-
-    fn tool_identity(self, tools: impl Resolve) -> ServiceBuilder<Stack<IdentityLayer, L>> {
-        self.layer(IdentityLayer::new(tools))
-    }
-
-    fn tool_trace(self) -> ServiceBuilder<Stack<TraceLayer, L>> {
-        self.layer(TraceLayer::new())
-    }
-
-    #[cfg(feature = "metrics")]
-    fn tool_metrics(self, metrics: &Metrics) -> ServiceBuilder<Stack<MetricsLayer, L>> {
-        self.layer(metrics.layer())
-    }
-
-    fn tool_check<K>(self, check: K) -> ServiceBuilder<Stack<CheckLayer<K>, L>> {
-        self.layer(CheckLayer::new(check))
-    }
-
-    fn tool_max_bytes(self, max: u64) -> ServiceBuilder<Stack<CheckLayer<MaxBytes>, L>> {
-        self.layer(CheckLayer::max_bytes(max))
-    }
-
-    fn tool_deadline(self, budget: Duration) -> ServiceBuilder<Stack<DeadlineLayer, L>> {
-        self.layer(DeadlineLayer::new(budget))
-    }
-
-    fn tool_retry<C>(self, policy: RetryPolicy<C>) -> ServiceBuilder<Stack<RetryLayer<C>, L>> {
-        self.layer(RetryLayer::new(policy))
-    }
-
-    fn tool_trace_attempts(self) -> ServiceBuilder<Stack<TraceLayer, L>> {
-        self.layer(TraceLayer::attempts())
-    }
-
-    fn tool_rate_limit(self) -> ServiceBuilder<Stack<RateLimitBackoffLayer, L>> {
-        self.layer(RateLimitBackoffLayer::new())
-    }
-
-    fn tool_health(self, health: &Health) -> ServiceBuilder<Stack<HealthLayer, L>> {
-        self.layer(health.layer())
-    }
-
-    fn tool_circuit_breaker(self) -> ServiceBuilder<Stack<CircuitBreakerLayer, L>> {
-        self.layer(CircuitBreakerLayer::new())
-    }
-
-    fn tool_timeout(self, timeout: Duration) -> ServiceBuilder<Stack<TimeoutLayer, L>> {
-        self.layer(TimeoutLayer::new(timeout))
-    }
-
-    fn tool_catch_panic(self) -> ServiceBuilder<Stack<CatchPanicLayer, L>> {
-        self.layer(CatchPanicLayer::new())
-    }
-
     fn tool_normalize(self) -> ServiceBuilder<Stack<NormalizeLayer, L>> {
-        self.layer(NormalizeLayer::new())
+        self.add(NormalizeLayer::new())
     }
 }
+
+impl<L> ServiceBuilderExt<L> for ServiceBuilder<L> {}
 
 mod sealed {
-    pub trait Sealed {}
-    impl<L> Sealed for tower::ServiceBuilder<L> {}
+    use super::{ServiceBuilder, Stack};
+
+    pub trait Sealed<L> {
+        fn add<T>(self, layer: T) -> ServiceBuilder<Stack<T, L>>;
+    }
+
+    impl<L> Sealed<L> for ServiceBuilder<L> {
+        fn add<T>(self, layer: T) -> ServiceBuilder<Stack<T, L>> {
+            self.layer(layer)
+        }
+    }
 }

@@ -128,32 +128,31 @@ impl Whole<'_> {
         let s = self.settings;
         let (run, reserve) = (s.sequence.budget, s.sequence.reserve);
         if let Some(budget) = run.filter(|budget| reserve >= *budget) {
-            let wrong = format!("not less than {}", called("sequence.budget", budget));
+            let is = ("sequence.reserve", reserve);
             let why = "no call would have time; shorten it";
-            return Err(refused("sequence.reserve", reserve, &wrong, why));
+            return refused(is, "not less than", ("sequence.budget", budget), why);
         }
-        let (batch, reserve) = (s.parallel.budget, s.deadline.reserve);
-        if let Some(budget) = batch.filter(|budget| *budget <= reserve) {
-            let why = "every call of a batch would be skipped";
-            if !self.set.contains("parallel.budget") {
-                let wrong = format!("not less than {}", called("parallel.budget", budget));
-                let why = format!("{why}; shorten it");
-                return Err(refused("deadline.reserve", reserve, &wrong, &why));
+        let reserve = ("deadline.reserve", s.deadline.reserve);
+        match s.parallel.budget.filter(|budget| *budget <= reserve.1) {
+            Some(budget) if self.set.contains("parallel.budget") => {
+                let why = "every call of a batch would be skipped; lengthen it";
+                refused(("parallel.budget", budget), "not more than", reserve, why)
             }
-            let wrong = format!("not more than {}", called("deadline.reserve", reserve));
-            let why = format!("{why}; lengthen it");
-            return Err(refused("parallel.budget", budget, &wrong, &why));
+            Some(budget) => {
+                let why = "every call of a batch would be skipped; shorten it";
+                refused(reserve, "not less than", ("parallel.budget", budget), why)
+            }
+            None => Ok(()),
         }
-        Ok(())
     }
 
     fn idle(&self) -> Checked {
         let (key, longest) = self.settings.longest_attempt();
         match self.settings.timeout.idle_timeout {
             Some(idle) if idle >= longest => {
-                let wrong = format!("not less than {}", called(&key, longest));
+                let is = ("timeout.idle_timeout", idle);
                 let why = "it would never matter; shorten it";
-                Err(refused("timeout.idle_timeout", idle, &wrong, why))
+                refused(is, "not less than", (&key, longest), why)
             }
             _ => Ok(()),
         }
@@ -165,17 +164,16 @@ impl Whole<'_> {
             return Ok(());
         }
         let (key, longest) = self.settings.longest_attempt();
-        let longest_is = called(&key, longest);
         if let Some(slow) = breaker.slow_call.filter(|slow| *slow > longest) {
-            let wrong = format!("more than {longest_is}");
+            let is = ("circuit_breaker.slow_call", slow);
             let why = "no call is ever that slow; shorten it";
-            return Err(refused("circuit_breaker.slow_call", slow, &wrong, why));
+            return refused(is, "more than", (&key, longest), why);
         }
         match breaker.window {
             Some(window) if window <= longest && !breaker.opens_at_once() => {
-                let wrong = format!("not more than {longest_is}");
+                let is = ("circuit_breaker.window", window);
                 let why = "of timeouts one after the other it would never see two; lengthen it";
-                Err(refused("circuit_breaker.window", window, &wrong, why))
+                refused(is, "not more than", (&key, longest), why)
             }
             _ => Ok(()),
         }
@@ -186,8 +184,8 @@ impl Whole<'_> {
         if !retry.enabled || retry.cap >= retry.base || !self.set.contains("retry.base") {
             return Ok(());
         }
-        let wrong = format!("less than {}", called("retry.base", retry.base));
-        Err(refused("retry.cap", retry.cap, &wrong, "raise it"))
+        let is = ("retry.cap", retry.cap);
+        refused(is, "less than", ("retry.base", retry.base), "raise it")
     }
 
     /// Whether a layer waits out rate limits.
@@ -205,29 +203,26 @@ impl Whole<'_> {
         if !is_set || !self.waits_out_limits() || limit.default_cooldown <= limit.max_wait {
             return Ok(());
         }
-        let most = called("rate_limit.max_wait", limit.max_wait);
-        let wrong = format!("more than {most}");
+        let is = (COOLDOWN, limit.default_cooldown);
         let why = "no call would wait until it ends; raise the other, or shorten it";
-        Err(refused(COOLDOWN, limit.default_cooldown, &wrong, why))
+        refused(
+            is,
+            "more than",
+            ("rate_limit.max_wait", limit.max_wait),
+            why,
+        )
     }
 
     /// The time that each budget leaves to a call at most.
     fn budgets(&self) -> impl Iterator<Item = (&'static str, Duration)> + use<> {
         let s = self.settings;
-        let sequence = s
-            .sequence
-            .budget
-            .map(|b| b.saturating_sub(s.sequence.reserve));
-        let parallel = s
-            .parallel
-            .budget
-            .map(|b| b.saturating_sub(s.deadline.reserve));
         let all = [
-            ("deadline.budget", s.deadline.budget),
-            ("sequence.budget", sequence),
-            ("parallel.budget", parallel),
+            ("deadline.budget", s.deadline.budget, Duration::ZERO),
+            ("sequence.budget", s.sequence.budget, s.sequence.reserve),
+            ("parallel.budget", s.parallel.budget, s.deadline.reserve),
         ];
-        all.into_iter().filter_map(|(key, time)| Some((key, time?)))
+        let left = |(key, budget, reserve)| Some((key, Duration::saturating_sub(budget?, reserve)));
+        all.into_iter().filter_map(left)
     }
 
     /// A wait that was set and cannot end in time is never begun: the layer would be there for nothing. Nothing is sent at the
@@ -242,26 +237,31 @@ impl Whole<'_> {
         let waits_out = self.waits_out_limits() && waits(COOLDOWN);
         for (budget, time) in self.budgets() {
             if first.is_some_and(|delay| delay >= time) {
-                return Err(too_late("retry.base", s.retry.base, budget, time));
+                return too_late("retry.base", s.retry.base, budget, time);
             }
             if waits_out && cooldown >= time {
-                return Err(too_late(COOLDOWN, cooldown, budget, time));
+                return too_late(COOLDOWN, cooldown, budget, time);
             }
         }
         Ok(())
     }
 }
 
-fn called(key: &str, time: Duration) -> String {
-    format!("`{key}` ({})", show(time))
+/// The error of a setting that contradicts another one.
+fn refused(
+    (key, is): (&'static str, Duration),
+    relation: &str,
+    (other_key, other): (&str, Duration),
+    why: &str,
+) -> Checked {
+    let (is, other) = (show(is), show(other));
+    let reason = format!("{is} is {relation} `{other_key}` ({other}): {why}");
+    Err(ConfigError::new(key, reason))
 }
 
-fn refused(key: &'static str, is: Duration, wrong: &str, why: &str) -> ConfigError {
-    ConfigError::new(key, format!("{} is {wrong}: {why}", show(is)))
-}
-
-fn too_late(key: &'static str, wait: Duration, budget: &str, time: Duration) -> ConfigError {
-    let wrong = format!("too long for the {} that `{budget}` leaves", show(time));
+fn too_late(key: &'static str, wait: Duration, budget: &str, time: Duration) -> Checked {
+    let (wait, time) = (show(wait), show(time));
     let why = "no call would wait for its end; raise the budget, or shorten it";
-    refused(key, wait, &wrong, why)
+    let reason = format!("{wait} is too long for the {time} that `{budget}` leaves: {why}");
+    Err(ConfigError::new(key, reason))
 }

@@ -131,7 +131,8 @@ where
         let stack = self.metrics.layer(stack);
         let stack = self.trace.clone().with_hooks(hooks).layer(stack);
         let stack = self.own.put(Place::Outside, self.identity.layer(stack));
-        Stack::new(self.sanitize.layer(self.codes.layer(stack)))
+        let inner = self.sanitize.layer(self.codes.layer(stack));
+        Stack { inner }
     }
 }
 

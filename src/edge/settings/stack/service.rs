@@ -18,13 +18,7 @@ use crate::{
 /// A tool in the documented stack, made by [`StackLayer`](super::StackLayer).
 #[derive(Clone)]
 pub struct Stack<S: Service<ToolCall>, C = ByError> {
-    inner: Sanitize<Coded<S, C>>,
-}
-
-impl<S: Service<ToolCall>, C> Stack<S, C> {
-    pub(super) fn new(inner: Sanitize<Coded<S, C>>) -> Self {
-        Self { inner }
-    }
+    pub(super) inner: Sanitize<Coded<S, C>>,
 }
 
 impl<S, C> Service<ToolCall> for Stack<S, C>
@@ -41,7 +35,9 @@ where
     }
 
     fn call(&mut self, call: ToolCall) -> Self::Future {
-        ResponseFuture::new(self.inner.call(call))
+        ResponseFuture {
+            fut: self.inner.call(call),
+        }
     }
 }
 
@@ -53,12 +49,6 @@ pin_project! {
     pub struct ResponseFuture<F> {
         #[pin]
         fut: F,
-    }
-}
-
-impl<F> ResponseFuture<F> {
-    pub(super) fn new(fut: F) -> Self {
-        Self { fut }
     }
 }
 

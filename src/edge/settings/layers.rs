@@ -1,0 +1,132 @@
+//! Layers of the stack alone, made of their sections.
+
+use std::time::Duration;
+
+use super::{DeadlineSettings, SanitizeSettings, Settings, names::in_section, tools};
+use crate::{
+    config::ConfigError,
+    deadline::DeadlineLayer,
+    edge::health::{Health, HealthBuilder},
+    rate_limit::{RateLimitBackoffBuilder, RateLimitBackoffLayer},
+    redact::Rules,
+    timeout::TimeoutLayer,
+    trace::TraceLayer,
+};
+
+impl Settings {
+    /// The timeout layer alone, with the tools' own timeouts.
+    ///
+    /// # Errors
+    ///
+    /// If one of its settings cannot work.
+    pub fn timeout_layer(&self) -> Result<TimeoutLayer, ConfigError> {
+        let timeout = &self.timeout;
+        let mut layer = TimeoutLayer::new(timeout.default)
+            .with_slow_fraction(timeout.slow_fraction)
+            .map_err(in_section("timeout"))?;
+        if let Some(idle) = timeout.idle_timeout {
+            let idle = layer.with_idle_timeout(idle);
+            layer = idle.map_err(in_section("timeout"))?;
+        }
+        for (name, tool) in &self.tools {
+            if let Some(timeout) = tool.timeout {
+                layer = layer.with_tool(name.as_str(), timeout);
+            }
+        }
+        Ok(layer)
+    }
+
+    /// The longest that an attempt may take, and the key that says so.
+    pub(super) fn longest_attempt(&self) -> (String, Duration) {
+        match (self.longest_timeout(), self.deadline.budget) {
+            ((_, timeout), Some(budget)) if budget < timeout => ("deadline.budget".into(), budget),
+            (longest, _) => longest,
+        }
+    }
+
+    /// The longest timeout of any tool, and its key.
+    pub(super) fn longest_timeout(&self) -> (String, Duration) {
+        let own = self.tools.iter();
+        let own = own.filter_map(|(name, tool)| Some((name, tool.timeout?)));
+        match own.max_by_key(|(_, timeout)| *timeout) {
+            Some((name, timeout)) if timeout > self.timeout.default => {
+                (tools::key(name, "timeout"), timeout)
+            }
+            _ => ("timeout.default".into(), self.timeout.default),
+        }
+    }
+
+    /// The deadline layer alone.
+    pub fn deadline_layer(&self) -> DeadlineLayer {
+        let DeadlineSettings { budget, reserve } = self.in_force().deadline;
+        let layer = budget.map_or_else(DeadlineLayer::inherited, DeadlineLayer::new);
+        layer.with_reserve(reserve)
+    }
+
+    /// The rate-limit layer alone, to be completed and built, whether it is enabled or not.
+    pub fn rate_limit_builder(&self) -> RateLimitBackoffBuilder {
+        let limit = &self.in_force().rate_limit;
+        let mut builder = RateLimitBackoffLayer::builder()
+            .with_default_cooldown(limit.default_cooldown)
+            .with_max_wait(limit.max_wait)
+            .with_max_cooldown(limit.max_cooldown)
+            .with_attempts(limit.attempts)
+            .with_key(limit.key.into())
+            .with_known_keys(self.known_calls(limit.max_keys))
+            .with_max_keys(limit.max_keys);
+        if limit.text_limits {
+            builder = builder.with_text_limits();
+        }
+        if limit.fail_fast {
+            builder = builder.with_fail_fast();
+        }
+        builder
+    }
+
+    /// The health registry alone, to be completed and built, whether its layer is enabled or not.
+    pub fn health_builder(&self) -> HealthBuilder {
+        let health = &self.health;
+        Health::builder()
+            .with_threshold(health.threshold)
+            .with_refusal(health.refusal)
+            .with_probe_period(health.probe_period)
+            .with_max_servers(health.max_servers)
+    }
+
+    /// The rules of redaction.
+    ///
+    /// # Errors
+    ///
+    /// If a limit is beyond its bounds, or a word cannot be part of a key.
+    pub fn redaction_rules(&self) -> Result<Rules, ConfigError> {
+        let sanitize = &self.sanitize;
+        // The built-in rules cost a call nothing.
+        if *sanitize == SanitizeSettings::default() {
+            return Ok(Rules::new());
+        }
+        let limited = || {
+            Rules::new()
+                .with_max_string(sanitize.max_string)?
+                .with_max_depth(sanitize.max_depth)?
+                .with_max_nodes(sanitize.max_nodes)
+        };
+        let named = |key| move |e: ConfigError| e.with_field(key);
+        let mut rules = limited().map_err(in_section("sanitize"))?;
+        for word in &sanitize.sensitive_keys {
+            let added = rules.with_sensitive_key(word);
+            rules = added.map_err(named("sanitize.sensitive_keys"))?;
+        }
+        for word in &sanitize.harmless_keys {
+            let added = rules.with_harmless_key(word);
+            rules = added.map_err(named("sanitize.harmless_keys"))?;
+        }
+        Ok(rules)
+    }
+
+    /// The layer for the span of a call alone.
+    pub fn trace_layer(&self) -> TraceLayer {
+        TraceLayer::new()
+            .with_arguments(self.trace.arguments)
+            .with_output(self.trace.output)
+    }
+}
