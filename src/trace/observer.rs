@@ -200,29 +200,51 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
         }
     }
 
-    /// Records in the span what is known at the end, and tells the hooks.
+    /// Records the end in the span, and tells the hooks.
     fn record(
         &self,
         seen: &Seen,
         result: Option<Result<&Res, &ToolError>>,
         failure: Option<&Failure<'_>>,
     ) -> Facts {
+        let end = End {
+            result,
+            failure: failure.map(|f| f.kind),
+            duration: seen.since.elapsed(),
+            attempts: seen.below.sent(result.and_then(Result::err)),
+        };
+        let (output_bytes, answer) = match end.answer() {
+            Some(response) => self.answer(seen, response),
+            None => (None, None),
+        };
+        self.fill(seen, &end, failure, output_bytes, answer);
+        self.layer.hooks.on_end(&self.info, &end, &seen.span);
+        Facts {
+            duration_ms: ms(end.duration),
+            attempts: end.attempts,
+            max_attempts: seen.below.max_attempts(),
+            output_bytes,
+        }
+    }
+
+    /// Fills the fields of the span that are known at the end.
+    fn fill(
+        &self,
+        seen: &Seen,
+        end: &End<'_, Res>,
+        failure: Option<&Failure<'_>>,
+        output_bytes: Option<u64>,
+        answer: Option<Answer<'_>>,
+    ) {
         let Seen { span, below, .. } = seen;
-        let duration = seen.since.elapsed();
-        let waited = Some(below.waited()).filter(|waited| !waited.is_zero());
-        let error = result.and_then(Result::err);
-        let named = error.and_then(|e| self.layer.hooks.error_type(e));
-        let attempts = below.sent(error);
         let is_unnamed = self.info.server().is_none();
         let server = is_unnamed.then(|| below.server()).flatten();
+        let waited = Some(below.waited()).filter(|waited| !waited.is_zero());
         let outcome = failure.map_or(CallOutcome::Success, |f| f.outcome);
-        // What its caller does not want any more has not failed.
+        let error_type = end.error().and_then(|e| self.layer.hooks.error_type(e));
+        let error_type = failure.map(|f| error_type.as_deref().unwrap_or(f.kind.error_type()));
+        // A call that its caller has cancelled has not failed.
         let status = failure.filter(|f| f.outcome != CallOutcome::Cancelled);
-        let error_type = failure.map(|f| named.as_deref().unwrap_or(f.kind.error_type()));
-        let response = result.and_then(Result::ok);
-        let (output_bytes, answer) = response
-            .map(|res| self.answer(seen, res))
-            .unwrap_or_default();
         let rules = self.info.rules();
         let (text, json) = match &answer {
             Some(Answer::Text(text)) => (Some(display(rules.text(text, MAX_TEXT))), None),
@@ -230,14 +252,14 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
             None => (None, None),
         };
         // All at once: a subscriber that writes text writes the whole span anew each time. The status comes before its
-        // description: OpenTelemetry's layer forgets that of which it hears first.
+        // description: OpenTelemetry's layer drops a description that comes first.
         record_all!(
             span,
             { names::SUCCESS } = failure.is_none(),
             { names::SERVER } = server.as_deref().map(|name| display(Short::name(name))),
-            { names::DURATION_MS } = ms(duration),
+            { names::DURATION_MS } = ms(end.duration),
             { names::OUTCOME } = outcome.name(),
-            { names::ATTEMPTS } = attempts,
+            { names::ATTEMPTS } = end.attempts,
             { names::SLOW } = below.is_slow(),
             { names::MAX_ATTEMPTS } = below.max_attempts(),
             { names::TIMEOUT_MS } = below.timeout().map(ms),
@@ -253,20 +275,6 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
             { names::ATTEMPT_RESULT } = text,
             { names::ATTEMPT_RESULT } = json,
         );
-        let failure = failure.map(|f| f.kind);
-        let end = End {
-            result,
-            failure,
-            duration,
-            attempts,
-        };
-        self.layer.hooks.on_end(&self.info, &end, span);
-        Facts {
-            duration_ms: ms(duration),
-            attempts,
-            max_attempts: below.max_attempts(),
-            output_bytes,
-        }
     }
 
     /// The answer's size, and the answer if it is to be recorded.
