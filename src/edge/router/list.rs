@@ -1,4 +1,4 @@
-use std::{collections::HashSet, sync::Arc};
+use std::{collections::HashSet, ops::ControlFlow, sync::Arc};
 
 use crate::call::ReplaySafety;
 #[cfg(feature = "mcp")]
@@ -15,12 +15,15 @@ use crate::edge::mcp::{Catalog, McpTools};
 #[derive(Clone)]
 pub struct ToolList(pub(super) Arc<dyn Tools>);
 
+type EachName<'a> = &'a mut dyn FnMut(&Arc<str>) -> ControlFlow<()>;
+
 /// The tools of one server. The defaults are those of names alone, which never change.
 pub(super) trait Tools: Send + Sync {
     /// The tool's name, if the list has it.
     fn find(&self, tool: &str) -> Option<Arc<str>>;
 
-    fn names(&self) -> Vec<Arc<str>>;
+    /// Calls `f` for each name, until it breaks.
+    fn try_each(&self, f: EachName<'_>) -> ControlFlow<()>;
 
     fn count(&self) -> usize;
 
@@ -48,8 +51,8 @@ impl Tools for HashSet<Arc<str>> {
         self.get(tool).cloned()
     }
 
-    fn names(&self) -> Vec<Arc<str>> {
-        self.iter().cloned().collect()
+    fn try_each(&self, f: EachName<'_>) -> ControlFlow<()> {
+        self.iter().try_for_each(f)
     }
 
     fn count(&self) -> usize {
@@ -63,8 +66,8 @@ impl Tools for McpTools {
         self.name(tool)
     }
 
-    fn names(&self) -> Vec<Arc<str>> {
-        self.catalog().names().cloned().collect()
+    fn try_each(&self, f: EachName<'_>) -> ControlFlow<()> {
+        self.catalog().names().try_for_each(f)
     }
 
     fn count(&self) -> usize {

@@ -1,5 +1,6 @@
 use std::{
     future::Future,
+    ops::ControlFlow,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
@@ -68,9 +69,12 @@ impl<Res> Router<Res> {
     /// [refused](RouterBuilder::with_health) now. What a server lists under a name that no call can have, as
     /// [`ToolCall::check`] tells of the flat one, is not there.
     pub fn names(&self) -> Vec<String> {
-        let local = self.table.local.keys().map(|name| name.to_string());
-        let remote = self.table.remote().map(|(flat, _)| flat);
-        let mut names: Vec<_> = local.chain(remote).collect();
+        let local = self.table.local.keys();
+        let mut names: Vec<_> = local.map(|name| name.to_string()).collect();
+        let _ = self.table.try_each_remote(|flat, _| {
+            names.push(flat);
+            ControlFlow::Continue(())
+        });
         names.sort_unstable();
         names
     }

@@ -56,10 +56,12 @@ impl<Res> Server<Res> {
             health,
         };
         if server.tools.is_fixed() {
-            let names = server.tools.names().into_iter();
-            server.known = names
-                .map(|tool| (Arc::clone(&tool), server.identity(tool)))
-                .collect();
+            let tools = Arc::clone(&server.tools);
+            let _ = tools.try_each(&mut |tool| {
+                let identity = server.identity(Arc::clone(tool));
+                server.known.insert(Arc::clone(tool), identity);
+                ControlFlow::Continue(())
+            });
         }
         server
     }
@@ -191,18 +193,24 @@ impl<Res> Table<Res> {
         Some(definition)
     }
 
-    /// The tools of servers that can be called: their flat names, and their own.
-    pub(super) fn remote(&self) -> impl Iterator<Item = (String, Arc<str>)> {
-        self.servers.values().flat_map(|server| {
-            let tools = server.present().map(|tools| tools.names());
-            let tools = tools.unwrap_or_default().into_iter();
-            let callable = tools.filter(|tool| server.is_callable(tool));
-            callable.map(|tool| (server.flat(&tool), tool))
+    /// Calls `f` with the flat and the own name of each server's tool that can be called, until it breaks.
+    pub(super) fn try_each_remote(
+        &self,
+        mut f: impl FnMut(String, &str) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        self.servers.values().try_for_each(|server| {
+            let Some(tools) = server.present() else {
+                return ControlFlow::Continue(());
+            };
+            tools.try_each(&mut |tool| match server.is_callable(tool) {
+                true => f(server.flat(tool), tool),
+                false => ControlFlow::Continue(()),
+            })
         })
     }
 
     /// Offers the tools, the local ones first, and those of the very name asked for before all others, until the
-    /// searcher has had enough.
+    /// search is exhausted.
     pub(super) fn search(&self, nearest: &mut Nearest<'_>) -> ControlFlow<()> {
         let mut locals = self.local.keys();
         locals.try_for_each(|name| nearest.offer_local(name))?;
@@ -213,8 +221,7 @@ impl<Res> Table<Res> {
                 _ => nearest.skip()?,
             }
         }
-        self.remote()
-            .try_for_each(|(flat, bare)| nearest.offer(&flat, &bare))
+        self.try_each_remote(|flat, bare| nearest.offer(&flat, bare))
     }
 
     /// Whether a call of this name alone finds a tool, at a server that is there.
