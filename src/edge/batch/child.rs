@@ -11,9 +11,8 @@ use std::{
 
 use pin_project_lite::pin_project;
 use tokio::task::coop;
-use tower::util::Oneshot;
+use tower::util::{MapRequest, Oneshot};
 use tower_layer::Layer;
-use tower_service::Service;
 
 use crate::{
     call::{CallInfo, ToolCall},
@@ -26,31 +25,17 @@ use crate::{
 };
 
 /// A stack, guarded: a call of it ends at its deadline or by its caller's token, and does not panic, unless the stack does
-/// when it is cloned.
-pub(super) type Guarded<S> = Deadline<CatchPanic<Sent<S>>>;
+/// when it is cloned. The call's record notes that it went through the guard.
+pub(super) type Guarded<S> = Deadline<CatchPanic<MapRequest<S, fn(ToolCall) -> ToolCall>>>;
 
 pub(super) fn guarded<S>(stack: S) -> Guarded<S> {
-    let deadline = DeadlineLayer::inherited().with_reserve(Duration::ZERO);
-    deadline.layer(CatchPanicLayer::new().layer(Sent(stack)))
-}
-
-/// Notes on the call's record that it went through the guard.
-#[derive(Clone)]
-pub(super) struct Sent<S>(S);
-
-impl<S: Service<ToolCall>> Service<ToolCall> for Sent<S> {
-    type Response = S::Response;
-    type Error = S::Error;
-    type Future = S::Future;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.0.poll_ready(cx)
-    }
-
-    fn call(&mut self, call: ToolCall) -> S::Future {
+    let dispatched: fn(ToolCall) -> ToolCall = |call| {
         call.record(|record| record.set_dispatched());
-        self.0.call(call)
-    }
+        call
+    };
+    let stack = CatchPanicLayer::new().layer(MapRequest::new(stack, dispatched));
+    let deadline = DeadlineLayer::inherited().with_reserve(Duration::ZERO);
+    deadline.layer(stack)
 }
 
 /// The future of a guarded call.
@@ -143,30 +128,20 @@ impl Unsettled {
         self.end(Err(error), classifier)
     }
 
-    /// What is to be told of its end: no layer has seen a call that was not sent, and none tells what becomes of it.
+    /// The call and its failure, if no layer has seen it: it was not sent, and no layer reports its end.
     pub(super) fn untold(&self, failure: Option<ErrorKind>) -> Option<Untold> {
-        let kind = failure.filter(|kind| {
-            !self.0.observation().is_dispatched()
+        let below = self.0.observation();
+        let is_untold = |kind: &ErrorKind| {
+            !below.is_dispatched()
                 && matches!(kind, ErrorKind::DeadlineExceeded | ErrorKind::Cancelled)
-        })?;
-        Some(Untold {
-            call: self.0.observation().call().clone(),
-            kind,
-        })
+        };
+        Some((below.call().clone(), failure.filter(is_untold)?))
     }
 }
 
-/// The end of a call that no layer has seen.
-pub(super) struct Untold {
-    call: CallInfo,
-    kind: ErrorKind,
-}
+/// A call that no layer has seen, and how it ended.
+pub(super) type Untold = (CallInfo, ErrorKind);
 
-impl Untold {
-    pub(super) fn tell(&self, listener: &Listener) {
-        listener.tell(&Event::NotStarted {
-            call: &self.call,
-            kind: self.kind,
-        });
-    }
+pub(super) fn tell((call, kind): &Untold, listener: &Listener) {
+    listener.tell(&Event::not_started(call, *kind));
 }

@@ -13,7 +13,7 @@ use tower::ServiceExt as _;
 use tower_service::Service;
 
 use super::{
-    child::{Child, Guard, Guarded, Unsettled, Untold, guarded},
+    child::{Child, Guard, Guarded, Unsettled, Untold, guarded, tell},
     ids,
 };
 use crate::{
@@ -42,6 +42,16 @@ pub(super) struct Plan {
 }
 
 impl Plan {
+    pub(super) fn new(limit: usize, reserve: Option<Duration>) -> Self {
+        Self {
+            limit,
+            budget: None,
+            deadline: None,
+            reserve,
+            listener: Listener::default(),
+        }
+    }
+
     pub(super) fn set_budget(&mut self, budget: Duration) {
         self.budget = Some(budget).filter(|budget| *budget != Duration::MAX);
     }
@@ -52,6 +62,56 @@ impl Plan {
         budget.into_iter().chain(self.deadline).min()
     }
 }
+
+/// The settings that both ways of running calls have.
+macro_rules! settings {
+    ($batch:ident) => {
+        impl<S, C> $batch<S, C> {
+            /// Sets the classifier that decides whether an answer is an error result. Default: it is a success, unless the leaf has
+            /// [reported](crate::Record::set_reported) an error, as `McpService` does (`isError`). That holds with any classifier.
+            pub fn with_classifier<D>(self, classifier: D) -> $batch<S, D> {
+                $batch {
+                    service: self.service,
+                    plan: self.plan,
+                    classifier,
+                }
+            }
+
+            /// Sets the time that the calls have together, from [`run`](Self::run) on. Default: no limit but their own
+            /// timeouts and deadlines. [`Duration::MAX`] is none.
+            pub fn with_budget(mut self, budget: std::time::Duration) -> Self {
+                self.plan.set_budget(budget);
+                self
+            }
+
+            /// Sets the moment by which all calls must have ended. With a budget as well, the earlier end holds.
+            pub fn with_deadline(mut self, at: tokio::time::Instant) -> Self {
+                self.plan.deadline = Some(at);
+                self
+            }
+
+            /// Sets the listener for calls that were not started. Default: none; the events are emitted either way.
+            pub fn with_listener(mut self, listen: impl $crate::event::Listen + 'static) -> Self {
+                self.plan.listener = $crate::event::Listener::new(listen);
+                self
+            }
+        }
+
+        impl<S, C> $batch<S, C>
+        where
+            S: Service<ToolCall, Error: Into<ToolError>> + Clone,
+            C: Clone,
+        {
+            fn completions(&self, calls: Vec<ToolCall>) -> Completions<S, C> {
+                let (service, classifier) = (self.service.clone(), self.classifier.clone());
+                Completions::new(service, &self.plan, classifier, calls)
+            }
+        }
+
+        crate::text::debug_fields! { {S, C} |this| $batch<S, C> { plan: this.plan, .. } }
+    };
+}
+pub(super) use settings;
 
 /// The results of a batch in the order in which its calls end. See the [module docs](super).
 ///
@@ -125,7 +185,7 @@ where
         let cancelled = self.cancelled.make_contiguous();
         cancelled.sort_by_key(|(index, _)| *index);
         for call in untold {
-            call.tell(&self.listener);
+            tell(&call, &self.listener);
         }
     }
 
@@ -171,7 +231,7 @@ where
             let untold = call.untold(output.as_ref().err().map(ToolError::kind));
             let result = call.end(output, &self.classifier);
             if let Some(untold) = untold {
-                untold.tell(&self.listener);
+                tell(&untold, &self.listener);
             }
             (index, result)
         }))
@@ -224,7 +284,7 @@ where
     fn drop(&mut self) {
         let stopped = self.stop();
         for call in self.untold(&stopped) {
-            call.tell(&self.listener);
+            tell(&call, &self.listener);
         }
     }
 }

@@ -1,17 +1,15 @@
-use std::{num::NonZeroUsize, time::Duration};
+use std::num::NonZeroUsize;
 
-use tokio::time::Instant;
 use tower_service::Service;
 
 use super::{
-    completions::{Completions, Plan},
+    completions::{Completions, Plan, settings},
     running::Running,
 };
 use crate::{
     call::ToolCall,
     config::ConfigError,
     error::ToolError,
-    event::{Listen, Listener},
     outcome::{ByError, Classify},
 };
 
@@ -36,29 +34,15 @@ where
     pub fn new(service: S) -> Self {
         Self {
             service,
-            plan: Plan {
-                limit: usize::MAX,
-                budget: None,
-                deadline: None,
-                reserve: None,
-                listener: Listener::default(),
-            },
+            plan: Plan::new(usize::MAX, None),
             classifier: ByError,
         }
     }
 }
 
-impl<S, C> Parallel<S, C> {
-    /// Sets the classifier that decides whether an answer is an error result. Default: it is a success, unless the leaf has
-    /// [reported](crate::Record::set_reported) an error, as `McpService` does (`isError`). That holds with any classifier.
-    pub fn with_classifier<D>(self, classifier: D) -> Parallel<S, D> {
-        Parallel {
-            service: self.service,
-            plan: self.plan,
-            classifier,
-        }
-    }
+settings!(Parallel);
 
+impl<S, C> Parallel<S, C> {
     /// Sets how many calls may run at a time. Default: all.
     ///
     /// # Errors
@@ -78,25 +62,6 @@ impl<S, C> Parallel<S, C> {
         self.plan.limit = limit.get();
         self
     }
-
-    /// Sets the time that the calls have together, from [`run`](Self::run) on. Default: no limit but their own
-    /// timeouts and deadlines. [`Duration::MAX`] is none.
-    pub fn with_budget(mut self, budget: Duration) -> Self {
-        self.plan.set_budget(budget);
-        self
-    }
-
-    /// Sets the moment by which all calls must have ended. With a budget as well, the earlier end holds.
-    pub fn with_deadline(mut self, at: Instant) -> Self {
-        self.plan.deadline = Some(at);
-        self
-    }
-
-    /// Sets who hears of calls that were not started. Default: nobody; the events are emitted either way.
-    pub fn with_listener(mut self, listen: impl Listen + 'static) -> Self {
-        self.plan.listener = Listener::new(listen);
-        self
-    }
 }
 
 impl<S, C> Parallel<S, C>
@@ -113,13 +78,6 @@ where
     /// The same, with the results as they come.
     pub fn stream(&self, calls: impl IntoIterator<Item = ToolCall>) -> Completions<S, C> {
         let calls = calls.into_iter().collect();
-        Completions::new(
-            self.service.clone(),
-            &self.plan,
-            self.classifier.clone(),
-            calls,
-        )
+        self.completions(calls)
     }
 }
-
-crate::text::debug_fields! { {S, C} |this| Parallel<S, C> { plan: this.plan, .. } }

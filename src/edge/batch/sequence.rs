@@ -11,14 +11,14 @@ use tokio::time::Instant;
 use tower_service::Service;
 
 use super::{
-    completions::{Completions, Plan},
+    completions::{Completions, Plan, settings},
     report::{SequenceReport, Tally},
 };
 use crate::{
     call::ToolCall,
     error::ToolError,
     event::{
-        Listen, Listener, TARGET, ms,
+        TARGET, ms,
         names::{event, field},
     },
     outcome::{ByError, Classify},
@@ -49,52 +49,19 @@ where
     pub fn new(service: S) -> Self {
         Self {
             service,
-            plan: Plan {
-                limit: 1,
-                budget: None,
-                deadline: None,
-                reserve: Some(Duration::from_millis(500)),
-                listener: Listener::default(),
-            },
+            plan: Plan::new(1, Some(Duration::from_millis(500))),
             classifier: ByError,
         }
     }
 }
 
+settings!(Sequence);
+
 impl<S, C> Sequence<S, C> {
-    /// Sets the classifier that decides whether an answer is an error result. Default: it is a success, unless the leaf has
-    /// [reported](crate::Record::set_reported) an error, as `McpService` does (`isError`). That holds with any classifier.
-    pub fn with_classifier<D>(self, classifier: D) -> Sequence<S, D> {
-        Sequence {
-            service: self.service,
-            plan: self.plan,
-            classifier,
-        }
-    }
-
-    /// Sets the time that the calls have together, from [`run`](Self::run) on. Default: no limit but their own
-    /// timeouts and deadlines. [`Duration::MAX`] is none.
-    pub fn with_budget(mut self, budget: Duration) -> Self {
-        self.plan.set_budget(budget);
-        self
-    }
-
-    /// Sets the moment by which all calls must have ended. With a budget as well, the earlier end holds.
-    pub fn with_deadline(mut self, at: Instant) -> Self {
-        self.plan.deadline = Some(at);
-        self
-    }
-
     /// Sets what no call gets of the time until the end of the budget, or until its own deadline if that is earlier.
     /// Default 500 ms; of a call's own deadline that came over a wire at most a tenth. If it is all of it, the call is skipped.
     pub fn with_reserve(mut self, reserve: Duration) -> Self {
         self.plan.reserve = Some(reserve);
-        self
-    }
-
-    /// Sets who hears of calls that were not started. Default: nobody; the events are emitted either way.
-    pub fn with_listener(mut self, listen: impl Listen + 'static) -> Self {
-        self.plan.listener = Listener::new(listen);
         self
     }
 }
@@ -118,18 +85,11 @@ where
         };
         RunningSequence {
             results: Vec::with_capacity(calls.len()),
-            completions: Completions::new(
-                self.service.clone(),
-                &self.plan,
-                self.classifier.clone(),
-                calls,
-            ),
+            completions: self.completions(calls),
             account: Some(account),
         }
     }
 }
-
-crate::text::debug_fields! { {S, C} |this| Sequence<S, C> { plan: this.plan, .. } }
 
 /// Future of a [`Sequence`]: its [report](SequenceReport).
 ///
