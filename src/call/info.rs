@@ -75,6 +75,58 @@ impl Ident {
     }
 }
 
+/// What a call says of itself, and a handle on it too.
+macro_rules! getters {
+    ($type:ident, $($ident:ident).+) => {
+        impl $type {
+            /// The tool's name.
+            #[inline]
+            pub fn tool(&self) -> &str {
+                &self.$($ident).+.name
+            }
+
+            /// The server that has the tool, if known.
+            #[inline]
+            pub fn server(&self) -> Option<&str> {
+                self.$($ident).+.server.as_deref()
+            }
+
+            /// The call's id, if it has one.
+            pub fn id(&self) -> Option<&str> {
+                self.$($ident).+.id.as_deref()
+            }
+
+            /// The id of the agent that makes the call.
+            pub fn agent_id(&self) -> Option<&str> {
+                self.$($ident).+.agent_id.as_deref()
+            }
+
+            /// The caller's trace id, as events show it.
+            pub fn trace_id(&self) -> Option<&str> {
+                self.$($ident).+.trace_id.as_deref()
+            }
+
+            /// The caller's session id, as spans show it.
+            pub fn session_id(&self) -> Option<&str> {
+                self.$($ident).+.session_id.as_deref()
+            }
+
+            /// The timeout set on the call itself.
+            #[inline]
+            pub fn timeout(&self) -> Option<Duration> {
+                self.$($ident).+.timeout
+            }
+
+            /// The redaction rules of what the call says and is answered.
+            #[inline]
+            pub fn rules(&self) -> &Rules {
+                &self.$($ident).+.rules
+            }
+        }
+    };
+}
+pub(super) use getters;
+
 /// A cheap handle on a call: its names and its [record](Record), not its arguments.
 ///
 /// Events carry it, and futures keep it to name the call in an error. 16 bytes; making one costs
@@ -89,50 +141,6 @@ impl CallInfo {
     #[inline]
     pub(super) fn new(ident: Arc<Ident>, recording: u32) -> Self {
         Self { ident, recording }
-    }
-
-    /// The tool's name.
-    #[inline]
-    pub fn tool(&self) -> &str {
-        &self.ident.name
-    }
-
-    /// The server that has the tool, if known.
-    #[inline]
-    pub fn server(&self) -> Option<&str> {
-        self.ident.server.as_deref()
-    }
-
-    /// The call's id, if it has one.
-    pub fn id(&self) -> Option<&str> {
-        self.ident.id.as_deref()
-    }
-
-    /// The id of the agent that makes the call.
-    pub fn agent_id(&self) -> Option<&str> {
-        self.ident.agent_id.as_deref()
-    }
-
-    /// The trace id.
-    pub fn trace_id(&self) -> Option<&str> {
-        self.ident.trace_id.as_deref()
-    }
-
-    /// The session id.
-    pub fn session_id(&self) -> Option<&str> {
-        self.ident.session_id.as_deref()
-    }
-
-    /// The timeout set on the call itself.
-    #[inline]
-    pub fn timeout(&self) -> Option<Duration> {
-        self.ident.timeout
-    }
-
-    /// What is redacted of what the call says and is answered.
-    #[inline]
-    pub fn rules(&self) -> &Rules {
-        &self.ident.rules
     }
 
     #[cold]
@@ -222,6 +230,8 @@ impl CallInfo {
         self.ident.hashes.server(self.server())
     }
 }
+
+getters!(CallInfo, ident);
 
 crate::text::debug_fields! {
     /// Shows names, never a value.

@@ -26,7 +26,7 @@ mod recording;
 mod signal;
 mod wire;
 
-use std::{sync::Arc, time::Duration};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use http::Extensions;
 use serde_json::{Map, Value};
@@ -162,14 +162,8 @@ impl ToolCall {
             Value::Object(map) => Ok(self.with_arguments(map)),
             Value::Null => Ok(self.with_arguments(Map::new())),
             other => {
-                let error = ToolError::new(
-                    ErrorKind::InvalidInput,
-                    format!(
-                        "tool arguments must be a JSON object, not {}",
-                        json_type(&other)
-                    ),
-                )
-                .for_call(&self.info());
+                let message = "tool arguments must be a JSON object, not";
+                let error = self.invalid(format!("{message} {}", json_type(&other)));
                 arguments::dismantle(other);
                 Err(error)
             }
@@ -188,15 +182,11 @@ impl ToolCall {
         }
         match serde_json::from_str(arguments) {
             Ok(value) => self.with_json(value),
-            Err(error) => Err(ToolError::new(
-                ErrorKind::InvalidInput,
-                format!(
-                    "tool arguments are not valid JSON (line {}, column {})",
-                    error.line(),
-                    error.column()
-                ),
-            )
-            .for_call(&self.info())),
+            Err(error) => {
+                let (line, column) = (error.line(), error.column());
+                let message = "tool arguments are not valid JSON";
+                Err(self.invalid(format!("{message} (line {line}, column {column})")))
+            }
         }
     }
 
@@ -285,12 +275,6 @@ impl ToolCall {
         self
     }
 
-    /// The tool's name.
-    #[inline]
-    pub fn tool(&self) -> &str {
-        &self.data.ident.name
-    }
-
     /// The arguments; empty if there are none.
     pub fn arguments(&self) -> &Map<String, Value> {
         self.data.arguments.map()
@@ -302,44 +286,6 @@ impl ToolCall {
             Some(data) => std::mem::take(&mut data.arguments).into_map(),
             None => self.data.arguments.clone().into_map(),
         }
-    }
-
-    /// The call's id, if it has one.
-    pub fn id(&self) -> Option<&str> {
-        self.data.ident.id.as_deref()
-    }
-
-    /// The server that has the tool, if known.
-    #[inline]
-    pub fn server(&self) -> Option<&str> {
-        self.data.ident.server.as_deref()
-    }
-
-    /// The id of the agent that makes the call.
-    pub fn agent_id(&self) -> Option<&str> {
-        self.data.ident.agent_id.as_deref()
-    }
-
-    /// The trace id.
-    pub fn trace_id(&self) -> Option<&str> {
-        self.data.ident.trace_id.as_deref()
-    }
-
-    /// The session id.
-    pub fn session_id(&self) -> Option<&str> {
-        self.data.ident.session_id.as_deref()
-    }
-
-    /// The timeout set on the call itself.
-    #[inline]
-    pub fn timeout(&self) -> Option<Duration> {
-        self.data.ident.timeout
-    }
-
-    /// What is redacted of what the call says and is answered.
-    #[inline]
-    pub fn rules(&self) -> &Rules {
-        &self.data.ident.rules
     }
 
     /// Whether the call may run twice.
@@ -403,13 +349,11 @@ impl ToolCall {
     /// [`ErrorKind::InvalidInput`] naming the limit.
     pub fn check(&self) -> Result<(), ToolError> {
         let name = self.tool();
-        let message = if name.is_empty() {
+        let bytes = name.len();
+        let message = if bytes == 0 {
             "the tool name is empty".into()
-        } else if name.len() > MAX_NAME_BYTES {
-            format!(
-                "the tool name is {} bytes long, the limit is {MAX_NAME_BYTES}",
-                name.len()
-            )
+        } else if bytes > MAX_NAME_BYTES {
+            format!("the tool name is {bytes} bytes long, the limit is {MAX_NAME_BYTES}")
         } else if name.chars().any(char::is_control) {
             "the tool name has control characters".into()
         } else if self.data.arguments.is_too_deep() {
@@ -417,13 +361,19 @@ impl ToolCall {
         } else {
             return Ok(());
         };
-        Err(ToolError::new(ErrorKind::InvalidInput, message).for_call(&self.info()))
+        Err(self.invalid(message))
+    }
+
+    fn invalid(&self, message: impl Into<Cow<'static, str>>) -> ToolError {
+        ToolError::new(ErrorKind::InvalidInput, message).for_call(&self.info())
     }
 
     fn data_mut(&mut self) -> &mut Data {
         Arc::make_mut(&mut self.data)
     }
 }
+
+info::getters!(ToolCall, data.ident);
 
 /// Not derived: a derived clone is copied in narrower pieces than it is read in next, and costs each layer above 6 ns.
 impl Clone for ToolCall {

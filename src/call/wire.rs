@@ -12,7 +12,7 @@ use super::{ReplaySafety, ToolCall};
 struct Wire<'a, A> {
     #[serde(borrow)]
     name: std::borrow::Cow<'a, str>,
-    #[serde(default = "none", skip_serializing_if = "Option::is_none")]
+    #[serde(default = "Option::default", skip_serializing_if = "Option::is_none")]
     arguments: Option<A>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     id: Option<String>,
@@ -28,10 +28,6 @@ struct Wire<'a, A> {
     timeout_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     replay_safe: Option<bool>,
-}
-
-fn none<A>() -> Option<A> {
-    None
 }
 
 /// Writes the real arguments: for a wire or a queue, not for a log.

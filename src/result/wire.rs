@@ -28,7 +28,7 @@ struct Wire<D, E> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     call_id: Option<String>,
     #[serde(
-        default = "none",
+        default = "Option::default",
         skip_serializing_if = "Option::is_none",
         deserialize_with = "present"
     )]
@@ -64,12 +64,8 @@ struct WireMetadata<E> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     output_bytes: Option<u64>,
     /// What the caller has added.
-    #[serde(default = "none", skip_serializing_if = "Option::is_none")]
+    #[serde(default = "Option::default", skip_serializing_if = "Option::is_none")]
     extra: Option<E>,
-}
-
-fn none<D>() -> Option<D> {
-    None
 }
 
 /// Data that is `null` is data all the same.

@@ -2,7 +2,7 @@ use std::borrow::Cow;
 
 use rmcp::model::{CallToolResponse, CallToolResult};
 
-use super::{McpClassifier, errors};
+use super::{McpClassifier, errors, json::AsJson};
 use crate::{
     answer::Answer,
     error::ToolError,
@@ -93,8 +93,6 @@ fn of_result(result: &CallToolResult) -> Option<Answer<'_>> {
 fn of_response(response: &CallToolResponse) -> Option<Answer<'_>> {
     match response {
         CallToolResponse::Complete(result) => of_result(result),
-        CallToolResponse::InputRequired(result) => Answer::of(result),
-        CallToolResponse::Task(result) => Answer::of(result),
-        _ => None,
+        other => Answer::of(&AsJson(other)),
     }
 }

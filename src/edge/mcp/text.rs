@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock};
 use serde::Serialize;
 
+use super::json::AsJson;
 use crate::answer::ModelText;
 
 impl ModelText for [ContentBlock] {
@@ -36,9 +37,7 @@ impl ModelText for CallToolResponse {
     fn model_text(&self) -> Cow<'_, str> {
         match self {
             Self::Complete(result) => result.model_text(),
-            Self::InputRequired(result) => json(result),
-            Self::Task(result) => json(result),
-            _ => Cow::Borrowed(""),
+            other => json(&AsJson(other)),
         }
     }
 }

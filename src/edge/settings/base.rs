@@ -7,17 +7,7 @@ use crate::circuit_breaker::MAX_PERIOD;
 
 /// The keys that a file or a variable has set, be it to the value of the preset.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Explicit(BTreeSet<&'static str>);
-
-impl Explicit {
-    pub(super) fn insert(&mut self, key: &'static str) {
-        self.0.insert(key);
-    }
-
-    pub(super) fn contains(&self, key: &str) -> bool {
-        self.0.contains(key)
-    }
-}
+pub(super) struct Explicit(pub(super) BTreeSet<&'static str>);
 
 /// Settings are equal if their values are.
 impl PartialEq for Explicit {
@@ -36,7 +26,7 @@ impl Settings {
     /// callers rely on them; nor does what was set itself, which the [check](super::check) refuses.
     pub(super) fn in_force(&self) -> Self {
         let set = self.keys_set();
-        let is_set = |key| set.contains(key);
+        let is_set = |key| set.0.contains(key);
         let mut s = self.clone();
         if !is_set("retry.cap") {
             s.retry.cap = s.retry.cap.max(s.retry.base);

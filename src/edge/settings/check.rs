@@ -134,7 +134,7 @@ impl Whole<'_> {
         }
         let reserve = ("deadline.reserve", s.deadline.reserve);
         match s.parallel.budget.filter(|budget| *budget <= reserve.1) {
-            Some(budget) if self.set.contains("parallel.budget") => {
+            Some(budget) if self.set.0.contains("parallel.budget") => {
                 let why = "every call of a batch would be skipped; lengthen it";
                 refused(("parallel.budget", budget), "not more than", reserve, why)
             }
@@ -181,7 +181,7 @@ impl Whole<'_> {
 
     fn cap(&self) -> Checked {
         let retry = &self.settings.retry;
-        if !retry.enabled || retry.cap >= retry.base || !self.set.contains("retry.base") {
+        if !retry.enabled || retry.cap >= retry.base || !self.set.0.contains("retry.base") {
             return Ok(());
         }
         let is = ("retry.cap", retry.cap);
@@ -199,7 +199,7 @@ impl Whole<'_> {
 
     fn cooldown(&self) -> Checked {
         let limit = &self.settings.rate_limit;
-        let is_set = self.set.contains(COOLDOWN);
+        let is_set = self.set.0.contains(COOLDOWN);
         if !is_set || !self.waits_out_limits() || limit.default_cooldown <= limit.max_wait {
             return Ok(());
         }
@@ -229,7 +229,7 @@ impl Whole<'_> {
     /// deadline itself.
     fn waits(&self) -> Checked {
         let (s, cooldown) = (self.settings, self.settings.rate_limit.default_cooldown);
-        let waits = |key| self.set.contains(key);
+        let waits = |key| self.set.0.contains(key);
         let first = s
             .retry
             .first_delay()

@@ -95,7 +95,7 @@ macro_rules! settings {
                         $key: {
                             let (value, default) = (&self.$section.$key, &base.$section.$key);
                             let key = concat!(stringify!($section), ".", stringify!($key));
-                            let is_set = value != default || self.explicit.contains(key);
+                            let is_set = value != default || self.explicit.0.contains(key);
                             is_set.then(|| value.clone())
                         },
                     )*},)*
@@ -112,7 +112,7 @@ macro_rules! settings {
                 }
                 $($(if let Some(value) = file.$section.$key {
                     self.$section.$key = value;
-                    self.explicit.insert(concat!(stringify!($section), ".", stringify!($key)));
+                    self.explicit.0.insert(concat!(stringify!($section), ".", stringify!($key)));
                 })*)*
                 self.tools.extend(file.tools);
             }

@@ -52,20 +52,6 @@ impl Variable {
     }
 }
 
-/// Variables that begin with one of these are ours: one that is not in the table is a typing error.
-const PREFIXES: [&str; 10] = [
-    "TOOL_CIRCUIT_BREAKER_",
-    "TOOL_DEADLINE_",
-    "TOOL_HEALTH_",
-    "TOOL_PARALLEL_",
-    "TOOL_RATE_LIMIT_",
-    "TOOL_RETRY_",
-    "TOOL_SANITIZE_",
-    "TOOL_SEQUENCE_",
-    "TOOL_TIMEOUT_",
-    "TOOL_TRACE_",
-];
-
 /// Where a plain number is seconds, as in MCP gateways.
 const SECONDS: [&str; 3] = [
     "TOOL_TIMEOUT",
@@ -78,7 +64,12 @@ pub(super) fn find(name: &str) -> Option<&'static Variable> {
     VARIABLES.iter().find(|variable| variable.name == name)
 }
 
-/// Whether a variable of this name would be ours.
+/// Whether a variable of this name would be ours: it begins as the name of a section does (`TOOL_RETRY_`). One that is not
+/// in the table is a typing error.
 pub(super) fn is_ours(name: &str) -> bool {
-    find(name).is_some() || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+    let begins = |variable: &Variable| {
+        let section = variable.key.split_once('.').map(|(section, _)| section);
+        section.is_some_and(|s| name.starts_with(&format!("TOOL_{}_", s.to_ascii_uppercase())))
+    };
+    find(name).is_some() || VARIABLES.iter().any(begins)
 }

@@ -15,30 +15,24 @@ pub(super) fn refusal(code: i32, message: &str) -> Value {
 }
 
 /// Answers to those who asked for one, as JSON. Written by hand: the tools' answers are JSON already.
+#[derive(Default)]
 pub(super) struct Answers {
     json: Vec<u8>,
     batch: bool,
 }
 
 impl Answers {
-    pub(super) fn of_one() -> Self {
-        Self {
-            json: Vec::new(),
-            batch: false,
-        }
-    }
-
     /// One error, to somebody whose id is not known.
     pub(super) fn of_unknown(error: &Value) -> Self {
-        let mut answers = Self::of_one();
+        let mut answers = Self::default();
         answers.refuse(Id::UNKNOWN, error);
         answers
     }
 
-    pub(super) fn of_batch() -> Self {
+    pub(super) fn of(batch: bool) -> Self {
         Self {
-            json: Vec::new(),
-            batch: true,
+            batch,
+            ..Self::default()
         }
     }
 

@@ -47,10 +47,7 @@ impl<'a> Message<'a> {
     }
 
     pub(super) fn answers(&self) -> Answers {
-        match self {
-            Self::One(_) => Answers::of_one(),
-            Self::Batch(_) => Answers::of_batch(),
-        }
+        Answers::of(matches!(self, Self::Batch(_)))
     }
 
     pub(super) fn entries(&self, servers: Servers) -> impl Iterator<Item = Entry<'a>> {

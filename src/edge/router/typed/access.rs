@@ -1,4 +1,4 @@
-use std::{iter::Enumerate, slice};
+use std::{iter::Enumerate, slice, str::FromStr};
 
 use serde::{
     Deserializer,
@@ -117,21 +117,24 @@ impl Key<'_> {
             && self.0.ends_with(|c: char| c.is_ascii_digit());
         serde_json::from_str(self.0).ok().filter(|_| is_bare)
     }
+
+    /// The same of 128 bits: no JSON number holds all of them.
+    fn wide<T: FromStr>(&self) -> Option<T> {
+        self.number().and_then(|_| self.0.parse().ok())
+    }
 }
 
-/// Keys that stand for numbers are read as such.
-/// A key that is not of the type that is read. The key itself is the caller's text.
+/// The error of a key that is not of the type that is read. The key itself is the caller's text.
 fn not_one<'de>(visitor: &impl Visitor<'de>) -> Misfit {
     Misfit::of_type(&Unexpected::Str(""), visitor)
 }
 
+/// Keys that stand for numbers are read as such.
 macro_rules! read_numbers {
     ($($method:ident)*) => {$(
         fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
-            match self.number() {
-                Some(n) => number(&n, visitor),
-                None => Err(not_one(&visitor)),
-            }
+            let n = self.number().ok_or_else(|| not_one(&visitor))?;
+            number(&n, visitor)
         }
     )*};
 }
@@ -151,19 +154,14 @@ impl<'de> Deserializer<'de> for Key<'de> {
         }
     }
 
-    // No JSON number holds all of them.
     fn deserialize_i128<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
-        match self.number().and_then(|_| self.0.parse().ok()) {
-            Some(n) => visitor.visit_i128(n),
-            None => Err(not_one(&visitor)),
-        }
+        let n = self.wide().ok_or_else(|| not_one(&visitor))?;
+        visitor.visit_i128(n)
     }
 
     fn deserialize_u128<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
-        match self.number().and_then(|_| self.0.parse().ok()) {
-            Some(n) => visitor.visit_u128(n),
-            None => Err(not_one(&visitor)),
-        }
+        let n = self.wide().ok_or_else(|| not_one(&visitor))?;
+        visitor.visit_u128(n)
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {

@@ -6,7 +6,6 @@ mod node;
 mod parse;
 
 use std::{
-    fmt,
     future::Future,
     marker::PhantomData,
     pin::Pin,
@@ -17,7 +16,7 @@ use pin_project_lite::pin_project;
 use serde::de::DeserializeOwned;
 use tower_service::Service;
 
-use crate::{call::ToolCall, error::ToolError};
+use crate::{call::ToolCall, error::ToolError, kit::inner};
 
 /// A function of typed arguments as a tool.
 ///
@@ -128,12 +127,11 @@ macro_rules! service {
 
             fn call(&mut self, $call: ToolCall) -> Self::Future {
                 let $f = &self.f;
-                ToolFnFuture {
-                    state: match parse::arguments(&$call) {
-                        Ok($arguments) => State::Called { fut: $run },
-                        Err(error) => State::Refused { error: Some(error) },
-                    },
-                }
+                let (fut, refusal) = match parse::arguments(&$call) {
+                    Ok($arguments) => (Some($run), None),
+                    Err(error) => (None, Some(error)),
+                };
+                ToolFnFuture { fut, refusal }
             }
         }
 
@@ -146,11 +144,7 @@ macro_rules! service {
             }
         }
 
-        impl<F, A> fmt::Debug for $name<F, A> {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.debug_struct(stringify!($name)).finish_non_exhaustive()
-            }
-        }
+        crate::text::opaque_debug!({F, A} $name<F, A>);
     };
 }
 
@@ -167,20 +161,10 @@ pin_project! {
     /// Response future of [`ToolFn`] and [`ToolFnWithCall`].
     #[must_use = "futures do nothing unless polled"]
     pub struct ToolFnFuture<F> {
+        // None if the arguments did not fit.
         #[pin]
-        state: State<F>,
-    }
-}
-
-pin_project! {
-    #[project = StateProj]
-    enum State<F> {
-        // Waiting for the function.
-        Called { #[pin] fut: F },
-        // The arguments did not fit.
-        Refused { error: Option<ToolError> },
-        // The function's future is gone.
-        Done,
+        fut: Option<F>,
+        refusal: Option<ToolError>,
     }
 }
 
@@ -192,17 +176,11 @@ where
     type Output = Result<R, ToolError>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut this = self.project();
-        let result = match this.state.as_mut().project() {
-            StateProj::Called { fut } => match fut.poll(cx) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(result) => result.map_err(Into::into),
-            },
-            StateProj::Refused { error } => Err(error.take().expect("polled after completion")),
-            StateProj::Done => panic!("polled after completion"),
-        };
-        this.state.set(State::Done);
-        Poll::Ready(result)
+        let this = self.project();
+        match this.refusal.take() {
+            Some(refusal) => Poll::Ready(Err(refusal)),
+            None => inner::poll(this.fut, cx).map_err(Into::into),
+        }
     }
 }
 
