@@ -5,46 +5,25 @@ use http::Extensions;
 /// What a leaf, or a layer, leaves about one attempt for observers above that know its type. Nothing is allocated before
 /// the first value.
 #[derive(Default)]
-pub(super) struct AttemptExtensions(Mutex<Option<Box<OfAttempt>>>);
+pub(super) struct AttemptExtensions(Mutex<Option<Box<(Attempt, Extensions)>>>);
 
-struct OfAttempt {
-    recording: u32,
-    attempt: u32,
-    values: Extensions,
-}
-
-impl OfAttempt {
-    fn is_of(&self, recording: u32, attempt: u32) -> bool {
-        (self.recording, self.attempt) == (recording, attempt)
-    }
-}
+/// The numbers of a recording and of an attempt in it.
+pub(super) type Attempt = (u32, u32);
 
 impl AttemptExtensions {
     /// Values of another attempt go.
-    pub(super) fn insert<T>(&self, recording: u32, attempt: u32, value: T)
-    where
-        T: Clone + Send + Sync + 'static,
-    {
+    pub(super) fn insert<T: Clone + Send + Sync + 'static>(&self, attempt: Attempt, value: T) {
         let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let current = slot.take().filter(|e| e.is_of(recording, attempt));
-        let mut current = current.unwrap_or_else(|| {
-            Box::new(OfAttempt {
-                recording,
-                attempt,
-                values: Extensions::new(),
-            })
-        });
-        current.values.insert(value);
+        let current = slot.take().filter(|current| current.0 == attempt);
+        let mut current = current.unwrap_or_else(|| Box::new((attempt, Extensions::new())));
+        current.1.insert(value);
         *slot = Some(current);
     }
 
-    pub(super) fn get<T>(&self, recording: u32, attempt: u32) -> Option<T>
-    where
-        T: Clone + Send + Sync + 'static,
-    {
+    pub(super) fn get<T: Clone + Send + Sync + 'static>(&self, attempt: Attempt) -> Option<T> {
         let slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let current = slot.as_ref().filter(|e| e.is_of(recording, attempt))?;
-        current.values.get().cloned()
+        let current = slot.as_ref().filter(|current| current.0 == attempt)?;
+        current.1.get().cloned()
     }
 }
 

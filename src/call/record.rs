@@ -12,7 +12,7 @@ use std::{
 };
 
 use super::{
-    extension::AttemptExtensions,
+    extension::{Attempt, AttemptExtensions},
     listeners::{ListenerIds, MAX_LISTENERS},
     signal::{Signal, Signals},
 };
@@ -314,14 +314,16 @@ impl Record {
     /// Leaves a value about this attempt for observers above that know its type, such as [`TraceHooks`](crate::trace::TraceHooks)
     /// of the same author. It replaces one of the same type, and is gone with the next attempt.
     pub fn insert_extension<T: Clone + Send + Sync + 'static>(&self, value: T) {
-        let (recording, attempt) = (self.state.load(Relaxed), self.attempts.load(Relaxed));
-        self.extensions.insert(recording, attempt, value);
+        self.extensions.insert(self.attempt(), value);
     }
 
     /// The value of this type that the last attempt has left.
     pub fn extension<T: Clone + Send + Sync + 'static>(&self) -> Option<T> {
-        let (recording, attempt) = (self.state.load(Relaxed), self.attempts.load(Relaxed));
-        self.extensions.get(recording, attempt)
+        self.extensions.get(self.attempt())
+    }
+
+    fn attempt(&self) -> Attempt {
+        (self.state.load(Relaxed), self.attempts.load(Relaxed))
     }
 
     /// Names the server that a leaf sends this attempt to, for the span of a call that names none.
