@@ -12,7 +12,7 @@ use tower_service::Service;
 use super::{
     Never,
     metadata::Metadata,
-    tool_result::{Parts, ToolResult},
+    tool_result::{About, ToolResult},
 };
 use crate::{
     call::{Known, Observation, ToolCall},
@@ -153,14 +153,16 @@ impl Pending {
             below.output_bytes = Known::default();
         }
         let error = error.map(|error| self.failed(error, &mut duration, attempts));
-        ToolResult::new(Parts {
-            call: self.below.take_call(),
+        ToolResult {
             data,
-            error,
-            duration,
-            attempts,
-            metadata: Metadata::of(below),
-        })
+            about: About {
+                call: self.below.take_call(),
+                error,
+                duration,
+                attempts,
+                metadata: Metadata::of(below),
+            },
+        }
     }
 
     /// The leaf's own word on an answer that the classifier takes for a success.

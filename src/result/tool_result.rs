@@ -8,12 +8,15 @@ use crate::{answer::ModelText, call::CallInfo, error::ToolError, text::Short};
 /// `Debug` shows no data, and `Serialize` writes it redacted; see the [module docs](super).
 #[derive(Clone)]
 #[must_use]
-pub struct ToolResult<T>(Parts<T>);
-
-#[derive(Clone)]
-pub(super) struct Parts<T> {
-    pub(super) call: CallInfo,
+pub struct ToolResult<T> {
     pub(super) data: Option<T>,
+    pub(super) about: About,
+}
+
+/// All but the data.
+#[derive(Clone)]
+pub(super) struct About {
+    pub(super) call: CallInfo,
     pub(super) error: Option<ToolError>,
     pub(super) duration: Duration,
     pub(super) attempts: u32,
@@ -21,10 +24,6 @@ pub(super) struct Parts<T> {
 }
 
 impl<T> ToolResult<T> {
-    pub(super) fn new(parts: Parts<T>) -> Self {
-        Self(parts)
-    }
-
     /// Whether the tool answered, and not with an error of its own.
     pub fn is_success(&self) -> bool {
         self.error().is_none()
@@ -43,38 +42,38 @@ impl<T> ToolResult<T> {
 
     /// The tool's name.
     pub fn tool(&self) -> &str {
-        self.0.call.tool()
+        self.about.call.tool()
     }
 
     /// The server that has the tool: as the call says, or else the error.
     pub fn server(&self) -> Option<&str> {
         let told = || self.error().and_then(ToolError::server);
-        self.0.call.server().or_else(told)
+        self.about.call.server().or_else(told)
     }
 
     /// The call's id, if it has one.
     pub fn call_id(&self) -> Option<&str> {
-        self.0.call.id()
+        self.about.call.id()
     }
 
     /// The call's other names: agent, trace, session.
     pub fn call(&self) -> &CallInfo {
-        &self.0.call
+        &self.about.call
     }
 
     /// The tool's answer: of a success, and of an answer that is an error in the tool's own words.
     pub fn data(&self) -> Option<&T> {
-        self.0.data.as_ref()
+        self.data.as_ref()
     }
 
     /// What went wrong; none after a success.
     pub fn error(&self) -> Option<&ToolError> {
-        self.0.error.as_ref()
+        self.about.error.as_ref()
     }
 
     /// The same, taken out.
     pub fn into_data(self) -> Option<T> {
-        self.0.data
+        self.data
     }
 
     /// The answer of a success, or else what went wrong. An answer that is an error in the tool's own
@@ -84,7 +83,7 @@ impl<T> ToolResult<T> {
     ///
     /// What went wrong.
     pub fn into_result(self) -> Result<T, ToolError> {
-        match (self.0.data, self.0.error) {
+        match (self.data, self.about.error) {
             (_, Some(error)) => Err(error),
             (Some(data), None) => Ok(data),
             (None, None) => unreachable!("a success has data"),
@@ -98,50 +97,38 @@ impl<T> ToolResult<T> {
     ///
     /// What went wrong with a call that has no answer.
     pub fn into_answer(self) -> Result<T, ToolError> {
-        match self.0.data {
+        match self.data {
             Some(data) => Ok(data),
-            None => Err(self.0.error.expect("a success has data")),
+            None => Err(self.about.error.expect("a success has data")),
         }
     }
 
     /// Another form of the data, the rest unchanged.
     pub fn map<U>(self, f: impl FnOnce(T) -> U) -> ToolResult<U> {
-        let Parts {
-            call,
-            data,
-            error,
-            duration,
-            attempts,
-            metadata,
-        } = self.0;
-        ToolResult(Parts {
-            call,
-            data: data.map(f),
-            error,
-            duration,
-            attempts,
-            metadata,
-        })
+        ToolResult {
+            data: self.data.map(f),
+            about: self.about,
+        }
     }
 
     /// How long it took, waiting and all attempts included; zero for a call that was skipped.
     pub fn duration(&self) -> Duration {
-        self.0.duration
+        self.about.duration
     }
 
     /// How many attempts were sent; 0 for a call that was skipped, or only refused.
     pub fn attempts(&self) -> u32 {
-        self.0.attempts
+        self.about.attempts
     }
 
     /// What the layers below did.
     pub fn metadata(&self) -> &Metadata {
-        &self.0.metadata
+        &self.about.metadata
     }
 
     /// The same, to add to it.
     pub fn metadata_mut(&mut self) -> &mut Metadata {
-        &mut self.0.metadata
+        &mut self.about.metadata
     }
 
     /// What a user may read: [`ToolError::user_message`], empty after a success.

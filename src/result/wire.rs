@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::{
     metadata::Metadata,
     status::Status,
-    tool_result::{Exposed, Parts, ToolResult},
+    tool_result::{About, Exposed, ToolResult},
 };
 use crate::{
     call::{Recorded, ToolCall, nanos},
@@ -154,9 +154,8 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for ToolResult<T> {
             metadata.trace_id,
             metadata.session_id,
         ]);
-        Ok(Self::new(Parts {
+        let about = About {
             call: call.info(),
-            data: wire.data,
             error: wire.error,
             duration,
             attempts: wire.attempts,
@@ -172,6 +171,8 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for ToolResult<T> {
                 },
                 extra: metadata.extra.filter(|m| !m.is_empty()).map(Box::new),
             },
-        }))
+        };
+        let data = wire.data;
+        Ok(Self { data, about })
     }
 }
