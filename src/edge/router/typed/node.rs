@@ -47,11 +47,14 @@ impl Node<'_> {
     }
 }
 
-/// One method for each pattern; whatever else there is does not fit.
+/// Methods that read what fits one of their patterns; whatever else there is does not fit.
 macro_rules! read {
-    ($($method:ident ($($argument:ident: $type:ty),*) {
+    ($([$($method:ident)+] $arguments:tt $patterns:tt)*) => {
+        $($(read!(@one $method $arguments $patterns);)+)*
+    };
+    (@one $method:ident ($($argument:ident: $type:ty),*) {
         $($pattern:pat => |$visitor:ident| $visit:expr),+ $(,)?
-    })*) => {$(
+    }) => {
         fn $method<V: Visitor<'de>>(self, $($argument: $type,)* visitor: V) -> Result<V::Value, Misfit> {
             match self {
                 $($pattern => {
@@ -61,22 +64,6 @@ macro_rules! read {
                 other => Err(Misfit::of_type(&other.kind(), &visitor)),
             }
         }
-    )*};
-}
-
-macro_rules! read_numbers {
-    ($($method:ident)*) => {
-        read! {$(
-            $method () { Self::Other(Value::Number(n)) => |visitor| number(n, visitor) }
-        )*}
-    };
-}
-
-macro_rules! read_texts {
-    ($($method:ident)*) => {
-        read! {$(
-            $method () { Self::Other(Value::String(s)) => |visitor| visitor.visit_borrowed_str(s) }
-        )*}
     };
 }
 
@@ -94,45 +81,43 @@ impl<'de> Deserializer<'de> for Node<'de> {
         }
     }
 
-    read_numbers! {
-        deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64 deserialize_i128
-        deserialize_u8 deserialize_u16 deserialize_u32 deserialize_u64 deserialize_u128
-        deserialize_f32 deserialize_f64
-    }
-
-    read_texts! { deserialize_char deserialize_str deserialize_string deserialize_identifier }
-
     read! {
-        deserialize_bool() {
+        [
+            deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64 deserialize_i128
+            deserialize_u8 deserialize_u16 deserialize_u32 deserialize_u64 deserialize_u128
+            deserialize_f32 deserialize_f64
+        ]() {
+            Self::Other(Value::Number(n)) => |visitor| number(n, visitor),
+        }
+        [deserialize_char deserialize_str deserialize_string deserialize_identifier]() {
+            Self::Other(Value::String(s)) => |visitor| visitor.visit_borrowed_str(s),
+        }
+        [deserialize_bool]() {
             Self::Other(Value::Bool(b)) => |visitor| visitor.visit_bool(*b),
         }
-        deserialize_bytes() {
+        [deserialize_bytes deserialize_byte_buf]() {
             Self::Other(Value::String(s)) => |visitor| visitor.visit_borrowed_str(s),
             Self::Other(Value::Array(items)) => |visitor| Items::read(items, None, visitor),
         }
-        deserialize_byte_buf() {
-            Self::Other(Value::String(s)) => |visitor| visitor.visit_borrowed_str(s),
-            Self::Other(Value::Array(items)) => |visitor| Items::read(items, None, visitor),
-        }
-        deserialize_unit() {
+        [deserialize_unit]() {
             Self::Other(Value::Null) => |visitor| visitor.visit_unit(),
         }
-        deserialize_unit_struct(_name: &'static str) {
+        [deserialize_unit_struct](_name: &'static str) {
             Self::Other(Value::Null) => |visitor| visitor.visit_unit(),
         }
-        deserialize_seq() {
+        [deserialize_seq]() {
             Self::Other(Value::Array(items)) => |visitor| Items::read(items, None, visitor),
         }
-        deserialize_tuple(len: usize) {
+        [deserialize_tuple](len: usize) {
             Self::Other(Value::Array(items)) => |visitor| Items::read(items, Some(len), visitor),
         }
-        deserialize_tuple_struct(_name: &'static str, len: usize) {
+        [deserialize_tuple_struct](_name: &'static str, len: usize) {
             Self::Other(Value::Array(items)) => |visitor| Items::read(items, Some(len), visitor),
         }
-        deserialize_map() {
+        [deserialize_map]() {
             Self::Object(map) => |visitor| Entries::read(map, &[], visitor),
         }
-        deserialize_struct(_name: &'static str, fields: &'static [&'static str]) {
+        [deserialize_struct](_name: &'static str, fields: &'static [&'static str]) {
             Self::Object(map) => |visitor| Entries::read(map, fields, visitor),
             Self::Other(Value::Array(items)) => |visitor| {
                 Items::read(items, Some(fields.len()), visitor)

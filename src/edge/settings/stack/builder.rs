@@ -156,7 +156,7 @@ impl<C, O> StackBuilder<C, O> {
 
     /// Adds a listener for the events of all layers. Default: none.
     pub fn with_listener(mut self, listen: impl Listen + 'static) -> Self {
-        self.parts.listeners.add(listen);
+        Arc::make_mut(&mut self.parts.listeners).add(listen);
         self
     }
 

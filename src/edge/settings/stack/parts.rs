@@ -32,7 +32,7 @@ pub(super) struct Parts {
     pub(super) timeout: Option<Rule<Option<Duration>>>,
     pub(super) identity: Option<IdentityLayer>,
     pub(super) codes: Option<NormalizeLayer>,
-    pub(super) listeners: Listeners,
+    pub(super) listeners: Arc<Listeners>,
     #[cfg(feature = "metrics")]
     pub(super) metrics: Option<Metrics>,
 }
@@ -45,7 +45,7 @@ impl Parts {
             timeout: None,
             identity: None,
             codes: None,
-            listeners: Listeners::default(),
+            listeners: Arc::default(),
             #[cfg(feature = "metrics")]
             metrics: None,
         }
@@ -58,50 +58,47 @@ impl Parts {
     ) -> Result<StackLayer<C, O>, ConfigError> {
         let settings = &self.settings;
         settings.check()?;
-        let listeners = Arc::new(self.listeners.clone());
-        let breaker = self.circuit_breaker(&listeners, classifier.clone())?;
-        let health = self.health(&listeners)?;
+        let breaker = self.circuit_breaker(classifier.clone())?;
+        let health = self.health()?;
         #[cfg(feature = "metrics")]
         let metrics = self.metrics.as_ref().map(Metrics::layer);
         Ok(StackLayer {
             breakers: breaker.handle(),
             servers: health.clone(),
             sanitize: SanitizeLayer::new(settings.redaction_rules()?),
-            identity: Optional(self.identity(&listeners)),
+            identity: Optional(self.identity()),
             codes: Optional(self.codes.clone()),
-            trace: listeners.of(settings.trace_layer(), TraceLayer::with_listener),
+            trace: self
+                .listeners
+                .of(settings.trace_layer(), TraceLayer::with_listener),
             #[cfg(feature = "metrics")]
             metrics: Optional(metrics.map(|layer| layer.with_classifier(classifier.clone()))),
             deadline: settings.deadline_layer(),
-            retry: Optional(self.retry(&listeners, classifier.clone())?),
+            retry: Optional(self.retry(classifier.clone())?),
             // Those of attempts tell no listener.
             attempts: settings.trace.attempts.then(TraceLayer::attempts),
-            rate_limit: Optional(self.rate_limit(&listeners, classifier.clone())?),
+            rate_limit: Optional(self.rate_limit(classifier.clone())?),
             health: Optional(settings.health.enabled.then(|| health.layer())),
             circuit_breaker: Optional(settings.circuit_breaker.enabled.then_some(breaker)),
-            timeout: self.timeout(&listeners)?,
+            timeout: self.timeout()?,
             catch_panic: CatchPanicLayer::new(),
             classifier,
             own,
         })
     }
 
-    fn identity(&self, listeners: &Arc<Listeners>) -> Option<IdentityLayer> {
+    fn identity(&self) -> Option<IdentityLayer> {
         let layer = self.identity.clone()?;
         #[cfg(feature = "metrics")]
         if let Some(metrics) = &self.metrics {
-            let mut heard = (**listeners).clone();
+            let mut heard = (*self.listeners).clone();
             heard.add(metrics.clone());
             return Some(layer.with_listener(heard));
         }
-        Some(layer.with_listener(Arc::clone(listeners)))
+        Some(layer.with_listener(Arc::clone(&self.listeners)))
     }
 
-    fn retry<C>(
-        &self,
-        listeners: &Arc<Listeners>,
-        classifier: C,
-    ) -> Result<Option<RetryLayer<C>>, ConfigError> {
+    fn retry<C>(&self, classifier: C) -> Result<Option<RetryLayer<C>>, ConfigError> {
         if !self.settings.retries() {
             return Ok(None);
         }
@@ -109,7 +106,7 @@ impl Parts {
             .settings
             .retry_policy()?
             .with_classifier(classifier)
-            .with_listener(Arc::clone(listeners))
+            .with_listener(Arc::clone(&self.listeners))
             .with_replay_safety(self.replay_safety());
         Ok(Some(RetryLayer::new(policy)))
     }
@@ -125,7 +122,6 @@ impl Parts {
 
     fn rate_limit<C>(
         &self,
-        listeners: &Arc<Listeners>,
         classifier: C,
     ) -> Result<Option<RateLimitBackoffLayer<C>>, ConfigError> {
         if !self.settings.rate_limit.enabled {
@@ -135,33 +131,29 @@ impl Parts {
             .settings
             .rate_limit_builder()
             .with_classifier(classifier)
-            .with_listener(Arc::clone(listeners))
+            .with_listener(Arc::clone(&self.listeners))
             .build();
         layer.map(Some).map_err(in_section("rate_limit"))
     }
 
-    fn circuit_breaker<C>(
-        &self,
-        listeners: &Arc<Listeners>,
-        classifier: C,
-    ) -> Result<CircuitBreakerLayer<C>, ConfigError> {
+    fn circuit_breaker<C>(&self, classifier: C) -> Result<CircuitBreakerLayer<C>, ConfigError> {
         self.settings
             .circuit_breaker_builder()?
             .with_classifier(classifier)
-            .with_listener(Arc::clone(listeners))
+            .with_listener(Arc::clone(&self.listeners))
             .build()
             .map_err(in_section("circuit_breaker"))
     }
 
-    fn health(&self, listeners: &Arc<Listeners>) -> Result<Health, ConfigError> {
+    fn health(&self) -> Result<Health, ConfigError> {
         let builder = self.settings.health_builder();
-        let builder = builder.with_listener(Arc::clone(listeners));
+        let builder = builder.with_listener(Arc::clone(&self.listeners));
         builder.build().map_err(in_section("health"))
     }
 
-    fn timeout(&self, listeners: &Arc<Listeners>) -> Result<TimeoutLayer, ConfigError> {
+    fn timeout(&self) -> Result<TimeoutLayer, ConfigError> {
         let layer = self.settings.timeout_layer()?;
-        let layer = listeners.of(layer, TimeoutLayer::with_listener);
+        let layer = self.listeners.of(layer, TimeoutLayer::with_listener);
         Ok(match self.timeout.clone() {
             Some(timeout) => layer.with_timeout_fn(move |call| timeout(call)),
             None => layer,
