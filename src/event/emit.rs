@@ -2,12 +2,9 @@
 
 use std::time::Duration;
 
-use tracing::field::display;
+use tracing::field::{DisplayValue, display};
 
-use super::{
-    Event, RetryRefusal, TARGET,
-    names::{event, field},
-};
+use super::{Event, RetryRefusal};
 use crate::{
     call::CallInfo,
     error::{ErrorKind, ToolError},
@@ -15,27 +12,41 @@ use crate::{
     text::Short,
 };
 
-/// Emits one of our [events](super::names::event) with some of our [fields](super::names::field): its
-/// name is the message, and who was called is always told.
-macro_rules! emit {
-    ($level:ident $name:ident, $call:expr $(, $field:ident = $value:expr)*) => {{
-        use $crate::{call::CallInfo, event::names, text::Short};
-        let call: &CallInfo = $call;
-        let name = |s| tracing::field::display(Short::name(s));
+/// Emits one of our [events](super::names::event) with some of our [fields](super::names::field): its name is the message.
+macro_rules! event {
+    ($level:ident $name:ident $(, $field:ident = $value:expr)* $(,)?) => {
         tracing::event!(
-            name: names::event::$name,
+            name: $crate::event::names::event::$name,
             target: $crate::event::TARGET,
             tracing::Level::$level,
-            { names::field::TOOL } = name(call.tool()),
-            { names::field::SERVER } = call.server().map(name),
-            { names::field::CALL_ID } = call.id().map(name),
-            { names::field::TRACE_ID } = call.trace_id().map(name),
-            $({ names::field::$field } = $value,)*
-            "{}", names::event::$name
+            $({ $crate::event::names::field::$field } = $value,)*
+            "{}", $crate::event::names::event::$name
+        )
+    };
+}
+pub(crate) use event;
+
+/// The same about a call, with its names.
+macro_rules! emit {
+    ($level:ident $name:ident, $call:expr $(, $field:ident = $value:expr)*) => {{
+        let call: &$crate::call::CallInfo = $call;
+        let name = $crate::event::short;
+        $crate::event::event!(
+            $level $name,
+            TOOL = name(call.tool()),
+            SERVER = call.server().map(name),
+            CALL_ID = call.id().map(name),
+            TRACE_ID = call.trace_id().map(name),
+            $($field = $value),*
         )
     }};
 }
 pub(crate) use emit;
+
+/// A name of a caller or a peer, as the fields of events and spans have it.
+pub(crate) fn short(name: &str) -> DisplayValue<Short<'_>> {
+    display(Short::name(name))
+}
 
 /// Milliseconds, with fractions, as the fields of events have them.
 pub(crate) fn ms(d: Duration) -> f64 {
@@ -83,14 +94,7 @@ impl Event<'_> {
             Event::Health { change, call } => emit!(WARN HEALTH, call, FROM = change.from.name(),
                 TO = change.to.name(), REASON = change.reason.map(Reason::name),
                 FAILURES = change.failures, GENERATION = change.generation),
-            Event::Evicted { keys, kept } => tracing::event!(
-                name: event::EVICTED,
-                target: TARGET,
-                tracing::Level::DEBUG,
-                { field::KEYS } = keys,
-                { field::KEPT } = kept,
-                "{}", event::EVICTED
-            ),
+            Event::Evicted { keys, kept } => event!(DEBUG EVICTED, KEYS = keys, KEPT = kept),
         }
     }
 }
@@ -123,25 +127,21 @@ fn retry_refused(call: &CallInfo, attempt: u32, reason: RetryRefusal, error: Opt
     }
 }
 
-/// A breaker may be of a whole server, and somebody may have changed it by hand.
+/// A breaker may be of a whole server, and its handle changes it without a call.
 fn breaker(t: &Transition, call: Option<&CallInfo>) {
-    let name = |s| display(Short::name(s));
-    tracing::event!(
-        name: event::BREAKER,
-        target: TARGET,
-        tracing::Level::WARN,
-        { field::TOOL } = t.tool.as_deref().map(name),
-        { field::SERVER } = t.server.as_deref().map(name),
-        { field::CALL_ID } = call.and_then(CallInfo::id).map(name),
-        { field::TRACE_ID } = call.and_then(CallInfo::trace_id).map(name),
-        { field::FROM } = t.from.name(),
-        { field::TO } = t.to.name(),
-        { field::REASON } = t.reason.name(),
-        { field::GENERATION } = t.generation,
-        { field::CALLS } = t.calls,
-        { field::FAILURES } = t.failures,
-        { field::SLOW_CALLS } = t.slow_calls,
-        { field::OPEN_MS } = t.open_for.map(ms),
-        "{}", event::BREAKER
+    event!(
+        WARN BREAKER,
+        TOOL = t.tool.as_deref().map(short),
+        SERVER = t.server.as_deref().map(short),
+        CALL_ID = call.and_then(CallInfo::id).map(short),
+        TRACE_ID = call.and_then(CallInfo::trace_id).map(short),
+        FROM = t.from.name(),
+        TO = t.to.name(),
+        REASON = t.reason.name(),
+        GENERATION = t.generation,
+        CALLS = t.calls,
+        FAILURES = t.failures,
+        SLOW_CALLS = t.slow_calls,
+        OPEN_MS = t.open_for.map(ms),
     );
 }

@@ -65,7 +65,7 @@ pub(crate) mod transition;
 use std::time::Duration;
 
 pub(crate) use self::{
-    emit::{emit, ms},
+    emit::{emit, event, ms, short},
     listen::Audience,
 };
 pub use self::{

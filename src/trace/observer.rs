@@ -13,11 +13,10 @@ use crate::{
     answer::Answer,
     call::{CallInfo, Observation, ToolCall},
     error::{ErrorKind, MAX_TEXT, ToolError},
-    event::{CallOutcome, Event, TARGET, emit, ms, names::span as names},
+    event::{CallOutcome, Event, TARGET, emit, ms, names::span as names, short},
     foreign,
     kit::in_flight::{Abandoned, Report},
     outcome::Outcome,
-    text::Short,
 };
 
 /// What is known of a call, or of an attempt, while it runs.
@@ -145,7 +144,7 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
         if self.layer.show.scope == Scope::Call {
             let left = |at: Instant| at.saturating_duration_since(Instant::now());
             emit!(DEBUG START, &self.info,
-                AGENT_ID = call.agent_id().map(|id| display(Short::name(id))),
+                AGENT_ID = call.agent_id().map(short),
                 TIMEOUT_MS = call.timeout().map(ms),
                 DEADLINE_MS = call.deadline().map(|at| ms(left(at))));
         }
@@ -256,7 +255,7 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
         record_all!(
             span,
             { names::SUCCESS } = failure.is_none(),
-            { names::SERVER } = server.as_deref().map(|name| display(Short::name(name))),
+            { names::SERVER } = server.as_deref().map(short),
             { names::DURATION_MS } = ms(end.duration),
             { names::OUTCOME } = outcome.name(),
             { names::ATTEMPTS } = end.attempts,

@@ -6,7 +6,7 @@ use tracing::{Span, field::Empty};
 
 use crate::{
     call::ToolCall,
-    event::{TARGET, names::span},
+    event::{TARGET, names::span, short},
     text::Short,
 };
 
@@ -53,11 +53,6 @@ impl fmt::Display for Read<'_> {
     }
 }
 
-/// A field of a caller's or a peer's own text.
-fn named(text: &str) -> tracing::field::DisplayValue<Short<'_>> {
-    tracing::field::display(Short::name(text))
-}
-
 fn of_call(call: &ToolCall, read: &Read<'_>) -> Span {
     let name = read.text;
     tracing::info_span!(
@@ -69,16 +64,16 @@ fn of_call(call: &ToolCall, read: &Read<'_>) -> Span {
         { span::OTEL_STATUS_DESCRIPTION } = Empty,
         { span::OPERATION_NAME } = "execute_tool",
         { span::TOOL_NAME } = %read,
-        { span::CALL_ID } = call.id().map(named),
+        { span::CALL_ID } = call.id().map(short),
         { span::TOOL_TYPE } = "function",
-        { span::CONVERSATION_ID } = call.session_id().map(named),
+        { span::CONVERSATION_ID } = call.session_id().map(short),
         { span::ARGUMENTS } = Empty,
         { span::RESULT } = Empty,
         { span::ERROR_TYPE } = Empty,
-        { span::SERVER } = call.server().map(named),
-        { span::AGENT_ID } = call.agent_id().map(named),
-        { span::TRACE_ID } = call.trace_id().map(named),
-        { span::SESSION_ID } = call.session_id().map(named),
+        { span::SERVER } = call.server().map(short),
+        { span::AGENT_ID } = call.agent_id().map(short),
+        { span::TRACE_ID } = call.trace_id().map(short),
+        { span::SESSION_ID } = call.session_id().map(short),
         { span::ATTEMPTS } = Empty,
         { span::MAX_ATTEMPTS } = Empty,
         { span::DURATION_MS } = Empty,
@@ -105,13 +100,13 @@ fn of_attempt(call: &ToolCall, read: &Read<'_>) -> Span {
         { span::OTEL_STATUS_CODE } = Empty,
         { span::OTEL_STATUS_DESCRIPTION } = Empty,
         { span::TOOL } = %read,
-        { span::ATTEMPT_CALL_ID } = call.id().map(named),
+        { span::ATTEMPT_CALL_ID } = call.id().map(short),
         { span::ATTEMPT_ARGUMENTS } = Empty,
         { span::ATTEMPT_RESULT } = Empty,
         { span::ERROR_TYPE } = Empty,
-        { span::SERVER } = call.server().map(named),
-        { span::TRACE_ID } = call.trace_id().map(named),
-        { span::SESSION_ID } = call.session_id().map(named),
+        { span::SERVER } = call.server().map(short),
+        { span::TRACE_ID } = call.trace_id().map(short),
+        { span::SESSION_ID } = call.session_id().map(short),
         { span::ATTEMPT_NUMBER } = attempt,
         { span::DURATION_MS } = Empty,
         { span::ERROR_CODE } = Empty,

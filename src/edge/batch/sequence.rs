@@ -17,13 +17,9 @@ use super::{
 use crate::{
     call::ToolCall,
     error::ToolError,
-    event::{
-        TARGET, ms,
-        names::{event, field},
-    },
+    event::{event, ms, short},
     outcome::{ByError, Classify},
     result::ToolResult,
-    text::Short,
 };
 
 /// Runs calls one after the other, under one time budget. See the [module docs](super) for an example.
@@ -171,21 +167,18 @@ impl Drop for Account {
         let tally = self.tally;
         // Those that have no result, because nobody waits for one.
         let dropped = self.calls - tally.calls;
-        tracing::event!(
-            name: event::SEQUENCE,
-            target: TARGET,
-            tracing::Level::INFO,
-            { field::TRACE_ID } = self.trace_id.as_deref().map(|id| display(Short::name(id))),
-            { field::CALLS } = self.calls,
-            { field::SUCCEEDED } = tally.succeeded,
-            { field::FAILED } = tally.failed,
-            { field::TIMED_OUT } = tally.timed_out,
-            { field::SKIPPED } = tally.skipped,
-            { field::CANCELLED } = tally.cancelled + dropped,
-            { field::SLOW_CALLS } = tally.slow,
-            { field::DURATION_MS } = ms(self.since.elapsed()),
-            { field::BUDGET_MS } = self.budget.map(ms),
-            "{}", event::SEQUENCE
+        event!(
+            INFO SEQUENCE,
+            TRACE_ID = self.trace_id.as_deref().map(short),
+            CALLS = self.calls,
+            SUCCEEDED = tally.succeeded,
+            FAILED = tally.failed,
+            TIMED_OUT = tally.timed_out,
+            SKIPPED = tally.skipped,
+            CANCELLED = tally.cancelled + dropped,
+            SLOW_CALLS = tally.slow,
+            DURATION_MS = ms(self.since.elapsed()),
+            BUDGET_MS = self.budget.map(ms),
         );
     }
 }

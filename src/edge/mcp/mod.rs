@@ -46,7 +46,6 @@
 
 mod catalog;
 mod classify;
-mod emit;
 mod errors;
 mod extras;
 #[cfg(feature = "mcp-server")]
@@ -65,7 +64,6 @@ mod service;
 mod text;
 mod tools;
 
-use self::emit::emit;
 pub(crate) use self::errors::on_wire;
 #[cfg(feature = "mcp-server-http")]
 pub use self::gateway::McpSessions;

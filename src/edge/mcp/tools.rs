@@ -14,10 +14,11 @@ use tokio::{
     time::{Instant, sleep_until, timeout},
 };
 
-use super::{Catalog, catalog, emit};
+use super::{Catalog, catalog};
 use crate::{
     call::{Identity, ToolCall},
     error::ToolError,
+    event::{event, short},
     identity::Resolve,
 };
 
@@ -173,7 +174,8 @@ impl McpTools {
         }
         if let Err(error) = self.ask(peer, &mut asked).await {
             let catalog = self.catalog();
-            emit!(WARN STALE_LIST, catalog.server(), CODE = error.code(), ERROR = error.message());
+            let (code, text) = (error.code(), error.message());
+            event!(WARN STALE_LIST, SERVER = catalog.server().map(short), CODE = code, ERROR = text);
         }
     }
 

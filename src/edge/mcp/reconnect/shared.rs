@@ -14,9 +14,8 @@ use super::{
     settings::Settings,
 };
 use crate::{
-    edge::mcp::emit,
     error::{ErrorKind, ToolError},
-    event::ms,
+    event::{event, ms, short},
     kit::backoff::Random,
 };
 
@@ -113,7 +112,7 @@ impl McpReconnect {
         let dropped = self.shared.current.swap(None);
         drop(state);
         // Both may run foreign code.
-        emit!(WARN DISCONNECTED, Some(&*self.shared.server), CODE = error.code(), ERROR = error.message());
+        event!(WARN DISCONNECTED, SERVER = short(&self.shared.server), CODE = error.code(), ERROR = error.message());
         drop(dropped);
     }
 
@@ -150,7 +149,7 @@ impl McpReconnect {
                 self.shared.current.store(Some(Arc::new(live)));
                 drop(state);
                 let took = now.saturating_duration_since(since);
-                emit!(INFO CONNECTED, Some(&**server), ATTEMPTS = attempts, DURATION_MS = ms(took));
+                event!(INFO CONNECTED, SERVER = short(server), ATTEMPTS = attempts, DURATION_MS = ms(took));
                 Ok(())
             }
             Err(error) => {
@@ -158,7 +157,7 @@ impl McpReconnect {
                 let delay = state.history.fail(now, backoff, random, error.clone());
                 let attempts = state.history.failures();
                 drop(state);
-                emit!(WARN CONNECT_FAILED, Some(&**server), ATTEMPTS = attempts, DELAY_MS = ms(delay),
+                event!(WARN CONNECT_FAILED, SERVER = short(server), ATTEMPTS = attempts, DELAY_MS = ms(delay),
                     CODE = error.code(), ERROR = error.message());
                 Err(error)
             }
