@@ -23,6 +23,7 @@ use crate::{
     event::{BreakerState, Event, Listen, Listener, Listening, Transition},
     key::Key,
     kit::{lane::Spread, registry::Registry},
+    outcome::ByError,
 };
 
 /// The default bound on the number of tools.
@@ -67,7 +68,10 @@ impl Metrics {
     /// A layer that counts here. Any number of layers can: services for one tool each, or stacks for
     /// several servers.
     pub fn layer(&self) -> MetricsLayer {
-        MetricsLayer::new(self.clone())
+        MetricsLayer {
+            metrics: self.clone(),
+            classifier: ByError,
+        }
     }
 
     /// What was counted since the start, or since the last [`reset`](Self::reset).

@@ -13,15 +13,6 @@ pub struct MetricsLayer<C = ByError> {
     pub(super) classifier: C,
 }
 
-impl MetricsLayer {
-    pub(super) fn new(metrics: Metrics) -> Self {
-        Self {
-            metrics,
-            classifier: ByError,
-        }
-    }
-}
-
 impl<C> MetricsLayer<C> {
     /// Sets the classifier that decides whether an `Ok` is an error result
     /// ([`Outcome::is_reported`](crate::Outcome::is_reported)). Default: an `Ok` is a success, unless the leaf has
@@ -38,7 +29,8 @@ impl<S, C: Clone> Layer<S> for MetricsLayer<C> {
     type Service = MetricsService<S, C>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        MetricsService::new(inner, self.clone())
+        let layer = self.clone();
+        MetricsService { inner, layer }
     }
 }
 

@@ -13,14 +13,8 @@ use crate::{
 /// Counts and times calls. See the [module docs](super) for an example.
 #[derive(Clone)]
 pub struct MetricsService<S, C = ByError> {
-    inner: S,
-    layer: MetricsLayer<C>,
-}
-
-impl<S, C> MetricsService<S, C> {
-    pub(super) fn new(inner: S, layer: MetricsLayer<C>) -> Self {
-        Self { inner, layer }
-    }
+    pub(super) inner: S,
+    pub(super) layer: MetricsLayer<C>,
 }
 
 crate::kit::inner::accessors!({S, C} MetricsService<S, C>, inner);

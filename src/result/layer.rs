@@ -3,7 +3,7 @@ use std::any::type_name;
 use tower_layer::Layer;
 
 use super::service::ToolResultService;
-use crate::outcome::ByError;
+use crate::{kit::ready::Prepared, outcome::ByError};
 
 /// Layer that makes a [`ToolResult`](super::ToolResult) of whatever happens. See the
 /// [module docs](super) for an example.
@@ -42,7 +42,10 @@ impl<S, C: Clone> Layer<S> for ToolResultLayer<C> {
     type Service = ToolResultService<S, C>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        ToolResultService::new(inner, self.classifier.clone())
+        ToolResultService {
+            inner: Prepared::new(inner),
+            classifier: self.classifier.clone(),
+        }
     }
 }
 

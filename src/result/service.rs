@@ -20,17 +20,8 @@ use crate::{
 /// Makes a [`ToolResult`] of whatever happens. See the [module docs](super) for an example.
 #[derive(Clone)]
 pub struct ToolResultService<S, C = ByError> {
-    inner: Prepared<S>,
-    classifier: C,
-}
-
-impl<S, C> ToolResultService<S, C> {
-    pub(super) fn new(inner: S, classifier: C) -> Self {
-        Self {
-            inner: Prepared::new(inner),
-            classifier,
-        }
-    }
+    pub(super) inner: Prepared<S>,
+    pub(super) classifier: C,
 }
 
 crate::kit::inner::accessors!(@kept {S, C} ToolResultService<S, C>, inner.svc);

@@ -105,7 +105,8 @@ impl<S, H: Clone> Layer<S> for TraceLayer<H> {
     type Service = Trace<S, H>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Trace::new(inner, self.clone())
+        let layer = self.clone();
+        Trace { inner, layer }
     }
 }
 

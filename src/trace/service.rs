@@ -18,14 +18,8 @@ use crate::{
 /// Makes a span for each call. See the [module docs](super) for an example.
 #[derive(Clone)]
 pub struct Trace<S, H = DefaultHooks> {
-    inner: S,
-    layer: TraceLayer<H>,
-}
-
-impl<S, H> Trace<S, H> {
-    pub(super) fn new(inner: S, layer: TraceLayer<H>) -> Self {
-        Self { inner, layer }
-    }
+    pub(super) inner: S,
+    pub(super) layer: TraceLayer<H>,
 }
 
 crate::kit::inner::accessors!({S, H} Trace<S, H>, inner);

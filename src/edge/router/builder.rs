@@ -176,7 +176,8 @@ impl<Res: 'static> RouterBuilder<Res> {
         for (name, timeout) in self.timeouts {
             table.set_timeout(&name, timeout)?;
         }
-        Ok(Router::new(table))
+        let table = Arc::new(table);
+        Ok(Router { table })
     }
 }
 

@@ -25,7 +25,7 @@ use crate::{
 
 /// Brings each call to the tool of its name. See the [module docs](super) for an example.
 pub struct Router<Res = Value> {
-    table: Arc<Table<Res>>,
+    pub(super) table: Arc<Table<Res>>,
 }
 
 impl Router {
@@ -44,12 +44,6 @@ impl Router<rmcp::model::CallToolResponse> {
 }
 
 impl<Res> Router<Res> {
-    pub(super) fn new(table: Table<Res>) -> Self {
-        Self {
-            table: Arc::new(table),
-        }
-    }
-
     /// The layer that resolves the names of calls by this router's tools, for the outside of a stack: see [`identity`](crate::identity).
     pub fn identity(&self) -> IdentityLayer
     where
