@@ -34,7 +34,7 @@
 //!
 //! # Panics
 //!
-//! A panic while the inner future is dropped is caught as well; nobody hears of it but the panic hook.
+//! A panic while the inner future is dropped is caught as well; only the panic hook reports it.
 //! Compiled with `panic = "abort"` nothing can be caught.
 //!
 //! # Clone

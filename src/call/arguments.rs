@@ -34,7 +34,7 @@ impl Arguments {
         self.0.as_ref().is_some_and(|inner| inner.too_deep)
     }
 
-    /// The map itself if nobody shares it, else a copy; empty if it is too deep to copy.
+    /// The map itself if it is not shared, else a copy; empty if it is too deep to copy.
     pub(super) fn into_map(self) -> Map<String, Value> {
         match self.0 {
             None => Map::new(),

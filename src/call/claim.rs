@@ -55,7 +55,7 @@ impl Marks {
     /// Adds a mark, and tells whether it was there.
     #[inline]
     pub(super) fn add(&self, mark: u16) -> bool {
-        // A load and a store: nobody else has this call.
+        // A load and a store: no other thread has this call.
         let before = self.0.load(Relaxed);
         self.0.store(before | mark, Relaxed);
         before & mark != 0

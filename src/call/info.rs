@@ -16,7 +16,7 @@ pub(super) struct Data {
     pub(super) cancellation: Option<tokio_util::sync::CancellationToken>,
 }
 
-/// Who calls whom, and how long it may take. Apart from the rest, so that a future that names its call in an error keeps no
+/// The names on a call, and its timeout. Apart from the rest, so that a future that names its call in an error keeps no
 /// arguments alive, and the tool can take them without a copy.
 #[derive(Clone)]
 pub(super) struct Ident {
@@ -161,7 +161,7 @@ impl CallInfo {
             0 => self.timeout().unwrap_or(TIMEOUT),
             ms => Duration::from_millis(ms.into()),
         };
-        // Whoever enforces it has started the clock a moment earlier.
+        // The layer that enforces it has started its clock a moment earlier.
         timeout - timeout / 100
     }
 
@@ -170,13 +170,13 @@ impl CallInfo {
         self.ident.is_named(name)
     }
 
-    /// The shortest timeout on the call's way, in milliseconds, as far as its layers have told of it by now; 0 if there is
-    /// none. Clones that run at the same time, and that nobody observes, share it.
+    /// The shortest timeout on the call's way, in milliseconds, as far as its layers have reported it by now; 0 if there is
+    /// none. Clones that run at the same time without an observer share it.
     pub(crate) fn limit_ms(&self) -> u32 {
         self.ident.record.limit_ms()
     }
 
-    /// Writes to the call's record, if somebody [observes](super::ToolCall::observe) it.
+    /// Writes to the call's record, if an observer [observes](super::ToolCall::observe) it.
     #[inline]
     pub fn record(&self, write: impl FnOnce(&Record)) {
         self.ident.record(self.recording, write);

@@ -79,12 +79,12 @@ pub const MAX_DEPTH: usize = 120;
 
 /// May a call run twice?
 ///
-/// After an ambiguous failure (a timeout, a lost connection) nobody knows whether the tool ran.
+/// After an ambiguous failure (a timeout, a lost connection) it is unknown whether the tool ran.
 /// A retry layer repeats such a call only when running it twice is harmless.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ReplaySafety {
-    /// Nobody said. Treated as unsafe unless a retry policy assumes otherwise. The default.
+    /// Not known. Treated as unsafe unless a retry policy assumes otherwise. The default.
     #[default]
     Unknown,
     /// Running it twice does no harm: it only reads, or it is idempotent.
@@ -117,7 +117,7 @@ pub enum ReplaySafety {
 pub struct ToolCall {
     data: Arc<Data>,
     deadline: Option<Instant>,
-    /// Which recording the call belongs to; 0 while nobody observes it.
+    /// Which recording the call belongs to; 0 without an observer.
     recording: u32,
     /// The shortest timeout of the layers above, in milliseconds; 0 if there is none.
     limit_ms: u32,
@@ -307,7 +307,7 @@ impl ToolCall {
         self.attempt.into()
     }
 
-    /// What else the caller put on the call.
+    /// The caller's values of other types.
     pub fn extensions(&self) -> &Extensions {
         &self.data.extensions
     }
@@ -322,7 +322,7 @@ impl ToolCall {
         self.rules().object(self.arguments())
     }
 
-    /// A cheap handle on the call's names, for those who outlive the call.
+    /// A cheap handle on the call's names, for code that outlives the call.
     #[inline]
     pub fn info(&self) -> CallInfo {
         CallInfo::new(Arc::clone(&self.data.ident), self.recording)
@@ -333,8 +333,8 @@ impl ToolCall {
         self.data.progress.clone()
     }
 
-    /// Asks the tool for progress reports, one within every `allowed`; those who asked before are
-    /// told as well.
+    /// Asks the tool for progress reports, one within every `allowed`; earlier askers get
+    /// the reports as well.
     pub(crate) fn ask_for_progress(&mut self, allowed: Duration) -> Progress {
         let progress = Progress::new(allowed, self.data.progress.clone());
         self.data_mut().progress = Some(progress.clone());

@@ -11,12 +11,12 @@ use tokio::time::Instant;
 /// Where a tool reports that it is still at work; see
 /// [`TimeoutLayer::with_idle_timeout`](crate::timeout::TimeoutLayer::with_idle_timeout).
 ///
-/// Cheap to clone and to report to; nobody is woken by a report.
+/// Cheap to clone and to report to; a report wakes no task.
 ///
 /// ```
 /// # use tower_toolcall::{AnyError, ToolCall};
 /// async fn import(call: ToolCall) -> Result<u32, AnyError> {
-///     let progress = call.progress(); // `None` unless somebody waits for it
+///     let progress = call.progress(); // `None` unless a layer waits for it
 ///     for _batch in 0..3 {
 ///         // ... work ...
 ///         if let Some(progress) = &progress {
@@ -67,7 +67,7 @@ impl Progress {
         self.0.allowed
     }
 
-    /// When that time is over for a call that has waited `since`, as things stand.
+    /// When that time is currently over for a call that has waited since `since`.
     pub(crate) fn limit(&self, since: Instant) -> Option<Instant> {
         let last = self.0.since + Duration::from_nanos(self.0.last.load(Relaxed));
         last.max(since).checked_add(self.0.allowed)

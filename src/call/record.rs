@@ -21,7 +21,7 @@ use crate::redact::Rules;
 /// What happened below an observer during one logical call: layers write it, those above read it
 /// through an [`Observation`](super::Observation).
 ///
-/// It exists because a *success* carries no news of what it took: attempts, the timeout in force,
+/// It exists because a *success* does not say what it took: attempts, the timeout in force,
 /// slowness, waits, refusals.
 ///
 /// One is allocated with each call and reused by the clones of that call that are sent one after
@@ -32,7 +32,7 @@ pub struct Record {
     /// `number << 1 | in use`.
     state: AtomicU32,
     pub(super) attempts: AtomicU32,
-    /// 0 while nobody has said.
+    /// 0 if unknown.
     pub(super) max_attempts: AtomicU32,
     pub(super) refusals: AtomicU32,
     pub(super) slow: AtomicBool,
@@ -47,8 +47,8 @@ pub struct Record {
     pub(super) waited_nanos: AtomicU64,
     pub(super) output_bytes: Shared,
     pub(super) wants_output_bytes: AtomicBool,
-    /// The shortest timeout on the way of the attempt that runs, in milliseconds; 0 if there is none. Written whether or
-    /// not somebody observes the call, as circuit breakers judge by it.
+    /// The shortest timeout on the way of the attempt that runs, in milliseconds; 0 if there is none. Written also
+    /// without an observer, as circuit breakers judge by it.
     limit_ms: AtomicU32,
     /// What the idempotency keys of its recordings begin with; 0 before the first one is asked for.
     key: AtomicU64,
@@ -170,7 +170,7 @@ impl Record {
         Some(recording)
     }
 
-    /// Ends the recording, which whoever started it does.
+    /// Ends the recording. Called by the one that started it.
     #[inline]
     pub(super) fn end(&self, recording: u32) {
         self.state.store(recording & !1, Release);
@@ -226,12 +226,12 @@ impl Record {
         self.max_attempts.store(n, Relaxed);
     }
 
-    /// Whether an observer will tell how large the answer is: whoever would have to measure it asks first.
+    /// Whether an observer asks for the size of the answer: a layer or leaf that would have to measure it checks this first.
     pub fn wants_output_bytes(&self) -> bool {
         self.wants_output_bytes.load(Relaxed)
     }
 
-    /// Sets how many bytes the answer has, as compact JSON. For whoever knows it: the tool itself, or
+    /// Sets how many bytes the answer has, as compact JSON. For code that knows it: the tool itself, or
     /// a layer that has measured it.
     pub fn set_output_bytes(&self, bytes: u64) {
         self.output_bytes.set(bytes);
@@ -269,7 +269,7 @@ impl Record {
         self.signals.store(signals.bits(), Relaxed);
     }
 
-    /// Those that hear of the call.
+    /// The listeners of the call.
     #[inline]
     pub(crate) fn listeners(&self) -> &ListenerIds<MAX_LISTENERS> {
         &self.listeners

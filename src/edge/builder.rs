@@ -58,9 +58,9 @@
 //! |---|---|
 //! | `tool_sanitize` | its rules hold for all that looks on below |
 //! | `tool_result` | whatever fails below, the caller has a result |
-//! | `tool_identity` | below it a tool has one name, however callers spell it: whatever shows or keeps names is inside. A name that does not exist goes no further |
-//! | `tool_trace` | its span holds all attempts and waits, and all that they tell |
-//! | `tool_metrics` | counts calls, not attempts; the layers below tell it the rest, with nothing to wire |
+//! | `tool_identity` | below it a tool has one name, however callers spell it: what shows or keeps names is inside. A name that does not exist goes no further |
+//! | `tool_trace` | its span holds all attempts and waits, and their events |
+//! | `tool_metrics` | counts calls, not attempts; the layers below report the rest, with nothing to wire |
 //! | `tool_check`, `tool_max_bytes` | observers see what the caller sees; and an answer that is refused is not asked for again |
 //! | `tool_deadline` | bounds all that waits and repeats below |
 //! | `tool_retry` | repeats what is below |
@@ -78,7 +78,7 @@
 //! | order | effect |
 //! |---|---|
 //! | timeout above retry | it bounds all attempts together, delays included: a tool that needs a retry times out in the middle of a delay, and one that hangs is never repeated |
-//! | breaker above retry | it counts calls in place of attempts: a dead tool gets three times as many requests before it opens, and retries go on while others find it dead |
+//! | breaker above retry | it counts calls instead of attempts: a dead tool gets three times as many requests before it opens, and retries go on while others find it dead |
 //! | rate limit below breaker | the probe of a half-open breaker waits for a cooldown in its place: all other calls are refused for as long |
 //! | identity below a layer with keys | that layer keeps its state under callers' spellings: a tool has several breakers, and invented names have theirs |
 //! | catch_panic above the breaker | a panic passes the layers below as a panic: the breaker counts it, but no layer has an error to name the call in, or to classify |

@@ -29,7 +29,7 @@ pub(crate) fn cause(error: &(dyn StdError + 'static)) -> Option<ToolError> {
     if error.is::<Overloaded>() {
         return Some((ErrorKind::Overloaded, Execution::Unknown).into());
     }
-    // The worker is gone for good: nobody knows whether it had taken this call.
+    // The worker is gone for good: whether it had taken this call is unknown.
     error.is::<Closed>().then(|| LOST.into())
 }
 

@@ -11,10 +11,10 @@ use crate::text::Short;
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Availability {
-    /// For all that is known, it is.
+    /// It is, as far as is known.
     #[default]
     Available,
-    /// The last calls timed out or did not reach it, but not as many as it takes.
+    /// The last calls timed out or did not reach it, but fewer than the threshold.
     Degraded,
     /// It is not.
     Unavailable,

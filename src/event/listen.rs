@@ -19,7 +19,7 @@ pub trait Listen: Send + Sync {
     fn on(&self, event: &Event<'_>);
 
     /// Whether this listener is, or passes its events on to, the [registered](Listening) one with this id. Then that
-    /// one is not called a second time where both are to hear of an event. Default: no.
+    /// one is not called a second time where both are to receive an event. Default: no.
     fn includes(&self, id: ListenerId) -> bool {
         let _ = id;
         false
@@ -52,7 +52,7 @@ impl<T: Listen + ?Sized> Listen for Arc<T> {
 ///
 /// A layer makes one when it is built, not one for each call. The listener is not kept alive; it is called as long as
 /// both it and its registration exist. A circuit breaker that changes without a call, by its handle for example, tells the
-/// last two listeners whose calls it saw; of keys that are forgotten ([`Event::Evicted`]) only a layer's own listener hears.
+/// last two listeners whose calls it saw; keys that are forgotten ([`Event::Evicted`]) are reported to a layer's own listener only.
 ///
 /// ```
 /// use std::sync::{Arc, atomic::{AtomicU32, Ordering::Relaxed}};
@@ -87,7 +87,7 @@ pub struct Listening(ListenerId);
 
 type Registered = BTreeMap<u64, Weak<dyn Listen>>;
 
-/// Found by number, so that to put a listener on a call is to write a number. Read when something is to be told.
+/// By number, so that a listener is put on a call by writing its number. Read when there is an event for it.
 static LISTENERS: RwLock<Registered> = RwLock::new(BTreeMap::new());
 
 impl Listening {
@@ -158,8 +158,8 @@ impl Audience {
     }
 }
 
-/// The listener of a layer: none by default. What a layer tells it, the listeners that observers above have put on the call
-/// hear as well, and tracing's subscribers.
+/// The listener of a layer: none by default. The listeners that observers above have put on the call, and tracing's subscribers,
+/// receive the same events.
 #[derive(Clone, Default)]
 pub struct Listener(Option<Arc<dyn Listen>>);
 
@@ -181,7 +181,7 @@ impl Listener {
         self.tell_also(&Audience::default(), event);
     }
 
-    /// The same, and those of `audience`. Each is told once.
+    /// The same, and those of `audience`. Each receives the event once.
     pub(crate) fn tell_also(&self, audience: &Audience, event: &Event<'_>) {
         event.trace();
         if let Some(listen) = &self.0 {

@@ -1,8 +1,8 @@
-//! What observers learn of things that a result does not show.
+//! Events: what happens to calls and does not show in their results.
 //!
-//! How a call ended is in its result, and a layer above sees that. For the rest: layers do not know
-//! each other. A layer that has something to tell gives an [`Event`] to its
-//! [`Listen`]er, if it has one, and emits it through [tracing](https://docs.rs/tracing) as well. Nothing is told on the
+//! How a call ended is in its result, and a layer above sees that. For the rest, layers do not know
+//! each other: a layer gives an [`Event`] to its
+//! [`Listen`]er, if it has one, and emits it through [tracing](https://docs.rs/tracing) as well. There are no events on the
 //! path of a call that succeeds in good time.
 //!
 //! # Which layer emits what
@@ -38,7 +38,7 @@
 //! an open breaker, a cooling gate, a server that is unavailable, a name that a router does not know. What closed the gate is
 //! an event of its own (`tool.breaker`, `tool.rate_limited`, `tool.health`). `attempts` counts those that were sent: 0 if the
 //! call was only refused. That of an identity layer, which has no attempts, has neither these nor `retry_after_ms`; put the
-//! layer outside of trace, or the refusal is told twice.
+//! layer outside of trace, or the refusal is reported twice.
 //!
 //! `tool.timeout` and `tool.cancelled` of a call whose future was dropped have no attempts, nor has `tool.cancelled` of a call that
 //! waited in a batch. `tool.exhausted` comes
@@ -116,7 +116,7 @@ pub enum Event<'a> {
         call: &'a CallInfo,
         /// How long it had been waiting; zero if it was never polled to wait.
         elapsed: Duration,
-        /// Whether its deadline had passed: then somebody outside enforced a timeout, and the event
+        /// Whether its deadline had passed: then a caller enforced a timeout, and the event
         /// is `tool.timeout`, WARN.
         past_deadline: bool,
     },
@@ -147,7 +147,7 @@ pub enum Event<'a> {
         /// What it failed with; none if its answer was a failure in the classifier's eyes.
         error: Option<&'a ToolError>,
     },
-    /// A rate limit was met, or a server has told that nothing is left of it. `tool.rate_limited`, WARN.
+    /// A rate limit was met, or a server has said that nothing is left of it. `tool.rate_limited`, WARN.
     #[non_exhaustive]
     RateLimited {
         /// The call.
@@ -165,11 +165,11 @@ pub enum Event<'a> {
     Transition {
         /// Which one, from where to where, and why.
         transition: &'a Transition,
-        /// The call that brought it about; none if somebody used a handle.
+        /// The call that caused it; `None` if it came from a handle.
         call: Option<&'a CallInfo>,
     },
     /// A circuit breaker has judged or refused a call that has a [registered](Listening) listener which the breaker does not
-    /// remember: it remembers the last two. Told to that listener; no event is emitted.
+    /// remember: it remembers the last two. Only that listener receives it; no event is emitted.
     #[non_exhaustive]
     Breaker {
         /// The server part of the breaker's key.
@@ -188,7 +188,7 @@ pub enum Event<'a> {
     Health {
         /// Which one, from where to where, and why.
         change: &'a AvailabilityChange,
-        /// The call that told.
+        /// The call that showed it.
         call: &'a CallInfo,
     },
     /// A keyed layer has forgotten keys that were not in use, to make room for others.
@@ -202,7 +202,7 @@ pub enum Event<'a> {
     },
 }
 
-/// For layers of other authors: what they tell is seen like what the layers of this crate tell.
+/// For layers of other authors: their events are seen like those of this crate's layers.
 ///
 /// ```
 /// use std::time::Duration;
@@ -276,7 +276,7 @@ impl<'a> Event<'a> {
         self
     }
 
-    /// The call that it is about, or that brought it about.
+    /// The call that it is about, or that caused it.
     pub fn call(&self) -> Option<&'a CallInfo> {
         match *self {
             Self::Slow { call, .. }
@@ -299,7 +299,7 @@ impl<'a> Event<'a> {
 pub enum RetryRefusal {
     /// Its attempts are used up.
     Exhausted,
-    /// It may have run, and nobody says that it may run twice.
+    /// It may have run, and is not known to be safe to run twice.
     Unsafe,
     /// The [`RetryBudget`](crate::retry::RetryBudget) is used up.
     Budget,

@@ -1,6 +1,6 @@
 //! The names of events, and of the fields of events and spans: all of them, and nowhere else.
 //!
-//! They are part of what this crate promises: what somebody searches for in a log store does not
+//! They are part of what this crate promises: what is searched for in a log store does not
 //! change with a patch release.
 
 /// Names of events. The name is the event's message as well.
@@ -55,7 +55,7 @@ pub mod field {
     pub const CALL_ID: &str = "call_id";
     /// The trace id that the caller gave the call.
     pub const TRACE_ID: &str = "trace_id";
-    /// The code of the error, `TOOL_TIMEOUT` for one.
+    /// The code of the error, for example `TOOL_TIMEOUT`.
     pub const CODE: &str = "code";
     /// The error's message for developers, redacted.
     pub const ERROR: &str = "error";
@@ -99,7 +99,7 @@ pub mod field {
     pub const CALLS: &str = "calls";
     /// How many of a sequence's calls succeeded.
     pub const SUCCEEDED: &str = "succeeded";
-    /// How many failed, but for those that ran out of time or were given up.
+    /// How many failed, except those that ran out of time or were given up.
     pub const FAILED: &str = "failed";
     /// How many were started and did not end in time.
     pub const TIMED_OUT: &str = "timed_out";

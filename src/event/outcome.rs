@@ -37,7 +37,7 @@ impl CallOutcome {
         Self::Rejected,
     ];
 
-    /// What a call is that ended with this error.
+    /// The outcome of a call that ended with this error.
     pub fn of_error(error: &ToolError) -> Self {
         Self::of_failure(error.kind(), error.is_own_refusal())
     }
@@ -49,7 +49,7 @@ impl CallOutcome {
         }
     }
 
-    /// What a call is that ended with this kind of error, and was not refused by a layer of ours.
+    /// The outcome of a call that ended with this kind of error, and was not refused by a layer of ours.
     pub const fn of(kind: ErrorKind) -> Self {
         match kind {
             ErrorKind::Timeout => Self::Timeout,

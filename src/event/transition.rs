@@ -17,7 +17,7 @@ pub enum BreakerState {
     Open,
     /// A few probes pass, and their results decide.
     HalfOpen,
-    /// Calls are refused until somebody resets the breaker.
+    /// Calls are refused until a handle resets the breaker.
     ForcedOpen,
     /// Calls pass and their results are counted, but they do not open the breaker.
     ForcedClosed,
@@ -67,7 +67,7 @@ pub enum TransitionReason {
     ProbesSucceeded,
     /// A probe failed.
     ProbeFailed,
-    /// Somebody forced the state, or reset it, through a handle.
+    /// The state was forced, or reset, through a handle.
     Forced,
 }
 

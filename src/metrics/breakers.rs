@@ -8,17 +8,17 @@ use std::{
 use super::labels::Labels;
 use crate::event::{BreakerState, Transition};
 
-/// One breaker, or the openings of those beyond the bound.
+/// One breaker, or the openings of all breakers beyond the bound.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Breaker {
-    /// None for those beyond the bound.
+    /// `None` for all breakers beyond the bound together.
     pub(super) state: Option<BreakerState>,
     pub(super) openings: u64,
     generation: u32,
 }
 
 impl Breaker {
-    /// It is said to be in this state, and perhaps which one it has left.
+    /// Takes over the state that was reported, `from` another one if that was reported too.
     fn set(&mut self, from: Option<BreakerState>, to: BreakerState, generation: u32) {
         // Two threads may report in the wrong order. A breaker that was forgotten while it was closed begins to
         // count its states anew.
@@ -31,7 +31,7 @@ impl Breaker {
 
 pub(super) type Breakers = BTreeMap<Labels, Breaker>;
 
-/// All of them, by what their keys are made of. A change of state is rare: a lock will do.
+/// All circuit breakers, by the labels of their keys. A change of state is rare: a lock is enough.
 #[derive(Debug)]
 pub(super) struct Board {
     breakers: Mutex<Breakers>,
@@ -51,7 +51,7 @@ impl Board {
         breakers.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A breaker has changed its state. What it is called here, and its state as far as it is known.
+    /// Records a breaker's change of state. Returns its labels here, and its state if that is known.
     pub(super) fn hear(&self, t: &Transition) -> (Labels, Option<BreakerState>) {
         let labels = Labels::new(t.server.as_deref(), t.tool.as_deref().unwrap_or_default());
         let before = t.generation.wrapping_sub(1);
@@ -61,7 +61,7 @@ impl Board {
         })
     }
 
-    /// Calls have met a breaker, which is in this state. The same.
+    /// Records the state of a breaker that calls have met. Returns the same.
     pub(super) fn meet(
         &self,
         server: Option<&str>,

@@ -24,7 +24,7 @@ impl Codes {
     }
 
     fn add(&self, label: &str) -> usize {
-        // Somebody else may be adding the same, or another one.
+        // Another thread may be adding the same code, or another one.
         let takes = |slot: &OnceLock<Box<str>>| **slot.get_or_init(|| label.into()) == *label;
         self.0.iter().position(takes).unwrap_or(MAX_CODES)
     }

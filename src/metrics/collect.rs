@@ -1,4 +1,4 @@
-//! All that was counted, gathered from where it was counted.
+//! Gathers the counts of all rows.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -23,7 +23,7 @@ pub(super) struct Totals {
     pub(super) codes: BTreeMap<Arc<str>, u64>,
     pub(super) latency: Histogram<u64>,
     pub(super) in_flight: u64,
-    /// What the layers that its calls pass can tell.
+    /// The signals that the layers of its calls can report.
     pub(super) signals: Signals,
     /// It has a row; else only calls in flight can be there.
     pub(super) is_known: bool,
@@ -63,7 +63,7 @@ impl Totals {
 
     pub(super) fn add(&mut self, other: &Self) {
         self.counts.combine(&other.counts, u64::saturating_add);
-        // Of one range, and this one grows.
+        // It cannot fail: both are of one range, and this one resizes itself.
         let _ = self.latency.add(&other.latency);
         self.in_flight += other.in_flight;
         self.signals |= other.signals;
@@ -74,7 +74,7 @@ impl Totals {
 
     fn subtract(&mut self, earlier: &Self) {
         self.counts.combine(&earlier.counts, u64::saturating_sub);
-        // What was there earlier is there still.
+        // It cannot fail: counts only grow.
         let _ = self.latency.subtract(&earlier.latency);
         self.codes.retain(|label, n| {
             *n -= earlier.codes.get(label).unwrap_or(&0);
@@ -163,7 +163,7 @@ impl Period {
         Snapshot::of(&now, period, with_histograms)
     }
 
-    /// The same, and the next period begins in the same moment.
+    /// Reads the period, and begins the next one at the same moment.
     pub(super) fn next(&mut self, now: Collected, with_histograms: bool) -> Snapshot {
         let snapshot = self.read(now.clone(), with_histograms);
         *self = Self {

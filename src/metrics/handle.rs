@@ -31,7 +31,7 @@ const DEFAULT_MAX_TOOLS: usize = 1_000;
 
 const MOST_TOOLS: usize = 1 << 20;
 
-/// What is counted of the calls of all layers that were made with it. Cheap to clone; clones share it.
+/// The counters of all layers that were made with it. Cheap to clone; clones share them.
 ///
 /// Its layer puts it on the record of each call, so it receives what the layers below report. A [listener](Listen) as well,
 /// for layers that no call with its layer passes; an event that reaches it both ways counts once. See the [module docs](super) for
@@ -107,7 +107,7 @@ impl Metrics {
         f(&mut period.unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// What its layer puts on the records of calls.
+    /// The listener that its layer puts on the records of calls.
     #[inline]
     pub(super) fn listener(&self) -> ListenerId {
         self.0.listening.id()
@@ -130,7 +130,7 @@ impl Metrics {
 }
 
 impl Inner {
-    /// A seat for a call at its tool's row, which is not forgotten while somebody has it.
+    /// A seat for a call at its tool's row, which is not forgotten while a call has a seat.
     #[inline]
     fn seat(&self, call: &CallInfo) -> Seat {
         let Self { rows, shared, .. } = self;
@@ -254,7 +254,7 @@ impl MetricsBuilder {
         self
     }
 
-    /// Adds a sink, which hears of everything as it comes. Default: none.
+    /// Adds a sink, which receives all figures as they are counted. Default: none.
     pub fn with_sink(mut self, sink: impl Sink + 'static) -> Self {
         self.sinks.0.push(Box::new(sink));
         self

@@ -2,7 +2,7 @@ use super::{collect::Period, handle::Metrics, snapshot::Snapshot};
 
 /// Reads what happened, interval by interval; made by [`Metrics::interval`].
 ///
-/// Readers know nothing of each other, nor of [`Metrics::reset`]: what one has read adds up to all that happened
+/// Readers are independent of each other and of [`Metrics::reset`]: what one has read adds up to all that happened
 /// since it was made. It keeps a copy of all counters and histograms.
 ///
 /// ```

@@ -1,4 +1,4 @@
-//! What range latencies are kept in, and histograms of them.
+//! The range of the latencies that are distinguished, and their histograms.
 
 use std::time::Duration;
 
@@ -86,7 +86,7 @@ impl Range {
         empty
     }
 
-    /// The same for those who record with every call.
+    /// The same for writers, which record with every call.
     pub(super) fn latencies(&self) -> Latencies {
         // As HdrHistogram has it: values up to here, a power of two, are distinguished.
         let apart = (2 * 10_u64.pow(self.digits.into())).next_power_of_two();
@@ -135,9 +135,9 @@ pub(super) fn encode(histogram: &Histogram<u64>) -> Vec<(u64, u64)> {
 /// does. Grows with what it is given.
 #[derive(Debug)]
 pub(super) struct Latencies {
-    /// So many low bits of a value never matter.
+    /// How many low bits of a value never matter.
     unit: u32,
-    /// Of the others, so many of the highest do.
+    /// How many of the highest bits of the rest do.
     apart: u32,
     counts: Vec<u64>,
 }

@@ -14,7 +14,7 @@ use crate::event::BreakerState;
 pub enum MergeError {
     /// A row that has timed calls has no histogram: use [`Metrics::export`](super::Metrics::export).
     NoHistogram,
-    /// They tell other latencies apart.
+    /// They distinguish other latencies.
     OtherLatencies,
     /// A histogram has latencies beyond the range, or too many calls to be added up.
     BadHistogram,

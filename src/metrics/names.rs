@@ -1,4 +1,4 @@
-//! What is measured, and its names in every output: part of what this crate promises.
+//! The metrics and their names in every output: part of the public interface.
 
 use crate::{
     call::Signal,

@@ -13,7 +13,7 @@ pub(super) struct Observer {
     /// Whether its row was [known](super::row::Row::began) when it began.
     began_as_known: bool,
     since: Instant,
-    /// The metrics listen on the call's record as long.
+    /// While it exists, the metrics listen on the call's record.
     below: Observation,
 }
 
@@ -50,7 +50,7 @@ impl Observer {
         }
     }
 
-    /// Apart, so that what can only be of a failure is not asked.
+    /// Apart from failures, whose details a success does not ask for.
     fn succeeded(&self) {
         self.count(&self.end(None));
     }

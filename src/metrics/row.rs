@@ -42,7 +42,7 @@ pub(super) struct Row {
     signals: AtomicU8,
     sinks: OnceLock<Box<[Box<dyn ToolSink>]>>,
     shared: Arc<Shared>,
-    /// None for the other one itself.
+    /// `None` for the other row itself.
     other: Option<Spread<Self>>,
 }
 
@@ -74,7 +74,7 @@ impl Row {
         }
     }
 
-    /// It is a tool, not just a name.
+    /// Marks the row as that of a tool that exists.
     fn recognised(&self) {
         if !self.is_known() {
             self.known.store(true, Relaxed);
@@ -86,7 +86,7 @@ impl Row {
         Signals::from_bits(self.signals.load(Relaxed))
     }
 
-    /// Calls pass layers that can tell this.
+    /// Adds signals that layers of its calls can report.
     #[inline]
     fn learn(&self, signals: Signals) {
         if self.signals() | signals != self.signals() {
@@ -109,7 +109,7 @@ impl Row {
         !self.shared.sinks.0.is_empty()
     }
 
-    /// The sinks hear nothing of a row that is not known.
+    /// Calls the sinks. Not of a row that is not known.
     fn tell(&self, tell: impl Fn(&dyn ToolSink)) {
         let all = &self.shared.sinks.0;
         if !all.is_empty() {
@@ -126,7 +126,7 @@ impl Row {
         self.lanes.write(&self.shared.range, write);
     }
 
-    /// A call begins. Returns whether it counts as in flight at this row for the sinks, which its end has to say again.
+    /// A call begins. Returns whether the sinks count it as in flight at this row; [`ended`](Self::ended) needs that again.
     #[inline]
     pub(super) fn began(&self) -> bool {
         let as_known = self.is_known();

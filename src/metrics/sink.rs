@@ -7,22 +7,22 @@ use crate::{
     event::{BreakerState, CallOutcome, RetryRefusal},
 };
 
-/// Where else the figures go, as they come: another system's metrics.
+/// Passes the figures on to another system's metrics, as they are counted.
 ///
 /// Called in the middle of a poll or a drop: must be quick, must not block and must not panic.
 pub trait Sink: Send + Sync {
-    /// A tool has got a row: the one that hears of its calls from now on, so that whatever has to be looked up
-    /// or allocated for its labels is made once.
+    /// Makes the sink for the calls of a tool. Asked for once, when the tool gets its row: what has to be looked up or allocated
+    /// for its labels is made here.
     fn tool(&self, labels: &Labels) -> Box<dyn ToolSink>;
 
-    /// A circuit breaker has another state, or is met for the first time; the state is none for those together that have
-    /// no row of their own. `opened` if it has opened. Default: nothing.
+    /// A circuit breaker has another state, or is met for the first time. The state is `None` for all breakers together that
+    /// have no row of their own. `opened`: whether it has opened. Default: nothing.
     fn breaker(&self, labels: &Labels, state: Option<BreakerState>, opened: bool) {
         let _ = (labels, state, opened);
     }
 }
 
-/// Hears of the calls of one tool; see [`Sink`]. Of one tool of one [`Metrics`](super::Metrics): the ends of other tools' calls
+/// Receives the calls of one tool; see [`Sink`]. It belongs to one tool of one [`Metrics`](super::Metrics): the ends of other tools' calls
 /// would be counted under wrong codes.
 pub trait ToolSink: Send + Sync {
     /// A call begins. Default: nothing.
@@ -56,13 +56,13 @@ pub trait ToolSink: Send + Sync {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct CallEnd<'a> {
-    /// How.
+    /// How the call ended.
     pub outcome: CallOutcome,
-    /// What went wrong; none after a success.
+    /// What went wrong; `None` after a success.
     pub failure: Option<ErrorKind>,
     /// The error's code as a label: bounded, redacted, and few for each tool.
     pub code: Option<&'a str>,
-    /// How long it took.
+    /// How long the call took.
     pub duration: Duration,
     /// How many attempts were sent; 0 for a call that was only refused.
     pub attempts: u32,

@@ -97,7 +97,7 @@ fn reported(count: Option<u64>) -> String {
     count.map_or_else(|| "-".to_owned(), |n| n.to_string())
 }
 
-/// `server/tool`, cut in the middle of nothing: the end of a long one is missing.
+/// `server/tool`; of a long one the end is cut off.
 fn name(server: Option<&str>, tool: &str) -> String {
     let full = match server {
         Some(server) => format!("{}/{}", Short::name(server), Short::name(tool)),

@@ -149,7 +149,7 @@ impl Pending {
         let mut below = self.below.recorded();
         let attempts = self.below.sent(error.as_ref());
         if data.is_none() {
-            // It is the size of an answer that nobody gets.
+            // The size is of an answer that is not handed on.
             below.output_bytes = Known::default();
         }
         let error = error.map(|error| self.failed(error, &mut duration, attempts));
@@ -165,7 +165,7 @@ impl Pending {
         }
     }
 
-    /// The leaf's own word on an answer that the classifier takes for a success.
+    /// The error of an answer that the leaf has reported, and the classifier takes for a success.
     #[inline]
     fn reported(&self) -> Option<ToolError> {
         let is_reported = self.below.is_reported();
@@ -185,7 +185,7 @@ impl Pending {
     }
 }
 
-/// What an answer is that is no success.
+/// The error of an answer that is no success.
 #[inline]
 fn of_answer(outcome: &Outcome) -> Option<ToolError> {
     (!outcome.is_success()).then(|| failure_of_answer(outcome))?

@@ -88,7 +88,7 @@
 //!
 //! # Cancel safety
 //!
-//! Dropping the response future drops the inner one; nobody is left to take a result. A call that
+//! Dropping the response future drops the inner one; there is no caller left to take a result. A call that
 //! its token cancels has one.
 //!
 //! # Clone

@@ -47,8 +47,8 @@ impl<T> ToolResult<T> {
 
     /// The server that has the tool: as the call says, or else the error.
     pub fn server(&self) -> Option<&str> {
-        let told = || self.error().and_then(ToolError::server);
-        self.about.call.server().or_else(told)
+        let known = || self.error().and_then(ToolError::server);
+        self.about.call.server().or_else(known)
     }
 
     /// The call's id, if it has one.

@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | `POST /tools/{tool}/call` | the arguments, a JSON object | the tool's answer as JSON; an error with its status |
 //! | `POST /servers/{server}/tools/{tool}/call` | the same, of this server's tool | the same |
-//! | `POST /rpc` | JSON-RPC 2.0, `tools/call` | 200 and a JSON-RPC answer, errors too; 204 if nobody asked for one |
+//! | `POST /rpc` | JSON-RPC 2.0, `tools/call` | 200 and a JSON-RPC answer, errors too; 204 for notifications |
 //!
 //! # Names
 //!
@@ -144,8 +144,8 @@
 //!
 //! # Answers
 //!
-//! A success is 200 with the tool's real answer and nothing around it; so is an error in the tool's own words, MCP's
-//! `isError` for one. An error of the stack is what [`to_http`](crate::ToolError::to_http) makes of it. An answer that is no JSON,
+//! A success is 200 with the tool's real answer and nothing around it; so is an error in the tool's own words, for example MCP's
+//! `isError`. An error of the stack is what [`to_http`](crate::ToolError::to_http) makes of it. An answer that is no JSON,
 //! or has more than [`MAX_DEPTH`](crate::MAX_DEPTH) levels, which clients could not read, is
 //! an error of the kind [`Reported`](crate::ErrorKind::Reported): the tool did run.
 //!
@@ -162,7 +162,7 @@
 //! - `params` are `name`, and if need be `arguments`, [`server`](#names) and MCP's `_meta`, of which the trace context is read (feature `otel`).
 //! - A batch of at most [32](Routes::with_max_batch) requests runs side by side, as
 //!   [`Parallel`](crate::batch::Parallel) runs it, and is answered in one array, in its own order.
-//! - A request without an id is a notification: the tool runs, nobody is answered.
+//! - A request without an id is a notification: the tool runs, and there is no answer.
 //! - The id is echoed as it was written. As text it is the call's id, if it has at most 128 visible characters and no other
 //!   call of the batch has it.
 //! - `-32700`: no JSON. `-32600`: no request, an empty or too long batch. `-32601`: another method.

@@ -158,7 +158,7 @@ async fn addressed(
 /// What becomes of the server that a request names.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Servers {
-    /// Nobody here could tell whether there is one of this name.
+    /// No table here knows whether there is one of this name.
     Refused,
     Taken,
 }

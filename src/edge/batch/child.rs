@@ -81,7 +81,7 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         // A task that has used up its turn makes no progress, and to ask all the others in vain, turn by turn,
-        // would cost the square of their number. Who used it up sits out the next one, or it would be first again.
+        // would cost the square of their number. The call that used it up sits out the next one, or it would be first again.
         if !coop::has_budget_remaining() || mem::take(this.is_tired) {
             cx.waker().wake_by_ref();
             return Poll::Pending;
@@ -102,7 +102,7 @@ pub(super) struct Unsettled(Pending);
 
 impl Unsettled {
     pub(super) fn begin(call: &mut ToolCall) -> Self {
-        // A clone of a call that somebody observes is a call of its own here.
+        // A clone of a call with an observer is a call of its own here.
         call.detach();
         Self(Pending::begin(call))
     }

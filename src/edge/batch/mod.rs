@@ -80,7 +80,7 @@
 //! not compile here.
 //!
 //! The budget becomes the deadline of each call, so the layers below know of it, and is enforced here besides. A
-//! [`DeadlineLayer`](crate::deadline) below keeps its reserve from it, but for the one that a sequence has kept. A call that
+//! [`DeadlineLayer`](crate::deadline) below keeps its reserve from it, except from one that a sequence has kept it from already. A call that
 //! waits for a limit below when the time is up has not begun; below a layer that waits in its own future
 //! this cannot always be seen: its result is `timeout` or `skipped`, and no event says so.
 //!
@@ -96,7 +96,7 @@
 //!
 //! # Cost
 //!
-//! Memory in proportion to the calls: 40 bytes and a place for the result of one that waits, its future and one allocation for one
+//! Memory in proportion to the calls: 40 bytes and a place for the result of each call that waits, its future and one allocation for each
 //! that runs. A call is polled when it is woken, so the work is linear. The task yields after 128 results, and begins
 //! at most 32 calls before it asks for a result of those that run. A call's duration runs from its beginning here.
 //!

@@ -62,7 +62,7 @@ pub struct Tally {
     pub timed_out: usize,
     /// They were not started: no time was left.
     pub skipped: usize,
-    /// Somebody gave them up.
+    /// They were given up.
     pub cancelled: usize,
     /// They took more than their fraction of the timeout.
     pub slow: usize,

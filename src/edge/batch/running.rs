@@ -47,7 +47,7 @@ where
     }
 
     /// Drops the calls that run, which cancels them, and begins no other. The future is ready then, with a result
-    /// for each call: those that had ended keep theirs, the others' status is `cancelled`. It wakes nobody: poll it
+    /// for each call: those that had ended keep theirs, the others' status is `cancelled`. It wakes no task: poll it
     /// again.
     ///
     /// ```

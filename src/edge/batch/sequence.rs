@@ -26,7 +26,7 @@ use crate::{
 ///
 /// A call that fails does not stop the others. With a budget, a call gets `min(its own timeout, what is left - reserve)`;
 /// if that is nothing, it is not started, and its result says so: `skipped`, with a duration of zero. The
-/// reserve is for whoever has to make something of the results.
+/// reserve is for the code that works with the results.
 #[derive(Clone)]
 #[must_use]
 pub struct Sequence<S, C = ByError> {
@@ -152,7 +152,7 @@ crate::text::debug_fields! {
     }
 }
 
-/// What is told of a sequence at its end, whichever way it ends.
+/// Emits the event of a sequence when it is dropped, whichever way the sequence ends.
 #[derive(Debug)]
 struct Account {
     since: Instant,
@@ -165,7 +165,7 @@ struct Account {
 impl Drop for Account {
     fn drop(&mut self) {
         let tally = self.tally;
-        // Those that have no result, because nobody waits for one.
+        // Those without a result, because the sequence was dropped.
         let dropped = self.calls - tally.calls;
         event!(
             INFO SEQUENCE,

@@ -20,7 +20,7 @@ pub fn set_parent(span: &Span, parent: Context) {
         }
         span.add_link(ambient);
     }
-    // What can fail is what the docs say: nobody sees the span, or it was entered.
+    // What can fail is what the docs say: no layer sees the span, or it was entered.
     let _ = span.set_parent(parent);
 }
 

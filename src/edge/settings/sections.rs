@@ -208,8 +208,8 @@ settings! {
         /// How often a call is sent at most that meets the limit itself, where no retry layer repeats it. Default 3.
         attempts: u32 = 3, "TOOL_RATE_LIMIT_ATTEMPTS",
             "how often a limited call is sent at most, where no retry layer repeats it";
-        /// Whether calls of a cooling key are refused at once and do not wait. Nobody repeats a call that met the limit then,
-        /// the retry layer neither. Default: no.
+        /// Whether calls of a cooling key are refused at once and do not wait. Then no layer repeats a call that met the limit,
+        /// the retry layer included. Default: no.
         fail_fast: bool = false, "TOOL_RATE_LIMIT_FAIL_FAST", "whether calls of a cooling key are refused at once";
         /// Which calls share a limit: `tool`, `tool_name` or `server`. Default: `tool`.
         key: KeyBy = KeyBy::Tool, "TOOL_RATE_LIMIT_KEY", "which calls share a limit: tool, tool_name or server";

@@ -32,7 +32,7 @@ pub fn recognise(error: &(dyn StdError + 'static)) -> Option<ToolError> {
 /// The same, as a leaf that is a transport met it.
 pub(crate) fn on_wire(error: &(dyn StdError + 'static)) -> Option<ToolError> {
     if let Some(status) = error.downcast_ref::<Status>() {
-        return Some(of_status(status, told_by_peer));
+        return Some(of_status(status, from_peer));
     }
     let (kind, execution) = if error.is::<ConnectError>() {
         (ErrorKind::ConnectionFailed, Execution::NotStarted)
@@ -49,7 +49,7 @@ impl From<Status> for ToolError {
     fn from(status: Status) -> Self {
         match ours(&status) {
             Some(ours) => ours.clone(),
-            None => of_status(&status, told_by_peer)
+            None => of_status(&status, from_peer)
                 .into_inferred()
                 .with_source(status),
         }
@@ -76,7 +76,7 @@ impl From<Status> for ToolError {
 pub fn from_trusted_peer(status: Status) -> ToolError {
     match ours(&status) {
         Some(ours) => ours.clone(),
-        None => of_status(&status, told_by_trusted).with_source(status),
+        None => of_status(&status, from_trusted).with_source(status),
     }
 }
 
@@ -85,8 +85,8 @@ fn ours(status: &Status) -> Option<&ToolError> {
     status.source()?.downcast_ref()
 }
 
-/// How the error is read that a peer with this crate told of.
-type Told = fn(Code, &ErrorInfo, &str) -> Option<ToolError>;
+/// Reads the error that a peer with this crate reports.
+type ReadInfo = fn(Code, &ErrorInfo, &str) -> Option<ToolError>;
 
 /// A status that was made of our own error shares its verdict.
 pub(crate) fn is_transparent(error: &(dyn StdError + 'static)) -> bool {
@@ -94,13 +94,13 @@ pub(crate) fn is_transparent(error: &(dyn StdError + 'static)) -> bool {
     source.is_some_and(|source| source.is::<ToolError>())
 }
 
-fn of_status(status: &Status, told: Told) -> ToolError {
+fn of_status(status: &Status, read: ReadInfo) -> ToolError {
     let message = format!("gRPC {:?}: {}", status.code(), status.message());
     // What came over the wire has no source; what this side met has one.
     if let Some(cause) = status.source().and_then(cause_by_type) {
         return cause.named(&message);
     }
-    let error = match info(status).and_then(|info| told(status.code(), &info, &message)) {
+    let error = match info(status).and_then(|info| read(status.code(), &info, &message)) {
         Some(error) => error,
         None => foreign(status, message),
     };
@@ -154,24 +154,24 @@ fn is_about_size(message: &str) -> bool {
     .any(|words| message.contains(words))
 }
 
-/// The error as a peer with this crate had it, but for whether its tool ran. `None` if it contradicts the status.
-fn told_by_peer(code: Code, info: &ErrorInfo, message: &str) -> Option<ToolError> {
+/// The error as a peer with this crate had it, without whether its tool ran. `None` if it contradicts the status.
+fn from_peer(code: Code, info: &ErrorInfo, message: &str) -> Option<ToolError> {
     let fact = |key: &str| info.metadata.get(key).map(String::as_str);
-    let told: ErrorKind = named(fact("kind")?)?;
-    if Code::from_i32(told.grpc_code()) != code {
+    let theirs: ErrorKind = named(fact("kind")?)?;
+    if Code::from_i32(theirs.grpc_code()) != code {
         return None;
     }
     // It was met there, not here: this peer has answered.
-    let kind = match told {
+    let kind = match theirs {
         ErrorKind::Cancelled | ErrorKind::ConnectionFailed => ErrorKind::Upstream,
-        told => told,
+        kind => kind,
     };
     let mut error = ToolError::new(kind, message.to_owned()).with_execution(Execution::Unknown);
     if kind == ErrorKind::Timeout {
         // As an HTTP server says so.
         error = error.with_status(StatusCode::GATEWAY_TIMEOUT);
     }
-    if info.reason != told.code() {
+    if info.reason != theirs.code() {
         error = error.with_code(info.reason.clone());
     }
     if let Some(retryable) = fact("retryable").and_then(|text| text.parse().ok()) {
@@ -181,8 +181,8 @@ fn told_by_peer(code: Code, info: &ErrorInfo, message: &str) -> Option<ToolError
 }
 
 /// The same, with whether its tool ran.
-fn told_by_trusted(code: Code, info: &ErrorInfo, message: &str) -> Option<ToolError> {
-    let error = told_by_peer(code, info, message)?;
+fn from_trusted(code: Code, info: &ErrorInfo, message: &str) -> Option<ToolError> {
+    let error = from_peer(code, info, message)?;
     let execution = info.metadata.get("execution");
     Some(match execution.and_then(|name| named(name)) {
         Some(execution) => error.with_execution(execution),

@@ -34,16 +34,16 @@ impl From<ToolError> for Status {
     }
 }
 
-/// A signed number of 32 bits: what is longer cannot be said, and nobody is to come earlier.
+/// A signed number of 32 bits: a longer delay cannot be expressed, so it forbids the repeat.
 fn pushback(delay: Duration) -> i32 {
     i32::try_from(delay.as_nanos().div_ceil(1_000_000)).unwrap_or(-1)
 }
 
-/// What the receiver may know, as text, but for what has a place of its own.
+/// What the receiver may know, as text, except what has a place of its own.
 fn facts(error: &ToolError) -> HashMap<String, String> {
     let mut facts = error.public_body();
-    for told in ["code", "message", "retry_after_seconds"] {
-        facts.remove(told);
+    for elsewhere in ["code", "message", "retry_after_seconds"] {
+        facts.remove(elsewhere);
     }
     facts.insert("kind".to_owned(), json!(error.kind()));
     facts.insert("execution".to_owned(), json!(error.execution()));

@@ -14,7 +14,7 @@ pub(super) fn refusal(code: i32, message: &str) -> Value {
     json!({ "code": code, "message": message })
 }
 
-/// Answers to those who asked for one, as JSON. Written by hand: the tools' answers are JSON already.
+/// The answers to requests with an id, as JSON. Written by hand: the tools' answers are JSON already.
 #[derive(Default)]
 pub(super) struct Answers {
     json: Vec<u8>,
@@ -22,7 +22,7 @@ pub(super) struct Answers {
 }
 
 impl Answers {
-    /// One error, to somebody whose id is not known.
+    /// One error, for a request whose id is not known.
     pub(super) fn of_unknown(error: &Value) -> Self {
         let mut answers = Self::default();
         answers.refuse(Id::UNKNOWN, error);
@@ -56,7 +56,7 @@ impl Answers {
         self.json.push(b'}');
     }
 
-    /// `None` if nobody asked.
+    /// `None` if there is nothing to answer.
     pub(super) fn into_json(mut self) -> Option<Vec<u8>> {
         if self.json.is_empty() {
             return None;

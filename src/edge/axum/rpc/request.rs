@@ -59,7 +59,7 @@ impl<'a> Message<'a> {
     }
 }
 
-/// Whom to answer.
+/// The id to answer with.
 #[derive(Clone, Copy)]
 pub(super) struct Id<'a>(Option<&'a str>);
 
@@ -121,7 +121,7 @@ impl<'a> Entry<'a> {
             return invalid(Id::UNKNOWN);
         };
         let (Some("2.0"), Some(method)) = (text(jsonrpc).as_deref(), text(method)) else {
-            // Nobody can tell that it is a notification.
+            // It is not known to be a notification.
             return invalid(Id(id.0.or(Id::UNKNOWN.0)));
         };
         let asked = match method == METHOD {
@@ -174,7 +174,10 @@ impl Asked {
         let call = addressed(&mut params, servers)?;
         let arguments = params.remove("arguments").unwrap_or_default();
         Ok(Self {
-            call: call.with_json(arguments).and_then(checked).map_err(told)?,
+            call: call
+                .with_json(arguments)
+                .and_then(checked)
+                .map_err(to_rpc)?,
             id: id.text(),
             #[cfg(feature = "otel")]
             meta: match params.remove("_meta") {
@@ -206,7 +209,7 @@ fn addressed(params: &mut Map<String, Value>, servers: Servers) -> Result<ToolCa
     let call = ToolCall::new(name);
     match params.remove("server") {
         None | Some(Value::Null) => Ok(call),
-        Some(Value::String(server)) => servers.put_on(call, &server).map_err(told),
+        Some(Value::String(server)) => servers.put_on(call, &server).map_err(to_rpc),
         Some(_) => Err(wrong("`params.server` is no string")),
     }
 }
@@ -216,7 +219,7 @@ fn wrong(message: &str) -> Value {
 }
 
 /// An error of [`ToolCall`] says what is wrong, and quotes nothing.
-fn told(error: ToolError) -> Value {
+fn to_rpc(error: ToolError) -> Value {
     let message = error.message().to_owned();
     error.with_user_message(message).to_json_rpc()
 }
