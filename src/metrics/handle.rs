@@ -5,8 +5,7 @@ use std::{
 
 use super::{
     breakers::{Board, Breakers},
-    collect::{Collected, Period},
-    interval::Interval,
+    collect::{Collected, Interval, Period},
     labels::Labels,
     latency::Range,
     layer::MetricsLayer,

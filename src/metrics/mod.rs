@@ -128,7 +128,6 @@ pub(crate) mod codes;
 mod collect;
 mod future;
 mod handle;
-mod interval;
 mod labels;
 mod lanes;
 mod latency;
@@ -145,9 +144,9 @@ mod table;
 mod tally;
 
 pub use self::{
+    collect::Interval,
     future::ResponseFuture,
     handle::{Metrics, MetricsBuilder},
-    interval::Interval,
     labels::{Labels, OTHER},
     layer::MetricsLayer,
     merge::MergeError,

@@ -109,7 +109,6 @@
 mod future;
 mod hooks;
 mod layer;
-mod new_span;
 mod observer;
 mod service;
 mod span;
@@ -118,6 +117,6 @@ pub use self::{
     future::ResponseFuture,
     hooks::{DefaultHooks, End, TraceHooks},
     layer::TraceLayer,
-    new_span::NewSpan,
     service::Trace,
+    span::NewSpan,
 };

@@ -6,8 +6,7 @@ use tracing::{Level, Span, field::display, record_all};
 use super::{
     hooks::{End, TraceHooks},
     layer::TraceLayer,
-    new_span::NewSpan,
-    span::Scope,
+    span::{NewSpan, Scope},
 };
 use crate::{
     answer::Answer,

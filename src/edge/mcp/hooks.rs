@@ -2,7 +2,7 @@ use std::borrow::Cow;
 
 use rmcp::model::{CallToolResponse, CallToolResult};
 
-use super::{McpClassifier, errors, json::AsJson};
+use super::{McpClassifier, answer::AsJson, errors};
 use crate::{
     answer::Answer,
     error::ToolError,

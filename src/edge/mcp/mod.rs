@@ -44,6 +44,7 @@
 //! # Ok(()) }
 //! ```
 
+mod answer;
 mod catalog;
 mod classify;
 mod errors;
@@ -53,15 +54,12 @@ mod gateway;
 mod hooks;
 #[cfg(feature = "mcp-http")]
 mod http;
-mod json;
-mod max_bytes;
 mod notifications;
 #[cfg(feature = "otel")]
 mod otel;
 mod progress;
 mod reconnect;
 mod service;
-mod text;
 mod tools;
 
 pub(crate) use self::errors::on_wire;
@@ -72,13 +70,12 @@ pub use self::gateway::{ERROR_META, GatewayHandler, ListTools};
 #[cfg(feature = "mcp-http")]
 pub(crate) use self::http::without_address;
 pub use self::{
+    answer::{McpJson, McpMaxBytes},
     catalog::Catalog,
     classify::McpClassifier,
     errors::recognise,
     extras::McpExtras,
     hooks::McpHooks,
-    json::McpJson,
-    max_bytes::McpMaxBytes,
     notifications::McpNotifications,
     progress::McpProgress,
     reconnect::{McpConnection, McpReconnect},

@@ -15,7 +15,7 @@ use rmcp::{
 use serde_json::{Map, Value};
 use tower_service::Service;
 
-use super::{McpExtras, McpProgress, errors, max_bytes::response_bytes, progress::Reports};
+use super::{McpExtras, McpProgress, answer::response_bytes, errors, progress::Reports};
 use crate::{
     answer::{NoSize, json_bytes},
     call::ToolCall,

@@ -179,7 +179,6 @@ mod batch;
 mod check;
 mod circuit_breaker;
 mod duration;
-mod env;
 mod key;
 mod layers;
 mod names;

@@ -3,7 +3,6 @@
 mod access;
 mod misfit;
 mod node;
-mod parse;
 
 use std::{
     future::Future,
@@ -14,9 +13,15 @@ use std::{
 
 use pin_project_lite::pin_project;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use tower_service::Service;
 
-use crate::{call::ToolCall, error::ToolError, kit::inner};
+use self::{misfit::Misfit, node::Node};
+use crate::{
+    call::ToolCall,
+    error::{ErrorKind, ToolError},
+    kit::inner,
+};
 
 /// A function of typed arguments as a tool.
 ///
@@ -127,7 +132,7 @@ macro_rules! service {
 
             fn call(&mut self, $call: ToolCall) -> Self::Future {
                 let $f = &self.f;
-                let (fut, refusal) = match parse::arguments(&$call) {
+                let (fut, refusal) = match arguments(&$call) {
                     Ok($arguments) => (Some($run), None),
                     Err(error) => (None, Some(error)),
                 };
@@ -185,3 +190,25 @@ where
 }
 
 crate::text::opaque_debug!({F} ToolFnFuture<F>);
+
+/// The call's arguments as a function takes them.
+fn arguments<A: DeserializeOwned>(call: &ToolCall) -> Result<A, ToolError> {
+    // Reading what is nested too deeply would overflow the stack.
+    call.check()?;
+    let map = call.arguments();
+    A::deserialize(Node::Object(map)).or_else(|misfit| {
+        if map.is_empty() {
+            let null = A::deserialize(Node::Other(&Value::Null));
+            return null.map_err(|_| refused(call, &misfit));
+        }
+        Err(refused(call, &misfit))
+    })
+}
+
+fn refused(call: &ToolCall, misfit: &Misfit) -> ToolError {
+    let text = match misfit.place() {
+        Some(place) => format!("invalid arguments: {misfit}, at `{place}`"),
+        None => format!("invalid arguments: {misfit}"),
+    };
+    ToolError::new(ErrorKind::InvalidInput, text).for_call(&call.info())
+}

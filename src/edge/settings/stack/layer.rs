@@ -4,9 +4,8 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use super::{
-    optional::{Optional, Switched},
+    optional::{Optional, Placed, Switched},
     own::{Hooks, Looks, Place, Surrounds},
-    placed::Placed,
     service::Stack,
 };
 #[cfg(feature = "metrics")]

@@ -6,7 +6,6 @@ mod listeners;
 mod optional;
 mod own;
 mod parts;
-mod placed;
 mod service;
 
 pub use self::{

@@ -11,7 +11,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 use tracing::Span;
 
-use super::placed::Placed;
+use super::optional::Placed;
 use crate::{
     answer::Answer,
     call::{CallInfo, ToolCall},
