@@ -67,7 +67,7 @@ use crate::{
     text::Bounded,
 };
 
-/// So much of a reason is printed, in bytes, before it is redacted and cut.
+/// How much of a reason is printed, in bytes, before it is redacted and cut.
 const MAX_REASON: usize = 16 << 10;
 
 /// Says whether an answer may be handed on.

@@ -30,7 +30,7 @@ impl ConfigError {
         &self.field
     }
 
-    /// What is wrong with it.
+    /// Why the setting cannot work.
     pub fn reason(&self) -> &str {
         &self.reason
     }

@@ -1,4 +1,5 @@
-//! What the core asks of other crates' types, each edge that is compiled in answering for its own: the one list of them.
+//! The core's questions about types of other crates. Each edge that is compiled in answers for its own: this is the one list of
+//! them.
 
 use std::error::Error as StdError;
 
@@ -6,7 +7,7 @@ use tracing::Span;
 
 use crate::error::{BoxError, ToolError};
 
-/// What an error means, as a leaf that is a transport met it on its own wire; none if no edge knows its type.
+/// Recognises an error as a leaf that is a transport met it on its own wire; `None` if no edge knows its type.
 pub(crate) fn cause(error: &(dyn StdError + 'static)) -> Option<ToolError> {
     const KNOWN: &[fn(&(dyn StdError + 'static)) -> Option<ToolError>] = &[
         #[cfg(feature = "tower")]

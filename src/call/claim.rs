@@ -2,7 +2,7 @@ use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 
 use super::ToolCall;
 
-/// What a layer takes upon itself for a call, so that no layer below it does the same again.
+/// A task that a layer does for a call, so that no layer below it does the same again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Claim {
@@ -42,7 +42,7 @@ pub(super) const LISTED_REPLAY: u16 = 512;
 /// A table knew the timeout.
 pub(super) const LISTED_TIMEOUT: u16 = 1024;
 
-/// Yes or no of a call, a bit each: its claims, and the constants of this module.
+/// The flags of a call, a bit each: its claims, and the constants of this module.
 #[derive(Debug, Default)]
 pub(super) struct Marks(AtomicU16);
 

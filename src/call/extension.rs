@@ -2,7 +2,7 @@ use std::sync::{Mutex, PoisonError};
 
 use http::Extensions;
 
-/// What a leaf, or a layer, leaves about one attempt for observers above that know its type. Nothing is allocated before
+/// Values that a leaf, or a layer, leaves about one attempt for observers above that know their types. Nothing is allocated before
 /// the first value.
 #[derive(Default)]
 pub(super) struct AttemptExtensions(Mutex<Option<Box<(Attempt, Extensions)>>>);

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::text::Short;
 
-/// What stands between server and tool in a flat name, unless a table sets another.
+/// The separator of server and tool in a flat name, unless a table sets another.
 const SEPARATOR: &str = "__";
 
 /// One tool, however callers spell it: its server, its own name, and what a table of tools knows of it.
@@ -153,7 +153,7 @@ impl Ident {
 impl ToolCall {
     /// The call under its tool's identity: everything else stays, its [record](Self::observe) too.
     ///
-    /// What the table knows is written where the caller said nothing: the [replay safety](Self::replay_safety) and the
+    /// The table's knowledge is written where the caller set nothing: the [replay safety](Self::replay_safety) and the
     /// [timeout](Self::timeout). Settings of layers for this tool go before both.
     ///
     /// It allocates nothing if the call has these names already and the identity no timeout. Else it allocates once where an observer above

@@ -5,7 +5,7 @@ use http::Extensions;
 use super::{ListenerIds, MAX_LISTENERS, Progress, Record, arguments::Arguments, hash::Hashes};
 use crate::{redact::Rules, text::Short};
 
-/// What the caller wrote. Behind an `Arc`, copied on write.
+/// The caller's part of a call. Behind an `Arc`, copied on write.
 #[derive(Clone)]
 pub(super) struct Data {
     pub(super) ident: Arc<Ident>,
@@ -22,7 +22,7 @@ pub(super) struct Data {
 pub(super) struct Ident {
     pub(super) name: Arc<str>,
     pub(super) server: Option<Arc<str>>,
-    /// Of a flat name, if it is not the usual one.
+    /// The separator of a flat name, if it is not the usual one.
     pub(super) separator: Option<Arc<str>>,
     /// Whether the name may be a key: false where the server's list of tools was not read.
     pub(super) is_listed: bool,
@@ -75,7 +75,7 @@ impl Ident {
     }
 }
 
-/// What a call says of itself, and a handle on it too.
+/// The getters that a call and a handle on it have in common.
 macro_rules! getters {
     ($type:ident, $($ident:ident).+) => {
         impl $type {

@@ -328,7 +328,7 @@ impl ToolCall {
         CallInfo::new(Arc::clone(&self.data.ident), self.recording)
     }
 
-    /// Where a tool reports progress; `None` unless a timeout layer in idle mode waits for it.
+    /// The receiver of a tool's progress reports; `None` unless a timeout layer in idle mode waits for it.
     pub fn progress(&self) -> Option<Progress> {
         self.data.progress.clone()
     }

@@ -20,7 +20,7 @@ pub struct Observation {
     scope: Option<Scope>,
 }
 
-/// Where on the record this observer's listener stands, and what was announced outside of it.
+/// The place of this observer's listener on the record, and the signals that were announced outside of it.
 #[derive(Clone, Copy)]
 struct Scope {
     place: usize,
@@ -78,8 +78,8 @@ impl Observation {
     }
 
     /// Puts a [registered](crate::event::Listening) listener on the record: until this observation ends, the layers below
-    /// tell it of this call's events, beside their own listeners, and each event once. Observers nest, and each hears what
-    /// happens below it.
+    /// tell it of this call's events, beside their own listeners, and each event once. Observers nest, and each receives the events
+    /// below it.
     ///
     /// An observation has one listener, a record at most four at a time; returns whether this observation has one.
     #[inline]
@@ -94,7 +94,7 @@ impl Observation {
         self.scope.is_some()
     }
 
-    /// What the layers below have [announced](Record::announce): those that the call has passed so far.
+    /// The signals that the layers below have [announced](Record::announce), as far as the call has passed them.
     #[inline]
     pub fn signals(&self) -> Signals {
         self.record().signals()
@@ -105,7 +105,7 @@ impl Observation {
         self.call().observed()
     }
 
-    /// What the record says now.
+    /// A copy of the record's figures.
     #[inline]
     pub(crate) fn recorded(&self) -> Recorded {
         let record = self.record();
@@ -222,7 +222,7 @@ impl Observation {
     }
 }
 
-/// What a record says at one moment, in the record's own units: who keeps it is seldom asked.
+/// The figures of a record at one moment, in the record's own units, as few of them are ever read.
 #[derive(Clone, Default)]
 pub(crate) struct Recorded {
     pub(crate) timeout: Known,

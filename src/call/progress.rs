@@ -8,7 +8,7 @@ use std::{
 
 use tokio::time::Instant;
 
-/// Where a tool reports that it is still at work; see
+/// Receives a tool's reports that it is still at work; see
 /// [`TimeoutLayer::with_idle_timeout`](crate::timeout::TimeoutLayer::with_idle_timeout).
 ///
 /// Cheap to clone and to report to; a report wakes no task.

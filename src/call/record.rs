@@ -50,7 +50,7 @@ pub struct Record {
     /// The shortest timeout on the way of the attempt that runs, in milliseconds; 0 if there is none. Written also
     /// without an observer, as circuit breakers judge by it.
     limit_ms: AtomicU32,
-    /// What the idempotency keys of its recordings begin with; 0 before the first one is asked for.
+    /// The beginning of the idempotency keys of its recordings; 0 before the first one is asked for.
     key: AtomicU64,
     extensions: AttemptExtensions,
     /// Whether there are `rules` of this recording.

@@ -1,4 +1,4 @@
-//! What the headers of a request say of the call that it asks for.
+//! The headers of a request that concern its call.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ impl ToolCall {
     /// | `x-request-id`, at most 128 visible characters | the call's id |
     /// | `traceparent`, `tracestate` and what else is configured (feature `otel`) | the parent of its span |
     ///
-    /// What is malformed, too long or there twice is ignored. No deadline is taken: see
+    /// A value that is malformed, too long or there twice is ignored. No deadline is taken: see
     /// [`with_request_deadline`](Self::with_request_deadline).
     ///
     /// ```

@@ -1,4 +1,4 @@
-//! What stands on the layers: adapters to other crates, and what runs calls. Each behind its feature.
+//! Adapters to other crates, and executors of calls: each behind its feature.
 #[cfg(feature = "anyhow")]
 mod anyhow;
 #[cfg(feature = "axum")]

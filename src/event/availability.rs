@@ -11,12 +11,12 @@ use crate::text::Short;
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Availability {
-    /// It is, as far as is known.
+    /// The server is there, as far as is known.
     #[default]
     Available,
     /// The last calls timed out or did not reach it, but fewer than the threshold.
     Degraded,
-    /// It is not.
+    /// The server is not there.
     Unavailable,
 }
 
@@ -54,9 +54,9 @@ crate::text::names! {
 pub struct AvailabilityChange {
     /// The server's name, its first 256 bytes; none for calls that name none.
     pub server: Option<Arc<str>>,
-    /// What it was.
+    /// The availability before.
     pub from: Availability,
-    /// What it is now.
+    /// The availability now.
     pub to: Availability,
     /// Why it is not available, if it is not.
     pub reason: Option<Reason>,

@@ -131,7 +131,7 @@ pub enum Event<'a> {
         delay: Duration,
         /// Whether the server said how long (a hint).
         hinted: bool,
-        /// What it failed with; none if its answer was a failure in the classifier's eyes.
+        /// Its error; `None` if its answer was a failure by the classifier.
         error: Option<&'a ToolError>,
     },
     /// A call failed in a way that a retry might mend, and is not sent again. `tool.exhausted`,
@@ -144,7 +144,7 @@ pub enum Event<'a> {
         attempt: u32,
         /// Why there is no other.
         reason: RetryRefusal,
-        /// What it failed with; none if its answer was a failure in the classifier's eyes.
+        /// Its error; `None` if its answer was a failure by the classifier.
         error: Option<&'a ToolError>,
     },
     /// A rate limit was met, or a server has said that nothing is left of it. `tool.rate_limited`, WARN.

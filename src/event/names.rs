@@ -75,7 +75,7 @@ pub mod field {
     pub const CONFIGURED_TIMEOUT_MS: &str = "configured_timeout_ms";
     /// The answer's size as JSON, in bytes.
     pub const OUTPUT_BYTES: &str = "output_bytes";
-    /// What the call's deadline leaves of its time, in milliseconds.
+    /// The time until the call's deadline, in milliseconds.
     pub const DEADLINE_MS: &str = "deadline_ms";
     /// The id of the agent that makes the call.
     pub const AGENT_ID: &str = "agent_id";
@@ -131,7 +131,7 @@ pub mod span {
     /// The name of the span in which a connection to a server is made. It is no call's, and lasts as long as the connection.
     pub const CONNECTION: &str = "tool_connection";
 
-    /// What an exporter calls the span: `execute_tool {name}`.
+    /// The span's name for exporters: `execute_tool {name}`.
     pub const OTEL_NAME: &str = "otel.name";
     /// `internal`.
     pub const OTEL_KIND: &str = "otel.kind";
@@ -151,7 +151,7 @@ pub mod span {
     pub const ARGUMENTS: &str = "gen_ai.tool.call.arguments";
     /// The answer, redacted, as JSON or text, if it was asked for.
     pub const RESULT: &str = "gen_ai.tool.call.result";
-    /// What kind of error it was; few values.
+    /// The kind of the error; few values.
     pub const ERROR_TYPE: &str = "error.type";
     /// The session id that the caller gave the call, in OpenTelemetry's words.
     pub const CONVERSATION_ID: &str = "gen_ai.conversation.id";

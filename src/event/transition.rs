@@ -53,9 +53,9 @@ crate::text::names! {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum TransitionReason {
-    /// So many failures came one after the other, within the window if there is one.
+    /// `threshold` failures came one after the other, within the window if there is one.
     ConsecutiveFailures,
-    /// So many failures came within the window, whatever succeeded in between.
+    /// `threshold` failures came within the window, with or without successes in between.
     FailuresInWindow,
     /// The share of failures in the window was too high.
     FailureRate,

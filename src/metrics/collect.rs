@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{call::Signals, kit::lane::Spread};
 
-/// What was counted of one tool.
+/// The counts of one tool.
 #[derive(Clone, Debug)]
 pub(super) struct Totals {
     pub(super) counts: Counts,
@@ -26,7 +26,7 @@ pub(super) struct Totals {
     pub(super) in_flight: u64,
     /// The signals that the layers of its calls can report.
     pub(super) signals: Signals,
-    /// It has a row; else only calls in flight can be there.
+    /// Whether it has a row. Without one there can be calls in flight only.
     pub(super) is_known: bool,
 }
 
@@ -95,7 +95,7 @@ impl Totals {
     }
 }
 
-/// What was counted, at one moment.
+/// All counts at one moment.
 #[derive(Clone, Debug)]
 pub(super) struct Collected {
     pub(super) range: Range,
@@ -140,7 +140,7 @@ impl Collected {
     }
 }
 
-/// What was there when a period began.
+/// The counts when a period began.
 #[derive(Debug)]
 pub(super) struct Period {
     since: Instant,
@@ -156,7 +156,7 @@ impl Period {
         }
     }
 
-    /// What has happened until now.
+    /// The counts from then until now.
     pub(super) fn read(&self, mut now: Collected, with_histograms: bool) -> Snapshot {
         let period = self.since.elapsed();
         now.subtract(&self.before);
@@ -201,7 +201,7 @@ impl Interval {
         }
     }
 
-    /// What happened since the last one, or since the reader was made.
+    /// The counts since the last snapshot, or since the reader was made.
     pub fn snapshot(&mut self) -> Snapshot {
         self.period.next(self.metrics.collect(), false)
     }

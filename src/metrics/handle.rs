@@ -42,7 +42,7 @@ struct Inner {
     rows: Registry<Spread<Row>>,
     board: Board,
     shared: Arc<Shared>,
-    /// What was there at the last reset.
+    /// Since the last reset.
     period: Mutex<Period>,
     listening: Listening,
 }
@@ -73,7 +73,7 @@ impl Metrics {
         }
     }
 
-    /// What was counted since the start, or since the last [`reset`](Self::reset).
+    /// The counts since the start, or since the last [`reset`](Self::reset).
     pub fn snapshot(&self) -> Snapshot {
         self.with_period(|period| period.read(self.collect(), false))
     }
@@ -239,7 +239,7 @@ impl MetricsBuilder {
     /// with the digits: about 26 KiB with two, seven times that with three, and that for
     /// each of the parts that it has where its calls meet on several threads. Default: 1 us to 1 h, two digits.
     ///
-    /// What is shorter counts as the shortest; what is longer as the longest, and is counted
+    /// A shorter latency counts as the shortest; a longer one as the longest, and is counted
     /// ([`Latency::clamped`](super::Latency::clamped)).
     pub fn with_latency(mut self, shortest: Duration, longest: Duration, digits: u8) -> Self {
         self.latency = Range::new(shortest, longest, digits);

@@ -123,7 +123,7 @@ impl Series {
         }
     }
 
-    /// What a layer has to report for this series to exist; none if every tool has it.
+    /// The signal that a layer has to announce for this series to exist; `None` if every tool has it.
     pub(crate) const fn signal(self) -> Option<Signal> {
         match self {
             Self::Executions(_) | Self::Attempts | Self::Timeouts => None,

@@ -20,7 +20,7 @@ use crate::{
     },
 };
 
-/// What all rows of a [`Metrics`](super::Metrics) share.
+/// The settings and sinks of all rows of a [`Metrics`](super::Metrics).
 pub(super) struct Shared {
     pub(super) range: Range,
     pub(super) sinks: Sinks,
@@ -28,7 +28,7 @@ pub(super) struct Shared {
     pub(super) aliases: bool,
 }
 
-/// What is counted of one tool.
+/// The counters of one tool.
 ///
 /// A model can invent names, so a row is *known* only after its first call that [shows](CallEnd::shows_a_tool) that
 /// there is such a tool. Until then it counts nothing but calls in flight, the rest counts for [`OTHER`](super::OTHER), and it is
@@ -141,7 +141,7 @@ impl Row {
         self.or_other(as_known).tell(|sink| sink.started());
     }
 
-    /// It has ended, usually with a success and without sinks.
+    /// A call has ended, usually with a success and without sinks.
     #[inline]
     pub(super) fn ended(&self, began_as_known: bool, end: &CallEnd<'_>, signals: Signals) {
         if end.failure.is_none() && self.is_known() && !self.has_sinks() {

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::event::{BreakerState, CallOutcome, RetryRefusal};
 
-/// What was counted in a period: since the start or a reset, or in an [interval](super::Interval).
+/// The counts of a period: since the start or a reset, or in an [interval](super::Interval).
 ///
 /// Prints as a table. Every name that was counted here is redacted and short; what another process has
 /// [written](serde::Deserialize) is taken as it is.
@@ -38,7 +38,7 @@ pub struct ToolRow {
     pub server: Option<String>,
     /// Its name, or [`_other`](super::OTHER).
     pub tool: String,
-    /// What was counted.
+    /// Its counts.
     #[serde(flatten)]
     pub stats: Stats,
 }
@@ -57,25 +57,25 @@ pub struct BreakerRow {
     pub openings: u64,
 }
 
-/// What was counted of a tool's calls, or of all.
+/// The counts of one tool's calls, or of all calls.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Stats {
     /// Calls that have ended.
     pub calls: u64,
-    /// Those that succeeded.
+    /// Calls that succeeded.
     pub successes: u64,
-    /// Those that failed, or were answered with an error in the tool's own words.
+    /// Calls that failed, or were answered with an error in the tool's own words.
     pub errors: u64,
-    /// Those that a layer of ours refused: an open breaker, a cooling gate, an unknown name.
+    /// Calls that a layer of ours refused: an open breaker, a cooling gate, an unknown name.
     pub rejected: u64,
-    /// Those that were started and did not end in time.
+    /// Calls that were started and did not end in time.
     pub timeouts: u64,
-    /// Those that were not started: no time was left.
+    /// Calls that were not started: no time was left.
     pub skipped: u64,
-    /// Those that the caller gave up.
+    /// Calls that the caller gave up.
     pub cancelled: u64,
-    /// Those in which the tool panicked.
+    /// Calls in which the tool panicked.
     pub panicked: u64,
     /// The share of calls that neither succeeded nor were given up, from 0 to 1, rounded to six digits.
     pub error_rate: f64,
@@ -234,7 +234,7 @@ impl Latency {
         latency
     }
 
-    /// What follows from the histogram and the sum.
+    /// Sets the figures that follow from the histogram and the sum.
     pub(super) fn measure(&mut self, histogram: &Histogram<u64>) {
         let at = |quantile| Duration::from_micros(histogram.value_at_quantile(quantile));
         self.count = histogram.len();

@@ -1,4 +1,4 @@
-//! What is counted of a tool's calls: plain numbers, without a lock.
+//! The counts of a tool's calls: plain numbers, without a lock.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ impl Counts {
     }
 }
 
-/// What one lane of a tool has counted.
+/// The counts of one lane of a tool.
 #[derive(Debug)]
 pub(super) struct Tally {
     pub(super) counts: Counts,

@@ -119,7 +119,7 @@ impl Pending {
         }
     }
 
-    /// What the layers below have recorded so far.
+    /// The records of the layers below so far.
     pub fn observation(&self) -> &Observation {
         &self.below
     }
@@ -175,7 +175,7 @@ impl Pending {
     /// The error with what is known of the call.
     #[cold]
     fn failed(&self, error: ToolError, duration: &mut Duration, attempts: u32) -> ToolError {
-        // It was not started (T5, X4): what it took to find that out is no duration of the call.
+        // It was not started: the time that it took to find that out is no duration of the call.
         let is_unknown = error.kind() == ErrorKind::NotFound && error.is_own_refusal();
         if error.kind() == ErrorKind::DeadlineExceeded || is_unknown && attempts == 0 {
             *duration = Duration::ZERO;

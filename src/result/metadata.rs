@@ -4,8 +4,8 @@ use serde_json::{Map, Value};
 
 use crate::call::Recorded;
 
-/// What it took: what the layers below a [`ToolResultLayer`](super::ToolResultLayer) did for a call,
-/// and what the caller adds.
+/// What the layers below a [`ToolResultLayer`](super::ToolResultLayer) did for a call,
+/// and values that the caller adds.
 ///
 /// `Debug` shows how much the caller has added, not what.
 #[derive(Clone, Default)]
@@ -57,7 +57,7 @@ impl Metadata {
         self.below.output_bytes.get()
     }
 
-    /// What the caller has added.
+    /// The value that the caller has added under this key.
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.extra.as_ref()?.get(key)
     }

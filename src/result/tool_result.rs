@@ -66,7 +66,7 @@ impl<T> ToolResult<T> {
         self.data.as_ref()
     }
 
-    /// What went wrong; none after a success.
+    /// The error; `None` after a success.
     pub fn error(&self) -> Option<&ToolError> {
         self.about.error.as_ref()
     }
@@ -76,12 +76,12 @@ impl<T> ToolResult<T> {
         self.data
     }
 
-    /// The answer of a success, or else what went wrong. An answer that is an error in the tool's own
+    /// The answer of a success, or else the error. An answer that is an error in the tool's own
     /// words is lost here: [`data`](Self::data) has it.
     ///
     /// # Errors
     ///
-    /// What went wrong.
+    /// The error of the call.
     pub fn into_result(self) -> Result<T, ToolError> {
         match (self.data, self.about.error) {
             (_, Some(error)) => Err(error),
@@ -90,12 +90,12 @@ impl<T> ToolResult<T> {
         }
     }
 
-    /// The tool's answer, also where it is an error in the tool's own words, or else what went wrong: what a stack without
-    /// results gives.
+    /// The tool's answer, also where it is an error in the tool's own words, or else the error: as a stack without
+    /// results gives it.
     ///
     /// # Errors
     ///
-    /// What went wrong with a call that has no answer.
+    /// The error of a call that has no answer.
     pub fn into_answer(self) -> Result<T, ToolError> {
         match self.data {
             Some(data) => Ok(data),
@@ -131,20 +131,20 @@ impl<T> ToolResult<T> {
         &mut self.about.metadata
     }
 
-    /// What a user may read: [`ToolError::user_message`], empty after a success.
+    /// The text for users: [`ToolError::user_message`], empty after a success.
     pub fn user_message(&self) -> String {
         self.error()
             .map_or_else(String::new, ToolError::user_message)
     }
 
-    /// What went wrong, for the model: [`ToolError::model_message`], empty after a success.
+    /// The error's text for the model: [`ToolError::model_message`], empty after a success.
     /// [`model_text`](Self::model_text) is what to hand to it.
     pub fn model_message(&self) -> String {
         self.error()
             .map_or_else(String::new, ToolError::model_message)
     }
 
-    /// What to hand to the model as this call's result, whatever became of it: the tool's answer, or else the
+    /// The text for the model as this call's result, however it ended: the tool's answer, or else the
     /// [sentence](Self::model_message) that says what went wrong and what to do next.
     ///
     /// An answer that is an error in the tool's own words is handed on as it is, unless it says nothing. The answer's text is not

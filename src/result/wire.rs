@@ -63,7 +63,7 @@ struct WireMetadata<E> {
     refused_retries: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     output_bytes: Option<u64>,
-    /// What the caller has added.
+    /// The values that the caller has added.
     #[serde(default = "Option::default", skip_serializing_if = "Option::is_none")]
     extra: Option<E>,
 }

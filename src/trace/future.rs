@@ -85,7 +85,7 @@ where
     }
 }
 
-/// What is kept of a call while it runs.
+/// The observation of a call that runs.
 pub(super) enum Watch<H, Res>
 where
     H: TraceHooks<Res>,

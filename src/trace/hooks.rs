@@ -9,7 +9,7 @@ use crate::{
     outcome::{ByError, Classify, Outcome},
 };
 
-/// What a [`TraceLayer`](super::TraceLayer) asks about answers, and calls when calls begin
+/// The questions of a [`TraceLayer`](super::TraceLayer) about answers, and functions that it calls when calls begin
 /// and end. Every method has a default; `()` has all of them.
 ///
 /// [`classify`](Self::classify) is asked at the end of each call, the others only if a subscriber
@@ -18,7 +18,7 @@ use crate::{
 ///
 /// # Example
 ///
-/// What an answer costs, as a field of an event of your own:
+/// The cost of an answer, as a field of an event of your own:
 ///
 /// ```
 /// use tower_toolcall::{CallInfo, trace::{End, TraceHooks, TraceLayer}};
@@ -38,7 +38,7 @@ use crate::{
 /// let layer = TraceLayer::new().with_hooks(Rows);
 /// ```
 pub trait TraceHooks<Res> {
-    /// What a result means: an answer that is an error in the tool's own words, or a rate limit, is
+    /// Classifies a result: an answer that is an error in the tool's own words, or a rate limit, is
     /// no success. Default: every `Ok` is a success.
     fn classify(&self, result: Result<&Res, &ToolError>) -> Outcome {
         ByError.classify(result)
@@ -57,7 +57,7 @@ pub trait TraceHooks<Res> {
         None
     }
 
-    /// What stands in the span as `error.type`, which has few values. Default: the
+    /// The span's `error.type`, which should have few values. Default: the
     /// [kind's](ErrorKind::error_type).
     fn error_type(&self, error: &ToolError) -> Option<Cow<'static, str>> {
         let _ = error;
@@ -158,7 +158,7 @@ impl<'a, Res> End<'a, Res> {
         self.result?.err()
     }
 
-    /// What went wrong; none after a success. A call that was dropped unfinished is
+    /// The kind of the failure; `None` after a success. A call that was dropped unfinished is
     /// [`Cancelled`](ErrorKind::Cancelled), after its deadline [`Timeout`](ErrorKind::Timeout).
     pub fn failure(&self) -> Option<ErrorKind> {
         self.failure

@@ -16,7 +16,7 @@ pub struct TraceLayer<H = DefaultHooks> {
     pub(super) listener: Listener,
 }
 
-/// What is shown.
+/// Which data spans show.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Show {
     pub(super) scope: Scope,

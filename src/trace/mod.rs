@@ -23,7 +23,7 @@
 //!
 //! With `McpHooks` the `error.type` of an MCP server's protocol error is its code, for example `-32602`.
 //!
-//! What other layers emit is in the table of [`event`](crate::event#which-layer-emits-what); all names are constants of
+//! The events of other layers are in the table of [`event`](crate::event#which-layer-emits-what); all names are constants of
 //! [`event::names`](crate::event::names).
 //!
 //! # Attempts
@@ -95,7 +95,7 @@
 //! # Cancel safety
 //!
 //! A future that is dropped unfinished is reported as cancelled, with how long it had been waiting. A subscriber that
-//! comes while a call runs hears nothing of that call: where no subscriber listens when it begins, nothing is kept of it.
+//! comes while a call runs receives nothing of that call: where no subscriber listens when it begins, nothing is kept of it.
 //!
 //! # Clone
 //!

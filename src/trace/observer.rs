@@ -18,7 +18,7 @@ use crate::{
     outcome::Outcome,
 };
 
-/// What is known of a call, or of an attempt, while it runs.
+/// Observes a call, or an attempt, while it runs.
 pub(super) struct Observer<H, Res> {
     info: CallInfo,
     layer: TraceLayer<H>,
@@ -60,7 +60,7 @@ fn sizes_are_heard() -> bool {
     tracing::event_enabled!(target: TARGET, Level::INFO, tool, output_bytes)
 }
 
-/// What went wrong, as spans and events tell it.
+/// A failure as spans and events show it.
 struct Failure<'a> {
     kind: ErrorKind,
     outcome: CallOutcome,
@@ -101,7 +101,7 @@ fn some_event_is_heard() -> bool {
     tracing::level_enabled!(Level::ERROR) && heard!(ERROR WARN INFO DEBUG)
 }
 
-/// What the events of an end tell.
+/// The fields of the event at the end of a call.
 struct Facts {
     duration_ms: f64,
     attempts: u32,

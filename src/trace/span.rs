@@ -10,7 +10,7 @@ use crate::{
     text::Short,
 };
 
-/// What a span is for.
+/// The subject of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scope {
     Call,
@@ -134,12 +134,12 @@ fn of_attempt(call: &ToolCall, read: &Read<'_>) -> Span {
 pub struct NewSpan(Arc<dyn Fn(&Span) + Send + Sync>);
 
 impl NewSpan {
-    /// It is called once, for the span of the whole call.
+    /// `f` is called once, for the span of the whole call.
     pub fn new(f: impl Fn(&Span) + Send + Sync + 'static) -> Self {
         Self(Arc::new(f))
     }
 
-    /// Does it, once: spans further down are children of this one.
+    /// Calls the function of the call, once: spans further down are children of this one.
     pub(super) fn take(call: &mut ToolCall, scope: Scope, span: &Span) {
         if scope == Scope::Call
             && call.extensions().get::<Self>().is_some()

@@ -56,7 +56,7 @@ impl Rejection {
         self.status
     }
 
-    /// What is wrong.
+    /// The error, which says what is wrong.
     pub fn error(&self) -> &ToolError {
         &self.error
     }
@@ -155,7 +155,7 @@ async fn addressed(
     }
 }
 
-/// What becomes of the server that a request names.
+/// Whether the server that a request names is taken.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Servers {
     /// No table here knows whether there is one of this name.

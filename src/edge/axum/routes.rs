@@ -90,7 +90,7 @@ impl Routes {
         self
     }
 
-    /// What gives calls the deadline of their request, which arrives now, if that is taken.
+    /// A function that gives calls the deadline of their request, which arrives now, if deadlines are taken.
     pub(super) fn timed(&self, headers: &HeaderMap) -> impl Fn(ToolCall) -> ToolCall + use<> {
         let taken = self
             .deadlines

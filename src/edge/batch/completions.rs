@@ -24,7 +24,7 @@ use crate::{
     result::ToolResult,
 };
 
-/// So many calls are begun before those that run are asked again.
+/// How many calls are begun before those that run are polled again.
 const BEGIN_AT_ONCE: usize = 32;
 
 /// How a batch is run.
@@ -36,7 +36,7 @@ pub(super) struct Plan {
     pub(super) budget: Option<Duration>,
     /// When all of them must have ended.
     pub(super) deadline: Option<Instant>,
-    /// What no call gets of its time.
+    /// The reserve, which is kept back from each call's time.
     pub(super) reserve: Option<Duration>,
     pub(super) listener: Listener,
 }
@@ -289,7 +289,7 @@ where
     }
 }
 
-/// Nothing in it is pinned but what lies on the heap.
+/// Nothing in it is pinned except on the heap.
 impl<S, C> Unpin for Completions<S, C> where S: Service<ToolCall, Error: Into<ToolError>> + Clone {}
 
 impl<S, C> Stream for Completions<S, C>

@@ -7,7 +7,7 @@ use crate::{
     result::{Status, ToolResult},
 };
 
-/// What became of a [`Sequence`](super::Sequence): a result for each call, in order, and what they come to.
+/// The report of a [`Sequence`](super::Sequence): a result for each call, in order, and their tally.
 ///
 /// `Debug` and `Serialize` show no data unredacted, as those of [`ToolResult`].
 #[derive(Clone, Debug)]

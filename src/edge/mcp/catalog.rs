@@ -20,7 +20,7 @@ use crate::{
 /// More tools than that are refused: a server that invents pages must not fill the memory.
 const MAX_TOOLS: usize = 10_000;
 
-/// So many bytes of JSON, and so many pages: neither large definitions nor empty pages go on for ever.
+/// The most bytes of JSON, and the most pages: neither large definitions nor empty pages go on for ever.
 const MAX_LIST_BYTES: u64 = 16 << 20;
 const MAX_PAGES: usize = 1_000;
 
@@ -140,7 +140,7 @@ impl Catalog {
 
     /// Whether calls of this tool may be repeated.
     ///
-    /// What was set here; else, from a trusted server: [`Safe`](ReplaySafety::Safe) if the tool only
+    /// The value that was set here; else, from a trusted server: [`Safe`](ReplaySafety::Safe) if the tool only
     /// reads or is idempotent, [`Unsafe`](ReplaySafety::Unsafe) if it says that it is destructive
     /// or not idempotent; else [`Unknown`](ReplaySafety::Unknown).
     pub fn replay_safety(&self, tool: &str) -> ReplaySafety {

@@ -14,7 +14,7 @@ use crate::{
     hint,
 };
 
-/// What an error of rmcp means; `None` for an error of another crate. With the feature `mcp-http`,
+/// Recognises an error of rmcp; `None` for an error of another crate. With the feature `mcp-http`,
 /// errors of reqwest are recognised as well.
 ///
 /// | error | kind |
@@ -141,7 +141,7 @@ fn service(error: &ServiceError) -> ToolError {
     }
 }
 
-/// What the server says: it proves nothing, as it may be the server's word for what its tool met in its work.
+/// The server's own error. It proves nothing about the call: the server may pass on what its tool met in its work.
 fn protocol(error: &ErrorData) -> ToolError {
     let asked = error.data.as_ref().and_then(hint::from_json);
     let asked = asked.and_then(|hint| hint.delay);

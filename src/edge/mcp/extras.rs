@@ -4,8 +4,8 @@ use rmcp::model::{CallToolRequestParams, InputResponses};
 
 use crate::call::ToolCall;
 
-/// What a request to an MCP server has beside name and arguments: put it into a call's
-/// [extensions](ToolCall::extensions_mut), and [`McpService`](super::McpService) sends it.
+/// The parts of a request to an MCP server beside name and arguments: put them into a call's
+/// [extensions](ToolCall::extensions_mut), and [`McpService`](super::McpService) sends them.
 ///
 /// It answers a server that has asked for input:
 ///
@@ -37,7 +37,7 @@ struct Inner {
 }
 
 impl McpExtras {
-    /// Nothing.
+    /// Without any of them.
     pub fn new() -> Self {
         Self::default()
     }
@@ -58,7 +58,7 @@ impl McpExtras {
         self.set(|e| e.idempotency_key = Some(key.into()))
     }
 
-    /// Those of a client's request; `None` if it has none.
+    /// The extras of a client's request; `None` if it has none.
     #[cfg(feature = "mcp-server")]
     pub(super) fn received(
         input_responses: Option<InputResponses>,

@@ -16,8 +16,8 @@ use crate::{
     trace::End,
 };
 
-/// What a [`TraceLayer`](crate::trace::TraceLayer) can know of MCP results beyond `isError`, which every observer sees: what they
-/// say. The `error.type` of a call that the server
+/// Hooks that show MCP results in the spans of a [`TraceLayer`](crate::trace::TraceLayer), beyond `isError`, which every observer
+/// sees. The `error.type` of a call that the server
 /// answered with a protocol error is the error's code (`-32602`), as OpenTelemetry's conventions for MCP have it.
 ///
 /// With the feature `otel` the spans have the other attributes of these conventions as well:

@@ -1,4 +1,4 @@
-//! What [`McpService`] has to do with OpenTelemetry.
+//! OpenTelemetry in [`McpService`].
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use rmcp::model::{RequestId, RequestMetaObject};
 use super::McpService;
 use crate::edge::otel::{inject_meta, mcp::Sent};
 
-/// What spans of calls have of the connection, and whether requests carry the trace context.
+/// The connection's attributes in spans of calls, and whether requests carry the trace context.
 #[derive(Clone, Default)]
 pub(super) struct Otel {
     is_propagation_off: bool,
@@ -39,7 +39,7 @@ impl McpService {
         }
     }
 
-    /// What the hooks read from the call's record.
+    /// The facts that the hooks read from the call's record.
     pub(super) fn sent(&self, request_id: &RequestId) -> Sent {
         let server = self.peer().peer_info();
         Sent {

@@ -25,7 +25,7 @@ use crate::{
 /// The longest message that rmcp's line-based transports let through.
 const MAX_MESSAGE_BYTES: u64 = 16 << 20;
 
-/// What a request has beside its arguments: name, ids, protocol metadata.
+/// Room for the rest of a request beside its arguments: name, ids, protocol metadata.
 const ENVELOPE_BYTES: u64 = 4 << 10;
 
 /// The key in a request's `_meta` under which [`McpService`] sends a call's
@@ -147,7 +147,7 @@ impl McpService {
         Ok(response)
     }
 
-    /// What goes along in the request's `_meta`.
+    /// The request's `_meta`.
     fn options(&self, call: &ToolCall) -> PeerRequestOptions {
         let mut meta = RequestMetaObject::default();
         let own = || call.idempotency_key().map(|key| key.to_string());

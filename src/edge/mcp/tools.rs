@@ -65,7 +65,7 @@ type OnChange = Arc<dyn Fn() + Send + Sync>;
 /// Known by its address: every connection has a value of its own.
 type Connection = Arc<<RoleClient as ServiceRole>::PeerInfo>;
 
-/// What came of asking. Changes are known by their number: an ask learns of all that were reported before it.
+/// The results of asking. Changes are known by their number: an ask covers all that were reported before it.
 #[derive(Default)]
 struct Asked {
     /// When the last ask began.

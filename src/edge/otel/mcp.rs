@@ -14,12 +14,12 @@ const PROTOCOL_VERSION: &str = "mcp.protocol.version";
 const REQUEST_ID: &str = "jsonrpc.request.id";
 const STATUS_CODE: &str = "rpc.response.status_code";
 
-/// What the leaf knows of the request that it sent, for the hooks of the layers above it.
+/// The leaf's knowledge of the request that it sent, for the hooks of the layers above it.
 #[derive(Clone, Debug)]
 pub(crate) struct Sent {
     pub(crate) request_id: RequestId,
     pub(crate) protocol_version: Option<ProtocolVersion>,
-    /// What the user knows of the connection.
+    /// Attributes of the connection, set by the user.
     pub(crate) attributes: Arc<[KeyValue]>,
 }
 

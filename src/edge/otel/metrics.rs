@@ -15,7 +15,7 @@
 //! | `circuit_breaker.openings` | counter, `{opening}` | the same |
 //! | `circuit_breaker.state` | gauge, `1` | the same |
 //!
-//! What no layer of the stack can tell has no series (`tool.retries` without a retry layer, for example); what it can begins
+//! Without a layer that reports it, a counter has no series (`tool.retries` without a retry layer, for example); with one, it begins
 //! at 0.
 //!
 //! The two histograms are those of the semantic conventions (in development), with their buckets. The first one times
@@ -199,7 +199,7 @@ impl Names {
 #[derive(Debug)]
 struct Counters {
     names: Names,
-    /// Of the series that have a name here, by that of their [`Metric`].
+    /// The counters of the series that have a name here, by the name of their [`Metric`].
     series: BTreeMap<&'static str, Counter<u64>>,
     errors: Counter<u64>,
     openings: Counter<u64>,

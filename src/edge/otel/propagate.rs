@@ -15,7 +15,7 @@ use super::w3c::{self, TraceContext};
 /// A longer value that a peer sends is ignored: what W3C's baggage may have in all.
 const MAX_VALUE_BYTES: usize = 8192;
 
-/// Does not say whose child something is.
+/// Not part of the parent's context.
 const BAGGAGE: &str = "baggage";
 
 /// Writes the context of the current span into an MCP request's `_meta`: `traceparent`, `tracestate`, and
@@ -97,7 +97,7 @@ fn with_propagator<T>(mut f: impl FnMut(&dyn TextMapPropagator) -> T) -> T {
     })
 }
 
-/// What a propagator writes.
+/// Collects the fields that a propagator writes.
 #[derive(Default)]
 struct Written(Vec<(String, String)>);
 

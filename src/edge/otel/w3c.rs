@@ -48,7 +48,7 @@ impl TextMapPropagator for TraceContext {
     }
 }
 
-/// What a `traceparent` says; none if it is malformed.
+/// Parses a `traceparent`; `None` if it is malformed.
 pub(super) fn parse(text: &str) -> Option<(TraceId, SpanId, TraceFlags)> {
     let head = text.get(..LENGTH)?;
     let mut parts = head.split('-');

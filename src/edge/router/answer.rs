@@ -3,7 +3,7 @@ use serde_json::Value;
 
 use crate::error::{ErrorKind, ToolError};
 
-/// What a tool may answer in a router of `Res`.
+/// Converts a tool's answer to that of a router of `Res`.
 ///
 /// Everything is its own answer. A router of [`Value`]s also takes strings, `()` and [`Json`]; with the
 /// feature `mcp` a router of rmcp's `CallToolResponse`s takes `CallToolResult`s, strings (as text),
@@ -36,7 +36,7 @@ impl<T> IntoAnswer<T> for T {
     }
 }
 
-/// What each of these types is as an answer.
+/// Converts each of these types to an answer.
 macro_rules! answers {
     ($answer:ty { $($from:ty: |$own:pat_param| $into:expr;)* }) => {$(
         impl IntoAnswer<$answer> for $from {

@@ -29,7 +29,7 @@ pub struct RouterBuilder<Res> {
     servers: Vec<(Arc<str>, MakeServer<Res>)>,
     timeouts: Vec<(String, Duration)>,
     health: Option<Health>,
-    /// Of local tools.
+    /// The definitions of local tools.
     #[cfg(feature = "mcp")]
     definitions: Vec<rmcp::model::Tool>,
 }

@@ -36,7 +36,7 @@ pub(super) fn check_server(server: &str, separator: &str) -> Result<(), ConfigEr
     Err(of("server", server, reason))
 }
 
-/// What no call can name is no name.
+/// A name is usable if a call can have it.
 pub(super) fn check_usable(field: &'static str, name: &str) -> Result<(), ConfigError> {
     match ToolCall::new(name).check() {
         Ok(()) => Ok(()),

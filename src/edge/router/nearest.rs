@@ -16,7 +16,7 @@ const MAX_CHARS: usize = 128;
 /// Then the search ends, wherever it is: names that come later in a list of many thousands are not seen.
 const MAX_WORK: usize = 1_000_000;
 
-/// What a name costs that is looked at, whatever becomes of it.
+/// The cost of looking at a name, whatever the result.
 const LOOK: usize = 24;
 
 /// The names nearest to one that does not exist.
@@ -68,7 +68,7 @@ impl<'a> Nearest<'a> {
         self.look_at(flat, bare, true)
     }
 
-    /// Nothing, which is work too. Breaks when there was enough of it.
+    /// Spends the cost of a look without a name. Breaks when the work is used up.
     pub(super) fn skip(&mut self) -> ControlFlow<()> {
         match spend(&mut self.work, LOOK) {
             true => ControlFlow::Continue(()),

@@ -13,7 +13,7 @@ pub(super) struct Table<Res> {
     pub(super) separator: Arc<str>,
     pub(super) local: HashMap<Arc<str>, Local<Res>>,
     pub(super) servers: HashMap<Arc<str>, Server<Res>>,
-    /// Of the local tools that have one.
+    /// The definitions of the local tools that have one.
     #[cfg(feature = "mcp")]
     pub(super) definitions: Catalog,
 }
@@ -28,7 +28,7 @@ pub(super) struct Server<Res> {
     separator: Arc<str>,
     pub(super) route: Route<Res>,
     pub(super) tools: Arc<dyn Tools>,
-    /// What is known before a list is read: of tools in a fixed list, and of those with a timeout.
+    /// The identities that are known before a list is read: of tools in a fixed list, and of those with a timeout.
     pub(super) known: HashMap<Arc<str>, Identity>,
     health: Option<(Health, CallInfo)>,
 }

@@ -1,4 +1,4 @@
-//! What settings begin with, what was set over it, and what gives way to that.
+//! The settings that were set over a preset, and the defaults that give way to them.
 
 use std::collections::BTreeSet;
 
@@ -22,8 +22,8 @@ impl Settings {
         Self::from(self.to_file()).explicit
     }
 
-    /// What is in force: defaults, those of a preset too, give way to what was set. Timeouts and budgets do not, as
-    /// callers rely on them; nor does what was set itself, which the [check](super::check) refuses.
+    /// The settings in force: defaults, those of a preset too, give way to settings that were set. Timeouts and budgets do not, as
+    /// callers rely on them; nor do settings that were set themselves, which the [check](super::check) refuses.
     pub(super) fn in_force(&self) -> Self {
         let set = self.keys_set();
         let is_set = |key| set.0.contains(key);

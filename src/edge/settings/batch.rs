@@ -7,7 +7,7 @@ use super::SequenceSettings;
 use crate::batch::{Parallel, Sequence};
 
 impl SequenceSettings {
-    /// What leaves something of the budget.
+    /// The reserve, or a tenth of the budget if the reserve would leave nothing of it.
     pub(super) fn reserve_in_force(&self) -> Duration {
         match self.budget {
             Some(budget) if budget <= self.reserve => budget / 10,

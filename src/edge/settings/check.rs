@@ -1,4 +1,4 @@
-//! What only the settings as a whole can show (rule 7 of the design).
+//! Checks of the settings as a whole.
 //!
 //! Waits are taken at their shortest: only what can never work is refused.
 
@@ -83,7 +83,7 @@ fn within(
     }
 }
 
-/// What each layer can see itself, switched off or not.
+/// The checks of each layer itself, switched off or not.
 fn layers(s: &Settings) -> Checked {
     s.redaction_rules()?;
     s.timeout_layer().map(drop)?;
@@ -96,7 +96,7 @@ fn layers(s: &Settings) -> Checked {
     breaker.map(drop).map_err(in_section("circuit_breaker"))
 }
 
-/// The contradictions between settings that were set. Those of a layer that is off are none.
+/// The contradictions between settings that were set. A layer that is off contradicts nothing.
 struct Whole<'a> {
     settings: &'a Settings,
     set: Explicit,

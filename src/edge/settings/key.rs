@@ -7,12 +7,12 @@ use crate::key::Key;
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum KeyBy {
-    /// Those of one tool of one server.
+    /// Calls of one tool of one server.
     #[default]
     Tool,
-    /// Those of one tool, whatever its server.
+    /// Calls of one tool name, whatever the server.
     ToolName,
-    /// Those of one server.
+    /// Calls of one server.
     Server,
 }
 

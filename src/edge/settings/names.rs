@@ -1,4 +1,4 @@
-//! What a setting is called in an error: by its variable if it came from one, else by its key.
+//! The names of settings in errors: that of the variable if the setting came from one, else its key.
 
 use super::{VARIABLES, Variable};
 use crate::config::ConfigError;

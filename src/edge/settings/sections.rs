@@ -60,7 +60,7 @@ macro_rules! settings {
             )*}
         )*
 
-        /// What a file says: its preset, and some of the settings.
+        /// The content of a file: its preset, and some of the settings.
         #[derive(Default, Serialize, Deserialize)]
         #[serde(default, deny_unknown_fields)]
         pub(super) struct File {
@@ -151,7 +151,7 @@ settings! {
         /// The time for each call. Default: none; the deadline that a call brings along is kept.
         budget: Option<Duration> = None, as "duration", "TOOL_DEADLINE_BUDGET",
             "how long a whole call may take, with all attempts and waits";
-        /// What is kept back from the deadline that a call brings along. Default 500 ms; of a deadline that came over a wire at
+        /// The reserve that is kept back from the deadline that a call brings along. Default 500 ms; of a deadline that came over a wire at
         /// most a tenth.
         reserve: Duration = RESERVE, as "duration", "TOOL_DEADLINE_RESERVE",
             "what is kept back from a deadline that a call brings along";
@@ -169,7 +169,7 @@ settings! {
         base: Duration = secs(1), as "duration", "TOOL_RETRY_BASE", "the delay before the second attempt";
         /// How much longer each further delay is, 1 to 1,000 times. Default 2.
         factor: f64 = 2.0, "TOOL_RETRY_FACTOR", "how much longer each further delay is";
-        /// What no delay exceeds, before jitter. Default 30 s.
+        /// The longest delay, before jitter. Default 30 s.
         cap: Duration = secs(30), as "duration", "TOOL_RETRY_CAP", "what no delay exceeds, before jitter";
         /// How a delay is made random: `none`, `upwards`, `equal` or `full`. Default: `upwards`, a quarter more
         /// at most.
@@ -291,7 +291,7 @@ settings! {
         /// The time for all calls together. Default: none.
         budget: Option<Duration> = None, as "duration", "TOOL_SEQUENCE_BUDGET",
             "the time for calls one after the other, all together";
-        /// What is kept back from it for the time after the calls. Default 500 ms. It is kept once: the deadline
+        /// The reserve that is kept back from it for the time after the calls. Default 500 ms. It is kept once: the deadline
         /// layer of the stack does not keep its own besides.
         reserve: Duration = RESERVE, as "duration", "TOOL_SEQUENCE_RESERVE",
             "what is kept back from it for the time after them";

@@ -9,7 +9,7 @@ use crate::{
     text::Short,
 };
 
-/// What holds for one tool, by its name: `[tools.import]`. What is missing is as for all tools.
+/// The settings of one tool, by its name: `[tools.import]`. A missing setting is as for all tools.
 ///
 /// Both names of a [resolved](crate::identity) call are known: its flat name (`[tools.pay__charge]`), which goes first, and the tool's
 /// own (`[tools.charge]`), which holds for the tools of this name of all servers.
@@ -70,7 +70,7 @@ impl Settings {
         calls.take(room)
     }
 
-    /// What is said of tools by name.
+    /// The replay safety of tools, by name.
     pub(super) fn replay_safety(&self) -> PerTool<ReplaySafety> {
         let mut said = PerTool::default();
         for (name, tool) in &self.tools {

@@ -35,7 +35,7 @@ impl Variable {
         self.key
     }
 
-    /// What it means, in a line.
+    /// Its meaning, in a line.
     pub const fn help(&self) -> &'static str {
         self.help
     }

@@ -17,7 +17,7 @@ use crate::config::ConfigError;
 #[serde(from = "File")]
 #[non_exhaustive]
 pub struct Settings {
-    /// What the others begin with.
+    /// The preset that the others begin with.
     pub(super) preset: Preset,
     pub(super) explicit: Explicit,
     /// One attempt's time.
@@ -40,7 +40,7 @@ pub struct Settings {
     pub sanitize: SanitizeSettings,
     /// Spans.
     pub trace: TraceSettings,
-    /// What holds for one tool, by its name.
+    /// The settings of single tools, by their names.
     pub tools: BTreeMap<String, ToolSettings>,
 }
 

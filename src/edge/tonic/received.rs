@@ -23,7 +23,7 @@ use crate::{
 
 const NANOS: i128 = 1_000_000_000;
 
-/// What an error of tonic means; `None` for an error of another crate. See [the table](crate::tonic#an-error-from-a-status).
+/// Recognises an error of tonic; `None` for an error of another crate. See [the table](crate::tonic#an-error-from-a-status).
 /// Whether the tool ran is unknown, as for [every foreign error](crate::error).
 pub fn recognise(error: &(dyn StdError + 'static)) -> Option<ToolError> {
     on_wire(error).map(ToolError::into_inferred)
@@ -107,13 +107,13 @@ fn of_status(status: &Status, read: ReadInfo) -> ToolError {
     hinted(error, delay(status)).delayed_by_text(status.message())
 }
 
-/// What a peer with this crate says beside the code.
+/// The details of a peer with this crate.
 fn info(status: &Status) -> Option<ErrorInfo> {
     let info = status.get_details_error_info();
     info.filter(|info| info.domain == DOMAIN)
 }
 
-/// What a peer without this crate says.
+/// The error of a peer without this crate.
 fn foreign(status: &Status, message: String) -> ToolError {
     let error = ToolError::new(by_code(status), message).with_execution(Execution::Unknown);
     let error = match status.code() {
@@ -215,7 +215,7 @@ fn retry_info(status: &Status) -> Option<Duration> {
     Some(Duration::new(seconds, rest))
 }
 
-/// What cannot be read, several values too, forbids a repeat: as grpc-go has it.
+/// An unreadable value, or several values, forbid a repeat: as in grpc-go.
 fn pushback(headers: &HeaderMap) -> Option<Hint> {
     let is_there = headers.contains_key(PUSHBACK);
     let value = the_only(headers, PUSHBACK).unwrap_or_default();

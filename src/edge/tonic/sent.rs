@@ -39,7 +39,7 @@ fn pushback(delay: Duration) -> i32 {
     i32::try_from(delay.as_nanos().div_ceil(1_000_000)).unwrap_or(-1)
 }
 
-/// What the receiver may know, as text, except what has a place of its own.
+/// The facts that the receiver may know, as text, except what has a place of its own.
 fn facts(error: &ToolError) -> HashMap<String, String> {
     let mut facts = error.public_body();
     for elsewhere in ["code", "message", "retry_after_seconds"] {

@@ -1,4 +1,4 @@
-//! What goes back.
+//! Answers to requests.
 
 use serde_json::{Value, json};
 

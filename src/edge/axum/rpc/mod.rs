@@ -40,7 +40,7 @@ pub(super) async fn no_post() -> Response {
     of_rejection(&Rejection::no_post())
 }
 
-/// Of a body that was not read.
+/// The response to a body that was not read.
 fn of_rejection(rejection: &Rejection) -> Response {
     let error = refusal(INVALID_REQUEST, rejection.error().message());
     let answer = Answers::of_unknown(&error).into_json();

@@ -1,4 +1,4 @@
-//! What comes in: whatever it is, it becomes calls and errors.
+//! Bodies of requests: whatever they are, they become calls and errors.
 
 use http::HeaderMap;
 use serde::{Deserialize, Deserializer};
@@ -64,7 +64,7 @@ impl<'a> Message<'a> {
 pub(super) struct Id<'a>(Option<&'a str>);
 
 impl<'a> Id<'a> {
-    /// Of a request that does not tell.
+    /// The id of a request whose id cannot be read.
     pub(super) const UNKNOWN: Self = Self(Some("null"));
 
     /// A notification has none. `Err` for what is no id, or none that every parser takes: `"\ud800"`, `1e999`.

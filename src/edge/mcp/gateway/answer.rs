@@ -18,7 +18,7 @@ pub(super) fn cancelled() -> ErrorData {
     ErrorData::internal_error("the request was cancelled", None)
 }
 
-/// What the stack says, as a client gets it.
+/// The stack's answer or error, as a client gets it.
 pub(super) fn of(
     result: Result<CallToolResponse, ToolError>,
     call: &CallInfo,
@@ -71,7 +71,7 @@ fn is_lost(code: ErrorCode, kind: ErrorKind) -> bool {
     is_theirs_too && matches!(kind, ErrorKind::ConnectionFailed | ErrorKind::Timeout)
 }
 
-/// What the tool's server answers instead of a result.
+/// The JSON-RPC error of the tool's server, as a client gets it.
 fn passed_on(theirs: &ErrorData, error: &ToolError) -> ErrorData {
     match theirs.code {
         // These tell of the gateway's own connection to that server; a client would take them for its own.

@@ -57,7 +57,7 @@ const PAGE: NonZeroUsize = NonZeroUsize::new(1000).expect("not zero");
 ///     .tool_timeout(Duration::from_secs(30))
 ///     .service(router.clone());
 /// let gateway = GatewayHandler::new(stack, router);
-/// gateway.follow(&list); // clients hear of a new list
+/// gateway.follow(&list); // clients are told of a new list
 ///
 /// let config = StreamableHttpServerConfig::default()
 ///     .with_allowed_hosts(["localhost", "127.0.0.1", "[::1]", "tools.example.com"])
@@ -81,7 +81,7 @@ const PAGE: NonZeroUsize = NonZeroUsize::new(1000).expect("not zero");
 ///
 /// # In production
 ///
-/// What a gateway over HTTP needs beside its stack, as in the example above; the repository's example `gateway` has all of it, with JSON-RPC and plain
+/// The needs of a gateway over HTTP beside its stack, as in the example above; the repository's example `gateway` has all of it, with JSON-RPC and plain
 /// HTTP beside MCP.
 ///
 /// | against | use |
@@ -91,7 +91,7 @@ const PAGE: NonZeroUsize = NonZeroUsize::new(1000).expect("not zero");
 /// | pages of foreign sites in a user's browser (DNS rebinding) | rmcp's `with_allowed_hosts`, by default those of the loopback interface, and `with_allowed_origins`, or `enforce_origin_validation` for none: by default rmcp allows all. Other routes of the same server, for metrics for example, need it as well: see [`axum`](crate::axum#hosts-and-origins) |
 /// | a shutdown in the middle of calls | [`drain`](Self::drain): no new calls, and time for those that run; then [`cut_short`](Self::cut_short): an answer for each that is left, and its name for the operator. Routes beside MCP's share it if they are made of [`stack`](Self::stack) |
 ///
-/// Without sessions at all (rmcp's `with_legacy_session_mode(false)`) clients of the revisions before 2026-07-28 hear of no new list, and cancel
+/// Without sessions at all (rmcp's `with_legacy_session_mode(false)`) clients of the revisions before 2026-07-28 are not told of a new list, and cancel
 /// a call only by hanging up.
 ///
 /// # Calls
@@ -165,7 +165,7 @@ impl GatewayHandler {
     /// A server of a stack that may fail, and of the tools that `tools` lists, for example a [`Router`](crate::router::Router):
     /// it is asked for each list, so it may answer differently each time.
     ///
-    /// What the list [knows](ListTools::resolve) is put around the stack as an [identity layer](crate::identity): a tool that is not in
+    /// The list's [knowledge](ListTools::resolve) is put around the stack as an [identity layer](crate::identity): a tool that is not in
     /// it is refused before the stack, and layers have the same key for a tool however it is spelled. A function knows nothing of that: there
     /// the stack decides what can be called, under the client's names.
     ///
@@ -245,13 +245,13 @@ impl GatewayHandler {
         self.changes.tell();
     }
 
-    /// Does so from now on whenever the list of this server changes. For each of a router's servers.
+    /// Calls [`tools_changed`](Self::tools_changed) from now on whenever the list of this server changes. For each of a router's servers.
     pub fn follow(&self, tools: &McpTools) {
         let changes = self.changes.clone();
         tools.on_change(move || changes.tell());
     }
 
-    /// Does so whenever a registry that [refuses](crate::health::HealthBuilder::with_refusal) calls has a server come or go, and
+    /// Calls [`tools_changed`](Self::tools_changed) whenever a registry that [refuses](crate::health::HealthBuilder::with_refusal) calls has a server come or go, and
     /// when a probe is due, as the lists of a router [with health](crate::router::RouterBuilder::with_health) change
     /// then. Run it beside the gateway: it ends with the registry alone. Dropped, it tells no more.
     pub fn follow_health(&self, health: &Health) -> impl Future<Output = ()> + Send + use<> {

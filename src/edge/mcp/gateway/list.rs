@@ -11,7 +11,7 @@ use crate::{
     identity::Resolve,
 };
 
-/// Where the list of tools comes from that a [`GatewayHandler`](super::GatewayHandler) tells its clients: a
+/// The source of the list of tools that a [`GatewayHandler`](super::GatewayHandler) gives its clients: a
 /// `Router` of MCP servers, the [`McpTools`] of one server, or a function that returns it.
 ///
 /// ```
@@ -42,7 +42,7 @@ pub trait ListTools: Send + Sync + 'static {
     }
 }
 
-/// What a list knows, for the layer.
+/// A list as the table of an identity layer.
 pub(super) struct Listed(pub(super) Arc<dyn ListTools>);
 
 impl Resolve for Listed {

@@ -8,9 +8,9 @@ use tokio::task::AbortHandle;
 
 use crate::edge::headers::is_usable_id;
 
-/// What belongs to one session: a clone is another one.
+/// The state of one session: a clone is another session.
 pub(super) struct Session {
-    /// Of all in this process.
+    /// Unique in this process.
     number: u64,
     /// Tells the client of changes. One for each session, however often a client says that it is ready.
     listener: OnceLock<AbortHandle>,

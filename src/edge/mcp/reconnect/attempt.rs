@@ -18,7 +18,7 @@ use crate::{
 /// The user's function, its types erased.
 pub(super) type Connect = Arc<dyn Fn() -> Connecting + Send + Sync>;
 
-/// What it returns.
+/// The future that it returns.
 pub(super) type Connecting = Pin<Box<dyn Future<Output = Result<McpConnection, BoxError>> + Send>>;
 
 /// How an attempt has ended, once it has.

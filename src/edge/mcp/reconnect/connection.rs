@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::super::{McpService, errors};
 use crate::error::{ErrorKind, ToolError};
 
-/// What the function of a [`McpReconnect`](super::McpReconnect) makes: a connection, and the service that calls
+/// The result of the function of a [`McpReconnect`](super::McpReconnect): a connection, and the service that calls
 /// through it.
 ///
 /// It is made from rmcp's `RunningService`; or from a pair of what keeps the connection up (that service, or

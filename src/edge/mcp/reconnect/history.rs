@@ -12,7 +12,7 @@ use crate::{
 /// The longest time without an attempt, whatever the settings or the server say.
 const MAX_WINDOW: Duration = Duration::from_secs(3600);
 
-/// What became of the attempts to connect.
+/// The results of the attempts to connect.
 #[derive(Debug, Default)]
 pub(super) struct History {
     /// Failed attempts, one after the other.

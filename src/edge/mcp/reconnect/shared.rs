@@ -19,7 +19,7 @@ use crate::{
     kit::backoff::Random,
 };
 
-/// What clones share: the connection, and the way to a new one.
+/// The state that clones share: the connection, and the way to a new one.
 pub(super) struct Shared {
     pub(super) server: Arc<str>,
     pub(super) connect: Connect,

@@ -42,9 +42,9 @@ impl Step {
 
 #[derive(Debug)]
 enum What {
-    /// What was expected, and what came.
+    /// The expected type, and the type that came.
     Other(String, String),
-    /// So many elements were declared, and so many came.
+    /// How many elements were declared, and how many came.
     Length(usize, usize),
     /// A length is wrong: whose, is not known.
     SomeLength,
@@ -124,7 +124,7 @@ impl Misfit {
     }
 }
 
-/// What is wrong. A type that wraps this error in one of its own gets no values either.
+/// Says what is wrong. A type that wraps this error in one of its own gets no values either.
 impl fmt::Display for Misfit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.what {

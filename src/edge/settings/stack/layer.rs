@@ -55,7 +55,7 @@ pub struct StackLayer<C = ByError, O = ()> {
     pub(super) own: O,
 }
 
-/// What the tool answers.
+/// The tool's answer.
 type Res<S> = <S as Service<ToolCall>>::Response;
 
 pub(super) type Bounded<S> = Timeout<CatchPanic<S>>;
@@ -76,7 +76,7 @@ pub(super) type Resolved<S, C> = Switched<IdentityService<Traced<S, C>>, Traced<
 type Outside<S, C> = Placed<Res<S>, Resolved<S, C>>;
 pub(super) type Coded<S, C> = Switched<Normalize<Outside<S, C>>, Outside<S, C>>;
 
-/// What a tool needs of the parameter for layers and hooks of the user's.
+/// The bounds on the parameter for layers and hooks of the user's.
 pub trait Fits<S: Service<ToolCall>, C>:
     Looks<Res<S>>
     + Surrounds<Watched<S, C>, Res<S>>

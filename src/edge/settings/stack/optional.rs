@@ -1,4 +1,4 @@
-//! What may be missing in a stack: a layer that is switched off, and layers of the user's at a place, which is empty in most
+//! Parts that a stack may lack: a layer that is switched off, and layers of the user's at a place, which is empty in most
 //! stacks.
 
 use std::{

@@ -1,4 +1,4 @@
-//! What a stack has beside its settings: hooks and layers of its user.
+//! Hooks and layers of a stack's user.
 
 use std::{
     borrow::Cow,
@@ -122,7 +122,7 @@ crate::text::debug_fields! {
     {Res} |this| Own<Res> { hooks: this.hooks.is_some(), layers: this.layers.len() }
 }
 
-/// Whose hooks spans have: `()` has none.
+/// The hooks of a stack's spans: `()` has none.
 pub trait Looks<Res> {
     fn hooks(&self) -> Option<Arc<OwnHooks<Res>>>;
 }
@@ -139,7 +139,7 @@ impl<Res> Looks<Res> for Own<Res> {
     }
 }
 
-/// What is put around `S` at a place: `()` is nothing.
+/// Puts layers around `S` at a place: `()` puts none.
 pub trait Surrounds<S, Res> {
     fn put(&self, place: Place, inner: S) -> Placed<Res, S>;
 }

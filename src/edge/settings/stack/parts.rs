@@ -21,10 +21,10 @@ use crate::{
     trace::TraceLayer,
 };
 
-/// Says something of a call.
+/// A function of the user's that decides about a call.
 type Rule<T> = Arc<dyn Fn(&ToolCall) -> T + Send + Sync>;
 
-/// What the layers of a stack are made of, except what has a type of the user's.
+/// The parts of a stack's layers, except those with a type of the user's.
 #[derive(Clone)]
 pub(super) struct Parts {
     pub(super) settings: Settings,
@@ -75,7 +75,7 @@ impl Parts {
             metrics: Optional(metrics.map(|layer| layer.with_classifier(classifier.clone()))),
             deadline: settings.deadline_layer(),
             retry: Optional(self.retry(classifier.clone())?),
-            // Those of attempts tell no listener.
+            // The spans of attempts have no listener.
             attempts: settings.trace.attempts.then(TraceLayer::attempts),
             rate_limit: Optional(self.rate_limit(classifier.clone())?),
             health: Optional(settings.health.enabled.then(|| health.layer())),
