@@ -91,8 +91,7 @@ crate::kit::inner::accessors!({S} CatchPanic<S>, inner);
 
 impl<S> Service<ToolCall> for CatchPanic<S>
 where
-    S: Service<ToolCall>,
-    S::Error: Into<ToolError>,
+    S: Service<ToolCall, Error: Into<ToolError>>,
 {
     type Response = S::Response;
     type Error = ToolError;

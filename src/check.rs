@@ -177,8 +177,7 @@ crate::kit::inner::accessors!({S, K} CheckService<S, K>, inner);
 
 impl<S, K> Service<ToolCall> for CheckService<S, K>
 where
-    S: Service<ToolCall>,
-    S::Error: Into<ToolError>,
+    S: Service<ToolCall, Error: Into<ToolError>>,
     K: Check<S::Response> + Clone,
 {
     type Response = S::Response;

@@ -175,7 +175,7 @@ impl IdentityLayer {
         }
     }
 
-    /// Sets the listener for calls that are refused ([`Event::NotStarted`](crate::Event::NotStarted)). Default: none; the
+    /// Sets the listener for calls that are refused ([`Event::NotStarted`]). Default: none; the
     /// `tool.rejected` event is emitted either way, and metrics below count such calls once another call has passed.
     pub fn with_listener(mut self, listen: impl Listen + 'static) -> Self {
         Arc::make_mut(&mut self.shared).listener = Listener::new(listen);
@@ -207,8 +207,7 @@ crate::kit::inner::accessors!({S} IdentityService<S>, inner);
 
 impl<S> Service<ToolCall> for IdentityService<S>
 where
-    S: Service<ToolCall> + Clone,
-    S::Error: Into<ToolError>,
+    S: Service<ToolCall, Error: Into<ToolError>> + Clone,
 {
     type Response = S::Response;
     type Error = ToolError;

@@ -21,8 +21,7 @@ crate::kit::inner::accessors!({S, C} MetricsService<S, C>, inner);
 
 impl<S, C> Service<ToolCall> for MetricsService<S, C>
 where
-    S: Service<ToolCall>,
-    S::Error: Into<ToolError>,
+    S: Service<ToolCall, Error: Into<ToolError>>,
     C: Classify<S::Response> + Clone,
 {
     type Response = S::Response;

@@ -68,8 +68,7 @@ pub struct Pending {
 
 impl<S, C> Future for ResponseFuture<S, S::Future, C>
 where
-    S: Service<ToolCall>,
-    S::Error: Into<ToolError>,
+    S: Service<ToolCall, Error: Into<ToolError>>,
     C: Classify<S::Response>,
 {
     type Output = Result<ToolResult<S::Response>, Never>;

@@ -28,8 +28,7 @@ crate::kit::inner::accessors!(@kept {S, C} ToolResultService<S, C>, inner.svc);
 
 impl<S, C> Service<ToolCall> for ToolResultService<S, C>
 where
-    S: Service<ToolCall> + Clone,
-    S::Error: Into<ToolError>,
+    S: Service<ToolCall, Error: Into<ToolError>> + Clone,
     C: Classify<S::Response> + Clone,
 {
     type Response = ToolResult<S::Response>;

@@ -26,8 +26,7 @@ crate::kit::inner::accessors!({S, H} Trace<S, H>, inner);
 
 impl<S, H> Service<ToolCall> for Trace<S, H>
 where
-    S: Service<ToolCall>,
-    S::Error: Into<ToolError>,
+    S: Service<ToolCall, Error: Into<ToolError>>,
     H: TraceHooks<S::Response> + Clone,
 {
     type Response = S::Response;

@@ -78,7 +78,7 @@ macro_rules! settings {
             }
 
             /// Sets the time that the calls have together, from [`run`](Self::run) on. Default: no limit but their own
-            /// timeouts and deadlines. [`Duration::MAX`] is none.
+            /// timeouts and deadlines. [`Duration::MAX`](std::time::Duration::MAX) is none.
             pub fn with_budget(mut self, budget: std::time::Duration) -> Self {
                 self.plan.set_budget(budget);
                 self
