@@ -104,7 +104,7 @@ macro_rules! settings {
         {
             fn completions(&self, calls: Vec<ToolCall>) -> Completions<S, C> {
                 let (service, classifier) = (self.service.clone(), self.classifier.clone());
-                Completions::new(service, &self.plan, classifier, calls)
+                Completions::new(service, self.plan.clone(), classifier, calls)
             }
         }
 
@@ -128,10 +128,8 @@ where
     running: FuturesUnordered<Child<Guard<S>>>,
     /// The results of calls that were cancelled here.
     cancelled: VecDeque<(usize, ToolResult<S::Response>)>,
-    limit: usize,
+    plan: Plan,
     end: Option<Instant>,
-    reserve: Option<Duration>,
-    listener: Listener,
     classifier: C,
 }
 
@@ -139,17 +137,15 @@ impl<S, C> Completions<S, C>
 where
     S: Service<ToolCall, Error: Into<ToolError>> + Clone,
 {
-    pub(super) fn new(service: S, plan: &Plan, classifier: C, calls: Vec<ToolCall>) -> Self {
+    pub(super) fn new(service: S, plan: Plan, classifier: C, calls: Vec<ToolCall>) -> Self {
         Self {
             service: guarded(service),
             queue: ids::given(calls).into_iter(),
             next: 0,
             running: FuturesUnordered::new(),
             cancelled: VecDeque::new(),
-            limit: plan.limit,
             end: plan.end(Instant::now()),
-            reserve: plan.reserve,
-            listener: plan.listener.clone(),
+            plan,
             classifier,
         }
     }
@@ -185,7 +181,7 @@ where
         let cancelled = self.cancelled.make_contiguous();
         cancelled.sort_by_key(|(index, _)| *index);
         for call in untold {
-            tell(&call, &self.listener);
+            tell(&call, &self.plan.listener);
         }
     }
 
@@ -231,7 +227,7 @@ where
             let untold = call.untold(output.as_ref().err().map(ToolError::kind));
             let result = call.end(output, &self.classifier);
             if let Some(untold) = untold {
-                tell(&untold, &self.listener);
+                tell(&untold, &self.plan.listener);
             }
             (index, result)
         }))
@@ -240,7 +236,7 @@ where
     /// Begins calls, as far as the limit lets it.
     fn begin(&mut self, cx: &mut Context<'_>) {
         for _ in 0..BEGIN_AT_ONCE {
-            if self.running.len() >= self.limit {
+            if self.running.len() >= self.plan.limit {
                 return;
             }
             let Some((index, mut call)) = self.take_waiting() else {
@@ -251,7 +247,7 @@ where
             let fut = self.service.clone().oneshot(call);
             self.running.push(Child::new(index, unsettled, fut));
         }
-        if self.running.len() < self.limit && !self.queue.as_slice().is_empty() {
+        if self.running.len() < self.plan.limit && !self.queue.as_slice().is_empty() {
             // The rest next time, after those that run.
             cx.waker().wake_by_ref();
         }
@@ -270,7 +266,7 @@ where
         if let Some(end) = self.end {
             call.tighten(end);
         }
-        if let Some(reserve) = self.reserve.filter(|_| call.deadline().is_some()) {
+        if let Some(reserve) = self.plan.reserve.filter(|_| call.deadline().is_some()) {
             call.reserve(reserve, Instant::now());
             call.set_reserved();
         }
@@ -284,7 +280,7 @@ where
     fn drop(&mut self) {
         let stopped = self.stop();
         for call in self.untold(&stopped) {
-            tell(&call, &self.listener);
+            tell(&call, &self.plan.listener);
         }
     }
 }

@@ -14,7 +14,8 @@ use rmcp::{
 use tower::ServiceExt as _;
 
 use super::{answer, first::first, handler::GatewayHandler, pages, request};
-use crate::{call::ToolCall, error::ToolError};
+#[cfg(feature = "cancel")]
+use crate::call::ToolCall;
 
 impl ServerHandler for GatewayHandler {
     fn get_info(&self) -> ServerConfig {
@@ -51,7 +52,7 @@ impl ServerHandler for GatewayHandler {
         #[cfg(feature = "cancel")]
         let (call, token) = with_token(call);
         let run = async {
-            let run = self.run(call);
+            let run = self.stack.clone().oneshot(call);
             let result = match relayed {
                 Some(relayed) => relayed.during(run).await,
                 None => run.await,
@@ -97,10 +98,6 @@ impl ServerHandler for GatewayHandler {
 }
 
 impl GatewayHandler {
-    async fn run(&self, call: ToolCall) -> Result<CallToolResponse, ToolError> {
-        self.stack.clone().oneshot(call).await
-    }
-
     /// The tools as they are now. In rmcp a panic would leave the request without an answer.
     fn list(&self) -> Result<Vec<Tool>, ErrorData> {
         let list = catch_unwind(AssertUnwindSafe(|| self.tools.list()));
