@@ -223,12 +223,14 @@ impl Breaker {
     ) -> ToolError {
         // Foreign code, and it may panic: before there is a permit.
         let outcome = classifier.classify(Err(&error));
-        match Admitted::admit(self.clone(), call, call.info()) {
-            Ok(admitted) => {
+        let info = call.info();
+        match self.admit_call(Some(call)) {
+            Ok(pass) => {
+                let admitted = Admitted::new(self.clone(), info, pass);
                 admitted.ended(outcome.count(), outcome.is_reported(), None);
                 error
             }
-            Err(refusal) => refusal,
+            Err(retry_after) => refusal(Some(&info), retry_after),
         }
     }
 
@@ -294,21 +296,12 @@ pub(super) struct Admitted {
 
 impl Admitted {
     #[inline]
-    pub(super) fn admit(
-        breaker: Breaker,
-        call: &ToolCall,
-        info: CallInfo,
-    ) -> Result<Self, ToolError> {
-        match breaker.admit_call(Some(call)) {
-            Ok(pass) => {
-                info.record(|record| record.announce(Signal::Breakers));
-                Ok(Self {
-                    breaker,
-                    info,
-                    pass,
-                })
-            }
-            Err(retry_after) => Err(refusal(Some(&info), retry_after)),
+    pub(super) fn new(breaker: Breaker, info: CallInfo, pass: Pass) -> Self {
+        info.record(|record| record.announce(Signal::Breakers));
+        Self {
+            breaker,
+            info,
+            pass,
         }
     }
 

@@ -8,7 +8,10 @@ use std::{
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
-use super::{circuit::Admitted, handle::Breaker};
+use super::{
+    circuit::{Admitted, refusal},
+    handle::Breaker,
+};
 use crate::{
     call::ToolCall,
     error::ToolError,
@@ -43,17 +46,6 @@ pin_project! {
 }
 
 impl<S, F> State<S, F> {
-    #[inline]
-    pub(super) fn call(svc: &mut S, call: ToolCall, admitted: Admitted) -> Self
-    where
-        S: Service<ToolCall, Future = F>,
-    {
-        let beginning = Beginning::new(admitted, call.trusted_deadline());
-        let fut = Some(svc.call(call));
-        let flight = beginning.begun();
-        Self::Called { fut, flight }
-    }
-
     pub(super) fn refused(error: ToolError) -> Self {
         Self::Refused { error: Some(error) }
     }
@@ -123,8 +115,16 @@ where
                     // do not run after it.
                     Ok(svc) => {
                         call.share_limit();
-                        Admitted::admit(breaker.clone(), &call, info)
-                            .map(|admitted| Self::call(svc, call, admitted))
+                        match breaker.admit_call(Some(&call)) {
+                            Ok(pass) => {
+                                let admitted = Admitted::new(breaker.clone(), info, pass);
+                                let beginning = Beginning::new(admitted, call.trusted_deadline());
+                                let fut = Some(svc.call(call));
+                                let flight = beginning.begun();
+                                Ok(Self::Called { fut, flight })
+                            }
+                            Err(retry_after) => Err(refusal(Some(&info), retry_after)),
+                        }
                     }
                     Err(Unprepared::GivenUp(why)) => Err(why.error().for_call(&info)),
                     Err(Unprepared::Failed(error)) => {

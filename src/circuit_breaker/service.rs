@@ -6,7 +6,7 @@ use std::{
 use tower_service::Service;
 
 use super::{
-    circuit::Admitted,
+    circuit::{Admitted, refusal},
     future::{ResponseFuture, State},
     handle::CircuitBreakerHandle,
 };
@@ -14,6 +14,7 @@ use crate::{
     call::ToolCall,
     error::ToolError,
     kit::{
+        in_flight::Beginning,
         preparing::Preparing,
         ready::{Prepared, Taken},
     },
@@ -64,15 +65,18 @@ where
         let breaker = self.breakers.keep(&info);
         let classifier = self.classifier.clone();
         let state = match self.inner.take() {
-            Taken::Ready => match Admitted::admit(breaker, &call, info) {
+            Taken::Ready => match breaker.admit_call(Some(&call)) {
                 // Built in the return place: the inner future is not moved again.
-                Ok(admitted) => {
-                    let state = State::call(self.inner.get(), call, admitted);
-                    return ResponseFuture::new(state, classifier);
+                Ok(pass) => {
+                    let admitted = Admitted::new(breaker, info, pass);
+                    let beginning = Beginning::new(admitted, call.trusted_deadline());
+                    let fut = Some(self.inner.get().call(call));
+                    let flight = beginning.begun();
+                    return ResponseFuture::new(State::Called { fut, flight }, classifier);
                 }
-                Err(refusal) => {
+                Err(retry_after) => {
                     self.inner.renew();
-                    State::refused(refusal)
+                    State::refused(refusal(Some(&info), retry_after))
                 }
             },
             // Takes no permit: a permit is taken when the call is about to run.
