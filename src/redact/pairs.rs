@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::{
     keys::{Strength, is_connection},
     rules::Rules,
-    text::{bytes::is_one_of, command::Command, is_date, is_opaque},
+    text::{bytes::is_one_of, command::Command, is_moment, is_opaque},
 };
 
 /// Members that hold a name.
@@ -147,7 +147,7 @@ impl<'r> Arguments<'r> {
         let key = self.key;
         let begins = text.contains("-----BEGIN") && text.contains("PRIVATE");
         self.key = (key || begins) && !text.contains("-----END");
-        if key || announced && !text.starts_with("--") && !(pair && is_date(text)) {
+        if key || announced && !text.starts_with("--") && !(pair && is_moment(text)) {
             return true;
         }
         self.command = Command::of(text).or(self.command);

@@ -35,6 +35,27 @@ fn names_and_values_beside_each_other_are_pairs() {
 }
 
 #[test]
+fn a_number_that_begins_like_a_date_is_a_credential_in_a_pair() {
+    for date in [
+        "2026-01-31",
+        "2026-01-31T10:00:00Z",
+        "2026-01-31 10:00:00.123456789 +00:00",
+    ] {
+        assert_eq!(view(&json!(["bearer", date])), json!(["bearer", date]));
+    }
+    for secret in [
+        "1234-56-789012345",
+        "1234-56-78-9012-3456",
+        "1234-56-78T9012345678",
+        "1234-56-78T90:123456789012345678901234567890",
+    ] {
+        assert_eq!(view(&json!(["pin", secret])), json!(["pin", REDACTED]));
+        let text = format!("('password', '{secret}')");
+        assert!(!redact_text(&text).contains(secret), "{text}");
+    }
+}
+
+#[test]
 fn json_in_a_string_is_seen_through_twice() {
     let inner = json!({ "password": "Zq7hunterX", "n": 1 }).to_string();
     let middle = json!({ "body": inner, "m": 2 }).to_string();

@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::{
     Run,
     bytes::{after_last, ahead, is_one_of, run_end, skip},
-    look::{is_composed, is_date, is_mixed, looks_secret},
+    look::{is_composed, is_mixed, is_moment, looks_secret},
     name::{is_header, is_name},
     value,
 };
@@ -150,7 +150,7 @@ fn element(run: Run<'_>, first: bool) -> Option<Range<usize>> {
     let end = skip(text, seen.end, |c| is_padding(c) || c == '\n');
     // `setProperty("password", "x", ...)`
     let pair = first && (text[end..].starts_with([']', ')']) || sets(run));
-    let pair = pair && (run.is_strong(name) || is_header(name)) && !is_date(value);
+    let pair = pair && (run.is_strong(name) || is_header(name)) && !is_moment(value);
     let looks = (looks_secret(value) || is_mixed(value)) && !is_composed(value);
     let secret = match name.starts_with('-') {
         true => !value.starts_with("--"),

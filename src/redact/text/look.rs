@@ -147,8 +147,18 @@ pub(super) fn is_mixed(word: &str) -> bool {
         && (make.digits > 0 || signs)
 }
 
+/// `2026-01-31`, alone or with a time of day. Stricter than [`is_date`]: `1234-56-7890123456` may be a credential.
+pub(in crate::redact) fn is_moment(word: &str) -> bool {
+    let time = word.get(10..).unwrap_or_default();
+    let of_day = time.starts_with(['T', ' ']) && time.get(3..4) == Some(":");
+    is_date(word) && (time.is_empty() || of_day && word.len() <= MAX_MOMENT)
+}
+
+/// `2026-01-31 10:00:00.123456789 +00:00`
+const MAX_MOMENT: usize = 36;
+
 /// `2026-01-31`, with a time or not.
-pub(in crate::redact) fn is_date(word: &str) -> bool {
+fn is_date(word: &str) -> bool {
     let digit = |b: &u8| if b.is_ascii_digit() { b'0' } else { *b };
     let (day, time) = word.as_bytes().split_at(word.len().min(10));
     day.iter().map(digit).eq(*b"0000-00-00") && time.iter().all(|b| b"0TZ:.+- ".contains(&digit(b)))

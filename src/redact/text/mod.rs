@@ -49,7 +49,7 @@ pub(super) mod value;
 mod vendors;
 
 use self::command::Command;
-pub(super) use self::look::{is_date, is_opaque};
+pub(super) use self::look::{is_moment, is_opaque};
 
 /// Redacted text has to stay as it is when it is redacted again. But beside a mark, a name may take more for its value than
 /// before. Two further passes were enough for every text of the property tests and corpora; that they are enough for all
