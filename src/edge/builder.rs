@@ -108,102 +108,101 @@ use crate::{
 };
 
 /// One method for each layer, in the order of the documented stack. See the [module docs](self).
-pub trait ServiceBuilderExt<L>: sealed::Sealed<L> + Sized {
+pub trait ServiceBuilderExt<L>: sealed::Sealed + Into<ServiceBuilder<L>> {
     /// Puts redaction rules on calls: a [`SanitizeLayer`].
     fn tool_sanitize(self, rules: Rules) -> ServiceBuilder<Stack<SanitizeLayer, L>> {
-        self.add(SanitizeLayer::new(rules))
+        self.into().layer(SanitizeLayer::new(rules))
     }
 
     /// Never fails: a [`ToolResultLayer`].
     fn tool_result(self) -> ServiceBuilder<Stack<ToolResultLayer, L>> {
-        self.add(ToolResultLayer::new())
+        self.into().layer(ToolResultLayer::new())
     }
 
     /// Resolves the names of calls by a table of tools, a router for example: an [`IdentityLayer`].
     fn tool_identity(self, tools: impl Resolve) -> ServiceBuilder<Stack<IdentityLayer, L>> {
-        self.add(IdentityLayer::new(tools))
+        self.into().layer(IdentityLayer::new(tools))
     }
 
     /// A span for each call, and an event for its end: a [`TraceLayer`].
     fn tool_trace(self) -> ServiceBuilder<Stack<TraceLayer, L>> {
-        self.add(TraceLayer::new())
+        self.into().layer(TraceLayer::new())
     }
 
     /// Counts and times calls, and what the layers below tell of them: a [`MetricsLayer`] of `metrics`.
     #[cfg(feature = "metrics")]
     fn tool_metrics(self, metrics: &Metrics) -> ServiceBuilder<Stack<MetricsLayer, L>> {
-        self.add(metrics.layer())
+        self.into().layer(metrics.layer())
     }
 
     /// Looks at answers before they are handed on: a [`CheckLayer`].
     fn tool_check<K>(self, check: K) -> ServiceBuilder<Stack<CheckLayer<K>, L>> {
-        self.add(CheckLayer::new(check))
+        self.into().layer(CheckLayer::new(check))
     }
 
     /// Refuses answers of more than `max` bytes, as JSON: [`CheckLayer::max_bytes`].
     fn tool_max_bytes(self, max: u64) -> ServiceBuilder<Stack<CheckLayer<MaxBytes>, L>> {
-        self.add(CheckLayer::max_bytes(max))
+        self.into().layer(CheckLayer::max_bytes(max))
     }
 
     /// Ends each call after `budget`, whatever it does below; and by its own deadline and its caller's token: a
     /// [`DeadlineLayer`].
     fn tool_deadline(self, budget: Duration) -> ServiceBuilder<Stack<DeadlineLayer, L>> {
-        self.add(DeadlineLayer::new(budget))
+        self.into().layer(DeadlineLayer::new(budget))
     }
 
     /// Sends failed calls again: a [`RetryLayer`].
     fn tool_retry<C>(self, policy: RetryPolicy<C>) -> ServiceBuilder<Stack<RetryLayer<C>, L>> {
-        self.add(RetryLayer::new(policy))
+        self.into().layer(RetryLayer::new(policy))
     }
 
     /// A span for each attempt: [`TraceLayer::attempts`].
     fn tool_trace_attempts(self) -> ServiceBuilder<Stack<TraceLayer, L>> {
-        self.add(TraceLayer::attempts())
+        self.into().layer(TraceLayer::attempts())
     }
 
     /// Waits out rate limits for all calls of a tool together: a [`RateLimitBackoffLayer`].
     fn tool_rate_limit(self) -> ServiceBuilder<Stack<RateLimitBackoffLayer, L>> {
-        self.add(RateLimitBackoffLayer::new())
+        self.into().layer(RateLimitBackoffLayer::new())
     }
 
     /// Tells `health` which servers are there: a [`HealthLayer`] of it.
     fn tool_health(self, health: &Health) -> ServiceBuilder<Stack<HealthLayer, L>> {
-        self.add(health.layer())
+        self.into().layer(health.layer())
     }
 
     /// Stops calling a tool that is broken: a [`CircuitBreakerLayer`].
     fn tool_circuit_breaker(self) -> ServiceBuilder<Stack<CircuitBreakerLayer, L>> {
-        self.add(CircuitBreakerLayer::new())
+        self.into().layer(CircuitBreakerLayer::new())
     }
 
     /// Ends each attempt after `timeout`: a [`TimeoutLayer`].
     fn tool_timeout(self, timeout: Duration) -> ServiceBuilder<Stack<TimeoutLayer, L>> {
-        self.add(TimeoutLayer::new(timeout))
+        self.into().layer(TimeoutLayer::new(timeout))
     }
 
     /// Makes errors of panics: a [`CatchPanicLayer`].
     fn tool_catch_panic(self) -> ServiceBuilder<Stack<CatchPanicLayer, L>> {
-        self.add(CatchPanicLayer::new())
+        self.into().layer(CatchPanicLayer::new())
     }
 
     /// Makes the errors of tower's own layers ours, directly above them: a [`NormalizeLayer`].
     fn tool_normalize(self) -> ServiceBuilder<Stack<NormalizeLayer, L>> {
-        self.add(NormalizeLayer::new())
+        self.into().layer(NormalizeLayer::new())
     }
 }
 
 impl<L> ServiceBuilderExt<L> for ServiceBuilder<L> {}
 
 mod sealed {
-    use super::{ServiceBuilder, Stack};
+    /// No method of it may be called from outside, which a bound would allow:
+    ///
+    /// ```compile_fail,E0599
+    /// fn added<L, B: tower_toolcall::ServiceBuilderExt<L>>(builder: B) {
+    ///     builder.add(());
+    /// }
+    /// ```
+    pub trait Sealed {}
 
-    pub trait Sealed<L> {
-        fn add<T>(self, layer: T) -> ServiceBuilder<Stack<T, L>>;
-    }
-
-    impl<L> Sealed<L> for ServiceBuilder<L> {
-        fn add<T>(self, layer: T) -> ServiceBuilder<Stack<T, L>> {
-            self.layer(layer)
-        }
-    }
+    impl<L> Sealed for tower::ServiceBuilder<L> {}
 }
