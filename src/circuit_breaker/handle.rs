@@ -317,7 +317,7 @@ pub struct BreakerSnapshot {
     pub tool: Option<String>,
     /// Its state. An open breaker stays open until a call comes after its period.
     pub state: BreakerState,
-    /// The number of the state: each new one has a higher number.
+    /// Changes with the state, and when a closed breaker is reset: results that were admitted before do not count.
     pub generation: u32,
     /// Results in the window, now or when the breaker opened. With consecutive failures, the number of
     /// failures.

@@ -79,6 +79,6 @@ crate::text::debug_fields! {
         waited: this.waited(),
         refused_retries: this.refused_retries(),
         output_bytes: this.output_bytes(),
-        extra: format_args!("{} keys",this.extra.as_ref().map_or(0, |extra| extra.len())),
+        extra: format_args!("{} keys", this.extra.as_ref().map_or(0, |extra| extra.len())),
     }
 }
