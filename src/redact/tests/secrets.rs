@@ -181,6 +181,8 @@ const FORMS: &[(&str, &str)] = &[
     ("kind: \"Secret\"\ndata: {a: {}}\nstringData:\n  b: x{}\ntype: Opaque", "type: Opaque"), ("- stringData:\n    a: {}\n  kind: Secret\n  data:\n    b: x{}\n- kind: ConfigMap\n  data:\n    n: ada", "n: ada"),
     ("{\"kind\":\"SecretList\",\"items\":[{\"data\":{\"a\":\"{}\"}}]}", "SecretList"), ("kind: SecretList\nitems:\n- data:\n    a: {}\n", "SecretList"), ("db:\n  password: correct.secret.{}\n  user: ada", "ada"),
     ("$p = ConvertTo-SecureString -AsPlainText -Force -String {}; x", "; x"),
+    ("$p = ConvertTo-SecureString '{}' -AsPlainText -Force # as it was set by the operator, Out-Log -String done", "-String done"),
+    ("$p = ConvertTo-SecureString -Key 'k' -String {}; x", "; x"),
     ("COPY u (id, password, n) FROM stdin;\n1\t{}\tada\n\\.\nx", "ada"), ("kind: Secret\ndata:\n  a: {}\n  b: x{}\nmetadata:\n  n: x", "metadata"),
     ("apiVersion: v1\nstringData:\n  a: {}\nkind: Secret", "kind: Secret"), ("kubectl create secret generic x --from-literal=a='{}' -n y", "-n y"),
     ("$p = ConvertTo-SecureString '{}' -AsPlainText -Force", "-AsPlainText"), ("ConvertTo-SecureString -AsPlainText -Force -String \"{}\" x", "x"), ("'{}' | ConvertTo-SecureString -Force", "-Force"),

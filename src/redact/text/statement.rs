@@ -5,7 +5,9 @@ use std::ops::Range;
 
 use super::{
     Run,
-    bytes::{behind, is_one_of, last_line, skip_blanks, strip_ignore_case, until},
+    bytes::{
+        behind, ends_with_one_of, is_one_of, last_line, skip_blanks, strip_ignore_case, until,
+    },
     look::{is_mixed, is_null, is_placeholder, is_small_number},
     quote::Quote,
     value,
@@ -77,15 +79,18 @@ pub(super) fn powershell(run: Run<'_>) -> Option<Range<usize>> {
     value.then(|| named_value(run))?
 }
 
-/// The first string behind the command and its flags, or the word behind `-String`.
+/// The first string behind the command and its flags, or the word behind `-String`, whichever is first; a key's string is not.
 fn argument(run: Run<'_>) -> Option<Range<usize>> {
     let near = run.ahead(NEAR);
-    if let Some(i) = until(near, "\n|;").to_ascii_lowercase().find("-string ") {
-        return literal(run.text, run.end + i + "-string ".len());
-    }
-    let start = run.end + near.find(|c: char| !c.is_ascii_alphabetic() && !"-:$ ".contains(c))?;
-    Quote::at(run.text, start)?;
-    literal(run.text, start)
+    let flag = until(near, "\n|;").to_ascii_lowercase().find("-string ");
+    let first = near.find(|c: char| !c.is_ascii_alphabetic() && !"-:$ ".contains(c));
+    let first = first.filter(|at| Quote::at(run.text, run.end + at).is_some());
+    let is_key = |at: usize| ends_with_one_of(near[..at].trim_end(), &["key"]);
+    let start = match flag {
+        Some(flag) if first.is_none_or(|at| flag < at || is_key(at)) => flag + "-string ".len(),
+        _ => first?,
+    };
+    literal(run.text, run.end + start)
 }
 
 /// The string before the command: `'x' | `.
