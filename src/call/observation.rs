@@ -30,6 +30,7 @@ struct Scope {
 impl Observation {
     #[inline]
     pub(super) fn new(call: CallInfo, owner: bool, first: u16) -> Self {
+        call.observed().set_observed();
         Self {
             call: Some(call),
             owner,

@@ -36,6 +36,8 @@ pub struct Record {
     pub(super) max_attempts: AtomicU32,
     pub(super) refusals: AtomicU32,
     pub(super) slow: AtomicBool,
+    /// Whether there is an observation: not so of a recording that a layer keeps for its own attempts.
+    observed: AtomicBool,
     /// Whether the answer is an error in the tool's own words.
     pub(super) reported: AtomicBool,
     /// [`Signals`]: what the layers below the innermost listener can tell.
@@ -161,6 +163,7 @@ impl Record {
         self.max_attempts.store(0, Relaxed);
         self.refusals.store(0, Relaxed);
         self.slow.store(false, Relaxed);
+        self.observed.store(false, Relaxed);
         self.signals.store(0, Relaxed);
         self.listeners.clear();
         self.dispatched.store(false, Relaxed);
@@ -168,6 +171,19 @@ impl Record {
         self.waited_nanos.store(0, Relaxed);
         self.has_rules.store(false, Relaxed);
         Some(recording)
+    }
+
+    /// An observation begins.
+    #[inline]
+    pub(super) fn set_observed(&self) {
+        self.observed.store(true, Relaxed);
+    }
+
+    /// Whether an [observation](super::ToolCall::observe) reads the record. Of a call that a layer only repeats there is a record
+    /// and none, so what takes a reading of the clock need not be written.
+    #[inline]
+    pub fn is_observed(&self) -> bool {
+        self.observed.load(Relaxed)
     }
 
     /// Ends the recording. Called by the one that started it.

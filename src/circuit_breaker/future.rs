@@ -28,8 +28,8 @@ pin_project! {
     #[must_use = "futures do nothing unless polled"]
     pub struct ResponseFuture<S, F, C> {
         #[pin]
-        state: State<S, F>,
-        classifier: C,
+        pub(super) state: State<S, F>,
+        pub(super) classifier: C,
     }
 }
 
@@ -48,13 +48,6 @@ pin_project! {
 impl<S, F> State<S, F> {
     pub(super) fn refused(error: ToolError) -> Self {
         Self::Refused { error: Some(error) }
-    }
-}
-
-impl<S, F, C> ResponseFuture<S, F, C> {
-    #[inline]
-    pub(super) fn new(state: State<S, F>, classifier: C) -> Self {
-        Self { state, classifier }
     }
 }
 
@@ -118,7 +111,8 @@ where
                         match breaker.admit_call(Some(&call)) {
                             Ok(pass) => {
                                 let admitted = Admitted::new(breaker.clone(), info, pass);
-                                let beginning = Beginning::new(admitted, call.trusted_deadline());
+                                let mut beginning =
+                                    Beginning::new(admitted, call.trusted_deadline());
                                 let fut = Some(svc.call(call));
                                 let flight = beginning.begun();
                                 Ok(Self::Called { fut, flight })

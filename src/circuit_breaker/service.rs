@@ -15,6 +15,7 @@ use crate::{
     error::ToolError,
     kit::{
         in_flight::Beginning,
+        inner::call_in_place,
         preparing::Preparing,
         ready::{Prepared, Taken},
     },
@@ -58,21 +59,24 @@ where
         Poll::Ready(Ok(()))
     }
 
-    #[inline]
+    #[inline(never)]
     fn call(&mut self, call: ToolCall) -> Self::Future {
         call.share_limit();
         let info = call.info();
         let breaker = self.breakers.keep(&info);
-        let classifier = self.classifier.clone();
+        let classifier = &self.classifier;
         let state = match self.inner.take() {
             Taken::Ready => match breaker.admit_call(Some(&call)) {
-                // Built in the return place: the inner future is not moved again.
                 Ok(pass) => {
                     let admitted = Admitted::new(breaker, info, pass);
-                    let beginning = Beginning::new(admitted, call.trusted_deadline());
-                    let fut = Some(self.inner.get().call(call));
-                    let flight = beginning.begun();
-                    return ResponseFuture::new(State::Called { fut, flight }, classifier);
+                    let mut beginning = Beginning::new(admitted, call.trusted_deadline());
+                    return call_in_place(self.inner.get(), call, |fut| ResponseFuture {
+                        state: State::Called {
+                            fut: Some(fut),
+                            flight: beginning.begun(),
+                        },
+                        classifier: classifier.clone(),
+                    });
                 }
                 Err(retry_after) => {
                     self.inner.renew();
@@ -89,10 +93,13 @@ where
                 },
             },
             Taken::Failed(error) => {
-                State::refused(breaker.not_ready(&call, error.for_call(&info), &classifier))
+                State::refused(breaker.not_ready(&call, error.for_call(&info), classifier))
             }
         };
-        ResponseFuture::new(state, classifier)
+        ResponseFuture {
+            state,
+            classifier: classifier.clone(),
+        }
     }
 }
 

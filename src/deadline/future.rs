@@ -32,7 +32,8 @@ pin_project! {
         #[pin]
         caller: Caller,
         limit: Limit,
-        info: CallInfo,
+        // There from the beginning: an `Option` for `kit::inner::call_in_place`.
+        info: Option<CallInfo>,
     }
 }
 
@@ -74,7 +75,12 @@ impl Limit {
 
 impl<S, F> ResponseFuture<S, F> {
     #[inline]
-    pub(super) fn new(state: State<S, F>, limit: Limit, caller: Caller, info: CallInfo) -> Self {
+    pub(super) fn new(
+        state: State<S, F>,
+        limit: Limit,
+        caller: Caller,
+        info: Option<CallInfo>,
+    ) -> Self {
         Self {
             state,
             timer: Timer::default(),
@@ -94,6 +100,7 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
+        let info = this.info.as_ref().expect("there from the beginning");
         let error = loop {
             match this.state.as_mut().project() {
                 StateProj::Preparing { preparing, call } => match ready!(preparing.poll(cx)) {
@@ -110,14 +117,14 @@ where
                 StateProj::Called { fut } => {
                     // The response first: a tie is a success.
                     if let Poll::Ready(result) = inner::poll(fut, cx) {
-                        return Poll::Ready(result.map_err(|e| e.into().for_call(this.info)));
+                        return Poll::Ready(result.map_err(|e| e.into().for_call(info)));
                     }
                     if this.caller.poll_cancelled(cx).is_ready() {
                         let text = "cancelled by the caller";
                         break ToolError::new(ErrorKind::Cancelled, text);
                     }
                     ready!(this.timer.poll(cx, || this.limit.at));
-                    break this.limit.expired(this.info);
+                    break this.limit.expired(info);
                 }
                 StateProj::Refused { error } => {
                     break error.take().expect("polled after completion");
@@ -125,6 +132,6 @@ where
             }
         };
         this.state.set(State::Refused { error: None });
-        Poll::Ready(Err(error.for_call(this.info)))
+        Poll::Ready(Err(error.for_call(info)))
     }
 }

@@ -15,6 +15,7 @@ use crate::{
     error::ToolError,
     kit::{
         caller::Caller,
+        inner::call_in_place,
         preparing::{GivenUp, Preparing},
         ready::{Prepared, Taken},
     },
@@ -65,7 +66,7 @@ where
         Poll::Ready(Ok(()))
     }
 
-    #[inline]
+    #[inline(never)]
     fn call(&mut self, mut call: ToolCall) -> Self::Future {
         let now = Instant::now();
         let at = self.settings.limit(now, &mut call);
@@ -75,18 +76,19 @@ where
             budget: self.settings.budget,
             is_untrusted: call.is_deadline_untrusted(),
         };
-        let info = call.info();
-        let caller = Caller::of(&call);
+        let mut info = Some(call.info());
+        let mut caller = Caller::of(&call);
         let state = if Caller::has_cancelled(&call) || at.is_some_and(|at| at <= now) {
             State::Refused {
                 error: Some(self.refuse(&call)),
             }
         } else {
             match self.inner.take() {
-                // Built in the return place: the inner future is not moved again.
                 Taken::Ready => {
-                    let fut = Some(self.inner.get().call(call));
-                    return ResponseFuture::new(State::Called { fut }, limit, caller, info);
+                    return call_in_place(self.inner.get(), call, |fut| {
+                        let state = State::Called { fut: Some(fut) };
+                        ResponseFuture::new(state, limit, caller.take(), info.take())
+                    });
                 }
                 Taken::Wait(svc) => State::Preparing {
                     preparing: Preparing::new(svc, &call),

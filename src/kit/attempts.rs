@@ -263,8 +263,8 @@ macro_rules! response_future {
             pub struct ResponseFuture<S, F, C> {
                 #[pin]
                 pub(super) state: $crate::kit::attempts::State<F, $wait>,
-                pub(super) request: $crate::kit::attempts::Request<S, $settings>,
-                pub(super) layer: $layer,
+                // There from the beginning: an `Option` for `kit::inner::call_in_place`.
+                pub(super) rest: Option<($crate::kit::attempts::Request<S, $settings>, $layer)>,
             }
         }
 
@@ -281,7 +281,8 @@ macro_rules! response_future {
                 cx: &mut std::task::Context<'_>,
             ) -> std::task::Poll<Self::Output> {
                 let this = self.project();
-                $crate::kit::attempts::poll(this.state, this.request, this.layer, cx)
+                let (request, layer) = this.rest.as_mut().expect("there from the beginning");
+                $crate::kit::attempts::poll(this.state, request, layer, cx)
             }
         }
 

@@ -25,6 +25,13 @@ impl Caller {
         }
     }
 
+    /// It, taken out before it was polled.
+    pub(crate) fn take(&mut self) -> Self {
+        Self {
+            cancelled: self.cancelled.take(),
+        }
+    }
+
     pub(crate) fn has_cancelled(call: &ToolCall) -> bool {
         call.cancellation().is_some_and(|t| t.is_cancelled())
     }
@@ -48,6 +55,10 @@ pub(crate) struct Caller;
 #[cfg(not(feature = "cancel"))]
 impl Caller {
     pub(crate) fn of(_: &ToolCall) -> Self {
+        Self
+    }
+
+    pub(crate) fn take(&mut self) -> Self {
         Self
     }
 

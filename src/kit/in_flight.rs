@@ -168,7 +168,7 @@ impl<R: Report> Beginning<R> {
 
     /// The future is made.
     #[inline]
-    pub(crate) fn begun(mut self) -> InFlight<R> {
+    pub(crate) fn begun(&mut self) -> InFlight<R> {
         InFlight::new(self.report.take(), self.deadline)
     }
 }

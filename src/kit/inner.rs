@@ -6,6 +6,27 @@ use std::{
     task::{Context, Poll, ready},
 };
 
+use tower_service::Service;
+
+use crate::call::ToolCall;
+
+/// Calls a service, and builds a future around that which it returns.
+///
+/// The inner future is made in its place and not copied there, which a large one would cost at every layer, if three things
+/// hold: this is not inlined, the `call` that ends in it is not (`#[inline(never)]`), and `build` cannot panic and owns nothing, so that
+/// there is nothing to drop. It takes what it needs by [`Option::take`].
+#[inline(never)]
+pub(crate) fn call_in_place<S, T>(
+    svc: &mut S,
+    call: ToolCall,
+    build: impl FnOnce(S::Future) -> T,
+) -> T
+where
+    S: Service<ToolCall>,
+{
+    build(svc.call(call))
+}
+
 /// Polls `fut`, and drops it as soon as it is ready: its permits and connections are free then, not when
 /// the future around it is dropped.
 #[inline]

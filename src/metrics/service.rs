@@ -6,7 +6,7 @@ use super::{future::ResponseFuture, layer::MetricsLayer, observer::Observer};
 use crate::{
     call::ToolCall,
     error::ToolError,
-    kit::in_flight::Beginning,
+    kit::{in_flight::Beginning, inner::call_in_place},
     outcome::{ByError, Classify},
 };
 
@@ -32,16 +32,16 @@ where
         self.inner.poll_ready(cx).map_err(Into::into)
     }
 
-    #[inline]
+    #[inline(never)]
     fn call(&mut self, mut call: ToolCall) -> Self::Future {
         let (observer, since) = Observer::start(&mut call, &self.layer.metrics);
-        let beginning = Beginning::new(observer, call.deadline());
-        let classifier = self.layer.classifier.clone();
-        ResponseFuture {
-            fut: Some(self.inner.call(call)),
+        let mut beginning = Beginning::new(observer, call.deadline());
+        let classifier = &self.layer.classifier;
+        call_in_place(&mut self.inner, call, |fut| ResponseFuture {
+            fut: Some(fut),
             flight: beginning.begun().with_start(since),
-            classifier,
-        }
+            classifier: classifier.clone(),
+        })
     }
 }
 

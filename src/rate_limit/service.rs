@@ -15,6 +15,7 @@ use crate::{
     error::ToolError,
     kit::{
         attempts::{Next, Repeat, Request, Resend, State, Template, Wait},
+        inner::call_in_place,
         lane::Spread,
         ready::{Prepared, Taken},
     },
@@ -71,6 +72,7 @@ where
         Poll::Ready(Ok(()))
     }
 
+    #[inline(never)]
     fn call(&mut self, call: ToolCall) -> Self::Future {
         let gates = &self.shared.settings;
         let settings = &*gates.settings;
@@ -84,9 +86,10 @@ where
             }
         });
         let make = || KeyGate::new(&gates.settings);
-        let entry = gates.registry.keep(&call.info(), make);
+        let info = call.info();
+        let entry = gates.registry.keep(&info, make);
         let classifier = self.classifier.clone();
-        // Nothing cools: the call is sent in place. The rest of the future is built after the inner one, in the return place.
+        // Nothing cools: the call is sent in place.
         if let Some(round) = entry.value().open_round()
             && self.inner.is_ready()
             && let Taken::Ready = self.inner.take()
@@ -97,14 +100,17 @@ where
                     self.shared.keep(),
                     Claim::RateLimit,
                 )),
-                false => Request::once(&call),
+                false => Request::Once {
+                    info,
+                    attempt: call.attempt(),
+                },
             };
-            let fut = self.inner.get().call(call);
-            return ResponseFuture {
+            let layer = Gated::new(entry, classifier, Some(round));
+            let mut rest = Some((request, layer));
+            return call_in_place(self.inner.get(), call, |fut| ResponseFuture {
                 state: State::Called { fut },
-                request,
-                layer: Gated::new(entry, classifier, Some(round)),
-            };
+                rest: rest.take(),
+            });
         }
         let claim = repeats.then_some(Claim::RateLimit);
         let resend = Resend::unsent(call, self.shared.keep(), claim);
@@ -136,8 +142,7 @@ where
                     let fut = request.send(self.inner.get());
                     return ResponseFuture {
                         state: State::Called { fut },
-                        request,
-                        layer: gated,
+                        rest: Some((request, gated)),
                     };
                 }
                 Taken::Wait(svc) => Wait::preparing(svc, &resend.call),
@@ -148,8 +153,7 @@ where
         };
         ResponseFuture {
             state: State::before(wait),
-            request: Request::Again(resend),
-            layer: gated,
+            rest: Some((Request::Again(resend), gated)),
         }
     }
 }

@@ -14,6 +14,7 @@ use crate::{
     error::ToolError,
     kit::{
         attempts::{Request, Resend, State, Template},
+        inner::call_in_place,
         lane::Spread,
     },
     outcome::{ByError, Classify},
@@ -56,24 +57,22 @@ where
         self.inner.poll_ready(cx).map_err(Into::into)
     }
 
-    // Forced inline: otherwise the returned future is copied.
-    #[inline(always)]
+    #[inline(never)]
     fn call(&mut self, mut call: ToolCall) -> Self::Future {
-        let request = if let Some(attempts) = self.shared.settings.begin(&call) {
-            let records = call.begin_repeated(attempts);
-            let mut resend = Resend::sent(call.clone(), self.shared.keep(), Claim::Retry);
-            resend.records = records;
-            Request::Again(resend)
-        } else {
-            Request::once(&call)
+        let request = match self.shared.settings.begin(&call) {
+            Some(attempts) => {
+                let records = call.begin_repeated(attempts);
+                let mut resend = Resend::sent(call.clone(), self.shared.keep(), Claim::Retry);
+                resend.records = records;
+                Request::Again(resend)
+            }
+            None => Request::once(&call),
         };
-        ResponseFuture {
-            state: State::Called {
-                fut: self.inner.call(call),
-            },
-            request,
-            layer: ByPolicy,
-        }
+        let mut rest = Some((request, ByPolicy));
+        call_in_place(&mut self.inner, call, |fut| ResponseFuture {
+            state: State::Called { fut },
+            rest: rest.take(),
+        })
     }
 }
 

@@ -9,7 +9,6 @@ use pin_project_lite::pin_project;
 use tokio::time::Instant;
 use tracing::Level;
 
-use super::layer::Settings;
 use crate::{
     call::{CallInfo, Progress},
     error::{ErrorKind, TimeoutLimit, ToolError},
@@ -24,24 +23,25 @@ pin_project! {
     #[must_use = "futures do nothing unless polled"]
     pub struct ResponseFuture<F> {
         #[pin]
-        fut: Option<F>,
-        timer: Timer,
-        watch: Watch,
+        pub(super) fut: Option<F>,
+        pub(super) timer: Timer,
+        pub(super) watch: Watch,
     }
 }
 
 /// What bounds the call.
 #[derive(Debug)]
-struct Watch {
-    info: CallInfo,
-    limits: Limits,
+pub(super) struct Watch {
+    /// There from the beginning: an `Option` for `kit::inner::call_in_place`.
+    pub(super) info: Option<CallInfo>,
+    pub(super) limits: Limits,
     /// When the call began to wait.
-    since: Option<Instant>,
+    pub(super) since: Option<Instant>,
     /// The part of its time above which the call is slow.
-    slow_fraction: f64,
+    pub(super) slow_fraction: f64,
     /// Only in idle mode.
-    idle: Option<Progress>,
-    listener: Listener,
+    pub(super) idle: Option<Progress>,
+    pub(super) listener: Listener,
 }
 
 /// The limits of the call.
@@ -50,30 +50,6 @@ pub(super) struct Limits {
     pub(super) timeout: Duration,
     pub(super) deadline: Option<Instant>,
     pub(super) is_deadline_untrusted: bool,
-}
-
-impl<F> ResponseFuture<F> {
-    #[inline]
-    pub(super) fn new(
-        fut: F,
-        info: CallInfo,
-        limits: Limits,
-        idle: Option<Progress>,
-        settings: &Settings,
-    ) -> Self {
-        Self {
-            fut: Some(fut),
-            timer: Timer::default(),
-            watch: Watch {
-                info,
-                limits,
-                since: None,
-                slow_fraction: settings.slow_fraction,
-                idle,
-                listener: settings.listener.clone(),
-            },
-        }
-    }
 }
 
 impl<F, Res, E> Future for ResponseFuture<F>
@@ -86,13 +62,14 @@ where
     #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
+        let watch = this.watch;
         // The response first: a tie is a success.
         if let Poll::Ready(result) = inner::poll(this.fut.as_mut(), cx) {
-            let result = result.map_err(|e| e.into().for_call(&this.watch.info));
-            this.watch.ended(result.as_ref().err());
+            let result = result.map_err(|e| e.into().for_call(watch.info()));
+            watch.ended(result.as_ref().err());
             return Poll::Ready(result);
         }
-        let error = ready!(this.watch.wait(this.timer, cx));
+        let error = ready!(watch.wait(this.timer, cx));
         // The work is cancelled now, not when the finished future is dropped (T4).
         this.fut.set(None);
         Poll::Ready(Err(error))
@@ -100,6 +77,10 @@ where
 }
 
 impl Watch {
+    fn info(&self) -> &CallInfo {
+        self.info.as_ref().expect("there from the beginning")
+    }
+
     /// Ready with the error once the call has to end. Outlined, so that a call that does not wait does not pay for it.
     #[inline(never)]
     fn wait(&mut self, timer: &mut Timer, cx: &mut Context<'_>) -> Poll<ToolError> {
@@ -125,7 +106,7 @@ impl Watch {
         if at != end
             && let Some(share) = self.share(since)
         {
-            self.info
+            self.info()
                 .record(|r| r.set_timeout(share, self.limits.timeout));
         }
         if self.idle.is_some() {
@@ -173,16 +154,16 @@ impl Watch {
             (_, Some(share)) => (share, TimeoutLimit::Deadline),
             (_, None) => (self.limits.timeout, TimeoutLimit::Timeout),
         };
-        ToolError::timed_out(&self.info, time, self.limits.timeout, limit)
+        ToolError::timed_out(self.info(), time, self.limits.timeout, limit)
     }
 
     /// The call has a result.
     #[inline]
     fn ended(&self, error: Option<&ToolError>) {
         let Some(since) = self.since else { return };
-        // The clock is not read if no listener, subscriber or record takes the event.
+        // The clock is not read if no listener, subscriber or observation takes the event.
         let mut heard = self.listener.hears(Level::WARN);
-        self.info.record(|_| heard = true);
+        self.info().record(|r| heard |= r.is_observed());
         if heard {
             self.tell_if_slow(since, error);
         }
@@ -195,9 +176,9 @@ impl Watch {
         let timed_out = error.is_some_and(|e| e.kind() == ErrorKind::Timeout);
         let timeout = self.share(since).unwrap_or(self.limits.timeout);
         if elapsed.as_secs_f64() > self.slow_fraction * timeout.as_secs_f64() && !timed_out {
-            self.info.record(|r| r.set_slow());
+            self.info().record(|r| r.set_slow());
             self.listener.tell(&Event::Slow {
-                call: &self.info,
+                call: self.info(),
                 elapsed,
                 timeout,
             });

@@ -6,12 +6,13 @@ use std::{
 use tower_service::Service;
 
 use super::{
-    future::{Limits, ResponseFuture},
+    future::{Limits, ResponseFuture, Watch},
     layer::Settings,
 };
 use crate::{
     call::{Signal, ToolCall},
     error::ToolError,
+    kit::{inner::call_in_place, timer::Timer},
 };
 
 /// Bounds each call's time. See the [module docs](super) for an example.
@@ -42,8 +43,7 @@ where
         self.inner.poll_ready(cx).map_err(Into::into)
     }
 
-    // Forced inline: otherwise the returned future is copied. Most of it is for settings that few calls use.
-    #[inline(always)]
+    #[inline(never)]
     fn call(&mut self, mut call: ToolCall) -> Self::Future {
         let settings = &*self.settings;
         let timeout = settings.timeout_of(&call);
@@ -52,14 +52,24 @@ where
             r.set_timeout(timeout, timeout);
             r.announce(Signal::SlowCalls);
         });
-        let idle = settings.idle.map(|idle| call.ask_for_progress(idle));
-        let info = call.info();
+        let mut idle = settings.idle.map(|idle| call.ask_for_progress(idle));
         let limits = Limits {
             timeout,
             deadline: call.deadline(),
             is_deadline_untrusted: call.is_deadline_untrusted(),
         };
-        let fut = self.inner.call(call);
-        ResponseFuture::new(fut, info, limits, idle, settings)
+        let mut info = Some(call.info());
+        call_in_place(&mut self.inner, call, |fut| ResponseFuture {
+            fut: Some(fut),
+            timer: Timer::default(),
+            watch: Watch {
+                info: info.take(),
+                limits,
+                since: None,
+                slow_fraction: settings.slow_fraction,
+                idle: idle.take(),
+                listener: settings.listener.clone(),
+            },
+        })
     }
 }

@@ -10,9 +10,9 @@ use super::{
     observer::Observer,
 };
 use crate::{
-    call::{CallInfo, ToolCall},
+    call::ToolCall,
     error::ToolError,
-    kit::in_flight::Beginning,
+    kit::{in_flight::Beginning, inner::call_in_place},
 };
 
 /// Makes a span for each call. See the [module docs](super) for an example.
@@ -37,12 +37,17 @@ where
         self.inner.poll_ready(cx).map_err(Into::into)
     }
 
+    #[inline(never)]
     fn call(&mut self, call: ToolCall) -> Self::Future {
         if self.layer.is_heard() {
             return self.call_heard(call);
         }
         let mut info = Some(call.info());
-        self.call_unheard(call, &mut info)
+        let hooks = &self.layer.hooks;
+        call_in_place(&mut self.inner, call, |fut| {
+            let (info, hooks) = (info.take(), hooks.clone());
+            ResponseFuture::new(fut, Watch::Unheard { info, hooks })
+        })
     }
 }
 
@@ -51,24 +56,11 @@ where
     S: Service<ToolCall>,
     H: TraceHooks<S::Response> + Clone,
 {
-    /// Apart, with nothing to drop if the inner `call` panics: its future is then made where it stays, which saves a
-    /// stack of eight layers 74 instructions.
-    #[inline(never)]
-    fn call_unheard(
-        &mut self,
-        call: ToolCall,
-        info: &mut Option<CallInfo>,
-    ) -> ResponseFuture<S::Future, H, S::Response> {
-        let fut = self.inner.call(call);
-        let (info, hooks) = (info.take(), self.layer.hooks.clone());
-        ResponseFuture::new(fut, Watch::Unheard { info, hooks })
-    }
-
     /// Apart, as all that is for listeners: calls without listeners are not to carry its weight.
     #[inline(never)]
     fn call_heard(&mut self, mut call: ToolCall) -> ResponseFuture<S::Future, H, S::Response> {
         let observer = Observer::start(&mut call, &self.layer);
-        let beginning = Beginning::new(observer, call.deadline());
+        let mut beginning = Beginning::new(observer, call.deadline());
         // The inner `call` may run a tool's first steps: they belong to the span.
         let entered = beginning.report().span().map(Span::enter);
         let fut = self.inner.call(call);

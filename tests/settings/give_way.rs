@@ -135,7 +135,7 @@ async fn a_reserve_leaves_something_of_a_short_budget() {
 async fn the_window_of_a_preset_gives_way_to_a_longer_timeout() {
     let vars = [("TOOL_PRESET", "gateway"), ("TOOL_TIMEOUT", "400")];
     let settings = Settings::default().with_env_from(vars).unwrap();
-    in_force(&settings, &["window: 2000s"]);
+    in_force(&settings, &["window: Some(2000s)"]);
     let layer = stack(&settings);
     let hangs = service_fn(|_: ToolCall| std::future::pending::<Result<(), BoxError>>());
     for _ in 0..5 {
@@ -235,7 +235,7 @@ fn the_window_of_a_preset_holds_the_timeouts_that_open_the_breaker() {
         let layer = settings.circuit_breaker_builder().unwrap();
         let shown = format!("{layer:?}");
         assert!(
-            shown.contains(&format!("window: {window}s")),
+            shown.contains(&format!("window: Some({window}s)")),
             "{timeout}: {shown}"
         );
     }

@@ -46,7 +46,7 @@ impl<S, F> State<S, F> {
     where
         S: Service<ToolCall, Future = F>,
     {
-        let beginning = Beginning::new(visit, call.trusted_deadline());
+        let mut beginning = Beginning::new(visit, call.trusted_deadline());
         call.share_limit();
         call.claim(Claim::Health);
         let fut = Some(svc.call(call));
