@@ -64,6 +64,23 @@ fn attempts_are_counted_from_one() {
 }
 
 #[test]
+fn a_record_that_a_layer_keeps_for_its_attempts_is_not_observed() {
+    let mut call = call();
+    assert!(call.begin_repeated(3));
+    let is_observed = |call: &ToolCall| {
+        let mut observed = None;
+        call.record(|r| observed = Some(r.is_observed()));
+        observed
+    };
+    assert_eq!(is_observed(&call), Some(false));
+    let seen = call.observe();
+    assert_eq!(is_observed(&call), Some(true));
+    drop(seen);
+    call.end_recording();
+    assert_eq!(is_observed(&call), None);
+}
+
+#[test]
 fn an_observer_reads_what_layers_below_record() {
     let mut call = call();
     let seen = call.observe();

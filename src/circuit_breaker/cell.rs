@@ -206,7 +206,7 @@ impl Cell {
         }
     }
 
-    /// Forces a closed state, which is a reset, a forced or a disabled one.
+    /// Forces the state: closed, which is a reset, forced open, or disabled.
     pub(crate) fn force(
         &self,
         state: BreakerState,

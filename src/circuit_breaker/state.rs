@@ -128,8 +128,8 @@ impl Machine {
         }
     }
 
-    /// Admits a call, or returns when to come back. A call that `may_probe` not becomes a probe only if none other came for
-    /// another period.
+    /// Admits a call, or returns when to come back. A call for which `may_probe` is false becomes a probe only
+    /// after another period without any other.
     pub(super) fn admit(
         &mut self,
         now: Duration,
@@ -315,8 +315,8 @@ impl Machine {
         }
     }
 
-    /// Forces a closed state, which is a reset, a forced or a disabled one. Does nothing if the state is a forced or disabled
-    /// one and the same.
+    /// Forces the state: closed, which is a reset, forced open, or disabled. In that state already, a reset forgets
+    /// what was counted, and the others do nothing.
     pub(super) fn force(
         &mut self,
         state: BreakerState,

@@ -8,7 +8,7 @@ use crate::{
     key::Key,
 };
 
-/// What a layer's state is kept for: the key of a call, how many of them, and those that are known from the start.
+/// The key under which a layer keeps state, the most keys, and the calls whose keys are known from the start.
 #[derive(Clone, Debug)]
 pub(crate) struct KeySettings {
     pub(crate) key: Key,

@@ -120,7 +120,7 @@ pub(super) struct Arguments<'r> {
     command: Option<&'static Command>,
     /// The element before announces this one.
     announced: bool,
-    /// The same as the first of two, where a date is no credential.
+    /// It was announced as the first value of two, where a date is no credential.
     pair: bool,
     /// A private key has begun, and not ended.
     key: bool,

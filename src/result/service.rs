@@ -11,6 +11,7 @@ use crate::{
     call::ToolCall,
     error::ToolError,
     kit::{
+        inner::call_in_place,
         preparing::Preparing,
         ready::{Prepared, Taken},
     },
@@ -41,12 +42,18 @@ where
         Poll::Ready(Ok(()))
     }
 
-    // Apart from its caller for the same reason as `call_ready`.
     #[inline(never)]
     fn call(&mut self, mut call: ToolCall) -> Self::Future {
         let mut pending = Pending::begin(&mut call);
         let state = match self.inner.take() {
-            Taken::Ready => return self.call_ready(call, &mut pending),
+            Taken::Ready => {
+                let classifier = &self.classifier;
+                return call_in_place(self.inner.get(), call, |fut| ResponseFuture {
+                    state: State::Called { fut },
+                    pending: pending.take(),
+                    classifier: classifier.clone(),
+                });
+            }
             Taken::Wait(svc) => State::Preparing {
                 preparing: Preparing::new(svc, &call),
                 call: Some(call),
@@ -56,28 +63,6 @@ where
         ResponseFuture {
             state,
             pending,
-            classifier: self.classifier.clone(),
-        }
-    }
-}
-
-impl<S, C> ToolResultService<S, C>
-where
-    S: Service<ToolCall>,
-    C: Clone,
-{
-    /// Apart, with nothing to drop if the inner `call` panics: its future is then made where it stays.
-    #[inline(never)]
-    fn call_ready(
-        &mut self,
-        call: ToolCall,
-        pending: &mut Pending,
-    ) -> ResponseFuture<S, S::Future, C> {
-        ResponseFuture {
-            state: State::Called {
-                fut: self.inner.get().call(call),
-            },
-            pending: pending.take(),
             classifier: self.classifier.clone(),
         }
     }

@@ -261,7 +261,7 @@ where
 
     /// Holds a call to the end of the batch, and keeps the reserve from it or from the call's own deadline.
     fn hold(&self, call: &mut ToolCall) {
-        // What a sequence around the caller has kept, it has kept from that one.
+        // Time that a sequence around the caller reserves is not reserved here once more.
         call.take_reserved();
         if let Some(end) = self.end {
             call.tighten(end);

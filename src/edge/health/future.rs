@@ -14,7 +14,7 @@ use crate::{
     error::ToolError,
     kit::{
         in_flight::{Beginning, InFlight},
-        inner,
+        inner::{self, call_in_place},
         preparing::{Preparing, Unprepared},
     },
 };
@@ -41,19 +41,6 @@ pin_project! {
 }
 
 impl<S, F> State<S, F> {
-    #[inline]
-    pub(super) fn call(svc: &mut S, call: ToolCall, visit: Visit) -> Self
-    where
-        S: Service<ToolCall, Future = F>,
-    {
-        let mut beginning = Beginning::new(visit, call.trusted_deadline());
-        call.share_limit();
-        call.claim(Claim::Health);
-        let fut = Some(svc.call(call));
-        let flight = beginning.begun();
-        Self::Called { fut, flight }
-    }
-
     pub(super) fn refused(error: ToolError) -> Self {
         Self::Refused { error: Some(error) }
     }
@@ -63,6 +50,22 @@ impl<S, F> ResponseFuture<S, F> {
     #[inline]
     pub(super) fn new(state: State<S, F>) -> Self {
         Self { state }
+    }
+
+    #[inline]
+    pub(super) fn call(svc: &mut S, call: ToolCall, visit: Visit) -> Self
+    where
+        S: Service<ToolCall, Future = F>,
+    {
+        let mut beginning = Beginning::new(visit, call.trusted_deadline());
+        call.share_limit();
+        call.claim(Claim::Health);
+        call_in_place(svc, call, |fut| Self {
+            state: State::Called {
+                fut: Some(fut),
+                flight: beginning.begun(),
+            },
+        })
     }
 }
 
@@ -104,7 +107,7 @@ where
                     match ready {
                         // Only now it is decided whether the call may run.
                         Ok(svc) => match health.admit(&call) {
-                            Ok(visit) => State::call(svc, call, visit),
+                            Ok(visit) => Self::call(svc, call, visit).state,
                             Err(refusal) => State::refused(refusal),
                         },
                         Err(Unprepared::GivenUp(why)) => {

@@ -50,15 +50,11 @@ where
         Poll::Ready(Ok(()))
     }
 
-    #[inline]
+    #[inline(never)]
     fn call(&mut self, call: ToolCall) -> Self::Future {
         ResponseFuture::new(match self.inner.take() {
             Taken::Ready => match self.health.admit(&call) {
-                // Built in the return place: the inner future is not moved again.
-                Ok(visit) => {
-                    let state = State::call(self.inner.get(), call, visit);
-                    return ResponseFuture::new(state);
-                }
+                Ok(visit) => return ResponseFuture::call(self.inner.get(), call, visit),
                 Err(refusal) => {
                     self.inner.renew();
                     State::refused(refusal)
