@@ -17,21 +17,23 @@ use self::{
     status::status,
 };
 use super::ErrorKind;
-use crate::hint;
+use crate::{hint, text::with_buffer};
 
 /// The kind that the text means, if it is clear, and the HTTP status that it names.
 pub(super) fn classify(text: &str) -> Option<(ErrorKind, Option<StatusCode>)> {
-    let words = normalise(text);
-    if find(&words, "message larger than ").is_some() {
-        return None;
-    }
-    if let Some(known) = grpc::classify(text) {
-        return Some(known);
-    }
-    match status(text) {
-        Some(status) => Some((ErrorKind::from_http_status(status.as_u16())?, Some(status))),
-        None => Some((by_words(text, &words)?, None)),
-    }
+    with_buffer(|words| {
+        normalise(text, words);
+        if find(words, "message larger than ").is_some() {
+            return None;
+        }
+        if let Some(known) = grpc::classify(text) {
+            return Some(known);
+        }
+        match status(text) {
+            Some(status) => Some((ErrorKind::from_http_status(status.as_u16())?, Some(status))),
+            None => Some((by_words(text, words)?, None)),
+        }
+    })
 }
 
 fn by_words(text: &str, words: &str) -> Option<ErrorKind> {
@@ -46,15 +48,15 @@ fn by_words(text: &str, words: &str) -> Option<ErrorKind> {
 /// A delay beside words of a limit. A delay alone means no limit: a server that is down may ask for one as well.
 fn asks_for_patience(text: &str, words: &str) -> bool {
     const LIMITS: &[&str] = &["limit", "limits", "limited", "quota", "throttle", "slow"];
-    words.split_whitespace().any(|w| LIMITS.contains(&w)) && hint::from_text(text).is_some()
+    hint::from_text(text).is_some() && words.split_whitespace().any(|w| LIMITS.contains(&w))
 }
 
 /// Lower case, words split where CamelCase, `_`, `-` and other marks split them, one blank between
 /// and at both ends: `RateLimitError` and `rate_limit-error` are ` rate limit error `. Marks that end
 /// a clause and quotes are kept as words, so that a phrase never spans two clauses; a point inside a
 /// word, as in a file's name, is kept as `·`.
-fn normalise(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 16);
+fn normalise(text: &str, out: &mut String) {
+    out.reserve(text.len() + 16);
     out.push(' ');
     let mark = |out: &mut String, mark: &str| {
         if !out.ends_with(' ') {
@@ -73,25 +75,27 @@ fn normalise(text: &str) -> String {
             let starts_word = c.is_uppercase()
                 && (before.is_lowercase() || before.is_uppercase() && next.is_lowercase());
             if starts_word {
-                mark(&mut out, "");
+                mark(out, "");
             }
-            out.extend(c.to_lowercase());
+            match c.is_ascii() {
+                true => out.push(c.to_ascii_lowercase()),
+                false => out.extend(c.to_lowercase()),
+            }
         } else {
             let inside = before.is_alphanumeric() && next.is_alphanumeric();
             match c {
-                '.' if inside => mark(&mut out, "·"),
+                '.' if inside => mark(out, "·"),
                 '\'' | '`' if inside => {} // an apostrophe
-                '"' | '\'' | '`' => mark(&mut out, "\""),
+                '"' | '\'' | '`' => mark(out, "\""),
                 ':' | ';' | ',' | '.' | '(' | ')' | '=' | '?' | '!' | '/' => {
-                    mark(&mut out, c.encode_utf8(&mut [0; 4]));
+                    mark(out, c.encode_utf8(&mut [0; 4]));
                 }
-                _ => mark(&mut out, ""),
+                _ => mark(out, ""),
             }
         }
         before = c;
     }
-    mark(&mut out, "");
-    out
+    mark(out, "");
 }
 
 /// The first phrase of the list that is in the text as whole words and is meant. One pass over the
@@ -99,10 +103,14 @@ fn normalise(text: &str) -> String {
 fn first_meant(words: &str) -> Option<ErrorKind> {
     let mut best = None;
     for at in starts(words) {
-        for &place in of_letter(words.as_bytes()[at]) {
+        let letters = &words.as_bytes()[at..];
+        for &(place, second) in of_letter(letters[0]) {
             let place = usize::from(place);
             if best.is_some_and(|found| found <= place) {
                 break;
+            }
+            if letters.get(1) != Some(&second) {
+                continue;
             }
             let phrase = PHRASES[place].0;
             if stands_at(words, at, phrase)
@@ -117,8 +125,8 @@ fn first_meant(words: &str) -> Option<ErrorKind> {
 
 /// Where words begin.
 fn starts(words: &str) -> impl Iterator<Item = usize> {
-    let words_and_end = words.match_indices(' ').map(|(at, _)| at + 1);
-    words_and_end.take_while(|at| *at < words.len())
+    let bytes = words.as_bytes();
+    (1..bytes.len()).filter(|at| bytes[at - 1] == b' ')
 }
 
 /// Whether the words at a place are these, as a whole.

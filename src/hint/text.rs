@@ -27,6 +27,9 @@ const PHRASES: &[&[&str]] = &[
     &["wait"],
 ];
 
+/// Of the first words of the phrases.
+const STEMS: &[&str] = &["try", "wait", "expected"];
+
 /// The delay that a message asks for: `Please try again in 1m26.4s`, `retry after 30 seconds`, `wait 5
 /// minutes`, `Retry-After: 12`. Only the first 2,000 characters are looked at.
 ///
@@ -34,6 +37,9 @@ const PHRASES: &[&[&str]] = &[
 /// wins.
 pub fn from_text(text: &str) -> Option<Hint> {
     let (head, cut) = prefix(text, MAX_TEXT);
+    if !may_ask(head) {
+        return None;
+    }
     let mut tokens = tokens(head);
     if cut {
         // They may be half a number, or half its unit.
@@ -42,6 +48,17 @@ pub fn from_text(text: &str) -> Option<Hint> {
     let delays = (0..tokens.len()).filter_map(|at| asked(&tokens[..at], &tokens[at..]));
     let delay = delays.max()?;
     Some(Hint::wait(delay, HintSource::Text))
+}
+
+/// Whether there is a digit, and something that a phrase begins with. Most texts end here.
+fn may_ask(text: &str) -> bool {
+    let text = text.as_bytes();
+    let has = |stem: &&str| {
+        let stem = stem.as_bytes();
+        text.windows(stem.len())
+            .any(|w| w.eq_ignore_ascii_case(stem))
+    };
+    text.iter().any(u8::is_ascii_digit) && STEMS.iter().any(has)
 }
 
 /// Words, numbers and marks. Blanks, quotes, `_` and the `-` before a letter only separate, so that
@@ -237,6 +254,12 @@ mod tests {
         for (text, expected) in rows {
             assert_eq!(millis(text), Some(*expected), "{text}");
         }
+    }
+
+    #[test]
+    fn each_phrase_begins_with_a_stem() {
+        let has_stem = |word: &str| STEMS.iter().any(|stem| word.contains(stem));
+        assert!(PHRASES.iter().all(|phrase| has_stem(phrase[0])));
     }
 
     #[test]

@@ -2,7 +2,11 @@
 
 pub(crate) mod limited;
 
-use std::fmt::{self, Write as _};
+use std::{
+    cell::RefCell,
+    fmt::{self, Write as _},
+    mem,
+};
 
 use crate::redact::Rules;
 
@@ -75,6 +79,9 @@ pub(crate) const TRUNCATED: &str = "...[truncated]";
 
 /// The longest prefix of `text` that has at most `max` characters, and whether anything is missing.
 pub(crate) fn prefix(text: &str, max: usize) -> (&str, bool) {
+    if text.len() <= max {
+        return (text, false);
+    }
     match text.char_indices().nth(max) {
         Some((end, _)) => (&text[..end], true),
         None => (text, false),
@@ -151,6 +158,29 @@ impl fmt::Debug for Short<'_> {
     }
 }
 
+/// Lends an empty buffer of this thread, so that a text which is only looked at costs no allocation. Calls may be nested.
+pub(crate) fn with_buffer<T>(read: impl FnOnce(&mut String) -> T) -> T {
+    const KEPT: usize = 4;
+    const MAX_BYTES: usize = 8 << 10;
+    thread_local! {
+        static BUFFERS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+    }
+    let kept = BUFFERS.try_with(|buffers| buffers.borrow_mut().pop());
+    let mut buffer = kept.ok().flatten().unwrap_or_default();
+    let result = read(&mut buffer);
+    buffer.clear();
+    if buffer.capacity() <= MAX_BYTES {
+        // A thread that ends keeps none.
+        let _ = BUFFERS.try_with(|buffers| {
+            let mut buffers = buffers.borrow_mut();
+            if buffers.len() < KEPT {
+                buffers.push(buffer);
+            }
+        });
+    }
+    result
+}
+
 /// Collects what a `Display` writes, up to a number of bytes, and then returns an error: a
 /// well-behaved `Display` stops there.
 pub(crate) struct Bounded {
@@ -168,10 +198,20 @@ impl Bounded {
 
     /// What `value` prints, its first `max` bytes at the most.
     pub(crate) fn print(max: usize, value: &dyn fmt::Display) -> String {
-        let mut out = Self::new(max);
+        let mut text = String::new();
+        Self::append(&mut text, max, value);
+        text
+    }
+
+    /// The same behind a text.
+    pub(crate) fn append(text: &mut String, max: usize, value: &dyn fmt::Display) {
+        let mut out = Self {
+            max: text.len() + max,
+            text: mem::take(text),
+        };
         // An error means that the limit is reached, or that `value` cannot be printed further.
         let _ = write!(out, "{value}");
-        out.text
+        *text = out.text;
     }
 
     /// What was written.

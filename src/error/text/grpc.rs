@@ -25,14 +25,24 @@ const UNKNOWN: i32 = 2;
 
 /// What the first code that the text names means.
 pub(super) fn classify(text: &str) -> Option<(ErrorKind, Option<StatusCode>)> {
+    let code = marked(text).or_else(|| numbered(text))?;
+    let kind = ErrorKind::from_grpc_code(code).filter(|_| code != UNKNOWN)?;
+    // The peer's, not the tool: gRPC's own table makes a 404 of it.
+    Some((kind, (code == 5).then_some(StatusCode::NOT_FOUND)))
+}
+
+/// The first code that stands behind a mark.
+fn marked(text: &str) -> Option<i32> {
+    // Most texts have not even the beginning of one.
+    let begins = |word: &[u8]| matches!(word, b"rpc er" | b"Status");
+    if !text.as_bytes().windows(6).any(begins) {
+        return None;
+    }
     let marked = MARKS.iter().filter_map(|mark| {
         let at = text.find(mark)? + mark.len();
         Some((at, code(&text[at..])?))
     });
-    let (_, code) = marked.min().or_else(|| Some((0, numbered(text)?)))?;
-    let kind = ErrorKind::from_grpc_code(code).filter(|_| code != UNKNOWN)?;
-    // The peer's, not the tool: gRPC's own table makes a 404 of it.
-    Some((kind, (code == 5).then_some(StatusCode::NOT_FOUND)))
+    Some(marked.min()?.1)
 }
 
 /// `14 UNAVAILABLE: No connection established`, as Node.js has it at the beginning.

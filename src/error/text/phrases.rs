@@ -86,17 +86,18 @@ pub(super) const PHRASES: &[Phrase] = phrases! {
     }
 };
 
-/// The places of the phrases by their first letters, in the order of the list; those of a letter end where those of the
-/// next begin.
-static BY_LETTER: ([u8; PHRASES.len()], [u8; 27]) = {
-    let (mut places, mut ends) = ([0; PHRASES.len()], [0; 27]);
+/// The places of the phrases by their first letters, in the order of the list, and their second letters; those of a letter
+/// end where those of the next begin.
+static BY_LETTER: ([(u8, u8); PHRASES.len()], [u8; 27]) = {
+    let (mut places, mut ends) = ([(0, 0); PHRASES.len()], [0; 27]);
     let mut len = 0;
     let mut letter = 0;
     while letter < 26 {
         let mut place = 0;
         while place < PHRASES.len() {
-            if PHRASES[place].0.as_bytes()[0] == b'a' + letter {
-                places[len] = place as u8;
+            let phrase = PHRASES[place].0.as_bytes();
+            if phrase[0] == b'a' + letter {
+                places[len] = (place as u8, phrase[1]);
                 len += 1;
             }
             place += 1;
@@ -111,8 +112,8 @@ static BY_LETTER: ([u8; PHRASES.len()], [u8; 27]) = {
     (places, ends)
 };
 
-/// The places of the phrases that begin with a letter.
-pub(super) fn of_letter(letter: u8) -> &'static [u8] {
+/// The places of the phrases that begin with a letter, and their second letters.
+pub(super) fn of_letter(letter: u8) -> &'static [(u8, u8)] {
     let (places, ends) = &BY_LETTER;
     match letter {
         b'a'..=b'z' => {

@@ -1,32 +1,45 @@
 //! HTTP statuses in text: a number is a status only where the text says so.
 
+use std::{iter, ops::Range};
+
 use http::StatusCode;
 
-use crate::text::floor;
+use crate::text::{floor, with_buffer};
 
 /// How much of the clause before a number is looked at, in bytes.
 const MAX_CLAUSE: usize = 160;
 
 /// The HTTP status that the text names, if it names one as such.
 pub(super) fn status(text: &str) -> Option<StatusCode> {
-    let digit = |c: char| c.is_ascii_digit();
-    // Made for the first number that may be one.
-    let mut lower = None;
+    // Most texts have no number that may be one.
+    numbers(text).next()?;
+    with_buffer(|lower| {
+        lower.push_str(text);
+        lower.make_ascii_lowercase();
+        let is_meant = |(number, at): &(u16, Range<usize>)| {
+            is_status(&lower[..at.start], &lower[at.end..], *number)
+        };
+        let (number, _) = numbers(text).find(is_meant)?;
+        StatusCode::from_u16(number).ok()
+    })
+}
+
+/// The numbers that may be a status, and where they stand.
+fn numbers(text: &str) -> impl Iterator<Item = (u16, Range<usize>)> {
+    let bytes = text.as_bytes();
     let mut at = 0;
-    while let Some(i) = text[at..].find(digit) {
-        at += i;
-        let end = text.len() - text[at..].trim_start_matches(digit).len();
-        if end - at == 3
-            && let Ok(number @ 300..=599) = text[at..end].parse()
-        {
-            let text: &str = lower.get_or_insert_with(|| text.to_ascii_lowercase());
-            if is_status(&text[..at], &text[end..], number) {
-                return StatusCode::from_u16(number).ok();
+    iter::from_fn(move || {
+        loop {
+            let start = at + bytes[at..].iter().position(u8::is_ascii_digit)?;
+            let digits = bytes[start..].iter().take_while(|b| b.is_ascii_digit());
+            at = start + digits.count();
+            if at - start == 3
+                && let Ok(number @ 300..=599) = text[start..at].parse()
+            {
+                return Some((number, start..at));
             }
         }
-        at = end;
-    }
-    None
+    })
 }
 
 fn is_status(head: &str, tail: &str, number: u16) -> bool {
