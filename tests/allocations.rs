@@ -14,10 +14,10 @@ use tower_layer::Layer;
 #[cfg(feature = "settings")]
 use tower_toolcall::settings;
 use tower_toolcall::{
-    ErrorKind, ToolCall, ToolError,
+    BoxError, ErrorKind, ToolCall, ToolError,
     catch_panic::CatchPanicLayer,
     check::CheckLayer,
-    circuit_breaker::{CircuitBreakerBuilder, CircuitBreakerLayer, Rates},
+    circuit_breaker::{CircuitBreakerBuilder, CircuitBreakerLayer, Rates, Trip},
     deadline::DeadlineLayer,
     health::Health,
     normalize::NormalizeLayer,
@@ -432,6 +432,66 @@ async fn a_rejection_allocates_only_the_error() {
     refused(call.clone());
     let counted = allocation_counter::measure(|| refused(call.clone()));
     assert_eq!(counted.count_total, 1);
+}
+
+/// A tool that fails, without an allocation but for its errors.
+fn failing(
+    error: fn() -> BoxError,
+) -> impl Service<ToolCall, Response = usize, Error = BoxError, Future: Send> + Clone {
+    tower::service_fn(move |_: ToolCall| std::future::ready(Err(error())))
+}
+
+/// Allocations of a call that fails at this many attempts, above those of the tool's own errors.
+fn allocations_of_errors(
+    mut svc: impl Service<ToolCall, Response = usize, Error = ToolError>,
+    error: fn() -> BoxError,
+    attempts: u64,
+) -> u64 {
+    let call = ToolCall::new("search").with_server("docs").with_id("1");
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut fail = || {
+        assert!(svc.poll_ready(&mut cx).is_ready());
+        let mut response = pin!(svc.call(call.clone()));
+        let polled = response.as_mut().poll(&mut cx);
+        assert!(matches!(polled, Poll::Ready(Err(_))));
+    };
+    fail(); // what is made once: buffers of the thread
+    let count = |measured: &mut dyn FnMut()| allocation_counter::measure(measured).count_total;
+    count(&mut fail) - attempts * count(&mut || drop(error()))
+}
+
+/// A foreign error becomes ours with one allocation, through any number of layers. Its text is printed when somebody asks for it.
+#[tokio::test(start_paused = true)]
+async fn a_foreign_error_is_one_allocation() {
+    let errors: &[fn() -> BoxError] = &[
+        || "no such page".into(),
+        || "Connection reset by peer".into(),
+        || "upstream responded with HTTP 503".into(),
+        || std::io::Error::from(std::io::ErrorKind::ConnectionRefused).into(),
+        || std::io::Error::other("the disk is full").into(),
+    ];
+    for &error in errors {
+        let one = TimeoutLayer::default().layer(failing(error));
+        assert_eq!(allocations_of_errors(one, error, 1), 1, "{}", error());
+        let stack = ServiceBuilder::new()
+            .layer(TraceLayer::new())
+            .layer(DeadlineLayer::new(Duration::from_secs(60)))
+            .layer(RetryLayer::default())
+            .layer(
+                CircuitBreakerLayer::builder()
+                    .with_trip(never())
+                    .build()
+                    .unwrap(),
+            )
+            .layer(TimeoutLayer::default())
+            .layer(CatchPanicLayer::new())
+            .service(failing(error));
+        assert_eq!(allocations_of_errors(stack, error, 1), 1, "{}", error());
+    }
+}
+
+fn never() -> Trip {
+    Trip::consecutive_failures(u32::MAX)
 }
 
 /// C9: a hundred thousand invented names against the default bound of ten thousand.

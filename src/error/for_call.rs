@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use super::{Evidence, Execution, ToolError, inner::ForModel, safe};
+use super::{Evidence, Execution, Message, ToolError, inner::ForModel, safe};
 use crate::{call::CallInfo, redact::Rules};
 
 impl ToolError {
@@ -56,14 +56,28 @@ impl ToolError {
     }
 
     /// Redacts the texts again, by the rules of the caller.
+    #[inline]
     pub(super) fn redacted_by(self, rules: &Rules) -> Self {
-        if self.is_redacted_by(rules) {
-            return self;
+        match self.is_redacted_by(rules) {
+            true => self,
+            false => self.redacted_again(rules),
         }
+    }
+
+    #[cold]
+    fn redacted_again(self, rules: &Rules) -> Self {
         let again = |text: &str| safe(rules, &rules.without_cut_secret(text));
+        // By the built-in rules first.
+        self.message();
         self.edit(|e| {
-            if let Cow::Owned(text) = &mut e.message {
-                *text = again(text);
+            match &mut e.message {
+                Message::Text(Cow::Borrowed(_)) => {}
+                Message::Text(Cow::Owned(text)) => *text = again(text),
+                Message::OfSource(printed) => {
+                    if let Some(text) = printed.get_mut() {
+                        *text = again(text).into();
+                    }
+                }
             }
             if let Some(more) = &mut e.more {
                 more.body = more.body.as_deref().map(again);

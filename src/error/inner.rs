@@ -1,13 +1,17 @@
-use std::{borrow::Cow, error::Error as StdError, sync::Arc, time::Duration};
+use std::{
+    borrow::Cow,
+    error::Error as StdError,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use http::StatusCode;
 use serde_json::{Map, Value};
 
-use super::{ErrorKind, Evidence, Execution, TimeoutLimit};
+use super::{BoxError, ErrorKind, Evidence, Execution, TimeoutLimit};
 use crate::{call::CallInfo, redact::Rules};
 
 /// The fields of a [`ToolError`](super::ToolError).
-#[derive(Clone)]
 pub(super) struct Inner {
     pub(super) kind: ErrorKind,
     pub(super) execution: Execution,
@@ -18,21 +22,66 @@ pub(super) struct Inner {
     /// An earlier attempt may have run, although this one has not started.
     pub(super) ran_before: bool,
     pub(super) attempts: u32,
-    pub(super) message: Cow<'static, str>,
+    pub(super) message: Message,
     pub(super) code: Option<Cow<'static, str>>,
     pub(super) tool: Option<Arc<str>>,
     pub(super) server: Option<Arc<str>>,
     pub(super) call_id: Option<Arc<str>>,
     pub(super) retry_after: Option<Duration>,
     pub(super) elapsed: Option<Duration>,
+    pub(super) status: Option<StatusCode>,
     pub(super) timeout: Option<TimeoutData>,
-    pub(super) source: Option<Arc<dyn StdError + Send + Sync>>,
+    pub(super) source: Source,
     /// The rules by which its texts were redacted.
     pub(super) rules: Rules,
     pub(super) more: Option<Box<More>>,
 }
 
+/// For developers.
+#[derive(Clone)]
+pub(super) enum Message {
+    Text(Cow<'static, str>),
+    /// The text of the source, printed when somebody asks for it.
+    OfSource(OnceLock<Box<str>>),
+}
+
+/// The error that caused one.
+pub(super) enum Source {
+    None,
+    /// As it came in: it is not moved into an `Arc`.
+    Own(BoxError),
+    /// That of the error of which this one is a copy.
+    Of(Arc<Inner>),
+}
+
 impl Inner {
+    /// A copy of a shared error, to be changed.
+    pub(super) fn copy(shared: &Arc<Self>) -> Self {
+        Self {
+            message: shared.message.clone(),
+            code: shared.code.clone(),
+            tool: shared.tool.clone(),
+            server: shared.server.clone(),
+            call_id: shared.call_id.clone(),
+            source: match &shared.source {
+                Source::None => Source::None,
+                Source::Own(_) => Source::Of(Arc::clone(shared)),
+                Source::Of(owner) => Source::Of(Arc::clone(owner)),
+            },
+            rules: shared.rules.clone(),
+            more: shared.more.clone(),
+            ..**shared
+        }
+    }
+
+    pub(super) fn source(&self) -> Option<&(dyn StdError + Send + Sync + 'static)> {
+        match &self.source {
+            Source::None => None,
+            Source::Own(error) => Some(&**error),
+            Source::Of(owner) => owner.source(),
+        }
+    }
+
     /// Fills in the tool, the server and the call id where they are missing.
     pub(super) fn stamp(&mut self, call: &CallInfo) {
         if self.tool.is_none() {
@@ -44,6 +93,12 @@ impl Inner {
         if self.call_id.is_none() {
             self.call_id = call.shared_id().cloned();
         }
+    }
+
+    /// Makes it the refusal of this side.
+    pub(super) fn refuse(&mut self) {
+        self.evidence = Evidence::Refusal;
+        self.execution = Execution::NotStarted;
     }
 
     /// Makes the error prove nothing: it was met in the middle of another call.
@@ -65,7 +120,6 @@ pub(super) struct TimeoutData {
 /// Fields that few errors have.
 #[derive(Clone, Default)]
 pub(super) struct More {
-    pub(super) status: Option<StatusCode>,
     pub(super) body: Option<String>,
     pub(super) details: Map<String, Value>,
     pub(super) user_message: Option<String>,

@@ -81,7 +81,7 @@ use std::{
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 
-use self::inner::{ForModel, Inner, More, TimeoutData};
+use self::inner::{ForModel, Inner, Message, More, Source, TimeoutData};
 pub use self::{
     any::AnyError,
     kind::{ErrorKind, Evidence, Execution},
@@ -131,11 +131,7 @@ impl ToolError {
     /// A message that was put together at run time is redacted and cut at [`MAX_TEXT`] characters;
     /// a literal is taken as it is.
     pub fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
-        let message = match message.into() {
-            Cow::Borrowed(literal) => Cow::Borrowed(literal),
-            Cow::Owned(text) => Cow::Owned(safe(&Rules::default(), &text)),
-        };
-        Self::made(kind, message, |_| {})
+        Self::made(kind, literal_or_safe(message.into()), |_| {})
     }
 
     /// The same with a message that needs no redaction, and with all other fields at once: each [edit](Self::edit) of a shared
@@ -150,15 +146,16 @@ impl ToolError {
             counted: false,
             ran_before: false,
             attempts: 0,
-            message,
+            message: Message::Text(message),
             code: None,
             tool: None,
             server: None,
             call_id: None,
             retry_after: None,
             elapsed: None,
+            status: None,
             timeout: None,
-            source: None,
+            source: Source::None,
             rules: Rules::default(),
             more: None,
         };
@@ -179,7 +176,7 @@ impl ToolError {
     /// assert_eq!(error.execution(), Execution::NotStarted);
     /// ```
     pub fn refusal(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
-        Self::new(kind, message).into_own_refusal()
+        Self::made(kind, literal_or_safe(message.into()), Inner::refuse)
     }
 
     /// The error that a peer's HTTP status means. For a status that is no error the kind is
@@ -198,7 +195,7 @@ impl ToolError {
     /// [unknown](Execution::Unknown).
     pub fn from_box(error: BoxError) -> Self {
         // The tool may have met it in the middle of its work: it proves nothing.
-        recognise::read(error, Self::into_inferred)
+        recognise::read(error, false)
     }
 
     /// The error of a leaf that is a transport, as the leaf met it on its own wire: the leaf's
@@ -220,7 +217,7 @@ impl ToolError {
     /// assert_eq!((error.evidence(), error.execution()), (Evidence::Inferred, Execution::Unknown));
     /// ```
     pub fn from_transport(error: BoxError) -> Self {
-        recognise::read(error, |known| known)
+        recognise::read(error, true)
     }
 
     /// The error of a call that a layer has ended after the time `in_force`, which a deadline may have made shorter than the
@@ -257,8 +254,7 @@ impl ToolError {
         retry_after: Duration,
     ) -> Self {
         let error = Self::made(kind, message.into(), |e| {
-            e.execution = Execution::NotStarted;
-            e.evidence = Evidence::Refusal;
+            e.refuse();
             e.retry_after = Some(retry_after);
             if let Some(call) = call {
                 e.stamp(call);
@@ -272,10 +268,7 @@ impl ToolError {
 
     /// The same error as a refusal of this side: the call was not sent, and nothing is known of the tool.
     pub(crate) fn into_own_refusal(self) -> Self {
-        self.edit(|e| {
-            e.evidence = Evidence::Refusal;
-            e.execution = Execution::NotStarted;
-        })
+        self.edit(Inner::refuse)
     }
 
     /// The same error as one that was read from a foreign error: whether the tool ran is not known.
@@ -335,9 +328,18 @@ impl ToolError {
         self.0.code.as_deref().unwrap_or(self.0.kind.code())
     }
 
-    /// The message for developers: redacted, at most [`MAX_TEXT`] characters.
+    /// The message for developers: redacted, at most [`MAX_TEXT`] characters. That of a foreign error is printed when it is first
+    /// asked for.
     pub fn message(&self) -> &str {
-        &self.0.message
+        let printed = match &self.0.message {
+            Message::Text(text) => return text,
+            Message::OfSource(printed) => printed,
+        };
+        printed.get().unwrap_or_else(|| {
+            // Foreign code runs outside the lock.
+            let text = self.0.source().map(recognise::message_of);
+            printed.get_or_init(|| text.unwrap_or_default().into())
+        })
     }
 
     /// One sentence that may be shown to a user: names the tool, nothing internal, at most 200
@@ -413,7 +415,7 @@ impl ToolError {
 
     /// The upstream's HTTP status.
     pub fn status(&self) -> Option<StatusCode> {
-        self.more()?.status
+        self.0.status
     }
 
     /// The upstream's body: redacted, at most [`MAX_TEXT`] characters.
@@ -457,12 +459,29 @@ impl ToolError {
     }
 
     fn edit(mut self, change: impl FnOnce(&mut Inner)) -> Self {
-        change(Arc::make_mut(&mut self.0));
-        self
+        match Arc::get_mut(&mut self.0) {
+            Some(inner) => {
+                change(inner);
+                self
+            }
+            None => {
+                let mut inner = Inner::copy(&self.0);
+                change(&mut inner);
+                Self(Arc::new(inner))
+            }
+        }
     }
 
     fn edit_more(self, change: impl FnOnce(&mut More)) -> Self {
         self.edit(|e| change(e.more.get_or_insert_default()))
+    }
+}
+
+/// The message of an error by its author: what was put together at run time may have anything in it.
+fn literal_or_safe(message: Cow<'static, str>) -> Cow<'static, str> {
+    match message {
+        Cow::Borrowed(literal) => Cow::Borrowed(literal),
+        Cow::Owned(text) => Cow::Owned(safe(&Rules::default(), &text)),
     }
 }
 
@@ -505,14 +524,14 @@ impl fmt::Debug for ToolError {
         known("status", self.status().as_ref().map(|v| v as _));
         known("body", self.body().as_ref().map(|v| v as _));
         known("attempts", self.attempts().as_ref().map(|v| v as _));
-        known("source", self.0.source.as_ref().map(|_| &"[error]" as _));
+        known("source", self.0.source().map(|_| &"[error]" as _));
         d.finish()
     }
 }
 
 impl StdError for ToolError {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.0.source.as_deref().map(|e| e as _)
+        self.0.source().map(|e| e as _)
     }
 }
 

@@ -1,9 +1,18 @@
 //! Finding out what a foreign error means: by type through the source chain, by text last.
 
-use std::{error::Error as StdError, io};
+use std::{
+    error::Error as StdError,
+    io, mem,
+    panic::{self, AssertUnwindSafe},
+    sync::OnceLock,
+};
 
-use super::{BoxError, ErrorKind, Execution, Inner, ToolError, text};
-use crate::{foreign, hint, redact::Rules, text::Bounded};
+use super::{BoxError, ErrorKind, Execution, Inner, Message, Source, ToolError, text};
+use crate::{
+    foreign, hint,
+    redact::Rules,
+    text::{Bounded, with_buffer},
+};
 
 /// How many links of a source chain are looked at: a chain may be a circle.
 const MAX_LINKS: usize = 32;
@@ -11,8 +20,8 @@ const MAX_LINKS: usize = 32;
 /// How much text of a foreign error is looked at, in bytes.
 pub(super) const MAX_BYTES: usize = 4096;
 
-/// What a foreign error means. `believed` decides how much an error that is known by its type proves of the call.
-pub(super) fn read(error: BoxError, believed: fn(ToolError) -> ToolError) -> ToolError {
+/// What a foreign error means. One that is known by its type proves something of the call only if it was met `on_wire`.
+pub(super) fn read(error: BoxError, on_wire: bool) -> ToolError {
     let error = match error.downcast::<ToolError>() {
         Ok(ours) => return *ours,
         Err(other) => other,
@@ -20,13 +29,43 @@ pub(super) fn read(error: BoxError, believed: fn(ToolError) -> ToolError) -> Too
     if let Some(ours) = ours_below(&*error) {
         return ours;
     }
-    let message = describe(&*error);
-    let known = match cause_by_type(&*error) {
-        Some(known) => believed(known).named(&message),
-        None => ToolError::from_text(&message)
-            .unwrap_or_else(|| ToolError::new(ErrorKind::Failed, message.clone()).into_inferred()),
+    let found = match cause_by_type(&*error) {
+        Some(known) if says_no_more(&*error) => known,
+        known => with_buffer(|text| {
+            describe(&*error, text);
+            let known = known.or_else(|| ToolError::from_text(text));
+            let found =
+                known.unwrap_or_else(|| ToolError::new(ErrorKind::Failed, "").into_inferred());
+            found.delayed_by_text(text)
+        }),
     };
-    known.delayed_by_text(&message).with_source(error)
+    found.edit(|e| {
+        if !on_wire {
+            e.infer();
+            e.execution = Execution::Unknown;
+        }
+        e.message = Message::OfSource(OnceLock::new());
+        e.source = Source::Own(error);
+    })
+}
+
+/// Whether the text of an error says no more than its type: it is the operating system's or tokio's own.
+fn says_no_more(error: &(dyn StdError + 'static)) -> bool {
+    let io = error.downcast_ref::<io::Error>();
+    io.is_some_and(|io| io.get_ref().is_none()) || error.is::<tokio::time::error::Elapsed>()
+}
+
+/// The message of a foreign error, by the built-in rules. A panic in the error's own code ends here: who asks for a message
+/// does not expect one.
+pub(super) fn message_of(error: &(dyn StdError + Send + Sync + 'static)) -> String {
+    let print = || {
+        with_buffer(|text| {
+            describe(error, text);
+            super::safe(&Rules::default(), text)
+        })
+    };
+    let printed = panic::catch_unwind(AssertUnwindSafe(print));
+    printed.unwrap_or_else(|_| "the text of this error panicked".to_owned())
 }
 
 /// Our own error below foreign ones: the verdict is ours. Where the tool put context above it, it was one step of
@@ -44,15 +83,11 @@ fn ours_below(error: &(dyn StdError + 'static)) -> Option<ToolError> {
 }
 
 impl ToolError {
-    /// What a text means; `None` if it is not clear.
-    pub(crate) fn from_text(message: &str) -> Option<Self> {
-        let (head, _) = crate::text::prefix(message, MAX_BYTES);
+    /// What a text means, as an error without a message; `None` if it is not clear.
+    pub(crate) fn from_text(text: &str) -> Option<Self> {
+        let (head, _) = crate::text::prefix(text, MAX_BYTES);
         let (kind, status) = text::classify(head)?;
-        let error = Self::new(kind, message.to_owned()).into_inferred();
-        Some(match status {
-            Some(status) => error.with_status(status),
-            None => error,
-        })
+        Some(Self::made(kind, "".into(), |e| e.status = status).into_inferred())
     }
 
     /// Takes over the delay that a text asks for, if no other is known. It is no more than that.
@@ -68,8 +103,8 @@ impl ToolError {
 
     /// Replaces the error's text, redacted.
     pub(crate) fn named(self, message: &str) -> Self {
-        let text = super::safe(&Rules::default(), message);
-        self.edit(|e| e.message = text.into())
+        let text = super::safe(&self.0.rules, message);
+        self.edit(|e| e.message = Message::Text(text.into()))
     }
 }
 
@@ -85,18 +120,20 @@ fn links<'a>(
     links.take(MAX_LINKS)
 }
 
-/// The texts of the chain, joined by `: `, without those that are part of the text so far.
-fn describe(error: &(dyn StdError + 'static)) -> String {
-    let mut text = String::new();
+/// Writes the texts of the chain, joined by `: `, without those that are part of the text so far.
+fn describe(error: &(dyn StdError + 'static), text: &mut String) {
     for link in links(error) {
-        let part = Bounded::print(MAX_BYTES.saturating_sub(text.len()), &link);
-        if text.is_empty() {
-            text = part;
-        } else if !text.contains(&*part) {
-            text.extend([": ", &part]);
+        let so_far = text.len();
+        if so_far > 0 {
+            text.push_str(": ");
+        }
+        let start = text.len();
+        Bounded::append(text, MAX_BYTES.saturating_sub(so_far), &link);
+        if so_far > 0 && text[..so_far].contains(&text[start..]) {
+            text.truncate(so_far);
         }
     }
-    links(error).fold(text, foreign::without_address)
+    *text = links(error).fold(mem::take(text), foreign::without_address);
 }
 
 /// The first link that is known by its type, as a leaf that is a transport met it on its own wire.
@@ -118,7 +155,7 @@ pub(crate) const BROKEN: Verdict = (ErrorKind::Upstream, Execution::Unknown);
 /// An error without a message.
 impl From<Verdict> for ToolError {
     fn from((kind, execution): Verdict) -> Self {
-        Self::new(kind, "").with_execution(execution)
+        Self::made(kind, "".into(), |e| e.execution = execution)
     }
 }
 

@@ -1,7 +1,7 @@
 use std::{error::Error as StdError, fmt, io, sync::Arc, time::Duration};
 
 use super::{BoxError, ErrorKind, Evidence, Execution, MAX_TEXT, ToolError};
-use crate::ToolCall;
+use crate::{ToolCall, redact::Rules};
 
 /// Error texts as they are met in the wild, and what they mean; `None` is "nobody can tell".
 const TEXTS: &[(&str, Option<ErrorKind>)] = &[
@@ -761,6 +761,71 @@ fn our_own_error_passes_without_another_box() {
     let inner = Arc::as_ptr(&ours.0);
     let found = ToolError::from_box(BoxError::from(ours));
     assert_eq!(Arc::as_ptr(&found.0), inner);
+}
+
+/// A foreign error of which clones were changed is still their source, and gives them its message.
+#[test]
+fn changed_clones_share_the_source() {
+    let error = ToolError::from_box("password=hunter2 is refused".into());
+    let named = error.clone().with_tool("a");
+    let again = named.clone().with_attempts(2);
+    for copy in [&error, &named, &again] {
+        assert_eq!(copy.message(), "password=[REDACTED] is refused");
+        let source = copy.source().unwrap();
+        assert!(std::ptr::addr_eq(source, error.source().unwrap()));
+    }
+    let replaced = error.clone().with_source("another");
+    assert_eq!(replaced.message(), error.message());
+    assert_eq!(replaced.source().unwrap().to_string(), "another");
+}
+
+/// A message is printed when somebody asks for it, and redacted by the rules of the call that came before.
+#[test]
+fn the_rules_of_a_call_hold_for_a_message_that_was_not_printed_yet() {
+    let rules = Rules::new().with_secret_prefix("acme_", 4).unwrap();
+    let call = ToolCall::new("a").with_rules(rules).info();
+    let error = ToolError::from_box("acme_12345, password=hunter2".into()).for_call(&call);
+    assert_eq!(error.message(), "[REDACTED], password=[REDACTED]");
+}
+
+/// Who asks for a message does not meet a panic in the source's own code.
+#[test]
+fn a_text_that_panics_where_it_is_shown_is_replaced() {
+    #[derive(Debug, Default)]
+    struct Once(std::sync::OnceLock<()>);
+    impl fmt::Display for Once {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            assert!(self.0.set(()).is_ok(), "shown twice");
+            f.write_str("request timed out")
+        }
+    }
+    impl StdError for Once {}
+    let error = ToolError::from_box(Once::default().into());
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    assert_eq!(error.message(), "the text of this error panicked");
+}
+
+/// A text may be made of another foreign error, while it is looked at.
+#[test]
+fn a_text_that_is_made_of_another_error_is_read() {
+    #[derive(Debug)]
+    struct Nested(u32);
+    impl fmt::Display for Nested {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            match self.0 {
+                0 => f.write_str("HTTP 503"),
+                n => write!(
+                    f,
+                    "{n}, {}",
+                    ToolError::from_box(Nested(n - 1).into()).message()
+                ),
+            }
+        }
+    }
+    impl StdError for Nested {}
+    let error = ToolError::from_box(Nested(5).into());
+    assert_eq!(error.message(), "5, 4, 3, 2, 1, HTTP 503");
+    assert_eq!(error.kind(), ErrorKind::Upstream);
 }
 
 /// E2: an I/O error's kind beats whatever the texts around it say.

@@ -1,11 +1,13 @@
 //! Setters of errors.
 
-use std::{borrow::Cow, error::Error as StdError, sync::Arc, time::Duration};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use http::StatusCode;
 use serde_json::Value;
 
-use super::{BoxError, ErrorKind, Evidence, Execution, ToolError, inner::ForModel, message, safe};
+use super::{
+    BoxError, ErrorKind, Evidence, Execution, Source, ToolError, inner::ForModel, message, safe,
+};
 use crate::text::Short;
 
 impl ToolError {
@@ -24,10 +26,12 @@ impl ToolError {
     /// [`TokenExchange`](ErrorKind::TokenExchange) is as retryable as the [`ToolError`] that caused it.
     #[must_use]
     pub fn with_source(self, source: impl Into<BoxError>) -> Self {
-        let source: Arc<dyn StdError + Send + Sync> = source.into().into();
+        let source = source.into();
         let cause = source.downcast_ref().map(Self::is_retryable);
+        // The message is that of the source until now.
+        self.message();
         self.edit(|e| {
-            e.source = Some(source);
+            e.source = Source::Own(source);
             if let (ErrorKind::TokenExchange, Some(retryable)) = (e.kind, cause) {
                 e.retryable = retryable;
             }
@@ -89,7 +93,7 @@ impl ToolError {
     /// Sets the upstream's HTTP status.
     #[must_use]
     pub fn with_status(self, status: StatusCode) -> Self {
-        self.edit_more(|m| m.status = Some(status))
+        self.edit(|e| e.status = Some(status))
     }
 
     /// Keeps the upstream's body, redacted and cut at [`MAX_TEXT`](super::MAX_TEXT) characters. Control characters, and those that turn
@@ -138,15 +142,11 @@ impl ToolError {
     pub fn with_near(self, mut names: Vec<String>) -> Self {
         let rules = self.0.rules.clone();
         names.retain(|name| rules.redact_text(name) == name.as_str());
-        let message = match &names[..] {
-            [] => Cow::Borrowed(message::NO_SUCH_TOOL),
-            names => {
-                let near = names.join("`, `");
-                let text = format!("{}; near it: `{near}`", message::NO_SUCH_TOOL);
-                Cow::Owned(safe(&rules, &text))
-            }
-        };
-        self.edit(|e| e.message = message)
+        let mut text = message::NO_SUCH_TOOL.to_owned();
+        if !names.is_empty() {
+            text.extend(["; near it: `", &names.join("`, `"), "`"]);
+        }
+        self.named(&text)
             .edit_more(|m| m.for_model = Some(ForModel::Near(names)))
     }
 }

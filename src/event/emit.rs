@@ -118,12 +118,11 @@ fn cancelled(call: &CallInfo, elapsed: Duration, past_deadline: bool) {
 }
 
 fn retry_refused(call: &CallInfo, attempt: u32, reason: RetryRefusal, error: Option<&ToolError>) {
-    let (code, text) = (error.map(ToolError::code), error.map(ToolError::message));
     match reason {
-        RetryRefusal::Exhausted => emit!(ERROR EXHAUSTED, call, ATTEMPT = attempt, CODE = code,
-            ERROR = text),
-        _ => emit!(WARN RETRY, call, ATTEMPT = attempt, REFUSED = reason.name(), CODE = code,
-            ERROR = text),
+        RetryRefusal::Exhausted => emit!(ERROR EXHAUSTED, call, ATTEMPT = attempt,
+            CODE = error.map(ToolError::code), ERROR = error.map(ToolError::message)),
+        _ => emit!(WARN RETRY, call, ATTEMPT = attempt, REFUSED = reason.name(),
+            CODE = error.map(ToolError::code), ERROR = error.map(ToolError::message)),
     }
 }
 
