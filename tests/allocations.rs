@@ -15,6 +15,7 @@ use tower_layer::Layer;
 use tower_toolcall::settings;
 use tower_toolcall::{
     BoxError, ErrorKind, ToolCall, ToolError,
+    backoff::Backoff,
     catch_panic::CatchPanicLayer,
     check::CheckLayer,
     circuit_breaker::{CircuitBreakerBuilder, CircuitBreakerLayer, Rates, Trip},
@@ -24,7 +25,7 @@ use tower_toolcall::{
     rate_limit::RateLimitBackoffLayer,
     redact::Rules,
     result::ToolResultLayer,
-    retry::RetryLayer,
+    retry::{RetryBudget, RetryLayer, RetryPolicy},
     sanitize::SanitizeLayer,
     timeout::TimeoutLayer,
     trace::TraceLayer,
@@ -492,6 +493,18 @@ async fn a_foreign_error_is_one_allocation() {
 
 fn never() -> Trip {
     Trip::consecutive_failures(u32::MAX)
+}
+
+/// An attempt that fails costs its error. Between attempts without a delay nothing is boxed, if the service is ready.
+#[tokio::test(start_paused = true)]
+async fn three_attempts_that_fail_are_three_allocations() {
+    let refused = || std::io::Error::from(std::io::ErrorKind::ConnectionRefused).into();
+    let policy = RetryPolicy::new()
+        .with_backoff(Backoff::fixed(Duration::ZERO).unwrap())
+        .with_budget(RetryBudget::new(1000.0, 10).unwrap())
+        .assume_replay_safe();
+    let svc = RetryLayer::new(policy).layer(failing(refused));
+    assert_eq!(allocations_of_errors(svc, refused, 3), 3);
 }
 
 /// C9: a hundred thousand invented names against the default bound of ten thousand.

@@ -19,7 +19,7 @@ use tower_service::Service;
 pub(crate) use self::resend::{Request, Resend, Template};
 use super::{
     caller::Caller,
-    preparing::{GivenUp, Preparing, Unprepared},
+    preparing::{self, GivenUp, Preparing, Unprepared},
     timer::Timer,
 };
 use crate::{call::ToolCall, error::ToolError};
@@ -155,7 +155,17 @@ where
                 match (layer.decide(request, &mut result), &mut *request) {
                     (Some(until), Request::Again(resend)) => {
                         resend.failed = result.err();
-                        Ok(State::before(Wait::until(until, &resend.call)))
+                        if until > Instant::now() {
+                            Ok(State::before(Wait::until(until, &resend.call)))
+                        } else {
+                            // Drops the attempt before the next one is begun.
+                            state.set(State::Done);
+                            let ready = match Caller::has_cancelled(&resend.call) {
+                                true => Err(Unprepared::GivenUp(GivenUp::Cancelled)),
+                                false => Ok(None),
+                            };
+                            proceed(ready, cx, request, layer)
+                        }
                     }
                     (_, request) => {
                         // Drops the attempt with its result, not with the future.
@@ -212,25 +222,50 @@ where
                 return Poll::Ready(Err(error));
             }
         };
-        let resend = request.resend();
-        let next = match ready {
-            Ok(svc) => match (layer.admit(resend), svc) {
-                (Next::Send, Some(svc)) => {
-                    let fut = request.send(svc);
-                    return Poll::Ready(Ok(State::Called { fut }));
-                }
-                (Next::Send, None) => Ok(Self::preparing(resend.fresh(), &resend.call)),
-                (Next::WaitUntil(at), _) => Ok(Self::until(at, &resend.call)),
-                (Next::Refuse(error), _) => Err(error),
-            },
-            Err(Unprepared::GivenUp(why)) => Err(resend.given_up(why)),
-            Err(Unprepared::Failed(error)) => {
-                let at = layer.not_ready(resend, error);
-                at.map(|at| Self::until(at, &resend.call))
-            }
-        };
-        Poll::Ready(next.map(State::before))
+        Poll::Ready(proceed(ready, cx, request, layer))
     }
+}
+
+/// What comes after a part of a wait: after its time (`Ok(None)`), once a service was ready, or when it was ended.
+#[cold]
+fn proceed<S, W, T, L>(
+    ready: Result<Option<&mut S>, Unprepared>,
+    cx: &mut Context<'_>,
+    request: &mut Request<S, T>,
+    layer: &mut L,
+) -> Result<State<S::Future, W>, ToolError>
+where
+    S: Service<ToolCall> + Clone,
+    S::Error: Into<ToolError>,
+    W: From<Wait<S>>,
+    L: Repeat<S, T, S::Response>,
+{
+    let resend = request.resend();
+    let wait = match ready {
+        Ok(svc) => match (layer.admit(resend), svc) {
+            (Next::Send, Some(svc)) => {
+                let fut = request.send(svc);
+                return Ok(State::Called { fut });
+            }
+            (Next::Send, None) => {
+                let mut svc = resend.fresh();
+                match preparing::poll_once(&mut svc, &resend.call, cx) {
+                    Poll::Pending => Ok(Wait::preparing(svc, &resend.call)),
+                    Poll::Ready(ready) => {
+                        return proceed(ready.map(|()| Some(&mut svc)), cx, request, layer);
+                    }
+                }
+            }
+            (Next::WaitUntil(at), _) => Ok(Wait::until(at, &resend.call)),
+            (Next::Refuse(error), _) => Err(error),
+        },
+        Err(Unprepared::GivenUp(why)) => Err(resend.given_up(why)),
+        Err(Unprepared::Failed(error)) => {
+            let at = layer.not_ready(resend, error);
+            at.map(|at| Wait::until(at, &resend.call))
+        }
+    };
+    wait.map(State::before)
 }
 
 impl<F, W: fmt::Debug> fmt::Debug for State<F, W> {

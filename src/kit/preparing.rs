@@ -82,6 +82,24 @@ impl<S> Preparing<S> {
     }
 }
 
+/// The same for a call that has not begun to wait. If the service is not ready yet, it is polled again in a [`Preparing`].
+pub(crate) fn poll_once<S>(
+    svc: &mut S,
+    call: &ToolCall,
+    cx: &mut Context<'_>,
+) -> Poll<Result<(), Unprepared>>
+where
+    S: Service<ToolCall>,
+    S::Error: Into<ToolError>,
+{
+    let ready = ready!(svc.poll_ready(cx));
+    Poll::Ready(match (ready, GivenUp::by(call)) {
+        (Err(error), _) => Err(Unprepared::Failed(error.into())),
+        (Ok(()), Some(why)) => Err(Unprepared::GivenUp(why)),
+        (Ok(()), None) => Ok(()),
+    })
+}
+
 impl WaitLimit {
     pub(crate) fn of(call: &ToolCall) -> Self {
         Self {
