@@ -117,7 +117,7 @@ macro_rules! getters {
                 self.$($ident).+.timeout
             }
 
-            /// The redaction rules for the arguments and the result of the call.
+            /// The redaction rules for the arguments, the result and the errors of the call.
             #[inline]
             pub fn rules(&self) -> &Rules {
                 &self.$($ident).+.rules

@@ -179,8 +179,8 @@ impl Record {
         self.observed.store(true, Relaxed);
     }
 
-    /// Whether an [observation](super::ToolCall::observe) reads the record. Of a call that a layer only repeats there is a record
-    /// and none, so what takes a reading of the clock need not be written.
+    /// Whether an [observation](super::ToolCall::observe) reads the record. A layer that repeats a call
+    /// has a record too, which no observation reads; then a fact that costs a reading of the clock need not be recorded.
     #[inline]
     pub fn is_observed(&self) -> bool {
         self.observed.load(Relaxed)

@@ -74,9 +74,8 @@ impl ToolError {
                 Message::Text(Cow::Borrowed(_)) => {}
                 Message::Text(Cow::Owned(text)) => *text = again(text),
                 Message::OfSource(printed) => {
-                    if let Some(text) = printed.get_mut() {
-                        *text = again(text).into();
-                    }
+                    let text = printed.get_mut().expect("printed above");
+                    *text = again(text).into();
                 }
             }
             if let Some(more) = &mut e.more {

@@ -329,13 +329,20 @@ impl ToolError {
     }
 
     /// The message for developers: redacted, at most [`MAX_TEXT`] characters. That of a foreign error is printed when it is first
-    /// asked for.
+    /// asked for, by the thread that asks: not while it holds a lock that the error's own `Display` takes.
     pub fn message(&self) -> &str {
         let printed = match &self.0.message {
             Message::Text(text) => return text,
             Message::OfSource(printed) => printed,
         };
         printed.get().unwrap_or_else(|| {
+            // A copy has the words of the error that it was copied from, should the source say something else each time.
+            if let Source::Of(owner) = &self.0.source
+                && let Message::OfSource(_) = &owner.message
+            {
+                let text = Self(Arc::clone(owner)).message().into();
+                return printed.get_or_init(|| text);
+            }
             // Foreign code runs outside the lock.
             let text = self.0.source().map(recognise::message_of);
             printed.get_or_init(|| text.unwrap_or_default().into())

@@ -65,7 +65,13 @@ pub(super) fn message_of(error: &(dyn StdError + Send + Sync + 'static)) -> Stri
         })
     };
     let printed = panic::catch_unwind(AssertUnwindSafe(print));
-    printed.unwrap_or_else(|_| "the text of this error panicked".to_owned())
+    printed.unwrap_or_else(|payload| {
+        // It may panic when it is dropped.
+        if let Err(another) = panic::catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+            std::mem::forget(another);
+        }
+        "the text of this error panicked".to_owned()
+    })
 }
 
 /// Our own error below foreign ones: the verdict is ours. Where the tool put context above it, it was one step of

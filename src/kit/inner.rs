@@ -14,7 +14,8 @@ use crate::call::ToolCall;
 ///
 /// The inner future is made in its place and not copied there, which a large one would cost at every layer, if three things
 /// hold: this is not inlined, the `call` that ends in it is not (`#[inline(never)]`), and `build` cannot panic and owns nothing, so that
-/// there is nothing to drop. It takes what it needs by [`Option::take`].
+/// there is nothing to drop. It takes what it needs by [`Option::take`]. The clone of a classifier is made there too: should it panic, the
+/// call counts as abandoned.
 #[inline(never)]
 pub(crate) fn call_in_place<S, T>(
     svc: &mut S,

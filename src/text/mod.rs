@@ -159,6 +159,7 @@ impl fmt::Debug for Short<'_> {
 }
 
 /// Lends an empty buffer of this thread, so that a text which is only looked at costs no allocation. Calls may be nested.
+/// A thread keeps four buffers of 8 KiB at most.
 pub(crate) fn with_buffer<T>(read: impl FnOnce(&mut String) -> T) -> T {
     const KEPT: usize = 4;
     const MAX_BYTES: usize = 8 << 10;

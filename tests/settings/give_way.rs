@@ -145,7 +145,7 @@ async fn the_window_of_a_preset_gives_way_to_a_longer_timeout() {
     let error = layer.layer(hangs).oneshot(call()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::CircuitOpen);
     // Where it is long enough it stays, and that of a file is refused as before.
-    in_force(&Settings::gateway(), &["window: 300s"]);
+    in_force(&Settings::gateway(), &["window: Some(300s)"]);
     let vars = [("TOOL_PRESET", "gateway"), ("TOOL_TIMEOUT", "365days")];
     Settings::default().with_env_from(vars).unwrap();
     let window = file("[circuit_breaker]\nwindow = \"300s\"");

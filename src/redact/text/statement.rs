@@ -5,9 +5,7 @@ use std::ops::Range;
 
 use super::{
     Run,
-    bytes::{
-        behind, ends_with_one_of, is_one_of, last_line, skip_blanks, strip_ignore_case, until,
-    },
+    bytes::{behind, is_one_of, last_line, skip_blanks, strip_ignore_case, until},
     look::{is_mixed, is_null, is_placeholder, is_small_number},
     quote::Quote,
     value,
@@ -79,15 +77,26 @@ pub(super) fn powershell(run: Run<'_>) -> Option<Range<usize>> {
     value.then(|| named_value(run))?
 }
 
-/// The first string behind the command and its flags, or the word behind `-String`, whichever is first; a key's string is not.
+/// The first string behind the command and its flags, or the word behind `-String`, whichever is first; the string of
+/// another parameter is not.
 fn argument(run: Run<'_>) -> Option<Range<usize>> {
     let near = run.ahead(NEAR);
     let flag = until(near, "\n|;").to_ascii_lowercase().find("-string ");
     let first = near.find(|c: char| !c.is_ascii_alphabetic() && !"-:$ ".contains(c));
     let first = first.filter(|at| Quote::at(run.text, run.end + at).is_some());
-    let is_key = |at: usize| ends_with_one_of(near[..at].trim_end(), &["key"]);
+    // A string behind another parameter is that one's: `-Key 'k'`, `-ErrorAction 'Stop'`.
+    let is_anothers = |at: usize| {
+        let word = near[..at]
+            .split_whitespace()
+            .next_back()
+            .unwrap_or_default();
+        let is = |switch: &str| word.eq_ignore_ascii_case(switch);
+        word.starts_with('-') && !is("-AsPlainText") && !is("-Force")
+    };
     let start = match flag {
-        Some(flag) if first.is_none_or(|at| flag < at || is_key(at)) => flag + "-string ".len(),
+        Some(flag) if first.is_none_or(|at| flag < at || is_anothers(at)) => {
+            flag + "-string ".len()
+        }
         _ => first?,
     };
     literal(run.text, run.end + start)
