@@ -2,8 +2,8 @@
 //! cannot fill itself, because the allocator that counts takes time.
 //!
 //! ```text
-//! cargo bench --all-features --bench allocations                  # a table
-//! cargo bench --all-features --bench allocations -- --json FILE   # for programs
+//! cargo bench -p benches --bench allocations                  # a table
+//! cargo bench -p benches --bench allocations -- --json FILE   # for programs
 //! ```
 
 #![allow(missing_docs)]

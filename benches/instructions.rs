@@ -1,9 +1,9 @@
 //! Instructions per call that each layer adds to a bare service, counted by callgrind.
 //!
 //! ```text
-//! cargo bench --all-features --bench instructions              # compare with the committed baseline
-//! cargo bench --all-features --bench instructions -- --update  # write a new baseline
-//! cargo bench --all-features --bench instructions -- breaker   # only groups or candidates with such a name
+//! cargo bench -p benches --bench instructions              # compare with the committed baseline
+//! cargo bench -p benches --bench instructions -- --update  # write a new baseline
+//! cargo bench -p benches --bench instructions -- breaker   # only groups or candidates with such a name
 //! ```
 //!
 //! Unlike time, instructions repeat, so a growth of 3 % is news: the run prints what grew and fails. They

@@ -1,7 +1,7 @@
 //! Bytes of a call that waits for its tool, with 100,000 of them in flight, and what is left when all have ended.
 //!
 //! ```text
-//! cargo bench --all-features --bench memory
+//! cargo bench -p benches --bench memory
 //! ```
 //!
 //! A program of its own, because the allocator that counts takes time. Each call is a new one in a task of its own.

@@ -1,11 +1,11 @@
 //! What each layer adds to a call, next to everyone else's: nanoseconds, allocations, bytes.
 //!
 //! ```text
-//! cargo bench --all-features --bench overhead                      # all of it: a minute or two
-//! cargo bench --all-features --bench overhead -- --quick           # less exact: a third of that
-//! cargo bench --all-features --bench overhead -- breaker retry     # groups with that in their names, or a candidate's
-//! cargo bench --all-features --bench overhead -- tasks             # what tasks on several workers do to each other
-//! cargo bench --all-features --bench overhead -- --json FILE       # the same for programs
+//! cargo bench -p benches --bench overhead                      # all of it: a minute or two
+//! cargo bench -p benches --bench overhead -- --quick           # less exact: a third of that
+//! cargo bench -p benches --bench overhead -- breaker retry     # groups with that in their names, or a candidate's
+//! cargo bench -p benches --bench overhead -- tasks             # what tasks on several workers do to each other
+//! cargo bench -p benches --bench overhead -- --json FILE       # the same for programs
 //! ```
 //!
 //! Times are medians over rounds; in each round all candidates of a group take their turn, so what slows the

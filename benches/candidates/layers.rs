@@ -120,14 +120,7 @@ fn timeout() -> Vec<Candidate> {
         peer("tower timeout", |tool| {
             layered(tower::timeout::TimeoutLayer::new(TIMEOUT), tool)
         }),
-        peer("tower-http timeout", |tool| {
-            let layer = tower_http::timeout::TimeoutLayer::with_status_code(
-                StatusCode::GATEWAY_TIMEOUT,
-                TIMEOUT,
-            );
-            as_http!(layer, tool)
-        })
-        .above(BARE_HTTP),
+        peer("tower-http timeout", http_timeout::<0>).above(BARE_HTTP),
         peer("tower-resilience timeout", |tool| {
             layered(peers::resilience_timeout(), tool)
         }),
@@ -138,6 +131,12 @@ fn timeout() -> Vec<Candidate> {
             layered(peers::seatbelt_timeout(), tool)
         }),
     ]
+}
+
+pub fn http_timeout<const N: usize>(tool: Tool<N>) -> Box<dyn Subject> {
+    let status = StatusCode::GATEWAY_TIMEOUT;
+    let layer = tower_http::timeout::TimeoutLayer::with_status_code(status, TIMEOUT);
+    as_http!(layer, tool)
 }
 
 fn deadline() -> Vec<Candidate> {

@@ -3,20 +3,29 @@
 //! A layer that moves the future of the layer below after that is made copies it, which a future of a few bytes hides.
 
 use tower::ServiceBuilder;
+use tower_layer::Layer as _;
 use tower_toolcall::{
-    catch_panic::CatchPanicLayer, circuit_breaker::CircuitBreakerLayer, deadline::DeadlineLayer,
-    metrics::Metrics, rate_limit::RateLimitBackoffLayer, retry::RetryLayer, timeout::TimeoutLayer,
+    catch_panic::CatchPanicLayer,
+    circuit_breaker::CircuitBreakerLayer,
+    deadline::DeadlineLayer,
+    health::Health,
+    metrics::Metrics,
+    rate_limit::RateLimitBackoffLayer,
+    result::{ToolResult, ToolResultLayer},
+    retry::RetryLayer,
+    sanitize::SanitizeLayer,
+    timeout::TimeoutLayer,
     trace::TraceLayer,
 };
 
 use super::{
     By, Candidate, Group, NEW, NEW_AT_ONCE, candidate, layered,
-    layers::{bare_http_of, http_trace},
+    layers::{bare_http_of, http_timeout, http_trace},
     peers::{self, TIMEOUT},
     stacked, stacks,
 };
 use crate::kit::{
-    drive::{Subject, shared},
+    drive::{Subject, executed, shared},
     tool::Tool,
 };
 
@@ -63,13 +72,22 @@ fn of_size<const N: usize>() -> Vec<Group> {
 }
 
 fn timeouts<const N: usize>() -> Vec<Candidate> {
+    let bare_http = sized::<N>("bare, in HTTP's types");
     vec![
+        bare_http_of::<N>(bare_http),
         ours::<N>("timeout", |tool| layered(TimeoutLayer::default(), tool)),
         peer::<N>("tower timeout", |tool| {
             layered(tower::timeout::TimeoutLayer::new(TIMEOUT), tool)
         }),
+        peer::<N>("tower-http timeout", http_timeout).above(bare_http),
         peer::<N>("tower-resilience timeout", |tool| {
             layered(peers::resilience_timeout(), tool)
+        }),
+        peer::<N>("seatbelt timeout", |tool| {
+            executed(peers::seatbelt_timeout().layer(tool))
+        }),
+        peer::<N>("seatbelt timeout, as tower's", |tool| {
+            layered(peers::seatbelt_timeout(), tool)
         }),
     ]
 }
@@ -83,6 +101,12 @@ fn retries<const N: usize>() -> Vec<Candidate> {
         peer::<N>("tower-resilience retry, with a budget", |tool| {
             layered(peers::resilience_retry().build(), tool)
         }),
+        peer::<N>("seatbelt retry, no budget", |tool| {
+            executed(peers::seatbelt_retry(true).layer(tool))
+        }),
+        peer::<N>("seatbelt retry, no budget, as tower's", |tool| {
+            layered(peers::seatbelt_retry(true), tool)
+        }),
     ]
 }
 
@@ -95,6 +119,9 @@ fn breakers<const N: usize>() -> Vec<Candidate> {
         peer::<N>("map + failsafe", peers::failsafes),
         peer::<N>("tower-resilience breaker, one key", |tool| {
             layered(peers::resilience_breaker(), tool)
+        }),
+        peer::<N>("seatbelt breaker, keyed", |tool| {
+            executed(peers::seatbelt_breakers().layer(tool))
         }),
     ]
 }
@@ -130,10 +157,21 @@ fn observers<const N: usize>() -> Vec<Candidate> {
 
 fn others<const N: usize>() -> Vec<Candidate> {
     vec![
+        ours::<N>("metrics", |tool| layered(Metrics::new().layer(), tool)),
         ours::<N>("deadline", |tool| {
             layered(DeadlineLayer::new(2 * TIMEOUT), tool)
         }),
         ours::<N>("catch_panic", |tool| layered(CatchPanicLayer::new(), tool)),
+        ours::<N>("sanitize, built-in rules", |tool| {
+            layered(SanitizeLayer::default(), tool)
+        }),
+        ours::<N>("result, taken apart again", |tool| {
+            let stack = ServiceBuilder::new()
+                .map_response(|result: ToolResult<u64>| result.into_data().unwrap_or(0))
+                .layer(ToolResultLayer::new());
+            stacked(stack, tool)
+        }),
+        ours::<N>("health", |tool| layered(Health::new().layer(), tool)),
     ]
 }
 

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use tower::{ServiceBuilder, service_fn};
+use tower::{Service, ServiceBuilder, service_fn};
 use tower_layer::Layer;
 use tower_toolcall::{
-    BoxError, CallInfo,
+    BoxError, CallInfo, ToolCall,
     backoff::Backoff,
     catch_panic::CatchPanicLayer,
     check::{CheckLayer, check_fn},
@@ -120,7 +120,7 @@ fn refusals() -> Vec<Candidate> {
 }
 
 const BARE_FAILS: &str = "bare, fails";
-const BARE_REFUSES: &str = "bare, cannot be reached";
+const BARE_REFUSES: &str = "bare, cannot be reached, three times";
 const BARE_DENIES: &str = "bare, fails with an error of ours";
 
 fn failing(candidate: Candidate) -> Candidate {
@@ -168,7 +168,17 @@ fn foreign() -> Vec<Candidate> {
 fn exhausted() -> Vec<Candidate> {
     let thrice = |candidate: Candidate| candidate.fails_after(3, Does::Refuse).above(BARE_REFUSES);
     vec![
-        candidate::<0>(BARE_REFUSES, By::Bare, |tool| shared(tool)).fails(Does::Refuse),
+        candidate::<0>(BARE_REFUSES, By::Bare, |tool| {
+            shared(service_fn(move |call: ToolCall| {
+                let mut tool = tool;
+                async move {
+                    let _ = tool.call(call.clone()).await;
+                    let _ = tool.call(call.clone()).await;
+                    tool.call(call).await
+                }
+            }))
+        })
+        .fails_after(3, Does::Refuse),
         thrice(ours("retry, three attempts", |tool| {
             let policy = RetryPolicy::new()
                 .with_backoff(Backoff::fixed(Duration::ZERO).expect("valid"))

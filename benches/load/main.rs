@@ -1,9 +1,9 @@
 //! Calls that arrive when they arrive: latency under load.
 //!
 //! ```text
-//! cargo bench --all-features --bench load              # about a minute
-//! cargo bench --all-features --bench load -- --quick   # less exact: a quarter of that
-//! cargo bench --all-features --bench load -- pipe      # only tables with that in their names
+//! cargo bench -p benches --bench load              # about a minute
+//! cargo bench -p benches --bench load -- --quick   # less exact: a quarter of that
+//! cargo bench -p benches --bench load -- pipe      # only tables with that in their names
 //! ```
 //!
 //! Arrivals keep to a constant rate and wait for no answer, and a latency begins when its call was due: what holds up

@@ -28,7 +28,7 @@ use std::{
 use serde_json::{Value, json};
 use tower_toolcall::BoxError;
 
-use candidates::{AT_ONCE, By, Group, NEW, Setting};
+use candidates::{By, Group, NEW, NEW_AT_ONCE, Setting};
 use chart::{Bar, Panel};
 use figures::{Row, machine, rows};
 use kit::rounds::Plan;
@@ -36,19 +36,22 @@ use kit::rounds::Plan;
 const COMMAND: &str = "cargo run --release -p benches --bin overhead";
 
 /// What is measured, by the names that `benches/candidates` gives it.
-const LAYERS: [&str; 9] = [
-    "timeout",
-    "retry",
-    "circuit breaker",
-    "rate limit, nothing cools",
-    "trace, nobody listens",
-    "metrics",
-    "deadline",
-    "catch_panic",
-    OTHERS,
+const LAYERS: [&str; 6] = [
+    "real futures: timeout, 1 KiB",
+    "real futures: retry, 1 KiB",
+    "real futures: circuit breaker, 1 KiB",
+    "real futures: rate limit, 1 KiB",
+    "real futures: trace and metrics, 1 KiB",
+    "real futures: others, 1 KiB",
 ];
-const OTHERS: &str = "other layers";
-const STACKS: [&str; 2] = ["stack: retry, breaker, timeout", "stack: all of it"];
+const STACKS: [&str; 2] = [
+    "real futures: stack of three, 1 KiB",
+    "real futures: stacks, 1 KiB",
+];
+const LARGE: [&str; 2] = [
+    "real futures: stack of three, 4 KiB",
+    "real futures: stacks, 4 KiB",
+];
 
 fn main() -> Result<(), BoxError> {
     if cfg!(debug_assertions) {
@@ -68,8 +71,15 @@ fn main() -> Result<(), BoxError> {
     let mut all = Figures::default();
     let groups = candidates::groups();
     let panels = [
-        ("One layer", LAYERS.as_slice()),
-        ("A stack of layers", STACKS.as_slice()),
+        ("One layer, a tool's future of 1 KiB", LAYERS.as_slice()),
+        (
+            "A stack of layers, a tool's future of 1 KiB",
+            STACKS.as_slice(),
+        ),
+        (
+            "A stack of layers, a tool's future of 4 KiB",
+            LARGE.as_slice(),
+        ),
     ]
     .map(|(title, names)| Panel {
         title,
@@ -117,7 +127,8 @@ ns         above the bare service, the median of all rounds
 x peer     by the ns of the fastest peer, the median of the rounds' ratios
 svc, fut   bytes of the service and of its future, without what they hold on the heap
 waits once the tool is pending once, as all real ones are; else it answers at once
-new calls  each call is made when it is sent; else it is a clone, which knows already what a layer has found out";
+new calls  each call is made when it is sent: a clone knows already what a layer has found out
+KiB        of the tool's future, which a layer that moves it copies";
 
 /// As JSON.
 #[derive(Default)]
@@ -128,7 +139,9 @@ impl Figures {
     fn measure(&mut self, group: &Group, plan: Plan) -> Vec<Bar> {
         let mut bars = Vec::new();
         let settings = group.settings.iter();
-        for setting in settings.filter(|setting| [AT_ONCE.name, NEW.name].contains(&setting.name)) {
+        for setting in
+            settings.filter(|setting| [NEW_AT_ONCE.name, NEW.name].contains(&setting.name))
+        {
             let rows = rows(group, setting, plan);
             title(group, setting);
             for row in &rows {
@@ -137,7 +150,7 @@ impl Figures {
             self.0
                 .extend(rows.iter().map(|row| row.json(group, setting)));
             if setting.name == NEW.name {
-                bars = shown(group, &rows);
+                bars = shown(&rows);
             }
         }
         bars
@@ -172,19 +185,21 @@ fn text(row: &Row) -> String {
     )
 }
 
-/// Of a layer's variants the first, which is the default; of stacks all. Then the peers, the fastest first.
-fn shown(group: &Group, rows: &[Row]) -> Vec<Bar> {
-    let all = group.name == OTHERS || STACKS.contains(&group.name);
+/// Ours, then the peers, the fastest first. The size is in the title.
+fn shown(rows: &[Row]) -> Vec<Bar> {
     let bars = |by| {
         rows.iter()
             .filter(move |row| row.by == by)
             .map(move |row| Bar {
-                name: row.name,
+                name: row
+                    .name
+                    .rsplit_once(", ")
+                    .map_or(row.name, |(name, _size)| name),
                 is_ours: by == By::Ours,
                 ns: row.own.unwrap_or(0.0),
             })
     };
-    let ours = bars(By::Ours).take(if all { usize::MAX } else { 1 });
+    let ours = bars(By::Ours);
     let mut peers: Vec<Bar> = bars(By::Peer).collect();
     peers.sort_by(|a, b| a.ns.total_cmp(&b.ns));
     ours.chain(peers).collect()

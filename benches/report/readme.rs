@@ -35,7 +35,11 @@ fn table(panels: &[Panel]) -> Result<String, BoxError> {
     let mut table =
         "| nanoseconds that a layer adds to a call | ours | other crates |\n|---|---|---|\n"
             .to_owned();
-    for group in panels.iter().flat_map(|panel| &panel.groups) {
+    for (panel, group) in panels
+        .iter()
+        .flat_map(|p| p.groups.iter().map(move |g| (p, g)))
+    {
+        let size = panel.title.rsplit_once(" of ").map_or("", |(_, size)| size);
         let peers: Vec<String> = group
             .iter()
             .filter(|bar| !bar.is_ours)
@@ -44,7 +48,7 @@ fn table(panels: &[Panel]) -> Result<String, BoxError> {
         let mut peers = Some(peers.join(", "));
         for bar in group.iter().filter(|bar| bar.is_ours) {
             let peers = peers.take().unwrap_or_default();
-            writeln!(table, "| {} | {:.0} | {peers} |", bar.name, bar.ns)?;
+            writeln!(table, "| {}, {size} | {:.0} | {peers} |", bar.name, bar.ns)?;
         }
     }
     Ok(table)
