@@ -210,7 +210,7 @@ mod tests {
             for word in text.as_bytes().as_chunks().0.iter().take(words) {
                 ours.write_word(u64::from_le_bytes(*word));
             }
-            ours.write_word(8 * (words as u64) << 56);
+            ours.write_word((8 * words as u64) << 56);
             assert_eq!(ours.finish(), standard.finish(), "{words} words");
         }
     }
