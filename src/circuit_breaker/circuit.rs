@@ -35,6 +35,9 @@ use crate::{
 /// How many transitions are kept for a slow subscriber.
 pub(super) const BACKLOG: usize = 256;
 
+/// Decides how a call counts that was dropped unfinished.
+pub(super) type AbandonedFn = dyn Fn(&Abandoned) -> Count + Send + Sync;
+
 /// Shared by all breakers of one layer value.
 pub(super) struct Shared {
     pub(super) rules: Rules,
@@ -44,7 +47,7 @@ pub(super) struct Shared {
     /// How long a call may be pending before a drop counts as a failure.
     pub(super) abandoned_after: Option<Duration>,
     /// Decides instead of `abandoned_after`.
-    pub(super) abandoned_policy: Option<Arc<dyn Fn(&Abandoned) -> Count + Send + Sync>>,
+    pub(super) abandoned_policy: Option<Arc<AbandonedFn>>,
     pub(super) listener: Listener,
     /// Whether new breakers are disabled.
     pub(super) disabled: AtomicBool,

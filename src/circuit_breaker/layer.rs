@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use tower_layer::Layer;
 
 use super::{
-    circuit::{Circuit, Shared},
+    circuit::{AbandonedFn, Circuit, Shared},
     handle::CircuitBreakerHandle,
     rules::{Rules, Trip, period},
     service::CircuitBreaker,
@@ -84,7 +84,7 @@ pub struct CircuitBreakerBuilder<C = ByError> {
     counts_tools: Option<bool>,
     counts_reported: bool,
     abandoned_after: Option<Duration>,
-    abandoned_policy: Option<Arc<dyn Fn(&Abandoned) -> Count + Send + Sync>>,
+    abandoned_policy: Option<Arc<AbandonedFn>>,
     listener: Listener,
     classifier: C,
 }
