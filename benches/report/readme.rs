@@ -33,7 +33,7 @@ pub(crate) fn write(panels: &[Panel], caption: &str) -> Result<(), BoxError> {
 /// A row for each of our candidates, with the peers of its group.
 fn table(panels: &[Panel]) -> Result<String, BoxError> {
     let mut table =
-        "| nanoseconds that a layer adds to a call | ours | other crates |\n|---|---|---|\n"
+        "| nanoseconds that a layer adds to a call, by the size of the tool's future | ours | other crates |\n|---|---|---|\n"
             .to_owned();
     for (panel, group) in panels
         .iter()
