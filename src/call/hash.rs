@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-/// The hashes of (server, name) and of the server alone, of which keyed layers ask for one or the other.
+/// The hash of (server, name) and that of the server alone: which of them is needed depends on the [`Key`](crate::Key) of a layer.
 #[derive(Clone, Default)]
 pub(super) struct Hashes {
     tool: Hash,
