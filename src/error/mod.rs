@@ -466,15 +466,18 @@ impl ToolError {
     }
 
     fn edit(mut self, change: impl FnOnce(&mut Inner)) -> Self {
+        self.change(change);
+        self
+    }
+
+    /// Changes it in place, or a copy if somebody else has it too.
+    fn change(&mut self, change: impl FnOnce(&mut Inner)) {
         match Arc::get_mut(&mut self.0) {
-            Some(inner) => {
-                change(inner);
-                self
-            }
+            Some(inner) => change(inner),
             None => {
                 let mut inner = Inner::copy(&self.0);
                 change(&mut inner);
-                Self(Arc::new(inner))
+                self.0 = Arc::new(inner);
             }
         }
     }

@@ -57,14 +57,19 @@ impl ToolError {
     /// An [`Upstream`](ErrorKind::Upstream) error with status 503 becomes [`Execution::NotStarted`]: the server turned
     /// the request away and said when to come back. One that was [inferred](Evidence::Inferred) does not.
     #[must_use]
-    pub fn with_retry_after(self, delay: Duration) -> Self {
+    pub fn with_retry_after(mut self, delay: Duration) -> Self {
+        self.set_retry_after(delay);
+        self
+    }
+
+    pub(crate) fn set_retry_after(&mut self, delay: Duration) {
         let unavailable = self.status() == Some(StatusCode::SERVICE_UNAVAILABLE);
-        self.edit(|e| {
+        self.change(|e| {
             e.retry_after = Some(delay);
             if unavailable && e.kind == ErrorKind::Upstream && e.evidence != Evidence::Inferred {
                 e.execution = Execution::NotStarted;
             }
-        })
+        });
     }
 
     /// Sets whether the tool ran, where more is known than the [kind](ErrorKind::execution) says. With [`Execution::NotStarted`], an error that was
@@ -77,6 +82,11 @@ impl ToolError {
                 e.evidence = Evidence::Word;
             }
         })
+    }
+
+    /// Whether the tool ran is not known after all: an earlier attempt may have.
+    pub(crate) fn set_execution_unknown(&mut self) {
+        self.change(|e| e.execution = Execution::Unknown);
     }
 
     /// Sets [`Execution::NotStarted`] and keeps the evidence.

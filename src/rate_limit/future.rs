@@ -126,7 +126,7 @@ impl<C> Gated<C> {
         if let Some(error) = &mut error
             && error.retry_after().is_none()
         {
-            **error = error.clone().with_retry_after(cooldown);
+            error.set_retry_after(cooldown);
         }
         let Request::Again(resend) = request else {
             return None;
@@ -212,7 +212,7 @@ where
             && again.is_none()
             && error.execution() == Execution::NotStarted
         {
-            *error = error.clone().with_execution(Execution::Unknown);
+            error.set_execution_unknown();
         }
         again
     }
