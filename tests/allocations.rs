@@ -521,7 +521,8 @@ async fn memory_stays_bounded_whatever_names_are_invented() {
             }
         });
         held += counted.bytes_current;
-        if round == 0 {
+        // The names of the first round leave the memory of their entries behind, once.
+        if round == 1 {
             last = held;
         }
     }

@@ -4,9 +4,10 @@
 //! bounded; and what protects a tool (an open breaker, a cooldown) must not be the thing that is
 //! forgotten, so every value says whether it may be.
 //!
-//! Looking up a known key does not allocate, unless it becomes hot, and waits for nobody but for a table that is
-//! being replaced, or a thread of the same lane that makes a key hot: entries are only ever added to a table, and
-//! each thread reads the present one under a read lock of its own lane. When a table is full, a new one takes what
+//! Looking up a known key does not allocate, unless it becomes hot. It takes no lock as long as no key was forgotten and
+//! nobody else has a call of this key in flight. Else it waits for nobody but for a table that is being replaced, or a thread
+//! of the same lane that makes a key hot: entries are only ever added to a table, and each thread reads the present one under
+//! a read lock of its own lane. When a table is full, a new one takes what
 //! wants to stay, as far as that frees an eighth of the places: what must not be forgotten or has a call in flight,
 //! always; then what should not, then what was used again since the last sweep. If what must stay fills the table,
 //! new keys share one overflow entry.
@@ -28,10 +29,10 @@
 use std::{
     collections::HashSet,
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+        Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
         atomic::{
             AtomicBool, AtomicU8, AtomicUsize,
-            Ordering::{Acquire, Relaxed, Release},
+            Ordering::{Acquire, Relaxed},
             fence,
         },
     },
@@ -46,21 +47,25 @@ use crate::{
 };
 
 mod hot;
+mod table;
 use hot::Hot;
+use table::{FIRST_TABLE, Kept, Table, Unforgotten};
 
 /// The default bound on the number of keys.
 pub(crate) const DEFAULT_MAX_KEYS: usize = 10_000;
 
+/// The largest bound.
+const MOST_KEYS: usize = 1 << 24;
+
 /// Checks the bound that somebody has set, and whether the keys of the known calls fit.
 pub(crate) fn check_max_keys(max: usize, key: &Key, known: &[CallInfo]) -> Result<(), ConfigError> {
-    const MOST: usize = 1 << 24;
     let known: HashSet<u64> = known.iter().map(|call| key.hash(call)).collect();
     let known = known.len();
     let reason = match max {
         _ if known > max => format!("{max} is less than the {known} keys that are known"),
         0 => "it is zero: nothing would be kept of any key".to_owned(),
-        1..=MOST => return Ok(()),
-        _ => format!("{max} is more than {MOST}"),
+        1..=MOST_KEYS => return Ok(()),
+        _ => format!("{max} is more than {MOST_KEYS}"),
     };
     Err(ConfigError::new("max_keys", reason))
 }
@@ -331,64 +336,6 @@ impl<V> Entry<V> {
     }
 }
 
-/// An insert-only hash table with open addressing, at most half full.
-#[derive(Debug)]
-struct Table<V> {
-    slots: Box<[OnceLock<Arc<Entry<V>>>]>,
-}
-
-impl<V> Table<V> {
-    /// `capacity` entries and as many empty slots, at least.
-    fn new(capacity: usize) -> Self {
-        let slots = (2 * capacity).next_power_of_two();
-        Self {
-            slots: (0..slots).map(|_| OnceLock::new()).collect(),
-        }
-    }
-
-    fn capacity(&self) -> usize {
-        self.slots.len() / 2
-    }
-
-    #[inline(always)]
-    fn find(&self, hash: u64) -> Option<&Arc<Entry<V>>> {
-        let mask = self.slots.len() - 1;
-        // The low bits choose the slot; the table is never full, so the search ends.
-        let mut at = hash as usize & mask;
-        while let Some(entry) = self.slots[at].get() {
-            if entry.hash == hash {
-                return Some(entry);
-            }
-            at = (at + 1) & mask;
-        }
-        None
-    }
-
-    /// Puts an entry in whose key is not there. For the one writer.
-    fn insert(&self, entry: Arc<Entry<V>>) {
-        let mask = self.slots.len() - 1;
-        entry.tables.fetch_add(1, Relaxed);
-        let mut at = entry.hash as usize & mask;
-        while self.slots[at].get().is_some() {
-            at = (at + 1) & mask;
-        }
-        let _ = self.slots[at].set(entry);
-    }
-
-    fn entries(&self) -> impl Iterator<Item = &Arc<Entry<V>>> {
-        self.slots.iter().filter_map(OnceLock::get)
-    }
-}
-
-impl<V> Drop for Table<V> {
-    fn drop(&mut self) {
-        for entry in self.entries() {
-            // Before the entry's count goes down: in between it seems to be in use, which is harmless.
-            entry.tables.fetch_sub(1, Release);
-        }
-    }
-}
-
 /// What some threads look up in. On a cache line of its own: its lock is written to by each look-up.
 #[derive(Debug)]
 #[repr(align(64))]
@@ -397,16 +344,21 @@ struct Lane<V>(RwLock<Local<V>>);
 #[derive(Debug)]
 struct Local<V> {
     /// The present one.
-    table: Arc<Table<V>>,
+    table: Arc<Table<Kept<V>>>,
     hot: Hot<V>,
 }
 
 impl<V> Local<V> {
-    fn new(table: &Arc<Table<V>>) -> Self {
+    fn new(table: &Arc<Table<Kept<V>>>) -> Self {
         Self {
             table: Arc::clone(table),
             hot: Hot::new(),
         }
+    }
+
+    #[inline(always)]
+    fn find(&self, hash: u64) -> Option<&Arc<Entry<V>>> {
+        self.table.find(hash).map(Kept::entry)
     }
 }
 
@@ -423,6 +375,7 @@ impl<V> Lane<V> {
 
 #[derive(Debug)]
 struct Shared<V> {
+    unforgotten: Unforgotten<V>,
     lanes: Box<[Lane<V>]>,
     writer: Mutex<Writer<V>>,
     overflow: Arc<Entry<V>>,
@@ -435,7 +388,7 @@ struct Shared<V> {
 #[derive(Debug)]
 struct Writer<V> {
     /// The present one.
-    table: Arc<Table<V>>,
+    table: Arc<Table<Kept<V>>>,
     /// Keys in it.
     len: usize,
     /// Those of them that are not known, but for some that may have become so.
@@ -444,6 +397,16 @@ struct Writer<V> {
     patience: usize,
     /// The same of keys that are not known.
     unknown_patience: usize,
+}
+
+impl<V> Writer<V> {
+    fn find(&self, hash: u64) -> Option<&Arc<Entry<V>>> {
+        self.table.find(hash).map(Kept::entry)
+    }
+
+    fn entries(&self) -> impl Iterator<Item = &Arc<Entry<V>>> {
+        self.table.iter().map(Kept::entry)
+    }
 }
 
 /// The map. Clones share it.
@@ -471,13 +434,15 @@ impl<V: Evict> Registry<V> {
     /// A map of at most `max` keys, at least 1. `overflow` is shared by the keys beyond.
     pub(crate) fn new(key: Key, max: usize, overflow: V, listener: Listener) -> Self {
         let max = max.max(1);
-        let table = Arc::new(Table::new(max.min(32)));
+        let first = max.min(FIRST_TABLE);
+        let table = Arc::new(Table::new(first));
         let lane = |_| Lane(RwLock::new(Local::new(&table)));
         let beyond = Arc::new(Beyond {
             key: key.clone(),
             proved: Mutex::default(),
         });
         Self(Arc::new(Shared {
+            unforgotten: Unforgotten::new(first),
             lanes: (0..lanes()).map(lane).collect(),
             writer: Mutex::new(Writer {
                 table,
@@ -516,7 +481,7 @@ impl<V: Evict> Registry<V> {
     ) -> T {
         let hash = self.0.key.hash(call);
         let local = self.lane().read();
-        if let Some(entry) = local.table.find(hash) {
+        if let Some(entry) = local.find(hash) {
             entry.mark_used();
             return look(entry);
         }
@@ -529,8 +494,23 @@ impl<V: Evict> Registry<V> {
     #[inline]
     pub(crate) fn keep(&self, call: &CallInfo, make: impl FnOnce() -> V) -> Arc<Entry<V>> {
         let hash = self.0.key.hash(call);
+        if let Some(entry) = self.0.unforgotten.keep(hash) {
+            entry.mark_used();
+            return entry;
+        }
+        self.keep_under_lock(hash, call, make)
+    }
+
+    /// The same if that entry is new, or others keep it too, or keys were forgotten.
+    #[inline(never)]
+    fn keep_under_lock(
+        &self,
+        hash: u64,
+        call: &CallInfo,
+        make: impl FnOnce() -> V,
+    ) -> Arc<Entry<V>> {
         let local = self.lane().read();
-        if let Some(entry) = local.table.find(hash) {
+        if let Some(entry) = local.find(hash) {
             entry.mark_used();
             // Nobody else has it: there is but its table.
             if Arc::strong_count(entry) == 1 {
@@ -548,7 +528,7 @@ impl<V: Evict> Registry<V> {
     /// The same of an entry that is not hot in this lane: it becomes so if somebody else has it in flight.
     #[cold]
     fn keep_shared(&self, local: RwLockReadGuard<'_, Local<V>>, hash: u64) -> Arc<Entry<V>> {
-        let entry = local.table.find(hash).expect("found under this lock");
+        let entry = local.find(hash).expect("found under this lock");
         let becomes_hot = Entry::is_in_flight(entry) && local.hot.has_place_for(entry);
         let entry = Arc::clone(entry);
         drop(local);
@@ -556,7 +536,7 @@ impl<V: Evict> Registry<V> {
         if becomes_hot
             && let Ok(mut local) = self.lane().0.try_write()
             // A sweep may have dropped it meanwhile.
-            && let Some(known) = local.table.find(hash)
+            && let Some(known) = local.find(hash)
             && Arc::ptr_eq(known, &entry)
         {
             return local.hot.put(&entry);
@@ -576,7 +556,7 @@ impl<V: Evict> Registry<V> {
             let entry = self.get_known(call, &make);
             let writer = self.lock();
             // A sweep that was under way may have dropped it.
-            if let Some(entry) = writer.table.find(hash) {
+            if let Some(entry) = writer.find(hash) {
                 return look(entry);
             }
             if Arc::ptr_eq(&entry, &self.0.overflow) {
@@ -593,13 +573,13 @@ impl<V: Evict> Registry<V> {
     /// The entry of the call's key, if it is known. That it was asked for keeps no key.
     pub(crate) fn peek(&self, call: &CallInfo) -> Option<Arc<Entry<V>>> {
         let hash = self.0.key.hash(call);
-        self.lane().read().table.find(hash).cloned()
+        self.lane().read().find(hash).cloned()
     }
 
     /// Every entry but the overflow one, in no order.
     pub(crate) fn entries(&self) -> Vec<Arc<Entry<V>>> {
         // Nobody is adding one meanwhile.
-        self.lock().table.entries().cloned().collect()
+        self.lock().entries().cloned().collect()
     }
 
     /// The number of keys.
@@ -642,7 +622,7 @@ impl<V: Evict> Registry<V> {
         // A key function may look at the keys itself, or wait for somebody who does.
         let parts = self.0.key.parts(call);
         let mut writer = self.lock();
-        if let Some(entry) = writer.table.find(hash) {
+        if let Some(entry) = writer.find(hash) {
             return Arc::clone(entry);
         }
         let before = writer.len;
@@ -654,7 +634,8 @@ impl<V: Evict> Registry<V> {
             false => Arc::clone(&self.0.overflow),
         };
         if fits {
-            writer.table.insert(Arc::clone(&entry));
+            writer.table.insert(Kept::new(&entry));
+            self.0.unforgotten.insert(&entry);
             writer.len += 1;
             writer.unknown += usize::from(!known);
         }
@@ -674,7 +655,7 @@ impl<V: Evict> Registry<V> {
             return true;
         }
         let unknown = |entry: &&Arc<Entry<V>>| !entry.is_known();
-        writer.unknown = writer.table.entries().filter(unknown).count();
+        writer.unknown = writer.entries().filter(unknown).count();
         if writer.unknown < most {
             return true;
         }
@@ -695,6 +676,7 @@ impl<V: Evict> Registry<V> {
         if writer.len < max {
             let room = (2 * capacity).min(max);
             self.publish(writer, Table::new(room), |_| true);
+            self.0.unforgotten.grow(room, writer.entries());
             return true;
         }
         if writer.patience > 0 {
@@ -717,7 +699,7 @@ impl<V: Evict> Registry<V> {
             }
         }
         let mut sizes = [0; TIERS];
-        for entry in table.entries() {
+        for entry in table.iter().map(Kept::entry) {
             sizes[Entry::tier(entry)] += 1;
         }
         let (mut left, mut goes) = (taken, [false; TIERS]);
@@ -729,6 +711,7 @@ impl<V: Evict> Registry<V> {
             }
         }
         if left < taken {
+            self.0.unforgotten.close();
             self.publish(writer, Table::new(table.capacity()), |e| {
                 let stays = !goes[Entry::tier(e)];
                 e.used.store(false, Relaxed);
@@ -747,13 +730,13 @@ impl<V: Evict> Registry<V> {
     fn publish(
         &self,
         writer: &mut Writer<V>,
-        next: Table<V>,
+        next: Table<Kept<V>>,
         keep: impl Fn(&Arc<Entry<V>>) -> bool,
     ) {
         (writer.len, writer.unknown) = (0, 0);
-        for entry in writer.table.entries() {
+        for entry in writer.table.iter().map(Kept::entry) {
             if keep(entry) {
-                next.insert(Arc::clone(entry));
+                next.insert(Kept::new(entry));
                 writer.len += 1;
                 writer.unknown += usize::from(!entry.is_known());
             }

@@ -618,6 +618,27 @@ fn nobody_waits_for_a_key_to_become_hot() {
     assert!(keep(&registry, "x").is_of(&in_flight));
 }
 
+/// In any of the sizes that the map has had.
+#[test]
+fn a_key_that_nobody_has_is_looked_up_without_a_lock() {
+    let registry = registry(1000);
+    let names: Vec<_> = (0..100).map(|i| format!("{i}")).collect();
+    for name in &names {
+        keep(&registry, name);
+    }
+    let lanes: Vec<_> = registry.0.lanes.iter().map(Lane::write).collect();
+    let writer = registry.lock();
+    let (done, ended) = mpsc::channel();
+    let other = registry.clone();
+    std::thread::spawn(move || {
+        let found = |name: &String| keep(&other, name).name() == Some(name);
+        done.send(names.iter().all(found))
+    });
+    let found = ended.recv_timeout(std::time::Duration::from_secs(20));
+    drop((lanes, writer));
+    assert_eq!(found, Ok(true));
+}
+
 /// What is dropped while a lane is locked is never the last that has a value.
 #[derive(Debug)]
 struct LooksAtItsEnd(Arc<OnceLock<Registry<LooksAtItsEnd>>>);
