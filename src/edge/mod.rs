@@ -17,6 +17,8 @@ pub mod health;
 pub(crate) mod hyper;
 #[cfg(feature = "mcp")]
 pub mod mcp;
+#[cfg(feature = "router")]
+mod nearest;
 #[cfg(feature = "otel")]
 pub mod otel;
 #[cfg(feature = "router")]

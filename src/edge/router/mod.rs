@@ -153,7 +153,6 @@ mod answer;
 mod builder;
 mod list;
 mod names;
-mod nearest;
 mod route;
 mod service;
 mod table;

@@ -1,11 +1,14 @@
 use std::{collections::HashMap, ops::ControlFlow, sync::Arc};
 
-use super::{ToolList, list::Tools, names, nearest::Nearest, route::Route};
+use super::{ToolList, list::Tools, names, route::Route};
 #[cfg(feature = "mcp")]
 use crate::edge::mcp::Catalog;
 use crate::{
     call::{CallInfo, Identity, MAX_NAME_BYTES, ReplaySafety, ToolCall},
-    edge::health::{Health, named},
+    edge::{
+        health::{Health, named},
+        nearest::Nearest,
+    },
 };
 
 /// All names, and what is behind them.

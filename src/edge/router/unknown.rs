@@ -1,6 +1,7 @@
-use super::{names, nearest::Nearest, table::Table};
+use super::{names, table::Table};
 use crate::{
     call::{CallInfo, ToolCall},
+    edge::nearest::Nearest,
     error::{ErrorKind, ToolError},
 };
 

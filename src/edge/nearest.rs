@@ -20,7 +20,7 @@ const MAX_WORK: usize = 1_000_000;
 const LOOK: usize = 24;
 
 /// The names nearest to one that does not exist.
-pub(super) struct Nearest<'a> {
+pub(in crate::edge) struct Nearest<'a> {
     asked: Letters<'a>,
     bare: Letters<'a>,
     exact: Option<String>,
@@ -39,7 +39,7 @@ struct Near {
 
 impl<'a> Nearest<'a> {
     /// `bare`: the tool's own part of the name.
-    pub(super) fn to(asked: &'a str, bare: &'a str) -> Self {
+    pub(in crate::edge) fn to(asked: &'a str, bare: &'a str) -> Self {
         Self {
             asked: Letters::of(asked),
             bare: Letters::of(bare),
@@ -49,27 +49,27 @@ impl<'a> Nearest<'a> {
         }
     }
 
-    pub(super) fn bare(&self) -> &'a str {
+    pub(in crate::edge) fn bare(&self) -> &'a str {
         self.bare.text
     }
 
     /// A tool has the very name that was asked for, and was missed for another reason.
-    pub(super) fn is(&mut self, flat: &str) {
+    pub(in crate::edge) fn is(&mut self, flat: &str) {
         self.exact = Some(flat.to_owned()).filter(|name| is_showable(name));
     }
 
     /// A tool of the program's own.
-    pub(super) fn offer_local(&mut self, name: &str) -> ControlFlow<()> {
+    pub(in crate::edge) fn offer_local(&mut self, name: &str) -> ControlFlow<()> {
         self.look_at(name, name, false)
     }
 
     /// A tool of a server: its flat name, and its own part of it.
-    pub(super) fn offer(&mut self, flat: &str, bare: &str) -> ControlFlow<()> {
+    pub(in crate::edge) fn offer(&mut self, flat: &str, bare: &str) -> ControlFlow<()> {
         self.look_at(flat, bare, true)
     }
 
     /// Spends the cost of a look without a name. Breaks when the work is used up.
-    pub(super) fn skip(&mut self) -> ControlFlow<()> {
+    pub(in crate::edge) fn skip(&mut self) -> ControlFlow<()> {
         match spend(&mut self.work, LOOK) {
             true => ControlFlow::Continue(()),
             false => ControlFlow::Break(()),
@@ -98,7 +98,7 @@ impl<'a> Nearest<'a> {
         ControlFlow::Continue(())
     }
 
-    pub(super) fn into_names(self) -> Vec<String> {
+    pub(in crate::edge) fn into_names(self) -> Vec<String> {
         let best = self.best.into_iter().map(|near| near.name);
         self.exact.into_iter().chain(best).take(MAX_NAMES).collect()
     }
