@@ -22,7 +22,8 @@ pub enum Execution {
 ///
 /// What other callers feel (a second run of a tool, a cooldown that all share, a server marked as unavailable) is
 /// never caused by an error that was merely [inferred](Self::Inferred).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Evidence {
     /// A layer on this side refused the call: it was never sent. See [`ToolError::refusal`](super::ToolError::refusal).
