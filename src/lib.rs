@@ -63,6 +63,8 @@ pub use edge::otel;
 pub use edge::router;
 #[cfg(feature = "settings")]
 pub use edge::settings;
+#[cfg(feature = "testing")]
+pub use edge::testing;
 #[cfg(feature = "tonic")]
 pub use edge::tonic;
 pub use kit::backoff;

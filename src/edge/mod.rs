@@ -17,7 +17,7 @@ pub mod health;
 pub(crate) mod hyper;
 #[cfg(feature = "mcp")]
 pub mod mcp;
-#[cfg(feature = "router")]
+#[cfg(any(feature = "router", feature = "testing"))]
 mod nearest;
 #[cfg(feature = "otel")]
 pub mod otel;
@@ -25,6 +25,8 @@ pub mod otel;
 pub mod router;
 #[cfg(feature = "settings")]
 pub mod settings;
+#[cfg(feature = "testing")]
+pub mod testing;
 #[cfg(feature = "tonic")]
 pub mod tonic;
 #[cfg(feature = "tower")]

@@ -49,11 +49,13 @@ impl<'a> Nearest<'a> {
         }
     }
 
+    #[cfg(feature = "router")]
     pub(in crate::edge) fn bare(&self) -> &'a str {
         self.bare.text
     }
 
     /// A tool has the very name that was asked for, and was missed for another reason.
+    #[cfg(feature = "router")]
     pub(in crate::edge) fn is(&mut self, flat: &str) {
         self.exact = Some(flat.to_owned()).filter(|name| is_showable(name));
     }

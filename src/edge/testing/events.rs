@@ -1,0 +1,209 @@
+use std::{
+    fmt::{self, Debug, Write as _},
+    future::poll_fn,
+    sync::{Arc, Mutex, OnceLock},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+use tower_service::Service;
+
+use super::{MAX_EVENTS, record::RecordSnapshot, tally::lock};
+use crate::{
+    call::{ListenerId, Observation, ToolCall},
+    error::ToolError,
+    event::{Event, Listen, Listening},
+    text::Bounded,
+};
+
+/// How much of an event is printed, in bytes.
+const MAX_LINE: usize = 1 << 10;
+
+/// A listener that records events: their names, or what [`pick`](Self::pick) takes from them.
+///
+/// See the [module docs](super#events-and-the-record) for an example. It receives the events of the calls that it [runs](Self::run) or
+/// [observes](Self::observe), from every layer that they pass, without wiring. As the listener of a layer
+/// (`with_listener(events.clone())`) it receives those of all calls there. An event that reaches it on both ways is recorded once.
+///
+/// # Limits
+///
+/// The first [`MAX_EVENTS`] are recorded, and printed up to 1 KiB each.
+///
+/// # Clone
+///
+/// Clones share what was recorded.
+pub struct Events<T = &'static str> {
+    shared: Arc<Shared<T>>,
+}
+
+type Pick<T> = dyn Fn(&Event<'_>) -> Option<T> + Send + Sync;
+
+struct Shared<T> {
+    pick: Box<Pick<T>>,
+    since: Instant,
+    heard: Mutex<Heard<T>>,
+    listening: OnceLock<Listening>,
+}
+
+struct Heard<T> {
+    picked: Vec<T>,
+    log: Vec<Logged>,
+}
+
+struct Logged {
+    at: Duration,
+    name: Option<&'static str>,
+    /// The event, printed; names and durations, never arguments.
+    text: String,
+}
+
+impl Events {
+    /// Records the [name](Event::name) of each event that is emitted.
+    pub fn new() -> Self {
+        Self::pick(|event| event.name())
+    }
+}
+
+impl Default for Events {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T: Send + 'static> Events<T> {
+    /// Records what the function takes from an event. With `None` the event is left out, but printed when an
+    /// [`assert`](Self::assert) fails.
+    ///
+    /// ```
+    /// use tower_toolcall::{Event, testing::Events};
+    ///
+    /// let delays = Events::pick(|event| match event {
+    ///     Event::Retry { delay, .. } => Some(*delay),
+    ///     _ => None,
+    /// });
+    /// ```
+    pub fn pick(pick: impl Fn(&Event<'_>) -> Option<T> + Send + Sync + 'static) -> Self {
+        let shared = Shared {
+            pick: Box::new(pick),
+            since: Instant::now(),
+            heard: Mutex::new(Heard {
+                picked: Vec::new(),
+                log: Vec::new(),
+            }),
+            listening: OnceLock::new(),
+        };
+        Self {
+            shared: Arc::new(shared),
+        }
+    }
+
+    /// Sends a call through a stack and records its events. Returns its result, and its record at the end. Dropping the future drops
+    /// the call.
+    pub async fn run<S>(
+        &self,
+        mut stack: S,
+        mut call: ToolCall,
+    ) -> (Result<S::Response, ToolError>, RecordSnapshot)
+    where
+        S: Service<ToolCall, Error: Into<ToolError>>,
+    {
+        let observation = self.observe(&mut call);
+        let result = match poll_fn(|cx| stack.poll_ready(cx)).await {
+            Ok(()) => stack.call(call).await,
+            Err(error) => Err(error),
+        };
+        let result = result.map_err(Into::into);
+        let record = RecordSnapshot::of(&observation, result.as_ref().err());
+        (result, record)
+    }
+
+    /// Observes a call, and records its events as long as the observation exists: all but its end, which is in its result.
+    pub fn observe(&self, call: &mut ToolCall) -> Observation {
+        let mut observation = call.observe();
+        let listen = || Listening::new(Arc::downgrade(&self.shared) as _);
+        observation.listen(self.shared.listening.get_or_init(listen).id());
+        observation
+    }
+
+    /// Takes out what was recorded, and begins anew.
+    pub fn take(&self) -> Vec<T> {
+        let mut heard = lock(&self.shared.heard);
+        heard.log.clear();
+        std::mem::take(&mut heard.picked)
+    }
+
+    /// The names of all events, also of those that [`pick`](Self::pick) left out.
+    pub fn names(&self) -> Vec<&'static str> {
+        let heard = lock(&self.shared.heard);
+        heard.log.iter().filter_map(|event| event.name).collect()
+    }
+
+    /// Asserts that exactly this was recorded, in this order.
+    ///
+    /// # Panics
+    ///
+    /// If not. The message has what was recorded instead, and every event with its time.
+    #[track_caller]
+    pub fn assert<const N: usize>(&self, expected: [T; N])
+    where
+        T: PartialEq + Debug,
+    {
+        let is_so = lock(&self.shared.heard).picked == expected;
+        assert!(is_so, "expected {expected:#?}\n{self:?}");
+    }
+}
+
+impl<T: Send> Listen for Shared<T> {
+    fn on(&self, event: &Event<'_>) {
+        // The user's code runs outside the lock.
+        let picked = (self.pick)(event);
+        let mut text = Bounded::new(MAX_LINE);
+        // An error means that the limit is reached.
+        let _ = write!(text, "{event:?}");
+        let logged = Logged {
+            at: self.since.elapsed(),
+            name: event.name(),
+            text: text.into_text(),
+        };
+        let mut heard = lock(&self.heard);
+        if heard.log.len() < MAX_EVENTS {
+            heard.log.push(logged);
+            heard.picked.extend(picked);
+        }
+    }
+
+    fn includes(&self, id: ListenerId) -> bool {
+        self.listening.get().is_some_and(|own| own.id() == id)
+    }
+}
+
+impl<T: Send> Listen for Events<T> {
+    fn on(&self, event: &Event<'_>) {
+        self.shared.on(event);
+    }
+
+    fn includes(&self, id: ListenerId) -> bool {
+        self.shared.includes(id)
+    }
+}
+
+impl<T> Clone for Events<T> {
+    fn clone(&self) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+        }
+    }
+}
+
+/// What was recorded, and a line for each event.
+impl<T: Debug> Debug for Events<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let heard = lock(&self.shared.heard);
+        writeln!(f, "recorded {:#?}", heard.picked)?;
+        writeln!(f, "of {} events:", heard.log.len())?;
+        for Logged { at, name, text } in &heard.log {
+            writeln!(f, "  +{at:?} {}: {text}", name.unwrap_or("not emitted"))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,169 @@
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex},
+    task::{Context, Poll},
+};
+
+use serde_json::Value;
+use tower_service::Service;
+
+use super::{
+    differ::places,
+    line::{Asked, End, Line},
+};
+use crate::{
+    call::ToolCall,
+    config::ConfigError,
+    edge::{
+        nearest::Nearest,
+        testing::{future::StepFuture, step::Step, tally::lock},
+    },
+    error::{ErrorKind, ToolError},
+};
+
+/// How many places a text names.
+const MAX_SHOWN: usize = 5;
+
+/// A tool that answers calls as they were answered when a [`Capture`](super::Capture) wrote them down.
+///
+/// See the [module docs](crate::testing#capture-and-replay) for an example. A call is found by its server, its tool and its arguments,
+/// all of them redacted: two calls that differ only in a secret are one call. The same call is answered as often as it was written down, in that
+/// order. An error comes back with its kind, its status, its delay, and what it proves; a call that was dropped unfinished hangs. Nothing
+/// waits for the time that the tool took.
+///
+/// # Errors
+///
+/// A call that was not written down, or not so often, is [`Internal`](ErrorKind::Internal), which no layer repeats. The message names
+/// what is nearest to it: tools whose names are near, or else the arguments that differ from the nearest call of the tool, by
+/// their paths and without their values.
+///
+/// # Clone
+///
+/// Clones share what is left.
+#[derive(Clone, Debug)]
+pub struct Replay {
+    calls: Arc<Mutex<Vec<Recorded>>>,
+}
+
+#[derive(Debug)]
+struct Recorded {
+    asked: Asked,
+    ends: VecDeque<End>,
+    answered: usize,
+}
+
+impl Replay {
+    /// Reads what [`Capture::lines`](super::Capture::lines) gave. Blank lines are skipped. Sorting, joining and editing lines by hand is
+    /// fine.
+    ///
+    /// # Errors
+    ///
+    /// The first line that is not of a capture: `line 3`, from 1.
+    pub fn from_lines(text: &str) -> Result<Self, ConfigError> {
+        let mut calls: Vec<Recorded> = Vec::new();
+        for (n, line) in text.lines().enumerate() {
+            if line.trim().is_empty() {
+                continue;
+            }
+            let Line { call, end } = serde_json::from_str(line).map_err(|error| {
+                // The error's own text may quote the line.
+                let reason = format!("is not a line of a capture (column {})", error.column());
+                ConfigError::new(format!("line {}", n + 1), reason)
+            })?;
+            match calls.iter_mut().find(|known| known.asked == call) {
+                Some(known) => known.ends.push_back(end),
+                None => calls.push(Recorded {
+                    asked: call,
+                    ends: [end].into(),
+                    answered: 0,
+                }),
+            }
+        }
+        Ok(Self {
+            calls: Arc::new(Mutex::new(calls)),
+        })
+    }
+
+    /// How many answers are left. 0 at the end of a test: all calls were made again.
+    pub fn left(&self) -> usize {
+        lock(&self.calls).iter().map(|call| call.ends.len()).sum()
+    }
+
+    fn next(&self, call: &ToolCall) -> Step {
+        let asked = Asked::of(call).reread();
+        let mut calls = lock(&self.calls);
+        let Some(known) = calls.iter_mut().find(|known| known.asked == asked) else {
+            return missing(&unknown(&asked, &calls));
+        };
+        let Some(end) = known.ends.pop_front() else {
+            let (tool, n) = (asked.name(), known.answered + 1);
+            return missing(&format!(
+                "has no answer for call {n} of `{tool}` with these arguments"
+            ));
+        };
+        known.answered += 1;
+        match end {
+            End::Ok(answer) => Step::ok(answer),
+            End::Error { error, evidence } => Step::error(End::restored(*error, evidence)),
+            End::Unfinished => Step::hang(),
+        }
+    }
+}
+
+fn missing(what: &str) -> Step {
+    let message = format!("the replay {what}");
+    Step::error(ToolError::new(ErrorKind::Internal, message))
+}
+
+/// What the replay has instead of this call.
+fn unknown(asked: &Asked, calls: &[Recorded]) -> String {
+    let name = asked.name();
+    let of_tool = calls.iter().map(|known| &known.asked);
+    let of_tool = of_tool.filter(|known| known.name() == name);
+    let nearest = of_tool
+        .map(|known| places(&known.arguments, &asked.arguments))
+        .min_by_key(Vec::len);
+    let Some(differing) = nearest else {
+        return unknown_tool(asked, calls);
+    };
+    let shown = &differing[..differing.len().min(MAX_SHOWN)];
+    let more = match shown.len() < differing.len() {
+        true => " and more",
+        false => "",
+    };
+    let shown = shown.join("`, `");
+    format!("has no such call of `{name}`: the nearest one has another `{shown}`{more}")
+}
+
+fn unknown_tool(asked: &Asked, calls: &[Recorded]) -> String {
+    let name = asked.name();
+    let mut nearest = Nearest::to(&name, &asked.tool);
+    for known in calls.iter().map(|known| &known.asked) {
+        let flow = match known.server {
+            Some(_) => nearest.offer(&known.name(), &known.tool),
+            None => nearest.offer_local(&known.tool),
+        };
+        if flow.is_break() {
+            break;
+        }
+    }
+    let near = nearest.into_names();
+    match near.is_empty() {
+        true => format!("has no call of `{name}`"),
+        false => format!("has no call of `{name}`; near it: `{}`", near.join("`, `")),
+    }
+}
+
+impl Service<ToolCall> for Replay {
+    type Response = Value;
+    type Error = ToolError;
+    type Future = StepFuture<Value>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, call: ToolCall) -> Self::Future {
+        StepFuture::new(self.next(&call), call, None)
+    }
+}

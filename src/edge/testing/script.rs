@@ -1,0 +1,161 @@
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex},
+    task::{Context, Poll},
+};
+
+use serde_json::Value;
+use tokio::time::Instant;
+use tower_service::Service;
+
+use super::{
+    future::StepFuture,
+    step::Step,
+    tally::{Running, Tally, lock},
+};
+use crate::{
+    call::ToolCall,
+    error::{ErrorKind, ToolError},
+    text::Short,
+};
+
+/// A tool that follows a list, one [`Step`] for each call, and records the calls that it got.
+///
+/// See the [module docs](super#a-scripted-tool) for an example. It is always ready, takes calls of
+/// any name, and returns the errors of its steps unchanged: the layers above add the names of the call.
+///
+/// When the list is used up, a call fails with [`Internal`](ErrorKind::Internal), which no layer repeats and which says so. With
+/// [`then`](Self::then) it does something else.
+///
+/// For several tools make several scripts, and put them behind a router (feature `router`), or one [`Step::of`] that looks at the name.
+///
+/// # Clone
+///
+/// Clones share the list and the counters.
+pub struct Script<Res = Value> {
+    list: Arc<Mutex<List<Res>>>,
+    tally: Arc<Mutex<Tally>>,
+}
+
+struct List<Res> {
+    steps: VecDeque<Step<Res>>,
+    then: Option<Step<Res>>,
+}
+
+impl<Res> Script<Res> {
+    /// A tool that does this, in this order.
+    pub fn new(steps: impl IntoIterator<Item = Step<Res>>) -> Self {
+        let list = List {
+            steps: steps.into_iter().collect(),
+            then: None,
+        };
+        Self {
+            list: Arc::new(Mutex::new(list)),
+            tally: Arc::default(),
+        }
+    }
+
+    /// A tool that does the same with each call.
+    pub fn always(step: Step<Res>) -> Self {
+        Self::new([]).then(step)
+    }
+
+    /// Sets what is done with each call that comes when the list is used up. Default: it is an error.
+    #[must_use]
+    pub fn then(self, step: Step<Res>) -> Self {
+        self.set_then(step);
+        self
+    }
+
+    /// The same in the middle of a test, for the calls that come from now on.
+    pub fn set_then(&self, step: Step<Res>) {
+        lock(&self.list).then = Some(step);
+    }
+
+    /// How many steps of the list are left. 0 at the end of a test: the tool was called as often as expected.
+    pub fn left(&self) -> usize {
+        lock(&self.list).steps.len()
+    }
+
+    /// The calls that it got, each attempt one, in the order in which they came: the first [`MAX_CALLS`](super::MAX_CALLS).
+    pub fn calls(&self) -> Vec<ToolCall> {
+        let tally = lock(&self.tally);
+        tally.calls.iter().map(|(call, _)| call.clone()).collect()
+    }
+
+    /// When they came.
+    pub fn times(&self) -> Vec<Instant> {
+        lock(&self.tally).calls.iter().map(|(_, at)| *at).collect()
+    }
+
+    /// How many calls it got.
+    pub fn count(&self) -> u64 {
+        lock(&self.tally).count
+    }
+
+    /// How many response futures exist. A layer drops the tool's future with its answer, so that this is 0 when no call runs.
+    pub fn in_flight(&self) -> usize {
+        lock(&self.tally).in_flight
+    }
+
+    /// The most response futures that there were at one time.
+    pub fn most_in_flight(&self) -> usize {
+        lock(&self.tally).most_in_flight
+    }
+
+    /// How many response futures were dropped unfinished. One that panicked is not counted.
+    pub fn cancelled(&self) -> u64 {
+        lock(&self.tally).cancelled
+    }
+}
+
+impl<Res: Clone> Script<Res> {
+    /// Records a call and gives its step: under one lock, so that calls have their steps in the order of the record.
+    fn next(&self, call: &ToolCall) -> Step<Res> {
+        let mut list = lock(&self.list);
+        let n = lock(&self.tally).record(call);
+        match (list.steps.pop_front(), &list.then) {
+            (Some(step), _) => step,
+            (None, Some(step)) => step.clone(),
+            (None, None) => {
+                let tool = Short::name(call.tool());
+                let message = format!("the script has no answer for call {n} (`{tool}`)");
+                Step::error(ToolError::new(ErrorKind::Internal, message))
+            }
+        }
+    }
+}
+
+impl<Res: Clone> Service<ToolCall> for Script<Res> {
+    type Response = Res;
+    type Error = ToolError;
+    type Future = StepFuture<Res>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, call: ToolCall) -> Self::Future {
+        let step = self.next(&call);
+        StepFuture::new(step, call, Some(Running::begin(&self.tally)))
+    }
+}
+
+impl<Res> Clone for Script<Res> {
+    fn clone(&self) -> Self {
+        Self {
+            list: Arc::clone(&self.list),
+            tally: Arc::clone(&self.tally),
+        }
+    }
+}
+
+crate::text::debug_fields! {
+    {Res} |this| Script<Res> {
+        left: this.left(),
+        count: this.count(),
+        in_flight: this.in_flight(),
+        cancelled: this.cancelled(),
+        ..
+    }
+}

@@ -1,0 +1,167 @@
+use std::{borrow::Cow, sync::Arc, time::Duration};
+
+use http::StatusCode;
+use serde_json::Value;
+
+use crate::{
+    call::ToolCall,
+    error::{ErrorKind, ToolError},
+};
+
+/// What a scripted tool does with one call: see [`Script`](super::Script).
+///
+/// ```
+/// use std::time::Duration;
+/// use serde_json::json;
+/// use tower_toolcall::{ErrorKind, ToolError, testing::Step};
+///
+/// let steps = [
+///     Step::ok(json!({ "rows": 3 })).after(Duration::from_secs(2)),
+///     Step::status(429).with_retry_after(Duration::from_secs(5)),
+///     Step::error(ToolError::new(ErrorKind::InvalidInput, "no such column")),
+///     Step::ok(json!("late")).with_progress(3, Duration::from_secs(10)),
+///     Step::hang(),
+/// ];
+/// ```
+#[derive(Clone)]
+#[must_use]
+pub struct Step<Res = Value> {
+    pub(super) act: Act<Res>,
+    /// How long it waits first.
+    pub(super) after: Option<Duration>,
+    /// How many reports of progress are left, and how long it waits before each.
+    pub(super) progress: Option<(u32, Duration)>,
+}
+
+/// How a step ends.
+#[derive(Clone)]
+pub(super) enum Act<Res> {
+    Ok(Res),
+    Error(ToolError),
+    Of(Arc<Answers<Res>>),
+    Hang,
+    Panic(Cow<'static, str>),
+    PanicInCall(Cow<'static, str>),
+}
+
+type Answers<Res> = dyn Fn(&ToolCall) -> Result<Res, ToolError> + Send + Sync;
+
+impl<Res> Step<Res> {
+    fn new(act: Act<Res>) -> Self {
+        Self {
+            act,
+            after: None,
+            progress: None,
+        }
+    }
+
+    /// Answers with this value.
+    pub fn ok(answer: Res) -> Self {
+        Self::new(Act::Ok(answer))
+    }
+
+    /// Fails with this error, as it is.
+    pub fn error(error: impl Into<ToolError>) -> Self {
+        Self::new(Act::Error(error.into()))
+    }
+
+    /// Fails with an error of this kind.
+    pub fn fail(kind: ErrorKind) -> Self {
+        Self::error(ToolError::new(kind, "the script fails this call"))
+    }
+
+    /// Fails as a leaf does that got this HTTP status on its own wire: [`ToolError::from_status`].
+    ///
+    /// # Panics
+    ///
+    /// If it is no status: not 100 to 999.
+    #[track_caller]
+    pub fn status(status: u16) -> Self {
+        let status = StatusCode::from_u16(status).expect("a status is 100 to 999");
+        let reason = status.canonical_reason().unwrap_or_default();
+        let message = format!("HTTP {} {reason}", status.as_u16());
+        Self::error(ToolError::from_status(status, message))
+    }
+
+    /// Answers with what the function makes of the call.
+    pub fn of(
+        answer: impl Fn(&ToolCall) -> Result<Res, ToolError> + Send + Sync + 'static,
+    ) -> Self {
+        Self::new(Act::Of(Arc::new(answer)))
+    }
+
+    /// Never answers.
+    pub fn hang() -> Self {
+        Self::new(Act::Hang)
+    }
+
+    /// Panics when its future is polled.
+    pub fn panic(text: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(Act::Panic(text.into()))
+    }
+
+    /// Panics when the service is called, before there is a future.
+    pub fn panic_in_call(text: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(Act::PanicInCall(text.into()))
+    }
+
+    /// Waits so long first, on tokio's clock, from the first poll of the future on. Default: not at all.
+    pub fn after(mut self, wait: Duration) -> Self {
+        self.after = Some(wait);
+        self
+    }
+
+    /// [Reports progress](ToolCall::progress) so many times before it ends, and waits for `every` before each report.
+    /// Default: never. It comes after the wait of [`after`](Self::after).
+    pub fn with_progress(mut self, reports: u32, every: Duration) -> Self {
+        self.progress = Some((reports, every));
+        self
+    }
+
+    /// Sets the delay that the step's error asks for: [`ToolError::with_retry_after`].
+    ///
+    /// # Panics
+    ///
+    /// If the step has no error.
+    #[track_caller]
+    pub fn with_retry_after(mut self, delay: Duration) -> Self {
+        let Act::Error(error) = self.act else {
+            panic!("only an error has a delay, and this is {self:?}");
+        };
+        self.act = Act::Error(error.with_retry_after(delay));
+        self
+    }
+}
+
+impl<Res> Act<Res> {
+    /// The end of the step; one that hangs has none.
+    pub(super) fn perform(self, call: &ToolCall) -> Result<Res, ToolError> {
+        match self {
+            Self::Ok(answer) => Ok(answer),
+            Self::Error(error) => Err(error),
+            Self::Of(answer) => answer(call),
+            Self::Panic(text) | Self::PanicInCall(text) => panic!("{text}"),
+            Self::Hang => unreachable!("it waits for ever"),
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Ok(_) => "ok",
+            Self::Error(_) => "error",
+            Self::Of(_) => "of",
+            Self::Hang => "hang",
+            Self::Panic(_) => "panic",
+            Self::PanicInCall(_) => "panic_in_call",
+        }
+    }
+}
+
+crate::text::debug_fields! {
+    /// Shows what it does, never the answer.
+    {Res} |this| Step<Res> {
+        act: this.act.name(),
+        after: this.after,
+        progress: this.progress,
+    }
+}

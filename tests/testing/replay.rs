@@ -1,0 +1,210 @@
+use serde_json::{Value, json};
+use tower::{Layer, Service, ServiceBuilder, ServiceExt};
+use tower_toolcall::{
+    ErrorKind, Evidence, Execution, ToolCall, ToolError,
+    redact::Rules,
+    sanitize::SanitizeLayer,
+    testing::{Capture, Replay, Script, Step},
+};
+
+use crate::{call, secs};
+
+fn with(arguments: Value) -> ToolCall {
+    call().with_json(arguments).unwrap()
+}
+
+/// What a tool with this script leaves of these calls.
+async fn captured(script: &Script, calls: impl IntoIterator<Item = ToolCall>) -> String {
+    let capture = Capture::new();
+    let stack = capture.layer().layer(script.clone());
+    for call in calls {
+        let _ = stack.clone().oneshot(call).await;
+    }
+    assert_eq!(capture.dropped(), 0);
+    capture.lines()
+}
+
+#[tokio::test]
+async fn answers_come_back_by_their_arguments_and_in_their_order() {
+    let tool = Script::new([1, 2, 3].map(|n| Step::ok(json!({ "n": n }))));
+    let (a, b) = (
+        || with(json!({ "q": "a", "page": 1.1 })),
+        || with(json!({ "q": "b" })),
+    );
+    let lines = captured(&tool, [a(), b(), a()]).await;
+    assert_eq!(lines.lines().count(), 3);
+
+    let replay = Replay::from_lines(&lines).unwrap();
+    assert_eq!(replay.left(), 3);
+    let mut answers = Vec::new();
+    for call in [b(), a(), a()] {
+        answers.push(replay.clone().oneshot(call).await.unwrap()["n"].clone());
+    }
+    assert_eq!(answers, [2, 1, 3]);
+    assert_eq!(replay.left(), 0);
+}
+
+/// What retry, breaker and health act on is as it was.
+#[tokio::test]
+async fn errors_come_back_as_they_were() {
+    let errors = [
+        ToolError::from_status(http::StatusCode::TOO_MANY_REQUESTS, "slow down")
+            .with_retry_after(secs(7)),
+        ToolError::new(ErrorKind::ConnectionFailed, "refused")
+            .with_execution(Execution::NotStarted),
+        ToolError::new(ErrorKind::Reported, "no rows").with_code("NO_ROWS"),
+        ToolError::from_box("HTTP 503".into()),
+        ToolError::refusal(ErrorKind::Overloaded, "full"),
+    ];
+    let tool = Script::new(errors.iter().cloned().map(Step::error));
+    let lines = captured(&tool, errors.iter().map(|_| call())).await;
+    let replay = Replay::from_lines(&lines).unwrap();
+    for error in errors {
+        let again = replay.clone().oneshot(call()).await.unwrap_err();
+        let facts = |e: &ToolError| {
+            let texts = (e.code().to_owned(), e.message().to_owned(), e.status());
+            (
+                texts,
+                e.kind(),
+                e.evidence(),
+                e.execution(),
+                e.retry_after(),
+            )
+        };
+        assert_eq!(facts(&again), facts(&error));
+        assert_eq!(again.tool(), Some("search"));
+    }
+}
+
+/// S1: nothing secret is written down, and the call is found again all the same.
+#[tokio::test]
+async fn secrets_are_not_written_down() {
+    let tool = Script::new([
+        Step::ok(json!({ "api_key": "canary-1", "iban": "canary-2", "city": "Oslo" })),
+        Step::error(ToolError::from_box("api_key=canary-3 refused".into())),
+    ]);
+    let rules = Rules::new().with_sensitive_key("iban").unwrap();
+    let capture = Capture::new();
+    let stack = ServiceBuilder::new()
+        .layer(SanitizeLayer::new(rules))
+        .layer(capture.layer())
+        .service(tool);
+    let secret = || with(json!({ "password": "canary-4", "iban": "canary-5", "q": "a" }));
+    stack.clone().oneshot(secret()).await.unwrap();
+    stack.oneshot(secret()).await.unwrap_err();
+    let lines = capture.lines();
+    assert!(!lines.contains("canary"), "{lines}");
+    assert!(lines.contains("Oslo"), "{lines}");
+    assert!(!format!("{capture:?}").contains("canary"));
+
+    let replay = Replay::from_lines(&lines).unwrap();
+    let rules = Rules::new().with_sensitive_key("iban").unwrap();
+    let stack = SanitizeLayer::new(rules).layer(replay);
+    assert_eq!(stack.oneshot(secret()).await.unwrap()["city"], "Oslo");
+}
+
+/// A view that is shown to people is cut at 200 characters; an answer is not.
+#[tokio::test]
+async fn long_answers_are_whole() {
+    let long = json!({ "text": "word ".repeat(10_000), "rows": vec![1; 5_000] });
+    let tool = Script::new([Step::ok(long.clone())]);
+    let lines = captured(&tool, [call()]).await;
+    let replay = Replay::from_lines(&lines).unwrap();
+    assert_eq!(replay.oneshot(call()).await.unwrap(), long);
+}
+
+/// A timeout above strikes again.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_was_dropped_hangs() {
+    let capture = Capture::new();
+    let tool = Script::<Value>::new([Step::hang()]);
+    let hangs = capture.layer().layer(tool).oneshot(call());
+    assert!(tokio::time::timeout(secs(5), hangs).await.is_err());
+    let replay = Replay::from_lines(&capture.lines()).unwrap();
+    let again = tokio::time::timeout(secs(5), replay.clone().oneshot(call()));
+    assert!(again.await.is_err());
+    assert_eq!(replay.left(), 0);
+}
+
+async fn refused(lines: &str, calls: impl IntoIterator<Item = ToolCall>) -> String {
+    let replay = Replay::from_lines(lines).unwrap();
+    let mut last = None;
+    for call in calls {
+        last = replay.clone().oneshot(call).await.err();
+    }
+    let error = last.unwrap();
+    assert_eq!(error.kind(), ErrorKind::Internal);
+    error.message().to_owned()
+}
+
+#[tokio::test]
+async fn an_unknown_call_is_told_what_is_near() {
+    let tool = Script::always(Step::ok(json!(1)));
+    let known = || with(json!({ "q": "canary-a", "filter": { "lang": "en" }, "n": 1 }));
+    let far = with(json!({ "other": true }));
+    let lines = captured(&tool, [far, known(), ToolCall::new("pay")]).await;
+
+    let near = with(json!({ "q": "canary-b", "filter": { "lang": "de" }, "n": 1 }));
+    let told = refused(&lines, [near]).await;
+    let text = "the replay has no such call of `docs__search`: the nearest one has another `filter.lang`, `q`";
+    assert_eq!(told, text);
+
+    let told = refused(&lines, [ToolCall::new("serch").with_server("docs")]).await;
+    let text = "the replay has no call of `docs__serch`; near it: `docs__search`";
+    assert_eq!(told, text);
+
+    let told = refused(&lines, [ToolCall::new("translate")]).await;
+    assert_eq!(told, "the replay has no call of `translate`");
+
+    let told = refused(&lines, [known(), known()]).await;
+    let text = "the replay has no answer for call 2 of `docs__search` with these arguments";
+    assert_eq!(told, text);
+}
+
+#[test]
+fn a_bad_line_is_named_and_not_quoted() {
+    let good = r#"{"call":{"tool":"a","arguments":{}},"end":{"ok":1}}"#;
+    for bad in [
+        "no JSON: canary",
+        r#"{"call":{"tool":"a"},"end":{"ok":1}}"#,
+        r#"{"call":{"tool":"a","arguments":{}},"end":{"canary":1}}"#,
+    ] {
+        let error = Replay::from_lines(&format!("{good}\n\n{bad}\n")).unwrap_err();
+        assert_eq!(error.field(), "line 3", "{bad}");
+        assert!(!error.to_string().contains("canary"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_kept_is_bounded_and_the_rest_is_counted() {
+    let tool = Script::always(Step::ok(json!("x".repeat(100))));
+    for capture in [
+        Capture::new().with_max_lines(2),
+        Capture::new().with_max_bytes(450),
+    ] {
+        let stack = capture.layer().layer(tool.clone());
+        for _ in 0..5 {
+            stack.clone().oneshot(call()).await.unwrap();
+        }
+        assert_eq!((capture.len(), capture.dropped()), (2, 3));
+        assert!(capture.lines().len() <= 450);
+    }
+}
+
+/// It changes nothing.
+#[tokio::test]
+async fn captured_answers_and_errors_pass() {
+    let capture = Capture::new();
+    let tool = Script::new([
+        Step::ok(json!({ "api_key": "real" })),
+        Step::error(ToolError::from_box("HTTP 503".into())),
+    ]);
+    let mut stack = capture.layer().layer(tool);
+    let answer = stack.call(call()).await.unwrap();
+    assert_eq!(answer, json!({ "api_key": "real" }));
+    let error = stack.call(call()).await.unwrap_err();
+    assert_eq!(
+        (error.kind(), error.evidence(), error.tool()),
+        (ErrorKind::Upstream, Evidence::Inferred, Some("search"))
+    );
+}
