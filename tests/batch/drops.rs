@@ -2,10 +2,6 @@
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::SeqCst},
-    },
     time::Duration,
 };
 
@@ -14,6 +10,7 @@ use tokio::time::{sleep, timeout};
 use tower_toolcall::{
     ErrorKind, Event, Execution, ToolCall,
     batch::{Parallel, Sequence},
+    testing::Events,
 };
 
 use crate::kit::{Counts, calls, ms, secs, statuses, tool};
@@ -61,12 +58,8 @@ async fn a_cancelled_batch_has_a_result_for_each_call() {
 /// A call that was begun and not asked yet has not run, and an observer hears of it.
 #[tokio::test]
 async fn a_call_that_was_never_asked_has_not_started() {
-    let (counts, heard) = (Counts::default(), Arc::new(AtomicUsize::new(0)));
-    let count = heard.clone();
-    let parallel = Parallel::new(tool(&counts)).with_listener(move |event: &Event<'_>| {
-        assert!(matches!(event, Event::NotStarted { .. }));
-        count.fetch_add(1, SeqCst);
-    });
+    let (counts, events) = (Counts::default(), Events::new());
+    let parallel = Parallel::new(tool(&counts)).with_listener(events.clone());
     let many = || (0..1_000).map(|_| ToolCall::new("now"));
     let mut running = parallel.run(many());
     let mut other = parallel.run(many());
@@ -90,28 +83,26 @@ async fn a_call_that_was_never_asked_has_not_started() {
     }
     drop(other);
     assert_eq!(counts.begun(), ran);
-    assert_eq!(heard.load(SeqCst), 2_000 - ran);
+    assert_eq!(events.take(), vec!["tool.cancelled"; 2_000 - ran]);
 }
 
 /// O2: a caller's token ends the calls of a batch; those that had not begun are events of their own.
 #[cfg(feature = "cancel")]
 #[tokio::test(start_paused = true)]
 async fn a_token_cancels_calls_and_skips_those_that_wait() {
-    let heard = Arc::new(AtomicUsize::new(0));
-    let count = heard.clone();
+    let events = Events::new();
     let token = tokio_util::sync::CancellationToken::new();
     let calls = calls(["hang", "hang", "now"]).map(|call| call.with_cancellation(token.clone()));
     let sequence = Sequence::new(tool(&Counts::default()));
-    let sequence = sequence.with_listener(move |_: &Event<'_>| {
-        count.fetch_add(1, SeqCst);
-    });
+    let sequence = sequence.with_listener(events.clone());
     let running = tokio::spawn(sequence.run(calls));
     sleep(secs(1)).await;
     token.cancel();
     let report = running.await.unwrap();
     assert_eq!(report.tally().cancelled, 3);
     let attempts: Vec<_> = report.results().iter().map(|r| r.attempts()).collect();
-    assert_eq!((attempts, heard.load(SeqCst)), (vec![1, 0, 0], 2));
+    assert_eq!(attempts, [1, 0, 0]);
+    events.assert(["tool.cancelled"; 2]);
 }
 
 #[tokio::test(start_paused = true)]

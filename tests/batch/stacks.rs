@@ -1,10 +1,5 @@
 //! Around whole stacks.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering::SeqCst},
-};
-
 use tower::{Layer, ServiceBuilder, service_fn};
 use tower_toolcall::{
     BoxError, ErrorKind, Event, ToolCall, ToolError,
@@ -16,6 +11,7 @@ use tower_toolcall::{
     result::Status,
     retry::{RetryLayer, RetryPolicy},
     sanitize::SanitizeLayer,
+    testing::{Events, Script, Step},
     timeout::TimeoutLayer,
     trace::TraceLayer,
 };
@@ -25,16 +21,7 @@ use crate::kit::{Counts, calls, secs, statuses, tool};
 /// X1, S2: a result has the metadata of its stack, and is written by the stack's redaction rules.
 #[tokio::test(start_paused = true)]
 async fn results_are_written_by_the_rules_of_the_stack() {
-    let failures = Arc::new(AtomicUsize::new(0));
-    let tools = service_fn(move |_: ToolCall| {
-        let n = failures.fetch_add(1, SeqCst);
-        async move {
-            match n {
-                0 => Err::<&str, BoxError>("503 Service Unavailable".into()),
-                _ => Ok("pin 4711-0815"),
-            }
-        }
-    });
+    let tools = Script::new([Step::status(503), Step::ok("pin 4711-0815")]);
     let stack = ServiceBuilder::new()
         .layer(SanitizeLayer::new(
             Rules::new().with_secret_prefix("4711-", 4).unwrap(),
@@ -108,19 +95,17 @@ async fn a_classifier_decides_what_is_a_success() {
 /// T7: observers hear of a call that no layer has seen.
 #[tokio::test(start_paused = true)]
 async fn a_listener_hears_of_skipped_calls() {
-    let heard = Arc::new(AtomicUsize::new(0));
-    let count = heard.clone();
+    let skipped = Events::pick(|event| match event {
+        Event::NotStarted { call, kind, .. } => Some((call.tool().to_owned(), *kind)),
+        _ => None,
+    });
     let sequence = Sequence::new(tool(&Counts::default()))
         .with_budget(secs(1))
-        .with_listener(move |event: &Event<'_>| {
-            if let Event::NotStarted { call, kind, .. } = event {
-                assert_eq!((call.tool(), *kind), ("now", ErrorKind::DeadlineExceeded));
-                count.fetch_add(1, SeqCst);
-            }
-        });
+        .with_listener(skipped.clone());
     let report = sequence.run(calls(["hang", "now", "now"])).await;
     assert_eq!(report.results()[0].status(), Status::Timeout);
-    assert_eq!(heard.load(SeqCst), 2);
+    let late = || ("now".to_owned(), ErrorKind::DeadlineExceeded);
+    skipped.assert([late(), late()]);
 }
 
 /// T7: and metrics count them.

@@ -4,8 +4,8 @@ use static_assertions::{assert_impl_all, assert_not_impl_any};
 use tower_toolcall::{
     AnyError, CallInfo, ConfigError, ErrorKind, Identity, Key, Observation, Outcome, Progress,
     ToolCall, ToolError, catch_panic, check, circuit_breaker, deadline, health, identity,
-    normalize, outcome::ByError, rate_limit, redact, result, retry, sanitize, timeout, trace,
-    transport,
+    normalize, outcome::ByError, rate_limit, redact, result, retry, sanitize, testing, timeout,
+    trace, transport,
 };
 
 type Tool = std::future::Ready<Result<(), ToolError>>;
@@ -55,6 +55,20 @@ assert_impl_all!(catch_panic::ResponseFuture<Tool>: Send, Sync);
 assert_impl_all!(normalize::NormalizeLayer: Send, Sync, Unpin, Clone);
 assert_impl_all!(normalize::Normalize<Svc>: Send, Sync, Unpin, Clone);
 assert_impl_all!(normalize::ResponseFuture<Tool>: Send, Sync);
+assert_impl_all!(testing::Script<()>: Send, Sync, Unpin, Clone);
+assert_impl_all!(testing::Step<()>: Send, Sync, Unpin, Clone);
+assert_impl_all!(testing::StepFuture<()>: Send, Sync);
+assert_impl_all!(testing::Faults: Send, Sync, Unpin, Clone);
+assert_impl_all!(testing::FaultLayer: Send, Sync, Unpin, Clone);
+assert_impl_all!(testing::Fault<Svc>: Send, Sync, Unpin, Clone);
+assert_impl_all!(testing::FaultFuture<Svc, Tool>: Send, Sync);
+assert_impl_all!(testing::Capture: Send, Sync, Unpin, Clone);
+assert_impl_all!(testing::CaptureLayer: Send, Sync, Unpin, Clone);
+assert_impl_all!(testing::CaptureService<Svc>: Send, Sync, Unpin, Clone);
+assert_impl_all!(testing::CaptureFuture<Tool>: Send, Sync);
+assert_impl_all!(testing::Replay: Send, Sync, Unpin, Clone);
+assert_impl_all!(testing::Events<()>: Send, Sync, Unpin, Clone);
+assert_impl_all!(testing::RecordSnapshot: Send, Sync, Unpin, Clone);
 assert_impl_all!(transport::TransportLayer: Send, Sync, Unpin, Copy);
 assert_impl_all!(transport::Transport<Svc>: Send, Sync, Unpin, Clone);
 assert_impl_all!(transport::ResponseFuture<Tool>: Send, Sync);

@@ -20,6 +20,7 @@ use tower_toolcall::{
     redact::Rules,
     retry::RetryLayer,
     sanitize::SanitizeLayer,
+    testing::{Capture, FaultLayer, Faults},
     timeout::TimeoutLayer,
     trace::TraceLayer,
     transport::TransportLayer,
@@ -172,6 +173,18 @@ contract!(
     check,
     CheckLayer::new(check_fn(|_, _: &&'static str| Ok(()))),
     Readiness::Passes,
+    Panics::Pass
+);
+contract!(
+    capture,
+    Capture::new().layer(),
+    Readiness::Passes,
+    Panics::Pass
+);
+contract!(
+    fault,
+    FaultLayer::new(1, Faults::new()),
+    Readiness::Eager,
     Panics::Pass
 );
 contract!(

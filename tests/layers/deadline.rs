@@ -1,13 +1,13 @@
-use std::{sync::atomic::Ordering::SeqCst, time::Duration};
+use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, layer::util::Stack, service_fn};
 use tower_toolcall::{
     BoxError, ErrorKind, Execution, ToolCall, ToolError, Trust, deadline::DeadlineLayer,
-    error::TimeoutLimit, timeout::TimeoutLayer,
+    error::TimeoutLimit, testing::Step, timeout::TimeoutLayer,
 };
 
-use crate::kit::{self, Mode, limited};
+use crate::kit::{self, limited};
 
 fn secs(n: u64) -> Duration {
     Duration::from_secs(n)
@@ -18,15 +18,15 @@ fn within(d: Duration) -> ToolCall {
 }
 
 /// Runs a tool of a minute; answers the error, how long it took, and whether the tool was started.
-async fn run<L>(layer: L, call: ToolCall) -> (ToolError, Duration, usize)
+async fn run<L>(layer: L, call: ToolCall) -> (ToolError, Duration, u64)
 where
     L: Layer<kit::Probe, Service: Service<ToolCall, Response = &'static str, Error = ToolError>>,
 {
-    let probe = kit::Probe::new(Mode::Hangs);
+    let probe = kit::Probe::always(Step::hang());
     let start = Instant::now();
     let error = layer.layer(probe.clone()).oneshot(call).await.unwrap_err();
-    assert_eq!(probe.alive.load(SeqCst), 0);
-    (error, start.elapsed(), probe.calls.load(SeqCst))
+    assert_eq!(probe.in_flight(), 0);
+    (error, start.elapsed(), probe.count())
 }
 
 /// T5: a budget bounds the call.
@@ -125,7 +125,7 @@ async fn an_inherited_deadline_is_enforced() {
 /// T5: the deadline bounds the wait for readiness too, and says that the tool never ran.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_waits_for_readiness_until_its_deadline_was_never_started() {
-    let (limited, probe, semaphore) = limited(Mode::Answers);
+    let (limited, probe, semaphore) = limited(kit::answers());
     let held = semaphore.clone().acquire_owned().await.unwrap();
     let start = Instant::now();
     let mut stack = DeadlineLayer::new(secs(2)).layer(limited);
@@ -142,14 +142,14 @@ async fn a_call_that_waits_for_readiness_until_its_deadline_was_never_started() 
     );
     assert_eq!(error.execution(), Execution::NotStarted);
     drop(held);
-    assert_eq!(probe.calls.load(SeqCst), 0);
+    assert_eq!(probe.count(), 0);
     assert_eq!(semaphore.available_permits(), 1);
 }
 
 /// T5: a permit and the deadline come together, and nothing is started.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_becomes_ready_at_its_deadline_is_not_started() {
-    let (limited, probe, semaphore) = limited(Mode::Answers);
+    let (limited, probe, semaphore) = limited(kit::answers());
     let held = semaphore.clone().acquire_owned().await.unwrap();
     let mut stack = DeadlineLayer::new(secs(2)).layer(limited);
     let mut response = tokio_test::task::spawn(stack.ready().await.unwrap().call(kit::call()));
@@ -159,26 +159,26 @@ async fn a_call_that_becomes_ready_at_its_deadline_is_not_started() {
     let error = tokio_test::assert_ready_err!(response.poll());
     assert_eq!(error.kind(), ErrorKind::DeadlineExceeded);
     assert_eq!(error.elapsed(), Some(secs(2)));
-    assert_eq!(probe.calls.load(SeqCst), 0);
+    assert_eq!(probe.count(), 0);
     assert_eq!(semaphore.available_permits(), 1);
 }
 
 /// T4: the work is dropped at the deadline, not with the finished future.
 #[tokio::test(start_paused = true)]
 async fn the_work_is_dropped_at_the_deadline() {
-    let probe = kit::Probe::new(Mode::Hangs);
+    let probe = kit::Probe::always(Step::hang());
     let mut stack = DeadlineLayer::new(secs(2)).layer(probe.clone());
     let mut response = tokio_test::task::spawn(stack.ready().await.unwrap().call(kit::call()));
     tokio_test::assert_pending!(response.poll());
     tokio::time::advance(secs(2)).await;
     tokio_test::assert_ready_err!(response.poll());
-    assert_eq!(probe.alive.load(SeqCst), 0);
+    assert_eq!(probe.in_flight(), 0);
 }
 
 /// Rule 3b: the place in the queue of the instance that was polled is kept.
 #[tokio::test(start_paused = true)]
 async fn a_waiting_call_keeps_its_place_in_the_queue() {
-    let (limited, _, semaphore) = limited(Mode::Answers);
+    let (limited, _, semaphore) = limited(kit::answers());
     let held = semaphore.clone().acquire_owned().await.unwrap();
     let mut stack = DeadlineLayer::new(secs(60)).layer(limited);
     let mut first = tokio_test::task::spawn(stack.ready().await.unwrap().call(kit::call()));
@@ -252,7 +252,10 @@ async fn when_response_and_deadline_come_together_the_response_wins() {
 
 #[cfg(feature = "cancel")]
 mod cancellation {
-    use std::sync::{Arc, atomic::AtomicUsize};
+    use std::sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    };
 
     use super::*;
     use tokio_util::sync::CancellationToken;
@@ -288,7 +291,7 @@ mod cancellation {
 
     #[tokio::test(start_paused = true)]
     async fn a_call_that_waits_for_readiness_is_cancelled_too() {
-        let (limited, _, semaphore) = limited(Mode::Answers);
+        let (limited, _, semaphore) = limited(kit::answers());
         let _held = semaphore.acquire_owned().await.unwrap();
         let token = CancellationToken::new();
         let mut stack = DeadlineLayer::inherited().layer(limited);
@@ -304,7 +307,7 @@ mod cancellation {
     /// Trap 14: a permit and the cancellation come together, and nothing is started.
     #[tokio::test(start_paused = true)]
     async fn a_call_that_becomes_ready_after_it_is_cancelled_is_not_started() {
-        let (limited, probe, semaphore) = limited(Mode::Answers);
+        let (limited, probe, semaphore) = limited(kit::answers());
         let held = semaphore.clone().acquire_owned().await.unwrap();
         let token = CancellationToken::new();
         let mut stack = DeadlineLayer::inherited().layer(limited);
@@ -315,7 +318,7 @@ mod cancellation {
         drop(held);
         let error = tokio_test::assert_ready_err!(response.poll());
         assert_eq!(error.execution(), Execution::NotStarted);
-        assert_eq!(probe.calls.load(SeqCst), 0);
+        assert_eq!(probe.count(), 0);
         assert_eq!(semaphore.available_permits(), 1);
     }
 
@@ -368,7 +371,7 @@ mod cancellation {
     /// T4: the work is dropped when the token fires, not with the finished future.
     #[tokio::test(start_paused = true)]
     async fn the_work_is_dropped_when_the_token_fires() {
-        let probe = kit::Probe::new(Mode::Hangs);
+        let probe = kit::Probe::always(Step::hang());
         let token = CancellationToken::new();
         let call = ToolCall::new("t").with_cancellation(token.clone());
         let mut stack = DeadlineLayer::inherited().layer(probe.clone());
@@ -376,7 +379,7 @@ mod cancellation {
         tokio_test::assert_pending!(response.poll());
         token.cancel();
         tokio_test::assert_ready_err!(response.poll());
-        assert_eq!(probe.alive.load(SeqCst), 0);
+        assert_eq!(probe.in_flight(), 0);
     }
 
     /// T4: a tool that spawns work learns of the timeout by a token, each attempt by its own.

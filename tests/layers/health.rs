@@ -19,6 +19,7 @@ use tower_toolcall::{
     event::Event,
     health::{Availability, Health, HealthBuilder, Reason},
     retry::{RetryLayer, RetryPolicy},
+    testing::{Script, Step},
     timeout::TimeoutLayer,
 };
 
@@ -28,37 +29,20 @@ fn secs(n: u64) -> Duration {
     Duration::from_secs(n)
 }
 
-/// How calls end; `None`: they hang.
-type How = Option<Result<(), ErrorKind>>;
-
 struct Bench {
     health: Health,
     tools: BoxCloneSyncService<ToolCall, (), ToolError>,
-    how: Arc<Mutex<How>>,
-    calls: Arc<AtomicUsize>,
+    tool: Script<()>,
 }
 
 impl Bench {
     fn new(health: Health) -> Self {
-        let how = Arc::new(Mutex::new(Some(Ok(()))));
-        let calls = Arc::new(AtomicUsize::new(0));
-        let (does, counts) = (Arc::clone(&how), Arc::clone(&calls));
-        let tool = service_fn(move |_: ToolCall| {
-            counts.fetch_add(1, SeqCst);
-            let how = *does.lock().unwrap();
-            async move {
-                match how {
-                    Some(result) => result.map_err(|kind| ToolError::new(kind, "so it is")),
-                    None => pending().await,
-                }
-            }
-        });
-        let timed = TimeoutLayer::new(secs(10)).layer(tool);
+        let tool = Script::always(Step::ok(()));
+        let timed = TimeoutLayer::new(secs(10)).layer(tool.clone());
         Self {
             tools: BoxCloneSyncService::new(health.layer().layer(timed)),
             health,
-            how,
-            calls,
+            tool,
         }
     }
 
@@ -70,8 +54,8 @@ impl Bench {
         Self::new(Health::builder().with_refusal(true).build().unwrap())
     }
 
-    fn set(&self, how: How) {
-        *self.how.lock().unwrap() = how;
+    fn set(&self, does: Step<()>) {
+        self.tool.set_then(does);
     }
 
     fn call(&self) -> impl Future<Output = Result<(), ToolError>> + Send + use<> {
@@ -80,7 +64,7 @@ impl Bench {
     }
 
     async fn fails(&self, kind: ErrorKind) {
-        self.set(Some(Err(kind)));
+        self.set(Step::fail(kind));
         self.call().await.unwrap_err();
     }
 
@@ -105,7 +89,7 @@ async fn three_failures_in_a_row_make_a_server_unavailable() {
     bench.fails(ErrorKind::ConnectionFailed).await;
     bench.is(Degraded, 1, Some(Reason::ConnectionFailed));
     advance(secs(1)).await;
-    bench.set(None);
+    bench.set(Step::hang());
     bench.call().await.unwrap_err();
     bench.is(Degraded, 2, Some(Reason::Timeout));
     bench.fails(ErrorKind::ConnectionFailed).await;
@@ -122,7 +106,7 @@ async fn three_failures_in_a_row_make_a_server_unavailable() {
         "probe_in_ms": null,
     }]);
     assert_eq!(told, expected);
-    assert_eq!(bench.calls.load(SeqCst), 5, "by default it only looks on");
+    assert_eq!(bench.tool.count(), 5, "by default it only looks on");
 }
 
 /// System A.
@@ -137,18 +121,18 @@ async fn one_failure_is_enough_by_setting() {
 #[tokio::test(start_paused = true)]
 async fn any_answer_makes_a_server_available() {
     for answer in [
-        Ok(()),
-        Err(ErrorKind::Failed),
-        Err(ErrorKind::Reported),
-        Err(ErrorKind::Upstream),
-        Err(ErrorKind::RateLimited),
+        Step::ok(()),
+        Step::fail(ErrorKind::Failed),
+        Step::fail(ErrorKind::Reported),
+        Step::fail(ErrorKind::Upstream),
+        Step::fail(ErrorKind::RateLimited),
     ] {
         for failures in 1..=4 {
             let bench = Bench::default();
             for _ in 0..failures {
                 bench.fails(ErrorKind::Timeout).await;
             }
-            bench.set(Some(answer));
+            bench.set(answer.clone());
             let _ = bench.call().await;
             bench.is(Available, 0, None);
         }
@@ -170,7 +154,7 @@ async fn what_says_nothing_of_the_server_changes_nothing() {
         bench.fails(ErrorKind::Timeout).await;
         bench.fails(kind).await;
         bench.is(Degraded, 1, Some(Reason::Timeout));
-        bench.set(Some(Ok(())));
+        bench.set(Step::ok(()));
         bench.call().await.unwrap();
         bench.fails(kind).await;
         bench.is(Available, 0, None);
@@ -181,7 +165,7 @@ async fn what_says_nothing_of_the_server_changes_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_dropped_call_is_a_timeout_if_its_deadline_had_passed() {
     let bench = Bench::default();
-    bench.set(None);
+    bench.set(Step::hang());
     assert!(timeout(secs(1), bench.call()).await.is_err());
     bench.is(Available, 0, None);
 
@@ -197,7 +181,7 @@ async fn a_dropped_call_is_a_timeout_if_its_deadline_had_passed() {
 #[tokio::test(start_paused = true)]
 async fn servers_are_told_apart_and_tools_are_not() {
     let bench = Bench::new(Health::builder().with_threshold(2).build().unwrap());
-    bench.set(Some(Err(ErrorKind::Timeout)));
+    bench.set(Step::fail(ErrorKind::Timeout));
     for (tool, server) in [
         ("a", Some("x")),
         ("b", Some("x")),
@@ -228,7 +212,6 @@ async fn unavailable(bench: &Bench) {
     for _ in 0..3 {
         bench.fails(ErrorKind::ConnectionFailed).await;
     }
-    bench.calls.store(0, SeqCst);
 }
 
 #[track_caller]
@@ -258,13 +241,13 @@ async fn by_setting_calls_are_refused_until_a_probe_is_answered() {
     advance(secs(1)).await;
 
     // One at a time.
-    bench.set(None);
+    bench.set(Step::hang());
     let mut probe = task::spawn(bench.call());
     assert_pending!(probe.poll());
     for _ in 0..10 {
         assert_refused(bench.call().await, 1);
     }
-    assert_eq!(bench.calls.load(SeqCst), 1);
+    assert_eq!(bench.tool.count(), 4);
     // It times out: another period.
     sleep(secs(10)).await;
     assert!(probe.poll().is_ready());
@@ -272,12 +255,12 @@ async fn by_setting_calls_are_refused_until_a_probe_is_answered() {
     bench.is(Unavailable, 4, Some(Reason::Timeout));
 
     advance(secs(30)).await;
-    bench.set(Some(Err(ErrorKind::Failed)));
+    bench.set(Step::fail(ErrorKind::Failed));
     bench.call().await.unwrap_err();
     bench.is(Available, 0, None);
-    bench.set(Some(Ok(())));
+    bench.set(Step::ok(()));
     bench.call().await.unwrap();
-    assert_eq!(bench.calls.load(SeqCst), 3);
+    assert_eq!(bench.tool.count(), 6);
 }
 
 /// C10.
@@ -286,14 +269,14 @@ async fn a_probe_that_is_dropped_makes_way() {
     let bench = Bench::refusing();
     unavailable(&bench).await;
     advance(secs(30)).await;
-    bench.set(None);
+    bench.set(Step::hang());
     for _ in 0..5 {
         let mut probe = task::spawn(bench.call());
         assert_pending!(probe.poll());
         assert_refused(bench.call().await, 1);
         drop(probe);
     }
-    bench.set(Some(Ok(())));
+    bench.set(Step::ok(()));
     bench.call().await.unwrap();
     bench.is(Available, 0, None);
 }
@@ -336,7 +319,7 @@ async fn watchers_see_each_state() {
     }
     assert!(all.has_changed().unwrap());
     assert_eq!(all.borrow_and_update()[0].state, Unavailable);
-    bench.set(Some(Ok(())));
+    bench.set(Step::ok(()));
     bench.call().await.unwrap();
     bench.call().await.unwrap();
     let seen = watcher.await.unwrap();
@@ -354,7 +337,7 @@ async fn no_more_servers_are_kept_than_there_may_be() {
     let bench = Bench::new(builder.build().unwrap());
     let _watched = bench.health.subscribe("watched");
     bench.fails(ErrorKind::Timeout).await;
-    bench.set(Some(Ok(())));
+    bench.set(Step::ok(()));
     for n in 0..1000 {
         let call = ToolCall::new("t").with_server(format!("server-{n}"));
         bench.tools.clone().oneshot(call).await.unwrap();
@@ -364,7 +347,7 @@ async fn no_more_servers_are_kept_than_there_may_be() {
     assert!(bench.health.server("watched").is_some());
 
     // All places are taken by those that must stay: nothing is told of others, and they are not mixed up.
-    bench.set(Some(Err(ErrorKind::Timeout)));
+    bench.set(Step::fail(ErrorKind::Timeout));
     for n in 0..100 {
         let call = ToolCall::new("t").with_server(format!("dead-{n}"));
         bench.tools.clone().oneshot(call).await.unwrap_err();
@@ -387,11 +370,11 @@ fn settings_that_cannot_work_are_refused() {
 #[tokio::test(start_paused = true)]
 async fn a_failure_of_a_call_that_began_before_a_recovery_says_nothing() {
     let bench = Bench::new(Health::builder().with_threshold(1).build().unwrap());
-    bench.set(None);
+    bench.set(Step::hang());
     let mut early = task::spawn(bench.call());
     assert_pending!(early.poll());
     bench.fails(ErrorKind::ConnectionFailed).await;
-    bench.set(Some(Ok(())));
+    bench.set(Step::ok(()));
     bench.call().await.unwrap();
     bench.is(Available, 0, None);
 
@@ -494,7 +477,7 @@ async fn of_two_layers_one_tells_of_a_call() {
     bench.is(Degraded, 1, Some(Reason::Timeout));
     unavailable(&bench).await;
     advance(secs(30)).await;
-    bench.set(Some(Ok(())));
+    bench.set(Step::ok(()));
     bench.call().await.unwrap();
     bench.is(Available, 0, None);
 }
@@ -504,7 +487,7 @@ async fn of_two_layers_one_tells_of_a_call() {
 async fn what_was_unavailable_for_an_hour_makes_way() {
     let builder = Health::builder().with_max_servers(16).with_threshold(1);
     let bench = Bench::new(builder.build().unwrap());
-    bench.set(Some(Err(ErrorKind::Timeout)));
+    bench.set(Step::fail(ErrorKind::Timeout));
     for n in 0..16 {
         let call = ToolCall::new("t").with_server(format!("dead-{n}"));
         bench.tools.clone().oneshot(call).await.unwrap_err();
@@ -569,7 +552,7 @@ async fn a_listener_hears_of_each_change() {
     bench.call().await.unwrap();
     unavailable(&bench).await;
     bench.fails(ErrorKind::Timeout).await;
-    bench.set(Some(Ok(())));
+    bench.set(Step::ok(()));
     for _ in 0..2 {
         bench.call().await.unwrap();
     }
@@ -592,7 +575,7 @@ async fn watchers_hear_that_a_probe_has_begun_and_how_long_it_has() {
     let mut all = bench.health.subscribe_all();
     advance(secs(30)).await;
     assert!(!docs.has_changed().unwrap() && !all.has_changed().unwrap());
-    bench.set(None);
+    bench.set(Step::hang());
     let mut probe = task::spawn(bench.call());
     assert_pending!(probe.poll());
     let next = Some(Instant::now() + secs(30));
@@ -608,11 +591,11 @@ async fn watchers_hear_that_a_probe_has_begun_and_how_long_it_has() {
 #[tokio::test(start_paused = true)]
 async fn calls_that_name_no_server_are_counted_and_never_refused() {
     let bench = Bench::refusing();
-    bench.set(Some(Err(ErrorKind::Timeout)));
+    bench.set(Step::fail(ErrorKind::Timeout));
     for failures in 1..=10 {
         let nameless = bench.tools.clone().oneshot(ToolCall::new("search"));
         assert_eq!(nameless.await.unwrap_err().execution(), Execution::Unknown);
-        assert_eq!(bench.calls.load(SeqCst), failures);
+        assert_eq!(bench.tool.count(), failures);
     }
     let told = &bench.health.snapshot()[0];
     assert_eq!((told.state, told.failures), (Unavailable, 10));
@@ -646,7 +629,7 @@ fn a_listener_may_ask_for_anything() {
     std::thread::spawn(move || {
         let _all = built.subscribe_all();
         let bench = Bench::new(built);
-        bench.set(Some(Err(ErrorKind::Timeout)));
+        bench.set(Step::fail(ErrorKind::Timeout));
         for n in 0..50 {
             let call = ToolCall::new("t").with_server(format!("server-{n}"));
             tokio_test::block_on(bench.tools.clone().oneshot(call)).unwrap_err();
@@ -917,13 +900,13 @@ async fn an_invented_name_is_no_second_tool() {
 #[tokio::test(start_paused = true)]
 async fn a_call_whose_repetition_is_refused_has_its_own_error() {
     let bench = Bench::refusing();
-    bench.set(None);
+    bench.set(Step::hang());
     let policy = RetryPolicy::new().assume_replay_safe().with_attempts(5);
     let stack = RetryLayer::new(policy.unwrap()).layer(bench.tools.clone());
     let call = ToolCall::new("search").with_server("docs");
     let error = stack.oneshot(call).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout);
-    assert_eq!(bench.calls.load(SeqCst), 3);
+    assert_eq!(bench.tool.count(), 3);
 }
 
 /// Callers who hang up must not keep a server refused: after five probes that told nothing all calls pass.
@@ -932,7 +915,7 @@ async fn probes_that_tell_nothing_do_not_keep_calls_refused() {
     let bench = Bench::refusing();
     unavailable(&bench).await;
     advance(secs(30)).await;
-    bench.set(None);
+    bench.set(Step::hang());
     for _ in 0..5 {
         let mut probe = task::spawn(bench.call());
         assert_pending!(probe.poll());

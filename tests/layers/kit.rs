@@ -1,18 +1,15 @@
 //! The contract that every layer keeps, as one set of tests; see [`contract!`].
 //!
 //! Two inner services: `tower_test::mock`, which panics when it is called without having been ready,
-//! and a [`Probe`] behind tower's `ConcurrencyLimit`, because the mock knows no reservations: what a
+//! and a [`Script`] behind tower's `ConcurrencyLimit`, because the mock knows no reservations: what a
 //! layer takes from the semaphore and forgets to give back shows there.
 
 use std::{
     future::Future,
     panic::{AssertUnwindSafe, catch_unwind},
-    pin::{Pin, pin},
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::SeqCst},
-    },
-    task::{Context, Poll},
+    pin::pin,
+    sync::Arc,
+    task::Context,
     time::Duration,
 };
 
@@ -24,7 +21,10 @@ use tokio_test::{assert_pending, assert_ready, assert_ready_err, assert_ready_ok
 use tower::{Service, ServiceExt, limit::ConcurrencyLimit};
 use tower_layer::Layer;
 use tower_test::mock::{self, Mock};
-use tower_toolcall::{BoxError, ErrorKind, Execution, ToolCall, ToolError};
+use tower_toolcall::{
+    ErrorKind, Execution, ToolCall, ToolError,
+    testing::{Script, Step},
+};
 
 /// What a layer makes of any of the inner services.
 pub(crate) trait Stack:
@@ -38,6 +38,8 @@ impl<S> Stack for S where
 }
 
 pub(crate) type MockTool = Mock<ToolCall, &'static str>;
+/// It also counts its futures, for as long as they exist.
+pub(crate) type Probe = Script<&'static str>;
 pub(crate) type Limited = ConcurrencyLimit<Probe>;
 
 /// How a layer treats readiness (rule 3 of the design).
@@ -56,83 +58,16 @@ pub(crate) enum Panics {
     BecomeErrors,
 }
 
-/// A tool that does as it is told and counts what becomes of its futures.
-#[derive(Clone)]
-pub(crate) struct Probe {
-    mode: Mode,
-    pub(crate) calls: Arc<AtomicUsize>,
-    pub(crate) alive: Arc<AtomicUsize>,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Mode {
-    Answers,
-    Hangs,
-    Panics,
-    PanicsInCall,
-}
-
-impl Probe {
-    pub(crate) fn new(mode: Mode) -> Self {
-        Self {
-            mode,
-            calls: Arc::default(),
-            alive: Arc::default(),
-        }
-    }
-}
-
-impl Service<ToolCall> for Probe {
-    type Response = &'static str;
-    type Error = BoxError;
-    type Future = ProbeFuture;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, _: ToolCall) -> ProbeFuture {
-        self.calls.fetch_add(1, SeqCst);
-        if matches!(self.mode, Mode::PanicsInCall) {
-            panic!("the probe panics");
-        }
-        self.alive.fetch_add(1, SeqCst);
-        ProbeFuture {
-            mode: self.mode,
-            alive: self.alive.clone(),
-        }
-    }
-}
-
-pub(crate) struct ProbeFuture {
-    mode: Mode,
-    alive: Arc<AtomicUsize>,
-}
-
-impl Future for ProbeFuture {
-    type Output = Result<&'static str, BoxError>;
-
-    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.mode {
-            Mode::Answers => Poll::Ready(Ok("answer")),
-            Mode::Hangs => Poll::Pending,
-            Mode::Panics | Mode::PanicsInCall => panic!("the probe panics"),
-        }
-    }
-}
-
-impl Drop for ProbeFuture {
-    fn drop(&mut self) {
-        self.alive.fetch_sub(1, SeqCst);
-    }
-}
-
-/// A probe behind a limit of one, and the means to look at both.
-pub(crate) fn limited(mode: Mode) -> (Limited, Probe, Arc<Semaphore>) {
-    let probe = Probe::new(mode);
+/// A tool behind a limit of one, and the means to look at both.
+pub(crate) fn limited(does: Step<&'static str>) -> (Limited, Probe, Arc<Semaphore>) {
+    let probe = Script::always(does);
     let semaphore = Arc::new(Semaphore::new(1));
     let limited = ConcurrencyLimit::with_semaphore(probe.clone(), semaphore.clone());
     (limited, probe, semaphore)
+}
+
+pub(crate) fn answers() -> Step<&'static str> {
+    Step::ok("answer")
 }
 
 pub(crate) fn call() -> ToolCall {
@@ -257,11 +192,11 @@ pub(crate) async fn the_inner_future_is_gone_with_its_answer<L>(layer: L)
 where
     L: Layer<Limited, Service: Stack>,
 {
-    let (limited, probe, semaphore) = limited(Mode::Answers);
+    let (limited, probe, semaphore) = limited(answers());
     let mut svc = layer.layer(limited);
     let mut response = task::spawn(svc.ready().await.unwrap().call(call()));
     assert_eq!(assert_ready_ok!(response.poll()), "answer");
-    assert_eq!(probe.alive.load(SeqCst), 0);
+    assert_eq!(probe.in_flight(), 0);
     assert_eq!(semaphore.available_permits(), 1);
     drop(response);
 }
@@ -271,7 +206,7 @@ pub(crate) async fn a_clone_is_not_ready_because_the_original_is<L>(layer: L, re
 where
     L: Layer<Limited, Service: Stack>,
 {
-    let (limited, probe, _) = limited(Mode::Answers);
+    let (limited, probe, _) = limited(answers());
     let mut svc = layer.layer(limited);
     svc.ready().await.unwrap();
     let mut clone = svc.clone();
@@ -282,23 +217,23 @@ where
             assert_ready_ok!(polled);
             let mut second = task::spawn(clone.call(call()));
             assert_pending!(second.poll());
-            assert_eq!(probe.calls.load(SeqCst), 0);
+            assert_eq!(probe.count(), 0);
         }
     }
     // The original's turn is its own still.
     assert_eq!(svc.call(call()).await.unwrap(), "answer");
-    assert_eq!(probe.calls.load(SeqCst), 1);
+    assert_eq!(probe.count(), 1);
 }
 
 pub(crate) async fn a_future_dropped_before_its_first_poll_gives_everything_back<L>(layer: L)
 where
     L: Layer<Limited, Service: Stack>,
 {
-    let (limited, probe, semaphore) = limited(Mode::Hangs);
+    let (limited, probe, semaphore) = limited(Step::hang());
     let mut svc = layer.layer(limited);
     let response = svc.ready().await.unwrap().call(call());
     drop(response);
-    assert_eq!(probe.alive.load(SeqCst), 0);
+    assert_eq!(probe.in_flight(), 0);
     assert_eq!(semaphore.available_permits(), 1);
 }
 
@@ -306,13 +241,13 @@ pub(crate) async fn a_future_dropped_in_flight_gives_everything_back<L>(layer: L
 where
     L: Layer<Limited, Service: Stack>,
 {
-    let (limited, probe, semaphore) = limited(Mode::Hangs);
+    let (limited, probe, semaphore) = limited(Step::hang());
     let mut svc = layer.layer(limited);
     let mut response = task::spawn(svc.ready().await.unwrap().call(call()));
     assert_pending!(response.poll());
     assert_eq!(semaphore.available_permits(), 0);
     drop(response);
-    assert_eq!(probe.alive.load(SeqCst), 0);
+    assert_eq!(probe.in_flight(), 0);
     assert_eq!(semaphore.available_permits(), 1);
 }
 
@@ -322,7 +257,7 @@ pub(crate) async fn a_future_dropped_while_it_waits_for_readiness_gives_its_plac
 ) where
     L: Layer<Limited, Service: Stack>,
 {
-    let (limited, probe, semaphore) = limited(Mode::Answers);
+    let (limited, probe, semaphore) = limited(answers());
     let mut svc = layer.layer(limited);
     let held = semaphore.clone().acquire_owned().await.unwrap();
     let mut ready = svc.clone();
@@ -338,7 +273,7 @@ pub(crate) async fn a_future_dropped_while_it_waits_for_readiness_gives_its_plac
     }
     drop(ready);
     drop(held);
-    assert_eq!(probe.calls.load(SeqCst), 0);
+    assert_eq!(probe.count(), 0);
     assert_eq!(semaphore.available_permits(), 1);
     assert_eq!(
         svc.ready().await.unwrap().call(call()).await.unwrap(),
@@ -350,13 +285,13 @@ pub(crate) async fn a_completed_call_gives_its_permit_back<L>(layer: L)
 where
     L: Layer<Limited, Service: Stack>,
 {
-    let (limited, probe, semaphore) = limited(Mode::Answers);
+    let (limited, probe, semaphore) = limited(answers());
     let mut svc = layer.layer(limited);
     for _ in 0..3 {
         let answer = svc.ready().await.unwrap().call(call()).await;
         assert_eq!(answer.unwrap(), "answer");
     }
-    assert_eq!(probe.calls.load(SeqCst), 3);
+    assert_eq!(probe.count(), 3);
     // An instance may hold the permit of a next call that it has prepared.
     drop(svc);
     assert_eq!(semaphore.available_permits(), 1);
@@ -366,7 +301,7 @@ pub(crate) async fn a_panic_below_leaks_nothing<L>(layer: L, panics: Panics)
 where
     L: Layer<Limited, Service: Stack>,
 {
-    let (limited, probe, semaphore) = limited(Mode::Panics);
+    let (limited, probe, semaphore) = limited(Step::panic("the probe panics"));
     let mut svc = layer.layer(limited);
     let mut response = task::spawn(svc.ready().await.unwrap().call(call()));
     match (catch_unwind(AssertUnwindSafe(|| response.poll())), panics) {
@@ -377,12 +312,15 @@ where
             );
         }
         (Err(payload), Panics::Pass) => {
-            assert_eq!(payload.downcast_ref(), Some(&"the probe panics"));
+            assert_eq!(
+                payload.downcast_ref::<String>().unwrap(),
+                "the probe panics"
+            );
         }
         (polled, _) => panic!("{polled:?}"),
     }
     drop(response);
-    assert_eq!(probe.alive.load(SeqCst), 0);
+    assert_eq!(probe.in_flight(), 0);
     assert_eq!(semaphore.available_permits(), 1);
 }
 
@@ -391,7 +329,7 @@ where
     L: Layer<Limited, Service: Stack + 'static>,
     <L::Service as Service<ToolCall>>::Future: 'static,
 {
-    let (limited, ..) = limited(Mode::Answers);
+    let (limited, ..) = limited(answers());
     let svc = layer.layer(limited);
     let answer = tokio::spawn(svc.oneshot(call())).await.unwrap();
     assert_eq!(answer.unwrap(), "answer");
@@ -402,7 +340,7 @@ pub(crate) async fn a_panic_in_call_leaks_nothing<L>(layer: L, panics: Panics)
 where
     L: Layer<Limited, Service: Stack>,
 {
-    let (limited, _, semaphore) = limited(Mode::PanicsInCall);
+    let (limited, _, semaphore) = limited(Step::panic_in_call("the probe panics"));
     let mut svc = layer.layer(limited);
     svc.ready().await.unwrap();
     match (catch_unwind(AssertUnwindSafe(|| svc.call(call()))), panics) {
@@ -410,13 +348,19 @@ where
             assert_eq!(response.await.unwrap_err().kind(), ErrorKind::Panicked);
         }
         (Err(payload), Panics::Pass) => {
-            assert_eq!(payload.downcast_ref(), Some(&"the probe panics"));
+            assert_eq!(
+                payload.downcast_ref::<String>().unwrap(),
+                "the probe panics"
+            );
         }
         // A layer may call what is below it from its future.
         (Ok(response), Panics::Pass) => {
             let mut response = task::spawn(response);
             let payload = catch_unwind(AssertUnwindSafe(|| response.poll())).unwrap_err();
-            assert_eq!(payload.downcast_ref(), Some(&"the probe panics"));
+            assert_eq!(
+                payload.downcast_ref::<String>().unwrap(),
+                "the probe panics"
+            );
         }
         (Err(_), Panics::BecomeErrors) => panic!("it passed"),
     }
@@ -429,14 +373,14 @@ pub(crate) async fn a_refusal_gives_the_reservation_back<L>(layer: L, refused: T
 where
     L: Layer<Limited, Service: Stack>,
 {
-    let (limited, probe, semaphore) = limited(Mode::Answers);
+    let (limited, probe, semaphore) = limited(answers());
     let mut svc = layer.layer(limited);
     svc.ready().await.unwrap();
     assert_eq!(semaphore.available_permits(), 0);
     let response = svc.call(refused);
     assert_eq!(semaphore.available_permits(), 1);
     assert!(response.await.is_err());
-    assert_eq!(probe.calls.load(SeqCst), 0);
+    assert_eq!(probe.count(), 0);
 }
 
 fn noop() -> Context<'static> {

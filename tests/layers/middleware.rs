@@ -9,7 +9,7 @@ use tower_toolcall::{
     middleware::{self, Next},
 };
 
-use crate::kit::{Mode, call, limited};
+use crate::kit::{self, call, limited};
 
 #[tokio::test(start_paused = true)]
 async fn a_function_changes_the_call_and_the_answer() {
@@ -27,7 +27,7 @@ async fn a_function_changes_the_call_and_the_answer() {
 /// Its permit is free then, not when the function is done.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_is_sent_again_takes_a_permit_of_its_own() {
-    let (limited, probe, semaphore) = limited(Mode::Answers);
+    let (limited, probe, semaphore) = limited(kit::answers());
     let twice = middleware::from_fn(|call: ToolCall, mut next| async move {
         next.run(call.clone()).await?;
         sleep(Duration::from_secs(1)).await;
@@ -37,12 +37,12 @@ async fn a_call_that_is_sent_again_takes_a_permit_of_its_own() {
     tokio_test::assert_pending!(response.poll());
     assert_eq!(semaphore.available_permits(), 1);
     assert_eq!(response.await.unwrap(), "answer");
-    assert_eq!(probe.calls.load(std::sync::atomic::Ordering::SeqCst), 2);
+    assert_eq!(probe.count(), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_second_call_waits_for_the_stack_no_longer_than_its_deadline() {
-    let (limited, _, semaphore) = limited(Mode::Answers);
+    let (limited, _, semaphore) = limited(kit::answers());
     let held = std::sync::Arc::clone(&semaphore);
     let twice = middleware::from_fn(move |call: ToolCall, mut next: Next<_>| {
         let held = std::sync::Arc::clone(&held);
@@ -66,7 +66,7 @@ async fn a_second_call_waits_for_the_stack_no_longer_than_its_deadline() {
 /// Trap 23: its place in the queue is gone with the wait.
 #[tokio::test(start_paused = true)]
 async fn a_second_call_that_is_given_up_holds_no_place() {
-    let (limited, _, semaphore) = limited(Mode::Answers);
+    let (limited, _, semaphore) = limited(kit::answers());
     let all = std::sync::Arc::clone(&semaphore);
     let twice = middleware::from_fn(move |call: ToolCall, mut next: Next<_>| {
         let all = std::sync::Arc::clone(&all);

@@ -14,9 +14,10 @@ use tower_toolcall::{
     circuit_breaker::CircuitBreakerLayer,
     rate_limit::RateLimitBackoffLayer,
     retry::{RetryLayer, RetryPolicy},
+    testing::Events,
 };
 
-use crate::kit::{self, Mode};
+use crate::kit;
 
 fn secs(s: u64) -> Duration {
     Duration::from_secs(s)
@@ -304,7 +305,7 @@ async fn a_hint_that_no_clock_reaches_is_returned() {
 /// Trap 23: a call that waits for its turn holds no permit.
 #[tokio::test(start_paused = true)]
 async fn a_waiting_call_holds_no_permit() {
-    let (limited_tool, _, semaphore) = kit::limited(Mode::Answers);
+    let (limited_tool, _, semaphore) = kit::limited(kit::answers());
     let limit = Arc::new(AtomicUsize::new(0));
     let seen = Arc::clone(&limit);
     let layer = RateLimitBackoffLayer::builder()
@@ -412,30 +413,22 @@ async fn above_a_breaker_limits_do_not_count() {
 /// O2.
 #[tokio::test(start_paused = true)]
 async fn each_limit_is_an_event() {
-    let seen = Arc::new(Mutex::new(Vec::new()));
-    let hear = Arc::clone(&seen);
+    let limits = Events::pick(|event| match event {
+        Event::RateLimited {
+            attempt,
+            hinted,
+            cooldown,
+            ..
+        } => Some((*attempt, *hinted, cooldown.as_secs())),
+        _ => None,
+    });
     let layer = RateLimitBackoffLayer::builder()
-        .with_listener(move |event: &Event<'_>| {
-            if let Event::RateLimited {
-                attempt,
-                hinted: told,
-                cooldown,
-                ..
-            } = event
-            {
-                hear.lock()
-                    .unwrap()
-                    .push((*attempt, *told, cooldown.as_secs()));
-            }
-        })
+        .with_listener(limits.clone())
         .build()
         .unwrap();
     let (_, tool) = tool(|n| Err(limited((n == 1).then_some(7))));
     let _ = layer.layer(tool).oneshot(call()).await;
-    assert_eq!(
-        *seen.lock().unwrap(),
-        [(1, true, 7), (2, false, 30), (3, false, 30)]
-    );
+    limits.assert([(1, true, 7), (2, false, 30), (3, false, 30)]);
 }
 
 /// Rule 6.
@@ -626,7 +619,7 @@ async fn a_server_that_tells_its_pace_is_not_slowed_down() {
 /// An attempt, with all that it holds, is gone when the answer is there.
 #[tokio::test(start_paused = true)]
 async fn the_last_attempt_is_dropped_with_its_answer() {
-    let (limited, _, semaphore) = kit::limited(Mode::Answers);
+    let (limited, _, semaphore) = kit::limited(kit::answers());
     let mut stack = RateLimitBackoffLayer::new().layer(limited);
     let response = stack.ready().await.unwrap().call(call());
     let mut response = task::spawn(response);

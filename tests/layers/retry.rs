@@ -13,10 +13,11 @@ use tower_toolcall::{
     backoff::{Backoff, Jitter},
     deadline::DeadlineLayer,
     retry::{RetryBudget, RetryLayer, RetryPolicy, RetryRefusal},
+    testing::{Events, Step},
     timeout::TimeoutLayer,
 };
 
-use crate::kit::{self, Mode};
+use crate::kit;
 
 fn secs(s: u64) -> Duration {
     Duration::from_secs(s)
@@ -62,18 +63,11 @@ fn fails(kind: ErrorKind) -> impl Fn(usize, ToolCall) -> Result<usize, ToolError
 }
 
 /// The reasons for which retries were refused.
-fn refusals() -> (
-    Arc<Mutex<Vec<RetryRefusal>>>,
-    impl Fn(&Event<'_>) + Send + Sync + 'static,
-) {
-    let seen = Arc::new(Mutex::new(Vec::new()));
-    let hear = Arc::clone(&seen);
-    let listen = move |event: &Event<'_>| {
-        if let Event::RetryRefused { reason, .. } = event {
-            hear.lock().unwrap().push(*reason);
-        }
-    };
-    (seen, listen)
+fn refusals() -> Events<RetryRefusal> {
+    Events::pick(|event| match event {
+        Event::RetryRefused { reason, .. } => Some(*reason),
+        _ => None,
+    })
 }
 
 /// R1, R3, trap 8: three attempts in all, after 1 s and 2 s, and the last error tells of them.
@@ -288,12 +282,12 @@ async fn a_hint_of_zero_is_backed_off_from() {
 /// An attempt, with all that it holds, is gone when the answer is there.
 #[tokio::test(start_paused = true)]
 async fn the_last_attempt_is_dropped_with_its_answer() {
-    let (limited, probe, semaphore) = kit::limited(Mode::Answers);
+    let (limited, probe, semaphore) = kit::limited(kit::answers());
     let mut stack = RetryLayer::default().layer(limited);
     let response = stack.ready().await.unwrap().call(call());
     let mut response = tokio_test::task::spawn(response);
     assert!(response.poll().is_ready());
-    assert_eq!(probe.alive.load(SeqCst), 0);
+    assert_eq!(probe.in_flight(), 0);
     assert_eq!(semaphore.available_permits(), 1);
 }
 
@@ -328,40 +322,38 @@ async fn each_refusal_is_an_event_with_its_reason() {
             RetryRefusal::TooLong,
         ),
     ] {
-        let (seen, listen) = refusals();
+        let refused = refusals();
         let (_, tool) = tool(move |_, _| Err(error.clone()));
-        let layer = RetryLayer::new(policy.with_listener(listen));
+        let layer = RetryLayer::new(policy.with_listener(refused.clone()));
         let _ = layer.layer(tool).oneshot(call).await;
-        assert_eq!(*seen.lock().unwrap(), [expected]);
+        refused.assert([expected]);
     }
 }
 
 /// R4.
 #[tokio::test(start_paused = true)]
 async fn each_retry_is_an_event() {
-    let seen = Arc::new(Mutex::new(Vec::new()));
-    let hear = Arc::clone(&seen);
-    let policy = policy().with_listener(move |event: &Event<'_>| {
-        if let Event::Retry {
+    let retries = Events::pick(|event| match event {
+        Event::Retry {
             call,
             attempt,
             delay,
             error,
             ..
-        } = event
-        {
+        } => {
             let code = error.map(|e| e.code().to_owned());
-            let tool = call.tool().to_owned();
-            hear.lock().unwrap().push((tool, *attempt, *delay, code));
+            Some((call.tool().to_owned(), *attempt, *delay, code))
         }
+        _ => None,
     });
+    let policy = policy().with_listener(retries.clone());
     let (_, tool) = tool(fails(ErrorKind::Upstream));
     let _ = RetryLayer::new(policy).layer(tool).oneshot(call()).await;
     let event = |n, delay| {
         let code = Some("UPSTREAM_ERROR".to_owned());
         ("search".to_owned(), n, secs(delay), code)
     };
-    assert_eq!(*seen.lock().unwrap(), [event(1, 1), event(2, 2)]);
+    retries.assert([event(1, 1), event(2, 2)]);
 }
 
 /// R5, trap 10: a delay that does not fit is not begun; the error comes at once.
@@ -435,14 +427,11 @@ async fn rate_limits_are_left_to_others() {
         2 => Err(upstream()),
         _ => Ok(call.attempt() as usize),
     });
-    let heard = Arc::new(AtomicUsize::new(0));
-    let count = heard.clone();
+    let events = Events::new();
     let policy = policy()
         .without_rate_limits()
         .with_budget(RetryBudget::new(0.0, 1).unwrap())
-        .with_listener(move |_: &Event<'_>| {
-            count.fetch_add(1, SeqCst);
-        });
+        .with_listener(events.clone());
     let stack = RetryLayer::new(policy).layer(tool);
     let start = Instant::now();
     let error = stack.clone().oneshot(call()).await.unwrap_err();
@@ -451,7 +440,7 @@ async fn rate_limits_are_left_to_others() {
         (ErrorKind::RateLimited, Some(secs(7)), Some(1))
     );
     assert_eq!((start.elapsed(), calls.load(SeqCst)), (secs(0), 1));
-    assert_eq!(heard.load(SeqCst), 0);
+    events.assert([]);
     assert_eq!(stack.oneshot(call()).await.unwrap(), 2);
 }
 
@@ -588,7 +577,7 @@ async fn the_wait_holds_no_permit() {
 /// T4: an attempt is dropped before the wait for the next one.
 #[tokio::test(start_paused = true)]
 async fn a_failed_attempt_is_dropped_before_the_wait() {
-    let probe = kit::Probe::new(Mode::Hangs);
+    let probe = kit::Probe::always(Step::hang());
     let stack = ServiceBuilder::new()
         .layer(RetryLayer::new(policy()))
         .layer(TimeoutLayer::new(secs(1)))
@@ -597,13 +586,13 @@ async fn a_failed_attempt_is_dropped_before_the_wait() {
     assert!(response.poll().is_pending());
     tokio::time::advance(Duration::from_millis(1001)).await;
     assert!(response.poll().is_pending());
-    assert_eq!(probe.alive.load(SeqCst), 0);
+    assert_eq!(probe.in_flight(), 0);
 }
 
 /// T5, trap 11: one deadline for all attempts.
 #[tokio::test(start_paused = true)]
 async fn the_deadline_bounds_all_attempts_together() {
-    let probe = kit::Probe::new(Mode::Hangs);
+    let probe = kit::Probe::always(Step::hang());
     let stack = ServiceBuilder::new()
         .layer(DeadlineLayer::new(secs(10)))
         .layer(RetryLayer::new(policy()))
@@ -613,30 +602,27 @@ async fn the_deadline_bounds_all_attempts_together() {
     let error = stack.oneshot(call()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout);
     // 4 s, a wait of 1 s, 4 s; the wait of 2 s does not fit.
-    assert_eq!((start.elapsed(), probe.calls.load(SeqCst)), (secs(9), 2));
+    assert_eq!((start.elapsed(), probe.count()), (secs(9), 2));
 }
 
 /// Trap 17: calls that fail together do not come back together.
 #[tokio::test(start_paused = true)]
 async fn each_call_has_its_own_jitter() {
-    let delays = Arc::new(Mutex::new(Vec::new()));
-    let hear = Arc::clone(&delays);
+    let delays = Events::pick(|event| match event {
+        Event::Retry {
+            delay, attempt: 1, ..
+        } => Some(*delay),
+        _ => None,
+    });
     let policy = RetryPolicy::new()
         .without_budget()
-        .with_listener(move |event: &Event<'_>| {
-            if let Event::Retry {
-                delay, attempt: 1, ..
-            } = event
-            {
-                hear.lock().unwrap().push(*delay);
-            }
-        });
+        .with_listener(delays.clone());
     let (_, tool) = tool(fails(ErrorKind::Upstream));
     let stack = RetryLayer::new(policy).layer(tool);
     for _ in 0..50 {
         let _ = stack.clone().oneshot(call()).await;
     }
-    let mut delays = delays.lock().unwrap();
+    let mut delays = delays.take();
     delays.sort();
     delays.dedup();
     assert_eq!(delays.len(), 50);
@@ -705,12 +691,12 @@ mod with_tower {
     /// R4: a policy that will not repeat says nothing, whatever the attempt's number.
     #[tokio::test(start_paused = true)]
     async fn a_policy_of_one_attempt_refuses_no_retry_of_a_later_attempt() {
-        let (refused, listen) = refusals();
-        let policy = policy().with_listener(listen);
+        let refused = refusals();
+        let policy = policy().with_listener(refused.clone());
         let (_, tool) = tool(fails(ErrorKind::Upstream));
         let stack = Towers::new(policy.with_attempts(1).unwrap()).layer(tool);
         stack.oneshot(second_attempt()).await.unwrap_err();
-        assert!(refused.lock().unwrap().is_empty());
+        refused.assert([]);
     }
 
     /// Trap 13: nested retriers do not multiply, ours and tower's in any order.

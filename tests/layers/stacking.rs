@@ -19,6 +19,7 @@ use tower_toolcall::{
     result::ToolResultLayer,
     retry::RetryLayer,
     sanitize::SanitizeLayer,
+    testing::{Events, Script, Step},
     timeout::TimeoutLayer,
     trace::TraceLayer,
 };
@@ -198,19 +199,13 @@ async fn codes_can_be_mapped_to_another_systems() {
 /// makes one per route.
 #[tokio::test(start_paused = true)]
 async fn services_of_one_layer_value_share_what_it_holds() {
-    let slow = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
-    let heard = slow.clone();
-    let layer = TimeoutLayer::new(Duration::from_secs(10)).with_listener(move |_: &Event<'_>| {
-        heard.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-    });
-    let tool = service_fn(|_: ToolCall| async {
-        tokio::time::sleep(Duration::from_secs(9)).await;
-        Ok::<_, BoxError>(())
-    });
-    for route in [layer.layer(tool), layer.clone().layer(tool)] {
+    let events = Events::new();
+    let layer = TimeoutLayer::new(Duration::from_secs(10)).with_listener(events.clone());
+    let tool = Script::always(Step::ok(()).after(Duration::from_secs(9)));
+    for route in [layer.layer(tool.clone()), layer.clone().layer(tool)] {
         route.oneshot(call()).await.unwrap();
     }
-    assert_eq!(slow.load(std::sync::atomic::Ordering::SeqCst), 2);
+    events.assert(["tool.slow"; 2]);
 }
 
 /// N4: every layer works without configuration.
@@ -239,8 +234,8 @@ async fn every_layer_works_without_configuration() {
 async fn a_trace_layer_without_a_subscriber_has_its_listener_and_its_classifier() {
     // With one that another test has set this would be a test of something else.
     assert_eq!(LevelFilter::current(), LevelFilter::OFF);
-    let (heard, asked) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(0)));
-    let (log, count) = (heard.clone(), asked.clone());
+    let asked = Arc::new(Mutex::new(0));
+    let count = asked.clone();
     let classifier = classify_fn(move |result: Result<&(), &ToolError>| {
         *count.lock().unwrap() += 1;
         ByError.classify(result)
@@ -250,16 +245,15 @@ async fn a_trace_layer_without_a_subscriber_has_its_listener_and_its_classifier(
     answer.oneshot(call()).await.unwrap();
     assert_eq!(*asked.lock().unwrap(), 1);
 
-    let layer = layer.with_listener(move |event: &Event<'_>| {
-        if let Event::Cancelled { call, elapsed, .. } = *event {
-            log.lock().unwrap().push((call.tool().to_owned(), elapsed));
-        }
+    let cancelled = Events::pick(|event| match *event {
+        Event::Cancelled { call, elapsed, .. } => Some((call.tool().to_owned(), elapsed)),
+        _ => None,
     });
-    let never = service_fn(|_| std::future::pending::<Result<(), BoxError>>());
+    let layer = layer.with_listener(cancelled.clone());
+    let never = Script::<()>::always(Step::hang());
     let mut response = tokio_test::task::spawn(layer.layer(never).oneshot(call()));
     tokio_test::assert_pending!(response.poll());
     tokio::time::advance(Duration::from_secs(2)).await;
     drop(response);
-    let expected = [("t".to_owned(), Duration::from_secs(2))];
-    assert_eq!(*heard.lock().unwrap(), expected);
+    cancelled.assert([("t".to_owned(), Duration::from_secs(2))]);
 }

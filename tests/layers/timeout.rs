@@ -1,17 +1,16 @@
 use std::{
     future::{Future, poll_fn},
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
-    },
     task::Poll,
     time::Duration,
 };
 
 use tokio::time::{Instant, sleep};
-use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
+use tower::{ServiceBuilder, ServiceExt, service_fn};
 use tower_toolcall::{
-    BoxError, ErrorKind, Event, ToolCall, ToolError, error::TimeoutLimit, timeout::TimeoutLayer,
+    BoxError, ErrorKind, Event, ToolCall, ToolError,
+    error::TimeoutLimit,
+    testing::{Events, Script, Step},
+    timeout::TimeoutLayer,
 };
 
 fn secs(n: u64) -> Duration {
@@ -19,13 +18,8 @@ fn secs(n: u64) -> Duration {
 }
 
 /// A tool that works for so long.
-fn works_for(
-    d: Duration,
-) -> impl Service<ToolCall, Response = &'static str, Error = BoxError, Future: Send> + Clone {
-    service_fn(move |_: ToolCall| async move {
-        sleep(d).await;
-        Ok::<_, BoxError>("done")
-    })
+fn works_for(d: Duration) -> Script<&'static str> {
+    Script::always(Step::ok("done").after(d))
 }
 
 async fn run(layer: TimeoutLayer, work: Duration, call: ToolCall) -> Result<Duration, ToolError> {
@@ -97,32 +91,15 @@ async fn a_deadline_shortens_the_timeout_and_is_named_as_the_limit() {
 /// T4: expiry drops the inner future in that moment, not when the response future is dropped.
 #[tokio::test(start_paused = true)]
 async fn the_work_is_dropped_when_the_time_is_up() {
-    struct Gone(Arc<AtomicBool>);
-    impl Drop for Gone {
-        fn drop(&mut self) {
-            self.0.store(true, SeqCst);
-        }
-    }
-    let gone = Arc::new(AtomicBool::new(false));
-    let flag = gone.clone();
-    let tool = service_fn(move |_: ToolCall| {
-        let gone = Gone(flag.clone());
-        async move {
-            let _gone = gone;
-            std::future::pending::<Result<(), BoxError>>().await
-        }
-    });
+    let tool = Script::<()>::always(Step::hang());
     let stack = ServiceBuilder::new()
         .layer(TimeoutLayer::new(secs(1)))
-        .service(tool);
+        .service(tool.clone());
     let mut response = tokio_test::task::spawn(stack.oneshot(ToolCall::new("t")));
     tokio_test::assert_pending!(response.poll());
     tokio::time::advance(secs(1)).await;
     tokio_test::assert_ready_err!(response.poll());
-    assert!(
-        gone.load(SeqCst),
-        "the finished future still holds the work"
-    );
+    assert_eq!((tool.in_flight(), tool.cancelled()), (0, 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -155,7 +132,7 @@ async fn a_zero_timeout_lets_only_those_succeed_that_answer_at_once() {
     let layer = TimeoutLayer::new(Duration::ZERO);
     let stack = ServiceBuilder::new()
         .layer(layer.clone())
-        .service(service_fn(|_: ToolCall| async { Ok::<_, BoxError>(1) }));
+        .service(Script::always(Step::ok(1)));
     assert_eq!(stack.oneshot(ToolCall::new("t")).await.unwrap(), 1);
     assert!(run(layer, secs(1), ToolCall::new("t")).await.is_err());
 }
@@ -200,20 +177,14 @@ async fn a_busy_inner_future_cannot_starve_the_timer() {
     assert_eq!(error.kind(), ErrorKind::Timeout);
 }
 
-type Slow = Arc<Mutex<Vec<(Duration, Duration)>>>;
-
-fn slow_log(layer: TimeoutLayer) -> (TimeoutLayer, Slow) {
-    let log = Slow::default();
-    let heard = log.clone();
-    let layer = layer.with_listener(move |event: &Event<'_>| {
-        if let Event::Slow {
+fn slow_log(layer: TimeoutLayer) -> (TimeoutLayer, Events<(Duration, Duration)>) {
+    let log = Events::pick(|event| match *event {
+        Event::Slow {
             elapsed, timeout, ..
-        } = *event
-        {
-            heard.lock().unwrap().push((elapsed, timeout));
-        }
+        } => Some((elapsed, timeout)),
+        _ => None,
     });
-    (layer, log)
+    (layer.with_listener(log.clone()), log)
 }
 
 /// T6: more than 80 % of the timeout is slow, also when it succeeds.
@@ -223,9 +194,9 @@ async fn a_success_that_used_more_than_80_percent_is_reported_as_slow() {
     run(layer.clone(), secs(8), ToolCall::new("t"))
         .await
         .unwrap();
-    assert!(log.lock().unwrap().is_empty());
+    log.assert([]);
     run(layer, secs(9), ToolCall::new("t")).await.unwrap();
-    assert_eq!(*log.lock().unwrap(), [(secs(9), secs(10))]);
+    log.assert([(secs(9), secs(10))]);
 }
 
 /// T6: it is the effective timeout that counts.
@@ -234,7 +205,7 @@ async fn slow_is_measured_by_the_timeout_in_force() {
     let (layer, log) = slow_log(TimeoutLayer::new(secs(100)));
     let call = ToolCall::new("t").with_deadline(Instant::now() + secs(10));
     run(layer, secs(9), call).await.unwrap();
-    assert_eq!(*log.lock().unwrap(), [(secs(9), secs(10))]);
+    log.assert([(secs(9), secs(10))]);
 }
 
 /// T7: a call that timed out is no slow call.
@@ -242,7 +213,7 @@ async fn slow_is_measured_by_the_timeout_in_force() {
 async fn a_call_that_timed_out_is_not_reported_as_slow() {
     let (layer, log) = slow_log(TimeoutLayer::new(secs(1)));
     run(layer, secs(2), ToolCall::new("t")).await.unwrap_err();
-    assert!(log.lock().unwrap().is_empty());
+    log.assert([]);
 }
 
 /// T6: exactly when the runtime is late it is worth knowing.
@@ -256,7 +227,7 @@ async fn a_slow_call_is_reported_although_its_task_was_polled_late() {
     tokio_test::assert_pending!(response.poll());
     tokio::time::advance(secs(9)).await;
     tokio_test::assert_ready_ok!(response.poll());
-    assert_eq!(*log.lock().unwrap(), [(secs(9), secs(10))]);
+    log.assert([(secs(9), secs(10))]);
 }
 
 /// T7: a timeout from below is told as one.
@@ -268,7 +239,7 @@ async fn a_timeout_from_below_is_not_reported_as_slow() {
         .layer(TimeoutLayer::new(secs(9)));
     let stack = layers.service(works_for(secs(60)));
     stack.oneshot(ToolCall::new("t")).await.unwrap_err();
-    assert!(log.lock().unwrap().is_empty());
+    log.assert([]);
 }
 
 /// T6, T8: a call kept alive by its progress can be slow.
@@ -279,20 +250,14 @@ async fn a_call_in_idle_mode_is_reported_as_slow_too() {
             .with_idle_timeout(secs(3))
             .unwrap(),
     );
-    let tool = service_fn(|call: ToolCall| async move {
-        for _ in 0..9 {
-            sleep(secs(1)).await;
-            call.progress().unwrap().report();
-        }
-        Ok::<_, BoxError>(())
-    });
+    let tool = Script::always(Step::ok(()).with_progress(9, secs(1)));
     ServiceBuilder::new()
         .layer(layer)
         .service(tool)
         .oneshot(ToolCall::new("t"))
         .await
         .unwrap();
-    assert_eq!(*log.lock().unwrap(), [(secs(9), secs(10))]);
+    log.assert([(secs(9), secs(10))]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -389,17 +354,12 @@ async fn the_total_holds_whatever_progress_is_reported() {
 /// T8: progress is asked for in idle mode only.
 #[tokio::test]
 async fn outside_idle_mode_nobody_waits_for_progress() {
-    let asked = Arc::new(AtomicUsize::new(0));
-    let count = asked.clone();
-    let tool = service_fn(move |call: ToolCall| {
-        count.fetch_add(call.progress().is_some().into(), SeqCst);
-        async { Ok::<_, BoxError>(()) }
-    });
+    let tool = Script::always(Step::ok(()));
     let stack = ServiceBuilder::new()
         .layer(TimeoutLayer::default())
-        .service(tool);
+        .service(tool.clone());
     stack.oneshot(ToolCall::new("t")).await.unwrap();
-    assert_eq!(asked.load(SeqCst), 0);
+    assert!(tool.calls()[0].progress().is_none());
 }
 
 /// Trap 12: windows and timers know only the monotonic clock, which a paused test shows.

@@ -1,10 +1,7 @@
 //! X6: servers that are not there.
 
 use std::{
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicUsize, Ordering::SeqCst},
-    },
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -17,6 +14,7 @@ use tower_toolcall::{
     health::{Availability, Health},
     retry::{RetryLayer, RetryPolicy},
     router::{Router, RouterBuilder},
+    testing::{Script, Step},
 };
 
 const PERIOD: Duration = Duration::from_secs(30);
@@ -26,42 +24,21 @@ fn refusing() -> Health {
     builder.with_probe_period(PERIOD).build().unwrap()
 }
 
-/// What a server does: answer, fail, or hang.
-#[derive(Clone, Default)]
-struct Server {
-    fails: Arc<Mutex<Option<ErrorKind>>>,
-    hangs: Arc<Mutex<bool>>,
-    calls: Arc<AtomicUsize>,
+/// The server `docs`, whose tools answer until the test says otherwise.
+fn docs() -> Script<()> {
+    Script::always(Step::ok(()))
 }
 
-impl Server {
-    fn fails(&self, kind: impl Into<Option<ErrorKind>>) {
-        *self.fails.lock().unwrap() = kind.into();
-    }
+fn router(docs: &Script<()>, health: &Health) -> Router<()> {
+    builder(docs).with_health(health).build().unwrap()
+}
 
-    fn router(&self, health: &Health) -> Router<()> {
-        self.builder().with_health(health).build().unwrap()
-    }
-
-    fn builder(&self) -> RouterBuilder<()> {
-        let this = self.clone();
-        let docs = service_fn(move |_: ToolCall| {
-            this.calls.fetch_add(1, SeqCst);
-            let fails = *this.fails.lock().unwrap();
-            let hangs = *this.hangs.lock().unwrap();
-            async move {
-                if hangs {
-                    std::future::pending::<()>().await;
-                }
-                fails.map_or(Ok(()), |kind| Err(ToolError::new(kind, "so it is")))
-            }
-        });
-        let ok = service_fn(|_: ToolCall| async { Ok::<_, ToolError>(()) });
-        RouterBuilder::new()
-            .tool("pay", ok)
-            .server("docs", docs, ["search", "fetch"])
-            .server("web", ok, ["search"])
-    }
+fn builder(docs: &Script<()>) -> RouterBuilder<()> {
+    let ok = Script::always(Step::ok(()));
+    RouterBuilder::new()
+        .tool("pay", ok.clone())
+        .server("docs", docs.clone(), ["search", "fetch"])
+        .server("web", ok, ["search"])
 }
 
 async fn run(router: &Router<()>, tool: &'static str) -> Result<(), ToolError> {
@@ -73,7 +50,7 @@ async fn run(router: &Router<()>, tool: &'static str) -> Result<(), ToolError> {
 #[tokio::test(start_paused = true)]
 async fn servers_are_known_before_their_first_call() {
     let health = Health::new();
-    let _router = Server::default().router(&health);
+    let _router = router(&docs(), &health);
     let known = health.snapshot();
     let names: Vec<_> = known.iter().map(|s| s.server.as_deref().unwrap()).collect();
     assert_eq!(names, ["docs", "web"]);
@@ -81,14 +58,13 @@ async fn servers_are_known_before_their_first_call() {
 }
 
 /// A server that is unavailable, by calls of its flat names.
-async fn dead(health: &Health) -> (Server, Router<()>) {
-    let server = Server::default();
-    let router = server.router(health);
-    server.fails(ErrorKind::ConnectionFailed);
+async fn dead(health: &Health) -> (Script<()>, Router<()>) {
+    let server = docs();
+    let router = router(&server, health);
+    server.set_then(Step::fail(ErrorKind::ConnectionFailed));
     for _ in 0..3 {
         run(&router, "docs__search").await.unwrap_err();
     }
-    server.calls.store(0, SeqCst);
     (server, router)
 }
 
@@ -123,7 +99,7 @@ async fn a_call_to_a_server_that_is_not_there_fails_at_once() {
         error.user_message(),
         "The tool 'docs__fetch' is unavailable for now. Please try again later."
     );
-    assert_eq!(server.calls.load(SeqCst), 0);
+    assert_eq!(server.count(), 3);
     // The others are there.
     run(&router, "web__search").await.unwrap();
     run(&router, "pay").await.unwrap();
@@ -141,18 +117,18 @@ async fn its_tools_are_in_no_list_until_it_may_be_called() {
     assert_eq!(router.names(), ALL);
 
     // While the probe is under way; and when it has failed.
-    *server.hangs.lock().unwrap() = true;
+    server.set_then(Step::hang());
     let mut probe = task::spawn(router.clone().oneshot(ToolCall::new("docs__search")));
     assert_pending!(probe.poll());
     assert_eq!(router.names(), WITHOUT);
     drop(probe);
     assert_eq!(router.names(), ALL);
-    *server.hangs.lock().unwrap() = false;
+    server.set_then(Step::fail(ErrorKind::ConnectionFailed));
     run(&router, "docs__search").await.unwrap_err();
     assert_eq!(router.names(), WITHOUT);
 
     advance(PERIOD).await;
-    server.fails(None);
+    server.set_then(Step::ok(()));
     run(&router, "docs__search").await.unwrap();
     assert_eq!(router.names(), ALL);
 }
@@ -195,14 +171,14 @@ async fn a_registry_that_only_looks_on_leaves_nothing_out() {
     assert_eq!(docs.state, Availability::Unavailable);
     assert_eq!(router.names(), ALL);
     run(&router, "docs__search").await.unwrap_err();
-    assert_eq!(server.calls.load(SeqCst), 1);
+    assert_eq!(server.count(), 4);
 }
 
 #[tokio::test(start_paused = true)]
 async fn routers_may_share_a_registry() {
     let health = refusing();
     let (_, first) = dead(&health).await;
-    let second = Server::default().router(&health);
+    let second = router(&docs(), &health);
     assert_eq!(second.names(), WITHOUT);
     run(&second, "docs__search").await.unwrap_err();
     advance(PERIOD).await;
@@ -214,8 +190,8 @@ async fn routers_may_share_a_registry() {
 #[tokio::test(start_paused = true)]
 async fn whoever_follows_the_lists_hears_when_they_change() {
     let health = refusing();
-    let server = Server::default();
-    let router = server.router(&health);
+    let server = docs();
+    let router = router(&server, &health);
     let lists = Arc::new(Mutex::new(vec![(0, router.names().len())]));
     let begun = Instant::now();
     let (tells, listed) = (Arc::clone(&lists), router.clone());
@@ -247,7 +223,10 @@ async fn whoever_follows_the_lists_hears_when_they_change() {
     // A client that calls what it is shown; the server is dead from 10 s to 55 s.
     while begun.elapsed().as_secs() < 100 {
         let is_dead = (10..55).contains(&begun.elapsed().as_secs());
-        server.fails(is_dead.then_some(ErrorKind::ConnectionFailed));
+        server.set_then(match is_dead {
+            true => Step::fail(ErrorKind::ConnectionFailed),
+            false => Step::ok(()),
+        });
         let is_shown = lists.lock().unwrap().last().unwrap().1 == ALL.len();
         if is_shown {
             let _ = run(&router, "docs__search").await;
@@ -265,10 +244,10 @@ async fn whoever_follows_the_lists_hears_when_they_change() {
 async fn a_registry_may_be_that_of_a_stack_around_the_router() {
     for server in [None, Some("docs")] {
         let health = refusing();
-        let docs = Server::default();
+        let docs = docs();
         let stack = ServiceBuilder::new()
             .tool_health(&health)
-            .service(docs.router(&health));
+            .service(router(&docs, &health));
         let run = || {
             let call = match server {
                 Some(server) => ToolCall::new("search").with_server(server),
@@ -276,20 +255,20 @@ async fn a_registry_may_be_that_of_a_stack_around_the_router() {
             };
             stack.clone().oneshot(call)
         };
-        docs.fails(ErrorKind::ConnectionFailed);
+        docs.set_then(Step::fail(ErrorKind::ConnectionFailed));
         for failures in 1..=3 {
             run().await.unwrap_err();
             assert_eq!(health.server("docs").unwrap().failures, failures);
         }
         run().await.unwrap_err();
-        assert_eq!(docs.calls.load(SeqCst), 3, "{server:?}");
+        assert_eq!(docs.count(), 3, "{server:?}");
         let others = ToolCall::new("web__search");
         stack.clone().oneshot(others).await.unwrap();
 
         advance(PERIOD).await;
-        docs.fails(None);
+        docs.set_then(Step::ok(()));
         run().await.unwrap();
-        assert_eq!(docs.calls.load(SeqCst), 4);
+        assert_eq!(docs.count(), 4);
         let state = health.server("docs").unwrap().state;
         assert_eq!(state, Availability::Available, "{server:?}");
     }
@@ -316,8 +295,8 @@ async fn a_refusal_is_not_repeated_above_the_router_and_opens_no_breaker() {
 #[tokio::test(start_paused = true)]
 async fn the_timeouts_of_the_documented_stack_are_seen_below_it() {
     let health = refusing();
-    let server = Server::default();
-    let router = server.router(&health);
+    let server = docs();
+    let router = router(&server, &health);
     let stack = ServiceBuilder::new()
         .tool_deadline(Duration::from_secs(100))
         .tool_retry(RetryPolicy::new().assume_replay_safe())
@@ -326,7 +305,7 @@ async fn the_timeouts_of_the_documented_stack_are_seen_below_it() {
         .tool_timeout(Duration::from_secs(10))
         .tool_catch_panic()
         .service(router.clone());
-    *server.hangs.lock().unwrap() = true;
+    server.set_then(Step::hang());
     let call = ToolCall::new("docs__search");
     let error = stack.oneshot(call).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout);
@@ -358,9 +337,9 @@ async fn timeouts_of_one_tool_of_a_list_leave_the_others_there() {
 #[tokio::test(start_paused = true)]
 async fn timeouts_of_two_tools_take_the_server_out_of_the_lists() {
     let health = refusing();
-    let server = Server::default();
-    let router = server.router(&health);
-    server.fails(ErrorKind::Timeout);
+    let server = docs();
+    let router = router(&server, &health);
+    server.set_then(Step::fail(ErrorKind::Timeout));
     for tool in ["docs__search", "docs__search", "docs__fetch"] {
         run(&router, tool).await.unwrap_err();
     }
@@ -372,12 +351,12 @@ async fn timeouts_of_two_tools_take_the_server_out_of_the_lists() {
 #[tokio::test(start_paused = true)]
 async fn a_server_that_hangs_takes_no_other_tool_with_it() {
     let health = refusing();
-    let server = Server::default();
+    let server = docs();
     let stack = ServiceBuilder::new()
         .tool_health(&health)
         .tool_timeout(Duration::from_secs(10))
-        .service(server.router(&health));
-    *server.hangs.lock().unwrap() = true;
+        .service(router(&server, &health));
+    server.set_then(Step::hang());
     for _ in 0..3 {
         let call = ToolCall::new("docs__search").with_timeout(Duration::from_secs(10));
         let error = stack.clone().oneshot(call).await.unwrap_err();
@@ -400,7 +379,7 @@ async fn whoever_watches_knows_when_a_probe_that_hangs_gives_the_tools_back() {
     let servers = health.subscribe_all();
     advance(PERIOD).await;
     assert_eq!(router.names(), ALL);
-    *server.hangs.lock().unwrap() = true;
+    server.set_then(Step::hang());
     let call = ToolCall::new("docs__search");
     let mut probe = task::spawn(router.clone().oneshot(call));
     assert_pending!(probe.poll());

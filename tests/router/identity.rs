@@ -1,18 +1,12 @@
 //! X10, X11: one tool has one identity, however callers spell it, and names that do not exist move nothing.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::SeqCst},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use tokio::{sync::Semaphore, time::Instant};
 use tower::{Layer, ServiceBuilder, ServiceExt, limit::ConcurrencyLimit, service_fn};
 use tower_toolcall::{
-    BoxError, ErrorKind, Event, Execution, Identity, Key, ReplaySafety, ServiceBuilderExt,
-    ToolCall, ToolError,
+    BoxError, ErrorKind, Execution, Identity, Key, ReplaySafety, ServiceBuilderExt, ToolCall,
+    ToolError,
     circuit_breaker::{CircuitBreakerHandle, CircuitBreakerLayer},
     identity::{IdentityLayer, Resolve},
     metrics::Metrics,
@@ -20,6 +14,7 @@ use tower_toolcall::{
     redact::Rules,
     retry::RetryPolicy,
     router::{Router, RouterBuilder},
+    testing::{Events, Script, Step},
     timeout::TimeoutLayer,
 };
 
@@ -34,42 +29,31 @@ fn spellings() -> [ToolCall; 3] {
     ]
 }
 
-#[derive(Clone, Default)]
-struct Pay {
-    calls: Arc<AtomicUsize>,
-    error: Option<ToolError>,
+/// The server `pay`.
+struct Pay(Script<String>);
+
+/// Answers with the names that the tool got.
+fn names() -> Step<String> {
+    Step::of(|call| Ok(format!("{} of {:?}", call.tool(), call.server())))
 }
 
 impl Pay {
-    fn failing(kind: ErrorKind) -> Self {
-        Self {
-            error: Some(ToolError::new(kind, "so it is")),
-            ..Self::default()
-        }
+    fn new(step: Step<String>) -> Self {
+        Self(Script::always(step))
     }
 
-    fn calls(&self) -> usize {
-        self.calls.load(SeqCst)
+    fn failing(kind: ErrorKind) -> Self {
+        Self::new(Step::fail(kind))
+    }
+
+    fn calls(&self) -> u64 {
+        self.0.count()
     }
 
     fn builder(&self) -> RouterBuilder<String> {
-        let this = self.clone();
-        let pay = service_fn(move |call: ToolCall| {
-            this.calls.fetch_add(1, SeqCst);
-            let error = this.error.clone();
-            async move {
-                match error {
-                    Some(error) => Err(error),
-                    None => Ok(format!("{} of {:?}", call.tool(), call.server())),
-                }
-            }
-        });
-        let local = service_fn(|call: ToolCall| async move {
-            Ok::<_, BoxError>(format!("{} of {:?}", call.tool(), call.server()))
-        });
         RouterBuilder::new()
-            .tool("local", local)
-            .server("pay", pay, ["charge", "refund"])
+            .tool("local", Script::always(names()))
+            .server("pay", self.0.clone(), ["charge", "refund"])
     }
 
     fn router(&self) -> Router<String> {
@@ -111,14 +95,7 @@ async fn a_breaker_that_one_spelling_opens_refuses_all_spellings() {
 /// V2.
 #[tokio::test(start_paused = true)]
 async fn a_rate_limit_that_one_spelling_met_holds_for_all_spellings() {
-    let pay = Pay {
-        error: Some(
-            ToolError::new(ErrorKind::RateLimited, "429")
-                .with_status(http::StatusCode::TOO_MANY_REQUESTS)
-                .with_retry_after(Duration::from_secs(60)),
-        ),
-        ..Pay::default()
-    };
+    let pay = Pay::new(Step::status(429).with_retry_after(Duration::from_secs(60)));
     let gate = RateLimitBackoffLayer::builder().with_fail_fast();
     let stack = ServiceBuilder::new()
         .tool_identity(pay.router())
@@ -173,7 +150,7 @@ async fn a_tools_number_of_attempts_holds_for_all_spellings() {
 /// V2.
 #[tokio::test]
 async fn all_spellings_are_one_row_of_metrics() {
-    let pay = Pay::default();
+    let pay = Pay::new(names());
     let metrics = Metrics::new();
     let stack = ServiceBuilder::new()
         .tool_identity(pay.router())
@@ -244,7 +221,7 @@ async fn sixty_thousand_invented_names_make_no_key_and_no_row() {
 /// X4, X10.
 #[tokio::test]
 async fn a_name_that_does_not_exist_is_refused_with_those_that_are_near() {
-    let pay = Pay::default();
+    let pay = Pay::new(names());
     let stack = pay.router().identity().layer(pay.router());
     for (call, near) in [
         (ToolCall::new("pay__chage"), "pay__charge"),
@@ -275,7 +252,7 @@ async fn a_name_that_does_not_exist_is_refused_with_those_that_are_near() {
 /// X10: a local tool has no server, and a server is no label of the caller's own.
 #[tokio::test]
 async fn a_local_tool_has_no_server() {
-    let pay = Pay::default();
+    let pay = Pay::new(names());
     let stack = pay.router().identity().layer(pay.router());
     let answer = stack.clone().oneshot(ToolCall::new("local")).await;
     assert_eq!(answer.unwrap(), "local of None");
@@ -309,14 +286,9 @@ async fn errors_and_their_texts_name_the_tool_as_the_caller_spelled_it() {
 /// R6: the error of another call, which the tool passes on, says nothing of this one.
 #[tokio::test]
 async fn the_error_of_another_call_keeps_its_names() {
-    let pay = Pay {
-        error: Some(
-            ToolError::new(ErrorKind::CircuitOpen, "open")
-                .with_tool("fetch")
-                .with_server("web"),
-        ),
-        ..Pay::default()
-    };
+    let open = ToolError::new(ErrorKind::CircuitOpen, "open");
+    let open = open.with_tool("fetch").with_server("web");
+    let pay = Pay::new(Step::error(open));
     let stack = pay.router().identity().layer(pay.router());
     let error = stack.oneshot(ToolCall::new("pay__charge")).await;
     let error = error.unwrap_err();
@@ -327,7 +299,7 @@ async fn the_error_of_another_call_keeps_its_names() {
 /// A stack in a stack, and an edge that resolves names too.
 #[tokio::test]
 async fn a_call_that_was_resolved_passes() {
-    let pay = Pay::default();
+    let pay = Pay::new(names());
     let stack = ServiceBuilder::new()
         .tool_identity(pay.router())
         .tool_identity(pay.router())
@@ -492,7 +464,7 @@ async fn the_timeout_of_a_table_gives_way_to_settings_and_callers() {
 #[test]
 fn a_timeout_for_a_name_that_no_tool_can_have_is_refused() {
     for name in ["nothing", "pay__nothing", "py__charge", ""] {
-        let router = Pay::default().builder();
+        let router = Pay::new(names()).builder();
         let router = router.with_timeout(name, Duration::from_secs(1));
         assert!(router.build().is_err(), "{name}");
     }
@@ -543,7 +515,7 @@ async fn replay_safety_of_a_table_gives_way_to_rules_and_callers() {
 /// Rule 3: a refused call does not hold the permit of the next one.
 #[tokio::test]
 async fn a_refused_name_gives_the_reservation_back() {
-    let layer = || Pay::default().router().identity();
+    let layer = || Pay::new(names()).router().identity();
     let refused = ToolCall::new("nothing");
     kit::a_refusal_gives_the_reservation_back(layer(), refused).await;
     // And one that is not refused is called in the very instance that was ready.
@@ -577,7 +549,7 @@ async fn a_key_of_the_server_is_that_of_the_identity() {
 #[tokio::test]
 async fn a_refused_name_is_one_count_without_the_name_as_a_label() {
     let metrics = Metrics::new();
-    let router = Pay::default().builder().build().unwrap();
+    let router = Pay::new(names()).builder().build().unwrap();
     let stack = ServiceBuilder::new()
         .tool_identity(router.clone())
         .tool_metrics(&metrics)
@@ -602,7 +574,7 @@ async fn a_refused_name_is_one_count_without_the_name_as_a_label() {
 #[tokio::test]
 async fn a_refused_name_is_one_count_for_metrics_on_both_sides() {
     let metrics = Metrics::new();
-    let router = Pay::default().builder().build().unwrap();
+    let router = Pay::new(names()).builder().build().unwrap();
     let stack = ServiceBuilder::new()
         .tool_metrics(&metrics)
         .tool_identity(router.clone())
@@ -619,16 +591,10 @@ async fn a_refused_name_is_one_count_for_metrics_on_both_sides() {
 /// W12: a listener of the layer's own hears of the first one already.
 #[tokio::test]
 async fn a_listener_hears_of_a_refused_name() {
-    let router = Pay::default().builder().build().unwrap();
-    let heard = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&heard);
-    let layer = router.identity().with_listener(move |event: &Event<'_>| {
-        if let Event::NotStarted { kind, .. } = event {
-            assert_eq!(*kind, ErrorKind::NotFound);
-            count.fetch_add(1, SeqCst);
-        }
-    });
+    let router = Pay::new(names()).builder().build().unwrap();
+    let events = Events::new();
+    let layer = router.identity().with_listener(events.clone());
     let invented = layer.layer(router).oneshot(ToolCall::new("invented"));
     invented.await.unwrap_err();
-    assert_eq!(heard.load(SeqCst), 1);
+    events.assert(["tool.rejected"]);
 }

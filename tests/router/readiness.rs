@@ -1,16 +1,15 @@
 //! Rule 3 and trap 18: a route's own instance is polled until it is ready, by the call that wants it.
 
-use std::sync::atomic::Ordering::SeqCst;
-
 use tokio_test::{assert_pending, assert_ready_err, assert_ready_ok, task};
 use tower::{Service, ServiceExt};
 use tower_test::mock::{self, Mock};
 use tower_toolcall::{
     BoxError, ErrorKind, ToolCall,
     router::{Router, RouterBuilder},
+    testing::Step,
 };
 
-use crate::kit::{Mode, limited};
+use crate::kit::{answers, limited};
 
 type Handle = mock::Handle<ToolCall, &'static str>;
 
@@ -67,7 +66,7 @@ async fn a_readiness_error_is_the_result_of_its_call() {
 
 #[tokio::test]
 async fn a_waiting_call_that_is_dropped_gives_its_place_back() {
-    let (tool, probe, semaphore) = limited(Mode::Answers);
+    let (tool, probe, semaphore) = limited(answers());
     let router = RouterBuilder::<&'static str>::new()
         .tool("t", tool)
         .build()
@@ -80,43 +79,31 @@ async fn a_waiting_call_that_is_dropped_gives_its_place_back() {
     drop(waits);
     drop(held);
     assert_eq!(assert_ready_ok!(next.poll()), "answer");
-    assert_eq!(
-        (probe.calls.load(SeqCst), semaphore.available_permits()),
-        (1, 1)
-    );
+    assert_eq!((probe.count(), semaphore.available_permits()), (1, 1));
 }
 
 #[tokio::test]
 async fn a_running_call_that_is_dropped_drops_the_tools() {
-    let (tool, probe, semaphore) = limited(Mode::Hangs);
+    let (tool, probe, semaphore) = limited(Step::hang());
     let router = RouterBuilder::<&'static str>::new()
         .server("s", tool, ["t"])
         .build();
     let mut call = task::spawn(router.unwrap().oneshot(ToolCall::new("s__t")));
     assert_pending!(call.poll());
-    assert_eq!(
-        (probe.alive.load(SeqCst), semaphore.available_permits()),
-        (1, 0)
-    );
+    assert_eq!((probe.in_flight(), semaphore.available_permits()), (1, 0));
     drop(call);
-    assert_eq!(
-        (probe.alive.load(SeqCst), semaphore.available_permits()),
-        (0, 1)
-    );
+    assert_eq!((probe.in_flight(), semaphore.available_permits()), (0, 1));
 }
 
 #[tokio::test]
 async fn a_call_that_is_never_polled_reaches_nobody() {
-    let (tool, probe, semaphore) = limited(Mode::Answers);
+    let (tool, probe, semaphore) = limited(answers());
     let mut router = RouterBuilder::<&'static str>::new()
         .tool("t", tool)
         .build()
         .unwrap();
     drop(router.call(ToolCall::new("t")));
-    assert_eq!(
-        (probe.calls.load(SeqCst), semaphore.available_permits()),
-        (0, 1)
-    );
+    assert_eq!((probe.count(), semaphore.available_permits()), (0, 1));
 }
 
 /// The service is dropped once it was called: what it holds is not held for as long as the call takes.
@@ -144,16 +131,13 @@ async fn a_running_call_holds_no_service() {
 /// A tool's place is free as soon as it has answered, although the future is still there.
 #[tokio::test]
 async fn nothing_is_held_once_the_answer_is_there() {
-    let (tool, probe, semaphore) = limited(Mode::Answers);
+    let (tool, probe, semaphore) = limited(answers());
     let mut router = RouterBuilder::<&'static str>::new()
         .tool("t", tool)
         .build()
         .unwrap();
     let mut call = task::spawn(router.call(ToolCall::new("t")));
     assert_ready_ok!(call.poll());
-    assert_eq!(
-        (probe.alive.load(SeqCst), semaphore.available_permits()),
-        (0, 1)
-    );
+    assert_eq!((probe.in_flight(), semaphore.available_permits()), (0, 1));
     drop(call);
 }

@@ -9,7 +9,7 @@ use tower_toolcall::{
     settings::{Preset, Settings},
 };
 
-use crate::kit::{Flaky, call, changed, run, secs, stack};
+use crate::kit::{call, changed, flaky, run, secs, stack};
 
 fn file(text: &str) -> Settings {
     toml::from_str(text).unwrap()
@@ -173,7 +173,7 @@ async fn reported_failures_of_a_preset_give_way_to_a_servers_key() {
     ];
     let settings = Settings::default().with_env_from(vars).unwrap();
     let layer = stack(&settings);
-    let tool = Flaky::new(ErrorKind::Reported, 9);
+    let tool = flaky(ErrorKind::Reported, 9);
     for _ in 0..9 {
         assert_eq!(run(&layer, &tool, call()).await, Err(ErrorKind::Reported));
     }

@@ -1,19 +1,12 @@
 //! Tools that do as they are told, and what became of calls.
 
-use std::{
-    future::{Ready, ready},
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::SeqCst},
-    },
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::time::Duration;
 
 use tower::{Layer, Service, ServiceExt};
 use tower_toolcall::{
     ConfigError, ErrorKind, ReplaySafety, ToolCall, ToolError,
     settings::{Settings, StackLayer},
+    testing::{Script, Step},
 };
 
 pub(crate) const fn secs(secs: u64) -> Duration {
@@ -47,54 +40,21 @@ pub(crate) fn safe() -> ToolCall {
     call().with_replay_safety(ReplaySafety::Safe)
 }
 
-/// Fails the first calls, and counts all.
-#[derive(Clone)]
-pub(crate) struct Flaky {
-    kind: ErrorKind,
-    failures: usize,
-    calls: Arc<AtomicUsize>,
-}
+pub(crate) type Tool = Script<&'static str>;
 
-impl Flaky {
-    pub(crate) fn new(kind: ErrorKind, failures: usize) -> Self {
-        Self {
-            kind,
-            failures,
-            calls: Arc::default(),
-        }
-    }
-
-    pub(crate) fn calls(&self) -> usize {
-        self.calls.load(SeqCst)
-    }
-}
-
-impl Service<ToolCall> for Flaky {
-    type Response = &'static str;
-    type Error = ToolError;
-    type Future = Ready<Result<&'static str, ToolError>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, _: ToolCall) -> Self::Future {
-        let before = self.calls.fetch_add(1, SeqCst);
-        ready(match before < self.failures {
-            true => Err(ToolError::new(self.kind, "not now")),
-            false => Ok("done"),
-        })
-    }
+/// Fails the first calls, and is done with the others.
+pub(crate) fn flaky(kind: ErrorKind, failures: usize) -> Tool {
+    Script::new(vec![Step::fail(kind); failures]).then(Step::ok("done"))
 }
 
 /// How one call to a tool in the stack ends.
 pub(crate) async fn run<L>(
     layer: &L,
-    tool: &Flaky,
+    tool: &Tool,
     call: ToolCall,
 ) -> Result<&'static str, ErrorKind>
 where
-    L: Layer<Flaky, Service: Service<ToolCall, Response = &'static str, Error = ToolError>>,
+    L: Layer<Tool, Service: Service<ToolCall, Response = &'static str, Error = ToolError>>,
 {
     let result = layer.layer(tool.clone()).oneshot(call).await;
     result.map_err(|e| e.kind())

@@ -1,14 +1,11 @@
 //! Each setting reaches its layer: built from settings and built by hand, they print the same (G1).
 
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::time::Duration;
 
 use tokio::time::Instant;
 use tower::{Layer, ServiceExt, service_fn};
 use tower_toolcall::{
-    ErrorKind, Event, Key, ToolCall, ToolError,
+    ErrorKind, Key, ToolCall, ToolError,
     backoff::{Backoff, Jitter},
     circuit_breaker::{CircuitBreakerLayer, Rates, Trip},
     deadline::DeadlineLayer,
@@ -17,11 +14,12 @@ use tower_toolcall::{
     redact::Rules,
     retry::{RetryBudget, RetryPolicy},
     settings::{KeyBy, Settings},
+    testing::Events,
     timeout::TimeoutLayer,
     trace::TraceLayer,
 };
 
-use crate::kit::{Flaky, call, changed, run, safe, secs, stack};
+use crate::kit::{call, changed, flaky, run, safe, secs, stack};
 
 #[track_caller]
 fn same(ours: &impl std::fmt::Debug, by_hand: &impl std::fmt::Debug) {
@@ -212,7 +210,7 @@ async fn the_cooldown_is_the_retry_layers_as_well() {
         s.rate_limit.enabled = false;
         s.rate_limit.default_cooldown = secs(7);
     }));
-    let tool = Flaky::new(ErrorKind::RateLimited, 1);
+    let tool = flaky(ErrorKind::RateLimited, 1);
     let start = Instant::now();
     assert_eq!(run(&layer, &tool, call()).await, Ok("done"));
     assert!((secs(7)..=secs(8)).contains(&start.elapsed()));
@@ -247,7 +245,7 @@ async fn the_key_of_the_rate_limit_is_the_gates() {
     };
     for (key, done) in [(KeyBy::Tool, true), (KeyBy::Server, false)] {
         let layer = stack(&settings(key));
-        let tool = Flaky::new(ErrorKind::RateLimited, 1);
+        let tool = flaky(ErrorKind::RateLimited, 1);
         assert!(run(&layer, &tool, call()).await.is_err());
         let other = ToolCall::new("other").with_server("docs");
         assert_eq!(run(&layer, &tool, other).await.is_ok(), done);
@@ -261,7 +259,7 @@ async fn a_batch_is_skipped_whose_budget_is_the_reserve() {
     use tower_toolcall::{batch::Parallel, result::Status};
 
     let tools =
-        stack(&changed(|s| s.deadline.reserve = secs(2))).layer(Flaky::new(ErrorKind::Upstream, 0));
+        stack(&changed(|s| s.deadline.reserve = secs(2))).layer(flaky(ErrorKind::Upstream, 0));
     for (budget, status) in [(2, Status::Skipped), (3, Status::Success)] {
         let batch = Parallel::new(tools.clone()).with_budget(secs(budget));
         assert_eq!(batch.run([call()]).await[0].status(), status);
@@ -271,8 +269,7 @@ async fn a_batch_is_skipped_whose_budget_is_the_reserve() {
 /// L3: nobody waits, the retry layer neither: a call of a cooling key is refused at once, and no retry is spent on it.
 #[tokio::test(start_paused = true)]
 async fn who_fails_fast_does_not_wait_in_the_retry_layer() {
-    let events = Arc::new(Mutex::new(Vec::new()));
-    let heard = events.clone();
+    let events = Events::new();
     let settings = changed(|s| {
         s.rate_limit.fail_fast = true;
         s.retry.budget_ratio = 0.0;
@@ -280,16 +277,10 @@ async fn who_fails_fast_does_not_wait_in_the_retry_layer() {
     });
     let layer = settings
         .stack()
-        .with_listener(move |event: &Event<'_>| {
-            heard.lock().unwrap().push(match event {
-                Event::RateLimited { .. } => "limited",
-                Event::Retry { .. } => "retry",
-                _ => "other",
-            });
-        })
+        .with_listener(events.clone())
         .build()
         .unwrap();
-    let limited = Flaky::new(ErrorKind::RateLimited, 1);
+    let limited = flaky(ErrorKind::RateLimited, 1);
     let start = Instant::now();
     // V15: the second one is refused, and not sent.
     for sent in [Some(1), None] {
@@ -302,9 +293,9 @@ async fn who_fails_fast_does_not_wait_in_the_retry_layer() {
             (ErrorKind::RateLimited, sent)
         );
     }
-    assert_eq!((start.elapsed(), limited.calls()), (secs(0), 1));
-    assert_eq!(*events.lock().unwrap(), ["limited"]);
-    let flaky = Flaky::new(ErrorKind::Upstream, 1);
+    assert_eq!((start.elapsed(), limited.count()), (secs(0), 1));
+    events.assert(["tool.rate_limited"]);
+    let flaky = flaky(ErrorKind::Upstream, 1);
     let other = ToolCall::new("other").with_replay_safety(safe().replay_safety());
     assert_eq!(run(&layer, &flaky, other).await, Ok("done"));
 }
@@ -316,7 +307,7 @@ async fn who_would_fail_fast_and_is_off_leaves_limits_to_the_retry_layer() {
         s.rate_limit.enabled = false;
         s.rate_limit.fail_fast = true;
     }));
-    let tool = Flaky::new(ErrorKind::RateLimited, 1);
+    let tool = flaky(ErrorKind::RateLimited, 1);
     assert_eq!(run(&layer, &tool, call()).await, Ok("done"));
 }
 
@@ -326,7 +317,7 @@ async fn a_call_whose_reserve_is_all_that_is_left_is_not_started() {
     let settings = |reserve| changed(|s: &mut Settings| s.deadline.reserve = secs(reserve));
     for (reserve, done) in [(1, true), (3, false)] {
         let call = call().with_deadline(Instant::now() + secs(2));
-        let tool = Flaky::new(ErrorKind::Upstream, 0);
+        let tool = flaky(ErrorKind::Upstream, 0);
         let result = run(&stack(&settings(reserve)), &tool, call).await;
         assert_eq!(result.is_ok(), done);
     }

@@ -22,7 +22,7 @@ use tower_toolcall::{
 };
 use tracing_subscriber::fmt::format::FmtSpan;
 
-use crate::kit::{Flaky, call, changed, run, safe, secs, stack};
+use crate::kit::{call, changed, flaky, run, safe, secs, stack};
 
 assert_impl_all!(StackBuilder<ByError, Own<()>>: Send, Sync, Clone);
 assert_impl_all!(StackLayer<ByError, Own<()>>: Send, Sync, Unpin, Clone);
@@ -99,7 +99,7 @@ async fn each_place_is_where_its_name_says() {
         .with_layer(Place::Call, notes("below it"))
         .build()
         .unwrap();
-    let tool = Flaky::new(ErrorKind::Upstream, 1);
+    let tool = flaky(ErrorKind::Upstream, 1);
     let call = || ToolCall::new("docs__search");
     assert_eq!(run(&layer, &tool, call()).await, Ok("done"));
     let expected = [
@@ -126,7 +126,7 @@ async fn an_attempt_that_is_not_sent_is_not_seen() {
         .with_layer(Place::Attempt, Notes("attempt", heard.clone()))
         .build()
         .unwrap();
-    let tool = Flaky::new(ErrorKind::RateLimited, 1);
+    let tool = flaky(ErrorKind::RateLimited, 1);
     for _ in 0..2 {
         let limited = run(&layer, &tool, call()).await;
         assert_eq!(limited, Err(ErrorKind::RateLimited));
@@ -221,7 +221,7 @@ async fn hooks_hear_of_calls_and_attempts() {
         let hooks = Hooks(heard.clone());
         let builder = settings.stack().with_hooks(hooks).with_classifier(own);
         let layer = builder.with_listener(|_: &Event<'_>| {}).build().unwrap();
-        let tool = Flaky::new(ErrorKind::Upstream, 0);
+        let tool = flaky(ErrorKind::Upstream, 0);
         let subscriber = tracing_subscriber::fmt()
             .with_max_level(tracing::Level::TRACE)
             .with_writer(std::io::sink)

@@ -11,13 +11,14 @@ use std::{
 use tokio::time::{Instant, advance};
 use tower::{Layer, ServiceExt, service_fn};
 use tower_toolcall::{
-    BoxError, ErrorKind, Event, Outcome, ReplaySafety, ToolCall, ToolError,
+    BoxError, ErrorKind, Outcome, ReplaySafety, ToolCall, ToolError,
     circuit_breaker::BreakerState,
     outcome::{ByError, Classify},
     settings::{Preset, Settings},
+    testing::{Events, Script, Step},
 };
 
-use crate::kit::{Flaky, call, run, safe, secs, stack};
+use crate::kit::{call, flaky, run, safe, secs, stack};
 
 struct Row {
     preset: Preset,
@@ -92,10 +93,10 @@ async fn a_rate_limit_ends_in_success_on_attempt_2_after_the_cooldown() {
         let (preset, Some(cooldown)) = (row.preset, row.cooldown) else {
             continue;
         };
-        let tool = Flaky::new(ErrorKind::RateLimited, 1);
+        let tool = flaky(ErrorKind::RateLimited, 1);
         let start = Instant::now();
         let done = run(&stack(&Settings::preset(preset)), &tool, call()).await;
-        assert_eq!((done, tool.calls()), (Ok("done"), 2), "{preset}");
+        assert_eq!((done, tool.count()), (Ok("done"), 2), "{preset}");
         let took = start.elapsed();
         assert!(
             (secs(cooldown)..=secs(cooldown + 2)).contains(&took),
@@ -177,10 +178,10 @@ async fn a_gateway_repeats_calls_if_told_to() {
     for (settings, other) in [(all, 2), (one, 1)] {
         let layer = stack(&settings);
         for (name, sent) in [("search", 2), ("other", other)] {
-            let tool = Flaky::new(ErrorKind::Upstream, 1);
+            let tool = flaky(ErrorKind::Upstream, 1);
             let call = ToolCall::new(name).with_replay_safety(ReplaySafety::Safe);
             let done = run(&layer, &tool, call).await;
-            assert_eq!((done.is_ok(), tool.calls()), (sent == 2, sent));
+            assert_eq!((done.is_ok(), tool.count()), (sent == 2, sent));
         }
     }
 }
@@ -204,7 +205,7 @@ async fn a_preset_without_a_breaker_makes_every_call() {
 #[tokio::test(start_paused = true)]
 async fn the_cooldown_of_the_agent_library_fits_into_its_sequence() {
     let settings = Settings::agent_library();
-    let tools = stack(&settings).layer(Flaky::new(ErrorKind::RateLimited, 2));
+    let tools = stack(&settings).layer(flaky(ErrorKind::RateLimited, 2));
     let sequence = settings
         .sequence
         .apply(tower_toolcall::batch::Sequence::new(tools));
@@ -229,7 +230,7 @@ async fn a_breaker_opens_at_the_threshold_and_closes_after_the_reset() {
         };
         let layer = stack(&Settings::preset(preset));
         let breaker = layer.circuit_breaker().breaker(&call());
-        let tool = Flaky::new(ErrorKind::Upstream, threshold);
+        let tool = flaky(ErrorKind::Upstream, threshold);
         for _ in 0..threshold {
             assert_eq!(breaker.state(), BreakerState::Closed, "{preset}");
             assert_eq!(run(&layer, &tool, call()).await, Err(ErrorKind::Upstream));
@@ -300,7 +301,7 @@ async fn a_success_resets_the_count_of_the_gateway() {
     let layer = stack(&Settings::gateway());
     let breaker = layer.circuit_breaker().breaker(&call());
     for (failures, then) in [(3, Ok("done")), (4, Ok("done"))] {
-        let tool = Flaky::new(ErrorKind::Upstream, failures);
+        let tool = flaky(ErrorKind::Upstream, failures);
         for _ in 0..failures {
             assert_eq!(run(&layer, &tool, call()).await, Err(ErrorKind::Upstream));
         }
@@ -313,7 +314,7 @@ async fn a_success_resets_the_count_of_the_gateway() {
 #[tokio::test(start_paused = true)]
 async fn the_failures_of_the_gateway_leave_its_window() {
     let layer = stack(&Settings::gateway());
-    let tool = Flaky::new(ErrorKind::Upstream, 100);
+    let tool = flaky(ErrorKind::Upstream, 100);
     for _ in 0..10 {
         assert_eq!(run(&layer, &tool, call()).await, Err(ErrorKind::Upstream));
         advance(secs(76)).await;
@@ -324,7 +325,7 @@ async fn the_failures_of_the_gateway_leave_its_window() {
 #[tokio::test(start_paused = true)]
 async fn the_breaker_of_the_http_proxy_is_the_servers() {
     let layer = stack(&Settings::http_proxy());
-    let tool = Flaky::new(ErrorKind::Upstream, 5);
+    let tool = flaky(ErrorKind::Upstream, 5);
     let call = |tool: String| ToolCall::new(tool).with_server("api");
     for i in 0..5 {
         assert_eq!(
@@ -342,7 +343,7 @@ async fn the_breaker_of_the_http_proxy_is_the_servers() {
 #[tokio::test(start_paused = true)]
 async fn calls_without_a_server_share_a_breaker_of_the_http_proxy() {
     let layer = stack(&Settings::http_proxy());
-    let tool = Flaky::new(ErrorKind::Upstream, 5);
+    let tool = flaky(ErrorKind::Upstream, 5);
     for i in 0..5 {
         let call = ToolCall::new(format!("t{i}"));
         assert_eq!(run(&layer, &tool, call).await, Err(ErrorKind::Upstream));
@@ -356,7 +357,7 @@ async fn calls_without_a_server_share_a_breaker_of_the_http_proxy() {
 #[tokio::test(start_paused = true)]
 async fn the_agent_loop_alone_repeats_what_nobody_calls_safe() {
     for preset in Preset::ALL {
-        let tool = Flaky::new(ErrorKind::Upstream, 2);
+        let tool = flaky(ErrorKind::Upstream, 2);
         let call = ToolCall::new("search");
         let done = run(&stack(&Settings::preset(preset)), &tool, call).await;
         assert_eq!(done.is_ok(), preset == Preset::AgentLoop, "{preset}");
@@ -376,20 +377,11 @@ fn the_rest_of_the_numbers_of_the_agent_library() {
 /// T6: B reports a call as slow that took more than 4 of its 5 s.
 #[tokio::test(start_paused = true)]
 async fn a_call_of_the_agent_library_is_slow_from_80_percent_on() {
-    for (millis, slow) in [(3_900, 0), (4_100, 1)] {
-        let count = Arc::new(AtomicUsize::new(0));
-        let heard = count.clone();
-        let listen = move |event: &Event<'_>| {
-            let is_slow = matches!(event, Event::Slow { .. });
-            heard.fetch_add(is_slow.into(), SeqCst);
-        };
-        let builder = Settings::agent_library().stack().with_listener(listen);
-        let tool = service_fn(move |_: ToolCall| async move {
-            tokio::time::sleep(Duration::from_millis(millis)).await;
-            Ok::<_, BoxError>(())
-        });
-        let layer = builder.build().unwrap();
-        layer.layer(tool).oneshot(call()).await.unwrap();
-        assert_eq!(count.load(SeqCst), slow);
+    for (millis, slow) in [(3_900, false), (4_100, true)] {
+        let stack = stack(&Settings::agent_library());
+        let tool = Script::always(Step::ok(()).after(Duration::from_millis(millis)));
+        let (done, record) = Events::new().run(stack.layer(tool), call()).await;
+        done.unwrap();
+        record.assert(|r| r.is_slow == slow);
     }
 }

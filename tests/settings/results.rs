@@ -8,13 +8,13 @@ use tower_toolcall::{
     settings::Settings,
 };
 
-use crate::kit::{Flaky, call, changed, run, secs, stack};
+use crate::kit::{call, changed, flaky, run, secs, stack};
 
 #[tokio::test]
 async fn whatever_happens_there_is_a_result() {
     let results = (ToolResultLayer::new(), stack(&Settings::default()));
     for (failures, status) in [(0, Status::Success), (1, Status::Error)] {
-        let tool = Flaky::new(ErrorKind::Upstream, failures);
+        let tool = flaky(ErrorKind::Upstream, failures);
         let Ok(result) = results.layer(tool).oneshot(call()).await;
         assert_eq!(result.status(), status);
     }
@@ -24,7 +24,7 @@ async fn whatever_happens_there_is_a_result() {
 #[tokio::test]
 async fn it_shares_its_state_with_the_stack() {
     let layer = stack(&Settings::default());
-    let tool = Flaky::new(ErrorKind::Upstream, 9);
+    let tool = flaky(ErrorKind::Upstream, 9);
     for _ in 0..5 {
         let Ok(result) = (ToolResultLayer::new(), &layer)
             .layer(tool.clone())
@@ -64,7 +64,7 @@ async fn the_tools_own_errors_are_no_success() {
         .with_classifier(own)
         .build()
         .unwrap();
-    let tool = Flaky::new(ErrorKind::Upstream, 0);
+    let tool = flaky(ErrorKind::Upstream, 0);
     let Ok(result) = ToolResultLayer::new()
         .with_classifier(own)
         .layer(layer.layer(tool))

@@ -1,12 +1,6 @@
 //! The stack that is built (G2).
 
-use std::{
-    convert::Infallible,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::SeqCst},
-    },
-};
+use std::convert::Infallible;
 
 use serde_json::json;
 use static_assertions::assert_impl_all;
@@ -16,9 +10,10 @@ use tower_toolcall::{
     BoxError, ErrorKind, Event, ToolCall, ToolError,
     outcome::ByError,
     settings::{KeyBy, Preset, ResponseFuture, Settings, Stack, StackBuilder, StackLayer},
+    testing::{Events, Script, Step},
 };
 
-use crate::kit::{Flaky, call, changed, run, safe, secs, stack};
+use crate::kit::{call, changed, flaky, run, safe, secs, stack};
 
 type Svc = BoxCloneSyncService<ToolCall, (), ToolError>;
 
@@ -72,7 +67,7 @@ async fn boxed_around_a_boxed_one_and_in_another_task() {
 #[tokio::test(start_paused = true)]
 async fn services_of_one_layer_value_share_their_breakers() {
     let layer = stack(&Settings::default());
-    let tool = Flaky::new(ErrorKind::Upstream, 5);
+    let tool = flaky(ErrorKind::Upstream, 5);
     for _ in 0..5 {
         let _ = run(&layer.clone(), &tool, call()).await;
     }
@@ -93,14 +88,14 @@ async fn services_of_one_layer_value_share_their_cooldowns() {
         s.retry.enabled = false;
         s.rate_limit.fail_fast = true;
     }));
-    let tool = Flaky::new(ErrorKind::RateLimited, 1);
+    let tool = flaky(ErrorKind::RateLimited, 1);
     for _ in 0..2 {
         assert_eq!(
             run(&layer.clone(), &tool, call()).await,
             Err(ErrorKind::RateLimited)
         );
     }
-    assert_eq!(tool.calls(), 1);
+    assert_eq!(tool.count(), 1);
 }
 
 /// C7.
@@ -108,7 +103,7 @@ async fn services_of_one_layer_value_share_their_cooldowns() {
 async fn the_handle_forces_the_breakers_of_the_stack() {
     let layer = stack(&Settings::default());
     layer.circuit_breaker().breaker(&call()).force_open();
-    let tool = Flaky::new(ErrorKind::Upstream, 0);
+    let tool = flaky(ErrorKind::Upstream, 0);
     assert_eq!(
         run(&layer, &tool, call()).await,
         Err(ErrorKind::CircuitOpen)
@@ -136,13 +131,13 @@ async fn the_budget_bounds_all_attempts_together() {
 #[tokio::test(start_paused = true)]
 async fn every_attempt_counts_for_the_breaker() {
     let layer = stack(&changed(|s| s.circuit_breaker.threshold = 3));
-    let tool = Flaky::new(ErrorKind::Upstream, 3);
+    let tool = flaky(ErrorKind::Upstream, 3);
     assert_eq!(run(&layer, &tool, safe()).await, Err(ErrorKind::Upstream));
     assert_eq!(
         run(&layer, &tool, safe()).await,
         Err(ErrorKind::CircuitOpen)
     );
-    assert_eq!(tool.calls(), 3);
+    assert_eq!(tool.count(), 3);
 }
 
 /// The timeout is below the breaker, which sees it as an error.
@@ -166,11 +161,11 @@ async fn a_wait_for_a_cooldown_holds_no_probes_place() {
         s.circuit_breaker.threshold = 1;
         s.circuit_breaker.key = KeyBy::Server;
     }));
-    let tool = Flaky::new(ErrorKind::Upstream, 1);
+    let tool = flaky(ErrorKind::Upstream, 1);
     let _ = run(&layer, &tool, call()).await;
     advance(secs(60)).await;
 
-    let limited = Flaky::new(ErrorKind::RateLimited, 1);
+    let limited = flaky(ErrorKind::RateLimited, 1);
     let probe = tokio::spawn(layer.layer(limited).oneshot(call()));
     sleep(secs(1)).await;
     let other = ToolCall::new("other").with_server("docs");
@@ -219,22 +214,16 @@ async fn the_rules_are_on_the_call() {
 /// T6, R4, C6: everybody who listens hears of each layer.
 #[tokio::test(start_paused = true)]
 async fn all_listeners_hear_of_all_layers() {
-    let counts: [Arc<AtomicUsize>; 2] = Default::default();
-    let listen = |count: &Arc<AtomicUsize>| {
-        let count = count.clone();
-        move |event: &Event<'_>| {
-            count.fetch_add(1, SeqCst);
-            assert!(!matches!(event, Event::Evicted { .. }));
-        }
-    };
+    let events: [Events; 2] = Default::default();
     let mut settings = Settings::agent_loop();
     settings.circuit_breaker.enabled = true;
     settings.circuit_breaker.threshold = 1;
-    let builder = settings.stack().with_listener(listen(&counts[0]));
-    let layer = builder.with_listener(listen(&counts[1])).build().unwrap();
+    let builder = settings.stack().with_listener(events[0].clone());
+    let builder = builder.with_listener(events[1].clone());
+    let layer = builder.build().unwrap();
 
     // It opens the breaker, is to be repeated, and refused then: the tool's own error is the result.
-    let tool = Flaky::new(ErrorKind::Upstream, 1);
+    let tool = flaky(ErrorKind::Upstream, 1);
     assert_eq!(
         run(
             &layer,
@@ -244,8 +233,7 @@ async fn all_listeners_hear_of_all_layers() {
         .await,
         Err(ErrorKind::Upstream)
     );
-    let told = counts[0].load(SeqCst);
-    assert!(told >= 2, "a transition and a retry: {told}");
+    events[0].assert(["tool.breaker", "tool.retry"]);
 
     // Slow, and a rate limit.
     let slow = service_fn(|_: ToolCall| async {
@@ -257,31 +245,28 @@ async fn all_listeners_hear_of_all_layers() {
         .oneshot(ToolCall::new("slow"))
         .await
         .unwrap();
-    let limited = Flaky::new(ErrorKind::RateLimited, 1);
+    let limited = flaky(ErrorKind::RateLimited, 1);
     assert_eq!(
         run(&layer, &limited, ToolCall::new("limited")).await,
         Ok("done")
     );
-    assert!(counts[0].load(SeqCst) >= told + 3);
-    assert_eq!(counts[0].load(SeqCst), counts[1].load(SeqCst));
+    let told = events[0].take();
+    assert!(told.contains(&"tool.slow") && told.contains(&"tool.rate_limited"));
+    assert_eq!(told, events[1].take());
 }
 
 /// T4: of a call that is dropped unfinished too.
 #[tokio::test(start_paused = true)]
 async fn a_dropped_call_is_told_to_listeners() {
-    let count = Arc::new(AtomicUsize::new(0));
-    let heard = count.clone();
-    let builder = Settings::default()
-        .stack()
-        .with_listener(move |event: &Event<'_>| {
-            let is_cancelled = matches!(event, Event::Cancelled { .. });
-            heard.fetch_add(is_cancelled.into(), SeqCst);
-        });
-    let tool = service_fn(|_: ToolCall| std::future::pending::<Result<(), BoxError>>());
-    let tools = builder.build().unwrap().layer(tool);
+    let events = Events::new();
+    let builder = Settings::default().stack().with_listener(events.clone());
+    let tools = builder
+        .build()
+        .unwrap()
+        .layer(Script::<()>::always(Step::hang()));
     let running = tokio::time::timeout(secs(1), tools.oneshot(call()));
     assert!(running.await.is_err());
-    assert_eq!(count.load(SeqCst), 1);
+    events.assert(["tool.cancelled"]);
 }
 
 #[cfg(feature = "metrics")]
@@ -292,7 +277,7 @@ async fn metrics_count_calls_and_hear_of_what_happens_below() {
     let metrics = Metrics::new();
     let builder = Settings::agent_loop().stack().with_metrics(&metrics);
     let layer = builder.with_listener(|_: &Event<'_>| {}).build().unwrap();
-    let tool = Flaky::new(ErrorKind::Upstream, 2);
+    let tool = flaky(ErrorKind::Upstream, 2);
     assert_eq!(run(&layer, &tool, safe()).await, Ok("done"));
     let total = metrics.snapshot().total;
     assert_eq!(

@@ -8,7 +8,7 @@ use tower_toolcall::{
     settings::{Settings, StackLayer},
 };
 
-use crate::kit::{Flaky, run, safe, secs, stack};
+use crate::kit::{flaky, run, safe, secs, stack};
 
 fn settings() -> Settings {
     let file = r#"
@@ -47,10 +47,10 @@ async fn a_tool_has_its_own_timeout() {
 async fn a_tool_has_its_own_number_of_attempts() {
     let layer = stack(&settings());
     for (name, attempts) in [("import", 1), ("search", 3)] {
-        let tool = Flaky::new(ErrorKind::Upstream, 9);
+        let tool = flaky(ErrorKind::Upstream, 9);
         let call = ToolCall::new(name).with_replay_safety(safe().replay_safety());
         assert_eq!(run(&layer, &tool, call).await, Err(ErrorKind::Upstream));
-        assert_eq!(tool.calls(), attempts, "{name}");
+        assert_eq!(tool.count(), attempts, "{name}");
     }
 }
 
@@ -60,14 +60,14 @@ async fn one_attempt_of_the_retry_layer_is_not_the_only_one_after_a_limit() {
     let mut settings = settings();
     settings.rate_limit.attempts = 2;
     let layer = stack(&settings);
-    let tool = Flaky::new(ErrorKind::RateLimited, 9);
+    let tool = flaky(ErrorKind::RateLimited, 9);
     let call = ToolCall::new("import");
     assert_eq!(run(&layer, &tool, call).await, Err(ErrorKind::RateLimited));
-    assert_eq!(tool.calls(), 2);
+    assert_eq!(tool.count(), 2);
 }
 
 async fn is_repeated(layer: &StackLayer, name: &str) -> bool {
-    let tool = Flaky::new(ErrorKind::Upstream, 1);
+    let tool = flaky(ErrorKind::Upstream, 1);
     run(layer, &tool, ToolCall::new(name)).await.is_ok()
 }
 

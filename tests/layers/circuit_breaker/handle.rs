@@ -17,7 +17,7 @@ use tower_toolcall::{
     },
 };
 
-use super::{Act, FAILS, Heard, Rig, default_rig, hears, kind, secs, tool};
+use super::{Rig, default_rig, fails, kind, ok, secs, tool, transitions};
 use crate::kit::call;
 
 /// What C6 wants to know of a transition.
@@ -37,7 +37,7 @@ async fn a_life(rig: &Rig) {
     rig.half_opens().await;
     rig.fails(1).await;
     advance(secs(60)).await;
-    rig.ask(Act::Succeeds).await.unwrap();
+    rig.ask(ok()).await.unwrap();
     let breaker = rig.breaker();
     breaker.force_open();
     breaker.force_closed();
@@ -60,10 +60,10 @@ const A_LIFE: [(BreakerState, BreakerState, TransitionReason, u32); 9] = [
 /// C6: every transition reaches the listener, in order, with who, why, and the call that brought it about.
 #[tokio::test(start_paused = true)]
 async fn every_transition_reaches_the_listener() {
-    let heard = Heard::default();
-    let rig = Rig::new(CircuitBreakerLayer::builder().with_listener(hears(&heard)));
+    let heard = transitions();
+    let rig = Rig::new(CircuitBreakerLayer::builder().with_listener(heard.clone()));
     a_life(&rig).await;
-    let heard = heard.lock().unwrap();
+    let heard = heard.take();
     let seen: Vec<_> = heard.iter().map(|(t, _)| told(t)).collect();
     assert_eq!(seen, A_LIFE);
     let calls: Vec<_> = heard.iter().map(|(_, id)| id.is_some()).collect();
@@ -142,10 +142,10 @@ async fn the_stream_wakes_for_a_transition() {
 /// C6: a transition can be written down and read again.
 #[tokio::test(start_paused = true)]
 async fn a_transition_goes_through_json() {
-    let heard = Heard::default();
-    let rig = Rig::new(CircuitBreakerLayer::builder().with_listener(hears(&heard)));
+    let heard = transitions();
+    let rig = Rig::new(CircuitBreakerLayer::builder().with_listener(heard.clone()));
     rig.fails(5).await;
-    let (transition, _) = heard.lock().unwrap()[0].clone();
+    let (transition, _) = heard.take().remove(0);
     let json = serde_json::to_value(&transition).unwrap();
     assert_eq!(json["to"], "open");
     assert_eq!(json["reason"], "consecutive_failures");
@@ -172,7 +172,7 @@ async fn a_listener_may_use_the_handle() {
     let rig = Rig::new(builder);
     *slot.lock().unwrap() = Some(rig.handle.clone());
     rig.half_opens().await;
-    rig.ask(Act::Succeeds).await.unwrap();
+    rig.ask(ok()).await.unwrap();
     assert_eq!(*seen.lock().unwrap(), [Open, HalfOpen, Closed]);
 }
 
@@ -181,7 +181,7 @@ async fn a_listener_may_use_the_handle() {
 async fn the_handle_lists_every_breaker() {
     let rig = default_rig();
     assert!(rig.handle.is_empty());
-    rig.tool.does(FAILS);
+    rig.tool.set_then(fails());
     for (name, times) in [("b", 6), ("a", 2), ("c", 1)] {
         for _ in 0..times {
             let _ = rig.send(tool(name)).await;
@@ -205,7 +205,7 @@ async fn a_snapshot_goes_through_json() {
     let rig = default_rig();
     rig.fails(5).await;
     advance(secs(1)).await;
-    rig.ask(FAILS).await.unwrap_err();
+    rig.ask(fails()).await.unwrap_err();
     rig.send(tool("other")).await.unwrap_err();
     let snapshot = rig.handle.snapshot();
     let json = serde_json::to_string(&snapshot).unwrap();
@@ -225,12 +225,12 @@ async fn forced_open_it_refuses_until_it_is_reset() {
     let rig = default_rig();
     rig.breaker().force_open();
     for _ in 0..3 {
-        assert!(!rig.reaches(Act::Succeeds).await);
+        assert!(!rig.reaches(ok()).await);
         assert!(rig.breaker().is_open());
         advance(secs(10_000)).await;
     }
     rig.breaker().reset();
-    assert!(rig.reaches(Act::Succeeds).await);
+    assert!(rig.reaches(ok()).await);
 }
 
 /// C7: forced closed, it lets everything pass until it is reset, and counts.
@@ -292,7 +292,7 @@ async fn a_reset_forgets_the_failures_of_a_closed_breaker() {
 async fn a_reset_closes_a_half_open_breaker() {
     let rig = default_rig();
     rig.half_opens().await;
-    let mut probe = rig.starts(Act::SucceedsIn(secs(1)), call());
+    let mut probe = rig.starts(ok().after(secs(1)), call());
     rig.breaker().reset();
     assert_eq!(rig.breaker().state(), Closed);
     rig.fails(3).await;
@@ -368,7 +368,7 @@ async fn the_hand_and_the_layer_share_a_breaker() {
     let rig = default_rig();
     rig.fails(4).await;
     assert!(rig.breaker().record_failure());
-    assert!(!rig.reaches(Act::Succeeds).await);
+    assert!(!rig.reaches(ok()).await);
     assert!(rig.breaker().admit().is_err());
 }
 

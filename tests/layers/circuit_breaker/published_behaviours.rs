@@ -20,7 +20,7 @@ use tower_toolcall::{
     circuit_breaker::{BreakerState, CircuitBreakerLayer, Rates, Trip},
 };
 
-use super::{Act, Rig, default_rig, secs, tool};
+use super::{Rig, Step, default_rig, ok, secs, tool};
 use crate::kit::call;
 
 /// "The window does not slide": once full, or once per period, it starts from nothing, so that failures on
@@ -33,7 +33,7 @@ async fn a_window_that_does_not_slide() {
             .with_minimum_calls(10);
         let rig = Rig::new(CircuitBreakerLayer::builder().with_trip(rates));
         for _ in 0..10 + good {
-            rig.ask(Act::Succeeds).await.unwrap();
+            rig.ask(ok()).await.unwrap();
         }
         rig.fails(5).await;
         assert_eq!(rig.breaker().state(), BreakerState::Closed, "{good}");
@@ -84,7 +84,7 @@ async fn unlimited_concurrent_probes() {
 #[tokio::test(start_paused = true)]
 async fn a_stale_success_closes() {
     let rig = default_rig();
-    let mut old = [30, 70, 100].map(|n| rig.starts(Act::SucceedsIn(secs(n)), call()));
+    let mut old = [30, 70, 100].map(|n| rig.starts(ok().after(secs(n)), call()));
     rig.fails(5).await;
     advance(secs(30)).await;
     assert_ready_ok!(old[0].poll());
@@ -110,17 +110,17 @@ async fn a_lost_probe_blocks_for_ever() {
     let rig = default_rig();
     rig.half_opens().await;
     let lost = tokio::spawn(rig.svc.clone().oneshot({
-        rig.tool.does(Act::Hangs);
+        rig.tool.set_then(Step::hang());
         call()
     }));
     tokio::task::yield_now().await;
-    assert!(!rig.reaches(Act::Succeeds).await);
+    assert!(!rig.reaches(ok()).await);
     lost.abort();
     assert!(lost.await.unwrap_err().is_cancelled());
     // Nor does one whose destructor never runs.
     std::mem::forget(rig.hangs());
     advance(secs(120)).await;
-    rig.ask(Act::Succeeds).await.unwrap();
+    rig.ask(ok()).await.unwrap();
     assert_eq!(rig.breaker().state(), BreakerState::Closed);
 }
 
@@ -135,11 +135,8 @@ async fn eighty_percent_timeouts_never_open() {
     for trip in [rates.into(), Trip::total_failures_within(5, secs(300))] {
         let rig = Rig::new(CircuitBreakerLayer::builder().with_trip(trip));
         for n in 0..20 {
-            rig.tool.does(if n % 5 == 0 {
-                Act::Succeeds
-            } else {
-                Act::Hangs
-            });
+            rig.tool
+                .set_then(if n % 5 == 0 { ok() } else { Step::hang() });
             let _ = timeout(limit, rig.send(call().with_timeout(limit))).await;
         }
         assert_eq!(rig.breaker().snapshot().opened_total, 1);
@@ -165,13 +162,13 @@ async fn ignored_errors_inflate_the_probe_count() {
     rig.half_opens().await;
     let first = rig.hangs();
     for _ in 0..3 {
-        rig.ask(Act::Fails(ErrorKind::NotFound)).await.unwrap_err();
+        rig.ask(Step::fail(ErrorKind::NotFound)).await.unwrap_err();
     }
     let _second = rig.hangs();
-    assert!(!rig.reaches(Act::Succeeds).await);
+    assert!(!rig.reaches(ok()).await);
     drop(first);
     let _third = rig.hangs();
-    assert!(!rig.reaches(Act::Succeeds).await);
+    assert!(!rig.reaches(ok()).await);
     assert_eq!(rig.breaker().state(), BreakerState::HalfOpen);
 }
 
@@ -183,10 +180,10 @@ async fn a_growing_key_map() {
     rig.fails(5).await;
     for n in 0..5_000 {
         let invented = tool(&format!("{n}"));
-        rig.tool.does(Act::Fails(ErrorKind::NotFound));
+        rig.tool.set_then(Step::fail(ErrorKind::NotFound));
         rig.send(invented).await.unwrap_err();
         assert!(rig.handle.len() <= 64);
     }
     assert_eq!(rig.handle.breakers().len(), rig.handle.len());
-    assert!(!rig.reaches(Act::Succeeds).await);
+    assert!(!rig.reaches(ok()).await);
 }

@@ -18,7 +18,7 @@ use tower_toolcall::{
     timeout::TimeoutLayer,
 };
 
-use super::{Act, FAILS, Rig, Tool, default_rig, kind, secs};
+use super::{Rig, Step, Tool, default_rig, fails, kind, ok, secs};
 use crate::kit::{MockTool, call};
 
 /// Rule 3b: an open breaker answers at once, although the service below is not ready.
@@ -53,8 +53,8 @@ async fn a_full_half_open_breaker_answers_although_the_service_is_not_ready() {
 async fn services_of_one_layer_value_share_their_breakers() {
     let layer = CircuitBreakerLayer::new();
     let routes = [
-        layer.layer(Tool::new(FAILS)),
-        layer.clone().layer(Tool::new(FAILS)),
+        layer.layer(Tool::always(fails())),
+        layer.clone().layer(Tool::always(fails())),
     ];
     for n in 0..5 {
         let answer = routes[n % 2].clone().oneshot(call()).await;
@@ -69,7 +69,7 @@ async fn services_of_one_layer_value_share_their_breakers() {
 /// The documented order: a timeout below counts.
 #[tokio::test(start_paused = true)]
 async fn timeouts_of_the_layer_below_count() {
-    let dead = Tool::new(Act::Hangs);
+    let dead = Tool::always(Step::hang());
     let stack = ServiceBuilder::new()
         .layer(CircuitBreakerLayer::new())
         .layer(TimeoutLayer::new(secs(3)))
@@ -79,7 +79,7 @@ async fn timeouts_of_the_layer_below_count() {
         assert_eq!(kind(answer), ErrorKind::Timeout);
     }
     assert_eq!(kind(stack.oneshot(call()).await), ErrorKind::CircuitOpen);
-    assert_eq!(dead.calls(), 5);
+    assert_eq!(dead.count(), 5);
 }
 
 /// The documented order: a panic caught below counts.
@@ -88,7 +88,7 @@ async fn panics_caught_below_count() {
     let stack = ServiceBuilder::new()
         .layer(CircuitBreakerLayer::new())
         .layer(CatchPanicLayer::new())
-        .service(Tool::new(Act::Panics));
+        .service(Tool::always(Step::panic("the tool panics")));
     for _ in 0..5 {
         let answer = stack.clone().oneshot(call()).await;
         assert_eq!(kind(answer), ErrorKind::Panicked);
@@ -99,7 +99,7 @@ async fn panics_caught_below_count() {
 /// Trap 6: a call that a deadline layer outside drops at its deadline is a failure.
 #[tokio::test(start_paused = true)]
 async fn calls_dropped_by_a_deadline_layer_count() {
-    let dead = Tool::new(Act::Hangs);
+    let dead = Tool::always(Step::hang());
     let stack = ServiceBuilder::new()
         .layer(DeadlineLayer::new(secs(3)))
         .layer(CircuitBreakerLayer::new())
@@ -109,7 +109,7 @@ async fn calls_dropped_by_a_deadline_layer_count() {
         assert_eq!(kind(answer), ErrorKind::Timeout);
     }
     assert_eq!(kind(stack.oneshot(call()).await), ErrorKind::CircuitOpen);
-    assert_eq!(dead.calls(), 5);
+    assert_eq!(dead.count(), 5);
 }
 
 /// Trap 6: a caller's deadline that the deadline layer takes over, reserve and all, is one too.
@@ -118,7 +118,7 @@ async fn calls_dropped_at_an_inherited_deadline_count() {
     let stack = ServiceBuilder::new()
         .layer(DeadlineLayer::inherited())
         .layer(CircuitBreakerLayer::new())
-        .service(Tool::new(Act::Hangs));
+        .service(Tool::always(Step::hang()));
     for _ in 0..5 {
         let within = call().with_deadline(tokio::time::Instant::now() + secs(3));
         let answer = stack.clone().oneshot(within).await;
@@ -131,7 +131,7 @@ async fn calls_dropped_at_an_inherited_deadline_count() {
 #[tokio::test(start_paused = true)]
 async fn calls_dropped_by_a_plain_timeout_count() {
     let rig = default_rig();
-    rig.tool.does(Act::Hangs);
+    rig.tool.set_then(Step::hang());
     for _ in 0..5 {
         let running = timeout(secs(3), rig.send(call().with_timeout(secs(3))));
         assert!(running.await.is_err());
@@ -142,7 +142,7 @@ async fn calls_dropped_by_a_plain_timeout_count() {
 /// Trap 6: the probe too.
 #[tokio::test(start_paused = true)]
 async fn a_probe_dropped_at_its_deadline_reopens_the_breaker() {
-    let dead = Tool::new(Act::Hangs);
+    let dead = Tool::always(Step::hang());
     let layer = CircuitBreakerLayer::new();
     let breaker = layer.handle().breaker(&call());
     while !breaker.record_failure() {}
@@ -160,7 +160,7 @@ async fn a_probe_dropped_at_its_deadline_reopens_the_breaker() {
 #[tokio::test(start_paused = true)]
 async fn a_call_that_ends_in_the_queue_is_neutral() {
     let semaphore = Arc::new(Semaphore::new(0));
-    let tool = Tool::new(Act::Succeeds);
+    let tool = Tool::always(ok());
     let layer = CircuitBreakerLayer::new();
     let stack = ServiceBuilder::new()
         .layer(DeadlineLayer::new(secs(3)))
@@ -171,7 +171,7 @@ async fn a_call_that_ends_in_the_queue_is_neutral() {
     }
     let after = layer.handle().breaker(&call()).snapshot();
     assert_eq!((after.state, after.failed_total), (BreakerState::Closed, 0));
-    assert_eq!(tool.calls(), 0);
+    assert_eq!(tool.count(), 0);
 }
 
 /// C5: a caller that is impatient, or gives up, tells nothing of the tool.
@@ -179,7 +179,7 @@ async fn a_call_that_ends_in_the_queue_is_neutral() {
 async fn a_call_dropped_early_by_an_impatient_caller_is_neutral() {
     let rig = default_rig();
     rig.fails(4).await;
-    rig.tool.does(Act::Hangs);
+    rig.tool.set_then(Step::hang());
     for _ in 0..50 {
         let running = timeout(secs(1), rig.send(call().with_timeout(secs(10))));
         assert!(running.await.is_err());
@@ -198,7 +198,7 @@ async fn a_call_cancelled_by_its_token_is_neutral() {
     let stack = ServiceBuilder::new()
         .layer(DeadlineLayer::new(secs(10)))
         .layer(layer.clone())
-        .service(Tool::new(Act::Hangs));
+        .service(Tool::always(Step::hang()));
     for _ in 0..10 {
         let token = CancellationToken::new();
         let mut running = task::spawn(
@@ -233,7 +233,7 @@ async fn without_a_timeout_the_limit_is_thirty_seconds() {
 async fn the_limit_for_abandoned_calls_is_a_setting() {
     let rig = Rig::new(CircuitBreakerLayer::builder().with_abandoned_after(secs(5)));
     for (own, pending, failures) in [(60, 4, 0), (60, 5, 1), (1, 4, 1), (1, 6, 2)] {
-        let running = rig.starts(Act::Hangs, call().with_timeout(secs(own)));
+        let running = rig.starts(Step::hang(), call().with_timeout(secs(own)));
         advance(secs(pending)).await;
         drop(running);
         assert_eq!(rig.breaker().snapshot().failed_total, failures);
@@ -245,7 +245,7 @@ async fn the_limit_for_abandoned_calls_is_a_setting() {
 async fn a_passed_deadline_beats_the_limit_for_abandoned_calls() {
     let rig = Rig::new(CircuitBreakerLayer::builder().with_abandoned_after(secs(50)));
     let at = tokio::time::Instant::now() + secs(2);
-    let running = rig.starts(Act::Hangs, call().with_deadline(at));
+    let running = rig.starts(Step::hang(), call().with_deadline(at));
     advance(secs(2)).await;
     drop(running);
     assert_eq!(rig.breaker().snapshot().failed_total, 1);
@@ -269,7 +269,7 @@ async fn a_policy_decides_how_abandoned_calls_count() {
     let rig = Rig::new(CircuitBreakerLayer::builder().with_abandoned_policy(policy));
     for (pending, failures) in [(1, 1), (2, 2), (0, 2), (3, 3), (10, 0), (1, 1)] {
         let at = tokio::time::Instant::now() + secs(3);
-        let running = rig.starts(Act::Hangs, call().with_deadline(at));
+        let running = rig.starts(Step::hang(), call().with_deadline(at));
         advance(secs(pending)).await;
         drop(running);
         assert_eq!(rig.breaker().snapshot().failures, failures);
@@ -286,11 +286,11 @@ async fn a_finished_call_is_not_abandoned() {
     let rig = Rig::new(
         CircuitBreakerLayer::builder().with_abandoned_policy(|how: &Abandoned| panic!("{how:?}")),
     );
-    for act in [Act::Succeeds, FAILS, Act::SucceedsIn(secs(50))] {
+    for act in [ok(), fails(), ok().after(secs(50))] {
         let _ = rig.ask(act).await;
     }
     rig.breaker().force_open();
-    rig.ask(Act::Succeeds).await.unwrap_err();
+    rig.ask(ok()).await.unwrap_err();
 }
 
 /// C5: time spent in the queue below is no call time: the call was not slow.
@@ -302,7 +302,7 @@ async fn waiting_for_the_service_below_is_not_slow() {
         .with_trip(rates)
         .build()
         .unwrap();
-    let tool = Tool::new(Act::SucceedsIn(secs(4)));
+    let tool = Tool::always(ok().after(secs(4)));
     let svc = layer.layer(ConcurrencyLimit::with_semaphore(tool, semaphore));
     let mut calls = tokio::task::JoinSet::new();
     for _ in 0..20 {
@@ -319,9 +319,9 @@ async fn waiting_for_the_service_below_is_not_slow() {
 #[tokio::test(start_paused = true)]
 async fn results_pass_unchanged() {
     let rig = default_rig();
-    assert_eq!(rig.ask(Act::Succeeds).await.unwrap(), "answer");
-    let error: ToolError = rig.ask(FAILS).await.unwrap_err();
-    assert_eq!(error.message(), "told to fail");
+    assert_eq!(rig.ask(ok()).await.unwrap(), "answer");
+    let error: ToolError = rig.ask(fails()).await.unwrap_err();
+    assert_eq!(error.message(), "the script fails this call");
     assert_eq!(
         (error.tool(), error.server(), error.call_id()),
         (Some("search"), Some("docs"), Some("c1"))
@@ -335,7 +335,7 @@ async fn a_panic_that_is_caught_above_counts() {
     let stack = ServiceBuilder::new()
         .layer(CatchPanicLayer::new())
         .layer(layer.clone())
-        .service(Tool::new(Act::Panics));
+        .service(Tool::always(Step::panic("the tool panics")));
     for _ in 0..5 {
         let mut stack = stack.clone();
         let response = stack.ready().await.unwrap().call(ToolCall::new("p"));

@@ -18,8 +18,8 @@ use tower_toolcall::{
     circuit_breaker::{BreakerState, CircuitBreakerLayer, Rates, Trip},
 };
 
-use super::{Act, FAILS, Rig, Tool, default_rig, kind, secs, tool};
-use crate::kit::{self, Mode, call, limited};
+use super::{Rig, Step, Tool, default_rig, fails, kind, ok, secs, tool};
+use crate::kit::{self, call, limited};
 
 /// Trap 1, C10: a probe that is dropped in flight gives its place back.
 #[tokio::test(start_paused = true)]
@@ -27,10 +27,10 @@ async fn a_cancelled_probe_gives_its_place_back() {
     let rig = default_rig();
     rig.half_opens().await;
     let probe = rig.hangs();
-    assert!(!rig.reaches(Act::Succeeds).await);
+    assert!(!rig.reaches(ok()).await);
     drop(probe);
     assert_eq!(rig.breaker().snapshot().probes, 0);
-    rig.ask(Act::Succeeds).await.unwrap();
+    rig.ask(ok()).await.unwrap();
     assert_eq!(rig.breaker().state(), BreakerState::Closed);
 }
 
@@ -43,16 +43,19 @@ async fn a_probe_dropped_before_its_first_poll_gives_its_place_back() {
     assert_eq!(rig.breaker().snapshot().probes, 1);
     drop(response);
     assert_eq!(rig.breaker().snapshot().probes, 0);
-    assert!(rig.reaches(Act::Succeeds).await);
+    assert!(rig.reaches(ok()).await);
 }
 
 /// Trap 1: a probe that panics is a failed one; the next period has its probe again.
 #[tokio::test(start_paused = true)]
 async fn a_panicked_probe_reopens_the_breaker() {
-    for panics in [Act::Panics, Act::PanicsInCall] {
+    for panics in [
+        Step::panic("the tool panics"),
+        Step::panic_in_call("the tool panics"),
+    ] {
         let mut rig = default_rig();
         rig.half_opens().await;
-        rig.tool.does(panics);
+        rig.tool.set_then(panics);
         rig.svc.ready().await.unwrap();
         let panicked = catch_unwind(AssertUnwindSafe(|| {
             task::spawn(rig.svc.call(call())).poll().is_ready()
@@ -61,7 +64,7 @@ async fn a_panicked_probe_reopens_the_breaker() {
         let after = rig.breaker().snapshot();
         assert_eq!((after.state, after.probes), (BreakerState::Open, 0));
         advance(secs(60)).await;
-        rig.ask(Act::Succeeds).await.unwrap();
+        rig.ask(ok()).await.unwrap();
         assert_eq!(rig.breaker().state(), BreakerState::Closed);
     }
 }
@@ -78,11 +81,11 @@ async fn a_probe_that_is_rejected_below_gives_its_place_back() {
         ErrorKind::DeadlineExceeded,
         ErrorKind::InvalidInput,
     ] {
-        assert_eq!(kind(rig.ask(Act::Fails(rejection)).await), rejection);
+        assert_eq!(kind(rig.ask(Step::fail(rejection)).await), rejection);
         let after = rig.breaker().snapshot();
         assert_eq!((after.state, after.probes), (BreakerState::HalfOpen, 0));
     }
-    assert!(rig.reaches(Act::Succeeds).await);
+    assert!(rig.reaches(ok()).await);
 }
 
 /// Trap 1: a probe that hangs and is never dropped loses its place after its lease.
@@ -92,10 +95,10 @@ async fn a_hanging_probe_loses_its_place_after_its_lease() {
     rig.half_opens().await;
     let _hanging = rig.hangs();
     advance(secs(39)).await;
-    assert!(!rig.reaches(Act::Succeeds).await);
+    assert!(!rig.reaches(ok()).await);
     advance(secs(1)).await;
     assert_eq!(rig.breaker().snapshot().probes, 0);
-    assert!(rig.reaches(Act::Succeeds).await);
+    assert!(rig.reaches(ok()).await);
     assert_eq!(rig.breaker().state(), BreakerState::Closed);
 }
 
@@ -106,7 +109,7 @@ async fn a_forgotten_probe_loses_its_place_after_its_lease() {
     rig.half_opens().await;
     std::mem::forget(rig.hangs());
     advance(secs(120)).await;
-    assert!(rig.reaches(Act::Succeeds).await);
+    assert!(rig.reaches(ok()).await);
 }
 
 /// Trap 1: a lease that is over belongs to nobody; who lost it takes nobody else's place.
@@ -114,19 +117,19 @@ async fn a_forgotten_probe_loses_its_place_after_its_lease() {
 async fn a_probe_that_lost_its_place_does_not_give_back_anothers() {
     let rig = Rig::new(CircuitBreakerLayer::builder().with_probe_lease(secs(40)));
     rig.half_opens().await;
-    let mut late = rig.starts(Act::FailsIn(secs(50), ErrorKind::RateLimited), call());
+    let mut late = rig.starts(Step::fail(ErrorKind::RateLimited).after(secs(50)), call());
     advance(secs(40)).await;
     let _second = rig.hangs();
     advance(secs(10)).await;
     assert_ready_err!(late.poll());
     assert_eq!(rig.breaker().snapshot().probes, 1);
-    assert!(!rig.reaches(Act::Succeeds).await);
+    assert!(!rig.reaches(ok()).await);
 }
 
 /// Trap 1: a call that waits for the service below holds no place.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_waits_for_readiness_holds_no_probe() {
-    let (limited, probe, semaphore) = limited(Mode::Answers);
+    let (limited, probe, semaphore) = limited(kit::answers());
     let layer = CircuitBreakerLayer::new();
     let breaker = layer.handle().breaker(&call());
     while !breaker.record_failure() {}
@@ -141,7 +144,7 @@ async fn a_call_that_waits_for_readiness_holds_no_probe() {
     drop(first);
     drop(held);
     assert_ready_ok!(second.poll());
-    assert_eq!(probe.calls.load(SeqCst), 1);
+    assert_eq!(probe.count(), 1);
     assert_eq!(breaker.state(), BreakerState::Closed);
 }
 
@@ -157,7 +160,7 @@ async fn a_classifier_that_panics_does_not_keep_the_probe() {
     let breaker = layer.handle().breaker(&call());
     while !breaker.record_failure() {}
     advance(secs(60)).await;
-    let mut svc = layer.layer(Tool::new(Act::Succeeds));
+    let mut svc = layer.layer(Tool::always(ok()));
     svc.ready().await.unwrap();
     let mut probe = task::spawn(svc.call(call()));
     assert!(catch_unwind(AssertUnwindSafe(|| probe.poll())).is_err());
@@ -169,7 +172,7 @@ async fn a_classifier_that_panics_does_not_keep_the_probe() {
 #[tokio::test(start_paused = true)]
 async fn a_stale_success_does_not_close_the_breaker() {
     let rig = default_rig();
-    let mut old = rig.starts(Act::SucceedsIn(secs(90)), call());
+    let mut old = rig.starts(ok().after(secs(90)), call());
     rig.half_opens().await;
     let _probe = rig.hangs();
     advance(secs(30)).await;
@@ -183,9 +186,9 @@ async fn a_stale_success_does_not_close_the_breaker() {
 #[tokio::test(start_paused = true)]
 async fn a_stale_failure_does_not_reopen_the_breaker() {
     let rig = default_rig();
-    let mut old = rig.starts(Act::FailsIn(secs(90), ErrorKind::Upstream), call());
+    let mut old = rig.starts(Step::fail(ErrorKind::Upstream).after(secs(90)), call());
     rig.half_opens().await;
-    let mut probe = rig.starts(Act::SucceedsIn(secs(40)), call());
+    let mut probe = rig.starts(ok().after(secs(40)), call());
     advance(secs(30)).await;
     assert_ready_err!(old.poll());
     assert_eq!(rig.breaker().state(), BreakerState::HalfOpen);
@@ -201,13 +204,13 @@ async fn a_stale_failure_does_not_reopen_the_breaker() {
 #[tokio::test(start_paused = true)]
 async fn a_stale_failure_does_not_extend_the_open_period() {
     let rig = default_rig();
-    let mut old = rig.starts(Act::FailsIn(secs(30), ErrorKind::Upstream), call());
+    let mut old = rig.starts(Step::fail(ErrorKind::Upstream).after(secs(30)), call());
     rig.fails(5).await;
     advance(secs(30)).await;
     assert_ready_err!(old.poll());
     assert_eq!(rig.breaker().snapshot().retry_after, Some(secs(30)));
     advance(secs(30)).await;
-    assert!(rig.reaches(Act::Succeeds).await);
+    assert!(rig.reaches(ok()).await);
 }
 
 /// Trap 2: a probe of an earlier half-open state decides nothing in the next one.
@@ -219,7 +222,7 @@ async fn a_probe_of_an_earlier_half_open_state_is_stale() {
             .with_successes(1),
     );
     rig.half_opens().await;
-    let mut early = rig.starts(Act::SucceedsIn(secs(61)), call());
+    let mut early = rig.starts(ok().after(secs(61)), call());
     rig.fails(1).await;
     advance(secs(60)).await;
     let _probe = rig.hangs();
@@ -235,7 +238,7 @@ async fn a_probe_of_an_earlier_half_open_state_is_stale() {
 async fn results_admitted_before_a_forced_state_are_stale() {
     let rig = default_rig();
     let mut old: Vec<_> = (0..5)
-        .map(|_| rig.starts(Act::FailsIn(secs(10), ErrorKind::Upstream), call()))
+        .map(|_| rig.starts(Step::fail(ErrorKind::Upstream).after(secs(10)), call()))
         .collect();
     rig.breaker().force_open();
     rig.breaker().reset();
@@ -252,7 +255,7 @@ async fn results_admitted_before_a_forced_state_are_stale() {
 async fn results_of_one_state_all_count() {
     let rig = default_rig();
     let mut calls: Vec<_> = (1..=5)
-        .map(|n| rig.starts(Act::FailsIn(secs(n), ErrorKind::Upstream), call()))
+        .map(|n| rig.starts(Step::fail(ErrorKind::Upstream).after(secs(n)), call()))
         .collect();
     for running in &mut calls {
         assert_eq!(rig.breaker().state(), BreakerState::Closed);
@@ -269,12 +272,12 @@ async fn neutral_probes_do_not_close_the_breaker() {
     let rig = Rig::new(CircuitBreakerLayer::builder().with_probes(3));
     rig.half_opens().await;
     for _ in 0..100 {
-        rig.ask(Act::Fails(ErrorKind::NotFound)).await.unwrap_err();
+        rig.ask(Step::fail(ErrorKind::NotFound)).await.unwrap_err();
     }
     assert_eq!(rig.breaker().state(), BreakerState::HalfOpen);
     // Nor do they count towards the successes.
     for n in 1..=3 {
-        rig.ask(Act::Succeeds).await.unwrap();
+        rig.ask(ok()).await.unwrap();
         assert_eq!(rig.breaker().state() == BreakerState::Closed, n == 3);
     }
 }
@@ -285,12 +288,12 @@ async fn neutral_probes_do_not_inflate_the_places() {
     let rig = Rig::new(CircuitBreakerLayer::builder().with_probes(3));
     rig.half_opens().await;
     for _ in 0..4 {
-        rig.ask(Act::Fails(ErrorKind::RateLimited))
+        rig.ask(Step::fail(ErrorKind::RateLimited))
             .await
             .unwrap_err();
     }
     let _probes = [rig.hangs(), rig.hangs(), rig.hangs()];
-    assert!(!rig.reaches(Act::Succeeds).await);
+    assert!(!rig.reaches(ok()).await);
 }
 
 /// Trap 3: a neutral end of a call that is no probe gives no probe's place back.
@@ -302,7 +305,7 @@ async fn a_stale_neutral_end_does_not_give_a_probes_place_back() {
     let _probe = rig.hangs();
     drop(old);
     assert_eq!(rig.breaker().snapshot().probes, 1);
-    assert!(!rig.reaches(Act::Succeeds).await);
+    assert!(!rig.reaches(ok()).await);
 }
 
 /// Trap 3: while closed, a neutral result does not end a run of failures.
@@ -310,7 +313,7 @@ async fn a_stale_neutral_end_does_not_give_a_probes_place_back() {
 async fn a_neutral_result_does_not_reset_the_run_of_failures() {
     let rig = default_rig();
     rig.fails(4).await;
-    rig.ask(Act::Fails(ErrorKind::InvalidInput))
+    rig.ask(Step::fail(ErrorKind::InvalidInput))
         .await
         .unwrap_err();
     drop(rig.hangs());
@@ -331,7 +334,7 @@ async fn the_window_does_not_survive_recovery() {
     for trip in trips {
         let rig = Rig::new(CircuitBreakerLayer::builder().with_trip(trip.clone()));
         rig.half_opens().await;
-        rig.ask(Act::Succeeds).await.unwrap();
+        rig.ask(ok()).await.unwrap();
         assert_eq!(rig.breaker().state(), BreakerState::Closed);
         rig.fails(3).await;
         assert_eq!(rig.breaker().state(), BreakerState::Closed, "{trip:?}");
@@ -351,8 +354,8 @@ async fn calls_longer_than_the_window_count_at_their_end() {
             .into(),
     ] {
         let rig = Rig::new(CircuitBreakerLayer::builder().with_trip(trip.clone()));
-        let act = Act::FailsIn(secs(100), ErrorKind::Timeout);
-        let mut calls: Vec<_> = (0..5).map(|_| rig.starts(act, call())).collect();
+        let act = Step::fail(ErrorKind::Timeout).after(secs(100));
+        let mut calls: Vec<_> = (0..5).map(|_| rig.starts(act.clone(), call())).collect();
         advance(secs(100)).await;
         for running in &mut calls {
             assert_ready_err!(running.poll());
@@ -366,9 +369,9 @@ async fn calls_longer_than_the_window_count_at_their_end() {
 async fn business_errors_of_one_tool_do_not_open_its_servers_breaker() {
     let rig = Rig::new(CircuitBreakerLayer::builder().with_key(Key::Server));
     for _ in 0..100 {
-        rig.ask(Act::Fails(ErrorKind::Reported)).await.unwrap_err();
-        rig.ask(Act::Fails(ErrorKind::Failed)).await.unwrap_err();
-        rig.ask(Act::Fails(ErrorKind::NotFound)).await.unwrap_err();
+        rig.ask(Step::fail(ErrorKind::Reported)).await.unwrap_err();
+        rig.ask(Step::fail(ErrorKind::Failed)).await.unwrap_err();
+        rig.ask(Step::fail(ErrorKind::NotFound)).await.unwrap_err();
     }
     assert_eq!(rig.breaker().state(), BreakerState::Closed);
     // A failure of the transport does.
@@ -382,7 +385,7 @@ async fn a_call_dropped_after_its_deadline_is_a_failure() {
     let rig = default_rig();
     for n in 1..=5 {
         let at = tokio::time::Instant::now() + secs(2);
-        let running = rig.starts(Act::Hangs, call().with_deadline(at));
+        let running = rig.starts(Step::hang(), call().with_deadline(at));
         advance(secs(2)).await;
         drop(running);
         assert_eq!(rig.breaker().snapshot().failed_total, n);
@@ -395,7 +398,7 @@ async fn a_call_dropped_after_its_deadline_is_a_failure() {
 async fn a_call_dropped_after_its_own_timeout_is_a_failure() {
     let rig = default_rig();
     for _ in 0..5 {
-        let running = rig.starts(Act::Hangs, call().with_timeout(secs(2)));
+        let running = rig.starts(Step::hang(), call().with_timeout(secs(2)));
         advance(secs(2)).await;
         drop(running);
     }
@@ -407,7 +410,7 @@ async fn a_call_dropped_after_its_own_timeout_is_a_failure() {
 async fn a_timeout_that_began_a_moment_before_the_call_is_a_failure() {
     let rig = default_rig();
     for _ in 0..5 {
-        let running = rig.starts(Act::Hangs, call().with_timeout(secs(2)));
+        let running = rig.starts(Step::hang(), call().with_timeout(secs(2)));
         advance(secs(2) - Duration::from_millis(1)).await;
         drop(running);
     }
@@ -420,7 +423,7 @@ async fn a_call_dropped_at_once_with_a_spent_deadline_is_neutral() {
     let rig = default_rig();
     for _ in 0..10 {
         let spent = call().with_deadline(tokio::time::Instant::now());
-        drop(rig.starts(Act::Hangs, spent));
+        drop(rig.starts(Step::hang(), spent));
     }
     assert_eq!(rig.breaker().snapshot().failed_total, 0);
 }
@@ -449,7 +452,7 @@ async fn a_listener_that_panics_does_not_keep_the_probe() {
 async fn a_call_dropped_before_its_timeout_is_neutral() {
     let rig = default_rig();
     for _ in 0..100 {
-        let running = rig.starts(Act::Hangs, call().with_timeout(secs(2)));
+        let running = rig.starts(Step::hang(), call().with_timeout(secs(2)));
         advance(Duration::from_millis(1900)).await;
         drop(running);
     }
@@ -485,9 +488,9 @@ async fn only_the_monotonic_clock_ends_the_open_period() {
     rig.fails(5).await;
     assert_eq!(rig.breaker().snapshot().retry_after, Some(secs(60)));
     advance(Duration::from_millis(59_999)).await;
-    assert!(!rig.reaches(Act::Succeeds).await);
+    assert!(!rig.reaches(ok()).await);
     advance(Duration::from_millis(1)).await;
-    assert!(rig.reaches(Act::Succeeds).await);
+    assert!(rig.reaches(ok()).await);
 }
 
 /// Trap 13: a breaker's rejection tells a breaker further out nothing: no failure, no success.
@@ -496,7 +499,7 @@ async fn an_inner_breakers_rejections_do_not_count_in_an_outer_one() {
     let failures = |n| CircuitBreakerLayer::builder().with_trip(Trip::consecutive_failures(n));
     let outer = failures(2).with_key(Key::Server).build().unwrap();
     let inner = failures(1).build().unwrap();
-    let failing = Tool::new(FAILS);
+    let failing = Tool::always(fails());
     let stack = outer.layer(inner.layer(failing.clone()));
     let server = outer.handle().breaker(&call());
 
@@ -513,7 +516,7 @@ async fn an_inner_breakers_rejections_do_not_count_in_an_outer_one() {
     advance(secs(60)).await;
     stack.oneshot(call()).await.unwrap_err();
     assert_eq!(server.state(), BreakerState::Open);
-    assert_eq!(failing.calls(), 2);
+    assert_eq!(failing.count(), 2);
 }
 
 /// Trap 16: the answer for call n depends on the last N only. Every step is compared with a window that
@@ -571,7 +574,7 @@ async fn a_failure_leaves_a_count_window_after_as_many_calls() {
     }
     for n in 0..10 {
         assert_eq!(rig.breaker().snapshot().failures, 4.min(10 - n.max(6)));
-        rig.ask(Act::Succeeds).await.unwrap();
+        rig.ask(ok()).await.unwrap();
     }
     assert_eq!(rig.breaker().snapshot().failures, 0);
     rig.fails(4).await;
@@ -607,7 +610,7 @@ async fn a_full_half_open_breaker_gives_the_reservation_back() {
 /// future is held on to.
 #[tokio::test(start_paused = true)]
 async fn a_call_refused_at_its_turn_keeps_no_permit() {
-    let (limited, probe, semaphore) = limited(Mode::Answers);
+    let (limited, probe, semaphore) = limited(kit::answers());
     let layer = CircuitBreakerLayer::new();
     let held = semaphore.clone().acquire_owned().await.unwrap();
     let svc = layer.layer(limited);
@@ -623,13 +626,13 @@ async fn a_call_refused_at_its_turn_keeps_no_permit() {
         (Some("c1"), Some(secs(60)))
     );
     assert_eq!(semaphore.available_permits(), 1);
-    assert_eq!(probe.calls.load(SeqCst), 0);
+    assert_eq!(probe.count(), 0);
 }
 
 /// Trap 19: a call that finds the breaker open while the service below is busy does not queue there.
 #[tokio::test(start_paused = true)]
 async fn a_refused_call_leaves_the_queue() {
-    let (limited, _, semaphore) = limited(Mode::Answers);
+    let (limited, _, semaphore) = limited(kit::answers());
     let mut svc = forced_open().layer(limited);
     let held = semaphore.clone().acquire_owned().await.unwrap();
     let mut response = task::spawn(svc.ready().await.unwrap().call(call()));
@@ -659,10 +662,10 @@ async fn a_hundred_at_once(layer: &CircuitBreakerLayer, tool: &Tool) -> usize {
 #[tokio::test(start_paused = true)]
 async fn calls_queued_before_the_trip_do_not_run_after_it() {
     let start = tokio::time::Instant::now();
-    let dead = Tool::new(Act::FailsIn(secs(1), ErrorKind::ConnectionFailed));
+    let dead = Tool::always(Step::fail(ErrorKind::ConnectionFailed).after(secs(1)));
     let layer = CircuitBreakerLayer::new();
     let refused = a_hundred_at_once(&layer, &dead).await;
-    assert_eq!((dead.calls(), refused), (5, 95));
+    assert_eq!((dead.count(), refused), (5, 95));
     assert_eq!(start.elapsed(), secs(5));
     let after = layer.handle().snapshot().remove(0);
     assert_eq!((after.rejected_total, after.opened_total), (95, 1));
@@ -671,13 +674,13 @@ async fn calls_queued_before_the_trip_do_not_run_after_it() {
 /// Trap 22: and when the period is over, 1 of a hundred is the probe.
 #[tokio::test(start_paused = true)]
 async fn calls_queued_for_a_probe_do_not_all_run() {
-    let dead = Tool::new(Act::FailsIn(secs(1), ErrorKind::ConnectionFailed));
+    let dead = Tool::always(Step::fail(ErrorKind::ConnectionFailed).after(secs(1)));
     let layer = CircuitBreakerLayer::new();
     let breaker = layer.handle().breaker(&call());
     while !breaker.record_failure() {}
     advance(secs(60)).await;
     let refused = a_hundred_at_once(&layer, &dead).await;
-    assert_eq!((dead.calls(), refused), (1, 99));
+    assert_eq!((dead.count(), refused), (1, 99));
     assert_eq!(breaker.state(), BreakerState::Open);
 }
 
@@ -769,7 +772,7 @@ async fn a_cancel_of_a_long_call_is_neutral_if_its_timeout_is_known() {
     let stack = tower::ServiceBuilder::new()
         .layer(layer.clone())
         .layer(timeout)
-        .service(crate::kit::Probe::new(crate::kit::Mode::Hangs));
+        .service(Tool::always(Step::hang()));
     let mut observed = call();
     let _observer = observed.observe();
     let mut running = task::spawn(stack.oneshot(observed));
@@ -789,7 +792,7 @@ async fn an_abandoned_policy_that_panics_does_not_keep_the_probe() {
     let breaker = layer.handle().breaker(&call());
     while !breaker.record_failure() {}
     advance(secs(60)).await;
-    let stack = layer.layer(crate::kit::Probe::new(crate::kit::Mode::Hangs));
+    let stack = layer.layer(Tool::always(Step::hang()));
     let mut probe = task::spawn(stack.oneshot(call()));
     assert!(probe.poll().is_pending());
     assert!(breaker.is_open());

@@ -11,7 +11,7 @@ use tower_toolcall::{
     },
 };
 
-use super::{Act, FAILS, Heard, Rig, hears, secs};
+use super::{Rig, Step, fails, ok, secs, transitions};
 use crate::kit::call;
 
 fn trips(trip: impl Into<Trip>) -> Rig {
@@ -27,7 +27,7 @@ fn is_open(rig: &Rig) -> bool {
 async fn a_success_resets_the_count_of_the_gateway_preset() {
     let rig = Rig::new(CircuitBreakerBuilder::gateway());
     rig.fails(3).await;
-    rig.ask(Act::Succeeds).await.unwrap();
+    rig.ask(ok()).await.unwrap();
     assert_eq!(rig.breaker().snapshot().failures, 0);
     rig.fails(4).await;
     assert!(!is_open(&rig));
@@ -42,7 +42,7 @@ async fn a_success_does_not_reset_a_total() {
     let rig = trips(Trip::total_failures_within(5, secs(300)));
     for _ in 0..4 {
         rig.fails(1).await;
-        rig.ask(Act::Succeeds).await.unwrap();
+        rig.ask(ok()).await.unwrap();
         advance(secs(70)).await;
     }
     assert!(!is_open(&rig));
@@ -83,7 +83,7 @@ async fn a_failure_rate_opens_over_a_count_window() {
         .with_minimum_calls(10);
     let rig = trips(rates);
     for _ in 0..10 {
-        rig.ask(Act::Succeeds).await.unwrap();
+        rig.ask(ok()).await.unwrap();
     }
     for n in 1..=10 {
         assert!(!is_open(&rig), "{n}");
@@ -103,7 +103,7 @@ async fn no_rate_opens_below_the_minimum_number_of_calls() {
     let rig = trips(rates);
     rig.fails(9).await;
     assert!(!is_open(&rig));
-    rig.ask(Act::Succeeds).await.unwrap();
+    rig.ask(ok()).await.unwrap();
     assert!(is_open(&rig));
 }
 
@@ -116,7 +116,7 @@ async fn neutral_results_do_not_thin_a_rate() {
     let rig = trips(rates);
     for _ in 0..10 {
         for _ in 0..10 {
-            rig.ask(Act::Fails(ErrorKind::InvalidInput))
+            rig.ask(Step::fail(ErrorKind::InvalidInput))
                 .await
                 .unwrap_err();
         }
@@ -134,7 +134,7 @@ async fn a_failure_rate_opens_over_a_time_window() {
         .with_minimum_calls(10);
     let rig = trips(rates);
     for _ in 0..1000 {
-        rig.ask(Act::Succeeds).await.unwrap();
+        rig.ask(ok()).await.unwrap();
     }
     rig.fails(9).await;
     assert!(!is_open(&rig));
@@ -228,24 +228,24 @@ fn a_window_counts_what_many_threads_record() {
 /// C2: calls that succeed too slowly.
 #[tokio::test(start_paused = true)]
 async fn a_slow_call_rate_opens_although_all_calls_succeed() {
-    let heard = Heard::default();
+    let heard = transitions();
     let rates = Rates::over_calls(10)
         .with_slow_call_rate(0.5, secs(5))
         .with_minimum_calls(4);
     let rig = Rig::new(
         CircuitBreakerLayer::builder()
             .with_trip(rates)
-            .with_listener(hears(&heard)),
+            .with_listener(heard.clone()),
     );
     for millis in [4_999, 5_000, 4_999, 10_000] {
         assert!(!is_open(&rig));
         let took = Duration::from_millis(millis);
-        let mut running = rig.starts(Act::SucceedsIn(took), call());
+        let mut running = rig.starts(ok().after(took), call());
         advance(took).await;
         assert_ready_ok!(running.poll());
     }
     assert!(is_open(&rig));
-    let (opened, _) = heard.lock().unwrap()[0].clone();
+    let (opened, _) = heard.take().remove(0);
     assert_eq!(opened.reason, TransitionReason::SlowCallRate);
     assert_eq!(
         (opened.calls, opened.failures, opened.slow_calls),
@@ -262,7 +262,7 @@ async fn no_slow_call_rate_opens_below_the_minimum() {
     let rig = trips(rates);
     for n in 1..=4 {
         assert!(!is_open(&rig), "{n}");
-        let mut running = rig.starts(Act::SucceedsIn(secs(5)), call());
+        let mut running = rig.starts(ok().after(secs(5)), call());
         advance(secs(5)).await;
         assert_ready_ok!(running.poll());
     }
@@ -277,7 +277,7 @@ async fn a_slow_probe_reopens_the_breaker() {
         .with_slow_call_rate(1.0, secs(5));
     let rig = trips(rates);
     rig.half_opens().await;
-    let mut probe = rig.starts(Act::SucceedsIn(secs(5)), call());
+    let mut probe = rig.starts(ok().after(secs(5)), call());
     advance(secs(5)).await;
     assert_ready_ok!(probe.poll());
     assert!(is_open(&rig));
@@ -299,13 +299,13 @@ async fn each_way_to_open_has_its_reason() {
         ),
         (rates.into(), TransitionReason::FailureRate),
     ] {
-        let heard = Heard::default();
+        let heard = transitions();
         let builder = CircuitBreakerLayer::builder().with_trip(trip);
-        let rig = Rig::new(builder.with_listener(hears(&heard)));
+        let rig = Rig::new(builder.with_listener(heard.clone()));
         for _ in 0..5 {
-            rig.ask(FAILS).await.unwrap_err();
+            rig.ask(fails()).await.unwrap_err();
         }
-        let (opened, _) = heard.lock().unwrap()[0].clone();
+        let (opened, _) = heard.take().remove(0);
         assert_eq!(opened.reason, reason);
         assert_eq!((opened.calls, opened.failures), (5, 5));
     }
