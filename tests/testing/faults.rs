@@ -1,13 +1,21 @@
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use tokio::{sync::Semaphore, time::Instant};
+use tokio::{
+    sync::Semaphore,
+    task::JoinSet,
+    time::{Instant, sleep},
+};
 use tokio_test::{assert_pending, assert_ready_err, task};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, limit::ConcurrencyLimit};
 use tower_toolcall::{
     ErrorKind, Evidence, Execution, ReplaySafety, ToolCall,
+    catch_panic::CatchPanicLayer,
     circuit_breaker::CircuitBreakerLayer,
+    deadline::DeadlineLayer,
+    rate_limit::RateLimitBackoffLayer,
     retry::{RetryLayer, RetryPolicy},
     testing::{FaultLayer, Faults, Script, Step},
+    timeout::TimeoutLayer,
 };
 
 use crate::{call, secs};
@@ -190,6 +198,58 @@ async fn under_faults_what_may_run_twice_is_repeated() {
     assert!(tool.count() > 600, "{}", tool.count());
     // Three in a row.
     assert!(failed < 40, "{failed}");
+}
+
+/// T5, R6, trap 1: whatever happens to calls, each ends by its deadline, none runs twice that must not, and nothing is left.
+#[tokio::test(start_paused = true)]
+async fn the_documented_stack_survives_all_faults_at_once() {
+    for seed in 0..5 {
+        let faults = Faults::new()
+            .with_fault(0.1, Step::status(429).with_retry_after(secs(2)))
+            .and_then(|f| f.with_fault(0.05, Step::hang()))
+            .and_then(|f| f.with_fault(0.05, Step::panic("at random")))
+            .and_then(|f| f.with_fault(0.05, Step::panic_in_call("at random")))
+            .and_then(|f| f.with_fault(0.05, Step::fail(ErrorKind::Failed).after(secs(4))))
+            .and_then(|f| f.with_lost_answer(0.1, Step::status(502)))
+            .and_then(|f| f.with_lost_answer(0.05, Step::hang()))
+            .and_then(|f| f.with_delay(0.2, secs(3)));
+        let tool = Script::always(Step::ok(()).after(secs(1)));
+        let breaker = CircuitBreakerLayer::builder().with_open_for(secs(5));
+        let stack = ServiceBuilder::new()
+            .layer(DeadlineLayer::new(secs(60)))
+            .layer(RetryLayer::new(RetryPolicy::new().without_budget()))
+            .layer(RateLimitBackoffLayer::new())
+            .layer(breaker.build().unwrap())
+            .layer(TimeoutLayer::new(secs(5)))
+            .layer(CatchPanicLayer::new())
+            .layer(FaultLayer::new(seed, faults.unwrap()))
+            .service(ConcurrencyLimit::new(tool.clone(), 8));
+        let mut calls = JoinSet::new();
+        for n in 0..500 {
+            let call = ToolCall::new(format!("tool_{}", n % 10)).with_id(n.to_string());
+            let stack = stack.clone();
+            calls.spawn(async move {
+                sleep(Duration::from_millis(100 * n)).await;
+                let start = Instant::now();
+                let result = stack.oneshot(call).await;
+                assert!(start.elapsed() <= secs(60));
+                result.is_ok()
+            });
+        }
+        let ended = calls.join_all().await;
+        let succeeded = ended.iter().filter(|ok| **ok).count();
+        assert!((100..500).contains(&succeeded), "{succeeded}");
+        let mut ids: Vec<_> = tool
+            .calls()
+            .iter()
+            .map(|c| c.id().unwrap().to_owned())
+            .collect();
+        let ran = ids.len();
+        ids.sort();
+        ids.dedup();
+        assert_eq!(ids.len(), ran, "a call ran twice");
+        assert_eq!(tool.in_flight(), 0);
+    }
 }
 
 /// It is the tool for the layers above.

@@ -1,4 +1,5 @@
-use serde_json::{Value, json};
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt};
 use tower_toolcall::{
     ErrorKind, Evidence, Execution, ToolCall, ToolError,
@@ -11,6 +12,27 @@ use crate::{call, secs};
 
 fn with(arguments: Value) -> ToolCall {
     call().with_json(arguments).unwrap()
+}
+
+/// Any arguments.
+fn values() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<u64>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        ".{0,300}".prop_map(Value::from),
+        "(Bearer |token=|password: )?[a-zA-Z0-9+/=_-]{0,60}".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(6, 40, 5, |inner| {
+        let key = "[a-zA-Z_]{0,8}|password|api_key|.{0,20}";
+        let map = prop::collection::vec((key, inner.clone()), 0..5);
+        prop_oneof![
+            prop::collection::vec(inner, 0..5).prop_map(Value::from),
+            map.prop_map(|members| Value::Object(Map::from_iter(members))),
+        ]
+    })
 }
 
 /// What a tool with this script leaves of these calls.
@@ -191,6 +213,23 @@ async fn what_is_kept_is_bounded_and_the_rest_is_counted() {
     }
 }
 
+/// It is counted, as a replay would answer with something else.
+#[tokio::test]
+async fn an_answer_that_is_no_json_has_no_line() {
+    #[derive(Clone)]
+    struct NotJson;
+    impl serde::Serialize for NotJson {
+        fn serialize<S: serde::Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
+            Err(serde::ser::Error::custom("not JSON"))
+        }
+    }
+    let capture = Capture::new();
+    let tool = Script::new([Step::ok(NotJson)]);
+    capture.layer().layer(tool).oneshot(call()).await.unwrap();
+    assert!(capture.is_empty());
+    assert_eq!(capture.dropped(), 1);
+}
+
 /// It changes nothing.
 #[tokio::test]
 async fn captured_answers_and_errors_pass() {
@@ -207,4 +246,47 @@ async fn captured_answers_and_errors_pass() {
         (error.kind(), error.evidence(), error.tool()),
         (ErrorKind::Upstream, Evidence::Inferred, Some("search"))
     );
+}
+
+/// A stack whose answers are of another type.
+#[cfg(feature = "mcp")]
+#[tokio::test]
+async fn an_answer_of_a_server_is_read_again() {
+    use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock};
+    use tower_toolcall::{ModelText as _, mcp::McpJson};
+
+    let content = vec![ContentBlock::text("12 degrees")];
+    let answer = CallToolResponse::from(CallToolResult::success(content));
+    let capture = Capture::new();
+    let stack = ServiceBuilder::new()
+        .map_response(|McpJson(answer)| answer)
+        .layer(capture.layer())
+        .map_response(McpJson)
+        .service(Script::new([Step::ok(answer)]));
+    let real = stack.oneshot(call()).await.unwrap();
+
+    let replay = Replay::from_lines(&capture.lines()).unwrap();
+    let replay = replay.and_then(|answer| async move {
+        let result = serde_json::from_value::<CallToolResult>(answer);
+        let answer = result.map(CallToolResponse::from);
+        answer.map_err(|error| ToolError::from_box(error.into()))
+    });
+    let again: CallToolResponse = replay.oneshot(call()).await.unwrap();
+    assert_eq!(again.model_text(), real.model_text());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever is redacted of it, and however its numbers are written.
+    #[test]
+    fn any_call_is_found_again(arguments in values(), answer in values()) {
+        let asked = || with(json!({ "a": arguments }));
+        tokio_test::block_on(async {
+            let tool = Script::new([Step::ok(answer.clone())]);
+            let lines = captured(&tool, [asked()]).await;
+            let replay = Replay::from_lines(&lines).unwrap();
+            replay.oneshot(asked()).await.unwrap();
+        });
+    }
 }

@@ -18,7 +18,7 @@ use crate::edge::testing::tally::lock;
 /// # Clone
 ///
 /// Clones, and the layers and services made from them, write to one list.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[must_use]
 pub struct Capture {
     max_lines: usize,
@@ -26,7 +26,7 @@ pub struct Capture {
     written: Arc<Mutex<Written>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Written {
     text: String,
     lines: usize,
@@ -81,13 +81,13 @@ impl Capture {
         self.len() == 0
     }
 
-    /// How many lines there was no room for.
+    /// How many calls have no line: there was no room for it, or the answer cannot be written as JSON.
     pub fn dropped(&self) -> u64 {
         lock(&self.written).dropped
     }
 
-    pub(super) fn write(&self, line: &Line) {
-        let text = serde_json::to_string(line);
+    pub(super) fn write(&self, line: serde_json::Result<Line>) {
+        let text = line.and_then(|line| serde_json::to_string(&line));
         let mut written = lock(&self.written);
         let room = self.max_bytes.saturating_sub(written.text.len());
         match text {
@@ -97,5 +97,15 @@ impl Capture {
             }
             _ => written.dropped += 1,
         }
+    }
+}
+
+crate::text::debug_fields! {
+    /// Shows numbers, never a line.
+    {} |this| Capture {
+        lines: this.len(),
+        dropped: this.dropped(),
+        max_lines: this.max_lines,
+        max_bytes: this.max_bytes,
     }
 }

@@ -10,14 +10,14 @@ use crate::{
     text::Short,
 };
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 pub(super) struct Line {
     pub(super) call: Asked,
     pub(super) end: End,
 }
 
 /// What a call asks for, redacted: by this a call is found again.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(PartialEq, Serialize, Deserialize)]
 pub(super) struct Asked {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) server: Option<String>,
@@ -26,7 +26,7 @@ pub(super) struct Asked {
 }
 
 /// How a call ended.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum End {
     Ok(Value),
@@ -66,19 +66,22 @@ impl Asked {
 }
 
 impl End {
-    pub(super) fn of<T: Serialize>(call: &CallInfo, result: Result<&T, &ToolError>) -> Self {
-        match result {
+    /// Fails if the answer cannot be written as JSON.
+    pub(super) fn of<T: Serialize>(
+        call: &CallInfo,
+        result: Result<&T, &ToolError>,
+    ) -> serde_json::Result<Self> {
+        Ok(match result {
             Ok(answer) => {
                 let rules = wide(call.rules());
-                let json = rules.collect(answer);
-                let json = json.unwrap_or_else(|_| "[not JSON]".into());
-                Self::Ok(serde_json::to_value(rules.json(&json)).unwrap_or_default())
+                let json = rules.collect(answer)?;
+                Self::Ok(serde_json::to_value(rules.json(&json))?)
             }
             Err(error) => Self::Error {
                 error: Box::new(error.clone()),
                 evidence: error.evidence(),
             },
-        }
+        })
     }
 
     /// The error as it was: of an error that was read, nothing is believed at first.

@@ -31,6 +31,25 @@ const MAX_SHOWN: usize = 5;
 /// order. An error comes back with its kind, its status, its delay, and what it proves; a call that was dropped unfinished hangs. Nothing
 /// waits for the time that the tool took.
 ///
+/// Answers are JSON. For a stack whose answers are of another type, tower's `and_then` around the replay deserializes them. An MCP server's
+/// answers are no JSON themselves; they are written by way of `mcp::McpJson`:
+///
+/// ```ignore
+/// let tools = ServiceBuilder::new()
+///     .map_response(|McpJson(answer)| answer)
+///     .layer(capture.layer())
+///     .map_response(McpJson)
+///     .service(server);
+///
+/// let tools = Replay::from_lines(&lines)?.and_then(|answer| async move {
+///     let result = serde_json::from_value::<CallToolResult>(answer);
+///     let answer = result.map(CallToolResponse::from);
+///     answer.map_err(|error| ToolError::from_box(error.into()))
+/// });
+/// ```
+///
+/// What a leaf writes on the [record](crate::Record) of a call, for example that its answer is an error, is not replayed.
+///
 /// # Errors
 ///
 /// A call that was not written down, or not so often, is [`Internal`](ErrorKind::Internal), which no layer repeats. The message names
@@ -40,12 +59,11 @@ const MAX_SHOWN: usize = 5;
 /// # Clone
 ///
 /// Clones share what is left.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Replay {
     calls: Arc<Mutex<Vec<Recorded>>>,
 }
 
-#[derive(Debug)]
 struct Recorded {
     asked: Asked,
     ends: VecDeque<End>,
@@ -166,4 +184,9 @@ impl Service<ToolCall> for Replay {
     fn call(&mut self, call: ToolCall) -> Self::Future {
         StepFuture::new(self.next(&call), call, None)
     }
+}
+
+crate::text::debug_fields! {
+    /// Shows how much is left, never an answer.
+    {} |this| Replay { left: this.left(), .. }
 }

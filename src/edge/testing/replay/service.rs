@@ -86,7 +86,6 @@ where
 }
 
 /// A line that has no end yet. It has one in any case.
-#[derive(Debug)]
 struct Open {
     info: CallInfo,
     asked: Option<Asked>,
@@ -94,16 +93,16 @@ struct Open {
 }
 
 impl Open {
-    fn close(&mut self, end: End) {
+    fn close(&mut self, end: serde_json::Result<End>) {
         if let Some(call) = self.asked.take() {
-            self.capture.write(&Line { call, end });
+            self.capture.write(end.map(|end| Line { call, end }));
         }
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.close(End::Unfinished);
+        self.close(Ok(End::Unfinished));
     }
 }
 
@@ -137,5 +136,5 @@ where
 }
 
 crate::text::debug_fields! {
-    {F: std::fmt::Debug} |this| ResponseFuture<F> { fut: this.fut, open: this.open, .. }
+    {F: std::fmt::Debug} |this| ResponseFuture<F> { fut: this.fut, .. }
 }
