@@ -58,7 +58,8 @@ struct Logged {
 }
 
 impl Events {
-    /// Records the [name](Event::name) of each event that is emitted.
+    /// Records the [name](Event::name) of each event that is emitted. A retry and a retry that was refused have one name:
+    /// [`pick`](Self::pick) distinguishes them.
     pub fn new() -> Self {
         Self::pick(|event| event.name())
     }
