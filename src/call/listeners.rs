@@ -30,8 +30,8 @@ impl<const N: usize> ListenerIds<N> {
     }
 
     pub(crate) fn ids(&self) -> [Option<ListenerId>; N] {
-        let mut present = self.iter();
-        std::array::from_fn(|_| present.next())
+        let present = |id: &AtomicU64| Some(id.load(Relaxed)).filter(|id| *id != 0);
+        self.0.each_ref().map(|id| present(id).map(ListenerId))
     }
 
     #[inline]
