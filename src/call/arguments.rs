@@ -12,7 +12,8 @@ use super::MAX_DEPTH;
 pub(super) struct Arguments(Option<Arc<Inner>>);
 
 struct Inner {
-    map: Map<String, Value>,
+    /// Always an object. A value, so that a validator can take it as it is.
+    value: Value,
     too_deep: bool,
 }
 
@@ -22,12 +23,18 @@ impl Arguments {
             return Self(None);
         }
         let too_deep = is_deeper_than(&map, MAX_DEPTH);
-        Self(Some(Arc::new(Inner { map, too_deep })))
+        let value = Value::Object(map);
+        Self(Some(Arc::new(Inner { value, too_deep })))
+    }
+
+    /// An object, empty if there are none.
+    pub(super) fn value(&self) -> &Value {
+        static EMPTY: LazyLock<Value> = LazyLock::new(|| Value::Object(Map::new()));
+        self.0.as_ref().map_or(&*EMPTY, |inner| &inner.value)
     }
 
     pub(super) fn map(&self) -> &Map<String, Value> {
-        static EMPTY: LazyLock<Map<String, Value>> = LazyLock::new(Map::new);
-        self.0.as_ref().map_or_else(|| &*EMPTY, |inner| &inner.map)
+        self.value().as_object().expect("always an object")
     }
 
     pub(super) fn is_too_deep(&self) -> bool {
@@ -39,10 +46,16 @@ impl Arguments {
         match self.0 {
             None => Map::new(),
             Some(inner) if inner.too_deep => Map::new(),
-            Some(mut inner) => match Arc::get_mut(&mut inner) {
-                Some(inner) => std::mem::take(&mut inner.map),
-                None => inner.map.clone(),
-            },
+            Some(mut inner) => {
+                let value = match Arc::get_mut(&mut inner) {
+                    Some(inner) => inner.value.take(),
+                    None => inner.value.clone(),
+                };
+                match value {
+                    Value::Object(map) => map,
+                    _ => Map::new(),
+                }
+            }
         }
     }
 }
@@ -50,7 +63,7 @@ impl Arguments {
 impl Drop for Inner {
     fn drop(&mut self) {
         if self.too_deep {
-            dismantle(Value::Object(std::mem::take(&mut self.map)));
+            dismantle(self.value.take());
         }
     }
 }
