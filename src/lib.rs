@@ -32,6 +32,8 @@ mod text;
 pub mod timeout;
 pub mod trace;
 pub mod transport;
+#[cfg(feature = "validate")]
+pub mod validate;
 
 pub use self::{
     answer::{Answer, ModelText},

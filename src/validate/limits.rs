@@ -1,0 +1,96 @@
+//! How much of a stranger's schema is taken.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+
+/// Why a schema is not compiled; it goes on where the words "the schema" end.
+pub(super) type Reason = Cow<'static, str>;
+
+/// Levels of a schema as JSON. A compiler goes down one call per level, and some 1,000 overflow a stack of 2 MiB.
+pub(super) const MAX_DEPTH: usize = 64;
+
+/// Bytes of a schema as JSON: 10,000 properties take 80 ms.
+pub(super) const MAX_BYTES: u64 = 256 << 10;
+
+/// More values than that are not in so many bytes.
+pub(super) const MAX_SUBSCHEMAS: usize = 256 << 10;
+
+/// References, and subschemas in their places.
+pub(super) const MAX_EDGES: usize = 256 << 10;
+
+/// Parts with an `$id` of their own.
+pub(super) const MAX_RESOURCES: usize = 64;
+
+/// Subschemas that look at one value, together: a list of two references, twenty times one inside the other, is a million.
+pub(super) const MAX_WEIGHT: u64 = 10_000;
+
+/// Subschemas one inside the other, references followed.
+pub(super) const MAX_LEVELS: usize = 256;
+
+/// The same of those that look at one value, where arguments decide how often they come back.
+pub(super) const MAX_CHAIN: usize = 16;
+
+/// Different regular expressions.
+pub(super) const MAX_PATTERNS: usize = 64;
+
+/// The size of one that is compiled, in bytes.
+pub(super) const MAX_PATTERN: usize = 1 << 18;
+
+/// How often the engine for look-around and back references goes back, before a text does not match: 0.2 ms.
+pub(super) const MAX_BACKTRACKS: usize = 10_000;
+
+/// What such an expression costs, in subschemas.
+pub(super) const FANCY: u64 = 2_000;
+
+/// Steps: the values of the arguments times the subschemas that look at each. About 10 ns each.
+pub(super) const MAX_STEPS: u64 = 20_000_000;
+
+/// As many for finding out what is wrong, up to one misfit: texts are made and thrown away.
+pub(super) const MAX_STEPS_TO_ONE: u64 = 1_000_000;
+
+/// As many for finding all that is wrong.
+pub(super) const MAX_STEPS_TO_ALL: u64 = 100_000;
+
+/// A schema of at most this weight looks at any arguments: counting their values would cost as much.
+pub(super) const LIGHT: u64 = 64;
+
+/// Arguments of more bytes, as JSON, are searched for the first misfit only.
+pub(super) const MAX_BYTES_TO_ALL: u64 = 64 << 10;
+
+/// Arguments with more levels are not searched for misfits, if the schema is recursive: each level can triple the work.
+pub(super) const MAX_LEVELS_TO_MISFIT: usize = 8;
+
+/// Levels of a recursive schema that look at arguments, one inside the other.
+pub(super) const MAX_RECURSION: usize = 1_000;
+
+/// The extent of a value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Extent {
+    pub(super) values: u64,
+    pub(super) levels: usize,
+}
+
+impl Extent {
+    /// Counts without recursion. A value that is deeper than `max` levels is not counted to its end.
+    pub(super) fn of(value: &Value, max: usize) -> Self {
+        let mut extent = Self {
+            values: 0,
+            levels: 0,
+        };
+        let mut rest = vec![(value, 1)];
+        while let Some((value, level)) = rest.pop() {
+            extent.values += 1;
+            extent.levels = extent.levels.max(level);
+            if level > max {
+                break;
+            }
+            match value {
+                Value::Array(items) => rest.extend(items.iter().map(|v| (v, level + 1))),
+                Value::Object(map) => rest.extend(map.values().map(|v| (v, level + 1))),
+                _ => {}
+            }
+        }
+        extent
+    }
+}

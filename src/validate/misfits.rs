@@ -1,0 +1,390 @@
+use std::{fmt, slice};
+
+use jsonschema::{
+    ValidationError,
+    error::{TypeKind, ValidationErrorKind as Kind},
+};
+use serde::{Serialize, Serializer, ser::SerializeStruct as _};
+use serde_json::Value;
+
+use super::path::Path;
+use crate::text::Short;
+
+/// How many misfits are told.
+const MAX_MISFITS: usize = 5;
+
+/// The longest word of a schema that is shown, in characters.
+const MAX_WORD: usize = 64;
+
+/// How many of several words are shown, if there are more than [`MAX_WORDS`].
+const SHOWN: usize = 2;
+const MAX_WORDS: usize = 3;
+
+/// Why a value does not fit a schema: five reasons at the most, in the order in which it is looked at. `Display` joins them: `limit: is not of type
+/// "integer"; filters.0.op: is not one of "eq", "ne" or 2 others`.
+///
+/// There is no value in it, and no key that the schema does not name: such a key is `*`. What is shown is the schema's, redacted
+/// and cut.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Misfits {
+    list: Vec<Misfit>,
+    #[serde(skip)]
+    more: bool,
+}
+
+/// Why one part of a value does not fit. Serialised as `{ "path", "keyword", "message" }`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Misfit {
+    path: String,
+    keyword: &'static str,
+    message: String,
+}
+
+impl Misfits {
+    pub(super) fn of<'e>(
+        value: &Value,
+        errors: impl IntoIterator<Item = ValidationError<'e>>,
+        knows: impl Fn(&str) -> bool,
+    ) -> Self {
+        let mut errors = errors.into_iter();
+        let list: Vec<Misfit> = errors
+            .by_ref()
+            .take(MAX_MISFITS)
+            .map(|error| Misfit::of(value, &error, &knows))
+            .collect();
+        Self {
+            list,
+            more: errors.next().is_some(),
+        }
+    }
+
+    /// Of a value that was not searched.
+    pub(super) fn unknown() -> Self {
+        let misfit = Misfit {
+            path: Path::ROOT.to_owned(),
+            keyword: "schema",
+            message: "does not fit the schema".to_owned(),
+        };
+        Self {
+            list: vec![misfit],
+            more: false,
+        }
+    }
+
+    /// The number of misfits that are told.
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Whether the value fits.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Whether there are others.
+    pub fn has_more(&self) -> bool {
+        self.more
+    }
+
+    /// The misfits, in the order in which the schema looks at the value.
+    pub fn iter(&self) -> slice::Iter<'_, Misfit> {
+        self.list.iter()
+    }
+}
+
+impl<'a> IntoIterator for &'a Misfits {
+    type Item = &'a Misfit;
+    type IntoIter = slice::Iter<'a, Misfit>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl fmt::Display for Misfits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, misfit) in self.iter().enumerate() {
+            let between = if n == 0 { "" } else { "; " };
+            write!(f, "{between}{misfit}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Misfit {
+    fn of(value: &Value, error: &ValidationError<'_>, knows: impl Fn(&str) -> bool) -> Self {
+        let path = Path::new(value, error.instance_path().as_str(), knows);
+        // With nothing else in it, `additionalProperties: false` is told as `false`.
+        let closed = matches!(error.kind(), Kind::FalseSchema)
+            && error
+                .schema_path()
+                .as_str()
+                .ends_with("/additionalProperties");
+        let (keyword, message) = match closed {
+            true => (
+                "additionalProperties",
+                "has properties, and none is allowed".to_owned(),
+            ),
+            false => (keyword(error.kind()), message(error)),
+        };
+        Self {
+            path: path.to_string(),
+            keyword,
+            message,
+        }
+    }
+
+    /// Where it is: names and indices, joined by dots; `root` for the value itself.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The keyword of the schema that the value does not fit: `type`, for example.
+    pub fn keyword(&self) -> &str {
+        self.keyword
+    }
+
+    /// What is wrong: `is not of type "integer"`, for example.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+}
+
+impl fmt::Display for Misfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path, self.message)
+    }
+}
+
+impl fmt::Debug for Misfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.to_string())
+    }
+}
+
+impl Serialize for Misfit {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut fields = to.serialize_struct("Misfit", 3)?;
+        fields.serialize_field("path", &self.path)?;
+        fields.serialize_field("keyword", &self.keyword)?;
+        fields.serialize_field("message", &self.message)?;
+        fields.end()
+    }
+}
+
+/// The keyword, in the word of the specification.
+fn keyword(kind: &Kind) -> &'static str {
+    match kind {
+        Kind::AdditionalItems { .. } => "additionalItems",
+        Kind::AdditionalProperties { .. } => "additionalProperties",
+        Kind::AnyOf { .. } => "anyOf",
+        Kind::Constant { .. } => "const",
+        Kind::Contains => "contains",
+        Kind::ContentEncoding { .. } | Kind::FromUtf8 { .. } => "contentEncoding",
+        Kind::ContentMediaType { .. } => "contentMediaType",
+        Kind::Enum { .. } => "enum",
+        Kind::ExclusiveMaximum { .. } => "exclusiveMaximum",
+        Kind::ExclusiveMinimum { .. } => "exclusiveMinimum",
+        Kind::FalseSchema => "false",
+        Kind::Format { .. } => "format",
+        Kind::MaxItems { .. } => "maxItems",
+        Kind::Maximum { .. } => "maximum",
+        Kind::MaxLength { .. } => "maxLength",
+        Kind::MaxProperties { .. } => "maxProperties",
+        Kind::MinItems { .. } => "minItems",
+        Kind::Minimum { .. } => "minimum",
+        Kind::MinLength { .. } => "minLength",
+        Kind::MinProperties { .. } => "minProperties",
+        Kind::MultipleOf { .. } => "multipleOf",
+        Kind::Not { .. } => "not",
+        Kind::OneOfMultipleValid { .. } | Kind::OneOfNotValid { .. } => "oneOf",
+        Kind::Pattern { .. } | Kind::BacktrackLimitExceeded { .. } => "pattern",
+        Kind::PropertyNames { .. } => "propertyNames",
+        Kind::Required { .. } => "required",
+        Kind::Type { .. } => "type",
+        Kind::UnevaluatedItems { .. } => "unevaluatedItems",
+        Kind::UnevaluatedProperties { .. } => "unevaluatedProperties",
+        Kind::UniqueItems => "uniqueItems",
+        _ => "schema",
+    }
+}
+
+/// What is wrong, in words of the schema alone: the crate's own text quotes the value, or keys of it.
+fn message(error: &ValidationError<'_>) -> String {
+    if let Some(types) = Types::wanted(error) {
+        return format!("is not of type {types}");
+    }
+    match error.kind() {
+        Kind::AdditionalItems { limit } => format!("has more than {}", items(*limit as u64)),
+        Kind::AdditionalProperties { unexpected } | Kind::UnevaluatedProperties { unexpected } => {
+            match unexpected.len() {
+                1 => "has a property that is not allowed".to_owned(),
+                n => format!("has {n} properties that are not allowed"),
+            }
+        }
+        Kind::UnevaluatedItems { .. } => "has items that are not allowed".to_owned(),
+        Kind::AnyOf { .. } | Kind::OneOfNotValid { .. } => "is none of what it may be".to_owned(),
+        Kind::OneOfMultipleValid { .. } => "is more than one of what it may be".to_owned(),
+        Kind::Constant { expected_value } => format!("is not {}", word(expected_value)),
+        Kind::Contains => "has too few, or too many, items of a kind".to_owned(),
+        Kind::ContentEncoding { .. } | Kind::FromUtf8 { .. } => {
+            "is not encoded as it must be".to_owned()
+        }
+        Kind::ContentMediaType { .. } => "is not of the media type that it must be".to_owned(),
+        Kind::Enum { options } => format!("is not {}", one_of(options)),
+        Kind::ExclusiveMaximum { limit } => format!("is not less than {}", word(limit)),
+        Kind::ExclusiveMinimum { limit } => format!("is not greater than {}", word(limit)),
+        Kind::FalseSchema => "is not allowed".to_owned(),
+        Kind::Format { format } => format!("is not in the format \"{}\"", short(format)),
+        Kind::MaxItems { limit } => format!("has more than {}", items(*limit)),
+        Kind::MinItems { limit } => format!("has fewer than {}", items(*limit)),
+        Kind::Maximum { limit } => format!("is greater than {}", word(limit)),
+        Kind::Minimum { limit } => format!("is less than {}", word(limit)),
+        Kind::MaxLength { limit } => format!("is longer than {}", characters(*limit)),
+        Kind::MinLength { limit } => format!("is shorter than {}", characters(*limit)),
+        Kind::MaxProperties { limit } => format!("has more than {}", properties(*limit)),
+        Kind::MinProperties { limit } => format!("has fewer than {}", properties(*limit)),
+        Kind::MultipleOf { multiple_of } => format!("is not a multiple of {multiple_of}"),
+        Kind::Not { .. } => "is what it must not be".to_owned(),
+        Kind::Pattern { pattern } => format!("does not match \"{}\"", short(pattern)),
+        Kind::PropertyNames { error } => format!("has a property whose name {}", message(error)),
+        Kind::Required { property } => format!("{} is a required property", word(property)),
+        Kind::UniqueItems => "has equal items".to_owned(),
+        _ => "does not fit the schema".to_owned(),
+    }
+}
+
+fn count(n: u64, one: &str, many: &str) -> String {
+    format!("{n} {}", if n == 1 { one } else { many })
+}
+
+fn items(n: u64) -> String {
+    count(n, "item", "items")
+}
+
+fn characters(n: u64) -> String {
+    count(n, "character", "characters")
+}
+
+fn properties(n: u64) -> String {
+    count(n, "property", "properties")
+}
+
+fn short(text: &str) -> Short<'_> {
+    Short::new(text, MAX_WORD)
+}
+
+/// A value of the schema, as far as it is short.
+fn word(value: &Value) -> String {
+    match value {
+        Value::String(text) => format!("\"{}\"", short(text)),
+        Value::Array(_) => "the array of the schema".to_owned(),
+        Value::Object(_) => "the object of the schema".to_owned(),
+        other => short(&other.to_string()).to_string(),
+    }
+}
+
+/// Some of several values of the schema.
+fn one_of(options: &Value) -> String {
+    let options = options.as_array().map_or(&[][..], Vec::as_slice);
+    let shown = match options.len() {
+        n if n <= MAX_WORDS => n,
+        _ => SHOWN,
+    };
+    let words: Vec<String> = options[..shown].iter().map(word).collect();
+    match (&*words, options.len() - shown) {
+        ([], _) => "allowed".to_owned(),
+        ([only], 0) => only.clone(),
+        ([some @ .., last], 0) => format!("one of {} or {last}", some.join(", ")),
+        (_, others) => format!("one of {} or {others} others", words.join(", ")),
+    }
+}
+
+/// Types of JSON.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Types {
+    pub(super) array: bool,
+    pub(super) boolean: bool,
+    pub(super) integer: bool,
+    pub(super) null: bool,
+    pub(super) number: bool,
+    pub(super) object: bool,
+    pub(super) string: bool,
+}
+
+impl Types {
+    /// The types of which a value has none, if that is what is wrong: by `type`, or by alternatives that differ in their types.
+    pub(super) fn wanted(error: &ValidationError<'_>) -> Option<Self> {
+        let mut types = Self::default();
+        match error.kind() {
+            Kind::Type { kind } => types.add(kind),
+            Kind::AnyOf { context } | Kind::OneOfNotValid { context } => {
+                for alternative in context {
+                    let [only] = &**alternative else { return None };
+                    let Kind::Type { kind } = only.kind() else {
+                        return None;
+                    };
+                    if only.instance_path() != error.instance_path() {
+                        return None;
+                    }
+                    types.add(kind);
+                }
+            }
+            _ => return None,
+        }
+        Some(types)
+    }
+
+    fn add(&mut self, kind: &TypeKind) {
+        match kind {
+            TypeKind::Single(kind) => self.add_name(&kind.to_string()),
+            TypeKind::Multiple(kinds) => {
+                for kind in kinds.iter() {
+                    self.add_name(&kind.to_string());
+                }
+            }
+        }
+    }
+
+    fn add_name(&mut self, name: &str) {
+        for (known, is_in) in self.all() {
+            *is_in |= known == name;
+        }
+    }
+
+    fn all(&mut self) -> [(&'static str, &mut bool); 7] {
+        [
+            ("array", &mut self.array),
+            ("boolean", &mut self.boolean),
+            ("integer", &mut self.integer),
+            ("null", &mut self.null),
+            ("number", &mut self.number),
+            ("object", &mut self.object),
+            ("string", &mut self.string),
+        ]
+    }
+}
+
+impl fmt::Display for Types {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut types = *self;
+        let all = types.all();
+        let mut names = all
+            .iter()
+            .filter(|(_, is_in)| **is_in)
+            .map(|(name, _)| name)
+            .peekable();
+        let mut first = true;
+        while let Some(name) = names.next() {
+            let between = match (first, names.peek()) {
+                (true, _) => "",
+                (false, Some(_)) => ", ",
+                (false, None) => " or ",
+            };
+            first = false;
+            write!(f, "{between}\"{name}\"")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,425 @@
+//! What a stranger's schema, or a caller's arguments, may cost. Each row of measured attacks, on a small stack, ten times slower than
+//! it was.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use tower_toolcall::{
+    ConfigError,
+    validate::{Draft, Misfits, Schema},
+};
+
+use crate::kit::on_a_small_stack;
+
+/// Nothing here may take longer. In the order of what was measured, times ten, for a build without optimisation on a busy machine.
+const LIMIT: Duration = Duration::from_secs(20);
+
+fn quick<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'static) -> T {
+    let (result, took) = on_a_small_stack(test);
+    assert!(took < LIMIT, "{took:?}");
+    result
+}
+
+fn reason(result: Result<Schema, ConfigError>) -> String {
+    result.unwrap_err().reason().to_owned()
+}
+
+/// `levels` schemas, one inside the other.
+fn nested(levels: usize, around: fn(Value) -> Value) -> Value {
+    (1..levels).fold(json!({ "type": "string" }), |inner, _| around(inner))
+}
+
+const AROUND: [fn(Value) -> Value; 4] = [
+    |inner| of("items", inner),
+    |inner| of("allOf", Value::Array(vec![inner])),
+    |inner| of("properties", of("a", inner)),
+    |inner| of("not", inner),
+];
+
+/// Moved: `json!` would write it again, and go down as deep as it is.
+fn of(key: &str, value: Value) -> Value {
+    Value::Object(Map::from_iter([(key.to_owned(), value)]))
+}
+
+/// Dropped without recursion.
+fn forget(value: Value) {
+    std::mem::forget(value);
+}
+
+/// A thousand levels overflow the stack of the compiler.
+#[test]
+fn a_schema_of_a_hundred_thousand_levels_is_refused() {
+    for around in AROUND {
+        let reason = quick(move || {
+            let schema = nested(100_000, around);
+            let reason = reason(Schema::compile(&schema));
+            forget(schema);
+            reason
+        });
+        assert_eq!(reason, "is nested deeper than 64 levels");
+    }
+}
+
+#[test]
+fn the_deepest_schemas_that_are_taken_fit_on_the_stack() {
+    for around in AROUND {
+        quick(move || {
+            let deepest = (1..=64).rev().find_map(|levels| {
+                let schema = nested(levels, around);
+                Some((Schema::compile(&schema).ok()?, levels))
+            });
+            let (schema, levels) = deepest.unwrap();
+            assert!(levels > 20, "{levels}");
+            let arguments = (0..levels).fold(json!(1), |inner, _| json!({ "a": [inner] }));
+            let _ = schema.is_valid(&arguments);
+            let _ = schema.misfits(&arguments);
+        });
+    }
+}
+
+/// References are levels too: `a chain of 3,000` is 150 KB and flat.
+fn chain(length: usize, link: fn(String) -> Value) -> Value {
+    let mut definitions = Map::new();
+    definitions.insert("l0".into(), json!({ "type": "string" }));
+    for n in 1..length {
+        definitions.insert(format!("l{n}"), link(format!("#/definitions/l{}", n - 1)));
+    }
+    json!({ "definitions": definitions, "$ref": format!("#/definitions/l{}", length - 1) })
+}
+
+const LINKS: [fn(String) -> Value; 3] = [
+    |to| json!({ "allOf": [{ "$ref": to }] }),
+    |to| json!({ "properties": { "c": { "$ref": to } } }),
+    |to| json!({ "items": { "$ref": to } }),
+];
+
+#[test]
+fn a_chain_of_references_is_as_deep_as_it_is_long() {
+    for link in LINKS {
+        let reason = quick(move || reason(Schema::compile(&chain(3_000, link))));
+        assert_eq!(reason, "has references that are nested too deeply");
+    }
+}
+
+#[test]
+fn the_longest_chains_that_are_taken_fit_on_the_stack() {
+    for link in LINKS {
+        quick(move || {
+            let longest = (1..200).rev().find_map(|length| {
+                let schema = Schema::compile(&chain(length, link)).ok()?;
+                Some((schema, length))
+            });
+            let (schema, length) = longest.unwrap();
+            assert!(length > 50, "{length}");
+            let arguments = (0..110).fold(json!(1), |inner, _| json!({ "c": inner }));
+            let _ = schema.is_valid(&arguments);
+            let _ = schema.misfits(&arguments);
+            let arguments = (0..110).fold(json!(1), |inner, _| json!([inner]));
+            let _ = schema.is_valid(&arguments);
+            let _ = schema.misfits(&arguments);
+        });
+    }
+}
+
+/// A cycle of many is as deep as it is long, whoever compiles it first.
+#[test]
+fn a_long_cycle_is_refused() {
+    let reason = quick(|| {
+        let mut definitions = Map::new();
+        for n in 0..3_000 {
+            let next = format!("#/definitions/l{}", (n + 1) % 3_000);
+            definitions.insert(
+                format!("l{n}"),
+                json!({ "properties": { "c": { "$ref": next } } }),
+            );
+        }
+        let schema = json!({ "definitions": definitions, "$ref": "#/definitions/l0" });
+        reason(Schema::compile(&schema))
+    });
+    assert_eq!(reason, "has references that are nested too deeply");
+}
+
+/// 1.5 KB, and the first error takes a second.
+fn doubling(levels: usize, keyword: &str) -> Value {
+    let mut definitions = Map::new();
+    definitions.insert("l0".into(), json!({ "type": "string" }));
+    for n in 1..=levels {
+        let to = json!({ "$ref": format!("#/definitions/l{}", n - 1) });
+        let link = match keyword {
+            "items" => json!({ "allOf": [{ "items": to }, { "items": to }] }),
+            "unevaluatedProperties" => {
+                json!({ "allOf": [to], "unevaluatedProperties": false })
+            }
+            "patternProperties" => json!({ "patternProperties": { "a": to, "a+": to } }),
+            "dependencies" => json!({ "dependencies": { "a": to, "b": to } }),
+            "if" => json!({ "if": to, "then": to, "else": to }),
+            keyword => json!({ keyword: [to, to] }),
+        };
+        definitions.insert(format!("l{n}"), link);
+    }
+    json!({ "definitions": definitions, "$ref": format!("#/definitions/l{levels}") })
+}
+
+#[test]
+fn references_that_double_on_each_level_are_refused() {
+    for keyword in [
+        "allOf",
+        "anyOf",
+        "oneOf",
+        "items",
+        "unevaluatedProperties",
+        "patternProperties",
+        "dependencies",
+        "if",
+    ] {
+        let reason = quick(move || {
+            let schema = doubling(20, keyword);
+            reason(Schema::compile_with(&schema, Draft::Draft202012))
+        });
+        assert_eq!(
+            reason, "has more than 10000 subschemas that look at one value",
+            "{keyword}"
+        );
+    }
+}
+
+#[test]
+fn the_largest_doublings_that_are_taken_are_quick() {
+    for keyword in [
+        "allOf",
+        "anyOf",
+        "oneOf",
+        "items",
+        "unevaluatedProperties",
+        "patternProperties",
+        "if",
+    ] {
+        quick(move || {
+            let largest = (1..20).rev().find_map(|levels| {
+                let schema = doubling(levels, keyword);
+                Schema::compile_with(&schema, Draft::Draft202012).ok()
+            });
+            let schema = largest.unwrap();
+            let deep =
+                |around: fn(Value) -> Value| (0..60).fold(json!(1), |inner, _| around(inner));
+            for arguments in [
+                json!(1),
+                json!({ "aa": 1, "b": 2 }),
+                deep(|v| json!([v])),
+                deep(|v| json!({ "a": v, "aa": 1 })),
+            ] {
+                let _ = schema.is_valid(&arguments);
+                let _ = schema.misfits(&arguments);
+                let _ = schema.repaired(&arguments);
+            }
+        });
+    }
+}
+
+#[test]
+fn a_schema_that_refers_to_itself_for_the_same_value_is_refused() {
+    for schema in [
+        json!({ "$ref": "#" }),
+        json!({ "allOf": [{ "$ref": "#" }] }),
+        json!({ "definitions": { "a": { "$ref": "#/definitions/b" }, "b": { "anyOf": [{ "$ref": "#/definitions/a" }] } }, "$ref": "#/definitions/a" }),
+        json!({ "definitions": { "a": { "properties": { "x": { "$ref": "#/definitions/b" } }, "allOf": [{ "$ref": "#/definitions/b" }] },
+            "b": { "allOf": [{ "$ref": "#/definitions/a" }] } }, "$ref": "#/definitions/a" }),
+        json!({ "$dynamicAnchor": "n", "anyOf": [{ "$dynamicRef": "#n" }] }),
+        json!({ "$id": "tree", "allOf": [{ "$ref": "tree" }] }),
+    ] {
+        let reason = quick(move || reason(Schema::compile_with(&schema, Draft::Draft202012)));
+        assert_eq!(reason, "refers to itself for one and the same value");
+    }
+}
+
+/// Two branches into itself: the texts cost three times as much with each level of the arguments.
+fn two_branches() -> Value {
+    json!({
+        "definitions": { "n": { "anyOf": [
+            { "type": "object", "properties": { "c": { "$ref": "#/definitions/n" } }, "required": ["c"], "minProperties": 1 },
+            { "type": "object", "properties": { "c": { "$ref": "#/definitions/n" } }, "required": ["c"], "maxProperties": 3 },
+            { "type": "null" },
+        ] } },
+        "$ref": "#/definitions/n",
+    })
+}
+
+#[test]
+fn recursion_in_two_branches_is_told_of_shallow_arguments_only() {
+    let misfits = quick(|| {
+        let schema = Schema::compile(&two_branches()).unwrap();
+        let of = |levels| {
+            let arguments = (1..levels).fold(json!(1), |inner, _| json!({ "c": inner }));
+            schema.misfits(&arguments)
+        };
+        (of(8), of(9), of(60))
+    });
+    let texts = [&misfits.0, &misfits.1, &misfits.2].map(Misfits::to_string);
+    assert_eq!(texts[0], "root: is none of what it may be");
+    assert_eq!(texts[1], "root: does not fit the schema");
+    assert_eq!(texts[2], texts[1]);
+}
+
+/// As deep as arguments may be, with as many levels of the schema for each of theirs as are taken.
+#[test]
+fn recursion_and_deep_arguments_fit_on_the_stack() {
+    quick(|| {
+        let around = |levels: usize| {
+            let inner = json!({ "properties": { "c": { "$ref": "#" } } });
+            (0..levels).fold(inner, |inner, _| json!({ "allOf": [inner] }))
+        };
+        let schema = (1..40)
+            .rev()
+            .find_map(|levels| Schema::compile(&around(levels)).ok());
+        let schema = schema.unwrap();
+        for levels in 1..120 {
+            let arguments = (1..levels).fold(json!(1), |inner, _| json!({ "c": inner }));
+            let _ = schema.is_valid(&arguments);
+            let _ = schema.misfits(&arguments);
+        }
+    });
+}
+
+#[test]
+fn a_hundred_thousand_wrong_items_are_told_as_one() {
+    let misfits = quick(|| {
+        let schema =
+            Schema::compile(&json!({ "properties": { "a": { "items": { "type": "string" } } } }));
+        let items: Vec<Value> = (0..100_000).map(Value::from).collect();
+        schema.unwrap().misfits(&json!({ "a": items }))
+    });
+    assert_eq!(misfits.to_string(), r#"a.0: is not of type "string""#);
+}
+
+/// The schema looks at each item with ten thousand subschemas.
+#[test]
+fn many_items_and_many_subschemas_are_not_multiplied() {
+    quick(|| {
+        let list = |n| (0..n).map(|n| json!({ "minimum": n })).collect::<Vec<_>>();
+        let schema = json!({ "items": { "allOf": list(9_000) } });
+        let schema = Schema::compile(&schema).unwrap();
+        let items: Vec<Value> = (0..100_000).map(|n| json!(n + 10_000)).collect();
+        assert!(schema.is_valid(&json!(items)));
+        let items: Vec<Value> = (0..30_000).map(|_| json!(-1)).collect();
+        let _ = schema.is_valid(&json!(items));
+        let _ = schema.misfits(&json!(items));
+    });
+}
+
+fn properties(n: usize, of: impl Fn(usize) -> Value) -> Value {
+    let properties: Map<String, Value> = (0..n).map(|i| (format!("p{i}"), of(i))).collect();
+    json!({ "properties": properties })
+}
+
+#[test]
+fn more_than_64_different_patterns_are_refused() {
+    let pattern = |i| json!({ "pattern": format!("^[a-z]{{1,{}}}$", i + 1) });
+    let (most, more, same) = quick(move || {
+        (
+            Schema::compile(&properties(64, pattern)),
+            reason(Schema::compile(&properties(65, pattern))),
+            Schema::compile(&properties(500, |_| pattern(1))),
+        )
+    });
+    assert!(most.is_ok() && same.is_ok());
+    assert_eq!(more, "has more than 64 different patterns");
+}
+
+/// Each is refused within 1.4 ms, with a limit of 256 KiB.
+#[test]
+fn patterns_of_megabytes_are_left_out() {
+    let schema = quick(|| {
+        let schema = properties(
+            64,
+            |i| json!({ "type": "string", "pattern": format!("^[a-z]{{1,{}}}\\p{{L}}{{2,20}}$", i + 1) }),
+        );
+        Schema::compile(&schema).unwrap()
+    });
+    assert_eq!(schema.omitted().count(), 64);
+    assert!(schema.is_valid(&json!({ "p0": "1" })) && !schema.is_valid(&json!({ "p0": 1 })));
+}
+
+#[test]
+fn a_pattern_that_goes_back_does_so_for_a_moment() {
+    for pattern in ["^(a+)+\\1$", "^(?=.*b)(a+)+$(?!x)", "(?<!x)(a|a)*\\1$"] {
+        quick(move || {
+            let schema = json!({ "properties": { "s": { "pattern": pattern } } });
+            let schema = Schema::compile(&schema).unwrap();
+            assert_eq!(schema.omitted().count(), 0);
+            for length in [28, 1_000, 60_000] {
+                let arguments = json!({ "s": format!("{}!", "a".repeat(length)) });
+                let _ = schema.is_valid(&arguments);
+                let _ = schema.misfits(&arguments);
+            }
+        });
+    }
+}
+
+#[test]
+fn a_schema_of_more_than_256_kib_is_refused() {
+    let (large, larger) = quick(|| {
+        let of = |n| properties(n, |_| json!({ "type": "string" }));
+        (
+            Schema::compile(&of(9_000)),
+            reason(Schema::compile(&of(12_000))),
+        )
+    });
+    assert!(large.is_ok());
+    assert_eq!(larger, "has more than 262144 bytes as JSON");
+}
+
+/// Arguments and schemas of odd numbers end as well.
+#[test]
+fn odd_numbers_are_quick() {
+    quick(|| {
+        for schema in [
+            json!({ "multipleOf": 1e-300, "maximum": 1e308 }),
+            json!({ "multipleOf": 5e-324 }),
+            json!({ "minLength": u64::MAX, "maxLength": 0 }),
+        ] {
+            if let Ok(schema) = Schema::compile(&schema) {
+                for value in [
+                    json!(1e300),
+                    json!(1e-300),
+                    json!(u64::MAX),
+                    json!("x".repeat(1 << 20)),
+                ] {
+                    let _ = schema.is_valid(&value);
+                    let _ = schema.misfits(&value);
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn nothing_is_fetched() {
+    for reference in [
+        "https://example.com/s.json",
+        "file:///etc/passwd",
+        "other.json",
+        "//h/x",
+        "#/definitions/none",
+        "#none",
+    ] {
+        let schema = json!({ "properties": { "a": { "$ref": reference } } });
+        let reason = quick(move || reason(Schema::compile(&schema)));
+        assert_eq!(
+            reason, "has a `$ref` to something that is not in it",
+            "{reference}"
+        );
+    }
+    let schema = json!({ "$schema": "https://example.com/none", "type": "object" });
+    assert!(quick(move || Schema::compile(&schema)).is_err());
+}
+
+/// The reason may stand in a log: a schema of 200 KB does not.
+#[test]
+fn the_reason_is_short() {
+    let schema = json!({ "type": "x".repeat(200_000) });
+    let reason = quick(move || reason(Schema::compile(&schema)));
+    assert!(
+        reason.starts_with("is not one: ") && reason.len() < 300,
+        "{reason}"
+    );
+}

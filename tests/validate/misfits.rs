@@ -1,0 +1,268 @@
+//! What is told of arguments that do not fit: the schema's words, never the caller's.
+
+use serde_json::{Value, json};
+use tower_toolcall::validate::{Draft, Schema};
+
+use crate::kit::{compile, search};
+
+fn text(schema: Value, value: Value) -> String {
+    let schema = Schema::compile_with(&schema, Draft::Draft202012).unwrap();
+    schema.misfits(&value).to_string()
+}
+
+/// H1: path and message, `root` for the top, indices in the path.
+#[test]
+fn a_misfit_has_a_path_and_a_message() {
+    let misfits = search().misfits(&json!({ "limit": "5", "filters": [{ "op": "like" }] }));
+    let told: Vec<_> = misfits
+        .iter()
+        .map(|m| (m.path(), m.keyword(), m.message()))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            (
+                "filters.0.op",
+                "enum",
+                r#"is not one of "eq", "ne" or 2 others"#
+            ),
+            ("limit", "type", r#"is not of type "integer""#),
+            ("root", "required", r#""query" is a required property"#),
+        ]
+    );
+    let json = serde_json::to_value(&misfits).unwrap();
+    assert_eq!(
+        json[1],
+        json!({ "path": "limit", "keyword": "type", "message": r#"is not of type "integer""# })
+    );
+}
+
+/// H1: the first five.
+#[test]
+fn five_are_told() {
+    let properties: serde_json::Map<_, _> = (0..9)
+        .map(|n| (format!("p{n}"), json!({ "type": "integer" })))
+        .collect();
+    let schema = compile(json!({ "properties": properties }));
+    let arguments = |n: usize| -> Value {
+        (0..n)
+            .map(|n| (format!("p{n}"), json!("x")))
+            .collect::<serde_json::Map<_, _>>()
+            .into()
+    };
+    let misfits = schema.misfits(&arguments(9));
+    assert_eq!((misfits.len(), misfits.has_more()), (5, true));
+    assert_eq!(
+        misfits.iter().map(|m| m.path()).collect::<Vec<_>>(),
+        ["p0", "p1", "p2", "p3", "p4"]
+    );
+    let misfits = schema.misfits(&arguments(5));
+    assert_eq!((misfits.len(), misfits.has_more()), (5, false));
+}
+
+#[test]
+fn each_keyword_has_its_words() {
+    for (schema, value, expected) in [
+        (
+            json!({ "type": ["integer", "null"] }),
+            json!("x"),
+            r#"is not of type "integer" or "null""#,
+        ),
+        (
+            json!({ "anyOf": [{ "type": "integer" }, { "type": "null" }] }),
+            json!("x"),
+            r#"is not of type "integer" or "null""#,
+        ),
+        (
+            json!({ "anyOf": [{ "type": "integer" }, { "const": "a" }] }),
+            json!("x"),
+            "is none of what it may be",
+        ),
+        (
+            json!({ "oneOf": [{ "type": "integer" }, { "minimum": 1 }] }),
+            json!(2),
+            "is more than one of what it may be",
+        ),
+        (json!({ "enum": ["a"] }), json!("x"), r#"is not "a""#),
+        (
+            json!({ "enum": ["a", 1, null] }),
+            json!("x"),
+            r#"is not one of "a", 1 or null"#,
+        ),
+        (
+            json!({ "enum": [1, 2, 3, 4] }),
+            json!("x"),
+            "is not one of 1, 2 or 2 others",
+        ),
+        (json!({ "const": "a" }), json!("x"), r#"is not "a""#),
+        (
+            json!({ "const": { "a": 1 } }),
+            json!("x"),
+            "is not the object of the schema",
+        ),
+        (json!({ "minimum": 1 }), json!(0), "is less than 1"),
+        (json!({ "maximum": 1.5 }), json!(2), "is greater than 1.5"),
+        (
+            json!({ "exclusiveMinimum": 1 }),
+            json!(1),
+            "is not greater than 1",
+        ),
+        (
+            json!({ "exclusiveMaximum": 1 }),
+            json!(1),
+            "is not less than 1",
+        ),
+        (
+            json!({ "multipleOf": 5 }),
+            json!(1),
+            "is not a multiple of 5",
+        ),
+        (
+            json!({ "minLength": 2 }),
+            json!("x"),
+            "is shorter than 2 characters",
+        ),
+        (
+            json!({ "maxLength": 1 }),
+            json!("xy"),
+            "is longer than 1 character",
+        ),
+        (
+            json!({ "pattern": "^a+$" }),
+            json!("x"),
+            r#"does not match "^a+$""#,
+        ),
+        (json!({ "minItems": 1 }), json!([]), "has fewer than 1 item"),
+        (
+            json!({ "maxItems": 0 }),
+            json!([1]),
+            "has more than 0 items",
+        ),
+        (
+            json!({ "uniqueItems": true }),
+            json!([1, 1]),
+            "has equal items",
+        ),
+        (
+            json!({ "contains": { "type": "string" } }),
+            json!([1]),
+            "has too few, or too many, items of a kind",
+        ),
+        (
+            json!({ "minProperties": 1 }),
+            json!({}),
+            "has fewer than 1 property",
+        ),
+        (
+            json!({ "maxProperties": 0 }),
+            json!({ "a": 1 }),
+            "has more than 0 properties",
+        ),
+        (
+            json!({ "additionalProperties": false }),
+            json!({ "x": 1 }),
+            "has properties, and none is allowed",
+        ),
+        (
+            json!({ "properties": { "a": {} }, "additionalProperties": false }),
+            json!({ "x": 1 }),
+            "has a property that is not allowed",
+        ),
+        (
+            json!({ "properties": { "a": {} }, "additionalProperties": false }),
+            json!({ "x": 1, "y": 1 }),
+            "has 2 properties that are not allowed",
+        ),
+        (
+            json!({ "unevaluatedProperties": false }),
+            json!({ "x": 1 }),
+            "has a property that is not allowed",
+        ),
+        (
+            json!({ "propertyNames": { "maxLength": 1 } }),
+            json!({ "xy": 1 }),
+            "has a property whose name is longer than 1 character",
+        ),
+        (json!({ "not": {} }), json!(1), "is what it must not be"),
+        (
+            json!({ "required": ["a"] }),
+            json!({}),
+            r#""a" is a required property"#,
+        ),
+        (
+            json!({ "dependentRequired": { "a": ["b"] } }),
+            json!({ "a": 1 }),
+            r#""b" is a required property"#,
+        ),
+    ] {
+        assert_eq!(
+            text(schema.clone(), value),
+            format!("root: {expected}"),
+            "{schema}"
+        );
+    }
+}
+
+/// A name that the schema has is shown; the caller's own are not, even if they look like indices.
+#[test]
+fn keys_of_the_caller_are_stars() {
+    let integers = json!({ "additionalProperties": { "type": "integer" } });
+    for key in ["sk-live-4242", "4111111111111111", "a/b~c", ""] {
+        assert_eq!(
+            text(integers.clone(), json!({ key: "x" })),
+            r#"*: is not of type "integer""#
+        );
+    }
+    let schema = json!({ "properties": { "list": { "items": integers } } });
+    assert_eq!(
+        text(schema, json!({ "list": [{}, { "mine": "x" }] })),
+        r#"list.1.*: is not of type "integer""#
+    );
+    let schema = json!({ "properties": { "a/b~c": { "type": "integer" } } });
+    assert_eq!(
+        text(schema, json!({ "a/b~c": "x" })),
+        r#"a/b~c: is not of type "integer""#
+    );
+}
+
+#[test]
+fn eight_steps_of_a_path_are_shown() {
+    let schema = |levels| {
+        (0..levels).fold(
+            json!({ "type": "string" }),
+            |inner, _| json!({ "properties": { "a": inner } }),
+        )
+    };
+    let value = |levels| (0..levels).fold(json!(1), |inner, _| json!({ "a": inner }));
+    assert_eq!(
+        text(schema(8), value(8)),
+        r#"a.a.a.a.a.a.a.a: is not of type "string""#
+    );
+    assert_eq!(
+        text(schema(9), value(9)),
+        r#"a.a.a.a.a.a.a.a...: is not of type "string""#
+    );
+}
+
+/// A word of the schema is as short as any name of a stranger's.
+#[test]
+fn what_is_shown_of_a_schema_is_short() {
+    let long = "x".repeat(10_000);
+    for (schema, value) in [
+        (json!({ "const": long }), json!(1)),
+        (json!({ "enum": [long, long.clone() + "1"] }), json!(1)),
+        (json!({ "pattern": long }), json!("1")),
+        (json!({ "required": [long] }), json!({})),
+        (
+            json!({ "properties": { long.as_str(): { "type": "string" } } }),
+            json!({ long.as_str(): 1 }),
+        ),
+        (
+            json!({ "enum": (0..9_000).collect::<Vec<_>>() }),
+            json!("x"),
+        ),
+    ] {
+        let text = text(schema, value);
+        assert!(text.len() < 220, "{}", text.len());
+    }
+}

@@ -1,0 +1,153 @@
+//! Arguments of the wrong type, as models write them.
+
+use serde_json::{Value, json};
+
+use crate::kit::compile;
+
+fn repaired(schema: Value, value: Value) -> Option<Value> {
+    let repaired =
+        compile(json!({ "properties": { "a": schema } })).repaired(&json!({ "a": value }));
+    repaired.map(|(value, paths)| {
+        assert_eq!(paths, ["a"]);
+        value["a"].clone()
+    })
+}
+
+#[test]
+fn what_is_written_as_a_text_becomes_what_it_is() {
+    for (wanted, text, meant) in [
+        ("integer", "5", json!(5)),
+        ("integer", "-5", json!(-5)),
+        ("integer", "18446744073709551615", json!(u64::MAX)),
+        ("number", "1.5", json!(1.5)),
+        ("number", "5", json!(5)),
+        ("number", "1e3", json!(1000.0)),
+        ("boolean", "true", json!(true)),
+        ("boolean", "false", json!(false)),
+        ("array", r#"["a", 1]"#, json!(["a", 1])),
+        ("object", r#"{"b": null}"#, json!({ "b": null })),
+    ] {
+        assert_eq!(
+            repaired(json!({ "type": wanted }), json!(text)),
+            Some(meant),
+            "{wanted} {text}"
+        );
+    }
+}
+
+/// Another spelling might be meant as something else.
+#[test]
+fn what_is_not_exactly_one_stays() {
+    for (wanted, text) in [
+        ("integer", "05"),
+        ("integer", "00713"),
+        ("integer", "+5"),
+        ("integer", " 5"),
+        ("integer", "5 "),
+        ("integer", "5\n"),
+        ("integer", "5.0"),
+        ("integer", "1e3"),
+        ("integer", "-0"),
+        ("integer", "0x10"),
+        ("integer", "five"),
+        ("integer", ""),
+        ("integer", "-"),
+        ("integer", "18446744073709551616"),
+        ("number", "NaN"),
+        ("number", "1e999"),
+        ("number", "123456789012345678901234567890"),
+        ("number", "0.12345678901234567890"),
+        ("boolean", "True"),
+        ("boolean", "yes"),
+        ("boolean", "1"),
+        ("array", r#"{"a": 1}"#),
+        ("array", r#"["a""#),
+        ("array", "a, b"),
+        ("array", " [1]"),
+        ("object", "[]"),
+        ("null", "null"),
+    ] {
+        assert_eq!(
+            repaired(json!({ "type": wanted }), json!(text)),
+            None,
+            "{wanted} {text:?}"
+        );
+    }
+}
+
+#[test]
+fn an_array_or_an_object_becomes_a_text_where_one_is_wanted() {
+    let text = |value| repaired(json!({ "type": "string" }), value);
+    assert_eq!(
+        text(json!({ "b": [1, null] })),
+        Some(json!(r#"{"b":[1,null]}"#))
+    );
+    assert_eq!(text(json!(["b"])), Some(json!(r#"["b"]"#)));
+    // What is no structure stays.
+    assert_eq!(
+        (text(json!(5)), text(json!(true)), text(json!(null))),
+        (None, None, None)
+    );
+}
+
+/// `"00713"` became 713 elsewhere.
+#[test]
+fn a_text_that_the_schema_allows_is_never_changed() {
+    let schema = compile(json!({ "properties": {
+        "zip": { "type": ["string", "integer"] },
+        "any": {},
+        "either": { "anyOf": [{ "type": "integer" }, { "type": "string" }] },
+        "n": { "type": "integer" },
+    } }));
+    let (value, paths) = schema
+        .repaired(&json!({ "zip": "713", "any": "5", "either": "5", "n": "5" }))
+        .unwrap();
+    assert_eq!(
+        value,
+        json!({ "zip": "713", "any": "5", "either": "5", "n": 5 })
+    );
+    assert_eq!(paths, ["n"]);
+}
+
+/// As optional parameters are written.
+#[test]
+fn alternatives_of_types_are_types() {
+    let optional = json!({ "anyOf": [{ "type": "integer" }, { "type": "null" }] });
+    assert_eq!(repaired(optional, json!("5")), Some(json!(5)));
+}
+
+#[test]
+fn what_is_wrong_deep_inside_is_repaired_there() {
+    let schema = compile(
+        json!({ "properties": { "list": { "items": { "properties": { "n": { "type": "integer" } } } } } }),
+    );
+    let (value, paths) = schema
+        .repaired(&json!({ "list": [{ "n": 1 }, { "n": "2" }] }))
+        .unwrap();
+    assert_eq!(
+        (value, paths),
+        (
+            json!({ "list": [{ "n": 1 }, { "n": 2 }] }),
+            vec!["list.1.n".to_owned()]
+        )
+    );
+}
+
+#[test]
+fn two_parts_of_a_schema_may_want_the_same() {
+    let schema = json!({ "allOf": [{ "type": "integer" }, { "type": "integer", "minimum": 1 }] });
+    assert_eq!(repaired(schema, json!("5")), Some(json!(5)));
+}
+
+#[test]
+fn arguments_that_are_wrong_otherwise_too_are_told_as_they_came() {
+    let schema = compile(
+        json!({ "properties": { "n": { "type": "integer", "maximum": 3 } }, "required": ["a"] }),
+    );
+    assert!(schema.repaired(&json!({ "n": "5" })).is_none());
+    assert!(schema.repaired(&json!({ "n": "5", "a": 1 })).is_none());
+    assert!(
+        schema.repaired(&json!({ "n": 2, "a": 1 })).is_none(),
+        "it fits"
+    );
+}

@@ -1,0 +1,125 @@
+//! What a schema takes.
+
+use serde_json::{Value, json};
+use tower_toolcall::validate::{Draft, Schema};
+
+use crate::kit::compile;
+
+/// H1: no check without a schema.
+#[test]
+fn an_empty_schema_takes_everything_and_false_takes_nothing() {
+    for schema in [json!({}), json!(true), Value::Null] {
+        let schema = compile(schema);
+        assert!(schema.is_valid(&json!({ "a": 1 })) && schema.misfits(&json!(1)).is_empty());
+    }
+    let schema = compile(json!(false));
+    assert!(!schema.is_valid(&json!({})));
+    assert_eq!(
+        schema.misfits(&json!({})).to_string(),
+        "root: is not allowed"
+    );
+}
+
+#[test]
+fn what_is_no_schema_is_refused() {
+    for schema in [
+        json!("x"),
+        json!(1),
+        json!([]),
+        json!({ "type": 7 }),
+        json!({ "properties": 1 }),
+    ] {
+        let error = Schema::compile(&schema).unwrap_err();
+        assert_eq!(error.field(), "schema", "{schema}");
+    }
+}
+
+/// H1: draft 7 where it does not say; MCP has another default.
+#[test]
+fn the_draft_is_that_of_the_schema_or_the_default() {
+    let tuple = json!({ "items": [{ "type": "string" }] });
+    let wrong = json!([1]);
+    assert!(!compile(tuple.clone()).is_valid(&wrong));
+    // An array of schemas is none in 2020-12.
+    assert!(Schema::compile_with(&tuple, Draft::Draft202012).is_err());
+    let tuple = json!({ "prefixItems": [{ "type": "string" }] });
+    assert!(compile(tuple.clone()).is_valid(&wrong));
+    assert!(
+        !Schema::compile_with(&tuple, Draft::Draft202012)
+            .unwrap()
+            .is_valid(&wrong)
+    );
+
+    let mut said = tuple;
+    said["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
+    assert!(!compile(said).is_valid(&wrong));
+    let said = json!({ "$schema": "http://json-schema.org/draft-04/schema#", "minimum": 1, "exclusiveMinimum": true });
+    assert!(!compile(said).is_valid(&json!(1)));
+}
+
+#[test]
+fn formats_are_not_looked_at() {
+    for draft in [Draft::Draft7, Draft::Draft202012] {
+        let schema = Schema::compile_with(&json!({ "format": "email" }), draft).unwrap();
+        assert!(schema.is_valid(&json!("no address")));
+    }
+}
+
+#[test]
+fn references_within_a_schema_are_followed() {
+    for (schema, draft) in [
+        (
+            json!({ "definitions": { "s": { "type": "string" } }, "properties": { "a": { "$ref": "#/definitions/s" } } }),
+            Draft::Draft7,
+        ),
+        (
+            json!({ "$defs": { "a b~/%": { "type": "string" } }, "properties": { "a": { "$ref": "#/$defs/a%20b~0~1%25" } } }),
+            Draft::Draft202012,
+        ),
+        (
+            json!({ "$defs": { "s": { "$anchor": "here", "type": "string" } }, "properties": { "a": { "$ref": "#here" } } }),
+            Draft::Draft202012,
+        ),
+        (
+            json!({ "definitions": { "s": { "$id": "#here", "type": "string" } }, "properties": { "a": { "$ref": "#here" } } }),
+            Draft::Draft7,
+        ),
+        (
+            json!({ "$id": "tool", "definitions": { "s": { "$id": "text", "type": "string" } }, "properties": { "a": { "$ref": "text" } } }),
+            Draft::Draft7,
+        ),
+        (
+            json!({ "$id": "https://example.com/tool", "$defs": { "s": { "type": "string" } }, "properties": { "a": { "$ref": "#/$defs/s" } } }),
+            Draft::Draft202012,
+        ),
+    ] {
+        let schema = Schema::compile_with(&schema, draft).unwrap();
+        assert!(schema.is_valid(&json!({ "a": "x" })) && !schema.is_valid(&json!({ "a": 1 })));
+    }
+}
+
+#[test]
+fn a_recursive_schema_is_followed() {
+    let schema = compile(json!({
+        "definitions": { "node": {
+            "type": "object",
+            "properties": { "name": { "type": "string" }, "children": { "items": { "$ref": "#/definitions/node" } } },
+        } },
+        "$ref": "#/definitions/node",
+    }));
+    let tree = |leaf: Value| json!({ "name": "a", "children": [{ "name": "b", "children": [{ "name": leaf }] }] });
+    assert!(schema.is_valid(&tree(json!("c"))));
+    assert_eq!(
+        schema.misfits(&tree(json!(1))).to_string(),
+        r#"children.0.children.0.name: is not of type "string""#
+    );
+}
+
+#[test]
+fn debug_does_not_show_the_schema() {
+    let schema = compile(json!({ "properties": { "a": { "const": "CANARY" } } }));
+    assert_eq!(
+        format!("{schema:?}"),
+        "Schema { anything: false, omitted: 0, .. }"
+    );
+}

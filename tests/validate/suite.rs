@@ -1,0 +1,83 @@
+//! The JSON Schema Test Suite: what is required of draft 7 and of 2020-12. `tests/run` has it from a package of another author.
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use serde_json::Value;
+use tower_toolcall::validate::{Draft, Schema};
+
+/// What our limits refuse, by file: references out of the schema, a metaschema's among them, and what only a whole parser of URIs
+/// resolves. So many schemas of each.
+const REFUSED_7: &[(&str, usize)] = &[("definitions", 1), ("ref", 1), ("refRemote", 11)];
+
+const REFUSED_2020_12: &[(&str, usize)] = &[
+    ("defs", 1),
+    ("dynamicRef", 5),
+    ("ref", 1),
+    ("refRemote", 15),
+    ("vocabulary", 2),
+];
+
+#[derive(Debug, Default, PartialEq)]
+struct Outcome {
+    refused: BTreeMap<String, usize>,
+    wrong: Vec<String>,
+    right: usize,
+}
+
+fn run(folder: &str, draft: Draft) -> Option<Outcome> {
+    let suite = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/json-schema-suite/tests");
+    let Ok(files) = fs::read_dir(suite.join(folder)) else {
+        eprintln!("no suite here: run tests/run");
+        return None;
+    };
+    let mut outcome = Outcome::default();
+    let mut files: Vec<_> = files.map(|file| file.unwrap().path()).collect();
+    files.sort();
+    for file in files
+        .iter()
+        .filter(|file| file.extension().is_some_and(|e| e == "json"))
+    {
+        let name = file.file_stem().unwrap().to_str().unwrap();
+        let groups: Vec<Value> = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
+        for group in &groups {
+            let Ok(schema) = Schema::compile_with(&group["schema"], draft) else {
+                eprintln!("refused: {name}: {}", group["description"]);
+                *outcome.refused.entry(name.to_owned()).or_default() += 1;
+                continue;
+            };
+            for test in group["tests"].as_array().unwrap() {
+                let what = format!("{name}: {}: {}", group["description"], test["description"]);
+                let data = &test["data"];
+                let same = schema.misfits(data).is_empty() == schema.is_valid(data);
+                match same && Value::Bool(schema.is_valid(data)) == test["valid"] {
+                    true => outcome.right += 1,
+                    false => outcome.wrong.push(what),
+                }
+            }
+        }
+    }
+    Some(outcome)
+}
+
+fn check(folder: &str, draft: Draft, refused: &[(&str, usize)], at_least: usize) {
+    let Some(outcome) = run(folder, draft) else {
+        return;
+    };
+    assert_eq!(outcome.wrong, [""; 0]);
+    let refused: BTreeMap<String, usize> = refused
+        .iter()
+        .map(|(name, n)| ((*name).to_owned(), *n))
+        .collect();
+    assert_eq!(outcome.refused, refused);
+    assert!(outcome.right >= at_least, "{}", outcome.right);
+}
+
+#[test]
+fn draft_7() {
+    check("draft7", Draft::Draft7, REFUSED_7, 800);
+}
+
+#[test]
+fn draft_2020_12() {
+    check("draft2020-12", Draft::Draft202012, REFUSED_2020_12, 1_000);
+}
