@@ -179,6 +179,28 @@ allocates_nothing! {
         .unwrap();
 }
 
+// Arguments that fit: none, five, and 64 KiB of them.
+#[cfg(feature = "validate")]
+allocates_nothing! {
+    validate: {
+        use tower_toolcall::validate::{Schema, Schemas, ValidateLayer};
+
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "text": { "type": "string", "pattern": "^x" },
+                "key0": { "enum": ["u", "v"] },
+                "key1": { "anyOf": [{ "type": "integer" }, { "$ref": "#/definitions/text" }] },
+            },
+            "definitions": { "text": { "type": "string" } },
+            "additionalProperties": { "type": "string" },
+        });
+        let schemas = Schemas::new();
+        schemas.insert(None, "search", Schema::compile(&schema).unwrap());
+        ValidateLayer::new(&schemas).repair().with_tool("other", Default::default())
+    };
+}
+
 #[cfg(feature = "metrics")]
 allocates_nothing! {
     metrics: tower_toolcall::metrics::Metrics::new().layer();

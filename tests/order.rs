@@ -57,12 +57,14 @@ type Boxed = BoxCloneSyncService<ToolCall, u8, ToolError>;
 type Wrap = fn(Boxed) -> Boxed;
 
 /// The layers of the documented stack, from the outside in.
-const LAYERS: [(&str, Wrap); 13] = [
+const LAYERS: &[(&str, Wrap)] = &[
     ("normalize", |s| boxed(NormalizeLayer::new(), s)),
     ("sanitize", |s| boxed(SanitizeLayer::new(Rules::new()), s)),
     ("identity", |s| boxed(IdentityLayer::new(OfDocs), s)),
     ("trace", |s| boxed(TraceLayer::new(), s)),
     ("check", |s| boxed(CheckLayer::max_bytes(100), s)),
+    #[cfg(feature = "validate")]
+    ("validate", |s| boxed(checked(), s)),
     ("deadline", |s| boxed(DeadlineLayer::new(secs(100)), s)),
     ("retry", |s| boxed(RetryLayer::new(policy()), s)),
     ("attempts", |s| boxed(TraceLayer::attempts(), s)),
@@ -72,6 +74,25 @@ const LAYERS: [(&str, Wrap); 13] = [
     ("timeout", |s| boxed(TimeoutLayer::new(secs(10)), s)),
     ("catch_panic", |s| boxed(CatchPanicLayer::new(), s)),
 ];
+
+/// Each tool takes no arguments, whoever names its server.
+#[cfg(feature = "validate")]
+fn checked() -> tower_toolcall::validate::ValidateLayer {
+    use std::sync::LazyLock;
+    use tower_toolcall::validate::{Schema, Schemas, ValidateLayer};
+
+    static SCHEMAS: LazyLock<Schemas> = LazyLock::new(|| {
+        let schema = Schema::compile(&serde_json::json!({ "maxProperties": 0 })).unwrap();
+        let schemas = Schemas::new();
+        for tool in ["answers", "waits", "unknown", "flickers", "hangs", "panics"] {
+            for server in [None, Some("docs")] {
+                schemas.insert(server, tool, schema.clone());
+            }
+        }
+        schemas
+    });
+    ValidateLayer::new(&SCHEMAS).strict()
+}
 
 /// A table that has every tool, at one server.
 struct OfDocs;
@@ -326,6 +347,62 @@ async fn each_method_hands_its_argument_on() {
         towers.oneshot(call()).await.unwrap_err().kind(),
         ErrorKind::Overloaded
     );
+}
+
+#[cfg(feature = "validate")]
+#[tokio::test]
+async fn schemas_have_a_method_too() {
+    use tower_toolcall::validate::{Schema, Schemas};
+
+    let schemas = Schemas::new();
+    let schema = Schema::compile(&serde_json::json!({ "required": ["city"] }));
+    schemas.insert(None, "answers", schema.unwrap());
+    let tool = Tool::new();
+    let tools = ServiceBuilder::new()
+        .tool_validate(&schemas)
+        .service(tool.service());
+    let error = tools.oneshot(ToolCall::new("answers")).await.unwrap_err();
+    assert_eq!((error.kind(), tool.begun()), (ErrorKind::InvalidInput, 0));
+}
+
+/// Wrong: each attempt of a call that was answered with a failure is checked, and one that cannot be sent waits for its turn.
+#[cfg(feature = "validate")]
+#[tokio::test(start_paused = true)]
+async fn validate_below_the_rate_limit_waits_to_refuse() {
+    use tower_toolcall::validate::{Schema, Schemas};
+
+    let schemas = Schemas::new();
+    let schema = Schema::compile(&serde_json::json!({ "maxProperties": 0 }));
+    schemas.insert(None, "t", schema.unwrap());
+    let wrong = || {
+        let arguments = serde_json::json!({ "a": 1 });
+        ToolCall::new("t").with_json(arguments).unwrap()
+    };
+    for (outside, waits) in [(true, secs(0)), (false, secs(20))] {
+        let (_, tool) = fails(1, "429 Too Many Requests", secs(0));
+        let stack = match outside {
+            true => {
+                let builder = ServiceBuilder::new()
+                    .tool_validate(&schemas)
+                    .tool_rate_limit();
+                BoxCloneSyncService::new(builder.service(tool))
+            }
+            false => {
+                let builder = ServiceBuilder::new()
+                    .tool_rate_limit()
+                    .tool_validate(&schemas);
+                BoxCloneSyncService::new(builder.service(tool))
+            }
+        };
+        // The first call closes the gate, and waits.
+        let first = tokio::spawn(stack.clone().oneshot(ToolCall::new("t")));
+        sleep(secs(1)).await;
+        let begun = Instant::now();
+        let error = stack.oneshot(wrong()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        assert!(begun.elapsed() >= waits && (waits > secs(0) || begun.elapsed() == waits));
+        first.await.unwrap().unwrap();
+    }
 }
 
 #[cfg(feature = "metrics")]

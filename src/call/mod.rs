@@ -280,6 +280,12 @@ impl ToolCall {
         self.data.arguments.map()
     }
 
+    /// The same as a value: an object.
+    #[cfg(feature = "validate")]
+    pub(crate) fn arguments_value(&self) -> &Value {
+        self.data.arguments.value()
+    }
+
     /// Takes the arguments out: without a copy if no other clone of the call has them.
     pub fn take_arguments(&mut self) -> Map<String, Value> {
         match Arc::get_mut(&mut self.data) {

@@ -62,6 +62,7 @@
 //! | `tool_trace` | its span holds all attempts and waits, and their events |
 //! | `tool_metrics` | counts calls, not attempts; the layers below report the rest, with nothing to wire |
 //! | `tool_check`, `tool_max_bytes` | observers see what the caller sees; and an answer that is refused is not asked for again |
+//! | `tool_validate` | what does not fit is not sent, and costs no attempt, no place at a gate and no verdict of a breaker; once for each call |
 //! | `tool_deadline` | bounds all that waits and repeats below |
 //! | `tool_retry` | repeats what is below |
 //! | `tool_trace_attempts` | a span for each attempt |
@@ -80,6 +81,7 @@
 //! | timeout above retry | it bounds all attempts together, delays included: a tool that needs a retry times out in the middle of a delay, and one that hangs is never repeated |
 //! | breaker above retry | it counts calls instead of attempts: a dead tool gets three times as many requests before it opens, and retries go on while others find it dead |
 //! | rate limit below breaker | the probe of a half-open breaker waits for a cooldown in its place: all other calls are refused for as long |
+//! | validate below retry, rate limit or breaker | arguments are checked again for each attempt, and a call that cannot be sent waits for its turn first |
 //! | identity below a layer with keys | that layer keeps its state under callers' spellings: a tool has several breakers, and invented names have theirs |
 //! | catch_panic above the breaker | a panic passes the layers below as a panic: the breaker counts it, but no layer has an error to name the call in, or to classify |
 
@@ -90,6 +92,8 @@ use tower_layer::Stack;
 
 #[cfg(feature = "metrics")]
 use crate::metrics::{Metrics, MetricsLayer};
+#[cfg(feature = "validate")]
+use crate::validate::{Schemas, ValidateLayer};
 use crate::{
     catch_panic::CatchPanicLayer,
     check::{CheckLayer, MaxBytes},
@@ -143,6 +147,12 @@ pub trait ServiceBuilderExt<L>: sealed::Sealed + Into<ServiceBuilder<L>> {
     /// Refuses answers of more than `max` bytes, as JSON: [`CheckLayer::max_bytes`].
     fn tool_max_bytes(self, max: u64) -> ServiceBuilder<Stack<CheckLayer<MaxBytes>, L>> {
         self.into().layer(CheckLayer::max_bytes(max))
+    }
+
+    /// Checks the arguments of calls against these schemas: a [`ValidateLayer`].
+    #[cfg(feature = "validate")]
+    fn tool_validate(self, schemas: &Schemas) -> ServiceBuilder<Stack<ValidateLayer, L>> {
+        self.into().layer(ValidateLayer::new(schemas))
     }
 
     /// Ends each call after `budget`, whatever it does below; and by its own deadline and its caller's token: a

@@ -84,6 +84,8 @@ impl ToolError {
                     Some(ForModel::Near(names)) => {
                         names.retain(|name| rules.redact_text(name) == name.as_str());
                     }
+                    #[cfg(feature = "validate")]
+                    Some(ForModel::Why(why)) => *why = again(why),
                     // Set as it is, and redacted where it is written.
                     Some(ForModel::Text(_)) | None => {}
                 }

@@ -134,4 +134,7 @@ pub(super) enum ForModel {
     Text(String),
     /// The tools that may have been meant.
     Near(Vec<String>),
+    /// The reason in the sentence of the kind, where it is not the message for developers.
+    #[cfg(feature = "validate")]
+    Why(String),
 }

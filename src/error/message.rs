@@ -147,6 +147,11 @@ pub(super) fn for_model(e: &ToolError) -> String {
         }
         _ => e.message(),
     };
+    because_of(e, why)
+}
+
+/// The sentence for the model, with this reason.
+pub(super) fn because_of(e: &ToolError, why: &str) -> String {
     let [_, template] = templates(e);
     sentence(e, template, why)
 }

@@ -86,6 +86,8 @@ pub use self::{
     any::AnyError,
     kind::{ErrorKind, Evidence, Execution},
 };
+#[cfg(feature = "validate")]
+use crate::text::{TRUNCATED, prefix};
 use crate::{
     call::{CallInfo, ReplaySafety},
     redact::{Redacted, Rules},
@@ -98,6 +100,10 @@ pub type BoxError = Box<dyn StdError + Send + Sync>;
 /// The longest developer message and the longest upstream body that an error keeps, in characters; a mark follows
 /// where something was cut.
 pub const MAX_TEXT: usize = 500;
+
+/// How many reasons for refused arguments a model reads.
+#[cfg(feature = "validate")]
+const MAX_REASONS: usize = 3;
 
 /// Which limit ended a call that timed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -246,6 +252,19 @@ impl ToolError {
         .redacted_by(call.rules())
     }
 
+    /// The refusal of arguments, for reasons in which every foreign word was redacted and cut by itself.
+    #[cfg(feature = "validate")]
+    pub(crate) fn bad_arguments(heading: &str, reasons: &[String]) -> Self {
+        let all = format!("{heading}: {}", reasons.join("; "));
+        let message = match prefix(&all, MAX_TEXT) {
+            (head, true) => format!("{head}{TRUNCATED}"),
+            _ => all,
+        };
+        let told = &reasons[..reasons.len().min(MAX_REASONS)];
+        Self::made(ErrorKind::InvalidInput, message.into(), Inner::refuse)
+            .edit_more(|m| m.for_model = Some(ForModel::Why(told.join("; "))))
+    }
+
     /// The refusal of a call that a layer does not let pass yet.
     pub(crate) fn not_admitted(
         call: Option<&CallInfo>,
@@ -364,6 +383,8 @@ impl ToolError {
         match self.more().and_then(|m| m.for_model.as_ref()) {
             Some(ForModel::Text(text)) => text.clone(),
             Some(ForModel::Near(names)) if !names.is_empty() => message::near(self, names),
+            #[cfg(feature = "validate")]
+            Some(ForModel::Why(why)) => message::because_of(self, why),
             _ => message::for_model(self),
         }
     }

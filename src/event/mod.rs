@@ -29,6 +29,8 @@
 //! | `tool.health` | WARN | health | `from`, `to`, `reason`, `failures`, `generation` |
 //! | `tool.sequence` | INFO | batch | `calls`, `succeeded`, `failed`, `timed_out`, `skipped`, `cancelled`, `slow_calls`, `duration_ms`, `budget_ms`; of the names only `trace_id` |
 //! | `tool.evicted` | DEBUG | circuit_breaker, rate_limit, metrics, health | `keys`, `kept` |
+//! | `tool.schema` | WARN | `validate::Schemas` | `server`, `tools`, `unchecked`; `tool` and `error` are those of the first of these, and no others |
+//! | `tool.repaired` | DEBUG | validate | `paths` |
 //! | `tool.stale_list` | WARN | `mcp::McpTools` | `server`, `code`, `error`, and no others |
 //! | `tool.connected` | INFO | `mcp::McpReconnect` | `server`, `attempts`, `duration_ms`, and no others |
 //! | `tool.disconnected` | WARN | `mcp::McpReconnect` | `server`, `code`, `error`, and no others |

@@ -37,6 +37,10 @@ pub mod event {
     pub const EVICTED: &str = "tool.evicted";
     /// A server's list of tools has changed and could not be read: the old one stands. WARN.
     pub const STALE_LIST: &str = "tool.stale_list";
+    /// Schemas of a list are not looked at, or not as a whole. WARN.
+    pub const SCHEMA: &str = "tool.schema";
+    /// The arguments of a call did not fit its tool's schema, and were changed so that they do. DEBUG.
+    pub const REPAIRED: &str = "tool.repaired";
     /// A connection to a server was made, the first one or another one. INFO.
     pub const CONNECTED: &str = "tool.connected";
     /// A call has found that the connection to its server is lost. WARN.
@@ -119,6 +123,12 @@ pub mod field {
     pub const KEYS: &str = "keys";
     /// How many are kept.
     pub const KEPT: &str = "kept";
+    /// How many tools a list has.
+    pub const TOOLS: &str = "tools";
+    /// How many of them have a schema that is not looked at, or not as a whole.
+    pub const UNCHECKED: &str = "unchecked";
+    /// Where arguments were changed.
+    pub const PATHS: &str = "paths";
 }
 
 /// Fields of spans: OpenTelemetry's (semantic conventions for generative AI, in development), and

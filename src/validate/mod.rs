@@ -1,8 +1,100 @@
-//! Values against the JSON Schemas of tools.
+//! A layer that checks the arguments of calls against the JSON Schemas of their tools, before anything is sent.
 //!
-//! A schema comes from a server, so it is [measured](Schema#limits) before it is compiled.
+//! Arguments that fit pass unchanged. For those that do not, the answer is [`InvalidInput`](crate::ErrorKind::InvalidInput), which tells what is wrong
+//! where, so that a model can correct itself: nothing is sent, no token is asked for, nothing is repeated, and no breaker counts
+//! it. With [`ValidateLayer::repair`] arguments that are only written differently (`"5"` for 5) are corrected instead. Calls of a tool without
+//! a schema pass. Dropping the response future drops the inner one.
+//!
+//! Schemas are compiled when a list of tools is read, never in a call; [`Schemas`] has those of all tools. A schema comes from a server,
+//! so it is [measured](Schema#limits) before it is compiled; one that is refused is told of, and calls of its tool are not checked here.
+//!
+//! # Order
+//!
+//! Below trace and metrics, which see the refusal; outside of all that waits, repeats or counts (deadline, retry, rate limit, circuit
+//! breaker), so that arguments are checked once for each call, and what cannot be sent takes no place anywhere. Below an
+//! [identity layer](crate::identity): schemas are found by the tool's server and name.
+//!
+//! # Example
+//!
+//! ```
+//! use serde_json::json;
+//! use tower::{ServiceBuilder, ServiceExt, service_fn};
+//! use tower_toolcall::{
+//!     AnyError, BoxError, ErrorKind, ToolCall,
+//!     validate::{Schema, Schemas, ValidateLayer},
+//! };
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), BoxError> {
+//! let schemas = Schemas::new();
+//! schemas.insert(None, "search", Schema::compile(&json!({
+//!     "type": "object",
+//!     "properties": { "query": { "type": "string" }, "limit": { "type": "integer", "maximum": 100 } },
+//!     "required": ["query"],
+//! }))?);
+//!
+//! let tool = service_fn(|call: ToolCall| async move { Ok::<_, AnyError>(call.arguments()["limit"].clone()) });
+//! let tools = ServiceBuilder::new().layer(ValidateLayer::new(&schemas)).service(tool);
+//!
+//! let call = ToolCall::new("search").with_json(json!({ "limit": "5" }))?;
+//! let error = tools.oneshot(call).await.unwrap_err();
+//! assert_eq!(error.kind(), ErrorKind::InvalidInput);
+//! assert_eq!(
+//!     error.message(),
+//!     r#"2 arguments do not fit: root: "query" is a required property; limit: is not of type "integer""#
+//! );
+//! assert_eq!(
+//!     error.model_message(),
+//!     r#"Tool 'search' refused its arguments: root: "query" is a required property; limit: is not of type "integer". Correct them and call it again."#
+//! );
+//!
+//! // Arguments as models write them:
+//! let layer = ValidateLayer::new(&schemas).repair();
+//! let tool = service_fn(|call: ToolCall| async move { Ok::<_, AnyError>(call.arguments()["limit"].clone()) });
+//! let call = ToolCall::new("search").with_json(json!({ "query": "tower", "limit": "5" }))?;
+//! assert_eq!(ServiceBuilder::new().layer(layer).service(tool).oneshot(call).await?, 5);
+//! # Ok(()) }
+//! ```
+//!
+//! Whether arguments are checked, for all tools, for one, and for one call:
+//!
+//! ```
+//! use tower_toolcall::{ToolCall, validate::{Schemas, ValidateLayer, Validation}};
+//!
+//! let schemas = Schemas::new();
+//! let layer = ValidateLayer::new(&schemas)
+//!     .with_validation(Validation::Repair)
+//!     .with_tool("legacy", Validation::Off);
+//!
+//! let mut call = ToolCall::new("legacy");
+//! call.extensions_mut().insert(Validation::On); // this call is checked
+//! # let _ = (layer, call);
+//! ```
+//!
+//! # Errors
+//!
+//! `InvalidInput`, with the misfits as the detail `errors`: a list of `path`, `keyword` and `message`. It has no value of the caller's, and
+//! no key that the schema does not name. With [`ValidateLayer::strict`], `Internal` for a tool whose schema was refused. Errors of the
+//! inner service pass, stamped with the call's names.
+//!
+//! # Readiness
+//!
+//! Always ready: a call that is refused is refused at once, also while the inner service is not ready, and gives back what that has reserved.
+//!
+//! # Cancel safety
+//!
+//! Nothing is lost or leaked when the future is dropped.
+//!
+//! # Clone
+//!
+//! Clones share the settings and the schemas.
+//!
+//! # Cost
+//!
+//! Arguments that fit cost no allocation, unless the schema refers to itself or is a costly one. What does not fit allocates.
 
+mod future;
 mod graph;
+mod layer;
 mod limits;
 mod misfits;
 mod names;
@@ -10,8 +102,14 @@ mod path;
 mod patterns;
 mod repair;
 mod schema;
+mod schemas;
+mod service;
 
 pub use self::{
+    future::ResponseFuture,
+    layer::{ValidateLayer, Validation},
     misfits::{Misfit, Misfits},
     schema::{Draft, Schema},
+    schemas::Schemas,
+    service::Validate,
 };

@@ -161,3 +161,17 @@ mod mcp {
     assert_impl_all!(Catalog: Send, Sync, Unpin, Clone);
     assert_impl_all!(ResponseFuture: Send, Unpin);
 }
+
+#[cfg(feature = "validate")]
+mod validate {
+    use super::*;
+    use tower_toolcall::validate;
+
+    assert_impl_all!(validate::ValidateLayer: Send, Sync, Unpin, Clone);
+    assert_impl_all!(validate::Validate<Svc>: Send, Sync, Unpin, Clone);
+    assert_impl_all!(validate::ResponseFuture<Svc, Tool>: Send, Sync);
+    assert_impl_all!(validate::Schema: Send, Sync, Unpin, Clone);
+    assert_impl_all!(validate::Schemas: Send, Sync, Unpin, Clone);
+    assert_impl_all!(validate::Misfits: Send, Sync, Unpin, Clone, serde::Serialize);
+    assert_impl_all!(validate::Validation: Send, Sync, Copy);
+}

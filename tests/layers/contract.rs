@@ -193,6 +193,20 @@ contract!(
     Readiness::Eager,
     Panics::Pass
 );
+#[cfg(feature = "validate")]
+contract!(
+    validate,
+    {
+        use tower_toolcall::validate::{Schema, Schemas, ValidateLayer};
+
+        let schemas = Schemas::new();
+        let schema = Schema::compile(&serde_json::json!({ "type": "object" }));
+        schemas.insert(Some("docs"), "search", schema.unwrap());
+        ValidateLayer::new(&schemas)
+    },
+    Readiness::Eager,
+    Panics::Pass
+);
 #[cfg(feature = "metrics")]
 contract!(
     metrics,

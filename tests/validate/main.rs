@@ -1,15 +1,20 @@
 //! Arguments against the schemas of tools.
+//!
+//! A binary of its own: tracing caches for each call site whether anybody listens.
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 #![allow(
     clippy::disallowed_methods,
     reason = "what hostile schemas cost is real time"
 )]
 
+mod canary;
 mod fuzz;
 mod hostile;
 mod kit;
+mod layer;
 mod misfits;
 mod patterns;
 mod repair;
 mod schema;
+mod schemas;
 mod suite;

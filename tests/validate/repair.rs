@@ -1,8 +1,12 @@
 //! Arguments of the wrong type, as models write them.
 
 use serde_json::{Value, json};
+use tower_toolcall::{
+    ToolCall,
+    validate::{Schema, Schemas, ValidateLayer, Validation},
+};
 
-use crate::kit::compile;
+use crate::kit::{Trace, call, compile, run, schemas};
 
 fn repaired(schema: Value, value: Value) -> Option<Value> {
     let repaired =
@@ -149,5 +153,62 @@ fn arguments_that_are_wrong_otherwise_too_are_told_as_they_came() {
     assert!(
         schema.repaired(&json!({ "n": 2, "a": 1 })).is_none(),
         "it fits"
+    );
+}
+
+#[tokio::test]
+async fn the_tool_gets_the_repaired_arguments_and_the_caller_keeps_its_own() {
+    let (trace, _guard) = Trace::begin();
+    let call = call(json!({ "query": "x", "limit": "5" }));
+    let (result, calls) = run(ValidateLayer::new(&schemas()).repair(), call.clone()).await;
+    assert_eq!(
+        (result.unwrap(), calls),
+        (json!({ "query": "x", "limit": 5 }), 1)
+    );
+    assert_eq!(call.arguments()["limit"], "5");
+    let events = trace.events("tool.repaired");
+    assert_eq!(events.len(), 1);
+    assert!(
+        events[0].starts_with("DEBUG") && events[0].contains("paths=\"limit\""),
+        "{}",
+        events[0]
+    );
+}
+
+#[tokio::test]
+async fn without_repair_it_is_refused() {
+    let (result, calls) = run(
+        ValidateLayer::new(&schemas()),
+        call(json!({ "query": "x", "limit": "5" })),
+    )
+    .await;
+    assert_eq!(
+        result.unwrap_err().message(),
+        r#"1 argument does not fit: limit: is not of type "integer""#
+    );
+    assert_eq!(calls, 0);
+}
+
+/// A text of JSON may be nested as deep as its own parser goes.
+#[tokio::test]
+async fn what_would_be_nested_too_deeply_is_not_repaired() {
+    let schemas = Schemas::new();
+    schemas.insert(
+        None,
+        "search",
+        Schema::compile(&json!({ "properties": { "a": { "type": "array" } } })).unwrap(),
+    );
+    let text = "[".repeat(125) + &"]".repeat(125);
+    let call = ToolCall::new("search")
+        .with_json(json!({ "a": text }))
+        .unwrap();
+    let (result, _) = run(
+        ValidateLayer::new(&schemas).with_validation(Validation::Repair),
+        call,
+    )
+    .await;
+    assert_eq!(
+        result.unwrap_err().message(),
+        r#"1 argument does not fit: a: is not of type "array""#
     );
 }

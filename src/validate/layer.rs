@@ -1,0 +1,188 @@
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tower_layer::Layer;
+
+use super::{
+    misfits::{Misfit, Misfits},
+    schema::Schema,
+    schemas::Schemas,
+    service::Validate,
+};
+use crate::{
+    call::{CallInfo, ToolCall},
+    config::ConfigError,
+    error::{ErrorKind, ToolError},
+    event::emit,
+    kit::per_tool::PerTool,
+};
+
+/// Whether arguments are checked.
+///
+/// As an [extension](ToolCall::extensions) of a call it holds for that call, and beats what the layer says of the tool, which beats what
+/// the layer says of all. Only code can set an extension: a caller over a wire cannot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Validation {
+    /// They are, and what does not fit is refused. The default.
+    #[default]
+    On,
+    /// They are not.
+    Off,
+    /// They are, and what does not fit is [repaired](Schema::repaired) if it can be, else refused.
+    Repair,
+}
+
+/// Layer that checks the arguments of calls. See the [module docs](super) for an example.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct ValidateLayer {
+    settings: Arc<Settings>,
+}
+
+/// Shared by all services of one layer value.
+#[derive(Clone, Debug)]
+pub(super) struct Settings {
+    schemas: Schemas,
+    all: Validation,
+    tools: PerTool<Validation>,
+    strict: bool,
+    heading: Option<Arc<str>>,
+}
+
+impl ValidateLayer {
+    /// A layer with these schemas, also those that come later. Calls of tools that have none pass.
+    pub fn new(schemas: &Schemas) -> Self {
+        Self {
+            settings: Arc::new(Settings {
+                schemas: schemas.clone(),
+                all: Validation::On,
+                tools: PerTool::default(),
+                strict: false,
+                heading: None,
+            }),
+        }
+    }
+
+    /// Sets whether arguments are checked, of tools of which nothing else is said. Default: [`Validation::On`].
+    pub fn with_validation(self, validation: Validation) -> Self {
+        self.edit(|s| s.all = validation)
+    }
+
+    /// Repairs arguments that do not fit, if that makes them fit: `with_validation(Validation::Repair)`.
+    pub fn repair(self) -> Self {
+        self.with_validation(Validation::Repair)
+    }
+
+    /// Sets whether the arguments of one tool are checked.
+    ///
+    /// Both names of a [resolved](crate::identity) call are known: its flat name (`pay__charge`), which goes first, and the tool's own
+    /// (`charge`), which holds for the tools of this name of all servers.
+    pub fn with_tool(self, name: impl Into<Box<str>>, validation: Validation) -> Self {
+        self.edit(|s| s.tools.set(name.into(), validation))
+    }
+
+    /// Refuses calls of a tool whose schema was [refused](Schemas::refused), with [`Internal`](ErrorKind::Internal). Default: they are not checked, as the
+    /// server will do so.
+    pub fn strict(self) -> Self {
+        self.edit(|s| s.strict = true)
+    }
+
+    /// Sets how the message for developers begins, where another system's is expected: `Argument validation failed`. Default: the number of
+    /// misfits, `2 arguments do not fit`.
+    pub fn with_heading(self, heading: &str) -> Self {
+        self.edit(|s| s.heading = Some(heading.into()))
+    }
+
+    fn edit(mut self, change: impl FnOnce(&mut Settings)) -> Self {
+        change(Arc::make_mut(&mut self.settings));
+        self
+    }
+}
+
+impl<S> Layer<S> for ValidateLayer {
+    type Service = Validate<S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        Validate::new(inner, Arc::clone(&self.settings))
+    }
+}
+
+impl Settings {
+    /// Whether the call may be sent, with its arguments repaired if they need it.
+    #[inline]
+    pub(super) fn admit(&self, call: &mut ToolCall, info: &CallInfo) -> Result<(), ToolError> {
+        let validation = self.validation(call);
+        if validation == Validation::Off {
+            return Ok(());
+        }
+        let admitted = self.schemas.of(info, |schema| match schema {
+            Ok(schema) if call.check().is_ok() && schema.is_valid(call.arguments_value()) => Ok(()),
+            Ok(schema) => self.misfit(call, info, schema, validation),
+            Err(error) => self.unchecked(info, error),
+        });
+        admitted.unwrap_or(Ok(()))
+    }
+
+    #[inline]
+    fn validation(&self, call: &ToolCall) -> Validation {
+        let own = call.extensions().get::<Validation>();
+        let of_tool = || match self.tools.is_empty() {
+            true => None,
+            false => self.tools.get(call),
+        };
+        *own.or_else(of_tool).unwrap_or(&self.all)
+    }
+
+    /// What becomes of a call whose tool has a schema that was refused.
+    #[cold]
+    fn unchecked(&self, info: &CallInfo, error: &ConfigError) -> Result<(), ToolError> {
+        if !self.strict {
+            return Ok(());
+        }
+        let message = format!("the arguments cannot be checked: {error}");
+        Err(ToolError::refusal(ErrorKind::Internal, message).for_call(info))
+    }
+
+    /// What becomes of a call whose arguments do not fit.
+    #[cold]
+    fn misfit(
+        &self,
+        call: &mut ToolCall,
+        info: &CallInfo,
+        schema: &Schema,
+        validation: Validation,
+    ) -> Result<(), ToolError> {
+        // What is nested too deeply is not looked at.
+        call.check().map_err(ToolError::into_own_refusal)?;
+        let arguments = call.arguments_value();
+        if validation == Validation::Repair
+            && let Some((Value::Object(repaired), paths)) = schema.repaired(arguments)
+        {
+            let repaired = call.clone().with_arguments(repaired);
+            if repaired.check().is_ok() {
+                emit!(DEBUG REPAIRED, info, PATHS = paths.join(", ").as_str());
+                *call = repaired;
+                return Ok(());
+            }
+        }
+        Err(self.refusal(info, &schema.misfits(arguments)))
+    }
+
+    fn refusal(&self, call: &CallInfo, misfits: &Misfits) -> ToolError {
+        let heading = match (&self.heading, misfits.len(), misfits.has_more()) {
+            (Some(heading), ..) => heading.to_string(),
+            (None, 1, false) => "1 argument does not fit".to_owned(),
+            (None, n, false) => format!("{n} arguments do not fit"),
+            (None, n, true) => format!("more than {n} arguments do not fit"),
+        };
+        let errors = serde_json::to_value(misfits).unwrap_or_default();
+        let reason = |misfit: &Misfit| misfit.to_string();
+        let reasons: Vec<String> = misfits.iter().map(reason).collect();
+        ToolError::bad_arguments(&heading, &reasons)
+            .with_detail("errors", errors)
+            .for_call(call)
+    }
+}

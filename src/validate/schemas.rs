@@ -1,0 +1,231 @@
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use arc_swap::ArcSwap;
+use tokio::time::Instant;
+
+use super::schema::Schema;
+use crate::{
+    call::{CallInfo, hash_of},
+    config::ConfigError,
+    event::{event, short},
+};
+
+/// How many schemas are kept.
+const MAX_SCHEMAS: usize = 10_000;
+
+/// How long the schemas of one list may take to compile, together. An honest list takes milliseconds.
+const MAX_TIME: Duration = Duration::from_secs(5);
+
+/// The schemas of tools, by server and tool: 10,000 at most. Reading one is an atomic load, whatever is being written.
+///
+/// Clones are the same table.
+///
+/// A schema that cannot be compiled, or is beyond the [limits](Schema#limits), is [refused](Self::refused): calls of its tool are not
+/// checked, unless the layer is [strict](super::ValidateLayer::strict).
+///
+/// ```
+/// use serde_json::json;
+/// use tower_toolcall::validate::{Schema, Schemas};
+///
+/// let schemas = Schemas::new();
+/// // What the program has itself:
+/// schemas.insert(None, "weather", Schema::compile(&json!({ "required": ["city"] }))?);
+/// // All tools of a server, in the place of those that it had before:
+/// let list = [("search", json!({ "type": "object" })), ("odd", json!({ "type": 7 }))];
+/// schemas.replace(Some("docs"), list.iter().map(|(tool, schema)| (*tool, Schema::compile(schema))));
+///
+/// assert_eq!(schemas.len(), 3);
+/// assert_eq!(schemas.refused()[0].0, "docs/odd");
+/// # Ok::<_, tower_toolcall::ConfigError>(())
+/// ```
+#[derive(Clone, Default)]
+pub struct Schemas(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    table: ArcSwap<Table>,
+    writing: Mutex<()>,
+}
+
+/// By the hash of server and tool, which calls know. Of two names with one hash, which nobody will see, the first has the place.
+type Table = HashMap<u64, Arc<Entry>>;
+
+struct Entry {
+    server: Option<Box<str>>,
+    tool: Box<str>,
+    schema: Result<Schema, ConfigError>,
+}
+
+impl Entry {
+    fn is_of(&self, server: Option<&str>) -> bool {
+        self.server.as_deref() == server
+    }
+
+    fn name(&self) -> String {
+        match &self.server {
+            Some(server) => format!("{}/{}", short(server), short(&self.tool)),
+            None => short(&self.tool).to_string(),
+        }
+    }
+
+    /// Why some of the schema, or all of it, is not looked at.
+    fn refusal(&self) -> Option<ConfigError> {
+        match &self.schema {
+            Err(error) => Some(error.clone()),
+            Ok(schema) => {
+                let pattern = schema.omitted().next()?;
+                let reason = format!("has a pattern that is left out: {}", short(pattern));
+                Some(ConfigError::new("schema", reason))
+            }
+        }
+    }
+}
+
+impl Schemas {
+    /// A table without schemas.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the schema of a tool. Nothing is set beyond 10,000.
+    pub fn insert(&self, server: Option<&str>, tool: &str, schema: Schema) {
+        self.write(|table| add(table, server, tool, Ok(schema)));
+    }
+
+    /// Replaces the schemas of a server's tools, or of those without a server, by those of a list, all at once. If some are refused, have a pattern that is
+    /// [left out](Schema::omitted), or are beyond 10,000, one warning tells of them: `tool.schema`.
+    ///
+    /// The list is walked here, and a schema of it that is not asked for until 5 s have passed is refused: that bounds what a stranger's list can
+    /// take, if it is compiled while it is walked.
+    pub fn replace<N: AsRef<str>>(
+        &self,
+        server: Option<&str>,
+        list: impl IntoIterator<Item = (N, Result<Schema, ConfigError>)>,
+    ) {
+        let begun = Instant::now();
+        let mut new = Table::new();
+        let mut tools = 0_usize;
+        let mut list = list.into_iter();
+        while begun.elapsed() < MAX_TIME
+            && let Some((tool, schema)) = list.next()
+        {
+            tools += 1;
+            add(&mut new, server, tool.as_ref(), schema);
+        }
+        let late = list.count();
+        let mut lost = tools - new.len() + late;
+        let mut unchecked: Vec<(String, ConfigError)> = Vec::new();
+        for entry in new.values() {
+            unchecked.extend(entry.refusal().map(|error| (entry.tool.to_string(), error)));
+        }
+        self.write(|table| {
+            table.retain(|_, entry| !entry.is_of(server));
+            for (hash, entry) in new {
+                match table.len() < MAX_SCHEMAS {
+                    true => _ = table.entry(hash).or_insert(entry),
+                    false => lost += 1,
+                }
+            }
+        });
+        unchecked.sort_by(|a, b| a.0.cmp(&b.0));
+        let first = unchecked.first();
+        if first.is_some() || lost > 0 {
+            event!(WARN SCHEMA, SERVER = server.map(short), TOOL = first.map(|(tool, _)| short(tool)),
+                ERROR = first.map(|(_, error)| error.reason()), TOOLS = tools + late,
+                UNCHECKED = unchecked.len() + lost);
+        }
+    }
+
+    /// Takes out the schema of a tool.
+    pub fn remove(&self, server: Option<&str>, tool: &str) {
+        self.write(|table| {
+            let hash = hash_of(server, Some(tool));
+            if table
+                .get(&hash)
+                .is_some_and(|entry| entry.is_of(server) && *entry.tool == *tool)
+            {
+                table.remove(&hash);
+            }
+        });
+    }
+
+    /// The schema of a tool, unless it has none, or one that was refused.
+    pub fn get(&self, server: Option<&str>, tool: &str) -> Option<Schema> {
+        let hash = hash_of(server, Some(tool));
+        self.read(hash, server, tool, |schema| schema.clone().ok())?
+    }
+
+    /// The schemas that were refused, and those of which a pattern is left out: `server/tool`, or the tool's name alone, and why. In the order of
+    /// the names.
+    pub fn refused(&self) -> Vec<(String, ConfigError)> {
+        let table = self.0.table.load();
+        let mut refused: Vec<_> = table
+            .values()
+            .filter_map(|entry| Some((entry.name(), entry.refusal()?)))
+            .collect();
+        refused.sort_by(|a, b| a.0.cmp(&b.0));
+        refused
+    }
+
+    /// The number of schemas, with those that were refused.
+    pub fn len(&self) -> usize {
+        self.0.table.load().len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Reads the schema of a call's tool in its place. `None`: the tool has none.
+    #[inline]
+    pub(crate) fn of<T>(
+        &self,
+        call: &CallInfo,
+        read: impl FnOnce(&Result<Schema, ConfigError>) -> T,
+    ) -> Option<T> {
+        self.read(call.tool_hash(), call.server(), call.tool(), read)
+    }
+
+    #[inline]
+    fn read<T>(
+        &self,
+        hash: u64,
+        server: Option<&str>,
+        tool: &str,
+        read: impl FnOnce(&Result<Schema, ConfigError>) -> T,
+    ) -> Option<T> {
+        let table = self.0.table.load();
+        let entry = table.get(&hash)?;
+        (entry.is_of(server) && *entry.tool == *tool).then(|| read(&entry.schema))
+    }
+
+    fn write(&self, change: impl FnOnce(&mut Table)) {
+        let _writing: MutexGuard<'_, ()> = self
+            .0
+            .writing
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let mut table = Table::clone(&self.0.table.load());
+        change(&mut table);
+        self.0.table.store(Arc::new(table));
+    }
+}
+
+fn add(table: &mut Table, server: Option<&str>, tool: &str, schema: Result<Schema, ConfigError>) {
+    let hash = hash_of(server, Some(tool));
+    if table.len() < MAX_SCHEMAS || table.contains_key(&hash) {
+        let entry = Entry {
+            server: server.map(Into::into),
+            tool: tool.into(),
+            schema,
+        };
+        table.insert(hash, Arc::new(entry));
+    }
+}
+
+crate::text::debug_fields! { {} |this| Schemas { len: this.len(), .. } }

@@ -1,0 +1,380 @@
+//! The layer: what is checked, when, and what it costs those around it.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+use tower::{Layer, Service, ServiceBuilder, ServiceExt, limit::ConcurrencyLimit, service_fn};
+use tower_toolcall::{
+    BoxError, ErrorKind, Evidence, Execution, ServiceBuilderExt, ToolCall,
+    circuit_breaker::CircuitBreakerLayer,
+    metrics::Metrics,
+    retry::RetryPolicy,
+    validate::{Schema, Schemas, ValidateLayer, Validation},
+};
+
+use crate::kit::{Trace, call, echo, run, schemas};
+
+fn wrong() -> ToolCall {
+    call(json!({ "limit": "5", "query": "x" }))
+}
+
+#[tokio::test]
+async fn arguments_that_fit_pass() {
+    let fits = call(json!({ "query": "x", "limit": 5 }));
+    let (result, calls) = run(ValidateLayer::new(&schemas()), fits).await;
+    assert_eq!(
+        (result.unwrap(), calls),
+        (json!({ "query": "x", "limit": 5 }), 1)
+    );
+}
+
+/// H1: what kind of error it is, and what it has.
+#[tokio::test]
+async fn arguments_that_do_not_fit_are_refused_before_anything_is_sent() {
+    let wrong = call(json!({ "limit": "5", "filters": [{ "op": "like" }] }));
+    let (result, calls) = run(ValidateLayer::new(&schemas()), wrong).await;
+    let error = result.unwrap_err();
+    assert_eq!((error.kind(), calls), (ErrorKind::InvalidInput, 0));
+    assert_eq!(
+        error.message(),
+        "3 arguments do not fit: filters.0.op: is not one of \"eq\", \"ne\" or 2 others; \
+        limit: is not of type \"integer\"; root: \"query\" is a required property"
+    );
+    assert_eq!(
+        (error.evidence(), error.execution()),
+        (Evidence::Refusal, Execution::NotStarted)
+    );
+    assert!(error.is_own_refusal() && !error.is_retryable() && error.is_recoverable());
+    assert_eq!(
+        (error.tool(), error.call_id()),
+        (Some("search"), Some("call_1"))
+    );
+    assert_eq!(
+        (
+            error.to_json_rpc()["code"].clone(),
+            error.kind().http_status().as_u16()
+        ),
+        (json!(-32602), 400)
+    );
+    let details = serde_json::to_value(error.details().unwrap()).unwrap();
+    assert_eq!(
+        details["errors"][0],
+        json!({ "path": "filters.0.op", "keyword": "enum",
+        "message": "is not one of \"eq\", \"ne\" or 2 others" })
+    );
+}
+
+/// E4: the model reads what to correct, in 200 characters.
+#[tokio::test]
+async fn the_model_reads_the_first_three() {
+    let schemas = Schemas::new();
+    let properties: serde_json::Map<_, _> = (0..9)
+        .map(|n| (format!("p{n}"), json!({ "type": "integer" })))
+        .collect();
+    schemas.insert(
+        None,
+        "search",
+        Schema::compile(&json!({ "properties": properties })).unwrap(),
+    );
+    let arguments: serde_json::Map<_, _> = (0..9).map(|n| (format!("p{n}"), json!("x"))).collect();
+    let (result, _) = run(ValidateLayer::new(&schemas), call(arguments.into())).await;
+    let error = result.unwrap_err();
+    assert!(
+        error
+            .message()
+            .starts_with("more than 5 arguments do not fit: p0: is")
+    );
+    assert_eq!(
+        error.model_message(),
+        "Tool 'search' refused its arguments: p0: is not of type \"integer\"; \
+        p1: is not of type \"integer\"; p2: is not of type \"integer\". Correct them and call it again."
+    );
+    assert!(error.model_message().chars().count() <= 200);
+}
+
+/// The names of arguments are those of the schema, whatever they are called.
+#[tokio::test]
+async fn an_argument_whose_name_sounds_secret_is_told() {
+    let schemas = Schemas::new();
+    let integer = json!({ "type": "integer" });
+    let schema =
+        json!({ "properties": { "token": integer, "password": integer, "api_key": integer } });
+    schemas.insert(None, "search", Schema::compile(&schema).unwrap());
+    let arguments = json!({ "token": "CANARY", "password": "CANARY", "api_key": "CANARY" });
+    let (result, _) = run(ValidateLayer::new(&schemas), call(arguments)).await;
+    let error = result.unwrap_err();
+    assert_eq!(
+        error.message(),
+        "3 arguments do not fit: api_key: is not of type \"integer\"; \
+        password: is not of type \"integer\"; token: is not of type \"integer\""
+    );
+    assert!(
+        error
+            .model_message()
+            .contains("token: is not of type \"integer\""),
+        "{}",
+        error.model_message()
+    );
+}
+
+#[tokio::test]
+async fn a_tool_without_a_schema_is_not_checked() {
+    let other = ToolCall::new("other")
+        .with_json(json!({ "limit": "5" }))
+        .unwrap();
+    let (result, calls) = run(ValidateLayer::new(&schemas()), other).await;
+    assert!(result.is_ok() && calls == 1);
+    let elsewhere = wrong().with_server("docs");
+    assert_eq!(run(ValidateLayer::new(&schemas()), elsewhere).await.1, 1);
+}
+
+/// H1: three switches, the nearest one holds.
+#[tokio::test]
+async fn the_call_beats_the_tool_and_the_tool_beats_the_layer() {
+    use Validation::{Off, On, Repair};
+    let checked =
+        async |layer: Option<Validation>, tool: Option<Validation>, own: Option<Validation>| {
+            let mut all = ValidateLayer::new(&schemas());
+            if let Some(layer) = layer {
+                all = all.with_validation(layer);
+            }
+            if let Some(tool) = tool {
+                all = all.with_tool("search", tool);
+            }
+            let mut call = wrong();
+            if let Some(own) = own {
+                call.extensions_mut().insert(own);
+            }
+            match run(all, call).await.0 {
+                Ok(arguments) if arguments["limit"] == 5 => Repair,
+                Ok(_) => Off,
+                Err(_) => On,
+            }
+        };
+    assert_eq!(checked(None, None, None).await, On);
+    for one in [On, Off, Repair] {
+        assert_eq!(checked(Some(one), None, None).await, one);
+        for two in [On, Off, Repair] {
+            assert_eq!(checked(Some(one), Some(two), None).await, two);
+            for three in [On, Off, Repair] {
+                assert_eq!(checked(Some(one), Some(two), Some(three)).await, three);
+            }
+        }
+    }
+}
+
+/// Only code switches it off: what a call is on a wire has no extensions.
+#[test]
+fn a_switch_does_not_go_over_a_wire() {
+    let mut call = wrong();
+    call.extensions_mut().insert(Validation::Off);
+    let wire = serde_json::to_string(&call).unwrap();
+    let came: ToolCall = serde_json::from_str(&wire).unwrap();
+    assert!(came.extensions().get::<Validation>().is_none());
+}
+
+#[tokio::test]
+async fn a_refused_schema_is_not_checked_unless_strict() {
+    let schemas = Schemas::new();
+    schemas.replace(None, [("search", Schema::compile(&json!({ "type": 7 })))]);
+    let (result, calls) = run(ValidateLayer::new(&schemas), wrong()).await;
+    assert!(result.is_ok() && calls == 1);
+    let (result, calls) = run(ValidateLayer::new(&schemas).strict(), wrong()).await;
+    let error = result.unwrap_err();
+    assert_eq!(
+        (error.kind(), calls, error.is_own_refusal()),
+        (ErrorKind::Internal, 0, true)
+    );
+    assert!(
+        error
+            .message()
+            .starts_with("the arguments cannot be checked: invalid `schema`: is not one: ")
+    );
+    let off = ValidateLayer::new(&schemas)
+        .strict()
+        .with_tool("search", Validation::Off);
+    assert_eq!(run(off, wrong()).await.1, 1);
+}
+
+#[tokio::test]
+async fn arguments_that_are_nested_too_deeply_are_refused_as_such() {
+    let deep = (0..200).fold(json!(1), |inner, _| json!([inner]));
+    let (result, calls) = run(
+        ValidateLayer::new(&schemas()),
+        call(json!({ "query": deep })),
+    )
+    .await;
+    let error = result.unwrap_err();
+    assert_eq!(
+        (error.message(), calls),
+        ("the arguments are nested deeper than 120 levels", 0)
+    );
+}
+
+#[tokio::test]
+async fn the_message_can_begin_as_in_another_system() {
+    let layer = ValidateLayer::new(&schemas()).with_heading("Argument validation failed");
+    let (result, _) = run(layer, call(json!({ "limit": "5" }))).await;
+    let error = result.unwrap_err();
+    assert_eq!(
+        error.message(),
+        "Argument validation failed: limit: is not of type \"integer\"; \
+        root: \"query\" is a required property"
+    );
+    assert!(
+        error
+            .model_message()
+            .starts_with("Tool 'search' refused its arguments: limit: is not")
+    );
+}
+
+/// Rule 3: refused although the inner service is not ready, whose place in the queue is given back.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_gives_the_place_back_before_its_future_is_polled() {
+    let permits = Arc::new(Semaphore::new(1));
+    let (tool, calls) = echo();
+    let limited = ConcurrencyLimit::with_semaphore(tool, permits.clone());
+    let mut stack = ValidateLayer::new(&schemas()).layer(limited);
+    stack.ready().await.unwrap();
+    assert_eq!(permits.available_permits(), 0);
+    let refused = stack.call(wrong());
+    assert_eq!(permits.available_permits(), 1);
+    assert!(refused.await.is_err());
+
+    let held = permits.clone().try_acquire_owned().unwrap();
+    stack.ready().await.unwrap();
+    assert!(stack.call(wrong()).await.is_err(), "at once");
+    stack.ready().await.unwrap();
+    let waits = stack.call(call(json!({ "query": "x" })));
+    drop(held);
+    assert!(waits.await.is_ok());
+    assert_eq!(calls.load(SeqCst), 1);
+}
+
+/// One check for each call, not for each attempt; nothing is repeated, and no breaker counts it.
+#[tokio::test(start_paused = true)]
+async fn wrong_arguments_are_not_repeated_and_open_no_breaker() {
+    let breaker = CircuitBreakerLayer::new();
+    let handle = breaker.handle();
+    let metrics = Metrics::new();
+    for validate_first in [true, false] {
+        let (tool, calls) = echo();
+        let layers = ServiceBuilder::new().tool_metrics(&metrics);
+        let validate = || ValidateLayer::new(&schemas());
+        let policy = RetryPolicy::new().assume_replay_safe();
+        let refused = match validate_first {
+            true => {
+                layers
+                    .layer(validate())
+                    .tool_retry(policy)
+                    .layer(breaker.clone())
+                    .service(tool)
+                    .oneshot(wrong())
+                    .await
+            }
+            false => {
+                let mut stack = layers
+                    .tool_retry(policy)
+                    .layer(breaker.clone())
+                    .layer(validate())
+                    .service(tool);
+                for _ in 0..20 {
+                    stack
+                        .ready()
+                        .await
+                        .unwrap()
+                        .call(wrong())
+                        .await
+                        .unwrap_err();
+                }
+                stack.oneshot(wrong()).await
+            }
+        };
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::InvalidInput);
+        assert_eq!(calls.load(SeqCst), 0);
+    }
+    assert_eq!(handle.breaker(&wrong()).state().name(), "closed");
+    assert_eq!(metrics.snapshot().total.attempts, 0);
+}
+
+/// O2: a refusal of ours, not a failure of the tool's.
+#[tokio::test]
+async fn the_trace_has_it_as_rejected() {
+    let (trace, _guard) = Trace::begin();
+    let layer = ServiceBuilder::new()
+        .tool_trace()
+        .layer(ValidateLayer::new(&schemas()))
+        .into_inner();
+    run(layer, wrong()).await.0.unwrap_err();
+    let events = trace.events("tool.rejected");
+    assert!(
+        events.len() == 1 && events[0].contains("code=\"TOOL_INVALID_INPUT\""),
+        "{}",
+        trace.text()
+    );
+    assert!(trace.events("tool.failure").is_empty());
+}
+
+#[tokio::test]
+async fn errors_of_the_tool_pass_with_the_names_of_the_call() {
+    let tool = service_fn(|_: ToolCall| async {
+        Err::<Value, _>(BoxError::from("503 Service Unavailable"))
+    });
+    let error = ValidateLayer::new(&schemas())
+        .layer(tool)
+        .oneshot(call(json!({ "query": "x" })))
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (error.kind(), error.tool()),
+        (ErrorKind::Upstream, Some("search"))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_waits_is_bounded_by_its_deadline() {
+    let (tool, calls) = echo();
+    let full = ConcurrencyLimit::with_semaphore(tool, Arc::new(Semaphore::new(0)));
+    let call = call(json!({ "query": "x" }))
+        .with_deadline(tokio::time::Instant::now() + Duration::from_secs(1));
+    let error = ValidateLayer::new(&schemas())
+        .layer(full)
+        .oneshot(call)
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (error.kind(), calls.load(SeqCst)),
+        (ErrorKind::DeadlineExceeded, 0)
+    );
+}
+
+#[tokio::test]
+async fn a_schema_that_comes_later_holds_from_then_on() {
+    let schemas = Schemas::new();
+    let count = Arc::new(AtomicUsize::new(0));
+    let calls = count.clone();
+    let tool = service_fn(move |_: ToolCall| {
+        calls.fetch_add(1, SeqCst);
+        async { Ok::<_, BoxError>(()) }
+    });
+    let mut stack = ValidateLayer::new(&schemas).layer(tool);
+    stack.ready().await.unwrap().call(wrong()).await.unwrap();
+    schemas.insert(None, "search", crate::kit::search());
+    stack
+        .ready()
+        .await
+        .unwrap()
+        .call(wrong())
+        .await
+        .unwrap_err();
+    schemas.remove(None, "search");
+    stack.ready().await.unwrap().call(wrong()).await.unwrap();
+    assert_eq!(count.load(SeqCst), 2);
+}
