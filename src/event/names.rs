@@ -39,6 +39,8 @@ pub mod event {
     pub const STALE_LIST: &str = "tool.stale_list";
     /// Schemas of a list are not looked at, or not as a whole. WARN.
     pub const SCHEMA: &str = "tool.schema";
+    /// An answer does not fit its tool's output schema, and is handed on all the same. WARN.
+    pub const MISFIT: &str = "tool.misfit";
     /// The arguments of a call did not fit its tool's schema, and were changed so that they do. DEBUG.
     pub const REPAIRED: &str = "tool.repaired";
     /// A connection to a server was made, the first one or another one. INFO.

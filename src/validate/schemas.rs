@@ -42,6 +42,9 @@ const MAX_TIME: Duration = Duration::from_secs(5);
 /// assert_eq!(schemas.refused()[0].0, "docs/odd");
 /// # Ok::<_, tower_toolcall::ConfigError>(())
 /// ```
+///
+/// With the feature `mcp`, `McpTools::with_schemas` follows the list of an MCP server, and `Schemas::from(&catalog)` has those of one
+/// list.
 #[derive(Clone, Default)]
 pub struct Schemas(Arc<Inner>);
 

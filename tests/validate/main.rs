@@ -12,6 +12,8 @@ mod fuzz;
 mod hostile;
 mod kit;
 mod layer;
+#[cfg(feature = "mcp")]
+mod mcp;
 mod misfits;
 mod patterns;
 mod repair;

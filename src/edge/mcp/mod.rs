@@ -57,8 +57,12 @@ mod http;
 mod notifications;
 #[cfg(feature = "otel")]
 mod otel;
+#[cfg(feature = "validate")]
+mod output;
 mod progress;
 mod reconnect;
+#[cfg(feature = "validate")]
+mod schemas;
 mod service;
 mod tools;
 
@@ -69,6 +73,8 @@ pub use self::gateway::McpSessions;
 pub use self::gateway::{ERROR_META, GatewayHandler, ListTools};
 #[cfg(feature = "mcp-http")]
 pub(crate) use self::http::without_address;
+#[cfg(feature = "validate")]
+pub use self::output::{McpOutput, OnMisfit};
 pub use self::{
     answer::{McpJson, McpMaxBytes},
     catalog::Catalog,

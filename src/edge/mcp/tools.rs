@@ -120,6 +120,13 @@ impl McpTools {
         self.listeners().push(Arc::new(f));
     }
 
+    /// For a listener of its own, which would keep the list alive.
+    #[cfg(feature = "validate")]
+    pub(super) fn downgrade(&self) -> impl Fn() -> Option<Self> + Send + Sync + 'static {
+        let inner = Arc::downgrade(&self.0);
+        move || inner.upgrade().map(Self)
+    }
+
     fn listeners(&self) -> MutexGuard<'_, Vec<OnChange>> {
         let listeners = self.0.on_change.lock();
         listeners.unwrap_or_else(PoisonError::into_inner)

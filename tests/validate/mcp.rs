@@ -1,0 +1,273 @@
+//! The schemas of MCP servers, real ones too: wrong arguments never reach them. `tests/run` installs them.
+
+use std::{
+    path::PathBuf,
+    process::Stdio,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use rmcp::{
+    ServiceExt as _,
+    model::{CallToolResponse, CallToolResult, ContentBlock, JsonObject, Tool},
+    transport::TokioChildProcess,
+};
+use serde_json::{Value, json};
+use tokio::{process::Command, time::timeout};
+use tower::{ServiceBuilder, ServiceExt as _, service_fn};
+use tower_toolcall::{
+    BoxError, ErrorKind, ModelText as _, ToolCall, ToolError,
+    check::{Check as _, CheckLayer},
+    mcp::{Catalog, McpOutput, McpService, McpTools, OnMisfit},
+    validate::{Schemas, ValidateLayer},
+};
+
+use crate::kit::Trace;
+
+fn object(value: Value) -> JsonObject {
+    value.as_object().unwrap().clone()
+}
+
+fn tool(name: &'static str, input: Value) -> Tool {
+    Tool::new(name, "", object(input))
+}
+
+/// MCP's default is draft 2020-12.
+#[test]
+fn the_schemas_of_a_list_are_of_2020_12() {
+    let tuple = json!({ "properties": { "a": { "prefixItems": [{ "type": "string" }] } } });
+    let old = json!({ "$schema": "http://json-schema.org/draft-07/schema#", "properties": { "a": { "items": [{ "type": "string" }] } } });
+    let catalog = Catalog::new([tool("new", tuple), tool("old", old)]).with_server("docs");
+    let schemas = Schemas::from(&catalog);
+    for name in ["new", "old"] {
+        let schema = schemas.get(Some("docs"), name).unwrap();
+        assert!(!schema.is_valid(&json!({ "a": [1] })), "{name}");
+    }
+}
+
+#[test]
+fn a_list_that_was_read_already_is_compiled_at_once_and_a_dropped_one_leaves_its_schemas() {
+    let schemas = Schemas::new();
+    let tools =
+        McpTools::new(Catalog::new([tool("a", json!({ "type": "object" }))]).with_server("s"));
+    let tools = tools.with_schemas(&schemas);
+    assert_eq!(schemas.len(), 1);
+    drop(tools);
+    assert_eq!(schemas.len(), 1);
+}
+
+fn answer(result: CallToolResult) -> CallToolResponse {
+    CallToolResponse::Complete(result)
+}
+
+fn outputs() -> Schemas {
+    let mut weather = tool("weather", json!({}));
+    let schema = json!({ "type": "object", "properties": { "degrees": { "type": "number" } }, "required": ["degrees"] });
+    weather.output_schema = Some(Arc::new(object(schema)));
+    Catalog::new([weather, tool("other", json!({}))]).output_schemas()
+}
+
+/// X7: off, warn, report.
+#[test]
+fn structured_content_is_checked_against_the_output_schema() {
+    let fits = || answer(CallToolResult::structured(json!({ "degrees": 12.5 })));
+    let wrong = || {
+        answer(CallToolResult::structured(
+            json!({ "degrees": "marmalade" }),
+        ))
+    };
+    let missing = || answer(CallToolResult::success(vec![ContentBlock::text("sunny")]));
+    let flagged = || {
+        let mut result = CallToolResult::structured(json!({ "degrees": "marmalade" }));
+        result.is_error = Some(true);
+        answer(result)
+    };
+    let call = ToolCall::new("weather").info();
+    for (misfit, answer, refused, warns) in [
+        (OnMisfit::Off, wrong(), false, false),
+        (OnMisfit::Off, missing(), false, false),
+        (OnMisfit::Warn, fits(), false, false),
+        (OnMisfit::Warn, wrong(), false, true),
+        (OnMisfit::Warn, missing(), false, true),
+        (OnMisfit::Warn, flagged(), false, false),
+        (OnMisfit::Report, fits(), false, false),
+        (OnMisfit::Report, wrong(), true, false),
+        (OnMisfit::Report, missing(), false, true),
+        (OnMisfit::Report, flagged(), false, false),
+    ] {
+        let (trace, _guard) = Trace::begin();
+        let checked = McpOutput::new(&outputs())
+            .with_misfit(misfit)
+            .check(&call, &answer);
+        assert_eq!(checked.is_err(), refused, "{misfit:?} {answer:?}");
+        assert_eq!(
+            trace.events("tool.misfit").len(),
+            usize::from(warns),
+            "{misfit:?} {answer:?}"
+        );
+        assert!(!trace.text().contains("marmalade"));
+        if let Err(why) = checked {
+            assert_eq!(
+                why.to_string(),
+                "the structured content does not fit: degrees: is not of type \"number\""
+            );
+        }
+    }
+    let other = ToolCall::new("other").info();
+    assert!(
+        McpOutput::new(&outputs())
+            .with_misfit(OnMisfit::Report)
+            .check(&other, &wrong())
+            .is_ok()
+    );
+}
+
+#[tokio::test]
+async fn an_answer_that_does_not_fit_is_reported_and_not_repeated() {
+    let tool = service_fn(|_: ToolCall| async {
+        Ok::<_, BoxError>(answer(CallToolResult::structured(json!({}))))
+    });
+    let check = McpOutput::new(&outputs()).with_misfit(OnMisfit::Report);
+    let stack = ServiceBuilder::new()
+        .layer(CheckLayer::new(check))
+        .service(tool);
+    let error = stack.oneshot(ToolCall::new("weather")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Reported);
+    assert_eq!(
+        error.message(),
+        "the structured content does not fit: root: \"degrees\" is a required property"
+    );
+}
+
+fn installed(path: &str) -> Option<PathBuf> {
+    let there = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/target")).join(path);
+    there.exists().then_some(there)
+}
+
+fn everything() -> Option<Command> {
+    let script = "mcp-servers/node_modules/@modelcontextprotocol/server-everything/dist/index.js";
+    let mut command = Command::new("node");
+    command.arg(installed(script)?).arg("stdio");
+    Some(command)
+}
+
+fn time() -> Option<Command> {
+    let mut command = Command::new("python3");
+    command.args(["-m", "mcp_server_time", "--local-timezone", "UTC"]);
+    command.env("PYTHONPATH", installed("mcp-servers-python")?);
+    Some(command)
+}
+
+/// Runs each call behind the layer; how many were sent is counted below it.
+async fn served(
+    command: Option<Command>,
+    repair: bool,
+    calls: &[ToolCall],
+) -> Option<(Vec<Result<String, ToolError>>, usize)> {
+    let Some(mut command) = command else {
+        eprintln!("no server here: run tests/run");
+        return None;
+    };
+    command.kill_on_drop(true);
+    let run = async {
+        let (process, _) = TokioChildProcess::builder(command)
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let client = ().serve(process).await.unwrap();
+        let schemas = Schemas::new();
+        let tools = McpTools::default().with_schemas(&schemas);
+        tools.refresh(client.peer()).await.unwrap();
+        assert!(!schemas.is_empty() && schemas.len() == tools.catalog().len());
+        assert_eq!(schemas.refused(), [], "honest schemas");
+
+        let layer = ValidateLayer::new(&schemas);
+        let sent = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&sent);
+        let stack = ServiceBuilder::new()
+            .layer(if repair { layer.repair() } else { layer })
+            .map_request(move |call: ToolCall| {
+                count.fetch_add(1, SeqCst);
+                call
+            })
+            .service(McpService::new(client.peer().clone()));
+        let mut answers = Vec::new();
+        for call in calls {
+            let answer = stack.clone().oneshot(call.clone()).await;
+            answers.push(answer.map(|answer| answer.model_text().into_owned()));
+        }
+        client.cancel().await.unwrap();
+        (answers, sent.load(SeqCst))
+    };
+    Some(
+        timeout(Duration::from_secs(60), run)
+            .await
+            .expect("it hangs"),
+    )
+}
+
+fn call(tool: &str, arguments: Value) -> ToolCall {
+    ToolCall::new(tool).with_json(arguments).unwrap()
+}
+
+#[tokio::test]
+async fn server_everything_gets_no_wrong_arguments() {
+    let calls = [
+        call("echo", json!({ "message": "hello" })),
+        call("echo", json!({ "massage": "hello" })),
+        call("get-sum", json!({ "a": "5", "b": 2 })),
+    ];
+    let Some((answers, sent)) = served(everything(), false, &calls).await else {
+        return;
+    };
+    assert_eq!(sent, 1);
+    assert_eq!(answers[0].as_ref().unwrap(), "Echo: hello");
+    let wrong = |n: usize| answers[n].as_ref().unwrap_err();
+    assert_eq!(
+        wrong(1).model_message(),
+        "Tool 'echo' refused its arguments: root: \"message\" is a required \
+        property. Correct them and call it again."
+    );
+    assert_eq!(
+        wrong(2).message(),
+        "1 argument does not fit: a: is not of type \"number\""
+    );
+}
+
+#[tokio::test]
+async fn server_everything_understands_repaired_arguments() {
+    let calls = [call("get-sum", json!({ "a": "5", "b": 2 }))];
+    let Some((answers, sent)) = served(everything(), true, &calls).await else {
+        return;
+    };
+    assert_eq!(sent, 1);
+    assert!(answers[0].as_ref().unwrap().contains('7'), "{answers:?}");
+}
+
+#[tokio::test]
+async fn mcp_server_time_gets_no_wrong_arguments() {
+    let calls = [
+        call("get_current_time", json!({ "timezone": "Europe/Oslo" })),
+        call("get_current_time", json!({ "timezone": 1 })),
+        call(
+            "convert_time",
+            json!({ "source_timezone": "UTC", "time": "12:00" }),
+        ),
+    ];
+    let Some((answers, sent)) = served(time(), false, &calls).await else {
+        return;
+    };
+    assert_eq!(sent, 1);
+    assert!(answers[0].as_ref().unwrap().contains("Europe/Oslo"));
+    assert_eq!(
+        answers[1].as_ref().unwrap_err().message(),
+        "1 argument does not fit: timezone: is not of type \"string\""
+    );
+    assert_eq!(
+        answers[2].as_ref().unwrap_err().message(),
+        "1 argument does not fit: root: \"target_timezone\" is a required property"
+    );
+}
