@@ -75,6 +75,10 @@ fn a_key_has_the_name_of_its_method() {
         "sequence": <tower_toolcall::batch::Sequence<()>>::{with_budget, with_reserve};
         "parallel": <tower_toolcall::batch::Parallel<()>>::{with_limit, with_budget};
     });
+    #[cfg(feature = "validate")]
+    keys.extend(keys! {
+        "validate": <tower_toolcall::validate::ValidateLayer>::{repair, strict, with_heading};
+    });
     keys.extend(ARGUMENTS.map(|(key, _)| key.to_owned()));
     let of_batches = |key: &str| key.starts_with("sequence.") || key.starts_with("parallel.");
     let named: BTreeSet<_> = VARIABLES
@@ -82,6 +86,7 @@ fn a_key_has_the_name_of_its_method() {
         .map(|variable| variable.key())
         .filter(|key| *key != "preset" && !chooses(key))
         .filter(|key| cfg!(feature = "batch") || !of_batches(key))
+        .filter(|key| cfg!(feature = "validate") || !key.starts_with("validate."))
         .collect();
     assert_eq!(
         keys.iter().map(String::as_str).collect::<BTreeSet<_>>(),

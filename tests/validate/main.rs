@@ -19,4 +19,5 @@ mod patterns;
 mod repair;
 mod schema;
 mod schemas;
+mod settings;
 mod suite;

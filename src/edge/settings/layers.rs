@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use super::{DeadlineSettings, SanitizeSettings, Settings, names::in_section, tools};
+#[cfg(feature = "validate")]
+use crate::validate::{Schemas, ValidateLayer, Validation};
 use crate::{
     config::ConfigError,
     deadline::DeadlineLayer,
@@ -54,6 +56,32 @@ impl Settings {
             }
             _ => ("timeout.default".into(), self.timeout.default),
         }
+    }
+
+    /// The layer that checks arguments alone, with these schemas, whether it is enabled or not.
+    #[cfg(feature = "validate")]
+    pub fn validate_layer(&self, schemas: &Schemas) -> ValidateLayer {
+        let of = |checks: bool, repairs: bool| match (checks, repairs) {
+            (false, _) => Validation::Off,
+            (true, true) => Validation::Repair,
+            (true, false) => Validation::On,
+        };
+        let all = &self.validate;
+        let mut layer = ValidateLayer::new(schemas).with_validation(of(true, all.repair));
+        if all.strict {
+            layer = layer.strict();
+        }
+        if let Some(heading) = &all.heading {
+            layer = layer.with_heading(heading);
+        }
+        for (name, tool) in &self.tools {
+            if tool.validate.is_some() || tool.repair.is_some() {
+                let checks = tool.validate.unwrap_or(true);
+                let validation = of(checks, tool.repair.unwrap_or(all.repair));
+                layer = layer.with_tool(name.as_str(), validation);
+            }
+        }
+        layer
     }
 
     /// The deadline layer alone.

@@ -6,7 +6,7 @@
 //! # Order
 //!
 //! What a call itself says beats what is set for its tool, which beats what is set for all. A variable beats a file, a
-//! file beats the [preset](#presets). [`StackLayer`] is, from the outside in: sanitize, [identity](StackBuilder::with_identity), trace, metrics, deadline, retry, the spans
+//! file beats the [preset](#presets). [`StackLayer`] is, from the outside in: sanitize, [identity](StackBuilder::with_identity), trace, metrics, validate (with schemas), deadline, retry, the spans
 //! of attempts (`trace.attempts`), rate limit, health, circuit breaker, timeout, catch panic. A
 //! [`ToolResultLayer`](crate::result::ToolResultLayer) goes around it. A layer that is switched off is not there. Layers of
 //! your own stand at a [`Place`].
@@ -102,7 +102,7 @@
 //! | [`agent_library`](Settings::agent_library) | 5 s | 3 | waits, 10 s | off | sequence 30 s, batch 60 s, reserve 500 ms, slow from 80 % on |
 //! | [`agent_loop`](Settings::agent_loop) | 30 s | 3 | waits, 30 s | off | tools may run twice; limits known by text alone hold others back |
 //! | [`gateway`](Settings::gateway) | 60 s | 1 | refuses at once | 5 in a row within 300 s, open for 60 s | `isError` counts for the breaker |
-//! | [`http_proxy`](Settings::http_proxy) | 30 s | 1 | refuses at once | 5 in a row, open for 30 s, 3 probes, per server | calls without a server share one breaker |
+//! | [`http_proxy`](Settings::http_proxy) | 30 s | 1 | refuses at once | 5 in a row, open for 30 s, 3 probes, per server | calls without a server share one breaker; wrong arguments are `Argument validation failed: ..` |
 //!
 //! All else is as by default, and each part is a setting: `circuit_breaker.enabled = true` gives an agent loop a breaker. A
 //! preset is what settings begin with. It is named by the program
@@ -129,8 +129,8 @@
 //! timeout may also be `timeout_ms`, in milliseconds.
 //!
 //! A variable that is not in it is an error if its name begins with `TOOL_CIRCUIT_BREAKER_`, `TOOL_DEADLINE_`,
-//! `TOOL_HEALTH_`, `TOOL_PARALLEL_`, `TOOL_RATE_LIMIT_`, `TOOL_RETRY_`, `TOOL_SANITIZE_`, `TOOL_SEQUENCE_`, `TOOL_TIMEOUT_` or
-//! `TOOL_TRACE_`. No other is looked at.
+//! `TOOL_HEALTH_`, `TOOL_PARALLEL_`, `TOOL_RATE_LIMIT_`, `TOOL_RETRY_`, `TOOL_SANITIZE_`, `TOOL_SEQUENCE_`, `TOOL_TIMEOUT_`,
+//! `TOOL_TRACE_` or `TOOL_VALIDATE_`. No other is looked at.
 //!
 #![doc = include_str!("variables.md")]
 //!
@@ -197,7 +197,7 @@ pub use self::{
     sections::{
         CircuitBreakerSettings, DeadlineSettings, HealthSettings, ParallelSettings,
         RateLimitSettings, RetrySettings, SanitizeSettings, SequenceSettings, TimeoutSettings,
-        TraceSettings, VARIABLES,
+        TraceSettings, VARIABLES, ValidateSettings,
     },
     stack::{Below, Own, Place, ResponseFuture, Stack, StackBuilder, StackLayer},
     tools::ToolSettings,

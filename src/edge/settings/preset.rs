@@ -127,7 +127,7 @@ impl Settings {
 
     /// An HTTP tool proxy: a call is made once, and answered within 30 s; a breaker per server opens after 5 failures in a
     /// row, for 30 s, and closes after 3 successful probes. Calls without a server share one breaker. Rate limits as in
-    /// [`gateway`](Self::gateway).
+    /// [`gateway`](Self::gateway). Wrong arguments are `Argument validation failed: a: ..; b: ..`, where they are checked.
     pub fn http_proxy() -> Self {
         let mut settings = Self::begun(Preset::HttpProxy);
         settings.timeout.default = Duration::from_secs(30);
@@ -135,6 +135,7 @@ impl Settings {
         settings.circuit_breaker.threshold = 5;
         settings.circuit_breaker.open_for = Duration::from_secs(30);
         settings.circuit_breaker.probes = 3;
+        settings.validate.heading = Some("Argument validation failed".into());
         settings.circuit_breaker.key = KeyBy::Server;
         settings
     }

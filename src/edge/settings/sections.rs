@@ -131,6 +131,19 @@ const fn secs(secs: u64) -> Duration {
 const RESERVE: Duration = Duration::from_millis(500);
 
 settings! {
+    /// Whether arguments are checked before a call is sent: `[validate]`. It needs the feature `validate`, and schemas:
+    /// `StackBuilder::with_schemas`.
+    validate: ValidateSettings, ValidatePart {
+        /// Whether the layer is there, if the stack has schemas. Default: yes.
+        enabled: bool = true, "TOOL_VALIDATE_ENABLED", "whether arguments are checked against the schemas of the stack";
+        /// Whether arguments that do not fit are changed if they only have the wrong type: `"5"` for 5. Default: no.
+        repair: bool = false, "TOOL_VALIDATE_REPAIR", "whether arguments are changed that only have the wrong type";
+        /// Whether calls of a tool are refused whose schema cannot be looked at. Default: no.
+        strict: bool = false, "TOOL_VALIDATE_STRICT", "whether calls are refused whose schema cannot be looked at";
+        /// How the message of the error begins, where another system's is expected. Default: `2 arguments do not fit`, with the number.
+        heading: Option<String> = None, "TOOL_VALIDATE_HEADING", "how the message about wrong arguments begins";
+    }
+
     /// How long one attempt may take: `[timeout]`. See [`TimeoutLayer`](crate::timeout::TimeoutLayer).
     timeout: TimeoutSettings, TimeoutPart {
         /// For each tool without a timeout of its own. Default 30 s.

@@ -29,6 +29,12 @@ pub struct ToolSettings {
     /// [`with_replay_safety`](super::StackBuilder::with_replay_safety), not before the call's own word.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replay_safe: Option<bool>,
+    /// Whether its arguments are checked. Only where the layer is there: see `validate.enabled`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub validate: Option<bool>,
+    /// Whether its arguments are changed if they only have the wrong type.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repair: Option<bool>,
 }
 
 /// The same in a file.
@@ -40,6 +46,8 @@ struct Section {
     timeout_ms: Option<u64>,
     attempts: Option<u32>,
     replay_safe: Option<bool>,
+    validate: Option<bool>,
+    repair: Option<bool>,
 }
 
 impl TryFrom<Section> for ToolSettings {
@@ -54,6 +62,8 @@ impl TryFrom<Section> for ToolSettings {
             timeout,
             attempts: section.attempts,
             replay_safe: section.replay_safe,
+            validate: section.validate,
+            repair: section.repair,
         })
     }
 }

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize, Serializer};
 use super::{
     CircuitBreakerSettings, DeadlineSettings, HealthSettings, ParallelSettings, Preset,
     RateLimitSettings, RetrySettings, SanitizeSettings, SequenceSettings, StackBuilder,
-    TimeoutSettings, ToolSettings, TraceSettings, base::Explicit, check, sections::File,
+    TimeoutSettings, ToolSettings, TraceSettings, ValidateSettings, base::Explicit, check,
+    sections::File,
 };
 use crate::config::ConfigError;
 
@@ -20,6 +21,8 @@ pub struct Settings {
     /// The preset that the others begin with.
     pub(super) preset: Preset,
     pub(super) explicit: Explicit,
+    /// Arguments.
+    pub validate: ValidateSettings,
     /// One attempt's time.
     pub timeout: TimeoutSettings,
     /// A whole call's time.

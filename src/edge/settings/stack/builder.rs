@@ -10,6 +10,8 @@ use super::{
 };
 #[cfg(feature = "metrics")]
 use crate::metrics::Metrics;
+#[cfg(feature = "validate")]
+use crate::validate::Schemas;
 use crate::{
     call::{ReplaySafety, ToolCall},
     check::{Check, CheckLayer},
@@ -141,6 +143,15 @@ impl<C, O> StackBuilder<C, O> {
     /// other layers: see [`identity`](crate::identity). Default: keys are of the callers' names.
     pub fn with_identity(mut self, tools: impl Resolve) -> Self {
         self.parts.identity = Some(IdentityLayer::new(tools));
+        self
+    }
+
+    /// Checks the arguments of calls against these schemas, as `validate` in the settings says, below spans and metrics and
+    /// outside of all other layers, those of your own at [`Place::Call`] included: these get arguments that fit. Default: arguments are not
+    /// checked.
+    #[cfg(feature = "validate")]
+    pub fn with_schemas(mut self, schemas: &Schemas) -> Self {
+        self.parts.schemas = Some(schemas.clone());
         self
     }
 

@@ -10,6 +10,8 @@ use super::{
 };
 #[cfg(feature = "metrics")]
 use crate::metrics::{MetricsLayer, MetricsService};
+#[cfg(feature = "validate")]
+use crate::validate::{Validate, ValidateLayer};
 use crate::{
     call::ToolCall,
     catch_panic::{CatchPanic, CatchPanicLayer},
@@ -43,6 +45,8 @@ pub struct StackLayer<C = ByError, O = ()> {
     pub(super) trace: TraceLayer,
     #[cfg(feature = "metrics")]
     pub(super) metrics: Optional<MetricsLayer<C>>,
+    #[cfg(feature = "validate")]
+    pub(super) validate: Optional<ValidateLayer>,
     pub(super) deadline: DeadlineLayer,
     pub(super) retry: Optional<RetryLayer<C>>,
     pub(super) attempts: Option<TraceLayer>,
@@ -67,10 +71,14 @@ type Attempted<S, C> = Switched<Trace<Gated<S, C>, Hooks<Res<S>, C>>, Gated<S, C
 type Repeated<S, C> = Switched<Retry<Attempted<S, C>, C>, Attempted<S, C>>;
 pub(super) type Timed<S, C> = Deadline<Repeated<S, C>>;
 type Call<S, C> = Placed<Res<S>, Timed<S, C>>;
+#[cfg(feature = "validate")]
+type Checked<S, C> = Switched<Validate<Call<S, C>>, Call<S, C>>;
+#[cfg(not(feature = "validate"))]
+type Checked<S, C> = Call<S, C>;
 #[cfg(feature = "metrics")]
-type Counted<S, C> = Switched<MetricsService<Call<S, C>, C>, Call<S, C>>;
+type Counted<S, C> = Switched<MetricsService<Checked<S, C>, C>, Checked<S, C>>;
 #[cfg(not(feature = "metrics"))]
-type Counted<S, C> = Call<S, C>;
+type Counted<S, C> = Checked<S, C>;
 type Traced<S, C> = Trace<Counted<S, C>, Hooks<Res<S>, C>>;
 pub(super) type Resolved<S, C> = Switched<IdentityService<Traced<S, C>>, Traced<S, C>>;
 type Outside<S, C> = Placed<Res<S>, Resolved<S, C>>;
@@ -126,6 +134,8 @@ where
         let stack = attempts.layer(self.rate_limit.layer(stack));
         let stack = self.deadline.layer(self.retry.layer(stack));
         let stack = self.own.put(Place::Call, stack);
+        #[cfg(feature = "validate")]
+        let stack = self.validate.layer(stack);
         #[cfg(feature = "metrics")]
         let stack = self.metrics.layer(stack);
         let stack = self.trace.clone().with_hooks(hooks).layer(stack);

@@ -3,6 +3,8 @@ use std::{sync::Arc, time::Duration};
 use super::{layer::StackLayer, listeners::Listeners, optional::Optional};
 #[cfg(feature = "metrics")]
 use crate::metrics::Metrics;
+#[cfg(feature = "validate")]
+use crate::validate::{Schemas, ValidateLayer};
 use crate::{
     call::{ReplaySafety, ToolCall},
     catch_panic::CatchPanicLayer,
@@ -35,6 +37,8 @@ pub(super) struct Parts {
     pub(super) listeners: Arc<Listeners>,
     #[cfg(feature = "metrics")]
     pub(super) metrics: Option<Metrics>,
+    #[cfg(feature = "validate")]
+    pub(super) schemas: Option<Schemas>,
 }
 
 impl Parts {
@@ -48,6 +52,8 @@ impl Parts {
             listeners: Arc::default(),
             #[cfg(feature = "metrics")]
             metrics: None,
+            #[cfg(feature = "validate")]
+            schemas: None,
         }
     }
 
@@ -73,6 +79,8 @@ impl Parts {
                 .of(settings.trace_layer(), TraceLayer::with_listener),
             #[cfg(feature = "metrics")]
             metrics: Optional(metrics.map(|layer| layer.with_classifier(classifier.clone()))),
+            #[cfg(feature = "validate")]
+            validate: Optional(self.validate()),
             deadline: settings.deadline_layer(),
             retry: Optional(self.retry(classifier.clone())?),
             // The spans of attempts have no listener.
@@ -96,6 +104,13 @@ impl Parts {
             return Some(layer.with_listener(heard));
         }
         Some(layer.with_listener(Arc::clone(&self.listeners)))
+    }
+
+    #[cfg(feature = "validate")]
+    fn validate(&self) -> Option<ValidateLayer> {
+        let schemas = self.schemas.as_ref();
+        let schemas = schemas.filter(|_| self.settings.validate.enabled)?;
+        Some(self.settings.validate_layer(schemas))
     }
 
     fn retry<C>(&self, classifier: C) -> Result<Option<RetryLayer<C>>, ConfigError> {

@@ -1,0 +1,120 @@
+//! The layer of the documented stack.
+#![cfg(feature = "settings")]
+
+use serde_json::json;
+use tower::Layer;
+use tower_toolcall::{
+    ErrorKind, ToolCall, ToolError,
+    settings::{Place, Preset, Settings},
+    validate::ValidateLayer,
+};
+
+use crate::kit::{call, run, schemas};
+
+fn wrong() -> ToolCall {
+    call(json!({ "query": "x", "limit": "5" }))
+}
+
+async fn answer(settings: &str, call: ToolCall) -> Result<serde_json::Value, ToolError> {
+    let settings: Settings = toml::from_str(settings).unwrap();
+    let stack = settings.stack().with_schemas(&schemas()).build().unwrap();
+    run(stack, call).await.0
+}
+
+#[tokio::test]
+async fn a_stack_with_schemas_checks_arguments() {
+    let error = answer("", wrong()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    assert_eq!(
+        error.message(),
+        "1 argument does not fit: limit: is not of type \"integer\""
+    );
+}
+
+#[tokio::test]
+async fn a_stack_without_schemas_does_not() {
+    let stack = Settings::default().stack().build().unwrap();
+    assert!(run(stack, wrong()).await.0.is_ok());
+}
+
+/// H1: global, and per tool.
+#[tokio::test]
+async fn each_key_has_its_effect() {
+    assert!(answer("[validate]\nenabled = false", wrong()).await.is_ok());
+    assert_eq!(
+        answer("[validate]\nrepair = true", wrong()).await.unwrap()["limit"],
+        5
+    );
+    assert_eq!(
+        answer("[tools.search]\nvalidate = false", wrong())
+            .await
+            .unwrap()["limit"],
+        "5"
+    );
+    assert_eq!(
+        answer("[tools.search]\nrepair = true", wrong())
+            .await
+            .unwrap()["limit"],
+        5
+    );
+    let file = "[validate]\nrepair = true\n[tools.search]\nrepair = false";
+    assert!(answer(file, wrong()).await.is_err());
+    let file = "[validate]\nrepair = true\n[tools.search]\nvalidate = true";
+    assert_eq!(answer(file, wrong()).await.unwrap()["limit"], 5);
+    let error = answer("[validate]\nheading = \"No\"", wrong())
+        .await
+        .unwrap_err();
+    assert_eq!(error.message(), "No: limit: is not of type \"integer\"");
+}
+
+#[test]
+fn built_by_hand_it_prints_the_same() {
+    let mut settings = Settings::default();
+    settings.validate.strict = true;
+    settings.validate.heading = Some("No".into());
+    let table = schemas();
+    let by_hand = ValidateLayer::new(&table).strict().with_heading("No");
+    assert_eq!(
+        format!("{:?}", settings.validate_layer(&table)),
+        format!("{by_hand:?}")
+    );
+}
+
+/// System E's text.
+#[tokio::test]
+async fn the_preset_of_an_http_proxy_has_its_systems_words() {
+    let stack = Settings::preset(Preset::HttpProxy)
+        .stack()
+        .with_schemas(&schemas());
+    let wrong = call(json!({ "limit": "5" }));
+    let error = run(stack.build().unwrap(), wrong).await.0.unwrap_err();
+    assert_eq!(
+        error.message(),
+        "Argument validation failed: limit: is not of type \"integer\"; \
+        root: \"query\" is a required property"
+    );
+}
+
+/// What a policy of the user's sees is what is sent.
+#[tokio::test]
+async fn own_layers_for_a_call_see_arguments_that_fit() {
+    let mut settings = Settings::default();
+    settings.validate.repair = true;
+    let sees = tower_layer::layer_fn(
+        |inner: tower_toolcall::settings::Below<serde_json::Value>| {
+            tower::ServiceExt::map_request(inner, |call: ToolCall| {
+                assert_eq!(call.arguments()["limit"], 5);
+                call
+            })
+        },
+    );
+    let stack = settings
+        .stack()
+        .with_schemas(&schemas())
+        .with_layer(Place::Call, sees);
+    let service = stack.build().unwrap();
+    let (tool, _) = crate::kit::echo();
+    tower::ServiceExt::oneshot(service.layer(tool), wrong())
+        .await
+        .unwrap();
+}
