@@ -31,10 +31,11 @@ use tower_toolcall::{
     AnyError,
     axum::Routes,
     health::Health,
-    mcp::{GatewayHandler, McpClassifier, McpJson, McpSessions},
+    mcp::{Catalog, GatewayHandler, McpClassifier, McpJson, McpSessions},
     metrics::Metrics,
     router::{Json, Router, tool_fn},
     settings::Settings,
+    validate::Schemas,
 };
 
 use super::{
@@ -70,8 +71,11 @@ impl Gateway {
         everything: Program,
         time: Program,
     ) -> anyhow::Result<Self> {
-        let everything = Upstream::new("everything", everything)?;
-        let time = Upstream::new("time", time)?;
+        // What does not fit a tool's schema is told to the client, and never sent.
+        let schemas = Schemas::new();
+        let everything = Upstream::new("everything", everything, &schemas)?;
+        let time = Upstream::new("time", time, &schemas)?;
+        Catalog::new([definition()]).put_schemas(&schemas);
         let mut beside = JoinSet::new();
         for server in [&everything, &time] {
             if let Err(error) = server.service.connect().await {
@@ -97,6 +101,7 @@ impl Gateway {
             .with_classifier(McpClassifier::new())
             .with_metrics(&metrics)
             .with_identity(router.clone())
+            .with_schemas(&schemas)
             .build()?;
         let stack = ServiceBuilder::new().layer(layers).service(router.clone());
         // One stack, two ways in: they share breakers, budgets and figures, and are closed together.

@@ -20,6 +20,7 @@ use tokio::{process::Command, time::sleep};
 use tower_toolcall::{
     BoxError, ConfigError,
     mcp::{Catalog, McpNotifications, McpReconnect, McpService, McpTools},
+    validate::Schemas,
 };
 
 /// How long a server has for a sign of life when a call of its was given up. One that does not answer, stopped or stuck, is ended
@@ -38,9 +39,16 @@ pub(crate) struct Upstream {
 
 impl Upstream {
     /// Starts nothing yet: `McpReconnect::connect` does, or the first call.
-    pub(crate) fn new(name: &'static str, program: Program) -> Result<Self, ConfigError> {
+    ///
+    /// The schemas of its tools are kept in `schemas`.
+    pub(crate) fn new(
+        name: &'static str,
+        program: Program,
+        schemas: &Schemas,
+    ) -> Result<Self, ConfigError> {
         // It is ours: what it says of its tools is believed, and so is what may run twice.
-        let tools = McpTools::new(Catalog::default().trust_annotations(true));
+        let catalog = Catalog::default().with_server(name).trust_annotations(true);
+        let tools = McpTools::new(catalog).with_schemas(schemas);
         let pid = Arc::new(AtomicU32::new(0));
         let (list, running) = (tools.clone(), Arc::clone(&pid));
         let service = McpReconnect::new(name, move || {
