@@ -48,13 +48,57 @@ enum Edge {
     Parts,
 }
 
+/// Adds up numbers of a node's subschemas.
+struct Sum {
+    times: u64,
+    same: u64,
+    part: u64,
+    parts: u64,
+}
+
+impl Sum {
+    fn of(node: &Node) -> Self {
+        Self {
+            times: if node.asks_twice { 2 } else { 1 },
+            same: 0,
+            part: 0,
+            parts: 0,
+        }
+    }
+
+    fn add(&mut self, edge: Edge, n: u64) {
+        match edge {
+            Edge::Same => self.same = self.same.saturating_add(n),
+            Edge::Part => self.part = self.part.max(n),
+            Edge::Parts => self.parts = self.parts.saturating_add(n),
+        }
+    }
+
+    fn total(&self, own: u64) -> u64 {
+        let same = self.same.saturating_mul(self.times);
+        own.saturating_add(same)
+            .saturating_add(self.part)
+            .saturating_add(self.parts)
+    }
+}
+
 /// What a schema can cost at the most.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Cost {
     /// How many steps it takes to look at one value.
     pub(super) weight: u64,
-    /// For a schema that is in itself: how many levels of subschemas look at one value, one inside the other.
-    pub(super) recursion: Option<usize>,
+    /// For a schema that is in itself.
+    pub(super) recursion: Option<Recursion>,
+}
+
+/// How a schema comes back to itself.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Recursion {
+    /// How many levels of subschemas look at one value, one inside the other.
+    pub(super) chain: usize,
+    /// How often one part of a value is given to the schema again: so many times as much is looked at with each level, where
+    /// results are not remembered.
+    pub(super) fan: u64,
 }
 
 const LISTS: &[(&str, Edge)] = &[
@@ -216,40 +260,38 @@ impl<'s> Graph<'s> {
             Engine::Linear => 1,
             Engine::Fancy => FANCY,
         };
-        let (mut weights, mut chains) = (vec![1_u64; self.nodes.len()], vec![1; self.nodes.len()]);
-        let mut recursive = false;
+        let all = self.nodes.len();
+        let (mut weights, mut fans, mut chains) = (vec![1; all], vec![0; all], vec![1; all]);
         for from in order {
             let node = &self.nodes[from];
-            let (mut same, mut part, mut parts) = (0_u64, 0_u64, 0_u64);
+            let (mut weight, mut fan) = (Sum::of(node), Sum::of(node));
             for &(to, edge) in &node.edges {
                 // A schema that comes back to itself further in is asked once for each value.
                 let again = edge != Edge::Same && components[from] == components[to];
-                recursive |= again;
-                let weight = if again { 1 } else { weights[to] };
+                weight.add(edge, if again { 1 } else { weights[to] });
+                // What is further in, and does not come back, has a fan of its own.
                 match edge {
-                    Edge::Same => {
-                        same = same.saturating_add(weight);
-                        chains[from] = chains[from].max(chains[to] + 1);
-                    }
-                    Edge::Part => part = part.max(weight),
-                    Edge::Parts => parts = parts.saturating_add(weight),
+                    Edge::Same => fan.add(edge, fans[to]),
+                    _ => fan.add(edge, u64::from(again)),
+                }
+                if edge == Edge::Same {
+                    chains[from] = chains[from].max(chains[to] + 1);
                 }
             }
-            let times = if node.asks_twice { 2 } else { 1 };
-            weights[from] = (node.own + node.patterns * per_pattern)
-                .saturating_add(same.saturating_mul(times))
-                .saturating_add(part.saturating_add(parts));
+            weights[from] = weight.total(node.own + node.patterns * per_pattern);
+            fans[from] = fan.total(0);
         }
         let chain = chains.into_iter().max().unwrap_or(1);
         let weight = weights.into_iter().max().unwrap_or(1);
+        let fan = fans.into_iter().max().unwrap_or(0);
         if weight > MAX_WEIGHT {
             let reason = format!("has more than {MAX_WEIGHT} subschemas that look at one value");
             return Err(reason.into());
         }
-        if self.levels(&components) > MAX_LEVELS || recursive && chain > MAX_CHAIN {
+        if self.levels(&components) > MAX_LEVELS || fan > 0 && chain > MAX_CHAIN {
             return Err("has references that are nested too deeply".into());
         }
-        let recursion = recursive.then_some(chain);
+        let recursion = (fan > 0).then_some(Recursion { chain, fan });
         Ok(Cost { weight, recursion })
     }
 

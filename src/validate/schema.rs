@@ -4,7 +4,7 @@ use jsonschema::Validator;
 use serde_json::Value;
 
 use super::{
-    graph::{Cost, Graph},
+    graph::{Cost, Graph, Recursion},
     limits::{
         Extent, LIGHT, MAX_BYTES, MAX_BYTES_TO_ALL, MAX_DEPTH, MAX_LEVELS_TO_MISFIT, MAX_RECURSION,
         MAX_STEPS, MAX_STEPS_TO_ALL, MAX_STEPS_TO_ONE, Reason,
@@ -235,22 +235,29 @@ impl Compiled {
     #[inline(never)]
     fn reaches(&self, value: &Value, steps: u64) -> bool {
         let extent = Extent::of(value, MAX_ARGUMENTS_DEPTH);
-        let chain = self.cost.recursion.unwrap_or(1);
+        let recursion = self.cost.recursion;
         extent.levels <= MAX_ARGUMENTS_DEPTH
             && extent.values.saturating_mul(self.cost.weight) <= steps
-            && (self.cost.recursion.is_none() || extent.levels * chain <= MAX_RECURSION)
+            && recursion.is_none_or(|r| extent.levels * r.chain <= MAX_RECURSION)
     }
 
     fn search(&self, value: &Value) -> Search {
         let levels = Extent::of(value, MAX_ARGUMENTS_DEPTH).levels;
-        let too_deep = self.cost.recursion.is_some() && levels > MAX_LEVELS_TO_MISFIT;
-        if too_deep || !self.reaches(value, MAX_STEPS_TO_ONE) {
-            return Search::Nothing;
+        // The errors of a recursive schema are looked for in each level as often as it is asked in the one above.
+        let times = match self.cost.recursion {
+            Some(_) if levels > MAX_LEVELS_TO_MISFIT => return Search::Nothing,
+            Some(Recursion { fan, .. }) => {
+                (1..levels).fold(1, |all: u64, _| all.saturating_mul(fan))
+            }
+            None => 1,
+        };
+        let small = || json_bytes(value, MAX_BYTES_TO_ALL).is_ok();
+        if self.reaches(value, MAX_STEPS_TO_ALL / times) && small() {
+            return Search::All;
         }
-        let small = json_bytes(value, MAX_BYTES_TO_ALL).is_ok();
-        match small && self.reaches(value, MAX_STEPS_TO_ALL) {
-            true => Search::All,
-            false => Search::One,
+        match self.reaches(value, MAX_STEPS_TO_ONE / times) {
+            true => Search::One,
+            false => Search::Nothing,
         }
     }
 

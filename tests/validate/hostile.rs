@@ -260,6 +260,99 @@ fn recursion_in_two_branches_is_told_of_shallow_arguments_only() {
     assert_eq!(texts[2], texts[1]);
 }
 
+/// Fifty branches into itself, and arguments that are shallow enough to be searched.
+#[test]
+fn recursion_in_many_branches_is_told_of_as_deep_as_there_is_time() {
+    for keyword in ["anyOf", "oneOf", "allOf"] {
+        let texts = quick(move || {
+            let branch = |n| json!({ "properties": { "c": { "$ref": "#" } }, "required": ["c"], "maxProperties": n });
+            let branches: Vec<Value> = (1..50).map(branch).collect();
+            let schema = Schema::compile(&json!({ keyword: branches, "type": "object" })).unwrap();
+            let of = |levels| {
+                let arguments = (1..levels).fold(json!(1), |inner, _| json!({ "c": inner }));
+                schema.misfits(&arguments).to_string()
+            };
+            [1, 2, 3, 4, 8].map(of)
+        });
+        assert!(
+            texts[0].contains("is not of type \"object\""),
+            "{keyword}: {}",
+            texts[0]
+        );
+        assert_eq!(texts[4], "root: does not fit the schema", "{keyword}");
+    }
+}
+
+/// Each way to come back to itself twice, for arguments as deep as they may be.
+#[test]
+fn recursion_that_doubles_is_quick() {
+    let c = || json!({ "properties": { "c": { "$ref": "#" } }, "required": ["c"] });
+    let items = || json!({ "items": { "$ref": "#" }, "minItems": 1 });
+    let both = |a: Value, b: Value| {
+        let mut a = a;
+        a.as_object_mut()
+            .unwrap()
+            .extend(b.as_object().unwrap().clone());
+        a
+    };
+    let mut schemas = Vec::new();
+    for branch in [&c as &dyn Fn() -> Value, &items] {
+        let other = || {
+            both(
+                branch(),
+                json!({ "minProperties": 1, "type": ["array", "object"] }),
+            )
+        };
+        for keyword in ["allOf", "anyOf", "oneOf"] {
+            schemas.push(json!({ keyword: [branch(), other()] }));
+            schemas.push(json!({ keyword: [branch(), other(), { "type": "null" }] }));
+            schemas.push(
+                json!({ keyword: [{ "not": branch() }, { "not": other() }, { "type": "null" }] }),
+            );
+        }
+        schemas.push(json!({ "if": branch(), "then": other(), "else": other() }));
+        schemas.push(both(
+            branch(),
+            json!({ "unevaluatedProperties": { "$ref": "#" } }),
+        ));
+        schemas.push(json!({ "anyOf": [branch(), other()], "unevaluatedProperties": false, "unevaluatedItems": false }));
+        schemas.push(json!({ "dependentSchemas": { "c": branch() }, "allOf": [other()] }));
+    }
+    schemas.push(json!({ "patternProperties": { "c": { "$ref": "#" }, "c+": { "$ref": "#" } } }));
+    schemas.push(json!({ "contains": { "$ref": "#" }, "items": { "$ref": "#" } }));
+    schemas.push(json!({ "items": { "anyOf": [{ "$ref": "#" }, { "items": { "$ref": "#" } }] } }));
+    schemas.push(json!({ "$dynamicAnchor": "n", "anyOf": [{ "items": { "$dynamicRef": "#n" } }, { "properties": { "c": { "$dynamicRef": "#n" } }, "items": { "$dynamicRef": "#n" } }] }));
+    schemas.push(json!({
+        "$defs": {
+            "a": { "anyOf": [{ "items": { "$ref": "#/$defs/b" } }, { "items": { "$ref": "#/$defs/c" } }] },
+            "b": { "anyOf": [{ "items": { "$ref": "#/$defs/c" }, "minItems": 1 }, { "items": { "$ref": "#/$defs/a" } }] },
+            "c": { "oneOf": [{ "items": { "$ref": "#/$defs/a" }, "minItems": 1 }, { "items": { "$ref": "#/$defs/b" } }] },
+        },
+        "$ref": "#/$defs/a",
+    }));
+    for schema in schemas {
+        let text = schema.to_string();
+        let (taken, took) = on_a_small_stack(move || {
+            let Ok(schema) = Schema::compile_with(&schema, Draft::Draft202012) else {
+                return false;
+            };
+            for levels in [3, 8, 9, 16, 24, 32, 60, 118] {
+                for leaf in [json!(1), json!(null), json!({}), json!([])] {
+                    for around in [|v| of("c", v), |v| Value::Array(vec![v])] {
+                        let value = (1..levels).fold(leaf.clone(), |inner, _| around(inner));
+                        let _ = schema.is_valid(&value);
+                        let _ = schema.misfits(&value);
+                        let _ = schema.repaired(&value);
+                    }
+                }
+            }
+            true
+        });
+        println!("{took:?} {taken} {text}");
+        assert!(took < LIMIT, "{took:?} {text}");
+    }
+}
+
 /// As deep as arguments may be, with as many levels of the schema for each of theirs as are taken.
 #[test]
 fn recursion_and_deep_arguments_fit_on_the_stack() {
