@@ -142,35 +142,35 @@ async fn an_answer_that_does_not_fit_is_reported_and_not_repeated() {
     );
 }
 
-fn installed(path: &str) -> Option<PathBuf> {
+fn installed(path: &str) -> PathBuf {
     let there = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/target")).join(path);
-    there.exists().then_some(there)
+    assert!(
+        there.exists(),
+        "a server is not installed: run `tests/run --no-run` once"
+    );
+    there
 }
 
-fn everything() -> Option<Command> {
+fn everything() -> Command {
     let script = "mcp-servers/node_modules/@modelcontextprotocol/server-everything/dist/index.js";
     let mut command = Command::new("node");
-    command.arg(installed(script)?).arg("stdio");
-    Some(command)
+    command.arg(installed(script)).arg("stdio");
+    command
 }
 
-fn time() -> Option<Command> {
+fn time() -> Command {
     let mut command = Command::new("python3");
     command.args(["-m", "mcp_server_time", "--local-timezone", "UTC"]);
-    command.env("PYTHONPATH", installed("mcp-servers-python")?);
-    Some(command)
+    command.env("PYTHONPATH", installed("mcp-servers-python"));
+    command
 }
 
 /// Runs each call behind the layer; how many were sent is counted below it.
 async fn served(
-    command: Option<Command>,
+    mut command: Command,
     repair: bool,
     calls: &[ToolCall],
-) -> Option<(Vec<Result<String, ToolError>>, usize)> {
-    let Some(mut command) = command else {
-        eprintln!("no server here: run tests/run");
-        return None;
-    };
+) -> (Vec<Result<String, ToolError>>, usize) {
     command.kill_on_drop(true);
     let run = async {
         let (process, _) = TokioChildProcess::builder(command)
@@ -202,11 +202,8 @@ async fn served(
         client.cancel().await.unwrap();
         (answers, sent.load(SeqCst))
     };
-    Some(
-        timeout(Duration::from_secs(60), run)
-            .await
-            .expect("it hangs"),
-    )
+    let limit = Duration::from_secs(60);
+    timeout(limit, run).await.expect("it hangs")
 }
 
 fn call(tool: &str, arguments: Value) -> ToolCall {
@@ -220,9 +217,7 @@ async fn server_everything_gets_no_wrong_arguments() {
         call("echo", json!({ "massage": "hello" })),
         call("get-sum", json!({ "a": "5", "b": 2 })),
     ];
-    let Some((answers, sent)) = served(everything(), false, &calls).await else {
-        return;
-    };
+    let (answers, sent) = served(everything(), false, &calls).await;
     assert_eq!(sent, 1);
     assert_eq!(answers[0].as_ref().unwrap(), "Echo: hello");
     let wrong = |n: usize| answers[n].as_ref().unwrap_err();
@@ -240,9 +235,7 @@ async fn server_everything_gets_no_wrong_arguments() {
 #[tokio::test]
 async fn server_everything_understands_repaired_arguments() {
     let calls = [call("get-sum", json!({ "a": "5", "b": 2 }))];
-    let Some((answers, sent)) = served(everything(), true, &calls).await else {
-        return;
-    };
+    let (answers, sent) = served(everything(), true, &calls).await;
     assert_eq!(sent, 1);
     assert!(answers[0].as_ref().unwrap().contains('7'), "{answers:?}");
 }
@@ -257,9 +250,7 @@ async fn mcp_server_time_gets_no_wrong_arguments() {
             json!({ "source_timezone": "UTC", "time": "12:00" }),
         ),
     ];
-    let Some((answers, sent)) = served(time(), false, &calls).await else {
-        return;
-    };
+    let (answers, sent) = served(time(), false, &calls).await;
     assert_eq!(sent, 1);
     assert!(answers[0].as_ref().unwrap().contains("Europe/Oslo"));
     assert_eq!(
