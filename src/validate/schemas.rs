@@ -1,11 +1,9 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
 };
 
 use arc_swap::ArcSwap;
-use tokio::time::Instant;
 
 use super::schema::Schema;
 use crate::{
@@ -16,9 +14,6 @@ use crate::{
 
 /// How many schemas are kept.
 const MAX_SCHEMAS: usize = 10_000;
-
-/// How long the schemas of one list may take to compile, together. An honest list takes milliseconds.
-const MAX_TIME: Duration = Duration::from_secs(5);
 
 /// The schemas of tools, by server and tool: 10,000 at most. Reading one is an atomic load, whatever is being written.
 ///
@@ -94,33 +89,24 @@ impl Schemas {
         Self::default()
     }
 
-    /// Sets the schema of a tool. Nothing is set beyond 10,000.
-    pub fn insert(&self, server: Option<&str>, tool: &str, schema: Schema) {
-        self.write(|table| add(table, server, tool, Ok(schema)));
+    /// Sets the schema of a tool. `false`: it is not set, as there are 10,000 of other tools.
+    pub fn insert(&self, server: Option<&str>, tool: &str, schema: Schema) -> bool {
+        self.write(|table| add(table, server, tool, Ok(schema)))
     }
 
     /// Replaces the schemas of a server's tools, or of those without a server, by those of a list, all at once. If some are refused, have a pattern that is
     /// [left out](Schema::omitted), or are beyond 10,000, one warning tells of them: `tool.schema`.
-    ///
-    /// The list is walked here, and a schema of it that is not asked for until 5 s have passed is refused: that bounds what a stranger's list can
-    /// take, if it is compiled while it is walked.
     pub fn replace<N: AsRef<str>>(
         &self,
         server: Option<&str>,
         list: impl IntoIterator<Item = (N, Result<Schema, ConfigError>)>,
     ) {
-        let begun = Instant::now();
         let mut new = Table::new();
-        let mut tools = 0_usize;
-        let mut list = list.into_iter();
-        while begun.elapsed() < MAX_TIME
-            && let Some((tool, schema)) = list.next()
-        {
+        let (mut tools, mut lost) = (0_usize, 0_usize);
+        for (tool, schema) in list {
             tools += 1;
-            add(&mut new, server, tool.as_ref(), schema);
+            lost += usize::from(!add(&mut new, server, tool.as_ref(), schema));
         }
-        let late = list.count();
-        let mut lost = tools - new.len() + late;
         let mut unchecked: Vec<(String, ConfigError)> = Vec::new();
         for entry in new.values() {
             unchecked.extend(entry.refusal().map(|error| (entry.tool.to_string(), error)));
@@ -138,7 +124,7 @@ impl Schemas {
         let first = unchecked.first();
         if first.is_some() || lost > 0 {
             event!(WARN SCHEMA, SERVER = server.map(short), TOOL = first.map(|(tool, _)| short(tool)),
-                ERROR = first.map(|(_, error)| error.reason()), TOOLS = tools + late,
+                ERROR = first.map(|(_, error)| error.reason()), TOOLS = tools,
                 UNCHECKED = unchecked.len() + lost);
         }
     }
@@ -207,21 +193,29 @@ impl Schemas {
         (entry.is_of(server) && *entry.tool == *tool).then(|| read(&entry.schema))
     }
 
-    fn write(&self, change: impl FnOnce(&mut Table)) {
+    fn write<T>(&self, change: impl FnOnce(&mut Table) -> T) -> T {
         let _writing: MutexGuard<'_, ()> = self
             .0
             .writing
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         let mut table = Table::clone(&self.0.table.load());
-        change(&mut table);
+        let changed = change(&mut table);
         self.0.table.store(Arc::new(table));
+        changed
     }
 }
 
-fn add(table: &mut Table, server: Option<&str>, tool: &str, schema: Result<Schema, ConfigError>) {
+/// Whether there was room for it.
+fn add(
+    table: &mut Table,
+    server: Option<&str>,
+    tool: &str,
+    schema: Result<Schema, ConfigError>,
+) -> bool {
     let hash = hash_of(server, Some(tool));
-    if table.len() < MAX_SCHEMAS || table.contains_key(&hash) {
+    let has_room = table.len() < MAX_SCHEMAS || table.contains_key(&hash);
+    if has_room {
         let entry = Entry {
             server: server.map(Into::into),
             tool: tool.into(),
@@ -229,6 +223,7 @@ fn add(table: &mut Table, server: Option<&str>, tool: &str, schema: Result<Schem
         };
         table.insert(hash, Arc::new(entry));
     }
+    has_room
 }
 
 crate::text::debug_fields! { {} |this| Schemas { len: this.len(), .. } }

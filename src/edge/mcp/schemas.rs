@@ -1,15 +1,19 @@
 //! The schemas of a server's tools, for a [`ValidateLayer`](crate::validate::ValidateLayer).
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use rmcp::model::{JsonObject, Tool};
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::{Catalog, McpTools};
 use crate::{
-    config::ConfigError,
+    config::{ConfigError, refuse_if},
     validate::{Draft, Schema, Schemas},
 };
+
+/// How long the schemas of one list may take to compile, together: an honest list takes milliseconds.
+const MAX_TIME: Duration = Duration::from_secs(5);
 
 /// Which schema of a tool.
 type Of = fn(&Tool) -> Option<&Arc<JsonObject>>;
@@ -25,9 +29,10 @@ fn output(tool: &Tool) -> Option<&Arc<JsonObject>> {
 impl Catalog {
     /// Puts the schemas of the tools in the place of those that the table has of this server.
     fn put(&self, schemas: &Schemas, of: Of) {
+        let begun = Instant::now();
         let list = self.tools().filter_map(|tool| {
             let schema = of(tool)?;
-            Some((&*tool.name, compiled(schema)))
+            Some((&*tool.name, compiled(schema, begun)))
         });
         schemas.replace(self.server(), list);
     }
@@ -63,7 +68,10 @@ impl Catalog {
 }
 
 /// MCP's default is draft 2020-12.
-fn compiled(schema: &Arc<JsonObject>) -> Result<Schema, ConfigError> {
+fn compiled(schema: &Arc<JsonObject>, begun: Instant) -> Result<Schema, ConfigError> {
+    let late = begun.elapsed() > MAX_TIME;
+    let reason = "is one of a list that takes longer than 5 s to compile";
+    refuse_if(late, "schema", reason)?;
     let schema = Value::Object(JsonObject::clone(schema));
     Schema::compile_with(&schema, Draft::Draft202012)
 }
@@ -79,9 +87,12 @@ impl From<&Catalog> for Schemas {
 
 impl McpTools {
     /// Keeps the input schemas of the server's tools in this table, now and whenever the list changes: they are compiled in the
-    /// task that has read the list, and never in a call. Those that do not say otherwise are of draft 2020-12.
+    /// task that has read the list, and never in a call. Those that do not say otherwise are of draft 2020-12. After 5 s the rest of a list is
+    /// refused: see [`Schemas::refused`].
     ///
-    /// A table may have the schemas of several servers, if their [names](Catalog::with_server) differ.
+    /// A table may have the schemas of several servers, if their [names](Catalog::with_server) differ. They are found by the
+    /// server's name and the tool's: where calls name their server, as those through a router do, the catalog has to have this
+    /// name too. A list without one replaces all schemas of tools without a server.
     ///
     /// ```
     /// use tower_toolcall::{mcp::{Catalog, McpTools}, validate::{Schemas, ValidateLayer}};
@@ -112,5 +123,28 @@ impl McpTools {
             }
         });
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each one takes two seconds.
+    fn slow(tool: &Tool) -> Option<&Arc<JsonObject>> {
+        let two = tokio::time::advance(Duration::from_secs(2));
+        let _ = tokio_test::task::spawn(two).poll();
+        input(tool)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_slow_list_has_after_five_seconds_is_refused() {
+        let tool = |n: usize| Tool::new(format!("t{n}"), "", Arc::default());
+        let schemas = Schemas::new();
+        Catalog::new((0..10).map(tool)).put(&schemas, slow);
+        let refused = schemas.refused();
+        assert_eq!((schemas.len(), refused.len()), (10, 8));
+        let reason = refused[0].1.reason();
+        assert!(reason.contains("longer than 5 s"), "{reason}");
     }
 }
