@@ -9,11 +9,13 @@ use serde_json::{Map, Value};
 
 use super::{
     limits::{
-        FANCY, MAX_CHAIN, MAX_EDGES, MAX_LEVELS, MAX_PATTERNS, MAX_SUBSCHEMAS, MAX_WEIGHT, Reason,
+        FANCY, MAX_BYTES, MAX_CHAIN, MAX_EDGES, MAX_LEVELS, MAX_PATTERNS, MAX_SUBSCHEMAS,
+        MAX_WEIGHT, Reason,
     },
     names::Names,
     patterns::Engine,
 };
+use crate::answer::json_bytes;
 
 /// A schema's subschemas, as far as they are used.
 pub(super) struct Graph<'s> {
@@ -24,6 +26,8 @@ pub(super) struct Graph<'s> {
     pub(super) patterns: BTreeSet<&'s str>,
     /// The names that they have for properties.
     pub(super) names: BTreeSet<&'s str>,
+    copied: u64,
+    has_alternatives: bool,
 }
 
 /// A subschema.
@@ -87,6 +91,10 @@ impl Sum {
 pub(super) struct Cost {
     /// How many steps it takes to look at one value.
     pub(super) weight: u64,
+    /// How much of the schema one error may be, in bytes of JSON.
+    pub(super) copied: u64,
+    /// Whether an error may have those of alternatives in it.
+    pub(super) has_alternatives: bool,
     /// For a schema that is in itself.
     pub(super) recursion: Option<Recursion>,
 }
@@ -130,6 +138,9 @@ const SINGLE: &[(&str, Edge)] = &[
     ("unevaluatedProperties", Edge::Parts),
 ];
 
+/// What the compiler's errors have a copy of.
+const COPIED: [&str; 5] = ["const", "enum", "not", "pattern", "format"];
+
 const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
 
 impl<'s> Graph<'s> {
@@ -142,6 +153,8 @@ impl<'s> Graph<'s> {
             edges: 0,
             patterns: BTreeSet::new(),
             names: BTreeSet::new(),
+            copied: 0,
+            has_alternatives: false,
         };
         let mut rest = Vec::new();
         graph.node(schema, &mut rest);
@@ -238,6 +251,16 @@ impl<'s> Graph<'s> {
             }
         }
 
+        let copies = COPIED.iter().filter_map(|keyword| schema.get(*keyword));
+        for value in copies {
+            let bytes = json_bytes(value, MAX_BYTES).unwrap_or(MAX_BYTES);
+            self.copied = self.copied.max(bytes);
+        }
+        let alternatives = ["anyOf", "oneOf"];
+        self.has_alternatives |= alternatives
+            .iter()
+            .any(|keyword| schema.contains_key(*keyword));
+
         let before = (self.nodes[node].own, self.nodes[node].patterns);
         let mut patterns: Vec<&'s str> = keys("patternProperties").collect();
         patterns.extend(schema.get("pattern").and_then(Value::as_str));
@@ -292,7 +315,12 @@ impl<'s> Graph<'s> {
             return Err("has references that are nested too deeply".into());
         }
         let recursion = (fan > 0).then_some(Recursion { chain, fan });
-        Ok(Cost { weight, recursion })
+        Ok(Cost {
+            weight,
+            copied: self.copied,
+            has_alternatives: self.has_alternatives,
+            recursion,
+        })
     }
 
     /// How many subschemas are one inside the other at the most, references followed: those that come back to each other all count.

@@ -46,10 +46,10 @@ pub(super) const FANCY: u64 = 2_000;
 /// Steps: the values of the arguments times the subschemas that look at each. About 10 ns each.
 pub(super) const MAX_STEPS: u64 = 20_000_000;
 
-/// As many for finding out what is wrong, up to one misfit: texts are made and thrown away.
+/// As many for finding the first misfit, where there are no alternatives: these have all of theirs.
 pub(super) const MAX_STEPS_TO_ONE: u64 = 1_000_000;
 
-/// As many for finding all that is wrong.
+/// As many for finding all that is wrong. Each may be an error, of 300 bytes.
 pub(super) const MAX_STEPS_TO_ALL: u64 = 100_000;
 
 /// A schema of at most this weight looks at any arguments: counting their values would cost as much.

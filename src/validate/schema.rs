@@ -242,7 +242,10 @@ impl Compiled {
     }
 
     fn search(&self, value: &Value) -> Search {
-        let levels = Extent::of(value, MAX_ARGUMENTS_DEPTH).levels;
+        let Extent { values, levels } = Extent::of(value, MAX_ARGUMENTS_DEPTH);
+        if !self.reaches(value, MAX_STEPS) {
+            return Search::Nothing;
+        }
         // The errors of a recursive schema are looked for in each level as often as it is asked in the one above.
         let times = match self.cost.recursion {
             Some(_) if levels > MAX_LEVELS_TO_MISFIT => return Search::Nothing,
@@ -251,11 +254,15 @@ impl Compiled {
             }
             None => 1,
         };
-        let small = || json_bytes(value, MAX_BYTES_TO_ALL).is_ok();
-        if self.reaches(value, MAX_STEPS_TO_ALL / times) && small() {
-            return Search::All;
+        let steps = times.saturating_mul(self.cost.weight);
+        if let Ok(bytes) = json_bytes(value, MAX_BYTES_TO_ALL) {
+            // An error may be a copy of the value, at each level, and of a part of the schema.
+            let parts = (values + bytes / 64) * levels as u64 * (1 + self.cost.copied / 256);
+            if steps.saturating_mul(parts) <= MAX_STEPS_TO_ALL {
+                return Search::All;
+            }
         }
-        match self.reaches(value, MAX_STEPS_TO_ONE / times) {
+        match !self.cost.has_alternatives && steps.saturating_mul(values) <= MAX_STEPS_TO_ONE {
             true => Search::One,
             false => Search::Nothing,
         }

@@ -399,6 +399,73 @@ fn many_items_and_many_subschemas_are_not_multiplied() {
     });
 }
 
+/// Errors have copies of values, of parts of the schema, and of each other.
+#[test]
+fn what_is_told_takes_little_memory() {
+    let list = |n: usize, of: Value| Value::Array(vec![of; n]);
+    let long = || json!("x".repeat(60_000));
+    let deep = |levels| (0..levels).fold(long(), |inner, _| json!([inner]));
+    let nested = |keyword: &str| {
+        (0..20).fold(
+            json!({ "type": "string" }),
+            |inner, _| json!({ keyword: [{ "items": inner }, { "type": "null" }] }),
+        )
+    };
+    let closed = json!({ "properties": { "a": {} }, "additionalProperties": false });
+    for (schema, value) in [
+        (
+            json!({ "items": { "const": list(60_000, json!(1)) } }),
+            list(30_000, json!(2)),
+        ),
+        (
+            json!({ "items": { "enum": [list(60_000, json!(1))] } }),
+            list(30_000, json!(2)),
+        ),
+        (
+            json!({ "items": { "not": { "enum": list(60_000, json!(2)) } } }),
+            list(30_000, json!(2)),
+        ),
+        (
+            json!({ "items": { "pattern": format!("a{}", "b?".repeat(60_000)) } }),
+            list(20_000, json!("c")),
+        ),
+        (
+            json!({ "items": { "type": "string" } }),
+            list(30_000, json!(1)),
+        ),
+        (
+            json!({ "anyOf": list(2, json!({ "items": { "type": "string" } })) }),
+            list(200_000, json!(1)),
+        ),
+        (
+            json!({ "anyOf": list(9_000, json!({ "type": "integer" })) }),
+            long(),
+        ),
+        (
+            json!({ "allOf": list(4_000, json!({ "unevaluatedItems": false })) }),
+            json!([long()]),
+        ),
+        (
+            json!({ "allOf": list(3_000, closed.clone()) }),
+            of(&"x".repeat(60_000), json!(1)),
+        ),
+        (
+            json!({ "oneOf": list(2_000, closed) }),
+            of(&"x".repeat(60_000), json!(1)),
+        ),
+        (nested("anyOf"), deep(20)),
+        (nested("oneOf"), deep(20)),
+    ] {
+        let text: String = schema.to_string().chars().take(100).collect();
+        let bytes = quick(move || {
+            let schema = Schema::compile_with(&schema, Draft::Draft202012).unwrap();
+            let told = || drop((schema.misfits(&value), schema.repaired(&value)));
+            allocation_counter::measure(told).bytes_max
+        });
+        assert!(bytes < 64 << 20, "{bytes} {text}");
+    }
+}
+
 fn properties(n: usize, of: impl Fn(usize) -> Value) -> Value {
     let properties: Map<String, Value> = (0..n).map(|i| (format!("p{i}"), of(i))).collect();
     json!({ "properties": properties })
