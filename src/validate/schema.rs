@@ -123,6 +123,9 @@ impl Schema {
     }
 
     /// What does not fit: none if the value is [valid](Self::is_valid).
+    ///
+    /// Of a large value, or a costly schema, it may be the first misfit alone, or only that the value does not fit: what is
+    /// searched is bounded in time and memory. So it is with values of more than 8 levels, if the schema refers to itself.
     pub fn misfits(&self, value: &Value) -> Misfits {
         match &self.0 {
             Some(compiled) if !self.is_valid(value) => compiled.misfits(value),

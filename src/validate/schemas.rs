@@ -38,6 +38,20 @@ const MAX_SCHEMAS: usize = 10_000;
 /// # Ok::<_, tower_toolcall::ConfigError>(())
 /// ```
 ///
+/// Types of the program, as tools of `router::tool_fn` have them, may have schemas by [schemars](https://docs.rs/schemars):
+///
+/// ```
+/// use schemars::{JsonSchema, schema_for};
+/// use tower_toolcall::validate::{Schema, Schemas};
+///
+/// #[derive(JsonSchema)]
+/// struct Weather { city: String, days: u8 }
+///
+/// let schemas = Schemas::new();
+/// schemas.insert(None, "weather", Schema::compile(schema_for!(Weather).as_value())?);
+/// # Ok::<_, tower_toolcall::ConfigError>(())
+/// ```
+///
 /// With the feature `mcp`, `McpTools::with_schemas` follows the list of an MCP server, and `Schemas::from(&catalog)` has those of one
 /// list.
 #[derive(Clone, Default)]
