@@ -1,6 +1,5 @@
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tower_layer::Layer;
 
@@ -16,14 +15,17 @@ use crate::{
     error::{ErrorKind, ToolError},
     event::emit,
     kit::per_tool::PerTool,
+    text::Bounded,
 };
+
+/// How much of the list of paths to repaired arguments is in the event, in bytes.
+const MAX_PATHS: usize = 512;
 
 /// Whether arguments are checked.
 ///
 /// As an [extension](ToolCall::extensions) of a call it holds for that call, and beats what the layer says of the tool, which beats what
 /// the layer says of all. Only code can set an extension: a caller over a wire cannot.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Validation {
     /// They are, and what does not fit is refused. The default.
@@ -163,7 +165,7 @@ impl Settings {
         {
             let repaired = call.clone().with_arguments(repaired);
             if repaired.check().is_ok() {
-                emit!(DEBUG REPAIRED, info, PATHS = paths.join(", ").as_str());
+                emit!(DEBUG REPAIRED, info, PATHS = Bounded::print(MAX_PATHS, &paths.join(", ")).as_str());
                 *call = repaired;
                 return Ok(());
             }

@@ -13,9 +13,6 @@ pub(super) const MAX_DEPTH: usize = 64;
 /// Bytes of a schema as JSON: 10,000 properties take 80 ms.
 pub(super) const MAX_BYTES: u64 = 256 << 10;
 
-/// More values than that are not in so many bytes.
-pub(super) const MAX_SUBSCHEMAS: usize = 256 << 10;
-
 /// References, and subschemas in their places.
 pub(super) const MAX_EDGES: usize = 256 << 10;
 

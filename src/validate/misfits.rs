@@ -245,7 +245,9 @@ fn message(error: &ValidationError<'_>) -> String {
         Kind::MinLength { limit } => format!("is shorter than {}", characters(*limit)),
         Kind::MaxProperties { limit } => format!("has more than {}", properties(*limit)),
         Kind::MinProperties { limit } => format!("has fewer than {}", properties(*limit)),
-        Kind::MultipleOf { multiple_of } => format!("is not a multiple of {multiple_of}"),
+        Kind::MultipleOf { multiple_of } => {
+            format!("is not a multiple of {}", short(&multiple_of.to_string()))
+        }
         Kind::Not { .. } => "is what it must not be".to_owned(),
         Kind::Pattern { pattern } => format!("does not match \"{}\"", short(pattern)),
         Kind::PropertyNames { error } => format!("has a property whose name {}", message(error)),

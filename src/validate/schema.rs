@@ -101,17 +101,12 @@ impl Schema {
             _ => false,
         };
         if is_empty {
-            return Ok(Self::anything());
+            return Ok(Self(None));
         }
         let compiled = Compiled::new(schema, draft);
         compiled
             .map(|compiled| Self(Some(Arc::new(compiled))))
             .map_err(|reason| ConfigError::new("schema", reason))
-    }
-
-    /// The schema that everything fits.
-    pub fn anything() -> Self {
-        Self(None)
     }
 
     /// Whether a value fits. Allocates nothing, if the schema does not refer to itself and is not a costly one.

@@ -257,6 +257,8 @@ fn what_is_shown_of_a_schema_is_short() {
             json!({ "properties": { long.as_str(): { "type": "string" } } }),
             json!({ long.as_str(): 1 }),
         ),
+        (json!({ "multipleOf": 1e300 }), json!(1)),
+        (json!({ "maximum": -1e300 }), json!(1)),
         (
             json!({ "enum": (0..9_000).collect::<Vec<_>>() }),
             json!("x"),
