@@ -59,6 +59,36 @@ fn a_list_that_was_read_already_is_compiled_at_once_and_a_dropped_one_leaves_its
     assert_eq!(schemas.len(), 1);
 }
 
+/// One bad schema is its tool's affair.
+#[tokio::test]
+async fn a_hostile_schema_in_a_list_leaves_the_other_tools_checked() {
+    let (trace, _guard) = Trace::begin();
+    let again = json!({ "properties": { "a": { "allOf": [{ "$ref": "#/properties/a" }] } } });
+    let honest = json!({ "required": ["city"] });
+    let list = [tool("hostile", again), tool("weather", honest)];
+    let schemas = Schemas::new();
+    let tools = McpTools::new(Catalog::new(list).with_server("docs")).with_schemas(&schemas);
+    assert_eq!(tools.catalog().len(), 2);
+    let refused = schemas.refused();
+    assert_eq!((refused.len(), refused[0].0.as_str()), (1, "docs/hostile"));
+    let events = trace.events("tool.schema");
+    assert_eq!(events.len(), 1);
+    assert!(events[0].contains("tool=hostile") && events[0].contains("unchecked=1"));
+
+    let leaf = service_fn(|_: ToolCall| async { Ok::<_, BoxError>(()) });
+    let run = |name| {
+        let stack = ServiceBuilder::new().layer(ValidateLayer::new(&schemas));
+        stack
+            .service(leaf)
+            .oneshot(ToolCall::new(name).with_server("docs"))
+    };
+    assert!(run("hostile").await.is_ok());
+    assert_eq!(
+        run("weather").await.unwrap_err().kind(),
+        ErrorKind::InvalidInput
+    );
+}
+
 fn answer(result: CallToolResult) -> CallToolResponse {
     CallToolResponse::Complete(result)
 }
