@@ -10,8 +10,8 @@ use super::{misfits::Types, path::Path};
 /// How many misfits are looked at.
 const MAX_REPAIRS: usize = 64;
 
-/// The value with what has the wrong type changed, and the paths to it. `None` if there is nothing to change, or something else is
-/// wrong.
+/// The value with what has the wrong type changed, and the paths to it. `None` if there is nothing to change. Whether it fits then is for
+/// the caller to see: what else is wrong may only follow from the type.
 pub(super) fn repair<'e>(
     value: &Value,
     errors: impl Iterator<Item = ValidationError<'e>>,
@@ -20,7 +20,9 @@ pub(super) fn repair<'e>(
     let mut repaired = value.clone();
     let (mut paths, mut seen) = (Vec::new(), BTreeSet::new());
     for error in errors.take(MAX_REPAIRS) {
-        let types = Types::wanted(&error)?;
+        let Some(types) = Types::wanted(&error) else {
+            continue;
+        };
         let pointer = error.instance_path().as_str();
         // Two parts of a schema may want the same.
         if !seen.insert(pointer.to_owned()) {
@@ -66,11 +68,20 @@ fn read(text: &str, wanted: Types) -> Option<Value> {
 /// No number that is meant as one is longer.
 const MAX_DIGITS: usize = 32;
 
+/// How many significant digits every `f64` keeps.
+const DIGITS: usize = f64::DIGITS as usize;
+
 /// A number that keeps all its digits.
 fn number(text: &str) -> Option<Number> {
     let number: Number = serde_json::from_str(text).ok()?;
-    let is_whole = !text.contains(['.', 'e', 'E']);
-    // One that is too large for an integer would be rounded.
-    let is_exact = !number.is_f64() || !is_whole && text.len() <= 17;
+    let mantissa = text.split(['e', 'E']).next()?;
+    let digits = mantissa.bytes().filter(u8::is_ascii_digit);
+    let is_whole = mantissa.len() == text.len() && !text.contains('.');
+    let is_zero = digits.clone().all(|digit| digit == b'0');
+    let is_exact = match number.is_f64() {
+        // One that is too large for an integer would be rounded, one too small would be zero.
+        true => !is_whole && digits.count() <= DIGITS && (is_zero || number.as_f64() != Some(0.0)),
+        false => true,
+    };
     (is_exact && !text.ends_with(char::is_whitespace)).then_some(number)
 }

@@ -15,7 +15,10 @@ use crate::{
 /// How many schemas are kept.
 const MAX_SCHEMAS: usize = 10_000;
 
-/// The schemas of tools, by server and tool: 10,000 at most. Reading one is an atomic load, whatever is being written.
+/// How many of one list: no server takes the room of others.
+const MAX_OF_LIST: usize = 1_000;
+
+/// The schemas of tools, by server and tool: 10,000 at most, and 1,000 of each list. Reading one is an atomic load, whatever is being written.
 ///
 /// Clones are the same table.
 ///
@@ -103,13 +106,15 @@ impl Schemas {
         Self::default()
     }
 
-    /// Sets the schema of a tool. `false`: it is not set, as there are 10,000 of other tools.
+    /// Sets the schema of a tool. `false`: it is not set, as there are 10,000 of other tools. Each time the table is copied: for many at
+    /// once there is [`replace`](Self::replace).
     pub fn insert(&self, server: Option<&str>, tool: &str, schema: Schema) -> bool {
-        self.write(|table| add(table, server, tool, Ok(schema)))
+        self.write(|table| add(table, MAX_SCHEMAS, server, tool, Ok(schema)))
     }
 
     /// Replaces the schemas of a server's tools, or of those without a server, by those of a list, all at once. If some are refused, have a pattern that is
-    /// [left out](Schema::omitted), or are beyond 10,000, one warning tells of them: `tool.schema`.
+    /// [left out](Schema::omitted), or are beyond the first 1,000 of the list or 10,000 of all, one warning tells of them: `tool.schema`.
+    /// Tools that are beyond have no schema, so that their calls are not checked.
     pub fn replace<N: AsRef<str>>(
         &self,
         server: Option<&str>,
@@ -119,7 +124,7 @@ impl Schemas {
         let (mut tools, mut lost) = (0_usize, 0_usize);
         for (tool, schema) in list {
             tools += 1;
-            lost += usize::from(!add(&mut new, server, tool.as_ref(), schema));
+            lost += usize::from(!add(&mut new, MAX_OF_LIST, server, tool.as_ref(), schema));
         }
         let mut unchecked: Vec<(String, ConfigError)> = Vec::new();
         for entry in new.values() {
@@ -223,12 +228,13 @@ impl Schemas {
 /// Whether there was room for it.
 fn add(
     table: &mut Table,
+    most: usize,
     server: Option<&str>,
     tool: &str,
     schema: Result<Schema, ConfigError>,
 ) -> bool {
     let hash = hash_of(server, Some(tool));
-    let has_room = table.len() < MAX_SCHEMAS || table.contains_key(&hash);
+    let has_room = table.len() < most || table.contains_key(&hash);
     if has_room {
         let entry = Entry {
             server: server.map(Into::into),

@@ -61,6 +61,8 @@ fn what_is_not_exactly_one_stays() {
         ("number", "1e999"),
         ("number", "123456789012345678901234567890"),
         ("number", "0.12345678901234567890"),
+        ("number", "900719925474099.3"),
+        ("number", "1e-400"),
         ("boolean", "True"),
         ("boolean", "yes"),
         ("boolean", "1"),
@@ -154,6 +156,14 @@ fn arguments_that_are_wrong_otherwise_too_are_told_as_they_came() {
         schema.repaired(&json!({ "n": 2, "a": 1 })).is_none(),
         "it fits"
     );
+}
+
+/// An `enum` of numbers has no text either.
+#[test]
+fn what_is_wrong_because_of_its_type_is_no_obstacle() {
+    let schema = json!({ "type": "integer", "enum": [1, 2] });
+    assert_eq!(repaired(schema.clone(), json!("1")), Some(json!(1)));
+    assert_eq!(repaired(schema, json!("3")), None);
 }
 
 #[tokio::test]

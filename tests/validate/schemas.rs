@@ -82,27 +82,26 @@ fn what_is_refused_can_be_asked_for() {
     assert!(schemas.get(Some("docs"), "b").is_none() && schemas.get(Some("docs"), "d").is_some());
 }
 
-/// Everything that grows is bounded.
+/// Everything that grows is bounded, and no server takes the room of others.
 #[test]
-fn ten_thousand_are_kept() {
+fn ten_thousand_are_kept_and_a_thousand_of_each_list() {
     let (trace, _guard) = Trace::begin();
     let schemas = Schemas::new();
     let schema = good().unwrap();
-    schemas.replace(
-        Some("a"),
-        (0..12_000).map(|n| (format!("t{n}"), Ok(schema.clone()))),
-    );
+    let list = |tools| (0..tools).map(|n| (format!("t{n}"), Ok(schema.clone())));
+    schemas.replace(Some("0"), list(1200));
+    assert_eq!(schemas.len(), 1000);
+    let event = &trace.events("tool.schema")[0];
+    assert!(event.contains("unchecked=200"), "{event}");
+    assert!(schemas.get(Some("0"), "t999").is_some());
+    for server in 1..11 {
+        schemas.replace(Some(&server.to_string()), list(1000));
+    }
     assert_eq!(schemas.len(), 10_000);
-    assert!(
-        trace.events("tool.schema")[0].contains("unchecked=2000"),
-        "{}",
-        trace.text()
-    );
-    schemas.replace(Some("b"), [("one", good())]);
-    assert!(!schemas.insert(None, "two", schema));
-    assert_eq!(schemas.len(), 10_000);
-    schemas.replace(Some("a"), [("one", good())]);
-    assert_eq!(schemas.len(), 1);
+    assert!(!schemas.insert(None, "two", schema.clone()));
+    schemas.replace(Some("0"), [("one", good())]);
+    assert!(schemas.insert(None, "two", schema));
+    assert_eq!(schemas.len(), 9002);
 }
 
 /// A user's own map.

@@ -5,7 +5,10 @@
 use std::{borrow::Cow, time::Duration};
 
 use super::{Settings, base::Explicit, duration::show, names::in_section, tools};
-use crate::{circuit_breaker::MAX_PERIOD, config::ConfigError};
+use crate::{
+    circuit_breaker::MAX_PERIOD,
+    config::{ConfigError, refuse_if},
+};
 
 type Checked = Result<(), ConfigError>;
 
@@ -17,6 +20,7 @@ const COOLDOWN: &str = "rate_limit.default_cooldown";
 /// Errors name keys, and so do their reasons, in backticks: `Names` puts variables in their place.
 pub(super) fn whole(settings: &Settings) -> Checked {
     names(settings)?;
+    heading(settings)?;
     spans(settings)?;
     layers(settings)?;
     let whole = Whole {
@@ -31,6 +35,11 @@ fn names(s: &Settings) -> Checked {
         true => Err(ConfigError::new(r#"tools."""#, "a tool has a name")),
         false => Ok(()),
     }
+}
+
+fn heading(s: &Settings) -> Checked {
+    let is_empty = s.validate.heading.as_deref() == Some("");
+    refuse_if(is_empty, "validate.heading", "it is empty")
 }
 
 /// No budget is zero, and no time is longer than its bound.
