@@ -17,6 +17,7 @@ mod real;
 mod refusals;
 pub mod stacks;
 pub mod tasks;
+mod validate;
 
 use std::panic;
 
@@ -232,6 +233,7 @@ pub fn groups() -> Vec<Group> {
     groups.extend(many::groups());
     groups.extend(stacks::groups());
     groups.extend(real::groups());
+    groups.extend(validate::groups());
     groups.extend(refusals::groups());
     // After a subscriber no event is as cheap as before the first one.
     let last = groups.pop();
