@@ -4,6 +4,7 @@ use tower::{Layer, Service, ServiceBuilder, ServiceExt};
 use tower_toolcall::{
     ErrorKind, Evidence, Execution, ToolCall, ToolError,
     redact::Rules,
+    retry::RetryLayer,
     sanitize::SanitizeLayer,
     testing::{Capture, Replay, Script, Step},
 };
@@ -98,6 +99,15 @@ async fn errors_come_back_as_they_were() {
     }
 }
 
+/// R6: the error is of the call that is replayed, so that what it proves holds, whatever the ids are.
+#[tokio::test(start_paused = true)]
+async fn a_replayed_429_is_repeated_under_another_id() {
+    let tool = Script::new([Step::status(429), Step::ok(json!(1))]);
+    let lines = captured(&tool, [call().with_id("a"), call().with_id("a")]).await;
+    let stack = RetryLayer::default().layer(Replay::from_lines(&lines).unwrap());
+    assert_eq!(stack.oneshot(call().with_id("b")).await.unwrap(), 1);
+}
+
 /// S1: nothing secret is written down, and the call is found again all the same.
 #[tokio::test]
 async fn secrets_are_not_written_down() {
@@ -135,6 +145,16 @@ async fn long_answers_are_whole() {
     assert_eq!(replay.oneshot(call()).await.unwrap(), long);
 }
 
+/// Names are told apart to the last character that a call may have.
+#[tokio::test]
+async fn long_names_are_told_apart() {
+    let of = |end: char| ToolCall::new(format!("{}{end}", "tool_".repeat(51)));
+    let tool = Script::new([Step::ok(json!("a")), Step::ok(json!("b"))]);
+    let lines = captured(&tool, [of('a'), of('b')]).await;
+    let replay = Replay::from_lines(&lines).unwrap();
+    assert_eq!(replay.oneshot(of('b')).await.unwrap(), "b");
+}
+
 /// A timeout above strikes again.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_was_dropped_hangs() {
@@ -146,6 +166,22 @@ async fn a_call_that_was_dropped_hangs() {
     let again = tokio::time::timeout(secs(5), replay.clone().oneshot(call()));
     assert!(again.await.is_err());
     assert_eq!(replay.left(), 0);
+}
+
+#[tokio::test]
+async fn a_call_that_panicked_panics() {
+    let capture = Capture::new();
+    for step in [Step::panic("at random"), Step::panic_in_call("at random")] {
+        let tool = Script::<Value>::new([step]);
+        let panics = tokio::spawn(capture.layer().layer(tool).oneshot(call()));
+        assert!(panics.await.unwrap_err().is_panic());
+    }
+    assert!(!capture.lines().contains("unfinished"));
+    let replay = Replay::from_lines(&capture.lines()).unwrap();
+    for _ in 0..2 {
+        let again = tokio::spawn(replay.clone().oneshot(call()));
+        assert!(again.await.unwrap_err().is_panic());
+    }
 }
 
 async fn refused(lines: &str, calls: impl IntoIterator<Item = ToolCall>) -> String {
@@ -178,6 +214,11 @@ async fn an_unknown_call_is_told_what_is_near() {
     let told = refused(&lines, [ToolCall::new("translate")]).await;
     assert_eq!(told, "the replay has no call of `translate`");
 
+    let told = refused(&lines, [ToolCall::new("docs__search")]).await;
+    let text =
+        "the replay has calls of `docs__search`, but with another division into server and tool";
+    assert_eq!(told, text);
+
     let told = refused(&lines, [known(), known()]).await;
     let text = "the replay has no answer for call 2 of `docs__search` with these arguments";
     assert_eq!(told, text);
@@ -189,6 +230,8 @@ fn a_bad_line_is_named_and_not_quoted() {
     for bad in [
         "no JSON: canary",
         r#"{"call":{"tool":"a"},"end":{"ok":1}}"#,
+        r#"{"call":{"tool":"a","arguments":{},"canary":"docs"},"end":{"ok":1}}"#,
+        r#"{"call":{"tool":"a","arguments":{}},"end":{"ok":1},"canary":1}"#,
         r#"{"call":{"tool":"a","arguments":{}},"end":{"canary":1}}"#,
     ] {
         let error = Replay::from_lines(&format!("{good}\n\n{bad}\n")).unwrap_err();
@@ -213,9 +256,32 @@ async fn what_is_kept_is_bounded_and_the_rest_is_counted() {
     }
 }
 
-/// It is counted, as a replay would answer with something else.
+/// Or a later answer would be replayed in place of the one that is missing.
 #[tokio::test]
-async fn an_answer_that_is_no_json_has_no_line() {
+async fn nothing_is_written_after_a_line_without_room() {
+    let capture = Capture::new().with_max_bytes(450);
+    let tool = Script::new([Step::ok(json!("x".repeat(1_000))), Step::ok(json!("y"))]);
+    let stack = capture.layer().layer(tool);
+    for _ in 0..2 {
+        stack.clone().oneshot(call()).await.unwrap();
+    }
+    assert_eq!((capture.len(), capture.dropped()), (0, 2));
+}
+
+/// What a replay says of an answer that was not written down whole, and how many of them the capture has counted.
+async fn lost<Res: serde::Serialize + Clone>(answer: Res) -> (String, u64) {
+    let capture = Capture::new();
+    let tool = Script::new([Step::ok(answer)]);
+    let passed = capture.layer().layer(tool).oneshot(call()).await;
+    assert!(passed.is_ok());
+    let told = refused(&capture.lines(), [call()]).await;
+    (told, capture.dropped())
+}
+
+const LOST: &str = "the replay has no answer for call 1 of `docs__search` with these arguments: it was no JSON, or too large";
+
+#[tokio::test]
+async fn an_answer_that_is_no_json_is_counted_and_not_replayed() {
     #[derive(Clone)]
     struct NotJson;
     impl serde::Serialize for NotJson {
@@ -223,11 +289,38 @@ async fn an_answer_that_is_no_json_has_no_line() {
             Err(serde::ser::Error::custom("not JSON"))
         }
     }
-    let capture = Capture::new();
-    let tool = Script::new([Step::ok(NotJson)]);
-    capture.layer().layer(tool).oneshot(call()).await.unwrap();
-    assert!(capture.is_empty());
-    assert_eq!(capture.dropped(), 1);
+    assert_eq!(lost(NotJson).await, (LOST.to_owned(), 1));
+}
+
+#[tokio::test]
+async fn an_answer_that_was_cut_is_counted_and_not_replayed() {
+    let deep = (0..65).fold(json!(1), |inner, _| json!([inner]));
+    for answer in [
+        json!({ "text": "x ".repeat(40_000) }),
+        json!(vec![1; 100_001]),
+        json!(vec!["x ".repeat(25_000); 30]),
+        deep,
+    ] {
+        assert_eq!(lost(answer).await, (LOST.to_owned(), 1));
+    }
+}
+
+/// A tool's own mark is no cut.
+#[tokio::test]
+async fn an_answer_that_its_tool_has_cut_is_whole() {
+    let cut = json!({ "text": "the beginning...[truncated]", "more": "[...]" });
+    let lines = captured(&Script::new([Step::ok(cut.clone())]), [call()]).await;
+    let replay = Replay::from_lines(&lines).unwrap();
+    assert_eq!(replay.oneshot(call()).await.unwrap(), cut);
+}
+
+#[test]
+fn the_lines_that_are_read_are_bounded() {
+    let error = Replay::from_lines(&"x\n".repeat(100_001)).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "invalid `lines`: there are more than 100000"
+    );
 }
 
 /// It changes nothing.

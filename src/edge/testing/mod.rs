@@ -71,7 +71,7 @@
 //! assert_eq!((tool.count(), tool.cancelled(), tool.in_flight(), tool.left()), (3, 1, 0, 0));
 //! assert_eq!(tool.calls()[2].attempt(), 3);
 //!
-//! // More calls than the test has thought of are an error that says so.
+//! // More calls than the test expects are an error that says so.
 //! let error = stack.oneshot(ToolCall::new("weather")).await.unwrap_err();
 //! assert_eq!(error.kind(), ErrorKind::Internal);
 //! assert_eq!(error.message(), "the script has no answer for call 4 (`weather`)");
@@ -153,7 +153,7 @@
 //! use serde_json::json;
 //! use tower::ServiceBuilder;
 //! use tower_toolcall::{
-//!     Event, ServiceBuilderExt, ToolCall, retry::RetryPolicy,
+//!     ServiceBuilderExt, ToolCall, retry::RetryPolicy,
 //!     testing::{Events, Script, Step},
 //! };
 //!
@@ -192,8 +192,11 @@ pub use self::{
 /// How many calls a [`Script`] keeps; further ones are counted only.
 pub const MAX_CALLS: usize = 10_000;
 
-/// How many events [`Events`] keep; further ones are left out.
+/// How many events [`Events`] keep; further ones are counted only.
 pub const MAX_EVENTS: usize = 10_000;
+
+/// How many lines a [`Replay`] reads.
+pub const MAX_LINES: usize = 100_000;
 
 /// How many tools a [`FaultLayer`] counts one by one.
 pub const MAX_TOOLS: usize = 1_000;

@@ -1,19 +1,23 @@
 use std::sync::{Arc, Mutex};
 
-use super::{CaptureLayer, line::Line};
+use super::{
+    CaptureLayer,
+    line::{Asked, End, Line},
+};
 use crate::edge::testing::tally::lock;
 
 /// The calls that pass a [layer](Self::layer) and how they end, as JSON lines for a [`Replay`](super::Replay).
 ///
 /// See the [module docs](crate::testing#capture-and-replay) for an example. A line has the names of the call, its arguments, and its
 /// answer or error, redacted by the call's [rules](crate::ToolCall::with_rules): strings up to 65,536 characters, 64 levels, 100,000
-/// values and 1 MiB each; what is beyond is cut. Lines come in the order in which the calls end. A call that is dropped before it has an
-/// answer has a line too, and so has one that panics.
+/// values and 1 MiB each. Longer arguments are cut; of a longer answer, or one that is no JSON, the line says only that it is lost, and so
+/// does the replay. Lines come in the order in which the calls end. A call that is dropped before it has an answer has a line too, and so
+/// has one that panics.
 ///
 /// # Limits
 ///
-/// 10,000 lines and 16 MiB, which are [settings](Self::with_max_lines). The first ones are kept; what comes later is
-/// [counted](Self::dropped).
+/// 10,000 lines and 16 MiB, which are [settings](Self::with_max_lines). The first line without room and all later ones are
+/// [counted](Self::dropped) only. A setting holds for the [layers](Self::layer) that are made after it.
 ///
 /// # Clone
 ///
@@ -30,6 +34,7 @@ pub struct Capture {
 struct Written {
     text: String,
     lines: usize,
+    is_full: bool,
     dropped: u64,
 }
 
@@ -81,21 +86,26 @@ impl Capture {
         self.len() == 0
     }
 
-    /// How many calls have no line: there was no room for it, or the answer cannot be written as JSON.
+    /// How many answers were not written down: there was no room for their lines, they are no JSON, or they are too large.
     pub fn dropped(&self) -> u64 {
         lock(&self.written).dropped
     }
 
-    pub(super) fn write(&self, line: serde_json::Result<Line>) {
-        let text = line.and_then(|line| serde_json::to_string(&line));
+    pub(super) fn write(&self, call: &Asked, end: End) {
+        let is_lost = matches!(end, End::Lost);
+        let text = serde_json::to_string(&Line { call, end });
         let mut written = lock(&self.written);
         let room = self.max_bytes.saturating_sub(written.text.len());
         match text {
-            Ok(text) if written.lines < self.max_lines && text.len() < room => {
+            Ok(text) if !written.is_full && written.lines < self.max_lines && text.len() < room => {
                 written.text.extend([&text, "\n"]);
                 written.lines += 1;
+                written.dropped += u64::from(is_lost);
             }
-            _ => written.dropped += 1,
+            _ => {
+                written.is_full = true;
+                written.dropped += 1;
+            }
         }
     }
 }

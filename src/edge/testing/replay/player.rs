@@ -1,5 +1,5 @@
 use std::{
-    collections::VecDeque,
+    collections::{HashMap, VecDeque},
     sync::{Arc, Mutex},
     task::{Context, Poll},
 };
@@ -13,10 +13,10 @@ use super::{
 };
 use crate::{
     call::ToolCall,
-    config::ConfigError,
+    config::{ConfigError, refuse_if},
     edge::{
         nearest::Nearest,
-        testing::{future::StepFuture, step::Step, tally::lock},
+        testing::{MAX_LINES, future::StepFuture, step::Step, tally::lock},
     },
     error::{ErrorKind, ToolError},
 };
@@ -27,9 +27,11 @@ const MAX_SHOWN: usize = 5;
 /// A tool that answers calls as they were answered when a [`Capture`](super::Capture) wrote them down.
 ///
 /// See the [module docs](crate::testing#capture-and-replay) for an example. A call is found by its server, its tool and its arguments,
-/// all of them redacted: two calls that differ only in a secret are one call. The same call is answered as often as it was written down, in that
-/// order. An error comes back with its kind, its status, its delay, and what it proves; a call that was dropped unfinished hangs. Nothing
-/// waits for the time that the tool took.
+/// all of them redacted: two calls that differ only in a secret are one call. They are redacted by the rules that the call has when it is
+/// replayed: with other rules than it had when it was captured, it is not found if these hide something else. The same call is
+/// answered as often as it was written down, in that order. An error comes back with its kind, its status, its delay, and what it proves, as
+/// one of the call that is made now; a call that was dropped unfinished hangs, and one that panicked panics. Nothing waits for the time that
+/// the tool took.
 ///
 /// Answers are JSON. For a stack whose answers are of another type, tower's `and_then` around the replay deserializes them. An MCP server's
 /// answers are no JSON themselves; they are written by way of `mcp::McpJson`:
@@ -52,7 +54,7 @@ const MAX_SHOWN: usize = 5;
 ///
 /// # Errors
 ///
-/// A call that was not written down, or not so often, is [`Internal`](ErrorKind::Internal), which no layer repeats. The message names
+/// A call that was not written down, not so often, or without its answer, is [`Internal`](ErrorKind::Internal), which no layer repeats. The message names
 /// what is nearest to it: tools whose names are near, or else the arguments that differ from the nearest call of the tool, by
 /// their paths and without their values.
 ///
@@ -61,11 +63,13 @@ const MAX_SHOWN: usize = 5;
 /// Clones share what is left.
 #[derive(Clone)]
 pub struct Replay {
-    calls: Arc<Mutex<Vec<Recorded>>>,
+    calls: Arc<Mutex<Calls>>,
 }
 
+type Calls = HashMap<Asked, Recorded>;
+
+#[derive(Default)]
 struct Recorded {
-    asked: Asked,
     ends: VecDeque<End>,
     answered: usize,
 }
@@ -76,9 +80,11 @@ impl Replay {
     ///
     /// # Errors
     ///
-    /// The first line that is not of a capture: `line 3`, from 1.
+    /// The first line that is not of a capture: `line 3`, from 1. And `lines`, if there are more than [`MAX_LINES`].
     pub fn from_lines(text: &str) -> Result<Self, ConfigError> {
-        let mut calls: Vec<Recorded> = Vec::new();
+        let reason = format!("there are more than {MAX_LINES}");
+        refuse_if(text.lines().count() > MAX_LINES, "lines", reason)?;
+        let mut calls = Calls::new();
         for (n, line) in text.lines().enumerate() {
             if line.trim().is_empty() {
                 continue;
@@ -88,14 +94,7 @@ impl Replay {
                 let reason = format!("is not a line of a capture (column {})", error.column());
                 ConfigError::new(format!("line {}", n + 1), reason)
             })?;
-            match calls.iter_mut().find(|known| known.asked == call) {
-                Some(known) => known.ends.push_back(end),
-                None => calls.push(Recorded {
-                    asked: call,
-                    ends: [end].into(),
-                    answered: 0,
-                }),
-            }
+            calls.entry(call).or_default().ends.push_back(end);
         }
         Ok(Self {
             calls: Arc::new(Mutex::new(calls)),
@@ -104,26 +103,34 @@ impl Replay {
 
     /// How many answers are left. 0 at the end of a test: all calls were made again.
     pub fn left(&self) -> usize {
-        lock(&self.calls).iter().map(|call| call.ends.len()).sum()
+        lock(&self.calls).values().map(|call| call.ends.len()).sum()
     }
 
     fn next(&self, call: &ToolCall) -> Step {
         let asked = Asked::of(call).reread();
         let mut calls = lock(&self.calls);
-        let Some(known) = calls.iter_mut().find(|known| known.asked == asked) else {
+        let Some(known) = calls.get_mut(&asked) else {
             return missing(&unknown(&asked, &calls));
         };
-        let Some(end) = known.ends.pop_front() else {
-            let (tool, n) = (asked.name(), known.answered + 1);
-            return missing(&format!(
-                "has no answer for call {n} of `{tool}` with these arguments"
-            ));
+        let n = known.answered + 1;
+        let no_answer = |why: &str| {
+            let tool = asked.name();
+            missing(&format!(
+                "has no answer for call {n} of `{tool}` with these arguments{why}"
+            ))
         };
-        known.answered += 1;
+        let Some(end) = known.ends.pop_front() else {
+            return no_answer("");
+        };
+        known.answered = n;
         match end {
             End::Ok(answer) => Step::ok(answer),
-            End::Error { error, evidence } => Step::error(End::restored(*error, evidence)),
+            End::Lost => no_answer(": it was no JSON, or too large"),
+            End::Error { error, evidence } => {
+                Step::error(End::restored(*error, evidence).for_call(&call.info()))
+            }
             End::Unfinished => Step::hang(),
+            End::Panicked => Step::panic("the captured call panicked"),
         }
     }
 }
@@ -134,13 +141,15 @@ fn missing(what: &str) -> Step {
 }
 
 /// What the replay has instead of this call.
-fn unknown(asked: &Asked, calls: &[Recorded]) -> String {
+fn unknown(asked: &Asked, calls: &Calls) -> String {
     let name = asked.name();
-    let of_tool = calls.iter().map(|known| &known.asked);
-    let of_tool = of_tool.filter(|known| known.name() == name);
-    let nearest = of_tool
+    let is_of_tool = |known: &&Asked| (&known.server, &known.tool) == (&asked.server, &asked.tool);
+    let nearest = calls
+        .keys()
+        .filter(is_of_tool)
         .map(|known| places(&known.arguments, &asked.arguments))
-        .min_by_key(Vec::len);
+        // The calls have no order.
+        .min_by(|a, b| (a.len(), a).cmp(&(b.len(), b)));
     let Some(differing) = nearest else {
         return unknown_tool(asked, calls);
     };
@@ -153,10 +162,13 @@ fn unknown(asked: &Asked, calls: &[Recorded]) -> String {
     format!("has no such call of `{name}`: the nearest one has another `{shown}`{more}")
 }
 
-fn unknown_tool(asked: &Asked, calls: &[Recorded]) -> String {
+fn unknown_tool(asked: &Asked, calls: &Calls) -> String {
     let name = asked.name();
+    if calls.keys().any(|known| known.name() == name) {
+        return format!("has calls of `{name}`, but with another division into server and tool");
+    }
     let mut nearest = Nearest::to(&name, &asked.tool);
-    for known in calls.iter().map(|known| &known.asked) {
+    for known in calls.keys() {
         let flow = match known.server {
             Some(_) => nearest.offer(&known.name(), &known.tool),
             None => nearest.offer_local(&known.tool),

@@ -1,7 +1,7 @@
 use std::{
     future::Future,
     pin::Pin,
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
 };
 
 use pin_project_lite::pin_project;
@@ -11,12 +11,15 @@ use tower_service::Service;
 
 use super::{
     Capture,
-    line::{Asked, End, Line},
+    line::{Asked, End},
 };
 use crate::{
     call::{CallInfo, ToolCall},
     error::ToolError,
-    kit::inner::{self, call_in_place},
+    kit::{
+        in_flight::{Abandoned, Beginning, InFlight, Report},
+        inner::{self, call_in_place},
+    },
 };
 
 /// Layer that writes down calls and how they end: [`Capture::layer`].
@@ -73,36 +76,33 @@ where
 
     #[inline(never)]
     fn call(&mut self, call: ToolCall) -> Self::Future {
-        let mut open = Some(Open {
+        let open = Open {
             info: call.info(),
-            asked: Some(Asked::of(&call)),
+            asked: Asked::of(&call),
             capture: self.capture.clone(),
-        });
+        };
+        let mut open = Beginning::new(open, None);
         call_in_place(&mut self.inner, call, |fut| ResponseFuture {
             fut: Some(fut),
-            open: open.take(),
+            open: open.begun(),
         })
     }
 }
 
-/// A line that has no end yet. It has one in any case.
+/// A line without its end.
 struct Open {
     info: CallInfo,
-    asked: Option<Asked>,
+    asked: Asked,
     capture: Capture,
 }
 
-impl Open {
-    fn close(&mut self, end: serde_json::Result<End>) {
-        if let Some(call) = self.asked.take() {
-            self.capture.write(end.map(|end| Line { call, end }));
-        }
+impl Report for Open {
+    fn abandoned(self, _: Abandoned) {
+        self.capture.write(&self.asked, End::Unfinished);
     }
-}
 
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.close(Ok(End::Unfinished));
+    fn panicked(self) {
+        self.capture.write(&self.asked, End::Panicked);
     }
 }
 
@@ -112,8 +112,7 @@ pin_project! {
     pub struct ResponseFuture<F> {
         #[pin]
         fut: Option<F>,
-        // `None` once it has ended.
-        open: Option<Open>,
+        open: InFlight<Open>,
     }
 }
 
@@ -127,10 +126,14 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let result = ready!(inner::poll(this.fut, cx));
-        let mut open = this.open.take().expect("polled after completion");
+        let open = this.open.begin_poll();
+        let Poll::Ready(result) = inner::poll(this.fut, cx) else {
+            this.open.wait();
+            return Poll::Pending;
+        };
         let result = result.map_err(|e| e.into().for_call(&open.info));
-        open.close(End::of(&open.info, result.as_ref()));
+        let end = End::of(&open.info, result.as_ref());
+        this.open.end(|open| open.capture.write(&open.asked, end));
         Poll::Ready(result)
     }
 }
