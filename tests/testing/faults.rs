@@ -8,7 +8,7 @@ use tokio::{
 use tokio_test::{assert_pending, assert_ready_err, task};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, limit::ConcurrencyLimit};
 use tower_toolcall::{
-    ErrorKind, Evidence, Execution, ReplaySafety, ToolCall,
+    ErrorKind, Evidence, Execution, ReplaySafety, ToolCall, ToolError,
     catch_panic::CatchPanicLayer,
     circuit_breaker::CircuitBreakerLayer,
     deadline::DeadlineLayer,
@@ -55,6 +55,25 @@ async fn a_lost_answer_comes_after_the_tool_ran() {
         (tool.count(), tool.in_flight(), tool.cancelled()),
         (1, 0, 0)
     );
+}
+
+/// R6: whatever the error says of the tool, the tool ran.
+#[tokio::test(start_paused = true)]
+async fn a_lost_answer_never_says_that_the_tool_did_not_run() {
+    let limited = || ToolError::new(ErrorKind::RateLimited, "slow down");
+    for step in [
+        Step::status(429),
+        Step::of(move |_| Err(limited())),
+        Step::error(ToolError::refusal(ErrorKind::Overloaded, "full")),
+    ] {
+        let tool = tool();
+        let stack = ServiceBuilder::new()
+            .layer(RetryLayer::default())
+            .layer(always(Faults::new().with_lost_answer(1.0, step)))
+            .service(tool.clone());
+        let error = stack.oneshot(call()).await.unwrap_err();
+        assert_eq!((error.execution(), tool.count()), (Execution::Unknown, 1));
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -105,6 +124,25 @@ async fn a_delayed_call_that_is_not_let_in_ends_with_its_deadline() {
     let error = response.await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::DeadlineExceeded);
     assert_eq!(start.elapsed(), secs(5));
+}
+
+/// W1: the wait of a fault is as long as the call may wait.
+#[tokio::test(start_paused = true)]
+async fn a_delay_ends_with_the_deadline() {
+    let tool = tool();
+    let svc = always(Faults::new().with_delay(1.0, secs(30))).layer(tool.clone());
+    let start = Instant::now();
+    let response = svc.oneshot(call().with_deadline(start + secs(5)));
+    let error = response.await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::DeadlineExceeded);
+    assert_eq!((start.elapsed(), tool.count()), (secs(5), 0));
+}
+
+/// Its timer is made at the first poll.
+#[test]
+fn a_delayed_call_needs_no_runtime_until_it_is_polled() {
+    let mut svc = always(Faults::new().with_delay(1.0, secs(3))).layer(tool());
+    drop(svc.call(call()));
 }
 
 #[tokio::test]

@@ -2,11 +2,10 @@ use std::{convert::Infallible, time::Duration};
 
 use crate::{
     config::{ConfigError, refuse_if},
-    edge::testing::step::{Act, Step},
-    error::Execution,
+    edge::testing::step::Step,
 };
 
-/// How often which faults happen to the calls of a tool; the rest passes. See [`FaultLayer`](super::FaultLayer).
+/// Which faults the calls of a tool meet, and how often; all other calls pass. See [`FaultLayer`](super::FaultLayer).
 ///
 /// A rate is the share of the calls that meet the fault, 0 to 1; all of them together are 1 at the most, as a call meets one fault or
 /// none. Each method may be called several times, with different steps.
@@ -55,20 +54,18 @@ impl Faults {
     }
 
     /// Lets this happen after a call: **the tool runs to its end**, whatever its answer is, and the caller gets this instead. It is what a
-    /// layer that repeats calls has to be tested with.
+    /// layer that repeats calls has to be tested with. If the error of the step says that the tool did not run, as a 429 does, whether it ran
+    /// becomes [unknown](crate::Execution::Unknown).
     ///
     /// # Errors
     ///
-    /// As of [`with_fault`](Self::with_fault), and if the error of the step says that the tool [did not run](Execution::NotStarted).
+    /// As of [`with_fault`](Self::with_fault).
     pub fn with_lost_answer(self, rate: f64, step: Step<Infallible>) -> Result<Self, ConfigError> {
-        let denies =
-            matches!(&step.act, Act::Error(error) if error.execution() == Execution::NotStarted);
-        let reason = "its error says that the tool did not run";
-        refuse_if(denies, "lost_answer", reason)?;
         self.with("lost_answer", rate, Happens::Afterwards(step))
     }
 
-    /// Lets a call reach the tool so much later. Its answer is the tool's.
+    /// Lets a call reach the tool so much later. Its answer is the tool's. The delay ends early with the call's deadline or its
+    /// cancellation: the tool is not called then.
     ///
     /// # Errors
     ///
@@ -126,17 +123,6 @@ mod tests {
     fn ten_tenths_are_one() {
         let tenths = (0..10).try_fold(Faults::new(), |faults, _| faults.with_fault(0.1, hang()));
         assert!(tenths.unwrap().at(0.999_999).is_some());
-    }
-
-    #[test]
-    fn a_lost_answer_does_not_say_that_the_tool_did_not_run() {
-        let error = Faults::new().with_lost_answer(0.1, Step::status(429));
-        assert_eq!(error.unwrap_err().field(), "lost_answer");
-        assert!(
-            Faults::new()
-                .with_lost_answer(0.1, Step::status(502))
-                .is_ok()
-        );
     }
 
     proptest! {

@@ -6,14 +6,16 @@ use std::{
 };
 
 use pin_project_lite::pin_project;
-use tokio::time::Sleep;
 use tower_service::Service;
 
 use crate::{
     call::{CallInfo, ToolCall},
     edge::testing::{future::StepFuture, step::Step},
-    error::ToolError,
-    kit::{inner, preparing::Preparing},
+    error::{Execution, ToolError},
+    kit::{
+        inner,
+        preparing::{Preparing, WaitLimit},
+    },
 };
 
 pin_project! {
@@ -35,15 +37,25 @@ pin_project! {
     #[project = StateProj]
     pub(super) enum State<S, F> {
         // The fault is a delay: nothing is reserved below.
-        Delayed { #[pin] delay: Sleep, svc: Option<S>, call: Option<ToolCall> },
+        Delayed { #[pin] delay: StepFuture<()>, #[pin] limit: WaitLimit, svc: Option<S>, call: Option<ToolCall> },
         // The tool was not ready: waiting for it.
         Preparing { #[pin] preparing: Preparing<S>, call: Option<ToolCall>, lost: Lost },
         // Waiting for the tool's answer, which may be lost.
         Called { #[pin] fut: Option<F>, lost: Lost },
-        // Instead of the call, or after it.
-        Step { #[pin] step: StepFuture<Infallible> },
-        // The tool failed to become ready.
+        // Instead of the call, or after it ran.
+        Step { #[pin] step: StepFuture<Infallible>, ran: bool },
+        // The tool failed to become ready, or the call may wait no longer.
         Failed { error: Option<ToolError> },
+    }
+}
+
+impl<S, F> State<S, F> {
+    pub(super) fn preparing(svc: S, call: ToolCall, lost: Lost) -> Self {
+        Self::Preparing {
+            preparing: Preparing::new(svc, &call),
+            call: Some(call),
+            lost,
+        }
     }
 }
 
@@ -65,15 +77,20 @@ where
         let info = this.info.as_ref().expect("there from the beginning");
         loop {
             let next = match this.state.as_mut().project() {
-                StateProj::Delayed { delay, svc, call } => {
-                    ready!(delay.poll(cx));
-                    let (svc, call) = svc.take().zip(call.take()).expect("taken once");
-                    State::Preparing {
-                        preparing: Preparing::new(svc, &call),
-                        call: Some(call),
-                        lost: None,
+                StateProj::Delayed {
+                    delay,
+                    limit,
+                    svc,
+                    call,
+                } => match delay.poll(cx) {
+                    Poll::Ready(_) => {
+                        let (svc, call) = svc.take().zip(call.take()).expect("taken once");
+                        State::preparing(svc, call, None)
                     }
-                }
+                    Poll::Pending => State::Failed {
+                        error: Some(ready!(limit.poll(cx)).error()),
+                    },
+                },
                 StateProj::Preparing {
                     preparing,
                     call,
@@ -94,11 +111,16 @@ where
                         return Poll::Ready(result.map_err(|e| e.into().for_call(info)));
                     };
                     let step = StepFuture::new(step, call, None);
-                    State::Step { step }
+                    State::Step { step, ran: true }
                 }
-                StateProj::Step { step } => {
+                StateProj::Step { step, ran } => {
                     let Err(error) = ready!(step.poll(cx));
-                    return Poll::Ready(Err(error.for_call(info)));
+                    let denies = *ran && error.execution() == Execution::NotStarted;
+                    let error = error.for_call(info);
+                    return Poll::Ready(Err(match denies {
+                        true => error.into_inferred(),
+                        false => error,
+                    }));
                 }
                 StateProj::Failed { error } => {
                     let error = error.take().expect("polled after completion");

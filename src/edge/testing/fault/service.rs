@@ -1,6 +1,5 @@
 use std::task::{Context, Poll};
 
-use tokio::time::sleep;
 use tower_service::Service;
 
 use super::{
@@ -10,11 +9,11 @@ use super::{
 };
 use crate::{
     call::ToolCall,
-    edge::testing::future::StepFuture,
+    edge::testing::{future::StepFuture, step::Step},
     error::ToolError,
     kit::{
         inner::call_in_place,
-        preparing::Preparing,
+        preparing::WaitLimit,
         ready::{Prepared, Taken},
     },
 };
@@ -60,12 +59,14 @@ where
             Some(Happens::Instead(step)) => {
                 self.inner.renew();
                 let step = StepFuture::new(step, call, None);
-                return ResponseFuture::new(State::Step { step }, info);
+                let ran = false;
+                return ResponseFuture::new(State::Step { step, ran }, info);
             }
             Some(Happens::Delay(delay)) => {
                 self.inner.renew();
                 let state = State::Delayed {
-                    delay: sleep(delay),
+                    delay: StepFuture::new(Step::ok(()).after(delay), call.clone(), None),
+                    limit: WaitLimit::of(&call),
                     svc: Some(self.inner.svc.clone()),
                     call: Some(call),
                 };
@@ -79,11 +80,7 @@ where
                     ResponseFuture::new(State::Called { fut, lost }, info.take())
                 });
             }
-            Taken::Wait(svc) => State::Preparing {
-                preparing: Preparing::new(svc, &call),
-                call: Some(call),
-                lost,
-            },
+            Taken::Wait(svc) => State::preparing(svc, call, lost),
             Taken::Failed(error) => State::Failed { error: Some(error) },
         };
         ResponseFuture::new(state, info)
