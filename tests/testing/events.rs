@@ -11,7 +11,7 @@ use tower_toolcall::{
     event::{Listener, RetryRefusal},
     rate_limit::RateLimitBackoffLayer,
     retry::{RetryLayer, RetryPolicy},
-    testing::{Events, RecordSnapshot, Script, Step},
+    testing::{Events, MAX_EVENTS, RecordSnapshot, Script, Step},
     timeout::TimeoutLayer,
 };
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -114,6 +114,46 @@ async fn an_assertion_that_fails_prints_what_happened() {
     }
     let told = text(&|| record.assert(|r| r.sent == 7));
     assert!(told.contains("sent: 2"), "{told}");
+}
+
+/// What is left out of the log is not left out of what is picked, and a test hears of what is lost.
+#[test]
+fn events_that_are_lost_are_counted() {
+    let call = call().info();
+    let retries = Events::pick(|event| match event {
+        Event::Retry { delay, .. } => Some(*delay),
+        _ => None,
+    });
+    let listener = Listener::new(retries.clone());
+    let slow = Event::slow(&call, secs(1), secs(1));
+    for _ in 0..MAX_EVENTS {
+        listener.tell(&slow);
+    }
+    listener.tell(&Event::retry(&call, 1, secs(1)));
+    assert_eq!(retries.names().len(), MAX_EVENTS);
+    retries.assert([secs(1)]);
+    assert!(format!("{retries:?}").contains("of 10001 events"));
+
+    let all = Events::new();
+    let listener = Listener::new(all.clone());
+    for _ in 0..=MAX_EVENTS {
+        listener.tell(&slow);
+    }
+    let kept = catch_unwind(AssertUnwindSafe(|| all.assert(["tool.slow"; MAX_EVENTS])));
+    let told = kept.unwrap_err().downcast_ref::<String>().unwrap().clone();
+    assert!(
+        told.starts_with("1 more were not recorded"),
+        "{}",
+        &told[..200]
+    );
+}
+
+/// A call has room for four.
+#[test]
+#[should_panic(expected = "the call has four listeners already")]
+fn a_call_that_cannot_be_heard_is_not_observed_in_silence() {
+    let mut call = call();
+    let _observations: Vec<_> = (0..5).map(|_| Events::new().observe(&mut call)).collect();
 }
 
 /// An observation ends, and with it what is heard.

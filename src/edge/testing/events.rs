@@ -27,7 +27,8 @@ const MAX_LINE: usize = 1 << 10;
 ///
 /// # Limits
 ///
-/// The first [`MAX_EVENTS`] are recorded, and printed up to 1 KiB each.
+/// The first [`MAX_EVENTS`] that are picked are recorded, and the first as many of all events are printed, up to 1 KiB each. The rest is
+/// counted: an [`assert`](Self::assert) fails if something that was picked is not recorded.
 ///
 /// # Clone
 ///
@@ -47,7 +48,11 @@ struct Shared<T> {
 
 struct Heard<T> {
     picked: Vec<T>,
+    /// How many were picked and not recorded.
+    lost: u64,
     log: Vec<Logged>,
+    /// How many events there were.
+    count: u64,
 }
 
 struct Logged {
@@ -89,7 +94,9 @@ impl<T: Send + 'static> Events<T> {
             since: Instant::now(),
             heard: Mutex::new(Heard {
                 picked: Vec::new(),
+                lost: 0,
                 log: Vec::new(),
+                count: 0,
             }),
             listening: OnceLock::new(),
         };
@@ -119,17 +126,24 @@ impl<T: Send + 'static> Events<T> {
     }
 
     /// Observes a call, and records its events as long as the observation exists: all but its end, which is in its result.
+    ///
+    /// # Panics
+    ///
+    /// If the call has four listeners already: there is no room for another one.
+    #[track_caller]
     pub fn observe(&self, call: &mut ToolCall) -> Observation {
         let mut observation = call.observe();
         let listen = || Listening::new(Arc::downgrade(&self.shared) as _);
-        observation.listen(self.shared.listening.get_or_init(listen).id());
+        let is_heard = observation.listen(self.shared.listening.get_or_init(listen).id());
+        assert!(is_heard, "the call has four listeners already");
         observation
     }
 
-    /// Takes out what was recorded, and begins anew.
+    /// Returns what was recorded so far, and clears the recording.
     pub fn take(&self) -> Vec<T> {
         let mut heard = lock(&self.shared.heard);
         heard.log.clear();
+        (heard.count, heard.lost) = (0, 0);
         std::mem::take(&mut heard.picked)
     }
 
@@ -143,13 +157,16 @@ impl<T: Send + 'static> Events<T> {
     ///
     /// # Panics
     ///
-    /// If not. The message has what was recorded instead, and every event with its time.
+    /// If not, or if there were more than [`MAX_EVENTS`]. The message has what was recorded instead, and the events with their times.
     #[track_caller]
     pub fn assert<const N: usize>(&self, expected: [T; N])
     where
         T: PartialEq + Debug,
     {
-        let is_so = lock(&self.shared.heard).picked == expected;
+        let heard = lock(&self.shared.heard);
+        let (is_so, lost) = (heard.picked == expected, heard.lost);
+        drop(heard);
+        assert!(lost == 0, "{lost} more were not recorded\n{self:?}");
         assert!(is_so, "expected {expected:#?}\n{self:?}");
     }
 }
@@ -167,9 +184,14 @@ impl<T: Send> Listen for Shared<T> {
             text: text.into_text(),
         };
         let mut heard = lock(&self.heard);
+        heard.count += 1;
         if heard.log.len() < MAX_EVENTS {
             heard.log.push(logged);
-            heard.picked.extend(picked);
+        }
+        match picked {
+            Some(picked) if heard.picked.len() < MAX_EVENTS => heard.picked.push(picked),
+            Some(_) => heard.lost += 1,
+            None => {}
         }
     }
 
@@ -201,7 +223,7 @@ impl<T: Debug> Debug for Events<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let heard = lock(&self.shared.heard);
         writeln!(f, "recorded {:#?}", heard.picked)?;
-        writeln!(f, "of {} events:", heard.log.len())?;
+        writeln!(f, "of {} events:", heard.count)?;
         for Logged { at, name, text } in &heard.log {
             writeln!(f, "  +{at:?} {}: {text}", name.unwrap_or("not emitted"))?;
         }
