@@ -201,3 +201,9 @@ fn an_error_is_taken_as_it_is() {
     let error = tokio_test::assert_ready_err!(response.poll());
     assert_eq!((error.message(), error.tool()), ("as it is", Some("mail")));
 }
+
+#[test]
+#[should_panic(expected = "an error's status is 400 to 999")]
+fn a_status_of_success_is_no_error() {
+    let _ = Step::<()>::status(200);
+}

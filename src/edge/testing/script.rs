@@ -78,6 +78,8 @@ impl<Res> Script<Res> {
     }
 
     /// The calls that it got, each attempt one, in the order in which they came: the first [`MAX_CALLS`](super::MAX_CALLS).
+    /// They are whole: with their arguments and extensions, and what these keep alive, they are kept until the last clone of the script is
+    /// dropped.
     pub fn calls(&self) -> Vec<ToolCall> {
         let tally = lock(&self.tally);
         tally.calls.iter().map(|(call, _)| call.clone()).collect()

@@ -74,10 +74,12 @@ impl<Res> Step<Res> {
     ///
     /// # Panics
     ///
-    /// If it is no status: not 100 to 999.
+    /// If it is not the status of an error: not 400 to 999.
     #[track_caller]
     pub fn status(status: u16) -> Self {
-        let status = StatusCode::from_u16(status).expect("a status is 100 to 999");
+        let status = StatusCode::from_u16(status).ok();
+        let status = status.filter(|status| *status >= StatusCode::BAD_REQUEST);
+        let status = status.expect("an error's status is 400 to 999");
         let reason = status.canonical_reason().unwrap_or_default();
         let message = format!("HTTP {} {reason}", status.as_u16());
         Self::error(ToolError::from_status(status, message))
@@ -105,14 +107,14 @@ impl<Res> Step<Res> {
         Self::new(Act::PanicInCall(text.into()))
     }
 
-    /// Waits so long first, on tokio's clock, from the first poll of the future on. Default: not at all.
+    /// Sets how long it waits before anything else, on tokio's clock, from the first poll of the future. Default: not at all.
     pub fn after(mut self, wait: Duration) -> Self {
         self.after = Some(wait);
         self
     }
 
-    /// [Reports progress](ToolCall::progress) so many times before it ends, and waits for `every` before each report.
-    /// Default: never. It comes after the wait of [`after`](Self::after).
+    /// [Reports progress](ToolCall::progress) `reports` times before it ends, and waits for `every` before each report.
+    /// Default: never. This comes after the wait of [`after`](Self::after).
     pub fn with_progress(mut self, reports: u32, every: Duration) -> Self {
         self.progress = Some((reports, every));
         self
