@@ -138,6 +138,20 @@ async fn a_delay_ends_with_the_deadline() {
     assert_eq!((start.elapsed(), tool.count()), (secs(5), 0));
 }
 
+/// The caller's token ends it as well.
+#[cfg(feature = "cancel")]
+#[tokio::test(start_paused = true)]
+async fn a_delay_ends_when_the_caller_cancels() {
+    let token = tokio_util::sync::CancellationToken::new();
+    let tool = tool();
+    let mut svc = always(Faults::new().with_delay(1.0, secs(30))).layer(tool.clone());
+    let mut response = task::spawn(svc.call(call().with_cancellation(token.clone())));
+    assert_pending!(response.poll());
+    token.cancel();
+    let error = assert_ready_err!(response.poll());
+    assert_eq!((error.kind(), tool.count()), (ErrorKind::Cancelled, 0));
+}
+
 /// Its timer is made at the first poll.
 #[test]
 fn a_delayed_call_needs_no_runtime_until_it_is_polled() {
