@@ -199,7 +199,9 @@ fn keyword(kind: &Kind) -> &'static str {
         Kind::MultipleOf { .. } => "multipleOf",
         Kind::Not { .. } => "not",
         Kind::OneOfMultipleValid { .. } | Kind::OneOfNotValid { .. } => "oneOf",
-        Kind::Pattern { .. } | Kind::BacktrackLimitExceeded { .. } => "pattern",
+        Kind::Pattern { .. }
+        | Kind::BacktrackLimitExceeded { .. }
+        | Kind::RegexEngineFailure { .. } => "pattern",
         Kind::PropertyNames { .. } => "propertyNames",
         Kind::Required { .. } => "required",
         Kind::Type { .. } => "type",
@@ -250,6 +252,9 @@ fn message(error: &ValidationError<'_>) -> String {
         }
         Kind::Not { .. } => "is what it must not be".to_owned(),
         Kind::Pattern { pattern } => format!("does not match \"{}\"", short(pattern)),
+        Kind::BacktrackLimitExceeded { .. } | Kind::RegexEngineFailure { .. } => {
+            "could not be matched with its pattern".to_owned()
+        }
         Kind::PropertyNames { error } => format!("has a property whose name {}", message(error)),
         Kind::Required { property } => format!("{} is a required property", word(property)),
         Kind::UniqueItems => "has equal items".to_owned(),

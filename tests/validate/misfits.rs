@@ -268,3 +268,17 @@ fn what_is_shown_of_a_schema_is_short() {
         assert!(text.len() < 220, "{}", text.len());
     }
 }
+
+/// Whether it matches is not known, also where it must not; what is in `not` has no path then.
+#[test]
+fn a_match_that_is_given_up_is_told_as_that() {
+    let pattern = json!({ "pattern": "^(a|a)*\\1!$" });
+    for (schema, path) in [(pattern.clone(), "t"), (json!({ "not": pattern }), "root")] {
+        let schema = compile(json!({ "properties": { "t": schema } }));
+        let text = schema.misfits(&json!({ "t": "a".repeat(40) })).to_string();
+        assert_eq!(
+            text,
+            format!("{path}: could not be matched with its pattern")
+        );
+    }
+}
