@@ -92,6 +92,8 @@ pub(super) struct Cost {
     pub(super) weight: u64,
     /// How much of the schema one error may be, in bytes of JSON.
     pub(super) copied: u64,
+    /// How many patterns look at one text.
+    pub(super) patterns: u64,
     /// Whether an error may have those of alternatives in it.
     pub(super) has_alternatives: bool,
     /// For a schema that is in itself.
@@ -145,7 +147,7 @@ const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
 impl<'s> Graph<'s> {
     /// The graph of a schema that is not nested too deeply.
     pub(super) fn new(schema: &'s Value) -> Result<Self, Reason> {
-        let names = Names::new(schema)?;
+        let names = Names::new(schema);
         let mut graph = Self {
             nodes: Vec::new(),
             found: HashMap::new(),
@@ -284,13 +286,16 @@ impl<'s> Graph<'s> {
         };
         let all = self.nodes.len();
         let (mut weights, mut fans, mut chains) = (vec![1; all], vec![0; all], vec![1; all]);
+        let mut patterns = vec![0; all];
         for from in order {
             let node = &self.nodes[from];
             let (mut weight, mut fan) = (Sum::of(node), Sum::of(node));
+            let mut pattern = Sum::of(node);
             for &(to, edge) in &node.edges {
                 // A schema that comes back to itself further in is asked once for each value.
                 let again = edge != Edge::Same && components[from] == components[to];
                 weight.add(edge, if again { 1 } else { weights[to] });
+                pattern.add(edge, if again { 0 } else { patterns[to] });
                 // What is further in, and does not come back, has a fan of its own.
                 match edge {
                     Edge::Same => fan.add(edge, fans[to]),
@@ -302,6 +307,7 @@ impl<'s> Graph<'s> {
             }
             weights[from] = weight.total(node.own + node.patterns * per_pattern);
             fans[from] = fan.total(0);
+            patterns[from] = pattern.total(node.patterns);
         }
         let chain = chains.into_iter().max().unwrap_or(1);
         let weight = weights.into_iter().max().unwrap_or(1);
@@ -313,13 +319,36 @@ impl<'s> Graph<'s> {
         if self.levels(&components) > MAX_LEVELS || fan > 0 && chain > MAX_CHAIN {
             return Err("has references that are nested too deeply".into());
         }
+        self.check_hidden(&components)?;
         let recursion = (fan > 0).then_some(Recursion { chain, fan });
         Ok(Cost {
             weight,
             copied: self.copied,
+            patterns: patterns.into_iter().max().unwrap_or(0),
             has_alternatives: self.has_alternatives,
             recursion,
         })
+    }
+
+    /// One subschema that asks twice, in a schema that is in itself, asks twice at each level of a value. Of several, one inside the other,
+    /// each asks all others again.
+    fn check_hidden(&self, components: &[usize]) -> Result<(), Reason> {
+        let mut hidden = vec![0; self.nodes.len()];
+        for (from, node) in self.nodes.iter().enumerate() {
+            let component = components[from];
+            let mut all = node.edges.iter();
+            if node.asks_twice && all.any(|(to, _)| components[*to] == component) {
+                hidden[component] += 1;
+            }
+        }
+        match hidden.iter().any(|hidden| *hidden > 1) {
+            true => {
+                let reason =
+                    "refers to itself inside several `unevaluatedProperties` or `unevaluatedItems`";
+                Err(reason.into())
+            }
+            false => Ok(()),
+        }
     }
 
     /// How many subschemas are one inside the other at the most, references followed: those that come back to each other all count.

@@ -16,9 +16,6 @@ pub(super) const MAX_BYTES: u64 = 256 << 10;
 /// References, and subschemas in their places.
 pub(super) const MAX_EDGES: usize = 256 << 10;
 
-/// Parts with an `$id` of their own.
-pub(super) const MAX_RESOURCES: usize = 64;
-
 /// Subschemas that look at one value, together: a list of two references, twenty times one inside the other, is a million.
 pub(super) const MAX_WEIGHT: u64 = 10_000;
 
@@ -33,6 +30,14 @@ pub(super) const MAX_PATTERNS: usize = 64;
 
 /// The size of one that is compiled, in bytes.
 pub(super) const MAX_PATTERN: usize = 1 << 18;
+
+/// What the linear engine may cost for one value: bytes of text, times patterns that look at one, times the size of the largest. A pattern of
+/// 256 KiB takes 20 us for a byte in the worst case.
+pub(super) const MAX_TEXT_STEPS: u64 = 1 << 31;
+
+/// The same for the engine for look-around and back references: bytes of text, times patterns. It may read the rest of a text for each byte,
+/// and one that is given up is looked at 64 times.
+pub(super) const MAX_TEXT_FANCY: u64 = 2 << 10;
 
 /// How often the engine for look-around and back references goes back, before a text does not match: 0.2 ms.
 pub(super) const MAX_BACKTRACKS: usize = 10_000;
@@ -49,7 +54,7 @@ pub(super) const MAX_STEPS_TO_ONE: u64 = 1_000_000;
 /// As many for finding all that is wrong. Each may be an error, of 300 bytes.
 pub(super) const MAX_STEPS_TO_ALL: u64 = 100_000;
 
-/// A schema of at most this weight looks at any arguments: counting their values would cost as much.
+/// A schema of at most this weight looks at any number of values, whatever [`MAX_STEPS`] says: counting them would cost as much.
 pub(super) const LIGHT: u64 = 64;
 
 /// Arguments of more bytes, as JSON, are searched for the first misfit only.
@@ -90,4 +95,29 @@ impl Extent {
         }
         extent
     }
+}
+
+/// Whether the texts and keys in a value have `most` bytes together at the most, and it is not deeper than schemas go. Allocates nothing.
+pub(super) fn has_text_up_to(value: &Value, most: u64) -> bool {
+    fn take(value: &Value, levels: usize, left: &mut u64) -> Option<()> {
+        match value {
+            Value::String(text) => *left = left.checked_sub(text.len() as u64)?,
+            Value::Array(_) | Value::Object(_) if levels == 0 => return None,
+            Value::Array(items) => {
+                for item in items {
+                    take(item, levels - 1, left)?;
+                }
+            }
+            Value::Object(map) => {
+                for (key, value) in map {
+                    *left = left.checked_sub(key.len() as u64)?;
+                    take(value, levels - 1, left)?;
+                }
+            }
+            _ => {}
+        }
+        Some(())
+    }
+    let mut left = most;
+    take(value, MAX_LEVELS, &mut left).is_some()
 }

@@ -4,34 +4,36 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use super::limits::{MAX_RESOURCES, Reason};
+use super::limits::Reason;
 
-/// The places in a schema that references can name. Where a reference may mean several places, it means all of them here: they are
-/// counted, and not followed.
-#[derive(Default)]
+/// The places in a schema that references can name: the document, by pointers, and what has an anchor. What else URIs could name is refused,
+/// as there is no telling whether a compiler reads them alike.
 pub(super) struct Names<'s> {
-    /// The document, and what has an `$id` in it: where pointers begin.
-    resources: Vec<&'s Value>,
-    /// By the last part of their `$id`s.
-    ids: HashMap<&'s str, Vec<&'s Value>>,
+    document: &'s Value,
+    id: &'s str,
+    /// Whether a part has an `$id` of its own, from which references in it begin.
+    has_parts: bool,
+    /// An anchor that several parts have means all of them here: they are counted, and not followed.
     anchors: HashMap<&'s str, Vec<&'s Value>>,
 }
 
 impl<'s> Names<'s> {
-    pub(super) fn new(schema: &'s Value) -> Result<Self, Reason> {
+    pub(super) fn new(document: &'s Value) -> Self {
         let mut names = Self {
-            resources: vec![schema],
-            ..Self::default()
+            document,
+            id: "",
+            has_parts: false,
+            anchors: HashMap::new(),
         };
         // In old drafts `id` is a keyword; in data it is a name like any other.
         let (mut olds, mut is_old) = (Vec::new(), false);
-        let mut rest = vec![schema];
+        let mut rest = vec![document];
         while let Some(value) = rest.pop() {
             match value {
                 Value::Array(items) => rest.extend(items),
                 Value::Object(map) => {
                     rest.extend(map.values());
-                    names.note(value, map)?;
+                    names.note(value, map);
                     let text = |keyword| map.get(keyword).and_then(Value::as_str);
                     is_old |= text("$schema").is_some_and(|uri| uri.contains("draft-04"));
                     olds.extend(text("id").map(|id| (value, id)));
@@ -40,38 +42,31 @@ impl<'s> Names<'s> {
             }
         }
         for (value, id) in olds.into_iter().filter(|_| is_old) {
-            names.note_id(value, id)?;
+            names.note_id(value, id);
         }
-        Ok(names)
+        names
     }
 
-    fn note(&mut self, value: &'s Value, map: &'s Map<String, Value>) -> Result<(), Reason> {
+    fn note(&mut self, value: &'s Value, map: &'s Map<String, Value>) {
         let text = |keyword| map.get(keyword).and_then(Value::as_str);
         for keyword in ["$anchor", "$dynamicAnchor"] {
             if let Some(name) = text(keyword) {
                 self.anchors.entry(name).or_default().push(value);
             }
         }
-        match text("$id") {
-            Some(id) => self.note_id(value, id),
-            None => Ok(()),
+        if let Some(id) = text("$id") {
+            self.note_id(value, id);
         }
     }
 
-    fn note_id(&mut self, value: &'s Value, id: &'s str) -> Result<(), Reason> {
+    fn note_id(&mut self, value: &'s Value, id: &'s str) {
         let (uri, anchor) = id.split_once('#').unwrap_or((id, ""));
         if !anchor.is_empty() {
             self.anchors.entry(anchor).or_default().push(value);
         }
-        if !uri.is_empty() {
-            self.ids.entry(last_part(uri)).or_default().push(value);
-            if !std::ptr::eq(value, self.resources[0]) {
-                self.resources.push(value);
-            }
-        }
-        match self.resources.len() > MAX_RESOURCES {
-            true => Err(format!("has more than {MAX_RESOURCES} parts with an `$id`").into()),
-            false => Ok(()),
+        match std::ptr::eq(value, self.document) {
+            true => self.id = uri,
+            false => self.has_parts |= !uri.is_empty(),
         }
     }
 
@@ -79,28 +74,26 @@ impl<'s> Names<'s> {
     ///
     /// # Errors
     ///
-    /// If it means none, or if it is written in a way that only a whole parser of URIs understands.
+    /// If it means none, or if it or the schema's `$id`s are written in a way that only a whole parser of URIs understands.
     pub(super) fn targets(&self, reference: &'s str) -> Result<Vec<&'s Value>, Reason> {
+        if self.has_parts {
+            return Err("has a `$ref`, and an `$id` that is not at its root".into());
+        }
+        if !is_plain_id(self.id) {
+            return Err("has a `$ref`, and an `$id` that cannot be read".into());
+        }
         let (uri, fragment) = reference.split_once('#').unwrap_or((reference, ""));
-        let named = match uri {
-            "" => self.resources.as_slice(),
-            _ if is_plain(uri) => self.ids.get(last_part(uri)).map_or(&[][..], Vec::as_slice),
-            _ => &[],
-        };
-        let mut targets: Vec<&Value> = match fragment {
-            "" => named.to_vec(),
+        let targets = match fragment {
+            _ if !uri.is_empty() && uri != self.id => vec![],
+            "" => vec![self.document],
             _ if fragment.starts_with('/') => {
-                let pointer = decoded(fragment).ok_or("has a `$ref` that cannot be read")?;
-                let targets = named
-                    .iter()
-                    .filter_map(|resource| resource.pointer(&pointer));
-                targets.collect()
+                let pointer = decoded(fragment).filter(|pointer| is_plain_pointer(pointer));
+                let pointer = pointer.ok_or("has a `$ref` that cannot be read")?;
+                self.document.pointer(&pointer).into_iter().collect()
             }
-            _ => self.anchors.get(fragment).cloned().unwrap_or_default(),
+            _ if is_name(fragment) => self.anchors.get(fragment).cloned().unwrap_or_default(),
+            _ => vec![],
         };
-        // One that has several names is one.
-        targets.sort_unstable_by_key(|target| std::ptr::from_ref::<Value>(target));
-        targets.dedup_by_key(|target| std::ptr::from_ref::<Value>(target));
         match targets.is_empty() {
             true => Err("has a `$ref` to something that is not in it".into()),
             false => Ok(targets),
@@ -108,16 +101,24 @@ impl<'s> Names<'s> {
     }
 }
 
-/// What stays the same however the rest of a URI is resolved.
-fn last_part(uri: &str) -> &str {
-    uri.rsplit(['/', ':']).next().unwrap_or(uri)
+/// Whether a name stays the same however URIs are resolved.
+fn is_name(anchor: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+    anchor.chars().all(plain)
 }
 
-/// Whether the last part of a URI is a name, in one spelling.
-fn is_plain(uri: &str) -> bool {
-    let name = last_part(uri);
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
-    name.chars().all(plain) && name.chars().any(|c| c != '.')
+/// Whether it cannot be that of a schema that the compiler knows by itself.
+fn is_plain_id(uri: &str) -> bool {
+    !uri.contains('%') && !uri.to_ascii_lowercase().contains("//json-schema.org")
+}
+
+/// Whether its segments are read alike by all: not `+1`, `01` or `~2`.
+fn is_plain_pointer(pointer: &str) -> bool {
+    pointer.split('/').all(|segment| {
+        let is_index = segment.starts_with('+') || segment.len() > 1 && segment.starts_with('0');
+        let mut escapes = segment.split('~').skip(1);
+        !is_index && escapes.all(|rest| rest.starts_with(['0', '1']))
+    })
 }
 
 /// A fragment without its percent-encoding.

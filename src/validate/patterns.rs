@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use jsonschema::{PatternOptions, ValidationOptions};
 use serde_json::{Map, Value, json};
 
-use super::limits::{MAX_BACKTRACKS, MAX_PATTERN, Reason};
+use super::limits::{MAX_BACKTRACKS, MAX_PATTERN, MAX_TEXT_FANCY, MAX_TEXT_STEPS, Reason};
 
 /// The engine for all patterns of a schema.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -39,6 +39,32 @@ impl Engine {
     fn takes(self, pattern: &str) -> bool {
         self.options().build(&json!({ "pattern": pattern })).is_ok()
     }
+
+    /// How many bytes of text a value may have, if so many of these patterns look at one text.
+    pub(super) fn most_text(self, patterns: &BTreeSet<&str>, at_once: u64) -> u64 {
+        if patterns.is_empty() {
+            return u64::MAX;
+        }
+        let most = match self {
+            Self::Linear => {
+                let size = patterns.iter().map(|pattern| size(pattern)).max();
+                MAX_TEXT_STEPS / size.unwrap_or(MAX_PATTERN) as u64
+            }
+            Self::Fancy => MAX_TEXT_FANCY,
+        };
+        most / at_once.max(1)
+    }
+}
+
+/// A size that the compiled pattern does not exceed, in bytes.
+fn size(pattern: &str) -> usize {
+    let takes = |size: &usize| {
+        let options = PatternOptions::regex().size_limit(*size);
+        let options = jsonschema::options().with_pattern_options(options);
+        options.build(&json!({ "pattern": pattern })).is_ok()
+    };
+    let sizes = [MAX_PATTERN / 64, MAX_PATTERN / 16, MAX_PATTERN / 4];
+    sizes.into_iter().find(takes).unwrap_or(MAX_PATTERN)
 }
 
 /// The engine that these patterns need, and those that no engine takes within the limits.
@@ -67,27 +93,60 @@ const REVERSING: [&str; 5] = ["not", "oneOf", "if", "maxContains", "unevaluatedI
 /// If there is no telling what it would let pass.
 pub(super) fn without(schema: &Value, patterns: &BTreeSet<&str>) -> Result<Value, Reason> {
     let mut copy = schema.clone();
-    let mut rest = vec![&mut copy];
     let mut of_keys = false;
+    each_schema(&mut copy, |map| {
+        if REVERSING.iter().any(|keyword| map.contains_key(*keyword)) {
+            return Err("has a pattern that cannot be left out".into());
+        }
+        of_keys |= leave_out(map, patterns);
+        Ok(())
+    })?;
+    if of_keys {
+        each_schema(&mut copy, |map| {
+            map.remove("unevaluatedProperties");
+            Ok(())
+        })?;
+    }
+    Ok(copy)
+}
+
+/// Keywords with data, and those with names of schemas.
+const DATA: [&str; 4] = ["const", "enum", "default", "examples"];
+const NAMED: [&str; 6] = [
+    "properties",
+    "patternProperties",
+    "$defs",
+    "definitions",
+    "dependentSchemas",
+    "dependencies",
+];
+
+/// Calls `edit` with the schema and all that may be one in it: not with its data, nor with lists of names as if these were keywords.
+fn each_schema(
+    schema: &mut Value,
+    mut edit: impl FnMut(&mut Map<String, Value>) -> Result<(), Reason>,
+) -> Result<(), Reason> {
+    let mut rest = vec![schema];
     while let Some(value) = rest.pop() {
         match value {
             Value::Array(items) => rest.extend(items),
             Value::Object(map) => {
-                if REVERSING.iter().any(|keyword| map.contains_key(*keyword)) {
-                    return Err("has a pattern that cannot be left out".into());
+                edit(map)?;
+                for (keyword, value) in map {
+                    let keyword = keyword.as_str();
+                    if DATA.contains(&keyword) {
+                        continue;
+                    }
+                    match (NAMED.contains(&keyword), value) {
+                        (true, Value::Object(named)) => rest.extend(named.values_mut()),
+                        (_, value) => rest.push(value),
+                    }
                 }
-                of_keys |= leave_out(map, patterns);
-                let data = |key: &str| matches!(key, "const" | "enum" | "default" | "examples");
-                let inner = map.iter_mut().filter(|(key, _)| !data(key));
-                rest.extend(inner.map(|(_, value)| value));
             }
             _ => {}
         }
     }
-    if of_keys {
-        take_away(&mut copy, "unevaluatedProperties");
-    }
-    Ok(copy)
+    Ok(())
 }
 
 /// Whether keys are not looked at any more.
@@ -111,18 +170,4 @@ fn leave_out(map: &mut Map<String, Value>, patterns: &BTreeSet<&str>) -> bool {
         map.remove("additionalProperties");
     }
     fewer
-}
-
-fn take_away(schema: &mut Value, keyword: &str) {
-    let mut rest = vec![schema];
-    while let Some(value) = rest.pop() {
-        match value {
-            Value::Array(items) => rest.extend(items),
-            Value::Object(map) => {
-                map.remove(keyword);
-                rest.extend(map.values_mut());
-            }
-            _ => {}
-        }
-    }
 }

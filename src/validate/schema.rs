@@ -7,7 +7,7 @@ use super::{
     graph::{Cost, Graph, Recursion},
     limits::{
         Extent, LIGHT, MAX_BYTES, MAX_BYTES_TO_ALL, MAX_DEPTH, MAX_LEVELS_TO_MISFIT, MAX_RECURSION,
-        MAX_STEPS, MAX_STEPS_TO_ALL, MAX_STEPS_TO_ONE, Reason,
+        MAX_STEPS, MAX_STEPS_TO_ALL, MAX_STEPS_TO_ONE, Reason, has_text_up_to,
     },
     misfits::Misfits,
     patterns::{engine_for, without},
@@ -59,13 +59,16 @@ pub enum Draft {
 ///
 /// A schema may come from a stranger, so it is measured before it is compiled. It is refused if it has more than 256 KiB as JSON, 64
 /// levels, or 64 different regular expressions; if more than 10,000 subschemas look at one value, `$ref`s followed; if references are nested more than 256
-/// deep; and if it refers to itself for the same value.
+/// deep; if it refers to itself for the same value, or inside several `unevaluatedProperties` or `unevaluatedItems`; and if it has a `$ref` that
+/// is no JSON pointer or anchor in it, or one beside an `$id` that is not at its root.
 ///
-/// A regular expression has no look-around and no back reference, or goes back 10,000 times at most, and then does not match. One that is larger than
-/// 256 KiB when it is compiled, or that no engine takes, is [left out](Self::omitted).
+/// A regular expression that has look-around or back references goes back 10,000 times at most: then nobody knows whether it matches, and
+/// the value does not fit. One that is larger than 256 KiB when it is compiled, or that no engine takes, is [left out](Self::omitted).
 ///
 /// A value that is so large that a costly schema would look at it for long is not looked at, and fits: values times subschemas are at
-/// most 20 million.
+/// most 20 million, if more than 64 subschemas look at one value or the schema refers to itself. If there are regular expressions, the texts and
+/// keys of a value are 8 to 512 KiB together, by the size of the largest expression, and 2 KiB if one has look-around or back references;
+/// less, if several look at one text.
 #[derive(Clone)]
 pub struct Schema(Option<Arc<Compiled>>);
 
@@ -75,6 +78,8 @@ struct Compiled {
     /// The names for properties in the schema: others are the caller's.
     names: BTreeSet<Box<str>>,
     omitted: Vec<Box<str>>,
+    /// Bytes of text that its patterns look at.
+    most_text: u64,
 }
 
 impl Schema {
@@ -210,12 +215,14 @@ impl Compiled {
             let why = Bounded::print(4 * MAX_REASON, &error.masked_with("it"));
             format!("is not one: {}", Short::new(&why, MAX_REASON))
         })?;
+        let patterns = &graph.patterns - &omitted;
         let owned = |names: BTreeSet<&str>| names.into_iter().map(Into::into).collect();
         Ok(Self {
             validator,
             cost,
             names: graph.names.iter().map(|name| (*name).into()).collect(),
             omitted: owned(omitted),
+            most_text: engine.most_text(&patterns, cost.patterns),
         })
     }
 
@@ -227,7 +234,9 @@ impl Compiled {
     #[inline]
     fn looks_at(&self, value: &Value) -> bool {
         let light = self.cost.weight <= LIGHT && self.cost.recursion.is_none();
-        light || self.reaches(value, MAX_STEPS)
+        let any_text = self.most_text == u64::MAX;
+        (light || self.reaches(value, MAX_STEPS))
+            && (any_text || has_text_up_to(value, self.most_text))
     }
 
     #[inline(never)]

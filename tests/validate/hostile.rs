@@ -225,7 +225,7 @@ fn a_schema_that_refers_to_itself_for_the_same_value_is_refused() {
         json!({ "definitions": { "a": { "properties": { "x": { "$ref": "#/definitions/b" } }, "allOf": [{ "$ref": "#/definitions/b" }] },
             "b": { "allOf": [{ "$ref": "#/definitions/a" }] } }, "$ref": "#/definitions/a" }),
         json!({ "$dynamicAnchor": "n", "anyOf": [{ "$dynamicRef": "#n" }] }),
-        json!({ "$id": "tree", "allOf": [{ "$ref": "tree" }] }),
+        json!({ "$id": "http://x/tree", "allOf": [{ "$ref": "http://x/tree" }] }),
     ] {
         let reason = quick(move || reason(Schema::compile_with(&schema, Draft::Draft202012)));
         assert_eq!(reason, "refers to itself for one and the same value");
@@ -582,4 +582,178 @@ fn the_reason_is_short() {
         reason.starts_with("is not one: ") && reason.len() < 300,
         "{reason}"
     );
+}
+
+/// Errors of each branch have those of all below: branches to the power of levels.
+#[test]
+fn recursion_in_alternatives_costs_no_power_of_its_branches() {
+    for (keyword, branches) in [("anyOf", 8), ("anyOf", 16), ("oneOf", 8), ("oneOf", 16)] {
+        let text = quick(move || {
+            let branch = json!({ "properties": { "a": { "$ref": "#" } }, "required": ["a"], "type": "object" });
+            let schema = json!({ keyword: vec![branch; branches] });
+            let schema = Schema::compile(&schema).unwrap();
+            let value = (0..6).fold(json!("x"), |inner, _| json!({ "a": inner }));
+            let told = || drop((schema.misfits(&value), schema.repaired(&value)));
+            assert!(allocation_counter::measure(told).bytes_max < 16 << 20);
+            schema.misfits(&value).to_string()
+        });
+        assert_eq!(text, "root: does not fit the schema", "{keyword}");
+    }
+}
+
+fn closed_around(wraps: usize, inner: Value) -> Value {
+    (0..wraps).fold(
+        inner,
+        |inner, _| json!({ "anyOf": [inner], "unevaluatedProperties": false }),
+    )
+}
+
+/// A fit is looked for anew in each, and in each level of the value.
+#[test]
+fn nested_unevaluated_around_a_recursion_is_refused() {
+    let recursion = || json!({ "properties": { "a": { "$ref": "#" } } });
+    for wraps in [2, 10] {
+        let schema = closed_around(wraps, recursion());
+        let reason = quick(move || reason(Schema::compile_with(&schema, Draft::Draft202012)));
+        assert_eq!(
+            reason,
+            "refers to itself inside several `unevaluatedProperties` or `unevaluatedItems`"
+        );
+    }
+    quick(move || {
+        let schema = closed_around(1, recursion());
+        let schema = Schema::compile_with(&schema, Draft::Draft202012).unwrap();
+        for levels in [2, 8, 118] {
+            let value = (1..levels).fold(json!(5), |inner, _| json!({ "a": inner }));
+            assert!(schema.is_valid(&value));
+        }
+    });
+}
+
+#[test]
+fn the_deepest_nested_unevaluated_that_is_taken_is_quick() {
+    quick(|| {
+        let inner = || json!({ "properties": { "a": {} } });
+        let deepest = (1..20).rev().find_map(|wraps| {
+            Schema::compile_with(&closed_around(wraps, inner()), Draft::Draft202012).ok()
+        });
+        let schema = deepest.unwrap();
+        let value = json!({ "a": 1, "b": 2 });
+        assert!(!schema.is_valid(&value));
+        let _ = (schema.misfits(&value), schema.repaired(&value));
+    });
+}
+
+/// A text in which no letter lets an engine skip any.
+fn random(letters: &[u8], length: usize) -> String {
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    let mut letter = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        char::from(letters[(state >> 33) as usize % letters.len()])
+    };
+    (0..length).map(|_| letter()).collect()
+}
+
+/// Patterns whose engine goes over the rest of the text, or all of its states, at each byte.
+#[test]
+fn long_texts_and_costly_patterns_are_not_multiplied() {
+    for (pattern, letters) in [
+        ("[ab]*a[ab]{3000}[cd]", &b"ab"[..]),
+        ("(?:a[ab]{1,500}b|b[ab]{1,500}a)[c-f]", b"ab"),
+        ("^(?:(?=[^!]*)a)*$", b"a"),
+        ("(?=a*!)b", b"a"),
+        ("^(a+)+\\1!$", b"a"),
+    ] {
+        for length in [2 << 10, 16 << 10, 256 << 10] {
+            let keys = json!({ "patternProperties": { pattern: false }, "propertyNames": { "pattern": pattern } });
+            for schema in [
+                json!({ "pattern": pattern, "items": { "pattern": pattern } }),
+                keys,
+            ] {
+                let took = quick(move || {
+                    let schema = Schema::compile(&schema).unwrap();
+                    let text = random(letters, length);
+                    let parts = text
+                        .as_bytes()
+                        .chunks(64)
+                        .map(|part| json!(str::from_utf8(part).unwrap()));
+                    let values = [
+                        json!(parts.collect::<Vec<_>>()),
+                        of(&text, json!(1)),
+                        json!(text),
+                    ];
+                    let started = std::time::Instant::now();
+                    for value in values {
+                        let _ = schema.is_valid(&value);
+                        let _ = (schema.misfits(&value), schema.repaired(&value));
+                    }
+                    started.elapsed()
+                });
+                println!("{took:?} {length} {pattern}");
+            }
+        }
+    }
+}
+
+/// Another part has a name that looks like the one that is meant, in a spelling that two readers read in two ways.
+#[test]
+fn names_are_not_read_in_two_ways() {
+    for schema in [
+        json!({ "$id": "http://x/%66oo", "allOf": [{ "$ref": "http://x/foo" }], "$defs": { "d": { "$id": "http://y/foo" } } }),
+        json!({ "$id": "http://FOO", "allOf": [{ "$ref": "http://foo" }], "$defs": { "d": { "$id": "http://y/foo" } } }),
+        json!({ "$id": "http://foo:80", "allOf": [{ "$ref": "http://foo" }], "$defs": { "d": { "$id": "http://y/foo" } } }),
+        json!({ "$ref": "https://json-schema.org/draft/2020-12/schema", "$defs": { "d": { "$id": "http://z/schema" } } }),
+        json!({ "$id": "https://JSON-schema.org/draft/2020-12/schema", "$ref": "#/$defs/d", "$defs": { "d": {} } }),
+        json!({ "$id": "https://json-schema.org/draft/2020-12/", "$ref": "schema", "$defs": { "d": { "$id": "schema" } } }),
+        json!({ "allOf": [{ "$ref": "#/allOf/+0" }], "$defs": { "d": { "const": { "$id": "http://d/", "allOf": { "+0": {} } } } } }),
+        json!({ "allOf": [{ "$ref": "#/allOf/00" }], "default": { "$id": "http://d/", "allOf": { "00": {} } } }),
+        json!({ "$ref": "#%61", "$defs": { "a": { "$anchor": "a", "allOf": [{ "$ref": "#" }] }, "d": { "const": { "$anchor": "%61" } } } }),
+        json!({ "$ref": "#/$defs/a", "$defs": { "a": {}, "b": { "$id": "http://x/b" } } }),
+    ] {
+        let text = schema.to_string();
+        assert!(
+            quick(move || Schema::compile_with(&schema, Draft::Draft202012)).is_err(),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn doubling_by_names_with_decoys_is_refused() {
+    let by_id = |level: usize| {
+        let next = json!({ "$ref": format!("http://x/n{}", level + 1) });
+        (
+            format!("n{level}"),
+            json!({ "$id": format!("http://x/%6e{level}"), "allOf": [next, next] }),
+        )
+    };
+    let mut definitions: Map<String, Value> = (0..20).map(by_id).collect();
+    definitions.insert(
+        "n20".into(),
+        json!({ "$id": "http://x/%6e20", "type": "string" }),
+    );
+    for level in 0..=20 {
+        definitions.insert(
+            format!("d{level}"),
+            json!({ "$id": format!("http://y/n{level}") }),
+        );
+    }
+    let schema = json!({ "$defs": definitions, "$ref": "http://x/n0" });
+    assert!(quick(move || Schema::compile_with(&schema, Draft::Draft202012)).is_err());
+}
+
+/// As generators write them: nothing refers to these.
+#[test]
+fn ids_without_references_are_taken() {
+    for schema in [
+        json!({ "properties": { "a": { "$id": "/properties/a", "type": "string" } } }),
+        json!({ "$id": "https://example.com/%41", "properties": { "a": { "$id": "#/properties/a", "type": "string" } } }),
+        json!({ "$id": "https://example.com/a", "properties": { "a": { "$ref": "#/definitions/s" } }, "definitions": { "s": { "type": "string" } } }),
+        json!({ "properties": { "a": { "$ref": "#/definitions/Of%3Cs%3E" } }, "definitions": { "Of<s>": { "type": "string" } } }),
+    ] {
+        let schema = quick(move || Schema::compile(&schema)).unwrap();
+        assert!(schema.is_valid(&json!({ "a": "x" })) && !schema.is_valid(&json!({ "a": 1 })));
+    }
 }

@@ -54,6 +54,32 @@ fn data_of_a_schema_is_not_changed() {
     assert!(!schema.is_valid(&json!({ "a": { "if": 1 } })));
 }
 
+#[test]
+fn names_of_properties_are_no_keywords() {
+    for name in ["default", "enum", "const", "examples", "not", "if", "oneOf"] {
+        let schema = compile(json!({ "properties": {
+            name: { "type": "string", "pattern": LARGE },
+            "x": { "pattern": "^x" },
+        } }));
+        assert_eq!(schema.omitted().count(), 1, "{name}");
+        assert!(schema.is_valid(&json!({ name: "1" })) && !schema.is_valid(&json!({ "x": "y" })));
+    }
+}
+
+#[test]
+fn data_is_not_changed_where_keys_are_not_looked_at() {
+    let data = json!({ "unevaluatedProperties": false });
+    let schema = compile(
+        json!({ "$schema": "https://json-schema.org/draft/2020-12/schema",
+            "patternProperties": { LARGE: {} },
+            "properties": { "a": { "const": data }, "b": { "enum": [data] } },
+            "unevaluatedProperties": false,
+        }),
+    );
+    assert!(schema.is_valid(&json!({ "a": data, "b": data, "c": 1 })));
+    assert!(!schema.is_valid(&json!({ "a": {} })) && !schema.is_valid(&json!({ "b": {} })));
+}
+
 /// They are of JavaScript's dialect.
 #[test]
 fn look_around_and_back_references_work() {

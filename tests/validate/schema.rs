@@ -85,10 +85,6 @@ fn references_within_a_schema_are_followed() {
             Draft::Draft7,
         ),
         (
-            json!({ "$id": "tool", "definitions": { "s": { "$id": "text", "type": "string" } }, "properties": { "a": { "$ref": "text" } } }),
-            Draft::Draft7,
-        ),
-        (
             json!({ "$id": "https://example.com/tool", "$defs": { "s": { "type": "string" } }, "properties": { "a": { "$ref": "#/$defs/s" } } }),
             Draft::Draft202012,
         ),
