@@ -21,6 +21,8 @@ pub mod mcp;
 mod nearest;
 #[cfg(feature = "otel")]
 pub mod otel;
+#[cfg(feature = "mcp-http")]
+mod reqwest;
 #[cfg(feature = "router")]
 pub mod router;
 #[cfg(feature = "settings")]

@@ -10,7 +10,10 @@ use rmcp::{
 
 use super::errors;
 use crate::{
-    edge::hinted,
+    edge::{
+        hinted,
+        reqwest::{from_request, without_url},
+    },
     error::{ErrorKind, Execution, ToolError},
     hint,
 };
@@ -52,23 +55,11 @@ pub(super) fn on_wire(error: &(dyn StdError + 'static)) -> Option<ToolError> {
     })
 }
 
-fn from_request(error: &reqwest::Error) -> ToolError {
-    let message = without_address(error.to_string(), error);
-    match error.status() {
-        Some(status) => ToolError::from_status(status, message),
-        // What did not connect was not sent. (Unless it followed a redirect; an MCP server sends none.)
-        None if error.is_connect() => ToolError::new(ErrorKind::ConnectionFailed, message)
-            .with_execution(Execution::NotStarted),
-        None if error.is_timeout() => ToolError::new(ErrorKind::Timeout, message),
-        None => ToolError::new(ErrorKind::ConnectionFailed, message),
-    }
-}
-
 /// A text that was made of `error`, with the server's name instead of the address, which may be a
 /// secret as a whole.
 pub(crate) fn without_address(text: String, error: &(dyn StdError + 'static)) -> String {
-    match request_in(error).and_then(reqwest::Error::url) {
-        Some(url) => text.replace(url.as_str(), url.host_str().unwrap_or("the server")),
+    match request_in(error) {
+        Some(error) => without_url(text, error),
         None => text,
     }
 }
