@@ -16,6 +16,8 @@ pub(crate) fn cause(error: &(dyn StdError + 'static)) -> Option<ToolError> {
         crate::edge::hyper::cause,
         #[cfg(any(feature = "hyper", feature = "tonic"))]
         crate::edge::h2::cause,
+        #[cfg(feature = "http-client")]
+        crate::edge::reqwest::cause,
         #[cfg(feature = "mcp")]
         crate::edge::mcp::on_wire,
         #[cfg(feature = "tonic")]
@@ -38,6 +40,8 @@ pub(crate) fn is_transparent(error: &(dyn StdError + 'static)) -> bool {
 /// A text that was made of an error, without the address in it: that may be a secret as a whole.
 pub(crate) fn without_address(text: String, error: &(dyn StdError + 'static)) -> String {
     const KNOWN: &[fn(String, &(dyn StdError + 'static)) -> String] = &[
+        #[cfg(feature = "http-client")]
+        crate::edge::reqwest::without_address,
         #[cfg(feature = "mcp-http")]
         crate::edge::mcp::without_address,
     ];

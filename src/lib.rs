@@ -57,6 +57,8 @@ pub use edge::builder::{self, ServiceBuilderExt};
 #[cfg(feature = "metrics-facade")]
 pub use edge::facade as metrics_facade;
 pub use edge::health;
+#[cfg(feature = "http-tool")]
+pub use edge::http_tool;
 #[cfg(feature = "mcp")]
 pub use edge::mcp;
 #[cfg(feature = "otel")]

@@ -13,6 +13,8 @@ pub mod facade;
 pub(crate) mod h2;
 mod headers;
 pub mod health;
+#[cfg(feature = "http-tool")]
+pub mod http_tool;
 #[cfg(feature = "hyper")]
 pub(crate) mod hyper;
 #[cfg(feature = "mcp")]
@@ -21,8 +23,8 @@ pub mod mcp;
 mod nearest;
 #[cfg(feature = "otel")]
 pub mod otel;
-#[cfg(feature = "mcp-http")]
-mod reqwest;
+#[cfg(any(feature = "http-client", feature = "mcp-http"))]
+pub(crate) mod reqwest;
 #[cfg(feature = "router")]
 pub mod router;
 #[cfg(feature = "settings")]
@@ -35,7 +37,7 @@ pub mod tonic;
 pub(crate) mod tower;
 
 /// The error with the delay that a peer asks for, if it does.
-#[cfg(any(feature = "mcp", feature = "tonic"))]
+#[cfg(any(feature = "http-tool", feature = "mcp", feature = "tonic"))]
 fn hinted(error: crate::ToolError, delay: Option<std::time::Duration>) -> crate::ToolError {
     match delay {
         Some(delay) => error.with_retry_after(delay),

@@ -1,16 +1,32 @@
 //! reqwest's errors.
 
+#[cfg(feature = "http-client")]
+use std::error::Error as StdError;
+
 use crate::error::{ErrorKind, Execution, ToolError};
+
+#[cfg(feature = "http-client")]
+pub(crate) fn cause(error: &(dyn StdError + 'static)) -> Option<ToolError> {
+    error.downcast_ref().map(from_request)
+}
 
 pub(super) fn from_request(error: &reqwest::Error) -> ToolError {
     let message = without_url(error.to_string(), error);
     match error.status() {
         Some(status) => ToolError::from_status(status, message),
-        // What did not connect was not sent. (Unless it followed a redirect; an MCP server sends none.)
+        // What did not connect was not sent. (Unless it followed a redirect; an MCP server sends none, and HTTP tools follow none.)
         None if error.is_connect() => ToolError::new(ErrorKind::ConnectionFailed, message)
             .with_execution(Execution::NotStarted),
         None if error.is_timeout() => ToolError::new(ErrorKind::Timeout, message),
         None => ToolError::new(ErrorKind::ConnectionFailed, message),
+    }
+}
+
+#[cfg(feature = "http-client")]
+pub(crate) fn without_address(text: String, error: &(dyn StdError + 'static)) -> String {
+    match error.downcast_ref() {
+        Some(error) => without_url(text, error),
+        None => text,
     }
 }
 

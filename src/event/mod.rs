@@ -32,6 +32,8 @@
 //! | `tool.schema` | WARN | `validate::Schemas` | `server`, `tools`, `unchecked`; `tool` and `error` are those of the first of these, and no others |
 //! | `tool.repaired` | DEBUG | validate | `paths` |
 //! | `tool.misfit` | WARN | check, with `mcp::McpOutput` | `error` |
+//! | `tool.http_request` | DEBUG | `http_tool` | `method`, `url`, `headers`, `body` |
+//! | `tool.http_response` | DEBUG | `http_tool` | `status`, `duration_ms`, `headers`, `body` |
 //! | `tool.stale_list` | WARN | `mcp::McpTools` | `server`, `code`, `error`, and no others |
 //! | `tool.connected` | INFO | `mcp::McpReconnect` | `server`, `attempts`, `duration_ms`, and no others |
 //! | `tool.disconnected` | WARN | `mcp::McpReconnect` | `server`, `code`, `error`, and no others |

@@ -43,6 +43,10 @@ pub mod event {
     pub const MISFIT: &str = "tool.misfit";
     /// The arguments of a call did not fit its tool's schema, and were changed so that they do. DEBUG.
     pub const REPAIRED: &str = "tool.repaired";
+    /// A request of an HTTP tool is about to be sent. DEBUG.
+    pub const HTTP_REQUEST: &str = "tool.http_request";
+    /// An HTTP tool has its answer, of whatever status. DEBUG.
+    pub const HTTP_RESPONSE: &str = "tool.http_response";
     /// A connection to a server was made, the first one or another one. INFO.
     pub const CONNECTED: &str = "tool.connected";
     /// A call has found that the connection to its server is lost. WARN.
@@ -121,6 +125,14 @@ pub mod field {
     pub const SLOW_CALLS: &str = "slow_calls";
     /// For how long it is open, in milliseconds.
     pub const OPEN_MS: &str = "open_ms";
+    /// The method of a request.
+    pub const METHOD: &str = "method";
+    /// Its URL, redacted, without the values of the query.
+    pub const URL: &str = "url";
+    /// The names of the headers of a request or an answer.
+    pub const HEADERS: &str = "headers";
+    /// The body, redacted, at most 500 characters.
+    pub const BODY: &str = "body";
     /// How many keys were forgotten.
     pub const KEYS: &str = "keys";
     /// How many are kept.

@@ -139,6 +139,23 @@ mod router {
     assert_impl_all!(Json<Svc>: Send, Sync, Unpin, Clone);
 }
 
+#[cfg(feature = "http-tool")]
+mod http_tool {
+    use super::{Tool, assert_impl_all};
+    use tower_toolcall::http_tool::{
+        HttpAnswer, HttpClassifier, HttpService, HttpTool, ResponseFuture, UpstreamToken,
+    };
+
+    assert_impl_all!(HttpTool: Send, Sync, Unpin, Clone, std::fmt::Debug);
+    assert_impl_all!(HttpService<(), Tool>: Send, Sync, Unpin, Clone, std::fmt::Debug);
+    assert_impl_all!(HttpAnswer: Send, Sync, Unpin, Clone, std::fmt::Debug, serde::Serialize);
+    assert_impl_all!(HttpClassifier: Send, Sync, Copy);
+    assert_impl_all!(UpstreamToken: Send, Sync, Unpin, Clone, std::fmt::Debug);
+    assert_impl_all!(ResponseFuture: Send, Unpin);
+    #[cfg(feature = "http-client")]
+    assert_impl_all!(tower_toolcall::http_tool::ReqwestClient: Send, Sync, Unpin, Clone);
+}
+
 #[cfg(feature = "mcp")]
 mod mcp {
     use super::assert_impl_all;

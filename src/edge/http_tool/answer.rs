@@ -1,0 +1,173 @@
+use std::{borrow::Cow, error::Error as StdError, fmt, time::Duration};
+
+use http::{HeaderMap, StatusCode};
+use serde::{Serialize, Serializer, ser::SerializeStruct};
+use serde_json::{Map, Value};
+
+use crate::{
+    answer::{Answer, ModelText},
+    error::ToolError,
+    outcome::{ByError, Classify, Outcome},
+};
+
+/// The answer of an HTTP endpoint.
+///
+/// Serialised, it is the result of an execution: `status` (`completed` for a 2xx, else `failed`), `result` (the body),
+/// `upstream_status`, `execution_time_ms`, and `metadata` with the kept headers.
+#[derive(Clone)]
+pub struct HttpAnswer {
+    pub(super) status: StatusCode,
+    pub(super) body: Body,
+    pub(super) headers: HeaderMap,
+    pub(super) elapsed: Duration,
+    /// For how long nothing is left of what the server grants.
+    pub(super) cooldown: Option<Duration>,
+}
+
+#[derive(Clone)]
+pub(super) enum Body {
+    Json(Value),
+    Text(String),
+}
+
+impl Body {
+    /// JSON if it is some, else text. Nothing is `null`.
+    pub(super) fn of(bytes: &[u8]) -> Self {
+        if bytes.is_empty() {
+            return Self::Json(Value::Null);
+        }
+        match serde_json::from_slice(bytes) {
+            Ok(json) => Self::Json(json),
+            Err(_) => Self::Text(String::from_utf8_lossy(bytes).into_owned()),
+        }
+    }
+}
+
+impl HttpAnswer {
+    /// The answer that is kept with an error: that of a status other than 2xx, as far as it was read.
+    pub fn of_error(error: &ToolError) -> Option<&Self> {
+        let mut link = StdError::source(error);
+        while let Some(error) = link {
+            if let Some(Refused(answer)) = error.downcast_ref() {
+                return Some(answer);
+            }
+            link = error.downcast_ref::<ToolError>().and_then(StdError::source);
+        }
+        None
+    }
+
+    /// The status.
+    pub fn upstream_status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// The body: JSON, or text where it is none. An empty body is `null`. Not redacted.
+    pub fn body(&self) -> Answer<'_> {
+        match &self.body {
+            Body::Json(json) => Answer::Json(Cow::Borrowed(json)),
+            Body::Text(text) => Answer::Text(text),
+        }
+    }
+
+    /// The body as JSON: a text is a string.
+    pub fn into_json(self) -> Value {
+        match self.body {
+            Body::Json(json) => json,
+            Body::Text(text) => Value::String(text),
+        }
+    }
+
+    /// The headers that the tool [keeps](super::HttpTool::with_kept_header).
+    pub fn headers(&self) -> &HeaderMap {
+        &self.headers
+    }
+
+    /// How long it took, from the sent request to the end of the body.
+    pub fn elapsed(&self) -> Duration {
+        self.elapsed
+    }
+}
+
+crate::text::debug_fields! {
+    /// Shows the body's size, never what it says.
+    {} |this| HttpAnswer { status: this.status, body: this.body(), elapsed: this.elapsed, .. }
+}
+
+impl ModelText for HttpAnswer {
+    fn model_text(&self) -> Cow<'_, str> {
+        match &self.body {
+            Body::Json(json) => json.model_text(),
+            Body::Text(text) => Cow::Borrowed(text),
+        }
+    }
+}
+
+impl Serialize for HttpAnswer {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let ms = u64::try_from(self.elapsed.as_millis()).unwrap_or(u64::MAX);
+        let text = |value: &http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into();
+        let headers = self.headers.iter();
+        let headers: Map<_, Value> = headers
+            .map(|(name, value)| (name.to_string(), text(value)))
+            .collect();
+        let mut result = to.serialize_struct("HttpAnswer", 5)?;
+        let status = match self.status.is_success() {
+            true => "completed",
+            false => "failed",
+        };
+        result.serialize_field("status", status)?;
+        match &self.body {
+            Body::Json(json) => result.serialize_field("result", json)?,
+            Body::Text(text) => result.serialize_field("result", text)?,
+        }
+        result.serialize_field("upstream_status", &self.status.as_u16())?;
+        result.serialize_field("execution_time_ms", &ms)?;
+        result.serialize_field("metadata", &headers)?;
+        result.end()
+    }
+}
+
+/// The source of an error that a status means.
+#[derive(Debug)]
+pub(super) struct Refused(pub(super) HttpAnswer);
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HTTP {}", self.0.status)
+    }
+}
+
+impl StdError for Refused {}
+
+/// Classifies answers of HTTP endpoints: errors as [`ByError`] does, and a success that has used up what the server grants
+/// (`RateLimit`, `X-RateLimit-Remaining` and the like) closes the gate of a
+/// [rate-limit layer](crate::rate_limit::RateLimitBackoffLayer) until there is quota again.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct HttpClassifier;
+
+impl HttpClassifier {
+    /// The classifier.
+    pub fn new() -> Self {
+        Self
+    }
+}
+
+impl Classify<HttpAnswer> for HttpClassifier {
+    fn classify(&self, result: Result<&HttpAnswer, &ToolError>) -> Outcome {
+        match result {
+            Ok(HttpAnswer {
+                cooldown: Some(cooldown),
+                ..
+            }) => Outcome::success().with_cooldown(*cooldown),
+            other => ByError.classify(other),
+        }
+    }
+}
+
+#[cfg(feature = "router")]
+impl crate::edge::router::IntoAnswer<Value> for HttpAnswer {
+    fn into_answer(self) -> Result<Value, ToolError> {
+        Ok(self.into_json())
+    }
+}

@@ -1,0 +1,80 @@
+//! Requests and answers as DEBUG events. Nothing is written unless somebody listens.
+
+use std::{
+    fmt::{self, Write as _},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, StatusCode, Uri};
+
+use crate::{
+    call::CallInfo,
+    event::{emit, ms},
+    redact::Rules,
+    text::plain,
+};
+
+/// The longest text, in characters.
+const MAX: usize = 500;
+
+pub(super) fn request(call: &CallInfo, request: &Request<Bytes>) {
+    emit!(DEBUG HTTP_REQUEST, call, METHOD = request.method().as_str(),
+        URL = display(Url(call.rules(), request.uri())),
+        HEADERS = display(Names(request.headers())),
+        BODY = display(Text(call.rules(), request.body())));
+}
+
+pub(super) fn response(
+    call: &CallInfo,
+    status: StatusCode,
+    headers: &HeaderMap,
+    body: &[u8],
+    elapsed: Duration,
+) {
+    emit!(DEBUG HTTP_RESPONSE, call, STATUS = status.as_u16(), DURATION_MS = ms(elapsed),
+        HEADERS = display(Names(headers)), BODY = display(Text(call.rules(), body)));
+}
+
+/// Redacted, cut, and without hidden characters.
+struct Text<'a>(&'a Rules, &'a [u8]);
+
+impl fmt::Display for Text<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = String::from_utf8_lossy(self.1);
+        let shown = self.0.text(&text, MAX).to_string();
+        shown.chars().try_for_each(|c| f.write_char(plain(c)))
+    }
+}
+
+/// A URL without the values of its query.
+struct Url<'a>(&'a Rules, &'a Uri);
+
+impl fmt::Display for Url<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let whole = self.1.to_string();
+        let (path, query) = whole.split_once('?').unwrap_or((&whole, ""));
+        let mut shown = path.to_owned();
+        let mut before = "?";
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let name = pair.split('=').next().unwrap_or_default();
+            shown.extend([before, name, "=*"]);
+            before = "&";
+        }
+        Text(self.0, shown.as_bytes()).fmt(f)
+    }
+}
+
+/// The names of headers.
+struct Names<'a>(&'a HeaderMap);
+
+impl fmt::Display for Names<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut before = "";
+        for name in self.0.keys().take(64) {
+            write!(f, "{before}{name}")?;
+            before = ", ";
+        }
+        Ok(())
+    }
+}

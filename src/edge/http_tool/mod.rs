@@ -1,0 +1,165 @@
+//! HTTP endpoints as tools: a request made of templates, a leaf over any HTTP client.
+//!
+//! An [`HttpTool`] says what is sent: method, and templates of the URL, the headers and the body. [`HttpTool::client`] makes
+//! the leaf of a stack of it, which sends one request for each call. The client is any
+//! `Service<http::Request<B>>`: reqwest's (`ReqwestClient`, feature `http-client`), hyper-util's, either of them below
+//! tower-http's layers.
+//!
+//! - A 2xx is `Ok`: an [`HttpAnswer`], with the body as JSON, or as text where it is none.
+//! - Any other status is the error that it [means](crate::ErrorKind::from_http_status), with the delay that the headers ask
+//!   for, the beginning of the body in its text, and the whole answer [behind it](HttpAnswer::of_error).
+//! - A request that could not be sent is `ConnectionFailed`, not started, and may be repeated. Everything later is
+//!   [unknown](crate::Execution::Unknown).
+//! - Dropping the response future drops the request.
+//!
+//! # Example
+//!
+//! ```
+//! use bytes::Bytes;
+//! use http::{Method, Request, Response};
+//! use http_body_util::Full;
+//! use serde_json::json;
+//! use tower::{ServiceBuilder, ServiceExt, service_fn};
+//! use tower_toolcall::{AnyError, ToolCall, http_tool::{HttpTool, UpstreamToken}, retry::{RetryLayer, RetryPolicy}};
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), AnyError> {
+//! let tool = HttpTool::new(Method::POST, "https://api.pizzeria.com/shops/{{ shop }}/orders?notify={{ notify | default(true) }}")?
+//!     .with_header("Authorization", "Bearer {{ upstream_token }}")?
+//!     .with_header("X-Request-ID", "{{ request_id }}")?
+//!     .with_body(r#"{
+//!         "pizza": "{{ pizza }}",
+//!         {% if toppings is defined %}"toppings": {{ toppings }},{% endif %}
+//!         "quantity": {{ quantity | default(1) }}
+//!     }"#)?;
+//!
+//! // A client of your own. `ReqwestClient::new()?` is one.
+//! let client = service_fn(|request: Request<Bytes>| async move {
+//!     assert_eq!(request.uri(), "https://api.pizzeria.com/shops/no%201/orders?notify=true");
+//!     assert_eq!(request.headers()["authorization"], "Bearer t0k3n");
+//!     let body: serde_json::Value = serde_json::from_slice(request.body())?;
+//!     assert_eq!(body, json!({ "pizza": "Quattro \"Stagioni\"", "quantity": 1 }));
+//!     Ok::<_, AnyError>(Response::new(Full::<Bytes>::from(r#"{"order": 7}"#)))
+//! });
+//!
+//! let safety = tool.replay_safety(); // of a POST unknown
+//! let stack = ServiceBuilder::new()
+//!     .layer(RetryLayer::new(RetryPolicy::new().with_replay_safety(move |_| safety)))
+//!     .service(tool.client(client));
+//!
+//! let mut call = ToolCall::new("order").with_json(json!({ "shop": "no 1", "pizza": "Quattro \"Stagioni\"" }))?;
+//! call.extensions_mut().insert(UpstreamToken::new("t0k3n"));
+//! let answer = stack.oneshot(call).await?;
+//! assert_eq!(answer.upstream_status(), 200);
+//! assert_eq!(answer.into_json(), json!({ "order": 7 }));
+//! # Ok(()) }
+//! ```
+//!
+//! hyper-util's client, without TLS:
+//!
+//! ```
+//! use bytes::Bytes;
+//! use http::Method;
+//! use http_body_util::Full;
+//! use hyper_util::{client::legacy::Client, rt::TokioExecutor};
+//! use tower_toolcall::{ConfigError, http_tool::HttpTool};
+//!
+//! # fn main() -> Result<(), ConfigError> {
+//! let client = Client::builder(TokioExecutor::new()).build_http::<Full<Bytes>>();
+//! let leaf = HttpTool::new(Method::GET, "http://127.0.0.1:8080/shops/{{ shop }}")?.client(client);
+//! # let _: tower_toolcall::http_tool::HttpService<_, Full<Bytes>> = leaf;
+//! # Ok(()) }
+//! ```
+//!
+//! # Templates
+//!
+//! Their syntax is Jinja's, by [minijinja](https://docs.rs/minijinja), with its built-in filters, tests and loops; no macros, no
+//! `include`. They are compiled when the tool is built, and a mistake names the part: a filter, test or function that does
+//! not exist too.
+//!
+//! | variable | is |
+//! |---|---|
+//! | any argument of the call | its value; one that the call does not have is an error, except in `default` and `is defined` |
+//! | `request_id` | the call's id; without one a UUID, the same in all parts of the request |
+//! | `upstream_token` | the call's [`UpstreamToken`]; in headers only |
+//! | `trace_id`, `idempotency_key` | those of the call, if it has them |
+//! | `uuid()` | another random UUID each time; no secret |
+//!
+//! No argument can take the place of the last four rows. A value is put in where it stands, and can never add to the
+//! request's structure:
+//!
+//! | place | a value may be | becomes | else |
+//! |---|---|---|---|
+//! | scheme, host, port | nothing: they are literal | | an error when the tool is built |
+//! | segment of the path | text, number, boolean; not empty, without `/`, `\` and control characters | percent-encoded | `InvalidInput`, also if a whole segment is `.` or `..` |
+//! | segments of the path: `{{ file \| path }}` | text | split at `/`, then the same | `InvalidInput` |
+//! | query, fields of a form | text, number, boolean | percent-encoded | `InvalidInput` |
+//! | fragment | nothing | | an error when the tool is built |
+//! | header's value | text, number, boolean; visible ASCII, space and tab | as it is | `InvalidInput` |
+//! | header's name, method | nothing: they are literal | | an error when the tool is built |
+//! | JSON, in a string | anything but `null` | escaped; arrays and objects as JSON text | `InvalidInput` |
+//! | JSON, outside of strings | anything | JSON: a text gets its quotes | |
+//!
+//! `tojson` makes JSON of anything. `safe` and `escape` do nothing: places escape, whatever a template says. A block that captures
+//! output (`{% set x %}..{% endset %}`) cannot print what it has captured.
+//!
+//! A template may have 64 KiB, a rendering 20,000 steps (about one for each instruction, item and 64 bytes of text that is
+//! made), a URL and a header 16 KiB, a body 16 MiB of values.
+//!
+//! # Errors
+//!
+//! Stamped with the call's names.
+//!
+//! | what happens | kind | did the tool run? |
+//! |---|---|---|
+//! | an argument is missing, or cannot stand at its place | `InvalidInput`; names it, never its value | no |
+//! | a header needs `upstream_token` and the call has none | `TokenExchange` | no |
+//! | the template gives no JSON, or no URL | `Internal`, as a [refusal](crate::ToolError::is_own_refusal) | no |
+//! | no connection | `ConnectionFailed` | no |
+//! | the connection is lost, before or within the answer | `ConnectionFailed` | unknown |
+//! | 3xx: a redirect is not followed, so that no token goes elsewhere | `Failed` | unknown |
+//! | 4xx, 5xx | [the status' kind](crate::ErrorKind::from_http_status) | by the kind; 503 with a delay: no |
+//! | a 2xx with more than [the limit](HttpTool::with_max_bytes), by `Content-Length` or while it is read | `Reported` | yes |
+//! | a 2xx with a `Content-Encoding`: nothing is decompressed here, and nothing was asked for | `Reported` | yes |
+//!
+//! That a connection was not made is known by the type of the client's error: of hyper-util's with the feature `hyper`, of
+//! reqwest's with `http-client`; of others as [`transport`](crate::transport) has it. A client that decompresses by itself (and takes
+//! the header off) is bounded too: the limit is behind it.
+//!
+//! # What is sent along
+//!
+//! `Content-Type` for a body; `Idempotency-Key`, the same over all attempts, where a [retry layer](crate::retry) may repeat the
+//! call and the method changes something; `traceparent` and `tracestate` with the feature `otel`, without baggage. A header of the tool goes
+//! before each of them.
+//!
+//! # Order
+//!
+//! Innermost: retry, breaker and timeout act on single requests. The leaf has no timeout, and follows and repeats nothing by itself.
+//! Hosts are literal, so the names are the operator's; what they resolve to is the client's: see reqwest's `dns_resolver`.
+//!
+//! # Events
+//!
+//! `tool.http_request` and `tool.http_response`, DEBUG: method, URL without the values of the query, names of headers,
+//! status, and the first 500 characters of the body, redacted by the call's rules. Nothing is built unless somebody listens.
+//!
+//! # Cancel safety
+//!
+//! Dropping the response future drops the client's, which ends the request; the endpoint may have begun.
+
+mod answer;
+#[cfg(feature = "http-client")]
+mod client;
+mod events;
+mod service;
+mod template;
+mod token;
+mod tool;
+
+#[cfg(feature = "http-client")]
+#[cfg_attr(docsrs, doc(cfg(feature = "http-client")))]
+pub use self::client::{ReqwestClient, ReqwestFuture};
+pub use self::{
+    answer::{HttpAnswer, HttpClassifier},
+    service::{HttpService, ResponseFuture},
+    token::UpstreamToken,
+    tool::{HttpTool, MAX_ANSWER},
+};

@@ -1,0 +1,197 @@
+//! Values never enter the rendered text: each is kept apart, and a mark stands for it until its place is known.
+
+use std::fmt;
+
+use minijinja::{
+    Error, ErrorKind, Output, State, Value,
+    value::{Object, ObjectRepr, ValueKind},
+};
+
+use super::Fault;
+
+/// Stands before and after the number of a value. A noncharacter: it is refused in templates and in values.
+pub(super) const MARK: char = '\u{10FFFE}';
+
+/// How many bytes the values of one part of a request may have together.
+pub(super) const MAX_BYTES: usize = 16 << 20;
+
+/// A value that a template prints.
+#[derive(Debug)]
+pub(super) enum Slot {
+    Text(String),
+    /// A number or a truth value, as JSON has it.
+    Scalar(String),
+    /// An array, an object, or what `tojson` made.
+    Json(String),
+    /// Several segments of a path.
+    Path(String),
+    Null,
+}
+
+impl Slot {
+    fn of(value: &Value) -> Result<Self, Error> {
+        if let Some(Json(text)) = value.downcast_object_ref() {
+            return Ok(Self::Json(text.clone()));
+        }
+        if let Some(Segments(text)) = value.downcast_object_ref() {
+            return Ok(Self::Path(text.clone()));
+        }
+        if let Some(text) = value.as_str() {
+            return Ok(Self::Text(text.to_owned()));
+        }
+        Ok(match value.kind() {
+            ValueKind::Undefined => return Err(ErrorKind::UndefinedError.into()),
+            ValueKind::None => Self::Null,
+            ValueKind::Number | ValueKind::Bool => Self::Scalar(json(value)?),
+            ValueKind::Seq | ValueKind::Map | ValueKind::Iterable => Self::Json(json(value)?),
+            _ => return Err(Fault::Value(None, "cannot be printed").into()),
+        })
+    }
+
+    /// Its text, as far as it has one.
+    pub(super) fn text(&self) -> &str {
+        match self {
+            Self::Text(text) | Self::Scalar(text) | Self::Json(text) | Self::Path(text) => text,
+            Self::Null => "null",
+        }
+    }
+
+    /// The text that stands in a URL, a header or a form: structured values have none.
+    pub(super) fn plain(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) | Self::Scalar(text) => Some(text),
+            Self::Json(_) | Self::Path(_) | Self::Null => None,
+        }
+    }
+}
+
+/// The values of one rendering. An extension of the engine's state.
+#[derive(Default)]
+pub(super) struct Slots {
+    list: Vec<Slot>,
+    bytes: usize,
+}
+
+impl Slots {
+    pub(super) fn take(&mut self) -> Vec<Slot> {
+        std::mem::take(&mut self.list)
+    }
+}
+
+/// Keeps a value, and writes its mark.
+pub(super) fn write_mark(
+    out: &mut Output<'_>,
+    state: &mut State<'_, '_>,
+    value: &Value,
+) -> Result<(), Error> {
+    let slot = Slot::of(value)?;
+    // Either a value of a caller's with a mark in it, or one that a block has captured to print it again.
+    if slot.text().contains(MARK) {
+        return Err(Fault::Value(None, "cannot be captured and printed again").into());
+    }
+    let slots = state.get_or_insert_extension_with(Slots::default);
+    slots.bytes = slots.bytes.saturating_add(slot.text().len());
+    if slots.bytes > MAX_BYTES {
+        return Err(Fault::TooMuch.into());
+    }
+    let n = slots.list.len();
+    slots.list.push(slot);
+    write!(out, "{MARK}{n}{MARK}").map_err(Error::from)
+}
+
+/// A part of a request: the template's own words, and the values between them.
+pub(super) struct Marked {
+    text: String,
+    slots: Vec<Slot>,
+}
+
+/// A piece of a [`Marked`] text.
+pub(super) enum Piece<'a> {
+    Words(&'a str),
+    Value(usize, &'a Slot),
+}
+
+impl Marked {
+    pub(super) fn new(text: String, slots: Vec<Slot>) -> Self {
+        Self { text, slots }
+    }
+
+    pub(super) fn slot(&self, n: usize) -> Option<&Slot> {
+        self.slots.get(n)
+    }
+
+    /// The pieces in turn, an empty one where two values touch.
+    pub(super) fn pieces(&self) -> impl Iterator<Item = Result<Piece<'_>, Fault>> {
+        let parts = self.text.split(MARK).enumerate();
+        parts.map(|(i, part)| match i % 2 {
+            0 => Ok(Piece::Words(part)),
+            _ => {
+                let found = part.parse().ok().and_then(|n| Some((n, self.slot(n)?)));
+                let (n, slot) = found.ok_or(Fault::Template("has a mark of no value"))?;
+                Ok(Piece::Value(n, slot))
+            }
+        })
+    }
+
+    /// How long the text is about to be.
+    pub(super) fn capacity(&self) -> usize {
+        let values: usize = self.slots.iter().map(|slot| slot.text().len()).sum();
+        self.text.len() + values
+    }
+}
+
+/// What `tojson` makes: JSON, which no other filter can forge.
+#[derive(Debug)]
+struct Json(String);
+
+impl Object for Json {
+    fn repr(self: &std::sync::Arc<Self>) -> ObjectRepr {
+        ObjectRepr::Plain
+    }
+
+    fn render(self: &std::sync::Arc<Self>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What `path` makes: segments with `/` between them.
+#[derive(Debug)]
+struct Segments(String);
+
+impl Object for Segments {
+    fn repr(self: &std::sync::Arc<Self>) -> ObjectRepr {
+        ObjectRepr::Plain
+    }
+
+    fn render(self: &std::sync::Arc<Self>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+fn json(value: &Value) -> Result<String, Error> {
+    let failed = |_| Fault::Value(None, "cannot be written as JSON").into();
+    serde_json::to_string(value).map_err(failed)
+}
+
+/// The filter `tojson`.
+pub(super) fn to_json(value: &Value) -> Result<Value, Error> {
+    match value.downcast_object_ref::<Json>() {
+        Some(_) => Ok(value.clone()),
+        None if value.is_undefined() => Err(ErrorKind::UndefinedError.into()),
+        None => Ok(Value::from_object(Json(json(value)?))),
+    }
+}
+
+/// The filter `path`.
+pub(super) fn path(value: &Value) -> Result<Value, Error> {
+    match value.as_str() {
+        Some(text) => Ok(Value::from_object(Segments(text.to_owned()))),
+        None if value.is_undefined() => Err(ErrorKind::UndefinedError.into()),
+        None => Err(Fault::Value(None, "is no text, as `path` takes it").into()),
+    }
+}
+
+/// The filters `safe` and `escape`: places escape, whatever a template says.
+pub(super) fn same(value: Value) -> Value {
+    value
+}

@@ -1,0 +1,243 @@
+//! Templates of the parts of a request. Pure: no clock, no network, no global state.
+//!
+//! The engine never sees where in a request it writes. So the values are kept out of its text, behind [marks],
+//! and put in by [place], which knows that a value stands in a segment of a path, in a JSON string, or outside of one.
+
+mod marks;
+mod names;
+mod place;
+mod scope;
+
+#[cfg(test)]
+mod tests;
+
+use std::{collections::BTreeSet, error::Error as StdError, fmt};
+
+use http::{HeaderValue, Uri};
+use minijinja::{AutoEscape, Environment, ErrorKind as Cause, UndefinedBehavior, Value};
+
+use self::marks::{MARK, Marked, Slots};
+pub(super) use self::{
+    place::encoded,
+    scope::{Scope, TOKEN},
+};
+use crate::{
+    config::ConfigError,
+    error::{ErrorKind, ToolError},
+};
+
+/// The longest template, in bytes.
+const MAX_TEMPLATE: usize = 64 << 10;
+
+/// How many steps a rendering may take: about one for each instruction, each item and each 64 bytes of data.
+const MAX_STEPS: u64 = 20_000;
+
+/// How deep blocks and calls may nest.
+const MAX_DEPTH: usize = 50;
+
+/// Why a template gives no part of a request.
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    /// A variable is not defined.
+    Undefined,
+    /// A value cannot stand at its place; which one, where that is known.
+    Value(Option<usize>, &'static str),
+    /// The values, or the steps, are too many.
+    TooMuch,
+    /// The template itself.
+    Template(&'static str),
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value at a place where it cannot be")
+    }
+}
+
+impl StdError for Fault {}
+
+/// For the engine's callbacks; [`Fault::of`] takes it out again.
+impl From<Fault> for minijinja::Error {
+    fn from(fault: Fault) -> Self {
+        Self::new(Cause::InvalidOperation, "").with_source(fault)
+    }
+}
+
+impl Fault {
+    /// What an error of the engine's means. Its texts are not used: they may quote values.
+    fn of(error: &minijinja::Error) -> Self {
+        let ours = error.source().and_then(|source| source.downcast_ref());
+        match (ours, error.kind()) {
+            (Some(&fault), _) => fault,
+            (None, Cause::UndefinedError) => Self::Undefined,
+            (None, Cause::OutOfFuel) => Self::TooMuch,
+            (None, Cause::UnknownFilter | Cause::UnknownFunction | Cause::UnknownTest) => {
+                Self::Template("uses an unknown filter, test or function")
+            }
+            // What a filter or an operator does not take, as a rule.
+            (None, _) => Self::Value(None, "does not fit the template"),
+        }
+    }
+}
+
+/// The compiled templates of a tool, by the names of their parts.
+#[derive(Clone)]
+pub(super) struct Templates {
+    env: Environment<'static>,
+}
+
+impl Default for Templates {
+    fn default() -> Self {
+        let mut env = Environment::new();
+        env.set_undefined_behavior(UndefinedBehavior::Strict);
+        env.set_auto_escape_callback(|_| AutoEscape::None);
+        env.set_formatter(marks::write_mark);
+        env.set_fuel(Some(MAX_STEPS));
+        env.set_recursion_limit(MAX_DEPTH);
+        env.add_filter("tojson", marks::to_json);
+        env.add_filter("path", marks::path);
+        for name in ["safe", "escape", "e"] {
+            env.add_filter(name, marks::same);
+        }
+        env.remove_filter("pprint");
+        env.remove_global("debug");
+        env.add_function("uuid", scope::uuid);
+        Self { env }
+    }
+}
+
+impl Templates {
+    /// Compiles the template of a part.
+    pub(super) fn add(&mut self, part: &str, source: String) -> Result<(), ConfigError> {
+        let refused = |reason: String| ConfigError::new(part.to_owned(), reason);
+        if source.len() > MAX_TEMPLATE {
+            return Err(refused(format!("is longer than {MAX_TEMPLATE} bytes")));
+        }
+        if source.contains(MARK) {
+            return Err(refused("has the character U+10FFFE".to_owned()));
+        }
+        names::check(&self.env, &source).map_err(refused)?;
+        let added = self.env.add_template_owned(part.to_owned(), source);
+        added.map_err(|error| {
+            // The text is the operator's own, so it may be quoted.
+            let line = error.line().map(|line| format!(" in line {line}"));
+            let detail = error.detail().unwrap_or_default();
+            refused(format!(
+                "is no template{}: {detail}",
+                line.unwrap_or_default()
+            ))
+        })
+    }
+
+    /// The variables of a part that it does not set itself, those of nested values as `a.b`.
+    pub(super) fn variables(&self, part: &str) -> BTreeSet<String> {
+        let template = self.env.get_template(part);
+        let names = template.map(|template| template.undeclared_variables(true));
+        names.into_iter().flatten().collect()
+    }
+
+    /// The variables that callers give, of all parts.
+    pub(super) fn arguments(&self) -> BTreeSet<String> {
+        let parts = self.env.templates().map(|(part, _)| part);
+        let names = parts.flat_map(|part| self.variables(part));
+        let known = |name: &String| self.env.globals().any(|(global, _)| global == name);
+        let names = names.filter(|name| !scope::is_ours(name) && !known(name));
+        names.collect()
+    }
+
+    pub(super) fn url(&self, scope: &Scope<'_>, origin: &str) -> Result<Uri, ToolError> {
+        self.part("url", scope, |marked| place::url(marked, origin))
+    }
+
+    pub(super) fn header(
+        &self,
+        part: &str,
+        scope: &Scope<'_>,
+    ) -> Result<Option<HeaderValue>, ToolError> {
+        self.part(part, scope, place::header)
+    }
+
+    pub(super) fn json(&self, part: &str, scope: &Scope<'_>) -> Result<String, ToolError> {
+        self.part(part, scope, place::json)
+    }
+
+    pub(super) fn field(&self, part: &str, scope: &Scope<'_>) -> Result<String, ToolError> {
+        self.part(part, scope, place::field)
+    }
+
+    fn part<T>(
+        &self,
+        part: &str,
+        scope: &Scope<'_>,
+        put_in: impl FnOnce(&Marked) -> Result<T, Fault>,
+    ) -> Result<T, ToolError> {
+        let marked = self.marked(part, scope.values());
+        let marked = marked.map_err(|fault| self.error(part, scope, None, fault))?;
+        put_in(&marked).map_err(|fault| self.error(part, scope, Some(&marked), fault))
+    }
+
+    fn marked(&self, part: &str, values: Value) -> Result<Marked, Fault> {
+        let template = self.env.get_template(part);
+        let rendered = template.and_then(|template| template.render_captured(values));
+        let mut rendered = rendered.map_err(|error| Fault::of(&error))?;
+        let slots = rendered.with_state_mut(|state| state.get_extension_mut().map(Slots::take));
+        Ok(Marked::new(
+            rendered.into_output(),
+            slots.unwrap_or_default(),
+        ))
+    }
+
+    /// The error of a part that could not be made. It names arguments as the template does, and never a value.
+    #[cold]
+    fn error(
+        &self,
+        part: &str,
+        scope: &Scope<'_>,
+        marked: Option<&Marked>,
+        fault: Fault,
+    ) -> ToolError {
+        let names = self.variables(part);
+        let invalid = |text: String| ToolError::new(ErrorKind::InvalidInput, text);
+        match fault {
+            Fault::Undefined if names.contains(TOKEN) && !scope.has_token() => {
+                ToolError::new(ErrorKind::TokenExchange, "no upstream token on this call")
+            }
+            Fault::Undefined => {
+                let missing = names.iter().filter(|name| !scope.has(name));
+                let missing: Vec<_> = missing.map(|name| format!("`{name}`")).collect();
+                match &*missing.join(" or ") {
+                    "" => invalid(format!("a variable of the {part} is not defined")),
+                    names => invalid(format!("{names} is missing ({part})")),
+                }
+            }
+            Fault::Value(n, why) => {
+                let slot = n.zip(marked).and_then(|(n, marked)| marked.slot(n));
+                let name = scope.name_of(&names, slot.map(|slot| slot.text()));
+                invalid(format!("{name} {why} ({part})"))
+            }
+            Fault::TooMuch => invalid(format!("the arguments are too large for the {part}")),
+            // Refused, so that no layer takes it for a failure of the server.
+            Fault::Template(why) => ToolError::refusal(
+                ErrorKind::Internal,
+                format!("the template of the {part} {why}"),
+            ),
+        }
+    }
+
+    /// Refuses variables that are neither ours nor properties of the arguments' schema.
+    pub(super) fn check_arguments(&self, known: &BTreeSet<String>) -> Result<(), ConfigError> {
+        let top = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
+        for (part, _) in self.env.templates() {
+            let names = self.variables(part);
+            let arguments = self.arguments();
+            for name in names.iter().filter(|name| arguments.contains(*name)) {
+                let unknown = !known.contains(&top(name));
+                let reason = format!("uses `{name}`, which is no property of the schema");
+                if unknown {
+                    return Err(ConfigError::new(part.to_owned(), reason));
+                }
+            }
+        }
+        Ok(())
+    }
+}

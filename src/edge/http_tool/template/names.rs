@@ -1,0 +1,115 @@
+//! Finds filters, tests and functions that do not exist, which the engine finds only when it meets them.
+
+use minijinja::{Environment, ErrorKind};
+
+/// Looks at the words of all tags.
+pub(super) fn check(env: &Environment<'_>, source: &str) -> Result<(), String> {
+    let mut rest = source;
+    while let Some(at) = rest.find('{') {
+        rest = &rest[at + 1..];
+        let Some(open) = rest.chars().next() else {
+            break;
+        };
+        let tag = rest.get(1..).unwrap_or_default();
+        rest = match open {
+            '#' => tag.split_once("#}").map_or("", |(_, after)| after),
+            '{' => check_tag(env, tag, "}}")?,
+            '%' => check_tag(env, tag, "%}")?,
+            _ => rest,
+        };
+    }
+    Ok(())
+}
+
+/// Looks at the words of one tag, and gives what is behind it.
+fn check_tag<'s>(env: &Environment<'_>, tag: &'s str, close: &str) -> Result<&'s str, String> {
+    let (mut rest, mut before) = (tag, Word::Other(""));
+    while let Some(c) = rest.chars().next() {
+        if let Some(after) = rest.strip_prefix(close) {
+            return Ok(after);
+        }
+        let length = match c {
+            '"' | '\'' => string(rest, c),
+            c if c.is_alphanumeric() || c == '_' => {
+                let is_end = |c: char| !c.is_alphanumeric() && c != '_';
+                rest.find(is_end).unwrap_or(rest.len())
+            }
+            c => c.len_utf8(),
+        };
+        let (word, after) = rest.split_at(length);
+        rest = after;
+        if !word.trim().is_empty() {
+            before = Word::check(env, before, word, after.trim_start().starts_with('('))?;
+        }
+    }
+    Ok("")
+}
+
+/// How long a string is, with its quotes.
+fn string(text: &str, quote: char) -> usize {
+    let mut escaped = false;
+    let end = text.char_indices().skip(1).find(|&(_, c)| {
+        let ends = c == quote && !escaped;
+        escaped = c == '\\' && !escaped;
+        ends
+    });
+    end.map_or(text.len(), |(at, c)| at + c.len_utf8())
+}
+
+/// What the word before says of the next one.
+#[derive(Clone, Copy)]
+enum Word<'s> {
+    Pipe,
+    Is,
+    Other(&'s str),
+}
+
+impl<'s> Word<'s> {
+    fn check(
+        env: &Environment<'_>,
+        before: Self,
+        word: &'s str,
+        called: bool,
+    ) -> Result<Self, String> {
+        let is_name = word.starts_with(|c: char| c.is_alphabetic() || c == '_');
+        match before {
+            _ if word == "|" => return Ok(Self::Pipe),
+            Self::Is if word == "not" => return Ok(Self::Is),
+            Self::Pipe if is_name => {
+                let tried = env.empty_state().apply_filter(word, &[]);
+                let unknown = tried.is_err_and(|e| e.kind() == ErrorKind::UnknownFilter);
+                refuse(unknown, "filter", word)?;
+            }
+            Self::Is if is_name => {
+                let tried = env.empty_state().perform_test(word, &[]);
+                let unknown = tried.is_err_and(|e| e.kind() == ErrorKind::UnknownTest);
+                refuse(unknown, "test", word)?;
+            }
+            Self::Other("filter") if is_name => {
+                return Self::check(env, Self::Pipe, word, called);
+            }
+            Self::Other(".") => {}
+            Self::Other(_) if is_name && called && !KEYWORDS.contains(&word) => {
+                let known = env.globals().any(|(name, _)| name == word);
+                refuse(!known, "function", word)?;
+            }
+            _ => {}
+        }
+        Ok(match word {
+            "is" => Self::Is,
+            _ => Self::Other(word),
+        })
+    }
+}
+
+/// Words that may stand before a parenthesis.
+const KEYWORDS: &[&str] = &[
+    "if", "elif", "else", "and", "or", "not", "in", "set", "for", "with",
+];
+
+fn refuse(bad: bool, what: &str, word: &str) -> Result<(), String> {
+    match bad {
+        true => Err(format!("uses the {what} `{word}`, which does not exist")),
+        false => Ok(()),
+    }
+}

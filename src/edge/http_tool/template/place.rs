@@ -1,0 +1,197 @@
+//! Puts values in at their places.
+
+use http::{HeaderValue, Uri};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::de::IgnoredAny;
+
+use super::{
+    Fault,
+    marks::{Marked, Piece, Slot},
+};
+
+/// The longest URL, in bytes.
+const MAX_URL: usize = 16 << 10;
+
+/// The longest value of a header, in bytes.
+const MAX_HEADER: usize = 16 << 10;
+
+/// All but the unreserved characters (RFC 3986, section 2.3).
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+
+/// A URL whose scheme and authority are those of `origin`.
+pub(super) fn url(marked: &Marked, origin: &str) -> Result<Uri, Fault> {
+    let mut out = String::with_capacity(marked.capacity());
+    let mut in_query = false;
+    for piece in marked.pieces() {
+        match piece? {
+            Piece::Words(words) => {
+                in_query |= words.contains('?');
+                out.push_str(words);
+            }
+            Piece::Value(..) if ends_in_escape(&out) => {
+                return Err(Fault::Template("has a value behind a `%`"));
+            }
+            Piece::Value(n, Slot::Path(path)) if !in_query => {
+                let mut between = "";
+                for segment in path.split('/') {
+                    out.push_str(between);
+                    out.push_str(&encoded_segment(n, segment)?);
+                    between = "/";
+                }
+            }
+            Piece::Value(n, slot) => {
+                let text = slot.plain().ok_or(Fault::Value(Some(n), NOT_PLAIN))?;
+                match in_query {
+                    true => out.extend(utf8_percent_encode(text, ENCODED)),
+                    false => out.push_str(&encoded_segment(n, text)?),
+                }
+            }
+        }
+        if out.len() > MAX_URL {
+            return Err(Fault::TooMuch);
+        }
+    }
+    let path = out.strip_prefix(origin);
+    let path = path.ok_or(Fault::Template("has another host than its own"))?;
+    let path = path.split('?').next().unwrap_or_default();
+    if path.split('/').any(is_dots) {
+        return Err(Fault::Value(None, "would be `.` or `..` in a path"));
+    }
+    let uri: Uri = out
+        .parse()
+        .map_err(|_| Fault::Template("is no URL when its values are in"))?;
+    let same = uri.scheme_str().zip(uri.authority());
+    match same.is_some_and(|(scheme, host)| format!("{scheme}://{host}") == origin) {
+        true => Ok(uri),
+        false => Err(Fault::Template("has another host than its own")),
+    }
+}
+
+const NOT_PLAIN: &str = "is no text, number or boolean";
+
+fn encoded_segment(n: usize, text: &str) -> Result<String, Fault> {
+    let foreign = |c: char| matches!(c, '/' | '\\') || c.is_control();
+    if text.is_empty() || text.contains(foreign) {
+        return Err(Fault::Value(Some(n), "cannot be a segment of a path"));
+    }
+    Ok(utf8_percent_encode(text, ENCODED).to_string())
+}
+
+/// Whether a text ends in the beginning of a percent-encoded byte.
+fn ends_in_escape(text: &str) -> bool {
+    let end = text.as_bytes();
+    end.ends_with(b"%") || end.len() > 1 && end[end.len() - 2] == b'%'
+}
+
+/// Whether a segment is `.` or `..`, also percent-encoded: clients take it out, with what stands before it.
+fn is_dots(segment: &str) -> bool {
+    let dots = segment.replace("%2e", ".").replace("%2E", ".");
+    matches!(&*dots, "." | "..")
+}
+
+/// A header's value; none where nothing was rendered.
+pub(super) fn header(marked: &Marked) -> Result<Option<HeaderValue>, Fault> {
+    let text = plain(marked, |c| matches!(c, ' '..='~' | '\t'))?;
+    if text.len() > MAX_HEADER {
+        return Err(Fault::TooMuch);
+    }
+    let value = HeaderValue::from_str(&text);
+    let value = value.map_err(|_| Fault::Template("is no value of a header"))?;
+    Ok((!value.is_empty()).then_some(value))
+}
+
+/// A field of a form, encoded.
+pub(super) fn field(marked: &Marked) -> Result<String, Fault> {
+    let text = plain(marked, |_| true)?;
+    Ok(utf8_percent_encode(&text, ENCODED).to_string())
+}
+
+/// The same for a name that is no template.
+pub(in super::super) fn encoded(name: &str) -> String {
+    utf8_percent_encode(name, ENCODED).to_string()
+}
+
+/// A text whose values are plain and made of such characters.
+fn plain(marked: &Marked, fits: fn(char) -> bool) -> Result<String, Fault> {
+    let mut out = String::with_capacity(marked.capacity());
+    for piece in marked.pieces() {
+        match piece? {
+            Piece::Words(words) => out.push_str(words),
+            Piece::Value(n, slot) => {
+                let text = slot.plain().ok_or(Fault::Value(Some(n), NOT_PLAIN))?;
+                if !text.chars().all(fits) {
+                    return Err(Fault::Value(Some(n), "cannot be in a header"));
+                }
+                out.push_str(text);
+            }
+        }
+    }
+    Ok(out)
+}
+
+/// Where in a JSON text something stands.
+#[derive(Clone, Copy, PartialEq)]
+enum Json {
+    Outside,
+    InString,
+    /// Behind a backslash: so many characters of the escape are missing.
+    InEscape(u8),
+}
+
+impl Json {
+    fn after(self, c: char) -> Self {
+        match (self, c) {
+            (Self::Outside, '"') => Self::InString,
+            (Self::InString, '"') => Self::Outside,
+            (Self::InString, '\\') => Self::InEscape(1),
+            (Self::InEscape(1), 'u') => Self::InEscape(5),
+            (Self::InEscape(5), _) => Self::InEscape(4),
+            (Self::InEscape(1), _) => Self::InString,
+            (Self::InEscape(n), _) => Self::InEscape(n - 1),
+            (place, _) => place,
+        }
+    }
+}
+
+/// A JSON text whose structure is the template's.
+pub(super) fn json(marked: &Marked) -> Result<String, Fault> {
+    let mut out = String::with_capacity(marked.capacity() + marked.capacity() / 8);
+    let mut place = Json::Outside;
+    for piece in marked.pieces() {
+        match piece? {
+            Piece::Words(words) => {
+                place = words.chars().fold(place, Json::after);
+                out.push_str(words);
+            }
+            Piece::Value(n, slot) => put(&mut out, place, n, slot)?,
+        }
+    }
+    match serde_json::from_str::<IgnoredAny>(&out) {
+        Ok(_) => Ok(out),
+        Err(_) => Err(Fault::Template("is no JSON when its values are in")),
+    }
+}
+
+fn put(out: &mut String, place: Json, n: usize, slot: &Slot) -> Result<(), Fault> {
+    let quoted = |text: &str| {
+        serde_json::to_string(text).map_err(|_| Fault::Value(Some(n), "cannot be written as JSON"))
+    };
+    match (slot, place) {
+        (_, Json::InEscape(_)) => return Err(Fault::Template("has a value behind a backslash")),
+        (Slot::Path(_), _) => return Err(Fault::Template("has `path` outside of a URL's path")),
+        (Slot::Null, Json::InString) => return Err(Fault::Value(Some(n), "is null in a string")),
+        (Slot::Text(text), Json::Outside) => out.push_str(&quoted(text)?),
+        (Slot::Text(text) | Slot::Json(text), Json::InString) => {
+            let quoted = quoted(text)?;
+            out.push_str(&quoted[1..quoted.len() - 1]);
+        }
+        (Slot::Scalar(_), _) | (Slot::Json(_) | Slot::Null, Json::Outside) => {
+            out.push_str(slot.text());
+        }
+    }
+    Ok(())
+}

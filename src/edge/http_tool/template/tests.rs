@@ -1,0 +1,589 @@
+//! Templates, by way of the requests that they make.
+
+use http::{Method, Request};
+use serde_json::{Map, Value, json};
+
+use super::super::{HttpTool, UpstreamToken};
+use crate::{
+    call::ToolCall,
+    error::{ErrorKind, ToolError},
+};
+
+const URL: &str = "https://api.pizzeria.com/orders";
+
+fn post() -> HttpTool {
+    HttpTool::new(Method::POST, URL).unwrap()
+}
+
+fn call(arguments: Value) -> ToolCall {
+    let call = ToolCall::new("order").with_id("call_1");
+    call.with_json(arguments).unwrap()
+}
+
+fn request(tool: &HttpTool, arguments: Value) -> Result<Request<bytes::Bytes>, ToolError> {
+    tool.request(&call(arguments))
+}
+
+/// The body, as text.
+fn body(template: &str, arguments: Value) -> Result<String, ToolError> {
+    let tool = post().with_body(template).unwrap();
+    let request = request(&tool, arguments)?;
+    Ok(String::from_utf8(request.into_body().into()).unwrap())
+}
+
+fn url(template: &str, arguments: Value) -> Result<String, ToolError> {
+    let tool = HttpTool::new(Method::GET, template).unwrap();
+    Ok(request(&tool, arguments)?.uri().to_string())
+}
+
+fn header(template: &str, arguments: Value) -> Result<String, ToolError> {
+    let tool = post().with_header("x-test", template).unwrap();
+    let request = request(&tool, arguments)?;
+    let value = request.headers().get("x-test");
+    Ok(value.map_or("", |value| value.to_str().unwrap()).to_owned())
+}
+
+/// The pizzeria's own template, as its authors wrote it.
+const ORDER: &str = r#"{
+  "pizza_type": "{{ pizza_type }}",
+  "size": "{{ size }}",
+  {% if toppings is defined %}"toppings": {{ toppings | tojson }},{% endif %}
+  "quantity": {{ quantity | default(1) }}
+}"#;
+
+/// H3.
+#[test]
+fn the_pizzerias_order_renders_as_its_authors_expect() {
+    let order = |arguments| {
+        let text = body(ORDER, arguments).unwrap();
+        serde_json::from_str::<Value>(&text).unwrap()
+    };
+    assert_eq!(
+        order(
+            json!({ "pizza_type": "Margherita", "size": "L", "toppings": ["basil", "</b>"], "quantity": 2 })
+        ),
+        json!({ "pizza_type": "Margherita", "size": "L", "toppings": ["basil", "</b>"], "quantity": 2 }),
+    );
+    assert_eq!(
+        order(json!({ "pizza_type": "Quattro \"Stagioni\"", "size": "L" })),
+        json!({ "pizza_type": "Quattro \"Stagioni\"", "size": "L", "quantity": 1 }),
+    );
+}
+
+/// H3: the headers of the same example.
+#[test]
+fn the_pizzerias_headers_have_the_token_and_the_id() {
+    let tool = post()
+        .with_header("Content-Type", "application/json; charset=utf-8")
+        .and_then(|tool| tool.with_header("X-Request-ID", "{{ request_id | default(uuid()) }}"))
+        .and_then(|tool| tool.with_header("Authorization", "Bearer {{ upstream_token }}"))
+        .and_then(|tool| tool.with_body("{}"))
+        .unwrap();
+    let mut call = call(json!({}));
+    call.extensions_mut().insert(UpstreamToken::new("t0k3n"));
+    let request = tool.request(&call).unwrap();
+    let headers = request.headers();
+    assert_eq!(headers["content-type"], "application/json; charset=utf-8");
+    assert_eq!(headers["x-request-id"], "call_1");
+    assert_eq!(headers["authorization"], "Bearer t0k3n");
+    assert!(headers["authorization"].is_sensitive());
+}
+
+/// H3: what the authors' engine would have let in.
+#[test]
+fn a_value_never_adds_to_the_structure_of_the_body() {
+    let template = r#"{"size": "{{ size }}", "quantity": {{ quantity }}}"#;
+    let attack = r#"1, "admin": true"#;
+    let text = body(template, json!({ "size": attack, "quantity": attack })).unwrap();
+    let value: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(value, json!({ "size": attack, "quantity": attack }));
+}
+
+/// H3: the table of places, for JSON.
+#[test]
+fn each_type_has_its_form_in_a_string_and_outside_of_one() {
+    let both = |value: Value| body(r#"["{{ a }}", {{ a }}]"#, json!({ "a": value }));
+    assert_eq!(both(json!("x\"\n")).unwrap(), r#"["x\"\n", "x\"\n"]"#);
+    assert_eq!(both(json!(1.5)).unwrap(), r#"["1.5", 1.5]"#);
+    assert_eq!(both(json!(true)).unwrap(), r#"["true", true]"#);
+    assert_eq!(both(json!(["x", 1])).unwrap(), r#"["[\"x\",1]", ["x",1]]"#);
+    assert_eq!(body("[{{ a }}]", json!({ "a": null })).unwrap(), "[null]");
+    let error = both(Value::Null).unwrap_err();
+    assert_eq!(error.message(), "`a` is null in a string (body)");
+    let text = body(r#"{"a": {{ a | tojson | safe }}}"#, json!({ "a": "x" }));
+    assert_eq!(text.unwrap(), r#"{"a": "x"}"#);
+}
+
+/// H3: filters and blocks that print text as it is, elsewhere.
+#[test]
+fn no_filter_opens_a_place() {
+    for template in [
+        "[{{ a | safe }}]",
+        "[{{ a | escape }}]",
+        "[{{ a | e }}]",
+        "{% autoescape true %}[{{ a }}]{% endautoescape %}",
+        "[{{ a | string }}]",
+        "[{{ a ~ '' }}]",
+        "[{{ a | safe ~ '' }}]",
+        "[{% set b = a | safe %}{{ b }}]",
+    ] {
+        let text = body(template, json!({ "a": "[1], 2" })).unwrap();
+        assert_eq!(text, r#"["[1], 2"]"#, "{template}");
+    }
+    // A block that captures marks cannot print them.
+    for template in [
+        "{% set v %}{{ a }}{% endset %}[{{ v }}]",
+        "[{% filter upper %}{{ a }}{% endfilter %}]",
+        "{% set v %}{{ a }}{% endset %}{{ [v] | tojson }}",
+        "{% set v %}{{ a }}{% endset %}[{{ v | tojson }}]",
+    ] {
+        let error = body(template, json!({ "a": "x" })).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{template}");
+    }
+}
+
+/// H3: the table of places, for URLs.
+#[test]
+fn values_are_encoded_by_their_place_in_the_url() {
+    let template = "https://h/orders/{{ a }}?q={{ a }}";
+    let both = |a: Value| url(template, json!({ "a": a }));
+    let encoded = "https://h/orders/a%20%26%3F%23%25%3Db?q=a%20%26%3F%23%25%3Db";
+    assert_eq!(both(json!("a &?#%=b")).unwrap(), encoded);
+    assert_eq!(both(json!(7)).unwrap(), "https://h/orders/7?q=7");
+    assert_eq!(both(json!(true)).unwrap(), "https://h/orders/true?q=true");
+    for bad in [
+        json!(""),
+        json!("a/b"),
+        json!("a\\b"),
+        json!("\n"),
+        json!("."),
+        json!(".."),
+        json!(null),
+        json!([1]),
+        json!({}),
+    ] {
+        let error = both(bad.clone()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{bad}");
+        assert!(error.message().contains("`a`"), "{}", error.message());
+    }
+    let query = url("https://h/?q={{ a }}", json!({ "a": "a/b&c=\n" }));
+    assert_eq!(query.unwrap(), "https://h/?q=a%2Fb%26c%3D%0A");
+}
+
+/// H3.
+#[test]
+fn values_together_make_no_dot_segment() {
+    let two = |a: &str, b: &str| url("https://h/x/{{ a }}{{ b }}/y", json!({ "a": a, "b": b }));
+    assert_eq!(two("a", ".").unwrap(), "https://h/x/a./y");
+    assert!(two(".", ".").is_err());
+    assert!(url("https://h/x/.{{ a }}", json!({ "a": "." })).is_err());
+    assert!(url("https://h/x/%2{{ a }}", json!({ "a": "e" })).is_err());
+    assert!(url("https://h/x/%2e{{ a }}/y", json!({ "a": "." })).is_err());
+    let twice = url("https://h/{{ a }}", json!({ "a": "%2e%2e" }));
+    assert_eq!(twice.unwrap(), "https://h/%252e%252e");
+}
+
+/// H3.
+#[test]
+fn several_segments_are_asked_for_by_a_filter() {
+    let path = |p: &str| url("https://h/f/{{ p | path }}?x=1", json!({ "p": p }));
+    assert_eq!(path("a b/c?d").unwrap(), "https://h/f/a%20b/c%3Fd?x=1");
+    for bad in ["", "/a", "a//b", "a/", "../a", "a/../../b", "a/./b", "a\\b"] {
+        assert_eq!(
+            path(bad).unwrap_err().kind(),
+            ErrorKind::InvalidInput,
+            "{bad}"
+        );
+    }
+    assert!(body("[{{ p | path }}]", json!({ "p": "a" })).is_err());
+}
+
+/// H3: the table of places, for headers.
+#[test]
+fn a_header_takes_one_line_of_visible_ascii() {
+    let of = |a: Value| header("v-{{ a }}", json!({ "a": a }));
+    assert_eq!(of(json!("a \t~")).unwrap(), "v-a \t~");
+    assert_eq!(of(json!(-1)).unwrap(), "v--1");
+    for bad in ["a\r\nX-Evil: 1", "a\n", "\0", "\u{7f}", "ä"] {
+        let error = of(json!(bad)).unwrap_err();
+        assert_eq!(error.message(), "`a` cannot be in a header (header x-test)");
+    }
+    assert!(of(json!(["a"])).is_err());
+}
+
+#[test]
+fn an_empty_header_is_not_sent() {
+    let template = "{% if a is defined %}{{ a }}{% endif %}";
+    let tool = post().with_header("x-test", template).unwrap();
+    let request = request(&tool, json!({})).unwrap();
+    assert!(!request.headers().contains_key("x-test"));
+}
+
+/// H3.
+#[test]
+fn a_form_is_encoded_field_by_field() {
+    let fields = [("a&b", "{{ a }}"), ("n", "x-{{ n }}")];
+    let tool = post().with_form(fields).unwrap();
+    let request = request(&tool, json!({ "a": "1&admin=true +", "n": 2 })).unwrap();
+    assert_eq!(
+        request.headers()["content-type"],
+        "application/x-www-form-urlencoded"
+    );
+    assert_eq!(request.body(), "a%26b=1%26admin%3Dtrue%20%2B&n=x-2");
+}
+
+/// H3.
+#[test]
+fn an_undefined_variable_is_an_error_that_names_it() {
+    let error = body(ORDER, json!({ "pizza_type": "x", "toppings": [] })).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    assert_eq!(error.message(), "`quantity` or `size` is missing (body)");
+    let error = url("https://h/{{ order.id }}", json!({ "order": {} })).unwrap_err();
+    assert_eq!(error.message(), "`order.id` is missing (url)");
+}
+
+/// H3.
+#[test]
+fn arguments_do_not_shadow_what_the_tool_gives() {
+    let evil = json!({
+        "upstream_token": "evil", "request_id": "evil", "uuid": "evil", "trace_id": "evil", "idempotency_key": "evil",
+    });
+    let text = body(r#"["{{ request_id }}", "{{ uuid() }}"]"#, evil.clone()).unwrap();
+    assert!(
+        text.starts_with(r#"["call_1", ""#) && !text.contains("evil"),
+        "{text}"
+    );
+    for name in ["trace_id", "idempotency_key"] {
+        let template = format!("{{{{ {name} | default('none') }}}}");
+        assert_eq!(header(&template, evil.clone()).unwrap(), "none");
+    }
+    let error = header("{{ upstream_token }}", evil).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TokenExchange);
+    assert_eq!(error.message(), "no upstream token on this call");
+}
+
+#[test]
+fn uuids_are_of_version_4_and_differ() {
+    let one = super::scope::uuid();
+    assert_ne!(one, super::scope::uuid());
+    let (version, variant) = (one.as_bytes()[14], one.as_bytes()[19]);
+    assert_eq!((one.len(), version), (36, b'4'));
+    assert!(b"89ab".contains(&variant), "{one}");
+}
+
+/// Rule 6: what a caller can make long.
+#[test]
+fn steps_and_sizes_are_bounded() {
+    let endless = "[{% for i in a %}{% for j in a %}{% endfor %}{% endfor %}]";
+    let error = body(endless, json!({ "a": vec![1; 1_000] })).unwrap_err();
+    assert_eq!(error.message(), "the arguments are too large for the body");
+    let twenty = format!("[{}\"\"]", "{{ a }},".repeat(20));
+    let error = body(&twenty, json!({ "a": "x".repeat(1 << 20) })).unwrap_err();
+    assert_eq!(error.message(), "the arguments are too large for the body");
+    assert!(url("https://h/{{ a }}", json!({ "a": "x".repeat(20_000) })).is_err());
+    assert!(header("{{ a }}", json!({ "a": "x".repeat(20_000) })).is_err());
+    // A file in an argument is not.
+    let text = body("[\"{{ a }}\"]", json!({ "a": "x".repeat(4 << 20) }));
+    assert_eq!(text.unwrap().len(), (4 << 20) + 4);
+}
+
+/// Rule 9.
+#[test]
+fn errors_name_arguments_and_never_show_values() {
+    let canary = "c4n4ry\n/";
+    for error in [
+        url("https://h/{{ a }}", json!({ "a": canary })).unwrap_err(),
+        header("{{ a }}", json!({ "a": canary })).unwrap_err(),
+        body("[{{ a | round }}]", json!({ "a": canary })).unwrap_err(),
+        body("[{{ a.b.c }}]", json!({ "a": canary })).unwrap_err(),
+        body("[{{ x }}{{ a }}]", json!({ "x": canary, "a": canary })).unwrap_err(),
+    ] {
+        let shown = format!("{error} {error:?} {}", error.model_message());
+        assert!(!shown.contains("c4n4ry"), "{shown}");
+    }
+}
+
+/// A template that gives no JSON is refused by this side: it says nothing of the server.
+#[test]
+fn a_body_that_is_no_json_is_our_own_refusal() {
+    for template in [
+        "{\"a\": {{ a }},}",
+        "{{ a }}{{ a }}",
+        "[\"\\{{ a }}\"]",
+        "[\"\\u00{{ a }}\"]",
+        "[{{ a }}",
+    ] {
+        let error = body(template, json!({ "a": "41" })).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Internal, "{template}");
+        assert!(error.is_own_refusal());
+    }
+}
+
+/// "Everything is checked when the tool is built": what is refused, and what its error names.
+#[test]
+fn mistakes_are_found_when_the_tool_is_built() {
+    let long = "x".repeat(70_000);
+    for template in [
+        "{{ a",
+        "{% if a %}",
+        "{{ a | nofilter }}",
+        "{% if a is notest %}{% endif %}",
+        "{{ nofunction(a) }}",
+        "{% if x is defined %}{{ a|upper|nofilter }}{% endif %}",
+        "{% filter nofilter %}{% endfilter %}",
+        "{% include 'x' %}",
+        "{% macro m() %}{% endmacro %}",
+        "{{ debug() }}",
+        "{{ a | pprint }}",
+        "\u{10FFFE}",
+        "{{ upstream_token }}",
+        &long,
+    ] {
+        let error = post().with_body(template).unwrap_err();
+        assert_eq!(error.field(), "body", "{template}");
+    }
+    for url in [
+        "ftp://h/",
+        "/x",
+        "{{ a }}",
+        "https://{{ a }}/",
+        "https://h{{ a }}",
+        "https://h:{{ a }}/",
+        "https://u:p@h/",
+        "https:///x",
+        "https://h?q={{ a }}",
+        "https://h/#a",
+        "https://h/{{ upstream_token }}",
+        "https://h\\x/",
+        "https://h/{{ a",
+    ] {
+        let error = HttpTool::new(Method::GET, url).unwrap_err();
+        assert_eq!(error.field(), "url", "{url}");
+    }
+    for (name, value) in [
+        ("Host", "x"),
+        ("content-length", "1"),
+        ("Transfer-Encoding", "x"),
+        ("a b", "x"),
+        ("x", "a\nb"),
+        ("x", "{{ a"),
+    ] {
+        let error = post().with_header(name, value).unwrap_err();
+        assert_eq!(
+            error.field(),
+            format!("header {}", name.to_ascii_lowercase())
+        );
+    }
+    let twice = post()
+        .with_header("X-A", "1")
+        .and_then(|tool| tool.with_header("x-a", "2"));
+    assert_eq!(twice.unwrap_err().reason(), "comes twice");
+    assert!(
+        HttpTool::new(Method::GET, URL)
+            .and_then(|tool| tool.with_body("{}"))
+            .is_err()
+    );
+    assert!(
+        post()
+            .with_body("{}")
+            .and_then(|tool| tool.with_form([("a", "b")]))
+            .is_err()
+    );
+    assert!(post().with_max_bytes(0).is_err());
+}
+
+#[test]
+fn tags_may_hold_what_looks_like_other_tags() {
+    for template in [
+        "{{ a | replace('|nofilter', \"}}\") }}",
+        "{{ a if a is not defined else a }}",
+        "{{ a | default(x, true) }}",
+        "{% for t in a %}{{ loop.index }}{{ t }}{% if not loop.last %},{% endif %}{% endfor %}",
+        "{{ range(3) }}",
+        "{{ uuid() }}",
+        "{# nofunction() #}",
+        "{%- if (a and (not (b))) -%}{%- endif -%}",
+        "{{ a.get('x') }}",
+        "{{ a is divisibleby(3) }}",
+        "{% set x = (a) %}",
+        "{\"a\": \"{\"}",
+    ] {
+        let built = post().with_body(template);
+        assert!(built.is_ok(), "{template}: {:?}", built.err());
+    }
+}
+
+#[test]
+fn templates_are_held_to_the_schema_of_the_arguments() {
+    let schema = json!({ "properties": { "a": {} } });
+    let tool = post()
+        .with_body("[{{ a.b }}, \"{{ request_id }}\", \"{{ uuid() }}\", {{ range(2) }}]")
+        .unwrap();
+    let tool = tool.with_input_schema(&schema).unwrap();
+    let error = tool.with_header("x", "{{ sise }}").unwrap_err();
+    assert_eq!(
+        (error.field(), error.reason()),
+        (
+            "header x",
+            "uses `sise`, which is no property of the schema"
+        )
+    );
+    let error = post()
+        .with_body("[{{ b.c }}]")
+        .unwrap()
+        .with_input_schema(&schema)
+        .unwrap_err();
+    assert_eq!(error.field(), "body");
+    assert!(
+        post()
+            .with_body("[{{ b }}]")
+            .unwrap()
+            .with_input_schema(&json!({}))
+            .is_ok()
+    );
+}
+
+/// Not random: the same in each run.
+struct Hostile(u64);
+
+impl Hostile {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % n as u64) as usize
+    }
+
+    fn text(&mut self) -> String {
+        const ALPHABET: &str = "\"\\,:{}[]/ \n\r\t\0.?#%&=@;'<>a1é\u{2028}\u{10FFFE}😀-_~|$`";
+        let alphabet: Vec<char> = ALPHABET.chars().collect();
+        let length = self.below(12);
+        (0..length)
+            .map(|_| alphabet[self.below(alphabet.len())])
+            .collect()
+    }
+}
+
+/// How often each was seen.
+#[derive(Debug, Default)]
+struct Seen {
+    right: u32,
+    refused: u32,
+}
+
+impl Seen {
+    fn count<T>(
+        &mut self,
+        made: Result<T, ToolError>,
+        is_right: impl FnOnce(T) -> bool,
+        what: &str,
+    ) {
+        match made {
+            Ok(made) => {
+                assert!(is_right(made), "broken: {what}");
+                self.right += 1;
+            }
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::InvalidInput, "{what}: {error}");
+                self.refused += 1;
+            }
+        }
+    }
+}
+
+fn decoded(text: &str) -> String {
+    percent_encoding::percent_decode_str(text)
+        .decode_utf8()
+        .unwrap()
+        .into_owned()
+}
+
+/// H3: a value can never break out into a header, another host or path, or the structure of the JSON.
+/// `HTTP_TOOL_ROUNDS` sets how often; each round renders four templates.
+#[test]
+fn hostile_values_stay_at_their_places() {
+    let rounds = std::env::var("HTTP_TOOL_ROUNDS")
+        .ok()
+        .and_then(|n| n.parse().ok());
+    let json_tool = post()
+        .with_body(r#"{"a": {{ a }}, "b": [{{ b }}], "c": "pre-{{ a }}-{{ b }}", "d": "{{ a | tojson }}", "e": {{ [a, b] }}}"#)
+        .unwrap();
+    let url_tool = HttpTool::new(
+        Method::GET,
+        "https://api.pizzeria.com/orders/{{ a }}{{ b }}/x?q={{ a }}&r={{ b }}",
+    )
+    .unwrap();
+    let header_tool = post().with_header("x-test", "Bearer {{ a }}").unwrap();
+    let form_tool = post()
+        .with_form([("a", "{{ a }}-{{ b }}"), ("b", "{{ b }}")])
+        .unwrap();
+    let (mut hostile, mut seen) = (Hostile(0x9E37_79B9_7F4A_7C15), Seen::default());
+    for _ in 0..rounds.unwrap_or(3_000_u32) {
+        let (a, b) = (hostile.text(), hostile.text());
+        let what = format!("{a:?} {b:?}");
+        let arguments = Map::from_iter([("a".to_owned(), json!(a)), ("b".to_owned(), json!(b))]);
+        let call = ToolCall::new("order").with_arguments(arguments);
+
+        seen.count(
+            json_tool.request(&call),
+            |request| {
+                let body: Value = serde_json::from_slice(request.body()).unwrap();
+                let inner: Value = serde_json::from_str(body["d"].as_str().unwrap()).unwrap();
+                let c = format!("pre-{a}-{b}");
+                let d = body["d"].clone();
+                body == json!({ "a": a, "b": [b], "c": c, "d": d, "e": [a, b] })
+                    && inner == json!(a)
+            },
+            &what,
+        );
+        seen.count(
+            url_tool.request(&call),
+            |request| {
+                let uri = request.uri();
+                let path: Vec<&str> = uri.path().split('/').collect();
+                let [_, orders, segment, x] = *path else {
+                    return false;
+                };
+                let query: Vec<_> = uri
+                    .query()
+                    .unwrap()
+                    .split('&')
+                    .map(|pair| pair.split_once('=').unwrap())
+                    .collect();
+                let [("q", q), ("r", r)] = *query else {
+                    return false;
+                };
+                uri.authority().unwrap() == "api.pizzeria.com"
+                    && (orders, x) == ("orders", "x")
+                    && !matches!(&*decoded(segment), "." | "..")
+                    && decoded(segment) == format!("{a}{b}")
+                    && (decoded(q), decoded(r)) == (a.clone(), b.clone())
+            },
+            &what,
+        );
+        seen.count(
+            header_tool.request(&call),
+            |request| {
+                request.headers().len() == 1 && request.headers()["x-test"] == format!("Bearer {a}")
+            },
+            &what,
+        );
+        seen.count(
+            form_tool.request(&call),
+            |request| {
+                let text = std::str::from_utf8(request.body()).unwrap();
+                let pairs: Vec<_> = text
+                    .split('&')
+                    .map(|pair| pair.split_once('=').unwrap())
+                    .collect();
+                let [("a", x), ("b", y)] = *pairs else {
+                    return false;
+                };
+                (decoded(x), decoded(y)) == (format!("{a}-{b}"), b.clone())
+            },
+            &what,
+        );
+    }
+    println!("{seen:?}, 0 broken");
+    assert!(seen.right > 0 && seen.refused > 0);
+}

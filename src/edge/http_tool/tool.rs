@@ -1,0 +1,400 @@
+use std::{collections::BTreeSet, sync::Arc};
+
+use bytes::Bytes;
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Request,
+    header::{self, CONTENT_TYPE},
+    uri::Authority,
+};
+use serde_json::Value;
+
+use super::{
+    service::HttpService,
+    template::{Scope, TOKEN, Templates, encoded},
+};
+use crate::{
+    call::{ReplaySafety, ToolCall},
+    config::{ConfigError, refuse_if},
+    error::ToolError,
+    redact::is_sensitive_key,
+};
+
+/// How many bytes an answer may have, unless set otherwise: 1 MiB.
+pub const MAX_ANSWER: usize = 1 << 20;
+
+/// Headers and fields of forms of one tool; more are refused.
+const MAX_PARTS: usize = 64;
+
+/// Headers that belong to the connection, or that the client writes.
+const CLIENTS_OWN: &[HeaderName] = &[
+    header::CONNECTION,
+    header::CONTENT_LENGTH,
+    header::EXPECT,
+    header::HOST,
+    header::PROXY_AUTHORIZATION,
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+];
+
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// An HTTP endpoint as a tool: method, and templates of the URL, the headers and the body. See the [module docs](super) for
+/// an example.
+///
+/// # Clone
+///
+/// A clone copies the templates' sources; services share them.
+#[derive(Clone)]
+#[must_use]
+pub struct HttpTool {
+    method: Method,
+    /// Scheme and authority: `https://api.example.com`.
+    origin: String,
+    host: Arc<str>,
+    templates: Templates,
+    /// The arguments that templates name.
+    arguments: BTreeSet<String>,
+    /// The properties of the arguments' schema, if there is one.
+    known: Option<BTreeSet<String>>,
+    headers: Vec<(HeaderName, String)>,
+    payload: Payload,
+    kept: Vec<HeaderName>,
+    max_bytes: usize,
+    replay: ReplaySafety,
+    bare_key: bool,
+}
+
+#[derive(Clone)]
+enum Payload {
+    None,
+    Json,
+    /// Encoded names, and the parts of their values.
+    Form(Vec<(String, String)>),
+}
+
+impl HttpTool {
+    /// A tool that sends requests of this method to the URL that the template gives.
+    ///
+    /// Scheme, host and port are literal: no template may stand before the first `/` of the path. `#` is refused.
+    ///
+    /// # Errors
+    ///
+    /// `url`, with the reason.
+    pub fn new(method: Method, url: impl Into<String>) -> Result<Self, ConfigError> {
+        let url = url.into();
+        let (origin, host) = origin(&url)?;
+        let replay = match method {
+            // PUT and DELETE are idempotent (RFC 9110, section 9.2.2).
+            Method::GET | Method::HEAD | Method::OPTIONS | Method::PUT | Method::DELETE => {
+                ReplaySafety::Safe
+            }
+            _ => ReplaySafety::Unknown,
+        };
+        let mut tool = Self {
+            method,
+            origin,
+            host,
+            templates: Templates::default(),
+            arguments: BTreeSet::new(),
+            known: None,
+            headers: Vec::new(),
+            payload: Payload::None,
+            kept: Vec::new(),
+            max_bytes: MAX_ANSWER,
+            replay,
+            bare_key: false,
+        };
+        tool.add("url", url)?;
+        tool.refuse_token("url")?;
+        Ok(tool)
+    }
+
+    /// Adds a header: a literal name, and the template of its value. A header whose value is empty is not sent.
+    ///
+    /// # Errors
+    ///
+    /// The header by its name: one that is the client's own (`Host`, `Content-Length` and the like), comes twice, is no
+    /// line of visible ASCII, or has a template that does not compile; more than 64 headers.
+    pub fn with_header(
+        mut self,
+        name: &str,
+        template: impl Into<String>,
+    ) -> Result<Self, ConfigError> {
+        let part = format!("header {}", name.to_ascii_lowercase());
+        let template = template.into();
+        let refuse = |reason: &'static str| ConfigError::new(part.clone(), reason);
+        let header = HeaderName::try_from(name).map_err(|_| refuse("is no name of a header"))?;
+        if CLIENTS_OWN.contains(&header) || matches!(header.as_str(), "keep-alive") {
+            return Err(refuse("is the client's own"));
+        }
+        if self.headers.iter().any(|(other, _)| *other == header) {
+            return Err(refuse("comes twice"));
+        }
+        if self.headers.len() >= MAX_PARTS {
+            return Err(refuse("is one more than a tool may have"));
+        }
+        if !template.chars().all(|c| matches!(c, ' '..='~' | '\t')) {
+            return Err(refuse("is no line of visible ASCII"));
+        }
+        self.add(&part, template)?;
+        self.headers.push((header, part));
+        Ok(self)
+    }
+
+    /// Sets the template of a JSON body. Its structure is the template's: a value never adds to it. `Content-Type` is
+    /// `application/json`, unless a header sets it.
+    ///
+    /// # Errors
+    ///
+    /// `body`: the method has none (GET, HEAD), there is one already, or the template does not compile.
+    pub fn with_body(mut self, template: impl Into<String>) -> Result<Self, ConfigError> {
+        self.check_payload()?;
+        self.add("body", template.into())?;
+        self.refuse_token("body")?;
+        self.payload = Payload::Json;
+        Ok(self)
+    }
+
+    /// Sets a form as the body (`application/x-www-form-urlencoded`): literal names, and templates of the values.
+    ///
+    /// # Errors
+    ///
+    /// `body`, or the field by its name, likewise; more than 64 fields.
+    pub fn with_form<'n, T: Into<String>>(
+        mut self,
+        fields: impl IntoIterator<Item = (&'n str, T)>,
+    ) -> Result<Self, ConfigError> {
+        self.check_payload()?;
+        let mut form = Vec::new();
+        for (name, template) in fields {
+            let part = format!("field {name}");
+            refuse_if(form.len() >= MAX_PARTS, "body", "has more than 64 fields")?;
+            if form.iter().any(|(_, other)| *other == part) {
+                return Err(ConfigError::new(part, "comes twice"));
+            }
+            self.add(&part, template.into())?;
+            self.refuse_token(&part)?;
+            form.push((encoded(name), part));
+        }
+        self.payload = Payload::Form(form);
+        Ok(self)
+    }
+
+    /// Checks that templates use no argument that the JSON Schema of the arguments does not have among its `properties`; those
+    /// that are added later, too. A schema without `properties` says nothing.
+    ///
+    /// # Errors
+    ///
+    /// The part whose template uses it.
+    pub fn with_input_schema(mut self, schema: &Value) -> Result<Self, ConfigError> {
+        let properties = schema.get("properties").and_then(Value::as_object);
+        self.known = properties.map(|properties| properties.keys().cloned().collect());
+        self.check_arguments()?;
+        Ok(self)
+    }
+
+    /// Sets how many bytes an answer may have. Default: [`MAX_ANSWER`].
+    ///
+    /// # Errors
+    ///
+    /// `max_bytes`: 0.
+    pub fn with_max_bytes(mut self, bytes: usize) -> Result<Self, ConfigError> {
+        refuse_if(bytes == 0, "max_bytes", "is not above 0")?;
+        self.max_bytes = bytes;
+        Ok(self)
+    }
+
+    /// Keeps this header of answers, for [`HttpAnswer::headers`](super::HttpAnswer::headers). Default: none.
+    pub fn with_kept_header(mut self, name: HeaderName) -> Self {
+        if self.kept.len() < MAX_PARTS && !self.kept.contains(&name) {
+            self.kept.push(name);
+        }
+        self
+    }
+
+    /// Declares whether calls may run twice. Default: by the method; `Safe` for GET, HEAD, OPTIONS, PUT and DELETE, else
+    /// `Unknown`.
+    pub fn with_replay_safety(mut self, replay: ReplaySafety) -> Self {
+        self.replay = replay;
+        self
+    }
+
+    /// Sends the idempotency key without quotes. Default: a structured string (draft-ietf-httpapi-idempotency-key-header-07).
+    pub fn with_bare_idempotency_key(mut self) -> Self {
+        self.bare_key = true;
+        self
+    }
+
+    /// Whether calls may run twice. A leaf cannot tell the layers above: say it to them, by
+    /// [`RetryPolicy::with_replay_safety`](crate::retry::RetryPolicy::with_replay_safety) or an
+    /// [`Identity`](crate::Identity).
+    pub fn replay_safety(&self) -> ReplaySafety {
+        self.replay
+    }
+
+    /// The method.
+    pub fn method(&self) -> &Method {
+        &self.method
+    }
+
+    /// The host, and the port if the URL has one: what the tool's calls name as their server in spans.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// The leaf that sends the tool's requests through `client`.
+    ///
+    /// The client is any `Service<http::Request<B>>` with `B: From<Bytes>`: reqwest's through `ReqwestClient` (feature
+    /// `http-client`), hyper-util's with `http_body_util::Full<Bytes>`, either of them below tower-http's layers.
+    pub fn client<C, B>(self, client: C) -> HttpService<C, B> {
+        HttpService::new(Arc::new(self), client)
+    }
+
+    pub(super) fn shared_host(&self) -> &Arc<str> {
+        &self.host
+    }
+
+    pub(super) fn max_bytes(&self) -> usize {
+        self.max_bytes
+    }
+
+    /// The kept ones of an answer's headers.
+    pub(super) fn kept(&self, headers: &HeaderMap) -> HeaderMap {
+        let kept = self.kept.iter().flat_map(|name| {
+            let values = headers.get_all(name).into_iter();
+            values.map(move |value| (name.clone(), value.clone()))
+        });
+        kept.collect()
+    }
+
+    fn add(&mut self, part: &str, template: String) -> Result<(), ConfigError> {
+        self.templates.add(part, template)?;
+        self.arguments = self.templates.arguments();
+        self.check_arguments()
+    }
+
+    fn check_arguments(&self) -> Result<(), ConfigError> {
+        match &self.known {
+            Some(known) => self.templates.check_arguments(known),
+            None => Ok(()),
+        }
+    }
+
+    fn refuse_token(&self, part: &str) -> Result<(), ConfigError> {
+        match self.templates.variables(part).contains(TOKEN) {
+            true => Err(ConfigError::new(
+                part.to_owned(),
+                format!("uses `{TOKEN}`, which is for headers only"),
+            )),
+            false => Ok(()),
+        }
+    }
+
+    fn check_payload(&self) -> Result<(), ConfigError> {
+        let bodiless = matches!(self.method, Method::GET | Method::HEAD);
+        refuse_if(bodiless, "body", format!("is none of {}", self.method))?;
+        let second = !matches!(self.payload, Payload::None);
+        refuse_if(second, "body", "is there already")
+    }
+
+    /// The request of a call.
+    pub(super) fn request(&self, call: &ToolCall) -> Result<Request<Bytes>, ToolError> {
+        let scope = Scope::new(call, &self.arguments);
+        let (body, content_type) = self.payload(&scope)?;
+        let mut request = Request::new(body);
+        *request.method_mut() = self.method.clone();
+        *request.uri_mut() = self.templates.url(&scope, &self.origin)?;
+        let headers = request.headers_mut();
+        if let Some(content_type) = content_type {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+        }
+        for (name, part) in &self.headers {
+            if let Some(mut value) = self.templates.header(part, &scope)? {
+                value.set_sensitive(is_sensitive_key(name.as_str()));
+                headers.insert(name, value);
+            }
+        }
+        if let Some(key) = self.idempotency_key(call)
+            && !headers.contains_key(IDEMPOTENCY_KEY)
+        {
+            headers.insert(IDEMPOTENCY_KEY, key);
+        }
+        #[cfg(feature = "otel")]
+        propagate(headers);
+        Ok(request)
+    }
+
+    fn payload(&self, scope: &Scope<'_>) -> Result<(Bytes, Option<&'static str>), ToolError> {
+        Ok(match &self.payload {
+            Payload::None => (Bytes::new(), None),
+            Payload::Json => {
+                let json = self.templates.json("body", scope)?;
+                (json.into(), Some("application/json"))
+            }
+            Payload::Form(fields) => {
+                let mut form = String::new();
+                for (name, part) in fields {
+                    let between = if form.is_empty() { "" } else { "&" };
+                    form.extend([between, name, "=", &self.templates.field(part, scope)?]);
+                }
+                (form.into(), Some("application/x-www-form-urlencoded"))
+            }
+        })
+    }
+
+    /// That of a call which may be sent again, if a repetition would do something.
+    fn idempotency_key(&self, call: &ToolCall) -> Option<HeaderValue> {
+        if matches!(self.method, Method::GET | Method::HEAD | Method::OPTIONS) {
+            return None;
+        }
+        let key = call.idempotency_key()?;
+        let text = match self.bare_key {
+            true => key.to_string(),
+            false => format!("\"{key}\""),
+        };
+        HeaderValue::try_from(text).ok()
+    }
+}
+
+crate::text::debug_fields! {
+    /// Shows no template: one may have a key in it.
+    {} |this| HttpTool { method: this.method, origin: this.origin, replay_safety: this.replay, .. }
+}
+
+/// The trace context, without baggage, which is for one's own services.
+#[cfg(feature = "otel")]
+fn propagate(headers: &mut HeaderMap) {
+    const CONTEXT: [&str; 2] = ["traceparent", "tracestate"];
+    if CONTEXT.iter().any(|name| headers.contains_key(*name)) {
+        return;
+    }
+    let mut all = HeaderMap::new();
+    crate::edge::otel::inject_headers(&mut all);
+    for name in CONTEXT {
+        if let Some(value) = all.remove(name) {
+            headers.insert(name, value);
+        }
+    }
+}
+
+/// Scheme and authority of a URL's template, and the authority alone.
+fn origin(url: &str) -> Result<(String, Arc<str>), ConfigError> {
+    let refuse = |reason: &'static str| Err(ConfigError::new("url", reason));
+    let schemes = ["https://", "http://"];
+    let Some(scheme) = schemes.into_iter().find(|scheme| url.starts_with(scheme)) else {
+        return refuse("does not begin with `https://` or `http://`");
+    };
+    let host = url[scheme.len()..].split('/').next().unwrap_or_default();
+    if host.contains(['{', '@', '?', '%']) || host.parse::<Authority>().is_err() {
+        return refuse("has no literal host before its path");
+    }
+    if url.contains('#') {
+        return refuse("has a `#`: fragments are not sent");
+    }
+    if url.contains(|c: char| c.is_control() || c == '\\') {
+        return refuse("has a backslash, or a control character");
+    }
+    Ok((format!("{scheme}{host}"), host.into()))
+}
