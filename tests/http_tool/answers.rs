@@ -1,0 +1,180 @@
+//! What answers become.
+
+use std::time::Duration;
+
+use http::{HeaderName, Method, Response, StatusCode};
+use serde_json::{Value, json};
+use tower_toolcall::{
+    Answer, Classify, ErrorKind, Evidence, Execution, ModelText, Outcome,
+    http_tool::{HttpAnswer, HttpClassifier},
+};
+
+use crate::kit::{Body, Server, full, leaves, no_arguments};
+
+fn answer(status: u16, body: &'static str) -> Response<Body> {
+    Response::builder().status(status).body(full(body)).unwrap()
+}
+
+/// H4: JSON is JSON, whatever its type is called; the rest is text.
+#[tokio::test]
+async fn a_body_is_json_or_text() {
+    let server = Server::start(|_, got| {
+        Response::new(full(match got.uri().path() {
+            "/json" => br#"{"a": [1, "b"]}"#.to_vec(),
+            "/text" => b"plain \xff".to_vec(),
+            "/deep" => b"[".repeat(100_000),
+            _ => Vec::new(),
+        }))
+    })
+    .await;
+    let tool = server.tool(Method::GET, "/{{ at }}");
+    for leaf in leaves(&tool) {
+        let of = async |at: &str| leaf.send(json!({ "at": at })).await.unwrap();
+        let answer = of("json").await;
+        assert!(matches!(answer.body(), Answer::Json(_)));
+        assert_eq!(answer.model_text(), r#"{"a":[1,"b"]}"#);
+        assert_eq!(of("text").await.into_json(), json!("plain \u{fffd}"));
+        assert!(matches!(of("deep").await.body(), Answer::Text(_)));
+        assert_eq!(of("empty").await.into_json(), Value::Null);
+    }
+}
+
+/// H4: the result of an execution.
+#[tokio::test]
+async fn an_answer_is_written_with_its_status_and_time() {
+    let server = Server::start(|_, _| {
+        let mut answer = answer(201, r#"{"order": 7}"#);
+        let headers = answer.headers_mut();
+        headers.insert("x-kept", "1".parse().unwrap());
+        headers.insert("set-cookie", "sid=c4n4ry".parse().unwrap());
+        answer
+    })
+    .await;
+    let tool = server
+        .tool(Method::POST, "/")
+        .with_kept_header(HeaderName::from_static("x-kept"));
+    for leaf in leaves(&tool) {
+        let answer = leaf.send(no_arguments()).await.unwrap();
+        assert_eq!(answer.upstream_status(), StatusCode::CREATED);
+        let mut written = serde_json::to_value(&answer).unwrap();
+        assert!(written["execution_time_ms"].take().is_u64());
+        assert_eq!(
+            written,
+            json!({
+                "status": "completed", "result": { "order": 7 }, "upstream_status": 201,
+                "execution_time_ms": null, "metadata": { "x-kept": "1" },
+            })
+        );
+        assert!(!format!("{answer:?}").contains("order"));
+    }
+}
+
+/// H4, H6: status to kind, and what it says of the tool.
+#[tokio::test]
+async fn a_status_is_an_error_that_keeps_the_answer() {
+    let server = Server::start(|_, got| {
+        let status: u16 = got.uri().path()[1..].parse().unwrap();
+        answer(
+            status,
+            r#"{"detail": "no such pizza", "password": "c4n4ry"}"#,
+        )
+    })
+    .await;
+    let tool = server.tool(Method::POST, "/{{ status }}");
+    for leaf in leaves(&tool) {
+        for (status, kind, execution) in [
+            (400, ErrorKind::InvalidInput, Execution::NotStarted),
+            (401, ErrorKind::Denied, Execution::NotStarted),
+            (404, ErrorKind::NotFound, Execution::NotStarted),
+            (409, ErrorKind::Failed, Execution::Unknown),
+            (422, ErrorKind::InvalidInput, Execution::NotStarted),
+            (429, ErrorKind::RateLimited, Execution::NotStarted),
+            (500, ErrorKind::Upstream, Execution::Unknown),
+            (503, ErrorKind::Upstream, Execution::Unknown),
+        ] {
+            let error = leaf.send(json!({ "status": status })).await.unwrap_err();
+            assert_eq!(
+                (error.kind(), error.execution()),
+                (kind, execution),
+                "{status}"
+            );
+            assert_eq!(error.status().map(|s| s.as_u16()), Some(status));
+            assert_eq!(
+                (error.evidence(), error.tool()),
+                (Evidence::Word, Some("order"))
+            );
+            let kept = HttpAnswer::of_error(&error).unwrap();
+            let written = serde_json::to_value(kept).unwrap();
+            assert_eq!(
+                (&written["status"], &written["result"]["detail"]),
+                (&json!("failed"), &json!("no such pizza"))
+            );
+            let shown = format!(
+                "{error} {error:?} {:?} {:?}",
+                error.body(),
+                error.model_message()
+            );
+            assert!(
+                shown.contains("no such pizza") && !shown.contains("c4n4ry"),
+                "{shown}"
+            );
+        }
+        let error = leaf.send(json!({ "status": 422 })).await.unwrap_err();
+        assert!(
+            error.model_message().contains("no such pizza"),
+            "{}",
+            error.model_message()
+        );
+    }
+}
+
+/// L2: hints, in headers and in bodies.
+#[tokio::test]
+async fn a_refusal_has_the_delay_that_the_server_asks_for() {
+    let server = Server::start(|_, got| match got.uri().path() {
+        "/header" => {
+            let mut answer = answer(503, "");
+            answer
+                .headers_mut()
+                .insert("retry-after", "7".parse().unwrap());
+            answer
+        }
+        _ => answer(429, r#"{"error": {"retry_after": 9}}"#),
+    })
+    .await;
+    let tool = server.tool(Method::POST, "/{{ at }}");
+    for leaf in leaves(&tool) {
+        let error = leaf.send(json!({ "at": "header" })).await.unwrap_err();
+        assert_eq!(error.retry_after(), Some(Duration::from_secs(7)));
+        assert_eq!(error.execution(), Execution::NotStarted);
+        let error = leaf.send(json!({ "at": "body" })).await.unwrap_err();
+        assert_eq!(error.retry_after(), Some(Duration::from_secs(9)));
+    }
+}
+
+/// L3: a success that was the last one for a while.
+#[tokio::test]
+async fn a_success_with_nothing_left_has_a_cooldown() {
+    let server = Server::start(|n, _| {
+        let mut answer = answer(200, "1");
+        let left = if n == 0 {
+            "limit=10, remaining=0, reset=5"
+        } else {
+            "limit=10, remaining=9, reset=5"
+        };
+        answer
+            .headers_mut()
+            .insert("ratelimit", left.parse().unwrap());
+        answer
+    })
+    .await;
+    let [leaf, _] = leaves(&server.tool(Method::GET, "/"));
+    let last = leaf.send(no_arguments()).await.unwrap();
+    let cooldown = Outcome::success().with_cooldown(Duration::from_secs(5));
+    assert_eq!(HttpClassifier::new().classify(Ok(&last)), cooldown);
+    let other = leaf.send(no_arguments()).await.unwrap();
+    assert_eq!(
+        HttpClassifier::new().classify(Ok(&other)),
+        Outcome::success()
+    );
+}

@@ -1,0 +1,156 @@
+//! A server, and the two clients.
+
+use std::{
+    convert::Infallible,
+    future::Future,
+    pin::Pin,
+    sync::{Arc, Mutex},
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use http::{Method, Request, Response};
+use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::{
+    client::legacy::{Client, connect::HttpConnector},
+    rt::{TokioExecutor, TokioIo},
+};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tower::{Service, ServiceExt};
+use tower_toolcall::{
+    ToolCall, ToolError,
+    http_tool::{HttpAnswer, HttpTool, ReqwestClient},
+};
+
+pub(crate) type Body = UnsyncBoxBody<Bytes, Infallible>;
+
+pub(crate) fn full(text: impl Into<Bytes>) -> Body {
+    Full::new(text.into()).boxed_unsync()
+}
+
+/// A request as the server got it.
+pub(crate) type Got = Request<Bytes>;
+
+/// A server that keeps its requests. It ends with its runtime.
+#[derive(Clone)]
+pub(crate) struct Server {
+    pub(crate) at: String,
+    got: Arc<Mutex<Vec<Got>>>,
+}
+
+impl Server {
+    /// Answers request `n`, counted from 0, as the function says.
+    pub(crate) async fn start(
+        answer: impl Fn(usize, &Got) -> Response<Body> + Send + Sync + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let at = format!("http://{}", listener.local_addr().unwrap());
+        let got = Arc::new(Mutex::new(Vec::new()));
+        let (server, answer) = (
+            Self {
+                at,
+                got: Arc::clone(&got),
+            },
+            Arc::new(answer),
+        );
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let (got, answer) = (Arc::clone(&got), Arc::clone(&answer));
+                let handle = service_fn(move |request: Request<Incoming>| {
+                    let (got, answer) = (Arc::clone(&got), Arc::clone(&answer));
+                    async move {
+                        let (head, body) = request.into_parts();
+                        let body = body.collect().await.unwrap().to_bytes();
+                        let mut got = got.lock().unwrap();
+                        got.push(Request::from_parts(head, body));
+                        Ok::<_, Infallible>(answer(got.len() - 1, got.last().unwrap()))
+                    }
+                });
+                let io = TokioIo::new(stream);
+                tokio::spawn(http1::Builder::new().serve_connection(io, handle));
+            }
+        });
+        server
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.got.lock().unwrap().len()
+    }
+
+    pub(crate) fn headers(&self, name: &str) -> Vec<String> {
+        let got = self.got.lock().unwrap();
+        let value = |got: &Got| {
+            got.headers()
+                .get(name)
+                .map(|v| v.to_str().unwrap().to_owned())
+        };
+        got.iter()
+            .map(|got| value(got).unwrap_or_default())
+            .collect()
+    }
+
+    pub(crate) fn tool(&self, method: Method, path: &str) -> HttpTool {
+        HttpTool::new(method, format!("{}{path}", self.at)).unwrap()
+    }
+}
+
+pub(crate) fn hyper() -> Client<HttpConnector, Full<Bytes>> {
+    Client::builder(TokioExecutor::new()).build_http()
+}
+
+/// The two leaves of a tool.
+pub(crate) fn leaves(tool: &HttpTool) -> [Leaf; 2] {
+    [
+        Leaf::new(tool.clone().client::<_, Full<Bytes>>(hyper())),
+        Leaf::new(
+            tool.clone()
+                .client::<_, Bytes>(ReqwestClient::new().unwrap()),
+        ),
+    ]
+}
+
+/// A leaf of either client.
+#[derive(Clone)]
+pub(crate) struct Leaf(tower::util::BoxCloneSyncService<ToolCall, HttpAnswer, ToolError>);
+
+impl Leaf {
+    fn new<S>(leaf: S) -> Self
+    where
+        S: Service<ToolCall, Response = HttpAnswer, Error = ToolError>
+            + Clone
+            + Send
+            + Sync
+            + 'static,
+        S::Future: Send,
+    {
+        Self(tower::util::BoxCloneSyncService::new(leaf))
+    }
+
+    pub(crate) async fn send(&self, arguments: Value) -> Result<HttpAnswer, ToolError> {
+        self.0.clone().oneshot(call(arguments)).await
+    }
+}
+
+impl Service<ToolCall> for Leaf {
+    type Response = HttpAnswer;
+    type Error = ToolError;
+    type Future = Pin<Box<dyn Future<Output = Result<HttpAnswer, ToolError>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
+        self.0.poll_ready(cx)
+    }
+
+    fn call(&mut self, call: ToolCall) -> Self::Future {
+        self.0.call(call)
+    }
+}
+
+pub(crate) fn call(arguments: Value) -> ToolCall {
+    ToolCall::new("order").with_json(arguments).unwrap()
+}
+
+pub(crate) fn no_arguments() -> Value {
+    json!({})
+}

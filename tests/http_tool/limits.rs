@@ -1,0 +1,241 @@
+//! What hostile and broken servers can do.
+
+use std::{
+    convert::Infallible,
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures_util::stream;
+use http::{Method, Response};
+use http_body_util::{BodyExt, StreamBody};
+use hyper::body::Frame;
+use tokio::{io::AsyncReadExt, net::TcpListener};
+use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
+use tower_toolcall::{
+    ErrorKind, Execution, ToolCall,
+    http_tool::{HttpAnswer, HttpTool, UpstreamToken},
+    timeout::TimeoutLayer,
+};
+
+use crate::kit::{Body, Server, call, full, leaves, no_arguments};
+
+/// Chunks without an end.
+fn endless(chunk: &'static [u8]) -> Body {
+    let frame = move || Ok::<_, Infallible>(Frame::data(Bytes::from_static(chunk)));
+    StreamBody::new(stream::repeat_with(frame)).boxed_unsync()
+}
+
+/// H4: a body without an end is given up at the limit; a `Content-Length` over it is not read at all.
+#[tokio::test]
+async fn a_body_over_the_limit_is_refused() {
+    let server = Server::start(|_, got| match got.uri().path() {
+        "/endless" => Response::new(endless(&[b'x'; 1 << 14])),
+        "/announced" => Response::new(full(vec![b'x'; 70_000])),
+        _ => Response::new(full(vec![b'x'; 65_536])),
+    })
+    .await;
+    let tool = server
+        .tool(Method::GET, "/{{ at }}")
+        .with_max_bytes(65_536)
+        .unwrap();
+    for leaf in leaves(&tool) {
+        for at in ["endless", "announced"] {
+            let error = leaf
+                .send(serde_json::json!({ "at": at }))
+                .await
+                .unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Reported, "{at}");
+            assert_eq!(error.message(), "the answer has more than 65536 bytes");
+        }
+        assert!(leaf.send(serde_json::json!({ "at": "fits" })).await.is_ok());
+    }
+}
+
+/// The status is what counts of an error, however long its body is.
+#[tokio::test]
+async fn an_error_with_an_endless_body_keeps_its_status_and_beginning() {
+    let server = Server::start(|_, _| {
+        let mut answer = Response::new(endless(b"down for maintenance\n"));
+        *answer.status_mut() = http::StatusCode::BAD_GATEWAY;
+        answer
+    })
+    .await;
+    let tool = server.tool(Method::GET, "/").with_max_bytes(1_000).unwrap();
+    for leaf in leaves(&tool) {
+        let error = leaf.send(no_arguments()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Upstream);
+        assert!(error.body().unwrap().starts_with("down for maintenance"));
+        assert!(HttpAnswer::of_error(&error).is_some());
+    }
+}
+
+/// H4: a gzip bomb stays folded.
+#[tokio::test]
+async fn a_compressed_answer_is_not_decompressed() {
+    let server = Server::start(|_, _| {
+        let mut answer = Response::new(full(vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3]));
+        answer
+            .headers_mut()
+            .insert("content-encoding", "gzip".parse().unwrap());
+        answer
+    })
+    .await;
+    for leaf in leaves(&server.tool(Method::GET, "/")) {
+        let error = leaf.send(no_arguments()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Reported);
+        assert_eq!(
+            error.message(),
+            "the answer is compressed, which was not asked for"
+        );
+    }
+    assert_eq!(server.headers("accept-encoding"), ["", ""]);
+}
+
+/// H2, H4: the token goes to the tool's host only.
+#[tokio::test]
+async fn a_redirect_is_not_followed_and_the_token_stays() {
+    let elsewhere = Server::start(|_, _| Response::new(full("stolen"))).await;
+    let at = elsewhere.at.clone();
+    let server = Server::start(move |_, got| {
+        let mut answer = Response::new(full(""));
+        *answer.status_mut() =
+            http::StatusCode::from_bytes(&got.uri().path().as_bytes()[1..]).unwrap();
+        answer.headers_mut().insert("location", at.parse().unwrap());
+        answer
+    })
+    .await;
+    let tool = server.tool(Method::POST, "/{{ status }}");
+    let tool = tool
+        .with_header("Authorization", "Bearer {{ upstream_token }}")
+        .unwrap();
+    for leaf in leaves(&tool) {
+        for status in [301, 302, 303, 307, 308] {
+            let mut call = call(serde_json::json!({ "status": status }));
+            call.extensions_mut().insert(UpstreamToken::new("t0k3n"));
+            let error = leaf.clone().oneshot(call).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Failed);
+            assert_eq!(
+                error.message(),
+                "the server redirects, which is not followed"
+            );
+            assert_eq!(error.status().unwrap().as_u16(), status);
+        }
+    }
+    assert_eq!((server.count(), elsewhere.count()), (10, 0));
+    assert_eq!(server.headers("authorization"), ["Bearer t0k3n"; 10]);
+}
+
+async fn closed_port() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    format!("http://{}/?key=c4n4ry", listener.local_addr().unwrap())
+}
+
+/// R6, H4: a request that was not sent is known by the client's type of error.
+#[tokio::test]
+async fn a_refused_connection_has_not_started() {
+    let tool = HttpTool::new(Method::POST, closed_port().await).unwrap();
+    for leaf in leaves(&tool) {
+        let error = leaf.send(no_arguments()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ConnectionFailed);
+        assert_eq!(error.execution(), Execution::NotStarted);
+        assert!(!format!("{error} {error:?}").contains("c4n4ry"), "{error}");
+    }
+}
+
+/// Accepts, reads, writes this, and closes.
+async fn breaks_off_after(sent: &'static [u8]) -> HttpTool {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = format!("http://{}/", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let _ = stream.read(&mut [0; 4096]).await;
+            let _ = tokio::io::AsyncWriteExt::write_all(&mut stream, sent).await;
+        }
+    });
+    HttpTool::new(Method::POST, at).unwrap()
+}
+
+/// R6, H4: what was sent may have run, wherever the connection is lost.
+#[tokio::test]
+async fn a_connection_that_is_lost_later_is_unknown() {
+    let head = b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n{\"a\"";
+    for sent in [&b""[..], b"HTTP/1.1 200 OK\r\n", head] {
+        for leaf in leaves(&breaks_off_after(sent).await) {
+            let error = leaf.send(no_arguments()).await.unwrap_err();
+            assert_eq!(error.execution(), Execution::Unknown, "{error}");
+            assert_eq!(error.kind(), ErrorKind::ConnectionFailed, "{error}");
+        }
+    }
+}
+
+/// A client whose bodies fail as if a connection was refused.
+#[tokio::test]
+async fn an_answer_that_has_begun_was_started() {
+    let client = service_fn(|_: http::Request<Bytes>| async {
+        let broken = stream::iter([Err::<Frame<Bytes>, _>(io::Error::from(
+            io::ErrorKind::ConnectionRefused,
+        ))]);
+        Ok::<_, Infallible>(Response::new(StreamBody::new(broken)))
+    });
+    let leaf = HttpTool::new(Method::GET, "http://h/")
+        .unwrap()
+        .client(client);
+    let error = leaf.oneshot(ToolCall::new("x")).await.unwrap_err();
+    assert_eq!(
+        (error.kind(), error.execution()),
+        (ErrorKind::ConnectionFailed, Execution::Unknown)
+    );
+}
+
+/// Tells when it is dropped.
+struct Dropped(Arc<AtomicBool>);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+    }
+}
+
+/// T4: a slow body is bounded by the timeout of the attempt, which drops the request.
+#[tokio::test(start_paused = true)]
+async fn a_body_that_hangs_ends_with_the_timeout() {
+    let dropped = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&dropped);
+    let client = service_fn(move |_: http::Request<Bytes>| {
+        let guard = Dropped(Arc::clone(&dropped));
+        let slow = stream::unfold((0, guard), |(n, guard)| async move {
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            Some((
+                Ok::<_, Infallible>(Frame::data(Bytes::from_static(b" "))),
+                (n + 1, guard),
+            ))
+        });
+        std::future::ready(Ok::<_, Infallible>(Response::new(
+            StreamBody::new(slow).boxed_unsync(),
+        )))
+    });
+    let tool = HttpTool::new(Method::GET, "http://h/").unwrap();
+    let timeout = TimeoutLayer::new(Duration::from_secs(5));
+    let mut stack = ServiceBuilder::new()
+        .layer(timeout)
+        .service(tool.client(client));
+    let begun = tokio::time::Instant::now();
+    let error = stack
+        .ready()
+        .await
+        .unwrap()
+        .call(ToolCall::new("x"))
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (error.kind(), begun.elapsed()),
+        (ErrorKind::Timeout, Duration::from_secs(5))
+    );
+    assert!(seen.load(SeqCst));
+}

@@ -1,0 +1,9 @@
+//! HTTP tools against real servers, through reqwest and through hyper-util's client, alone and below the layers.
+#![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
+
+mod answers;
+mod events;
+mod kit;
+mod limits;
+mod sent;
+mod stack;

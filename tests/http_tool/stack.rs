@@ -1,0 +1,184 @@
+//! HTTP tools below the layers, and in a router.
+
+use std::{
+    future::ready,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::Full;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+use tower::{ServiceBuilder, ServiceExt, service_fn};
+use tower_toolcall::{
+    AnyError, ErrorKind, ReplaySafety, ServiceBuilderExt, ToolCall, http_tool::HttpTool,
+    retry::RetryPolicy, router::Router,
+};
+
+use crate::kit::{Server, call, full, leaves, no_arguments};
+
+/// The first answer, then 200.
+async fn first(status: u16) -> Server {
+    Server::start(move |n, _| {
+        let mut answer = Response::new(full("\"done\""));
+        if n == 0 {
+            *answer.status_mut() = StatusCode::from_u16(status).unwrap();
+            if status == 429 {
+                answer
+                    .headers_mut()
+                    .insert("retry-after", "1".parse().unwrap());
+            }
+        }
+        answer
+    })
+    .await
+}
+
+/// R6: how often the server of a tool gets a call whose first answer is a 500.
+async fn sent(tool: impl Fn(&Server) -> HttpTool) -> [usize; 2] {
+    let mut sent = [0; 2];
+    for (i, sent) in sent.iter_mut().enumerate() {
+        let server = first(500).await;
+        let tool = tool(&server);
+        let safety = tool.replay_safety();
+        let stack = ServiceBuilder::new()
+            .tool_retry(RetryPolicy::new().with_replay_safety(move |_| safety))
+            .service(leaves(&tool)[i].clone());
+        let _ = stack.oneshot(call(no_arguments())).await;
+        *sent = server.count();
+    }
+    sent
+}
+
+/// R6: by the method, unless declared.
+#[tokio::test(start_paused = true)]
+async fn a_call_is_repeated_where_its_method_is_idempotent_or_it_is_declared() {
+    for (method, times) in [
+        (Method::GET, 2),
+        (Method::PUT, 2),
+        (Method::DELETE, 2),
+        (Method::POST, 1),
+        (Method::PATCH, 1),
+    ] {
+        assert_eq!(
+            sent(|server| server.tool(method.clone(), "/")).await,
+            [times; 2],
+            "{method}"
+        );
+    }
+    let declared =
+        |server: &Server, safety| server.tool(Method::POST, "/").with_replay_safety(safety);
+    assert_eq!(
+        sent(|server| declared(server, ReplaySafety::Safe)).await,
+        [2; 2]
+    );
+}
+
+/// L1: a rate limit was no attempt that ran, and its delay is waited out.
+#[tokio::test(start_paused = true)]
+async fn a_rate_limit_is_waited_out() {
+    let sent = Arc::new(AtomicU32::new(0));
+    let count = Arc::clone(&sent);
+    let client = service_fn(move |_: Request<Bytes>| {
+        let mut answer = Response::new(Full::<Bytes>::from("1"));
+        if count.fetch_add(1, SeqCst) == 0 {
+            *answer.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+            answer
+                .headers_mut()
+                .insert("retry-after", "9".parse().unwrap());
+        }
+        ready(Ok::<_, AnyError>(answer))
+    });
+    let stack = ServiceBuilder::new()
+        .tool_deadline(Duration::from_secs(20))
+        .tool_retry(RetryPolicy::new())
+        .tool_rate_limit()
+        .tool_circuit_breaker()
+        .tool_timeout(Duration::from_secs(5))
+        .service(
+            HttpTool::new(Method::POST, "http://h/")
+                .unwrap()
+                .client(client),
+        );
+    let begun = Instant::now();
+    stack.oneshot(call(no_arguments())).await.unwrap();
+    assert_eq!(sent.load(SeqCst), 2);
+    assert!(begun.elapsed() >= Duration::from_secs(9));
+}
+
+/// R8: one key over the attempts of a call, another for the next call; none for what changes nothing.
+#[tokio::test(start_paused = true)]
+async fn attempts_have_one_idempotency_key() {
+    for (method, bare) in [
+        (Method::PUT, false),
+        (Method::PUT, true),
+        (Method::GET, false),
+    ] {
+        let server = first(500).await;
+        let mut tool = server.tool(method.clone(), "/");
+        if bare {
+            tool = tool.with_bare_idempotency_key();
+        }
+        let stack = ServiceBuilder::new()
+            .tool_retry(RetryPolicy::new().assume_replay_safe())
+            .service(leaves(&tool)[1].clone());
+        stack.clone().oneshot(call(no_arguments())).await.unwrap();
+        stack.oneshot(call(no_arguments())).await.unwrap();
+        let keys = server.headers("idempotency-key");
+        if method == Method::GET {
+            assert_eq!(keys, ["", "", ""]);
+            continue;
+        }
+        assert_eq!(keys[0], keys[1]);
+        assert_ne!(keys[1], keys[2]);
+        assert_eq!(keys[0].starts_with('"'), !bare, "{}", keys[0]);
+        assert_eq!(keys[0].trim_matches('"').len(), 24);
+    }
+}
+
+/// X1: an HTTP tool beside local ones.
+#[tokio::test]
+async fn a_router_takes_it_as_json() {
+    let server = Server::start(|_, _| Response::new(full(r#"{"order": 7}"#))).await;
+    let [leaf, _] = leaves(&server.tool(Method::POST, "/"));
+    let router = Router::<Value>::builder()
+        .tool("order", leaf)
+        .build()
+        .unwrap();
+    let answer = router.oneshot(ToolCall::new("order")).await.unwrap();
+    assert_eq!(answer, json!({ "order": 7 }));
+}
+
+/// C5: what a caller chooses does not open the breaker for others.
+#[tokio::test]
+async fn refused_arguments_open_no_breaker() {
+    let server = Server::start(|_, _| Response::new(full("1"))).await;
+    let tool = server
+        .tool(Method::POST, "/{{ a }}")
+        .with_body("[{{ b | default(1) }}{{ c | default() }}]");
+    let [leaf, _] = leaves(&tool.unwrap());
+    let stack = ServiceBuilder::new().tool_circuit_breaker().service(leaf);
+    for bad in [
+        json!({}),
+        json!({ "a": "../x" }),
+        json!({ "a": "x", "b": 1, "c": 2, "d": 1 }),
+    ]
+    .iter()
+    .cycle()
+    .take(30)
+    {
+        let error = stack.clone().oneshot(call(bad.clone())).await.err();
+        assert_ne!(error.map(|e| e.kind()), Some(ErrorKind::CircuitOpen));
+    }
+    assert!(
+        stack
+            .oneshot(call(json!({ "a": "x", "c": "" })))
+            .await
+            .is_err()
+    );
+}
