@@ -160,7 +160,7 @@ async fn refused_arguments_open_no_breaker() {
     let server = Server::start(|_, _| Response::new(full("1"))).await;
     let tool = server
         .tool(Method::POST, "/{{ a }}")
-        .with_body("[{{ b | default(1) }}{{ c | default() }}]");
+        .with_body("[{{ b | default(1) }}{% if c is defined %}{{ c }}{% endif %}]");
     let [leaf, _] = leaves(&tool.unwrap());
     let stack = ServiceBuilder::new().tool_circuit_breaker().service(leaf);
     for bad in [

@@ -73,8 +73,8 @@
 //! # Templates
 //!
 //! Their syntax is Jinja's, by [minijinja](https://docs.rs/minijinja), with its built-in filters, tests and loops; no macros, no
-//! `include`. They are compiled when the tool is built, and a mistake names the part: a filter, test or function that does
-//! not exist too.
+//! `include`. They are compiled when the tool is built, and a mistake names the part: also a filter, test or function that does
+//! not exist, and, where there are no statements, a body that is never JSON and a URL that is none.
 //!
 //! | variable | is |
 //! |---|---|

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::{
     service::HttpService,
-    template::{Scope, TOKEN, Templates, encoded},
+    template::{Scope, Sketch, TOKEN, Templates, encoded},
 };
 use crate::{
     call::{ReplaySafety, ToolCall},
@@ -106,7 +106,8 @@ impl HttpTool {
             replay,
             bare_key: false,
         };
-        tool.add("url", url)?;
+        let sketch = tool.add("url", url)?;
+        sketch.check_url(&tool.origin)?;
         tool.refuse_token("url")?;
         Ok(tool)
     }
@@ -151,7 +152,7 @@ impl HttpTool {
     /// `body`: the method has none (GET, HEAD), there is one already, or the template does not compile.
     pub fn with_body(mut self, template: impl Into<String>) -> Result<Self, ConfigError> {
         self.check_payload()?;
-        self.add("body", template.into())?;
+        self.add("body", template.into())?.check_json("body")?;
         self.refuse_token("body")?;
         self.payload = Payload::Json;
         Ok(self)
@@ -269,10 +270,11 @@ impl HttpTool {
         kept.collect()
     }
 
-    fn add(&mut self, part: &str, template: String) -> Result<(), ConfigError> {
-        self.templates.add(part, template)?;
+    fn add(&mut self, part: &str, template: String) -> Result<Sketch, ConfigError> {
+        let sketch = self.templates.add(part, template)?;
         self.arguments = self.templates.arguments();
-        self.check_arguments()
+        self.check_arguments()?;
+        Ok(sketch)
     }
 
     fn check_arguments(&self) -> Result<(), ConfigError> {

@@ -116,6 +116,11 @@ impl Marked {
         Self { text, slots }
     }
 
+    /// A rendering in which one value stands for all.
+    pub(super) fn sketch(text: &str, value: Slot) -> Self {
+        Self::new(text.to_owned(), vec![value])
+    }
+
     pub(super) fn slot(&self, n: usize) -> Option<&Slot> {
         self.slots.get(n)
     }
@@ -173,19 +178,31 @@ fn json(value: &Value) -> Result<String, Error> {
     serde_json::to_string(value).map_err(failed)
 }
 
+/// Counts the work of a filter: a step for each KiB, so that a loop cannot repeat it for long.
+fn charge(state: &State<'_, '_>, text: &str) -> Result<(), Error> {
+    state.consume_fuel(text.len() as u64 >> 10)
+}
+
 /// The filter `tojson`.
-pub(super) fn to_json(value: &Value) -> Result<Value, Error> {
-    match value.downcast_object_ref::<Json>() {
-        Some(_) => Ok(value.clone()),
-        None if value.is_undefined() => Err(ErrorKind::UndefinedError.into()),
-        None => Ok(Value::from_object(Json(json(value)?))),
+pub(super) fn to_json(state: &State<'_, '_>, value: &Value) -> Result<Value, Error> {
+    if value.is_undefined() {
+        return Err(ErrorKind::UndefinedError.into());
     }
+    if value.downcast_object_ref::<Json>().is_some() {
+        return Ok(value.clone());
+    }
+    let json = json(value)?;
+    charge(state, &json)?;
+    Ok(Value::from_object(Json(json)))
 }
 
 /// The filter `path`.
-pub(super) fn path(value: &Value) -> Result<Value, Error> {
+pub(super) fn path(state: &State<'_, '_>, value: &Value) -> Result<Value, Error> {
     match value.as_str() {
-        Some(text) => Ok(Value::from_object(Segments(text.to_owned()))),
+        Some(text) => {
+            charge(state, text)?;
+            Ok(Value::from_object(Segments(text.to_owned())))
+        }
         None if value.is_undefined() => Err(ErrorKind::UndefinedError.into()),
         None => Err(Fault::Value(None, "is no text, as `path` takes it").into()),
     }

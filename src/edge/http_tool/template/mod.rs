@@ -16,7 +16,7 @@ use std::{collections::BTreeSet, error::Error as StdError, fmt};
 use http::{HeaderValue, Uri};
 use minijinja::{AutoEscape, Environment, ErrorKind as Cause, UndefinedBehavior, Value};
 
-use self::marks::{MARK, Marked, Slots};
+use self::marks::{MARK, Marked, Slot, Slots};
 pub(super) use self::{
     place::encoded,
     scope::{Scope, TOKEN},
@@ -80,6 +80,38 @@ impl Fault {
     }
 }
 
+/// A template with something for each value: whether it can be a part of a request at all.
+pub(super) struct Sketch(Option<String>);
+
+impl Sketch {
+    /// Refuses what is no URL with a word for each value.
+    pub(super) fn check_url(&self, origin: &str) -> Result<(), ConfigError> {
+        self.check("url", |sketch| place::url(sketch, origin).map(drop))
+    }
+
+    /// Refuses what is JSON neither with a text nor with a number for each value.
+    pub(super) fn check_json(&self, part: &str) -> Result<(), ConfigError> {
+        self.check(part, |sketch| place::json(sketch).map(drop))
+    }
+
+    fn check(
+        &self,
+        part: &str,
+        put_in: impl Fn(&Marked) -> Result<(), Fault>,
+    ) -> Result<(), ConfigError> {
+        let Some(text) = &self.0 else { return Ok(()) };
+        let with = |value| put_in(&Marked::sketch(text, value));
+        let checked = with(Slot::Text("x".to_owned()));
+        match checked.or_else(|fault| with(Slot::Scalar("0".to_owned())).map_err(|_| fault)) {
+            Ok(()) => Ok(()),
+            Err(Fault::Template(why) | Fault::Value(_, why)) => {
+                Err(ConfigError::new(part.to_owned(), why))
+            }
+            Err(_) => Err(ConfigError::new(part.to_owned(), "is too long")),
+        }
+    }
+}
+
 /// The compiled templates of a tool, by the names of their parts.
 #[derive(Clone)]
 pub(super) struct Templates {
@@ -107,8 +139,8 @@ impl Default for Templates {
 }
 
 impl Templates {
-    /// Compiles the template of a part.
-    pub(super) fn add(&mut self, part: &str, source: String) -> Result<(), ConfigError> {
+    /// Compiles the template of a part, and gives a [`Sketch`] of it.
+    pub(super) fn add(&mut self, part: &str, source: String) -> Result<Sketch, ConfigError> {
         let refused = |reason: String| ConfigError::new(part.to_owned(), reason);
         if source.len() > MAX_TEMPLATE {
             return Err(refused(format!("is longer than {MAX_TEMPLATE} bytes")));
@@ -116,17 +148,15 @@ impl Templates {
         if source.contains(MARK) {
             return Err(refused("has the character U+10FFFE".to_owned()));
         }
-        names::check(&self.env, &source).map_err(refused)?;
+        let sketch = names::check(&self.env, &source).map_err(refused)?;
         let added = self.env.add_template_owned(part.to_owned(), source);
         added.map_err(|error| {
             // The text is the operator's own, so it may be quoted.
             let line = error.line().map(|line| format!(" in line {line}"));
-            let detail = error.detail().unwrap_or_default();
-            refused(format!(
-                "is no template{}: {detail}",
-                line.unwrap_or_default()
-            ))
-        })
+            let (line, detail) = (line.unwrap_or_default(), error.detail().unwrap_or_default());
+            refused(format!("is no template{line}: {detail}"))
+        })?;
+        Ok(Sketch(sketch))
     }
 
     /// The variables of a part that it does not set itself, those of nested values as `a.b`.
@@ -145,6 +175,7 @@ impl Templates {
         names.collect()
     }
 
+    /// The URL of a call.
     pub(super) fn url(&self, scope: &Scope<'_>, origin: &str) -> Result<Uri, ToolError> {
         self.part("url", scope, |marked| place::url(marked, origin))
     }

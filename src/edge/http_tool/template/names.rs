@@ -2,23 +2,36 @@
 
 use minijinja::{Environment, ErrorKind};
 
-/// Looks at the words of all tags.
-pub(super) fn check(env: &Environment<'_>, source: &str) -> Result<(), String> {
-    let mut rest = source;
+use super::marks::MARK;
+
+/// Looks at the words of all tags. Gives the template's own words, with the mark of value 0 for each value; `None` if it has
+/// statements, so that it may be rendered in more than one way.
+pub(super) fn check(env: &Environment<'_>, source: &str) -> Result<Option<String>, String> {
+    let (mut rest, mut sketch, mut is_one) = (source, String::new(), true);
     while let Some(at) = rest.find('{') {
-        rest = &rest[at + 1..];
-        let Some(open) = rest.chars().next() else {
-            break;
-        };
-        let tag = rest.get(1..).unwrap_or_default();
+        sketch.push_str(&rest[..at]);
+        let (open, tag) = rest[at..].split_at(rest[at..].len().min(2));
+        // Takes the white space around it away.
+        is_one &= !tag.starts_with('-');
         rest = match open {
-            '#' => tag.split_once("#}").map_or("", |(_, after)| after),
-            '{' => check_tag(env, tag, "}}")?,
-            '%' => check_tag(env, tag, "%}")?,
-            _ => rest,
+            "{#" => tag.split_once("#}").map_or("", |(_, after)| after),
+            "{{" => {
+                sketch.extend([MARK, '0', MARK]);
+                check_tag(env, tag, "}}")?
+            }
+            "{%" => {
+                is_one = false;
+                check_tag(env, tag, "%}")?
+            }
+            _ => {
+                sketch.push('{');
+                &rest[at + 1..]
+            }
         };
+        is_one &= !source[..source.len() - rest.len()].ends_with("-}}");
     }
-    Ok(())
+    sketch.push_str(rest);
+    Ok(is_one.then_some(sketch))
 }
 
 /// Looks at the words of one tag, and gives what is behind it.

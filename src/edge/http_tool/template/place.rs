@@ -28,6 +28,9 @@ pub(super) fn url(marked: &Marked, origin: &str) -> Result<Uri, Fault> {
     let mut in_query = false;
     for piece in marked.pieces() {
         match piece? {
+            Piece::Words(words) if !words.is_ascii() => {
+                return Err(Fault::Template("has words that are not ASCII"));
+            }
             Piece::Words(words) => {
                 in_query |= words.contains('?');
                 out.push_str(words);

@@ -177,7 +177,10 @@ fn values_together_make_no_dot_segment() {
     assert_eq!(two("a", ".").unwrap(), "https://h/x/a./y");
     assert!(two(".", ".").is_err());
     assert!(url("https://h/x/.{{ a }}", json!({ "a": "." })).is_err());
-    assert!(url("https://h/x/%2{{ a }}", json!({ "a": "e" })).is_err());
+    let behind_percent = "{% if true %}https://h/x/%2{{ a }}{% endif %}";
+    assert!(HttpTool::new(Method::GET, behind_percent).is_err());
+    let behind_percent = "https://h/x/{% if true %}%2{{ a }}{% endif %}";
+    assert!(url(behind_percent, json!({ "a": "e" })).is_err());
     assert!(url("https://h/x/%2e{{ a }}/y", json!({ "a": "." })).is_err());
     let twice = url("https://h/{{ a }}", json!({ "a": "%2e%2e" }));
     assert_eq!(twice.unwrap(), "https://h/%252e%252e");
@@ -282,6 +285,13 @@ fn steps_and_sizes_are_bounded() {
     assert_eq!(error.message(), "the arguments are too large for the body");
     assert!(url("https://h/{{ a }}", json!({ "a": "x".repeat(20_000) })).is_err());
     assert!(header("{{ a }}", json!({ "a": "x".repeat(20_000) })).is_err());
+    let again = "[{% for i in b %}{% set c = a | tojson %}{% endfor %}]";
+    let error = body(
+        again,
+        json!({ "a": "x".repeat(1 << 20), "b": vec![1; 100] }),
+    )
+    .unwrap_err();
+    assert_eq!(error.message(), "the arguments are too large for the body");
     // A file in an argument is not.
     let text = body("[\"{{ a }}\"]", json!({ "a": "x".repeat(4 << 20) }));
     assert_eq!(text.unwrap().len(), (4 << 20) + 4);
@@ -296,7 +306,11 @@ fn errors_name_arguments_and_never_show_values() {
         header("{{ a }}", json!({ "a": canary })).unwrap_err(),
         body("[{{ a | round }}]", json!({ "a": canary })).unwrap_err(),
         body("[{{ a.b.c }}]", json!({ "a": canary })).unwrap_err(),
-        body("[{{ x }}{{ a }}]", json!({ "x": canary, "a": canary })).unwrap_err(),
+        body(
+            "[{{ x }}{% if x %}{{ a }}{% endif %}]",
+            json!({ "x": canary, "a": canary }),
+        )
+        .unwrap_err(),
     ] {
         let shown = format!("{error} {error:?} {}", error.model_message());
         assert!(!shown.contains("c4n4ry"), "{shown}");
@@ -307,15 +321,56 @@ fn errors_name_arguments_and_never_show_values() {
 #[test]
 fn a_body_that_is_no_json_is_our_own_refusal() {
     for template in [
-        "{\"a\": {{ a }},}",
-        "{{ a }}{{ a }}",
-        "[\"\\{{ a }}\"]",
-        "[\"\\u00{{ a }}\"]",
-        "[{{ a }}",
+        "{% if a %}{\"a\": {{ a }},}{% endif %}",
+        "{% if a %}[\"\\{{ a }}\"]{% endif %}",
+        "{% if a %}[\"\\u00{{ a }}\"]{% endif %}",
+        "{% for c in a %}[{{ c }}]{% endfor %}",
+        "{{ a }}{% if false %}{% endif %}{{ a }}",
     ] {
         let error = body(template, json!({ "a": "41" })).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Internal, "{template}");
         assert!(error.is_own_refusal());
+    }
+}
+
+/// Without statements there is one form, which is tried when the tool is built.
+#[test]
+fn a_template_that_can_be_no_part_of_a_request_is_refused_when_it_is_built() {
+    for template in [
+        "{\"a\": {{ a }},}",
+        "[{{ a }}",
+        "[\"\\{{ a }}\"]",
+        "[\"\\u00{{ a }}\"]",
+        "{{ a }} {{ b }}",
+        "{\"a\": \"{{ a }}}",
+    ] {
+        let error = post().with_body(template).unwrap_err();
+        assert_eq!(error.field(), "body", "{template}");
+    }
+    for template in [
+        "-{{ a }}",
+        "{ {{ k }}: 1 }",
+        "{\"{{ k }}\": [{{ a }}, {{ b }}]}",
+        "{# [ #}1",
+        "[{{- a -}}]",
+        "[{{ a -}} ]",
+        "1.{{ a }}",
+        "{\"a\": \"{\"}",
+        "{}",
+    ] {
+        let built = post().with_body(template);
+        assert!(built.is_ok(), "{template}: {:?}", built.err());
+    }
+    for url in [
+        "https://h/a b",
+        "https://h/ä",
+        "https://h/../a",
+        "https://h/%2E%2e",
+        "https://h/%{{ a }}",
+        "https://h/%2{{ a }}",
+    ] {
+        let error = HttpTool::new(Method::GET, url).unwrap_err();
+        assert_eq!(error.field(), "url", "{url}");
     }
 }
 
@@ -401,7 +456,7 @@ fn tags_may_hold_what_looks_like_other_tags() {
         "{% for t in a %}{{ loop.index }}{{ t }}{% if not loop.last %},{% endif %}{% endfor %}",
         "{{ range(3) }}",
         "{{ uuid() }}",
-        "{# nofunction() #}",
+        "{# nofunction() #}1",
         "{%- if (a and (not (b))) -%}{%- endif -%}",
         "{{ a.get('x') }}",
         "{{ a is divisibleby(3) }}",
