@@ -103,7 +103,7 @@
 //! output (`{% set x %}..{% endset %}`) cannot print what it has captured.
 //!
 //! A template may have 64 KiB, a rendering 20,000 steps (about one for each instruction, item and 64 bytes of text that is
-//! made), a URL and a header 16 KiB, a body 16 MiB of values.
+//! made or filtered: a text of some 1 MiB goes through a filter, one of 16 MiB only as it is), a URL and a header 16 KiB, a body 16 MiB of values.
 //!
 //! # Errors
 //!

@@ -170,8 +170,7 @@ impl Templates {
     pub(super) fn arguments(&self) -> BTreeSet<String> {
         let parts = self.env.templates().map(|(part, _)| part);
         let names = parts.flat_map(|part| self.variables(part));
-        let known = |name: &String| self.env.globals().any(|(global, _)| global == name);
-        let names = names.filter(|name| !scope::is_ours(name) && !known(name));
+        let names = names.filter(|name| !scope::is_ours(name));
         names.collect()
     }
 
@@ -258,15 +257,15 @@ impl Templates {
     /// Refuses variables that are neither ours nor properties of the arguments' schema.
     pub(super) fn check_arguments(&self, known: &BTreeSet<String>) -> Result<(), ConfigError> {
         let top = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
+        let ours = |name: &str| {
+            scope::is_ours(name) || self.env.globals().any(|(global, _)| global == name)
+        };
         for (part, _) in self.env.templates() {
             let names = self.variables(part);
-            let arguments = self.arguments();
-            for name in names.iter().filter(|name| arguments.contains(*name)) {
-                let unknown = !known.contains(&top(name));
+            let unknown = |name: &&String| !ours(name) && !known.contains(&top(name));
+            if let Some(name) = names.iter().find(unknown) {
                 let reason = format!("uses `{name}`, which is no property of the schema");
-                if unknown {
-                    return Err(ConfigError::new(part.to_owned(), reason));
-                }
+                return Err(ConfigError::new(part.to_owned(), reason));
             }
         }
         Ok(())

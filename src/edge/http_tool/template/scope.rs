@@ -27,10 +27,10 @@ pub(in super::super) struct Scope<'a> {
 }
 
 impl<'a> Scope<'a> {
-    /// Of the arguments only those that some template names.
+    /// Of the arguments only those of these `names`, [ours](is_ours) not among them.
     pub(in super::super) fn new(call: &'a ToolCall, names: &BTreeSet<String>) -> Self {
         let arguments = call.arguments().iter();
-        let arguments = arguments.filter(|(name, _)| !is_ours(name) && names.contains(*name));
+        let arguments = arguments.filter(|(name, _)| names.contains(*name));
         let mut all: Vec<(&str, Value)> = arguments
             .map(|(name, value)| (&**name, Value::from(Serde(value))))
             .collect();
