@@ -57,6 +57,27 @@ async fn a_body_over_the_limit_is_refused() {
     }
 }
 
+/// H4: nothing is read of a body that is announced as too long; this one never comes.
+#[tokio::test]
+async fn an_announced_length_over_the_limit_is_not_waited_for() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = format!("http://{}/", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        let mut open = Vec::new();
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let _ = stream.read(&mut [0; 4096]).await;
+            let head = b"HTTP/1.1 200 OK\r\ncontent-length: 1048577\r\n\r\n";
+            let _ = tokio::io::AsyncWriteExt::write_all(&mut stream, head).await;
+            open.push(stream);
+        }
+    });
+    for leaf in leaves(&HttpTool::new(Method::GET, at).unwrap()) {
+        let answer = tokio::time::timeout(Duration::from_secs(20), leaf.send(no_arguments()));
+        let error = answer.await.unwrap().unwrap_err();
+        assert_eq!(error.message(), "the answer has more than 1048576 bytes");
+    }
+}
+
 /// The status is what counts of an error, however long its body is.
 #[tokio::test]
 async fn an_error_with_an_endless_body_keeps_its_status_and_beginning() {
