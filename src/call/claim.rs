@@ -107,7 +107,7 @@ impl ToolCall {
     /// Notes that an attempt may have run, so that layers above do not take the refusal of a later one for proof that the
     /// tool did not.
     pub fn set_ambiguous(&self) {
-        self.marks.add(AMBIGUOUS);
+        self.marks.0.fetch_or(AMBIGUOUS, Relaxed);
     }
 
     /// Whether an earlier attempt may have run.

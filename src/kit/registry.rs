@@ -5,7 +5,7 @@
 //! forgotten, so every value says whether it may be.
 //!
 //! Looking up a known key does not allocate, unless it becomes hot. It takes no lock as long as no key was forgotten and
-//! nobody else has a call of this key in flight. Else it waits for nobody but for a table that is being replaced, or a thread
+//! nobody else has a call of this key in flight, or had one beside another. Else it waits for nobody but for a table that is being replaced, or a thread
 //! of the same lane that makes a key hot: entries are only ever added to a table, and each thread reads the present one under
 //! a read lock of its own lane. When a table is full, a new one takes what
 //! wants to stay, as far as that frees an eighth of the places: what must not be forgotten or has a call in flight,

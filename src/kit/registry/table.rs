@@ -162,7 +162,7 @@ impl<V> Unforgotten<V> {
     {
         let next = self.present.load(Relaxed).saturating_add(1);
         let Some(place) = self.tables.get(next) else {
-            return;
+            return self.close();
         };
         let _ = place.set(Table::new(capacity));
         self.present.store(next, Release);
