@@ -55,7 +55,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Whether arguments are checked, for all tools, for one, and for one call:
+//! The check is switched for all tools, for one tool, or for one call:
 //!
 //! ```
 //! use tower_toolcall::{ToolCall, validate::{Schemas, ValidateLayer, Validation}};

@@ -32,7 +32,7 @@ const MAX_OF_LIST: usize = 1_000;
 /// let schemas = Schemas::new();
 /// // What the program has itself:
 /// schemas.insert(None, "weather", Schema::compile(&json!({ "required": ["city"] }))?);
-/// // All tools of a server, in the place of those that it had before:
+/// // Replaces the schemas of a server's tools:
 /// let list = [("search", json!({ "type": "object" })), ("odd", json!({ "type": 7 }))];
 /// schemas.replace(Some("docs"), list.iter().map(|(tool, schema)| (*tool, Schema::compile(schema))));
 ///

@@ -35,8 +35,8 @@ impl ReqwestClient {
             .map_err(|_| ConfigError::new("client", "could not be set up"))
     }
 
-    /// A client that was set up elsewhere. One that follows redirects takes the headers of a tool, its token too, to hosts
-    /// that the tool does not name, and an error of the second host is taken for one of the first.
+    /// A client that was set up elsewhere. It should follow no redirects: else the tool's headers, with its token, may be sent to
+    /// other hosts, and a refused connection there would count as proof that the first host did nothing.
     pub fn from_client(client: reqwest::Client) -> Self {
         Self(client)
     }

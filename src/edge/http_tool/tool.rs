@@ -365,7 +365,7 @@ crate::text::debug_fields! {
     {} |this| HttpTool { method: this.method, origin: this.origin, replay_safety: this.replay, .. }
 }
 
-/// The trace context, without baggage, which is for one's own services.
+/// Adds the trace context. Not the baggage: it is meant for services of the same owner.
 #[cfg(feature = "otel")]
 fn propagate(headers: &mut HeaderMap) {
     const CONTEXT: [&str; 2] = ["traceparent", "tracestate"];

@@ -27,7 +27,7 @@ fn output(tool: &Tool) -> Option<&Arc<JsonObject>> {
 }
 
 impl Catalog {
-    /// Puts the schemas of the tools in the place of those that the table has of this server.
+    /// Replaces the table's schemas of this server.
     fn put(&self, schemas: &Schemas, of: Of) {
         let begun = Instant::now();
         let list = self.tools().filter_map(|tool| {
@@ -37,8 +37,8 @@ impl Catalog {
         schemas.replace(self.server(), list);
     }
 
-    /// Puts the input schemas of the tools in the place of those that the table has of this server, or of tools without a
-    /// server: those of a program's own tools, for example.
+    /// Replaces the table's schemas of this catalog's server by the input schemas of its tools; of a catalog without a server, those of all tools
+    /// without one, such as the program's own.
     ///
     /// ```
     /// use rmcp::{handler::server::tool::schema_for_type, model::Tool};
