@@ -23,6 +23,7 @@ pub mod metrics;
 pub mod middleware;
 pub mod normalize;
 pub mod outcome;
+pub mod poll;
 pub mod rate_limit;
 pub mod redact;
 pub mod result;

@@ -22,6 +22,7 @@ use tower_toolcall::{
     deadline::DeadlineLayer,
     health::Health,
     normalize::NormalizeLayer,
+    poll::PollLayer,
     rate_limit::RateLimitBackoffLayer,
     redact::Rules,
     result::ToolResultLayer,
@@ -138,6 +139,7 @@ allocates_nothing! {
     health_that_refuses: Health::builder().with_refusal(true).build().unwrap().layer();
     retry: RetryLayer::default();
     catch_panic: CatchPanicLayer::new();
+    poll_without_a_job: PollLayer::new(());
     normalize: NormalizeLayer::new();
     transport: TransportLayer::new();
     trace_without_a_subscriber: TraceLayer::new();

@@ -28,6 +28,7 @@ use tower_toolcall::{
     metrics_facade::Facade,
     normalize::NormalizeLayer,
     otel::metrics::OtelMetrics,
+    poll::PollLayer,
     rate_limit::RateLimitBackoffLayer,
     result::{ToolResult, ToolResultLayer},
     retry::RetryLayer,
@@ -321,5 +322,8 @@ fn others() -> Vec<Candidate> {
             layered(CheckLayer::max_bytes(100), tool)
         }),
         ours("health", |tool| layered(Health::new().layer(), tool)),
+        ours("poll, an answer without a job", |tool| {
+            layered(PollLayer::new(()), tool)
+        }),
     ]
 }

@@ -42,6 +42,9 @@ pub(super) const LISTED_REPLAY: u16 = 512;
 /// A table knew the timeout.
 pub(super) const LISTED_TIMEOUT: u16 = 1024;
 
+/// What also holds for a [follow-up](ToolCall::follow_up): of the deadline and of the names.
+pub(super) const KEPT_BY_FOLLOW_UPS: u16 = RESERVED | UNTRUSTED | RESOLVED;
+
 /// The flags of a call, a bit each: its claims, and the constants of this module.
 #[derive(Debug, Default)]
 pub(super) struct Marks(AtomicU16);
@@ -69,6 +72,10 @@ impl Marks {
     #[inline]
     pub(super) fn clear(&mut self, marks: u16) {
         *self.0.get_mut() &= !marks;
+    }
+
+    pub(super) fn retain(&mut self, marks: u16) {
+        *self.0.get_mut() &= marks;
     }
 }
 

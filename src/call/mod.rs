@@ -18,6 +18,7 @@ mod extension;
 mod hash;
 mod identity;
 mod info;
+mod job;
 mod listeners;
 mod observation;
 mod progress;
@@ -54,6 +55,7 @@ pub use self::{
     deadline::Trust,
     identity::Identity,
     info::CallInfo,
+    job::{JobRef, MAX_JOB_BYTES},
     listeners::ListenerId,
     observation::Observation,
     progress::Progress,
@@ -368,6 +370,13 @@ impl ToolCall {
             return Ok(());
         };
         Err(self.invalid(message))
+    }
+
+    /// Whether the arguments are nested deeper than [`MAX_DEPTH`] levels.
+    #[cfg(feature = "validate")]
+    #[inline]
+    pub(crate) fn is_too_deep(&self) -> bool {
+        self.data.arguments.is_too_deep()
     }
 
     fn invalid(&self, message: impl Into<Cow<'static, str>>) -> ToolError {

@@ -102,7 +102,7 @@ impl Observation {
     }
 
     #[inline]
-    fn record(&self) -> &Record {
+    pub(super) fn record(&self) -> &Record {
         self.call().observed()
     }
 

@@ -13,6 +13,7 @@ use std::{
 
 use super::{
     extension::{Attempt, AttemptExtensions},
+    job::JobSlot,
     listeners::{ListenerIds, MAX_LISTENERS},
     signal::{Signal, Signals},
 };
@@ -55,6 +56,7 @@ pub struct Record {
     /// The beginning of the idempotency keys of its recordings; 0 before the first one is asked for.
     key: AtomicU64,
     extensions: AttemptExtensions,
+    pub(super) job: JobSlot,
     /// Whether there are `rules` of this recording.
     has_rules: AtomicBool,
     /// The redaction rules that a layer below the outermost observer has put on the call.
@@ -338,8 +340,12 @@ impl Record {
         self.extensions.get(self.attempt())
     }
 
+    pub(super) fn recording(&self) -> u32 {
+        self.state.load(Relaxed)
+    }
+
     fn attempt(&self) -> Attempt {
-        (self.state.load(Relaxed), self.attempts.load(Relaxed))
+        (self.recording(), self.attempts.load(Relaxed))
     }
 
     /// Names the server that a leaf sends this attempt to, for the span of a call that names none.

@@ -1,7 +1,8 @@
 //! The cell under every interleaving of up to three threads, with at most three preemptions:
 //!
 //! ```text
-//! RUSTFLAGS="--cfg toolcall_loom" cargo test --release --lib circuit_breaker::loom
+//! cargo rustc --all-features --lib --profile test -- --cfg toolcall_loom -C opt-level=1
+//! target/debug/deps/tower_toolcall-<hash> circuit_breaker::loom
 //! ```
 
 use std::time::Duration;

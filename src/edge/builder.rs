@@ -64,6 +64,7 @@
 //! | `tool_check`, `tool_max_bytes` | observers see what the caller sees; and an answer that is refused is not asked for again |
 //! | `tool_validate` | what does not fit is not sent, and costs no attempt, no place at a gate and no verdict of a breaker; once for each call |
 //! | `tool_deadline` | bounds all that waits and repeats below |
+//! | `tool_poll` | waits for jobs; all below it acts on single requests |
 //! | `tool_retry` | repeats what is below |
 //! | `tool_trace_attempts` | a span for each attempt |
 //! | `tool_rate_limit` | a call that waits for its turn holds no place of the breaker's |
@@ -82,6 +83,7 @@
 //! | breaker above retry | it counts calls instead of attempts: a dead tool gets three times as many requests before it opens, and retries go on while others find it dead |
 //! | rate limit below breaker | the probe of a half-open breaker waits for a cooldown in its place: all other calls are refused for as long |
 //! | validate below retry, rate limit or breaker | arguments are checked again for each attempt, and a call that cannot be sent waits for its turn first |
+//! | poll below retry, breaker or timeout | they act on the whole job: the timeout ends it, and the breaker's probe takes as long as it. A retry goes on waiting for the same job |
 //! | identity below a layer with keys | that layer keeps its state under callers' spellings: a tool has several breakers, and invented names have theirs |
 //! | catch_panic above the breaker | a panic passes the layers below as a panic: the breaker counts it, but no layer has an error to name the call in, or to classify |
 
@@ -102,6 +104,7 @@ use crate::{
     edge::health::{Health, HealthLayer},
     identity::{IdentityLayer, Resolve},
     normalize::NormalizeLayer,
+    poll::PollLayer,
     rate_limit::RateLimitBackoffLayer,
     redact::Rules,
     result::ToolResultLayer,
@@ -159,6 +162,11 @@ pub trait ServiceBuilderExt<L>: sealed::Sealed + Into<ServiceBuilder<L>> {
     /// [`DeadlineLayer`].
     fn tool_deadline(self, budget: Duration) -> ServiceBuilder<Stack<DeadlineLayer, L>> {
         self.into().layer(DeadlineLayer::new(budget))
+    }
+
+    /// Waits for the jobs that calls start: a [`PollLayer`].
+    fn tool_poll<J>(self, job: J) -> ServiceBuilder<Stack<PollLayer<J>, L>> {
+        self.into().layer(PollLayer::new(job))
     }
 
     /// Sends failed calls again: a [`RetryLayer`].

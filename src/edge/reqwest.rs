@@ -1,6 +1,5 @@
 //! reqwest's errors.
 
-#[cfg(feature = "http-client")]
 use std::error::Error as StdError;
 
 use crate::error::{ErrorKind, Execution, ToolError};
@@ -12,6 +11,10 @@ pub(crate) fn cause(error: &(dyn StdError + 'static)) -> Option<ToolError> {
 
 pub(super) fn from_request(error: &reqwest::Error) -> ToolError {
     let message = without_url(error.to_string(), error);
+    // A request that cannot be, or a client that cannot send it: it says nothing of the server.
+    if error.is_builder() || lacks_tls(error) {
+        return ToolError::refusal(ErrorKind::Internal, message);
+    }
     match error.status() {
         Some(status) => ToolError::from_status(status, message),
         // What did not connect was not sent. (Unless it followed a redirect; an MCP server sends none, and HTTP tools follow none.)
@@ -20,6 +23,18 @@ pub(super) fn from_request(error: &reqwest::Error) -> ToolError {
         None if error.is_timeout() => ToolError::new(ErrorKind::Timeout, message),
         None => ToolError::new(ErrorKind::ConnectionFailed, message),
     }
+}
+
+/// Whether a client without TLS was asked for `https`. Of hyper-util's error only the text says so.
+pub(super) fn lacks_tls(error: &reqwest::Error) -> bool {
+    let mut link = error.is_connect().then_some(error as &dyn StdError);
+    while let Some(error) = link {
+        if error.source().is_none() {
+            return error.to_string().contains("scheme is not http");
+        }
+        link = error.source();
+    }
+    false
 }
 
 #[cfg(feature = "http-client")]

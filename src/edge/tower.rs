@@ -95,6 +95,7 @@ where
                 let nothing = ToolError::new(ErrorKind::Internal, "the error is looked at");
                 let met = mem::replace(error, nothing.into());
                 let (stamped, at) = self.met(call, met.into());
+                call.keep_job(Some(&stamped));
                 *error = stamped.into();
                 at
             }

@@ -9,7 +9,10 @@ use http::StatusCode;
 use serde_json::{Map, Value};
 
 use super::{BoxError, ErrorKind, Evidence, Execution, TimeoutLimit};
-use crate::{call::CallInfo, redact::Rules};
+use crate::{
+    call::{CallInfo, JobRef},
+    redact::Rules,
+};
 
 /// The fields of a [`ToolError`](super::ToolError).
 pub(super) struct Inner {
@@ -124,6 +127,7 @@ pub(super) struct More {
     pub(super) details: Map<String, Value>,
     pub(super) user_message: Option<String>,
     pub(super) for_model: Option<ForModel>,
+    pub(super) job: Option<JobRef>,
 }
 
 /// What a model reads instead of the sentence of the kind. The tool's name is added when the text is read, as it may change

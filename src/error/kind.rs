@@ -55,7 +55,7 @@ pub enum Evidence {
 /// | `Reported` | `TOOL_EXECUTION_FAILED` | no | completed | neutral | -32603 | 502 | 2 |
 /// | `Cancelled` | `CANCELLED` | no | unknown | neutral | -32603 | 499 | 1 |
 /// | `TokenExchange` | `TOKEN_EXCHANGE_FAILED` | if its cause is | not started | neutral | -32603 | 502 | 14 |
-/// | `PollTimeout` | `POLL_TIMEOUT` | yes | unknown | failure | -32603 | 504 | 4 |
+/// | `PollTimeout` | `POLL_TIMEOUT` | yes, of the same call | unknown | neutral | -32603 | 504 | 4 |
 /// | `Panicked`, `Internal` | `INTERNAL_ERROR` | no | unknown | failure | -32603 | 500 | 13 |
 ///
 /// The JSON-RPC numbers are for JSON-RPC gateways. To MCP peers -32000 and -32001 mean
@@ -101,7 +101,8 @@ pub enum ErrorKind {
     Cancelled,
     /// No token for the tool could be had.
     TokenExchange,
-    /// A long job did not end within its polls.
+    /// A long job did not end within its polls or its time. It may still run: the same call goes on waiting for it
+    /// ([`ToolError::job`](super::ToolError::job)).
     PollTimeout,
     /// The tool panicked.
     Panicked,
@@ -142,7 +143,7 @@ const fn row(kind: ErrorKind) -> Row {
         ErrorKind::Reported         => r("TOOL_EXECUTION_FAILED",  "tool_error",        false, Completed,  Neutral,     (-32603, 502, 2)),
         ErrorKind::Cancelled        => r("CANCELLED",              "cancelled",         false, Unknown,    Neutral,     (-32603, 499, 1)),
         ErrorKind::TokenExchange    => r("TOKEN_EXCHANGE_FAILED",  "token_exchange",    false, NotStarted, Neutral,     (-32603, 502, 14)),
-        ErrorKind::PollTimeout      => r("POLL_TIMEOUT",           "poll_timeout",      true,  Unknown,    Failure,     (-32603, 504, 4)),
+        ErrorKind::PollTimeout      => r("POLL_TIMEOUT",           "poll_timeout",      true,  Unknown,    Neutral,     (-32603, 504, 4)),
         ErrorKind::Panicked         => r("INTERNAL_ERROR",         "panicked",          false, Unknown,    Failure,     (-32603, 500, 13)),
         ErrorKind::Internal         => r("INTERNAL_ERROR",         "internal",          false, Unknown,    Failure,     (-32603, 500, 13)),
     }

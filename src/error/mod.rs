@@ -89,7 +89,7 @@ pub use self::{
 #[cfg(feature = "validate")]
 use crate::text::{TRUNCATED, prefix};
 use crate::{
-    call::{CallInfo, ReplaySafety},
+    call::{CallInfo, JobRef, ReplaySafety},
     redact::{Redacted, Rules},
     text::{Short, is_hidden, plain},
 };
@@ -480,6 +480,13 @@ impl ToolError {
     pub fn details(&self) -> Option<Redacted<'_>> {
         let details = &self.more()?.details;
         (!details.is_empty()).then(|| self.0.rules.object(details))
+    }
+
+    /// The job that the call has started and that may still run. A call [with it](crate::ToolCall::with_job) goes on waiting.
+    ///
+    /// A [retry layer](crate::retry) repeats a retryable error that has one, whatever the call's replay safety: the next attempt starts nothing.
+    pub fn job(&self) -> Option<&JobRef> {
+        self.more()?.job.as_ref()
     }
 
     fn more(&self) -> Option<&More> {

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{
     BoxError, ErrorKind, Evidence, Execution, Source, ToolError, inner::ForModel, message, safe,
 };
-use crate::text::Short;
+use crate::{call::JobRef, text::Short};
 
 impl ToolError {
     /// Sets another code than the kind's. One that was put together at run time is redacted and cut
@@ -120,6 +120,12 @@ impl ToolError {
         self.edit_more(|m| {
             m.details.insert(key.into(), value.into());
         })
+    }
+
+    /// Says that the call has started this job, which may still run.
+    #[must_use]
+    pub fn with_job(self, job: JobRef) -> Self {
+        self.edit_more(|m| m.job = Some(job))
     }
 
     /// Sets how many attempts were made.

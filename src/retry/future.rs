@@ -28,7 +28,11 @@ where
     ) -> Option<Instant> {
         match request {
             Request::Once { .. } => None,
-            Request::Again(resend) => decide(resend, result.as_ref()),
+            Request::Again(resend) => {
+                let at = decide(resend, result.as_ref())?;
+                resend.call.keep_job(result.as_ref().err());
+                Some(at)
+            }
         }
     }
 

@@ -13,7 +13,8 @@
 //! its leaf reports so, by a [`ToolError`](crate::ToolError) that is
 //! [`NotStarted`](crate::Execution::NotStarted), by a 429 or a 503 with `Retry-After` on the leaf's own wire (the latter not for a call
 //! that is [`Unsafe`](crate::ReplaySafety::Unsafe)), or by a refused connection of a leaf that is a transport. No text
-//! of an error proves it, so a call of a tool that is not marked as safe is rarely repeated. A refusal to repeat is an event with
+//! of an error proves it. A call whose [job](crate::poll) still runs may be repeated too: its next attempt goes on waiting for
+//! that job, and starts none. So a call of a tool that is not marked as safe is rarely repeated. A refusal to repeat is an event with
 //! its reason ([`RetryRefusal`]) and counted in the span and the result, never silence. Refusals of this crate's own layers are
 //! never repeated.
 //!

@@ -341,7 +341,8 @@ impl Settings {
             ReplaySafety::Unsafe => false,
             ReplaySafety::Unknown => self.assumes_safe,
         };
-        if !not_started && !may_run_twice {
+        // After one that has left a job, the next attempt waits for that job and starts nothing.
+        if !not_started && !may_run_twice && call.job_after(error).is_none() {
             return Err(RetryRefusal::Unsafe);
         }
         let random = self.random.next();

@@ -3,13 +3,16 @@
 //! A schema of 2 KiB can have a stack overflow, or a second of work, in it. So its subschemas and the references among them are
 //! made a graph of, without recursion, and the graph is measured.
 
+mod cycles;
+
 use std::collections::{BTreeSet, HashMap};
 
 use serde_json::{Map, Value};
 
 use super::{
     limits::{
-        FANCY, MAX_BYTES, MAX_CHAIN, MAX_EDGES, MAX_LEVELS, MAX_PATTERNS, MAX_WEIGHT, Reason,
+        FANCY, FRACTION, MAX_BYTES, MAX_CHAIN, MAX_EDGES, MAX_LEVELS, MAX_OUTCOMES, MAX_PATTERNS,
+        MAX_SUBSCHEMAS, Reason, UNIQUE,
     },
     names::Names,
     patterns::Engine,
@@ -27,16 +30,20 @@ pub(super) struct Graph<'s> {
     pub(super) names: BTreeSet<&'s str>,
     copied: u64,
     has_alternatives: bool,
+    compares_items: bool,
 }
 
 /// A subschema.
 #[derive(Default)]
 struct Node {
-    /// What looking at one value costs, without its subschemas and patterns.
+    /// What looking at one value costs, without its subschemas and patterns; and what comes to that for some values.
     own: u64,
+    costly: u64,
     patterns: u64,
-    /// Whether the subschemas that look at the same value are asked twice: once more for what they have evaluated.
-    asks_twice: bool,
+    /// Of an `if`, and of `dependentSchemas`.
+    outcomes: u64,
+    /// Whether subschemas are asked again, for what they have evaluated.
+    asks_again: bool,
     edges: Vec<(usize, Edge)>,
 }
 
@@ -45,16 +52,32 @@ struct Node {
 enum Edge {
     /// The value itself.
     Same,
+    /// The value itself, from another place of the schema.
+    Reference,
+    /// The value itself: it decides which others do.
+    If,
     /// A part of the value, which no other subschema of this kind looks at.
     Part,
     /// Parts of the value, beside others.
     Parts,
+    /// The same, and again for what is evaluated.
+    Evaluated,
 }
+
+impl Edge {
+    fn is_same_value(self) -> bool {
+        matches!(self, Self::Same | Self::Reference | Self::If)
+    }
+}
+
+/// How often a subschema is asked where [`Node::asks_again`]: by its keyword, for whether what it has evaluated counts, and
+/// for what that is.
+const ASKED: u64 = 3;
 
 /// Adds up numbers of a node's subschemas.
 struct Sum {
     times: u64,
-    same: u64,
+    repeated: u64,
     part: u64,
     parts: u64,
 }
@@ -62,8 +85,8 @@ struct Sum {
 impl Sum {
     fn of(node: &Node) -> Self {
         Self {
-            times: if node.asks_twice { 2 } else { 1 },
-            same: 0,
+            times: if node.asks_again { ASKED } else { 1 },
+            repeated: 0,
             part: 0,
             parts: 0,
         }
@@ -71,18 +94,32 @@ impl Sum {
 
     fn add(&mut self, edge: Edge, n: u64) {
         match edge {
-            Edge::Same => self.same = self.same.saturating_add(n),
             Edge::Part => self.part = self.part.max(n),
             Edge::Parts => self.parts = self.parts.saturating_add(n),
+            _ => self.repeated = self.repeated.saturating_add(n),
         }
     }
 
     fn total(&self, own: u64) -> u64 {
-        let same = self.same.saturating_mul(self.times);
-        own.saturating_add(same)
+        let repeated = self.repeated.saturating_mul(self.times);
+        own.saturating_add(repeated)
             .saturating_add(self.part)
             .saturating_add(self.parts)
     }
+}
+
+/// What a node costs with all its subschemas.
+#[derive(Clone, Copy, Default)]
+struct Total {
+    /// Subschemas that look at one value, and what they cost.
+    subschemas: u64,
+    weight: u64,
+    fan: u64,
+    chain: usize,
+    patterns: u64,
+    /// The outcomes of all `if`s for the same value, and of `dependentSchemas`; and what the `if`s cost.
+    outcomes: u64,
+    ifs: u64,
 }
 
 /// What a schema can cost at the most.
@@ -96,6 +133,8 @@ pub(super) struct Cost {
     pub(super) patterns: u64,
     /// Whether an error may have those of alternatives in it.
     pub(super) has_alternatives: bool,
+    /// Whether items are compared with each other.
+    pub(super) compares_items: bool,
     /// For a schema that is in itself.
     pub(super) recursion: Option<Recursion>,
 }
@@ -127,22 +166,23 @@ const MAPS: &[(&str, Edge)] = &[
 
 const SINGLE: &[(&str, Edge)] = &[
     ("not", Edge::Same),
-    ("if", Edge::Same),
+    ("if", Edge::If),
     ("then", Edge::Same),
     ("else", Edge::Same),
     ("items", Edge::Part),
     ("additionalItems", Edge::Part),
     ("additionalProperties", Edge::Part),
-    ("contains", Edge::Parts),
+    ("contains", Edge::Evaluated),
     ("propertyNames", Edge::Parts),
-    ("unevaluatedItems", Edge::Parts),
-    ("unevaluatedProperties", Edge::Parts),
+    ("unevaluatedItems", Edge::Evaluated),
+    ("unevaluatedProperties", Edge::Evaluated),
 ];
 
 /// What the compiler's errors have a copy of.
 const COPIED: [&str; 5] = ["const", "enum", "not", "pattern", "format"];
 
-const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
+const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", RECURSIVE];
+const RECURSIVE: &str = "$recursiveRef";
 
 impl<'s> Graph<'s> {
     /// The graph of a schema that is not nested too deeply.
@@ -156,6 +196,7 @@ impl<'s> Graph<'s> {
             names: BTreeSet::new(),
             copied: 0,
             has_alternatives: false,
+            compares_items: false,
         };
         let mut rest = Vec::new();
         graph.node(schema, &mut rest);
@@ -213,8 +254,13 @@ impl<'s> Graph<'s> {
         for keyword in REFERENCES {
             if let Some(Value::String(reference)) = schema.get(keyword) {
                 let targets = names.targets(reference)?;
-                inner.extend(targets.into_iter().map(|schema| (schema, Edge::Same)));
+                let targets = targets.into_iter();
+                inner.extend(targets.map(|schema| (schema, Edge::Reference)));
             }
+        }
+        // A compiler takes whatever it says for this one.
+        if schema.get(RECURSIVE).is_some_and(|to| to != "#") {
+            return Err("has a `$recursiveRef` that is not `#`".into());
         }
         self.edges += inner.len();
         if self.edges > MAX_EDGES {
@@ -262,17 +308,17 @@ impl<'s> Graph<'s> {
             .iter()
             .any(|keyword| schema.contains_key(*keyword));
 
-        let before = (self.nodes[node].own, self.nodes[node].patterns);
+        self.compares_items |= schema.contains_key("uniqueItems");
         let mut patterns: Vec<&'s str> = keys("patternProperties").collect();
         patterns.extend(schema.get("pattern").and_then(Value::as_str));
-        let many = list("enum").map_or(0, Vec::len)
-            + list("required").map_or(0, Vec::len)
-            + map("properties").map_or(0, Map::len);
-        let hidden = ["unevaluatedProperties", "unevaluatedItems"];
         let node = &mut self.nodes[node];
-        node.own = before.0 + many as u64 / 8;
-        node.patterns = before.1 + patterns.len() as u64;
-        node.asks_twice = hidden.iter().any(|keyword| schema.contains_key(*keyword));
+        node.own += own(schema);
+        node.costly = costly(schema);
+        node.patterns += patterns.len() as u64;
+        let dependents = map("dependentSchemas").map_or(0, Map::len);
+        node.outcomes = 2 * u64::from(schema.contains_key("if")) + dependents as u64;
+        let hidden = ["unevaluatedProperties", "unevaluatedItems"];
+        node.asks_again = hidden.iter().any(|keyword| schema.contains_key(*keyword));
         self.patterns.extend(patterns);
     }
 
@@ -284,157 +330,111 @@ impl<'s> Graph<'s> {
             Engine::Linear => 1,
             Engine::Fancy => FANCY,
         };
-        let all = self.nodes.len();
-        let (mut weights, mut fans, mut chains) = (vec![1; all], vec![0; all], vec![1; all]);
-        let mut patterns = vec![0; all];
+        let mut totals = vec![Total::default(); self.nodes.len()];
         for from in order {
-            let node = &self.nodes[from];
-            let (mut weight, mut fan) = (Sum::of(node), Sum::of(node));
-            let mut pattern = Sum::of(node);
-            for &(to, edge) in &node.edges {
-                // A schema that comes back to itself further in is asked once for each value.
-                let again = edge != Edge::Same && components[from] == components[to];
-                weight.add(edge, if again { 1 } else { weights[to] });
-                pattern.add(edge, if again { 0 } else { patterns[to] });
-                // What is further in, and does not come back, has a fan of its own.
-                match edge {
-                    Edge::Same => fan.add(edge, fans[to]),
-                    _ => fan.add(edge, u64::from(again)),
-                }
-                if edge == Edge::Same {
-                    chains[from] = chains[from].max(chains[to] + 1);
-                }
-            }
-            weights[from] = weight.total(node.own + node.patterns * per_pattern);
-            fans[from] = fan.total(0);
-            patterns[from] = pattern.total(node.patterns);
+            totals[from] = self.total(from, &totals, &components, per_pattern);
         }
-        let chain = chains.into_iter().max().unwrap_or(1);
-        let weight = weights.into_iter().max().unwrap_or(1);
-        let fan = fans.into_iter().max().unwrap_or(0);
-        if weight > MAX_WEIGHT {
-            let reason = format!("has more than {MAX_WEIGHT} subschemas that look at one value");
+        let most = |of: fn(&Total) -> u64| totals.iter().map(of).max().unwrap_or(0);
+        let (weight, fan) = (most(|t| t.weight), most(|t| t.fan));
+        let chain = totals.iter().map(|t| t.chain).max().unwrap_or(1);
+        if most(|t| t.subschemas) > MAX_SUBSCHEMAS {
+            let reason =
+                format!("has more than {MAX_SUBSCHEMAS} subschemas that look at one value");
             return Err(reason.into());
         }
         if self.levels(&components) > MAX_LEVELS || fan > 0 && chain > MAX_CHAIN {
             return Err("has references that are nested too deeply".into());
         }
         self.check_hidden(&components)?;
-        let recursion = (fan > 0).then_some(Recursion { chain, fan });
         Ok(Cost {
             weight,
             copied: self.copied,
-            patterns: patterns.into_iter().max().unwrap_or(0),
+            patterns: most(|t| t.patterns),
             has_alternatives: self.has_alternatives,
-            recursion,
+            compares_items: self.compares_items,
+            recursion: (fan > 0).then_some(Recursion { chain, fan }),
         })
     }
 
-    /// One subschema that asks twice, in a schema that is in itself, asks twice at each level of a value. Of several, one inside the other,
-    /// each asks all others again.
-    fn check_hidden(&self, components: &[usize]) -> Result<(), Reason> {
-        let mut hidden = vec![0; self.nodes.len()];
-        for (from, node) in self.nodes.iter().enumerate() {
-            let component = components[from];
-            let mut all = node.edges.iter();
-            if node.asks_twice && all.any(|(to, _)| components[*to] == component) {
-                hidden[component] += 1;
-            }
-        }
-        match hidden.iter().any(|hidden| *hidden > 1) {
-            true => {
-                let reason =
-                    "refers to itself inside several `unevaluatedProperties` or `unevaluatedItems`";
-                Err(reason.into())
-            }
-            false => Ok(()),
-        }
-    }
-
-    /// How many subschemas are one inside the other at the most, references followed: those that come back to each other all count.
-    fn levels(&self, components: &[usize]) -> usize {
-        let mut by_component: Vec<usize> = (0..self.nodes.len()).collect();
-        by_component.sort_unstable_by_key(|node| components[*node]);
-        let mut levels = vec![0; self.nodes.len()];
-        for members in by_component.chunk_by(|a, b| components[*a] == components[*b]) {
-            let edges = members.iter().flat_map(|from| &self.nodes[*from].edges);
-            let below = edges.map(|(to, _)| levels[components[*to]]).max();
-            levels[components[members[0]]] = below.unwrap_or(0) + members.len();
-        }
-        levels.into_iter().max().unwrap_or(1)
-    }
-
-    /// The component of each node: nodes that come back to each other have the same one. What a node refers to has a lower number, or
-    /// its own. Tarjan's algorithm, with its stack on the heap.
-    fn components(&self) -> Vec<usize> {
-        const NEW: usize = usize::MAX;
-        let all = self.nodes.len();
-        let (mut index, mut low, mut component) = (vec![NEW; all], vec![0; all], vec![NEW; all]);
-        let (mut open, mut path) = (Vec::new(), vec![(0, 0)]);
-        let (mut seen, mut complete) = (0, 0);
-        while let Some((node, next)) = path.last_mut() {
-            let node = *node;
-            if *next == 0 {
-                (index[node], low[node]) = (seen, seen);
-                seen += 1;
-                open.push(node);
-            }
-            if let Some((to, _)) = self.nodes[node].edges.get(*next) {
-                *next += 1;
-                if index[*to] == NEW {
-                    path.push((*to, 0));
-                } else if component[*to] == NEW {
-                    low[node] = low[node].min(index[*to]);
+    /// What a node costs, if `totals` has those of its subschemas.
+    fn total(
+        &self,
+        from: usize,
+        totals: &[Total],
+        components: &[usize],
+        per_pattern: u64,
+    ) -> Total {
+        let node = &self.nodes[from];
+        let [mut subschemas, mut weight, mut fan, mut patterns] = [(); 4].map(|()| Sum::of(node));
+        let (mut chain, mut outcomes, mut ifs) = (1, node.outcomes, 0_u64);
+        for &(to, edge) in &node.edges {
+            let inner = totals[to];
+            if edge.is_same_value() {
+                subschemas.add(edge, inner.subschemas);
+                weight.add(edge, inner.weight);
+                patterns.add(edge, inner.patterns);
+                fan.add(edge, inner.fan);
+                chain = chain.max(inner.chain + 1);
+                outcomes = outcomes.saturating_add(inner.outcomes);
+                ifs = ifs.saturating_add(inner.ifs);
+                if edge == Edge::If {
+                    ifs = ifs.saturating_add(inner.weight);
                 }
                 continue;
             }
-            path.pop();
-            if let Some((parent, _)) = path.last() {
-                low[*parent] = low[*parent].min(low[node]);
-            }
-            if low[node] == index[node] {
-                while let Some(member) = open.pop() {
-                    component[member] = complete;
-                    if member == node {
-                        break;
-                    }
-                }
-                complete += 1;
-            }
+            // A schema that comes back to itself further in is asked once for each value. What does not come back has a fan of
+            // its own.
+            let again = components[from] == components[to];
+            subschemas.add(edge, if again { 1 } else { inner.subschemas });
+            weight.add(edge, if again { 1 } else { inner.weight });
+            patterns.add(edge, if again { 0 } else { inner.patterns });
+            fan.add(edge, u64::from(again));
         }
-        component
+        // For each outcome all `if`s before it are asked again.
+        let asked = if node.asks_again {
+            outcomes.min(MAX_OUTCOMES)
+        } else {
+            0
+        };
+        let own = node.own + node.costly + node.patterns * per_pattern;
+        Total {
+            subschemas: subschemas.total(node.own),
+            weight: weight.total(own.saturating_add(ifs.saturating_mul(asked))),
+            fan: fan.total(0),
+            chain,
+            patterns: patterns.total(node.patterns),
+            outcomes,
+            ifs,
+        }
     }
+}
 
-    /// The nodes, each behind those that its weight depends on.
-    fn order(&self, components: &[usize]) -> Result<Vec<usize>, Reason> {
-        let all = self.nodes.len();
-        let (mut begun, mut ended) = (vec![false; all], vec![false; all]);
-        let (mut order, mut path) = (Vec::with_capacity(all), Vec::new());
-        for root in 0..all {
-            if begun[root] {
-                continue;
-            }
-            begun[root] = true;
-            path.push((root, 0));
-            while let Some((node, next)) = path.last_mut() {
-                let node = *node;
-                let Some(&(to, edge)) = self.nodes[node].edges.get(*next) else {
-                    ended[node] = true;
-                    order.push(node);
-                    path.pop();
-                    continue;
-                };
-                *next += 1;
-                if edge != Edge::Same && components[node] == components[to] || ended[to] {
-                    continue;
-                }
-                if begun[to] {
-                    return Err("refers to itself for one and the same value".into());
-                }
-                begun[to] = true;
-                path.push((to, 0));
-            }
-        }
-        Ok(order)
-    }
+/// What looking at one value costs beside subschemas and patterns, in subschemas.
+fn own(schema: &Map<String, Value>) -> u64 {
+    let length = |keyword| match schema.get(keyword) {
+        Some(Value::Array(list)) => list.len() as u64,
+        Some(Value::Object(map)) => map.len() as u64,
+        _ => 0,
+    };
+    let of_names = |keyword| {
+        let map = schema.get(keyword).and_then(Value::as_object);
+        let lists = map.into_iter().flat_map(Map::values);
+        let names: usize = lists.filter_map(Value::as_array).map(Vec::len).sum();
+        length(keyword) + names as u64
+    };
+    let options = schema.get("enum").and_then(Value::as_array);
+    // Texts are looked up, all else is compared.
+    let compared = options.filter(|all| !all.iter().all(|v| v.is_string() || v.is_null()));
+    (length("required") + length("properties")) / 8
+        + compared.map_or(0, Vec::len) as u64 / 2
+        + of_names("dependentRequired")
+        + of_names("dependencies")
+}
+
+/// What some values cost besides.
+fn costly(schema: &Map<String, Value>) -> u64 {
+    let is_fraction = |n: &Value| n.as_u64().is_none();
+    let fraction = schema.get("multipleOf").is_some_and(is_fraction);
+    let unique = schema.contains_key("uniqueItems");
+    FRACTION * u64::from(fraction) + UNIQUE * u64::from(unique)
 }

@@ -92,8 +92,8 @@ impl ValidateLayer {
         self.edit(|s| s.strict = true)
     }
 
-    /// Sets how the message for developers begins, where another system's is expected: `Argument validation failed`. Default: the number of
-    /// misfits, `2 arguments do not fit`.
+    /// Sets how the message for developers begins, where another system's is expected: `Argument validation failed`. Default:
+    /// `the arguments do not fit`.
     pub fn with_heading(self, heading: &str) -> Self {
         self.edit(|s| s.heading = Some(heading.into()))
     }
@@ -121,7 +121,7 @@ impl Settings {
             return Ok(());
         }
         let admitted = self.schemas.of(info, |schema| match schema {
-            Ok(schema) if call.check().is_ok() && schema.is_valid(call.arguments_value()) => Ok(()),
+            Ok(schema) if !call.is_too_deep() && schema.is_valid(call.arguments_value()) => Ok(()),
             Ok(schema) => self.misfit(call, info, schema, validation),
             Err(error) => self.unchecked(info, error),
         });
@@ -161,7 +161,7 @@ impl Settings {
         call.check().map_err(ToolError::into_own_refusal)?;
         let arguments = call.arguments_value();
         if validation == Validation::Repair
-            && let Some((Value::Object(repaired), paths)) = schema.repaired(arguments)
+            && let Some((Value::Object(repaired), paths)) = schema.repaired_wrong(arguments)
         {
             let repaired = call.clone().with_arguments(repaired);
             if repaired.check().is_ok() {
@@ -170,15 +170,14 @@ impl Settings {
                 return Ok(());
             }
         }
-        Err(self.refusal(info, &schema.misfits(arguments)))
+        Err(self.refusal(info, &schema.misfits_of_wrong(arguments)))
     }
 
     fn refusal(&self, call: &CallInfo, misfits: &Misfits) -> ToolError {
         let heading = match (&self.heading, misfits.len(), misfits.has_more()) {
             (Some(heading), ..) => heading.to_string(),
-            (None, 1, false) => "1 argument does not fit".to_owned(),
-            (None, n, false) => format!("{n} arguments do not fit"),
-            (None, n, true) => format!("more than {n} arguments do not fit"),
+            (None, _, false) => "the arguments do not fit".to_owned(),
+            (None, n, true) => format!("the arguments do not fit, in more than {n} ways"),
         };
         let errors = serde_json::to_value(misfits).unwrap_or_default();
         let reason = |misfit: &Misfit| misfit.to_string();

@@ -17,10 +17,13 @@ pub(super) const MAX_BYTES: u64 = 256 << 10;
 pub(super) const MAX_EDGES: usize = 256 << 10;
 
 /// Subschemas that look at one value, together: a list of two references, twenty times one inside the other, is a million.
-pub(super) const MAX_WEIGHT: u64 = 10_000;
+pub(super) const MAX_SUBSCHEMAS: u64 = 10_000;
 
 /// Subschemas one inside the other, references followed.
 pub(super) const MAX_LEVELS: usize = 256;
+
+/// How many references the compiler goes down, one inside the other, with the schema around them.
+pub(super) const NESTED_REFERENCES: usize = 9;
 
 /// The same of those that look at one value, where arguments decide how often they come back.
 pub(super) const MAX_CHAIN: usize = 16;
@@ -44,6 +47,15 @@ pub(super) const MAX_BACKTRACKS: usize = 10_000;
 
 /// What such an expression costs, in subschemas.
 pub(super) const FANCY: u64 = 2_000;
+
+/// What it costs to divide by a fraction, in subschemas.
+pub(super) const FRACTION: u64 = 100;
+
+/// The same of comparing an item with all others: numbers beyond 2^53 have the hash of 2,000 others.
+pub(super) const UNIQUE: u64 = 400;
+
+/// The outcomes of `if` and `dependentSchemas` that the compiler keeps apart for one `unevaluatedProperties`.
+pub(super) const MAX_OUTCOMES: u64 = 64;
 
 /// Steps: the values of the arguments times the subschemas that look at each. About 10 ns each.
 pub(super) const MAX_STEPS: u64 = 20_000_000;
@@ -70,6 +82,8 @@ pub(super) const MAX_RECURSION: usize = 1_000;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Extent {
     pub(super) values: u64,
+    /// The arrays and objects among them.
+    pub(super) containers: u64,
     pub(super) levels: usize,
 }
 
@@ -78,6 +92,7 @@ impl Extent {
     pub(super) fn of(value: &Value, max: usize) -> Self {
         let mut extent = Self {
             values: 0,
+            containers: 0,
             levels: 0,
         };
         let mut rest = vec![(value, 1)];
@@ -87,6 +102,7 @@ impl Extent {
             if level > max {
                 break;
             }
+            extent.containers += u64::from(value.is_array() || value.is_object());
             match value {
                 Value::Array(items) => rest.extend(items.iter().map(|v| (v, level + 1))),
                 Value::Object(map) => rest.extend(map.values().map(|v| (v, level + 1))),

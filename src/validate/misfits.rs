@@ -7,7 +7,7 @@ use jsonschema::{
 use serde::{Serialize, Serializer, ser::SerializeStruct as _};
 use serde_json::Value;
 
-use super::path::Path;
+use super::{path::Path, patterns::NAMED};
 use crate::text::Short;
 
 /// How many misfits are told.
@@ -117,10 +117,7 @@ impl Misfit {
         let path = Path::new(value, error.instance_path().as_str(), knows);
         // With nothing else in it, `additionalProperties: false` is told as `false`.
         let closed = matches!(error.kind(), Kind::FalseSchema)
-            && error
-                .schema_path()
-                .as_str()
-                .ends_with("/additionalProperties");
+            && last_keyword(error.schema_path().as_str()) == Some("additionalProperties");
         let (keyword, message) = match closed {
             true => (
                 "additionalProperties",
@@ -171,6 +168,18 @@ impl Serialize for Misfit {
         fields.serialize_field("message", &self.message)?;
         fields.end()
     }
+}
+
+/// The keyword at the end of a path into a schema, unless that is a name.
+fn last_keyword(path: &str) -> Option<&str> {
+    let (mut parts, mut last) = (path.split('/').skip(1), None);
+    while let Some(part) = parts.next() {
+        last = match NAMED.contains(&part) {
+            true => parts.next().and(None),
+            false => Some(part),
+        };
+    }
+    last
 }
 
 /// The keyword, in the word of the specification.

@@ -40,7 +40,7 @@
 //! assert_eq!(error.kind(), ErrorKind::InvalidInput);
 //! assert_eq!(
 //!     error.message(),
-//!     r#"2 arguments do not fit: root: "query" is a required property; limit: is not of type "integer""#
+//!     r#"the arguments do not fit: root: "query" is a required property; limit: is not of type "integer""#
 //! );
 //! assert_eq!(
 //!     error.model_message(),

@@ -112,13 +112,10 @@ fn is_plain_id(uri: &str) -> bool {
     !uri.contains('%') && !uri.to_ascii_lowercase().contains("//json-schema.org")
 }
 
-/// Whether its segments are read alike by all: not `+1`, `01` or `~2`.
+/// Whether its escapes are read alike by all. An odd index, such as `+1` or `01`, is none here: it leads to nothing in a list.
 fn is_plain_pointer(pointer: &str) -> bool {
-    pointer.split('/').all(|segment| {
-        let is_index = segment.starts_with('+') || segment.len() > 1 && segment.starts_with('0');
-        let mut escapes = segment.split('~').skip(1);
-        !is_index && escapes.all(|rest| rest.starts_with(['0', '1']))
-    })
+    let mut escapes = pointer.split('~').skip(1);
+    escapes.all(|rest| rest.starts_with(['0', '1']))
 }
 
 /// A fragment without its percent-encoding.

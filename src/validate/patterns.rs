@@ -1,11 +1,11 @@
-//! The regular expressions in a schema: which engine takes them, and a schema without those that none takes.
+//! The regular expressions in a schema: which engine takes them, and a schema without some of them.
 
 use std::collections::BTreeSet;
 
 use jsonschema::{PatternOptions, ValidationOptions};
 use serde_json::{Map, Value, json};
 
-use super::limits::{MAX_BACKTRACKS, MAX_PATTERN, MAX_TEXT_FANCY, MAX_TEXT_STEPS, Reason};
+use super::limits::{MAX_BACKTRACKS, MAX_PATTERN, MAX_TEXT_FANCY, MAX_TEXT_STEPS};
 
 /// The engine for all patterns of a schema.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -16,11 +16,18 @@ pub(super) enum Engine {
     Fancy,
 }
 
+/// What draft 7 decodes texts by.
+const ENCODINGS: [&str; 5] = ["base64", "base64url", "base32", "base32hex", "base16"];
+
 impl Engine {
     pub(super) fn options(self) -> ValidationOptions<'static> {
-        let options = jsonschema::options()
+        let mut options = jsonschema::options()
             .offline()
-            .should_validate_formats(false);
+            .should_validate_formats(false)
+            .without_content_media_type_support("application/json");
+        for encoding in ENCODINGS {
+            options = options.without_content_encoding_support(encoding);
+        }
         match self {
             Self::Linear => options.with_pattern_options(
                 PatternOptions::regex()
@@ -83,36 +90,34 @@ pub(super) fn engine_for<'p>(patterns: &BTreeSet<&'p str>) -> (Engine, BTreeSet<
     (engine, omitted)
 }
 
-/// Where these are, a schema that asks for less may let fewer values pass.
-const REVERSING: [&str; 5] = ["not", "oneOf", "if", "maxContains", "unevaluatedItems"];
+/// Where these are, a part of the schema that asks for less may let fewer values pass.
+const REVERSING: [&str; 7] = [
+    "not",
+    "if",
+    "then",
+    "else",
+    "maxContains",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+];
 
-/// The schema without some of its patterns: it lets all values pass that the whole one does.
-///
-/// # Errors
-///
-/// If there is no telling what it would let pass.
-pub(super) fn without(schema: &Value, patterns: &BTreeSet<&str>) -> Result<Value, Reason> {
+/// The schema without some of its patterns, and without keywords that might refuse more values then: it lets all values pass that the
+/// whole one does.
+pub(super) fn without(schema: &Value, patterns: &BTreeSet<&str>) -> Value {
     let mut copy = schema.clone();
-    let mut of_keys = false;
     each_schema(&mut copy, |map| {
-        if REVERSING.iter().any(|keyword| map.contains_key(*keyword)) {
-            return Err("has a pattern that cannot be left out".into());
+        leave_out(map, patterns);
+        map.retain(|keyword, _| !REVERSING.contains(&keyword.as_str()));
+        if let Some(alternatives) = map.remove("oneOf") {
+            map.entry("anyOf").or_insert(alternatives);
         }
-        of_keys |= leave_out(map, patterns);
-        Ok(())
-    })?;
-    if of_keys {
-        each_schema(&mut copy, |map| {
-            map.remove("unevaluatedProperties");
-            Ok(())
-        })?;
-    }
-    Ok(copy)
+    });
+    copy
 }
 
 /// Keywords with data, and those with names of schemas.
 const DATA: [&str; 4] = ["const", "enum", "default", "examples"];
-const NAMED: [&str; 6] = [
+pub(super) const NAMED: [&str; 6] = [
     "properties",
     "patternProperties",
     "$defs",
@@ -122,16 +127,13 @@ const NAMED: [&str; 6] = [
 ];
 
 /// Calls `edit` with the schema and all that may be one in it: not with its data, nor with lists of names as if these were keywords.
-fn each_schema(
-    schema: &mut Value,
-    mut edit: impl FnMut(&mut Map<String, Value>) -> Result<(), Reason>,
-) -> Result<(), Reason> {
+fn each_schema(schema: &mut Value, edit: impl Fn(&mut Map<String, Value>)) {
     let mut rest = vec![schema];
     while let Some(value) = rest.pop() {
         match value {
             Value::Array(items) => rest.extend(items),
             Value::Object(map) => {
-                edit(map)?;
+                edit(map);
                 for (keyword, value) in map {
                     let keyword = keyword.as_str();
                     if DATA.contains(&keyword) {
@@ -146,11 +148,9 @@ fn each_schema(
             _ => {}
         }
     }
-    Ok(())
 }
 
-/// Whether keys are not looked at any more.
-fn leave_out(map: &mut Map<String, Value>, patterns: &BTreeSet<&str>) -> bool {
+fn leave_out(map: &mut Map<String, Value>, patterns: &BTreeSet<&str>) {
     let is_out = |pattern: &str| patterns.contains(pattern);
     if map
         .get("pattern")
@@ -160,14 +160,12 @@ fn leave_out(map: &mut Map<String, Value>, patterns: &BTreeSet<&str>) -> bool {
         map.remove("pattern");
     }
     let Some(Value::Object(keys)) = map.get_mut("patternProperties") else {
-        return false;
+        return;
     };
     let before = keys.len();
     keys.retain(|pattern, _| !is_out(pattern));
-    let fewer = keys.len() < before;
-    if fewer {
+    if keys.len() < before {
         // They would all be additional.
         map.remove("additionalProperties");
     }
-    fewer
 }

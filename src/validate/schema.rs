@@ -1,4 +1,4 @@
-use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc};
 
 use jsonschema::Validator;
 use serde_json::Value;
@@ -7,10 +7,10 @@ use super::{
     graph::{Cost, Graph, Recursion},
     limits::{
         Extent, LIGHT, MAX_BYTES, MAX_BYTES_TO_ALL, MAX_DEPTH, MAX_LEVELS_TO_MISFIT, MAX_RECURSION,
-        MAX_STEPS, MAX_STEPS_TO_ALL, MAX_STEPS_TO_ONE, Reason, has_text_up_to,
+        MAX_STEPS, MAX_STEPS_TO_ALL, MAX_STEPS_TO_ONE, Reason, UNIQUE, has_text_up_to,
     },
     misfits::Misfits,
-    patterns::{engine_for, without},
+    patterns::{Engine, engine_for, without},
     repair,
 };
 use crate::{
@@ -57,29 +57,39 @@ pub enum Draft {
 ///
 /// # Limits
 ///
-/// A schema may come from a stranger, so it is measured before it is compiled. It is refused if it has more than 256 KiB as JSON, 64
-/// levels, or 64 different regular expressions; if more than 10,000 subschemas look at one value, `$ref`s followed; if references are nested more than 256
-/// deep; if it refers to itself for the same value, or inside several `unevaluatedProperties` or `unevaluatedItems`; and if it has a `$ref` that
-/// is no JSON pointer or anchor in it, or one beside an `$id` that is not at its root.
+/// A schema may come from a stranger, so it is measured before it is compiled. It is refused if:
 ///
-/// A regular expression that has look-around or back references goes back 10,000 times at most: then nobody knows whether it matches, and
-/// the value does not fit. One that is larger than 256 KiB when it is compiled, or that no engine takes, is [left out](Self::omitted).
+/// - it has more than 256 KiB as JSON, 64 levels, or 64 different regular expressions;
+/// - more than 10,000 subschemas look at one value, `$ref`s followed;
+/// - references are nested more than 256 deep, or it refers to itself for the same value, or inside several `unevaluatedProperties` or
+///   `unevaluatedItems`;
+/// - a `$ref` is no JSON pointer or anchor in it, or stands beside an `$id` that is not at its root.
 ///
-/// A value that is so large that a costly schema would look at it for long is not looked at, and fits: values times subschemas are at
-/// most 20 million, if more than 64 subschemas look at one value or the schema refers to itself. If there are regular expressions, the texts and
-/// keys of a value are 8 to 512 KiB together, by the size of the largest expression, and 2 KiB if one has look-around or back references;
-/// less, if several look at one text.
+/// Regular expressions look at values with little text: 8 to 512 KiB in texts and keys together, by the size of the largest expression; 2 KiB if
+/// one has look-around or back references; less, if several look at one text. A value with more is checked by the rest of the schema: without expressions,
+/// `not`, `if` and `unevaluated...`, with `oneOf` as `anyOf`. In the same way an expression is [left out](Self::omitted) for all values if it is larger than
+/// 256 KiB when it is compiled, or if no engine takes it. One with look-around or back references goes back 10,000 times at most: then the value does not fit.
+///
+/// A value that is too large for a costly schema is not looked at, and fits: values times subschemas, and the square of arrays and objects if there is
+/// `uniqueItems`, are at most 20 million, if more than 64 subschemas look at one value or the schema refers to itself.
 #[derive(Clone)]
 pub struct Schema(Option<Arc<Compiled>>);
 
 struct Compiled {
-    validator: Validator,
-    cost: Cost,
+    whole: Part,
+    /// The schema without patterns, for values with much text.
+    rest: Option<Part>,
     /// The names for properties in the schema: others are the caller's.
     names: BTreeSet<Box<str>>,
     omitted: Vec<Box<str>>,
     /// Bytes of text that its patterns look at.
     most_text: u64,
+}
+
+/// A schema, or what is left of it, compiled.
+struct Part {
+    validator: Validator,
+    cost: Cost,
 }
 
 impl Schema {
@@ -116,10 +126,7 @@ impl Schema {
 
     /// Whether a value fits. Allocates nothing, if the schema does not refer to itself and is not a costly one.
     pub fn is_valid(&self, value: &Value) -> bool {
-        match &self.0 {
-            Some(compiled) => !compiled.looks_at(value) || compiled.validator.is_valid(value),
-            None => true,
-        }
+        self.0.as_ref().is_none_or(|compiled| compiled.fits(value))
     }
 
     /// What does not fit: none if the value is [valid](Self::is_valid).
@@ -127,10 +134,16 @@ impl Schema {
     /// Of a large value, or a costly schema, it may be the first misfit alone, or only that the value does not fit: what is
     /// searched is bounded in time and memory. So it is with values of more than 8 levels, if the schema refers to itself.
     pub fn misfits(&self, value: &Value) -> Misfits {
-        match &self.0 {
-            Some(compiled) if !self.is_valid(value) => compiled.misfits(value),
-            _ => Misfits::default(),
+        match self.is_valid(value) {
+            true => Misfits::default(),
+            false => self.misfits_of_wrong(value),
         }
+    }
+
+    /// The same of a value that is known not to be valid.
+    pub(super) fn misfits_of_wrong(&self, value: &Value) -> Misfits {
+        let compiled = self.0.as_ref();
+        compiled.map_or_else(Misfits::default, |compiled| compiled.misfits(value))
     }
 
     /// The value with texts made numbers, truth values, arrays and objects where the schema wants these, and arrays and objects made
@@ -155,15 +168,15 @@ impl Schema {
     /// # Ok::<_, tower_toolcall::ConfigError>(())
     /// ```
     pub fn repaired(&self, value: &Value) -> Option<(Value, Vec<String>)> {
-        let compiled = self.0.as_ref().filter(|_| !self.is_valid(value))?;
-        let searched = compiled.search(value);
-        let errors = match searched {
-            Search::All => compiled.validator.iter_errors(value),
-            Search::One | Search::Nothing => return None,
-        };
-        let (repaired, paths) = repair::repair(value, errors, |name| compiled.knows(name))?;
-        let fits = compiled.looks_at(&repaired) && compiled.validator.is_valid(&repaired);
-        fits.then_some((repaired, paths))
+        match self.is_valid(value) {
+            true => None,
+            false => self.repaired_wrong(value),
+        }
+    }
+
+    /// The same of a value that is known not to be valid.
+    pub(super) fn repaired_wrong(&self, value: &Value) -> Option<(Value, Vec<String>)> {
+        self.0.as_ref()?.repaired(value)
     }
 
     /// The regular expressions that are not looked at: they are too large when they are compiled, or no engine takes them. The rest of the
@@ -200,10 +213,6 @@ impl Compiled {
         let graph = Graph::new(schema)?;
         let (engine, omitted) = engine_for(&graph.patterns);
         let cost = graph.cost(engine)?;
-        let source = match omitted.is_empty() {
-            true => Cow::Borrowed(schema),
-            false => Cow::Owned(without(schema, &omitted)?),
-        };
         let mut options = engine.options();
         if schema.get("$schema").is_none() {
             options = options.with_draft(match draft {
@@ -211,18 +220,34 @@ impl Compiled {
                 Draft::Draft202012 => jsonschema::Draft::Draft202012,
             });
         }
-        let validator = options.build(&source).map_err(|error| {
-            let why = Bounded::print(4 * MAX_REASON, &error.masked_with("it"));
-            format!("is not one: {}", Short::new(&why, MAX_REASON))
-        })?;
+        let build = |schema: &Value| {
+            options.build(schema).map_err(|error| {
+                let why = Bounded::print(4 * MAX_REASON, &error.masked_with("it"));
+                Reason::from(format!("is not one: {}", Short::new(&why, MAX_REASON)))
+            })
+        };
+        let validator = match omitted.is_empty() {
+            true => build(schema)?,
+            false => build(&without(schema, &omitted))?,
+        };
         let patterns = &graph.patterns - &omitted;
+        let most_text = engine.most_text(&patterns, cost.patterns);
+        let rest = || {
+            let rest = without(schema, &graph.patterns);
+            let graph = Graph::new(&rest).ok()?;
+            // A reference may lead to where nobody expects a schema.
+            graph.patterns.is_empty().then_some(())?;
+            let cost = graph.cost(Engine::Linear).ok()?;
+            let validator = build(&rest).ok()?;
+            Some(Part { validator, cost })
+        };
         let owned = |names: BTreeSet<&str>| names.into_iter().map(Into::into).collect();
         Ok(Self {
-            validator,
-            cost,
+            whole: Part { validator, cost },
+            rest: (most_text < u64::MAX).then(rest).flatten(),
             names: graph.names.iter().map(|name| (*name).into()).collect(),
             omitted: owned(omitted),
-            most_text: engine.most_text(&patterns, cost.patterns),
+            most_text,
         })
     }
 
@@ -230,27 +255,75 @@ impl Compiled {
         self.names.contains(name)
     }
 
+    fn fits(&self, value: &Value) -> bool {
+        let part = self.part_for(value);
+        part.is_none_or(|part| part.validator.is_valid(value))
+    }
+
+    /// What looks at the value, if it is not too large.
+    #[inline]
+    fn part_for(&self, value: &Value) -> Option<&Part> {
+        let any_text = self.most_text == u64::MAX;
+        let whole = any_text || has_text_up_to(value, self.most_text);
+        let parts = [whole.then_some(&self.whole), self.rest.as_ref()];
+        parts.into_iter().flatten().find(|part| part.takes(value))
+    }
+
+    #[cold]
+    fn misfits(&self, value: &Value) -> Misfits {
+        let knows = |name: &str| self.knows(name);
+        let Some(part) = self.part_for(value) else {
+            return Misfits::unknown();
+        };
+        match part.search(value) {
+            Search::All => Misfits::of(value, part.validator.iter_errors(value), knows),
+            Search::One => Misfits::of(value, part.validator.validate(value).err(), knows),
+            Search::Nothing => Misfits::unknown(),
+        }
+    }
+
+    #[cold]
+    fn repaired(&self, value: &Value) -> Option<(Value, Vec<String>)> {
+        let part = self.part_for(value)?;
+        let errors = match part.search(value) {
+            Search::All => part.validator.iter_errors(value),
+            Search::One | Search::Nothing => return None,
+        };
+        let (repaired, paths) = repair::repair(value, errors, |name| self.knows(name))?;
+        let fits = self.part_for(&repaired)?.validator.is_valid(&repaired);
+        fits.then_some((repaired, paths))
+    }
+}
+
+impl Part {
     /// Whether the value is small enough to be looked at.
     #[inline]
-    fn looks_at(&self, value: &Value) -> bool {
+    fn takes(&self, value: &Value) -> bool {
         let light = self.cost.weight <= LIGHT && self.cost.recursion.is_none();
-        let any_text = self.most_text == u64::MAX;
-        (light || self.reaches(value, MAX_STEPS))
-            && (any_text || has_text_up_to(value, self.most_text))
+        light || self.reaches(value)
     }
 
     #[inline(never)]
-    fn reaches(&self, value: &Value, steps: u64) -> bool {
+    fn reaches(&self, value: &Value) -> bool {
         let extent = Extent::of(value, MAX_ARGUMENTS_DEPTH);
-        let recursion = self.cost.recursion;
+        let Cost {
+            weight, recursion, ..
+        } = self.cost;
+        // Those of a list are all compared with each other if the schema asks for that.
+        let compared = match self.cost.compares_items {
+            true => extent.containers.saturating_mul(extent.containers),
+            false => 0,
+        };
+        let looked_at = extent.values.saturating_mul(weight);
+        let compared = compared.saturating_mul(weight.div_ceil(UNIQUE));
         extent.levels <= MAX_ARGUMENTS_DEPTH
-            && extent.values.saturating_mul(self.cost.weight) <= steps
+            && looked_at.saturating_add(compared) <= MAX_STEPS
             && recursion.is_none_or(|r| extent.levels * r.chain <= MAX_RECURSION)
     }
 
     fn search(&self, value: &Value) -> Search {
-        let Extent { values, levels } = Extent::of(value, MAX_ARGUMENTS_DEPTH);
-        if !self.reaches(value, MAX_STEPS) {
+        let Extent { values, levels, .. } = Extent::of(value, MAX_ARGUMENTS_DEPTH);
+        if !self.reaches(value) {
             return Search::Nothing;
         }
         // The errors of a recursive schema are looked for in each level as often as it is asked in the one above.
@@ -272,16 +345,6 @@ impl Compiled {
         match !self.cost.has_alternatives && steps.saturating_mul(values) <= MAX_STEPS_TO_ONE {
             true => Search::One,
             false => Search::Nothing,
-        }
-    }
-
-    #[cold]
-    fn misfits(&self, value: &Value) -> Misfits {
-        let knows = |name: &str| self.knows(name);
-        match self.search(value) {
-            Search::All => Misfits::of(value, self.validator.iter_errors(value), knows),
-            Search::One => Misfits::of(value, self.validator.validate(value).err(), knows),
-            Search::Nothing => Misfits::unknown(),
         }
     }
 }

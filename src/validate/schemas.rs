@@ -1,5 +1,6 @@
 use std::{
     collections::HashMap,
+    hash::{BuildHasherDefault, Hasher},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -67,7 +68,27 @@ struct Inner {
 }
 
 /// By the hash of server and tool, which calls know. Of two names with one hash, which nobody will see, the first has the place.
-type Table = HashMap<u64, Arc<Entry>>;
+type Table = HashMap<u64, Arc<Entry>, BuildHasherDefault<AsItIs>>;
+
+/// Takes a hash for the hash of itself.
+#[derive(Clone, Default)]
+struct AsItIs(u64);
+
+impl Hasher for AsItIs {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
 
 struct Entry {
     server: Option<Box<str>>,
@@ -120,7 +141,7 @@ impl Schemas {
         server: Option<&str>,
         list: impl IntoIterator<Item = (N, Result<Schema, ConfigError>)>,
     ) {
-        let mut new = Table::new();
+        let mut new = Table::default();
         let (mut tools, mut lost) = (0_usize, 0_usize);
         for (tool, schema) in list {
             tools += 1;
@@ -161,6 +182,11 @@ impl Schemas {
         });
     }
 
+    /// Takes out the schemas of a server's tools, or of those without a server.
+    pub fn remove_server(&self, server: Option<&str>) {
+        self.write(|table| table.retain(|_, entry| !entry.is_of(server)));
+    }
+
     /// The schema of a tool, unless it has none, or one that was refused.
     pub fn get(&self, server: Option<&str>, tool: &str) -> Option<Schema> {
         let hash = hash_of(server, Some(tool));
@@ -196,7 +222,12 @@ impl Schemas {
         call: &CallInfo,
         read: impl FnOnce(&Result<Schema, ConfigError>) -> T,
     ) -> Option<T> {
-        self.read(call.tool_hash(), call.server(), call.tool(), read)
+        let hash = match call.listed_tool() {
+            Some(_) => call.tool_hash(),
+            // The call's own hash is then that of all tools of the server.
+            None => hash_of(call.server(), Some(call.tool())),
+        };
+        self.read(hash, call.server(), call.tool(), read)
     }
 
     #[inline]

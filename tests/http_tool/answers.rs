@@ -6,10 +6,10 @@ use http::{HeaderName, Method, Response, StatusCode};
 use serde_json::{Value, json};
 use tower_toolcall::{
     Answer, Classify, ErrorKind, Evidence, Execution, ModelText, Outcome,
-    http_tool::{HttpAnswer, HttpClassifier},
+    http_tool::{HttpAnswer, HttpClassifier, HttpTool},
 };
 
-use crate::kit::{Body, Server, full, leaves, no_arguments};
+use crate::kit::{Body, Server, answered_by, full, leaves, no_arguments};
 
 fn answer(status: u16, body: &'static str) -> Response<Body> {
     Response::builder().status(status).body(full(body)).unwrap()
@@ -52,7 +52,8 @@ async fn an_answer_is_written_with_its_status_and_time() {
     .await;
     let tool = server
         .tool(Method::POST, "/")
-        .with_kept_header(HeaderName::from_static("x-kept"));
+        .with_kept_header(HeaderName::from_static("x-kept"))
+        .unwrap();
     for leaf in leaves(&tool) {
         let answer = leaf.send(no_arguments()).await.unwrap();
         assert_eq!(answer.upstream_status(), StatusCode::CREATED);
@@ -177,4 +178,139 @@ async fn a_success_with_nothing_left_has_a_cooldown() {
         HttpClassifier::new().classify(Ok(&other)),
         Outcome::success()
     );
+}
+
+fn tool(method: Method) -> HttpTool {
+    HttpTool::new(method, "http://h/").unwrap()
+}
+
+/// RFC 9110, section 6.4.1: the headers of an answer without a body are those of another one.
+#[tokio::test]
+async fn an_answer_that_has_no_body_is_not_judged_by_its_headers() {
+    for (method, status) in [(Method::HEAD, 200), (Method::GET, 204)] {
+        let leaf = answered_by(tool(method), move |_| {
+            let answer = Response::builder().status(status);
+            let answer = answer
+                .header("content-length", "99999999")
+                .header("content-encoding", "gzip");
+            answer.body(full("")).unwrap()
+        });
+        let answer = leaf.send(no_arguments()).await.unwrap();
+        assert_eq!(answer.into_json(), Value::Null, "{status}");
+    }
+}
+
+/// H4: what Windows writes before a text.
+#[tokio::test]
+async fn a_byte_order_mark_is_no_part_of_the_json() {
+    let leaf = answered_by(tool(Method::GET), |_| {
+        Response::new(full("\u{FEFF}{\"a\": 1}"))
+    });
+    let answer = leaf.send(no_arguments()).await.unwrap();
+    assert_eq!(answer.into_json(), json!({ "a": 1 }));
+}
+
+#[tokio::test]
+async fn a_header_that_comes_twice_is_written_as_one() {
+    let kept = tool(Method::GET).with_kept_header(HeaderName::from_static("x-kept"));
+    let leaf = answered_by(kept.unwrap(), |_| {
+        let answer = Response::builder()
+            .header("x-kept", "a")
+            .header("x-kept", "b");
+        answer.body(full("1")).unwrap()
+    });
+    let answer = leaf.send(no_arguments()).await.unwrap();
+    assert_eq!(answer.headers().get_all("x-kept").iter().count(), 2);
+    let written = serde_json::to_value(&answer).unwrap();
+    assert_eq!(written["metadata"], json!({ "x-kept": "a, b" }));
+}
+
+/// 300 and 304 send nobody elsewhere.
+#[tokio::test]
+async fn only_a_redirect_is_called_one() {
+    for (status, text) in [
+        (300, "HTTP 300 Multiple Choices"),
+        (304, "HTTP 304 Not Modified"),
+        (307, "the server redirects, which is not followed"),
+    ] {
+        let leaf = answered_by(tool(Method::GET), move |_| answer(status, ""));
+        let error = leaf.send(no_arguments()).await.unwrap_err();
+        assert_eq!(error.message(), text);
+    }
+}
+
+/// R6: what lets a POST run again is a header, and no words.
+#[tokio::test]
+async fn only_retry_after_says_that_a_503_has_not_started() {
+    for (header, value, body, execution) in [
+        ("retry-after", "7", "", Execution::NotStarted),
+        ("retry-after-ms", "7000", "", Execution::NotStarted),
+        ("x-ratelimit-reset", "7", "", Execution::Unknown),
+        ("x-other", "7", r#"{"retry_after": 7}"#, Execution::Unknown),
+        (
+            "retry-after",
+            "soon",
+            r#"{"retry_after": 7}"#,
+            Execution::Unknown,
+        ),
+    ] {
+        let leaf = answered_by(tool(Method::POST), move |_| {
+            let mut answer = answer(503, body);
+            answer.headers_mut().insert(header, value.parse().unwrap());
+            answer
+        });
+        let error = leaf.send(no_arguments()).await.unwrap_err();
+        assert_eq!(error.execution(), execution, "{header}: {value}, {body}");
+        assert_eq!(
+            error.retry_after(),
+            Some(Duration::from_secs(7)),
+            "{header}"
+        );
+    }
+}
+
+/// H4: the part of the answer that is the result.
+#[tokio::test]
+async fn a_result_is_taken_out_of_the_answer() {
+    for path in ["$.data.items[*].id", "data.items[0].id"] {
+        let tool = tool(Method::GET).with_result(path).unwrap();
+        let leaf = answered_by(tool, |_| {
+            answer(200, r#"{"data": {"items": [{"id": 7}, {"id": 8}]}}"#)
+        });
+        let answer = leaf.send(no_arguments()).await.unwrap();
+        assert_eq!(serde_json::to_value(&answer).unwrap()["result"], json!(7));
+        assert_eq!(answer.into_json(), json!(7));
+    }
+}
+
+/// H4: the tool ran; what it said is kept.
+#[tokio::test]
+async fn an_answer_without_the_result_is_reported_and_kept() {
+    for (body, kept) in [
+        (r#"{"detail": "none"}"#, json!({ "detail": "none" })),
+        ("none", json!("none")),
+        ("", Value::Null),
+    ] {
+        let tool = tool(Method::GET).with_result("data").unwrap();
+        let leaf = answered_by(tool, move |_| answer(200, body));
+        let error = leaf.send(no_arguments()).await.unwrap_err();
+        assert_eq!(error.message(), "the answer has nothing at `$.data`");
+        assert_eq!(
+            (error.kind(), error.execution()),
+            (ErrorKind::Reported, Execution::Completed)
+        );
+        let answer = HttpAnswer::of_error(&error).unwrap();
+        assert_eq!(answer.clone().into_json(), kept);
+    }
+}
+
+/// H4: an error's body has another form.
+#[tokio::test]
+async fn a_result_is_not_looked_for_in_an_error() {
+    let tool = tool(Method::GET).with_result("data").unwrap();
+    let leaf = answered_by(tool, |_| answer(404, r#"{"data": 1}"#));
+    let error = leaf.send(no_arguments()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+    let kept = HttpAnswer::of_error(&error).unwrap().clone();
+    assert_eq!(kept.into_json(), json!({ "data": 1 }));
 }

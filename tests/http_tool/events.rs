@@ -66,15 +66,16 @@ async fn heard(level: Level) -> String {
                 .unwrap(),
         )
     });
-    let leaf = HttpTool::new(Method::POST, "https://h/orders/{{ id }}?key={{ key }}&q=1")
-        .and_then(|tool| tool.with_header("Authorization", "Bearer {{ upstream_token }}"))
-        .and_then(|tool| {
-            tool.with_body(
-                r#"{"password": "{{ key }}", "text": "{{ text }}", "iban": "{{ key }}"}"#,
-            )
-        })
-        .unwrap()
-        .client(client);
+    let leaf = HttpTool::new(
+        Method::POST,
+        "https://h/orders/{{ id }}?key={{ key }}&q=1&{{ key }}&{{ key }}=1",
+    )
+    .and_then(|tool| tool.with_header("Authorization", "Bearer {{ upstream_token }}"))
+    .and_then(|tool| {
+        tool.with_body(r#"{"password": "{{ key }}", "text": "{{ text }}", "iban": "{{ key }}"}"#)
+    })
+    .unwrap()
+    .client(client);
     let arguments = json!({ "id": 7, "key": "c4n4ry", "text": "x".repeat(2_000) });
     let rules = Rules::new().with_sensitive_key("iban").unwrap();
     let mut call = call(arguments).with_id("call_1").with_rules(rules);
@@ -95,7 +96,7 @@ async fn requests_and_answers_are_debug_events_without_secrets() {
         "message=tool.http_response",
         "call_id=call_1",
         "method=\"POST\"",
-        "url=https://h/orders/7?key=*&q=*",
+        "url=https://h/orders/7?key=*&q=*&*&*=*",
         "headers=content-type, authorization",
         "status=200",
         "headers=set-cookie",

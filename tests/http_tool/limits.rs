@@ -7,6 +7,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering::SeqCst},
     },
+    task::{Context, Poll},
     time::Duration,
 };
 
@@ -19,11 +20,11 @@ use tokio::{io::AsyncReadExt, net::TcpListener};
 use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_toolcall::{
     ErrorKind, Execution, ToolCall,
-    http_tool::{HttpAnswer, HttpTool, UpstreamToken},
+    http_tool::{HttpAnswer, HttpTool, ReqwestClient, UpstreamToken},
     timeout::TimeoutLayer,
 };
 
-use crate::kit::{Body, Server, call, full, leaves, no_arguments};
+use crate::kit::{Body, Server, answered_by, call, full, leaves, no_arguments};
 
 /// Chunks without an end.
 fn endless(chunk: &'static [u8]) -> Body {
@@ -94,6 +95,122 @@ async fn an_error_with_an_endless_body_keeps_its_status_and_beginning() {
         assert!(error.body().unwrap().starts_with("down for maintenance"));
         assert!(HttpAnswer::of_error(&error).is_some());
     }
+}
+
+/// The status is what counts: it waits two seconds for a body that stalls.
+#[tokio::test(start_paused = true)]
+async fn an_error_with_a_body_that_stalls_keeps_its_status() {
+    let tool = HttpTool::new(Method::GET, "http://h/").unwrap();
+    let leaf = answered_by(tool, |_| {
+        let begun = stream::iter([Ok::<_, Infallible>(Frame::data(Bytes::from("maintenance")))]);
+        let stalls = futures_util::StreamExt::chain(begun, stream::pending());
+        let mut answer = Response::new(StreamBody::new(stalls).boxed_unsync());
+        *answer.status_mut() = http::StatusCode::NOT_FOUND;
+        answer
+    });
+    let begun = tokio::time::Instant::now();
+    let error = leaf.send(no_arguments()).await.unwrap_err();
+    assert_eq!(begun.elapsed(), Duration::from_secs(2));
+    assert_eq!(
+        (error.kind(), error.body()),
+        (ErrorKind::NotFound, Some("maintenance"))
+    );
+}
+
+#[tokio::test]
+async fn of_an_error_64_kib_are_read() {
+    let tool = HttpTool::new(Method::GET, "http://h/").unwrap();
+    let leaf = answered_by(tool, |_| {
+        let mut answer = Response::new(endless(&[b'x'; 1_000]));
+        *answer.status_mut() = http::StatusCode::NOT_FOUND;
+        answer
+    });
+    let error = leaf.send(no_arguments()).await.unwrap_err();
+    let kept = HttpAnswer::of_error(&error).unwrap().clone();
+    assert_eq!(kept.into_json().as_str().unwrap().len(), 65_536);
+}
+
+/// Is never ready.
+#[derive(Clone)]
+struct Unready;
+
+impl Service<http::Request<Bytes>> for Unready {
+    type Response = Response<Body>;
+    type Error = io::Error;
+    type Future = std::future::Pending<Result<Response<Body>, io::Error>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()))
+    }
+
+    fn call(&mut self, _: http::Request<Bytes>) -> Self::Future {
+        unreachable!("it was not ready")
+    }
+}
+
+/// R6: whatever the error is.
+#[tokio::test]
+async fn a_client_that_is_not_ready_has_sent_nothing() {
+    let tool = HttpTool::new(Method::POST, "http://h/").unwrap();
+    let error = tool.client(Unready).oneshot(ToolCall::new("x")).await;
+    let error = error.unwrap_err();
+    assert_eq!(
+        (error.kind(), error.execution()),
+        (ErrorKind::ConnectionFailed, Execution::NotStarted)
+    );
+}
+
+/// What an error of reqwest's says, down to its last source.
+async fn refused_by_reqwest(url: &str) -> (tower_toolcall::ToolError, String) {
+    let tool = HttpTool::new(Method::POST, url).unwrap();
+    let [_, leaf] = leaves(&tool);
+    let error = leaf.send(no_arguments()).await.unwrap_err();
+    let mut shown = String::new();
+    let mut link: Option<&dyn std::error::Error> = Some(&error);
+    while let Some(error) = link {
+        shown += &format!("{error} {error:?}\n");
+        link = error.source();
+    }
+    (error, shown)
+}
+
+/// Rule 9: the URL may have a key in it.
+#[tokio::test]
+async fn no_link_of_an_error_of_reqwests_has_the_url() {
+    let (_, shown) = refused_by_reqwest(&closed_port().await).await;
+    assert!(
+        shown.contains("reqwest::Error") && !shown.contains("c4n4ry"),
+        "{shown}"
+    );
+}
+
+/// It says nothing of the server, so no breaker opens and nothing is repeated.
+#[tokio::test]
+async fn a_request_that_reqwest_cannot_send_is_our_own_refusal() {
+    for (url, text) in [
+        // reqwest has no TLS in this package.
+        (
+            "https://localhost/?key=c4n4ry",
+            "reqwest is built without TLS",
+        ),
+        ("http://1.2.3.999/?key=c4n4ry", "builder error"),
+    ] {
+        let (error, shown) = refused_by_reqwest(url).await;
+        assert_eq!(error.kind(), ErrorKind::Internal, "{shown}");
+        assert!(error.is_own_refusal(), "{shown}");
+        assert!(error.message().starts_with(text), "{shown}");
+        assert!(!shown.contains("c4n4ry"), "{shown}");
+    }
+}
+
+/// Rule 9: a client that was set up elsewhere has headers of its own.
+#[test]
+fn a_client_shows_nothing_of_its_settings() {
+    let mut headers = http::HeaderMap::new();
+    headers.insert("x-api-key", "c4n4ry".parse().unwrap());
+    let client = reqwest::Client::builder().default_headers(headers).build();
+    let client = ReqwestClient::from_client(client.unwrap());
+    assert_eq!(format!("{client:?}"), "ReqwestClient { .. }");
 }
 
 /// H4: a gzip bomb stays folded.

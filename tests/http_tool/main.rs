@@ -3,7 +3,9 @@
 
 mod answers;
 mod events;
+mod job;
 mod kit;
 mod limits;
+mod manifest;
 mod sent;
 mod stack;

@@ -16,11 +16,11 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use tower::{ServiceBuilder, ServiceExt, service_fn};
 use tower_toolcall::{
-    AnyError, ErrorKind, ReplaySafety, ServiceBuilderExt, ToolCall, http_tool::HttpTool,
+    AnyError, ErrorKind, Execution, ReplaySafety, ServiceBuilderExt, ToolCall, http_tool::HttpTool,
     retry::RetryPolicy, router::Router,
 };
 
-use crate::kit::{Server, call, full, leaves, no_arguments};
+use crate::kit::{Server, answered_by, call, full, leaves, no_arguments};
 
 /// The first answer, then 200.
 async fn first(status: u16) -> Server {
@@ -160,25 +160,44 @@ async fn refused_arguments_open_no_breaker() {
     let server = Server::start(|_, _| Response::new(full("1"))).await;
     let tool = server
         .tool(Method::POST, "/{{ a }}")
-        .with_body("[{{ b | default(1) }}{% if c is defined %}{{ c }}{% endif %}]");
+        .with_header("x-b", "{{ b | default('-') }}")
+        .and_then(|tool| {
+            tool.with_body("[{{ b | default(1) }}{% if c is defined %}{{ c }}{% endif %}]")
+        });
     let [leaf, _] = leaves(&tool.unwrap());
     let stack = ServiceBuilder::new().tool_circuit_breaker().service(leaf);
-    for bad in [
-        json!({}),
-        json!({ "a": "../x" }),
-        json!({ "a": "x", "b": 1, "c": 2, "d": 1 }),
-    ]
-    .iter()
-    .cycle()
-    .take(30)
-    {
-        let error = stack.clone().oneshot(call(bad.clone())).await.err();
-        assert_ne!(error.map(|e| e.kind()), Some(ErrorKind::CircuitOpen));
+    for (bad, kind) in [
+        (json!({}), ErrorKind::InvalidInput),
+        (json!({ "a": "../x" }), ErrorKind::InvalidInput),
+        (json!({ "a": "x", "b": "\n" }), ErrorKind::InvalidInput),
+        // The template's mistake.
+        (json!({ "a": "x", "c": "" }), ErrorKind::Internal),
+    ] {
+        for _ in 0..30 {
+            let error = stack.clone().oneshot(call(bad.clone())).await.unwrap_err();
+            assert_eq!(error.kind(), kind, "{bad}: {error}");
+            assert_eq!(error.execution(), Execution::NotStarted, "{bad}");
+        }
     }
-    assert!(
-        stack
-            .oneshot(call(json!({ "a": "x", "c": "" })))
-            .await
-            .is_err()
-    );
+    assert_eq!(server.count(), 0);
+    stack.oneshot(call(json!({ "a": "x" }))).await.unwrap();
+    assert_eq!(server.count(), 1);
+}
+
+/// R6: words in a body do not make a POST run twice.
+#[tokio::test(start_paused = true)]
+async fn a_delay_in_the_body_of_a_503_repeats_no_post() {
+    let sent = Arc::new(AtomicU32::new(0));
+    let count = Arc::clone(&sent);
+    let tool = HttpTool::new(Method::POST, "http://h/").unwrap();
+    let leaf = answered_by(tool, move |_| {
+        count.fetch_add(1, SeqCst);
+        let answer = Response::builder().status(503);
+        answer.body(full(r#"{"retry_after": 1}"#)).unwrap()
+    });
+    let stack = ServiceBuilder::new()
+        .tool_retry(RetryPolicy::new())
+        .service(leaf);
+    stack.oneshot(call(no_arguments())).await.unwrap_err();
+    assert_eq!(sent.load(SeqCst), 1);
 }

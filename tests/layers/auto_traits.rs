@@ -4,8 +4,8 @@ use static_assertions::{assert_impl_all, assert_not_impl_any};
 use tower_toolcall::{
     AnyError, CallInfo, ConfigError, ErrorKind, Identity, Key, Observation, Outcome, Progress,
     ToolCall, ToolError, catch_panic, check, circuit_breaker, deadline, health, identity,
-    normalize, outcome::ByError, rate_limit, redact, result, retry, sanitize, testing, timeout,
-    trace, transport,
+    normalize, outcome::ByError, poll, rate_limit, redact, result, retry, sanitize, testing,
+    timeout, trace, transport,
 };
 
 type Tool = std::future::Ready<Result<(), ToolError>>;
@@ -29,6 +29,10 @@ assert_impl_all!(timeout::ResponseFuture<Tool>: Send, Sync);
 assert_impl_all!(deadline::DeadlineLayer: Send, Sync, Unpin, Clone);
 assert_impl_all!(deadline::Deadline<Svc>: Send, Sync, Unpin, Clone);
 assert_impl_all!(deadline::ResponseFuture<Svc, Tool>: Send, Sync);
+assert_impl_all!(poll::PollLayer<()>: Send, Sync, Unpin, Clone);
+assert_impl_all!(poll::Polling<Svc, ()>: Send, Sync, Unpin, Clone);
+assert_impl_all!(poll::ResponseFuture<Svc, Tool, ()>: Send, Sync);
+assert_impl_all!(tower_toolcall::call::JobRef: Send, Sync, Unpin, Clone);
 assert_impl_all!(circuit_breaker::CircuitBreakerLayer: Send, Sync, Unpin, Clone);
 assert_impl_all!(circuit_breaker::CircuitBreakerBuilder: Send, Sync, Unpin, Clone);
 assert_impl_all!(circuit_breaker::CircuitBreaker<Svc, ByError>: Send, Sync, Unpin, Clone);
@@ -153,7 +157,15 @@ mod http_tool {
     assert_impl_all!(UpstreamToken: Send, Sync, Unpin, Clone, std::fmt::Debug);
     assert_impl_all!(ResponseFuture: Send, Unpin);
     #[cfg(feature = "http-client")]
-    assert_impl_all!(tower_toolcall::http_tool::ReqwestClient: Send, Sync, Unpin, Clone);
+    mod client {
+        use super::assert_impl_all;
+        use tower_toolcall::http_tool::{ReqwestBody, ReqwestClient, ReqwestError, ReqwestFuture};
+
+        assert_impl_all!(ReqwestClient: Send, Sync, Unpin, Clone);
+        assert_impl_all!(ReqwestBody: Send, Unpin, http_body::Body);
+        assert_impl_all!(ReqwestError: Send, Sync, Unpin, std::error::Error);
+        assert_impl_all!(ReqwestFuture: Send, Unpin);
+    }
 }
 
 #[cfg(feature = "mcp")]

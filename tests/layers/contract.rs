@@ -16,6 +16,7 @@ use tower_toolcall::{
     identity::{IdentityLayer, Resolve},
     middleware,
     normalize::NormalizeLayer,
+    poll::PollLayer,
     rate_limit::RateLimitBackoffLayer,
     redact::Rules,
     retry::RetryLayer,
@@ -59,6 +60,7 @@ contract!(
     Readiness::Passes,
     Panics::Pass
 );
+contract!(poll, PollLayer::new(()), Readiness::Passes, Panics::Pass);
 contract!(
     deadline,
     DeadlineLayer::new(Duration::from_secs(60)),

@@ -13,6 +13,7 @@ mod kit;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod middleware;
+mod poll;
 mod rate_limit;
 mod result;
 mod retry;

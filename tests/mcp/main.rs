@@ -11,4 +11,5 @@ mod reconnect;
 #[cfg(feature = "mcp-http")]
 mod restart;
 mod server;
+mod task;
 mod wire;

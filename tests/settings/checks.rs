@@ -185,6 +185,20 @@ fn a_cooldown_beyond_the_longest_wait() {
 }
 
 #[test]
+fn jobs_that_are_never_asked_for() {
+    let cap = |s: &mut Settings| {
+        s.poll.interval = secs(40);
+        s.poll.cap = secs(35);
+    };
+    refused(cap, "poll.cap", &["35s", "`poll.interval` (40s)"]);
+    assert_eq!(changed(|s| s.poll.interval = secs(40)).check(), Ok(()));
+    refused(|s| s.poll.interval = secs(0), "poll.interval", &["zero"]);
+    refused(|s| s.poll.factor = 0.5, "poll.factor", &["0.5"]);
+    refused(|s| s.poll.polls = 0, "poll.polls", &[]);
+    refused(|s| s.poll.budget = Some(secs(0)), "poll.budget", &["zero"]);
+}
+
+#[test]
 fn a_cap_below_the_base() {
     let change = |s: &mut Settings| {
         s.retry.base = secs(40);

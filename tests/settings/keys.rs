@@ -7,6 +7,7 @@ use tower_toolcall::{
     circuit_breaker::{CircuitBreakerBuilder, Rates},
     deadline::DeadlineLayer,
     health::HealthBuilder,
+    poll::PollLayer,
     rate_limit::RateLimitBackoffBuilder,
     redact::Rules,
     retry::RetryPolicy,
@@ -28,9 +29,11 @@ macro_rules! keys {
 }
 
 /// Those that are an argument of a constructor or of another method, and words of a list.
-const ARGUMENTS: [(&str, &str); 12] = [
+const ARGUMENTS: [(&str, &str); 14] = [
     ("timeout.default", "TimeoutLayer::new"),
     ("deadline.budget", "DeadlineLayer::new"),
+    ("poll.factor", "Backoff::exponential"),
+    ("poll.cap", "Backoff::with_cap"),
     ("retry.base", "Backoff::exponential"),
     ("retry.factor", "Backoff::exponential"),
     ("retry.budget_ratio", "RetryBudget::new"),
@@ -48,7 +51,7 @@ const ARGUMENTS: [(&str, &str); 12] = [
 
 /// Those that choose between constructors, or whether a layer is there.
 fn chooses(key: &str) -> bool {
-    key.ends_with(".enabled") || key == "circuit_breaker.success_resets"
+    key.ends_with(".enabled") || ["circuit_breaker.success_resets", "poll.cancel"].contains(&key)
 }
 
 #[test]
@@ -67,6 +70,7 @@ fn a_key_has_the_name_of_its_method() {
                 with_open_for, with_probes, with_successes, with_key, with_max_keys, with_reported_failures
             }
             <Rates>::{with_failure_rate, with_slow_call_rate, with_minimum_calls};
+        "poll": <PollLayer<()>>::{with_interval, with_polls, with_budget};
         "sanitize": <Rules>::{with_max_string, with_max_depth, with_max_nodes};
         "trace": <TraceLayer>::{with_arguments, with_output, attempts};
     };

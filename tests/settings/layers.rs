@@ -10,6 +10,7 @@ use tower_toolcall::{
     circuit_breaker::{CircuitBreakerLayer, Rates, Trip},
     deadline::DeadlineLayer,
     health::Health,
+    poll::PollLayer,
     rate_limit::RateLimitBackoffLayer,
     redact::Rules,
     retry::{RetryBudget, RetryPolicy},
@@ -66,6 +67,28 @@ fn deadline() {
     });
     let by_hand = DeadlineLayer::new(secs(90)).with_reserve(secs(2));
     same(&settings.deadline_layer(), &by_hand);
+}
+
+#[test]
+fn poll() {
+    let settings = changed(|s| {
+        s.poll.interval = secs(2);
+        s.poll.factor = 2.0;
+        s.poll.cap = secs(20);
+        s.poll.polls = 5;
+        s.poll.budget = Some(secs(300));
+        s.poll.cancel = false;
+    });
+    let interval = Backoff::exponential(secs(2), 2.0).unwrap();
+    let by_hand = PollLayer::new(())
+        .with_interval(interval.with_cap(secs(20)).with_jitter(Jitter::None))
+        .unwrap()
+        .with_polls(5)
+        .unwrap()
+        .with_budget(secs(300))
+        .unwrap()
+        .without_cancel();
+    same(&settings.poll_layer(()).unwrap(), &by_hand);
 }
 
 #[test]

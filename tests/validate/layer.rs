@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, limit::ConcurrencyLimit, service_fn};
 use tower_toolcall::{
-    BoxError, ErrorKind, Evidence, Execution, ServiceBuilderExt, ToolCall,
+    BoxError, ErrorKind, Evidence, Execution, Identity, ServiceBuilderExt, ToolCall,
     circuit_breaker::CircuitBreakerLayer,
     metrics::Metrics,
     retry::RetryPolicy,
@@ -44,7 +44,7 @@ async fn arguments_that_do_not_fit_are_refused_before_anything_is_sent() {
     assert_eq!((error.kind(), calls), (ErrorKind::InvalidInput, 0));
     assert_eq!(
         error.message(),
-        "3 arguments do not fit: filters.0.op: is not one of \"eq\", \"ne\" or 2 others; \
+        "the arguments do not fit: filters.0.op: is not one of \"eq\", \"ne\" or 2 others; \
         limit: is not of type \"integer\"; root: \"query\" is a required property"
     );
     assert_eq!(
@@ -89,7 +89,7 @@ async fn the_model_reads_the_first_three() {
     assert!(
         error
             .message()
-            .starts_with("more than 5 arguments do not fit: p0: is")
+            .starts_with("the arguments do not fit, in more than 5 ways: p0: is")
     );
     assert_eq!(
         error.model_message(),
@@ -112,7 +112,7 @@ async fn an_argument_whose_name_sounds_secret_is_told() {
     let error = result.unwrap_err();
     assert_eq!(
         error.message(),
-        "3 arguments do not fit: api_key: is not of type \"integer\"; \
+        "the arguments do not fit: api_key: is not of type \"integer\"; \
         password: is not of type \"integer\"; token: is not of type \"integer\""
     );
     assert!(
@@ -377,4 +377,23 @@ async fn a_schema_that_comes_later_holds_from_then_on() {
     schemas.remove(None, "search");
     stack.ready().await.unwrap().call(wrong()).await.unwrap();
     assert_eq!(count.load(SeqCst), 2);
+}
+
+/// What the program has itself is applied whether the server's list was read or not.
+#[tokio::test]
+async fn a_tool_that_is_not_listed_yet_has_its_own_schema() {
+    let table = Schemas::new();
+    table.insert(Some("docs"), "search", crate::kit::search());
+    table.replace(
+        Some("odd"),
+        [("search", Schema::compile(&json!({ "type": 7 })))],
+    );
+    let refused = async |server: &str| {
+        let identity = Identity::new("search").with_server(server).unlisted();
+        let call = wrong().resolved(&identity);
+        let error = run(ValidateLayer::new(&table).strict(), call).await.0;
+        error.unwrap_err().kind()
+    };
+    assert_eq!(refused("docs").await, ErrorKind::InvalidInput);
+    assert_eq!(refused("odd").await, ErrorKind::Internal);
 }

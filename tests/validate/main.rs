@@ -8,6 +8,7 @@
 )]
 
 mod canary;
+mod costly;
 mod fuzz;
 mod hostile;
 mod kit;

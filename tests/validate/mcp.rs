@@ -258,7 +258,7 @@ async fn server_everything_gets_no_wrong_arguments() {
     );
     assert_eq!(
         wrong(2).message(),
-        "1 argument does not fit: a: is not of type \"number\""
+        "the arguments do not fit: a: is not of type \"number\""
     );
 }
 
@@ -285,10 +285,10 @@ async fn mcp_server_time_gets_no_wrong_arguments() {
     assert!(answers[0].as_ref().unwrap().contains("Europe/Oslo"));
     assert_eq!(
         answers[1].as_ref().unwrap_err().message(),
-        "1 argument does not fit: timezone: is not of type \"string\""
+        "the arguments do not fit: timezone: is not of type \"string\""
     );
     assert_eq!(
         answers[2].as_ref().unwrap_err().message(),
-        "1 argument does not fit: root: \"target_timezone\" is a required property"
+        "the arguments do not fit: root: \"target_timezone\" is a required property"
     );
 }

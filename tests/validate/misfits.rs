@@ -282,3 +282,22 @@ fn a_match_that_is_given_up_is_told_as_that() {
         );
     }
 }
+
+#[test]
+fn a_property_may_have_the_name_of_a_keyword() {
+    let property = json!({ "properties": { "additionalProperties": false } });
+    assert_eq!(
+        text(property, json!({ "additionalProperties": 1 })),
+        "additionalProperties: is not allowed"
+    );
+    let closed = json!({ "properties": { "properties": { "additionalProperties": false }, "additionalProperties": { "additionalProperties": false } } });
+    let told = "has properties, and none is allowed";
+    assert_eq!(
+        text(closed.clone(), json!({ "properties": { "a": 1 } })),
+        format!("properties: {told}")
+    );
+    assert_eq!(
+        text(closed, json!({ "additionalProperties": { "a": 1 } })),
+        format!("additionalProperties: {told}")
+    );
+}

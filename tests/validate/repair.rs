@@ -194,7 +194,7 @@ async fn without_repair_it_is_refused() {
     .await;
     assert_eq!(
         result.unwrap_err().message(),
-        r#"1 argument does not fit: limit: is not of type "integer""#
+        r#"the arguments do not fit: limit: is not of type "integer""#
     );
     assert_eq!(calls, 0);
 }
@@ -219,6 +219,6 @@ async fn what_would_be_nested_too_deeply_is_not_repaired() {
     .await;
     assert_eq!(
         result.unwrap_err().message(),
-        r#"1 argument does not fit: a: is not of type "array""#
+        r#"the arguments do not fit: a: is not of type "array""#
     );
 }

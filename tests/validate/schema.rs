@@ -94,6 +94,22 @@ fn references_within_a_schema_are_followed() {
     }
 }
 
+/// They are no indices where there is no list.
+#[test]
+fn names_that_look_like_numbers_are_followed() {
+    let text = json!({ "type": "string" });
+    let schema = compile(json!({
+        "$defs": { "01_item": text },
+        "properties": { "+1": text, "a": { "$ref": "#/$defs/01_item" }, "b": { "$ref": "#/properties/+1" } },
+    }));
+    assert!(schema.is_valid(&json!({ "a": "x", "b": "x" })));
+    assert!(!schema.is_valid(&json!({ "a": 1 })) && !schema.is_valid(&json!({ "b": 1 })));
+    for reference in ["#/allOf/00", "#/allOf/+0", "#/allOf/0x"] {
+        let schema = json!({ "allOf": [text], "properties": { "a": { "$ref": reference } } });
+        assert!(Schema::compile(&schema).is_err(), "{reference}");
+    }
+}
+
 #[test]
 fn a_recursive_schema_is_followed() {
     let schema = compile(json!({

@@ -139,6 +139,18 @@ fn readers_do_not_wait_for_writers() {
 }
 
 #[test]
+fn a_server_can_be_taken_out() {
+    let schemas = Schemas::new();
+    schemas.replace(Some("a"), [("one", good()), ("two", bad())]);
+    schemas.replace(Some("b"), [("one", good())]);
+    schemas.insert(None, "local", good().unwrap());
+    schemas.remove_server(Some("a"));
+    assert_eq!(schemas.len(), 2);
+    schemas.remove_server(None);
+    assert!(schemas.len() == 1 && schemas.get(Some("b"), "one").is_some());
+}
+
+#[test]
 fn debug_shows_a_number() {
     let schemas = Schemas::new();
     schemas.insert(None, "CANARY", good().unwrap());

@@ -27,7 +27,7 @@ async fn a_stack_with_schemas_checks_arguments() {
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
     assert_eq!(
         error.message(),
-        "1 argument does not fit: limit: is not of type \"integer\""
+        "the arguments do not fit: limit: is not of type \"integer\""
     );
 }
 
@@ -65,6 +65,32 @@ async fn each_key_has_its_effect() {
         .await
         .unwrap_err();
     assert_eq!(error.message(), "No: limit: is not of type \"integer\"");
+}
+
+/// What would do nothing is refused, by its key.
+#[test]
+fn repairs_where_nothing_is_checked_are_refused() {
+    let refused = |file: &str| {
+        let settings: Result<Settings, _> = toml::from_str(file);
+        let built = settings.unwrap().stack().build();
+        built.map(drop).unwrap_err().to_string()
+    };
+    assert_eq!(
+        refused("[validate]\nenabled = false\n[tools.search]\nrepair = true"),
+        "invalid `tools.search.repair`: `validate.enabled` is false, so it means nothing"
+    );
+    assert_eq!(
+        refused("[tools.search]\nvalidate = false\nrepair = true"),
+        "invalid `tools.search.repair`: `tools.search.validate` is false, so it means nothing"
+    );
+    assert!(refused("[validate]\nheading = \"\"").starts_with("invalid `validate.heading`: "));
+    for file in [
+        "[validate]\nenabled = false\n[tools.search]\nrepair = false",
+        "[validate]\nrepair = true\n[tools.search]\nvalidate = false",
+    ] {
+        let settings: Settings = toml::from_str(file).unwrap();
+        settings.stack().build().map(drop).unwrap();
+    }
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::{
 /// The answer of an HTTP endpoint.
 ///
 /// Serialised, it is the result of an execution: `status` (`completed` for a 2xx, else `failed`), `result` (the body),
-/// `upstream_status`, `execution_time_ms`, and `metadata` with the kept headers.
+/// `upstream_status`, `execution_time_ms`, and `metadata` with the kept headers: several of one name are joined by `, `.
 #[derive(Clone)]
 pub struct HttpAnswer {
     pub(super) status: StatusCode,
@@ -22,6 +22,8 @@ pub struct HttpAnswer {
     pub(super) elapsed: Duration,
     /// For how long nothing is left of what the server grants.
     pub(super) cooldown: Option<Duration>,
+    /// For how long the server wants to be left alone.
+    pub(super) retry_after: Option<Duration>,
 }
 
 #[derive(Clone)]
@@ -33,6 +35,8 @@ pub(super) enum Body {
 impl Body {
     /// JSON if it is some, else text. Nothing is `null`.
     pub(super) fn of(bytes: &[u8]) -> Self {
+        // The byte order mark, which JSON does not have (RFC 8259, section 8.1).
+        let bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
         if bytes.is_empty() {
             return Self::Json(Value::Null);
         }
@@ -44,7 +48,8 @@ impl Body {
 }
 
 impl HttpAnswer {
-    /// The answer that is kept with an error: that of a status other than 2xx, as far as it was read.
+    /// The answer that is kept with an error: that of a status other than 2xx, as far as it was read, or of a 2xx that has no
+    /// [result](super::HttpTool::with_result).
     pub fn of_error(error: &ToolError) -> Option<&Self> {
         let mut link = StdError::source(error);
         while let Some(error) = link {
@@ -61,7 +66,8 @@ impl HttpAnswer {
         self.status
     }
 
-    /// The body: JSON, or text where it is none. An empty body is `null`. Not redacted.
+    /// The body: JSON, or text where it is none, with U+FFFD for what is no UTF-8, whatever the server says of its charset. An
+    /// empty body is `null`. Not redacted.
     pub fn body(&self) -> Answer<'_> {
         match &self.body {
             Body::Json(json) => Answer::Json(Cow::Borrowed(json)),
@@ -105,11 +111,15 @@ impl ModelText for HttpAnswer {
 impl Serialize for HttpAnswer {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let ms = u64::try_from(self.elapsed.as_millis()).unwrap_or(u64::MAX);
-        let text = |value: &http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into();
-        let headers = self.headers.iter();
-        let headers: Map<_, Value> = headers
-            .map(|(name, value)| (name.to_string(), text(value)))
-            .collect();
+        let joined = |name| {
+            let values = self.headers.get_all(name).iter();
+            let values: Vec<_> = values
+                .map(|v| String::from_utf8_lossy(v.as_bytes()))
+                .collect();
+            values.join(", ").into()
+        };
+        let names = self.headers.keys();
+        let headers: Map<_, Value> = names.map(|name| (name.to_string(), joined(name))).collect();
         let mut result = to.serialize_struct("HttpAnswer", 5)?;
         let status = match self.status.is_success() {
             true => "completed",
@@ -127,7 +137,7 @@ impl Serialize for HttpAnswer {
     }
 }
 
-/// The source of an error that a status means.
+/// The source of an error that an answer means.
 #[derive(Debug)]
 pub(super) struct Refused(pub(super) HttpAnswer);
 
@@ -169,5 +179,16 @@ impl Classify<HttpAnswer> for HttpClassifier {
 impl crate::edge::router::IntoAnswer<Value> for HttpAnswer {
     fn into_answer(self) -> Result<Value, ToolError> {
         Ok(self.into_json())
+    }
+}
+
+/// JSON as structured content, with its text; anything else as text.
+#[cfg(all(feature = "router", feature = "mcp"))]
+impl crate::edge::router::IntoAnswer<rmcp::model::CallToolResponse> for HttpAnswer {
+    fn into_answer(self) -> Result<rmcp::model::CallToolResponse, ToolError> {
+        match self.body {
+            Body::Json(json) => json.into_answer(),
+            Body::Text(text) => text.into_answer(),
+        }
     }
 }

@@ -1,4 +1,6 @@
 use std::{
+    error::Error as StdError,
+    fmt,
     future::Future,
     pin::Pin,
     task::{Context, Poll},
@@ -6,17 +8,25 @@ use std::{
 
 use bytes::Bytes;
 use http::{Request, Response};
+use http_body::{Body, Frame, SizeHint};
 use tower_service::Service;
 
-use crate::config::ConfigError;
+use crate::{config::ConfigError, edge::reqwest::lacks_tls};
 
 /// reqwest as the client of HTTP tools.
+///
+/// TLS is your choice: name reqwest among your own dependencies, with its feature `rustls` or `native-tls`
+/// (`reqwest = { version = "0.13", default-features = false, features = ["rustls"] }`). Without it each call of a tool with an
+/// `https://` URL is refused, as [`Internal`](crate::ErrorKind::Internal), and nothing is sent.
 ///
 /// # Clone
 ///
 /// Clones share the connections.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ReqwestClient(reqwest::Client);
+
+// Headers and proxies of a client that was set up elsewhere may have secrets.
+crate::text::opaque_debug!({} ReqwestClient);
 
 impl ReqwestClient {
     /// A client that follows no redirect, uses no proxy, repeats nothing and has no timeout of its own: layers do that.
@@ -43,35 +53,89 @@ impl ReqwestClient {
 }
 
 impl Service<Request<Bytes>> for ReqwestClient {
-    type Response = Response<reqwest::Body>;
-    type Error = reqwest::Error;
+    type Response = Response<ReqwestBody>;
+    type Error = ReqwestError;
     type Future = ReqwestFuture;
 
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), reqwest::Error>> {
-        Service::<reqwest::Request>::poll_ready(&mut self.0, cx)
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ReqwestError>> {
+        let ready = Service::<reqwest::Request>::poll_ready(&mut self.0, cx);
+        ready.map_err(ReqwestError::new)
     }
 
     fn call(&mut self, request: Request<Bytes>) -> ReqwestFuture {
         let client = self.0.clone();
         ReqwestFuture(Box::pin(async move {
-            let answer = client.execute(request.try_into()?).await?;
-            Ok(answer.into())
+            let request = request.try_into().map_err(ReqwestError::new)?;
+            let answer = client.execute(request).await.map_err(ReqwestError::new)?;
+            Ok(Response::from(answer).map(ReqwestBody))
         }))
     }
 }
 
-/// Response future of [`ReqwestClient`].
+type Answer = Result<Response<ReqwestBody>, ReqwestError>;
+
+/// Response future of [`ReqwestClient`]. Boxed: reqwest's own future has no public name.
 #[must_use = "futures do nothing unless polled"]
-pub struct ReqwestFuture(
-    Pin<Box<dyn Future<Output = Result<Response<reqwest::Body>, reqwest::Error>> + Send>>,
-);
+pub struct ReqwestFuture(Pin<Box<dyn Future<Output = Answer> + Send>>);
 
 crate::text::opaque_debug!({} ReqwestFuture);
 
 impl Future for ReqwestFuture {
-    type Output = Result<Response<reqwest::Body>, reqwest::Error>;
+    type Output = Answer;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         self.0.as_mut().poll(cx)
+    }
+}
+
+/// The body of an answer that comes through [`ReqwestClient`].
+pub struct ReqwestBody(reqwest::Body);
+
+crate::text::opaque_debug!({} ReqwestBody);
+
+impl Body for ReqwestBody {
+    type Data = Bytes;
+    type Error = ReqwestError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, ReqwestError>>> {
+        let frame = Pin::new(&mut self.0).poll_frame(cx);
+        frame.map(|frame| frame.map(|frame| frame.map_err(ReqwestError::new)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.0.size_hint()
+    }
+}
+
+/// Why a request through [`ReqwestClient`] has no answer. Its [source](StdError::source) is reqwest's error, without the URL: that
+/// may be a secret as a whole.
+#[derive(Debug)]
+pub struct ReqwestError(reqwest::Error);
+
+impl ReqwestError {
+    fn new(error: reqwest::Error) -> Self {
+        Self(error.without_url())
+    }
+}
+
+impl fmt::Display for ReqwestError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match lacks_tls(&self.0) {
+            true => f.write_str("reqwest is built without TLS"),
+            false => self.0.fmt(f),
+        }
+    }
+}
+
+impl StdError for ReqwestError {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        Some(&self.0)
     }
 }

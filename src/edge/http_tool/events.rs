@@ -8,6 +8,7 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderMap, Request, StatusCode, Uri};
 
+use super::HttpTool;
 use crate::{
     call::CallInfo,
     event::{emit, ms},
@@ -18,9 +19,9 @@ use crate::{
 /// The longest text, in characters.
 const MAX: usize = 500;
 
-pub(super) fn request(call: &CallInfo, request: &Request<Bytes>) {
+pub(super) fn request(call: &CallInfo, tool: &HttpTool, request: &Request<Bytes>) {
     emit!(DEBUG HTTP_REQUEST, call, METHOD = request.method().as_str(),
-        URL = display(Url(call.rules(), request.uri())),
+        URL = display(Url { rules: call.rules(), uri: request.uri(), template: &tool.url_template() }),
         HEADERS = display(Names(request.headers())),
         BODY = display(Text(call.rules(), request.body())));
 }
@@ -47,21 +48,30 @@ impl fmt::Display for Text<'_> {
     }
 }
 
-/// A URL without the values of its query.
-struct Url<'a>(&'a Rules, &'a Uri);
+/// A URL without the values of its query, and without names that are values.
+struct Url<'a> {
+    rules: &'a Rules,
+    uri: &'a Uri,
+    template: &'a str,
+}
 
 impl fmt::Display for Url<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let whole = self.1.to_string();
+        let whole = self.uri.to_string();
         let (path, query) = whole.split_once('?').unwrap_or((&whole, ""));
         let mut shown = path.to_owned();
         let mut before = "?";
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            let name = pair.split('=').next().unwrap_or_default();
-            shown.extend([before, name, "=*"]);
+            match pair.split_once('=') {
+                Some((name, _)) if self.template.contains(name) => {
+                    shown.extend([before, name, "=*"]);
+                }
+                Some(_) => shown.extend([before, "*=*"]),
+                None => shown.extend([before, "*"]),
+            }
             before = "&";
         }
-        Text(self.0, shown.as_bytes()).fmt(f)
+        Text(self.rules, shown.as_bytes()).fmt(f)
     }
 }
 

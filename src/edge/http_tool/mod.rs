@@ -2,12 +2,14 @@
 //!
 //! An [`HttpTool`] says what is sent: method, and templates of the URL, the headers and the body. [`HttpTool::client`] makes
 //! the leaf of a stack of it, which sends one request for each call. The client is any
-//! `Service<http::Request<B>>`: reqwest's (`ReqwestClient`, feature `http-client`), hyper-util's, either of them below
-//! tower-http's layers.
+//! `Service<http::Request<B>>`: reqwest's (`ReqwestClient`, feature `http-client`; TLS is a feature of reqwest's, which you choose),
+//! hyper-util's, either of them below tower-http's layers.
 //!
-//! - A 2xx is `Ok`: an [`HttpAnswer`], with the body as JSON, or as text where it is none.
+//! - A 2xx is `Ok`: an [`HttpAnswer`], with the body, or [the part of it](HttpTool::with_result) that is the result, as JSON, or
+//!   as text where it is none.
 //! - Any other status is the error that it [means](crate::ErrorKind::from_http_status), with the delay that the headers ask
-//!   for, the beginning of the body in its text, and the whole answer [behind it](HttpAnswer::of_error).
+//!   for, the beginning of the body in its text, and the answer [behind it](HttpAnswer::of_error). Of its body at most 64 KiB are
+//!   read, and for at most 2 s.
 //! - A request that could not be sent is `ConnectionFailed`, not started, and may be repeated. Everything later is
 //!   [unknown](crate::Execution::Unknown).
 //! - Dropping the response future drops the request.
@@ -78,9 +80,9 @@
 //!
 //! | variable | is |
 //! |---|---|
-//! | any argument of the call | its value; one that the call does not have is an error, except in `default` and `is defined` |
+//! | any argument of the call, nested ones too (`order.id`) | its value; one that the call does not have is an error, except in `default` and `is defined`, or [prints nothing](HttpTool::with_empty_undefined) |
 //! | `request_id` | the call's id; without one a UUID, the same in all parts of the request |
-//! | `upstream_token` | the call's [`UpstreamToken`]; in headers only |
+//! | `upstream_token` | the call's [`UpstreamToken`]; in headers only, which become sensitive by it |
 //! | `trace_id`, `idempotency_key` | those of the call, if it has them |
 //! | `uuid()` | another random UUID each time; no secret |
 //!
@@ -94,16 +96,18 @@
 //! | segments of the path: `{{ file \| path }}` | text | split at `/`, then the same | `InvalidInput` |
 //! | query, fields of a form | text, number, boolean | percent-encoded | `InvalidInput` |
 //! | fragment | nothing | | an error when the tool is built |
-//! | header's value | text, number, boolean; visible ASCII, space and tab | as it is | `InvalidInput` |
+//! | header's value | text, number, boolean; visible ASCII, space and tab | as it is: what `;` and `,` mean there is the template's business | `InvalidInput`, also if the header would be empty |
 //! | header's name, method | nothing: they are literal | | an error when the tool is built |
 //! | JSON, in a string | anything but `null` | escaped; arrays and objects as JSON text | `InvalidInput` |
-//! | JSON, outside of strings | anything | JSON: a text gets its quotes | |
+//! | JSON, outside of strings | anything | JSON: a text gets its quotes | `InvalidInput` if the body then nests more than 120 deep |
+//! | JSON, a key | the same | the same | `InvalidInput` if an object has the key already |
 //!
-//! `tojson` makes JSON of anything. `safe` and `escape` do nothing: places escape, whatever a template says. A block that captures
+//! A number that JSON does not have (`"inf" | float`) can stand nowhere. `tojson` makes JSON of anything. `safe` and `escape` do nothing: places escape, whatever a template says. A block that captures
 //! output (`{% set x %}..{% endset %}`) cannot print what it has captured.
 //!
 //! A template may have 64 KiB, a rendering 20,000 steps (about one for each instruction, item and 64 bytes of text that is
-//! made or filtered: a text of some 1 MiB goes through a filter, one of 16 MiB only as it is), a URL and a header 16 KiB, a body 16 MiB of values.
+//! made or filtered: a text of some 1 MiB goes through a filter, one of 16 MiB only as it is), a URL and a header 16 KiB, a body
+//! 16 MiB of values, a form 16 MiB.
 //!
 //! # Errors
 //!
@@ -112,18 +116,58 @@
 //! | what happens | kind | did the tool run? |
 //! |---|---|---|
 //! | an argument is missing, or cannot stand at its place | `InvalidInput`; names it, never its value | no |
-//! | a header needs `upstream_token` and the call has none | `TokenExchange` | no |
-//! | the template gives no JSON, or no URL | `Internal`, as a [refusal](crate::ToolError::is_own_refusal) | no |
-//! | no connection | `ConnectionFailed` | no |
+//! | a header needs `upstream_token` and the call has none, or one that cannot be in a header | `TokenExchange` | no |
+//! | the template gives no JSON, or no URL; reqwest cannot make the request, or has no TLS | `Internal`, as a [refusal](crate::ToolError::is_own_refusal) | no |
+//! | no connection, or a client that is not ready | `ConnectionFailed`, or what its error is | no |
 //! | the connection is lost, before or within the answer | `ConnectionFailed` | unknown |
 //! | 3xx: a redirect is not followed, so that no token goes elsewhere | `Failed` | unknown |
-//! | 4xx, 5xx | [the status' kind](crate::ErrorKind::from_http_status) | by the kind; 503 with a delay: no |
+//! | 4xx, 5xx | [the status' kind](crate::ErrorKind::from_http_status) | by the kind; 503 with `Retry-After` or `retry-after-ms`: no |
 //! | a 2xx with more than [the limit](HttpTool::with_max_bytes), by `Content-Length` or while it is read | `Reported` | yes |
 //! | a 2xx with a `Content-Encoding`: nothing is decompressed here, and nothing was asked for | `Reported` | yes |
+//! | a 2xx without [the result](HttpTool::with_result) | `Reported`, with the answer behind it | yes |
 //!
 //! That a connection was not made is known by the type of the client's error: of hyper-util's with the feature `hyper`, of
 //! reqwest's with `http-client`; of others as [`transport`](crate::transport) has it. A client that decompresses by itself (and takes
-//! the header off) is bounded too: the limit is behind it.
+//! the header off) is bounded too: the limit is behind it. Answers to HEAD, and those with 204 or 304, have no body, whatever their
+//! headers say.
+//!
+//! # Long jobs
+//!
+//! An endpoint that answers with a job (`202 Accepted`, an id) is a tool below a [`PollLayer`](crate::poll::PollLayer) with an [`HttpJob`]: the
+//! request that asks for the job, where in its answer the state stands, and which states end it.
+//!
+//! # Tools as files
+//!
+//! A [`ToolManifest`] is a tool stored as JSON, with its schema and, if it has jobs, how they are asked for. A folder of them, behind a
+//! router, is a list of tools for MCP clients (features `router` and `mcp`; `GatewayHandler` of `mcp-server` shows it):
+//!
+//! ```no_run
+//! # #[cfg(all(feature = "http-client", feature = "router", feature = "mcp", feature = "tower"))] {
+//! use std::time::Duration;
+//! use bytes::Bytes;
+//! use tower::ServiceBuilder;
+//! use tower_toolcall::{
+//!     ConfigError, ServiceBuilderExt,
+//!     http_tool::{ReqwestClient, ToolManifest},
+//!     router::Router,
+//! };
+//!
+//! # fn main() -> Result<(), ConfigError> {
+//! let client = ReqwestClient::new()?;
+//! let mut router = Router::mcp();
+//! for manifest in ToolManifest::read_dir("tools")? {
+//!     let tool = ServiceBuilder::new()
+//!         .option_layer(manifest.poll_layer()?)
+//!         .tool_circuit_breaker() // all below the jobs: for single requests
+//!         .tool_timeout(Duration::from_secs(30))
+//!         .service(manifest.tool()?.client::<_, Bytes>(client.clone()));
+//!     router = router.mcp_tool(manifest.definition(), tool);
+//! }
+//! let router = router.build()?;
+//! println!("{:?}", router.names());
+//! # Ok(()) }
+//! # let _ = main; }
+//! ```
 //!
 //! # What is sent along
 //!
@@ -138,7 +182,7 @@
 //!
 //! # Events
 //!
-//! `tool.http_request` and `tool.http_response`, DEBUG: method, URL without the values of the query, names of headers,
+//! `tool.http_request` and `tool.http_response`, DEBUG: method, URL without values in the query, names of headers,
 //! status, and the first 500 characters of the body, redacted by the call's rules. Nothing is built unless somebody listens.
 //!
 //! # Cancel safety
@@ -149,6 +193,9 @@ mod answer;
 #[cfg(feature = "http-client")]
 mod client;
 mod events;
+mod job;
+mod manifest;
+mod path;
 mod service;
 mod template;
 mod token;
@@ -156,9 +203,11 @@ mod tool;
 
 #[cfg(feature = "http-client")]
 #[cfg_attr(docsrs, doc(cfg(feature = "http-client")))]
-pub use self::client::{ReqwestClient, ReqwestFuture};
+pub use self::client::{ReqwestBody, ReqwestClient, ReqwestError, ReqwestFuture};
 pub use self::{
     answer::{HttpAnswer, HttpClassifier},
+    job::HttpJob,
+    manifest::ToolManifest,
     service::{HttpService, ResponseFuture},
     token::UpstreamToken,
     tool::{HttpTool, MAX_ANSWER},

@@ -4,35 +4,42 @@ use std::{
     pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll},
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 
 use bytes::{Buf, Bytes};
 use http::{
-    HeaderMap, Request, Response, StatusCode,
+    HeaderMap, Method, Request, Response, StatusCode,
     header::{CONTENT_ENCODING, CONTENT_LENGTH},
 };
 use http_body::Body as HttpBody;
 use http_body_util::BodyExt;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tower_service::Service;
 
 use super::{
     HttpTool,
     answer::{Body, HttpAnswer, Refused},
     events,
+    job::Asked,
 };
 use crate::{
     answer::Answer,
     call::{CallInfo, ToolCall},
     edge::hinted,
     error::{AnyError, ErrorKind, Execution, ToolError},
-    hint,
+    hint::{self, HintSource},
     redact::Rules,
 };
 
 /// How much of the body of an answer with an error status stands in the error's message, in characters.
 const MAX_REASON: usize = 200;
+
+/// How much of the body of an answer with an error status is read, in bytes.
+const MAX_REFUSAL: usize = 64 << 10;
+
+/// How long the body of an answer with an error status is waited for: its status is what counts.
+const REFUSAL_TIME: Duration = Duration::from_secs(2);
 
 /// The leaf of an [`HttpTool`]: sends one request for each call. Made by [`HttpTool::client`].
 ///
@@ -87,11 +94,11 @@ where
     }
 
     fn call(&mut self, call: ToolCall) -> ResponseFuture {
-        ResponseFuture(Box::pin(answer(
-            Arc::clone(&self.tool),
-            self.client.clone(),
-            call,
-        )))
+        let tool = match Asked::of(&call) {
+            Some(asked) => Arc::clone(&asked.tool),
+            None => Arc::clone(&self.tool),
+        };
+        ResponseFuture(Box::pin(answer(tool, self.client.clone(), call)))
     }
 }
 
@@ -141,38 +148,60 @@ where
     R::Error: Into<AnyError>,
 {
     call.check()?;
-    let request = tool.request(&call)?;
+    let request = match Asked::of(&call) {
+        // Its arguments were taken once: what is wrong now is what the upstream has said of its job.
+        Some(_) => tool.request(&call).map_err(|error| match error.kind() {
+            ErrorKind::InvalidInput => {
+                let text = format!("the job cannot be asked for: {}", error.message());
+                ToolError::refusal(ErrorKind::Internal, text)
+            }
+            _ => error,
+        })?,
+        None => {
+            call.check_job()?;
+            tool.request(&call)?
+        }
+    };
     // Nothing below needs the call, and the answer may be long in coming.
     drop(call);
     info.record(|r| r.set_server(Arc::clone(tool.shared_host())));
-    events::request(info, &request);
+    events::request(info, tool, &request);
 
-    poll_fn(|cx| client.poll_ready(cx))
-        .await
-        .map_err(from_wire)?;
+    let ready = poll_fn(|cx| client.poll_ready(cx)).await;
+    // Whatever it is, nothing was sent.
+    ready.map_err(|error| from_wire(error).with_execution(Execution::NotStarted))?;
     let begun = Instant::now();
     let sent = client.call(request.map(B::from));
     let response = sent.await.map_err(from_wire)?;
 
     let (head, body) = response.into_parts();
-    let (bytes, broken) = read(body, &head.headers, tool.max_bytes()).await;
+    let is_success = head.status.is_success();
+    let (mut bytes, mut whole) = (Vec::new(), Ok(()));
+    if !has_body(tool.method(), head.status) {
+        drop(body);
+    } else if is_success {
+        whole = read_all(body, &head.headers, tool.max_bytes(), &mut bytes).await;
+    } else if !is_encoded(&head.headers) {
+        let max = tool.max_bytes().min(MAX_REFUSAL);
+        // What there is of it will do.
+        let _ = timeout(REFUSAL_TIME, read(body, max, &mut bytes)).await;
+    }
     let elapsed = begun.elapsed();
     events::response(info, head.status, &head.headers, &bytes, elapsed);
+    whole?;
     let now = wall_clock();
-    let is_success = head.status.is_success();
-    if let Some(error) = broken.filter(|_| is_success) {
-        return Err(error);
-    }
     let answer = HttpAnswer {
         status: head.status,
         body: Body::of(&bytes),
         headers: tool.kept(&head.headers),
         elapsed,
         cooldown: hint::exhausted(&head.headers, now).filter(|_| is_success),
+        retry_after: asked_delay(&head.headers, now),
     };
     if !is_success {
         return Err(refused(answer, &head.headers, info.rules(), now));
     }
+    let answer = picked(tool, answer)?;
     info.record(|r| {
         if r.wants_output_bytes() {
             r.set_output_bytes(answer.body().bytes());
@@ -186,51 +215,88 @@ fn from_wire(error: impl Into<AnyError>) -> ToolError {
     ToolError::from_transport(error.into().into_inner())
 }
 
-/// The body as far as it could be read, and why it was not read to its end.
-async fn read<R>(body: R, headers: &HeaderMap, max: usize) -> (Vec<u8>, Option<ToolError>)
+/// Whether an answer can have a body (RFC 9110, section 6.4.1): else its `Content-Length` is that of another answer.
+fn has_body(method: &Method, status: StatusCode) -> bool {
+    let bodiless = [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED];
+    *method != Method::HEAD && !bodiless.contains(&status)
+}
+
+fn is_encoded(headers: &HeaderMap) -> bool {
+    let encoding = headers.get(CONTENT_ENCODING);
+    encoding.is_some_and(|encoding| encoding != "identity")
+}
+
+/// Reads the body of a 2xx, unless its headers say already that it cannot be taken.
+async fn read_all<R>(
+    body: R,
+    headers: &HeaderMap,
+    max: usize,
+    bytes: &mut Vec<u8>,
+) -> Result<(), ToolError>
 where
     R: HttpBody,
     R::Error: Into<AnyError>,
 {
-    let mut bytes = Vec::new();
-    if let Some(encoding) = headers.get(CONTENT_ENCODING)
-        && encoding != "identity"
-    {
+    if is_encoded(headers) {
         let text = "the answer is compressed, which was not asked for";
-        return (bytes, Some(ToolError::new(ErrorKind::Reported, text)));
+        return Err(ToolError::new(ErrorKind::Reported, text));
     }
-    let too_large = || {
-        let text = format!("the answer has more than {max} bytes");
-        Some(ToolError::new(ErrorKind::Reported, text))
-    };
     let length = headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok());
     if length.is_some_and(|n| n.parse::<u64>().is_ok_and(|n| n > max as u64)) {
-        return (bytes, too_large());
+        return Err(too_large(max));
     }
+    read(body, max, bytes).await
+}
+
+/// Reads a body, up to `max` bytes of it.
+async fn read<R>(body: R, max: usize, bytes: &mut Vec<u8>) -> Result<(), ToolError>
+where
+    R: HttpBody,
+    R::Error: Into<AnyError>,
+{
     let mut body = pin!(body);
-    loop {
-        let mut data = match body.frame().await {
-            None => return (bytes, None),
-            Some(Ok(frame)) => match frame.into_data() {
-                Ok(data) => data,
-                Err(_) => continue,
-            },
-            // The request was sent, and an answer has begun.
-            Some(Err(error)) => {
-                let error = from_wire(error).with_execution(Execution::Unknown);
-                return (bytes, Some(error));
-            }
+    while let Some(frame) = body.frame().await {
+        // The request was sent, and an answer has begun.
+        let frame = frame.map_err(|e| from_wire(e).with_execution(Execution::Unknown))?;
+        let Ok(data) = frame.into_data() else {
+            continue;
         };
-        if data.remaining() > max - bytes.len() {
-            return (bytes, too_large());
-        }
+        let room = max - bytes.len();
+        let fits = data.remaining() <= room;
+        let mut data = data.take(room);
         while data.has_remaining() {
             let chunk = data.chunk();
             bytes.extend_from_slice(chunk);
             let read = chunk.len();
             data.advance(read);
         }
+        if !fits {
+            return Err(too_large(max));
+        }
     }
+    Ok(())
+}
+
+fn too_large(max: usize) -> ToolError {
+    let text = format!("the answer has more than {max} bytes");
+    ToolError::new(ErrorKind::Reported, text)
+}
+
+/// The answer with the tool's result as its body.
+fn picked(tool: &HttpTool, mut answer: HttpAnswer) -> Result<HttpAnswer, ToolError> {
+    let Some(path) = tool.result() else {
+        return Ok(answer);
+    };
+    let found = match &answer.body {
+        Body::Json(json) => path.first(json).cloned(),
+        Body::Text(_) => None,
+    };
+    let Some(found) = found else {
+        let text = format!("the answer has nothing at `{path}`");
+        return Err(ToolError::new(ErrorKind::Reported, text).with_source(Refused(answer)));
+    };
+    answer.body = Body::Json(found);
+    Ok(answer)
 }
 
 #[expect(
@@ -239,6 +305,13 @@ where
 )]
 fn wall_clock() -> SystemTime {
     SystemTime::now()
+}
+
+/// The delay of `Retry-After`, or of its form in milliseconds.
+fn asked_delay(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let asked = [HintSource::RetryAfter, HintSource::RetryAfterMs];
+    let hint = hint::from_headers(headers, now)?;
+    hint.delay.filter(|_| asked.contains(&hint.source))
 }
 
 /// The error that a status means. It keeps the answer.
@@ -250,13 +323,14 @@ fn refused(answer: HttpAnswer, headers: &HeaderMap, rules: &Rules, now: SystemTi
         Answer::Json(json) if json.is_null() => String::new(),
         Answer::Json(json) => json.to_string(),
     };
-    let message = if status.is_redirection() {
+    let message = if is_redirect(status) {
         "the server redirects, which is not followed".to_owned()
     } else if body.is_empty() {
         format!("HTTP {status}")
     } else {
         format!("HTTP {status}: {}", rules.text(&body, MAX_REASON))
     };
+    let is_asked = answer.retry_after.is_some();
     let mut delay = hint::from_headers(headers, now).and_then(|hint| hint.delay);
     let turned_away = [
         StatusCode::TOO_MANY_REQUESTS,
@@ -269,5 +343,15 @@ fn refused(answer: HttpAnswer, headers: &HeaderMap, rules: &Rules, now: SystemTi
     if !body.is_empty() {
         error = error.with_body(&body);
     }
-    hinted(error.with_source(Refused(answer)), delay)
+    let error = hinted(error.with_source(Refused(answer)), delay);
+    match status {
+        // The words of a body, or a quota that comes back, do not say that the request was turned away.
+        StatusCode::SERVICE_UNAVAILABLE if !is_asked => error.with_execution(Execution::Unknown),
+        _ => error,
+    }
+}
+
+/// Whether a status sends the client to another place. 300 and 304 do not.
+fn is_redirect(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
 }

@@ -9,24 +9,26 @@ use http::{
 use serde_json::Value;
 
 use super::{
+    path::Path,
     service::HttpService,
-    template::{Scope, Sketch, TOKEN, Templates, encoded},
+    template::{MAX_BYTES, Scope, Sketch, TOKEN, Templates, encoded},
 };
 use crate::{
     call::{ReplaySafety, ToolCall},
     config::{ConfigError, refuse_if},
-    error::ToolError,
+    error::{ErrorKind, ToolError},
     redact::is_sensitive_key,
 };
 
 /// How many bytes an answer may have, unless set otherwise: 1 MiB.
 pub const MAX_ANSWER: usize = 1 << 20;
 
-/// Headers and fields of forms of one tool; more are refused.
+/// Headers, kept headers and fields of forms of one tool; more are refused.
 const MAX_PARTS: usize = 64;
 
 /// Headers that belong to the connection, or that the client writes.
 const CLIENTS_OWN: &[HeaderName] = &[
+    header::ACCEPT_ENCODING,
     header::CONNECTION,
     header::CONTENT_LENGTH,
     header::EXPECT,
@@ -54,8 +56,6 @@ pub struct HttpTool {
     origin: String,
     host: Arc<str>,
     templates: Templates,
-    /// The arguments that templates name.
-    arguments: BTreeSet<String>,
     /// The properties of the arguments' schema, if there is one.
     known: Option<BTreeSet<String>>,
     headers: Vec<(HeaderName, String)>,
@@ -64,6 +64,7 @@ pub struct HttpTool {
     max_bytes: usize,
     replay: ReplaySafety,
     bare_key: bool,
+    result: Option<Path>,
 }
 
 #[derive(Clone)]
@@ -81,8 +82,10 @@ impl HttpTool {
     ///
     /// # Errors
     ///
-    /// `url`, with the reason.
+    /// `method`: CONNECT and TRACE are the client's own. `url`, with the reason.
     pub fn new(method: Method, url: impl Into<String>) -> Result<Self, ConfigError> {
+        let own = matches!(method, Method::CONNECT | Method::TRACE);
+        refuse_if(own, "method", "is the client's own")?;
         let url = url.into();
         let (origin, host) = origin(&url)?;
         let replay = match method {
@@ -97,7 +100,6 @@ impl HttpTool {
             origin,
             host,
             templates: Templates::default(),
-            arguments: BTreeSet::new(),
             known: None,
             headers: Vec::new(),
             payload: Payload::None,
@@ -105,6 +107,7 @@ impl HttpTool {
             max_bytes: MAX_ANSWER,
             replay,
             bare_key: false,
+            result: None,
         };
         let sketch = tool.add("url", url)?;
         sketch.check_url(&tool.origin)?;
@@ -112,11 +115,14 @@ impl HttpTool {
         Ok(tool)
     }
 
-    /// Adds a header: a literal name, and the template of its value. A header whose value is empty is not sent.
+    /// Adds a header: a literal name, and the template of its value. A header without a value is not sent if the template
+    /// leaves it out (`{% if etag is defined %}{{ etag }}{% endif %}`); an argument that leaves it empty is refused.
+    ///
+    /// What `;`, `,` and quotes mean in a value is the template's business: an argument may have them.
     ///
     /// # Errors
     ///
-    /// The header by its name: one that is the client's own (`Host`, `Content-Length` and the like), comes twice, is no
+    /// The header by its name: one that is the client's own (`Host`, `Content-Length`, `Accept-Encoding` and the like), comes twice, is no
     /// line of visible ASCII, or has a template that does not compile; more than 64 headers.
     pub fn with_header(
         mut self,
@@ -127,7 +133,9 @@ impl HttpTool {
         let template = template.into();
         let refuse = |reason: &'static str| ConfigError::new(part.clone(), reason);
         let header = HeaderName::try_from(name).map_err(|_| refuse("is no name of a header"))?;
-        if CLIENTS_OWN.contains(&header) || matches!(header.as_str(), "keep-alive") {
+        if CLIENTS_OWN.contains(&header)
+            || matches!(header.as_str(), "keep-alive" | "proxy-connection")
+        {
             return Err(refuse("is the client's own"));
         }
         if self.headers.iter().any(|(other, _)| *other == header) {
@@ -149,7 +157,8 @@ impl HttpTool {
     ///
     /// # Errors
     ///
-    /// `body`: the method has none (GET, HEAD), there is one already, or the template does not compile.
+    /// `body`: the method has none (GET, HEAD, OPTIONS), there is one already, or the template does not compile or can be no
+    /// JSON. What the body of a DELETE means is the server's choice (RFC 9110, section 9.3.5).
     pub fn with_body(mut self, template: impl Into<String>) -> Result<Self, ConfigError> {
         self.check_payload()?;
         self.add("body", template.into())?.check_json("body")?;
@@ -158,7 +167,8 @@ impl HttpTool {
         Ok(self)
     }
 
-    /// Sets a form as the body (`application/x-www-form-urlencoded`): literal names, and templates of the values.
+    /// Sets a form as the body (`application/x-www-form-urlencoded`): literal names, and templates of the values. A form that
+    /// becomes longer than 16 MiB is refused.
     ///
     /// # Errors
     ///
@@ -184,7 +194,8 @@ impl HttpTool {
     }
 
     /// Checks that templates use no argument that the JSON Schema of the arguments does not have among its `properties`; those
-    /// that are added later, too. A schema without `properties` says nothing.
+    /// that are added later, too. A schema without `properties` says nothing. Slices (`a[:9]`), the arguments of `{% filter %}`
+    /// and names that the template sets itself are not looked at.
     ///
     /// # Errors
     ///
@@ -208,10 +219,40 @@ impl HttpTool {
     }
 
     /// Keeps this header of answers, for [`HttpAnswer::headers`](super::HttpAnswer::headers). Default: none.
-    pub fn with_kept_header(mut self, name: HeaderName) -> Self {
-        if self.kept.len() < MAX_PARTS && !self.kept.contains(&name) {
+    ///
+    /// # Errors
+    ///
+    /// `kept_header`: more than 64.
+    pub fn with_kept_header(mut self, name: HeaderName) -> Result<Self, ConfigError> {
+        if !self.kept.contains(&name) {
+            let full = self.kept.len() >= MAX_PARTS;
+            refuse_if(full, "kept_header", "is one more than a tool may keep")?;
             self.kept.push(name);
         }
+        Ok(self)
+    }
+
+    /// Sets which part of a 2xx is the result: a JSONPath (RFC 9535), with or without `$.` at its beginning. The first value that it
+    /// finds is the [body](super::HttpAnswer::body) of the answer. Default: all of it. The functions `match` and `search` are not
+    /// there.
+    ///
+    /// An answer in which it finds nothing, one that is no JSON too, is [`Reported`](ErrorKind::Reported), and kept
+    /// [behind the error](super::HttpAnswer::of_error).
+    ///
+    /// # Errors
+    ///
+    /// `result`: no JSONPath.
+    pub fn with_result(mut self, path: &str) -> Result<Self, ConfigError> {
+        self.result = Some(Path::parse("result", path)?);
+        Ok(self)
+    }
+
+    /// Lets undefined variables print nothing, as templates written for Jinja2's defaults expect. Default: they are errors.
+    ///
+    /// Errors they remain in the path of the URL, where a body is no JSON without them, and within others (`a.b` without `a`). A
+    /// call without a token is refused as before by a header that names `upstream_token`.
+    pub fn with_empty_undefined(mut self) -> Self {
+        self.templates.print_undefined();
         self
     }
 
@@ -261,6 +302,15 @@ impl HttpTool {
         self.max_bytes
     }
 
+    pub(super) fn result(&self) -> Option<&Path> {
+        self.result.as_ref()
+    }
+
+    /// The URL as the operator wrote it.
+    pub(super) fn url_template(&self) -> String {
+        self.templates.source("url")
+    }
+
     /// The kept ones of an answer's headers.
     pub(super) fn kept(&self, headers: &HeaderMap) -> HeaderMap {
         let kept = self.kept.iter().flat_map(|name| {
@@ -272,9 +322,20 @@ impl HttpTool {
 
     fn add(&mut self, part: &str, template: String) -> Result<Sketch, ConfigError> {
         let sketch = self.templates.add(part, template)?;
-        self.arguments = self.templates.arguments();
         self.check_arguments()?;
         Ok(sketch)
+    }
+
+    /// Whether a header names the token.
+    pub(super) fn names_token(&self) -> bool {
+        self.headers
+            .iter()
+            .any(|(_, part)| self.templates.has_token(part))
+    }
+
+    /// The arguments that its URL names, as far as they are found.
+    pub(super) fn names_of_url(&self) -> BTreeSet<String> {
+        self.templates.names("url")
     }
 
     fn check_arguments(&self) -> Result<(), ConfigError> {
@@ -285,7 +346,7 @@ impl HttpTool {
     }
 
     fn refuse_token(&self, part: &str) -> Result<(), ConfigError> {
-        match self.templates.variables(part).contains(TOKEN) {
+        match self.templates.has_token(part) {
             true => Err(ConfigError::new(
                 part.to_owned(),
                 format!("uses `{TOKEN}`, which is for headers only"),
@@ -295,7 +356,7 @@ impl HttpTool {
     }
 
     fn check_payload(&self) -> Result<(), ConfigError> {
-        let bodiless = matches!(self.method, Method::GET | Method::HEAD);
+        let bodiless = matches!(self.method, Method::GET | Method::HEAD | Method::OPTIONS);
         refuse_if(bodiless, "body", format!("is none of {}", self.method))?;
         let second = !matches!(self.payload, Payload::None);
         refuse_if(second, "body", "is there already")
@@ -303,7 +364,7 @@ impl HttpTool {
 
     /// The request of a call.
     pub(super) fn request(&self, call: &ToolCall) -> Result<Request<Bytes>, ToolError> {
-        let scope = Scope::new(call, &self.arguments);
+        let scope = Scope::new(call);
         let (body, content_type) = self.payload(&scope)?;
         let mut request = Request::new(body);
         *request.method_mut() = self.method.clone();
@@ -314,7 +375,8 @@ impl HttpTool {
         }
         for (name, part) in &self.headers {
             if let Some(mut value) = self.templates.header(part, &scope)? {
-                value.set_sensitive(is_sensitive_key(name.as_str()));
+                let has_token = self.templates.has_token(part);
+                value.set_sensitive(has_token || is_sensitive_key(name.as_str()));
                 headers.insert(name, value);
             }
         }
@@ -328,7 +390,7 @@ impl HttpTool {
         Ok(request)
     }
 
-    fn payload(&self, scope: &Scope<'_>) -> Result<(Bytes, Option<&'static str>), ToolError> {
+    fn payload(&self, scope: &Scope) -> Result<(Bytes, Option<&'static str>), ToolError> {
         Ok(match &self.payload {
             Payload::None => (Bytes::new(), None),
             Payload::Json => {
@@ -340,6 +402,10 @@ impl HttpTool {
                 for (name, part) in fields {
                     let between = if form.is_empty() { "" } else { "&" };
                     form.extend([between, name, "=", &self.templates.field(part, scope)?]);
+                    if form.len() > MAX_BYTES {
+                        let text = "the arguments are too large for the form";
+                        return Err(ToolError::new(ErrorKind::InvalidInput, text));
+                    }
                 }
                 (form.into(), Some("application/x-www-form-urlencoded"))
             }
@@ -389,8 +455,15 @@ fn origin(url: &str) -> Result<(String, Arc<str>), ConfigError> {
         return refuse("does not begin with `https://` or `http://`");
     };
     let host = url[scheme.len()..].split('/').next().unwrap_or_default();
-    if host.contains(['{', '@', '?', '%']) || host.parse::<Authority>().is_err() {
+    let authority = host.parse::<Authority>();
+    let Some(authority) = authority
+        .ok()
+        .filter(|_| !host.contains(['{', '@', '?', '%']))
+    else {
         return refuse("has no literal host before its path");
+    };
+    if authority.host() != host && authority.port_u16().is_none_or(|port| port == 0) {
+        return refuse("has a port that is none");
     }
     if url.contains('#') {
         return refuse("has a `#`: fragments are not sent");

@@ -6,7 +6,7 @@
 //! - A complete result is `Ok`, also with `isError: true`: the model reads the tool's own words.
 //!   [`McpClassifier`] tells breakers and retriers of the flag.
 //! - `input_required` and `task` results are handed up as they are. The tool has begun to work, so
-//!   neither is ever repeated.
+//!   neither is ever repeated. [`McpTask`] in a [`PollLayer`](crate::poll::PollLayer) waits for the result of a task.
 //! - Everything else is a [`ToolError`](crate::ToolError): protocol errors, HTTP statuses with their
 //!   `Retry-After` (feature `mcp-http`), lost connections. See [`recognise`] for the table.
 //!
@@ -64,6 +64,7 @@ mod reconnect;
 #[cfg(feature = "validate")]
 mod schemas;
 mod service;
+mod task;
 mod tools;
 
 pub(crate) use self::errors::on_wire;
@@ -86,5 +87,6 @@ pub use self::{
     progress::McpProgress,
     reconnect::{McpConnection, McpReconnect},
     service::{IDEMPOTENCY_KEY_META, McpService, ResponseFuture},
+    task::McpTask,
     tools::McpTools,
 };

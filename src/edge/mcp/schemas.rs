@@ -94,6 +94,8 @@ impl McpTools {
     /// server's name and the tool's: where calls name their server, as those through a router do, the catalog has to have this
     /// name too. A list without one replaces all schemas of tools without a server.
     ///
+    /// They stay when the list is dropped, as another may have taken its place: [`Schemas::remove_server`] takes them out.
+    ///
     /// ```
     /// use tower_toolcall::{mcp::{Catalog, McpTools}, validate::{Schemas, ValidateLayer}};
     ///
@@ -118,12 +120,23 @@ impl McpTools {
         let (tools, table) = (self.downgrade(), schemas.clone());
         self.on_change(move || {
             if let Some(tools) = tools() {
-                tools.catalog().put(&table, of);
+                tools.put_current(&table, of);
             }
         });
         // After that: a change in between is not lost.
-        self.catalog().put(schemas, of);
+        self.put_current(schemas, of);
         self
+    }
+
+    /// Two may do so at once, and the older list may be the last to be compiled: then it finds the newer one here.
+    fn put_current(&self, schemas: &Schemas, of: Of) {
+        loop {
+            let catalog = self.catalog();
+            catalog.put(schemas, of);
+            if Arc::ptr_eq(&catalog, &self.catalog()) {
+                return;
+            }
+        }
     }
 }
 
@@ -147,5 +160,25 @@ mod tests {
         assert_eq!((schemas.len(), refused.len()), (10, 8));
         let reason = refused[0].1.reason();
         assert!(reason.contains("longer than 1 s"), "{reason}");
+    }
+
+    thread_local! {
+        static LIST: McpTools = McpTools::new(Catalog::new([Tool::new("old", "", Arc::default())]));
+    }
+
+    /// The list changes, and is compiled elsewhere, while the old one is compiled.
+    fn overtaken(tool: &Tool) -> Option<&Arc<JsonObject>> {
+        if tool.name == "old" {
+            let new = Catalog::new([Tool::new("new", "", Arc::default())]);
+            LIST.with(|tools| tools.set(new));
+        }
+        input(tool)
+    }
+
+    #[test]
+    fn a_list_that_compiles_slowly_does_not_replace_a_newer_one() {
+        let schemas = Schemas::new();
+        LIST.with(|tools| tools.put_current(&schemas, overtaken));
+        assert!(schemas.get(None, "new").is_some() && schemas.get(None, "old").is_none());
     }
 }

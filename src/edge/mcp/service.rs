@@ -15,7 +15,9 @@ use rmcp::{
 use serde_json::{Map, Value};
 use tower_service::Service;
 
-use super::{McpExtras, McpProgress, answer::response_bytes, errors, progress::Reports};
+use super::{
+    McpExtras, McpProgress, answer::response_bytes, errors, progress::Reports, task::TaskRequest,
+};
 use crate::{
     answer::{NoSize, json_bytes},
     call::ToolCall,
@@ -105,14 +107,13 @@ impl McpService {
         check_size(call.arguments())?;
         let (info, reports) = (call.info(), Reports::of(&call));
         let options = self.options(&call);
-        let mut params = CallToolRequestParams::new(call.tool().to_owned());
-        if let Some(extras) = McpExtras::of(&call) {
-            extras.fill(&mut params);
-        }
-        let params = params.with_arguments(call.take_arguments());
+        let asks = TaskRequest::of(&call).cloned();
+        let request = match &asks {
+            Some(asks) => asks.request(),
+            None => request(&mut call)?,
+        };
         // Nothing below needs the call, and the result may be long in coming.
         drop(call);
-        let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
 
         let sent = self.peer.send_cancellable_request(request, options).await;
         // What could not be sent has not run.
@@ -130,10 +131,13 @@ impl McpService {
 
         let answer = handle.await_response().await;
         pending.id = None;
-        let response = match answer.map_err(errors::from_service)? {
-            ServerResult::CallToolResult(result) => CallToolResponse::Complete(result),
-            ServerResult::InputRequiredResult(result) => CallToolResponse::InputRequired(result),
-            ServerResult::CreateTaskResult(result) => CallToolResponse::Task(result),
+        let response = match (asks, answer.map_err(errors::from_service)?) {
+            (Some(asks), result) => asks.answer(result)?,
+            (_, ServerResult::CallToolResult(result)) => CallToolResponse::Complete(result),
+            (_, ServerResult::InputRequiredResult(result)) => {
+                CallToolResponse::InputRequired(result)
+            }
+            (_, ServerResult::CreateTaskResult(result)) => CallToolResponse::Task(result),
             _ => return Err(errors::from_service(ServiceError::UnexpectedResponse)),
         };
         info.record(|r| {
@@ -151,7 +155,9 @@ impl McpService {
     fn options(&self, call: &ToolCall) -> PeerRequestOptions {
         let mut meta = RequestMetaObject::default();
         let own = || call.idempotency_key().map(|key| key.to_string());
-        let given = McpExtras::of(call).and_then(McpExtras::idempotency_key);
+        // A question for a task is none of the call's repetitions.
+        let extras = McpExtras::of(call).filter(|_| TaskRequest::of(call).is_none());
+        let given = extras.and_then(McpExtras::idempotency_key);
         if let Some(key) = given.map(str::to_owned).or_else(own) {
             let _ = meta.insert(IDEMPOTENCY_KEY_META.to_owned(), key.into());
         }
@@ -238,6 +244,16 @@ impl Drop for Pending<'_> {
             runtime.spawn(notify);
         }
     }
+}
+
+fn request(call: &mut ToolCall) -> Result<ClientRequest, ToolError> {
+    call.check_job()?;
+    let mut params = CallToolRequestParams::new(call.tool().to_owned());
+    if let Some(extras) = McpExtras::of(call) {
+        extras.fill(&mut params);
+    }
+    let params = params.with_arguments(call.take_arguments());
+    Ok(ClientRequest::CallToolRequest(CallToolRequest::new(params)))
 }
 
 /// Whether the answer is an error in the tool's own words.

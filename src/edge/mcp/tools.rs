@@ -120,6 +120,11 @@ impl McpTools {
         self.listeners().push(Arc::new(f));
     }
 
+    #[cfg(all(test, feature = "validate"))]
+    pub(super) fn set(&self, catalog: Catalog) {
+        self.0.catalog.store(Arc::new(catalog));
+    }
+
     /// For a listener of its own, which would keep the list alive.
     #[cfg(feature = "validate")]
     pub(super) fn downgrade(&self) -> impl Fn() -> Option<Self> + Send + Sync + 'static {

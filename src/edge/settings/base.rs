@@ -28,6 +28,9 @@ impl Settings {
         let set = self.keys_set();
         let is_set = |key| set.0.contains(key);
         let mut s = self.clone();
+        if !is_set("poll.cap") {
+            s.poll.cap = s.poll.cap.max(s.poll.interval);
+        }
         if !is_set("retry.cap") {
             s.retry.cap = s.retry.cap.max(s.retry.base);
         }

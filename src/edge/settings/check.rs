@@ -49,6 +49,7 @@ fn spans(s: &Settings) -> Checked {
         ("deadline.budget", s.deadline.budget),
         ("sequence.budget", s.sequence.budget),
         ("parallel.budget", s.parallel.budget),
+        ("poll.budget", s.poll.budget),
     ];
     let budgets = budgets.map(|(key, time)| (key.to_owned(), time));
     let tools = s.tools.iter();
@@ -65,6 +66,7 @@ fn spans(s: &Settings) -> Checked {
         ("sequence.reserve", Some(s.sequence.reserve), YEAR),
         ("retry.base", Some(s.retry.base), YEAR),
         ("retry.cap", Some(s.retry.cap), YEAR),
+        ("poll.cap", Some(s.poll.cap), YEAR),
         ("rate_limit.max_wait", Some(limit.max_wait), YEAR),
         ("rate_limit.max_cooldown", Some(limit.max_cooldown), DAY),
         (COOLDOWN, Some(limit.default_cooldown), DAY),
@@ -97,6 +99,7 @@ fn layers(s: &Settings) -> Checked {
     s.redaction_rules()?;
     s.timeout_layer().map(drop)?;
     s.retry_policy().map(drop)?;
+    s.poll_layer(()).map(drop)?;
     let limit = s.rate_limit_builder().build();
     limit.map(drop).map_err(in_section("rate_limit"))?;
     let registry = s.health_builder().build();
@@ -114,6 +117,7 @@ struct Whole<'a> {
 impl Whole<'_> {
     fn check(&self) -> Checked {
         self.attempts()?;
+        self.repairs()?;
         self.reserves()?;
         self.idle()?;
         self.breaker()?;
@@ -131,6 +135,22 @@ impl Whole<'_> {
             )),
             _ => Ok(()),
         }
+    }
+
+    fn repairs(&self) -> Checked {
+        let Settings {
+            tools, validate, ..
+        } = self.settings;
+        for (name, tool) in tools.iter().filter(|(_, tool)| tool.repair == Some(true)) {
+            let off = match tool.validate {
+                _ if !validate.enabled => "validate.enabled".to_owned(),
+                Some(false) => tools::key(name, "validate"),
+                _ => continue,
+            };
+            let reason = format!("`{off}` is false, so it means nothing");
+            return Err(ConfigError::new(tools::key(name, "repair"), reason));
+        }
+        Ok(())
     }
 
     fn reserves(&self) -> Checked {

@@ -2,13 +2,18 @@
 
 use std::time::Duration;
 
-use super::{DeadlineSettings, SanitizeSettings, Settings, names::in_section, tools};
+use super::{
+    DeadlineSettings, SanitizeSettings, Settings, duration::show, names::in_section,
+    retry::growing, tools,
+};
 #[cfg(feature = "validate")]
 use crate::validate::{Schemas, ValidateLayer, Validation};
 use crate::{
-    config::ConfigError,
+    config::{ConfigError, refuse_if},
     deadline::DeadlineLayer,
     edge::health::{Health, HealthBuilder},
+    kit::backoff::Jitter,
+    poll::PollLayer,
     rate_limit::{RateLimitBackoffBuilder, RateLimitBackoffLayer},
     redact::Rules,
     timeout::TimeoutLayer,
@@ -56,6 +61,56 @@ impl Settings {
             }
             _ => ("timeout.default".into(), self.timeout.default),
         }
+    }
+
+    /// The layer that waits for jobs of this kind. It stands at [`Place::Call`](super::Place::Call), so that `deadline.budget` bounds single requests, and
+    /// `poll.budget` the job:
+    ///
+    /// ```
+    /// # #[cfg(feature = "mcp")] {
+    /// use rmcp::model::CallToolResponse;
+    /// use tower_toolcall::{mcp::McpTask, settings::{Place, Settings, StackLayer}};
+    ///
+    /// # fn main() -> Result<(), tower_toolcall::ConfigError> {
+    /// let settings = Settings::default();
+    /// let jobs = settings.poll_layer(McpTask::new())?;
+    /// let stack = settings.stack().with_layer(Place::Call, jobs).build()?;
+    /// # fn of<S>(_: S) {} of(stack); Ok(()) }
+    /// # main().unwrap() }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If one of its settings cannot work.
+    pub fn poll_layer<J>(&self, job: J) -> Result<PollLayer<J>, ConfigError> {
+        let poll = self.in_force().poll;
+        let is_short = poll.cap < poll.interval;
+        refuse_if(
+            is_short,
+            "poll.cap",
+            format!(
+                "{} is shorter than `poll.interval` ({})",
+                show(poll.cap),
+                show(poll.interval)
+            ),
+        )?;
+        let interval = growing(poll.interval, poll.factor).map_err(|e| match e.field() {
+            "base" => e.with_field("poll.interval"),
+            _ => e.with_field("poll.factor"),
+        })?;
+        let interval = interval.with_cap(poll.cap).with_jitter(Jitter::None);
+        let layer = PollLayer::new(job)
+            .with_interval(interval)
+            .and_then(|layer| layer.with_polls(poll.polls))
+            .map_err(in_section("poll"))?;
+        let layer = match poll.budget {
+            Some(budget) => layer.with_budget(budget).map_err(in_section("poll"))?,
+            None => layer,
+        };
+        Ok(match poll.cancel {
+            true => layer,
+            false => layer.without_cancel(),
+        })
     }
 
     /// The layer that checks arguments alone, with these schemas, whether it is enabled or not.

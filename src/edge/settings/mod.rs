@@ -129,7 +129,7 @@
 //! timeout may also be `timeout_ms`, in milliseconds.
 //!
 //! A variable that is not in it is an error if its name begins with `TOOL_CIRCUIT_BREAKER_`, `TOOL_DEADLINE_`,
-//! `TOOL_HEALTH_`, `TOOL_PARALLEL_`, `TOOL_RATE_LIMIT_`, `TOOL_RETRY_`, `TOOL_SANITIZE_`, `TOOL_SEQUENCE_`, `TOOL_TIMEOUT_`,
+//! `TOOL_HEALTH_`, `TOOL_PARALLEL_`, `TOOL_POLL_`, `TOOL_RATE_LIMIT_`, `TOOL_RETRY_`, `TOOL_SANITIZE_`, `TOOL_SEQUENCE_`, `TOOL_TIMEOUT_`,
 //! `TOOL_TRACE_` or `TOOL_VALIDATE_`. No other is looked at.
 //!
 #![doc = include_str!("variables.md")]
@@ -151,6 +151,7 @@
 //! | `sequence.reserve` | not shorter than `sequence.budget` | a tenth of it |
 //! | `deadline.reserve`, `parallel.budget` | such that the reserve is not shorter than the budget: every call of a batch would be skipped | the reserve is a tenth of the budget |
 //! | `retry.cap` | shorter than `retry.base` | as long |
+//! | `poll.cap` | shorter than `poll.interval` | as long |
 //! | `rate_limit.default_cooldown` | longer than `rate_limit.max_wait`, where calls wait | the longest wait is as long, or the cooldown is not waited for |
 //! | | longer than `rate_limit.max_cooldown` | the longest shared cooldown is as long |
 //! | `retry.base`, `rate_limit.default_cooldown` | too long to end within a budget (of deadline, sequence or batch), where calls wait | not waited for |
@@ -195,7 +196,7 @@ pub use self::{
     key::KeyBy,
     preset::Preset,
     sections::{
-        CircuitBreakerSettings, DeadlineSettings, HealthSettings, ParallelSettings,
+        CircuitBreakerSettings, DeadlineSettings, HealthSettings, ParallelSettings, PollSettings,
         RateLimitSettings, RetrySettings, SanitizeSettings, SequenceSettings, TimeoutSettings,
         TraceSettings, VARIABLES, ValidateSettings,
     },

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use super::{RetrySettings, Settings, names::in_section, tools};
 use crate::{
-    config::ConfigError,
+    config::{ConfigError, refuse_if},
     kit::backoff::{Backoff, Jitter},
     retry::{RetryBudget, RetryPolicy},
 };
@@ -10,14 +10,16 @@ use crate::{
 /// A larger one reaches every cap at once.
 const MAX_FACTOR: f64 = 1000.0;
 
+/// Delays that grow by a factor.
+pub(super) fn growing(base: Duration, factor: f64) -> Result<Backoff, ConfigError> {
+    let reason = format!("{factor} is more than {MAX_FACTOR}");
+    refuse_if(factor > MAX_FACTOR, "factor", reason)?;
+    Backoff::exponential(base, factor)
+}
+
 impl RetrySettings {
     fn backoff(&self) -> Result<Backoff, ConfigError> {
-        if self.factor > MAX_FACTOR {
-            let reason = format!("{} is more than {MAX_FACTOR}", self.factor);
-            return Err(ConfigError::new("retry.factor", reason));
-        }
-        let backoff = Backoff::exponential(self.base, self.factor);
-        let backoff = backoff.map_err(in_section("retry"))?;
+        let backoff = growing(self.base, self.factor).map_err(in_section("retry"))?;
         Ok(backoff.with_cap(self.cap).with_jitter(self.jitter))
     }
 

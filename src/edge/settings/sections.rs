@@ -140,8 +140,24 @@ settings! {
         repair: bool = false, "TOOL_VALIDATE_REPAIR", "whether arguments are changed that only have the wrong type";
         /// Whether calls of a tool are refused whose schema cannot be looked at. Default: no.
         strict: bool = false, "TOOL_VALIDATE_STRICT", "whether calls are refused whose schema cannot be looked at";
-        /// How the message of the error begins, where another system's is expected. Default: `2 arguments do not fit`, with the number.
+        /// How the message of the error begins, where another system's is expected. Default: `the arguments do not fit`.
         heading: Option<String> = None, "TOOL_VALIDATE_HEADING", "how the message about wrong arguments begins";
+    }
+
+    /// How jobs are waited for: `[poll]`. For [`Settings::poll_layer`], which is in no stack by itself.
+    poll: PollSettings, PollPart {
+        /// The time before the first poll. Default 1 s.
+        interval: Duration = secs(1), as "duration", "TOOL_POLL_INTERVAL", "the time before the first poll of a job";
+        /// How many times longer each wait is than the one before, at least 1. Default 1.5.
+        factor: f64 = 1.5, "TOOL_POLL_FACTOR", "how many times longer the wait gets with each poll";
+        /// The longest time between two polls. Default 30 s.
+        cap: Duration = secs(30), as "duration", "TOOL_POLL_CAP", "the longest time between two polls";
+        /// How often a call asks for its job. Default 60.
+        polls: u32 = 60, "TOOL_POLL_POLLS", "how often a job is asked for";
+        /// How long a call waits for its job. Default: as long as its deadline and the polls allow.
+        budget: Option<Duration> = None, as "duration", "TOOL_POLL_BUDGET", "how long a job is waited for";
+        /// Whether a job is cancelled for which nobody waits any more. Default: yes.
+        cancel: bool = true, "TOOL_POLL_CANCEL", "whether a job is cancelled for which nobody waits any more";
     }
 
     /// How long one attempt may take: `[timeout]`. See [`TimeoutLayer`](crate::timeout::TimeoutLayer).

@@ -32,7 +32,7 @@ pub struct ToolSettings {
     /// Whether its arguments are checked. Only where the layer is there: see `validate.enabled`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub validate: Option<bool>,
-    /// Whether its arguments are changed if they only have the wrong type.
+    /// Whether its arguments are changed if they only have the wrong type. `true` is an error where they are not checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repair: Option<bool>,
 }

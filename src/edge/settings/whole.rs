@@ -3,8 +3,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::{
-    CircuitBreakerSettings, DeadlineSettings, HealthSettings, ParallelSettings, Preset,
-    RateLimitSettings, RetrySettings, SanitizeSettings, SequenceSettings, StackBuilder,
+    CircuitBreakerSettings, DeadlineSettings, HealthSettings, ParallelSettings, PollSettings,
+    Preset, RateLimitSettings, RetrySettings, SanitizeSettings, SequenceSettings, StackBuilder,
     TimeoutSettings, ToolSettings, TraceSettings, ValidateSettings, base::Explicit, check,
     sections::File,
 };
@@ -23,6 +23,8 @@ pub struct Settings {
     pub(super) explicit: Explicit,
     /// Arguments.
     pub validate: ValidateSettings,
+    /// Jobs: not in the [stack](Self::stack) by themselves, see [`poll_layer`](Self::poll_layer).
+    pub poll: PollSettings,
     /// One attempt's time.
     pub timeout: TimeoutSettings,
     /// A whole call's time.

@@ -50,6 +50,15 @@ impl<S, T> Template<S, T> {
             settings,
         }
     }
+
+    /// A service for a further call, not ready yet.
+    pub(crate) fn fresh(&self) -> S
+    where
+        S: Clone,
+    {
+        let svc = self.svc.lock();
+        svc.unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 impl<S, T> Request<S, T> {
@@ -154,13 +163,11 @@ impl<S, T> Resend<S, T> {
         &self.template.settings
     }
 
-    /// A service for a further attempt, not ready yet.
     pub(super) fn fresh(&self) -> S
     where
         S: Clone,
     {
-        let svc = self.template.svc.lock();
-        svc.unwrap_or_else(PoisonError::into_inner).clone()
+        self.template.fresh()
     }
 
     pub(crate) fn begin_attempt(&mut self) {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use minijinja::{
-    Error, ErrorKind, Output, State, Value,
+    Error, ErrorKind, Output, State, UndefinedBehavior, Value,
     value::{Object, ObjectRepr, ValueKind},
 };
 
@@ -13,7 +13,7 @@ use super::Fault;
 pub(super) const MARK: char = '\u{10FFFE}';
 
 /// How many bytes the values of one part of a request may have together.
-pub(super) const MAX_BYTES: usize = 16 << 20;
+pub(in super::super) const MAX_BYTES: usize = 16 << 20;
 
 /// A value that a template prints.
 #[derive(Debug)]
@@ -26,6 +26,8 @@ pub(super) enum Slot {
     /// Several segments of a path.
     Path(String),
     Null,
+    /// An undefined variable, where that prints nothing.
+    Nothing,
 }
 
 impl Slot {
@@ -53,6 +55,7 @@ impl Slot {
         match self {
             Self::Text(text) | Self::Scalar(text) | Self::Json(text) | Self::Path(text) => text,
             Self::Null => "null",
+            Self::Nothing => "",
         }
     }
 
@@ -60,6 +63,7 @@ impl Slot {
     pub(super) fn plain(&self) -> Option<&str> {
         match self {
             Self::Text(text) | Self::Scalar(text) => Some(text),
+            Self::Nothing => Some(""),
             Self::Json(_) | Self::Path(_) | Self::Null => None,
         }
     }
@@ -84,7 +88,10 @@ pub(super) fn write_mark(
     state: &mut State<'_, '_>,
     value: &Value,
 ) -> Result<(), Error> {
-    let slot = Slot::of(value)?;
+    let slot = match state.undefined_behavior() {
+        UndefinedBehavior::Lenient if value.is_undefined() => Slot::Nothing,
+        _ => Slot::of(value)?,
+    };
     // Either a value of a caller's with a mark in it, or one that a block has captured to print it again.
     if slot.text().contains(MARK) {
         return Err(Fault::Value(None, "cannot be captured and printed again").into());
@@ -103,6 +110,8 @@ pub(super) fn write_mark(
 pub(super) struct Marked {
     text: String,
     slots: Vec<Slot>,
+    /// What the texts of a sketch are made of.
+    pub(super) placeholder: Option<char>,
 }
 
 /// A piece of a [`Marked`] text.
@@ -113,12 +122,26 @@ pub(super) enum Piece<'a> {
 
 impl Marked {
     pub(super) fn new(text: String, slots: Vec<Slot>) -> Self {
-        Self { text, slots }
+        Self {
+            text,
+            slots,
+            placeholder: None,
+        }
     }
 
-    /// A rendering in which one value stands for all.
-    pub(super) fn sketch(text: &str, value: Slot) -> Self {
-        Self::new(text.to_owned(), vec![value])
+    /// A rendering in which a text (0) and a number (1) stand for all values.
+    pub(super) fn sketch(text: String) -> Self {
+        // For private use: no template has it by chance.
+        const TEXT: char = '\u{E000}';
+        Self {
+            text,
+            slots: vec![Slot::Text(TEXT.into()), Slot::Scalar("1".to_owned())],
+            placeholder: Some(TEXT),
+        }
+    }
+
+    pub(super) fn has(&self, is_it: impl Fn(&Slot) -> bool) -> bool {
+        self.slots.iter().any(is_it)
     }
 
     pub(super) fn slot(&self, n: usize) -> Option<&Slot> {
@@ -174,8 +197,24 @@ impl Object for Segments {
 }
 
 fn json(value: &Value) -> Result<String, Error> {
-    let failed = |_| Fault::Value(None, "cannot be written as JSON").into();
-    serde_json::to_string(value).map_err(failed)
+    let failed = |_| Fault::Value(None, "cannot be written as JSON");
+    let json = serde_json::to_string(value).map_err(failed)?;
+    // Another value, in place of `"inf" | float`.
+    if json.contains("null") && !is_finite(value) {
+        return Err(Fault::Value(None, "is no number that JSON has").into());
+    }
+    Ok(json)
+}
+
+/// Whether all numbers in a value are finite.
+fn is_finite(value: &Value) -> bool {
+    let items = || value.try_iter().into_iter().flatten();
+    match value.kind() {
+        ValueKind::Number => f64::try_from(value.clone()).map_or(true, f64::is_finite),
+        ValueKind::Seq | ValueKind::Iterable => items().all(|item| is_finite(&item)),
+        ValueKind::Map => items().all(|key| value.get_item(&key).is_ok_and(|v| is_finite(&v))),
+        _ => true,
+    }
 }
 
 /// Counts the work of a filter: a step for each KiB, so that a loop cannot repeat it for long.

@@ -3,6 +3,7 @@
 //! The engine never sees where in a request it writes. So the values are kept out of its text, behind [marks],
 //! and put in by [place], which knows that a value stands in a segment of a path, in a JSON string, or outside of one.
 
+mod json;
 mod marks;
 mod names;
 mod place;
@@ -16,10 +17,14 @@ use std::{collections::BTreeSet, error::Error as StdError, fmt};
 use http::{HeaderValue, Uri};
 use minijinja::{AutoEscape, Environment, ErrorKind as Cause, UndefinedBehavior, Value};
 
-use self::marks::{MARK, Marked, Slot, Slots};
 pub(super) use self::{
+    marks::MAX_BYTES,
     place::encoded,
-    scope::{Scope, TOKEN},
+    scope::{Scope, TOKEN, is_ours},
+};
+use self::{
+    marks::{MARK, Marked, Slots},
+    place::is_token,
 };
 use crate::{
     config::ConfigError,
@@ -86,23 +91,26 @@ pub(super) struct Sketch(Option<String>);
 impl Sketch {
     /// Refuses what is no URL with a word for each value.
     pub(super) fn check_url(&self, origin: &str) -> Result<(), ConfigError> {
-        self.check("url", |sketch| place::url(sketch, origin).map(drop))
+        self.check("url", |sketch| {
+            place::url(&Marked::sketch(sketch.to_owned()), origin).map(drop)
+        })
     }
 
-    /// Refuses what is JSON neither with a text nor with a number for each value.
+    /// Refuses what is no JSON with a number for each value that touches another value or a part of a number, and a text for
+    /// each of the others.
     pub(super) fn check_json(&self, part: &str) -> Result<(), ConfigError> {
-        self.check(part, |sketch| place::json(sketch).map(drop))
+        self.check(part, |sketch| {
+            place::json(&Marked::sketch(with_numbers(sketch))).map(drop)
+        })
     }
 
     fn check(
         &self,
         part: &str,
-        put_in: impl Fn(&Marked) -> Result<(), Fault>,
+        put_in: impl Fn(&str) -> Result<(), Fault>,
     ) -> Result<(), ConfigError> {
         let Some(text) = &self.0 else { return Ok(()) };
-        let with = |value| put_in(&Marked::sketch(text, value));
-        let checked = with(Slot::Text("x".to_owned()));
-        match checked.or_else(|fault| with(Slot::Scalar("0".to_owned())).map_err(|_| fault)) {
+        match put_in(text) {
             Ok(()) => Ok(()),
             Err(Fault::Template(why) | Fault::Value(_, why)) => {
                 Err(ConfigError::new(part.to_owned(), why))
@@ -112,10 +120,30 @@ impl Sketch {
     }
 }
 
+/// The sketch with marks of a number (1) in place of a text (0) where only a number can be.
+fn with_numbers(sketch: &str) -> String {
+    let in_number = |c: char| matches!(c, '0'..='9' | '-' | '+' | '.' | 'e' | 'E');
+    let pieces: Vec<&str> = sketch.split(MARK).collect();
+    let mut out = String::with_capacity(sketch.len());
+    for (i, piece) in pieces.iter().enumerate() {
+        if i % 2 == 0 {
+            out.push_str(piece);
+            continue;
+        }
+        let before = pieces[i - 1].chars().next_back();
+        let after = pieces.get(i + 1).and_then(|words| words.chars().next());
+        let touched = before.is_none_or(in_number) || after.is_none_or(in_number);
+        out.extend([MARK, if touched { '1' } else { '0' }, MARK]);
+    }
+    out
+}
+
 /// The compiled templates of a tool, by the names of their parts.
 #[derive(Clone)]
 pub(super) struct Templates {
     env: Environment<'static>,
+    /// The parts that name the token.
+    with_token: BTreeSet<String>,
 }
 
 impl Default for Templates {
@@ -134,7 +162,10 @@ impl Default for Templates {
         env.remove_filter("pprint");
         env.remove_global("debug");
         env.add_function("uuid", scope::uuid);
-        Self { env }
+        Self {
+            env,
+            with_token: BTreeSet::new(),
+        }
     }
 }
 
@@ -148,7 +179,11 @@ impl Templates {
         if source.contains(MARK) {
             return Err(refused("has the character U+10FFFE".to_owned()));
         }
-        let sketch = names::check(&self.env, &source).map_err(refused)?;
+        let mut words = BTreeSet::new();
+        let sketch = names::check(&self.env, &source, &mut words).map_err(refused)?;
+        if words.contains(TOKEN) {
+            self.with_token.insert(part.to_owned());
+        }
         let added = self.env.add_template_owned(part.to_owned(), source);
         added.map_err(|error| {
             // The text is the operator's own, so it may be quoted.
@@ -159,49 +194,78 @@ impl Templates {
         Ok(Sketch(sketch))
     }
 
-    /// The variables of a part that it does not set itself, those of nested values as `a.b`.
-    pub(super) fn variables(&self, part: &str) -> BTreeSet<String> {
+    /// Whether a part names the token, in whatever way.
+    pub(super) fn has_token(&self, part: &str) -> bool {
+        self.with_token.contains(part)
+    }
+
+    /// Lets undefined variables print nothing.
+    pub(super) fn print_undefined(&mut self) {
+        let lenient = UndefinedBehavior::Lenient;
+        self.env.set_undefined_behavior(lenient);
+    }
+
+    /// What the operator wrote.
+    pub(super) fn source(&self, part: &str) -> String {
+        let template = self.env.get_template(part);
+        template.map_or_else(|_| String::new(), |template| template.source().to_owned())
+    }
+
+    /// The variables of a part that it does not set itself, those of nested values as `a.b`, as far as they are found (not all of
+    /// them are): for hints.
+    fn variables(&self, part: &str) -> BTreeSet<String> {
         let template = self.env.get_template(part);
         let names = template.map(|template| template.undeclared_variables(true));
         names.into_iter().flatten().collect()
     }
 
-    /// The variables that callers give, of all parts.
-    pub(super) fn arguments(&self) -> BTreeSet<String> {
-        let parts = self.env.templates().map(|(part, _)| part);
-        let names = parts.flat_map(|part| self.variables(part));
-        let names = names.filter(|name| !scope::is_ours(name));
-        names.collect()
-    }
-
     /// The URL of a call.
-    pub(super) fn url(&self, scope: &Scope<'_>, origin: &str) -> Result<Uri, ToolError> {
+    pub(super) fn url(&self, scope: &Scope, origin: &str) -> Result<Uri, ToolError> {
         self.part("url", scope, |marked| place::url(marked, origin))
     }
 
     pub(super) fn header(
         &self,
         part: &str,
-        scope: &Scope<'_>,
+        scope: &Scope,
     ) -> Result<Option<HeaderValue>, ToolError> {
-        self.part(part, scope, place::header)
+        let token = scope.token().filter(|_| self.has_token(part));
+        if token.is_some_and(|token| !is_token(token)) {
+            let text = "the upstream token cannot be in a header";
+            return Err(ToolError::new(ErrorKind::TokenExchange, text));
+        }
+        let is_lenient = self.env.undefined_behavior() == UndefinedBehavior::Lenient;
+        if token.is_none() && is_lenient && self.has_token(part) {
+            return Err(no_token());
+        }
+        self.part_of(part, scope, scope.values_with(token), place::header)
     }
 
-    pub(super) fn json(&self, part: &str, scope: &Scope<'_>) -> Result<String, ToolError> {
+    pub(super) fn json(&self, part: &str, scope: &Scope) -> Result<String, ToolError> {
         self.part(part, scope, place::json)
     }
 
-    pub(super) fn field(&self, part: &str, scope: &Scope<'_>) -> Result<String, ToolError> {
+    pub(super) fn field(&self, part: &str, scope: &Scope) -> Result<String, ToolError> {
         self.part(part, scope, place::field)
     }
 
     fn part<T>(
         &self,
         part: &str,
-        scope: &Scope<'_>,
+        scope: &Scope,
         put_in: impl FnOnce(&Marked) -> Result<T, Fault>,
     ) -> Result<T, ToolError> {
-        let marked = self.marked(part, scope.values());
+        self.part_of(part, scope, scope.values(), put_in)
+    }
+
+    fn part_of<T>(
+        &self,
+        part: &str,
+        scope: &Scope,
+        values: Value,
+        put_in: impl FnOnce(&Marked) -> Result<T, Fault>,
+    ) -> Result<T, ToolError> {
+        let marked = self.marked(part, values);
         let marked = marked.map_err(|fault| self.error(part, scope, None, fault))?;
         put_in(&marked).map_err(|fault| self.error(part, scope, Some(&marked), fault))
     }
@@ -219,19 +283,12 @@ impl Templates {
 
     /// The error of a part that could not be made. It names arguments as the template does, and never a value.
     #[cold]
-    fn error(
-        &self,
-        part: &str,
-        scope: &Scope<'_>,
-        marked: Option<&Marked>,
-        fault: Fault,
-    ) -> ToolError {
-        let names = self.variables(part);
+    fn error(&self, part: &str, scope: &Scope, marked: Option<&Marked>, fault: Fault) -> ToolError {
+        let mut names = self.variables(part);
+        names.remove(TOKEN);
         let invalid = |text: String| ToolError::new(ErrorKind::InvalidInput, text);
         match fault {
-            Fault::Undefined if names.contains(TOKEN) && !scope.has_token() => {
-                ToolError::new(ErrorKind::TokenExchange, "no upstream token on this call")
-            }
+            Fault::Undefined if self.lacks_only_token(part, scope) => no_token(),
             Fault::Undefined => {
                 let missing = names.iter().filter(|name| !scope.has(name));
                 let missing: Vec<_> = missing.map(|name| format!("`{name}`")).collect();
@@ -254,20 +311,36 @@ impl Templates {
         }
     }
 
+    /// Whether nothing would be undefined if the call had a token.
+    fn lacks_only_token(&self, part: &str, scope: &Scope) -> bool {
+        let with_token = || self.marked(part, scope.values_with(Some("x")));
+        let lacks_token = self.has_token(part) && scope.token().is_none();
+        lacks_token && !matches!(with_token(), Err(Fault::Undefined))
+    }
+
     /// Refuses variables that are neither ours nor properties of the arguments' schema.
     pub(super) fn check_arguments(&self, known: &BTreeSet<String>) -> Result<(), ConfigError> {
-        let top = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
-        let ours = |name: &str| {
-            scope::is_ours(name) || self.env.globals().any(|(global, _)| global == name)
-        };
         for (part, _) in self.env.templates() {
-            let names = self.variables(part);
-            let unknown = |name: &&String| !ours(name) && !known.contains(&top(name));
-            if let Some(name) = names.iter().find(unknown) {
+            if let Some(name) = self.names(part).difference(known).next() {
                 let reason = format!("uses `{name}`, which is no property of the schema");
                 return Err(ConfigError::new(part.to_owned(), reason));
             }
         }
         Ok(())
     }
+
+    /// The variables of a part that are not ours, as far as they are found.
+    pub(super) fn names(&self, part: &str) -> BTreeSet<String> {
+        let ours = |name: &str| {
+            scope::is_ours(name) || self.env.globals().any(|(global, _)| global == name)
+        };
+        let names = self.variables(part).into_iter();
+        let top = names.map(|name| name.split('.').next().unwrap_or_default().to_owned());
+        top.filter(|name| !ours(name)).collect()
+    }
+}
+
+#[cold]
+fn no_token() -> ToolError {
+    ToolError::new(ErrorKind::TokenExchange, "no upstream token on this call")
 }

@@ -1,12 +1,18 @@
 //! Finds filters, tests and functions that do not exist, which the engine finds only when it meets them.
 
+use std::collections::BTreeSet;
+
 use minijinja::{Environment, ErrorKind};
 
 use super::marks::MARK;
 
-/// Looks at the words of all tags. Gives the template's own words, with the mark of value 0 for each value; `None` if it has
-/// statements, so that it may be rendered in more than one way.
-pub(super) fn check(env: &Environment<'_>, source: &str) -> Result<Option<String>, String> {
+/// Looks at the words of all tags, and collects those that may be variables. Gives the template's own words, with the mark of
+/// value 0 for each value; `None` if it has statements, so that it may be rendered in more than one way.
+pub(super) fn check<'s>(
+    env: &Environment<'_>,
+    source: &'s str,
+    words: &mut BTreeSet<&'s str>,
+) -> Result<Option<String>, String> {
     let (mut rest, mut sketch, mut is_one) = (source, String::new(), true);
     while let Some(at) = rest.find('{') {
         sketch.push_str(&rest[..at]);
@@ -17,11 +23,14 @@ pub(super) fn check(env: &Environment<'_>, source: &str) -> Result<Option<String
             "{#" => tag.split_once("#}").map_or("", |(_, after)| after),
             "{{" => {
                 sketch.extend([MARK, '0', MARK]);
-                check_tag(env, tag, "}}")?
+                check_tag(env, tag, "}}", words)?
             }
             "{%" => {
                 is_one = false;
-                check_tag(env, tag, "%}")?
+                match behind_raw(tag) {
+                    Some(after) => after,
+                    None => check_tag(env, tag, "%}", words)?,
+                }
             }
             _ => {
                 sketch.push('{');
@@ -34,8 +43,31 @@ pub(super) fn check(env: &Environment<'_>, source: &str) -> Result<Option<String
     Ok(is_one.then_some(sketch))
 }
 
+/// What is behind the end of a block, if this tag begins one that is not looked into.
+fn behind_raw(tag: &str) -> Option<&str> {
+    let inside = bare(tag).strip_prefix("raw")?;
+    let end = inside.trim_start().trim_start_matches(['-', '+']);
+    let block = end.strip_prefix("%}")?;
+    let mut tags = block.match_indices("{%");
+    let after = tags.find_map(|(at, open)| {
+        let end = bare(&block[at + open.len()..]).strip_prefix("endraw")?;
+        end.split_once("%}").map(|(_, after)| after)
+    });
+    Some(after.unwrap_or_default())
+}
+
+/// A tag without its sign for white space.
+fn bare(tag: &str) -> &str {
+    tag.strip_prefix(['-', '+']).unwrap_or(tag).trim_start()
+}
+
 /// Looks at the words of one tag, and gives what is behind it.
-fn check_tag<'s>(env: &Environment<'_>, tag: &'s str, close: &str) -> Result<&'s str, String> {
+fn check_tag<'s>(
+    env: &Environment<'_>,
+    tag: &'s str,
+    close: &str,
+    words: &mut BTreeSet<&'s str>,
+) -> Result<&'s str, String> {
     let (mut rest, mut before) = (tag, Word::Other(""));
     while let Some(c) = rest.chars().next() {
         if let Some(after) = rest.strip_prefix(close) {
@@ -52,6 +84,9 @@ fn check_tag<'s>(env: &Environment<'_>, tag: &'s str, close: &str) -> Result<&'s
         let (word, after) = rest.split_at(length);
         rest = after;
         if !word.trim().is_empty() {
+            if !matches!(before, Word::Other(".")) {
+                words.insert(word);
+            }
             before = Word::check(env, before, word, after.trim_start().starts_with('('))?;
         }
     }

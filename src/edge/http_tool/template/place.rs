@@ -2,10 +2,10 @@
 
 use http::{HeaderValue, Uri};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use serde::de::IgnoredAny;
 
 use super::{
     Fault,
+    json::{self, Broken},
     marks::{Marked, Piece, Slot},
 };
 
@@ -38,6 +38,8 @@ pub(super) fn url(marked: &Marked, origin: &str) -> Result<Uri, Fault> {
             Piece::Value(..) if ends_in_escape(&out) => {
                 return Err(Fault::Template("has a value behind a `%`"));
             }
+            // A request of another resource, else.
+            Piece::Value(_, Slot::Nothing) if !in_query => return Err(Fault::Undefined),
             Piece::Value(n, Slot::Path(path)) if !in_query => {
                 let mut between = "";
                 for segment in path.split('/') {
@@ -98,18 +100,34 @@ fn is_dots(segment: &str) -> bool {
 
 /// A header's value; none where nothing was rendered.
 pub(super) fn header(marked: &Marked) -> Result<Option<HeaderValue>, Fault> {
-    let text = plain(marked, |c| matches!(c, ' '..='~' | '\t'))?;
+    let (text, last) = plain(marked, is_in_header)?;
     if text.len() > MAX_HEADER {
         return Err(Fault::TooMuch);
     }
+    if text.trim_matches([' ', '\t']).is_empty() {
+        // Taking a condition off the request is the template's business, and no value's.
+        return match last {
+            Some(n) => Err(Fault::Value(Some(n), "leaves the header empty")),
+            None => Ok(None),
+        };
+    }
     let value = HeaderValue::from_str(&text);
     let value = value.map_err(|_| Fault::Template("is no value of a header"))?;
-    Ok((!value.is_empty()).then_some(value))
+    Ok(Some(value))
+}
+
+fn is_in_header(c: char) -> bool {
+    matches!(c, ' '..='~' | '\t')
+}
+
+/// Whether a token can be a header's value, or a part of one.
+pub(super) fn is_token(token: &str) -> bool {
+    (1..=MAX_HEADER).contains(&token.len()) && token.chars().all(is_in_header)
 }
 
 /// A field of a form, encoded.
 pub(super) fn field(marked: &Marked) -> Result<String, Fault> {
-    let text = plain(marked, |_| true)?;
+    let (text, _) = plain(marked, |_| true)?;
     Ok(utf8_percent_encode(&text, ENCODED).to_string())
 }
 
@@ -118,13 +136,16 @@ pub(in super::super) fn encoded(name: &str) -> String {
     utf8_percent_encode(name, ENCODED).to_string()
 }
 
-/// A text whose values are plain and made of such characters.
-fn plain(marked: &Marked, fits: fn(char) -> bool) -> Result<String, Fault> {
+/// A text whose values are plain and made of such characters, and the last value that was printed.
+fn plain(marked: &Marked, fits: fn(char) -> bool) -> Result<(String, Option<usize>), Fault> {
     let mut out = String::with_capacity(marked.capacity());
+    let mut last = None;
     for piece in marked.pieces() {
         match piece? {
             Piece::Words(words) => out.push_str(words),
+            Piece::Value(_, Slot::Nothing) => {}
             Piece::Value(n, slot) => {
+                last = Some(n);
                 let text = slot.plain().ok_or(Fault::Value(Some(n), NOT_PLAIN))?;
                 if !text.chars().all(fits) {
                     return Err(Fault::Value(Some(n), "cannot be in a header"));
@@ -133,7 +154,7 @@ fn plain(marked: &Marked, fits: fn(char) -> bool) -> Result<String, Fault> {
             }
         }
     }
-    Ok(out)
+    Ok((out, last))
 }
 
 /// Where in a JSON text something stands.
@@ -141,8 +162,10 @@ fn plain(marked: &Marked, fits: fn(char) -> bool) -> Result<String, Fault> {
 enum Json {
     Outside,
     InString,
-    /// Behind a backslash: so many characters of the escape are missing.
-    InEscape(u8),
+    /// Behind a backslash.
+    InEscape,
+    /// In `\u`: so many digits are missing.
+    InHex(u8),
 }
 
 impl Json {
@@ -150,11 +173,10 @@ impl Json {
         match (self, c) {
             (Self::Outside, '"') => Self::InString,
             (Self::InString, '"') => Self::Outside,
-            (Self::InString, '\\') => Self::InEscape(1),
-            (Self::InEscape(1), 'u') => Self::InEscape(5),
-            (Self::InEscape(5), _) => Self::InEscape(4),
-            (Self::InEscape(1), _) => Self::InString,
-            (Self::InEscape(n), _) => Self::InEscape(n - 1),
+            (Self::InString, '\\') => Self::InEscape,
+            (Self::InEscape, 'u') => Self::InHex(4),
+            (Self::InEscape | Self::InHex(1), _) => Self::InString,
+            (Self::InHex(n), _) => Self::InHex(n - 1),
             (place, _) => place,
         }
     }
@@ -173,9 +195,26 @@ pub(super) fn json(marked: &Marked) -> Result<String, Fault> {
             Piece::Value(n, slot) => put(&mut out, place, n, slot)?,
         }
     }
-    match serde_json::from_str::<IgnoredAny>(&out) {
-        Ok(_) => Ok(out),
-        Err(_) => Err(Fault::Template("is no JSON when its values are in")),
+    match json::check(&out, marked.placeholder) {
+        Ok(()) => Ok(out),
+        Err(broken) => Err(fault(broken, marked)),
+    }
+}
+
+/// Who has broken the JSON: a value, or the template.
+#[cold]
+fn fault(broken: Broken, marked: &Marked) -> Fault {
+    let value_or_template = |is_it: fn(&Slot) -> bool, why| match marked.has(is_it) {
+        true if marked.placeholder.is_none() => Fault::Value(None, why),
+        _ => Fault::Template(why),
+    };
+    match broken {
+        Broken::Syntax if marked.has(|slot| matches!(slot, Slot::Nothing)) => Fault::Undefined,
+        Broken::Syntax => Fault::Template("is no JSON when its values are in"),
+        Broken::Nesting => {
+            value_or_template(|slot| matches!(slot, Slot::Json(_)), "nests too deeply")
+        }
+        Broken::Repeats => value_or_template(|_| true, "repeats a key"),
     }
 }
 
@@ -184,9 +223,12 @@ fn put(out: &mut String, place: Json, n: usize, slot: &Slot) -> Result<(), Fault
         serde_json::to_string(text).map_err(|_| Fault::Value(Some(n), "cannot be written as JSON"))
     };
     match (slot, place) {
-        (_, Json::InEscape(_)) => return Err(Fault::Template("has a value behind a backslash")),
+        (_, Json::InEscape | Json::InHex(_)) => {
+            return Err(Fault::Template("has a value behind a backslash"));
+        }
         (Slot::Path(_), _) => return Err(Fault::Template("has `path` outside of a URL's path")),
         (Slot::Null, Json::InString) => return Err(Fault::Value(Some(n), "is null in a string")),
+        (Slot::Nothing, _) => {}
         (Slot::Text(text), Json::Outside) => out.push_str(&quoted(text)?),
         (Slot::Text(text) | Slot::Json(text), Json::InString) => {
             let quoted = quoted(text)?;

@@ -1,13 +1,17 @@
 //! The variables of a template.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     hash::{BuildHasher, RandomState},
+    sync::{Arc, Mutex, PoisonError},
 };
 
-use minijinja::{Value, value::Serde};
+use minijinja::{
+    Value,
+    value::{Object, Serde},
+};
 
-use super::super::token::UpstreamToken;
+use super::super::{job::Asked, token::UpstreamToken};
 use crate::call::ToolCall;
 
 /// The variable that has the upstream's token.
@@ -16,58 +20,108 @@ pub(in super::super) const TOKEN: &str = "upstream_token";
 /// Variables that no argument can shadow.
 const OURS: &[&str] = &[TOKEN, "request_id", "trace_id", "idempotency_key", "uuid"];
 
-pub(super) fn is_ours(name: &str) -> bool {
+pub(in super::super) fn is_ours(name: &str) -> bool {
     OURS.contains(&name)
 }
 
-/// The variables that one call gives its templates.
-pub(in super::super) struct Scope<'a> {
-    call: &'a ToolCall,
-    values: Value,
+/// The variables that one call gives its templates: all arguments, except those that would shadow [ours](is_ours).
+pub(in super::super) struct Scope(Arc<Variables>);
+
+struct Variables {
+    call: ToolCall,
+    ours: [(&'static str, Option<Value>); 3],
+    /// The arguments that templates have used so far, so that each is converted once.
+    used: Mutex<BTreeMap<String, Value>>,
 }
 
-impl<'a> Scope<'a> {
-    /// Of the arguments only those of these `names`, [ours](is_ours) not among them.
-    pub(in super::super) fn new(call: &'a ToolCall, names: &BTreeSet<String>) -> Self {
-        let arguments = call.arguments().iter();
-        let arguments = arguments.filter(|(name, _)| names.contains(*name));
-        let mut all: Vec<(&str, Value)> = arguments
-            .map(|(name, value)| (&**name, Value::from(Serde(value))))
-            .collect();
+impl Variables {
+    fn get(&self, name: &str) -> Option<Value> {
+        if is_ours(name) {
+            let ours = self.ours.iter().find(|(ours, _)| *ours == name);
+            return ours.and_then(|(_, value)| value.clone());
+        }
+        if let Some(value) = Asked::of(&self.call).and_then(|asked| asked.value(name)) {
+            return value.map(|value| Value::from(Serde(value)));
+        }
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(value) = used.get(name) {
+            return Some(value.clone());
+        }
+        let value = Value::from(Serde(self.call.arguments().get(name)?));
+        used.insert(name.to_owned(), value.clone());
+        Some(value)
+    }
+}
+
+/// The variables of one part of a request.
+struct Context {
+    variables: Arc<Variables>,
+    /// In headers only.
+    token: Option<Value>,
+}
+
+crate::text::opaque_debug!({} Context);
+
+impl Object for Context {
+    fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
+        self.get_value_by_str(key.as_str()?)
+    }
+
+    fn get_value_by_str(self: &Arc<Self>, name: &str) -> Option<Value> {
+        match name {
+            TOKEN => self.token.clone(),
+            name => self.variables.get(name),
+        }
+    }
+}
+
+impl Scope {
+    pub(in super::super) fn new(call: &ToolCall) -> Self {
         let request_id = match call.id() {
             Some(id) => id.into(),
             None => uuid(),
         };
-        all.push(("request_id", request_id.into()));
         let key = call.idempotency_key().map(|key| key.to_string());
-        let token = call.extensions().get::<UpstreamToken>();
-        let known = [
-            ("trace_id", call.trace_id().map(Value::from)),
-            ("idempotency_key", key.map(Value::from)),
-            (TOKEN, token.map(|token| Value::from(token.expose()))),
-        ];
-        all.extend(known.into_iter().filter_map(|(name, v)| Some((name, v?))));
-        let values = Value::from_pairs(all);
-        Self { call, values }
+        Self(Arc::new(Variables {
+            call: call.clone(),
+            ours: [
+                ("request_id", Some(request_id.into())),
+                ("trace_id", call.trace_id().map(Value::from)),
+                ("idempotency_key", key.map(Value::from)),
+            ],
+            used: Mutex::default(),
+        }))
     }
 
+    /// For all parts but headers.
     pub(super) fn values(&self) -> Value {
-        self.values.clone()
+        self.values_with(None)
     }
 
-    pub(super) fn has_token(&self) -> bool {
-        self.call.extensions().get::<UpstreamToken>().is_some()
+    /// For headers.
+    pub(super) fn values_with(&self, token: Option<&str>) -> Value {
+        Value::from_object(Context {
+            variables: Arc::clone(&self.0),
+            token: token.map(Value::from),
+        })
+    }
+
+    pub(super) fn token(&self) -> Option<&str> {
+        let token = self.0.call.extensions().get::<UpstreamToken>();
+        token.map(UpstreamToken::expose)
     }
 
     /// Whether a variable is defined, one of a nested value too.
     pub(super) fn has(&self, name: &str) -> bool {
-        if name == "uuid" {
-            return true;
-        }
-        let mut value = self.values.clone();
-        name.split('.').all(|part| {
-            value = value.get_attr(part).unwrap_or_default();
-            !value.is_undefined()
+        name == "uuid" || self.value(name).is_some()
+    }
+
+    fn value(&self, name: &str) -> Option<Value> {
+        let mut steps = name.split('.');
+        let first = self.0.get(steps.next()?);
+        steps.fold(first, |value, step| {
+            let inner = value?.get_attr(step).ok()?;
+            (!inner.is_undefined()).then_some(inner)
         })
     }
 
@@ -76,11 +130,8 @@ impl<'a> Scope<'a> {
         let given = names.iter().filter(|name| !is_ours(name) && self.has(name));
         let given: Vec<&String> = given.collect();
         let is_it = |name: &str| {
-            let mut value = self.values.clone();
-            for part in name.split('.') {
-                value = value.get_attr(part).unwrap_or_default();
-            }
-            text.is_some_and(|text| value.as_str() == Some(text))
+            let value = self.value(name);
+            text.is_some() && value.as_ref().and_then(Value::as_str) == text
         };
         let mut same = given.iter().filter(|name| is_it(name));
         match (same.next(), same.next(), &*given) {

@@ -1,5 +1,8 @@
 //! Templates, by way of the requests that they make.
 
+mod places;
+mod scope;
+
 use http::{Method, Request};
 use serde_json::{Map, Value, json};
 
@@ -571,7 +574,7 @@ fn hostile_values_stay_at_their_places() {
         .ok()
         .and_then(|n| n.parse().ok());
     let json_tool = post()
-        .with_body(r#"{"a": {{ a }}, "b": [{{ b }}], "c": "pre-{{ a }}-{{ b }}", "d": "{{ a | tojson }}", "e": {{ [a, b] }}}"#)
+        .with_body(r#"{"a": {{ a }}, "b": [{{ b }}], "c": "pre-{{ a }}-{{ b }}", "d": "{{ a | tojson }}", "e": {{ [a, b] }}, "f\u0022": "{{ a }}\u005c", "g": {{ b }}}"#)
         .unwrap();
     let url_tool = HttpTool::new(
         Method::GET,
@@ -596,7 +599,8 @@ fn hostile_values_stay_at_their_places() {
                 let inner: Value = serde_json::from_str(body["d"].as_str().unwrap()).unwrap();
                 let c = format!("pre-{a}-{b}");
                 let d = body["d"].clone();
-                body == json!({ "a": a, "b": [b], "c": c, "d": d, "e": [a, b] })
+                let f = format!("{a}\\");
+                body == json!({ "a": a, "b": [b], "c": c, "d": d, "e": [a, b], "f\"": f, "g": b })
                     && inner == json!(a)
             },
             &what,

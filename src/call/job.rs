@@ -1,0 +1,254 @@
+//! Jobs: work that goes on after the answer to the call that has started it.
+
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{
+        AtomicBool,
+        Ordering::{Acquire, Release},
+    },
+};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use tokio::time::Instant;
+
+use super::{Observation, ToolCall, claim::KEPT_BY_FOLLOW_UPS};
+use crate::{
+    answer::json_bytes,
+    call::{Record, ReplaySafety},
+    error::{ErrorKind, ToolError},
+    text::Short,
+};
+
+/// How many bytes of JSON a [`JobRef`] may have.
+pub const MAX_JOB_BYTES: usize = 4096;
+
+/// A job that a tool has started, and that may still run: what is needed to ask for it again.
+///
+/// [`PollLayer`](crate::poll::PollLayer) leaves it on the call's [record](super::Observation::job) and on the
+/// [error](ToolError::job) of a call that ended before its job. A call that carries it
+/// ([`ToolCall::with_job`]) goes on waiting, and starts no second job.
+///
+/// It is data: the tool's name, its server's, and values of the answer that has started the job, 4 KiB of JSON at most. Whoever has it
+/// can ask for the job, so it does not go over a wire by itself: it is in no text, event or serialised error.
+///
+/// ```
+/// use serde_json::json;
+/// use tower_toolcall::{ToolCall, call::JobRef};
+///
+/// let call = ToolCall::new("report").with_server("stats");
+/// let serde_json::Value::Object(values) = json!({ "job_id": "j-17" }) else { unreachable!() };
+/// let job = JobRef::new(&call, values)?;
+///
+/// let stored = serde_json::to_string(&job)?;
+/// let again = call.with_job(serde_json::from_str(&stored)?);
+/// assert_eq!(again.job(), Some(job));
+/// # Ok::<_, tower_toolcall::AnyError>(())
+/// ```
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Data", into = "Data")]
+pub struct JobRef(Arc<Data>);
+
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Data {
+    tool: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    server: Option<String>,
+    values: Map<String, Value>,
+}
+
+impl JobRef {
+    /// The job that this call has started, by the values with which it can be asked for.
+    ///
+    /// # Errors
+    ///
+    /// `Reported`: it would have more than [`MAX_JOB_BYTES`] bytes. The tool ran.
+    pub fn new(call: &ToolCall, values: Map<String, Value>) -> Result<Self, ToolError> {
+        let data = Data {
+            tool: call.tool().to_owned(),
+            server: call.server().map(str::to_owned),
+            values,
+        };
+        Self::try_from(data).map_err(|text| ToolError::new(ErrorKind::Reported, text))
+    }
+
+    /// The values with which it can be asked for. Not redacted.
+    pub fn values(&self) -> &Map<String, Value> {
+        &self.0.values
+    }
+
+    /// Whether a call with these names has started it.
+    pub fn is_of(&self, call: &ToolCall) -> bool {
+        self.0.tool == call.tool() && self.0.server.as_deref() == call.server()
+    }
+}
+
+impl TryFrom<Data> for JobRef {
+    type Error = String;
+
+    fn try_from(data: Data) -> Result<Self, String> {
+        match json_bytes(&data, MAX_JOB_BYTES as u64) {
+            Ok(_) => Ok(Self(Arc::new(data))),
+            Err(_) => Err(format!("the job has more than {MAX_JOB_BYTES} bytes")),
+        }
+    }
+}
+
+impl From<JobRef> for Data {
+    fn from(job: JobRef) -> Self {
+        Arc::unwrap_or_clone(job.0)
+    }
+}
+
+crate::text::debug_fields! {
+    /// Shows no value.
+    {} |this| JobRef {
+        tool: Short::name(&this.0.tool),
+        server: this.0.server.as_deref().map(Short::name),
+        values: format_args!("{} keys", this.0.values.len()),
+        ..
+    }
+}
+
+/// The job of one recording.
+#[derive(Default)]
+pub(super) struct JobSlot {
+    job: Mutex<Option<(u32, JobRef)>>,
+    /// Whether there ever was one: most calls have none, and take no lock.
+    used: AtomicBool,
+}
+
+crate::text::opaque_debug!({} JobSlot);
+
+impl JobSlot {
+    fn lock(&self) -> MutexGuard<'_, Option<(u32, JobRef)>> {
+        self.job.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, recording: u32, job: JobRef) {
+        *self.lock() = Some((recording, job));
+        self.used.store(true, Release);
+    }
+
+    /// Unless there is another one by now.
+    fn clear(&self, job: &JobRef) {
+        self.lock().take_if(|(_, current)| current == job);
+    }
+
+    fn get(&self, recording: u32) -> Option<JobRef> {
+        if !self.used.load(Acquire) {
+            return None;
+        }
+        let slot = self.lock();
+        let current = slot.as_ref().filter(|(of, _)| *of == recording)?;
+        Some(current.1.clone())
+    }
+}
+
+impl Record {
+    /// Leaves the job that the tool has started, for further attempts at this call and for observers above.
+    pub fn set_job(&self, job: JobRef) {
+        self.job.set(self.recording(), job);
+    }
+
+    /// The job is over, or was cancelled.
+    pub fn clear_job(&self, job: &JobRef) {
+        self.job.clear(job);
+    }
+
+    /// The job that an attempt at this call has started, and that may still run.
+    pub fn job(&self) -> Option<JobRef> {
+        self.job.get(self.recording())
+    }
+}
+
+impl Observation {
+    /// The job that the call has started, and that may still run: see [`PollLayer`](crate::poll::PollLayer).
+    pub fn job(&self) -> Option<JobRef> {
+        self.record().job()
+    }
+}
+
+impl ToolCall {
+    /// Goes on waiting for a job that an earlier call has started, and does not start one.
+    ///
+    /// A [`PollLayer`](crate::poll::PollLayer) refuses the job of another tool, and tools below one refuse a call with a job that did not pass
+    /// through it. Never take it from a caller over a wire.
+    #[must_use]
+    pub fn with_job(mut self, job: JobRef) -> Self {
+        self.extensions_mut().insert(job);
+        self
+    }
+
+    /// The job that this call waits for: set by [`with_job`](Self::with_job), or started by an earlier attempt at a call of the same
+    /// names.
+    pub fn job(&self) -> Option<JobRef> {
+        if let Some(own) = self.extensions().get::<JobRef>() {
+            return Some(own.clone());
+        }
+        let mut job = None;
+        self.record(|r| job = r.job());
+        job.filter(|job| job.is_of(self))
+    }
+
+    /// The job that another attempt after this error waits for.
+    pub(crate) fn job_after(&self, error: Option<&ToolError>) -> Option<JobRef> {
+        let of_error = error.and_then(ToolError::job);
+        let of_error = of_error.filter(|job| job.is_of(self));
+        of_error.cloned().or_else(|| self.job())
+    }
+
+    /// Another attempt after this error waits for the job of this one, even if that is cancelled until then: it starts none.
+    pub(crate) fn keep_job(&mut self, error: Option<&ToolError>) {
+        if let Some(job) = self.job_after(error) {
+            self.extensions_mut().insert(job);
+        }
+    }
+
+    /// Another call of the same tool for the same caller, to ask for what this one has started. For a [`Job`](crate::poll::Job).
+    ///
+    /// Names, arguments, extensions, rules, cancellation and deadline are those of this call. It has a record of its own, no
+    /// claims, no timeout of its own and no job, is attempt 1, and may run twice.
+    #[must_use]
+    pub fn follow_up(&self) -> Self {
+        let mut call = self.clone();
+        call.detach();
+        call.attempt = 1;
+        call.limit_ms = 0;
+        call.replay = ReplaySafety::Safe;
+        call.marks.retain(KEPT_BY_FOLLOW_UPS);
+        if call.timeout().is_some() {
+            call.data_mut().ident_mut().timeout = None;
+        }
+        if call.extensions().get::<JobRef>().is_some() {
+            call.extensions_mut().remove::<JobRef>();
+        }
+        call
+    }
+
+    /// For leaves: a call with a job starts none.
+    ///
+    /// # Errors
+    ///
+    /// `Internal`, as a refusal: no [`PollLayer`](crate::poll::PollLayer) has made it a question for that job.
+    pub fn check_job(&self) -> Result<(), ToolError> {
+        match self.extensions().get::<JobRef>() {
+            Some(_) => Err(ToolError::refusal(
+                ErrorKind::Internal,
+                "the call has a job, and no layer asks for it",
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// The same for a caller who has gone, with the time that is left for it.
+    pub(crate) fn left_behind(mut self, at: Option<Instant>) -> Self {
+        self.deadline = at;
+        #[cfg(feature = "cancel")]
+        if self.cancellation().is_some() {
+            self.data_mut().cancellation = None;
+        }
+        self
+    }
+}

@@ -1,0 +1,316 @@
+//! Jobs over HTTP.
+
+use std::{borrow::Cow, sync::Arc};
+
+use serde_json::{Map, Value};
+
+use super::{
+    HttpTool,
+    answer::{Body, HttpAnswer, Refused},
+    path::Path,
+    template,
+};
+use crate::{
+    call::{JobRef, ToolCall},
+    config::{ConfigError, refuse_if},
+    error::{ErrorKind, ToolError},
+    poll::{Job, Polled, Started},
+};
+
+/// Jobs of an HTTP API, for a [`PollLayer`](crate::poll::PollLayer) above the tool that starts them: the request that asks for a job, and what its
+/// answers mean.
+///
+/// The request is an [`HttpTool`] of its own. Its templates have the arguments of the call, and the [values](Self::with_value) that name the job,
+/// taken out of the answer that has started it. The same leaf sends it.
+///
+/// ```
+/// use std::time::Duration;
+/// use http::Method;
+/// use tower::ServiceBuilder;
+/// use tower_toolcall::{
+///     ConfigError, ServiceBuilderExt,
+///     http_tool::{HttpJob, HttpTool},
+/// };
+///
+/// # fn client() -> impl Clone + Send + Sync + tower::Service<http::Request<bytes::Bytes>, Response = http::Response<http_body_util::Full<bytes::Bytes>>, Error = std::io::Error, Future: Send> + 'static {
+/// #     tower::service_fn(|_: http::Request<bytes::Bytes>| async { Ok(http::Response::default()) })
+/// # }
+/// # fn main() -> Result<(), ConfigError> {
+/// let start = HttpTool::new(Method::POST, "https://api.pizzeria.com/shops/{{ shop }}/deliveries")?;
+/// let status = HttpTool::new(Method::GET, "https://api.pizzeria.com/shops/{{ shop }}/deliveries/{{ delivery }}")?;
+/// let cancel = HttpTool::new(Method::DELETE, "https://api.pizzeria.com/deliveries/{{ delivery }}")?;
+///
+/// let job = HttpJob::new(status, "$.state", ["delivered"], ["failed", "lost"])?
+///     .with_value("delivery", "$.id")?
+///     .with_result("$.report")?
+///     .with_cancel(cancel);
+///
+/// let stack = ServiceBuilder::new()
+///     .tool_deadline(Duration::from_secs(1800)) // of the job
+///     .tool_poll(job)
+///     .tool_timeout(Duration::from_secs(10)) // of each request
+///     .service(start.client::<_, bytes::Bytes>(client()));
+/// # let _ = stack; Ok(()) }
+/// ```
+///
+/// What its answers mean:
+///
+/// | answer | is |
+/// |---|---|
+/// | to the tool's own request: a state of a job that is over | that job's end |
+/// | to the tool's own request: without one of the values, or with one that is no text, number or boolean | `Reported`: the job cannot be asked for |
+/// | a completed state | the result; without anything at its path the whole body |
+/// | a failed state | `Reported`, with the text at the [error's path](Self::with_error); the answer is [behind it](HttpAnswer::of_error) |
+/// | any other state, none, or a body that is no JSON | the job goes on. `Retry-After` is obeyed |
+///
+/// States are compared as text; a number or a boolean as its JSON. Case matters.
+///
+/// # Clone
+///
+/// Clones share everything.
+#[derive(Clone)]
+#[must_use]
+pub struct HttpJob(Arc<Inner>);
+
+#[derive(Clone)]
+struct Inner {
+    status: Arc<HttpTool>,
+    cancel: Option<Arc<HttpTool>>,
+    values: Vec<(String, Path)>,
+    state: Path,
+    completed: Vec<String>,
+    failed: Vec<String>,
+    result: Option<Path>,
+    error: Option<Path>,
+}
+
+impl HttpJob {
+    /// Jobs that `status` asks for: where in its answer the state stands, as a JSONPath (RFC 9535, with or without `$`), and by which states
+    /// a job is over.
+    ///
+    /// # Errors
+    ///
+    /// `state`: no JSONPath. `completed`: empty, or a state is in both lists.
+    pub fn new<T: Into<String>, U: Into<String>>(
+        status: HttpTool,
+        state: &str,
+        completed: impl IntoIterator<Item = T>,
+        failed: impl IntoIterator<Item = U>,
+    ) -> Result<Self, ConfigError> {
+        let completed: Vec<String> = completed.into_iter().map(Into::into).collect();
+        let failed: Vec<String> = failed.into_iter().map(Into::into).collect();
+        refuse_if(completed.is_empty(), "completed", "has no state")?;
+        if let Some(both) = completed.iter().find(|state| failed.contains(state)) {
+            return Err(ConfigError::new(
+                "completed",
+                format!("`{both}` is a failed state too"),
+            ));
+        }
+        Ok(Self(Arc::new(Inner {
+            status: Arc::new(status),
+            cancel: None,
+            values: Vec::new(),
+            state: Path::parse("state", state)?,
+            completed,
+            failed,
+            result: None,
+            error: None,
+        })))
+    }
+
+    /// Takes a value out of the answer that starts a job, for the templates of `status` and `cancel`: a text, a number or a boolean. An
+    /// argument of the same name never takes its place.
+    ///
+    /// # Errors
+    ///
+    /// The name: it is that of a variable of templates, comes twice, or the path is no JSONPath.
+    pub fn with_value(self, name: &str, path: &str) -> Result<Self, ConfigError> {
+        let path = Path::parse("value", path).map_err(|e| e.with_field(name.to_owned()))?;
+        let refuse = |reason: &'static str| Err(ConfigError::new(name.to_owned(), reason));
+        if template::is_ours(name) {
+            return refuse("is a variable of all templates");
+        }
+        if self.0.names(name) {
+            return refuse("comes twice");
+        }
+        Ok(self.edit(|job| job.values.push((name.to_owned(), path))))
+    }
+
+    /// Sets where in the answer of a completed job its result stands. Default: it is the whole body.
+    ///
+    /// # Errors
+    ///
+    /// `result`: no JSONPath.
+    pub fn with_result(self, path: &str) -> Result<Self, ConfigError> {
+        let path = Path::parse("result", path)?;
+        Ok(self.edit(|job| job.result = Some(path)))
+    }
+
+    /// Sets where in the answer of a failed job the reason stands. Default: none is told.
+    ///
+    /// # Errors
+    ///
+    /// `error`: no JSONPath.
+    pub fn with_error(self, path: &str) -> Result<Self, ConfigError> {
+        let path = Path::parse("error", path)?;
+        Ok(self.edit(|job| job.error = Some(path)))
+    }
+
+    /// Sets the request that ends a job for which nobody waits any more. Default: there is none.
+    pub fn with_cancel(self, cancel: HttpTool) -> Self {
+        self.edit(|job| job.cancel = Some(Arc::new(cancel)))
+    }
+
+    fn edit(mut self, change: impl FnOnce(&mut Inner)) -> Self {
+        change(Arc::make_mut(&mut self.0));
+        self
+    }
+
+    fn ask(&self, tool: &Arc<HttpTool>, call: &ToolCall, job: &JobRef) -> ToolCall {
+        let mut ask = call.follow_up();
+        ask.extensions_mut().insert(Asked {
+            kind: Arc::clone(&self.0),
+            tool: Arc::clone(tool),
+            job: job.clone(),
+        });
+        ask
+    }
+}
+
+crate::text::debug_fields! {
+    {} |this| HttpJob { status: this.0.status, state: this.0.state, .. }
+}
+
+impl Job<HttpAnswer> for HttpJob {
+    fn started(
+        &self,
+        call: &ToolCall,
+        answer: HttpAnswer,
+    ) -> Result<Started<HttpAnswer>, ToolError> {
+        let kind = &self.0;
+        match kind.end(answer) {
+            End::Completed(answer) => Ok(Started::Done(answer)),
+            End::Failed(error) => Err(error),
+            End::None(answer, _) => match kind.values(&answer) {
+                Ok(values) => {
+                    let job = JobRef::new(call, values);
+                    let job = job.map_err(|e| e.with_source(Refused(answer.clone())))?;
+                    Ok(Started::Running(job, answer.retry_after))
+                }
+                Err(text) => Err(reported(text, answer)),
+            },
+        }
+    }
+
+    fn ask(&self, call: &ToolCall, job: &JobRef) -> ToolCall {
+        self.ask(&self.0.status, call, job)
+    }
+
+    fn read(&self, _: &ToolCall, answer: HttpAnswer) -> Result<Polled<HttpAnswer>, ToolError> {
+        match self.0.end(answer) {
+            End::Completed(answer) => Ok(Polled::Done(answer)),
+            End::Failed(error) => Err(error),
+            End::None(answer, state) => Ok(Polled::Running {
+                after: answer.retry_after,
+                note: Some(match state {
+                    Some(state) => Cow::Owned(format!("its state is `{state}`")),
+                    None => Cow::Owned(format!("no state at `{}`", self.0.state)),
+                }),
+            }),
+        }
+    }
+
+    fn cancel(&self, call: &ToolCall, job: &JobRef) -> Option<ToolCall> {
+        let cancel = self.0.cancel.as_ref()?;
+        Some(self.ask(cancel, call, job))
+    }
+}
+
+/// Whether a job is over.
+enum End {
+    Completed(HttpAnswer),
+    Failed(ToolError),
+    /// No, or nothing is known: its state.
+    None(HttpAnswer, Option<String>),
+}
+
+impl Inner {
+    fn end(&self, mut answer: HttpAnswer) -> End {
+        let Body::Json(json) = &answer.body else {
+            return End::None(answer, None);
+        };
+        let Some(state) = self.state.first(json).and_then(word) else {
+            return End::None(answer, None);
+        };
+        if self.completed.contains(&state) {
+            let result = self.result.as_ref();
+            if let Some(result) = result.and_then(|path| path.first(json)).cloned() {
+                answer.body = Body::Json(result);
+            }
+            return End::Completed(answer);
+        }
+        if self.failed.contains(&state) {
+            let why = self.error.as_ref().and_then(|path| path.first(json));
+            let text = match why {
+                Some(Value::String(why)) => format!("the job has failed: {why}"),
+                Some(why) => format!("the job has failed: {why}"),
+                None => format!("the job has failed: its state is `{state}`"),
+            };
+            return End::Failed(reported(text, answer));
+        }
+        End::None(answer, Some(state))
+    }
+
+    fn names(&self, name: &str) -> bool {
+        self.values.iter().any(|(known, _)| known == name)
+    }
+
+    /// The values that name the job, out of the answer that has started it.
+    fn values(&self, answer: &HttpAnswer) -> Result<Map<String, Value>, String> {
+        let found = self.values.iter().map(|(name, path)| {
+            let value = match &answer.body {
+                Body::Json(json) => path.first(json),
+                Body::Text(_) => None,
+            };
+            match value {
+                Some(value) if word(value).is_some() => Ok((name.clone(), value.clone())),
+                Some(_) => Err(format!("the answer has no plain value at `{path}`")),
+                None => Err(format!("the answer has nothing at `{path}`")),
+            }
+        });
+        found.collect()
+    }
+}
+
+/// A text, number or boolean as text.
+fn word(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(_) | Value::Bool(_) => Some(value.to_string()),
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
+fn reported(text: String, answer: HttpAnswer) -> ToolError {
+    ToolError::new(ErrorKind::Reported, text).with_source(Refused(answer))
+}
+
+/// What a call asks for, instead of the tool of its leaf.
+#[derive(Clone)]
+pub(super) struct Asked {
+    kind: Arc<Inner>,
+    pub(super) tool: Arc<HttpTool>,
+    job: JobRef,
+}
+
+impl Asked {
+    pub(super) fn of(call: &ToolCall) -> Option<&Self> {
+        call.extensions().get()
+    }
+
+    /// The value of a variable that only the job may give: `None` for a variable of the call's.
+    pub(super) fn value(&self, name: &str) -> Option<Option<&Value>> {
+        let is_of_job = self.kind.names(name);
+        is_of_job.then(|| self.job.values().get(name))
+    }
+}

@@ -1,0 +1,491 @@
+//! Tools as files.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    io::Read,
+    path::Path as FilePath,
+    time::Duration,
+};
+
+use http::{Method, header::CONTENT_TYPE};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{HttpJob, HttpTool};
+use crate::{
+    call::ReplaySafety,
+    config::{ConfigError, refuse_if},
+    kit::backoff::{Backoff, Jitter},
+    poll::PollLayer,
+};
+
+/// The longest file, in bytes.
+const MAX_FILE: u64 = 1 << 20;
+
+/// The most files of a folder.
+const MAX_FILES: usize = 1000;
+
+/// An HTTP tool as it is stored: JSON with a name, a schema of the arguments, and what is sent for a call.
+///
+/// ```
+/// # #[cfg(feature = "mcp")] {
+/// use tower_toolcall::http_tool::ToolManifest;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let manifest: ToolManifest = serde_json::from_str(r#"{
+///     "name": "deliver",
+///     "description": "Delivers an order.",
+///     "input_schema": { "type": "object", "properties": { "shop": { "type": "string" } }, "required": ["shop"] },
+///     "execution_profile": {
+///         "mode": "async_poll",
+///         "method": "POST",
+///         "url_template": "https://api.pizzeria.com/shops/{{ shop }}/deliveries",
+///         "headers_template": "{\"X-Request-ID\": \"{{ request_id }}\"}",
+///         "body_template": "{\"asap\": true}",
+///         "poll_config": {
+///             "status_url_template": "https://api.pizzeria.com/deliveries/{{ delivery_id }}",
+///             "status_field_path": "$.state",
+///             "completed_values": ["delivered"],
+///             "failed_values": ["lost"],
+///             "result_field_path": "$.report"
+///         }
+///     }
+/// }"#)?;
+///
+/// let tool = manifest.tool()?;
+/// let jobs = manifest.poll_layer()?.expect("its mode is `async_poll`");
+/// assert_eq!(manifest.definition().name, "deliver");
+/// # let _ = (tool, jobs); Ok(()) }
+/// # main().unwrap() }
+/// ```
+///
+/// | field | is |
+/// |---|---|
+/// | `name` | the tool's name |
+/// | `description` | what it does, for models |
+/// | `input_schema` | the JSON Schema of its arguments: checked by `ValidateLayer`. Templates may name its properties only |
+/// | `source_path` | where it came from; not used here |
+/// | `execution_profile.mode` | `sync_http` (the default; also `sync`) or `async_poll`, in small or capital letters |
+/// | `.method` | `POST` by default |
+/// | `.url_template`, `.body_template` | templates of an [`HttpTool`]; the body is JSON |
+/// | `.headers_template` | a JSON object of names and templates, or the text of one: it is parsed first, so that no value adds a header |
+/// | `.required_audience`, `.required_scopes` | for whom the tool's token has to be, and with which scopes. A header that names `upstream_token` needs an audience |
+/// | `.poll_config.status_url_template` | the URL that is asked, by GET with the same headers. A variable that is no property of the schema (without a schema: not in the URL above) is the field of that name in the answer that has started the job; there has to be one |
+/// | `.poll_config.job_values` | names and JSONPaths of such values, where they are other fields; they go before arguments |
+/// | `.poll_config.status_field_path`, `result_field_path`, `error_field_path` | JSONPaths, with or without `$`; of the state (`$.status`), the result and the reason |
+/// | `.poll_config.completed_values`, `failed_values` | states that end a job; `["completed"]` and `["failed"]` by default |
+/// | `.poll_config.interval_seconds`, `backoff_multiplier`, `max_interval_seconds`, `max_attempts` | as [`PollLayer`] has them: 1, 1.5, 30, 60. Also `initial_interval_seconds`, `max_poll_attempts` |
+///
+/// Any other field is an error.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ToolManifest {
+    name: String,
+    #[serde(default)]
+    description: Option<String>,
+    #[serde(default)]
+    input_schema: Option<Value>,
+    #[serde(default)]
+    source_path: Option<String>,
+    execution_profile: Profile,
+    #[serde(skip)]
+    passes_subject: bool,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Profile {
+    #[serde(default)]
+    mode: Mode,
+    #[serde(default = "post")]
+    method: String,
+    url_template: String,
+    #[serde(default)]
+    headers_template: Option<Headers>,
+    #[serde(default)]
+    body_template: Option<String>,
+    #[serde(default)]
+    required_audience: Option<String>,
+    #[serde(default)]
+    required_scopes: Vec<String>,
+    #[serde(default)]
+    poll_config: Option<PollConfig>,
+    #[serde(default)]
+    source_path: Option<String>,
+}
+
+crate::text::debug_fields! {
+    /// Shows no template: one may have a key in it.
+    {} |this| Profile { mode: this.mode, method: this.method, .. }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+enum Mode {
+    #[default]
+    #[serde(rename = "sync_http", alias = "SYNC_HTTP", alias = "sync")]
+    Sync,
+    #[serde(rename = "async_poll", alias = "ASYNC_POLL")]
+    Poll,
+}
+
+/// Names and templates, in order.
+#[derive(Clone, Deserialize)]
+#[serde(untagged)]
+enum Headers {
+    Text(String),
+    Fields(BTreeMap<String, String>),
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PollConfig {
+    status_url_template: String,
+    #[serde(default = "status")]
+    status_field_path: String,
+    #[serde(default)]
+    result_field_path: Option<String>,
+    #[serde(default)]
+    error_field_path: Option<String>,
+    #[serde(default)]
+    job_values: BTreeMap<String, String>,
+    #[serde(default = "completed")]
+    completed_values: Vec<String>,
+    #[serde(default = "failed")]
+    failed_values: Vec<String>,
+    #[serde(default = "one", alias = "initial_interval_seconds")]
+    interval_seconds: f64,
+    #[serde(default = "one_and_a_half")]
+    backoff_multiplier: f64,
+    #[serde(default = "thirty")]
+    max_interval_seconds: f64,
+    #[serde(default = "sixty", alias = "max_poll_attempts")]
+    max_attempts: u32,
+}
+
+fn post() -> String {
+    Method::POST.to_string()
+}
+
+fn status() -> String {
+    "$.status".to_owned()
+}
+
+fn completed() -> Vec<String> {
+    vec!["completed".to_owned()]
+}
+
+fn failed() -> Vec<String> {
+    vec!["failed".to_owned()]
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+fn one_and_a_half() -> f64 {
+    1.5
+}
+
+fn thirty() -> f64 {
+    30.0
+}
+
+fn sixty() -> u32 {
+    60
+}
+
+impl ToolManifest {
+    /// The manifests of a folder, by the names of their files: all that end in `.json`. They are checked.
+    ///
+    /// # Errors
+    ///
+    /// The file, with the reason: it cannot be read, has more than 1 MiB, or is no manifest of a tool that can work; two files with one name of a
+    /// tool; more than 1,000 files.
+    pub fn read_dir(folder: impl AsRef<FilePath>) -> Result<Vec<Self>, ConfigError> {
+        let folder = folder.as_ref();
+        let unread = |error: std::io::Error| {
+            ConfigError::new(
+                folder.display().to_string(),
+                format!("cannot be read: {error}"),
+            )
+        };
+        let mut files = Vec::new();
+        for entry in fs::read_dir(folder).map_err(unread)? {
+            let path = entry.map_err(unread)?.path();
+            let extension = path.extension();
+            // A pipe of that name would be waited for.
+            if extension.is_some_and(|extension| extension == "json") && path.is_file() {
+                files.push(path);
+            }
+            if files.len() > MAX_FILES {
+                let folder = folder.display().to_string();
+                return Err(ConfigError::new(folder, "has more than 1,000 files"));
+            }
+        }
+        files.sort();
+        let mut names = BTreeSet::new();
+        let read = files.iter().map(|path| {
+            let of_file = |reason: String| ConfigError::new(path.display().to_string(), reason);
+            let manifest = read(path).map_err(of_file)?;
+            // Whether the token may go without an audience is asked when the tool is made.
+            let lenient = manifest.clone().pass_subject_without_audience();
+            let checked = lenient.tool().and_then(|_| lenient.poll_layer());
+            checked.map_err(|e| of_file(format!("{}: {}", e.field(), e.reason())))?;
+            match names.insert(manifest.name.clone()) {
+                true => Ok(manifest),
+                false => Err(of_file(format!(
+                    "`{}` is another file's tool",
+                    manifest.name
+                ))),
+            }
+        });
+        read.collect()
+    }
+
+    /// Lets headers name `upstream_token` although no audience is required. Whoever puts an [`UpstreamToken`](super::UpstreamToken) on calls then
+    /// answers for whose it is: a caller's own token would be sent to the tool as it is.
+    #[must_use]
+    pub fn pass_subject_without_audience(mut self) -> Self {
+        self.passes_subject = true;
+        self
+    }
+
+    /// The tool's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it does, for models.
+    pub fn description(&self) -> Option<&str> {
+        self.description.as_deref()
+    }
+
+    /// The JSON Schema of the arguments.
+    pub fn input_schema(&self) -> Option<&Value> {
+        self.input_schema.as_ref()
+    }
+
+    /// For whom the tool's token has to be.
+    pub fn required_audience(&self) -> Option<&str> {
+        self.execution_profile.required_audience.as_deref()
+    }
+
+    /// The scopes that the tool's token has to have.
+    pub fn required_scopes(&self) -> &[String] {
+        &self.execution_profile.required_scopes
+    }
+
+    /// Where it came from.
+    pub fn source_path(&self) -> Option<&str> {
+        let of_profile = self.execution_profile.source_path.as_deref();
+        self.source_path.as_deref().or(of_profile)
+    }
+
+    /// The tool that sends its requests.
+    ///
+    /// # Errors
+    ///
+    /// The part of it that cannot work; `required_audience`, if it is missing and a header names the token.
+    pub fn tool(&self) -> Result<HttpTool, ConfigError> {
+        let profile = &self.execution_profile;
+        refuse_if(self.name.is_empty(), "name", "is empty")?;
+        let method = Method::from_bytes(profile.method.to_ascii_uppercase().as_bytes());
+        let method = method.map_err(|_| ConfigError::new("method", "is none of HTTP"))?;
+        let mut tool = self.request(method, &profile.url_template, true)?;
+        if let Some(schema) = &self.input_schema {
+            tool = tool.with_input_schema(schema)?;
+        }
+        if profile.mode == Mode::Poll {
+            // A job that is started twice runs twice.
+            tool = tool.with_replay_safety(ReplaySafety::Unknown);
+        }
+        let body = profile.body_template.as_deref();
+        match body.filter(|body| !body.trim().is_empty()) {
+            Some(body) => tool.with_body(body),
+            None => Ok(tool),
+        }
+    }
+
+    /// A request with the manifest's headers; that of a job has no body.
+    fn request(&self, method: Method, url: &str, has_body: bool) -> Result<HttpTool, ConfigError> {
+        let mut tool = HttpTool::new(method, url)?;
+        for (name, template) in self.headers()? {
+            let is_type = name.eq_ignore_ascii_case(CONTENT_TYPE.as_str());
+            if is_type && !template.contains("json") {
+                return Err(ConfigError::new("headers_template", "the body is JSON"));
+            }
+            if has_body || !is_type {
+                tool = tool.with_header(&name, template)?;
+            }
+        }
+        let has_audience = self.required_audience().is_some() || self.passes_subject;
+        let lacks = tool.names_token() && !has_audience;
+        refuse_if(
+            lacks,
+            "required_audience",
+            "is missing, and a header names `upstream_token`",
+        )?;
+        Ok(tool)
+    }
+
+    fn headers(&self) -> Result<BTreeMap<String, String>, ConfigError> {
+        match &self.execution_profile.headers_template {
+            None => Ok(BTreeMap::new()),
+            Some(Headers::Fields(fields)) => Ok(fields.clone()),
+            Some(Headers::Text(text)) if text.trim().is_empty() => Ok(BTreeMap::new()),
+            Some(Headers::Text(text)) => serde_json::from_str(text).map_err(|_| {
+                let reason = "is no JSON object of names and templates";
+                ConfigError::new("headers_template", reason)
+            }),
+        }
+    }
+
+    /// What its jobs are: `None` unless its mode is `async_poll`.
+    ///
+    /// # Errors
+    ///
+    /// `poll_config`, if it is missing, or the part of it that cannot work.
+    pub fn job(&self) -> Result<Option<HttpJob>, ConfigError> {
+        let profile = &self.execution_profile;
+        let config = match (&profile.poll_config, profile.mode) {
+            (None, Mode::Sync) => return Ok(None),
+            (Some(_), Mode::Sync) => {
+                return Err(ConfigError::new(
+                    "poll_config",
+                    "is there, and the mode is `sync_http`",
+                ));
+            }
+            (Some(config), Mode::Poll) => config,
+            (None, Mode::Poll) => return Err(ConfigError::new("poll_config", "is missing")),
+        };
+        let in_config = |part: &'static str| move |e: ConfigError| e.with_field(part);
+        let status = self.request(Method::GET, &config.status_url_template, false);
+        let status = status.map_err(in_config("status_url_template"))?;
+        // Never those of headers: a caller could name another's job.
+        let schema = self.input_schema.as_ref();
+        let properties = schema.and_then(|schema| schema.get("properties"));
+        let named = &config.job_values;
+        let mut names = status.names_of_url();
+        match properties {
+            Some(all) => names.retain(|name| all.get(name).is_none()),
+            None => {
+                let arguments = self.tool()?.names_of_url();
+                names.retain(|name| !arguments.contains(name));
+            }
+        }
+        names.retain(|name| !named.contains_key(name));
+        let is_same_for_all = names.is_empty() && named.is_empty();
+        refuse_if(
+            is_same_for_all,
+            "status_url_template",
+            "names no value of the job",
+        )?;
+        let (completed, failed) = (&config.completed_values, &config.failed_values);
+        let mut job = HttpJob::new(status, &config.status_field_path, completed, failed).map_err(
+            |e| match e.field() {
+                "state" => e.with_field("status_field_path"),
+                _ => e.with_field("completed_values"),
+            },
+        )?;
+        for name in &names {
+            job = job.with_value(name, &format!("$[{}]", Value::from(name.as_str())))?;
+        }
+        for (name, path) in named {
+            job = job
+                .with_value(name, path)
+                .map_err(in_config("job_values"))?;
+        }
+        if let Some(path) = &config.result_field_path {
+            job = job
+                .with_result(path)
+                .map_err(in_config("result_field_path"))?;
+        }
+        if let Some(path) = &config.error_field_path {
+            job = job
+                .with_error(path)
+                .map_err(in_config("error_field_path"))?;
+        }
+        Ok(Some(job))
+    }
+
+    /// The layer that waits for its jobs: `None` unless its mode is `async_poll`. For `ServiceBuilder::option_layer`, above the layers for
+    /// single requests.
+    ///
+    /// # Errors
+    ///
+    /// `poll_config`, or the part of it that cannot work.
+    pub fn poll_layer(&self) -> Result<Option<PollLayer<HttpJob>>, ConfigError> {
+        let (Some(job), Some(config)) = (self.job()?, &self.execution_profile.poll_config) else {
+            return Ok(None);
+        };
+        let seconds = |field: &'static str, n: f64| {
+            let time = Duration::try_from_secs_f64(n);
+            time.map_err(|_| ConfigError::new(field, format!("{n} is no time in seconds")))
+        };
+        let base = seconds("interval_seconds", config.interval_seconds)?;
+        let cap = seconds("max_interval_seconds", config.max_interval_seconds)?;
+        refuse_if(
+            cap < base,
+            "max_interval_seconds",
+            "is shorter than the interval",
+        )?;
+        let interval = Backoff::exponential(base, config.backoff_multiplier).map_err(|e| {
+            let is_base = e.field() == "base";
+            e.with_field(if is_base {
+                "interval_seconds"
+            } else {
+                "backoff_multiplier"
+            })
+        })?;
+        let interval = interval.with_cap(cap).with_jitter(Jitter::None);
+        let layer = PollLayer::new(job).with_interval(interval);
+        let layer = layer.map_err(|e| e.with_field("interval_seconds"))?;
+        let layer = layer.with_polls(config.max_attempts);
+        layer.map(Some).map_err(|e| e.with_field("max_attempts"))
+    }
+
+    /// The tool's definition, for a list of MCP: its schema, and by its method whether it only reads (GET, HEAD, OPTIONS) or may be repeated
+    /// (PUT, DELETE). A job that was started twice runs twice, whatever the method.
+    #[cfg(feature = "mcp")]
+    pub fn definition(&self) -> rmcp::model::Tool {
+        use rmcp::model::{Tool, ToolAnnotations};
+
+        let schema = match &self.input_schema {
+            Some(Value::Object(schema)) => schema.clone(),
+            _ => serde_json::Map::from_iter([("type".to_owned(), "object".into())]),
+        };
+        let profile = &self.execution_profile;
+        let is = |names: &[&str]| {
+            let is_one = names
+                .iter()
+                .any(|name| profile.method.eq_ignore_ascii_case(name));
+            is_one && profile.mode == Mode::Sync
+        };
+        // What is not known is not said: of a POST nothing.
+        let mut annotations = ToolAnnotations::new();
+        if is(&["GET", "HEAD", "OPTIONS"]) {
+            annotations = annotations.read_only(true);
+        } else if is(&["PUT", "DELETE"]) {
+            annotations = annotations.idempotent(true);
+        }
+        let mut tool = Tool::new_with_raw(
+            self.name.clone(),
+            self.description.clone().map(Into::into),
+            std::sync::Arc::new(schema),
+        );
+        tool.annotations = Some(annotations);
+        tool
+    }
+}
+
+fn read(path: &FilePath) -> Result<ToolManifest, String> {
+    let file = fs::File::open(path).map_err(|e| format!("cannot be read: {e}"))?;
+    let mut text = String::new();
+    let read = file.take(MAX_FILE + 1).read_to_string(&mut text);
+    read.map_err(|e| format!("cannot be read: {e}"))?;
+    if text.len() as u64 > MAX_FILE {
+        return Err("has more than 1 MiB".to_owned());
+    }
+    serde_json::from_str(&text).map_err(|e| format!("is no manifest: {e}"))
+}

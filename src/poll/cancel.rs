@@ -1,0 +1,94 @@
+//! The end of a job for which nobody waits any more.
+
+use std::{
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+    time::Duration,
+};
+
+use tokio::{
+    runtime::Handle,
+    time::{Instant, timeout},
+};
+use tower_service::Service;
+
+use crate::call::ToolCall;
+
+/// How long a job's cancellation may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How many may run at the same time, in this process; others are not sent.
+const AT_ONCE: usize = 100;
+
+static RUNNING: AtomicUsize = AtomicUsize::new(0);
+
+/// What is done when it is dropped: whether it could be.
+#[derive(Default)]
+pub(super) struct Abandoned(Option<Box<dyn FnOnce() -> bool + Send + Sync>>);
+
+impl Abandoned {
+    /// Sends this call to a service that `fresh` gives, in a task of its own: there is nobody else to poll it. `leave` is called first,
+    /// if there is such a task.
+    pub(super) fn then<S>(
+        call: ToolCall,
+        leave: impl FnOnce() + Send + Sync + 'static,
+        fresh: impl FnOnce() -> S + Send + Sync + 'static,
+    ) -> Self
+    where
+        S: Service<ToolCall> + Send + 'static,
+        S::Future: Send,
+    {
+        Self(Some(Box::new(move || {
+            let (Ok(runtime), Some(place)) = (Handle::try_current(), Place::take()) else {
+                return false;
+            };
+            leave();
+            let until = Instant::now().checked_add(PATIENCE);
+            let call = call.left_behind(until);
+            runtime.spawn(async move {
+                // A clone of the user's: a panic of it ends this task alone.
+                let sent = send(fresh(), call);
+                let _ = timeout(PATIENCE, sent).await;
+                drop(place);
+            });
+            true
+        })))
+    }
+
+    /// Does it now; whether there was something to do, and it could be done.
+    pub(super) fn act(&mut self) -> bool {
+        self.0.take().is_some_and(|act| act())
+    }
+
+    /// There is nothing to do any more.
+    pub(super) fn forget(&mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Abandoned {
+    fn drop(&mut self) {
+        self.act();
+    }
+}
+
+async fn send<S: Service<ToolCall>>(mut svc: S, call: ToolCall) {
+    if std::future::poll_fn(|cx| svc.poll_ready(cx)).await.is_ok() {
+        // Its answer changes nothing: the job has ended, or it runs on.
+        let _ = svc.call(call).await;
+    }
+}
+
+struct Place;
+
+impl Place {
+    fn take() -> Option<Self> {
+        let taken = RUNNING.fetch_update(Relaxed, Relaxed, |n| (n < AT_ONCE).then_some(n + 1));
+        taken.is_ok().then_some(Self)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        RUNNING.fetch_sub(1, Relaxed);
+    }
+}

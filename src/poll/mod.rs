@@ -1,0 +1,130 @@
+//! A layer that waits for long jobs: a call that starts one has the job's result as its answer.
+//!
+//! Some tools do not answer with their result, but with a job that runs on: HTTP APIs with `202 Accepted`, MCP's tasks. The layer
+//! sends the call once. If its answer names a job, it asks for that job again and again, by calls of their own, until it is over. What
+//! answers mean and what to ask is told by a [`Job`]: `HttpJob` of HTTP tools (feature `http-tool`), `McpTask` (feature `mcp`), or one of
+//! your own.
+//!
+//! | what happens | the call's answer |
+//! |---|---|
+//! | the answer names no job, or one that is over | that answer |
+//! | the job is done | its result |
+//! | the job has failed | the job's own error, of kind `Reported`: never repeated, not counted against the tool |
+//! | the polls, the deadline or the budget are used up | `PollTimeout`, with the [job](crate::ToolError::job); not counted against the tool |
+//! | a poll fails, and may succeed later (timeout, lost connection, 5xx, 429, open breaker); or one of the first three does not find the job | it takes one of the polls, and the wait goes on |
+//! | a poll fails otherwise (401, 404) | its error, with the job. It is [inferred](crate::Evidence::Inferred): it proves nothing of the call that has started the job |
+//! | the call that starts the job fails | its error |
+//!
+//! Polls wait before they ask: 1 s, then half as long again each time, 30 s at most ([`PollLayer::with_interval`]), or as long
+//! as the server asks for, 5 minutes at most. The last wait before the call's deadline is shortened: the last poll begins 500 ms before
+//! it and has to be answered 400 ms later. A call has 60 polls.
+//!
+//! **Nothing is started twice.** A call that [carries](crate::ToolCall::with_job) a job asks for it at once and starts none. A retry layer above
+//! makes such a call by itself: another attempt at a call whose job still runs is a further wait, whatever the call's replay safety. If the
+//! job was cancelled meanwhile, because a timeout between the two had dropped the call, that attempt finds it so. An
+//! answer that was lost on its way may have started a job all the same, as with any call.
+//!
+//! **Progress.** While a call waits for its job, it [reports](crate::Progress::report) to an idle timeout above in time: a wait is none
+//! of the tool's silence. A poll that hangs is.
+//!
+//! # Order
+//!
+//! Below the deadline, above retry, breaker and timeout: they then act on single requests. A poll is a call of its own with
+//! the names, arguments, extensions and deadline of the first; it may run twice, and has no claims and no timeout of the call's. Readiness is
+//! passed through; polls are made on fresh instances, which wait for their own. Without a timeout below, and without a deadline, a poll that
+//! hangs is waited for.
+//!
+//! # Example
+//!
+//! ```
+//! use std::time::Duration;
+//! use serde_json::{Map, Value, json};
+//! use tower::{ServiceBuilder, ServiceExt, service_fn};
+//! use tower_toolcall::{
+//!     AnyError, ErrorKind, ServiceBuilderExt, ToolCall, ToolError,
+//!     call::JobRef,
+//!     poll::{Job, Polled, Started},
+//! };
+//!
+//! /// Answers such as `{"job": 7}`, and `{"state": "done", "rows": 3}` for the job.
+//! #[derive(Clone)]
+//! struct Reports;
+//!
+//! #[derive(Clone)]
+//! struct Asks(u64);
+//!
+//! impl Job<Value> for Reports {
+//!     fn started(&self, call: &ToolCall, answer: Value) -> Result<Started<Value>, ToolError> {
+//!         let values = Map::from_iter([("id".to_owned(), answer["job"].clone())]);
+//!         Ok(Started::Running(JobRef::new(call, values)?, None))
+//!     }
+//!
+//!     fn ask(&self, call: &ToolCall, job: &JobRef) -> ToolCall {
+//!         let mut ask = call.follow_up();
+//!         ask.extensions_mut().insert(Asks(job.values()["id"].as_u64().unwrap_or_default()));
+//!         ask
+//!     }
+//!
+//!     fn read(&self, _: &ToolCall, answer: Value) -> Result<Polled<Value>, ToolError> {
+//!         match answer["state"].as_str() {
+//!             Some("done") => Ok(Polled::Done(answer)),
+//!             Some("failed") => Err(ToolError::new(ErrorKind::Reported, "the report has failed")),
+//!             _ => Ok(Polled::Running { after: None, note: None }),
+//!         }
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), AnyError> {
+//! let begin = tokio::time::Instant::now();
+//! let tool = service_fn(move |call: ToolCall| async move {
+//!     Ok::<_, AnyError>(match call.extensions().get::<Asks>() {
+//!         None => json!({ "job": 7 }),
+//!         Some(Asks(7)) if begin.elapsed() > Duration::from_secs(20) => json!({ "state": "done", "rows": 3 }),
+//!         Some(_) => json!({ "state": "running" }),
+//!     })
+//! });
+//! let stack = ServiceBuilder::new()
+//!     .tool_deadline(Duration::from_secs(600))
+//!     .tool_poll(Reports)
+//!     .tool_timeout(Duration::from_secs(10))
+//!     .service(tool);
+//!
+//! let answer = stack.oneshot(ToolCall::new("report")).await?;
+//! assert_eq!(answer["rows"], 3);
+//! # Ok(()) }
+//! ```
+//!
+//! # Errors
+//!
+//! The table above; and `InvalidInput`, as a refusal, for a call with a job of another tool. Stamped with the call's names.
+//!
+//! # Panics
+//!
+//! Outside a tokio runtime, or in one without the time driver, once it has to wait.
+//!
+//! # Cancel safety
+//!
+//! Dropping the response future ends the wait and drops a poll that runs. If the job is still running then, and its kind knows how
+//! ([`Job::cancel`]), it is cancelled: by one call, in a task of its own, with 5 s, at most 100 of them at a time in a
+//! process; [`PollLayer::without_cancel`] leaves it running. The caller's cancellation token does the same. A job whose polls or time are used up is
+//! never cancelled: whoever has its [`JobRef`](crate::call::JobRef) may go on waiting. A call that is dropped before its answer has named a job
+//! cancels nothing. Of several calls that wait for one job, each cancels it when it is dropped.
+//!
+//! # Clone
+//!
+//! Clones, and services of one layer value, share nothing but settings. Readiness belongs to the inner service. A call allocates nothing
+//! here unless it starts a job.
+
+mod cancel;
+mod future;
+mod job;
+mod layer;
+mod poller;
+mod service;
+
+pub use self::{
+    future::ResponseFuture,
+    job::{Job, Polled, Started},
+    layer::PollLayer,
+    service::Polling,
+};

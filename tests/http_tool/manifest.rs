@@ -1,0 +1,367 @@
+//! Tools as files.
+
+use std::{fs, time::Duration};
+
+use http::{Method, Response};
+use serde_json::{Value, json};
+use tower::{ServiceBuilder, ServiceExt};
+use tower_toolcall::{
+    ErrorKind, ServiceBuilderExt, ToolCall,
+    http_tool::{HttpTool, ToolManifest, UpstreamToken},
+};
+
+use crate::kit::{Got, Server, answered_by, call, full, hyper};
+
+/// The pizzeria's, as it is stored.
+fn order() -> Value {
+    json!({
+        "name": "create_order",
+        "description": "Orders a pizza.",
+        "input_schema": {
+            "type": "object",
+            "properties": {
+                "pizza_type": { "type": "string" },
+                "quantity": { "type": "integer" },
+                "toppings": { "type": "array", "items": { "type": "string" } },
+            },
+            "required": ["pizza_type"],
+        },
+        "execution_profile": {
+            "mode": "SYNC_HTTP",
+            "method": "post",
+            "url_template": "http://api.example.com/orders",
+            "headers_template": r#"{
+                "Content-Type": "application/json",
+                "X-Request-ID": "{{ request_id | default(uuid()) }}",
+                "Authorization": "Bearer {{ upstream_token }}"
+            }"#,
+            "body_template": r#"{
+                "pizza_type": "{{ pizza_type }}",
+                {% if toppings is defined %}"toppings": {{ toppings | tojson }},{% endif %}
+                "quantity": {{ quantity | default(1) }}
+            }"#,
+            "required_audience": "pizzeria",
+            "required_scopes": ["orders:write"],
+            "source_path": "pizzeria/openapi.json",
+        },
+    })
+}
+
+/// A job at this server.
+fn deliver(at: &str) -> Value {
+    json!({
+        "name": "deliver",
+        "input_schema": { "properties": { "shop": { "type": "string" } } },
+        "execution_profile": {
+            "mode": "async_poll",
+            "url_template": format!("{at}/shops/{{{{ shop }}}}/deliveries"),
+            "headers_template": { "X-Shop": "{{ shop }}", "Content-Type": "application/json" },
+            "body_template": "{}",
+            "poll_config": {
+                "status_url_template": format!("{at}/shops/{{{{ shop }}}}/deliveries/{{{{ id }}}}"),
+                "status_field_path": "state",
+                "result_field_path": "data.at",
+                "error_field_path": "$.why",
+                "interval_seconds": 0.01,
+                "max_attempts": 5,
+            },
+        },
+    })
+}
+
+fn manifest(json: Value) -> ToolManifest {
+    serde_json::from_value(json).unwrap()
+}
+
+/// H3, E.4: as its authors expect.
+#[tokio::test]
+async fn the_pizzerias_file_is_a_tool() {
+    let manifest = manifest(order());
+    assert_eq!(
+        (manifest.name(), manifest.required_audience()),
+        ("create_order", Some("pizzeria"))
+    );
+    assert_eq!(manifest.required_scopes(), ["orders:write"]);
+    assert_eq!(manifest.source_path(), Some("pizzeria/openapi.json"));
+    assert!(manifest.poll_layer().unwrap().is_none());
+    let leaf = answered_by(manifest.tool().unwrap(), |got: &Got| {
+        assert_eq!(
+            (
+                got.method(),
+                got.headers()["x-request-id"].to_str().unwrap()
+            ),
+            (&Method::POST, "r-1")
+        );
+        assert_eq!(got.headers()["authorization"], "Bearer t0k3n");
+        Response::new(full(got.body().clone()))
+    });
+    let arguments = json!({ "pizza_type": "Quattro \"Stagioni\"", "toppings": ["ham", "\"}"] });
+    let mut call = call(arguments).with_id("r-1");
+    call.extensions_mut().insert(UpstreamToken::new("t0k3n"));
+    let sent = leaf.oneshot(call).await.unwrap().into_json();
+    let expected =
+        json!({ "pizza_type": "Quattro \"Stagioni\"", "toppings": ["ham", "\"}"], "quantity": 1 });
+    assert_eq!(sent, expected);
+}
+
+/// H5: the same over sockets, with a job.
+#[tokio::test]
+async fn a_file_with_a_poll_config_waits_for_its_job() {
+    let server = Server::start(|n, got| {
+        let body = match n {
+            0 => json!({ "id": "d/1" }),
+            1 => json!({ "state": "running" }),
+            _ => json!({ "state": "completed", "data": { "at": got.uri().path() } }),
+        };
+        Response::new(full(body.to_string()))
+    })
+    .await;
+    let manifest = manifest(deliver(&server.at));
+    let stack = ServiceBuilder::new()
+        .option_layer(manifest.poll_layer().unwrap())
+        .tool_timeout(Duration::from_secs(5))
+        .service(manifest.tool().unwrap().client(hyper()));
+    let answer = stack.oneshot(call(json!({ "shop": "a b" }))).await;
+    // A job's own values are percent-encoded, and a `/` among them never is one of the path.
+    let error = answer.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Internal, "{error}");
+
+    let server = Server::start(|n, got| {
+        let body = match n {
+            0 => json!({ "id": 17 }),
+            1 => json!({ "state": "running" }),
+            _ => json!({ "state": "completed", "data": { "at": got.uri().path() } }),
+        };
+        Response::new(full(body.to_string()))
+    })
+    .await;
+    let manifest = self::manifest(deliver(&server.at));
+    let stack = ServiceBuilder::new()
+        .option_layer(manifest.poll_layer().unwrap())
+        .service(manifest.tool().unwrap().client(hyper()));
+    let answer = stack.oneshot(call(json!({ "shop": "a b" }))).await.unwrap();
+    assert_eq!(answer.into_json(), json!("/shops/a%20b/deliveries/17"));
+    assert_eq!(server.headers("x-shop"), ["a b"; 3]);
+    // A poll has no body, and says of none what it is.
+    assert_eq!(server.headers("content-type"), ["application/json", "", ""]);
+}
+
+#[test]
+fn a_file_that_cannot_work_names_the_part() {
+    let refused = |change: &dyn Fn(&mut Value), field: &str, reason: &str| {
+        let mut json = deliver("http://api.example.com");
+        change(&mut json);
+        let manifest = manifest(json);
+        let error = manifest.tool().map(drop);
+        let error = error
+            .and_then(|()| manifest.poll_layer().map(drop))
+            .unwrap_err();
+        assert_eq!(error.field(), field, "{error}");
+        assert!(error.reason().contains(reason), "{error}");
+    };
+    let profile = |key: &'static str, value: Value| {
+        move |json: &mut Value| json["execution_profile"][key] = value.clone()
+    };
+    let poll = |key: &'static str, value: Value| {
+        move |json: &mut Value| json["execution_profile"]["poll_config"][key] = value.clone()
+    };
+    refused(&|json| json["name"] = json!(""), "name", "empty");
+    refused(&profile("method", json!("PO ST")), "method", "none of HTTP");
+    refused(
+        &profile("url_template", json!("{{ host }}/x")),
+        "url",
+        "https://",
+    );
+    refused(
+        &profile("url_template", json!("http://a/{{ shops }}")),
+        "url",
+        "`shops`",
+    );
+    refused(
+        &profile("headers_template", json!("no JSON")),
+        "headers_template",
+        "no JSON",
+    );
+    refused(
+        &profile("headers_template", json!({ "Content-Type": "text/xml" })),
+        "headers_template",
+        "JSON",
+    );
+    refused(
+        &profile("headers_template", json!({ "Host": "x" })),
+        "header host",
+        "client's own",
+    );
+    refused(&profile("body_template", json!("{\"a\": ")), "body", "");
+    refused(
+        &profile("poll_config", Value::Null),
+        "poll_config",
+        "missing",
+    );
+    let token = json!({ "Authorization": "Bearer {{ upstream_token }}" });
+    refused(
+        &profile("headers_template", token),
+        "required_audience",
+        "missing",
+    );
+    refused(
+        &poll("status_url_template", json!("x")),
+        "status_url_template",
+        "https://",
+    );
+    refused(
+        &poll("status_field_path", json!("$.")),
+        "status_field_path",
+        "JSONPath",
+    );
+    refused(
+        &poll("result_field_path", json!("[")),
+        "result_field_path",
+        "JSONPath",
+    );
+    refused(
+        &poll("error_field_path", json!("[")),
+        "error_field_path",
+        "JSONPath",
+    );
+    refused(
+        &poll("completed_values", json!([])),
+        "completed_values",
+        "no state",
+    );
+    refused(
+        &poll("completed_values", json!(["failed"])),
+        "completed_values",
+        "failed",
+    );
+    refused(
+        &poll("interval_seconds", json!(0)),
+        "interval_seconds",
+        "zero",
+    );
+    refused(
+        &poll("interval_seconds", json!(-1)),
+        "interval_seconds",
+        "-1",
+    );
+    refused(
+        &poll("interval_seconds", json!(31)),
+        "max_interval_seconds",
+        "shorter",
+    );
+    refused(
+        &poll("backoff_multiplier", json!(0.5)),
+        "backoff_multiplier",
+        "0.5",
+    );
+    refused(&poll("max_attempts", json!(0)), "max_attempts", "0");
+    let unknown =
+        serde_json::from_value::<ToolManifest>(json!({ "name": "x", "execution_profil": {} }));
+    assert!(
+        unknown
+            .unwrap_err()
+            .to_string()
+            .contains("execution_profil")
+    );
+}
+
+/// A header is written by callers, too: its variables would let them name another's job.
+#[tokio::test]
+async fn a_variable_of_a_header_is_no_reason_to_take_a_callers_job() {
+    let mut json = deliver("http://api.example.com");
+    json["input_schema"] = Value::Null;
+    json["execution_profile"]["headers_template"] = json!({ "X-Job": "{{ id | default('') }}" });
+    json["execution_profile"]["poll_config"]["job_values"] = json!({ "id": "data.id" });
+    let manifest = manifest(json);
+    let leaf = answered_by(manifest.tool().unwrap(), |got: &Got| {
+        let path = got.uri().path().to_owned();
+        let body = json!({ "data": { "id": 7, "at": path }, "state": path.ends_with("/7").then_some("completed") });
+        Response::new(full(body.to_string()))
+    });
+    let stack = tower::ServiceBuilder::new()
+        .option_layer(manifest.poll_layer().unwrap())
+        .service(leaf);
+    let answer = stack
+        .oneshot(call(json!({ "shop": "a", "id": "victim" })))
+        .await;
+    assert_eq!(answer.unwrap().into_json(), json!("/shops/a/deliveries/7"));
+}
+
+#[test]
+fn a_token_without_an_audience_is_an_own_choice() {
+    let mut json = order();
+    json["execution_profile"]["required_audience"] = Value::Null;
+    assert!(manifest(json.clone()).tool().is_err());
+    assert!(
+        manifest(json)
+            .pass_subject_without_audience()
+            .tool()
+            .is_ok()
+    );
+}
+
+/// A template may have a key in it.
+#[test]
+fn what_is_printed_of_a_file_has_no_template() {
+    let mut json = order();
+    json["execution_profile"]["headers_template"] = json!({ "X-Key": "canary" });
+    json["execution_profile"]["url_template"] = json!("http://api.example.com/canary");
+    assert!(!format!("{:?}", manifest(json)).contains("canary"));
+}
+
+/// A REST API becomes tools of MCP by files.
+#[cfg(all(feature = "mcp", feature = "router"))]
+#[tokio::test]
+async fn a_folder_of_files_is_a_router_with_a_list() {
+    use tower_toolcall::{ModelText as _, ReplaySafety, router::Router};
+
+    let server = Server::start(|_, got| {
+        Response::new(full(json!({ "asked": got.uri().path() }).to_string()))
+    })
+    .await;
+    let folder = std::env::temp_dir().join(format!("manifests-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let list = json!({
+        "name": "list_orders",
+        "input_schema": { "type": "object", "properties": { "shop": { "type": "string" } } },
+        "execution_profile": { "method": "GET", "url_template": format!("{}/shops/{{{{ shop }}}}", server.at) },
+    });
+    let write = |name: &str, text: String| fs::write(folder.join(name), text).unwrap();
+    write("a.json", order().to_string());
+    write("b.json", list.to_string());
+    write("c.txt", "no manifest".to_owned());
+    fs::create_dir_all(folder.join("e.json")).unwrap();
+    let manifests = ToolManifest::read_dir(&folder);
+    write("d.json", "{".to_owned());
+    let broken = ToolManifest::read_dir(&folder).unwrap_err();
+    write("d.json", list.to_string());
+    let twice = ToolManifest::read_dir(&folder).unwrap_err();
+    fs::remove_dir_all(&folder).unwrap();
+    assert!(broken.field().ends_with("d.json") && broken.reason().contains("no manifest"));
+    assert!(twice.reason().contains("`list_orders`"), "{twice}");
+    assert!(ToolManifest::read_dir(&folder).is_err());
+
+    let mut router = Router::mcp();
+    for manifest in manifests.unwrap() {
+        let tool: HttpTool = manifest.tool().unwrap();
+        router = router.mcp_tool(manifest.definition(), tool.client(hyper()));
+    }
+    let router = router.build().unwrap();
+    assert_eq!(router.names(), ["create_order", "list_orders"]);
+    let list = router.definition("list_orders").unwrap();
+    assert!(list.input_schema.contains_key("properties"));
+    let call = |name: &str| ToolCall::new(name.to_owned());
+    assert_eq!(
+        router.replay_safety(&call("list_orders")),
+        ReplaySafety::Safe
+    );
+    assert_eq!(
+        router.replay_safety(&call("create_order")),
+        ReplaySafety::Unknown
+    );
+    let call = call("list_orders")
+        .with_json(json!({ "shop": "x" }))
+        .unwrap();
+    let answer = router.oneshot(call).await.unwrap();
+    assert_eq!(answer.model_text(), r#"{"asked":"/shops/x"}"#);
+}
