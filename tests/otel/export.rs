@@ -1,14 +1,16 @@
 //! The documented stack around a real server, exported to a real receiver.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, pin::Pin, time::Duration};
 
+use bytes::Bytes;
 use opentelemetry::{Context, KeyValue, baggage::BaggageExt, trace::TracerProvider};
-use opentelemetry_otlp::{Protocol, WithExportConfig};
+use opentelemetry_http::{HttpClient, HttpError};
+use opentelemetry_otlp::{Protocol, WithExportConfig, WithHttpConfig};
 use opentelemetry_proto::tonic::trace::v1::{Span as OtlpSpan, span::SpanKind};
 use opentelemetry_sdk::trace::SdkTracerProvider;
 use rmcp::model::CallToolResponse;
 use serde_json::json;
-use tokio::time::timeout;
+use tokio::{runtime::Handle, time::timeout};
 use tower::{ServiceBuilder, ServiceExt, util::BoxCloneSyncService};
 use tower_toolcall::{
     ErrorKind, ReplaySafety, ToolCall, ToolError,
@@ -121,7 +123,29 @@ fn call(tool: &str) -> ToolCall {
     .unwrap()
 }
 
-/// The pipeline that a program has, but for the address.
+/// The exporter's requests, sent from this runtime. The exporter's own blocking client was seen to hang for ever while it was
+/// built: a wake-up of its thread is lost now and then.
+#[derive(Debug)]
+struct FromHere(reqwest::Client, Handle);
+
+impl HttpClient for FromHere {
+    fn send_bytes<'a, 'b>(
+        &'a self,
+        request: http::Request<Bytes>,
+    ) -> Pin<Box<dyn Future<Output = Result<http::Response<Bytes>, HttpError>> + Send + 'b>>
+    where
+        'a: 'b,
+        Self: 'b,
+    {
+        let client = self.0.clone();
+        let answer = self
+            .1
+            .spawn(async move { client.send_bytes(request).await });
+        Box::pin(async move { answer.await? })
+    }
+}
+
+/// The pipeline that a program has, but for the address and the client.
 fn pipeline(collector: &Collector) -> (SdkTracerProvider, tracing::subscriber::DefaultGuard) {
     configure_process();
     let exporter = opentelemetry_otlp::SpanExporter::builder()
@@ -129,6 +153,7 @@ fn pipeline(collector: &Collector) -> (SdkTracerProvider, tracing::subscriber::D
         .with_protocol(Protocol::HttpBinary)
         .with_endpoint(&collector.endpoint)
         .with_timeout(Duration::from_secs(5))
+        .with_http_client(FromHere(reqwest::Client::new(), Handle::current()))
         .build()
         .unwrap();
     let provider = SdkTracerProvider::builder()
