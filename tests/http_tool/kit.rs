@@ -4,20 +4,28 @@ use std::{
     convert::Infallible,
     future::{Future, ready},
     pin::Pin,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
     task::{Context, Poll},
 };
 
 use bytes::Bytes;
+use futures_util::stream;
 use http::{Method, Request, Response};
-use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
-use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
+use hyper::{
+    body::{Frame, Incoming},
+    service::service_fn,
+};
 use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::{TokioExecutor, TokioIo},
+    server::conn::auto,
 };
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, sync::Notify};
 use tower::{Service, ServiceExt};
 use tower_toolcall::{
     ToolCall, ToolError,
@@ -30,6 +38,30 @@ pub(crate) fn full(text: impl Into<Bytes>) -> Body {
     Full::new(text.into()).boxed_unsync()
 }
 
+/// Chunks without an end.
+pub(crate) fn endless(chunk: &'static [u8]) -> Body {
+    let frame = move || Ok::<_, Infallible>(Frame::data(Bytes::from_static(chunk)));
+    StreamBody::new(stream::repeat_with(frame)).boxed_unsync()
+}
+
+/// Never ends, and tells when it is dropped.
+pub(crate) fn hangs(dropped: Arc<Notify>) -> Body {
+    struct OnDrop(Arc<Notify>);
+
+    impl Drop for OnDrop {
+        fn drop(&mut self) {
+            self.0.notify_one();
+        }
+    }
+
+    let dropped = OnDrop(dropped);
+    let frame = stream::poll_fn(move |_| {
+        let _ = &dropped;
+        Poll::<Option<Result<Frame<Bytes>, Infallible>>>::Pending
+    });
+    StreamBody::new(frame).boxed_unsync()
+}
+
 /// A request as the server got it.
 pub(crate) type Got = Request<Bytes>;
 
@@ -38,10 +70,11 @@ pub(crate) type Got = Request<Bytes>;
 pub(crate) struct Server {
     pub(crate) at: String,
     got: Arc<Mutex<Vec<Got>>>,
+    connections: Arc<AtomicUsize>,
 }
 
 impl Server {
-    /// Answers request `n`, counted from 0, as the function says.
+    /// Speaks HTTP/1 and HTTP/2. Answers request `n`, counted from 0, as the function says.
     pub(crate) async fn start(
         answer: impl Fn(usize, &Got) -> Response<Body> + Send + Sync + 'static,
     ) -> Self {
@@ -52,11 +85,14 @@ impl Server {
             Self {
                 at,
                 got: Arc::clone(&got),
+                connections: Arc::default(),
             },
             Arc::new(answer),
         );
+        let connections = Arc::clone(&server.connections);
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
+                connections.fetch_add(1, SeqCst);
                 let (got, answer) = (Arc::clone(&got), Arc::clone(&answer));
                 let handle = service_fn(move |request: Request<Incoming>| {
                     let (got, answer) = (Arc::clone(&got), Arc::clone(&answer));
@@ -69,7 +105,10 @@ impl Server {
                     }
                 });
                 let io = TokioIo::new(stream);
-                tokio::spawn(http1::Builder::new().serve_connection(io, handle));
+                tokio::spawn(async move {
+                    let serve = auto::Builder::new(TokioExecutor::new());
+                    let _ = serve.serve_connection(io, handle).await;
+                });
             }
         });
         server
@@ -77,6 +116,10 @@ impl Server {
 
     pub(crate) fn count(&self) -> usize {
         self.got.lock().unwrap().len()
+    }
+
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.load(SeqCst)
     }
 
     pub(crate) fn headers(&self, name: &str) -> Vec<String> {
@@ -100,6 +143,19 @@ pub(crate) fn hyper() -> Client<HttpConnector, Full<Bytes>> {
     Client::builder(TokioExecutor::new()).build_http()
 }
 
+/// Speaks HTTP/2 from the first byte on.
+pub(crate) fn hyper_http2() -> Client<HttpConnector, Full<Bytes>> {
+    Client::builder(TokioExecutor::new())
+        .http2_only(true)
+        .build_http()
+}
+
+/// A URL where nobody listens.
+pub(crate) async fn closed_port() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    format!("http://{}/?key=c4n4ry", listener.local_addr().unwrap())
+}
+
 /// The two leaves of a tool.
 pub(crate) fn leaves(tool: &HttpTool) -> [Leaf; 2] {
     [
@@ -116,7 +172,7 @@ pub(crate) fn leaves(tool: &HttpTool) -> [Leaf; 2] {
 pub(crate) struct Leaf(tower::util::BoxCloneSyncService<ToolCall, HttpAnswer, ToolError>);
 
 impl Leaf {
-    fn new<S>(leaf: S) -> Self
+    pub(crate) fn new<S>(leaf: S) -> Self
     where
         S: Service<ToolCall, Response = HttpAnswer, Error = ToolError>
             + Clone

@@ -24,13 +24,9 @@ use tower_toolcall::{
     timeout::TimeoutLayer,
 };
 
-use crate::kit::{Body, Server, answered_by, call, full, leaves, no_arguments};
-
-/// Chunks without an end.
-fn endless(chunk: &'static [u8]) -> Body {
-    let frame = move || Ok::<_, Infallible>(Frame::data(Bytes::from_static(chunk)));
-    StreamBody::new(stream::repeat_with(frame)).boxed_unsync()
-}
+use crate::kit::{
+    Body, Server, answered_by, call, closed_port, endless, full, leaves, no_arguments,
+};
 
 /// H4: a body without an end is given up at the limit; a `Content-Length` over it is not read at all.
 #[tokio::test]
@@ -267,11 +263,6 @@ async fn a_redirect_is_not_followed_and_the_token_stays() {
     }
     assert_eq!((server.count(), elsewhere.count()), (10, 0));
     assert_eq!(server.headers("authorization"), ["Bearer t0k3n"; 10]);
-}
-
-async fn closed_port() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    format!("http://{}/?key=c4n4ry", listener.local_addr().unwrap())
 }
 
 /// R6, H4: a request that was not sent is known by the client's type of error.

@@ -3,6 +3,7 @@
 
 mod answers;
 mod events;
+mod http2;
 mod job;
 mod kit;
 mod limits;
