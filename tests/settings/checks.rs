@@ -196,6 +196,7 @@ fn jobs_that_are_never_asked_for() {
     refused(|s| s.poll.factor = 0.5, "poll.factor", &["0.5"]);
     refused(|s| s.poll.polls = 0, "poll.polls", &[]);
     refused(|s| s.poll.budget = Some(secs(0)), "poll.budget", &["zero"]);
+    refused(|s| s.http.max_bytes = 0, "http.max_bytes", &["above 0"]);
 }
 
 #[test]

@@ -83,6 +83,12 @@ fn a_key_has_the_name_of_its_method() {
     keys.extend(keys! {
         "validate": <tower_toolcall::validate::ValidateLayer>::{repair, strict, with_heading};
     });
+    #[cfg(feature = "http-tool")]
+    keys.extend(keys! {
+        "http": <tower_toolcall::http_tool::HttpTool>::{
+            with_max_bytes, with_empty_undefined, with_bare_idempotency_key
+        };
+    });
     keys.extend(ARGUMENTS.map(|(key, _)| key.to_owned()));
     let of_batches = |key: &str| key.starts_with("sequence.") || key.starts_with("parallel.");
     let named: BTreeSet<_> = VARIABLES
@@ -91,6 +97,7 @@ fn a_key_has_the_name_of_its_method() {
         .filter(|key| *key != "preset" && !chooses(key))
         .filter(|key| cfg!(feature = "batch") || !of_batches(key))
         .filter(|key| cfg!(feature = "validate") || !key.starts_with("validate."))
+        .filter(|key| cfg!(feature = "http-tool") || !key.starts_with("http."))
         .collect();
     assert_eq!(
         keys.iter().map(String::as_str).collect::<BTreeSet<_>>(),

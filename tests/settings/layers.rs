@@ -91,6 +91,28 @@ fn poll() {
     same(&settings.poll_layer(()).unwrap(), &by_hand);
 }
 
+#[cfg(feature = "http-tool")]
+#[test]
+fn http_tool() {
+    use tower_toolcall::http_tool::HttpTool;
+
+    let new = || HttpTool::new(http::Method::POST, "https://shop.test/orders").unwrap();
+    let settings = changed(|s| {
+        s.http.max_bytes = 65_536;
+        s.http.empty_undefined = true;
+        s.http.bare_idempotency_key = true;
+    });
+    let by_hand = new()
+        .with_max_bytes(65_536)
+        .unwrap()
+        .with_empty_undefined()
+        .with_bare_idempotency_key();
+    same(&settings.http_tool(new()).unwrap(), &by_hand);
+    assert_ne!(format!("{by_hand:?}"), format!("{:?}", new()));
+    let unset = Settings::default().http_tool(new().with_max_bytes(7).unwrap());
+    same(&unset.unwrap(), &new().with_max_bytes(7).unwrap());
+}
+
 #[test]
 fn retry() {
     let settings = changed(|s| {

@@ -428,7 +428,15 @@ impl HttpTool {
 
 crate::text::debug_fields! {
     /// Shows no template: one may have a key in it.
-    {} |this| HttpTool { method: this.method, origin: this.origin, replay_safety: this.replay, .. }
+    {} |this| HttpTool {
+        method: this.method,
+        origin: this.origin,
+        replay_safety: this.replay,
+        max_bytes: this.max_bytes,
+        empty_undefined: this.templates.prints_undefined(),
+        bare_idempotency_key: this.bare_key,
+        ..
+    }
 }
 
 /// Adds the trace context. Not the baggage: it is meant for services of the same owner.

@@ -6,6 +6,8 @@ use super::{
     DeadlineSettings, SanitizeSettings, Settings, duration::show, names::in_section,
     retry::growing, tools,
 };
+#[cfg(feature = "http-tool")]
+use crate::edge::http_tool::HttpTool;
 #[cfg(feature = "validate")]
 use crate::validate::{Schemas, ValidateLayer, Validation};
 use crate::{
@@ -110,6 +112,32 @@ impl Settings {
         Ok(match poll.cancel {
             true => layer,
             false => layer.without_cancel(),
+        })
+    }
+
+    /// The tool with what `[http]` says, in its place: set by a file, a variable or in code. All else is as the tool has it.
+    ///
+    /// For a folder of tools: `settings.http_tool(manifest.tool()?)?`.
+    ///
+    /// # Errors
+    ///
+    /// `http.max_bytes`: 0.
+    #[cfg(feature = "http-tool")]
+    pub fn http_tool(&self, tool: HttpTool) -> Result<HttpTool, ConfigError> {
+        let http = &self.http;
+        let tool = match self.keys_set().0.contains("http.max_bytes") {
+            true => tool
+                .with_max_bytes(http.max_bytes)
+                .map_err(in_section("http"))?,
+            false => tool,
+        };
+        let tool = match http.empty_undefined {
+            true => tool.with_empty_undefined(),
+            false => tool,
+        };
+        Ok(match http.bare_idempotency_key {
+            true => tool.with_bare_idempotency_key(),
+            false => tool,
         })
     }
 

@@ -129,7 +129,7 @@
 //! timeout may also be `timeout_ms`, in milliseconds.
 //!
 //! A variable that is not in it is an error if its name begins with `TOOL_CIRCUIT_BREAKER_`, `TOOL_DEADLINE_`,
-//! `TOOL_HEALTH_`, `TOOL_PARALLEL_`, `TOOL_POLL_`, `TOOL_RATE_LIMIT_`, `TOOL_RETRY_`, `TOOL_SANITIZE_`, `TOOL_SEQUENCE_`, `TOOL_TIMEOUT_`,
+//! `TOOL_HEALTH_`, `TOOL_HTTP_`, `TOOL_PARALLEL_`, `TOOL_POLL_`, `TOOL_RATE_LIMIT_`, `TOOL_RETRY_`, `TOOL_SANITIZE_`, `TOOL_SEQUENCE_`, `TOOL_TIMEOUT_`,
 //! `TOOL_TRACE_` or `TOOL_VALIDATE_`. No other is looked at.
 //!
 #![doc = include_str!("variables.md")]
@@ -196,9 +196,9 @@ pub use self::{
     key::KeyBy,
     preset::Preset,
     sections::{
-        CircuitBreakerSettings, DeadlineSettings, HealthSettings, ParallelSettings, PollSettings,
-        RateLimitSettings, RetrySettings, SanitizeSettings, SequenceSettings, TimeoutSettings,
-        TraceSettings, VARIABLES, ValidateSettings,
+        CircuitBreakerSettings, DeadlineSettings, HealthSettings, HttpSettings, ParallelSettings,
+        PollSettings, RateLimitSettings, RetrySettings, SanitizeSettings, SequenceSettings,
+        TimeoutSettings, TraceSettings, VARIABLES, ValidateSettings,
     },
     stack::{Below, Own, Place, ResponseFuture, Stack, StackBuilder, StackLayer},
     tools::ToolSettings,

@@ -160,6 +160,16 @@ settings! {
         cancel: bool = true, "TOOL_POLL_CANCEL", "whether a job is cancelled for which nobody waits any more";
     }
 
+    /// What holds for all HTTP tools: `[http]`. For `Settings::http_tool` (feature `http-tool`).
+    http: HttpSettings, HttpPart {
+        /// How many bytes an answer may have. Default 1 MiB.
+        max_bytes: usize = 1 << 20, "TOOL_HTTP_MAX_BYTES", "how many bytes the answer of an HTTP tool may have";
+        /// Whether undefined variables of a template print nothing. Default: no, they are errors.
+        empty_undefined: bool = false, "TOOL_HTTP_EMPTY_UNDEFINED", "whether undefined variables of a template print nothing";
+        /// Whether idempotency keys are sent without quotes. Default: no.
+        bare_idempotency_key: bool = false, "TOOL_HTTP_BARE_IDEMPOTENCY_KEY", "whether idempotency keys are sent without quotes";
+    }
+
     /// How long one attempt may take: `[timeout]`. See [`TimeoutLayer`](crate::timeout::TimeoutLayer).
     timeout: TimeoutSettings, TimeoutPart {
         /// For each tool without a timeout of its own. Default 30 s.

@@ -3,10 +3,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::{
-    CircuitBreakerSettings, DeadlineSettings, HealthSettings, ParallelSettings, PollSettings,
-    Preset, RateLimitSettings, RetrySettings, SanitizeSettings, SequenceSettings, StackBuilder,
-    TimeoutSettings, ToolSettings, TraceSettings, ValidateSettings, base::Explicit, check,
-    sections::File,
+    CircuitBreakerSettings, DeadlineSettings, HealthSettings, HttpSettings, ParallelSettings,
+    PollSettings, Preset, RateLimitSettings, RetrySettings, SanitizeSettings, SequenceSettings,
+    StackBuilder, TimeoutSettings, ToolSettings, TraceSettings, ValidateSettings, base::Explicit,
+    check, sections::File,
 };
 use crate::config::ConfigError;
 
@@ -25,6 +25,8 @@ pub struct Settings {
     pub validate: ValidateSettings,
     /// Jobs: not in the [stack](Self::stack) by themselves, see [`poll_layer`](Self::poll_layer).
     pub poll: PollSettings,
+    /// HTTP tools: likewise, see `http_tool` (feature `http-tool`).
+    pub http: HttpSettings,
     /// One attempt's time.
     pub timeout: TimeoutSettings,
     /// A whole call's time.

@@ -205,6 +205,11 @@ impl Templates {
         self.env.set_undefined_behavior(lenient);
     }
 
+    /// Whether undefined variables print nothing.
+    pub(super) fn prints_undefined(&self) -> bool {
+        self.env.undefined_behavior() == UndefinedBehavior::Lenient
+    }
+
     /// What the operator wrote.
     pub(super) fn source(&self, part: &str) -> String {
         let template = self.env.get_template(part);
@@ -234,8 +239,7 @@ impl Templates {
             let text = "the upstream token cannot be in a header";
             return Err(ToolError::new(ErrorKind::TokenExchange, text));
         }
-        let is_lenient = self.env.undefined_behavior() == UndefinedBehavior::Lenient;
-        if token.is_none() && is_lenient && self.has_token(part) {
+        if token.is_none() && self.prints_undefined() && self.has_token(part) {
             return Err(no_token());
         }
         self.part_of(part, scope, scope.values_with(token), place::header)
