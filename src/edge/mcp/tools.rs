@@ -68,7 +68,7 @@ type Connection = Arc<<RoleClient as ServiceRole>::PeerInfo>;
 /// The results of asking. Changes are known by their number: an ask covers all that were reported before it.
 #[derive(Default)]
 struct Asked {
-    /// When the last ask began.
+    /// When the last ask began, or its answer was read.
     last: Option<Instant>,
     /// The changes up to this one are in the list.
     listed: u64,
@@ -206,6 +206,8 @@ impl McpTools {
                 if changed {
                     let listeners = self.listeners().clone();
                     listeners.iter().for_each(|f| f());
+                    // A server whose list takes long to read is not asked again at once.
+                    asked.last = Some(Instant::now());
                 }
                 Ok(())
             }
