@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use super::{
     limits::{
         FANCY, FRACTION, MAX_BYTES, MAX_CHAIN, MAX_EDGES, MAX_LEVELS, MAX_OUTCOMES, MAX_PATTERNS,
-        MAX_SUBSCHEMAS, Reason, UNIQUE,
+        MAX_SUBSCHEMAS, RUNS, Reason, UNIQUE,
     },
     names::Names,
     patterns::Engine,
@@ -127,6 +127,8 @@ struct Total {
 pub(super) struct Cost {
     /// How many steps it takes to look at one value.
     pub(super) weight: u64,
+    /// How often all are taken.
+    pub(super) runs: u64,
     /// How much of the schema one error may be, in bytes of JSON.
     pub(super) copied: u64,
     /// How many patterns look at one text.
@@ -181,7 +183,7 @@ const SINGLE: &[(&str, Edge)] = &[
 /// What the compiler's errors have a copy of.
 const COPIED: [&str; 5] = ["const", "enum", "not", "pattern", "format"];
 
-const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", RECURSIVE];
+pub(super) const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", RECURSIVE];
 const RECURSIVE: &str = "$recursiveRef";
 
 impl<'s> Graph<'s> {
@@ -308,7 +310,7 @@ impl<'s> Graph<'s> {
             .iter()
             .any(|keyword| schema.contains_key(*keyword));
 
-        self.compares_items |= schema.contains_key("uniqueItems");
+        self.compares_items |= compares_items(schema);
         let mut patterns: Vec<&'s str> = keys("patternProperties").collect();
         patterns.extend(schema.get("pattern").and_then(Value::as_str));
         let node = &mut self.nodes[node];
@@ -326,9 +328,9 @@ impl<'s> Graph<'s> {
     pub(super) fn cost(&self, engine: Engine) -> Result<Cost, Reason> {
         let components = self.components();
         let order = self.order(&components)?;
-        let per_pattern = match engine {
-            Engine::Linear => 1,
-            Engine::Fancy => FANCY,
+        let (per_pattern, runs) = match engine {
+            Engine::Linear => (1, 1),
+            Engine::Fancy => (FANCY, RUNS),
         };
         let mut totals = vec![Total::default(); self.nodes.len()];
         for from in order {
@@ -348,6 +350,7 @@ impl<'s> Graph<'s> {
         self.check_hidden(&components)?;
         Ok(Cost {
             weight,
+            runs,
             copied: self.copied,
             patterns: most(|t| t.patterns),
             has_alternatives: self.has_alternatives,
@@ -435,6 +438,9 @@ fn own(schema: &Map<String, Value>) -> u64 {
 fn costly(schema: &Map<String, Value>) -> u64 {
     let is_fraction = |n: &Value| n.as_u64().is_none();
     let fraction = schema.get("multipleOf").is_some_and(is_fraction);
-    let unique = schema.contains_key("uniqueItems");
-    FRACTION * u64::from(fraction) + UNIQUE * u64::from(unique)
+    FRACTION * u64::from(fraction) + UNIQUE * u64::from(compares_items(schema))
+}
+
+fn compares_items(schema: &Map<String, Value>) -> bool {
+    schema.get("uniqueItems") == Some(&Value::Bool(true))
 }

@@ -45,8 +45,11 @@ pub(super) const MAX_TEXT_FANCY: u64 = 2 << 10;
 /// How often the engine for look-around and back references goes back, before a text does not match: 0.2 ms.
 pub(super) const MAX_BACKTRACKS: usize = 10_000;
 
-/// What such an expression costs, in subschemas.
-pub(super) const FANCY: u64 = 2_000;
+/// What such an expression costs, in subschemas: a fifth of what it may, as few go back so often.
+pub(super) const FANCY: u64 = 4_000;
+
+/// How often the compiler's validator begins again, if it gave up such expressions: once for each way in which they might have ended.
+pub(super) const RUNS: u64 = 64;
 
 /// What it costs to divide by a fraction, in subschemas.
 pub(super) const FRACTION: u64 = 100;
@@ -67,7 +70,7 @@ pub(super) const MAX_STEPS_TO_ONE: u64 = 1_000_000;
 pub(super) const MAX_STEPS_TO_ALL: u64 = 100_000;
 
 /// A schema of at most this weight looks at any number of values, whatever [`MAX_STEPS`] says: counting them would cost as much.
-pub(super) const LIGHT: u64 = 64;
+pub(super) const LIGHT: u64 = 8;
 
 /// Arguments of more bytes, as JSON, are searched for the first misfit only.
 pub(super) const MAX_BYTES_TO_ALL: u64 = 64 << 10;
@@ -78,46 +81,67 @@ pub(super) const MAX_LEVELS_TO_MISFIT: usize = 8;
 /// Levels of a recursive schema that look at arguments, one inside the other.
 pub(super) const MAX_RECURSION: usize = 1_000;
 
+/// The paths of a schema's values as JSON pointers, in bytes: the compiler keeps one or two for each.
+pub(super) const MAX_PATHS: u64 = 8 << 20;
+
 /// The extent of a value.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Extent {
+    /// The values, and one more for each 64 bytes of text, as whoever counts characters looks at all of them.
     pub(super) values: u64,
     /// The arrays and objects among them.
     pub(super) containers: u64,
     pub(super) levels: usize,
+    /// The bytes of all paths together, and of the longest.
+    pub(super) paths: u64,
+    pub(super) longest: u64,
 }
 
 impl Extent {
-    /// Counts without recursion. A value that is deeper than `max` levels is not counted to its end.
+    /// Allocates nothing. A value that is deeper than `max` levels is counted down to the next.
     pub(super) fn of(value: &Value, max: usize) -> Self {
-        let mut extent = Self {
-            values: 0,
-            containers: 0,
-            levels: 0,
-        };
-        let mut rest = vec![(value, 1)];
-        while let Some((value, level)) = rest.pop() {
-            extent.values += 1;
-            extent.levels = extent.levels.max(level);
-            if level > max {
-                break;
-            }
-            extent.containers += u64::from(value.is_array() || value.is_object());
-            match value {
-                Value::Array(items) => rest.extend(items.iter().map(|v| (v, level + 1))),
-                Value::Object(map) => rest.extend(map.values().map(|v| (v, level + 1))),
-                _ => {}
-            }
-        }
+        let mut extent = Self::default();
+        extent.add(value, 1, 0, max);
         extent
+    }
+
+    fn add(&mut self, value: &Value, level: usize, path: u64, max: usize) {
+        self.values += 1;
+        self.levels = self.levels.max(level);
+        self.paths = self.paths.saturating_add(path);
+        self.longest = self.longest.max(path);
+        match value {
+            Value::String(text) => self.values += text.len() as u64 / 64,
+            Value::Array(_) | Value::Object(_) if level > max => {}
+            Value::Array(items) => {
+                self.containers += 1;
+                for item in items {
+                    self.add(item, level + 1, path + INDEX, max);
+                }
+            }
+            Value::Object(map) => {
+                self.containers += 1;
+                for (key, value) in map {
+                    let key = key.len() as u64;
+                    self.values += key / 64;
+                    // `~` and `/` are written as two bytes.
+                    self.add(value, level + 1, path + 1 + 2 * key, max);
+                }
+            }
+            _ => {}
+        }
     }
 }
 
-/// Whether the texts and keys in a value have `most` bytes together at the most, and it is not deeper than schemas go. Allocates nothing.
+/// The bytes of most indices in a path, with the `/`.
+const INDEX: u64 = 6;
+
+/// Whether the texts and keys in a value have `most` bytes together at the most, each counted one longer than it is, as an empty one is
+/// looked at too; and it is not deeper than schemas go. Allocates nothing.
 pub(super) fn has_text_up_to(value: &Value, most: u64) -> bool {
     fn take(value: &Value, levels: usize, left: &mut u64) -> Option<()> {
         match value {
-            Value::String(text) => *left = left.checked_sub(text.len() as u64)?,
+            Value::String(text) => *left = left.checked_sub(text.len() as u64 + 1)?,
             Value::Array(_) | Value::Object(_) if levels == 0 => return None,
             Value::Array(items) => {
                 for item in items {
@@ -126,7 +150,7 @@ pub(super) fn has_text_up_to(value: &Value, most: u64) -> bool {
             }
             Value::Object(map) => {
                 for (key, value) in map {
-                    *left = left.checked_sub(key.len() as u64)?;
+                    *left = left.checked_sub(key.len() as u64 + 1)?;
                     take(value, levels - 1, left)?;
                 }
             }

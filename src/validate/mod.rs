@@ -90,7 +90,8 @@
 //!
 //! # Cost
 //!
-//! Arguments that fit cost no allocation, unless the schema refers to itself or is a costly one. What does not fit allocates.
+//! Arguments that fit cost no allocation, unless the schema refers to itself or has `uniqueItems`, a fractional `multipleOf`, look-around or a
+//! back reference. What does not fit allocates.
 
 mod future;
 mod graph;

@@ -5,7 +5,10 @@ use std::collections::BTreeSet;
 use jsonschema::{PatternOptions, ValidationOptions};
 use serde_json::{Map, Value, json};
 
-use super::limits::{MAX_BACKTRACKS, MAX_PATTERN, MAX_TEXT_FANCY, MAX_TEXT_STEPS};
+use super::{
+    graph::REFERENCES,
+    limits::{MAX_BACKTRACKS, MAX_PATTERN, MAX_TEXT_FANCY, MAX_TEXT_STEPS},
+};
 
 /// The engine for all patterns of a schema.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -90,16 +93,11 @@ pub(super) fn engine_for<'p>(patterns: &BTreeSet<&'p str>) -> (Engine, BTreeSet<
     (engine, omitted)
 }
 
-/// Where these are, a part of the schema that asks for less may let fewer values pass.
-const REVERSING: [&str; 7] = [
-    "not",
-    "if",
-    "then",
-    "else",
-    "maxContains",
-    "unevaluatedItems",
-    "unevaluatedProperties",
-];
+/// Where a part of the schema asks for less, these may let fewer values pass.
+const ALWAYS: [&str; 3] = ["maxContains", "unevaluatedItems", "unevaluatedProperties"];
+
+/// And these, if the part is in one of them.
+const AROUND: [&[&str]; 3] = [&["not"], &["if", "then", "else"], &["oneOf"]];
 
 /// The schema without some of its patterns, and without keywords that might refuse more values then: it lets all values pass that the
 /// whole one does.
@@ -107,12 +105,44 @@ pub(super) fn without(schema: &Value, patterns: &BTreeSet<&str>) -> Value {
     let mut copy = schema.clone();
     each_schema(&mut copy, |map| {
         leave_out(map, patterns);
-        map.retain(|keyword, _| !REVERSING.contains(&keyword.as_str()));
-        if let Some(alternatives) = map.remove("oneOf") {
-            map.entry("anyOf").or_insert(alternatives);
+        map.retain(|keyword, _| !ALWAYS.contains(&keyword.as_str()));
+        for keywords in AROUND {
+            let mut inner = keywords.iter().filter_map(|keyword| map.get(*keyword));
+            if !inner.any(|schema| has_one_of(schema, patterns)) {
+                continue;
+            }
+            for keyword in keywords {
+                if let Some(alternatives) = map.remove(*keyword).filter(|_| *keyword == "oneOf") {
+                    map.entry("anyOf").or_insert(alternatives);
+                }
+            }
         }
     });
     copy
+}
+
+/// Whether one of these patterns may be in the schema, or where a reference in it leads, or a keyword that is always taken out.
+fn has_one_of(schema: &Value, patterns: &BTreeSet<&str>) -> bool {
+    let mut rest = vec![schema];
+    while let Some(value) = rest.pop() {
+        match value {
+            Value::Array(items) => rest.extend(items),
+            Value::Object(map) => {
+                let is_one = |(key, value): (&String, &Value)| {
+                    patterns.contains(key.as_str())
+                        || value.as_str().is_some_and(|text| patterns.contains(text))
+                        || REFERENCES.contains(&key.as_str())
+                        || ALWAYS.contains(&key.as_str())
+                };
+                if map.iter().any(is_one) {
+                    return true;
+                }
+                rest.extend(map.values());
+            }
+            _ => {}
+        }
+    }
+    false
 }
 
 /// Keywords with data, and those with names of schemas.

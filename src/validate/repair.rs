@@ -49,7 +49,10 @@ fn changed(value: &Value, wanted: Types) -> Option<Value> {
 /// What a text is exactly: `"05"`, `" 5"` and `"5 "` are no numbers.
 fn read(text: &str, wanted: Types) -> Option<Value> {
     let value: Value = match text.as_bytes() {
-        [b'{' | b'[', .., b'}' | b']'] => serde_json::from_str(text).ok()?,
+        [b'{' | b'[', .., b'}' | b']'] => {
+            let value = serde_json::from_str(text).ok()?;
+            keeps_numbers(&value).then_some(value)?
+        }
         b"true" => Value::Bool(true),
         b"false" => Value::Bool(false),
         [b'-' | b'0'..=b'9', ..] if text.len() <= MAX_DIGITS => Value::Number(number(text)?),
@@ -63,6 +66,17 @@ fn read(text: &str, wanted: Types) -> Option<Value> {
         _ => false,
     };
     fits.then_some(value)
+}
+
+/// Whether no number in it was an integer that has been rounded.
+fn keeps_numbers(value: &Value) -> bool {
+    const EXACT: f64 = (1_u64 << f64::MANTISSA_DIGITS) as f64;
+    match value {
+        Value::Number(n) => !n.is_f64() || n.as_f64().is_some_and(|n| n.abs() < EXACT),
+        Value::Array(items) => items.iter().all(keeps_numbers),
+        Value::Object(map) => map.values().all(keeps_numbers),
+        _ => true,
+    }
 }
 
 /// No number that is meant as one is longer.

@@ -6,8 +6,9 @@ use serde_json::Value;
 use super::{
     graph::{Cost, Graph, Recursion},
     limits::{
-        Extent, LIGHT, MAX_BYTES, MAX_BYTES_TO_ALL, MAX_DEPTH, MAX_LEVELS_TO_MISFIT, MAX_RECURSION,
-        MAX_STEPS, MAX_STEPS_TO_ALL, MAX_STEPS_TO_ONE, Reason, UNIQUE, has_text_up_to,
+        Extent, LIGHT, MAX_BYTES, MAX_BYTES_TO_ALL, MAX_DEPTH, MAX_LEVELS_TO_MISFIT, MAX_PATHS,
+        MAX_RECURSION, MAX_STEPS, MAX_STEPS_TO_ALL, MAX_STEPS_TO_ONE, Reason, UNIQUE,
+        has_text_up_to,
     },
     misfits::Misfits,
     patterns::{Engine, engine_for, without},
@@ -67,11 +68,13 @@ pub enum Draft {
 ///
 /// Regular expressions look at values with little text: 8 to 512 KiB in texts and keys together, by the size of the largest expression; 2 KiB if
 /// one has look-around or back references; less, if several look at one text. A value with more is checked by the rest of the schema: without expressions,
-/// `not`, `if` and `unevaluated...`, with `oneOf` as `anyOf`. In the same way an expression is [left out](Self::omitted) for all values if it is larger than
+/// `maxContains` and `unevaluated...`, without `not` and `if` that have an expression or a reference in them, and with such a `oneOf` as `anyOf`; not at
+/// all, if a reference leads into one of those. In the same way an expression is [left out](Self::omitted) for all values if it is larger than
 /// 256 KiB when it is compiled, or if no engine takes it. One with look-around or back references goes back 10,000 times at most: then the value does not fit.
 ///
 /// A value that is too large for a costly schema is not looked at, and fits: values times subschemas, and the square of arrays and objects if there is
-/// `uniqueItems`, are at most 20 million, if more than 64 subschemas look at one value or the schema refers to itself.
+/// `uniqueItems`, are at most 20 million, if more than 8 subschemas look at one value or the schema refers to itself. 64 bytes of text are a value more,
+/// and an expression with look-around or back references is 256,000 subschemas: about 78 values are looked at with it, more by the rest of the schema.
 #[derive(Clone)]
 pub struct Schema(Option<Arc<Compiled>>);
 
@@ -90,6 +93,8 @@ struct Compiled {
 struct Part {
     validator: Validator,
     cost: Cost,
+    /// The bytes of the longest path in it.
+    longest: u64,
 }
 
 impl Schema {
@@ -124,7 +129,8 @@ impl Schema {
             .map_err(|reason| ConfigError::new("schema", reason))
     }
 
-    /// Whether a value fits. Allocates nothing, if the schema does not refer to itself and is not a costly one.
+    /// Whether a value fits. Allocates nothing, if the schema does not refer to itself and has no `uniqueItems`, no fractional `multipleOf`,
+    /// no look-around and no back reference.
     pub fn is_valid(&self, value: &Value) -> bool {
         self.0.as_ref().is_none_or(|compiled| compiled.fits(value))
     }
@@ -180,7 +186,8 @@ impl Schema {
     }
 
     /// The regular expressions that are not looked at: they are too large when they are compiled, or no engine takes them. The rest of the
-    /// schema is looked at.
+    /// schema is looked at, but for `not`, `if`, `then`, `else` and `oneOf` (as `anyOf`) with such an expression or a reference in them, and for
+    /// `unevaluated...` and `maxContains`.
     pub fn omitted(&self) -> impl Iterator<Item = &str> {
         let compiled = self.0.as_deref();
         compiled
@@ -204,8 +211,12 @@ enum Search {
 
 impl Compiled {
     fn new(schema: &Value, draft: Draft) -> Result<Self, Reason> {
-        if Extent::of(schema, MAX_DEPTH).levels > MAX_DEPTH {
+        let extent = Extent::of(schema, MAX_DEPTH);
+        if extent.levels > MAX_DEPTH {
             return Err(format!("is nested deeper than {MAX_DEPTH} levels").into());
+        }
+        if extent.paths > MAX_PATHS {
+            return Err("has too long paths to its subschemas".into());
         }
         if json_bytes(schema, MAX_BYTES).is_err() {
             return Err(format!("has more than {MAX_BYTES} bytes as JSON").into());
@@ -230,6 +241,11 @@ impl Compiled {
             true => build(schema)?,
             false => build(&without(schema, &omitted))?,
         };
+        let part = |validator, cost| Part {
+            validator,
+            cost,
+            longest: extent.longest,
+        };
         let patterns = &graph.patterns - &omitted;
         let most_text = engine.most_text(&patterns, cost.patterns);
         let rest = || {
@@ -239,11 +255,11 @@ impl Compiled {
             graph.patterns.is_empty().then_some(())?;
             let cost = graph.cost(Engine::Linear).ok()?;
             let validator = build(&rest).ok()?;
-            Some(Part { validator, cost })
+            Some(part(validator, cost))
         };
         let owned = |names: BTreeSet<&str>| names.into_iter().map(Into::into).collect();
         Ok(Self {
-            whole: Part { validator, cost },
+            whole: part(validator, cost),
             rest: (most_text < u64::MAX).then(rest).flatten(),
             names: graph.names.iter().map(|name| (*name).into()).collect(),
             omitted: owned(omitted),
@@ -307,7 +323,10 @@ impl Part {
     fn reaches(&self, value: &Value) -> bool {
         let extent = Extent::of(value, MAX_ARGUMENTS_DEPTH);
         let Cost {
-            weight, recursion, ..
+            weight,
+            runs,
+            recursion,
+            ..
         } = self.cost;
         // Those of a list are all compared with each other if the schema asks for that.
         let compared = match self.cost.compares_items {
@@ -315,14 +334,20 @@ impl Part {
             false => 0,
         };
         let looked_at = extent.values.saturating_mul(weight);
-        let compared = compared.saturating_mul(weight.div_ceil(UNIQUE));
+        let compared = compared.saturating_mul((weight / UNIQUE).max(1));
+        let steps = looked_at.saturating_add(compared).saturating_mul(runs);
         extent.levels <= MAX_ARGUMENTS_DEPTH
-            && looked_at.saturating_add(compared) <= MAX_STEPS
+            && steps <= MAX_STEPS
             && recursion.is_none_or(|r| extent.levels * r.chain <= MAX_RECURSION)
     }
 
     fn search(&self, value: &Value) -> Search {
-        let Extent { values, levels, .. } = Extent::of(value, MAX_ARGUMENTS_DEPTH);
+        let Extent {
+            values,
+            levels,
+            longest,
+            ..
+        } = Extent::of(value, MAX_ARGUMENTS_DEPTH);
         if !self.reaches(value) {
             return Search::Nothing;
         }
@@ -336,8 +361,9 @@ impl Part {
         };
         let steps = times.saturating_mul(self.cost.weight);
         if let Ok(bytes) = json_bytes(value, MAX_BYTES_TO_ALL) {
-            // An error may be a copy of the value, at each level, and of a part of the schema.
-            let parts = (values + bytes / 64) * levels as u64 * (1 + self.cost.copied / 256);
+            // An error may be a copy of the value, at each level, and of a part of the schema; it has its path in both.
+            let copied = (self.cost.copied + longest + self.longest) / 256;
+            let parts = (values + bytes / 64) * levels as u64 * (1 + copied);
             if steps.saturating_mul(parts) <= MAX_STEPS_TO_ALL {
                 return Search::All;
             }

@@ -182,7 +182,8 @@ impl Schemas {
         });
     }
 
-    /// Takes out the schemas of a server's tools, or of those without a server.
+    /// Takes out the schemas of a server's tools, or of those without a server. A list that is still followed puts them back when it
+    /// changes: drop it first.
     pub fn remove_server(&self, server: Option<&str>) {
         self.write(|table| table.retain(|_, entry| !entry.is_of(server)));
     }

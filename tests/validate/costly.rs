@@ -322,3 +322,83 @@ fn the_largest_cycles_that_are_taken_fit_on_the_stack() {
         });
     }
 }
+
+/// The compiler keeps the path of each subschema.
+#[test]
+fn a_long_name_above_many_subschemas_is_refused() {
+    let many: Map<_, _> = (0..10_000).map(|i| (i.to_string(), json!({}))).collect();
+    let schema = of(
+        "properties",
+        of(&"/".repeat(120_000), json!({ "properties": many })),
+    );
+    let reason = quick(move || reason(Schema::compile(&schema)));
+    assert_eq!(reason, "has too long paths to its subschemas");
+}
+
+/// Each of these counts the characters of the whole text, or looks for one of many texts in it.
+#[test]
+fn a_long_text_is_not_counted_thousands_of_times() {
+    let all = vec![json!({ "maxLength": 9_999_999 }); 9_900];
+    let schema = json!({ "properties": { "t": { "allOf": all } } });
+    let text = "x".repeat(16 << 20);
+    let fits = quick(move || {
+        let schema = Schema::compile(&schema).unwrap();
+        schema.is_valid(&json!({ "t": text }))
+    });
+    assert!(fits, "it is too large to be looked at");
+}
+
+/// A pattern that is given up lets the validator begin again, with all else.
+#[test]
+fn a_pattern_that_is_given_up_does_not_multiply_the_rest() {
+    let all = vec![json!({ "minimum": 0 }); 9_000];
+    let given_up = json!({ "anyOf": [{ "pattern": "^(a+)+\\1$" }, {}] });
+    let schema = json!({ "properties": {
+        "a": { "items": { "allOf": all } },
+        "b": { "items": given_up },
+    } });
+    let texts: Vec<_> = (28..35)
+        .map(|n| json!(format!("{}!", "a".repeat(n))))
+        .collect();
+    let arguments = json!({ "a": vec![json!(1); 2_200], "b": texts });
+    let (result, took) = on_a_small_stack(move || {
+        Schema::compile(&schema).map(|schema| schema.is_valid(&arguments))
+    });
+    assert_eq!(result, Ok(true));
+    assert!(took < Duration::from_secs(20), "{took:?}");
+}
+
+#[test]
+fn empty_texts_are_looked_at_too() {
+    let all = vec![json!({ "pattern": "^(?:[a-z]\\d)*x?$" }); 30];
+    let schema = json!({ "properties": { "l": { "items": { "allOf": all } } } });
+    let (fits, took) = on_a_small_stack(move || {
+        let schema = Schema::compile(&schema).unwrap();
+        schema.is_valid(&json!({ "l": vec![json!(""); 700_000] }))
+    });
+    assert!(fits);
+    assert!(took < Duration::from_secs(20), "{took:?}");
+}
+
+/// Errors have their paths in the value and in the schema.
+#[test]
+fn a_long_key_above_many_misfits_is_not_copied_for_each() {
+    let schema = json!({ "additionalProperties": { "items": { "type": "string" } } });
+    let arguments = of(&"/".repeat(47_000), json!(vec![json!(1); 8_000]));
+    let memory = allocation_counter::measure(|| {
+        let schema = Schema::compile(&schema).unwrap();
+        assert_ne!(schema.misfits(&arguments).len(), 0);
+    });
+    assert!(memory.bytes_max < 64 << 20, "{memory:?}");
+}
+
+#[test]
+fn a_list_that_need_not_be_a_set_costs_nothing_more() {
+    let schema = json!({ "properties": {
+        "rows": { "uniqueItems": false, "items": { "required": ["id"] } },
+    } });
+    let schema = Schema::compile(&schema).unwrap();
+    let rows = |row: Value| json!({ "rows": vec![row; 10_000] });
+    assert!(!schema.is_valid(&rows(json!({}))));
+    assert!(schema.is_valid(&rows(json!({ "id": 1 }))));
+}

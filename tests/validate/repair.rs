@@ -222,3 +222,13 @@ async fn what_would_be_nested_too_deeply_is_not_repaired() {
         r#"the arguments do not fit: a: is not of type "array""#
     );
 }
+
+#[test]
+fn no_number_in_a_text_of_json_is_rounded() {
+    let schema = Schema::compile(&json!({ "properties": { "ids": { "type": "array" } } })).unwrap();
+    let repaired = |text: &str| schema.repaired(&json!({ "ids": text })).map(|(ids, _)| ids);
+    assert_eq!(repaired("[12345678901234567890123]"), None);
+    assert_eq!(repaired(r#"[{"a": [1e300]}]"#), None);
+    let exact = json!({ "ids": [u64::MAX, -0.5] });
+    assert_eq!(repaired("[18446744073709551615, -0.5]"), Some(exact));
+}
