@@ -1,7 +1,5 @@
 //! W6: defaults, those of a preset too, give way to what was set.
 
-use std::time::Duration;
-
 use tokio::time::Instant;
 use tower::{Layer, ServiceExt, service_fn};
 use tower_toolcall::{
@@ -125,7 +123,7 @@ async fn a_reserve_leaves_something_of_a_short_budget() {
     let sequence = settings.sequence.apply(Sequence::new(tools.clone()));
     let report = sequence.run([call()]).await;
     assert_eq!(report.results()[0].attempts(), 1);
-    assert_eq!(start.elapsed(), Duration::from_millis(360));
+    assert_eq!(start.elapsed(), std::time::Duration::from_millis(360));
     let batch = settings.parallel.apply(Parallel::new(tools));
     assert_eq!(batch.run([call()]).await[0].attempts(), 1);
 }
