@@ -9,6 +9,7 @@
     reason = "each program that includes this uses a part of it"
 )]
 
+mod http_tool;
 mod layers;
 mod listening;
 mod many;
@@ -234,6 +235,7 @@ pub fn groups() -> Vec<Group> {
     groups.extend(stacks::groups());
     groups.extend(real::groups());
     groups.extend(validate::groups());
+    groups.extend(http_tool::groups());
     groups.extend(refusals::groups());
     // After a subscriber no event is as cheap as before the first one.
     let last = groups.pop();

@@ -16,9 +16,11 @@ pub(super) fn check<'s>(
     let (mut rest, mut sketch, mut is_one) = (source, String::new(), true);
     while let Some(at) = rest.find('{') {
         sketch.push_str(&rest[..at]);
-        let (open, tag) = rest[at..].split_at(rest[at..].len().min(2));
+        let found = &rest[at..];
+        let (open, tag) = found.split_at_checked(2).unwrap_or((found, ""));
+        let is_tag = matches!(open, "{#" | "{{" | "{%");
         // Takes the white space around it away.
-        is_one &= !tag.starts_with('-');
+        is_one &= !(is_tag && tag.starts_with('-'));
         rest = match open {
             "{#" => tag.split_once("#}").map_or("", |(_, after)| after),
             "{{" => {

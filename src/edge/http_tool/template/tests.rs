@@ -1,10 +1,11 @@
 //! Templates, by way of the requests that they make.
 
+mod hostile;
 mod places;
 mod scope;
 
 use http::{Method, Request};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::super::{HttpTool, UpstreamToken};
 use crate::{
@@ -475,9 +476,19 @@ fn tags_may_hold_what_looks_like_other_tags() {
         "{{ a is divisibleby(3) }}",
         "{% set x = (a) %}",
         "{\"a\": \"{\"}",
+        "\"{é\"",
+        "\"é{\"",
     ] {
         let built = post().with_body(template);
         assert!(built.is_ok(), "{template}: {:?}", built.err());
+    }
+}
+
+#[test]
+fn a_body_that_is_never_json_is_refused_when_the_tool_is_built() {
+    for template in ["{{ a }}, {{ b }}", "{\"-a\": {{ a }} x}"] {
+        let error = post().with_body(template).unwrap_err();
+        assert_eq!(error.reason(), "is no JSON when its values are in");
     }
 }
 
@@ -509,150 +520,4 @@ fn templates_are_held_to_the_schema_of_the_arguments() {
             .with_input_schema(&json!({}))
             .is_ok()
     );
-}
-
-/// Not random: the same in each run.
-struct Hostile(u64);
-
-impl Hostile {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % n as u64) as usize
-    }
-
-    fn text(&mut self) -> String {
-        const ALPHABET: &str = "\"\\,:{}[]/ \n\r\t\0.?#%&=@;'<>a1é\u{2028}\u{10FFFE}😀-_~|$`";
-        let alphabet: Vec<char> = ALPHABET.chars().collect();
-        let length = self.below(12);
-        (0..length)
-            .map(|_| alphabet[self.below(alphabet.len())])
-            .collect()
-    }
-}
-
-/// How often each was seen.
-#[derive(Debug, Default)]
-struct Seen {
-    right: u32,
-    refused: u32,
-}
-
-impl Seen {
-    fn count<T>(
-        &mut self,
-        made: Result<T, ToolError>,
-        is_right: impl FnOnce(T) -> bool,
-        what: &str,
-    ) {
-        match made {
-            Ok(made) => {
-                assert!(is_right(made), "broken: {what}");
-                self.right += 1;
-            }
-            Err(error) => {
-                assert_eq!(error.kind(), ErrorKind::InvalidInput, "{what}: {error}");
-                self.refused += 1;
-            }
-        }
-    }
-}
-
-fn decoded(text: &str) -> String {
-    percent_encoding::percent_decode_str(text)
-        .decode_utf8()
-        .unwrap()
-        .into_owned()
-}
-
-/// H3: a value can never break out into a header, another host or path, or the structure of the JSON.
-/// `HTTP_TOOL_ROUNDS` sets how often; each round renders four templates.
-#[test]
-fn hostile_values_stay_at_their_places() {
-    let rounds = std::env::var("HTTP_TOOL_ROUNDS")
-        .ok()
-        .and_then(|n| n.parse().ok());
-    let json_tool = post()
-        .with_body(r#"{"a": {{ a }}, "b": [{{ b }}], "c": "pre-{{ a }}-{{ b }}", "d": "{{ a | tojson }}", "e": {{ [a, b] }}, "f\u0022": "{{ a }}\u005c", "g": {{ b }}}"#)
-        .unwrap();
-    let url_tool = HttpTool::new(
-        Method::GET,
-        "https://api.pizzeria.com/orders/{{ a }}{{ b }}/x?q={{ a }}&r={{ b }}",
-    )
-    .unwrap();
-    let header_tool = post().with_header("x-test", "Bearer {{ a }}").unwrap();
-    let form_tool = post()
-        .with_form([("a", "{{ a }}-{{ b }}"), ("b", "{{ b }}")])
-        .unwrap();
-    let (mut hostile, mut seen) = (Hostile(0x9E37_79B9_7F4A_7C15), Seen::default());
-    for _ in 0..rounds.unwrap_or(3_000_u32) {
-        let (a, b) = (hostile.text(), hostile.text());
-        let what = format!("{a:?} {b:?}");
-        let arguments = Map::from_iter([("a".to_owned(), json!(a)), ("b".to_owned(), json!(b))]);
-        let call = ToolCall::new("order").with_arguments(arguments);
-
-        seen.count(
-            json_tool.request(&call),
-            |request| {
-                let body: Value = serde_json::from_slice(request.body()).unwrap();
-                let inner: Value = serde_json::from_str(body["d"].as_str().unwrap()).unwrap();
-                let c = format!("pre-{a}-{b}");
-                let d = body["d"].clone();
-                let f = format!("{a}\\");
-                body == json!({ "a": a, "b": [b], "c": c, "d": d, "e": [a, b], "f\"": f, "g": b })
-                    && inner == json!(a)
-            },
-            &what,
-        );
-        seen.count(
-            url_tool.request(&call),
-            |request| {
-                let uri = request.uri();
-                let path: Vec<&str> = uri.path().split('/').collect();
-                let [_, orders, segment, x] = *path else {
-                    return false;
-                };
-                let query: Vec<_> = uri
-                    .query()
-                    .unwrap()
-                    .split('&')
-                    .map(|pair| pair.split_once('=').unwrap())
-                    .collect();
-                let [("q", q), ("r", r)] = *query else {
-                    return false;
-                };
-                uri.authority().unwrap() == "api.pizzeria.com"
-                    && (orders, x) == ("orders", "x")
-                    && !matches!(&*decoded(segment), "." | "..")
-                    && decoded(segment) == format!("{a}{b}")
-                    && (decoded(q), decoded(r)) == (a.clone(), b.clone())
-            },
-            &what,
-        );
-        seen.count(
-            header_tool.request(&call),
-            |request| {
-                request.headers().len() == 1 && request.headers()["x-test"] == format!("Bearer {a}")
-            },
-            &what,
-        );
-        seen.count(
-            form_tool.request(&call),
-            |request| {
-                let text = std::str::from_utf8(request.body()).unwrap();
-                let pairs: Vec<_> = text
-                    .split('&')
-                    .map(|pair| pair.split_once('=').unwrap())
-                    .collect();
-                let [("a", x), ("b", y)] = *pairs else {
-                    return false;
-                };
-                (decoded(x), decoded(y)) == (format!("{a}-{b}"), b.clone())
-            },
-            &what,
-        );
-    }
-    println!("{seen:?}, 0 broken");
-    assert!(seen.right > 0 && seen.refused > 0);
 }
