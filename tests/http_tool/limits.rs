@@ -5,14 +5,14 @@ use std::{
     io,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
     },
     task::{Context, Poll},
     time::Duration,
 };
 
 use bytes::Bytes;
-use futures_util::stream;
+use futures_util::{StreamExt, stream};
 use http::{Method, Response};
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Frame;
@@ -52,6 +52,30 @@ async fn a_body_over_the_limit_is_refused() {
         }
         assert!(leaf.send(serde_json::json!({ "at": "fits" })).await.is_ok());
     }
+}
+
+/// H4: a GiB is given up after a MiB; what the server could send beyond that is in buffers.
+#[tokio::test]
+async fn a_body_of_a_gib_is_not_read() {
+    let sent = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&sent);
+    let server = Server::start(move |_, _| {
+        static CHUNK: [u8; 1 << 16] = [b' '; 1 << 16];
+        let counted = Arc::clone(&counted);
+        let frames = stream::iter(0..1 << 14).map(move |_| {
+            counted.fetch_add(CHUNK.len(), SeqCst);
+            Ok::<_, Infallible>(Frame::data(Bytes::from_static(&CHUNK)))
+        });
+        Response::new(StreamBody::new(frames).boxed_unsync())
+    })
+    .await;
+    for leaf in leaves(&server.tool(Method::GET, "/")) {
+        let error = leaf.send(no_arguments()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Reported);
+        assert_eq!(error.message(), "the answer has more than 1048576 bytes");
+    }
+    let sent = sent.load(SeqCst) >> 20;
+    assert!((2..64).contains(&sent), "{sent} MiB for two calls");
 }
 
 /// H4: nothing is read of a body that is announced as too long; this one never comes.
@@ -99,7 +123,7 @@ async fn an_error_with_a_body_that_stalls_keeps_its_status() {
     let tool = HttpTool::new(Method::GET, "http://h/").unwrap();
     let leaf = answered_by(tool, |_| {
         let begun = stream::iter([Ok::<_, Infallible>(Frame::data(Bytes::from("maintenance")))]);
-        let stalls = futures_util::StreamExt::chain(begun, stream::pending());
+        let stalls = begun.chain(stream::pending());
         let mut answer = Response::new(StreamBody::new(stalls).boxed_unsync());
         *answer.status_mut() = http::StatusCode::NOT_FOUND;
         answer

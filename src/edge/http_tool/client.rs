@@ -34,6 +34,10 @@ impl ReqwestClient {
     /// # Errors
     ///
     /// `client`, if TLS or the resolver could not be set up.
+    ///
+    /// # Panics
+    ///
+    /// As reqwest does: with its feature `rustls-no-provider`, unless the process has installed a provider of rustls'.
     pub fn new() -> Result<Self, ConfigError> {
         let client = reqwest::Client::builder()
             .redirect(reqwest::redirect::Policy::none())
