@@ -1,5 +1,7 @@
 //! HTTP tools over clients that decompress: the limit of an answer is behind that.
 
+#![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
+
 use std::{convert::Infallible, iter, time::Duration};
 
 use bytes::Bytes;

@@ -1,5 +1,7 @@
 //! HTTP tools over TLS: whom a client does not trust gets no request.
 
+#![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
+
 use std::{
     convert::Infallible,
     sync::{
