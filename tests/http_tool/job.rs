@@ -15,6 +15,7 @@ use tower::{Layer, ServiceBuilder, ServiceExt};
 use tower_toolcall::{
     ErrorKind, ServiceBuilderExt, ToolCall, ToolError,
     backoff::Backoff,
+    call::JobRef,
     http_tool::{HttpAnswer, HttpJob, HttpTool},
     poll::PollLayer,
 };
@@ -169,6 +170,32 @@ async fn a_poll_timeout_tells_the_last_state() {
         text,
         "the job has not ended after 60 polls: no state at `$.state`"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_jobs_answers_may_be_as_long_as_those_of_its_tool() {
+    let api = |_: &Got| {
+        Response::new(full(
+            json!({ "state": "done", "rows": "x".repeat(2_000) }).to_string(),
+        ))
+    };
+    let state = |of_tool, of_job: Option<usize>| async move {
+        let status = tool(Method::GET, "/jobs/{{ job_id }}");
+        let status = match of_job {
+            Some(max) => status.with_max_bytes(max).unwrap(),
+            None => status,
+        };
+        let leaf = answered_by(start().with_max_bytes(of_tool).unwrap(), api);
+        let values = json!({ "job_id": 7 });
+        let call = call(json!({ "shop": 3 }));
+        let job = JobRef::new(&call, values.as_object().unwrap().clone()).unwrap();
+        let stack = PollLayer::new(of_status(status)).layer(leaf);
+        stack.oneshot(call.with_job(job)).await.is_ok()
+    };
+    assert!(state(4_000, None).await);
+    assert!(!state(1_000, None).await);
+    assert!(state(1_000, Some(4_000)).await);
+    assert!(!state(4_000, Some(1_000)).await);
 }
 
 /// Trap of E.4: the upstream's values, and the caller's, stay at their places.

@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout};
 use tower_service::Service;
 
 use super::{
-    HttpTool,
+    HttpTool, MAX_ANSWER,
     answer::{Body, HttpAnswer, Refused},
     events,
     job::Asked,
@@ -98,7 +98,9 @@ where
             Some(asked) => Arc::clone(&asked.tool),
             None => Arc::clone(&self.tool),
         };
-        ResponseFuture(Box::pin(answer(tool, self.client.clone(), call)))
+        let max = tool.max_bytes().or(self.tool.max_bytes());
+        let max = max.unwrap_or(MAX_ANSWER);
+        ResponseFuture(Box::pin(answer(tool, max, self.client.clone(), call)))
     }
 }
 
@@ -119,6 +121,7 @@ impl Future for ResponseFuture {
 /// Sends a call; its errors name it.
 async fn answer<C, B, R>(
     tool: Arc<HttpTool>,
+    max_bytes: usize,
     client: C,
     call: ToolCall,
 ) -> Result<HttpAnswer, ToolError>
@@ -130,12 +133,13 @@ where
     R::Error: Into<AnyError>,
 {
     let info = call.info();
-    let answer = run(&tool, client, call, &info).await;
+    let answer = run(&tool, max_bytes, client, call, &info).await;
     answer.map_err(|error| error.for_call(&info))
 }
 
 async fn run<C, B, R>(
     tool: &HttpTool,
+    max_bytes: usize,
     mut client: C,
     call: ToolCall,
     info: &CallInfo,
@@ -180,9 +184,9 @@ where
     if !has_body(tool.method(), head.status) {
         drop(body);
     } else if is_success {
-        whole = read_all(body, &head.headers, tool.max_bytes(), &mut bytes).await;
+        whole = read_all(body, &head.headers, max_bytes, &mut bytes).await;
     } else if !is_encoded(&head.headers) {
-        let max = tool.max_bytes().min(MAX_REFUSAL);
+        let max = max_bytes.min(MAX_REFUSAL);
         // What there is of it will do.
         let _ = timeout(REFUSAL_TIME, read(body, max, &mut bytes)).await;
     }

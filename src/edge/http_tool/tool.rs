@@ -61,7 +61,7 @@ pub struct HttpTool {
     headers: Vec<(HeaderName, String)>,
     payload: Payload,
     kept: Vec<HeaderName>,
-    max_bytes: usize,
+    max_bytes: Option<usize>,
     replay: ReplaySafety,
     bare_key: bool,
     result: Option<Path>,
@@ -104,7 +104,7 @@ impl HttpTool {
             headers: Vec::new(),
             payload: Payload::None,
             kept: Vec::new(),
-            max_bytes: MAX_ANSWER,
+            max_bytes: None,
             replay,
             bare_key: false,
             result: None,
@@ -207,14 +207,15 @@ impl HttpTool {
         Ok(self)
     }
 
-    /// Sets how many bytes an answer may have. Default: [`MAX_ANSWER`].
+    /// Sets how many bytes an answer may have. Default: [`MAX_ANSWER`]; of a request for a [job](super::HttpJob) what the tool has that
+    /// started it.
     ///
     /// # Errors
     ///
     /// `max_bytes`: 0.
     pub fn with_max_bytes(mut self, bytes: usize) -> Result<Self, ConfigError> {
         refuse_if(bytes == 0, "max_bytes", "is not above 0")?;
-        self.max_bytes = bytes;
+        self.max_bytes = Some(bytes);
         Ok(self)
     }
 
@@ -298,7 +299,7 @@ impl HttpTool {
         &self.host
     }
 
-    pub(super) fn max_bytes(&self) -> usize {
+    pub(super) fn max_bytes(&self) -> Option<usize> {
         self.max_bytes
     }
 
@@ -432,7 +433,7 @@ crate::text::debug_fields! {
         method: this.method,
         origin: this.origin,
         replay_safety: this.replay,
-        max_bytes: this.max_bytes,
+        max_bytes: this.max_bytes.unwrap_or(MAX_ANSWER),
         empty_undefined: this.templates.prints_undefined(),
         bare_idempotency_key: this.bare_key,
         ..
