@@ -3,6 +3,8 @@
 
 mod answers;
 mod events;
+#[cfg(all(feature = "mcp-server-http", feature = "validate"))]
+mod gateway;
 mod http2;
 mod job;
 mod kit;

@@ -92,8 +92,21 @@ mod mcp {
         assert_eq!(response("text").model_text(), "text");
         assert_eq!(response("text".to_owned()).model_text(), "text");
         assert_eq!(response(()).model_text(), "");
-        for structured in [response(json!({ "a": 1 })), response(Json([("a", 1)]))] {
+        for structured in [
+            response(json!({ "a": 1 })),
+            response(Json(json!({ "a": 1 }))),
+        ] {
             assert!(structured.structured_content.is_some());
+            assert_eq!(structured.model_text(), r#"{"a":1}"#);
         }
+        // As it would be alone.
+        let text = response(json!("a \"b\""));
+        assert_eq!(text.content[0].as_text().unwrap().text, "a \"b\"");
+        assert_eq!(text.structured_content, Some(json!("a \"b\"")));
+        let nothing = response(json!(null));
+        assert_eq!(
+            (nothing.content.len(), nothing.structured_content),
+            (0, None)
+        );
     }
 }

@@ -7,7 +7,7 @@ use crate::error::{ErrorKind, ToolError};
 ///
 /// Everything is its own answer. A router of [`Value`]s also takes strings, `()` and [`Json`]; with the
 /// feature `mcp` a router of rmcp's `CallToolResponse`s takes `CallToolResult`s, strings (as text),
-/// `()` (nothing), and [`Value`]s and [`Json`] (as structured content).
+/// `()` (nothing), and [`Value`]s and [`Json`] (as structured content, and as text; `null` is nothing).
 pub trait IntoAnswer<Res> {
     /// The answer.
     ///
@@ -65,9 +65,21 @@ mod mcp {
     use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock};
 
     use super::*;
+    use crate::answer::ModelText as _;
 
     fn text(text: impl Into<String>) -> CallToolResponse {
         CallToolResult::success(vec![ContentBlock::text(text)]).into()
+    }
+
+    /// With a text that a model reads: a string has no quotes there.
+    fn structured(value: Value) -> CallToolResponse {
+        if value.is_null() {
+            return CallToolResult::success(Vec::new()).into();
+        }
+        let text = ContentBlock::text(value.model_text());
+        let mut result = CallToolResult::structured(value);
+        result.content = vec![text];
+        result.into()
     }
 
     answers!(CallToolResponse {
@@ -75,7 +87,7 @@ mod mcp {
         String: |own| text(own);
         &'static str: |own| text(own);
         (): |()| CallToolResult::success(Vec::new()).into();
-        Value: |value| CallToolResult::structured(value).into();
+        Value: |value| structured(value);
     });
 
     impl<T: Serialize> IntoAnswer<CallToolResponse> for Json<T> {
