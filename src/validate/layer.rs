@@ -86,8 +86,8 @@ impl ValidateLayer {
         self.edit(|s| s.tools.set(name.into(), validation))
     }
 
-    /// Refuses calls of a tool whose schema was [refused](Schemas::refused), with [`Internal`](ErrorKind::Internal). Default: they are not checked, as the
-    /// server will do so.
+    /// Refuses calls of a tool whose schema was [refused](Schemas::refused), with [`Internal`](ErrorKind::Internal), and arguments that are too large to be
+    /// [checked in full](Schema::covers), with [`InvalidInput`](ErrorKind::InvalidInput). Default: they pass, as the server will check them.
     pub fn strict(self) -> Self {
         self.edit(|s| s.strict = true)
     }
@@ -121,7 +121,9 @@ impl Settings {
             return Ok(());
         }
         let admitted = self.schemas.of(info, |schema| match schema {
-            Ok(schema) if !call.is_too_deep() && schema.is_valid(call.arguments_value()) => Ok(()),
+            Ok(schema) if !call.is_too_deep() && schema.is_valid(call.arguments_value()) => {
+                self.covered(info, schema, call.arguments_value())
+            }
             Ok(schema) => self.misfit(call, info, schema, validation),
             Err(error) => self.unchecked(info, error),
         });
@@ -148,6 +150,20 @@ impl Settings {
         Err(ToolError::refusal(ErrorKind::Internal, message).for_call(info))
     }
 
+    /// What becomes of a call whose arguments fit, as far as they were looked at.
+    #[inline]
+    fn covered(
+        &self,
+        info: &CallInfo,
+        schema: &Schema,
+        arguments: &Value,
+    ) -> Result<(), ToolError> {
+        match self.strict && !schema.covers(arguments) {
+            true => Err(self.refusal(info, &Misfits::too_large())),
+            false => Ok(()),
+        }
+    }
+
     /// What becomes of a call whose arguments do not fit.
     #[cold]
     fn misfit(
@@ -167,7 +183,7 @@ impl Settings {
             if repaired.check().is_ok() {
                 emit!(DEBUG REPAIRED, info, PATHS = Bounded::print(MAX_PATHS, &paths.join(", ")).as_str());
                 *call = repaired;
-                return Ok(());
+                return self.covered(info, schema, call.arguments_value());
             }
         }
         Err(self.refusal(info, &schema.misfits_of_wrong(arguments)))

@@ -61,10 +61,19 @@ impl Misfits {
 
     /// Of a value that was not searched.
     pub(super) fn unknown() -> Self {
+        Self::of_root("does not fit the schema")
+    }
+
+    /// Of a value that the schema does not cover.
+    pub(super) fn too_large() -> Self {
+        Self::of_root("is too large to be checked")
+    }
+
+    fn of_root(message: &str) -> Self {
         let misfit = Misfit {
             path: Path::ROOT.to_owned(),
             keyword: "schema",
-            message: "does not fit the schema".to_owned(),
+            message: message.to_owned(),
         };
         Self {
             list: vec![misfit],

@@ -73,8 +73,8 @@
 //! # Errors
 //!
 //! `InvalidInput`, with the misfits as the detail `errors`: a list of `path`, `keyword` and `message`. It has no value of the caller's, and
-//! no key that the schema does not name. With [`ValidateLayer::strict`], `Internal` for a tool whose schema was refused. Errors of the
-//! inner service pass, stamped with the call's names.
+//! no key that the schema does not name. With [`ValidateLayer::strict`], `Internal` for a tool whose schema was refused, and `InvalidInput` for
+//! arguments that are too large to be checked in full. Errors of the inner service pass, stamped with the call's names.
 //!
 //! # Readiness
 //!

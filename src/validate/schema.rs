@@ -135,6 +135,13 @@ impl Schema {
         self.0.as_ref().is_none_or(|compiled| compiled.fits(value))
     }
 
+    /// Whether the whole schema looks at this value, but for what is [left out](Self::omitted). Otherwise the value is beyond the
+    /// [limits](Self#limits): only a part of the schema looks at it, or nothing does. As costly as [`is_valid`](Self::is_valid), or less.
+    pub fn covers(&self, value: &Value) -> bool {
+        let compiled = self.0.as_ref();
+        compiled.is_none_or(|compiled| compiled.covers(value))
+    }
+
     /// What does not fit: none if the value is [valid](Self::is_valid).
     ///
     /// Of a large value, or a costly schema, it may be the first misfit alone, or only that the value does not fit: what is
@@ -274,6 +281,11 @@ impl Compiled {
     fn fits(&self, value: &Value) -> bool {
         let part = self.part_for(value);
         part.is_none_or(|part| part.validator.is_valid(value))
+    }
+
+    fn covers(&self, value: &Value) -> bool {
+        let part = self.part_for(value);
+        part.is_some_and(|part| std::ptr::eq(part, &self.whole))
     }
 
     /// What looks at the value, if it is not too large.

@@ -203,6 +203,40 @@ async fn a_refused_schema_is_not_checked_unless_strict() {
     assert_eq!(run(off, wrong()).await.1, 1);
 }
 
+/// Padding switches off a pattern that may go back: its cost is bounded.
+#[tokio::test]
+async fn arguments_that_are_too_large_to_be_checked_pass_unless_strict() {
+    let schema = json!({ "properties": { "query": { "type": "string", "pattern": "^(?!rm )" }, "pad": {} } });
+    let schemas = Schemas::new();
+    schemas.insert(None, "search", Schema::compile(&schema).unwrap());
+    let padded = || call(json!({ "query": "rm -r", "pad": "x".repeat(3_000) }));
+    let short = call(json!({ "query": "rm -r" }));
+    assert_eq!(run(ValidateLayer::new(&schemas), short).await.1, 0);
+    assert_eq!(run(ValidateLayer::new(&schemas), padded()).await.1, 1);
+    let (result, calls) = run(ValidateLayer::new(&schemas).strict(), padded()).await;
+    let error = result.unwrap_err();
+    assert_eq!((error.kind(), calls), (ErrorKind::InvalidInput, 0));
+    assert!(
+        error
+            .message()
+            .ends_with(": root: is too large to be checked")
+    );
+}
+
+#[tokio::test]
+async fn what_is_repaired_is_covered_too_if_strict() {
+    let schema =
+        json!({ "properties": { "list": { "type": "array", "items": { "pattern": "^(?!x)" } } } });
+    let schemas = Schemas::new();
+    schemas.insert(None, "search", Schema::compile(&schema).unwrap());
+    let list = serde_json::to_string(&vec![0; 90]).unwrap();
+    let layer = || ValidateLayer::new(&schemas).repair();
+    let of = |list: &str| call(json!({ "list": list }));
+    assert_eq!(run(layer(), of(&list)).await.1, 1);
+    assert_eq!(run(layer().strict(), of(&list)).await.1, 0);
+    assert_eq!(run(layer().strict(), of("[0]")).await.1, 1);
+}
+
 #[tokio::test]
 async fn arguments_that_are_nested_too_deeply_are_refused_as_such() {
     let deep = (0..200).fold(json!(1), |inner, _| json!([inner]));

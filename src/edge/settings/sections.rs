@@ -138,8 +138,8 @@ settings! {
         enabled: bool = true, "TOOL_VALIDATE_ENABLED", "whether arguments are checked against the schemas of the stack";
         /// Whether arguments that do not fit are changed if they only have the wrong type: `"5"` for 5. Default: no.
         repair: bool = false, "TOOL_VALIDATE_REPAIR", "whether arguments are changed that only have the wrong type";
-        /// Whether calls of a tool are refused whose schema cannot be looked at. Default: no.
-        strict: bool = false, "TOOL_VALIDATE_STRICT", "whether calls are refused whose schema cannot be looked at";
+        /// Whether calls are refused that cannot be checked in full: their schema was refused, or their arguments are too large for it. Default: no.
+        strict: bool = false, "TOOL_VALIDATE_STRICT", "whether calls are refused that cannot be checked in full";
         /// How the message of the error begins, where another system's is expected. Default: `the arguments do not fit`.
         heading: Option<String> = None, "TOOL_VALIDATE_HEADING", "how the message about wrong arguments begins";
     }
