@@ -42,6 +42,9 @@ pub(super) const LISTED_REPLAY: u16 = 512;
 /// A table knew the timeout.
 pub(super) const LISTED_TIMEOUT: u16 = 1024;
 
+/// The job that the call carries was started by an earlier attempt at it.
+pub(super) const OWN_JOB: u16 = 2048;
+
 /// What also holds for a [follow-up](ToolCall::follow_up): of the deadline and of the names.
 pub(super) const KEPT_BY_FOLLOW_UPS: u16 = RESERVED | UNTRUSTED | RESOLVED;
 

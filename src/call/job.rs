@@ -12,7 +12,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
-use super::{Observation, ToolCall, claim::KEPT_BY_FOLLOW_UPS};
+use super::{
+    Observation, ToolCall,
+    claim::{KEPT_BY_FOLLOW_UPS, OWN_JOB},
+};
 use crate::{
     answer::json_bytes,
     call::{Record, ReplaySafety},
@@ -27,7 +30,7 @@ pub const MAX_JOB_BYTES: usize = 4096;
 ///
 /// [`PollLayer`](crate::poll::PollLayer) leaves it on the call's [record](super::Observation::job) and on the
 /// [error](ToolError::job) of a call that ended before its job. A call that carries it
-/// ([`ToolCall::with_job`]) goes on waiting, and starts no second job.
+/// ([`ToolCall::with_job`]) goes on waiting, starts no second job, and cancels none.
 ///
 /// It is data: the tool's name, its server's, and values of the answer that has started the job, 4 KiB of JSON at most. Whoever has it
 /// can ask for the job, so it does not go over a wire by itself: it is in no text, event or serialised error.
@@ -177,6 +180,7 @@ impl ToolCall {
     /// through it. Never take it from a caller over a wire.
     #[must_use]
     pub fn with_job(mut self, job: JobRef) -> Self {
+        self.marks.clear(OWN_JOB);
         self.extensions_mut().insert(job);
         self
     }
@@ -201,9 +205,18 @@ impl ToolCall {
 
     /// Another attempt after this error waits for the job of this one, even if that is cancelled until then: it starts none.
     pub(crate) fn keep_job(&mut self, error: Option<&ToolError>) {
-        if let Some(job) = self.job_after(error) {
-            self.extensions_mut().insert(job);
+        let Some(job) = self.job_after(error) else {
+            return;
+        };
+        if self.has_own_job() {
+            self.marks.set(OWN_JOB);
         }
+        self.extensions_mut().insert(job);
+    }
+
+    /// Whether its job, if it has one, was started by an earlier attempt at it, and not given to it [from elsewhere](Self::with_job).
+    pub(crate) fn has_own_job(&self) -> bool {
+        self.marks.has(OWN_JOB) || self.extensions().get::<JobRef>().is_none()
     }
 
     /// Another call of the same tool for the same caller, to ask for what this one has started. For a [`Job`](crate::poll::Job).

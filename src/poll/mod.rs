@@ -108,7 +108,7 @@
 //! ([`Job::cancel`]), it is cancelled: by one call, in a task of its own, with 5 s, at most 100 of them at a time in a
 //! process; [`PollLayer::without_cancel`] leaves it running. The caller's cancellation token does the same. A job whose polls or time are used up is
 //! never cancelled: whoever has its [`JobRef`](crate::call::JobRef) may go on waiting. A call that is dropped before its answer has named a job
-//! cancels nothing. Of several calls that wait for one job, each cancels it when it is dropped.
+//! cancels nothing, nor does one that was [given](crate::ToolCall::with_job) a job: others may wait for it too.
 //!
 //! # Clone
 //!

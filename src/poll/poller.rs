@@ -124,7 +124,7 @@ where
                 Err(error) => return Next::End(Err(error)),
                 Ok(Started::Done(answer)) => return Next::End(Ok(answer)),
                 Ok(Started::Running(job, after)) => {
-                    self.attend(job);
+                    self.attend(job, true);
                     after
                 }
             },
@@ -159,15 +159,17 @@ where
         if std::mem::take(&mut self.resumes)
             && let Some(job) = self.job.take()
         {
-            self.attend(job);
+            let is_own = self.call.has_own_job();
+            self.attend(job, is_own);
         }
     }
 
-    /// There is a job now.
-    fn attend(&mut self, job: JobRef) {
+    /// There is a job now. If it is another call's, that call's end is its end.
+    fn attend(&mut self, job: JobRef, is_own: bool) {
         self.call.record(|r| r.set_job(job.clone()));
         let (kind, limits) = &self.shared.settings;
-        let cancel = limits.cancels.then(|| kind.cancel(&self.call, &job));
+        let cancels = is_own && limits.cancels;
+        let cancel = cancels.then(|| kind.cancel(&self.call, &job));
         if let Some(cancel) = cancel.flatten() {
             let (shared, info, over) = (Arc::clone(&self.shared), self.call.info(), job.clone());
             // Who tries again starts another one.

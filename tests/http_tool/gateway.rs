@@ -153,7 +153,9 @@ async fn a_folder_of_files_is_a_server_for_a_foreign_client() {
     let of_json = |step: &str| serde_json::from_str::<Value>(text(step)).unwrap();
     let tools = saw["tools"].as_object().unwrap();
     assert!(tools.keys().eq(["create_order", "deliver"]), "{tools:?}");
-    assert_eq!(tools["deliver"]["inputSchema"], schema(&["shop"]));
+    let mut shown = schema(&["shop"]);
+    shown["$schema"] = json!("http://json-schema.org/draft-07/schema#");
+    assert_eq!(tools["deliver"]["inputSchema"], shown);
     assert_eq!(tools["deliver"]["description"], "Delivers an order.");
     assert_eq!(
         of_json("order"),
@@ -161,7 +163,10 @@ async fn a_folder_of_files_is_a_server_for_a_foreign_client() {
     );
     assert_eq!(text("delivery"), "warm");
     for (step, why) in [
-        ("hostile", "`shop` cannot be a segment of a path"),
+        (
+            "hostile",
+            "`shop` has a slash or a control character, in a segment of a path",
+        ),
         ("misfit", "pizza: is not of type"),
         ("refused", "the shop is closed"),
     ] {
@@ -170,4 +175,20 @@ async fn a_folder_of_files_is_a_server_for_a_foreign_client() {
     }
     // An order, a delivery, twice its state, and an order that the API refuses.
     assert_eq!(server.count(), 5);
+}
+
+/// MCP's default is another one.
+#[test]
+fn the_schemas_of_files_are_of_draft_7() {
+    let pair = json!([{ "type": "string" }, { "type": "integer" }]);
+    let manifest: ToolManifest = serde_json::from_value(json!({
+        "name": "pair",
+        "input_schema": { "properties": { "pair": { "items": pair } } },
+        "execution_profile": { "url_template": "https://api.example.com/" },
+    }))
+    .unwrap();
+    let schemas = Schemas::from(&Catalog::new([manifest.definition()]));
+    let schema = schemas.get(None, "pair").unwrap();
+    assert!(schema.is_valid(&json!({ "pair": ["a", 1] })));
+    assert!(!schema.is_valid(&json!({ "pair": [1, "a"] })));
 }

@@ -474,6 +474,37 @@ async fn a_call_with_a_job_that_is_never_polled_cancels_nothing() {
     );
 }
 
+/// Others may wait for it too.
+#[tokio::test(start_paused = true)]
+async fn a_dropped_call_leaves_a_job_that_it_was_given() {
+    let tool = Script::new([Step::status(503), Step::hang()]).then(running());
+    let stack = ServiceBuilder::new()
+        .layer(RetryLayer::new(RetryPolicy::new()))
+        .layer(PollLayer::new(Jobs).with_polls(1).unwrap())
+        .service(tool.clone());
+    let waits = stack.oneshot(call().with_job(job()));
+    let dropped = tokio::time::timeout(Duration::from_secs(20), waits);
+    assert!(dropped.await.is_err());
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!((tool.count(), tool.in_flight()), (2, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_attempt_cancels_the_job_that_an_earlier_one_has_started() {
+    let tool = Script::new([started(), running(), Step::hang()]).then(running());
+    let stack = ServiceBuilder::new()
+        .layer(RetryLayer::new(RetryPolicy::new()))
+        .layer(PollLayer::new(Jobs).with_polls(1).unwrap())
+        .service(tool.clone());
+    let dropped = tokio::time::timeout(Duration::from_secs(20), stack.oneshot(call()));
+    assert!(dropped.await.is_err());
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(tool.count(), 4);
+    let last = tool.calls().pop().unwrap();
+    let cancel = Some(Asks::Cancel("j".to_owned()));
+    assert_eq!(last.extensions().get::<Asks>().cloned(), cancel);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_job_that_is_over_is_not_cancelled() {
     let failed = Step::ok(json!({ "failed": "no rows" }));

@@ -23,6 +23,10 @@ use crate::{
 /// The longest file, in bytes.
 const MAX_FILE: u64 = 1 << 20;
 
+/// What the schemas of manifests are of, if they do not say otherwise.
+#[cfg(feature = "mcp")]
+const DRAFT_7: &str = "http://json-schema.org/draft-07/schema#";
+
 /// The most files of a folder.
 const MAX_FILES: usize = 1000;
 
@@ -446,15 +450,17 @@ impl ToolManifest {
     }
 
     /// The tool's definition, for a list of MCP: its schema, and by its method whether it only reads (GET, HEAD, OPTIONS) or may be repeated
-    /// (PUT, DELETE). A job that was started twice runs twice, whatever the method.
+    /// (PUT, DELETE). A job that was started twice runs twice, whatever the method. A schema that does not say of which draft it is gets the
+    /// `$schema` of draft 7, as MCP's default is another one.
     #[cfg(feature = "mcp")]
     pub fn definition(&self) -> rmcp::model::Tool {
         use rmcp::model::{Tool, ToolAnnotations};
 
-        let schema = match &self.input_schema {
+        let mut schema = match &self.input_schema {
             Some(Value::Object(schema)) => schema.clone(),
             _ => serde_json::Map::from_iter([("type".to_owned(), "object".into())]),
         };
+        schema.entry("$schema").or_insert_with(|| DRAFT_7.into());
         let profile = &self.execution_profile;
         let is = |names: &[&str]| {
             let is_one = names

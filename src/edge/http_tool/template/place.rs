@@ -80,10 +80,12 @@ const NOT_PLAIN: &str = "is no text, number or boolean";
 
 fn encoded_segment(n: usize, text: &str) -> Result<String, Fault> {
     let foreign = |c: char| matches!(c, '/' | '\\') || c.is_control();
-    if text.is_empty() || text.contains(foreign) {
-        return Err(Fault::Value(Some(n), "cannot be a segment of a path"));
-    }
-    Ok(utf8_percent_encode(text, ENCODED).to_string())
+    let why = match text {
+        "" => "is empty, in a path",
+        _ if text.contains(foreign) => "has a slash or a control character, in a segment of a path",
+        _ => return Ok(utf8_percent_encode(text, ENCODED).to_string()),
+    };
+    Err(Fault::Value(Some(n), why))
 }
 
 /// Whether a text ends in the beginning of a percent-encoded byte.
