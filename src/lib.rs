@@ -70,6 +70,8 @@ pub use edge::router;
 pub use edge::settings;
 #[cfg(feature = "testing")]
 pub use edge::testing;
+#[cfg(any(feature = "http-tool", feature = "token"))]
+pub use edge::token;
 #[cfg(feature = "tonic")]
 pub use edge::tonic;
 pub use kit::backoff;

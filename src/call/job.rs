@@ -8,13 +8,15 @@ use std::sync::{
     },
 };
 
+use http::Extensions;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use super::{
     Observation, ToolCall,
-    claim::{KEPT_BY_FOLLOW_UPS, OWN_JOB},
+    arguments::Arguments,
+    claim::{KEPT_BY_FOLLOW_UPS, OWN_JOB, RESOLVED},
 };
 use crate::{
     answer::json_bytes,
@@ -237,6 +239,26 @@ impl ToolCall {
         if call.extensions().get::<JobRef>().is_some() {
             call.extensions_mut().remove::<JobRef>();
         }
+        call
+    }
+
+    /// A call of another service that this one needs, for the same caller. For layers, such as a `token::TokenLayer`.
+    ///
+    /// Ids, rules, cancellation and deadline are those of this call. It has a record of its own, no server, no arguments and no extensions,
+    /// is attempt 1, and may run twice.
+    #[must_use]
+    pub fn on_behalf(&self, tool: impl Into<Arc<str>>) -> Self {
+        let mut call = self.follow_up();
+        call.marks.clear(RESOLVED);
+        let data = call.data_mut();
+        data.arguments = Arguments::default();
+        data.extensions = Extensions::new();
+        data.progress = None;
+        let ident = data.ident_mut();
+        ident.name = tool.into();
+        (ident.server, ident.separator, ident.is_listed) = (None, None, true);
+        ident.hashes = Default::default();
+        ident.record = Arc::default();
         call
     }
 

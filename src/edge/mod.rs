@@ -5,6 +5,8 @@ mod anyhow;
 pub mod axum;
 #[cfg(feature = "batch")]
 pub mod batch;
+#[cfg(any(feature = "http-tool", feature = "token"))]
+mod body;
 #[cfg(feature = "tower")]
 pub mod builder;
 #[cfg(feature = "metrics-facade")]
@@ -31,13 +33,20 @@ pub mod router;
 pub mod settings;
 #[cfg(feature = "testing")]
 pub mod testing;
+#[cfg(any(feature = "http-tool", feature = "token"))]
+pub mod token;
 #[cfg(feature = "tonic")]
 pub mod tonic;
 #[cfg(feature = "tower")]
 pub(crate) mod tower;
 
 /// The error with the delay that a peer asks for, if it does.
-#[cfg(any(feature = "http-tool", feature = "mcp", feature = "tonic"))]
+#[cfg(any(
+    feature = "http-tool",
+    feature = "mcp",
+    feature = "token",
+    feature = "tonic"
+))]
 fn hinted(error: crate::ToolError, delay: Option<std::time::Duration>) -> crate::ToolError {
     match delay {
         Some(delay) => error.with_retry_after(delay),

@@ -34,6 +34,7 @@
 //! | `tool.misfit` | WARN | check, with `mcp::McpOutput` | `error` |
 //! | `tool.http_request` | DEBUG | `http_tool` | `method`, `url`, `headers`, `body` |
 //! | `tool.http_response` | DEBUG | `http_tool` | `status`, `duration_ms`, `headers`, `body` |
+//! | `tool.token` | WARN | `token` | `error`, and `server` or `tool`, and no others: once for an endpoint, or a setting |
 //! | `tool.stale_list` | WARN | `mcp::McpTools` | `server`, `code`, `error`, and no others |
 //! | `tool.connected` | INFO | `mcp::McpReconnect` | `server`, `attempts`, `duration_ms`, and no others |
 //! | `tool.disconnected` | WARN | `mcp::McpReconnect` | `server`, `code`, `error`, and no others |

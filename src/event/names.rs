@@ -47,6 +47,8 @@ pub mod event {
     pub const HTTP_REQUEST: &str = "tool.http_request";
     /// An HTTP tool has its answer, of whatever status. DEBUG.
     pub const HTTP_RESPONSE: &str = "tool.http_response";
+    /// What an identity provider answers is taken although it leaves something out, or a caller's own token is sent to a tool. WARN.
+    pub const TOKEN: &str = "tool.token";
     /// A connection to a server was made, the first one or another one. INFO.
     pub const CONNECTED: &str = "tool.connected";
     /// A call has found that the connection to its server is lost. WARN.

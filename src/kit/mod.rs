@@ -1,8 +1,10 @@
-//! The parts that layers share: an inner service and its readiness, one report per call, state by key, time.
+//! The parts that layers share: an inner service and its readiness, one report per call, state by key, values by key, time.
 
 pub(crate) mod attempts;
 pub mod backoff;
 pub(crate) mod caller;
+#[cfg(feature = "token")]
+pub(crate) mod flights;
 pub(crate) mod in_flight;
 pub(crate) mod inner;
 pub(crate) mod keys;

@@ -73,7 +73,7 @@ pub(super) const HARMLESS: &[&str] = &[
 pub(super) const PHRASES: &[&str] = &[
     "primarykey", "primarykeys", "foreignkey", "foreignkeys", "sortkey", "sortkeys", "partitionkey", "partitionkeys",
     "keycount", "keyscount", "keysize", "keylength", "keytype", "keyusage", "keycolumn", "keycode", "ishotkey", "keyup", "keydown",
-    "authtype", "authmethod", "authmode", "authscheme", "authrequired", "requiresauth", "authenabled", "tokentype",
+    "oautherror", "authtype", "authmethod", "authmode", "authscheme", "authrequired", "requiresauth", "authenabled", "tokentype",
     "eostoken", "bostoken", "padtoken", "unktoken", "septoken", "clstoken", "masktoken", "stoptoken", "specialtokens",
     "eostokenid", "bostokenid", "padtokenid", "stoptokens", "stoptokenids", "tokentypeids", "tokenendpoint", "authorizationendpoint",
     "passrate", "passrates", "passcount", "passratio", "passpercentage", "passfail", "passthrough", "passband", "passmark", "passnumber", "passid",

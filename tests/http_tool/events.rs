@@ -10,11 +10,7 @@ use http::{Method, Request, Response};
 use http_body_util::Full;
 use serde_json::json;
 use tower::{ServiceExt, service_fn};
-use tower_toolcall::{
-    AnyError,
-    http_tool::{HttpTool, UpstreamToken},
-    redact::Rules,
-};
+use tower_toolcall::{AnyError, http_tool::HttpTool, redact::Rules, token::UpstreamToken};
 use tracing::{
     Level, Metadata, Subscriber,
     field::{Field, Visit},

@@ -20,8 +20,9 @@ use tokio::{io::AsyncReadExt, net::TcpListener};
 use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_toolcall::{
     ErrorKind, Execution, ToolCall,
-    http_tool::{HttpAnswer, HttpTool, ReqwestClient, UpstreamToken},
+    http_tool::{HttpAnswer, HttpTool, ReqwestClient},
     timeout::TimeoutLayer,
+    token::UpstreamToken,
 };
 
 use crate::kit::{

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use tower::{ServiceBuilder, ServiceExt};
 use tower_toolcall::{
     ErrorKind, ServiceBuilderExt, ToolCall,
-    http_tool::{HttpTool, ToolManifest, UpstreamToken},
+    http_tool::{HttpTool, ToolManifest},
+    token::UpstreamToken,
 };
 
 use crate::kit::{Got, Server, answered_by, call, full, hyper};

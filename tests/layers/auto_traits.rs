@@ -143,18 +143,39 @@ mod router {
     assert_impl_all!(Json<Svc>: Send, Sync, Unpin, Clone);
 }
 
+#[cfg(feature = "token")]
+mod token {
+    use super::{Svc, Tool, assert_impl_all};
+    use tower_toolcall::token::{
+        ClientAuth, ExchangeFuture, ResponseFuture, Secret, Target, Token, TokenEndpoint,
+        TokenHandle, TokenLayer, TokenRequest, Tokens,
+    };
+
+    assert_impl_all!(Secret: Send, Sync, Unpin, Clone, Eq, std::hash::Hash);
+    assert_impl_all!(Target: Send, Sync, Unpin, Clone, Eq, std::hash::Hash);
+    assert_impl_all!(TokenRequest: Send, Sync, Unpin, Clone, Eq, std::hash::Hash);
+    assert_impl_all!(Token: Send, Sync, Unpin, Clone);
+    assert_impl_all!(ClientAuth: Send, Sync, Unpin, Clone);
+    assert_impl_all!(TokenEndpoint<(), Tool>: Send, Sync, Unpin, Clone, std::fmt::Debug);
+    assert_impl_all!(ExchangeFuture: Send, Unpin);
+    assert_impl_all!(TokenHandle: Send, Sync, Unpin, Clone);
+    assert_impl_all!(TokenLayer<Svc>: Send, Sync, Unpin, Clone);
+    assert_impl_all!(Tokens<Svc, Svc>: Send, Sync, Clone);
+    assert_impl_all!(ResponseFuture<Svc, Tool, Svc>: Send);
+}
+
 #[cfg(feature = "http-tool")]
 mod http_tool {
     use super::{Tool, assert_impl_all};
     use tower_toolcall::http_tool::{
-        HttpAnswer, HttpClassifier, HttpService, HttpTool, ResponseFuture, UpstreamToken,
+        HttpAnswer, HttpClassifier, HttpService, HttpTool, ResponseFuture,
     };
 
     assert_impl_all!(HttpTool: Send, Sync, Unpin, Clone, std::fmt::Debug);
     assert_impl_all!(HttpService<(), Tool>: Send, Sync, Unpin, Clone, std::fmt::Debug);
     assert_impl_all!(HttpAnswer: Send, Sync, Unpin, Clone, std::fmt::Debug, serde::Serialize);
     assert_impl_all!(HttpClassifier: Send, Sync, Copy);
-    assert_impl_all!(UpstreamToken: Send, Sync, Unpin, Clone, std::fmt::Debug);
+    assert_impl_all!(tower_toolcall::token::UpstreamToken: Send, Sync, Unpin, Clone, std::fmt::Debug);
     assert_impl_all!(ResponseFuture: Send, Unpin);
     #[cfg(feature = "http-client")]
     mod client {

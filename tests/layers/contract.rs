@@ -209,6 +209,21 @@ contract!(
     Readiness::Eager,
     Panics::Pass
 );
+// A call that needs no token: with one, tests/token.
+#[cfg(feature = "token")]
+contract!(
+    token,
+    {
+        use tower::service_fn;
+        use tower_toolcall::token::{Token, TokenLayer};
+
+        TokenLayer::new(service_fn(|_| async {
+            Ok::<_, ToolError>(Token::new("t0k3n"))
+        }))
+    },
+    Readiness::Eager,
+    Panics::Pass
+);
 #[cfg(feature = "metrics")]
 contract!(
     metrics,

@@ -247,7 +247,7 @@ impl ToolManifest {
         read.collect()
     }
 
-    /// Lets headers name `upstream_token` although no audience is required. Whoever puts an [`UpstreamToken`](super::UpstreamToken) on calls then
+    /// Lets headers name `upstream_token` although no audience is required. Whoever puts an [`UpstreamToken`](crate::token::UpstreamToken) on calls then
     /// answers for whose it is: a caller's own token would be sent to the tool as it is.
     #[must_use]
     pub fn pass_subject_without_audience(mut self) -> Self {

@@ -22,7 +22,7 @@
 //! use http_body_util::Full;
 //! use serde_json::json;
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
-//! use tower_toolcall::{AnyError, ToolCall, http_tool::{HttpTool, UpstreamToken}, retry::{RetryLayer, RetryPolicy}};
+//! use tower_toolcall::{AnyError, ToolCall, http_tool::HttpTool, retry::{RetryLayer, RetryPolicy}, token::UpstreamToken};
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), AnyError> {
 //! let tool = HttpTool::new(Method::POST, "https://api.pizzeria.com/shops/{{ shop }}/orders?notify={{ notify | default(true) }}")?
@@ -82,7 +82,7 @@
 //! |---|---|
 //! | any argument of the call, nested ones too (`order.id`) | its value; one that the call does not have is an error, except in `default` and `is defined`, or [prints nothing](HttpTool::with_empty_undefined) |
 //! | `request_id` | the call's id; without one a UUID, the same in all parts of the request |
-//! | `upstream_token` | the call's [`UpstreamToken`]; in headers only, which become sensitive by it |
+//! | `upstream_token` | the call's [`UpstreamToken`](crate::token::UpstreamToken); in headers only, which become sensitive by it |
 //! | `trace_id`, `idempotency_key` | those of the call, if it has them |
 //! | `uuid()` | another random UUID each time; no secret |
 //!
@@ -198,7 +198,6 @@ mod manifest;
 mod path;
 mod service;
 mod template;
-mod token;
 mod tool;
 
 #[cfg(feature = "http-client")]
@@ -209,6 +208,5 @@ pub use self::{
     job::HttpJob,
     manifest::ToolManifest,
     service::{HttpService, ResponseFuture},
-    token::UpstreamToken,
     tool::{HttpTool, MAX_ANSWER},
 };

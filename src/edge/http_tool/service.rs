@@ -1,19 +1,15 @@
 use std::{
     future::{Future, poll_fn},
     marker::PhantomData,
-    pin::{Pin, pin},
+    pin::Pin,
     sync::Arc,
     task::{Context, Poll},
     time::{Duration, SystemTime},
 };
 
-use bytes::{Buf, Bytes};
-use http::{
-    HeaderMap, Method, Request, Response, StatusCode,
-    header::{CONTENT_ENCODING, CONTENT_LENGTH},
-};
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body::Body as HttpBody;
-use http_body_util::BodyExt;
 use tokio::time::{Instant, timeout};
 use tower_service::Service;
 
@@ -26,7 +22,10 @@ use super::{
 use crate::{
     answer::Answer,
     call::{CallInfo, ToolCall},
-    edge::hinted,
+    edge::{
+        body::{from_wire, is_encoded, read, read_all, wall_clock},
+        hinted,
+    },
     error::{AnyError, ErrorKind, Execution, ToolError},
     hint::{self, HintSource},
     redact::Rules,
@@ -214,76 +213,10 @@ where
     Ok(answer)
 }
 
-/// Of [`AnyError`] it is known in `Send` futures, too, that errors become it.
-fn from_wire(error: impl Into<AnyError>) -> ToolError {
-    ToolError::from_transport(error.into().into_inner())
-}
-
 /// Whether an answer can have a body (RFC 9110, section 6.4.1): else its `Content-Length` is that of another answer.
 fn has_body(method: &Method, status: StatusCode) -> bool {
     let bodiless = [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED];
     *method != Method::HEAD && !bodiless.contains(&status)
-}
-
-fn is_encoded(headers: &HeaderMap) -> bool {
-    let encoding = headers.get(CONTENT_ENCODING);
-    encoding.is_some_and(|encoding| encoding != "identity")
-}
-
-/// Reads the body of a 2xx, unless its headers say already that it cannot be taken.
-async fn read_all<R>(
-    body: R,
-    headers: &HeaderMap,
-    max: usize,
-    bytes: &mut Vec<u8>,
-) -> Result<(), ToolError>
-where
-    R: HttpBody,
-    R::Error: Into<AnyError>,
-{
-    if is_encoded(headers) {
-        let text = "the answer is compressed, which was not asked for";
-        return Err(ToolError::new(ErrorKind::Reported, text));
-    }
-    let length = headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok());
-    if length.is_some_and(|n| n.parse::<u64>().is_ok_and(|n| n > max as u64)) {
-        return Err(too_large(max));
-    }
-    read(body, max, bytes).await
-}
-
-/// Reads a body, up to `max` bytes of it.
-async fn read<R>(body: R, max: usize, bytes: &mut Vec<u8>) -> Result<(), ToolError>
-where
-    R: HttpBody,
-    R::Error: Into<AnyError>,
-{
-    let mut body = pin!(body);
-    while let Some(frame) = body.frame().await {
-        // The request was sent, and an answer has begun.
-        let frame = frame.map_err(|e| from_wire(e).with_execution(Execution::Unknown))?;
-        let Ok(data) = frame.into_data() else {
-            continue;
-        };
-        let room = max - bytes.len();
-        let fits = data.remaining() <= room;
-        let mut data = data.take(room);
-        while data.has_remaining() {
-            let chunk = data.chunk();
-            bytes.extend_from_slice(chunk);
-            let read = chunk.len();
-            data.advance(read);
-        }
-        if !fits {
-            return Err(too_large(max));
-        }
-    }
-    Ok(())
-}
-
-fn too_large(max: usize) -> ToolError {
-    let text = format!("the answer has more than {max} bytes");
-    ToolError::new(ErrorKind::Reported, text)
 }
 
 /// The answer with the tool's result as its body.
@@ -301,14 +234,6 @@ fn picked(tool: &HttpTool, mut answer: HttpAnswer) -> Result<HttpAnswer, ToolErr
     };
     answer.body = Body::Json(found);
     Ok(answer)
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "an HTTP date can be compared with the wall clock only"
-)]
-fn wall_clock() -> SystemTime {
-    SystemTime::now()
 }
 
 /// The delay of `Retry-After`, or of its form in milliseconds.

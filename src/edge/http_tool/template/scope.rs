@@ -11,8 +11,8 @@ use minijinja::{
     value::{Object, Serde},
 };
 
-use super::super::{job::Asked, token::UpstreamToken};
-use crate::call::ToolCall;
+use super::super::job::Asked;
+use crate::{call::ToolCall, edge::token::UpstreamToken};
 
 /// The variable that has the upstream's token.
 pub(in super::super) const TOKEN: &str = "upstream_token";

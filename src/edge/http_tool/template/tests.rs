@@ -7,7 +7,8 @@ mod scope;
 use http::{Method, Request};
 use serde_json::{Value, json};
 
-use super::super::{HttpTool, UpstreamToken};
+use super::super::HttpTool;
+use crate::edge::token::UpstreamToken;
 use crate::{
     call::ToolCall,
     error::{ErrorKind, ToolError},

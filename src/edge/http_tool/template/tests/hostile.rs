@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::{ORDER, post};
 use crate::{
     call::ToolCall,
-    edge::http_tool::{HttpTool, UpstreamToken},
+    edge::{http_tool::HttpTool, token::UpstreamToken},
     error::ErrorKind,
 };
 

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::{URL, body, call, header, post, request, url};
 use crate::{
-    edge::http_tool::{HttpTool, UpstreamToken},
+    edge::{http_tool::HttpTool, token::UpstreamToken},
     error::{ErrorKind, ToolError},
 };
 

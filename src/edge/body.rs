@@ -1,0 +1,87 @@
+//! Answers of HTTP servers, as leaves read them.
+
+use std::{pin::pin, time::SystemTime};
+
+use bytes::Buf;
+use http::{
+    HeaderMap,
+    header::{CONTENT_ENCODING, CONTENT_LENGTH},
+};
+use http_body::Body as HttpBody;
+use http_body_util::BodyExt;
+
+use crate::error::{AnyError, ErrorKind, Execution, ToolError};
+
+/// Of [`AnyError`] it is known in `Send` futures, too, that errors become it.
+pub(super) fn from_wire(error: impl Into<AnyError>) -> ToolError {
+    ToolError::from_transport(error.into().into_inner())
+}
+
+pub(super) fn is_encoded(headers: &HeaderMap) -> bool {
+    let encoding = headers.get(CONTENT_ENCODING);
+    encoding.is_some_and(|encoding| encoding != "identity")
+}
+
+/// Reads the body of a 2xx, unless its headers say already that it cannot be taken.
+pub(super) async fn read_all<R>(
+    body: R,
+    headers: &HeaderMap,
+    max: usize,
+    bytes: &mut Vec<u8>,
+) -> Result<(), ToolError>
+where
+    R: HttpBody,
+    R::Error: Into<AnyError>,
+{
+    if is_encoded(headers) {
+        let text = "the answer is compressed, which was not asked for";
+        return Err(ToolError::new(ErrorKind::Reported, text));
+    }
+    let length = headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok());
+    if length.is_some_and(|n| n.parse::<u64>().is_ok_and(|n| n > max as u64)) {
+        return Err(too_large(max));
+    }
+    read(body, max, bytes).await
+}
+
+/// Reads a body, up to `max` bytes of it.
+pub(super) async fn read<R>(body: R, max: usize, bytes: &mut Vec<u8>) -> Result<(), ToolError>
+where
+    R: HttpBody,
+    R::Error: Into<AnyError>,
+{
+    let mut body = pin!(body);
+    while let Some(frame) = body.frame().await {
+        // The request was sent, and an answer has begun.
+        let frame = frame.map_err(|e| from_wire(e).with_execution(Execution::Unknown))?;
+        let Ok(data) = frame.into_data() else {
+            continue;
+        };
+        let room = max - bytes.len();
+        let fits = data.remaining() <= room;
+        let mut data = data.take(room);
+        while data.has_remaining() {
+            let chunk = data.chunk();
+            bytes.extend_from_slice(chunk);
+            let read = chunk.len();
+            data.advance(read);
+        }
+        if !fits {
+            return Err(too_large(max));
+        }
+    }
+    Ok(())
+}
+
+fn too_large(max: usize) -> ToolError {
+    let text = format!("the answer has more than {max} bytes");
+    ToolError::new(ErrorKind::Reported, text)
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "an HTTP date can be compared with the wall clock only"
+)]
+pub(super) fn wall_clock() -> SystemTime {
+    SystemTime::now()
+}

@@ -1,0 +1,160 @@
+//! What an identity provider answers (RFC 8693, section 2.2; RFC 6749, section 5.2).
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{Secret, Target, jwt::Claims};
+
+/// Longer ones could not be in a header.
+const MAX_TOKEN: usize = 16 << 10;
+
+/// The longest code of an error that is taken over.
+const MAX_CODE: usize = 64;
+
+/// A token as it was issued.
+///
+/// ```
+/// use std::time::Duration;
+/// use tower_toolcall::token::Token;
+///
+/// let token = Token::new("t0k3n").with_lifetime(Duration::from_secs(300));
+/// assert_eq!(token.lifetime(), Some(Duration::from_secs(300)));
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Token {
+    secret: Secret,
+    lifetime: Option<Duration>,
+}
+
+impl Token {
+    /// A token, without its scheme (`Bearer`).
+    pub fn new(token: impl Into<Secret>) -> Self {
+        Self {
+            secret: token.into(),
+            lifetime: None,
+        }
+    }
+
+    /// Sets how long it is valid, from the moment at which it was asked for; zero: for one call. Default: nothing is known.
+    pub fn with_lifetime(mut self, lifetime: Duration) -> Self {
+        self.lifetime = Some(lifetime);
+        self
+    }
+
+    /// The token itself.
+    pub fn secret(&self) -> &Secret {
+        &self.secret
+    }
+
+    /// How long it is valid, if that is known.
+    pub fn lifetime(&self) -> Option<Duration> {
+        self.lifetime
+    }
+}
+
+/// The types of tokens that can be asked for, and sent to a tool.
+pub(super) const ACCESS_TOKEN: &str = "urn:ietf:params:oauth:token-type:access_token";
+const JWT: &str = "urn:ietf:params:oauth:token-type:jwt";
+
+#[derive(Deserialize)]
+struct Issued {
+    access_token: Secret,
+    token_type: String,
+    issued_token_type: Option<String>,
+    expires_in: Option<Value>,
+    scope: Option<String>,
+}
+
+/// What a provider left out of its answer, and what is taken for granted then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Gap {
+    /// `issued_token_type`: it is an access token.
+    Type,
+    /// The `aud` of a JWT: it is for whom it was asked for.
+    Audience,
+}
+
+/// The token of a 2xx, and what its answer leaves out.
+///
+/// # Errors
+///
+/// What is wrong with it, in words without anything of the answer's own.
+pub(super) fn issued(
+    body: &[u8],
+    target: &Target,
+    needs_audience: bool,
+) -> Result<(Token, Vec<Gap>), &'static str> {
+    let issued: Issued =
+        serde_json::from_slice(body).map_err(|_| "the answer is no token of RFC 8693")?;
+    let mut gaps = Vec::new();
+    match issued.issued_token_type.as_deref() {
+        Some(ACCESS_TOKEN | JWT) => {}
+        Some(_) => return Err("the token is of another type than an access token"),
+        None => gaps.push(Gap::Type),
+    }
+    if !issued.token_type.eq_ignore_ascii_case("bearer") {
+        return Err("the token is no bearer token");
+    }
+    let token = issued.access_token.expose();
+    if !(1..=MAX_TOKEN).contains(&token.len()) || !token.bytes().all(|b| b.is_ascii_graphic()) {
+        return Err("the token is empty, too long, or has other characters than visible ASCII");
+    }
+    if let Some(scope) = &issued.scope {
+        let given: Vec<&str> = scope.split(' ').collect();
+        if !target.scopes().all(|asked| given.contains(&asked)) {
+            return Err("the token lacks a scope that was asked for");
+        }
+    }
+    if let (Some(asked), Some(claims)) = (target.name(), Claims::of(token)) {
+        match claims.audiences() {
+            Some(all) if !all.contains(&asked) => {
+                return Err("the token is for another audience than the one that was asked for");
+            }
+            Some(_) => {}
+            None if needs_audience => return Err("the token names no audience"),
+            None => gaps.push(Gap::Audience),
+        }
+    }
+    let mut token = Token::new(issued.access_token);
+    if let Some(value) = &issued.expires_in {
+        token = token.with_lifetime(lifetime(value));
+    }
+    Ok((token, gaps))
+}
+
+/// A number of seconds, also in a text; zero for what is none.
+fn lifetime(value: &Value) -> Duration {
+    let seconds = match value {
+        Value::String(text) => text.trim().parse().ok(),
+        value => value.as_f64(),
+    };
+    seconds.map(time).unwrap_or_default()
+}
+
+/// So many seconds: none for what is negative or no number.
+pub(super) fn time(seconds: f64) -> Duration {
+    match seconds > 0.0 {
+        true => Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX),
+        false => Duration::ZERO,
+    }
+}
+
+#[derive(Deserialize)]
+struct Refused {
+    error: String,
+    error_description: Option<String>,
+}
+
+/// The code of an OAuth error, and its description, if the body is one.
+pub(super) fn refused(body: &[u8]) -> Option<(String, Option<String>)> {
+    let refused: Refused = serde_json::from_slice(body).ok()?;
+    let is_code = |c: char| c.is_ascii_lowercase() || c == '_';
+    let fits = (1..=MAX_CODE).contains(&refused.error.len()) && refused.error.chars().all(is_code);
+    fits.then_some((refused.error, refused.error_description))
+}
+
+#[cfg(test)]
+mod tests;

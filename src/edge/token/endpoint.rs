@@ -1,0 +1,331 @@
+use std::{
+    borrow::Cow,
+    future::{Future, poll_fn},
+    marker::PhantomData,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{
+    HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri,
+    header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE},
+};
+use http_body::Body as HttpBody;
+use tokio::time::timeout;
+use tower_service::Service;
+use zeroize::Zeroizing;
+
+use super::{
+    answer::{ACCESS_TOKEN, Gap, Token, issued, refused},
+    auth::{ClientAuth, Form},
+    subject::TokenRequest,
+};
+use crate::{
+    call::{CallInfo, ToolCall},
+    config::{ConfigError, refuse_if},
+    edge::{
+        body::{from_wire, read, read_all, wall_clock},
+        hinted,
+    },
+    error::{AnyError, ErrorKind, Execution, ToolError},
+    event::event,
+    hint,
+};
+
+/// The longest answer, in bytes.
+const MAX_ANSWER: usize = 64 << 10;
+
+/// How much of a description of an error is told, in characters.
+const MAX_DESCRIPTION: usize = 200;
+
+const GRANT: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
+/// How long the body of an answer with an error status is waited for.
+const REFUSAL_TIME: Duration = Duration::from_secs(2);
+
+/// The token endpoint of an identity provider: exchanges the token of a [`TokenRequest`] for one that has its target (RFC 8693), by one POST of a form
+/// over any HTTP client.
+///
+/// A leaf for layers of its own, under a [`TokenLayer`](super::TokenLayer): a breaker, a timeout, trace and metrics that know it as the tool
+/// `token_exchange` of the provider's host. It repeats nothing.
+///
+/// What the provider answers is not believed as it is:
+///
+/// | answer | is |
+/// |---|---|
+/// | a token that is no bearer or no access token; one with other characters than visible ASCII, or of more than 16 KiB; one without a scope that was asked for; a JWT whose `aud` lacks the audience that was asked for | `TokenExchange`, not retryable |
+/// | 400, 401, 403 and other 4xx | `TokenExchange`, not retryable, with the OAuth error as the detail `oauth_error`; its description redacted and cut at 200 characters |
+/// | 429, 5xx, a lost connection | an error of its kind, which layers know what to do with; `Retry-After` is read |
+/// | 3xx | `TokenExchange`: a redirect is not followed, so that no secret goes elsewhere. The client must not follow it either |
+/// | more than 64 KiB | `TokenExchange` |
+///
+/// `issued_token_type` may be missing, as an access token, and so may the `aud` of a JWT: a warning tells of either once. Signatures are checked by
+/// the service that takes the token.
+///
+/// # Readiness, cancel safety
+///
+/// Always ready; errors come from the response future only. Dropping that drops the request.
+///
+/// # Clone
+///
+/// Clones share everything but the client, of which they hold clones.
+pub struct TokenEndpoint<C, B> {
+    settings: Arc<Settings>,
+    client: C,
+    body: PhantomData<fn() -> B>,
+}
+
+#[derive(Clone)]
+struct Settings {
+    uri: Uri,
+    url: Arc<str>,
+    host: Arc<str>,
+    auth: ClientAuth,
+    needs_audience: bool,
+    /// Whether a warning has told of a [`Gap`].
+    warned: Arc<[AtomicBool; 2]>,
+}
+
+impl<C, B> TokenEndpoint<C, B> {
+    /// The endpoint at this URL: `https://`, or `http://` on this machine (`localhost`, `127.0.0.1`, `[::1]`).
+    ///
+    /// # Errors
+    ///
+    /// `endpoint`: it is no such URL, or has a user or a query. `client_id`: it is empty.
+    pub fn new(url: &str, auth: ClientAuth, client: C) -> Result<Self, ConfigError> {
+        let (uri, host) = parsed(url)?;
+        refuse_if(auth.id().is_empty(), "client_id", "is empty")?;
+        Ok(Self {
+            settings: Arc::new(Settings {
+                uri,
+                url: url.into(),
+                host: host.into(),
+                auth,
+                needs_audience: false,
+                warned: Default::default(),
+            }),
+            client,
+            body: PhantomData,
+        })
+    }
+
+    /// Refuses JWTs that name no audience. Default: they are taken, and a warning tells of it once.
+    #[must_use]
+    pub fn require_audience(mut self) -> Self {
+        Arc::make_mut(&mut self.settings).needs_audience = true;
+        self
+    }
+}
+
+/// The URL, and its host.
+fn parsed(url: &str) -> Result<(Uri, String), ConfigError> {
+    let refuse = |reason: &'static str| ConfigError::new("endpoint", reason);
+    let uri: Uri = url.parse().map_err(|_| refuse("is no URL"))?;
+    let host = uri.host().filter(|host| !host.is_empty());
+    let host = host.ok_or_else(|| refuse("has no host"))?.to_owned();
+    let is_local = ["localhost", "127.0.0.1", "[::1]"].contains(&&*host.to_ascii_lowercase());
+    match uri.scheme_str() {
+        Some("https") => {}
+        Some("http") if is_local => {}
+        Some("http") => return Err(refuse("is `http://` on another machine: secrets go there")),
+        _ => return Err(refuse("is no `https://` URL")),
+    }
+    let authority = uri.authority().map_or("", |authority| authority.as_str());
+    if authority.contains('@') {
+        return Err(refuse("has a user in it"));
+    }
+    match uri.query() {
+        Some(_) => Err(refuse("has a query")),
+        None => Ok((uri, host)),
+    }
+}
+
+impl<C: Clone, B> Clone for TokenEndpoint<C, B> {
+    fn clone(&self) -> Self {
+        Self {
+            settings: Arc::clone(&self.settings),
+            client: self.client.clone(),
+            body: PhantomData,
+        }
+    }
+}
+
+crate::text::debug_fields! {
+    {C, B} |this| TokenEndpoint<C, B> { host: this.settings.host, auth: this.settings.auth, .. }
+}
+
+impl<C, B, R> Service<ToolCall> for TokenEndpoint<C, B>
+where
+    C: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
+    C::Error: Into<AnyError>,
+    C::Future: Send,
+    B: From<Bytes> + Send + 'static,
+    R: HttpBody + Send + 'static,
+    R::Data: Send,
+    R::Error: Into<AnyError>,
+{
+    type Response = Token;
+    type Error = ToolError;
+    type Future = ExchangeFuture;
+
+    /// Always ready.
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, call: ToolCall) -> ExchangeFuture {
+        let (settings, client) = (Arc::clone(&self.settings), self.client.clone());
+        ExchangeFuture(Box::pin(async move {
+            let info = call.info();
+            info.record(|r| r.set_server(Arc::clone(&settings.host)));
+            let token = exchange(&settings, client, call, &info).await;
+            token.map_err(|error| error.for_call(&info))
+        }))
+    }
+}
+
+/// Response future of [`TokenEndpoint`].
+#[must_use = "futures do nothing unless polled"]
+pub struct ExchangeFuture(Pin<Box<dyn Future<Output = Result<Token, ToolError>> + Send>>);
+
+crate::text::opaque_debug!({} ExchangeFuture);
+
+impl Future for ExchangeFuture {
+    type Output = Result<Token, ToolError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.as_mut().poll(cx)
+    }
+}
+
+async fn exchange<C, B, R>(
+    settings: &Settings,
+    mut client: C,
+    call: ToolCall,
+    info: &CallInfo,
+) -> Result<Token, ToolError>
+where
+    C: Service<Request<B>, Response = Response<R>>,
+    C::Error: Into<AnyError>,
+    B: From<Bytes>,
+    R: HttpBody,
+    R::Error: Into<AnyError>,
+{
+    let Some(asked) = call.extensions().get::<TokenRequest>().cloned() else {
+        let text = "the call asks for no token";
+        return Err(ToolError::refusal(ErrorKind::Internal, text));
+    };
+    drop(call);
+    let request = settings.request(&asked)?;
+    let ready = poll_fn(|cx| client.poll_ready(cx)).await;
+    ready.map_err(|error| from_wire(error).with_execution(Execution::NotStarted))?;
+    let response = client.call(request.map(B::from)).await.map_err(from_wire)?;
+    let (head, body) = response.into_parts();
+    let mut bytes = Zeroizing::new(Vec::with_capacity(4 << 10));
+    if !head.status.is_success() {
+        let error = met(head.status, &head.headers);
+        if error.is_retryable() {
+            return Err(error);
+        }
+        // What there is of it will do.
+        let _ = timeout(REFUSAL_TIME, read(body, MAX_ANSWER, &mut bytes)).await;
+        return Err(refusal(head.status, &bytes, &asked, info));
+    }
+    read_all(body, &head.headers, MAX_ANSWER, &mut bytes)
+        .await
+        .map_err(|error| match error.kind() {
+            ErrorKind::Reported => invalid(error.message().to_owned()),
+            _ => error,
+        })?;
+    let (token, gaps) = issued(&bytes, asked.target(), settings.needs_audience).map_err(invalid)?;
+    for gap in gaps {
+        settings.warn(gap);
+    }
+    Ok(token)
+}
+
+/// An error that is the same each time.
+fn invalid(text: impl Into<Cow<'static, str>>) -> ToolError {
+    ToolError::new(ErrorKind::TokenExchange, text)
+}
+
+impl Settings {
+    fn request(&self, asked: &TokenRequest) -> Result<Request<Bytes>, ToolError> {
+        let subject = asked.subject().expose();
+        let mut form = Form::with_capacity(1024 + 3 * subject.len());
+        form.add("grant_type", GRANT);
+        form.add("subject_token", subject);
+        form.add("subject_token_type", ACCESS_TOKEN);
+        if let Some(audience) = asked.target().name() {
+            form.add("audience", audience);
+        }
+        for resource in asked.target().resources() {
+            form.add("resource", resource);
+        }
+        let scopes: Vec<&str> = asked.target().scopes().collect();
+        if !scopes.is_empty() {
+            form.add("scope", &scopes.join(" "));
+        }
+        let signed = self.auth.sign_in(&mut form, &self.url);
+        let signed =
+            signed.map_err(|error| invalid("the client cannot sign in").with_source(error))?;
+        let mut request = Request::new(Bytes::copy_from_slice(form.text().as_bytes()));
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = self.uri.clone();
+        let headers = request.headers_mut();
+        let form = "application/x-www-form-urlencoded";
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(form));
+        headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+        if let Some(value) = signed {
+            headers.insert(AUTHORIZATION, value);
+        }
+        Ok(request)
+    }
+
+    /// Once for each endpoint.
+    #[cold]
+    fn warn(&self, gap: Gap) {
+        if self.warned[gap as usize].swap(true, Relaxed) {
+            return;
+        }
+        let text = match gap {
+            Gap::Type => "the answer has no `issued_token_type`",
+            Gap::Audience => "the token is a JWT without an audience",
+        };
+        event!(WARN TOKEN, SERVER = Some(&*self.host), ERROR = text);
+    }
+}
+
+/// The error that a status means.
+fn met(status: StatusCode, headers: &HeaderMap) -> ToolError {
+    let delay = hint::from_headers(headers, wall_clock()).and_then(|hint| hint.delay);
+    hinted(
+        ToolError::from_status(status, format!("HTTP {status}")),
+        delay,
+    )
+}
+
+/// The error that the body of another status explains.
+fn refusal(status: StatusCode, body: &[u8], asked: &TokenRequest, info: &CallInfo) -> ToolError {
+    let error = match refused(body) {
+        _ if status.is_redirection() => invalid("the provider redirects, which is not followed"),
+        Some((code, description)) => {
+            let why = description.map(|text| {
+                // A provider may quote what it was sent.
+                let text = text.replace(asked.subject().expose(), "[REDACTED]");
+                let text = info.rules().text(&text, MAX_DESCRIPTION);
+                format!(": {text}")
+            });
+            let why = why.unwrap_or_default();
+            invalid(format!("refused by the identity provider: {code}{why}"))
+                .with_detail("oauth_error", code)
+        }
+        None => invalid(format!("refused by the identity provider: HTTP {status}")),
+    };
+    error.with_status(status)
+}

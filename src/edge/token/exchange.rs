@@ -1,0 +1,208 @@
+//! The tokens of a layer: kept, or asked for.
+
+use std::{
+    future::{Future, poll_fn},
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use tokio::time::Instant;
+use tower_service::Service;
+
+use super::{
+    Secret,
+    answer::{Token, time},
+    handle::{Counts, TokenHandle},
+    jwt::Claims,
+    layer::Settings,
+    subject::TokenRequest,
+};
+use crate::{
+    call::ToolCall,
+    edge::body::wall_clock,
+    error::{ErrorKind, TimeoutLimit, ToolError},
+    kit::{
+        flights::{Failed, Flights, Made, Source},
+        preparing::GivenUp,
+    },
+};
+
+/// The name of the calls that ask for tokens.
+const TOOL: &str = "token_exchange";
+
+/// A token that was refused is not asked for again before it has this age: the next one would be refused as well.
+const REFUSABLE: Duration = Duration::from_secs(30);
+
+/// A token, and when it was asked for.
+#[derive(Clone)]
+pub(super) struct Kept {
+    pub(super) token: Secret,
+    since: Instant,
+}
+
+impl Kept {
+    pub(super) fn is_refusable(&self) -> bool {
+        self.since.elapsed() >= REFUSABLE
+    }
+}
+
+pub(super) type Asking = Pin<Box<dyn Future<Output = Result<Kept, ToolError>> + Send>>;
+
+pub(super) struct Exchange<X> {
+    /// In a mutex, because it need not be `Sync`; only a call without a token takes it.
+    svc: Arc<Mutex<X>>,
+    flights: Arc<Flights<TokenRequest, Kept>>,
+    counts: Arc<Counts>,
+}
+
+impl<X> Clone for Exchange<X> {
+    fn clone(&self) -> Self {
+        Self {
+            svc: Arc::clone(&self.svc),
+            flights: Arc::clone(&self.flights),
+            counts: Arc::clone(&self.counts),
+        }
+    }
+}
+
+impl<X> Exchange<X> {
+    pub(super) fn new(svc: X, max: usize) -> Self {
+        Self {
+            svc: Arc::new(Mutex::new(svc)),
+            flights: Arc::new(Flights::new(max)),
+            counts: Arc::default(),
+        }
+    }
+
+    pub(super) fn with_max_keys(self, max: usize) -> Self {
+        let flights = Arc::new(Flights::new(max));
+        Self { flights, ..self }
+    }
+
+    pub(super) fn handle(&self) -> TokenHandle {
+        TokenHandle::new(Arc::clone(&self.flights), Arc::clone(&self.counts))
+    }
+
+    /// The token, if there is one.
+    pub(super) fn kept(&self, request: &TokenRequest) -> Option<Kept> {
+        let kept = self.flights.get(request)?;
+        self.counts.add(Ok(Source::Kept));
+        Some(kept)
+    }
+
+    /// A server has refused this token.
+    pub(super) fn forget(&self, request: &TokenRequest, refused: &Kept) {
+        let is_it = |kept: &Kept| kept.token.is(&refused.token);
+        self.flights.forget(request, is_it);
+    }
+}
+
+impl<X> Exchange<X>
+where
+    X: Service<ToolCall, Response = Token> + Clone + Send + 'static,
+    X::Error: Into<ToolError>,
+    X::Future: Send,
+{
+    /// The token, asked for in the name of this call, unless somebody else does so.
+    pub(super) fn ask(
+        &self,
+        call: &ToolCall,
+        request: TokenRequest,
+        settings: &Arc<Settings>,
+    ) -> Asking {
+        let (this, settings) = (self.clone(), Arc::clone(settings));
+        let mut ask = call.on_behalf(TOOL);
+        ask.extensions_mut().insert(request.clone());
+        Box::pin(async move {
+            let make = || this.make(ask, &request, &settings);
+            let (result, source) = this.flights.get_or_make(&request, make).await;
+            this.counts.add(result.as_ref().map(|_| source));
+            result.map_err(failed)
+        })
+    }
+
+    async fn make(
+        &self,
+        ask: ToolCall,
+        request: &TokenRequest,
+        settings: &Settings,
+    ) -> Result<Made<Kept>, Failed> {
+        let since = Instant::now();
+        let limit = ask.clone();
+        let token = self.send(ask).await.map_err(|error| Failed {
+            is_shared: GivenUp::by(&limit).is_none() && !is_for_one(&error),
+            error,
+        })?;
+        let until = settings.until(since, &token, request.subject(), wall_clock());
+        let token = token.secret().clone();
+        Ok(Made {
+            value: Kept { token, since },
+            until,
+        })
+    }
+
+    async fn send(&self, ask: ToolCall) -> Result<Token, ToolError> {
+        let svc = self.svc.lock();
+        let mut svc = svc.unwrap_or_else(PoisonError::into_inner).clone();
+        let ready = poll_fn(|cx| svc.poll_ready(cx)).await;
+        ready.map_err(Into::into)?;
+        svc.call(ask).await.map_err(Into::into)
+    }
+}
+
+/// Whether the call's own time or caller ended the exchange: it says nothing of the provider.
+fn is_for_one(error: &ToolError) -> bool {
+    let deadline = [TimeoutLimit::Deadline, TimeoutLimit::Caller];
+    match error.kind() {
+        ErrorKind::Cancelled | ErrorKind::DeadlineExceeded => true,
+        _ => error
+            .timeout_limit()
+            .is_some_and(|limit| deadline.contains(&limit)),
+    }
+}
+
+/// The error of a call whose token could not be had. It was not sent.
+fn failed(cause: ToolError) -> ToolError {
+    if cause.kind() == ErrorKind::TokenExchange {
+        return cause;
+    }
+    let text = format!("no token could be had: {}", cause.message());
+    let mut error = ToolError::new(ErrorKind::TokenExchange, text);
+    if let Some(delay) = cause.retry_after() {
+        error = error.with_retry_after(delay);
+    }
+    if let Some(status) = cause.status() {
+        error = error.with_status(status);
+    }
+    error.with_source(cause)
+}
+
+impl Settings {
+    /// Until when a token is used that was asked for at `since`; `None`: for one call.
+    fn until(
+        &self,
+        since: Instant,
+        token: &Token,
+        subject: &Secret,
+        now: SystemTime,
+    ) -> Option<Instant> {
+        // From now on; its own `exp` may be earlier than what the provider says.
+        let left = |jwt: &Secret| -> Option<Duration> {
+            let expires = Claims::of(jwt.expose())?.expires()?;
+            let now = now.duration_since(UNIX_EPOCH).ok()?.as_secs_f64();
+            Some(time(expires - now))
+        };
+        let stated = token.lifetime().unwrap_or(self.default_lifetime);
+        let own = left(token.secret()).unwrap_or(Duration::MAX);
+        let lifetime = stated.min(own).min(self.max_lifetime);
+        let used = lifetime - self.leeway.min(lifetime / 2);
+        let of_subject = left(subject).map(|left| Instant::now().checked_add(left));
+        let until = since.checked_add(used)?;
+        let until = of_subject.flatten().map_or(until, |end| end.min(until));
+        (until > Instant::now()).then_some(until)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,39 @@
+//! The claims of a JSON Web Token (RFC 7519), as far as they say for whom it is and how long. Signatures are the services' to check.
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use serde::Deserialize;
+use serde_json::Value;
+
+#[derive(Deserialize)]
+pub(super) struct Claims {
+    aud: Option<Value>,
+    exp: Option<Value>,
+}
+
+impl Claims {
+    /// `None`: it is no JWT.
+    pub(super) fn of(token: &str) -> Option<Self> {
+        let mut parts = token.split('.');
+        let (Some(_), Some(claims), Some(_), None) =
+            (parts.next(), parts.next(), parts.next(), parts.next())
+        else {
+            return None;
+        };
+        let claims = URL_SAFE_NO_PAD.decode(claims).ok()?;
+        serde_json::from_slice(&claims).ok()
+    }
+
+    /// For whom it is; `None` if it does not say so.
+    pub(super) fn audiences(&self) -> Option<Vec<&str>> {
+        match self.aud.as_ref()? {
+            Value::String(one) => Some(vec![one]),
+            Value::Array(all) => Some(all.iter().filter_map(Value::as_str).collect()),
+            _ => Some(vec![]),
+        }
+    }
+
+    /// Until when it is valid, in seconds since 1970.
+    pub(super) fn expires(&self) -> Option<f64> {
+        self.exp.as_ref()?.as_f64()
+    }
+}

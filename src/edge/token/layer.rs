@@ -1,0 +1,190 @@
+use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
+
+use tower_layer::Layer;
+
+use super::{exchange::Exchange, handle::TokenHandle, service::Tokens, target::Target};
+use crate::{
+    call::{CallInfo, ToolCall},
+    config::{ConfigError, refuse_if},
+    event::{event, short},
+    kit::{attempts::Template, lane::Spread, per_tool::PerTool},
+};
+
+/// How many tokens are kept.
+const MAX_KEYS: usize = 10_000;
+
+/// The largest bound.
+const MOST_KEYS: usize = 1 << 24;
+
+/// Layer that gives calls the token of their tool. See the [module docs](super) for an example.
+///
+/// The tokens live in the layer value: services made from it, or from its clones, share them.
+#[derive(Clone)]
+#[must_use]
+pub struct TokenLayer<X> {
+    exchange: Exchange<X>,
+    settings: Arc<Settings>,
+}
+
+type TargetOf = dyn Fn(&CallInfo) -> Option<Target> + Send + Sync;
+
+/// What calls a layer has a token for, and how long it is kept.
+#[derive(Clone)]
+pub(super) struct Settings {
+    tools: PerTool<Option<Target>>,
+    servers: HashMap<Box<str>, Target>,
+    of_call: Option<Arc<TargetOf>>,
+    pub(super) leeway: Duration,
+    pub(super) default_lifetime: Duration,
+    pub(super) max_lifetime: Duration,
+}
+
+impl<X> TokenLayer<X> {
+    /// A layer that asks this service for tokens: a [`TokenEndpoint`](super::TokenEndpoint) under layers of its own, or any
+    /// `Service<ToolCall, Response = Token>` that reads the [`TokenRequest`](super::TokenRequest) of its calls.
+    pub fn new(exchange: X) -> Self {
+        Self {
+            exchange: Exchange::new(exchange, MAX_KEYS),
+            settings: Arc::new(Settings {
+                tools: PerTool::default(),
+                servers: HashMap::new(),
+                of_call: None,
+                leeway: Duration::from_secs(30),
+                default_lifetime: Duration::from_secs(300),
+                max_lifetime: Duration::from_secs(24 * 60 * 60),
+            }),
+        }
+    }
+
+    /// Sets for whom the tokens of a tool have to be. Both names of a [resolved](crate::identity) call are known: the flat one, which goes
+    /// first, and the tool's own.
+    pub fn with_tool(self, name: impl Into<Box<str>>, target: Target) -> Self {
+        self.edit(|s| s.tools.set(name.into(), Some(target)))
+    }
+
+    /// The same for the tools of a server that are not named themselves.
+    pub fn with_server(self, name: impl Into<Box<str>>, target: Target) -> Self {
+        self.edit(|s| _ = s.servers.insert(name.into(), target))
+    }
+
+    /// Sets for whom the tokens of all other tools have to be: `None`, for nobody. Default: they have none.
+    pub fn targets(
+        self,
+        target: impl Fn(&CallInfo) -> Option<Target> + Send + Sync + 'static,
+    ) -> Self {
+        self.edit(|s| s.of_call = Some(Arc::new(target)))
+    }
+
+    /// Sends the caller's own token to this tool, as it is. The tool can then do whatever the caller may do elsewhere, which the MCP
+    /// specification forbids (2025-11-25, "Token Passthrough"): for a service of your own that checks the token itself. The event `tool.token`
+    /// tells of it.
+    pub fn pass_subject(self, tool: impl Into<Box<str>>) -> Self {
+        let tool = tool.into();
+        event!(WARN TOKEN, TOOL = short(&tool), ERROR = "the caller's own token is sent to this tool");
+        self.edit(|s| s.tools.set(tool, None))
+    }
+
+    /// Sets how long before its end a token is not used any more. Default 30 s; half of the token's lifetime at most.
+    pub fn with_leeway(self, leeway: Duration) -> Self {
+        self.edit(|s| s.leeway = leeway)
+    }
+
+    /// Sets how long a token is valid whose provider does not say so. Default 300 s.
+    pub fn with_default_lifetime(self, lifetime: Duration) -> Self {
+        self.edit(|s| s.default_lifetime = lifetime)
+    }
+
+    /// Sets how long a token is used at most, whatever its provider says. Default 24 h.
+    ///
+    /// # Errors
+    ///
+    /// `max_lifetime`: it is zero.
+    pub fn with_max_lifetime(self, lifetime: Duration) -> Result<Self, ConfigError> {
+        refuse_if(lifetime.is_zero(), "max_lifetime", "is zero")?;
+        Ok(self.edit(|s| s.max_lifetime = lifetime))
+    }
+
+    /// Sets how many tokens are kept at most. Default 10,000; at most 16,777,216. Those that end first make room. What was kept before is
+    /// left behind.
+    ///
+    /// # Errors
+    ///
+    /// `max_keys`: zero, or more.
+    pub fn with_max_keys(mut self, max: usize) -> Result<Self, ConfigError> {
+        let fits = (1..=MOST_KEYS).contains(&max);
+        refuse_if(!fits, "max_keys", "is not between 1 and 16777216")?;
+        self.exchange = self.exchange.with_max_keys(max);
+        Ok(self)
+    }
+
+    /// A handle that counts what became of the calls, and forgets tokens.
+    pub fn handle(&self) -> TokenHandle {
+        self.exchange.handle()
+    }
+
+    #[cfg(test)]
+    pub(super) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    fn edit(mut self, change: impl FnOnce(&mut Settings)) -> Self {
+        change(Arc::make_mut(&mut self.settings));
+        self
+    }
+}
+
+/// The token that a call needs.
+pub(super) enum Needs {
+    Nothing,
+    /// One for this target.
+    Token(Target),
+    /// The caller's own.
+    Subject,
+}
+
+impl Settings {
+    pub(super) fn needs(&self, call: &ToolCall) -> Needs {
+        let of_tool = || match self.tools.is_empty() {
+            true => None,
+            false => self.tools.get(call),
+        };
+        if let Some(of_tool) = of_tool() {
+            return of_tool.clone().map_or(Needs::Subject, Needs::Token);
+        }
+        let of_server = call.server().and_then(|server| self.servers.get(server));
+        let target = match (of_server, &self.of_call) {
+            (Some(target), _) => Some(target.clone()),
+            (None, Some(of_call)) => of_call(&call.info()),
+            (None, None) => None,
+        };
+        target.map_or(Needs::Nothing, Needs::Token)
+    }
+}
+
+impl<S: Clone, X> Layer<S> for TokenLayer<X> {
+    type Service = Tokens<S, X>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        let shared = (self.exchange.clone(), Arc::clone(&self.settings));
+        let template = Template::new(inner.clone(), shared);
+        Tokens::new(inner, Spread::new(template))
+    }
+}
+
+impl<X> fmt::Debug for TokenLayer<X> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TokenLayer")
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
+    }
+}
+
+crate::text::debug_fields! {
+    {} |this| Settings {
+        servers: this.servers.len(),
+        leeway: this.leeway,
+        default_lifetime: this.default_lifetime,
+        max_lifetime: this.max_lifetime,
+        ..
+    }
+}

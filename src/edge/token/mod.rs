@@ -1,0 +1,135 @@
+//! Tokens for tools: a layer that exchanges the caller's token for one that the tool's service takes (RFC 8693), and keeps it.
+//!
+//! Whoever makes a call puts his own token on it, [`ToolCall::with_subject_token`](crate::ToolCall::with_subject_token). The layer knows for whom the
+//! tokens of each tool have to be, its [`Target`], asks an identity provider for one, and puts it on the call as an [`UpstreamToken`], which
+//! an HTTP tool has as the variable `upstream_token` of its headers. The caller's own token goes to no tool.
+//!
+//! ```
+//! use std::time::Duration;
+//! use tower::{ServiceBuilder, ServiceExt};
+//! use tower_toolcall::{
+//!     AnyError, ServiceBuilderExt, ToolCall,
+//!     token::{ClientAuth, Secret, Target, TokenEndpoint, TokenLayer, UpstreamToken},
+//! };
+//!
+//! # use http::{Request, Response};
+//! # use http_body_util::Full;
+//! # use bytes::Bytes;
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), AnyError> {
+//! # let client = tower::service_fn(|_: Request<Bytes>| async {
+//! #     let answer = r#"{"access_token": "for-orders", "token_type": "Bearer", "issued_token_type": "urn:ietf:params:oauth:token-type:access_token", "expires_in": 300}"#;
+//! #     Ok::<_, std::io::Error>(Response::new(Full::<Bytes>::from(answer)))
+//! # });
+//! let auth = ClientAuth::basic("gateway", Secret::from("s3cr3t")); // out of a file, or the environment
+//! let endpoint = TokenEndpoint::<_, Bytes>::new("https://id.example.com/token", auth, client)?;
+//! let exchange = ServiceBuilder::new()
+//!     .tool_circuit_breaker() // of the provider: it is no tool's
+//!     .tool_timeout(Duration::from_secs(5))
+//!     .service(endpoint);
+//! let tokens = TokenLayer::new(exchange).with_tool("order", Target::audience("orders").with_scope("write"));
+//!
+//! let tool = tower::service_fn(|call: ToolCall| async move {
+//!     let token = call.extensions().get::<UpstreamToken>().expect("put there by the layer");
+//!     Ok::<_, AnyError>(format!("Authorization: Bearer {}", token.expose()))
+//! });
+//! let stack = ServiceBuilder::new()
+//!     .layer(tokens)
+//!     .tool_circuit_breaker()
+//!     .tool_timeout(Duration::from_secs(30))
+//!     .service(tool);
+//!
+//! let call = ToolCall::new("order").with_subject_token("the agent's own");
+//! assert_eq!(stack.oneshot(call).await?, "Authorization: Bearer for-orders");
+//! # Ok(()) }
+//! ```
+//!
+//! # Whose token it is
+//!
+//! A token is kept by the whole of what it was asked for: the subject's token itself, audience, resources and scopes, each compared in full. No session, agent
+//! or user id has a part in it. A call without a subject's token is refused; an empty one is none.
+//!
+//! It is used until 30 s before its end ([`with_leeway`](TokenLayer::with_leeway); half of its lifetime at most), which is what its provider says, 300 s if it does not,
+//! 24 h at most; never after the `exp` of a JWT, its own or the subject's. One that is valid for no time is for one call. 10,000 are kept
+//! ([`with_max_keys`](TokenLayer::with_max_keys)), and those that have ended are wiped within a minute of the next new one.
+//!
+//! Of many calls that need the same token, one asks. If that call is dropped, or its time is over, the next one asks; if the exchange fails, all that
+//! waited for it share the failure, and the next call asks again. Calls with a token for one call wait for nobody. Waiting ends with the call's own deadline or
+//! cancellation.
+//!
+//! A 401 on the leaf's own wire, for a token that was kept for 30 s or more, forgets that token: another one is asked for, and the call is sent
+//! once more, as another attempt. A 401 has done nothing, so that this holds whatever the call's replay safety. A second 401 is the answer, and so is the
+//! first if there is no other token.
+//!
+//! # Order
+//!
+//! Below the deadline and retry, above the tool's own breaker and timeout: a provider that is down opens no tool's breaker and uses up no tool's time.
+//! The exchange has layers of its own; a retry there would multiply with the one above. Its calls are those of the tool `token_exchange`,
+//! with the ids, the rules, the deadline and the cancellation of the call for which they are made, and without its arguments.
+//!
+//! # Errors
+//!
+//! | what happens | kind | retryable |
+//! |---|---|---|
+//! | the call has no subject's token | `Denied`, a refusal | no |
+//! | the provider refuses, or issues what was not asked for | `TokenExchange` | no |
+//! | it is down, slow or busy, or its breaker is open | `TokenExchange`, with that error as its source and its delay | as its source |
+//! | the call's time is over, or its caller cancels, before there is a token | `DeadlineExceeded`, `Cancelled` | no |
+//!
+//! In each case the tool was not called. The tool's own errors pass, stamped with the call's names.
+//!
+//! # Secrets
+//!
+//! A [`Secret`] is in no text, `Debug`, event or serialised call, and is wiped when its last clone is dropped. What is not wiped: headers, the buffers of the HTTP
+//! client and of TLS, and what a template engine prints.
+//!
+//! # Readiness
+//!
+//! Always ready. While a token is asked for, nothing is reserved below; the call is then sent by a fresh instance.
+//!
+//! # Cancel safety
+//!
+//! Dropping the response future ends the wait, and the exchange if the call is the one that asks. Nothing is lost or leaked.
+//!
+//! # Clone
+//!
+//! Clones, and services of one layer value, share the tokens. A call with a token that is kept allocates what its extensions do.
+
+#[cfg(feature = "token")]
+mod answer;
+#[cfg(feature = "token")]
+mod auth;
+#[cfg(feature = "token")]
+mod endpoint;
+#[cfg(feature = "token")]
+mod exchange;
+#[cfg(feature = "token")]
+mod future;
+#[cfg(feature = "token")]
+mod handle;
+#[cfg(feature = "token")]
+mod jwt;
+#[cfg(feature = "token")]
+mod layer;
+mod secret;
+#[cfg(feature = "token")]
+mod service;
+#[cfg(feature = "token")]
+mod subject;
+#[cfg(feature = "token")]
+mod target;
+mod upstream;
+
+#[cfg(feature = "token")]
+#[cfg_attr(docsrs, doc(cfg(feature = "token")))]
+pub use self::{
+    answer::Token,
+    auth::{Assertion, ClientAuth, Signer},
+    endpoint::{ExchangeFuture, TokenEndpoint},
+    future::ResponseFuture,
+    handle::{TokenCounts, TokenHandle},
+    layer::TokenLayer,
+    service::Tokens,
+    subject::TokenRequest,
+    target::Target,
+};
+pub use self::{secret::Secret, upstream::UpstreamToken};

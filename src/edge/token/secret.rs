@@ -1,0 +1,87 @@
+use std::{
+    fmt,
+    hash::{Hash, Hasher},
+    hint::black_box,
+    sync::Arc,
+};
+
+use serde::{Deserialize, Deserializer};
+use zeroize::{Zeroize as _, Zeroizing};
+
+/// A token or a password: never printed, never serialised, wiped when the last clone of it is dropped.
+///
+/// What it was made of is wiped if it was a `String`; a `&str` is the caller's to wipe. Whatever [`expose`](Self::expose) is copied
+/// to is not: headers, buffers of an HTTP client and of TLS. Comparing two takes as long as they are long, wherever they
+/// differ.
+///
+/// ```
+/// use tower_toolcall::token::Secret;
+///
+/// let secret = Secret::from("t0k3n");
+/// assert_eq!(format!("{secret} {secret:?}"), "[REDACTED] [REDACTED]");
+/// assert_eq!(secret.expose(), "t0k3n");
+/// ```
+#[derive(Clone)]
+pub struct Secret(Arc<Zeroizing<Box<str>>>);
+
+impl Secret {
+    /// The secret itself.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether this is a clone of that one: the same value is not enough.
+    #[cfg(feature = "token")]
+    pub(super) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl From<&str> for Secret {
+    fn from(secret: &str) -> Self {
+        Self(Arc::new(Zeroizing::new(secret.into())))
+    }
+}
+
+impl From<String> for Secret {
+    fn from(mut secret: String) -> Self {
+        // Not `into_boxed_str`: it may leave a copy behind.
+        let copy = Self::from(&*secret);
+        secret.zeroize();
+        copy
+    }
+}
+
+impl PartialEq for Secret {
+    fn eq(&self, other: &Self) -> bool {
+        let (a, b) = (self.expose().as_bytes(), other.expose().as_bytes());
+        let differ = |all: u8, (a, b): (&u8, &u8)| black_box(all | (a ^ b));
+        a.len() == b.len() && a.iter().zip(b).fold(0, differ) == 0
+    }
+}
+
+impl Eq for Secret {}
+
+impl Hash for Secret {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.expose().hash(state);
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[REDACTED]")
+    }
+}
+
+impl fmt::Display for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[REDACTED]")
+    }
+}
+
+impl<'de> Deserialize<'de> for Secret {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(Self::from)
+    }
+}

@@ -1,0 +1,49 @@
+use super::{Secret, Target};
+use crate::call::ToolCall;
+
+/// The caller's own token: an extension that no other crate can read but by [`ToolCall::subject_token`].
+#[derive(Clone)]
+struct Subject(Secret);
+
+impl ToolCall {
+    /// Sets the token of the one for whom the call is made: a [`TokenLayer`](super::TokenLayer) exchanges it for one that the tool's service takes.
+    ///
+    /// It is in no text, event or serialised call, and is never sent to a tool unless
+    /// [that is asked for](super::TokenLayer::pass_subject).
+    #[must_use]
+    pub fn with_subject_token(mut self, token: impl Into<Secret>) -> Self {
+        self.extensions_mut().insert(Subject(token.into()));
+        self
+    }
+
+    /// The token of the one for whom the call is made. An empty one is none: it would be everybody's.
+    pub fn subject_token(&self) -> Option<&Secret> {
+        let subject = self.extensions().get::<Subject>()?;
+        (!subject.0.expose().is_empty()).then_some(&subject.0)
+    }
+}
+
+/// What a call to an identity provider asks for: an extension of the calls that a [`TokenLayer`](super::TokenLayer) sends to it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct TokenRequest {
+    subject: Secret,
+    target: Target,
+}
+
+impl TokenRequest {
+    /// A token for this target, in exchange for the subject's.
+    pub fn new(subject: impl Into<Secret>, target: Target) -> Self {
+        let subject = subject.into();
+        Self { subject, target }
+    }
+
+    /// The token to exchange.
+    pub fn subject(&self) -> &Secret {
+        &self.subject
+    }
+
+    /// For whom the new one has to be.
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+}

@@ -1,0 +1,65 @@
+use std::{collections::BTreeSet, sync::Arc};
+
+/// For whom a token is asked: the audience, the resources and the scopes that it has to have (RFC 8693, section 2.1).
+///
+/// Two of them are the same if they have the same parts; the order of scopes means nothing.
+///
+/// ```
+/// use tower_toolcall::token::Target;
+///
+/// let target = Target::audience("orders").with_scope("read").with_scope("write");
+/// assert_eq!(target, Target::audience("orders").with_scope("write read"));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[must_use]
+pub struct Target(Arc<Parts>);
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+struct Parts {
+    audience: Option<String>,
+    resources: BTreeSet<String>,
+    scopes: BTreeSet<String>,
+}
+
+impl Target {
+    /// A service by the name that the identity provider knows it by.
+    pub fn audience(audience: impl Into<String>) -> Self {
+        Self(Arc::default()).edit(|parts| parts.audience = Some(audience.into()))
+    }
+
+    /// A service by its URL (RFC 8707).
+    pub fn resource(url: impl Into<String>) -> Self {
+        Self(Arc::default()).with_resource(url)
+    }
+
+    /// Adds a resource.
+    pub fn with_resource(self, url: impl Into<String>) -> Self {
+        self.edit(|parts| _ = parts.resources.insert(url.into()))
+    }
+
+    /// Adds a scope, or several with spaces between them.
+    pub fn with_scope(self, scopes: &str) -> Self {
+        let scopes = scopes.split_whitespace().map(str::to_owned);
+        self.edit(|parts| parts.scopes.extend(scopes))
+    }
+
+    fn edit(mut self, change: impl FnOnce(&mut Parts)) -> Self {
+        change(Arc::make_mut(&mut self.0));
+        self
+    }
+
+    /// The name of the service, if it has one.
+    pub fn name(&self) -> Option<&str> {
+        self.0.audience.as_deref()
+    }
+
+    /// The URLs of the service.
+    pub fn resources(&self) -> impl Iterator<Item = &str> {
+        self.0.resources.iter().map(String::as_str)
+    }
+
+    /// The scopes, in order.
+    pub fn scopes(&self) -> impl Iterator<Item = &str> {
+        self.0.scopes.iter().map(String::as_str)
+    }
+}

@@ -1,0 +1,233 @@
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+
+use tokio::time::{sleep, timeout};
+
+use super::*;
+use crate::error::ErrorKind;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[derive(Clone)]
+struct Keys {
+    flights: Arc<Flights<String, String>>,
+    made: Arc<AtomicU32>,
+}
+
+/// What making a value comes to, after a second.
+#[derive(Clone, Copy)]
+enum End {
+    Fresh(Duration),
+    Single,
+    Fails,
+    FailsAlone,
+}
+
+impl Keys {
+    fn new(most: usize) -> Self {
+        Self {
+            flights: Arc::new(Flights::new(most)),
+            made: Arc::default(),
+        }
+    }
+
+    async fn get(&self, key: &str, end: End) -> (Result<String, ErrorKind>, Source) {
+        let made = || async {
+            let n = self.made.fetch_add(1, SeqCst) + 1;
+            sleep(SECOND).await;
+            let failed = |is_shared| Failed {
+                error: ToolError::new(ErrorKind::TokenExchange, "no"),
+                is_shared,
+            };
+            let until = match end {
+                End::Fresh(time) => Some(Instant::now() + time),
+                End::Single => None,
+                End::Fails => return Err(failed(true)),
+                End::FailsAlone => return Err(failed(false)),
+            };
+            let value = format!("{key}{n}");
+            Ok(Made { value, until })
+        };
+        let (result, source) = self.flights.get_or_make(&key.to_owned(), made).await;
+        (result.map_err(|e| e.kind()), source)
+    }
+
+    fn spawn(&self, end: End) -> tokio::task::JoinHandle<(Result<String, ErrorKind>, Source)> {
+        let keys = self.clone();
+        tokio::spawn(async move { keys.get("a", end).await })
+    }
+
+    fn made(&self) -> u32 {
+        self.made.load(SeqCst)
+    }
+
+    fn known(&self, key: &str) -> Option<String> {
+        self.flights.get(&key.to_owned())
+    }
+}
+
+const FRESH: End = End::Fresh(Duration::from_secs(60));
+
+#[tokio::test(start_paused = true)]
+async fn a_value_is_made_once_and_kept_until_it_is_stale() {
+    let keys = Keys::new(10);
+    assert_eq!(keys.get("a", FRESH).await, (Ok("a1".into()), Source::Made));
+    assert_eq!(keys.get("a", FRESH).await, (Ok("a1".into()), Source::Kept));
+    assert_eq!(keys.known("a").as_deref(), Some("a1"));
+    sleep(60 * SECOND).await;
+    assert_eq!(keys.known("a"), None);
+    assert_eq!(keys.get("a", FRESH).await, (Ok("a2".into()), Source::Made));
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_key_has_another_value_and_waits_for_nobody() {
+    let keys = Keys::new(10);
+    let since = Instant::now();
+    let (a, b) = tokio::join!(keys.get("a", FRESH), keys.get("b", FRESH));
+    assert_eq!((a.0.unwrap(), b.0.unwrap()), ("a1".into(), "b2".into()));
+    assert_eq!(since.elapsed(), SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_callers_share_one_value() {
+    let keys = Keys::new(10);
+    let since = Instant::now();
+    let many: Vec<_> = (0..100).map(|_| keys.spawn(FRESH)).collect();
+    let mut shared = 0;
+    for one in many {
+        let (value, source) = one.await.unwrap();
+        assert_eq!(value.unwrap(), "a1");
+        shared += u32::from(source == Source::Shared);
+    }
+    assert_eq!((keys.made(), shared, since.elapsed()), (1, 99, SECOND));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_next_takes_over_from_one_who_is_dropped() {
+    let keys = Keys::new(10);
+    let first = keys.clone();
+    let first =
+        tokio::spawn(async move { timeout(SECOND / 2, first.get("a", FRESH)).await.is_err() });
+    tokio::task::yield_now().await;
+    let since = Instant::now();
+    let many: Vec<_> = (0..100).map(|_| keys.spawn(FRESH)).collect();
+    assert!(first.await.unwrap());
+    for one in many {
+        assert_eq!(one.await.unwrap().0.unwrap(), "a2");
+    }
+    assert_eq!((keys.made(), since.elapsed()), (2, SECOND * 3 / 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_shares_a_failure_and_who_comes_later_tries_again() {
+    let keys = Keys::new(10);
+    let many: Vec<_> = (0..100).map(|_| keys.spawn(End::Fails)).collect();
+    for one in many {
+        assert_eq!(one.await.unwrap().0, Err(ErrorKind::TokenExchange));
+    }
+    assert_eq!(keys.made(), 1);
+    assert_eq!(keys.get("a", FRESH).await.0.unwrap(), "a2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_of_one_caller_alone_is_not_shared() {
+    let keys = Keys::new(10);
+    let first = keys.spawn(End::FailsAlone);
+    tokio::task::yield_now().await;
+    let second = keys.spawn(FRESH);
+    assert!(first.await.unwrap().0.is_err());
+    assert_eq!(second.await.unwrap().0.unwrap(), "a2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_through_a_failure_that_was_not_his_finds_the_value_after_it() {
+    let keys = Keys::new(10);
+    assert!(keys.get("a", End::Fails).await.0.is_err());
+    let many: Vec<_> = (0..10).map(|_| keys.spawn(FRESH)).collect();
+    for one in many {
+        assert_eq!(one.await.unwrap().0.unwrap(), "a2");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn values_for_one_caller_are_made_side_by_side() {
+    let keys = Keys::new(10);
+    assert_eq!(keys.get("a", End::Single).await.1, Source::Made);
+    let since = Instant::now();
+    let many: Vec<_> = (0..100).map(|_| keys.spawn(End::Single)).collect();
+    let mut values = std::collections::BTreeSet::new();
+    for one in many {
+        values.insert(one.await.unwrap().0.unwrap());
+    }
+    assert_eq!((values.len(), since.elapsed()), (100, SECOND));
+    assert_eq!(keys.known("a"), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_value_is_forgotten_unless_there_is_another() {
+    let keys = Keys::new(10);
+    keys.get("a", FRESH).await.0.unwrap();
+    keys.flights
+        .forget(&"a".to_owned(), |value| value == "other");
+    assert!(keys.known("a").is_some());
+    keys.flights.forget(&"a".to_owned(), |value| value == "a1");
+    assert_eq!(keys.known("a"), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_number_of_keys_is_bounded_and_those_stale_first_go_first() {
+    let keys = Keys::new(16);
+    for n in 0..16 {
+        let end = End::Fresh(SECOND * (1000 + n));
+        keys.get(&format!("k{n}"), end).await.0.unwrap();
+    }
+    keys.get("new", FRESH).await.0.unwrap();
+    assert!(keys.known("k0").is_none() && keys.known("k15").is_some());
+    assert!(keys.known("new").is_some() && keys.flights.len() <= 16);
+    for n in 0..1000 {
+        let _ = keys.get(&format!("x{n}"), End::Fails).await;
+    }
+    assert!(keys.flights.len() <= 16);
+    // What fails takes the place of what has failed.
+    assert!(keys.known("k15").is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_beyond_the_bound_is_served_and_not_kept() {
+    let keys = Keys::new(1);
+    let first = keys.spawn(FRESH);
+    tokio::task::yield_now().await;
+    assert!(keys.get("b", FRESH).await.0.is_ok());
+    assert!(first.await.unwrap().0.is_ok());
+    assert_eq!(
+        (keys.known("b"), keys.known("a")),
+        (None, Some("a1".into()))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_stale_is_forgotten_when_others_come() {
+    let keys = Keys::new(10_000);
+    for n in 0..100 {
+        keys.get(&format!("k{n}"), End::Fresh(SECOND))
+            .await
+            .0
+            .unwrap();
+    }
+    sleep(SWEEP).await;
+    for n in 0..100 {
+        keys.get(&format!("x{n}"), FRESH).await.0.unwrap();
+    }
+    assert!(keys.flights.len() <= 116, "{}", keys.flights.len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_while_making_leaves_the_key_to_the_next() {
+    let keys = Keys::new(10);
+    let flights = Arc::clone(&keys.flights);
+    let panics = tokio::spawn(async move {
+        let make = || async { panic!("no") };
+        let _ = flights.get_or_make(&"a".to_owned(), make).await;
+    });
+    assert!(panics.await.is_err());
+    assert!(keys.get("a", FRESH).await.0.is_ok());
+}

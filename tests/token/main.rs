@@ -1,0 +1,9 @@
+//! Tokens: the layer, the endpoint, and identity providers of other authors.
+#![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
+
+mod canary;
+mod endpoint;
+mod kit;
+mod layer;
+mod mistakes;
+mod refused;
