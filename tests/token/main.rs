@@ -6,4 +6,5 @@ mod endpoint;
 mod kit;
 mod layer;
 mod mistakes;
+mod providers;
 mod refused;
