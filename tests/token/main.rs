@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
 mod canary;
+mod chaos;
 mod endpoint;
 mod kit;
 mod layer;

@@ -180,7 +180,10 @@ async fn a_narrower_scope_of_idpyoidc_is_no_token() {
     let error = provider.token(gateway(), target, &subject).await;
     let error = error.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TokenExchange);
-    assert_eq!(error.message(), "the token lacks a scope that was asked for");
+    assert_eq!(
+        error.message(),
+        "the token lacks a scope that was asked for"
+    );
 }
 
 #[tokio::test]
