@@ -102,7 +102,7 @@ impl Observation {
     }
 
     #[inline]
-    pub(super) fn record(&self) -> &Record {
+    pub(crate) fn record(&self) -> &Record {
         self.call().observed()
     }
 

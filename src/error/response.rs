@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::{
     HeaderValue, Response, StatusCode,
-    header::{CONTENT_TYPE, RETRY_AFTER},
+    header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE},
 };
 use serde_json::{Map, Value, json};
 
@@ -123,20 +123,51 @@ impl ToolError {
     /// assert_eq!(response.headers()["retry-after"], "2");
     /// # }
     /// ```
+    ///
+    /// A [`TokenExchange`](ErrorKind::TokenExchange) whose provider has refused the caller's own token (`invalid_grant`, `invalid_token`) is a
+    /// 401 with `WWW-Authenticate` (RFC 6750, section 3).
     pub fn to_http(&self) -> Response<String> {
-        self.to_http_as(self.kind().http_status())
+        self.to_http_as(self.http_status())
+    }
+
+    /// The status of that answer.
+    pub(crate) fn http_status(&self) -> StatusCode {
+        match self.is_by_token_of_caller() {
+            true => StatusCode::UNAUTHORIZED,
+            false => self.kind().http_status(),
+        }
     }
 
     /// The same with another status.
     pub(crate) fn to_http_as(&self, status: StatusCode) -> Response<String> {
-        let mut response = Response::new(json!({ "error": self.public_body() }).to_string());
+        self.to_http_with(status, &json!({ "error": self.public_body() }))
+    }
+
+    /// The same with another body.
+    pub(crate) fn to_http_with(&self, status: StatusCode, body: &Value) -> Response<String> {
+        let mut response = Response::new(body.to_string());
         *response.status_mut() = status;
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if let Some(seconds) = self.retry_after_seconds() {
             headers.insert(RETRY_AFTER, seconds.into());
         }
+        if status == StatusCode::UNAUTHORIZED {
+            let challenge = match self.is_by_token_of_caller() {
+                true => r#"Bearer error="invalid_token""#,
+                false => "Bearer",
+            };
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+        }
         response
+    }
+
+    /// Whether an identity provider has refused the token of the one for whom the call was made.
+    fn is_by_token_of_caller(&self) -> bool {
+        let code = self.more().and_then(|more| more.details.get("oauth_error"));
+        let of_caller = ["invalid_grant", "invalid_token"];
+        self.kind() == ErrorKind::TokenExchange
+            && code.is_some_and(|code| of_caller.iter().any(|of| code == of))
     }
 
     /// The [message for users](Self::user_message) as it may leave the process: redacted and cut, also where it was

@@ -10,7 +10,7 @@
 //! | the answer names no job, or one that is over | that answer |
 //! | the job is done | its result |
 //! | the job has failed | the job's own error, of kind `Reported`: never repeated, not counted against the tool |
-//! | the polls, the deadline or the budget are used up | `PollTimeout`, with the [job](crate::ToolError::job); not counted against the tool |
+//! | the polls, the deadline or the budget are used up | `PollTimeout`, with the [job](crate::ToolError::job), and the detail `limit`: `polls` or `time`; not counted against the tool |
 //! | a poll fails, and may succeed later (timeout, lost connection, 5xx, 429, open breaker); or one of the first three does not find the job | it takes one of the polls, and the wait goes on |
 //! | a poll fails otherwise (401, 404) | its error, with the job. It is [inferred](crate::Evidence::Inferred): it proves nothing of the call that has started the job |
 //! | the call that starts the job fails | its error |

@@ -286,12 +286,17 @@ impl<S, J> Poller<S, J> {
     /// The polls, or the time, are used up.
     pub(super) fn timed_out(&self) -> ToolError {
         let polls = self.polls;
+        let limit = match polls >= self.shared.settings.1.polls {
+            true => "polls",
+            false => "time",
+        };
         let note = match &self.note {
             Some(note) => format!(": {note}"),
             None => String::new(),
         };
         let text = format!("the job has not ended after {polls} polls{note}");
-        self.with_job(ToolError::new(ErrorKind::PollTimeout, text))
+        let error = ToolError::new(ErrorKind::PollTimeout, text);
+        self.with_job(error.with_detail("limit", limit))
     }
 
     /// The caller does not wait any more: the job is cancelled, or it runs on.

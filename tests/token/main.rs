@@ -9,3 +9,4 @@ mod layer;
 mod mistakes;
 mod providers;
 mod refused;
+mod routes;

@@ -171,6 +171,21 @@
 //!
 //! It is for JSON-RPC gateways. It is no MCP server: to MCP's peers its codes -32000 and -32001 mean something else.
 //!
+//! # Execution
+//!
+//! [`Routes::with_execute`] adds the endpoint of an executor of HTTP tools, for agents that know one (feature `http-tool`):
+//!
+//! ```text
+//! -> POST /api/tools/order/execute       {"arguments": {"pizza": "Margherita"}}
+//! <- 200  {"tool_id":"order","status":"completed","result":{"order":7},"execution_time_ms":42,"upstream_status":201,"metadata":{}}
+//! <- 503  {"message":"..","error_code":"circuit_open","tool_id":"order","upstream_status":null,"upstream_body":null,
+//!          "is_retryable":true,"details":{"retry_after_seconds":30}}
+//! ```
+//!
+//! What the upstream says is the result, 200 also where its status is none of success (`failed`), with its body as it is; so is a job that still runs when the call's
+//! time is over (`pending`). All else is an [`ExecutionError`](crate::http_tool::ExecutionError), with the status that
+//! [`to_http`](crate::ToolError::to_http) has for it.
+//!
 //! # Errors
 //!
 //! Every error becomes an answer. A panic is a 500, also in a stack without a
@@ -182,6 +197,8 @@
 //!
 //! [`with_request_headers`]: crate::ToolCall::with_request_headers
 
+#[cfg(feature = "http-tool")]
+mod execute;
 mod request;
 mod response;
 mod routes;

@@ -101,22 +101,40 @@ impl<S: Send + Sync> FromRequest<S> for ToolCall {
     }
 }
 
-/// The call that a request asks for. What names a server in the path goes to `on_server`, the call to `timed`, before the
+/// The call that a request asks for. What names a server in the path goes to `on_server`, the call to `for_caller`, before the
 /// body is read.
 pub(super) async fn read<S: Send + Sync>(
+    request: Request,
+    state: &S,
+    on_server: impl FnOnce(ToolCall, &str) -> Result<ToolCall, ToolError>,
+    for_caller: impl FnOnce(ToolCall) -> ToolCall,
+) -> Result<ToolCall, Rejection> {
+    read_as(
+        request,
+        state,
+        on_server,
+        for_caller,
+        ToolCall::with_json_str,
+    )
+    .await
+}
+
+/// The same where the body is not the arguments alone.
+pub(super) async fn read_as<S: Send + Sync>(
     mut request: Request,
     state: &S,
     on_server: impl FnOnce(ToolCall, &str) -> Result<ToolCall, ToolError>,
-    timed: impl FnOnce(ToolCall) -> ToolCall,
+    for_caller: impl FnOnce(ToolCall) -> ToolCall,
+    with_body: impl FnOnce(ToolCall, &str) -> Result<ToolCall, ToolError>,
 ) -> Result<ToolCall, Rejection> {
     let call = addressed(&mut request, on_server).await?;
-    let call = timed(call.with_request_headers(request.headers()));
+    let call = for_caller(call.with_request_headers(request.headers()));
     let info = call.info();
     let body = json_body(request, state)
         .await
         .map_err(|r| r.for_call(&info))?;
     let call = match str::from_utf8(&body) {
-        Ok(text) => call.with_json_str(text).and_then(checked),
+        Ok(text) => with_body(call, text).and_then(checked),
         Err(_) => Err(ToolError::new(
             ErrorKind::InvalidInput,
             "the body is no UTF-8",

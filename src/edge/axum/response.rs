@@ -51,6 +51,15 @@ pub(super) fn shown(error: ToolError) -> ToolError {
     }
 }
 
+/// The status of an error's answer: 401 if a call was denied for want of a token that its caller could have sent.
+pub(super) fn status(error: &ToolError, lacks_subject: bool) -> StatusCode {
+    let is_denied = error.kind() == ErrorKind::Denied && error.is_own_refusal();
+    match lacks_subject && is_denied {
+        true => StatusCode::UNAUTHORIZED,
+        false => error.http_status(),
+    }
+}
+
 pub(super) fn of_json(status: StatusCode, json: Vec<u8>) -> Response {
     let json_type = HeaderValue::from_static("application/json");
     (status, [(CONTENT_TYPE, json_type)], json).into_response()

@@ -1,5 +1,6 @@
 use ::axum::{
     Router,
+    body::Body,
     extract::{Request, State},
     response::{IntoResponse as _, Response},
     routing::post,
@@ -12,9 +13,11 @@ use tower_service::Service;
 
 use super::{
     request::{self, Rejection, Servers},
-    response::{of_json, shown, to_json},
+    response::{of_json, shown, status, to_json},
     rpc,
 };
+#[cfg(feature = "token")]
+use crate::edge::{headers::the_only, token::Secret};
 use crate::{
     call::{ToolCall, Trust},
     catch_panic::CatchPanicLayer,
@@ -35,6 +38,11 @@ pub struct Routes {
     pub(super) max_batch: usize,
     pub(super) servers: Servers,
     pub(super) deadlines: Option<Trust>,
+    /// Whether the caller's bearer token is that of the call's subject.
+    #[cfg(feature = "token")]
+    pub(super) bearer: bool,
+    #[cfg(feature = "http-tool")]
+    executes: bool,
 }
 
 impl Routes {
@@ -62,6 +70,10 @@ impl Routes {
             max_batch: 32,
             servers: Servers::Refused,
             deadlines: None,
+            #[cfg(feature = "token")]
+            bearer: false,
+            #[cfg(feature = "http-tool")]
+            executes: false,
         }
     }
 
@@ -90,16 +102,52 @@ impl Routes {
         self
     }
 
-    /// A function that gives calls the deadline of their request, which arrives now, if deadlines are taken.
-    pub(super) fn timed(&self, headers: &HeaderMap) -> impl Fn(ToolCall) -> ToolCall + use<> {
+    /// Takes the bearer token of a request, `Authorization: Bearer ..` (RFC 6750, section 2.1), as the
+    /// [subject's](ToolCall::with_subject_token), for a [`TokenLayer`](crate::token::TokenLayer) in the stack. Whether it is genuine is for the
+    /// identity provider to say. A call that needs a token and has none is a 401. Default: the header is not looked at.
+    #[cfg(feature = "token")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "token")))]
+    pub fn with_bearer_subject(mut self) -> Self {
+        self.bearer = true;
+        self
+    }
+
+    /// Adds the endpoint of an executor of HTTP tools, [`/api/tools/{tool}/execute`](super#execution). Default: it is not there.
+    #[cfg(feature = "http-tool")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "http-tool")))]
+    pub fn with_execute(mut self) -> Self {
+        self.executes = true;
+        self
+    }
+
+    /// A function that gives calls what their request says of them beside its body: its deadline, which counts from now, and the token of its caller,
+    /// if these are taken.
+    pub(super) fn for_caller(&self, headers: &HeaderMap) -> impl Fn(ToolCall) -> ToolCall + use<> {
         let taken = self
             .deadlines
             .and_then(|trust| Some((deadline_of(headers)?, trust)));
+        #[cfg(feature = "token")]
+        let subject = self.bearer.then(|| bearer_of(headers)).flatten();
         move |mut call| {
             if let Some((at, trust)) = taken {
                 call.tighten_from_wire(at, trust);
             }
+            #[cfg(feature = "token")]
+            if let Some(subject) = &subject {
+                call = call.with_subject_token(subject.clone());
+            }
             call
+        }
+    }
+
+    /// Whether the caller could have sent a token, and has not.
+    pub(super) fn lacks_subject(&self, call: &ToolCall) -> bool {
+        #[cfg(feature = "token")]
+        return self.bearer && call.subject_token().is_none();
+        #[cfg(not(feature = "token"))]
+        {
+            let _ = call;
+            false
         }
     }
 
@@ -116,7 +164,7 @@ impl Routes {
         Ok(self)
     }
 
-    /// The plain endpoints alone: `/tools/{tool}/call` and `/servers/{server}/tools/{tool}/call`.
+    /// The plain endpoints alone: `/tools/{tool}/call` and `/servers/{server}/tools/{tool}/call`, and that of an executor, if there is one.
     pub fn plain(&self) -> Router {
         Router::new()
             .route("/tools/{tool}/call", post(call).fallback(no_post))
@@ -124,7 +172,20 @@ impl Routes {
                 "/servers/{server}/tools/{tool}/call",
                 post(call).fallback(no_post),
             )
+            .merge(self.execution())
             .with_state(self.clone())
+    }
+
+    /// That of an executor, if it is asked for.
+    fn execution(&self) -> Router<Self> {
+        #[cfg(feature = "http-tool")]
+        if self.executes {
+            use super::execute;
+
+            let handler = post(execute::execute).fallback(execute::no_post);
+            return Router::new().route("/api/tools/{tool}/execute", handler);
+        }
+        Router::new()
     }
 
     /// The JSON-RPC endpoint alone: `/rpc`.
@@ -142,16 +203,31 @@ impl Routes {
 
 async fn call(State(routes): State<Routes>, request: Request) -> Response {
     let on_server = |call, server: &str| routes.servers.put_on(call, server);
-    let timed = routes.timed(request.headers());
-    let call = match request::read(request, &(), on_server, timed).await {
+    let for_caller = routes.for_caller(request.headers());
+    let call = match request::read(request, &(), on_server, for_caller).await {
         Ok(call) => call,
         Err(rejection) => return rejection.into_response(),
     };
     let info = call.info();
+    let lacks_subject = routes.lacks_subject(&call);
     match routes.stack.oneshot(call).await {
         Ok(json) => of_json(StatusCode::OK, json),
-        Err(error) => shown(error.for_call(&info)).into_response(),
+        Err(error) => {
+            let error = shown(error.for_call(&info));
+            let status = status(&error, lacks_subject);
+            error.to_http_as(status).map(Body::from)
+        }
     }
+}
+
+/// The token of `Authorization: Bearer`, if there is one.
+#[cfg(feature = "token")]
+fn bearer_of(headers: &HeaderMap) -> Option<Secret> {
+    let value = the_only(headers, http::header::AUTHORIZATION)?;
+    let (scheme, token) = value.split_once(' ')?;
+    let token = token.trim();
+    let is_bearer = scheme.eq_ignore_ascii_case("bearer") && !token.is_empty();
+    is_bearer.then(|| token.into())
 }
 
 /// axum adds which method is allowed.

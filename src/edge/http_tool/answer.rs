@@ -88,6 +88,19 @@ impl HttpAnswer {
         &self.headers
     }
 
+    /// The same as JSON; several of one name are joined.
+    pub(super) fn kept_headers(&self) -> Map<String, Value> {
+        let joined = |name| {
+            let values = self.headers.get_all(name).iter();
+            let values: Vec<_> = values
+                .map(|v| String::from_utf8_lossy(v.as_bytes()))
+                .collect();
+            values.join(", ").into()
+        };
+        let names = self.headers.keys();
+        names.map(|name| (name.to_string(), joined(name))).collect()
+    }
+
     /// How long it took, from the sent request to the end of the body.
     pub fn elapsed(&self) -> Duration {
         self.elapsed
@@ -111,15 +124,6 @@ impl ModelText for HttpAnswer {
 impl Serialize for HttpAnswer {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let ms = u64::try_from(self.elapsed.as_millis()).unwrap_or(u64::MAX);
-        let joined = |name| {
-            let values = self.headers.get_all(name).iter();
-            let values: Vec<_> = values
-                .map(|v| String::from_utf8_lossy(v.as_bytes()))
-                .collect();
-            values.join(", ").into()
-        };
-        let names = self.headers.keys();
-        let headers: Map<_, Value> = names.map(|name| (name.to_string(), joined(name))).collect();
         let mut result = to.serialize_struct("HttpAnswer", 5)?;
         let status = match self.status.is_success() {
             true => "completed",
@@ -132,7 +136,7 @@ impl Serialize for HttpAnswer {
         }
         result.serialize_field("upstream_status", &self.status.as_u16())?;
         result.serialize_field("execution_time_ms", &ms)?;
-        result.serialize_field("metadata", &headers)?;
+        result.serialize_field("metadata", &self.kept_headers())?;
         result.end()
     }
 }

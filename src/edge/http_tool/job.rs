@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use super::{
     HttpTool,
     answer::{Body, HttpAnswer, Refused},
+    execution::UpstreamStatus,
     path::Path,
     template,
 };
@@ -206,7 +207,8 @@ impl Job<HttpAnswer> for HttpJob {
         self.ask(&self.0.status, call, job)
     }
 
-    fn read(&self, _: &ToolCall, answer: HttpAnswer) -> Result<Polled<HttpAnswer>, ToolError> {
+    fn read(&self, call: &ToolCall, answer: HttpAnswer) -> Result<Polled<HttpAnswer>, ToolError> {
+        call.record(|r| r.insert_extension(UpstreamStatus(answer.status)));
         match self.0.end(answer) {
             End::Completed(answer) => Ok(Polled::Done(answer)),
             End::Failed(error) => Err(error),

@@ -193,6 +193,7 @@ mod answer;
 #[cfg(feature = "http-client")]
 mod client;
 mod events;
+mod execution;
 mod job;
 mod manifest;
 mod path;
@@ -205,6 +206,7 @@ mod tool;
 pub use self::client::{ReqwestBody, ReqwestClient, ReqwestError, ReqwestFuture};
 pub use self::{
     answer::{HttpAnswer, HttpClassifier},
+    execution::{ExecutionError, ExecutionResult, ExecutionStatus},
     job::HttpJob,
     manifest::ToolManifest,
     service::{HttpService, ResponseFuture},

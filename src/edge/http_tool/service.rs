@@ -17,6 +17,7 @@ use super::{
     HttpTool, MAX_ANSWER,
     answer::{Body, HttpAnswer, Refused},
     events,
+    execution::UpstreamStatus,
     job::Asked,
 };
 use crate::{
@@ -191,6 +192,7 @@ where
     }
     let elapsed = begun.elapsed();
     events::response(info, head.status, &head.headers, &bytes, elapsed);
+    info.record(|r| r.insert_extension(UpstreamStatus(head.status)));
     whole?;
     let now = wall_clock();
     let answer = HttpAnswer {

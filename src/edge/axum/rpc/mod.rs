@@ -24,9 +24,16 @@ use crate::{ToolCall, batch::Parallel, result::ToolResult};
 
 pub(super) async fn answer(State(routes): State<Routes>, request: Request) -> Response {
     let headers = request.headers().clone();
-    let timed = routes.timed(&headers);
+    let for_caller = routes.for_caller(&headers);
     let answers = match json_body(request, &()).await {
-        Ok(body) => run(&routes, |asked| timed(asked.with_headers(&headers)), body).await,
+        Ok(body) => {
+            run(
+                &routes,
+                |asked| for_caller(asked.with_headers(&headers)),
+                body,
+            )
+            .await
+        }
         Err(rejection) => return of_rejection(&rejection),
     };
     match answers.into_json() {

@@ -1,0 +1,255 @@
+//! How a call ended, in the words of an executor of HTTP tools.
+
+use std::{error::Error as StdError, fmt, time::Duration};
+
+use http::StatusCode;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::HttpAnswer;
+#[cfg(feature = "axum")]
+use crate::call::Observation;
+use crate::{
+    error::{ErrorKind, ToolError},
+    result::ToolResult,
+};
+
+/// The status of the last answer to a call, which a leaf leaves on its record.
+#[derive(Clone, Copy)]
+pub(super) struct UpstreamStatus(pub(super) StatusCode);
+
+/// What an agent gets of a call that an upstream has answered, whatever it said, or whose job still runs.
+///
+/// ```
+/// use tower::{ServiceBuilder, ServiceExt};
+/// use tower_toolcall::{ServiceBuilderExt, ToolCall, http_tool::{ExecutionResult, HttpTool}};
+/// # use http_body_util::Full;
+/// # use bytes::Bytes;
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_toolcall::BoxError> {
+/// # let client = tower::service_fn(|_: http::Request<Bytes>| async {
+/// #     Ok::<_, std::io::Error>(http::Response::builder().status(409).body(Full::<Bytes>::from(r#"{"error": "closed"}"#)).unwrap())
+/// # });
+/// let tool = HttpTool::new(http::Method::POST, "https://api.pizzeria.com/orders")?;
+/// let stack = ServiceBuilder::new().tool_result().service(tool.client::<_, Bytes>(client));
+///
+/// let Ok(result) = stack.oneshot(ToolCall::new("order")).await;
+/// let result = ExecutionResult::try_from(&result)?; // an `ExecutionError`, if the upstream was not asked, or has not answered
+/// let json = serde_json::to_value(&result)?;
+/// assert_eq!((&json["tool_id"], &json["status"], &json["upstream_status"]), (&"order".into(), &"failed".into(), &409.into()));
+/// assert_eq!(json["result"]["error"], "closed");
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Serialize)]
+#[non_exhaustive]
+pub struct ExecutionResult {
+    /// The tool's name.
+    pub tool_id: String,
+    /// How it ended.
+    pub status: ExecutionStatus,
+    /// The upstream's body, real and as it is: JSON, or a text.
+    pub result: Value,
+    /// How long the call took, with all waits and attempts.
+    pub execution_time_ms: u64,
+    /// The status of the upstream's last answer, if there was one.
+    pub upstream_status: Option<u16>,
+    /// Whatever else is told: the headers that the tool keeps.
+    pub metadata: Map<String, Value>,
+}
+
+/// How a call ended that an upstream has answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ExecutionStatus {
+    /// With a 2xx, or its job is done.
+    Completed,
+    /// Its job still runs, and the call's time is over. It must not be started again.
+    Pending,
+    /// With another status, or its job has failed.
+    Failed,
+}
+
+/// What an agent gets of a call that no upstream has answered.
+///
+/// Its texts are those for callers outside: the message has nothing internal, and names of arguments that do not fit, but no value.
+#[derive(Clone, Serialize)]
+#[non_exhaustive]
+pub struct ExecutionError {
+    /// What to tell the agent.
+    pub message: String,
+    /// What went wrong: the error's own [code](ToolError::with_code), if it was given one, else
+    ///
+    /// | code | kinds |
+    /// |---|---|
+    /// | `validation_error` | `InvalidInput`; `NotFound`, as a refusal |
+    /// | `token_exchange_failed` | `TokenExchange`; `Denied`, as a refusal |
+    /// | `upstream_timeout` | `Timeout`, `DeadlineExceeded` |
+    /// | `upstream_connection_error` | `ConnectionFailed`, `Upstream` |
+    /// | `circuit_open` | `CircuitOpen`; `RateLimited` and `Overloaded`, as refusals |
+    /// | `poll_timeout` | `PollTimeout` |
+    /// | `internal_error` | all others |
+    pub error_code: String,
+    /// The tool's name.
+    pub tool_id: String,
+    /// The status of the server that failed, if one was asked: the upstream, or the identity provider.
+    pub upstream_status: Option<u16>,
+    /// Its body: redacted, and cut at 500 characters.
+    pub upstream_body: Option<String>,
+    /// Whether the same call may succeed later.
+    pub is_retryable: bool,
+    /// The error's details, redacted, and `retry_after_seconds`.
+    pub details: Map<String, Value>,
+}
+
+crate::text::debug_fields! {
+    /// Shows no data.
+    {} |this| ExecutionResult {
+        tool_id: crate::text::Short::name(&this.tool_id),
+        status: this.status,
+        execution_time_ms: this.execution_time_ms,
+        upstream_status: this.upstream_status,
+        ..
+    }
+}
+
+crate::text::debug_fields! {
+    {} |this| ExecutionError {
+        message: this.message,
+        error_code: this.error_code,
+        tool_id: crate::text::Short::name(&this.tool_id),
+        upstream_status: this.upstream_status,
+        is_retryable: this.is_retryable,
+        ..
+    }
+}
+
+impl fmt::Display for ExecutionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.error_code, self.message)
+    }
+}
+
+impl StdError for ExecutionError {}
+
+impl TryFrom<&ToolResult<HttpAnswer>> for ExecutionResult {
+    type Error = ExecutionError;
+
+    fn try_from(result: &ToolResult<HttpAnswer>) -> Result<Self, ExecutionError> {
+        let (tool, took) = (result.tool(), result.duration());
+        match (result.error(), result.data()) {
+            (Some(error), _) => Self::of_error(tool, took, error),
+            (None, Some(answer)) => Ok(Self::of(tool, took, ExecutionStatus::Completed, answer)),
+            (None, None) => unreachable!("a success has data"),
+        }
+    }
+}
+
+fn code(error: &ToolError) -> &str {
+    use ErrorKind as Kind;
+    let kind = error.kind();
+    if error.code() != kind.code() {
+        return error.code();
+    }
+    match (kind, error.is_own_refusal()) {
+        (Kind::InvalidInput, _) | (Kind::NotFound, true) => "validation_error",
+        (Kind::TokenExchange, _) | (Kind::Denied, true) => "token_exchange_failed",
+        (Kind::Timeout | Kind::DeadlineExceeded, _) => "upstream_timeout",
+        (Kind::ConnectionFailed | Kind::Upstream, _) => "upstream_connection_error",
+        (Kind::CircuitOpen, _) | (Kind::RateLimited | Kind::Overloaded, true) => "circuit_open",
+        (Kind::PollTimeout, _) => "poll_timeout",
+        _ => "internal_error",
+    }
+}
+
+/// The details of an error, redacted.
+fn details(error: &ToolError) -> Map<String, Value> {
+    match error.details().map(serde_json::to_value) {
+        Some(Ok(Value::Object(details))) => details,
+        _ => Map::new(),
+    }
+}
+
+fn ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl ExecutionResult {
+    fn of(tool: &str, took: Duration, status: ExecutionStatus, answer: &HttpAnswer) -> Self {
+        Self {
+            tool_id: tool.to_owned(),
+            status,
+            result: answer.clone().into_json(),
+            execution_time_ms: ms(took),
+            upstream_status: Some(answer.upstream_status().as_u16()),
+            metadata: answer.kept_headers(),
+        }
+    }
+
+    /// A success whose answer is JSON already.
+    #[cfg(feature = "axum")]
+    pub(crate) fn completed(tool: &str, took: Duration, result: Value, seen: &Observation) -> Self {
+        let status = seen
+            .record()
+            .extension()
+            .map(|UpstreamStatus(status)| status.as_u16());
+        Self {
+            tool_id: tool.to_owned(),
+            status: ExecutionStatus::Completed,
+            result,
+            execution_time_ms: ms(took),
+            upstream_status: status,
+            metadata: Map::new(),
+        }
+    }
+
+    /// What an error is: a result, if it is an upstream's answer, or if the call's job still runs.
+    pub(crate) fn of_error(
+        tool: &str,
+        took: Duration,
+        error: &ToolError,
+    ) -> Result<Self, ExecutionError> {
+        if let Some(answer) = HttpAnswer::of_error(error) {
+            return Ok(Self::of(tool, took, ExecutionStatus::Failed, answer));
+        }
+        let still_runs = error.kind() == ErrorKind::PollTimeout && error.job().is_some();
+        if still_runs
+            && details(error)
+                .get("limit")
+                .is_some_and(|limit| limit == "time")
+        {
+            return Ok(Self {
+                tool_id: tool.to_owned(),
+                status: ExecutionStatus::Pending,
+                result: Value::Null,
+                execution_time_ms: ms(took),
+                upstream_status: None,
+                metadata: Map::new(),
+            });
+        }
+        Err(ExecutionError::new(tool, error))
+    }
+}
+
+impl ExecutionError {
+    pub(crate) fn new(tool: &str, error: &ToolError) -> Self {
+        let message = match error.kind() {
+            // Made of the schema's words.
+            ErrorKind::InvalidInput if error.is_own_refusal() => error.message().to_owned(),
+            _ => error.public_message(),
+        };
+        let mut details = details(error);
+        if let Some(seconds) = error.retry_after_seconds() {
+            details.insert("retry_after_seconds".to_owned(), seconds.into());
+        }
+        Self {
+            message,
+            error_code: code(error).to_owned(),
+            tool_id: tool.to_owned(),
+            upstream_status: error.status().map(|status| status.as_u16()),
+            upstream_body: error.body().map(str::to_owned),
+            is_retryable: error.is_retryable(),
+            details,
+        }
+    }
+}

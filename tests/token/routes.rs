@@ -1,0 +1,327 @@
+//! The edge of an executor: what an agent gets over HTTP, from its request to its answer.
+
+use std::time::Duration;
+
+use ::axum::body::Body;
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full};
+use serde_json::{Value, json};
+use tower::{ServiceBuilder, ServiceExt, util::BoxCloneSyncService};
+use tower_toolcall::{
+    ToolCall, ToolError,
+    axum::Routes,
+    http_tool::{HttpAnswer, HttpJob, HttpTool},
+    poll::PollLayer,
+    settings::Settings,
+    token::{ClientAuth, Target, TokenEndpoint, TokenLayer},
+    validate::{Schema, Schemas},
+};
+
+use crate::kit::Http;
+
+/// Both servers, as one function of a request.
+type Client = BoxCloneSyncService<Request<Bytes>, Response<Full<Bytes>>, std::io::Error>;
+
+fn answer(status: u16, body: &Value) -> Response<Full<Bytes>> {
+    let answer = Response::builder().status(status);
+    answer.body(Full::new(body.to_string().into())).unwrap()
+}
+
+fn upstream(status: u16, body: Value) -> Client {
+    let http = Http::by(move || answer(status, &body));
+    Client::new(http.map_err(|never| match never {}))
+}
+
+/// Issues a token for each subject but `old`.
+fn provider() -> Client {
+    Client::new(tower::service_fn(|request: Request<Bytes>| async move {
+        let form = String::from_utf8(request.into_body().into()).unwrap();
+        let refused = json!({ "error": "invalid_grant", "error_description": "too old" });
+        Ok(match form.contains("subject_token=old&") {
+            true => answer(400, &refused),
+            false => answer(
+                200,
+                &json!({ "access_token": "t0k3n", "token_type": "Bearer" }),
+            ),
+        })
+    }))
+}
+
+fn gone() -> Client {
+    Client::new(tower::service_fn(|_: Request<Bytes>| async {
+        Err(std::io::Error::from(std::io::ErrorKind::ConnectionRefused))
+    }))
+}
+
+type Leaf = BoxCloneSyncService<ToolCall, HttpAnswer, ToolError>;
+
+fn order(client: Client) -> Leaf {
+    let tool = HttpTool::new(Method::POST, "https://api.pizzeria.com/orders").unwrap();
+    let tool = tool.with_body(r#"{"pizza": "{{ pizza }}"}"#).unwrap();
+    let tool = tool.with_header("Authorization", "Bearer {{ upstream_token }}");
+    Leaf::new(tool.unwrap().client::<_, Bytes>(client))
+}
+
+/// The provider as its preset has it, with this leaf.
+fn app(leaf: Leaf, provider: Client) -> axum::Router {
+    let auth = ClientAuth::basic("gateway", "s3cr3t");
+    let url = "https://id.example.com/token";
+    let endpoint = TokenEndpoint::<_, Bytes>::new(url, auth, provider).unwrap();
+    let tokens = TokenLayer::new(endpoint).with_tool("order", Target::audience("orders"));
+    let schema = json!({ "properties": { "pizza": { "type": "string" } }, "required": ["pizza"] });
+    let schemas = Schemas::new();
+    schemas.insert(None, "order", Schema::compile(&schema).unwrap());
+    let stack = Settings::http_proxy().stack().with_schemas(&schemas);
+    let stack = ServiceBuilder::new()
+        .layer(stack.build().unwrap())
+        .map_response(HttpAnswer::into_json)
+        .layer(tokens)
+        .service(leaf);
+    Routes::new(stack)
+        .with_bearer_subject()
+        .with_execute()
+        .into_router()
+}
+
+struct Got {
+    status: StatusCode,
+    headers: http::HeaderMap,
+    body: Value,
+}
+
+async fn post(app: &axum::Router, token: Option<&str>, body: &Value) -> Got {
+    let mut request = Request::post("/api/tools/order/execute");
+    if let Some(token) = token {
+        request = request.header("authorization", format!("Bearer {token}"));
+    }
+    let request = request.header("content-type", "application/json");
+    let request = request.body(Body::from(body.to_string())).unwrap();
+    let (head, body) = app.clone().oneshot(request).await.unwrap().into_parts();
+    let body = body.collect().await.unwrap().to_bytes();
+    Got {
+        status: head.status,
+        headers: head.headers,
+        body: serde_json::from_slice(&body).unwrap(),
+    }
+}
+
+fn margherita() -> Value {
+    json!({ "arguments": { "pizza": "Margherita" } })
+}
+
+/// H4: E's result, field by field.
+#[tokio::test(start_paused = true)]
+async fn an_upstreams_success_is_completed() {
+    let app = app(order(upstream(201, json!({ "order": 7 }))), provider());
+    let mut got = post(&app, Some("alice"), &margherita()).await;
+    assert_eq!(got.status, 200);
+    assert!(got.body["execution_time_ms"].is_u64());
+    got.body["execution_time_ms"] = json!(0);
+    let expected = json!({
+        "tool_id": "order", "status": "completed", "result": { "order": 7 },
+        "execution_time_ms": 0, "upstream_status": 201, "metadata": {},
+    });
+    assert_eq!(got.body, expected);
+}
+
+/// H4: the agent sees what the upstream says.
+#[tokio::test(start_paused = true)]
+async fn another_status_is_a_failed_result() {
+    for status in [301, 404, 409, 422, 500, 503] {
+        let app = app(
+            order(upstream(status, json!({ "why": "closed" }))),
+            provider(),
+        );
+        let got = post(&app, Some("alice"), &margherita()).await;
+        assert_eq!(
+            (got.status.as_u16(), &got.body["status"]),
+            (200, &json!("failed"))
+        );
+        assert_eq!(got.body["upstream_status"], status);
+        assert_eq!(got.body["result"], json!({ "why": "closed" }));
+    }
+}
+
+/// H1, H6: E's words, and nothing is sent.
+#[tokio::test(start_paused = true)]
+async fn arguments_that_do_not_fit_are_a_validation_error() {
+    let app = app(order(gone()), gone());
+    let got = post(&app, Some("alice"), &json!({ "arguments": { "pizza": 7 } })).await;
+    assert_eq!(got.status, 400);
+    assert_eq!(got.body["error_code"], "validation_error");
+    let message = r#"Argument validation failed: pizza: is not of type "string""#;
+    assert_eq!(got.body["message"], message);
+    assert_eq!(got.body["details"]["errors"][0]["path"], "pizza");
+    assert_eq!(
+        (&got.body["is_retryable"], &got.body["tool_id"]),
+        (&json!(false), &json!("order"))
+    );
+    assert_eq!(got.body["upstream_status"], Value::Null);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_is_no_request_is_a_validation_error() {
+    let app = app(order(gone()), gone());
+    for body in [json!([]), json!({ "arguments": [1] }), json!("x")] {
+        let got = post(&app, Some("alice"), &body).await;
+        assert_eq!(
+            (got.status.as_u16(), &got.body["error_code"]),
+            (400, &json!("validation_error"))
+        );
+    }
+    let request = Request::get("/api/tools/order/execute").body(Body::empty());
+    let answer = app.clone().oneshot(request.unwrap()).await.unwrap();
+    assert_eq!(answer.status(), 405);
+}
+
+/// H2, H6: whose fault it is.
+#[tokio::test(start_paused = true)]
+async fn a_token_that_cannot_be_had_is_told_as_what_it_is() {
+    let served = || order(upstream(200, json!({})));
+    let got = post(&app(served(), provider()), Some("old"), &margherita()).await;
+    assert_eq!(
+        (got.status.as_u16(), &got.body["error_code"]),
+        (401, &json!("token_exchange_failed"))
+    );
+    assert_eq!(
+        got.headers["www-authenticate"],
+        r#"Bearer error="invalid_token""#
+    );
+    assert_eq!(got.body["details"]["oauth_error"], "invalid_grant");
+
+    let got = post(&app(served(), provider()), None, &margherita()).await;
+    assert_eq!(
+        (got.status.as_u16(), &got.body["error_code"]),
+        (401, &json!("token_exchange_failed"))
+    );
+    assert_eq!(got.headers["www-authenticate"], "Bearer");
+
+    let got = post(&app(served(), gone()), Some("alice"), &margherita()).await;
+    assert_eq!(
+        (got.status.as_u16(), &got.body["error_code"]),
+        (502, &json!("token_exchange_failed"))
+    );
+    assert_eq!(got.body["is_retryable"], true);
+    assert!(!got.headers.contains_key("www-authenticate"));
+}
+
+/// C1, H6: five failures, and the sixth call is refused with the time that is left.
+#[tokio::test(start_paused = true)]
+async fn an_upstream_that_is_gone_opens_its_breaker() {
+    let app = app(order(gone()), provider());
+    for _ in 0..5 {
+        let got = post(&app, Some("alice"), &margherita()).await;
+        assert_eq!(
+            (got.status.as_u16(), &got.body["error_code"]),
+            (502, &json!("upstream_connection_error"))
+        );
+    }
+    let got = post(&app, Some("alice"), &margherita()).await;
+    assert_eq!(
+        (got.status.as_u16(), &got.body["error_code"]),
+        (503, &json!("circuit_open"))
+    );
+    assert_eq!(got.headers["retry-after"], "30");
+    assert_eq!(got.body["details"]["retry_after_seconds"], 30);
+    assert_eq!(got.body["is_retryable"], true);
+}
+
+/// H6: 30 s.
+#[tokio::test(start_paused = true)]
+async fn an_upstream_that_hangs_is_an_upstream_timeout() {
+    let hangs = Client::new(tower::service_fn(|_: Request<Bytes>| {
+        std::future::pending()
+    }));
+    let got = post(&app(order(hangs), provider()), Some("alice"), &margherita()).await;
+    assert_eq!(
+        (got.status.as_u16(), &got.body["error_code"]),
+        (504, &json!("upstream_timeout"))
+    );
+}
+
+/// A job that never ends, with this layer above its requests.
+async fn polled(
+    layer: impl Fn(PollLayer<HttpJob>) -> PollLayer<HttpJob>,
+    deadline: Duration,
+) -> Got {
+    let tool = HttpTool::new(Method::POST, "https://api.pizzeria.com/deliveries").unwrap();
+    let status =
+        HttpTool::new(Method::GET, "https://api.pizzeria.com/deliveries/{{ id }}").unwrap();
+    let job = HttpJob::new(status, "$.state", ["delivered"], ["lost"]).unwrap();
+    let job = job.with_value("id", "$.id").unwrap();
+    let client = upstream(202, json!({ "id": 7, "state": "baking" }));
+    let stack = ServiceBuilder::new()
+        .layer(tower_toolcall::deadline::DeadlineLayer::new(deadline))
+        .map_response(HttpAnswer::into_json)
+        .layer(layer(PollLayer::new(job)))
+        .service(tool.client::<_, Bytes>(client));
+    let app = Routes::new(stack).with_execute().plain();
+    post(&app, None, &json!({ "arguments": {} })).await
+}
+
+/// H5: the call's time is over, and the job runs on.
+#[tokio::test(start_paused = true)]
+async fn a_job_that_outlives_its_call_is_pending() {
+    let got = polled(|layer| layer, Duration::from_secs(20)).await;
+    assert_eq!(
+        (got.status.as_u16(), &got.body["status"]),
+        (200, &json!("pending"))
+    );
+    assert_eq!(got.body["result"], Value::Null);
+    assert!(got.body["execution_time_ms"].as_u64().unwrap() > 15_000);
+}
+
+/// H5, H6: the polls are used up.
+#[tokio::test(start_paused = true)]
+async fn a_job_that_was_asked_for_too_often_is_a_poll_timeout() {
+    let three = |layer: PollLayer<HttpJob>| layer.with_polls(3).unwrap();
+    let got = polled(three, Duration::from_secs(600)).await;
+    assert_eq!(
+        (got.status.as_u16(), &got.body["error_code"]),
+        (504, &json!("poll_timeout"))
+    );
+    assert_eq!(got.body["is_retryable"], true);
+    assert!(!got.body.to_string().contains("\"id\""), "{}", got.body);
+}
+
+/// The other endpoints take the token too; without the word nobody does.
+#[tokio::test(start_paused = true)]
+async fn a_bearer_token_is_taken_by_an_explicit_word_only() {
+    let whoami = tower::service_fn(|call: ToolCall| async move {
+        Ok::<_, ToolError>(call.subject_token().map(|token| token.expose().to_owned()))
+    });
+    let routes = Routes::new(whoami);
+    for (routes, expected) in [
+        (routes.clone(), Value::Null),
+        (routes.with_bearer_subject(), json!("alice")),
+    ] {
+        for (header, expected) in [
+            ("Bearer alice", expected.clone()),
+            ("bearer   alice ", expected),
+            ("Basic alice", Value::Null),
+            ("Bearer", Value::Null),
+            ("Bearer ", Value::Null),
+        ] {
+            let request = Request::post("/tools/whoami/call")
+                .header("content-type", "application/json")
+                .header("authorization", header)
+                .body(Body::empty());
+            let answer = routes.plain().oneshot(request.unwrap()).await.unwrap();
+            let body = answer.into_body().collect().await.unwrap().to_bytes();
+            assert_eq!(
+                serde_json::from_slice::<Value>(&body).unwrap(),
+                expected,
+                "{header}"
+            );
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_word_there_is_no_such_endpoint() {
+    let tool = tower::service_fn(|_: ToolCall| async { Ok::<_, ToolError>(1) });
+    let request = Request::post("/api/tools/order/execute").body(Body::empty());
+    let app = Routes::new(tool).into_router();
+    assert_eq!(app.oneshot(request.unwrap()).await.unwrap().status(), 404);
+}
