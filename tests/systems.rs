@@ -11,21 +11,26 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
+use http_body_util::Full;
 use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::{Instant, advance, sleep};
 use tokio_util::sync::CancellationToken;
-use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
+use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn, util::BoxCloneSyncService};
 use tower_toolcall::{
     BoxError, ErrorKind, Execution, ToolCall, ToolError, ToolResult,
     batch::{Parallel, Sequence},
     circuit_breaker::{BreakerState, TransitionReason},
+    http_tool::{ExecutionError, ExecutionResult, ExecutionStatus, HttpAnswer, ToolManifest},
     mcp::McpClassifier,
     metrics::Metrics,
     result::{Status, ToolResultLayer},
     router::{Json, Router, tool_fn},
-    settings::Settings,
+    settings::{Place, Settings},
+    token::{ClientAuth, Target, TokenEndpoint, TokenLayer},
+    validate::{Schema, Schemas},
 };
 
 const fn secs(n: u64) -> Duration {
@@ -499,4 +504,252 @@ async fn e_stops_a_source_and_takes_it_back_after_three_probes() {
     }
     assert_eq!(handle.snapshot()[0].state, BreakerState::Closed);
     assert_eq!(requests.load(SeqCst), 8);
+}
+
+/// System E's servers, as clients that answer by themselves: an identity provider, and an API of orders and deliveries. Each counts its requests,
+/// and can be taken away.
+#[derive(Clone, Default)]
+struct Servers(Arc<Asked>);
+
+#[derive(Default)]
+struct Asked {
+    tokens: AtomicUsize,
+    requests: AtomicUsize,
+    gone: std::sync::Mutex<&'static str>,
+}
+
+type HttpClient =
+    BoxCloneSyncService<http::Request<Bytes>, http::Response<Full<Bytes>>, std::io::Error>;
+
+impl Servers {
+    fn client(
+        &self,
+        name: &'static str,
+        answer: fn(&http::Request<Bytes>, usize) -> (u16, Value),
+    ) -> HttpClient {
+        let this = self.clone();
+        HttpClient::new(service_fn(move |request: http::Request<Bytes>| {
+            let asked = match name {
+                "provider" => &this.0.tokens,
+                _ => &this.0.requests,
+            };
+            let n = asked.fetch_add(1, SeqCst);
+            let result = match *this.0.gone.lock().unwrap() == name {
+                true => Err(std::io::ErrorKind::ConnectionRefused.into()),
+                false => {
+                    let (status, body) = answer(&request, n);
+                    let answer = http::Response::builder().status(status);
+                    Ok(answer.body(Full::new(body.to_string().into())).unwrap())
+                }
+            };
+            std::future::ready(result)
+        }))
+    }
+
+    fn asked(&self) -> (usize, usize) {
+        let read = |count: &AtomicUsize| count.load(SeqCst);
+        (read(&self.0.tokens), read(&self.0.requests))
+    }
+
+    fn lose(&self, name: &'static str) {
+        *self.0.gone.lock().unwrap() = name;
+    }
+
+    /// The tool of a file, as the preset has it: validation, a token for each request, a breaker for the source, jobs.
+    fn tool(&self, manifest: &Value) -> BoxCloneSyncService<ToolCall, HttpAnswer, ToolError> {
+        let manifest: ToolManifest = serde_json::from_value(manifest.clone()).unwrap();
+        let provider = self.client("provider", |request, n| {
+            let form = String::from_utf8_lossy(request.body());
+            let subject = form.split("subject_token=").nth(1).unwrap();
+            let subject = subject.split('&').next().unwrap();
+            let token = format!("{subject}.orders.{n}");
+            (
+                200,
+                json!({ "access_token": token, "token_type": "Bearer", "expires_in": 300 }),
+            )
+        });
+        let upstream = self.client("upstream", |request, n| {
+            let token = request.headers()["authorization"].to_str().unwrap();
+            assert!(token.starts_with("Bearer agent-7.orders."), "{token}");
+            match (request.method().as_str(), request.uri().path()) {
+                ("POST", "/orders/no%201") => {
+                    (201, serde_json::from_slice(request.body()).unwrap())
+                }
+                ("POST", "/deliveries") => (202, json!({ "job_id": "j 1", "status": "queued" })),
+                ("GET", "/deliveries/j%201") if n < 4 => (200, json!({ "status": "baking" })),
+                ("GET", "/deliveries/j%201") => {
+                    (200, json!({ "status": "completed", "report": "warm" }))
+                }
+                _ => (409, json!({ "why": "closed" })),
+            }
+        });
+        let auth = ClientAuth::basic("tools", "s3cr3t");
+        let url = "https://id.example.com/realms/x/protocol/openid-connect/token";
+        let endpoint = TokenEndpoint::<_, Bytes>::new(url, auth, provider).unwrap();
+        let audience = manifest.required_audience().unwrap();
+        let tokens =
+            TokenLayer::new(endpoint).with_tool(manifest.name(), Target::audience(audience));
+        let schemas = Schemas::new();
+        let schema = Schema::compile(manifest.input_schema().unwrap());
+        schemas.insert(Some("shop"), manifest.name(), schema.unwrap());
+        let stack = Settings::http_proxy()
+            .stack()
+            .with_schemas(&schemas)
+            .with_layer(Place::Attempt, tokens)
+            .build()
+            .unwrap();
+        let leaf = manifest.tool().unwrap().client::<_, Bytes>(upstream);
+        let poll = manifest.poll_layer().unwrap();
+        BoxCloneSyncService::new(
+            ServiceBuilder::new()
+                .option_layer(poll)
+                .layer(stack)
+                .service(leaf),
+        )
+    }
+}
+
+/// E's own example, with a tool that takes its time.
+fn e_manifest(mode: &str) -> Value {
+    let mut manifest = json!({
+        "name": "order",
+        "input_schema": {
+            "type": "object",
+            "properties": { "shop": { "type": "string" }, "toppings": { "type": "array" }, "size": { "type": "string" } },
+            "required": ["shop"],
+        },
+        "execution_profile": {
+            "mode": mode,
+            "method": "POST",
+            "url_template": "https://api.pizzeria.com/orders/{{ shop }}",
+            "headers_template": r#"{"Authorization": "Bearer {{ upstream_token }}"}"#,
+            "body_template": r#"{"size": "{{ size | default('L') }}"{% if toppings is defined %}, "toppings": {{ toppings | tojson }}{% endif %}}"#,
+            "required_audience": "orders",
+        },
+    });
+    if mode == "async_poll" {
+        let profile = &mut manifest["execution_profile"];
+        profile["url_template"] = json!("https://api.pizzeria.com/deliveries");
+        profile["poll_config"] = json!({
+            "status_url_template": "https://api.pizzeria.com/deliveries/{{ job_id }}",
+            "status_field_path": "status", "result_field_path": "report",
+        });
+    }
+    manifest
+}
+
+async fn e_execute(
+    tool: &BoxCloneSyncService<ToolCall, HttpAnswer, ToolError>,
+    arguments: Value,
+) -> Result<ExecutionResult, ExecutionError> {
+    let call = ToolCall::new("order").with_server("shop");
+    let call = call.with_subject_token("agent-7").with_json(arguments);
+    let Ok(result) = ToolResultLayer::new()
+        .layer(tool.clone())
+        .oneshot(call.unwrap())
+        .await;
+    ExecutionResult::try_from(&result)
+}
+
+/// E: H1 to H4. Checked, exchanged, rendered, sent: each once; the token is kept for the next order.
+#[tokio::test(start_paused = true)]
+async fn e_orders_with_a_token_of_its_own() {
+    let servers = Servers::default();
+    let tool = servers.tool(&e_manifest("sync_http"));
+    let arguments = json!({ "shop": "no 1", "toppings": ["olives", "\"extra\""] });
+    for _ in 0..2 {
+        let result = e_execute(&tool, arguments.clone()).await.unwrap();
+        assert_eq!(result.status, ExecutionStatus::Completed);
+        let order = json!({ "size": "L", "toppings": ["olives", "\"extra\""] });
+        assert_eq!((result.result, result.upstream_status), (order, Some(201)));
+    }
+    assert_eq!(servers.asked(), (1, 2));
+}
+
+/// E: H1. Nothing is asked, nothing is sent.
+#[tokio::test(start_paused = true)]
+async fn e_checks_before_anything_else() {
+    let servers = Servers::default();
+    let tool = servers.tool(&e_manifest("sync_http"));
+    let error = e_execute(&tool, json!({ "size": 7 })).await.unwrap_err();
+    assert_eq!(error.error_code, "validation_error");
+    let message = r#"Argument validation failed: root: "shop" is a required property; size: is not of type "string""#;
+    assert_eq!((&*error.message, error.is_retryable), (message, false));
+    assert_eq!(servers.asked(), (0, 0));
+}
+
+/// E: H5. Five requests, one token, one result.
+#[tokio::test(start_paused = true)]
+async fn e_waits_for_a_delivery() {
+    let servers = Servers::default();
+    let tool = servers.tool(&e_manifest("async_poll"));
+    let since = Instant::now();
+    let result = e_execute(&tool, json!({ "shop": "no 1" })).await.unwrap();
+    assert_eq!(
+        (result.status, result.result),
+        (ExecutionStatus::Completed, json!("warm"))
+    );
+    assert_eq!(result.upstream_status, Some(200));
+    assert_eq!(servers.asked(), (1, 5));
+    // 1, 1.5, 2.25 and 3.375 s.
+    assert_eq!(since.elapsed(), Duration::from_millis(8_125));
+}
+
+/// E: H4. Another status is a result.
+#[tokio::test(start_paused = true)]
+async fn e_hands_on_what_the_upstream_says() {
+    let tool = Servers::default().tool(&e_manifest("sync_http"));
+    let result = e_execute(&tool, json!({ "shop": "no 2" })).await.unwrap();
+    assert_eq!(
+        (result.status, result.upstream_status),
+        (ExecutionStatus::Failed, Some(409))
+    );
+    assert_eq!(result.result, json!({ "why": "closed" }));
+}
+
+/// E: C1, C3, H6. The source's breaker opens by connections, and closes after three probes.
+#[tokio::test(start_paused = true)]
+async fn e_stops_asking_an_upstream_that_is_gone() {
+    let servers = Servers::default();
+    let tool = servers.tool(&e_manifest("sync_http"));
+    let order = || e_execute(&tool, json!({ "shop": "no 1" }));
+    servers.lose("upstream");
+    for _ in 0..5 {
+        assert_eq!(
+            order().await.unwrap_err().error_code,
+            "upstream_connection_error"
+        );
+    }
+    let error = order().await.unwrap_err();
+    assert_eq!(
+        (&*error.error_code, error.is_retryable),
+        ("circuit_open", true)
+    );
+    assert_eq!(error.details["retry_after_seconds"], 30);
+    assert_eq!(servers.asked(), (1, 5));
+    servers.lose("");
+    advance(secs(30)).await;
+    for _ in 0..4 {
+        order().await.unwrap();
+    }
+}
+
+/// E: H2. An identity provider that is gone opens no tool's breaker, and is told as what it is.
+#[tokio::test(start_paused = true)]
+async fn e_does_not_blame_a_tool_for_its_provider() {
+    let servers = Servers::default();
+    let tool = servers.tool(&e_manifest("sync_http"));
+    servers.lose("provider");
+    for _ in 0..10 {
+        let error = e_execute(&tool, json!({ "shop": "no 1" }))
+            .await
+            .unwrap_err();
+        assert_eq!(
+            (&*error.error_code, error.is_retryable),
+            ("token_exchange_failed", true)
+        );
+    }
+    servers.lose("");
+    assert!(e_execute(&tool, json!({ "shop": "no 1" })).await.is_ok());
+    assert_eq!(servers.asked(), (11, 1));
 }

@@ -63,8 +63,8 @@ pub(super) async fn execute(State(routes): State<Routes>, request: Request) -> R
         Err(error) => {
             let error = shown(error.for_call(&info));
             match ExecutionResult::of_error(info.tool(), took, &error) {
-                Ok(result) => result,
-                Err(_) => return refused(&error, super::response::status(&error, lacks_subject)),
+                Some(result) => result,
+                None => return refused(&error, super::response::status(&error, lacks_subject)),
             }
         }
     };

@@ -138,7 +138,9 @@ impl TryFrom<&ToolResult<HttpAnswer>> for ExecutionResult {
     fn try_from(result: &ToolResult<HttpAnswer>) -> Result<Self, ExecutionError> {
         let (tool, took) = (result.tool(), result.duration());
         match (result.error(), result.data()) {
-            (Some(error), _) => Self::of_error(tool, took, error),
+            (Some(error), _) => {
+                Self::of_error(tool, took, error).ok_or_else(|| ExecutionError::new(tool, error))
+            }
             (None, Some(answer)) => Ok(Self::of(tool, took, ExecutionStatus::Completed, answer)),
             (None, None) => unreachable!("a success has data"),
         }
@@ -203,31 +205,25 @@ impl ExecutionResult {
         }
     }
 
-    /// What an error is: a result, if it is an upstream's answer, or if the call's job still runs.
-    pub(crate) fn of_error(
-        tool: &str,
-        took: Duration,
-        error: &ToolError,
-    ) -> Result<Self, ExecutionError> {
+    /// What an error is, if it is a result: an upstream's answer, or a call whose job still runs.
+    pub(crate) fn of_error(tool: &str, took: Duration, error: &ToolError) -> Option<Self> {
         if let Some(answer) = HttpAnswer::of_error(error) {
-            return Ok(Self::of(tool, took, ExecutionStatus::Failed, answer));
+            return Some(Self::of(tool, took, ExecutionStatus::Failed, answer));
         }
         let still_runs = error.kind() == ErrorKind::PollTimeout && error.job().is_some();
-        if still_runs
-            && details(error)
+        let is_out_of_time = || {
+            details(error)
                 .get("limit")
                 .is_some_and(|limit| limit == "time")
-        {
-            return Ok(Self {
-                tool_id: tool.to_owned(),
-                status: ExecutionStatus::Pending,
-                result: Value::Null,
-                execution_time_ms: ms(took),
-                upstream_status: None,
-                metadata: Map::new(),
-            });
-        }
-        Err(ExecutionError::new(tool, error))
+        };
+        (still_runs && is_out_of_time()).then(|| Self {
+            tool_id: tool.to_owned(),
+            status: ExecutionStatus::Pending,
+            result: Value::Null,
+            execution_time_ms: ms(took),
+            upstream_status: None,
+            metadata: Map::new(),
+        })
     }
 }
 
