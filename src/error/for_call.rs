@@ -51,6 +51,15 @@ impl ToolError {
             .for_call(outer)
     }
 
+    /// The error of a call that was made for others, for each of these: what it says holds for them as it is.
+    #[cfg(feature = "token")]
+    pub(crate) fn unnamed(self) -> Self {
+        self.edit(|e| {
+            (e.tool, e.server, e.call_id) = (None, None, None);
+            (e.attempts, e.elapsed) = (0, None);
+        })
+    }
+
     fn is_redacted_by(&self, rules: &Rules) -> bool {
         *rules == Rules::default() || self.0.rules == *rules
     }

@@ -198,6 +198,30 @@ async fn a_failed_exchange_is_an_error_that_its_cause_explains() {
     }
 }
 
+/// The exchange has names of its own, and the call of the first caller has an id of its own.
+#[tokio::test(start_paused = true)]
+async fn a_failure_of_the_provider_is_an_error_of_each_callers_own_call() {
+    let refused = || ToolError::new(ErrorKind::TokenExchange, "refused by the identity provider");
+    for cause in [refused(), upstream_error()] {
+        let provider = Provider::answering([Err(cause)]);
+        let exchange = ServiceBuilder::new()
+            .layer(TimeoutLayer::new(10 * SECOND))
+            .service(provider.service());
+        let layer = TokenLayer::new(exchange).with_tool("order", orders());
+        let stack = Stack::new(&layer, &Upstream::default());
+        let of = |n: usize| stack.spawn(call("alice").with_id(format!("call {n}")));
+        let many: Vec<_> = (0..3).map(of).collect();
+        for (n, one) in many.into_iter().enumerate() {
+            let error = one.await.unwrap().unwrap_err();
+            assert_eq!(error.call_id(), Some(&*format!("call {n}")));
+            assert_eq!((error.tool(), error.server()), (Some("order"), None));
+            assert_eq!(error.execution(), Execution::NotStarted);
+            assert_eq!(error.evidence(), tower_toolcall::Evidence::Word);
+        }
+        assert_eq!(provider.asked(), 1);
+    }
+}
+
 /// Those who waited have one failure; the next call asks again.
 #[tokio::test(start_paused = true)]
 async fn a_failed_exchange_is_shared_and_not_kept() {

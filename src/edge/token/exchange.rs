@@ -165,7 +165,7 @@ fn is_for_one(error: &ToolError) -> bool {
 /// The error of a call whose token could not be had. It was not sent.
 fn failed(cause: ToolError) -> ToolError {
     if cause.kind() == ErrorKind::TokenExchange {
-        return cause;
+        return cause.unnamed();
     }
     let text = format!("no token could be had: {}", cause.message());
     let mut error = ToolError::new(ErrorKind::TokenExchange, text);
