@@ -189,7 +189,10 @@ async fn a_token_that_cannot_be_had_is_told_as_what_it_is() {
         r#"Bearer error="invalid_token""#
     );
     assert_eq!(got.body["details"]["oauth_error"], "invalid_grant");
-    assert_eq!(got.body["message"], "Signing in to the tool 'order' failed.");
+    assert_eq!(
+        got.body["message"],
+        "Signing in to the tool 'order' failed."
+    );
 
     let got = post(&app(served(), provider()), None, &margherita()).await;
     assert_eq!(

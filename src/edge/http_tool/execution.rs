@@ -14,9 +14,10 @@ use crate::{
     result::ToolResult,
 };
 
-/// The status of the last answer to a call, which a leaf leaves on its record.
-#[derive(Clone, Copy)]
-pub(super) struct UpstreamStatus(pub(super) StatusCode);
+/// The status of the last answer to a call, which an HTTP tool leaves on the call's [record](crate::Record::extension), for
+/// [`TraceHooks`](crate::trace::TraceHooks) and other observers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UpstreamStatus(pub StatusCode);
 
 /// What an agent gets of a call that an upstream has answered, whatever it said, or whose job still runs.
 ///

@@ -206,7 +206,7 @@ mod tool;
 pub use self::client::{ReqwestBody, ReqwestClient, ReqwestError, ReqwestFuture};
 pub use self::{
     answer::{HttpAnswer, HttpClassifier},
-    execution::{ExecutionError, ExecutionResult, ExecutionStatus},
+    execution::{ExecutionError, ExecutionResult, ExecutionStatus, UpstreamStatus},
     job::HttpJob,
     manifest::ToolManifest,
     service::{HttpService, ResponseFuture},
