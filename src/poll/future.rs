@@ -65,68 +65,6 @@ impl<S, F, J> ResponseFuture<S, F, J> {
     }
 }
 
-/// What a state has come to.
-enum Turn<S, F, Res> {
-    To(State<S, F>),
-    Answered(Result<Res, ToolError>),
-    End(ToolError),
-}
-
-impl<S, J> ResponseFuture<S, S::Future, J>
-where
-    S: Service<ToolCall> + Clone + Send + 'static,
-    S::Future: Send,
-    S::Error: Into<ToolError>,
-    J: Job<S::Response> + 'static,
-{
-    fn turn(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Turn<S, S::Future, S::Response>> {
-        let mut this = self.project();
-        let poller = this.poller.as_mut().expect("there from the beginning");
-        let turn = match this.state.as_mut().project() {
-            StateProj::Called { fut } => match (inner::poll(fut, cx), poller.end_of_poll()) {
-                (Poll::Ready(result), _) => Turn::Answered(result.map_err(Into::into)),
-                (Poll::Pending, None) => return Poll::Pending,
-                (Poll::Pending, Some(end)) => {
-                    if this.caller.as_mut().poll_cancelled(cx).is_ready() {
-                        return Poll::Ready(Turn::End(poller.cancelled()));
-                    }
-                    ready!(this.timer.poll(cx, || end));
-                    Turn::End(poller.timed_out())
-                }
-            },
-            StateProj::Waiting { at } => {
-                if this.caller.as_mut().poll_cancelled(cx).is_ready() {
-                    return Poll::Ready(Turn::End(poller.cancelled()));
-                }
-                ready!(this.timer.poll(cx, || Some(poller.wake(*at))));
-                this.timer.reset();
-                poller.report();
-                if *at > Instant::now() {
-                    return Poll::Ready(Turn::To(State::Waiting { at: *at }));
-                }
-                let ask = poller.ask();
-                Turn::To(State::Preparing {
-                    preparing: Preparing::new(poller.fresh(), &ask),
-                    ask: Some(ask),
-                })
-            }
-            StateProj::Preparing { preparing, ask } => match ready!(preparing.poll(cx)) {
-                Ok(svc) => {
-                    let fut = Some(svc.call(ask.take().expect("called once")));
-                    Turn::To(State::Called { fut })
-                }
-                Err(Unprepared::GivenUp(GivenUp::Cancelled)) => Turn::End(poller.cancelled()),
-                Err(Unprepared::GivenUp(GivenUp::Deadline)) => Turn::End(poller.timed_out()),
-                Err(Unprepared::Failed(error)) => Turn::Answered(Err(error)),
-            },
-            StateProj::Refused { error } => {
-                Turn::End(error.take().expect("polled after completion"))
-            }
-        };
-        Poll::Ready(turn)
-    }
-}
-
 impl<S, J> Future for ResponseFuture<S, S::Future, J>
 where
     S: Service<ToolCall> + Clone + Send + 'static,
@@ -136,33 +74,65 @@ where
 {
     type Output = Result<S::Response, ToolError>;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let poller = self.as_mut().project().poller;
-        poller.as_mut().expect("there from the beginning").resume();
-        loop {
-            let turn = ready!(self.as_mut().turn(cx));
-            let mut this = self.as_mut().project();
-            let poller = this.poller.as_mut().expect("there from the beginning");
-            let end = match turn {
-                Turn::To(state) => {
-                    this.state.set(state);
-                    continue;
-                }
-                Turn::Answered(result) => match poller.next(result) {
-                    Next::Wait(at) => {
-                        this.timer.reset();
-                        this.state.set(State::Waiting { at });
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut this = self.project();
+        let poller = this.poller.as_mut().expect("there from the beginning");
+        poller.resume();
+        let end = loop {
+            let result = match this.state.as_mut().project() {
+                StateProj::Called { fut } => match (inner::poll(fut, cx), poller.end_of_poll()) {
+                    (Poll::Ready(result), _) => result.map_err(Into::into),
+                    (Poll::Pending, None) => return Poll::Pending,
+                    (Poll::Pending, Some(end)) => {
+                        if this.caller.as_mut().poll_cancelled(cx).is_ready() {
+                            break Err(poller.cancelled());
+                        }
+                        ready!(this.timer.poll(cx, || end));
+                        break Err(poller.timed_out());
+                    }
+                },
+                StateProj::Waiting { at } => {
+                    if this.caller.as_mut().poll_cancelled(cx).is_ready() {
+                        break Err(poller.cancelled());
+                    }
+                    ready!(this.timer.poll(cx, || Some(poller.wake(*at))));
+                    this.timer.reset();
+                    poller.report();
+                    if *at > Instant::now() {
                         continue;
                     }
-                    Next::End(result) => result,
+                    let ask = poller.ask();
+                    let preparing = Preparing::new(poller.fresh(), &ask);
+                    let ask = Some(ask);
+                    this.state.set(State::Preparing { preparing, ask });
+                    continue;
+                }
+                StateProj::Preparing { preparing, ask } => match ready!(preparing.poll(cx)) {
+                    Ok(svc) => {
+                        let fut = Some(svc.call(ask.take().expect("called once")));
+                        this.state.set(State::Called { fut });
+                        continue;
+                    }
+                    Err(Unprepared::GivenUp(GivenUp::Cancelled)) => break Err(poller.cancelled()),
+                    Err(Unprepared::GivenUp(GivenUp::Deadline)) => break Err(poller.timed_out()),
+                    Err(Unprepared::Failed(error)) => Err(error),
                 },
-                Turn::End(error) => Err(error),
+                StateProj::Refused { error } => {
+                    break Err(error.take().expect("polled after completion"));
+                }
             };
-            // Drops a poll that runs, or the service that waited.
-            this.state.set(State::Refused { error: None });
-            poller.ended();
-            return Poll::Ready(end.map_err(|error| error.for_call(&poller.info())));
-        }
+            match poller.next(result) {
+                Next::Wait(at) => {
+                    this.timer.reset();
+                    this.state.set(State::Waiting { at });
+                }
+                Next::End(result) => break result,
+            }
+        };
+        // Drops a poll that runs, or the service that waited.
+        this.state.set(State::Refused { error: None });
+        poller.ended();
+        Poll::Ready(end.map_err(|error| error.for_call(&poller.info())))
     }
 }
 
