@@ -10,8 +10,10 @@
 //! has to be allowed to exchange tokens for the audience `orders`.
 //!
 //! Each line is what an agent gets: the HTTP status, the executor's status or code, and the rest of the answer; behind it, how often the
-//! other two servers were asked meanwhile. At the end: what the provider's own operator sees.
+//! other two servers were asked meanwhile. What happens to the circuit breaker is told as CloudEvents. At the end: what the provider's own
+//! operator sees.
 
+mod cloud_events;
 mod servers;
 
 use std::{error::Error, fmt::Display, time::Duration};
@@ -155,6 +157,7 @@ impl Provider {
             .with_open_for(secs(30))
             .with_probes(3)
             .build()?;
+        cloud_events::print(breaker.handle().subscribe());
         let schemas = Schemas::new();
         Catalog::new(manifests.iter().map(ToolManifest::definition)).put_schemas(&schemas);
         let mut router = Router::builder();
