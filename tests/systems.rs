@@ -587,8 +587,7 @@ impl Servers {
         let url = "https://id.example.com/realms/x/protocol/openid-connect/token";
         let endpoint = TokenEndpoint::<_, Bytes>::new(url, auth, provider).unwrap();
         let audience = manifest.required_audience().unwrap();
-        let tokens =
-            TokenLayer::new(endpoint).with_tool(manifest.name(), Target::audience(audience));
+        let tokens = TokenLayer::new(endpoint).with_server("shop", Target::audience(audience));
         let schemas = Schemas::new();
         let schema = Schema::compile(manifest.input_schema().unwrap());
         schemas.insert(Some("shop"), manifest.name(), schema.unwrap());

@@ -46,7 +46,7 @@ pub(super) const LISTED_TIMEOUT: u16 = 1024;
 pub(super) const OWN_JOB: u16 = 2048;
 
 /// What also holds for a [follow-up](ToolCall::follow_up): of the deadline and of the names.
-pub(super) const KEPT_BY_FOLLOW_UPS: u16 = RESERVED | UNTRUSTED | RESOLVED;
+pub(super) const KEPT_BY_FOLLOW_UPS: u16 = DELIVERED | RESERVED | UNTRUSTED | RESOLVED;
 
 /// The flags of a call, a bit each: its claims, and the constants of this module.
 #[derive(Debug, Default)]

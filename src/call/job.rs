@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::{
     Observation, ToolCall,
     arguments::Arguments,
-    claim::{KEPT_BY_FOLLOW_UPS, OWN_JOB, RESOLVED},
+    claim::{DELIVERED, KEPT_BY_FOLLOW_UPS, OWN_JOB, RESOLVED},
 };
 use crate::{
     answer::json_bytes,
@@ -35,7 +35,8 @@ pub const MAX_JOB_BYTES: usize = 4096;
 /// ([`ToolCall::with_job`]) goes on waiting, starts no second job, and cancels none.
 ///
 /// It is data: the tool's name, its server's, and values of the answer that has started the job, 4 KiB of JSON at most. Whoever has it
-/// can ask for the job, so it does not go over a wire by itself: it is in no text, event or serialised error.
+/// can ask for the job, so it does not go over a wire by itself: it is in no text or serialised error. The events of an HTTP tool's requests
+/// (`tool.http_request`, DEBUG) show the URL in which it stands.
 ///
 /// ```
 /// use serde_json::json;
@@ -210,15 +211,17 @@ impl ToolCall {
         let Some(job) = self.job_after(error) else {
             return;
         };
-        if self.has_own_job() {
+        if self.extensions().get::<JobRef>().is_none() {
             self.marks.set(OWN_JOB);
         }
         self.extensions_mut().insert(job);
     }
 
-    /// Whether its job, if it has one, was started by an earlier attempt at it, and not given to it [from elsewhere](Self::with_job).
+    /// Whether its job, if it has one, was started by an earlier attempt at it. One that was given to it [from elsewhere](Self::with_job), or that a
+    /// clone has started which is sent beside it, is not its own.
     pub(crate) fn has_own_job(&self) -> bool {
-        self.marks.has(OWN_JOB) || self.extensions().get::<JobRef>().is_none()
+        let is_given = || self.extensions().get::<JobRef>().is_some();
+        self.marks.has(OWN_JOB) || self.attempt > 1 && !is_given()
     }
 
     /// Another call of the same tool for the same caller, to ask for what this one has started. For a [`Job`](crate::poll::Job).
@@ -249,7 +252,7 @@ impl ToolCall {
     #[must_use]
     pub fn on_behalf(&self, tool: impl Into<Arc<str>>) -> Self {
         let mut call = self.follow_up();
-        call.marks.clear(RESOLVED);
+        call.marks.clear(DELIVERED | RESOLVED);
         let data = call.data_mut();
         data.arguments = Arguments::default();
         data.extensions = Extensions::new();

@@ -4,7 +4,7 @@ use std::{pin::pin, time::SystemTime};
 
 use bytes::Buf;
 use http::{
-    HeaderMap,
+    HeaderMap, HeaderValue,
     header::{CONTENT_ENCODING, CONTENT_LENGTH},
 };
 use http_body::Body as HttpBody;
@@ -17,9 +17,13 @@ pub(super) fn from_wire(error: impl Into<AnyError>) -> ToolError {
     ToolError::from_transport(error.into().into_inner())
 }
 
+/// Whether a body is compressed, or otherwise encoded (RFC 9110, section 8.4).
 pub(super) fn is_encoded(headers: &HeaderMap) -> bool {
-    let encoding = headers.get(CONTENT_ENCODING);
-    encoding.is_some_and(|encoding| encoding != "identity")
+    let is_one = |value: &HeaderValue| {
+        let value = value.as_bytes().trim_ascii();
+        !value.is_empty() && !value.eq_ignore_ascii_case(b"identity")
+    };
+    headers.get_all(CONTENT_ENCODING).iter().any(is_one)
 }
 
 /// Reads the body of a 2xx, unless its headers say already that it cannot be taken.
@@ -84,4 +88,28 @@ fn too_large(max: usize) -> ToolError {
 )]
 pub(super) fn wall_clock() -> SystemTime {
     SystemTime::now()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_encoding_is_known_in_any_case_and_on_any_line() {
+        for (lines, encoded) in [
+            (&[][..], false),
+            (&["identity"], false),
+            (&["Identity"], false),
+            (&[""], false),
+            (&["gzip"], true),
+            (&["identity", "gzip"], true),
+            (&["br, gzip"], true),
+        ] {
+            let mut headers = HeaderMap::new();
+            for line in lines {
+                headers.append(CONTENT_ENCODING, line.parse().unwrap());
+            }
+            assert_eq!(is_encoded(&headers), encoded, "{lines:?}");
+        }
+    }
 }

@@ -20,6 +20,17 @@ impl<T> PerTool<T> {
         }
     }
 
+    /// The value by the flat name, if the call has a server, else by the tool's own: no server's tool has the value of another one by its name.
+    #[cfg(feature = "token")]
+    pub(crate) fn get_of_server(&self, call: &ToolCall) -> Option<&T> {
+        let is_it = |name: &str| match call.server() {
+            Some(_) => call.cmp_flat(name).is_eq(),
+            None => name == call.tool(),
+        };
+        let found = self.0.iter().find(|(name, _)| is_it(name));
+        found.map(|(_, value)| value)
+    }
+
     /// The value by the flat name, which is of one server's tool; else that by the tool's own name.
     #[inline(never)]
     pub(crate) fn get(&self, call: &ToolCall) -> Option<&T> {

@@ -20,9 +20,11 @@
 //! it and has to be answered 400 ms later. A call has 60 polls.
 //!
 //! **Nothing is started twice.** A call that [carries](crate::ToolCall::with_job) a job asks for it at once and starts none. A retry layer above
-//! makes such a call by itself: another attempt at a call whose job still runs is a further wait, whatever the call's replay safety. If the
-//! job was cancelled meanwhile, because a timeout between the two had dropped the call, that attempt finds it so. An
-//! answer that was lost on its way may have started a job all the same, as with any call.
+//! makes such a call by itself: another attempt at a call whose job still runs is a further wait, whatever the call's replay safety. A job that was
+//! cancelled meanwhile, because a timeout between the two had dropped the call, is forgotten: a call that may run twice then starts another one, also where the
+//! cancellation has not arrived; so put no timeout of single requests above this layer. Nor a layer that gives calls other names, such as a router, between
+//! the two: the retry layer would not know the job for its own. An answer that was lost on its way may have started a job all the same, as with any
+//! call.
 //!
 //! **Progress.** While a call waits for its job, it [reports](crate::Progress::report) to an idle timeout above in time: a wait is none
 //! of the tool's silence. A poll that hangs is.
@@ -106,7 +108,7 @@
 //!
 //! Dropping the response future ends the wait and drops a poll that runs. If the job is still running then, and its kind knows how
 //! ([`Job::cancel`]), it is cancelled: by one call, in a task of its own, with 5 s, at most 100 of them at a time in a
-//! process; [`PollLayer::without_cancel`] leaves it running. The caller's cancellation token does the same. A job whose polls or time are used up is
+//! process, if the future is dropped within a runtime; [`PollLayer::without_cancel`] leaves it running. The caller's cancellation token does the same. A job whose polls or time are used up is
 //! never cancelled: whoever has its [`JobRef`](crate::call::JobRef) may go on waiting. A call that is dropped before its answer has named a job
 //! cancels nothing, nor does one that was [given](crate::ToolCall::with_job) a job: others may wait for it too.
 //!

@@ -377,3 +377,12 @@ fn with_status(status: u16, body: &Value) -> Response<Body> {
     *response.status_mut() = StatusCode::from_u16(status).unwrap();
     response
 }
+
+/// It would be looked for before the state is.
+#[test]
+fn a_request_for_a_job_has_no_result_of_its_own() {
+    let status = HttpTool::new(http::Method::GET, "https://api.example.com/jobs/{{ id }}").unwrap();
+    let status = status.with_result("$.report").unwrap();
+    let error = tower_toolcall::http_tool::HttpJob::new(status, "state", ["done"], ["failed"]);
+    assert_eq!(error.unwrap_err().field(), "status");
+}

@@ -246,9 +246,15 @@ fn a_file_that_cannot_work_names_the_part() {
         "-1",
     );
     refused(
-        &poll("interval_seconds", json!(31)),
+        &poll("max_interval_seconds", json!(0.0001)),
         "max_interval_seconds",
         "shorter",
+    );
+    // Else each caller would choose by an argument whose job it is.
+    refused(
+        &poll("job_values", json!({ "typo": "$.id" })),
+        "job_values",
+        "`typo` is not in",
     );
     refused(
         &poll("backoff_multiplier", json!(0.5)),
@@ -264,6 +270,14 @@ fn a_file_that_cannot_work_names_the_part() {
             .to_string()
             .contains("execution_profil")
     );
+}
+
+/// The longest interval is 30 s, or as long as the first one.
+#[test]
+fn a_long_interval_alone_is_taken() {
+    let mut json = deliver("http://api.example.com");
+    json["execution_profile"]["poll_config"]["interval_seconds"] = json!(60);
+    assert!(manifest(json).poll_layer().unwrap().is_some());
 }
 
 /// A header is written by callers, too: its variables would let them name another's job.

@@ -489,6 +489,29 @@ async fn a_dropped_call_leaves_a_job_that_it_was_given() {
     assert_eq!((tool.count(), tool.in_flight()), (2, 0));
 }
 
+/// A clone that is sent beside the call finds its job on the record that they share.
+#[tokio::test(start_paused = true)]
+async fn a_dropped_clone_leaves_the_job_of_the_call_beside_it() {
+    let tool = Script::new([started()]).then(running());
+    let stack = PollLayer::new(Jobs)
+        .with_polls(5)
+        .unwrap()
+        .layer(tool.clone());
+    let mut call = call();
+    let _observation = call.observe();
+    let first = tokio::spawn(stack.clone().oneshot(call.clone()));
+    sleep(Duration::from_millis(100)).await;
+    let beside = tokio::time::timeout(Duration::from_millis(500), stack.oneshot(call));
+    assert!(beside.await.is_err());
+    let error = first.await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::PollTimeout);
+    let asks = asked(&tool, Instant::now());
+    assert!(
+        asks.iter().skip(1).all(|(_, asks)| *asks == status()),
+        "{asks:?}"
+    );
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_dropped_attempt_cancels_the_job_that_an_earlier_one_has_started() {
     let tool = Script::new([started(), running(), Step::hang()]).then(running());

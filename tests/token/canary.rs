@@ -78,7 +78,7 @@ async fn start() -> String {
             .unwrap()
             .parse()
             .unwrap();
-        let description = format!("no token for {subject} of {}", field("client_id"));
+        let description = format!("no token for {subject}, {}", field("client_secret"));
         match n % 5 {
             1 => (
                 StatusCode::BAD_REQUEST,

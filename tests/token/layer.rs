@@ -52,6 +52,7 @@ async fn the_tool_goes_before_its_server_and_that_before_all_others() {
     let layer = provider
         .layer()
         .with_server("pay", Target::audience("payments"))
+        .with_tool("pay__refund", Target::audience("refunds"))
         .targets(|call| (call.tool() == "mail").then(|| Target::audience("mail")));
     let stack = Stack::new(&layer, &upstream);
     let of = async |tool: &str, server: Option<&str>| {
@@ -62,7 +63,8 @@ async fn the_tool_goes_before_its_server_and_that_before_all_others() {
         let token = stack.send(call).await.unwrap();
         token.split(['>', '[']).nth(1).unwrap_or("none").to_owned()
     };
-    assert_eq!(of("order", Some("pay")).await, "orders");
+    assert_eq!(of("order", None).await, "orders");
+    assert_eq!(of("refund", Some("pay")).await, "refunds");
     assert_eq!(of("charge", Some("pay")).await, "payments");
     assert_eq!(of("mail", Some("pay")).await, "payments");
     assert_eq!(of("mail", Some("post")).await, "mail");

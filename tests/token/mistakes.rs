@@ -112,6 +112,22 @@ async fn the_subjects_own_token_is_passed_by_an_explicit_word_only() {
     assert_eq!(provider.asked(), 0);
 }
 
+/// H2: a server that has a tool of the same name gets no token for it, and not the caller's own.
+#[tokio::test(start_paused = true)]
+async fn a_server_gets_no_token_by_the_name_of_anothers_tool() {
+    let provider = Provider::default();
+    let evil = || call("alice").with_server("evil");
+    for layer in [provider.layer(), provider.layer().pass_subject("order")] {
+        let stack = Stack::new(&layer, &Upstream::default());
+        assert_eq!(stack.send(evil()).await.unwrap(), "none");
+    }
+    let layer = provider
+        .layer()
+        .with_server("evil", Target::audience("evil"));
+    let stack = Stack::new(&layer, &Upstream::default());
+    assert_eq!(stack.send(evil()).await.unwrap(), "alice->evil[]#1");
+}
+
 /// A token that is on the call already, from a layer above or a mistake, is not taken for this one's.
 #[tokio::test(start_paused = true)]
 async fn an_upstream_token_of_another_tool_is_replaced() {

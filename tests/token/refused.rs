@@ -100,6 +100,26 @@ async fn words_of_an_error_ask_for_no_token() {
     }
 }
 
+/// H2: a call that may have done something is not sent again by anybody but a retry layer.
+#[tokio::test(start_paused = true)]
+async fn a_401_of_a_tool_that_may_have_run_asks_for_no_token() {
+    let provider = Provider::default();
+    let calls = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let count = calls.clone();
+    let tool = service_fn(move |_: ToolCall| {
+        count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        let error = unauthorized().with_execution(tower_toolcall::Execution::Unknown);
+        std::future::ready(Err::<(), _>(error))
+    });
+    let stack = provider.layer().layer(tool);
+    for _ in 0..2 {
+        stack.clone().oneshot(call("alice")).await.unwrap_err();
+        sleep(60 * SECOND).await;
+    }
+    let calls = calls.load(std::sync::atomic::Ordering::SeqCst);
+    assert_eq!((provider.asked(), calls), (1, 2));
+}
+
 /// A 403 is for the one who asks, whatever the token.
 #[tokio::test(start_paused = true)]
 async fn another_status_asks_for_no_token() {

@@ -14,7 +14,7 @@ use crate::{
     result::ToolResult,
 };
 
-/// The status of the last answer to a call, which an HTTP tool leaves on the call's [record](crate::Record::extension), for
+/// The status of the last answer to a call, of a job's polls the last 2xx, which an HTTP tool leaves on the call's [record](crate::Record::extension), for
 /// [`TraceHooks`](crate::trace::TraceHooks) and other observers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UpstreamStatus(pub StatusCode);
@@ -67,7 +67,7 @@ pub enum ExecutionStatus {
     Completed,
     /// Its job still runs, and the call's time is over. It must not be started again.
     Pending,
-    /// With another status, or its job has failed.
+    /// With another status, or its job has failed, or could not be asked for.
     Failed,
 }
 
@@ -97,7 +97,7 @@ pub struct ExecutionError {
     pub upstream_status: Option<u16>,
     /// Its body: redacted, and cut at 500 characters.
     pub upstream_body: Option<String>,
-    /// Whether the same call may succeed later.
+    /// Whether the same call may succeed later. Not if its job may still run: it would start another one.
     pub is_retryable: bool,
     /// The error's details, redacted, and `retry_after_seconds`.
     pub details: Map<String, Value>,
@@ -245,7 +245,8 @@ impl ExecutionError {
             tool_id: tool.to_owned(),
             upstream_status: error.status().map(|status| status.as_u16()),
             upstream_body: error.body().map(str::to_owned),
-            is_retryable: error.is_retryable(),
+            // A further call would start another job: this one's goes over no wire.
+            is_retryable: error.is_retryable() && error.job().is_none(),
             details,
         }
     }

@@ -91,13 +91,18 @@ impl HttpJob {
     ///
     /// # Errors
     ///
-    /// `state`: no JSONPath. `completed`: empty, or a state is in both lists.
+    /// `status`: it has a [result](HttpTool::with_result) of its own. `state`: no JSONPath. `completed`: empty, or a state is in both lists.
     pub fn new<T: Into<String>, U: Into<String>>(
         status: HttpTool,
         state: &str,
         completed: impl IntoIterator<Item = T>,
         failed: impl IntoIterator<Item = U>,
     ) -> Result<Self, ConfigError> {
+        refuse_if(
+            status.result().is_some(),
+            "status",
+            "has a result of its own: that is the job's to have",
+        )?;
         let completed: Vec<String> = completed.into_iter().map(Into::into).collect();
         let failed: Vec<String> = failed.into_iter().map(Into::into).collect();
         refuse_if(completed.is_empty(), "completed", "has no state")?;

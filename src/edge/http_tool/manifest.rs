@@ -127,7 +127,12 @@ crate::text::debug_fields! {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 enum Mode {
     #[default]
-    #[serde(rename = "sync_http", alias = "SYNC_HTTP", alias = "sync")]
+    #[serde(
+        rename = "sync_http",
+        alias = "SYNC_HTTP",
+        alias = "sync",
+        alias = "SYNC"
+    )]
     Sync,
     #[serde(rename = "async_poll", alias = "ASYNC_POLL")]
     Poll,
@@ -161,8 +166,8 @@ struct PollConfig {
     interval_seconds: f64,
     #[serde(default = "one_and_a_half")]
     backoff_multiplier: f64,
-    #[serde(default = "thirty")]
-    max_interval_seconds: f64,
+    #[serde(default)]
+    max_interval_seconds: Option<f64>,
     #[serde(default = "sixty", alias = "max_poll_attempts")]
     max_attempts: u32,
 }
@@ -191,9 +196,8 @@ fn one_and_a_half() -> f64 {
     1.5
 }
 
-fn thirty() -> f64 {
-    30.0
-}
+/// The longest interval, in seconds, unless the first one is longer.
+const THIRTY: f64 = 30.0;
 
 fn sixty() -> u32 {
     60
@@ -371,6 +375,11 @@ impl ToolManifest {
         let properties = schema.and_then(|schema| schema.get("properties"));
         let named = &config.job_values;
         let mut names = status.names_of_url();
+        // A value that is nowhere in it tells no job from another.
+        if let Some(unused) = named.keys().find(|name| !names.contains(*name)) {
+            let reason = format!("`{unused}` is not in the `status_url_template`");
+            return Err(ConfigError::new("job_values", reason));
+        }
         match properties {
             Some(all) => names.retain(|name| all.get(name).is_none()),
             None => {
@@ -428,7 +437,9 @@ impl ToolManifest {
             time.map_err(|_| ConfigError::new(field, format!("{n} is no time in seconds")))
         };
         let base = seconds("interval_seconds", config.interval_seconds)?;
-        let cap = seconds("max_interval_seconds", config.max_interval_seconds)?;
+        let cap = config.max_interval_seconds;
+        let cap = cap.unwrap_or(THIRTY.max(config.interval_seconds));
+        let cap = seconds("max_interval_seconds", cap)?;
         refuse_if(
             cap < base,
             "max_interval_seconds",

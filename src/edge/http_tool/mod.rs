@@ -183,7 +183,12 @@
 //! # Events
 //!
 //! `tool.http_request` and `tool.http_response`, DEBUG: method, URL without values in the query, names of headers,
-//! status, and the first 500 characters of the body, redacted by the call's rules. Nothing is built unless somebody listens.
+//! status, and the first 500 characters of the body, redacted by the call's rules. Nothing is built unless somebody listens. The path is
+//! shown: an API that has its key there should be sent to by a client that puts it in.
+//!
+//! # Panics
+//!
+//! Outside a tokio runtime, or in one without the time driver, if an answer with an error status has a body.
 //!
 //! # Cancel safety
 //!

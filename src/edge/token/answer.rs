@@ -108,15 +108,22 @@ pub(super) fn issued(
             return Err("the token lacks a scope that was asked for");
         }
     }
-    if let (Some(asked), Some(claims)) = (target.name(), Claims::of(token)) {
-        match claims.audiences() {
-            Some(all) if !all.contains(&asked) => {
+    let says_jwt = issued.issued_token_type.as_deref() == Some(JWT);
+    let looks_so = token.split('.').count() == 3;
+    match (Claims::of(token), target.name()) {
+        (Some(claims), asked) => match (claims.audiences(), asked) {
+            (Some(all), Some(asked)) if !all.contains(&asked) => {
                 return Err("the token is for another audience than the one that was asked for");
             }
-            Some(_) => {}
-            None if needs_audience => return Err("the token names no audience"),
-            None => gaps.push(Gap::Audience),
+            (Some(_), _) => {}
+            (None, _) if needs_audience => return Err("the token names no audience"),
+            (None, Some(_)) => gaps.push(Gap::Audience),
+            (None, None) => {}
+        },
+        (None, _) if says_jwt || needs_audience && looks_so => {
+            return Err("the token is no JWT that can be read");
         }
+        (None, _) => {}
     }
     let mut token = Token::new(issued.access_token);
     if let Some(value) = &issued.expires_in {

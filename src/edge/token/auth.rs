@@ -83,6 +83,13 @@ impl ClientAuth {
         }
     }
 
+    pub(super) fn secret(&self) -> Option<&Secret> {
+        match self {
+            Self::Basic { secret, .. } | Self::Post { secret, .. } => Some(secret),
+            Self::Assertion { .. } | Self::Public { .. } => None,
+        }
+    }
+
     /// Adds its part to a form. What it adds to the headers is returned.
     pub(super) fn sign_in(
         &self,

@@ -22,6 +22,7 @@ use tower_service::Service;
 use zeroize::Zeroizing;
 
 use super::{
+    Secret,
     answer::{ACCESS_TOKEN, Gap, Token, issued, refused},
     auth::{ClientAuth, Form},
     subject::TokenRequest,
@@ -58,9 +59,9 @@ const REFUSAL_TIME: Duration = Duration::from_secs(2);
 ///
 /// | answer | is |
 /// |---|---|
-/// | a token that is no bearer or no access token; one with other characters than visible ASCII, or of more than 16 KiB; one without a scope that was asked for; a JWT whose `aud` lacks the audience that was asked for | `TokenExchange`, not retryable |
-/// | 400, 401, 403 and other 4xx | `TokenExchange`, not retryable, with the OAuth error as the detail `oauth_error`; its description redacted and cut at 200 characters |
-/// | 429, 5xx, a lost connection | an error of its kind, which layers know what to do with; `Retry-After` is read |
+/// | a token that is no bearer or no access token; one with other characters than visible ASCII, or of more than 16 KiB; one without a scope that was asked for; a JWT whose `aud` lacks the audience that was asked for (a resource is not looked for in it) | `TokenExchange`, not retryable |
+/// | 400, 401, 403 and other 4xx but 408, 429 and 499 | `TokenExchange`, not retryable, with the OAuth error as the detail `oauth_error`; its description redacted and cut at 200 characters |
+/// | 408, 429, 499, 5xx, a lost connection | an error of its kind, which layers know what to do with; `Retry-After` is read |
 /// | 3xx | `TokenExchange`: a redirect is not followed, so that no secret goes elsewhere. The client must not follow it either |
 /// | more than 64 KiB | `TokenExchange` |
 ///
@@ -226,7 +227,7 @@ where
     ready.map_err(|error| from_wire(error).with_execution(Execution::NotStarted))?;
     let response = client.call(request.map(B::from)).await.map_err(from_wire)?;
     let (head, body) = response.into_parts();
-    let mut bytes = Zeroizing::new(Vec::with_capacity(4 << 10));
+    let mut bytes = Zeroizing::new(Vec::with_capacity(MAX_ANSWER));
     if !head.status.is_success() {
         let error = met(head.status, &head.headers);
         if error.is_retryable() {
@@ -234,7 +235,7 @@ where
         }
         // What there is of it will do.
         let _ = timeout(REFUSAL_TIME, read(body, MAX_ANSWER, &mut bytes)).await;
-        return Err(refusal(head.status, &bytes, &asked, info));
+        return Err(refusal(head.status, &bytes, &settings.sent(&asked), info));
     }
     read_all(body, &head.headers, MAX_ANSWER, &mut bytes)
         .await
@@ -257,7 +258,7 @@ fn invalid(text: impl Into<Cow<'static, str>>) -> ToolError {
 impl Settings {
     fn request(&self, asked: &TokenRequest) -> Result<Request<Bytes>, ToolError> {
         let subject = asked.subject().expose();
-        let mut form = Form::with_capacity(1024 + 3 * subject.len());
+        let mut form = Form::with_capacity(MAX_ANSWER + 3 * subject.len());
         form.add("grant_type", GRANT);
         form.add("subject_token", subject);
         form.add("subject_token_type", ACCESS_TOKEN);
@@ -287,6 +288,14 @@ impl Settings {
         Ok(request)
     }
 
+    /// The secrets that a request has.
+    fn sent<'s>(&'s self, asked: &'s TokenRequest) -> Vec<&'s Secret> {
+        let all = [Some(asked.subject()), self.auth.secret()];
+        let mut all: Vec<_> = all.into_iter().flatten().collect();
+        all.retain(|secret| !secret.expose().is_empty());
+        all
+    }
+
     /// Once for each endpoint.
     #[cold]
     fn warn(&self, gap: Gap) {
@@ -311,13 +320,15 @@ fn met(status: StatusCode, headers: &HeaderMap) -> ToolError {
 }
 
 /// The error that the body of another status explains.
-fn refusal(status: StatusCode, body: &[u8], asked: &TokenRequest, info: &CallInfo) -> ToolError {
+fn refusal(status: StatusCode, body: &[u8], sent: &[&Secret], info: &CallInfo) -> ToolError {
     let error = match refused(body) {
         _ if status.is_redirection() => invalid("the provider redirects, which is not followed"),
         Some((code, description)) => {
             let why = description.map(|text| {
                 // A provider may quote what it was sent.
-                let text = text.replace(asked.subject().expose(), "[REDACTED]");
+                let text = sent.iter().fold(text, |text, secret| {
+                    text.replace(secret.expose(), "[REDACTED]")
+                });
                 let text = info.rules().text(&text, MAX_DESCRIPTION);
                 format!(": {text}")
             });

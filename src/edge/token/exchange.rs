@@ -187,17 +187,18 @@ impl Settings {
         subject: &Secret,
         now: SystemTime,
     ) -> Option<Instant> {
-        // From now on; its own `exp` may be earlier than what the provider says.
-        let left = |jwt: &Secret| -> Option<Duration> {
-            let expires = Claims::of(jwt.expose())?.expires()?;
-            let now = now.duration_since(UNIX_EPOCH).ok()?.as_secs_f64();
-            Some(time(expires - now))
-        };
+        let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let left = |claims: &Claims| claims.expires().map(|end| time(end - now.as_secs_f64()));
+        // A token of its own may be valid for a shorter time than its provider says.
+        let own = Claims::of(token.secret().expose());
+        let own = own.and_then(|claims| claims.lifetime().map(time).or_else(|| left(&claims)));
         let stated = token.lifetime().unwrap_or(self.default_lifetime);
-        let own = left(token.secret()).unwrap_or(Duration::MAX);
-        let lifetime = stated.min(own).min(self.max_lifetime);
+        let lifetime = stated
+            .min(own.unwrap_or(Duration::MAX))
+            .min(self.max_lifetime);
+        let of_subject = Claims::of(subject.expose()).and_then(|claims| left(&claims));
+        let of_subject = of_subject.map(|left| Instant::now().checked_add(left));
         let used = lifetime - self.leeway.min(lifetime / 2);
-        let of_subject = left(subject).map(|left| Instant::now().checked_add(left));
         let until = since.checked_add(used)?;
         let until = of_subject.flatten().map_or(until, |end| end.min(until));
         (until > Instant::now()).then_some(until)

@@ -18,11 +18,11 @@ use super::{
 };
 use crate::{
     call::{CallInfo, ToolCall},
-    error::{Evidence, ToolError},
+    error::{Evidence, Execution, ToolError},
     kit::{
         inner::{self, call_in_place},
         lane,
-        preparing::{Preparing, WaitLimit},
+        preparing::{GivenUp, Preparing, WaitLimit},
     },
 };
 
@@ -117,7 +117,18 @@ where
     /// anything.
     fn is_refused(&self, error: &ToolError) -> bool {
         let is_401 = error.status().is_some_and(|status| status == 401);
-        self.token.is_some() && is_401 && error.evidence() == Evidence::Word
+        let is_unsent = error.execution() == Execution::NotStarted && !error.is_after_ambiguous();
+        self.token.is_some() && is_401 && is_unsent && error.evidence() == Evidence::Word
+    }
+
+    /// The error of a call that has no token. What its caller says goes before what the server has said, and that before what the provider says.
+    fn give_up(self, error: ToolError) -> ToolError {
+        match (GivenUp::by(&self.call), self.refused) {
+            (Some(GivenUp::Cancelled), _) => GivenUp::Cancelled.error(),
+            (_, Some(refused)) => refused,
+            (Some(why), None) => why.error(),
+            (None, None) => error,
+        }
     }
 
     /// The call with its token, to be sent a last time.
@@ -175,8 +186,7 @@ where
                     let again = this.again.take().expect("kept while a token is asked for");
                     match result {
                         Ok(token) => again.send(token),
-                        // What the server has said goes before what the provider says.
-                        Err(error) => State::refused(again.refused.unwrap_or(error)),
+                        Err(error) => State::refused(again.give_up(error)),
                     }
                 }
                 StateProj::Preparing { preparing, call } => match ready!(preparing.poll(cx)) {

@@ -19,7 +19,7 @@ pub struct TokenCounts {
     pub exchanged: u64,
     /// Calls that waited for another one's.
     pub shared: u64,
-    /// Calls that got none.
+    /// Calls that got none from the identity provider; not those that were given up before.
     pub failed: u64,
 }
 
@@ -66,7 +66,7 @@ impl TokenHandle {
         }
     }
 
-    /// How many tokens are kept, with those that were asked for in vain or have ended since the last minute.
+    /// How many tokens are kept, with those that have ended or were asked for in vain, until others come.
     pub fn len(&self) -> usize {
         self.flights.len()
     }

@@ -8,6 +8,7 @@ use serde_json::Value;
 pub(super) struct Claims {
     aud: Option<Value>,
     exp: Option<Value>,
+    iat: Option<Value>,
 }
 
 impl Claims {
@@ -30,6 +31,11 @@ impl Claims {
             Value::Array(all) => Some(all.iter().filter_map(Value::as_str).collect()),
             _ => Some(vec![]),
         }
+    }
+
+    /// For how long it was issued, in seconds: no clock of this machine has a part in it.
+    pub(super) fn lifetime(&self) -> Option<f64> {
+        Some(self.expires()? - self.iat.as_ref()?.as_f64()?)
     }
 
     /// Until when it is valid, in seconds since 1970.

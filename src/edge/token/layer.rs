@@ -56,8 +56,8 @@ impl<X> TokenLayer<X> {
         }
     }
 
-    /// Sets for whom the tokens of a tool have to be. Both names of a [resolved](crate::identity) call are known: the flat one, which goes
-    /// first, and the tool's own.
+    /// Sets for whom the tokens of a tool have to be: of a call with a server by its flat name (`pay__charge`), of one without by its own (`charge`). A
+    /// server that calls a tool of its own `charge` gets nobody else's token by that.
     pub fn with_tool(self, name: impl Into<Box<str>>, target: Target) -> Self {
         self.edit(|s| s.tools.set(name.into(), Some(target)))
     }
@@ -144,11 +144,7 @@ pub(super) enum Needs {
 
 impl Settings {
     pub(super) fn needs(&self, call: &ToolCall) -> Needs {
-        let of_tool = || match self.tools.is_empty() {
-            true => None,
-            false => self.tools.get(call),
-        };
-        if let Some(of_tool) = of_tool() {
+        if let Some(of_tool) = self.tools.get_of_server(call) {
             return of_tool.clone().map_or(Needs::Subject, Needs::Token);
         }
         let of_server = call.server().and_then(|server| self.servers.get(server));

@@ -50,11 +50,11 @@
 //!
 //! It is used until 30 s before its end ([`with_leeway`](TokenLayer::with_leeway); half of its lifetime at most), which is what its provider says, 300 s if it does not,
 //! 24 h at most; never after the `exp` of a JWT, its own or the subject's. One that is valid for no time is for one call. 10,000 are kept
-//! ([`with_max_keys`](TokenLayer::with_max_keys)), and those that have ended are wiped within a minute of the next new one.
+//! at most ([`with_max_keys`](TokenLayer::with_max_keys)); those that have ended are wiped when others come, a sixteenth of all at a time.
 //!
 //! Of many calls that need the same token, one asks. If that call is dropped, or its time is over, the next one asks; if the exchange fails, all that
 //! waited for it share the failure, and the next call asks again. Calls with a token for one call wait for nobody. Waiting ends with the call's own deadline or
-//! cancellation.
+//! cancellation: poll the future of a call or drop it, as the one that asks holds up the others.
 //!
 //! A 401 on the leaf's own wire, for a token that was kept for 30 s or more, forgets that token: another one is asked for, and the call is sent
 //! once more, as another attempt. A 401 has done nothing, so that this holds whatever the call's replay safety. A second 401 is the answer, and so is the
@@ -62,7 +62,7 @@
 //!
 //! # Order
 //!
-//! Below the deadline and retry, above the tool's own breaker and timeout: a provider that is down opens no tool's breaker and uses up no tool's time.
+//! Below the deadline, retry and whatever changes the names of calls, above the tool's own breaker and timeout: a provider that is down opens no tool's breaker and uses up no tool's time.
 //! The exchange has layers of its own; a retry there would multiply with the one above. Its calls are those of the tool `token_exchange`,
 //! with the ids, the rules, the deadline and the cancellation of the call for which they are made, and without its arguments.
 //!
@@ -79,8 +79,8 @@
 //!
 //! # Secrets
 //!
-//! A [`Secret`] is in no text, `Debug`, event or serialised call, and is wiped when its last clone is dropped. What is not wiped: headers, the buffers of the HTTP
-//! client and of TLS, and what a template engine prints.
+//! A [`Secret`] is in no text, `Debug`, event or serialised call, and is wiped when its last clone is dropped. What is not wiped: headers, the bodies of requests, the buffers of the HTTP
+//! client, of TLS and of the JSON parser, and what a template engine prints.
 //!
 //! # Readiness
 //!

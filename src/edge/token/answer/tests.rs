@@ -78,7 +78,10 @@ fn a_token_of_another_type_is_refused() {
         let other = format!("urn:ietf:params:oauth:token-type:{other}");
         assert!(answer(json!({ "issued_token_type": other })).is_err());
     }
-    assert!(answer(json!({ "issued_token_type": JWT })).is_ok());
+    let token = jwt(&json!({ "aud": "orders" }));
+    assert!(answer(json!({ "issued_token_type": JWT, "access_token": token })).is_ok());
+    let error = answer(json!({ "issued_token_type": JWT })).unwrap_err();
+    assert_eq!(error, "the token is no JWT that can be read");
     let (_, gaps) = answer(json!({ "issued_token_type": null })).unwrap();
     assert_eq!(gaps, [Gap::Type]);
 }
@@ -116,6 +119,12 @@ fn a_jwt_without_an_audience_is_refused_if_one_is_required() {
     let body = json!({ "access_token": token, "token_type": "Bearer" }).to_string();
     let error = issued(body.as_bytes(), &target(), true).unwrap_err();
     assert_eq!(error, "the token names no audience");
+    // Also of a target by its URL, and of a JWT that is written oddly.
+    let url = Target::resource("https://orders.example");
+    assert!(issued(body.as_bytes(), &url, true).is_err());
+    let odd = json!({ "access_token": "e30.e30=.c2ln", "token_type": "Bearer" }).to_string();
+    assert!(issued(odd.as_bytes(), &url, true).is_err());
+    assert!(issued(odd.as_bytes(), &url, false).is_ok());
 }
 
 #[test]

@@ -70,6 +70,11 @@ async fn no_token_outlives_its_jwt_or_that_of_its_subject() {
     assert_eq!(used(&issued(100), &subject(), 0, same), Some(70));
     assert_eq!(used(&issued(-1), &subject(), 0, same), None);
     assert_eq!(used(&issued(1_000), &subject(), 0, same), Some(270));
+    // By its own word, where that is there, and not by this machine's clock.
+    let both = format!(r#"{{"iat":{},"exp":{}}}"#, at(-360), at(-60));
+    let both = format!("e30.{}.c2ln", URL_SAFE_NO_PAD.encode(both));
+    let both = Token::new(both).with_lifetime(Duration::from_secs(600));
+    assert_eq!(used(&both, &subject(), 0, same), Some(270));
     assert_eq!(used(&of(300), &jwt(at(100)), 0, same), Some(100));
     assert_eq!(used(&of(300), &jwt(at(0)), 0, same), None);
     assert_eq!(used(&of(300), &jwt(f64::MAX), 0, same), Some(270));
