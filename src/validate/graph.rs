@@ -181,7 +181,7 @@ const SINGLE: &[(&str, Edge)] = &[
 ];
 
 /// What the compiler's errors have a copy of.
-const COPIED: [&str; 5] = ["const", "enum", "not", "pattern", "format"];
+const COPIED: [&str; 4] = ["const", "enum", "not", "pattern"];
 
 pub(super) const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", RECURSIVE];
 const RECURSIVE: &str = "$recursiveRef";
@@ -189,7 +189,7 @@ const RECURSIVE: &str = "$recursiveRef";
 impl<'s> Graph<'s> {
     /// The graph of a schema that is not nested too deeply.
     pub(super) fn new(schema: &'s Value) -> Result<Self, Reason> {
-        let names = Names::new(schema);
+        let names = Names::new(schema)?;
         let mut graph = Self {
             nodes: Vec::new(),
             found: HashMap::new(),

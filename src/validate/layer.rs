@@ -181,9 +181,10 @@ impl Settings {
         {
             let repaired = call.clone().with_arguments(repaired);
             if repaired.check().is_ok() {
+                self.covered(info, schema, repaired.arguments_value())?;
                 emit!(DEBUG REPAIRED, info, PATHS = Bounded::print(MAX_PATHS, &paths.join(", ")).as_str());
                 *call = repaired;
-                return self.covered(info, schema, call.arguments_value());
+                return Ok(());
             }
         }
         Err(self.refusal(info, &schema.misfits_of_wrong(arguments)))

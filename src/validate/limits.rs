@@ -13,6 +13,9 @@ pub(super) const MAX_DEPTH: usize = 64;
 /// Bytes of a schema as JSON: 10,000 properties take 80 ms.
 pub(super) const MAX_BYTES: u64 = 256 << 10;
 
+/// Bytes of a reference, an anchor or an identifier: the compiler joins each with the identifier of the whole.
+pub(super) const MAX_URI: usize = 1 << 10;
+
 /// References, and subschemas in their places.
 pub(super) const MAX_EDGES: usize = 256 << 10;
 
@@ -31,16 +34,27 @@ pub(super) const MAX_CHAIN: usize = 16;
 /// Different regular expressions.
 pub(super) const MAX_PATTERNS: usize = 64;
 
+/// Bytes of one, and of all: a parser makes 40 KiB of each `\pL` before it looks at the limit of what is compiled.
+pub(super) const MAX_PATTERN_TEXT: usize = 1 << 10;
+pub(super) const MAX_PATTERNS_TEXT: usize = 8 << 10;
+
 /// The size of one that is compiled, in bytes.
 pub(super) const MAX_PATTERN: usize = 1 << 18;
+
+/// The size of each part of one, for the engine for look-around and back references.
+pub(super) const MAX_PATTERN_FANCY: usize = 8 << 10;
 
 /// What the linear engine may cost for one value: bytes of text, times patterns that look at one, times the size of the largest. A pattern of
 /// 256 KiB takes 20 us for a byte in the worst case.
 pub(super) const MAX_TEXT_STEPS: u64 = 1 << 31;
 
-/// The same for the engine for look-around and back references: bytes of text, times patterns. It may read the rest of a text for each byte,
-/// and one that is given up is looked at 64 times.
+/// Bytes of text for the engine for look-around and back references, times patterns that look at one: one that is given up is looked at
+/// 64 times.
 pub(super) const MAX_TEXT_FANCY: u64 = 2 << 10;
+
+/// What that engine may cost for one value: for each byte of text it may read all others with each part of a pattern, and each of these
+/// steps costs as much as the part is large.
+pub(super) const MAX_FANCY_STEPS: u64 = 1 << 34;
 
 /// How often the engine for look-around and back references goes back, before a text does not match: 0.2 ms.
 pub(super) const MAX_BACKTRACKS: usize = 10_000;

@@ -4,7 +4,19 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use super::limits::Reason;
+use super::limits::{MAX_URI, Reason};
+
+/// Keywords with a URI, or a part of one.
+const URIS: [&str; 6] = [
+    "$id",
+    "$ref",
+    "$anchor",
+    "$dynamicRef",
+    "$dynamicAnchor",
+    "$schema",
+];
+
+const TOO_LONG: &str = "has a reference or an identifier that is too long";
 
 /// The places in a schema that references can name: the document, by pointers, and what has an anchor. What else URIs could name is refused,
 /// as there is no telling whether a compiler reads them alike.
@@ -18,7 +30,10 @@ pub(super) struct Names<'s> {
 }
 
 impl<'s> Names<'s> {
-    pub(super) fn new(document: &'s Value) -> Self {
+    /// # Errors
+    ///
+    /// If one of them is too long.
+    pub(super) fn new(document: &'s Value) -> Result<Self, Reason> {
         let mut names = Self {
             document,
             id: "",
@@ -35,6 +50,10 @@ impl<'s> Names<'s> {
                     rest.extend(map.values());
                     names.note(value, map);
                     let text = |keyword| map.get(keyword).and_then(Value::as_str);
+                    let mut uris = URIS.into_iter().filter_map(text);
+                    if uris.any(|uri| uri.len() > MAX_URI) {
+                        return Err(TOO_LONG.into());
+                    }
                     is_old |= text("$schema").is_some_and(|uri| uri.contains("draft-04"));
                     olds.extend(text("id").map(|id| (value, id)));
                 }
@@ -42,9 +61,12 @@ impl<'s> Names<'s> {
             }
         }
         for (value, id) in olds.into_iter().filter(|_| is_old) {
+            if id.len() > MAX_URI {
+                return Err(TOO_LONG.into());
+            }
             names.note_id(value, id);
         }
-        names
+        Ok(names)
     }
 
     fn note(&mut self, value: &'s Value, map: &'s Map<String, Value>) {

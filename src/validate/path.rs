@@ -7,7 +7,8 @@ use crate::text::Short;
 /// How many steps of a path are shown.
 const MAX_STEPS: usize = 8;
 
-/// A path into a value, as it may be shown: names that the schema has, and indices.
+/// A path into a value, as it may be shown: names that the schema has, and indices. A name that could be read as something else is in
+/// quotation marks.
 pub(super) struct Path<'p> {
     steps: Vec<Step<'p>>,
     more: bool,
@@ -63,11 +64,21 @@ impl fmt::Display for Path<'_> {
         for (n, step) in self.steps.iter().enumerate() {
             let dot = if n == 0 { "" } else { "." };
             match step {
-                Step::Name(name) => write!(f, "{dot}{}", Short::name(name))?,
+                Step::Name(name) if is_plain(name) => write!(f, "{dot}{}", Short::name(name))?,
+                Step::Name(name) => write!(f, "{dot}\"{}\"", Short::name(name))?,
                 Step::Item(index) => write!(f, "{dot}{index}")?,
                 Step::Key => write!(f, "{dot}*")?,
             }
         }
         f.write_str(if self.more { "..." } else { "" })
     }
+}
+
+/// Whether a name cannot be taken for several steps, an index, or one of the words for what has no name.
+fn is_plain(name: &str) -> bool {
+    let is_special = |c: char| matches!(c, '.' | ':' | ';' | ',' | '"' | '*') || c.is_whitespace();
+    !name.is_empty()
+        && name != Path::ROOT
+        && !name.contains(is_special)
+        && !name.bytes().all(|byte| byte.is_ascii_digit())
 }

@@ -7,7 +7,10 @@ use serde_json::{Map, Value, json};
 
 use super::{
     graph::REFERENCES,
-    limits::{MAX_BACKTRACKS, MAX_PATTERN, MAX_TEXT_FANCY, MAX_TEXT_STEPS},
+    limits::{
+        MAX_BACKTRACKS, MAX_FANCY_STEPS, MAX_PATTERN, MAX_PATTERN_FANCY, MAX_PATTERN_TEXT,
+        MAX_PATTERNS_TEXT, MAX_TEXT_FANCY, MAX_TEXT_STEPS,
+    },
 };
 
 /// The engine for all patterns of a schema.
@@ -24,73 +27,111 @@ const ENCODINGS: [&str; 5] = ["base64", "base64url", "base32", "base32hex", "bas
 
 impl Engine {
     pub(super) fn options(self) -> ValidationOptions<'static> {
-        let mut options = jsonschema::options()
+        let mut options = self
+            .options_up_to(self.most())
             .offline()
             .should_validate_formats(false)
             .without_content_media_type_support("application/json");
         for encoding in ENCODINGS {
             options = options.without_content_encoding_support(encoding);
         }
+        options
+    }
+
+    /// For patterns that are not larger than this when they are compiled, in bytes.
+    fn options_up_to(self, size: usize) -> ValidationOptions<'static> {
         match self {
-            Self::Linear => options.with_pattern_options(
+            Self::Linear => jsonschema::options().with_pattern_options(
                 PatternOptions::regex()
-                    .size_limit(MAX_PATTERN)
+                    .size_limit(size)
                     .dfa_size_limit(MAX_PATTERN),
             ),
-            Self::Fancy => options.with_pattern_options(
+            Self::Fancy => jsonschema::options().with_pattern_options(
                 PatternOptions::fancy_regex()
                     .backtrack_limit(MAX_BACKTRACKS)
-                    .size_limit(MAX_PATTERN)
+                    .size_limit(size)
                     .dfa_size_limit(MAX_PATTERN),
             ),
         }
     }
 
+    fn most(self) -> usize {
+        match self {
+            Self::Linear => MAX_PATTERN,
+            Self::Fancy => MAX_PATTERN_FANCY,
+        }
+    }
+
+    fn takes_up_to(self, size: usize, pattern: &str) -> bool {
+        let options = self.options_up_to(size);
+        options.build(&json!({ "pattern": pattern })).is_ok()
+    }
+
     fn takes(self, pattern: &str) -> bool {
-        self.options().build(&json!({ "pattern": pattern })).is_ok()
+        self.takes_up_to(self.most(), pattern)
     }
 
     /// How many bytes of text a value may have, if so many of these patterns look at one text.
     pub(super) fn most_text(self, patterns: &BTreeSet<&str>, at_once: u64) -> u64 {
-        if patterns.is_empty() {
-            return u64::MAX;
-        }
+        let sizes = patterns.iter().map(|pattern| self.size(pattern));
         let most = match self {
-            Self::Linear => {
-                let size = patterns.iter().map(|pattern| size(pattern)).max();
-                MAX_TEXT_STEPS / size.unwrap_or(MAX_PATTERN) as u64
+            Self::Linear => sizes.max().map(|size| MAX_TEXT_STEPS / size),
+            Self::Fancy => {
+                let parts = patterns.iter().map(|pattern| parts(pattern));
+                let largest = sizes.zip(parts).map(|(size, parts)| size * parts).max();
+                largest.map(|size| (MAX_FANCY_STEPS / size).isqrt().min(MAX_TEXT_FANCY))
             }
-            Self::Fancy => MAX_TEXT_FANCY,
         };
-        most / at_once.max(1)
+        most.map_or(u64::MAX, |most| most / at_once.max(1))
+    }
+
+    /// A size that the compiled pattern does not exceed, or none of its parts, in bytes.
+    fn size(self, pattern: &str) -> u64 {
+        let most = self.most();
+        let mut sizes = [most / 64, most / 16, most / 4].into_iter();
+        let smallest = sizes.find(|size| self.takes_up_to(*size, pattern));
+        smallest.unwrap_or(most) as u64
     }
 }
 
-/// A size that the compiled pattern does not exceed, in bytes.
-fn size(pattern: &str) -> usize {
-    let takes = |size: &usize| {
-        let options = PatternOptions::regex().size_limit(*size);
-        let options = jsonschema::options().with_pattern_options(options);
-        options.build(&json!({ "pattern": pattern })).is_ok()
-    };
-    let sizes = [MAX_PATTERN / 64, MAX_PATTERN / 16, MAX_PATTERN / 4];
-    sizes.into_iter().find(takes).unwrap_or(MAX_PATTERN)
+/// Of how many parts the engine for look-around and back references makes a pattern, at the most.
+fn parts(pattern: &str) -> u64 {
+    let pairs = pattern.as_bytes().windows(2);
+    let ends = pairs.filter(|pair| matches!(pair, [b'(', b'?'] | [b'\\', b'1'..=b'9' | b'k']));
+    1 + ends.count() as u64
 }
 
-/// The engine that these patterns need, and those that no engine takes within the limits.
+/// The engine that these patterns need, and those that are left out: too long, or not taken by it within its limits.
 pub(super) fn engine_for<'p>(patterns: &BTreeSet<&'p str>) -> (Engine, BTreeSet<&'p str>) {
-    let mut engine = Engine::Linear;
-    let mut omitted = BTreeSet::new();
-    for pattern in patterns {
-        if Engine::Linear.takes(pattern) {
-            continue;
-        }
-        match Engine::Fancy.takes(pattern) {
-            true => engine = Engine::Fancy,
-            false => _ = omitted.insert(*pattern),
-        }
-    }
-    (engine, omitted)
+    let mut left = MAX_PATTERNS_TEXT;
+    let short: Vec<&str> = patterns
+        .iter()
+        .filter(|pattern| {
+            let has_room = is_short(pattern) && pattern.len() <= left;
+            left -= if has_room { pattern.len() } else { 0 };
+            has_room
+        })
+        .copied()
+        .collect();
+    let linear: BTreeSet<&str> = taken(&short, Engine::Linear);
+    let needs_fancy = short
+        .iter()
+        .any(|pattern| !linear.contains(pattern) && Engine::Fancy.takes(pattern));
+    let (engine, kept) = match needs_fancy {
+        false => (Engine::Linear, linear),
+        true => (Engine::Fancy, taken(&short, Engine::Fancy)),
+    };
+    (engine, patterns - &kept)
+}
+
+fn taken<'p>(patterns: &[&'p str], engine: Engine) -> BTreeSet<&'p str> {
+    let taken = patterns.iter().filter(|pattern| engine.takes(pattern));
+    taken.copied().collect()
+}
+
+/// Whether a pattern may be given to an engine: it reads a whole one again for each `\cA`.
+pub(super) fn is_short(pattern: &str) -> bool {
+    pattern.len() <= MAX_PATTERN_TEXT && !pattern.contains(r"\c")
 }
 
 /// Where a part of the schema asks for less, these may let fewer values pass.

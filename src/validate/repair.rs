@@ -51,11 +51,11 @@ fn read(text: &str, wanted: Types) -> Option<Value> {
     let value: Value = match text.as_bytes() {
         [b'{' | b'[', .., b'}' | b']'] => {
             let value = serde_json::from_str(text).ok()?;
-            keeps_numbers(&value).then_some(value)?
+            is_exactly(&value, text).then_some(value)?
         }
         b"true" => Value::Bool(true),
         b"false" => Value::Bool(false),
-        [b'-' | b'0'..=b'9', ..] if text.len() <= MAX_DIGITS => Value::Number(number(text)?),
+        [b'-' | b'0'..=b'9', ..] => Value::Number(number(text)?),
         _ => return None,
     };
     let fits = match &value {
@@ -68,14 +68,48 @@ fn read(text: &str, wanted: Types) -> Option<Value> {
     fits.then_some(value)
 }
 
-/// Whether no number in it was an integer that has been rounded.
-fn keeps_numbers(value: &Value) -> bool {
-    const EXACT: f64 = (1_u64 << f64::MANTISSA_DIGITS) as f64;
+/// Whether a text of JSON says no more than this value, which was read from it: all digits of its numbers, and each key once.
+fn is_exactly(value: &Value, text: &str) -> bool {
+    let (mut colons, mut rest) = (0, text);
+    while let Some(first) = rest.bytes().next() {
+        let length = match first {
+            b'"' => length_of_string(rest),
+            b'-' | b'0'..=b'9' => {
+                let is_in = |c: char| matches!(c, '0'..='9' | '+' | '-' | '.' | 'e' | 'E');
+                let length = rest.find(|c| !is_in(c)).unwrap_or(rest.len());
+                if number(&rest[..length]).is_none() {
+                    return false;
+                }
+                length
+            }
+            _ => {
+                colons += usize::from(first == b':');
+                1
+            }
+        };
+        rest = &rest[length..];
+    }
+    colons == keys(value)
+}
+
+/// The bytes of the string at the beginning of a valid text of JSON.
+fn length_of_string(text: &str) -> usize {
+    let (mut escaped, mut quotes) = (false, 0);
+    let end = text.bytes().position(|byte| {
+        let is_quote = byte == b'"' && !escaped;
+        escaped = byte == b'\\' && !escaped;
+        quotes += u8::from(is_quote);
+        quotes == 2
+    });
+    end.map_or(text.len(), |end| end + 1)
+}
+
+/// How many keys are in a value.
+fn keys(value: &Value) -> usize {
     match value {
-        Value::Number(n) => !n.is_f64() || n.as_f64().is_some_and(|n| n.abs() < EXACT),
-        Value::Array(items) => items.iter().all(keeps_numbers),
-        Value::Object(map) => map.values().all(keeps_numbers),
-        _ => true,
+        Value::Array(items) => items.iter().map(keys).sum(),
+        Value::Object(map) => map.len() + map.values().map(keys).sum::<usize>(),
+        _ => 0,
     }
 }
 
@@ -87,6 +121,9 @@ const DIGITS: usize = f64::DIGITS as usize;
 
 /// A number that keeps all its digits.
 fn number(text: &str) -> Option<Number> {
+    if text.len() > MAX_DIGITS {
+        return None;
+    }
     let number: Number = serde_json::from_str(text).ok()?;
     let mantissa = text.split(['e', 'E']).next()?;
     let digits = mantissa.bytes().filter(u8::is_ascii_digit);

@@ -64,13 +64,16 @@ pub enum Draft {
 /// - more than 10,000 subschemas look at one value, `$ref`s followed;
 /// - references are nested more than 256 deep, or it refers to itself for the same value, or inside several `unevaluatedProperties` or
 ///   `unevaluatedItems`;
-/// - a `$ref` is no JSON pointer or anchor in it, or stands beside an `$id` that is not at its root.
+/// - a `$ref` is no JSON pointer or anchor in it, or stands beside an `$id` that is not at its root;
+/// - a `$ref`, an anchor or an `$id` has more than 1 KiB.
 ///
-/// Regular expressions look at values with little text: 8 to 512 KiB in texts and keys together, by the size of the largest expression; 2 KiB if
-/// one has look-around or back references; less, if several look at one text. A value with more is checked by the rest of the schema: without expressions,
+/// Regular expressions look at values with little text: 8 to 512 KiB in texts and keys together, by the size of the largest expression; 2 KiB or
+/// less if one has look-around or back references; less, if several look at one text. A value with more is checked by the rest of the schema: without expressions,
 /// `maxContains` and `unevaluated...`, without `not` and `if` that have an expression or a reference in them, and with such a `oneOf` as `anyOf`; not at
-/// all, if a reference leads into one of those. In the same way an expression is [left out](Self::omitted) for all values if it is larger than
-/// 256 KiB when it is compiled, or if no engine takes it. One with look-around or back references goes back 10,000 times at most: then the value does not fit.
+/// all, if a reference leads into one of those. In the same way an expression is [left out](Self::omitted) for all values if it has more than
+/// 1 KiB, or all before it have 8 KiB; if it has a control letter, `\\cA`; if it is larger than 256 KiB when it is compiled, or a part of it larger
+/// than 8 KiB where one has look-around or back references; or if no engine takes it. One with look-around or back references goes back 10,000 times at
+/// most: then the value does not fit.
 ///
 /// A value that is too large for a costly schema is not looked at, and fits: values times subschemas, and the square of arrays and objects if there is
 /// `uniqueItems`, are at most 20 million, if more than 8 subschemas look at one value or the schema refers to itself. 64 bytes of text are a value more,
@@ -100,7 +103,8 @@ struct Part {
 impl Schema {
     /// Compiles a schema, of draft 7 if it does not say otherwise.
     ///
-    /// Takes 50 us for a small one, 0.3 s at the most: do it once for each tool, not in a call.
+    /// Takes 50 us for a small one, and less than a second for what the [limits](Self#limits) let through: do it once for each tool, not in
+    /// a call.
     ///
     /// # Errors
     ///
@@ -160,9 +164,11 @@ impl Schema {
     }
 
     /// The value with texts made numbers, truth values, arrays and objects where the schema wants these, and arrays and objects made
-    /// texts; and the paths to what was changed. `None` if the value fits as it is, or does not fit after that either.
+    /// texts; and the paths to what was changed. `None` if the value fits as it is, or does not fit after that either, or if less of the
+    /// schema looks at it then, by the [limits](Self#limits).
     ///
-    /// A text is changed only if it is exactly one number, truth value, array or object, and no text is allowed in its place.
+    /// A text is changed only if it is exactly one number, truth value, array or object, and no text is allowed in its place. One with a key
+    /// twice in an object, or with a number of more digits than are kept, stays.
     ///
     /// ```
     /// use serde_json::json;
@@ -192,7 +198,7 @@ impl Schema {
         self.0.as_ref()?.repaired(value)
     }
 
-    /// The regular expressions that are not looked at: they are too large when they are compiled, or no engine takes them. The rest of the
+    /// The regular expressions that are not looked at: they are too long, or too large when they are compiled, or no engine takes them. The rest of the
     /// schema is looked at, but for `not`, `if`, `then`, `else` and `oneOf` (as `anyOf`) with such an expression or a reference in them, and for
     /// `unevaluated...` and `maxContains`.
     pub fn omitted(&self) -> impl Iterator<Item = &str> {
@@ -318,8 +324,9 @@ impl Compiled {
             Search::One | Search::Nothing => return None,
         };
         let (repaired, paths) = repair::repair(value, errors, |name| self.knows(name))?;
-        let fits = self.part_for(&repaired)?.validator.is_valid(&repaired);
-        fits.then_some((repaired, paths))
+        // Another part may ask for less.
+        let is_same = std::ptr::eq(part, self.part_for(&repaired)?);
+        (is_same && part.validator.is_valid(&repaired)).then_some((repaired, paths))
     }
 }
 

@@ -432,7 +432,7 @@ fn what_is_told_takes_little_memory() {
             list(30_000, json!(2)),
         ),
         (
-            json!({ "items": { "pattern": format!("[{}]", "ab".repeat(30_000)) } }),
+            json!({ "items": { "pattern": format!("[{}]", "ab".repeat(511)) } }),
             list(20_000, json!("c")),
         ),
         (
@@ -520,6 +520,27 @@ fn a_pattern_that_goes_back_does_so_for_a_moment() {
             }
         });
     }
+}
+
+/// The compiler joins each reference with the identifier: 120 KiB and thousands of them were 1.8 GB.
+#[test]
+fn long_references_and_identifiers_are_refused() {
+    let long = format!("https://example.com/{}", "a".repeat(120 << 10));
+    let reason = quick(move || {
+        let parts: Map<_, _> = (0..2_000)
+            .map(|n| (format!("p{n}"), json!({ "$id": format!("x{n}") })))
+            .collect();
+        let id = json!({ "$id": long, "properties": parts });
+        let old = json!({ "$schema": "http://json-schema.org/draft-04/schema#", "id": long, "properties": {} });
+        let to = json!({ "$ref": format!("#/definitions/{long}") });
+        let anchor = json!({ "$anchor": long, "type": "string" });
+        [id, old, to, anchor].map(|schema| reason(Schema::compile(&schema)))
+    });
+    for reason in reason {
+        assert_eq!(reason, "has a reference or an identifier that is too long");
+    }
+    let property = json!({ "default": { "id": "a".repeat(2 << 10) }, "type": "object" });
+    assert!(Schema::compile(&property).is_ok(), "no identifier");
 }
 
 #[test]

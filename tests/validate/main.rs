@@ -9,6 +9,7 @@
 
 mod canary;
 mod costly;
+mod costly_patterns;
 mod fuzz;
 mod hostile;
 mod kit;
@@ -17,6 +18,7 @@ mod layer;
 mod mcp;
 mod misfits;
 mod patterns;
+
 mod repair;
 mod schema;
 mod schemas;

@@ -226,6 +226,24 @@ fn keys_of_the_caller_are_stars() {
 }
 
 #[test]
+fn a_name_that_could_be_read_as_something_else_is_quoted() {
+    for (name, path) in [
+        ("a.b", r#""a.b""#),
+        ("root", r#""root""#),
+        ("*", r#""*""#),
+        ("0", r#""0""#),
+        ("", r#""""#),
+        ("a b", r#""a b""#),
+        ("$id-a_b/c", "$id-a_b/c"),
+    ] {
+        let schema =
+            json!({ "properties": { "in": { "properties": { name: { "type": "null" } } } } });
+        let text = text(schema, json!({ "in": { name: 1 } }));
+        assert_eq!(text, format!("in.{path}: is not of type \"null\""));
+    }
+}
+
+#[test]
 fn eight_steps_of_a_path_are_shown() {
     let schema = |levels| {
         (0..levels).fold(

@@ -224,11 +224,56 @@ async fn what_would_be_nested_too_deeply_is_not_repaired() {
 }
 
 #[test]
-fn no_number_in_a_text_of_json_is_rounded() {
-    let schema = Schema::compile(&json!({ "properties": { "ids": { "type": "array" } } })).unwrap();
-    let repaired = |text: &str| schema.repaired(&json!({ "ids": text })).map(|(ids, _)| ids);
-    assert_eq!(repaired("[12345678901234567890123]"), None);
-    assert_eq!(repaired(r#"[{"a": [1e300]}]"#), None);
-    let exact = json!({ "ids": [u64::MAX, -0.5] });
-    assert_eq!(repaired("[18446744073709551615, -0.5]"), Some(exact));
+fn a_text_of_json_is_read_only_if_nothing_of_it_is_lost() {
+    let schema = compile(json!({ "properties": { "ids": { "type": ["array", "object"] } } }));
+    let repaired = |text: &str| {
+        let repaired = schema.repaired(&json!({ "ids": text }));
+        repaired.map(|(mut value, _)| value["ids"].take())
+    };
+    for text in [
+        "[12345678901234567890123]",
+        "[0.1234567890123456789]",
+        "[1e-400]",
+        "[-0]",
+        r#"{"a": 1, "a": 2}"#,
+        r#"{"a": {"b": 1, "b": 1}}"#,
+        r#"{"a": 1, "\u0061": 2}"#,
+    ] {
+        assert_eq!(repaired(text), None, "{text}");
+    }
+    for text in [
+        "[18446744073709551615, -0.5, 1e3, 0.0, -0.0]",
+        r#"{"a\":": "1e-400, \"-0\": {", "b": [{"a": 1}, {"a": "\\"}], "\u00e9": null}"#,
+        "[ ]",
+    ] {
+        let value: Value = serde_json::from_str(text).unwrap();
+        assert_eq!(repaired(text), Some(value), "{text}");
+    }
+}
+
+/// The rest of the schema asks for less.
+#[test]
+fn what_would_be_looked_at_by_less_of_the_schema_is_not_repaired() {
+    let schema = compile(json!({ "properties": {
+        "list": { "type": "array", "items": { "type": ["integer", "string"], "pattern": "^(?!x)" } },
+    } }));
+    let list = |n| json!({ "list": serde_json::to_string(&vec![0; n]).unwrap() });
+    assert!(schema.repaired(&list(9)).is_some());
+    assert!(schema.repaired(&list(900)).is_none());
+}
+
+#[tokio::test]
+async fn what_strict_refuses_is_not_told_as_repaired() {
+    let (trace, _guard) = Trace::begin();
+    let schemas = Schemas::new();
+    let schema = compile(
+        json!({ "properties": { "n": { "type": "integer" }, "text": { "pattern": "^(?!x)" } } }),
+    );
+    schemas.insert(None, "search", schema);
+    let call = |text: usize| call(json!({ "n": "5", "text": "a".repeat(text) }));
+    let layer = || ValidateLayer::new(&schemas).repair().strict();
+    assert_eq!(run(layer(), call(5_000)).await.1, 0);
+    assert!(trace.events("tool.repaired").is_empty());
+    assert_eq!(run(layer(), call(5)).await.1, 1);
+    assert_eq!(trace.events("tool.repaired").len(), 1);
 }

@@ -6,7 +6,7 @@ use tower::Layer;
 use tower_toolcall::{
     ErrorKind, ToolCall, ToolError,
     settings::{Place, Preset, Settings},
-    validate::ValidateLayer,
+    validate::{ValidateLayer, Validation},
 };
 
 use crate::kit::{call, run, schemas};
@@ -67,6 +67,20 @@ async fn each_key_has_its_effect() {
     assert_eq!(error.message(), "No: limit: is not of type \"integer\"");
 }
 
+#[tokio::test]
+async fn a_tool_and_a_call_beat_what_is_off_for_all() {
+    let off = "[validate]\nenabled = false";
+    assert_eq!(answer(off, wrong()).await.unwrap()["limit"], "5");
+    let mut checked = wrong();
+    checked.extensions_mut().insert(Validation::On);
+    let refused = answer(off, checked).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidInput);
+    let of_tool = format!("{off}\n[tools.search]\nvalidate = true");
+    assert!(answer(&of_tool, wrong()).await.is_err());
+    let repaired = format!("{of_tool}\nrepair = true");
+    assert_eq!(answer(&repaired, wrong()).await.unwrap()["limit"], 5);
+}
+
 /// What would do nothing is refused, by its key.
 #[test]
 fn repairs_where_nothing_is_checked_are_refused() {
@@ -87,6 +101,7 @@ fn repairs_where_nothing_is_checked_are_refused() {
     for file in [
         "[validate]\nenabled = false\n[tools.search]\nrepair = false",
         "[validate]\nrepair = true\n[tools.search]\nvalidate = false",
+        "[validate]\nenabled = false\n[tools.search]\nvalidate = true\nrepair = true",
     ] {
         let settings: Settings = toml::from_str(file).unwrap();
         settings.stack().build().map(drop).unwrap();

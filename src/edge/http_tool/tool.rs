@@ -199,8 +199,16 @@ impl HttpTool {
     ///
     /// # Errors
     ///
-    /// The part whose template uses it.
+    /// The part whose template uses it. With the feature `validate`, `input_schema`: it is no schema, or beyond the
+    #[cfg_attr(
+        feature = "validate",
+        doc = " [limits](crate::validate::Schema#limits)."
+    )]
+    #[cfg_attr(not(feature = "validate"), doc = " limits of one.")]
     pub fn with_input_schema(mut self, schema: &Value) -> Result<Self, ConfigError> {
+        #[cfg(feature = "validate")]
+        crate::validate::Schema::compile(schema)
+            .map_err(|error| error.with_field("input_schema"))?;
         let properties = schema.get("properties").and_then(Value::as_object);
         self.known = properties.map(|properties| properties.keys().cloned().collect());
         self.check_arguments()?;

@@ -144,8 +144,8 @@ impl Whole<'_> {
         } = self.settings;
         for (name, tool) in tools.iter().filter(|(_, tool)| tool.repair == Some(true)) {
             let off = match tool.validate {
-                _ if !validate.enabled => "validate.enabled".to_owned(),
                 Some(false) => tools::key(name, "validate"),
+                None if !validate.enabled => "validate.enabled".to_owned(),
                 _ => continue,
             };
             let reason = format!("`{off}` is false, so it means nothing");

@@ -141,7 +141,7 @@ impl Settings {
         })
     }
 
-    /// The layer that checks arguments alone, with these schemas, whether it is enabled or not.
+    /// The layer that checks arguments alone, with these schemas. If it is not enabled, it checks those of tools, and of single calls, of which it is said.
     #[cfg(feature = "validate")]
     pub fn validate_layer(&self, schemas: &Schemas) -> ValidateLayer {
         let of = |checks: bool, repairs: bool| match (checks, repairs) {
@@ -150,7 +150,7 @@ impl Settings {
             (true, false) => Validation::On,
         };
         let all = &self.validate;
-        let mut layer = ValidateLayer::new(schemas).with_validation(of(true, all.repair));
+        let mut layer = ValidateLayer::new(schemas).with_validation(of(all.enabled, all.repair));
         if all.strict {
             layer = layer.strict();
         }
@@ -159,7 +159,7 @@ impl Settings {
         }
         for (name, tool) in &self.tools {
             if tool.validate.is_some() || tool.repair.is_some() {
-                let checks = tool.validate.unwrap_or(true);
+                let checks = tool.validate.unwrap_or(all.enabled);
                 let validation = of(checks, tool.repair.unwrap_or(all.repair));
                 layer = layer.with_tool(name.as_str(), validation);
             }

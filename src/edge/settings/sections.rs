@@ -134,7 +134,7 @@ settings! {
     /// Whether arguments are checked before a call is sent: `[validate]`. It needs the feature `validate`, and schemas:
     /// `StackBuilder::with_schemas`.
     validate: ValidateSettings, ValidatePart {
-        /// Whether the layer is there, if the stack has schemas. Default: yes.
+        /// Whether arguments are checked, of tools of which nothing else is said. Default: yes.
         enabled: bool = true, "TOOL_VALIDATE_ENABLED", "whether arguments are checked against the schemas of the stack";
         /// Whether arguments that do not fit are changed if they only have the wrong type: `"5"` for 5. Default: no.
         repair: bool = false, "TOOL_VALIDATE_REPAIR", "whether arguments are changed that only have the wrong type";

@@ -29,7 +29,7 @@ pub struct ToolSettings {
     /// [`with_replay_safety`](super::StackBuilder::with_replay_safety), not before the call's own word.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replay_safe: Option<bool>,
-    /// Whether its arguments are checked. Only where the layer is there: see `validate.enabled`.
+    /// Whether its arguments are checked. Default: `validate.enabled`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub validate: Option<bool>,
     /// Whether its arguments are changed if they only have the wrong type. `true` is an error where they are not checked.

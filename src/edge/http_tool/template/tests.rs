@@ -493,6 +493,14 @@ fn a_body_that_is_never_json_is_refused_when_the_tool_is_built() {
     }
 }
 
+#[cfg(feature = "validate")]
+#[test]
+fn what_is_no_schema_of_arguments_is_refused() {
+    let error = post().with_input_schema(&json!({ "type": 7 })).unwrap_err();
+    assert_eq!(error.field(), "input_schema");
+    assert!(error.reason().starts_with("is not one: "), "{error}");
+}
+
 #[test]
 fn templates_are_held_to_the_schema_of_the_arguments() {
     let schema = json!({ "properties": { "a": {} } });

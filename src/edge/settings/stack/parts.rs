@@ -108,8 +108,7 @@ impl Parts {
 
     #[cfg(feature = "validate")]
     fn validate(&self) -> Option<ValidateLayer> {
-        let schemas = self.schemas.as_ref();
-        let schemas = schemas.filter(|_| self.settings.validate.enabled)?;
+        let schemas = self.schemas.as_ref()?;
         Some(self.settings.validate_layer(schemas))
     }
 
