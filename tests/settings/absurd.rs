@@ -22,7 +22,13 @@ const ABSURD: [&str; 12] = [
 
 /// Words, and any text: no value is absurd there.
 fn is_free(name: &str) -> bool {
-    name.ends_with("E_KEYS") || name.ends_with("S_KEYS") || name == "TOOL_VALIDATE_HEADING"
+    let words = [
+        "TOOL_VALIDATE_HEADING",
+        "TOOL_TOKEN_CLIENT_ID",
+        "TOOL_TOKEN_CLIENT_SECRET_FILE",
+    ];
+    let unread = !cfg!(feature = "token") && name == "TOOL_TOKEN_ENDPOINT";
+    name.ends_with("E_KEYS") || name.ends_with("S_KEYS") || words.contains(&name) || unread
 }
 
 #[test]

@@ -197,6 +197,9 @@ fn jobs_that_are_never_asked_for() {
     refused(|s| s.poll.polls = 0, "poll.polls", &[]);
     refused(|s| s.poll.budget = Some(secs(0)), "poll.budget", &["zero"]);
     refused(|s| s.http.max_bytes = 0, "http.max_bytes", &["above 0"]);
+    refused(|s| s.token.timeout = secs(0), "token.timeout", &["zero"]);
+    let long = |s: &mut Settings| s.token.leeway = secs(u64::MAX);
+    refused(long, "token.leeway", &["a year"]);
 }
 
 #[test]

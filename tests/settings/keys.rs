@@ -29,11 +29,16 @@ macro_rules! keys {
 }
 
 /// Those that are an argument of a constructor or of another method, and words of a list.
-const ARGUMENTS: [(&str, &str); 14] = [
+const ARGUMENTS: [(&str, &str); 19] = [
     ("timeout.default", "TimeoutLayer::new"),
     ("deadline.budget", "DeadlineLayer::new"),
     ("poll.factor", "Backoff::exponential"),
     ("poll.cap", "Backoff::with_cap"),
+    ("token.endpoint", "TokenEndpoint::new"),
+    ("token.client_id", "ClientAuth::basic"),
+    ("token.client_secret_file", "ClientAuth::basic"),
+    ("token.auth", "ClientAuth::basic, post, public"),
+    ("token.timeout", "TimeoutLayer::new"),
     ("retry.base", "Backoff::exponential"),
     ("retry.factor", "Backoff::exponential"),
     ("retry.budget_ratio", "RetryBudget::new"),
@@ -89,7 +94,19 @@ fn a_key_has_the_name_of_its_method() {
             with_max_bytes, with_empty_undefined, with_bare_idempotency_key
         };
     });
-    keys.extend(ARGUMENTS.map(|(key, _)| key.to_owned()));
+    #[cfg(feature = "token")]
+    keys.extend(keys! {
+        "token": <tower_toolcall::token::TokenLayer<()>>::{
+            with_leeway, with_default_lifetime, with_max_lifetime, with_max_keys
+        };
+    });
+    let is_built = |key: &str| cfg!(feature = "token") || !key.starts_with("token.");
+    keys.extend(
+        ARGUMENTS
+            .map(|(key, _)| key.to_owned())
+            .into_iter()
+            .filter(|key| is_built(key)),
+    );
     let of_batches = |key: &str| key.starts_with("sequence.") || key.starts_with("parallel.");
     let named: BTreeSet<_> = VARIABLES
         .iter()
@@ -97,6 +114,7 @@ fn a_key_has_the_name_of_its_method() {
         .filter(|key| *key != "preset" && !chooses(key))
         .filter(|key| cfg!(feature = "batch") || !of_batches(key))
         .filter(|key| cfg!(feature = "validate") || !key.starts_with("validate."))
+        .filter(|key| is_built(key))
         .filter(|key| cfg!(feature = "http-tool") || !key.starts_with("http."))
         .collect();
     assert_eq!(

@@ -16,5 +16,7 @@ mod results;
 mod stack;
 mod switches;
 mod texts;
+#[cfg(feature = "token")]
+mod token;
 mod tools;
 mod variables;

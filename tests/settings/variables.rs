@@ -1,7 +1,7 @@
 //! Environment variables (G1).
 
 use serde_json::{Value, json};
-use tower_toolcall::settings::{Preset, Settings, VARIABLES};
+use tower_toolcall::settings::{Preset, Settings, TokenAuth, VARIABLES};
 
 use crate::kit::{changed, env, secs};
 
@@ -78,6 +78,23 @@ fn values() -> Vec<(&'static str, &'static str, Value)> {
         ("TOOL_HTTP_MAX_BYTES", "65536", json!(65536)),
         ("TOOL_HTTP_EMPTY_UNDEFINED", "yes", json!(true)),
         ("TOOL_HTTP_BARE_IDEMPOTENCY_KEY", "on", json!(true)),
+        (
+            "TOOL_TOKEN_ENDPOINT",
+            "https://id.example.com/token",
+            json!("https://id.example.com/token"),
+        ),
+        ("TOOL_TOKEN_CLIENT_ID", "gateway", json!("gateway")),
+        (
+            "TOOL_TOKEN_CLIENT_SECRET_FILE",
+            "/run/secrets/gateway",
+            json!("/run/secrets/gateway"),
+        ),
+        ("TOOL_TOKEN_AUTH", "Post", json!("post")),
+        ("TOOL_TOKEN_LEEWAY", "10s", json!("10s")),
+        ("TOOL_TOKEN_DEFAULT_LIFETIME", "1m", json!("1m")),
+        ("TOOL_TOKEN_MAX_LIFETIME", "1h", json!("1h")),
+        ("TOOL_TOKEN_MAX_KEYS", "100", json!(100)),
+        ("TOOL_TOKEN_TIMEOUT", "2s", json!("2s")),
         ("TOOL_VALIDATE_REPAIR", "yes", json!(true)),
         ("TOOL_VALIDATE_STRICT", "on", json!(true)),
         ("TOOL_VALIDATE_HEADING", "No", json!("No")),
@@ -125,6 +142,11 @@ fn each_variable_sets_its_key_and_nothing_else() {
             rates()
         } else if name.ends_with("_SUCCESS_RESETS") {
             changed(|s| s.circuit_breaker.window = Some(secs(300)))
+        } else if *name == "TOOL_TOKEN_ENDPOINT" {
+            changed(|s| {
+                s.token.client_id = Some("gateway".into());
+                s.token.auth = TokenAuth::Public;
+            })
         } else {
             Settings::default()
         };
@@ -307,9 +329,21 @@ fn an_unknown_variable_of_our_sections_is_an_error() {
         "TOOL_DEADLINE_",
         "TOOL_TIMEOUT_MS",
         "TOOL_TRACE_SPANS",
+        "TOOL_TOKEN_SECRET",
     ] {
         assert_eq!(env(name, "1").unwrap_err().field(), name);
     }
+}
+
+/// The one that is no setting.
+#[test]
+fn a_clients_secret_is_no_unknown_variable() {
+    assert!(env("TOOL_TOKEN_CLIENT_SECRET", "hunter2").is_ok());
+    assert!(
+        VARIABLES
+            .iter()
+            .all(|v| v.name() != "TOOL_TOKEN_CLIENT_SECRET")
+    );
 }
 
 #[test]

@@ -50,6 +50,7 @@ fn spans(s: &Settings) -> Checked {
         ("sequence.budget", s.sequence.budget),
         ("parallel.budget", s.parallel.budget),
         ("poll.budget", s.poll.budget),
+        ("token.timeout", Some(s.token.timeout)),
     ];
     let budgets = budgets.map(|(key, time)| (key.to_owned(), time));
     let tools = s.tools.iter();
@@ -67,6 +68,13 @@ fn spans(s: &Settings) -> Checked {
         ("retry.base", Some(s.retry.base), YEAR),
         ("retry.cap", Some(s.retry.cap), YEAR),
         ("poll.cap", Some(s.poll.cap), YEAR),
+        ("token.leeway", Some(s.token.leeway), YEAR),
+        (
+            "token.default_lifetime",
+            Some(s.token.default_lifetime),
+            YEAR,
+        ),
+        ("token.max_lifetime", Some(s.token.max_lifetime), YEAR),
         ("rate_limit.max_wait", Some(limit.max_wait), YEAR),
         ("rate_limit.max_cooldown", Some(limit.max_cooldown), DAY),
         (COOLDOWN, Some(limit.default_cooldown), DAY),
@@ -100,6 +108,7 @@ fn layers(s: &Settings) -> Checked {
     s.timeout_layer().map(drop)?;
     s.retry_policy().map(drop)?;
     s.poll_layer(()).map(drop)?;
+    s.check_token()?;
     refuse_if(s.http.max_bytes == 0, "http.max_bytes", "is not above 0")?;
     let limit = s.rate_limit_builder().build();
     limit.map(drop).map_err(in_section("rate_limit"))?;

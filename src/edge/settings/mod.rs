@@ -130,7 +130,9 @@
 //!
 //! A variable that is not in it is an error if its name begins with `TOOL_CIRCUIT_BREAKER_`, `TOOL_DEADLINE_`,
 //! `TOOL_HEALTH_`, `TOOL_HTTP_`, `TOOL_PARALLEL_`, `TOOL_POLL_`, `TOOL_RATE_LIMIT_`, `TOOL_RETRY_`, `TOOL_SANITIZE_`, `TOOL_SEQUENCE_`, `TOOL_TIMEOUT_`,
-//! `TOOL_TRACE_` or `TOOL_VALIDATE_`. No other is looked at.
+//! `TOOL_TOKEN_`, `TOOL_TRACE_` or `TOOL_VALIDATE_`. No other is looked at.
+//!
+//! `TOOL_TOKEN_CLIENT_SECRET` is no setting, and no key of a file: it has the secret with which [`token`](TokenSettings) signs in, and goes before `token.client_secret_file`.
 //!
 #![doc = include_str!("variables.md")]
 //!
@@ -155,6 +157,10 @@
 //! | `rate_limit.default_cooldown` | longer than `rate_limit.max_wait`, where calls wait | the longest wait is as long, or the cooldown is not waited for |
 //! | | longer than `rate_limit.max_cooldown` | the longest shared cooldown is as long |
 //! | `retry.base`, `rate_limit.default_cooldown` | too long to end within a budget (of deadline, sequence or batch), where calls wait | not waited for |
+//! | `token.client_secret` | there: a secret is in a file of its own, `token.client_secret_file`, or in `TOOL_TOKEN_CLIENT_SECRET` | |
+//! | `token.client_id`, `token.client_secret_file` | missing where there is a `token.endpoint` (the second one unless `TOOL_TOKEN_CLIENT_SECRET` is set, or `token.auth` is `public`, where it is refused) | |
+//! | `tools.*.audience` | there, and `token.endpoint` is not | |
+//! | `tools.*.scopes` | there, and the tool has no `audience` | |
 //! | `tools.*.attempts` | there, and `retry.enabled` is false | |
 //! | a tool's name | empty | |
 //! | any duration | longer than a year, a cooldown than a day, or zero where nothing would work | |
@@ -188,19 +194,24 @@ mod retry;
 mod sections;
 mod stack;
 mod text;
+mod token;
 mod tools;
 mod variables;
 mod whole;
 
+#[cfg(feature = "token")]
+#[cfg_attr(docsrs, doc(cfg(feature = "token")))]
+pub use self::token::TokenExchange;
 pub use self::{
     key::KeyBy,
     preset::Preset,
     sections::{
         CircuitBreakerSettings, DeadlineSettings, HealthSettings, HttpSettings, ParallelSettings,
         PollSettings, RateLimitSettings, RetrySettings, SanitizeSettings, SequenceSettings,
-        TimeoutSettings, TraceSettings, VARIABLES, ValidateSettings,
+        TimeoutSettings, TokenSettings, TraceSettings, VARIABLES, ValidateSettings,
     },
     stack::{Below, Own, Place, ResponseFuture, Stack, StackBuilder, StackLayer},
+    token::TokenAuth,
     tools::ToolSettings,
     variables::Variable,
     whole::Settings,

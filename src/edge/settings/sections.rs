@@ -1,10 +1,12 @@
 //! The one table of settings: a row is a key with its type and default, its variable, and what that means.
 
-use std::{collections::BTreeMap, num::NonZeroUsize, time::Duration};
+use std::{collections::BTreeMap, num::NonZeroUsize, path::PathBuf, time::Duration};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{KeyBy, Preset, Settings, ToolSettings, Variable, duration};
+use super::{
+    KeyBy, Preset, Settings, TokenAuth, ToolSettings, Variable, duration, token::ClientSecret,
+};
 use crate::{
     kit::{backoff::Jitter, registry::DEFAULT_MAX_KEYS},
     redact::{MAX_DEPTH, MAX_NODES, MAX_STRING},
@@ -13,14 +15,15 @@ use crate::{
 /// Makes, for each section, the struct with its defaults and the part of a file, in which every key may be missing; and for
 /// all of them the [`File`], the table of [`VARIABLES`], and the way from settings to a file and back.
 ///
-/// A row is `key: type = default, "TOOL_VARIABLE", "what it means";`. `as "module"` names a module for serde's `with`.
+/// A row is `key: type = default, "TOOL_VARIABLE", "what it means";`. `as "module"` names a module for serde's `with`. A field that is
+/// no setting, with a way of its own to be read and added, stands behind them as `+ field: type;`.
 macro_rules! settings {
     ($(
         $(#[$about:meta])*
         $section:ident: $settings:ident, $part:ident {$(
             $(#[$doc:meta])*
             $key:ident: $type:ty = $default:expr, $(as $form:literal,)? $name:literal, $help:literal;
-        )*}
+        )*} $(+ $field:ident: $of:ty;)?
     )*) => {
         $(
             $(#[$about])*
@@ -29,18 +32,20 @@ macro_rules! settings {
             pub struct $settings {$(
                 $(#[$doc])*
                 pub $key: $type,
-            )*}
+            )* $(
+                pub(super) $field: $of,
+            )?}
 
             impl Default for $settings {
                 fn default() -> Self {
-                    Self { $($key: $default,)* }
+                    Self { $($key: $default,)* $($field: Default::default(),)? }
                 }
             }
 
             /// All values, unlike [`Settings`].
             impl Serialize for $settings {
                 fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-                    let all = $part { $($key: Some(self.$key.clone()),)* };
+                    let all = $part { $($key: Some(self.$key.clone()),)* $($field: self.$field.clone(),)? };
                     all.serialize(to)
                 }
             }
@@ -48,7 +53,7 @@ macro_rules! settings {
             impl<'de> Deserialize<'de> for $settings {
                 fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
                     let (part, default) = ($part::deserialize(from)?, Self::default());
-                    Ok(Self { $($key: part.$key.unwrap_or(default.$key),)* })
+                    Ok(Self { $($key: part.$key.unwrap_or(default.$key),)* $($field: part.$field,)? })
                 }
             }
 
@@ -57,7 +62,10 @@ macro_rules! settings {
             struct $part {$(
                 #[serde($(with = $form,)? skip_serializing_if = "Option::is_none")]
                 $key: Option<$type>,
-            )*}
+            )* $(
+                #[serde(skip_serializing)]
+                $field: $of,
+            )?}
         )*
 
         /// The content of a file: its preset, and some of the settings.
@@ -98,7 +106,9 @@ macro_rules! settings {
                             let is_set = value != default || self.explicit.0.contains(key);
                             is_set.then(|| value.clone())
                         },
-                    )*},)*
+                    )* $(
+                        $field: self.$section.$field.clone(),
+                    )?},)*
                     tools: self.tools.clone(),
                 }
             }
@@ -114,6 +124,7 @@ macro_rules! settings {
                     self.$section.$key = value;
                     self.explicit.0.insert(concat!(stringify!($section), ".", stringify!($key)));
                 })*)*
+                $($(self.$section.$field.add(file.$section.$field);)?)*
                 self.tools.extend(file.tools);
             }
         }
@@ -169,6 +180,30 @@ settings! {
         /// Whether idempotency keys are sent without quotes. Default: no.
         bare_idempotency_key: bool = false, "TOOL_HTTP_BARE_IDEMPOTENCY_KEY", "whether idempotency keys are sent without quotes";
     }
+
+    /// Where tokens for tools come from: `[token]`. For `Settings::token_layer` (feature `token`), which is in no stack by itself. The client's secret is not
+    /// among them: it is in a file, or in the variable `TOOL_TOKEN_CLIENT_SECRET`, which goes first.
+    token: TokenSettings, TokenPart {
+        /// The URL of the identity provider's token endpoint: `https://`, or `http://` on this machine. Default: none, and no tokens.
+        endpoint: Option<String> = None, "TOOL_TOKEN_ENDPOINT", "the URL of the identity provider's token endpoint";
+        /// The id by which this program signs in. Default: none, an error where there is an `endpoint`.
+        client_id: Option<String> = None, "TOOL_TOKEN_CLIENT_ID", "the id by which this program signs in there";
+        /// The file that has the secret, without the newline at its end. Default: none.
+        client_secret_file: Option<PathBuf> = None, "TOOL_TOKEN_CLIENT_SECRET_FILE", "the file that has its secret";
+        /// How this program signs in: `basic`, `post` or `public`. Default: `basic`.
+        auth: TokenAuth = TokenAuth::Basic, "TOOL_TOKEN_AUTH", "how this program signs in: basic, post or public";
+        /// How long before its end a token is not used any more; half of its lifetime at most. Default 30 s.
+        leeway: Duration = secs(30), as "duration", "TOOL_TOKEN_LEEWAY", "how long before its end a token is not used any more";
+        /// How long a token is valid whose provider does not say so. Default 300 s.
+        default_lifetime: Duration = secs(300), as "duration", "TOOL_TOKEN_DEFAULT_LIFETIME",
+            "how long a token is valid whose provider does not say so";
+        /// How long a token is used at most. Default 24 h.
+        max_lifetime: Duration = secs(24 * 3600), as "duration", "TOOL_TOKEN_MAX_LIFETIME", "how long a token is used at most";
+        /// How many tokens are kept, 1 to 16,777,216. Default 10,000.
+        max_keys: usize = 10_000, "TOOL_TOKEN_MAX_KEYS", "how many tokens are kept";
+        /// How long the provider has for one token. Default 5 s.
+        timeout: Duration = secs(5), as "duration", "TOOL_TOKEN_TIMEOUT", "how long the provider has for one token";
+    } + client_secret: ClientSecret;
 
     /// How long one attempt may take: `[timeout]`. See [`TimeoutLayer`](crate::timeout::TimeoutLayer).
     timeout: TimeoutSettings, TimeoutPart {

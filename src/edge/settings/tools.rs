@@ -35,6 +35,13 @@ pub struct ToolSettings {
     /// Whether its arguments are changed if they only have the wrong type. `true` is an error where they are not checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repair: Option<bool>,
+    /// For whom its tokens have to be: the name that the identity provider knows its service by. An error without `token.endpoint`. Of a call with a server
+    /// only the flat name counts (`[tools.pay__charge]`): no other server gets the token by a tool of the same name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub audience: Option<String>,
+    /// The scopes that they have to have. An error without an `audience`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub scopes: Vec<String>,
 }
 
 /// The same in a file.
@@ -48,6 +55,8 @@ struct Section {
     replay_safe: Option<bool>,
     validate: Option<bool>,
     repair: Option<bool>,
+    audience: Option<String>,
+    scopes: Vec<String>,
 }
 
 impl TryFrom<Section> for ToolSettings {
@@ -64,6 +73,8 @@ impl TryFrom<Section> for ToolSettings {
             replay_safe: section.replay_safe,
             validate: section.validate,
             repair: section.repair,
+            audience: section.audience,
+            scopes: section.scopes,
         })
     }
 }

@@ -7,7 +7,7 @@ use serde::{
     de::value::{Error, MapDeserializer},
 };
 
-use super::{Settings, VARIABLES, check, names::Names, sections::File, text::Text};
+use super::{Settings, VARIABLES, check, names::Names, sections::File, text::Text, token};
 use crate::{config::ConfigError, text::Short};
 
 /// An environment variable and the setting that it holds. See [`VARIABLES`].
@@ -120,7 +120,12 @@ impl Settings {
     {
         let mut chosen = Vec::new();
         for (name, text) in vars {
-            let (name, text) = (name.as_ref(), text.as_ref().trim());
+            let (name, text) = (name.as_ref(), text.as_ref());
+            if name == token::SECRET {
+                self.token.client_secret.read(text);
+                continue;
+            }
+            let text = text.trim();
             match find(name) {
                 Some(_) if text.is_empty() => {}
                 Some(variable) => chosen.push((variable, text.to_owned())),

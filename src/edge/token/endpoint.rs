@@ -124,7 +124,7 @@ impl<C, B> TokenEndpoint<C, B> {
 }
 
 /// The URL, and its host.
-fn parsed(url: &str) -> Result<(Uri, String), ConfigError> {
+pub(in crate::edge) fn parsed(url: &str) -> Result<(Uri, String), ConfigError> {
     let refuse = |reason: &'static str| ConfigError::new("endpoint", reason);
     let uri: Uri = url.parse().map_err(|_| refuse("is no URL"))?;
     let host = uri.host().filter(|host| !host.is_empty());

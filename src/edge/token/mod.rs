@@ -119,6 +119,8 @@ mod subject;
 mod target;
 mod upstream;
 
+#[cfg(all(feature = "settings", feature = "token"))]
+pub(in crate::edge) use self::endpoint::parsed as parsed_endpoint;
 #[cfg(feature = "token")]
 #[cfg_attr(docsrs, doc(cfg(feature = "token")))]
 pub use self::{

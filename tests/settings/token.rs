@@ -1,0 +1,318 @@
+//! `[token]`, and the audiences of tools.
+
+use std::{
+    fs,
+    sync::{Arc, Mutex},
+};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use tokio::time::sleep;
+use tower::{Layer, Service, ServiceExt, service_fn, util::option_layer};
+use tower_toolcall::{
+    BoxError, ErrorKind, ToolCall,
+    settings::{Place, Settings, TokenAuth},
+    token::{ClientAuth, Target, TokenEndpoint, TokenLayer, UpstreamToken},
+};
+
+use crate::kit::{changed, secs};
+
+const SECRET: &str = "hunter2-of-the-gateway";
+const VARIABLE: &str = "TOOL_TOKEN_CLIENT_SECRET";
+const FILE: &str = r#"
+    [token]
+    endpoint = "https://id.example.com/token"
+    client_id = "gateway"
+
+    [tools.order]
+    audience = "orders"
+    scopes = ["write", "read"]
+
+    [tools.shop__order]
+    audience = "shop"
+"#;
+
+type Got = Arc<Mutex<Vec<Request<Bytes>>>>;
+
+/// A provider that answers with a token, and keeps the requests.
+fn provider(
+    got: &Got,
+) -> impl Service<Request<Bytes>, Response = Response<Full<Bytes>>, Error = BoxError, Future: Send>
++ Clone
++ Send
++ Sync
++ 'static {
+    let got = Arc::clone(got);
+    service_fn(move |request| {
+        got.lock().unwrap().push(request);
+        let token = r#"{"access_token": "t0k3n", "token_type": "Bearer", "issued_token_type": "urn:ietf:params:oauth:token-type:access_token"}"#;
+        std::future::ready(Ok(Response::new(Full::from(token))))
+    })
+}
+
+fn file(text: &str) -> Settings {
+    toml::from_str(text).unwrap()
+}
+
+fn with_secret(settings: Settings) -> Settings {
+    settings.with_env_from([(VARIABLE, SECRET)]).unwrap()
+}
+
+/// The request that a call of the tool `order` causes, and the token that the tool gets.
+async fn ask(settings: &Settings, call: ToolCall) -> (Vec<Request<Bytes>>, String) {
+    let got = Got::default();
+    let tokens = settings.token_layer::<_, Bytes>(provider(&got)).unwrap();
+    let stack = settings
+        .stack()
+        .with_layer(Place::Attempt, option_layer(tokens))
+        .build()
+        .unwrap();
+    let tool = service_fn(|call: ToolCall| async move {
+        let token = call.extensions().get::<UpstreamToken>();
+        Ok::<_, BoxError>(token.map_or("none", |token| token.expose()).to_owned())
+    });
+    let answer = stack.layer(tool).oneshot(call.with_subject_token("alice"));
+    let answer = answer.await.unwrap();
+    (std::mem::take(&mut *got.lock().unwrap()), answer)
+}
+
+fn body(request: &Request<Bytes>) -> &str {
+    std::str::from_utf8(request.body()).unwrap()
+}
+
+#[tokio::test]
+async fn a_tool_with_an_audience_gets_a_token() {
+    let settings = with_secret(file(FILE));
+    let (asked, token) = ask(&settings, ToolCall::new("order")).await;
+    assert_eq!((asked.len(), &*token), (1, "t0k3n"));
+    assert_eq!(asked[0].uri(), "https://id.example.com/token");
+    assert!(asked[0].headers().contains_key("authorization"));
+    assert!(body(&asked[0]).contains("&audience=orders&scope=read%20write"));
+    // Of a server by the flat name.
+    let of = |server| ToolCall::new("order").with_server(server);
+    let (asked, _) = ask(&settings, of("shop")).await;
+    assert!(body(&asked[0]).ends_with("&audience=shop"));
+    let (asked, token) = ask(&settings, of("other")).await;
+    assert_eq!((asked.len(), &*token), (0, "none"));
+}
+
+#[test]
+fn without_an_endpoint_there_is_no_layer() {
+    let got = Got::default();
+    let layer = |s: &Settings| s.token_layer::<_, Bytes>(provider(&got)).unwrap();
+    assert!(layer(&Settings::default()).is_none());
+    assert!(layer(&file("[token]\nleeway = \"5s\"")).is_none());
+    let public =
+        file("[token]\nendpoint = \"https://id/token\"\nclient_id = \"a\"\nauth = \"public\"");
+    assert!(layer(&public).is_some());
+}
+
+/// The same as by hand, with the defaults too.
+#[test]
+fn each_setting_reaches_the_layer() {
+    let endpoint = || {
+        let auth = ClientAuth::public("gateway");
+        TokenEndpoint::<_, ()>::new("https://id.example.com/token", auth, ()).unwrap()
+    };
+    let public = changed(|s| {
+        s.token.endpoint = Some("https://id.example.com/token".into());
+        s.token.client_id = Some("gateway".into());
+        s.token.auth = TokenAuth::Public;
+    });
+    let shown = |s: &Settings| format!("{:?}", s.token_layer::<_, ()>(()).unwrap().unwrap());
+    let default = TokenLayer::new(endpoint());
+    assert_eq!(shown(&public), format!("{default:?}"));
+    let mut settings = public;
+    settings.token.leeway = secs(5);
+    settings.token.default_lifetime = secs(60);
+    settings.token.max_lifetime = secs(600);
+    settings.token.max_keys = 7;
+    settings.tools.entry("order".into()).or_default().audience = Some("orders".into());
+    let by_hand = default
+        .with_leeway(secs(5))
+        .with_default_lifetime(secs(60))
+        .with_max_lifetime(secs(600))
+        .and_then(|layer| layer.with_max_keys(7))
+        .unwrap()
+        .with_tool("order", Target::audience("orders"));
+    assert_eq!(shown(&settings), format!("{by_hand:?}"));
+}
+
+/// The provider has its own time, and a breaker.
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_is_slow_is_not_waited_for() {
+    let mut settings = with_secret(file(FILE));
+    settings.token.timeout = secs(2);
+    let hangs = service_fn(|_: Request<Bytes>| async {
+        sleep(secs(60)).await;
+        Err::<Response<Full<Bytes>>, BoxError>("late".into())
+    });
+    let tokens = settings.token_layer::<_, Bytes>(hangs).unwrap().unwrap();
+    let tool = service_fn(|_: ToolCall| async { Ok::<_, BoxError>(()) });
+    let svc = tokens.layer(tool);
+    let since = tokio::time::Instant::now();
+    for _ in 0..6 {
+        let call = ToolCall::new("order").with_subject_token("alice");
+        let error = svc.clone().oneshot(call).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::TokenExchange);
+    }
+    assert_eq!(since.elapsed(), secs(10));
+}
+
+#[tokio::test]
+async fn the_secret_is_that_of_a_file_or_of_the_variable_which_goes_first() {
+    let path = format!("{}/client_secret", env!("CARGO_TARGET_TMPDIR"));
+    fs::write(&path, "from-a-file\r\n").unwrap();
+    let mut settings = file(FILE);
+    settings.token.auth = TokenAuth::Post;
+    settings.token.client_secret_file = Some(path.into());
+    for (settings, expected) in [
+        (settings.clone(), "from-a-file"),
+        (with_secret(settings.clone()), SECRET),
+        (
+            settings.with_env_from([(VARIABLE, " ")]).unwrap(),
+            "from-a-file",
+        ),
+    ] {
+        let (asked, _) = ask(&settings, ToolCall::new("order")).await;
+        let body = body(&asked[0]);
+        assert!(
+            body.ends_with(&format!("&client_id=gateway&client_secret={expected}")),
+            "{body}"
+        );
+    }
+}
+
+/// Another preset of the environment, or variables that are read once more, take nothing away.
+#[test]
+fn a_secret_stays_under_another_preset() {
+    let settings = with_secret(file(FILE));
+    let again = settings.clone().with_env_from([("TOOL_PRESET", "gateway")]);
+    assert_eq!(again.unwrap().token, settings.token);
+}
+
+#[test]
+fn a_secret_is_nowhere_to_be_read() {
+    let settings = with_secret(file(FILE));
+    let layer = settings.token_layer::<_, ()>(()).unwrap();
+    let written = serde_json::to_string(&settings).unwrap();
+    let section = serde_json::to_string(&settings.token).unwrap();
+    for text in [format!("{settings:?} {layer:?}"), written, section] {
+        assert!(
+            !text.contains("hunter2") && !text.contains("client_secret\":"),
+            "{text}"
+        );
+    }
+}
+
+/// A file is read by many, and lies in repositories.
+#[test]
+fn a_secret_in_the_settings_is_refused_and_not_shown() {
+    let with = |value: &str| file(&format!("[token]\nclient_secret = {value}"));
+    for value in [r#""hunter2""#, "[\"hunter2\"]", "7"] {
+        for result in [
+            with(value).check(),
+            with(value).stack().build().map(drop),
+            with(value).token_layer::<_, ()>(()).map(drop),
+            with(value).with_env_from([(VARIABLE, "other")]).map(drop),
+        ] {
+            let error = result.unwrap_err();
+            assert_eq!(error.field(), "token.client_secret");
+            let text = error.to_string();
+            assert!(
+                text.contains("token.client_secret_file") && text.contains(VARIABLE),
+                "{text}"
+            );
+            assert!(
+                !format!("{text} {:?}", with(value)).contains("hunter2"),
+                "{text}"
+            );
+        }
+    }
+}
+
+#[track_caller]
+fn refused(change: impl FnOnce(&mut Settings), key: &str, says: &str) {
+    let mut settings = with_secret(file(FILE));
+    change(&mut settings);
+    let error = settings.check().unwrap_err();
+    assert_eq!(error.field(), key, "{error}");
+    assert!(error.reason().contains(says), "{error}");
+    let error = settings.token_layer::<_, ()>(()).unwrap_err();
+    assert_eq!(error.field(), key, "{error}");
+}
+
+#[test]
+fn settings_that_cannot_work_are_refused_by_their_keys() {
+    let url = |url: &str| {
+        let url = Some(url.to_owned());
+        move |s: &mut Settings| s.token.endpoint = url
+    };
+    refused(
+        url("http://id.example.com/token"),
+        "token.endpoint",
+        "another machine",
+    );
+    refused(
+        url("https://me:hunter2@id/token"),
+        "token.endpoint",
+        "a user",
+    );
+    refused(url("id"), "token.endpoint", "no");
+    refused(
+        |s| s.token.endpoint = None,
+        "tools.order.audience",
+        "`token.endpoint` is not set",
+    );
+    refused(
+        |s| s.token.client_id = None,
+        "token.client_id",
+        "is not set",
+    );
+    refused(
+        |s| s.token.client_id = Some(String::new()),
+        "token.client_id",
+        "is empty",
+    );
+    refused(|s| s.token.max_keys = 0, "token.max_keys", "not between");
+    refused(
+        |s| s.token.max_lifetime = secs(0),
+        "token.max_lifetime",
+        "zero",
+    );
+    let no_audience = |s: &mut Settings| s.tools.entry("order".into()).or_default().audience = None;
+    refused(no_audience, "tools.order.scopes", "no audience");
+    let empty = |s: &mut Settings| {
+        s.tools.entry("order".into()).or_default().audience = Some(String::new());
+    };
+    refused(empty, "tools.order.audience", "is empty");
+    let public = |s: &mut Settings| {
+        s.token.auth = TokenAuth::Public;
+        s.token.client_secret_file = Some("/run/secrets/gateway".into());
+    };
+    refused(
+        public,
+        "token.client_secret_file",
+        "`token.auth` is `public`",
+    );
+    let error = file(FILE).check().unwrap_err();
+    assert_eq!(error.field(), "token.client_secret_file");
+    assert!(error.reason().contains(VARIABLE), "{error}");
+}
+
+/// Whoever takes the key for that of the secret itself.
+#[test]
+fn a_file_that_cannot_be_read_is_not_named() {
+    let empty = format!("{}/empty_secret", env!("CARGO_TARGET_TMPDIR"));
+    fs::write(&empty, "\n").unwrap();
+    for (path, says) in [("hunter2", "cannot be read"), (&*empty, "is empty")] {
+        let mut settings = file(FILE);
+        settings.token.client_secret_file = Some(path.into());
+        assert_eq!(settings.check(), Ok(()));
+        let error = settings.token_layer::<_, ()>(()).unwrap_err();
+        assert_eq!(error.field(), "token.client_secret_file");
+        let text = error.to_string();
+        assert!(text.contains(says) && !text.contains(path), "{text}");
+    }
+}
