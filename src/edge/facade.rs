@@ -15,7 +15,7 @@
 //! # Ok::<_, tower_toolcall::ConfigError>(())
 //! ```
 
-use std::sync::OnceLock;
+use std::{sync::OnceLock, time::Duration};
 
 use metrics::{
     Counter, Gauge, Histogram, Label, Unit, counter, describe_counter, describe_gauge,
@@ -24,7 +24,8 @@ use metrics::{
 
 use crate::{
     call::Signal,
-    event::{BreakerState, RetryRefusal},
+    error::ErrorKind,
+    event::{BreakerState, RetryRefusal, TokenOutcome},
     metrics::{
         CallEnd, Labels, Sink, ToolSink,
         codes::MAX_CODES,
@@ -42,15 +43,21 @@ pub struct Facade {
 impl Facade {
     /// Describes the metrics to the recorder.
     pub fn new() -> Self {
-        let others = [names::ERRORS, names::OPENINGS];
+        let others = [
+            names::ERRORS,
+            names::OPENINGS,
+            names::TOKENS,
+            names::TOKEN_FAILURES,
+        ];
         for Metric { name, help, .. } in Series::all().map(Series::metric).chain(others) {
             describe_counter!(name, help);
         }
         for Metric { name, help, .. } in [names::IN_FLIGHT, names::STATE] {
             describe_gauge!(name, help);
         }
-        let Metric { name, help, .. } = names::DURATION;
-        describe_histogram!(name, Unit::Milliseconds, help);
+        for Metric { name, help, .. } in [names::DURATION, names::TOKEN_EXCHANGE] {
+            describe_histogram!(name, Unit::Milliseconds, help);
+        }
         Self::default()
     }
 
@@ -71,6 +78,16 @@ impl Sink for Facade {
         counter!(names::OPENINGS.name, labels.clone()).increment(opened.into());
         if let Some(state) = state {
             gauge!(names::STATE.name, labels).set(state.level());
+        }
+    }
+
+    fn token(&self, outcome: TokenOutcome, exchange: Option<Duration>, failure: Option<ErrorKind>) {
+        counter!(names::TOKENS.name, label::OUTCOME => outcome.name()).increment(1);
+        if let Some(kind) = failure {
+            counter!(names::TOKEN_FAILURES.name, label::CODE => kind.code()).increment(1);
+        }
+        if let Some(took) = exchange {
+            histogram!(names::TOKEN_EXCHANGE.name).record(took.as_secs_f64() * 1e3);
         }
     }
 }

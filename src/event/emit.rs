@@ -90,7 +90,7 @@ impl Event<'_> {
             } => emit!(WARN RATE_LIMITED, call, ATTEMPT = attempt,
                 CODE = ErrorKind::RateLimited.code(), DELAY_MS = ms(cooldown), HINTED = hinted),
             Event::Transition { transition, call } => breaker(transition, call),
-            Event::Breaker { .. } => {}
+            Event::Breaker { .. } | Event::Token { .. } => {}
             Event::Health { change, call } => emit!(WARN HEALTH, call, FROM = change.from.name(),
                 TO = change.to.name(), REASON = change.reason.map(Reason::name),
                 FAILURES = change.failures, GENERATION = change.generation),

@@ -3,7 +3,7 @@
 //! How a call ended is in its result, and a layer above sees that. For the rest, layers do not know
 //! each other: a layer gives an [`Event`] to its
 //! [`Listen`]er, if it has one, and emits it through [tracing](https://docs.rs/tracing) as well. There are no events on the
-//! path of a call that succeeds in good time.
+//! path of a call that succeeds in good time, but [that of a token](Event::Token) if it needs one.
 //!
 //! # Which layer emits what
 //!
@@ -76,7 +76,7 @@ pub(crate) use self::{
 };
 pub use self::{
     listen::{Listen, Listener, Listening},
-    outcome::CallOutcome,
+    outcome::{CallOutcome, TokenOutcome},
 };
 pub use crate::call::{ListenerId, Signal, Signals};
 pub use crate::event::availability::{Availability, AvailabilityChange};
@@ -189,6 +189,19 @@ pub enum Event<'a> {
         /// The call.
         call: &'a CallInfo,
     },
+    /// A call needed a token of its tool's, and has it or not. Only the [registered](Listening) listeners of the call receive it; no event is
+    /// emitted. It is of each attempt that needs one, one that finds a token included.
+    #[non_exhaustive]
+    Token {
+        /// The call.
+        call: &'a CallInfo,
+        /// What became of that.
+        outcome: TokenOutcome,
+        /// How long the identity provider took; `None` if this call did not ask it.
+        exchange: Option<Duration>,
+        /// Why there is no token.
+        error: Option<&'a ToolError>,
+    },
     /// A server is available, degraded or unavailable, and was not before. `tool.health`, WARN.
     #[non_exhaustive]
     Health {
@@ -282,8 +295,8 @@ impl<'a> Event<'a> {
         self
     }
 
-    /// The name under which subscribers get the event, one of [`names::event`]; `None` for [`Breaker`](Self::Breaker), which
-    /// is not emitted. A retry that was refused has the name of one that was done, unless its attempts are used up.
+    /// The name under which subscribers get the event, one of [`names::event`]; `None` for [`Breaker`](Self::Breaker) and
+    /// [`Token`](Self::Token), which are not emitted. A retry that was refused has the name of one that was done, unless its attempts are used up.
     pub const fn name(&self) -> Option<&'static str> {
         use names::event;
         Some(match self {
@@ -306,7 +319,7 @@ impl<'a> Event<'a> {
             Self::Transition { .. } => event::BREAKER,
             Self::Health { .. } => event::HEALTH,
             Self::Evicted { .. } => event::EVICTED,
-            Self::Breaker { .. } => return None,
+            Self::Breaker { .. } | Self::Token { .. } => return None,
         })
     }
 
@@ -320,6 +333,7 @@ impl<'a> Event<'a> {
             | Self::RetryRefused { call, .. }
             | Self::RateLimited { call, .. }
             | Self::Breaker { call, .. }
+            | Self::Token { call, .. }
             | Self::Health { call, .. } => Some(call),
             Self::Transition { call, .. } => call,
             Self::Evicted { .. } => None,

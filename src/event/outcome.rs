@@ -73,3 +73,33 @@ crate::text::names! {
         Rejected = "rejected",
     }
 }
+
+/// What became of a call's need of a token: the label `outcome` of `token_exchange_total`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum TokenOutcome {
+    /// There was one.
+    Hit,
+    /// The identity provider has issued one.
+    Exchanged,
+    /// Another call had asked for it.
+    Shared,
+    /// It could not be had, by this call or by another one that was waited for.
+    Failed,
+}
+
+impl TokenOutcome {
+    /// Every outcome, in the order of their declaration.
+    #[cfg(any(feature = "metrics", feature = "token"))]
+    pub(crate) const ALL: [Self; 4] = [Self::Hit, Self::Exchanged, Self::Shared, Self::Failed];
+}
+
+crate::text::names! {
+    /// Its name as a label.
+    TokenOutcome {
+        Hit = "hit",
+        Exchanged = "exchanged",
+        Shared = "shared",
+        Failed = "failed",
+    }
+}

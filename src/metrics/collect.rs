@@ -14,6 +14,7 @@ use super::{
     row::{Row, in_flight},
     snapshot::Snapshot,
     tally::Counts,
+    tokens::TokenTotals,
 };
 use crate::{call::Signals, kit::lane::Spread};
 
@@ -42,7 +43,7 @@ impl Totals {
         }
     }
 
-    fn read(&mut self, row: &Spread<Row>) {
+    pub(super) fn read(&mut self, row: &Spread<Row>) {
         self.is_known |= row.is_known();
         self.in_flight += in_flight(row);
         self.signals |= row.signals();
@@ -73,7 +74,7 @@ impl Totals {
         }
     }
 
-    fn subtract(&mut self, earlier: &Self) {
+    pub(super) fn subtract(&mut self, earlier: &Self) {
         self.counts.combine(&earlier.counts, u64::saturating_sub);
         // It cannot fail: counts only grow.
         let _ = self.latency.subtract(&earlier.latency);
@@ -101,6 +102,7 @@ pub(super) struct Collected {
     pub(super) range: Range,
     pub(super) tools: BTreeMap<Labels, Totals>,
     pub(super) breakers: Breakers,
+    pub(super) tokens: Option<TokenTotals>,
 }
 
 impl Collected {
@@ -109,6 +111,7 @@ impl Collected {
             range,
             tools: BTreeMap::new(),
             breakers,
+            tokens: None,
         }
     }
 
@@ -128,6 +131,9 @@ impl Collected {
             if let Some(earlier) = earlier.breakers.get(labels) {
                 breaker.openings -= earlier.openings;
             }
+        }
+        if let (Some(tokens), Some(earlier)) = (&mut self.tokens, &earlier.tokens) {
+            tokens.subtract(earlier);
         }
     }
 

@@ -14,12 +14,13 @@ use super::{
     row::{Row, Seat, Shared},
     sink::{CallEnd, Sink, Sinks},
     snapshot::Snapshot,
+    tokens::Tokens,
 };
 use crate::{
     call::{CallInfo, ListenerId, Signals},
     config::{ConfigError, refuse_if},
-    error::ErrorKind,
-    event::{BreakerState, Event, Listen, Listener, Listening, Transition},
+    error::{ErrorKind, ToolError},
+    event::{BreakerState, Event, Listen, Listener, Listening, TokenOutcome, Transition},
     key::Key,
     kit::{lane::Spread, registry::Registry},
     outcome::ByError,
@@ -41,6 +42,7 @@ pub struct Metrics(Arc<Inner>);
 struct Inner {
     rows: Registry<Spread<Row>>,
     board: Board,
+    tokens: Tokens,
     shared: Arc<Shared>,
     /// Since the last reset.
     period: Mutex<Period>,
@@ -118,8 +120,15 @@ impl Metrics {
 
     /// All that was ever counted.
     pub(super) fn collect(&self) -> Collected {
-        let Inner { rows, board, .. } = &*self.0;
-        let mut all = Collected::new(self.0.shared.range, board.all());
+        let Inner {
+            rows,
+            board,
+            tokens,
+            shared,
+            ..
+        } = &*self.0;
+        let mut all = Collected::new(shared.range, board.all());
+        all.tokens = tokens.collect(&shared.range);
         for entry in rows.entries() {
             all.add(entry.value());
         }
@@ -153,6 +162,13 @@ impl Inner {
             ErrorKind::DeadlineExceeded | ErrorKind::Cancelled => count(&self.seat(call)),
             // A name that no table knows, or whose call a table refused: no row is made for it.
             _ => count(self.rows.overflow().value()),
+        }
+    }
+
+    fn token(&self, outcome: TokenOutcome, exchange: Option<Duration>, failure: Option<ErrorKind>) {
+        self.tokens.add(outcome, exchange, failure);
+        for sink in &self.shared.sinks.0 {
+            sink.token(outcome, exchange, failure);
         }
     }
 
@@ -194,6 +210,12 @@ impl Listen for Inner {
                 generation,
                 ..
             } => self.tell(self.board.meet(server, tool, state, generation), false),
+            Event::Token {
+                outcome,
+                exchange,
+                error,
+                ..
+            } => self.token(outcome, exchange, error.map(ToolError::kind)),
             Event::NotStarted { call, kind } => self.not_started(call, kind),
             // The layer sees them at the end of the call, and counts them there.
             Event::Slow { .. } | Event::Cancelled { .. } => {}
@@ -287,6 +309,7 @@ impl MetricsBuilder {
             listening: Listening::new(inner.clone()),
             rows: Registry::new(key, self.max_tools, other, Listener::default()),
             board: Board::new(self.max_tools),
+            tokens: Tokens::new(&shared),
             period: Mutex::new(Period::new(Collected::new(range, Breakers::new()))),
             shared,
         }))

@@ -4,7 +4,7 @@ use hdrhistogram::Histogram;
 
 use super::{
     latency::{Range, encode},
-    snapshot::{BreakerRow, Latency, Snapshot, Stats, ToolRow},
+    snapshot::{BreakerRow, Latency, Snapshot, Stats, TokenStats, ToolRow},
 };
 use crate::event::BreakerState;
 
@@ -48,6 +48,10 @@ impl Snapshot {
         merged.period = self.period.max(other.period);
         merged.total.merge(&other.total, range)?;
         merged.tools = merge_tools(&self.tools, &other.tools, range)?;
+        if let Some(tokens) = &other.tokens {
+            let ours = merged.tokens.get_or_insert_default();
+            ours.merge(tokens, &self.latency)?;
+        }
         merged.breakers = merge_breakers(&self.breakers, &other.breakers);
         *self = merged;
         Ok(())
@@ -92,6 +96,22 @@ impl BreakerRow {
         if level(other) > level(self) {
             self.state = other.state;
         }
+    }
+}
+
+impl TokenStats {
+    fn merge(&mut self, other: &Self, range: &Range) -> Result<(), MergeError> {
+        self.exchange.merge(&other.exchange, range)?;
+        for (ours, theirs) in [
+            (&mut self.hits, other.hits),
+            (&mut self.exchanged, other.exchanged),
+            (&mut self.shared, other.shared),
+            (&mut self.failed, other.failed),
+        ] {
+            *ours = ours.saturating_add(theirs);
+        }
+        add_each(&mut self.failures, &other.failures);
+        Ok(())
     }
 }
 

@@ -21,6 +21,14 @@
 //! | `circuit_breaker_open_total` | counter | | [`BreakerRow::openings`] |
 //! | `circuit_breaker_state` | gauge: 0 closed, 1 half-open, 2 open | | [`BreakerRow::state`] |
 //!
+//! The [tokens](crate::event::Event::Token) that calls needed, of all tools together, so without the labels `server` and `tool`; absent before the first one:
+//!
+//! | [Prometheus](Metrics::prometheus) | type | labels | [snapshot](TokenStats) |
+//! |---|---|---|---|
+//! | `token_exchange_total` | counter | `outcome`: a [`TokenOutcome`](crate::event::TokenOutcome) | `hits`, `exchanged`, `shared`, `failed` |
+//! | `token_exchange_failures_total` | counter | `code`: that of the [kind](crate::ErrorKind) of the cause | `failures` |
+//! | `token_exchange_duration_ms` | histogram | `le` | `exchange` |
+//!
 //! `tool_execution_errors_total` counts every call that did not succeed, given up and timed out ones too. Attempts are
 //! requests that were sent: a call that was only refused has none. A breaker of a whole server has an empty `tool`.
 //! Latencies are those of all calls but the ones that this side refused (no time left, circuit open, overloaded).
@@ -142,6 +150,7 @@ mod sink;
 mod snapshot;
 mod table;
 mod tally;
+mod tokens;
 
 pub use self::{
     collect::Interval,
@@ -152,6 +161,6 @@ pub use self::{
     merge::MergeError,
     service::MetricsService,
     sink::{CallEnd, Sink, ToolSink},
-    snapshot::{BreakerRow, Latency, Snapshot, Stats, ToolRow},
+    snapshot::{BreakerRow, Latency, Snapshot, Stats, TokenStats, ToolRow},
 };
 pub use crate::event::CallOutcome;

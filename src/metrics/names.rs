@@ -45,6 +45,24 @@ pub(crate) const STATE: Metric = metric(
     "State of a circuit breaker: 0 closed, 1 half-open, 2 open.",
 );
 
+/// A counter by outcome.
+pub(crate) const TOKENS: Metric = metric(
+    "token_exchange_total",
+    "Calls that needed a token, by what became of that.",
+);
+
+/// A counter by error code.
+pub(crate) const TOKEN_FAILURES: Metric = metric(
+    "token_exchange_failures_total",
+    "Calls that got no token, by the error code of the cause.",
+);
+
+/// A histogram.
+pub(crate) const TOKEN_EXCHANGE: Metric = metric(
+    "token_exchange_duration_ms",
+    "How long the identity provider took for a token, in milliseconds.",
+);
+
 /// One counter of a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Series {

@@ -9,7 +9,7 @@ use super::{
     labels::Labels,
     names::{self, Metric, Series, label},
 };
-use crate::event::BreakerState;
+use crate::event::{BreakerState, TokenOutcome};
 
 /// Prints what was collected.
 pub(super) struct Prometheus<'a> {
@@ -34,7 +34,8 @@ impl fmt::Display for Prometheus<'_> {
         }
         counters.try_for_each(|series| self.counter(f, series))?;
         self.in_flight(f)?;
-        self.breakers(f)
+        self.breakers(f)?;
+        self.tokens(f)
     }
 }
 
@@ -55,14 +56,14 @@ impl<'a> Prometheus<'a> {
         if lines.peek().is_some() {
             head(f, metric.name, "counter", metric.help)?;
         }
-        lines.try_for_each(|(labels, label, n)| line(f, &metric.name, labels, label, &n))
+        lines.try_for_each(|(labels, label, n)| line(f, &metric.name, Some(labels), label, &n))
     }
 
     fn errors(&self, f: &mut fmt::Formatter<'_>, name: &str, label: &str) -> fmt::Result {
         head(f, name, "counter", names::ERRORS.help)?;
         for (labels, totals) in self.tools() {
             for (code, n) in &totals.codes {
-                line(f, &name, labels, Some((label, code)), n)?;
+                line(f, &name, Some(labels), Some((label, code)), n)?;
             }
         }
         Ok(())
@@ -71,17 +72,8 @@ impl<'a> Prometheus<'a> {
     fn durations(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Metric { name, help, .. } = names::DURATION;
         head(f, name, "histogram", help)?;
-        for (labels, totals) in self.tools() {
-            for (le, n) in cumulative(&totals.latency, totals.counts.clamped) {
-                let le = Some((label::LE, &*le));
-                line(f, &format_args!("{name}_bucket"), labels, le, &n)?;
-            }
-            let sum = totals.counts.micros as f64 / 1e3;
-            line(f, &format_args!("{name}_sum"), labels, None, &sum)?;
-            let count = totals.latency.len();
-            line(f, &format_args!("{name}_count"), labels, None, &count)?;
-        }
-        Ok(())
+        self.tools()
+            .try_for_each(|(labels, totals)| histogram(f, name, Some(labels), totals))
     }
 
     fn in_flight(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -92,7 +84,7 @@ impl<'a> Prometheus<'a> {
         for (labels, totals) in self.tools() {
             let is_other = *labels == Labels::other();
             let more = if is_other { without_row } else { 0 };
-            line(f, &name, labels, None, &(totals.in_flight + more))?;
+            line(f, &name, Some(labels), None, &(totals.in_flight + more))?;
         }
         Ok(())
     }
@@ -104,17 +96,54 @@ impl<'a> Prometheus<'a> {
         let Metric { name, help, .. } = names::OPENINGS;
         head(f, name, "counter", help)?;
         for (labels, seen) in &self.all.breakers {
-            line(f, &name, labels, None, &seen.openings)?;
+            line(f, &name, Some(labels), None, &seen.openings)?;
         }
         let Metric { name, help, .. } = names::STATE;
         head(f, name, "gauge", help)?;
         for (labels, seen) in &self.all.breakers {
             if let Some(level) = seen.state.map(BreakerState::level) {
-                line(f, &name, labels, None, &level)?;
+                line(f, &name, Some(labels), None, &level)?;
             }
         }
         Ok(())
     }
+
+    fn tokens(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(tokens) = &self.all.tokens else {
+            return Ok(());
+        };
+        let Metric { name, help, .. } = names::TOKENS;
+        head(f, name, "counter", help)?;
+        for outcome in TokenOutcome::ALL {
+            let label = Some((label::OUTCOME, outcome.name()));
+            line(f, &name, None, label, &tokens.of(outcome))?;
+        }
+        let Metric { name, help, .. } = names::TOKEN_FAILURES;
+        head(f, name, "counter", help)?;
+        for (code, n) in &tokens.exchanges.codes {
+            line(f, &name, None, Some((label::CODE, code)), n)?;
+        }
+        let Metric { name, help, .. } = names::TOKEN_EXCHANGE;
+        head(f, name, "histogram", help)?;
+        histogram(f, name, None, &tokens.exchanges)
+    }
+}
+
+/// The lines of a histogram.
+fn histogram(
+    f: &mut fmt::Formatter<'_>,
+    name: &str,
+    labels: Option<&Labels>,
+    totals: &Totals,
+) -> fmt::Result {
+    for (le, n) in cumulative(&totals.latency, totals.counts.clamped) {
+        let le = Some((label::LE, &*le));
+        line(f, &format_args!("{name}_bucket"), labels, le, &n)?;
+    }
+    let sum = totals.counts.micros as f64 / 1e3;
+    line(f, &format_args!("{name}_sum"), labels, None, &sum)?;
+    let count = totals.latency.len();
+    line(f, &format_args!("{name}_count"), labels, None, &count)
 }
 
 /// The two lines before the first one of a metric.
@@ -125,18 +154,22 @@ fn head(f: &mut fmt::Formatter<'_>, name: &str, kind: &str, help: &str) -> fmt::
 fn line(
     f: &mut fmt::Formatter<'_>,
     name: &dyn Display,
-    labels: &Labels,
+    labels: Option<&Labels>,
     more: Option<(&str, &str)>,
     value: &dyn Display,
 ) -> fmt::Result {
-    let server = Escaped(labels.server().unwrap_or_default());
-    let tool = Escaped(labels.tool());
-    let [of_server, of_tool] = [label::SERVER, label::TOOL];
-    write!(f, "{name}{{{of_server}=\"{server}\",{of_tool}=\"{tool}\"")?;
-    if let Some((label, text)) = more {
-        write!(f, ",{label}=\"{}\"", Escaped(text))?;
+    let of_tool = labels.map(|labels| {
+        let server = labels.server().unwrap_or_default();
+        [(label::SERVER, server), (label::TOOL, labels.tool())]
+    });
+    write!(f, "{name}")?;
+    let mut before = '{';
+    for (label, text) in of_tool.into_iter().flatten().chain(more) {
+        write!(f, "{before}{label}=\"{}\"", Escaped(text))?;
+        before = ',';
     }
-    writeln!(f, "}} {value}")
+    let after = if before == ',' { "}" } else { "" };
+    writeln!(f, "{after} {value}")
 }
 
 /// The value of a label, as the text format wants it.

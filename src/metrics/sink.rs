@@ -4,7 +4,7 @@ use super::{labels::Labels, names::Series};
 use crate::{
     call::Signal,
     error::ErrorKind,
-    event::{BreakerState, CallOutcome, RetryRefusal},
+    event::{BreakerState, CallOutcome, RetryRefusal, TokenOutcome},
 };
 
 /// Passes the figures on to another system's metrics, as they are counted.
@@ -19,6 +19,12 @@ pub trait Sink: Send + Sync {
     /// have no row of their own. `opened`: whether it has opened. Default: nothing.
     fn breaker(&self, labels: &Labels, state: Option<BreakerState>, opened: bool) {
         let _ = (labels, state, opened);
+    }
+
+    /// A call needed a token; `exchange`: how long the identity provider took, if the call asked it; `failure`: the cause, if there is
+    /// none. Default: nothing.
+    fn token(&self, outcome: TokenOutcome, exchange: Option<Duration>, failure: Option<ErrorKind>) {
+        let _ = (outcome, exchange, failure);
     }
 }
 

@@ -8,8 +8,9 @@ use super::{
     latency::{Range, encode, micros},
     names::Series,
     tally::Counts,
+    tokens::TokenTotals,
 };
-use crate::event::{BreakerState, CallOutcome, RetryRefusal};
+use crate::event::{BreakerState, CallOutcome, RetryRefusal, TokenOutcome};
 
 /// The counts of a period: since the start or a reset, or in an [interval](super::Interval).
 ///
@@ -27,6 +28,9 @@ pub struct Snapshot {
     pub total: Stats,
     /// Every circuit breaker that the calls have met since the start, in the order of server and tool.
     pub breakers: Vec<BreakerRow>,
+    /// The tokens that calls needed; `None` if none ever did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<TokenStats>,
     pub(super) latency: Range,
 }
 
@@ -55,6 +59,24 @@ pub struct BreakerRow {
     pub state: Option<BreakerState>,
     /// How often it has opened.
     pub openings: u64,
+}
+
+/// The tokens that calls needed, each attempt for itself.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct TokenStats {
+    /// Those that were kept.
+    pub hits: u64,
+    /// Those that the identity provider was asked for.
+    pub exchanged: u64,
+    /// Those that another call had asked for.
+    pub shared: u64,
+    /// Those that could not be had.
+    pub failed: u64,
+    /// The same by the error code of the cause.
+    pub failures: BTreeMap<String, u64>,
+    /// How long the identity provider took, in vain too.
+    pub exchange: Latency,
 }
 
 /// The counts of one tool's calls, or of all calls.
@@ -166,6 +188,10 @@ impl Snapshot {
             tools: tools.collect(),
             total: Stats::of(&collected.total(), with_histograms),
             breakers: breakers.collect(),
+            tokens: collected
+                .tokens
+                .as_ref()
+                .map(|tokens| TokenStats::of(tokens, with_histograms)),
             latency: collected.range,
         }
     }
@@ -177,6 +203,26 @@ impl Snapshot {
             .iter()
             .find(|row| row.server.as_deref() == server && row.tool == tool);
         row.map(|row| &row.stats)
+    }
+}
+
+impl TokenStats {
+    fn of(totals: &TokenTotals, with_histogram: bool) -> Self {
+        let Totals {
+            counts,
+            codes,
+            latency,
+            ..
+        } = &totals.exchanges;
+        let codes = codes.iter();
+        Self {
+            hits: totals.of(TokenOutcome::Hit),
+            exchanged: totals.of(TokenOutcome::Exchanged),
+            shared: totals.of(TokenOutcome::Shared),
+            failed: totals.of(TokenOutcome::Failed),
+            failures: codes.map(|(code, n)| (code.to_string(), *n)).collect(),
+            exchange: Latency::of(latency, counts, with_histogram),
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use super::snapshot::{BreakerRow, Snapshot, Stats};
+use super::snapshot::{BreakerRow, Snapshot, Stats, TokenStats};
 use crate::{event::BreakerState, text::Short};
 
 /// The width of names.
@@ -32,7 +32,7 @@ impl fmt::Display for Snapshot {
             let state = row.state.map_or("", BreakerState::name);
             writeln!(f, "breaker {name}: {state}, openings: {}", row.openings)?;
         }
-        Ok(())
+        self.tokens.as_ref().map_or(Ok(()), |all| tokens(f, all))
     }
 }
 
@@ -90,6 +90,26 @@ fn line(
         breaker.map_or("", BreakerState::name),
     );
     writeln!(f, "{}", numbers.trim_end())
+}
+
+fn tokens(f: &mut fmt::Formatter<'_>, all: &TokenStats) -> fmt::Result {
+    let TokenStats {
+        hits,
+        exchanged,
+        shared,
+        failed,
+        exchange,
+        ..
+    } = all;
+    write!(
+        f,
+        "tokens: {hits} hits, {exchanged} exchanged, {shared} shared, {failed} failed"
+    )?;
+    if exchange.count > 0 {
+        let (p50, p99) = (millis(exchange.p50), millis(exchange.p99));
+        write!(f, ", exchanges p50 {p50} ms, p99 {p99} ms")?;
+    }
+    writeln!(f)
 }
 
 /// A number, or a dash where no layer reports it.

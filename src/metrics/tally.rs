@@ -62,11 +62,20 @@ impl Tally {
     #[inline(always)]
     pub(super) fn ended(&mut self, end: &CallEnd<'_>, range: &Range) {
         end.each_count(|series, n| self.counts.add(series, n));
-        if let Some(place) = end.code_place {
+        self.note(
+            end.was_sent().then_some(end.duration),
+            end.code_place,
+            range,
+        );
+    }
+
+    #[inline(always)]
+    pub(super) fn note(&mut self, took: Option<Duration>, code: Option<usize>, range: &Range) {
+        if let Some(place) = code {
             self.codes[place] += 1;
         }
-        if end.was_sent() {
-            self.took(end.duration, range);
+        if let Some(duration) = took {
+            self.took(duration, range);
         }
     }
 

@@ -6,6 +6,7 @@ mod chaos;
 mod endpoint;
 mod kit;
 mod layer;
+mod metrics;
 mod mistakes;
 mod providers;
 mod refused;

@@ -14,6 +14,9 @@
 //! | `tool.in_flight` | up-down counter, `{call}` | `gen_ai.tool.name`, `tool.server` |
 //! | `circuit_breaker.openings` | counter, `{opening}` | the same |
 //! | `circuit_breaker.state` | gauge, `1` | the same |
+//! | `token.exchanges` | counter, `{call}` | `token.outcome` |
+//! | `token.exchange.failures` | counter, `{call}` | `error.type` |
+//! | `token.exchange.duration` | histogram, `s` | |
 //!
 //! Without a layer that reports it, a counter has no series (`tool.retries` without a retry layer, for example); with one, it begins
 //! at 0.
@@ -37,6 +40,7 @@
 //! | `tool_timeout_total` | counter, `{call}` | | an MCP gateway |
 //! | `circuit_breaker_open_total` | counter, `{opening}` | | an MCP gateway |
 //! | `circuit_breaker_state` | gauge, `1` | | an HTTP tool proxy |
+//! | `token_exchange_duration_ms` | histogram, `ms`, without attributes | | an HTTP tool proxy |
 //!
 //! # Example
 //!
@@ -52,6 +56,7 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, OnceLock},
+    time::Duration,
 };
 
 use opentelemetry::{
@@ -62,7 +67,7 @@ use opentelemetry::{
 use crate::{
     call::Signal,
     error::ErrorKind,
-    event::{BreakerState, RetryRefusal, names::span},
+    event::{BreakerState, RetryRefusal, TokenOutcome, names::span},
     metrics::{
         CallEnd, Labels, Sink, ToolSink,
         names::{self, Metric, Series, label},
@@ -87,9 +92,19 @@ pub struct OtelMetrics {
     mcp_operation: Histogram<f64>,
     in_flight: UpDownCounter<i64>,
     counters: Arc<Counters>,
-    /// Other systems' names: the duration in milliseconds, and the counters.
-    aliases: Option<(Histogram<f64>, Arc<Counters>)>,
+    tokens: Counter<u64>,
+    token_failures: Counter<u64>,
+    token_exchange: Histogram<f64>,
+    aliases: Option<Aliases>,
     mcp: bool,
+}
+
+/// What is recorded under other systems' names: durations in milliseconds, and the counters.
+#[derive(Clone, Debug)]
+struct Aliases {
+    duration: Histogram<f64>,
+    token_exchange: Histogram<f64>,
+    counters: Arc<Counters>,
 }
 
 impl OtelMetrics {
@@ -114,6 +129,18 @@ impl OtelMetrics {
                 "How long a request to an MCP server took, as its sender sees it.",
             ),
             in_flight: in_flight.with_description(names::IN_FLIGHT.help).build(),
+            tokens: counter(meter, "token.exchanges", "{call}", names::TOKENS.help),
+            token_failures: counter(
+                meter,
+                "token.exchange.failures",
+                "{call}",
+                names::TOKEN_FAILURES.help,
+            ),
+            token_exchange: histogram(
+                "token.exchange.duration",
+                EXECUTE_TOOL_BOUNDS,
+                "How long the identity provider took for a token.",
+            ),
             counters: Arc::new(Counters::new(meter, Names::Ours)),
             aliases: None,
             mcp: true,
@@ -129,12 +156,16 @@ impl OtelMetrics {
     /// Records under [other systems' names](self#other-systems-names) as well. Default: no.
     pub fn with_aliases(mut self, meter: &Meter) -> Self {
         let bounds = names::BOUNDS_MS.map(|ms| ms as f64);
-        let duration = meter.f64_histogram(names::DURATION.name);
-        let duration = duration.with_unit("ms");
-        let duration = duration.with_boundaries(bounds.to_vec());
-        let duration = duration.with_description(names::DURATION.help).build();
-        let counters = Counters::new(meter, Names::Aliases);
-        self.aliases = Some((duration, Arc::new(counters)));
+        let millis = |metric: Metric| {
+            let histogram = meter.f64_histogram(metric.name).with_unit("ms");
+            let histogram = histogram.with_boundaries(bounds.to_vec());
+            histogram.with_description(metric.help).build()
+        };
+        self.aliases = Some(Aliases {
+            duration: millis(names::DURATION),
+            token_exchange: millis(names::TOKEN_EXCHANGE),
+            counters: Arc::new(Counters::new(meter, Names::Aliases)),
+        });
         self
     }
 }
@@ -146,10 +177,36 @@ impl Sink for OtelMetrics {
 
     fn breaker(&self, labels: &Labels, state: Option<BreakerState>, opened: bool) {
         self.counters.breaker(labels, state, opened);
-        if let Some((_, counters)) = &self.aliases {
+        if let Some(Aliases { counters, .. }) = &self.aliases {
             counters.breaker(labels, state, opened);
         }
     }
+
+    fn token(&self, outcome: TokenOutcome, exchange: Option<Duration>, failure: Option<ErrorKind>) {
+        let of = [KeyValue::new("token.outcome", outcome.name())];
+        self.tokens.add(1, &of);
+        if let Some(kind) = failure {
+            let of = [KeyValue::new(span::ERROR_TYPE, kind.error_type())];
+            self.token_failures.add(1, &of);
+        }
+        let Some(seconds) = exchange.map(|took| took.as_secs_f64()) else {
+            return;
+        };
+        self.token_exchange.record(seconds, &[]);
+        if let Some(aliases) = &self.aliases {
+            aliases.token_exchange.record(seconds * 1e3, &[]);
+        }
+    }
+}
+
+fn counter(
+    meter: &Meter,
+    name: &'static str,
+    unit: &'static str,
+    help: &'static str,
+) -> Counter<u64> {
+    let counter = meter.u64_counter(name).with_unit(unit);
+    counter.with_description(help).build()
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -208,10 +265,7 @@ struct Counters {
 
 impl Counters {
     fn new(meter: &Meter, names: Names) -> Self {
-        let counter = |name: &'static str, unit: &'static str, help: &'static str| {
-            let counter = meter.u64_counter(name).with_unit(unit);
-            counter.with_description(help).build()
-        };
+        let counter = |name, unit, help| counter(meter, name, unit, help);
         let mut series = BTreeMap::new();
         for one in Series::all() {
             if let Some((name, unit)) = names.instrument(one) {
@@ -328,8 +382,12 @@ impl Tool {
                 execution,
             },
             failures: [const { OnceLock::new() }; ErrorKind::ALL.len()],
-            aliases: aliases
-                .map(|(duration, all)| (duration.clone(), ToolCounters::new(all, labels))),
+            aliases: aliases.map(|all| {
+                (
+                    all.duration.clone(),
+                    ToolCounters::new(&all.counters, labels),
+                )
+            }),
             otel: otel.clone(),
             counters,
         }

@@ -19,9 +19,10 @@ use super::{
     subject::TokenRequest,
 };
 use crate::{
-    call::ToolCall,
+    call::{CallInfo, ToolCall},
     edge::body::wall_clock,
     error::{ErrorKind, TimeoutLimit, ToolError},
+    event::{Event, Listener, TokenOutcome},
     kit::{
         flights::{Failed, Flights, Made, Source},
         preparing::GivenUp,
@@ -85,9 +86,14 @@ impl<X> Exchange<X> {
     }
 
     /// The token, if there is one.
-    pub(super) fn kept(&self, request: &TokenRequest) -> Option<Kept> {
+    pub(super) fn kept(&self, call: &ToolCall, request: &TokenRequest) -> Option<Kept> {
         let kept = self.flights.get(request)?;
-        self.counts.add(Ok(Source::Kept));
+        self.counts.add(TokenOutcome::Hit);
+        let mut is_heard = false;
+        call.record(|record| is_heard = !record.listeners().is_empty());
+        if is_heard {
+            tell(&call.info(), TokenOutcome::Hit, None, None);
+        }
         Some(kept)
     }
 
@@ -114,10 +120,19 @@ where
         let (this, settings) = (self.clone(), Arc::clone(settings));
         let mut ask = call.on_behalf(TOOL);
         ask.extensions_mut().insert(request.clone());
+        let info = call.info();
         Box::pin(async move {
-            let make = || this.make(ask, &request, &settings);
+            let mut took = None;
+            let make = || this.make(ask, &request, &settings, &mut took);
             let (result, source) = this.flights.get_or_make(&request, make).await;
-            this.counts.add(result.as_ref().map(|_| source));
+            let outcome = match (&result, source) {
+                (Err(_), _) => TokenOutcome::Failed,
+                (Ok(_), Source::Kept) => TokenOutcome::Hit,
+                (Ok(_), Source::Shared) => TokenOutcome::Shared,
+                (Ok(_), Source::Made) => TokenOutcome::Exchanged,
+            };
+            this.counts.add(outcome);
+            tell(&info, outcome, took, result.as_ref().err());
             result.map_err(failed)
         })
     }
@@ -127,10 +142,14 @@ where
         ask: ToolCall,
         request: &TokenRequest,
         settings: &Settings,
+        took: &mut Option<Duration>,
     ) -> Result<Made<Kept>, Failed> {
         let since = Instant::now();
         let limit = ask.clone();
-        let token = self.send(ask).await.map_err(|error| Failed {
+        let result = self.send(ask).await;
+        let is_asked = result.as_ref().err().is_none_or(|e| !e.is_own_refusal());
+        *took = is_asked.then(|| since.elapsed());
+        let token = result.map_err(|error| Failed {
             is_shared: GivenUp::by(&limit).is_none() && !is_for_one(&error),
             error,
         })?;
@@ -149,6 +168,21 @@ where
         ready.map_err(Into::into)?;
         svc.call(ask).await.map_err(Into::into)
     }
+}
+
+/// Tells the observers of the call what became of its token.
+fn tell(
+    call: &CallInfo,
+    outcome: TokenOutcome,
+    exchange: Option<Duration>,
+    error: Option<&ToolError>,
+) {
+    Listener::default().tell(&Event::Token {
+        call,
+        outcome,
+        exchange,
+        error,
+    });
 }
 
 /// Whether the call's own time or caller ended the exchange: it says nothing of the provider.

@@ -4,10 +4,7 @@ use std::sync::{
 };
 
 use super::{exchange::Kept, subject::TokenRequest};
-use crate::{
-    error::ToolError,
-    kit::flights::{Flights, Source},
-};
+use crate::{event::TokenOutcome, kit::flights::Flights};
 
 /// What became of the calls that needed a token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,22 +21,11 @@ pub struct TokenCounts {
 }
 
 #[derive(Default)]
-pub(super) struct Counts {
-    hits: AtomicU64,
-    exchanged: AtomicU64,
-    shared: AtomicU64,
-    failed: AtomicU64,
-}
+pub(super) struct Counts([AtomicU64; TokenOutcome::ALL.len()]);
 
 impl Counts {
-    pub(super) fn add(&self, result: Result<Source, &ToolError>) {
-        let count = match result {
-            Ok(Source::Kept) => &self.hits,
-            Ok(Source::Made) => &self.exchanged,
-            Ok(Source::Shared) => &self.shared,
-            Err(_) => &self.failed,
-        };
-        count.fetch_add(1, Relaxed);
+    pub(super) fn add(&self, outcome: TokenOutcome) {
+        self.0[outcome as usize].fetch_add(1, Relaxed);
     }
 }
 
@@ -57,12 +43,12 @@ impl TokenHandle {
 
     /// What became of the calls so far.
     pub fn counts(&self) -> TokenCounts {
-        let read = |count: &AtomicU64| count.load(Relaxed);
+        let read = |outcome: TokenOutcome| self.counts.0[outcome as usize].load(Relaxed);
         TokenCounts {
-            hits: read(&self.counts.hits),
-            exchanged: read(&self.counts.exchanged),
-            shared: read(&self.counts.shared),
-            failed: read(&self.counts.failed),
+            hits: read(TokenOutcome::Hit),
+            exchanged: read(TokenOutcome::Exchanged),
+            shared: read(TokenOutcome::Shared),
+            failed: read(TokenOutcome::Failed),
         }
     }
 

@@ -77,6 +77,12 @@
 //!
 //! In each case the tool was not called. The tool's own errors pass, stamped with the call's names.
 //!
+//! # Metrics
+//!
+//! A `metrics::MetricsLayer` above the layer counts what becomes of tokens, and times the exchanges (`token_exchange_total`, `token_exchange_failures_total`,
+//! `token_exchange_duration_ms`), with nothing to wire; [`TokenHandle::counts`] has the same of this layer alone. No label has a token, a
+//! subject or a name.
+//!
 //! # Secrets
 //!
 //! A [`Secret`] is in no text, `Debug`, event or serialised call, and is wiped when its last clone is dropped. What is not wiped: headers, the bodies of requests, the buffers of the HTTP

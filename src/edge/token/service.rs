@@ -127,7 +127,7 @@ where
             token,
             refused: None,
         };
-        match exchange.kept(&request) {
+        match exchange.kept(&call, &request) {
             Some(kept) => {
                 let again = kept
                     .is_refusable()
