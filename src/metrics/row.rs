@@ -177,6 +177,7 @@ impl Row {
     }
 
     /// Something that is no call of a tool took so long, or failed with this code.
+    #[inline(never)]
     pub(super) fn note(&self, took: Option<Duration>, code: Option<&str>) {
         let place = code.map(|code| self.codes.place(code));
         self.write(|tally| tally.note(took, place, &self.shared.range));
