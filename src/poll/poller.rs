@@ -144,7 +144,7 @@ where
             (Some(_), Err(error)) => match self.bear(&error) {
                 Ok(after) => after,
                 Err(Some(instead)) => return Next::End(Err(instead)),
-                Err(None) => return Next::End(Err(self.of_job(error))),
+                Err(None) => return Next::End(Err(self.given_up(error))),
             },
         };
         self.report();
@@ -274,6 +274,15 @@ impl<S, J> Poller<S, J> {
     fn of_job(&self, error: ToolError) -> ToolError {
         let error = error.into_inferred().with_attempts(0);
         self.with_job(error)
+    }
+
+    /// The error of a poll that ends the call. One that could not be sent tells that none ever can be: the job is cancelled.
+    fn given_up(&mut self, error: ToolError) -> ToolError {
+        let was_no_poll = error.kind() == ErrorKind::Internal && error.is_own_refusal();
+        match was_no_poll && self.abandoned.act() {
+            true => error.into_inferred().with_attempts(0),
+            false => self.of_job(error),
+        }
     }
 
     fn with_job(&self, error: ToolError) -> ToolError {

@@ -117,6 +117,11 @@ async fn a_failed_job_is_reported_with_its_reason_and_its_answer() {
         failed
     );
     assert!(error.job().is_none());
+    let answer = serde_json::to_value(HttpAnswer::of_error(&error).unwrap()).unwrap();
+    assert_eq!(
+        (&answer["status"], &answer["upstream_status"]),
+        (&json!("failed"), &json!(200))
+    );
 
     let api = Api::new([started(), failed]);
     let error = api.run(job()).await.unwrap_err();
@@ -282,6 +287,41 @@ async fn a_job_that_nobody_waits_for_is_cancelled_by_its_request() {
         "DELETE /jobs/j%207",
     ];
     assert_eq!(*lines.lock().unwrap(), expected);
+}
+
+/// Nobody could ever ask for it.
+#[tokio::test(start_paused = true)]
+async fn a_job_that_cannot_be_asked_for_is_cancelled() {
+    let cancelled = Arc::new(AtomicUsize::new(0));
+    let job = || of_status(tool(Method::GET, "/shops/{{ country }}/jobs/{{ job_id }}"));
+    for has_cancel in [true, false] {
+        let count = Arc::clone(&cancelled);
+        let leaf = answered_by(start(), move |got| {
+            if got.method() == Method::DELETE {
+                assert_eq!(got.uri().path(), "/jobs/j%207");
+                count.fetch_add(1, SeqCst);
+            }
+            Response::new(full(started().to_string()))
+        });
+        let cancel = tool(Method::DELETE, "/jobs/{{ job_id }}");
+        let job = if has_cancel {
+            job().with_cancel(cancel)
+        } else {
+            job()
+        };
+        let stack = PollLayer::new(job).layer(leaf);
+        let error = stack.oneshot(call(json!({ "shop": 3 }))).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Internal);
+        assert!(
+            error.message().contains("the job cannot be asked for"),
+            "{error}"
+        );
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(
+            (cancelled.load(SeqCst), error.job().is_none()),
+            (1, has_cancel)
+        );
+    }
 }
 
 #[test]

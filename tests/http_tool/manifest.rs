@@ -8,6 +8,7 @@ use tower::{ServiceBuilder, ServiceExt};
 use tower_toolcall::{
     ErrorKind, ServiceBuilderExt, ToolCall,
     http_tool::{HttpTool, ToolManifest},
+    poll::PollLayer,
     token::UpstreamToken,
 };
 
@@ -193,6 +194,20 @@ fn a_file_that_cannot_work_names_the_part() {
         "header host",
         "client's own",
     );
+    for (headers, why) in [
+        (json!({ "X-A": 1 }), "`X-A` is no text"),
+        (json!(r#"{"X-A": 1}"#), "`X-A` is no text"),
+        (json!(r#"{"X-A": "1", "x-a": "2"}"#), "`x-a` comes twice"),
+        (json!(r#"{"X-A": "1", "X-A": "2"}"#), "`X-A` comes twice"),
+        (json!(["X-A"]), "no JSON object"),
+        (json!(7), "no JSON object"),
+    ] {
+        refused(
+            &profile("headers_template", headers),
+            "headers_template",
+            why,
+        );
+    }
     refused(&profile("body_template", json!("{\"a\": ")), "body", "");
     refused(
         &profile("poll_config", Value::Null),
@@ -250,6 +265,11 @@ fn a_file_that_cannot_work_names_the_part() {
         "max_interval_seconds",
         "shorter",
     );
+    refused(
+        &poll("completed_values", json!([["done"]])),
+        "completed_values",
+        r#"["done"] is no state"#,
+    );
     // Else each caller would choose by an argument whose job it is.
     refused(
         &poll("job_values", json!({ "typo": "$.id" })),
@@ -278,6 +298,111 @@ fn a_long_interval_alone_is_taken() {
     let mut json = deliver("http://api.example.com");
     json["execution_profile"]["poll_config"]["interval_seconds"] = json!(60);
     assert!(manifest(json).poll_layer().unwrap().is_some());
+}
+
+/// As E's files have fields that were left empty.
+#[test]
+fn null_is_a_field_that_is_not_there() {
+    let mut json = deliver("http://api.example.com");
+    for field in ["input_schema", "source_path", "description"] {
+        json[field] = Value::Null;
+    }
+    for field in [
+        "method",
+        "headers_template",
+        "required_audience",
+        "required_scopes",
+    ] {
+        json["execution_profile"][field] = Value::Null;
+    }
+    for field in [
+        "job_values",
+        "status_field_path",
+        "result_field_path",
+        "error_field_path",
+        "completed_values",
+        "failed_values",
+        "interval_seconds",
+        "backoff_multiplier",
+        "max_interval_seconds",
+        "max_attempts",
+    ] {
+        json["execution_profile"]["poll_config"][field] = Value::Null;
+    }
+    let by_default = manifest(json).poll_layer().unwrap().unwrap();
+    let text = format!("{by_default:?}");
+    let numbers = PollLayer::new(());
+    let numbers = format!("{numbers:?}");
+    let (_, limits) = numbers.split_once("limits").unwrap();
+    assert!(text.ends_with(limits), "{text}\n{limits}");
+
+    let mut json = order();
+    json["execution_profile"]["mode"] = Value::Null;
+    json["execution_profile"]["poll_config"] = Value::Null;
+    assert!(manifest(json).poll_layer().unwrap().is_none());
+}
+
+/// `[poll]` holds where the file says nothing.
+#[cfg(feature = "settings")]
+#[test]
+fn the_files_numbers_go_before_those_of_the_settings() {
+    use tower_toolcall::settings::Settings;
+
+    let mut json = deliver("http://api.example.com");
+    let mut settings = Settings::default();
+    settings.poll.polls = 7;
+    settings.poll.interval = Duration::from_secs(4);
+    settings.poll.budget = Some(Duration::from_secs(9));
+    let layer = |json: Value| {
+        settings
+            .manifest_poll_layer(&manifest(json))
+            .unwrap()
+            .unwrap()
+    };
+    let text = format!("{:?}", layer(json.clone()));
+    assert!(
+        text.contains("10ms") && text.contains("polls: 5") && text.contains("budget: Some(9s)"),
+        "{text}"
+    );
+    let config = &mut json["execution_profile"]["poll_config"];
+    (config["interval_seconds"], config["max_attempts"]) = (Value::Null, Value::Null);
+    let text = format!("{:?}", layer(json));
+    assert!(text.contains("4s") && text.contains("polls: 7"), "{text}");
+    assert!(
+        settings
+            .manifest_poll_layer(&manifest(order()))
+            .unwrap()
+            .is_none()
+    );
+}
+
+/// Numbers and booleans are states, as their JSON.
+#[test]
+fn states_may_be_numbers() {
+    let mut json = deliver("http://api.example.com");
+    json["execution_profile"]["poll_config"]["completed_values"] = json!([2, true, "done"]);
+    assert!(manifest(json).poll_layer().is_ok());
+}
+
+/// The key is that of the request that starts the job: its polls are none of its attempts.
+#[tokio::test]
+async fn a_header_with_the_idempotency_key_is_not_sent_with_polls() {
+    let mut json = deliver("http://api.example.com");
+    json["execution_profile"]["headers_template"] =
+        json!({ "X-Key": "{{ idempotency_key }}", "X-Shop": "{{ shop }}" });
+    let manifest = manifest(json);
+    let leaf = answered_by(manifest.tool().unwrap(), |got: &Got| {
+        let is_poll = got.method() == Method::GET;
+        assert_eq!(got.headers().contains_key("x-key"), !is_poll);
+        assert!(got.headers().contains_key("x-shop"));
+        let body = json!({ "id": 7, "state": is_poll.then_some("completed") });
+        Response::new(full(body.to_string()))
+    });
+    let stack = ServiceBuilder::new()
+        .tool_retry(tower_toolcall::retry::RetryPolicy::default())
+        .option_layer(manifest.poll_layer().unwrap())
+        .service(leaf);
+    stack.oneshot(call(json!({ "shop": "a" }))).await.unwrap();
 }
 
 /// A header is written by callers, too: its variables would let them name another's job.

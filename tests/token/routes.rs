@@ -125,6 +125,27 @@ async fn an_upstreams_success_is_completed() {
     assert_eq!(got.body, expected);
 }
 
+/// As results of errors have them.
+#[tokio::test(start_paused = true)]
+async fn kept_headers_are_metadata() {
+    let tool = HttpTool::new(Method::GET, "https://api.pizzeria.com/menu").unwrap();
+    let tool = tool.with_kept_header(http::header::ETAG).unwrap();
+    for status in [200, 404] {
+        let http = Http::by(move || {
+            let mut answer = answer(status, &json!({}));
+            answer.headers_mut().insert("etag", "v7".parse().unwrap());
+            answer
+        });
+        let client = Client::new(http.map_err(|never| match never {}));
+        let app = app(
+            Leaf::new(tool.clone().client::<_, Bytes>(client)),
+            provider(),
+        );
+        let got = post(&app, Some("alice"), &margherita()).await;
+        assert_eq!(got.body["metadata"], json!({ "etag": "v7" }), "{status}");
+    }
+}
+
 /// H4: the agent sees what the upstream says.
 #[tokio::test(start_paused = true)]
 async fn another_status_is_a_failed_result() {

@@ -6,13 +6,14 @@ use serde_json::{Map, Value};
 
 use crate::{
     answer::{Answer, ModelText},
+    call::CallInfo,
     error::ToolError,
     outcome::{ByError, Classify, Outcome},
 };
 
 /// The answer of an HTTP endpoint.
 ///
-/// Serialised, it is the result of an execution: `status` (`completed` for a 2xx, else `failed`), `result` (the body),
+/// Serialised, it is the result of an execution: `status` (`failed` for one that is [behind an error](Self::of_error), else `completed`), `result` (the body),
 /// `upstream_status`, `execution_time_ms`, and `metadata` with the kept headers: several of one name are joined by `, `.
 #[derive(Clone)]
 pub struct HttpAnswer {
@@ -24,6 +25,8 @@ pub struct HttpAnswer {
     pub(super) cooldown: Option<Duration>,
     /// For how long the server wants to be left alone.
     pub(super) retry_after: Option<Duration>,
+    /// Whether it is behind an error, whatever its status: that of a job that has failed.
+    pub(super) is_failure: bool,
 }
 
 #[derive(Clone)]
@@ -90,15 +93,14 @@ impl HttpAnswer {
 
     /// The same as JSON; several of one name are joined.
     pub(super) fn kept_headers(&self) -> Map<String, Value> {
-        let joined = |name| {
-            let values = self.headers.get_all(name).iter();
-            let values: Vec<_> = values
-                .map(|v| String::from_utf8_lossy(v.as_bytes()))
-                .collect();
-            values.join(", ").into()
-        };
-        let names = self.headers.keys();
-        names.map(|name| (name.to_string(), joined(name))).collect()
+        to_json(&self.headers)
+    }
+
+    /// Leaves the kept headers on the call's record, for an edge that sees the body alone.
+    pub(super) fn tell(&self, call: &CallInfo) {
+        if !self.headers.is_empty() {
+            call.record(|r| r.insert_extension(KeptHeaders(self.headers.clone())));
+        }
     }
 
     /// How long it took, from the sent request to the end of the body.
@@ -125,9 +127,9 @@ impl Serialize for HttpAnswer {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let ms = u64::try_from(self.elapsed.as_millis()).unwrap_or(u64::MAX);
         let mut result = to.serialize_struct("HttpAnswer", 5)?;
-        let status = match self.status.is_success() {
-            true => "completed",
-            false => "failed",
+        let status = match self.is_failure {
+            true => "failed",
+            false => "completed",
         };
         result.serialize_field("status", status)?;
         match &self.body {
@@ -139,6 +141,23 @@ impl Serialize for HttpAnswer {
         result.serialize_field("metadata", &self.kept_headers())?;
         result.end()
     }
+}
+
+/// The headers of the last answer that its tool keeps.
+#[derive(Clone)]
+pub(super) struct KeptHeaders(pub(super) HeaderMap);
+
+/// Several of one name are joined.
+pub(super) fn to_json(headers: &HeaderMap) -> Map<String, Value> {
+    let joined = |name| {
+        let values = headers.get_all(name).iter();
+        let values: Vec<_> = values
+            .map(|v| String::from_utf8_lossy(v.as_bytes()))
+            .collect();
+        values.join(", ").into()
+    };
+    let names = headers.keys();
+    names.map(|name| (name.to_string(), joined(name))).collect()
 }
 
 /// The source of an error that an answer means.

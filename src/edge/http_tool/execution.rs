@@ -8,6 +8,8 @@ use serde_json::{Map, Value};
 
 use super::HttpAnswer;
 #[cfg(feature = "axum")]
+use super::answer::{KeptHeaders, to_json};
+#[cfg(feature = "axum")]
 use crate::call::Observation;
 use crate::{
     error::{ErrorKind, ToolError},
@@ -192,17 +194,20 @@ impl ExecutionResult {
     /// A success whose answer is JSON already.
     #[cfg(feature = "axum")]
     pub(crate) fn completed(tool: &str, took: Duration, result: Value, seen: &Observation) -> Self {
-        let status = seen
-            .record()
+        let record = seen.record();
+        let status = record
             .extension()
             .map(|UpstreamStatus(status)| status.as_u16());
+        let kept = record
+            .extension()
+            .map(|KeptHeaders(headers)| to_json(&headers));
         Self {
             tool_id: tool.to_owned(),
             status: ExecutionStatus::Completed,
             result,
             execution_time_ms: ms(took),
             upstream_status: status,
-            metadata: Map::new(),
+            metadata: kept.unwrap_or_default(),
         }
     }
 

@@ -89,6 +89,9 @@ impl HttpJob {
     /// Jobs that `status` asks for: where in its answer the state stands, as a JSONPath (RFC 9535, with or without `$`), and by which states
     /// a job is over.
     ///
+    /// A variable of its URL is an argument of the call, which the caller chooses, unless it is a [value](Self::with_value) of the job. The tool that
+    /// starts jobs has no [result](HttpTool::with_result) of its own: what names the job would be lost with the rest of its answer.
+    ///
     /// # Errors
     ///
     /// `status`: it has a [result](HttpTool::with_result) of its own. `state`: no JSONPath. `completed`: empty, or a state is in both lists.
@@ -213,7 +216,9 @@ impl Job<HttpAnswer> for HttpJob {
     }
 
     fn read(&self, call: &ToolCall, answer: HttpAnswer) -> Result<Polled<HttpAnswer>, ToolError> {
-        call.record(|r| r.insert_extension(UpstreamStatus(answer.status)));
+        let info = call.info();
+        info.record(|r| r.insert_extension(UpstreamStatus(answer.status)));
+        answer.tell(&info);
         match self.0.end(answer) {
             End::Completed(answer) => Ok(Polled::Done(answer)),
             End::Failed(error) => Err(error),
@@ -290,7 +295,7 @@ impl Inner {
 }
 
 /// A text, number or boolean as text.
-fn word(value: &Value) -> Option<String> {
+pub(super) fn word(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
         Value::Number(_) | Value::Bool(_) => Some(value.to_string()),
@@ -298,7 +303,8 @@ fn word(value: &Value) -> Option<String> {
     }
 }
 
-fn reported(text: String, answer: HttpAnswer) -> ToolError {
+fn reported(text: String, mut answer: HttpAnswer) -> ToolError {
+    answer.is_failure = true;
     ToolError::new(ErrorKind::Reported, text).with_source(Refused(answer))
 }
 

@@ -2,21 +2,24 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
+    fmt, fs,
     io::Read,
     path::Path as FilePath,
     time::Duration,
 };
 
 use http::{Method, header::CONTENT_TYPE};
-use serde::Deserialize;
+use serde::{
+    Deserialize, Deserializer,
+    de::{IgnoredAny, MapAccess, Visitor},
+};
 use serde_json::Value;
 
-use super::{HttpJob, HttpTool};
+use super::{HttpJob, HttpTool, job::word, template::IDEMPOTENCY_KEY};
 use crate::{
     call::ReplaySafety,
     config::{ConfigError, refuse_if},
-    kit::backoff::{Backoff, Jitter},
+    kit::backoff::Backoff,
     poll::PollLayer,
 };
 
@@ -81,16 +84,13 @@ const MAX_FILES: usize = 1000;
 /// | `.poll_config.completed_values`, `failed_values` | states that end a job; `["completed"]` and `["failed"]` by default |
 /// | `.poll_config.interval_seconds`, `backoff_multiplier`, `max_interval_seconds`, `max_attempts` | as [`PollLayer`] has them: 1, 1.5, 30, 60. Also `initial_interval_seconds`, `max_poll_attempts` |
 ///
-/// Any other field is an error.
+/// Any other field is an error; `null` is a field that is not there.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToolManifest {
     name: String,
-    #[serde(default)]
     description: Option<String>,
-    #[serde(default)]
     input_schema: Option<Value>,
-    #[serde(default)]
     source_path: Option<String>,
     execution_profile: Profile,
     #[serde(skip)]
@@ -100,22 +100,14 @@ pub struct ToolManifest {
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Profile {
-    #[serde(default)]
-    mode: Mode,
-    #[serde(default = "post")]
-    method: String,
+    mode: Option<Mode>,
+    method: Option<String>,
     url_template: String,
-    #[serde(default)]
     headers_template: Option<Headers>,
-    #[serde(default)]
     body_template: Option<String>,
-    #[serde(default)]
     required_audience: Option<String>,
-    #[serde(default)]
-    required_scopes: Vec<String>,
-    #[serde(default)]
+    required_scopes: Option<Vec<String>>,
     poll_config: Option<PollConfig>,
-    #[serde(default)]
     source_path: Option<String>,
 }
 
@@ -124,9 +116,8 @@ crate::text::debug_fields! {
     {} |this| Profile { mode: this.mode, method: this.method, .. }
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 enum Mode {
-    #[default]
     #[serde(
         rename = "sync_http",
         alias = "SYNC_HTTP",
@@ -138,69 +129,104 @@ enum Mode {
     Poll,
 }
 
-/// Names and templates, in order.
 #[derive(Clone, Deserialize)]
 #[serde(untagged)]
 enum Headers {
     Text(String),
-    Fields(BTreeMap<String, String>),
+    Fields(Fields),
+    Other(IgnoredAny),
+}
+
+/// The fields of a JSON object in their order, also those that come twice.
+#[derive(Clone)]
+struct Fields(Vec<(String, Value)>);
+
+impl<'de> Deserialize<'de> for Fields {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Visit;
+
+        impl<'de> Visitor<'de> for Visit {
+            type Value = Fields;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
+                let mut fields = Vec::new();
+                while let Some(field) = map.next_entry()? {
+                    fields.push(field);
+                }
+                Ok(Fields(fields))
+            }
+        }
+
+        from.deserialize_map(Visit)
+    }
 }
 
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PollConfig {
     status_url_template: String,
-    #[serde(default = "status")]
-    status_field_path: String,
-    #[serde(default)]
+    status_field_path: Option<String>,
     result_field_path: Option<String>,
-    #[serde(default)]
     error_field_path: Option<String>,
-    #[serde(default)]
-    job_values: BTreeMap<String, String>,
-    #[serde(default = "completed")]
-    completed_values: Vec<String>,
-    #[serde(default = "failed")]
-    failed_values: Vec<String>,
-    #[serde(default = "one", alias = "initial_interval_seconds")]
-    interval_seconds: f64,
-    #[serde(default = "one_and_a_half")]
-    backoff_multiplier: f64,
-    #[serde(default)]
+    job_values: Option<BTreeMap<String, String>>,
+    completed_values: Option<Vec<Value>>,
+    failed_values: Option<Vec<Value>>,
+    #[serde(alias = "initial_interval_seconds")]
+    interval_seconds: Option<f64>,
+    backoff_multiplier: Option<f64>,
     max_interval_seconds: Option<f64>,
-    #[serde(default = "sixty", alias = "max_poll_attempts")]
-    max_attempts: u32,
+    #[serde(alias = "max_poll_attempts")]
+    max_attempts: Option<u32>,
 }
 
-fn post() -> String {
-    Method::POST.to_string()
+/// What holds where a manifest says nothing.
+pub(crate) struct Schedule {
+    pub(crate) interval: Duration,
+    pub(crate) factor: f64,
+    /// The longest interval, unless the first one is longer.
+    pub(crate) cap: Duration,
+    pub(crate) polls: u32,
 }
 
-fn status() -> String {
-    "$.status".to_owned()
+impl Default for Schedule {
+    fn default() -> Self {
+        Self {
+            interval: Duration::from_secs(1),
+            factor: 1.5,
+            cap: Duration::from_secs(30),
+            polls: 60,
+        }
+    }
 }
 
-fn completed() -> Vec<String> {
-    vec!["completed".to_owned()]
+/// States, as texts.
+fn states(
+    field: &'static str,
+    states: Option<&[Value]>,
+    default: &str,
+) -> Result<Vec<String>, ConfigError> {
+    let Some(states) = states else {
+        return Ok(vec![default.to_owned()]);
+    };
+    let words = states.iter().map(|state| {
+        let is_no_state = || ConfigError::new(field, format!("{state} is no state"));
+        word(state).ok_or_else(is_no_state)
+    });
+    words.collect()
 }
 
-fn failed() -> Vec<String> {
-    vec!["failed".to_owned()]
-}
+impl Profile {
+    fn mode(&self) -> Mode {
+        self.mode.unwrap_or(Mode::Sync)
+    }
 
-fn one() -> f64 {
-    1.0
-}
-
-fn one_and_a_half() -> f64 {
-    1.5
-}
-
-/// The longest interval, in seconds, unless the first one is longer.
-const THIRTY: f64 = 30.0;
-
-fn sixty() -> u32 {
-    60
+    fn method(&self) -> &str {
+        self.method.as_deref().unwrap_or("POST")
+    }
 }
 
 impl ToolManifest {
@@ -281,7 +307,8 @@ impl ToolManifest {
 
     /// The scopes that the tool's token has to have.
     pub fn required_scopes(&self) -> &[String] {
-        &self.execution_profile.required_scopes
+        let scopes = self.execution_profile.required_scopes.as_deref();
+        scopes.unwrap_or_default()
     }
 
     /// Where it came from.
@@ -298,13 +325,14 @@ impl ToolManifest {
     pub fn tool(&self) -> Result<HttpTool, ConfigError> {
         let profile = &self.execution_profile;
         refuse_if(self.name.is_empty(), "name", "is empty")?;
-        let method = Method::from_bytes(profile.method.to_ascii_uppercase().as_bytes());
+        let method = profile.method().to_ascii_uppercase();
+        let method = Method::from_bytes(method.as_bytes());
         let method = method.map_err(|_| ConfigError::new("method", "is none of HTTP"))?;
         let mut tool = self.request(method, &profile.url_template, true)?;
         if let Some(schema) = &self.input_schema {
             tool = tool.with_input_schema(schema)?;
         }
-        if profile.mode == Mode::Poll {
+        if profile.mode() == Mode::Poll {
             // A job that is started twice runs twice.
             tool = tool.with_replay_safety(ReplaySafety::Unknown);
         }
@@ -315,7 +343,7 @@ impl ToolManifest {
         }
     }
 
-    /// A request with the manifest's headers; that of a job has no body.
+    /// A request with the manifest's headers. That of a job has no body, and no idempotency key: it is the key of the request that starts the job.
     fn request(&self, method: Method, url: &str, has_body: bool) -> Result<HttpTool, ConfigError> {
         let mut tool = HttpTool::new(method, url)?;
         for (name, template) in self.headers()? {
@@ -323,8 +351,9 @@ impl ToolManifest {
             if is_type && !template.contains("json") {
                 return Err(ConfigError::new("headers_template", "the body is JSON"));
             }
-            if has_body || !is_type {
-                tool = tool.with_header(&name, template)?;
+            let is_of_body = is_type || template.contains(IDEMPOTENCY_KEY);
+            if has_body || !is_of_body {
+                tool = tool.with_header(&name, &template)?;
             }
         }
         let has_audience = self.required_audience().is_some() || self.passes_subject;
@@ -337,16 +366,27 @@ impl ToolManifest {
         Ok(tool)
     }
 
-    fn headers(&self) -> Result<BTreeMap<String, String>, ConfigError> {
-        match &self.execution_profile.headers_template {
-            None => Ok(BTreeMap::new()),
-            Some(Headers::Fields(fields)) => Ok(fields.clone()),
-            Some(Headers::Text(text)) if text.trim().is_empty() => Ok(BTreeMap::new()),
-            Some(Headers::Text(text)) => serde_json::from_str(text).map_err(|_| {
-                let reason = "is no JSON object of names and templates";
-                ConfigError::new("headers_template", reason)
-            }),
-        }
+    fn headers(&self) -> Result<Vec<(String, String)>, ConfigError> {
+        let refuse = |reason: String| ConfigError::new("headers_template", reason);
+        let no_object = || refuse("is no JSON object of names and templates".to_owned());
+        let fields = match &self.execution_profile.headers_template {
+            None => return Ok(Vec::new()),
+            Some(Headers::Text(text)) if text.trim().is_empty() => return Ok(Vec::new()),
+            Some(Headers::Text(text)) => serde_json::from_str(text).map_err(|_| no_object())?,
+            Some(Headers::Fields(fields)) => fields.clone(),
+            Some(Headers::Other(_)) => return Err(no_object()),
+        };
+        let mut names = BTreeSet::new();
+        let headers = fields.0.into_iter().map(|(name, template)| {
+            let Value::String(template) = template else {
+                return Err(refuse(format!("`{name}` is no text")));
+            };
+            match names.insert(name.to_ascii_lowercase()) {
+                true => Ok((name, template)),
+                false => Err(refuse(format!("`{name}` comes twice"))),
+            }
+        });
+        headers.collect()
     }
 
     /// What its jobs are: `None` unless its mode is `async_poll`.
@@ -356,7 +396,7 @@ impl ToolManifest {
     /// `poll_config`, if it is missing, or the part of it that cannot work.
     pub fn job(&self) -> Result<Option<HttpJob>, ConfigError> {
         let profile = &self.execution_profile;
-        let config = match (&profile.poll_config, profile.mode) {
+        let config = match (&profile.poll_config, profile.mode()) {
             (None, Mode::Sync) => return Ok(None),
             (Some(_), Mode::Sync) => {
                 return Err(ConfigError::new(
@@ -373,7 +413,8 @@ impl ToolManifest {
         // Never those of headers: a caller could name another's job.
         let schema = self.input_schema.as_ref();
         let properties = schema.and_then(|schema| schema.get("properties"));
-        let named = &config.job_values;
+        let none = BTreeMap::new();
+        let named = config.job_values.as_ref().unwrap_or(&none);
         let mut names = status.names_of_url();
         // A value that is nowhere in it tells no job from another.
         if let Some(unused) = named.keys().find(|name| !names.contains(*name)) {
@@ -394,13 +435,17 @@ impl ToolManifest {
             "status_url_template",
             "names no value of the job",
         )?;
-        let (completed, failed) = (&config.completed_values, &config.failed_values);
-        let mut job = HttpJob::new(status, &config.status_field_path, completed, failed).map_err(
-            |e| match e.field() {
-                "state" => e.with_field("status_field_path"),
-                _ => e.with_field("completed_values"),
-            },
-        )?;
+        let [completed, failed] = [
+            ("completed_values", &config.completed_values, "completed"),
+            ("failed_values", &config.failed_values, "failed"),
+        ]
+        .map(|(field, values, default)| states(field, values.as_deref(), default));
+        let state = config.status_field_path.as_deref().unwrap_or("$.status");
+        let job = HttpJob::new(status, state, completed?, failed?);
+        let mut job = job.map_err(|e| match e.field() {
+            "state" => e.with_field("status_field_path"),
+            _ => e.with_field("completed_values"),
+        })?;
         for name in &names {
             job = job.with_value(name, &format!("$[{}]", Value::from(name.as_str())))?;
         }
@@ -429,34 +474,39 @@ impl ToolManifest {
     ///
     /// `poll_config`, or the part of it that cannot work.
     pub fn poll_layer(&self) -> Result<Option<PollLayer<HttpJob>>, ConfigError> {
+        self.poll_layer_over(&Schedule::default(), |job| Ok(PollLayer::new(job)))
+    }
+
+    /// The same where other numbers, and all else of the layer, hold unless the manifest has its own.
+    pub(crate) fn poll_layer_over(
+        &self,
+        all: &Schedule,
+        layer: impl FnOnce(HttpJob) -> Result<PollLayer<HttpJob>, ConfigError>,
+    ) -> Result<Option<PollLayer<HttpJob>>, ConfigError> {
         let (Some(job), Some(config)) = (self.job()?, &self.execution_profile.poll_config) else {
             return Ok(None);
         };
-        let seconds = |field: &'static str, n: f64| {
-            let time = Duration::try_from_secs_f64(n);
-            time.map_err(|_| ConfigError::new(field, format!("{n} is no time in seconds")))
+        let seconds = |field: &'static str, n: Option<f64>, default: Duration| match n {
+            None => Ok(default),
+            Some(n) => Duration::try_from_secs_f64(n)
+                .map_err(|_| ConfigError::new(field, format!("{n} is no time in seconds"))),
         };
-        let base = seconds("interval_seconds", config.interval_seconds)?;
-        let cap = config.max_interval_seconds;
-        let cap = cap.unwrap_or(THIRTY.max(config.interval_seconds));
-        let cap = seconds("max_interval_seconds", cap)?;
+        let base = seconds("interval_seconds", config.interval_seconds, all.interval)?;
+        let longest = config.max_interval_seconds;
+        let cap = seconds("max_interval_seconds", longest, all.cap.max(base))?;
         refuse_if(
             cap < base,
             "max_interval_seconds",
             "is shorter than the interval",
         )?;
-        let interval = Backoff::exponential(base, config.backoff_multiplier).map_err(|e| {
-            let is_base = e.field() == "base";
-            e.with_field(if is_base {
-                "interval_seconds"
-            } else {
-                "backoff_multiplier"
-            })
+        let factor = config.backoff_multiplier.unwrap_or(all.factor);
+        let interval = Backoff::exponential(base, factor).map_err(|e| match e.field() {
+            "base" => e.with_field("interval_seconds"),
+            _ => e.with_field("backoff_multiplier"),
         })?;
-        let interval = interval.with_cap(cap).with_jitter(Jitter::None);
-        let layer = PollLayer::new(job).with_interval(interval);
+        let layer = layer(job)?.with_interval(interval.with_cap(cap));
         let layer = layer.map_err(|e| e.with_field("interval_seconds"))?;
-        let layer = layer.with_polls(config.max_attempts);
+        let layer = layer.with_polls(config.max_attempts.unwrap_or(all.polls));
         layer.map(Some).map_err(|e| e.with_field("max_attempts"))
     }
 
@@ -476,8 +526,8 @@ impl ToolManifest {
         let is = |names: &[&str]| {
             let is_one = names
                 .iter()
-                .any(|name| profile.method.eq_ignore_ascii_case(name));
-            is_one && profile.mode == Mode::Sync
+                .any(|name| profile.method().eq_ignore_ascii_case(name));
+            is_one && profile.mode() == Mode::Sync
         };
         // What is not known is not said: of a POST nothing.
         let mut annotations = ToolAnnotations::new();

@@ -200,7 +200,7 @@ mod client;
 mod events;
 mod execution;
 mod job;
-mod manifest;
+pub(crate) mod manifest;
 mod path;
 mod service;
 mod template;

@@ -153,7 +153,7 @@ where
 {
     call.check()?;
     let request = match Asked::of(&call) {
-        // Its arguments were taken once: what is wrong now is what the upstream has said of its job.
+        // What started the job was made of the same arguments: what is missing now is no reason to begin again.
         Some(_) => tool.request(&call).map_err(|error| match error.kind() {
             ErrorKind::InvalidInput => {
                 let text = format!("the job cannot be asked for: {}", error.message());
@@ -202,11 +202,13 @@ where
         elapsed,
         cooldown: hint::exhausted(&head.headers, now).filter(|_| is_success),
         retry_after: asked_delay(&head.headers, now),
+        is_failure: !is_success,
     };
     if !is_success {
         return Err(refused(answer, &head.headers, info.rules(), now));
     }
     let answer = picked(tool, answer)?;
+    answer.tell(info);
     info.record(|r| {
         if r.wants_output_bytes() {
             r.set_output_bytes(answer.body().bytes());
@@ -231,6 +233,7 @@ fn picked(tool: &HttpTool, mut answer: HttpAnswer) -> Result<HttpAnswer, ToolErr
         Body::Text(_) => None,
     };
     let Some(found) = found else {
+        answer.is_failure = true;
         let text = format!("the answer has nothing at `{path}`");
         return Err(ToolError::new(ErrorKind::Reported, text).with_source(Refused(answer)));
     };

@@ -7,7 +7,7 @@ use super::{
     retry::growing, tools,
 };
 #[cfg(feature = "http-tool")]
-use crate::edge::http_tool::HttpTool;
+use crate::edge::http_tool::{HttpJob, HttpTool, ToolManifest, manifest::Schedule};
 #[cfg(feature = "validate")]
 use crate::validate::{Schemas, ValidateLayer, Validation};
 use crate::{
@@ -115,7 +115,29 @@ impl Settings {
         })
     }
 
-    /// The tool with what `[http]` says, in its place: set by a file, a variable or in code. All else is as the tool has it.
+    /// The layer that waits for the jobs of a manifest's tool, as [`poll_layer`](Self::poll_layer) has it: its own numbers go before those of `[poll]`.
+    /// `None` unless its mode is `async_poll`.
+    ///
+    /// # Errors
+    ///
+    /// If a setting, or a part of its `poll_config`, cannot work.
+    #[cfg(feature = "http-tool")]
+    pub fn manifest_poll_layer(
+        &self,
+        manifest: &ToolManifest,
+    ) -> Result<Option<PollLayer<HttpJob>>, ConfigError> {
+        let poll = self.in_force().poll;
+        let all = Schedule {
+            interval: poll.interval,
+            factor: poll.factor,
+            cap: poll.cap,
+            polls: poll.polls,
+        };
+        manifest.poll_layer_over(&all, |job| self.poll_layer(job))
+    }
+
+    /// The tool with what `[http]` says: `max_bytes`, if it was set by a file, a variable or in code, in place of the tool's own limit; and its two
+    /// switches, where they are on. All else is as the tool has it.
     ///
     /// For a folder of tools: `settings.http_tool(manifest.tool()?)?`.
     ///

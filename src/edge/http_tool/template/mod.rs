@@ -20,7 +20,7 @@ use minijinja::{AutoEscape, Environment, ErrorKind as Cause, UndefinedBehavior, 
 pub(super) use self::{
     marks::MAX_BYTES,
     place::encoded,
-    scope::{Scope, TOKEN, is_ours},
+    scope::{IDEMPOTENCY_KEY, Scope, TOKEN, is_ours},
 };
 use self::{
     marks::{MARK, Marked, Slots},

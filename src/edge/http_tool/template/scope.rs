@@ -16,9 +16,10 @@ use crate::{call::ToolCall, edge::token::UpstreamToken};
 
 /// The variable that has the upstream's token.
 pub(in super::super) const TOKEN: &str = "upstream_token";
+pub(in super::super) const IDEMPOTENCY_KEY: &str = "idempotency_key";
 
 /// Variables that no argument can shadow.
-const OURS: &[&str] = &[TOKEN, "request_id", "trace_id", "idempotency_key", "uuid"];
+const OURS: &[&str] = &[TOKEN, "request_id", "trace_id", IDEMPOTENCY_KEY, "uuid"];
 
 pub(in super::super) fn is_ours(name: &str) -> bool {
     OURS.contains(&name)
@@ -87,7 +88,7 @@ impl Scope {
             ours: [
                 ("request_id", Some(request_id.into())),
                 ("trace_id", call.trace_id().map(Value::from)),
-                ("idempotency_key", key.map(Value::from)),
+                (IDEMPOTENCY_KEY, key.map(Value::from)),
             ],
             used: Mutex::default(),
         }))
