@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
 mod answers;
+mod ends;
 mod events;
 #[cfg(all(feature = "mcp-server-http", feature = "validate"))]
 mod gateway;

@@ -145,6 +145,10 @@ impl Serialize for HttpAnswer {
 
 /// The headers of the last answer that its tool keeps.
 #[derive(Clone)]
+#[cfg_attr(
+    not(feature = "axum"),
+    expect(dead_code, reason = "read by an edge alone")
+)]
 pub(super) struct KeptHeaders(pub(super) HeaderMap);
 
 /// Several of one name are joined.

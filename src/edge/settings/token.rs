@@ -67,7 +67,8 @@ impl<'de> Deserialize<'de> for ClientSecret {
         IgnoredAny::deserialize(from)?;
         Ok(Self {
             is_in_file: true,
-            ..Self::default()
+            #[cfg(feature = "token")]
+            secret: None,
         })
     }
 }
