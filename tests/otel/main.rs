@@ -5,6 +5,7 @@
 #![cfg(all(feature = "otel", feature = "mcp"))]
 
 mod collector;
+mod execution;
 mod export;
 mod propagation;
 mod sampling;

@@ -216,13 +216,7 @@ impl ExecutionResult {
         if let Some(answer) = HttpAnswer::of_error(error) {
             return Some(Self::of(tool, took, ExecutionStatus::Failed, answer));
         }
-        let still_runs = error.kind() == ErrorKind::PollTimeout && error.job().is_some();
-        let is_out_of_time = || {
-            details(error)
-                .get("limit")
-                .is_some_and(|limit| limit == "time")
-        };
-        (still_runs && is_out_of_time()).then(|| Self {
+        is_pending(error).then(|| Self {
             tool_id: tool.to_owned(),
             status: ExecutionStatus::Pending,
             result: Value::Null,
@@ -230,6 +224,34 @@ impl ExecutionResult {
             upstream_status: None,
             metadata: Map::new(),
         })
+    }
+}
+
+/// Whether an error means that a job still runs, and the call's time is over.
+fn is_pending(error: &ToolError) -> bool {
+    let still_runs = error.kind() == ErrorKind::PollTimeout && error.job().is_some();
+    let is_out_of_time = || {
+        let details = details(error);
+        details.get("limit").is_some_and(|limit| limit == "time")
+    };
+    still_runs && is_out_of_time()
+}
+
+#[cfg(feature = "otel")]
+impl ExecutionStatus {
+    pub(crate) fn of_error(error: &ToolError) -> Self {
+        match is_pending(error) {
+            true => Self::Pending,
+            false => Self::Failed,
+        }
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Pending => "pending",
+            Self::Failed => "failed",
+        }
     }
 }
 

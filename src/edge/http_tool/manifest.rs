@@ -317,6 +317,15 @@ impl ToolManifest {
         self.source_path.as_deref().or(of_profile)
     }
 
+    /// How it runs, in the manifest's word.
+    #[cfg(feature = "otel")]
+    pub(crate) fn mode(&self) -> &'static str {
+        match self.execution_profile.mode() {
+            Mode::Sync => "sync_http",
+            Mode::Poll => "async_poll",
+        }
+    }
+
     /// The tool that sends its requests.
     ///
     /// # Errors

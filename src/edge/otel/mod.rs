@@ -8,7 +8,8 @@
 //! - the conventions' attributes for calls of MCP tools (`mcp::McpHooks`);
 //! - metrics with the conventions' names, units and buckets, or with other systems' names ([`metrics`], feature
 //!   `metrics`);
-//! - what [Langfuse](#langfuse) reads beyond the conventions ([`LangfuseHooks`]).
+//! - what [Langfuse](#langfuse) reads beyond the conventions ([`LangfuseHooks`]);
+//! - with the feature `http-tool`, the attributes of an executor of HTTP tools (`ExecutionHooks`).
 //!
 //! It depends on OpenTelemetry's API; SDK and exporter are the program's.
 //!
@@ -164,6 +165,8 @@
 //! Nothing here fails a call: what a peer sends is a value or nothing, and where nothing is exported, nothing is done. The
 //! spans of a call that is dropped end with it: `error.type = cancelled`, and no status, since nothing has failed.
 
+#[cfg(feature = "http-tool")]
+mod execution;
 mod langfuse;
 #[cfg(feature = "mcp")]
 pub(crate) mod mcp;
@@ -173,6 +176,9 @@ mod parent;
 mod propagate;
 mod w3c;
 
+#[cfg(feature = "http-tool")]
+#[cfg_attr(docsrs, doc(cfg(feature = "http-tool")))]
+pub use self::execution::ExecutionHooks;
 pub(crate) use self::parent::is_sampled_out;
 pub use self::{
     langfuse::{LangfuseHooks, UserId},
