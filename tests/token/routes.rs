@@ -1,6 +1,12 @@
 //! The edge of an executor: what an agent gets over HTTP, from its request to its answer.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
 
 use ::axum::body::Body;
 use bytes::Bytes;
@@ -295,6 +301,131 @@ async fn a_job_that_outlives_its_call_is_pending() {
     );
     assert_eq!(got.body["result"], Value::Null);
     assert!(got.body["execution_time_ms"].as_u64().unwrap() > 15_000);
+}
+
+/// Deliveries that have arrived after 60 s, for callers who wait for 20.
+fn deliveries(starts: &Arc<AtomicUsize>) -> axum::Router {
+    let at = "https://api.pizzeria.com/{{ shop }}/deliveries";
+    let tool = HttpTool::new(Method::POST, at).unwrap();
+    let status = HttpTool::new(Method::GET, format!("{at}/{{{{ id }}}}")).unwrap();
+    let job = HttpJob::new(status, "$.state", ["delivered"], ["lost"]).unwrap();
+    let job = job.with_value("id", "$.id").unwrap();
+    let (starts, begun) = (Arc::clone(starts), tokio::time::Instant::now());
+    let client = tower::service_fn(move |request: Request<Bytes>| {
+        let path = request.uri().path().to_owned();
+        let n = match *request.method() {
+            Method::POST => starts.fetch_add(1, SeqCst),
+            _ => 0,
+        };
+        let state = if begun.elapsed().as_secs() < 60 {
+            "baking"
+        } else {
+            "delivered"
+        };
+        let body = json!({ "id": n, "state": state, "path": path });
+        async move { Ok::<_, std::io::Error>(answer(200, &body)) }
+    });
+    let stack = ServiceBuilder::new()
+        .layer(tower_toolcall::deadline::DeadlineLayer::new(
+            Duration::from_secs(20),
+        ))
+        .map_response(HttpAnswer::into_json)
+        .layer(PollLayer::new(job))
+        .service(tool.client::<_, Bytes>(client));
+    Routes::new(stack).with_bearer_subject().with_jobs().plain()
+}
+
+async fn get(app: &axum::Router, token: Option<&str>, path: &str) -> (u16, Value) {
+    let mut request = Request::get(path);
+    if let Some(token) = token {
+        request = request.header("authorization", format!("Bearer {token}"));
+    }
+    let answer = app
+        .clone()
+        .oneshot(request.body(Body::empty()).unwrap())
+        .await
+        .unwrap();
+    let status = answer.status().as_u16();
+    let body = answer.into_body().collect().await.unwrap().to_bytes();
+    (status, serde_json::from_slice(&body).unwrap())
+}
+
+/// E.1: what `pending` is for.
+#[tokio::test(start_paused = true)]
+async fn a_pending_job_is_waited_for_by_its_id_until_it_is_done() {
+    let starts = Arc::default();
+    let app = deliveries(&starts);
+    let order = json!({ "arguments": { "shop": "a" } });
+    let pending = post(&app, Some("alice"), &order).await.body;
+    assert_eq!(pending["status"], "pending");
+    let id = pending["metadata"]["job"].as_str().unwrap().to_owned();
+    assert_eq!(id.len(), 32);
+    let path = format!("/api/tools/order/jobs/{id}");
+
+    let (status, again) = get(&app, Some("alice"), &path).await;
+    assert_eq!((status, &again["status"]), (200, &json!("pending")));
+    assert_eq!(again["metadata"]["job"], id, "the same");
+    let (_, again) = get(&app, Some("alice"), &path).await;
+    assert_eq!(again["status"], "pending");
+    for _ in 0..2 {
+        let (status, done) = get(&app, Some("alice"), &path).await;
+        assert_eq!((status, &done["status"]), (200, &json!("completed")));
+        assert_eq!(done["result"]["path"], "/a/deliveries/0");
+    }
+    assert_eq!(starts.load(SeqCst), 1);
+
+    let other = post(&app, Some("alice"), &order).await.body;
+    assert_eq!(other["status"], "completed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_is_that_of_its_subject_and_its_tool() {
+    let starts = Arc::default();
+    let app = deliveries(&starts);
+    let order = json!({ "arguments": { "shop": "a" } });
+    let pending = post(&app, Some("alice"), &order).await.body;
+    let id = pending["metadata"]["job"].as_str().unwrap().to_owned();
+    for (token, path) in [
+        (Some("bob"), format!("/api/tools/order/jobs/{id}")),
+        (None, format!("/api/tools/order/jobs/{id}")),
+        (Some("alice"), format!("/api/tools/cancel/jobs/{id}")),
+        (Some("alice"), "/api/tools/order/jobs/0".to_owned()),
+    ] {
+        let (status, body) = get(&app, token, &path).await;
+        assert_eq!(
+            (status, &body["error_code"]),
+            (404, &json!("validation_error"))
+        );
+        assert!(!body.to_string().contains(&id));
+    }
+    assert_eq!(starts.load(SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_word_a_pending_result_has_no_id() {
+    let got = polled(|layer| layer, Duration::from_secs(20)).await;
+    assert_eq!(got.body["metadata"], json!({}));
+}
+
+/// The oldest makes room.
+#[tokio::test(start_paused = true)]
+async fn a_thousand_jobs_are_kept() {
+    let starts = Arc::default();
+    let app = deliveries(&starts);
+    let order = json!({ "arguments": { "shop": "a" } });
+    let orders = (0..1_001).map(|_| post(&app, Some("alice"), &order));
+    let mut kept = 0;
+    for pending in futures_util::future::join_all(orders).await {
+        let id = pending.body["metadata"]["job"].as_str().unwrap().to_owned();
+        let path = format!("/api/tools/order/jobs/{id}");
+        let first = tokio::time::timeout(Duration::from_millis(1), get(&app, Some("alice"), &path));
+        // A 404 is told at once, a job is waited for.
+        kept += usize::from(first.await.is_err());
+    }
+    assert_eq!(kept, 1_000);
+    let long = json!({ "arguments": { "shop": "a", "note": "n".repeat(65 << 10) } });
+    let pending = post(&app, Some("alice"), &long).await;
+    assert_eq!(pending.body["metadata"], json!({}), "{:?}", pending.status);
 }
 
 /// H5, H6: the polls are used up.

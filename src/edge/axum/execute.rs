@@ -2,10 +2,10 @@
 
 use ::axum::{
     body::Body,
-    extract::{Request, State},
+    extract::{Path, Request, State},
     response::{IntoResponse as _, Response},
 };
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
 use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
 use tokio::time::Instant;
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     call::ToolCall,
-    edge::http_tool::{ExecutionError, ExecutionResult},
+    edge::http_tool::{ExecutionError, ExecutionResult, ExecutionStatus},
     error::{ErrorKind, ToolError},
 };
 
@@ -45,10 +45,31 @@ pub(super) async fn execute(State(routes): State<Routes>, request: Request) -> R
     // The route has no server.
     let on_server = |call, _: &str| Ok(call);
     let call = request::read_as(request, &(), on_server, for_caller, with_arguments).await;
-    let mut call = match call {
-        Ok(call) => call,
-        Err(rejection) => return refused(rejection.error(), rejection.status()),
+    match call {
+        Ok(call) => answer(routes, call, None).await,
+        Err(rejection) => refused(rejection.error(), rejection.status()),
+    }
+}
+
+/// Goes on waiting for a job.
+pub(super) async fn job(
+    State(routes): State<Routes>,
+    Path((tool, id)): Path<(String, String)>,
+    headers: HeaderMap,
+) -> Response {
+    let for_caller = routes.for_caller(&headers);
+    let for_caller = |call: ToolCall| for_caller(call.with_request_headers(&headers));
+    let jobs = routes.jobs.as_ref();
+    let Some(call) = jobs.and_then(|jobs| jobs.ask(&tool, &id, for_caller)) else {
+        let error = ToolError::refusal(ErrorKind::NotFound, "there is no such job of yours");
+        return refused(&error, StatusCode::NOT_FOUND);
     };
+    answer(routes, call, Some(id)).await
+}
+
+/// Runs a call; that of a job has its id.
+async fn answer(routes: Routes, mut call: ToolCall, id: Option<String>) -> Response {
+    let asked = routes.jobs.as_ref().map(|_| call.clone());
     let seen = call.observe();
     let info = call.info();
     let lacks_subject = routes.lacks_subject(&call);
@@ -62,10 +83,17 @@ pub(super) async fn execute(State(routes): State<Routes>, request: Request) -> R
         }
         Err(error) => {
             let error = shown(error.for_call(&info));
-            match ExecutionResult::of_error(info.tool(), took, &error) {
-                Some(result) => result,
-                None => return refused(&error, super::response::status(&error, lacks_subject)),
+            let Some(mut result) = ExecutionResult::of_error(info.tool(), took, &error) else {
+                return refused(&error, super::response::status(&error, lacks_subject));
+            };
+            let is_pending = result.status == ExecutionStatus::Pending;
+            if let (true, Some(jobs), Some(asked)) = (is_pending, &routes.jobs, asked) {
+                let id = id.or_else(|| jobs.keep(&asked, error.job()?.clone()));
+                result
+                    .metadata
+                    .extend(id.map(|id| ("job".to_owned(), id.into())));
             }
+            result
         }
     };
     match to_json(&result) {

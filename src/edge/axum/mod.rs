@@ -186,6 +186,14 @@
 //! time is over (`pending`). All else is an [`ExecutionError`](crate::http_tool::ExecutionError), with the status that
 //! [`to_http`](crate::ToolError::to_http) has for it.
 //!
+//! With [`Routes::with_jobs`] a job that still runs has an id, by which the same subject goes on waiting for it; nothing is started:
+//!
+//! ```text
+//! <- 200  {"tool_id":"deliver","status":"pending",..,"metadata":{"job":"6d1c..3f"}}
+//! -> GET  /api/tools/deliver/jobs/6d1c..3f
+//! <- 200  {"tool_id":"deliver","status":"completed",..}
+//! ```
+//!
 //! # Errors
 //!
 //! Every error becomes an answer. A panic is a 500, also in a stack without a
@@ -199,6 +207,8 @@
 
 #[cfg(feature = "http-tool")]
 mod execute;
+#[cfg(feature = "http-tool")]
+mod jobs;
 mod request;
 mod response;
 mod routes;

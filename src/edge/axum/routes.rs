@@ -11,6 +11,8 @@ use tower::{ServiceExt as _, util::BoxCloneSyncService};
 use tower_layer::Layer as _;
 use tower_service::Service;
 
+#[cfg(feature = "http-tool")]
+use super::jobs::Jobs;
 use super::{
     request::{self, Rejection, Servers},
     response::{of_json, shown, status, to_json},
@@ -43,6 +45,8 @@ pub struct Routes {
     pub(super) bearer: bool,
     #[cfg(feature = "http-tool")]
     executes: bool,
+    #[cfg(feature = "http-tool")]
+    pub(super) jobs: Option<Jobs>,
 }
 
 impl Routes {
@@ -74,6 +78,8 @@ impl Routes {
             bearer: false,
             #[cfg(feature = "http-tool")]
             executes: false,
+            #[cfg(feature = "http-tool")]
+            jobs: None,
         }
     }
 
@@ -118,6 +124,18 @@ impl Routes {
     pub fn with_execute(mut self) -> Self {
         self.executes = true;
         self
+    }
+
+    /// Adds the endpoint of an executor, and one for its jobs, [`/api/tools/{tool}/jobs/{id}`](super#execution): a result that is `pending` has the id
+    /// in its `metadata`, as `job`. A GET goes on waiting, and starts nothing. It is answered for the same subject only, if requests have
+    /// [bearer tokens](Self::with_bearer_subject): that very token. Without these, whoever knows the id is answered; nobody can guess it.
+    ///
+    /// 1,000 jobs are kept, in this process, with arguments of 64 KiB at most; the oldest makes room. Default: it is not there.
+    #[cfg(feature = "http-tool")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "http-tool")))]
+    pub fn with_jobs(mut self) -> Self {
+        self.jobs = Some(Jobs::default());
+        self.with_execute()
     }
 
     /// A function that gives calls what their request says of them beside its body: its deadline, which counts from now, and the token of its caller,
@@ -180,10 +198,16 @@ impl Routes {
     fn execution(&self) -> Router<Self> {
         #[cfg(feature = "http-tool")]
         if self.executes {
+            use ::axum::routing::get;
+
             use super::execute;
 
             let handler = post(execute::execute).fallback(execute::no_post);
-            return Router::new().route("/api/tools/{tool}/execute", handler);
+            let routes = Router::new().route("/api/tools/{tool}/execute", handler);
+            return match self.jobs {
+                Some(_) => routes.route("/api/tools/{tool}/jobs/{id}", get(execute::job)),
+                None => routes,
+            };
         }
         Router::new()
     }
