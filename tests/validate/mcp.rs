@@ -4,15 +4,19 @@ use std::{
     path::PathBuf,
     process::Stdio,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering::SeqCst},
     },
     time::Duration,
 };
 
 use rmcp::{
-    ServiceExt as _,
-    model::{CallToolResponse, CallToolResult, ContentBlock, JsonObject, Tool},
+    ErrorData, RoleServer, ServerHandler, ServiceExt as _,
+    model::{
+        CallToolResponse, CallToolResult, ContentBlock, JsonObject, ListToolsResult,
+        PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
+    },
+    service::RequestContext,
     transport::TokioChildProcess,
 };
 use serde_json::{Value, json};
@@ -57,6 +61,62 @@ fn a_list_that_was_read_already_is_compiled_at_once_and_a_dropped_one_leaves_its
     assert_eq!(schemas.len(), 1);
     drop(tools);
     assert_eq!(schemas.len(), 1);
+}
+
+/// A server whose list changes.
+#[derive(Clone, Default)]
+struct Changing(Arc<Mutex<Vec<Tool>>>);
+
+impl ServerHandler for Changing {
+    fn get_info(&self) -> ServerConfig {
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let mut list = ListToolsResult::default();
+        list.tools = self.0.lock().unwrap().clone();
+        Ok(list)
+    }
+}
+
+/// E.2: a schema is that of the current list; a tool that has gone has none.
+#[tokio::test]
+async fn schemas_follow_a_list_that_changes() {
+    let of = |wanted: &str| json!({ "type": "object", "properties": { "a": { "type": wanted } } });
+    let server = Changing::default();
+    let list = |tools: Vec<Tool>| *server.0.lock().unwrap() = tools;
+    list(vec![
+        tool("pay", of("string")),
+        tool("search", of("string")),
+    ]);
+    let (theirs, ours) = tokio::io::duplex(64 * 1024);
+    let serve = server.clone();
+    tokio::spawn(async move { serve.serve(theirs).await.unwrap().waiting().await });
+    let client = ().serve(ours).await.unwrap();
+
+    let schemas = Schemas::new();
+    let tools = McpTools::default().with_schemas(&schemas);
+    let fits = |tool: &str, value: Value| {
+        let schema = schemas.get(None, tool);
+        schema.map(|schema| schema.is_valid(&json!({ "a": value })))
+    };
+    tools.refresh(client.peer()).await.unwrap();
+    assert_eq!(
+        (fits("pay", json!(1)), fits("search", json!("x"))),
+        (Some(false), Some(true))
+    );
+
+    list(vec![tool("pay", of("integer"))]);
+    tools.refresh(client.peer()).await.unwrap();
+    assert_eq!(
+        (fits("pay", json!(1)), fits("search", json!("x"))),
+        (Some(true), None)
+    );
+    client.cancel().await.unwrap();
 }
 
 /// One bad schema is its tool's affair.
