@@ -130,8 +130,18 @@ fn taken<'p>(patterns: &[&'p str], engine: Engine) -> BTreeSet<&'p str> {
 }
 
 /// Whether a pattern may be given to an engine: it reads a whole one again for each `\cA`.
-pub(super) fn is_short(pattern: &str) -> bool {
-    pattern.len() <= MAX_PATTERN_TEXT && !pattern.contains(r"\c")
+fn is_short(pattern: &str) -> bool {
+    pattern.len() <= MAX_PATTERN_TEXT && !has_control_letter(pattern)
+}
+
+fn has_control_letter(pattern: &str) -> bool {
+    let mut bytes = pattern.bytes();
+    while let Some(byte) = bytes.next() {
+        if byte == b'\\' && bytes.next() == Some(b'c') {
+            return true;
+        }
+    }
+    false
 }
 
 /// Where a part of the schema asks for less, these may let fewer values pass.

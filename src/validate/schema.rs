@@ -71,7 +71,7 @@ pub enum Draft {
 /// less if one has look-around or back references; less, if several look at one text. A value with more is checked by the rest of the schema: without expressions,
 /// `maxContains` and `unevaluated...`, without `not` and `if` that have an expression or a reference in them, and with such a `oneOf` as `anyOf`; not at
 /// all, if a reference leads into one of those. In the same way an expression is [left out](Self::omitted) for all values if it has more than
-/// 1 KiB, or all before it have 8 KiB; if it has a control letter, `\\cA`; if it is larger than 256 KiB when it is compiled, or a part of it larger
+/// 1 KiB, or all before it have 8 KiB; if it has a control letter, `\cA`; if it is larger than 256 KiB when it is compiled, or a part of it larger
 /// than 8 KiB where one has look-around or back references; or if no engine takes it. One with look-around or back references goes back 10,000 times at
 /// most: then the value does not fit.
 ///

@@ -18,6 +18,11 @@ fn control_letters_are_left_out() {
     for times in [1, 8_000, 60_000] {
         assert_eq!(omitted(json!({ "pattern": r"\cA".repeat(times) })), 1);
     }
+    assert_eq!(
+        omitted(json!({ "pattern": r"^C:\\code\\\\c$" })),
+        0,
+        "backslashes"
+    );
 }
 
 /// The parser makes 40 KiB of each: 60,000 were 2.3 GB.
