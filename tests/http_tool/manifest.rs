@@ -226,6 +226,14 @@ fn a_file_that_cannot_work_names_the_part() {
         "https://",
     );
     refused(
+        &poll(
+            "status_url_template",
+            json!("http://api.example.com/{{ job.id }}"),
+        ),
+        "status_url_template",
+        "`job.id` is within a value",
+    );
+    refused(
         &poll("status_field_path", json!("$.")),
         "status_field_path",
         "JSONPath",

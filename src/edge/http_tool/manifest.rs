@@ -438,6 +438,16 @@ impl ToolManifest {
             }
         }
         names.retain(|name| !named.contains_key(name));
+        // A value that names a job is a text, a number or a boolean.
+        let variables = status.variables_of_url();
+        let is_part = |name: &&String| {
+            let path = name.split_once('.');
+            path.is_some_and(|(top, _)| names.contains(top))
+        };
+        if let Some(part) = variables.iter().find(is_part) {
+            let reason = format!("`{part}` is within a value of the job: name it in `job_values`");
+            return Err(ConfigError::new("status_url_template", reason));
+        }
         let is_same_for_all = names.is_empty() && named.is_empty();
         refuse_if(
             is_same_for_all,

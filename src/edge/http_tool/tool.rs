@@ -347,6 +347,11 @@ impl HttpTool {
         self.templates.names("url")
     }
 
+    /// The same with the parts of them that it names: `order.id`.
+    pub(super) fn variables_of_url(&self) -> BTreeSet<String> {
+        self.templates.variables("url")
+    }
+
     fn check_arguments(&self) -> Result<(), ConfigError> {
         match &self.known {
             Some(known) => self.templates.check_arguments(known),

@@ -218,7 +218,7 @@ impl Templates {
 
     /// The variables of a part that it does not set itself, those of nested values as `a.b`, as far as they are found (not all of
     /// them are): for hints.
-    fn variables(&self, part: &str) -> BTreeSet<String> {
+    pub(super) fn variables(&self, part: &str) -> BTreeSet<String> {
         let template = self.env.get_template(part);
         let names = template.map(|template| template.undeclared_variables(true));
         names.into_iter().flatten().collect()
