@@ -18,6 +18,10 @@ use crate::{
 /// How many jobs are kept; the oldest makes room.
 const MAX_JOBS: usize = 1_000;
 
+/// How many of one subject, so that nobody pushes out the jobs of all others.
+#[cfg(feature = "token")]
+const MAX_OF_SUBJECT: usize = 100;
+
 /// The arguments of a job that is kept, in bytes of JSON.
 const MAX_ARGUMENTS: u64 = 64 << 10;
 
@@ -38,6 +42,23 @@ struct Kept {
     order: VecDeque<String>,
     /// How many there were.
     count: u64,
+}
+
+impl Kept {
+    /// The place of the job that makes room for this one, if one has to.
+    fn oldest_beside(&self, new: &Entry) -> Option<usize> {
+        #[cfg(feature = "token")]
+        if new.subject.is_some() {
+            let is_own = |id: &String| self.jobs[id].subject == new.subject;
+            let mut own = self.order.iter().enumerate().filter(|(_, id)| is_own(id));
+            let oldest = own.next();
+            if own.count() + 1 >= MAX_OF_SUBJECT {
+                return oldest.map(|(place, _)| place);
+            }
+        }
+        let _ = new;
+        (self.order.len() >= MAX_JOBS).then_some(0)
+    }
 }
 
 /// A job, and what is asked for it: the call that has started it, without what its request had beside the body.
@@ -64,10 +85,9 @@ impl Jobs {
         kept.count += 1;
         let half = |n: u8| self.0.ids.hash_one((kept.count, n));
         let id = format!("{:016x}{:016x}", half(0), half(1));
-        if kept.order.len() >= MAX_JOBS
-            && let Some(oldest) = kept.order.pop_front()
-        {
-            kept.jobs.remove(&oldest);
+        if let Some(oldest) = kept.oldest_beside(&entry) {
+            let oldest = kept.order.remove(oldest);
+            oldest.and_then(|id| kept.jobs.remove(&id));
         }
         kept.order.push_back(id.clone());
         kept.jobs.insert(id.clone(), Arc::new(entry));

@@ -130,7 +130,7 @@ impl Routes {
     /// in its `metadata`, as `job`. A GET goes on waiting, and starts nothing. It is answered for the same subject only, if requests have
     /// [bearer tokens](Self::with_bearer_subject): that very token. Without these, whoever knows the id is answered; nobody can guess it.
     ///
-    /// 1,000 jobs are kept, in this process, with arguments of 64 KiB at most; the oldest makes room. Default: it is not there.
+    /// 1,000 jobs are kept, in this process, 100 of one subject, with arguments of 64 KiB at most; the oldest makes room. Default: it is not there.
     #[cfg(feature = "http-tool")]
     #[cfg_attr(docsrs, doc(cfg(feature = "http-tool")))]
     pub fn with_jobs(mut self) -> Self {
