@@ -77,9 +77,8 @@ impl ServerHandler for Changing {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let mut list = ListToolsResult::default();
-        list.tools = self.0.lock().unwrap().clone();
-        Ok(list)
+        let tools = self.0.lock().unwrap().clone();
+        Ok(ListToolsResult::with_all_items(tools))
     }
 }
 
