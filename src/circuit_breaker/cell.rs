@@ -18,7 +18,7 @@ use super::{
     window::{Verdict, nanos},
 };
 use crate::{
-    event::transition::{BreakerState, Transition},
+    event::transition::{BreakerState, Transition, TransitionReason},
     kit::registry::Keep,
 };
 
@@ -210,10 +210,31 @@ impl Cell {
     pub(crate) fn force(
         &self,
         state: BreakerState,
+        reason: TransitionReason,
         now: Duration,
         rules: &Rules,
     ) -> Option<Transition> {
-        self.with(rules, |machine| machine.force(state, now, rules))
+        self.with(rules, |machine| machine.force(state, reason, now, rules))
+    }
+
+    /// Takes over another process' opening, for `period` from now on.
+    pub(super) fn adopt(
+        &self,
+        period: Duration,
+        now: Duration,
+        rules: &Rules,
+    ) -> Option<Transition> {
+        self.with(rules, |machine| machine.adopt(period, now))
+    }
+
+    /// Stays open for at least `period` from now on, if it is open.
+    pub(super) fn postpone(&self, period: Duration, now: Duration, rules: &Rules) {
+        self.with(rules, |machine| machine.postpone(period, now));
+    }
+
+    /// Takes over another process' closing.
+    pub(super) fn release(&self, now: Duration, rules: &Rules) -> Option<Transition> {
+        self.with(rules, |machine| machine.release(now, rules))
     }
 
     /// The pass of a result that comes `now` without an admission.

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     call::{CallInfo, ToolCall},
     error::ToolError,
-    event::transition::{BreakerState, Transition, millis},
+    event::transition::{BreakerState, Transition, TransitionReason, millis},
     kit::registry::{Entry, Registry},
     text::Short,
 };
@@ -206,12 +206,40 @@ impl Breaker {
     }
 
     fn force(&self, state: BreakerState) {
+        self.take_over(|Circuit { cell, shared, .. }| {
+            cell.force(state, TransitionReason::Forced, shared.now(), &shared.rules)
+        });
+    }
+
+    /// Takes over an opening of another process, for `remaining` from now on: calls are refused without a failure here. An open
+    /// period never gets shorter by it, and a forced state stays. At most the longest period of this layer's settings.
+    pub fn adopt(&self, remaining: Duration) {
+        self.take_over(|Circuit { cell, shared, .. }| {
+            let period = remaining.min(shared.rules.longest_open());
+            cell.adopt(period, shared.now(), &shared.rules)
+        });
+    }
+
+    /// Another process sends a probe: if this breaker is open, it stays so for at least `remaining`, so that one process probes for
+    /// all. At most the longest period of this layer's settings.
+    pub fn postpone(&self, remaining: Duration) {
         let Circuit { cell, shared, .. } = self.circuit();
+        let period = remaining.min(shared.rules.longest_open());
+        cell.postpone(period, shared.now(), &shared.rules);
+    }
+
+    /// Takes over a closing of another process: an [adopted](Self::adopt) opening ends; one that results of this process led
+    /// to may begin its probes at once.
+    pub fn release(&self) {
+        self.take_over(|Circuit { cell, shared, .. }| cell.release(shared.now(), &shared.rules));
+    }
+
+    fn take_over(&self, work: impl FnOnce(&Circuit) -> Option<Transition>) {
         // It belongs to many keys, and only one of them is meant.
         if self.circuit().is_overflow {
             return;
         }
-        if let Some(transition) = cell.force(state, shared.now(), &shared.rules) {
+        if let Some(transition) = work(self.circuit()) {
             self.emit(transition, None);
         }
     }
@@ -332,10 +360,13 @@ pub struct BreakerSnapshot {
     /// whole milliseconds, rounded up.
     #[serde(rename = "retry_after_ms", with = "millis")]
     pub retry_after: Option<Duration>,
+    /// Whether it is open, or half-open, because [another process](Breaker::adopt) has opened it.
+    #[serde(default)]
+    pub adopted: bool,
     /// Failures that counted, in the lifetime of the breaker. There is no total of successes: a success that changes
     /// nothing writes nothing.
     pub failed_total: u64,
-    /// How often it has opened.
+    /// How often it has opened by its own results.
     pub opened_total: u64,
     /// Calls that it has refused.
     pub rejected_total: u64,
@@ -356,6 +387,7 @@ impl fmt::Debug for BreakerSnapshot {
             .field("slow_calls", &self.slow_calls)
             .field("probes", &self.probes)
             .field("retry_after", &self.retry_after)
+            .field("adopted", &self.adopted)
             .field("failed_total", &self.failed_total)
             .field("opened_total", &self.opened_total)
             .field("rejected_total", &self.rejected_total)

@@ -16,7 +16,7 @@ use super::{
     state::{Pass, Recorded},
     window::Verdict,
 };
-use crate::event::transition::{BreakerState as State, Transition};
+use crate::event::transition::{BreakerState as State, Transition, TransitionReason as Reason};
 
 const START: Duration = Duration::ZERO;
 
@@ -229,7 +229,9 @@ fn a_reset_forgets_the_success_that_is_counted_at_the_same_time() {
                 (pass, stale)
             })
         };
-        shared.cell.force(State::Closed, START, &shared.rules);
+        shared
+            .cell
+            .force(State::Closed, Reason::Forced, START, &shared.rules);
         let (pass, stale) = thread.join().expect("no panic");
         let look = shared.look(START);
         let after = pass.generation == look.generation;
@@ -247,7 +249,9 @@ fn a_reset_forgets_the_failures_before_it() {
             let shared = Arc::clone(&shared);
             thread::spawn(move || shared.call(Verdict::FAILURE))
         };
-        shared.cell.force(State::Closed, START, &shared.rules);
+        shared
+            .cell
+            .force(State::Closed, Reason::Forced, START, &shared.rules);
         thread.join().expect("no panic");
         // Open, then reset; or reset, then the first failure.
         let look = shared.look(START);
@@ -269,9 +273,33 @@ fn a_refusal_tells_of_its_own_period() {
             let shared = Arc::clone(&shared);
             thread::spawn(move || shared.cell.admit(|| START, || true, &shared.rules).0)
         };
-        shared.cell.force(State::Closed, START, &shared.rules);
+        shared
+            .cell
+            .force(State::Closed, Reason::Forced, START, &shared.rules);
         if let Err(retry_after) = thread.join().expect("no panic") {
             assert!(retry_after <= shared.rules.open_for, "{retry_after:?}");
         }
+    });
+}
+
+/// An opening of another process is taken over beside one of our own: one of the two opens the breaker, and what was admitted
+/// before is stale.
+#[test]
+fn an_adopted_opening_and_an_own_one_open_it_once() {
+    check(|| {
+        let shared = Shared::new(Trip::consecutive_failures(1));
+        let (early, _) = shared.admit(START);
+        let thread = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || shared.call(Verdict::FAILURE))
+        };
+        let period = shared.rules.open_for;
+        let adopted = shared.cell.adopt(period, START, &shared.rules).is_some();
+        let opened = thread.join().expect("no panic");
+        assert!(adopted != opened, "{adopted} {opened}");
+        assert_eq!(shared.look(START).adopted, adopted);
+        assert!(shared.admit(START).0.is_none());
+        let late = shared.record(early.expect("closed"), Some(Verdict::SUCCESS), START);
+        assert_eq!(late, Recorded::Stale);
     });
 }

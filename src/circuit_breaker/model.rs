@@ -13,7 +13,7 @@ use super::{
     state::{Pass, Recorded},
     window::{BUCKETS, Tally, Verdict},
 };
-use crate::event::transition::{BreakerState as State, Transition};
+use crate::event::transition::{BreakerState as State, Transition, TransitionReason};
 
 /// One step of a schedule.
 #[derive(Clone, Debug)]
@@ -26,6 +26,10 @@ enum Step {
     /// A thread comes with a moment that has passed already.
     Back(u16),
     Force(State),
+    /// What another process tells: that its breaker has opened for so long, that it sends a probe, that it has closed.
+    Adopt(u16),
+    Postpone(u16),
+    Release,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -57,6 +61,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         8 => (0u16..400).prop_map(Step::Wait),
         2 => (0u16..100).prop_map(Step::Back),
         1 => force.prop_map(Step::Force),
+        2 => (0u16..400).prop_map(Step::Adopt),
+        1 => (0u16..400).prop_map(Step::Postpone),
+        1 => Just(Step::Release),
     ];
     prop::collection::vec(step, 1..60)
 }
@@ -107,6 +114,10 @@ struct Naive {
     period: u32,
     /// When the present period began.
     since: Duration,
+    /// When the present open period ends.
+    until: Duration,
+    /// Whether the present opening is another process'.
+    adopted: bool,
     results: Vec<(Duration, Verdict)>,
     probes: Vec<(usize, Duration)>,
     /// How each probe of the present period ended, in their order: whether it had a verdict.
@@ -124,7 +135,38 @@ impl Naive {
         self.successes = 0;
         if matches!(state, State::Closed | State::ForcedClosed) {
             self.results.clear();
-            self.failed_probes = 0;
+            (self.failed_probes, self.adopted) = (0, false);
+        }
+    }
+
+    fn open(&mut self, now: Duration, rules: &Rules) {
+        self.turn(State::Open, now);
+        self.until = now + self.open_for(rules);
+        self.adopted = false;
+    }
+
+    fn adopts(&mut self, until: Duration, now: Duration) {
+        match self.state {
+            State::Closed | State::HalfOpen => {
+                self.adopted |= self.state == State::Closed;
+                self.turn(State::Open, now);
+                self.until = until;
+            }
+            _ => self.postpones(until),
+        }
+    }
+
+    fn postpones(&mut self, until: Duration) {
+        if self.state == State::Open {
+            self.until = self.until.max(until);
+        }
+    }
+
+    fn releases(&mut self, now: Duration) {
+        match self.state {
+            State::Open | State::HalfOpen if self.adopted => self.turn(State::Closed, now),
+            State::Open => self.until = self.until.min(now),
+            _ => {}
         }
     }
 
@@ -143,7 +185,7 @@ impl Naive {
 
     fn admits(&mut self, call: usize, may_probe: bool, now: Duration, rules: &Rules) -> bool {
         let half_open_from = match self.state {
-            State::Open => Some(self.since + self.open_for(rules)),
+            State::Open => Some(self.until),
             State::HalfOpen if !self.open_to_all() => Some(self.since),
             _ => None,
         };
@@ -154,7 +196,7 @@ impl Naive {
         {
             return false;
         }
-        if self.state == State::Open && now >= self.since + self.open_for(rules) {
+        if self.state == State::Open && now >= self.until {
             self.turn(State::HalfOpen, now);
         }
         match self.state {
@@ -192,12 +234,12 @@ impl Naive {
             State::Closed | State::ForcedClosed => {
                 self.results.push((now, Verdict { failure, slow }));
                 if self.state == State::Closed && self.trips(now, rules) {
-                    self.turn(State::Open, now);
+                    self.open(now, rules);
                 }
             }
             State::HalfOpen if failure || slow => {
                 self.failed_probes += 1;
-                self.turn(State::Open, now);
+                self.open(now, rules);
             }
             State::HalfOpen => {
                 self.successes += 1;
@@ -292,6 +334,8 @@ fn run(rules: &Rules, steps: Vec<Step>, watched: bool) -> Result<(), TestCaseErr
         state: State::Closed,
         period: 0,
         since: Duration::ZERO,
+        until: Duration::ZERO,
+        adopted: false,
         results: Vec::new(),
         probes: Vec::new(),
         verdicts: Vec::new(),
@@ -348,7 +392,19 @@ fn run(rules: &Rules, steps: Vec<Step>, watched: bool) -> Result<(), TestCaseErr
                 if naive.state != state || state == State::Closed {
                     naive.turn(state, now);
                 }
-                changes.extend(cell.force(state, now, rules));
+                changes.extend(cell.force(state, TransitionReason::Forced, now, rules));
+            }
+            Step::Adopt(ms) => {
+                naive.adopts(now + millis(ms.into()), now);
+                changes.extend(cell.adopt(millis(ms.into()), now, rules));
+            }
+            Step::Postpone(ms) => {
+                naive.postpones(now + millis(ms.into()));
+                cell.postpone(millis(ms.into()), now, rules);
+            }
+            Step::Release => {
+                naive.releases(now);
+                changes.extend(cell.release(now, rules));
             }
         }
         if !watched && n < last {
@@ -356,6 +412,8 @@ fn run(rules: &Rules, steps: Vec<Step>, watched: bool) -> Result<(), TestCaseErr
         }
         let look = cell.snapshot(now, rules);
         prop_assert_eq!(look.state, naive.state);
+        let is_open = matches!(naive.state, State::Open | State::HalfOpen);
+        prop_assert_eq!(look.adopted, naive.adopted && is_open);
         prop_assert_eq!(look.generation, naive.period);
         prop_assert!(look.probes <= rules.probes as usize);
         if matches!(naive.state, State::Closed | State::ForcedClosed) {
@@ -367,8 +425,7 @@ fn run(rules: &Rules, steps: Vec<Step>, watched: bool) -> Result<(), TestCaseErr
             prop_assert_eq!(tally, naive.tally(now, rules));
         }
         if let (State::Open, Some(retry_after)) = (naive.state, look.retry_after) {
-            let until = naive.since + naive.open_for(rules);
-            prop_assert_eq!(retry_after, until - now);
+            prop_assert_eq!(retry_after, naive.until - now);
         }
     }
     // Each change begins where the one before ended, and has a higher number.
@@ -398,6 +455,15 @@ fn recovers(rules: &Rules, steps: Vec<Step>) -> Result<(), TestCaseError> {
             Step::Wait(ms) => now += millis(ms.into()),
             // Calls that are never heard of again.
             Step::End(..) => calls.clear(),
+            // Handles allow no longer ones.
+            Step::Adopt(ms) => {
+                let period = millis(ms.into()).min(rules.longest_open());
+                cell.adopt(period, now, rules);
+            }
+            Step::Postpone(ms) => {
+                cell.postpone(millis(ms.into()).min(rules.longest_open()), now, rules);
+            }
+            Step::Release => drop(cell.release(now, rules)),
             Step::Back(_) | Step::Force(_) => {}
         }
     }

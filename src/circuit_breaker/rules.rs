@@ -299,6 +299,14 @@ impl Rules {
             .min(self.max_open_for)
     }
 
+    /// The longest period for which the breaker opens.
+    pub(super) fn longest_open(&self) -> Duration {
+        match self.growth == 1.0 {
+            true => self.open_for,
+            false => self.max_open_for,
+        }
+    }
+
     /// Whether a call with this duration counts as slow.
     pub(super) fn is_slow(&self, elapsed: impl FnOnce() -> Duration) -> bool {
         self.slow_call().is_some_and(|limit| elapsed() >= limit)

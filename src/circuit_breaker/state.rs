@@ -33,6 +33,8 @@ pub(super) struct Machine {
     successes: u32,
     /// Probes in a row that ended without a verdict.
     undecided: u32,
+    /// Whether the opening was another process', and none of this one's results led to it.
+    adopted: bool,
     /// The latest moment seen. A thread that comes with an earlier one does not turn it back.
     now: Duration,
     tickets: u32,
@@ -88,6 +90,7 @@ impl Machine {
             probes: Vec::new(),
             successes: 0,
             undecided: 0,
+            adopted: false,
             now: Duration::ZERO,
             tickets: 0,
             failures: 0,
@@ -121,6 +124,7 @@ impl Machine {
             slow_calls: tally.slow,
             probes: self.running(now),
             retry_after: self.look(now, rules).err(),
+            adopted: self.is_adopted(),
             failed_total: self.failures,
             opened_total: self.opened,
             rejected_total: 0,
@@ -320,6 +324,7 @@ impl Machine {
     pub(super) fn force(
         &mut self,
         state: BreakerState,
+        reason: TransitionReason,
         now: Duration,
         rules: &Rules,
     ) -> Option<Transition> {
@@ -339,11 +344,61 @@ impl Machine {
             }
             _ => {}
         }
-        Some(self.turn(state, TransitionReason::Forced, self.tripped))
+        Some(self.turn(state, reason, self.tripped))
+    }
+
+    /// Takes over an opening of another process, for `period` from now on. An open period never gets shorter by it; a forced
+    /// state stays.
+    pub(super) fn adopt(&mut self, period: Duration, now: Duration) -> Option<Transition> {
+        match self.state {
+            BreakerState::Closed => {
+                self.tripped = self.window.tally(self.now.max(now));
+                self.adopted = true;
+            }
+            BreakerState::HalfOpen => {}
+            _ => {
+                self.postpone(period, now);
+                return None;
+            }
+        }
+        self.now = self.now.max(now);
+        self.probe_from = self.now.saturating_add(period);
+        Some(Transition {
+            open_for: Some(period),
+            ..self.turn(BreakerState::Open, TransitionReason::Shared, self.tripped)
+        })
+    }
+
+    /// An open breaker stays open for at least `period` from now on; any other is left alone.
+    pub(super) fn postpone(&mut self, period: Duration, now: Duration) {
+        self.now = self.now.max(now);
+        if self.state == BreakerState::Open {
+            self.probe_from = self.probe_from.max(self.now.saturating_add(period));
+        }
+    }
+
+    /// Another process' breaker has closed. An adopted opening ends with it; one that this process' own results led to may
+    /// begin its probes at once: what is well again for others need not be so for us.
+    pub(super) fn release(&mut self, now: Duration, rules: &Rules) -> Option<Transition> {
+        self.now = self.now.max(now);
+        if !self.is_adopted() {
+            if self.state == BreakerState::Open {
+                self.probe_from = self.probe_from.min(self.now);
+            }
+            return None;
+        }
+        self.forget(rules);
+        let reason = TransitionReason::Shared;
+        Some(self.turn(BreakerState::Closed, reason, self.tripped))
+    }
+
+    fn is_adopted(&self) -> bool {
+        self.adopted && matches!(self.state, BreakerState::Open | BreakerState::HalfOpen)
     }
 
     fn open(&mut self, reason: TransitionReason, rules: &Rules, tally: Tally) -> Transition {
         self.opened += 1;
+        self.adopted = false;
         let period = rules.open_for(self.failed_probes);
         self.probe_from = self.now.saturating_add(period);
         Transition {

@@ -69,6 +69,8 @@ pub enum TransitionReason {
     ProbeFailed,
     /// The state was forced, or reset, through a handle.
     Forced,
+    /// It was taken over from another process.
+    Shared,
 }
 
 crate::text::names! {
@@ -82,6 +84,7 @@ crate::text::names! {
         ProbesSucceeded = "probes_succeeded",
         ProbeFailed = "probe_failed",
         Forced = "forced",
+        Shared = "shared",
     }
 }
 

@@ -15,7 +15,10 @@ use super::{ServerHealth, layer::Rules, record::Record, sign::Sign};
 use crate::{
     call::CallInfo,
     circuit_breaker::{self, Pass, Recorded, Verdict},
-    event::{availability::AvailabilityChange, transition::BreakerState},
+    event::{
+        availability::AvailabilityChange,
+        transition::{BreakerState, TransitionReason},
+    },
     kit::registry::{Evict, Keep},
 };
 
@@ -166,7 +169,9 @@ impl Server {
             Sign::Answer if before.failures == 0 => return NOTHING,
             Sign::Answer => {
                 // An answer closes the breaker, whenever its call began; calls that began before are stale from now on.
-                let turned = self.breaker.force(BreakerState::Closed, at, rules);
+                let turned =
+                    self.breaker
+                        .force(BreakerState::Closed, TransitionReason::Forced, at, rules);
                 (before.answered(now), Recorded::Counted(turned))
             }
             Sign::Failure(reason) => {

@@ -1,6 +1,7 @@
 //! The circuit breaker, seen from outside: what its requirements (C1-C10) and the traps of other breakers
 //! ask of it.
 
+mod adopted;
 mod configuration;
 mod handle;
 mod published_behaviours;

@@ -1,0 +1,110 @@
+//! C8: what a breaker takes over from another process.
+
+use tokio::time::advance;
+use tower_toolcall::circuit_breaker::BreakerState;
+use tower_toolcall::event::TransitionReason;
+
+use super::{default_rig, ok, secs};
+
+use BreakerState::{Closed, ForcedClosed, HalfOpen, Open};
+
+/// C8.
+#[tokio::test(start_paused = true)]
+async fn an_adopted_opening_refuses_calls_and_ends_by_itself() {
+    let rig = default_rig();
+    let mut heard = rig.handle.subscribe();
+    rig.breaker().adopt(secs(20));
+    assert!(rig.ask(ok()).await.is_err());
+    let opened = heard.next().await.unwrap().unwrap();
+    assert_eq!((opened.to, opened.reason), (Open, TransitionReason::Shared));
+    assert_eq!(opened.open_for, Some(secs(20)));
+    let seen = rig.breaker().snapshot();
+    assert_eq!((seen.adopted, seen.opened_total), (true, 0));
+    advance(secs(20)).await;
+    rig.ask(ok()).await.unwrap();
+    let seen = rig.breaker().snapshot();
+    assert_eq!((seen.state, seen.adopted), (Closed, false));
+}
+
+/// C8.
+#[tokio::test(start_paused = true)]
+async fn what_is_adopted_lasts_no_longer_than_the_settings_allow() {
+    let rig = default_rig();
+    rig.breaker().adopt(secs(1_000_000));
+    assert_eq!(rig.breaker().snapshot().retry_after, Some(secs(60)));
+    rig.breaker().postpone(secs(1_000_000));
+    assert_eq!(rig.breaker().snapshot().retry_after, Some(secs(60)));
+}
+
+/// C8.
+#[tokio::test(start_paused = true)]
+async fn an_opening_of_another_process_never_shortens_ours() {
+    let rig = default_rig();
+    rig.fails(5).await;
+    rig.breaker().adopt(secs(1));
+    assert_eq!(rig.breaker().snapshot().retry_after, Some(secs(60)));
+    assert!(!rig.breaker().snapshot().adopted);
+}
+
+/// C8.
+#[tokio::test(start_paused = true)]
+async fn a_closing_of_another_process_ends_what_was_adopted() {
+    let rig = default_rig();
+    rig.breaker().adopt(secs(60));
+    rig.breaker().release();
+    assert_eq!(rig.breaker().state(), Closed);
+    rig.ask(ok()).await.unwrap();
+}
+
+/// C8: what is well for another process may be broken for this one.
+#[tokio::test(start_paused = true)]
+async fn a_closing_of_another_process_lets_a_breaker_probe_that_has_failures_of_its_own() {
+    let rig = default_rig();
+    rig.fails(5).await;
+    rig.breaker().release();
+    assert_eq!(rig.breaker().state(), Open);
+    assert!(rig.ask(super::fails()).await.is_err());
+    assert_eq!(rig.breaker().state(), Open);
+    assert!(rig.ask(ok()).await.is_err());
+    rig.breaker().release();
+    rig.ask(ok()).await.unwrap();
+    assert_eq!(rig.breaker().state(), Closed);
+}
+
+/// C8.
+#[tokio::test(start_paused = true)]
+async fn a_probe_elsewhere_postpones_only_an_open_breaker() {
+    let rig = default_rig();
+    rig.breaker().postpone(secs(30));
+    assert_eq!(rig.breaker().state(), Closed);
+    rig.breaker().adopt(secs(5));
+    rig.breaker().postpone(secs(30));
+    advance(secs(29)).await;
+    assert!(rig.ask(ok()).await.is_err());
+    advance(secs(1)).await;
+    rig.ask(ok()).await.unwrap();
+}
+
+/// C8: a person's word stands above that of other processes.
+#[tokio::test(start_paused = true)]
+async fn a_forced_state_is_left_alone() {
+    let rig = default_rig();
+    rig.breaker().force_closed();
+    rig.breaker().adopt(secs(60));
+    rig.breaker().release();
+    assert_eq!(rig.breaker().state(), ForcedClosed);
+}
+
+/// Trap 2: the result of a probe that began before the opening was adopted says nothing of the period after it.
+#[tokio::test(start_paused = true)]
+async fn a_probe_is_stale_once_an_opening_is_adopted() {
+    let rig = default_rig();
+    rig.fails(5).await;
+    advance(secs(60)).await;
+    let probe = rig.breaker().admit().unwrap();
+    assert_eq!(rig.breaker().state(), HalfOpen);
+    rig.breaker().adopt(secs(30));
+    probe.success();
+    let seen = rig.breaker().snapshot();
+    assert_eq!((seen.state, seen.stale_total), (Open, 1));
+}
