@@ -21,7 +21,8 @@
 //! | `circuit_breaker_open_total` | counter | | [`BreakerRow::openings`] |
 //! | `circuit_breaker_state` | gauge: 0 closed, 1 half-open, 2 open | | [`BreakerRow::state`] |
 //!
-//! The [tokens](crate::event::Event::Token) that calls needed, of all tools together, so without the labels `server` and `tool`; absent before the first one:
+//! The [tokens](crate::event::Event::Token) that calls needed, of all tools together, so without the labels `server` and `tool`, nor
+//! one of the audience: names of services behind tools are not for every scraper. Absent before the first one:
 //!
 //! | [Prometheus](Metrics::prometheus) | type | labels | [snapshot](TokenStats) |
 //! |---|---|---|---|

@@ -29,7 +29,8 @@ pub struct ReqwestClient(reqwest::Client);
 crate::text::opaque_debug!({} ReqwestClient);
 
 impl ReqwestClient {
-    /// A client that follows no redirect, uses no proxy, repeats nothing and has no timeout of its own: layers do that.
+    /// A client that follows no redirect, uses no proxy, repeats nothing and has no timeout of its own, of
+    /// connecting either: layers do that. One [made elsewhere](Self::from_client) may have both.
     ///
     /// # Errors
     ///
