@@ -68,6 +68,8 @@ pub use edge::otel;
 pub use edge::router;
 #[cfg(feature = "settings")]
 pub use edge::settings;
+#[cfg(feature = "shared")]
+pub use edge::shared;
 #[cfg(feature = "testing")]
 pub use edge::testing;
 #[cfg(any(feature = "http-tool", feature = "token"))]

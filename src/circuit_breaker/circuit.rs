@@ -53,7 +53,7 @@ pub(super) struct Shared {
     pub(super) disabled: AtomicBool,
     /// Held while all breakers are forced.
     pub(super) forcing: Mutex<()>,
-    pub(super) subscribers: OnceLock<broadcast::Sender<Transition>>,
+    pub(super) subscribers: OnceLock<broadcast::Sender<(u64, Transition)>>,
     pub(super) origin: Instant,
 }
 
@@ -271,7 +271,7 @@ impl Breaker {
         shared.listener.tell_also(audience, &event);
         if let Some(subscribers) = shared.subscribers.get() {
             // The error means that there is no subscriber now.
-            let _ = subscribers.send(transition);
+            let _ = subscribers.send((self.0.hash(), transition));
         }
     }
 }

@@ -64,6 +64,31 @@ impl CircuitBreakerHandle {
         self.circuits.peek(&call.info()).map(Breaker)
     }
 
+    /// The breaker of a key by its hash and its texts, made if there is none yet.
+    #[cfg(feature = "shared")]
+    pub(crate) fn of_parts(
+        &self,
+        hash: u64,
+        parts: (Option<&str>, Option<&str>),
+    ) -> Option<Breaker> {
+        let make = || Circuit::new(&self.shared);
+        let breaker = Breaker(self.circuits.of_parts(hash, parts, make));
+        (!breaker.circuit().is_overflow).then_some(breaker)
+    }
+
+    /// What its breakers are kept by.
+    #[cfg(feature = "shared")]
+    pub(crate) fn key(&self) -> &crate::key::Key {
+        self.circuits.key()
+    }
+
+    /// How long a probe is waited for at most.
+    #[cfg(feature = "shared")]
+    pub(crate) fn probe_time(&self) -> Duration {
+        let rules = &self.shared.rules;
+        rules.lease.min(rules.open_for)
+    }
+
     /// Every breaker, in the order of server and tool.
     pub fn breakers(&self) -> Vec<Breaker> {
         let mut entries = self.circuits.entries();
@@ -148,6 +173,12 @@ impl Breaker {
         self.0.value()
     }
 
+    /// What tells its key from others, in this process.
+    #[cfg(feature = "shared")]
+    pub(crate) fn hash(&self) -> u64 {
+        self.0.hash()
+    }
+
     /// The server part of its key, the first 256 bytes.
     pub fn server(&self) -> Option<&str> {
         self.0.server()
@@ -214,8 +245,13 @@ impl Breaker {
     /// Takes over an opening of another process, for `remaining` from now on: calls are refused without a failure here. An open
     /// period never gets shorter by it, and a forced state stays. At most the longest period of this layer's settings.
     pub fn adopt(&self, remaining: Duration) {
+        self.adopt_with_grace(remaining, Duration::ZERO);
+    }
+
+    /// The same, and for so long beyond the longest period too.
+    pub(crate) fn adopt_with_grace(&self, remaining: Duration, grace: Duration) {
         self.take_over(|Circuit { cell, shared, .. }| {
-            let period = remaining.min(shared.rules.longest_open());
+            let period = shared.rules.bounded(remaining).saturating_add(grace);
             cell.adopt(period, shared.now(), &shared.rules)
         });
     }
@@ -223,8 +259,13 @@ impl Breaker {
     /// Another process sends a probe: if this breaker is open, it stays so for at least `remaining`, so that one process probes for
     /// all. At most the longest period of this layer's settings.
     pub fn postpone(&self, remaining: Duration) {
+        self.postpone_with_grace(remaining, Duration::ZERO);
+    }
+
+    /// The same, and for so long beyond the longest period too.
+    pub(crate) fn postpone_with_grace(&self, remaining: Duration, grace: Duration) {
         let Circuit { cell, shared, .. } = self.circuit();
-        let period = remaining.min(shared.rules.longest_open());
+        let period = shared.rules.bounded(remaining).saturating_add(grace);
         cell.postpone(period, shared.now(), &shared.rules);
     }
 
@@ -232,6 +273,14 @@ impl Breaker {
     /// to may begin its probes at once.
     pub fn release(&self) {
         self.take_over(|Circuit { cell, shared, .. }| cell.release(shared.now(), &shared.rules));
+    }
+
+    /// Forces a state that another process tells of.
+    #[cfg(feature = "shared")]
+    pub(crate) fn adopt_forced(&self, state: BreakerState) {
+        self.take_over(|Circuit { cell, shared, .. }| {
+            cell.force(state, TransitionReason::Shared, shared.now(), &shared.rules)
+        });
     }
 
     fn take_over(&self, work: impl FnOnce(&Circuit) -> Option<Transition>) {
@@ -398,7 +447,7 @@ impl fmt::Debug for BreakerSnapshot {
 
 /// The transitions of a layer's breakers, from [`CircuitBreakerHandle::subscribe`].
 #[derive(Debug)]
-pub struct Transitions(broadcast::Receiver<Transition>);
+pub struct Transitions(broadcast::Receiver<(u64, Transition)>);
 
 impl Transitions {
     /// The next transition; `None` when the layer, its services and its handles are gone.
@@ -412,6 +461,12 @@ impl Transitions {
     ///
     /// A transition is not lost when the future is dropped.
     pub async fn next(&mut self) -> Option<Result<Transition, Lagged>> {
+        let next = self.next_of_key().await?;
+        Some(next.map(|(_, transition)| transition))
+    }
+
+    /// The next one, with what tells its breaker's key from others in this process.
+    pub(crate) async fn next_of_key(&mut self) -> Option<Result<(u64, Transition), Lagged>> {
         match self.0.recv().await {
             Ok(transition) => Some(Ok(transition)),
             Err(RecvError::Lagged(missed)) => Some(Err(Lagged { missed })),

@@ -112,6 +112,8 @@
 //!
 //! # Observing and forcing
 //!
+//! What one process has learnt can be shared with others: `shared::SharedState` (feature `shared`), or [`Breaker::adopt`] by hand.
+//!
 //! [`CircuitBreakerLayer::handle`] lists every breaker with its counters, forces, resets and disables
 //! them, uses one by hand, and subscribes to their transitions. Each transition is also a `tool.breaker` event at
 //! WARN, and reaches the layer's [`Listen`](crate::Listen)er.

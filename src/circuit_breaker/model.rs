@@ -457,11 +457,11 @@ fn recovers(rules: &Rules, steps: Vec<Step>) -> Result<(), TestCaseError> {
             Step::End(..) => calls.clear(),
             // Handles allow no longer ones.
             Step::Adopt(ms) => {
-                let period = millis(ms.into()).min(rules.longest_open());
+                let period = rules.bounded(millis(ms.into()));
                 cell.adopt(period, now, rules);
             }
             Step::Postpone(ms) => {
-                cell.postpone(millis(ms.into()).min(rules.longest_open()), now, rules);
+                cell.postpone(rules.bounded(millis(ms.into())), now, rules);
             }
             Step::Release => drop(cell.release(now, rules)),
             Step::Back(_) | Step::Force(_) => {}

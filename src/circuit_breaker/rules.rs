@@ -299,12 +299,12 @@ impl Rules {
             .min(self.max_open_for)
     }
 
-    /// The longest period for which the breaker opens.
-    pub(super) fn longest_open(&self) -> Duration {
-        match self.growth == 1.0 {
+    /// A period that another process tells, at most the longest one of these rules.
+    pub(super) fn bounded(&self, period: Duration) -> Duration {
+        period.min(match self.growth == 1.0 {
             true => self.open_for,
             false => self.max_open_for,
-        }
+        })
     }
 
     /// Whether a call with this duration counts as slow.

@@ -31,6 +31,8 @@ pub(crate) mod reqwest;
 pub mod router;
 #[cfg(feature = "settings")]
 pub mod settings;
+#[cfg(feature = "shared")]
+pub mod shared;
 #[cfg(feature = "testing")]
 pub mod testing;
 #[cfg(any(feature = "http-tool", feature = "token"))]

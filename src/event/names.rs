@@ -35,6 +35,8 @@ pub mod event {
     pub const SEQUENCE: &str = "tool.sequence";
     /// A keyed layer has forgotten keys, to make room for others. DEBUG.
     pub const EVICTED: &str = "tool.evicted";
+    /// A store between processes cannot be reached, WARN, or can be again, INFO.
+    pub const STORE: &str = "tool.store";
     /// A server's list of tools has changed and could not be read: the old one stands. WARN.
     pub const STALE_LIST: &str = "tool.stale_list";
     /// Schemas of a list are not looked at, or not as a whole. WARN.

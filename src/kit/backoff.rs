@@ -173,7 +173,7 @@ impl Default for Random {
 }
 
 /// A random part of `d`.
-fn part(d: Duration, random: u64) -> Duration {
+pub(crate) fn part(d: Duration, random: u64) -> Duration {
     // 53 bits, as many as an `f64` holds: from 0 to just below 1.
     let share = (random >> 11) as f64 / (1u64 << 53) as f64;
     Duration::try_from_secs_f64(d.as_secs_f64() * share)

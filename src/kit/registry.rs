@@ -256,6 +256,11 @@ impl<V> Entry<V> {
         &self.own().value
     }
 
+    /// What tells its key from others, in this process.
+    pub(crate) fn hash(&self) -> u64 {
+        self.hash
+    }
+
     /// Whether such a tool is known to be there.
     #[inline]
     pub(crate) fn is_known(&self) -> bool {
@@ -461,9 +466,11 @@ impl<V: Evict> Registry<V> {
 
     /// The entry of the call's key, made by `make` if it is new, for code that names a key itself: it is known.
     pub(crate) fn get_known(&self, call: &CallInfo, make: impl FnOnce() -> V) -> Arc<Entry<V>> {
-        let entry = self.peek(call);
-        let entry =
-            entry.unwrap_or_else(|| self.insert_as(true, self.0.key.hash(call), call, make));
+        let hash = self.0.key.hash(call);
+        let entry = self.find(hash).unwrap_or_else(|| {
+            let parts = self.0.key.parts(call);
+            self.insert_as(true, hash, parts, make)
+        });
         if let Body::Own(_) = entry.body {
             entry.prove(call);
         }
@@ -572,7 +579,10 @@ impl<V: Evict> Registry<V> {
 
     /// The entry of the call's key, if it is known. That it was asked for keeps no key.
     pub(crate) fn peek(&self, call: &CallInfo) -> Option<Arc<Entry<V>>> {
-        let hash = self.0.key.hash(call);
+        self.find(self.0.key.hash(call))
+    }
+
+    pub(crate) fn find(&self, hash: u64) -> Option<Arc<Entry<V>>> {
         self.lane().read().find(hash).cloned()
     }
 
@@ -601,7 +611,26 @@ impl<V: Evict> Registry<V> {
     #[cold]
     fn insert(&self, hash: u64, call: &CallInfo, make: impl FnOnce() -> V) -> Arc<Entry<V>> {
         let known = V::IS_KNOWN || self.0.beyond.take(hash);
-        self.insert_as(known, hash, call, make)
+        // A key function may look at the keys itself, or wait for somebody who does: no lock is held.
+        self.insert_as(known, hash, self.0.key.parts(call), make)
+    }
+
+    /// The entry of a key by its hash and its texts, as another process tells of it. That it was asked for does not prove it.
+    #[cfg(feature = "shared")]
+    pub(crate) fn of_parts(
+        &self,
+        hash: u64,
+        parts: (Option<&str>, Option<&str>),
+        make: impl FnOnce() -> V,
+    ) -> Arc<Entry<V>> {
+        let entry = self.find(hash);
+        entry.unwrap_or_else(|| self.insert_as(V::IS_KNOWN, hash, parts, make))
+    }
+
+    /// What its keys are of.
+    #[cfg(feature = "shared")]
+    pub(crate) fn key(&self) -> &Key {
+        &self.0.key
     }
 
     /// Makes a key known before its first call. It is never forgotten.
@@ -616,11 +645,9 @@ impl<V: Evict> Registry<V> {
         &self,
         known: bool,
         hash: u64,
-        call: &CallInfo,
+        parts: (Option<&str>, Option<&str>),
         make: impl FnOnce() -> V,
     ) -> Arc<Entry<V>> {
-        // A key function may look at the keys itself, or wait for somebody who does.
-        let parts = self.0.key.parts(call);
         let mut writer = self.lock();
         if let Some(entry) = writer.find(hash) {
             return Arc::clone(entry);

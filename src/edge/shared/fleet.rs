@@ -1,0 +1,586 @@
+//! What the words of all processes mean for this one. Pure: time is an argument, counted from any fixed moment.
+//!
+//! Each process tells one word of a key at a time. The store gives every word a number, so all processes read the words in the
+//! same order, and what was lost on the way is read later.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    time::Duration,
+};
+
+use super::store::{MAX_VALUE_BYTES, News, Record};
+use crate::event::transition::BreakerState;
+
+/// The most keys of which words are known here.
+pub(super) const MAX_KEYS: usize = 10_000;
+
+/// The most processes whose openings of one key are known, and the largest quorum.
+pub(super) const MAX_VOTES: usize = 64;
+
+/// For how long a word is kept beyond the moment that it speaks of, and that the fleet had agreed is known.
+pub(super) const LINGER: Duration = Duration::from_secs(60);
+
+/// For how long a forced state is kept in the store. It is told again in half of that time by who has forced it.
+pub(super) const FORCED: Duration = Duration::from_secs(24 * 3600);
+
+/// What a person can make of a breaker. Of two states with one number the later in this list holds.
+const FORCIBLE: [BreakerState; 4] = [
+    BreakerState::Closed,
+    BreakerState::ForcedClosed,
+    BreakerState::Disabled,
+    BreakerState::ForcedOpen,
+];
+
+/// What a process tells of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Word {
+    /// Its breaker is open.
+    Open {
+        remaining: Duration,
+        /// Whether the fleet had agreed before, and a probe of this process has failed: that needs no other vote.
+        agreed: bool,
+    },
+    /// It sends a probe for the fleet.
+    Probing { remaining: Duration },
+    /// Its probes have succeeded. It knew all words up to this number.
+    Closed { seen: u64 },
+    /// A person has forced the state, or reset it. Of two the one with the higher number holds: whoever forces a state
+    /// takes one more than all that it knows of, so that it does not matter when, how often and by whom a word is told.
+    Forced { state: BreakerState, number: u64 },
+}
+
+impl Word {
+    /// For how long a store keeps it.
+    pub(super) fn lasts(self) -> Duration {
+        match self {
+            Self::Open { remaining, .. } | Self::Probing { remaining } => {
+                remaining.saturating_add(LINGER)
+            }
+            Self::Closed { .. } => LINGER,
+            Self::Forced { .. } => FORCED,
+        }
+    }
+
+    pub(super) fn encode(self) -> String {
+        match self {
+            Self::Open { agreed: false, .. } => "1 open".to_owned(),
+            Self::Open { agreed: true, .. } => "1 open agreed".to_owned(),
+            Self::Probing { .. } => "1 probing".to_owned(),
+            Self::Closed { seen } => format!("1 closed {seen}"),
+            Self::Forced { state, number } => format!("1 forced {} {number}", state.name()),
+        }
+    }
+
+    /// `left`: for how long the store still keeps it.
+    fn decode(value: &str, left: Duration) -> Option<Self> {
+        let remaining = left.saturating_sub(LINGER);
+        let words = value.len() <= MAX_VALUE_BYTES;
+        let words: Vec<_> = words.then(|| value.split(' ').collect())?;
+        match words[..] {
+            ["1", "open"] => Some(Self::Open {
+                remaining,
+                agreed: false,
+            }),
+            ["1", "open", "agreed"] => Some(Self::Open {
+                remaining,
+                agreed: true,
+            }),
+            ["1", "probing"] => Some(Self::Probing { remaining }),
+            ["1", "closed", seen] => seen.parse().ok().map(|seen| Self::Closed { seen }),
+            ["1", "forced", state, number] => {
+                let state = FORCIBLE.into_iter().find(|known| known.name() == state)?;
+                let number = number.parse().ok()?;
+                Some(Self::Forced { state, number })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The key under which a store has the forced state of a key: it stands beside what the breaker does by itself. No key of a breaker
+/// begins so.
+pub(super) fn forced(key: &str) -> String {
+    format!("{FORCED_MARK}{key}")
+}
+
+const FORCED_MARK: char = '\u{1f}';
+
+/// What a breaker of this process is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Act {
+    Open(Duration),
+    Postpone(Duration),
+    Release,
+    /// With the number of the word that says so.
+    Force(BreakerState, u64),
+}
+
+/// What is known of one key.
+#[derive(Debug, Default)]
+struct Topic {
+    /// The openings of each process: their number, and until when.
+    openings: BTreeMap<String, (u64, Duration)>,
+    /// Until when it is known that a quorum had it open.
+    agreed_until: Duration,
+    /// Openings up to this number are over.
+    closed: u64,
+    /// The last opening that was taken over.
+    adopted: u64,
+}
+
+/// What this process knows of all others.
+#[derive(Debug)]
+pub(super) struct Fleet {
+    me: String,
+    quorum: usize,
+    store: String,
+    seq: u64,
+    peers: BTreeSet<String>,
+    topics: HashMap<String, Topic>,
+    /// The last forced state of each key, and its number; a reset too.
+    forced: HashMap<String, (u64, BreakerState)>,
+    /// Records that were no words, or too many.
+    dropped: u64,
+}
+
+impl Fleet {
+    pub(super) fn new(me: String, quorum: usize) -> Self {
+        Self {
+            me,
+            quorum,
+            store: String::new(),
+            seq: 0,
+            peers: BTreeSet::new(),
+            topics: HashMap::new(),
+            forced: HashMap::new(),
+            dropped: 0,
+        }
+    }
+
+    pub(super) fn me(&self) -> &str {
+        &self.me
+    }
+
+    /// The store, and the number up to which it was read.
+    pub(super) fn cursor(&self) -> (&str, u64) {
+        (&self.store, self.seq)
+    }
+
+    /// How many processes there are; this one, if no store has told.
+    pub(super) fn size(&self) -> usize {
+        self.peers.len().max(1)
+    }
+
+    pub(super) fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// Whether a quorum has, or had until a moment ago, this key open.
+    pub(super) fn has_agreed(&self, key: &str, now: Duration) -> bool {
+        let topic = self.topics.get(key);
+        topic.is_some_and(|topic| topic.agreed_until > now)
+    }
+
+    /// The word of a person who has forced a state here. `None`: there is no place for another key.
+    pub(super) fn force(&mut self, key: &str, state: BreakerState) -> Option<Word> {
+        let known = self.forced.get(key);
+        if known.is_none() && self.forced.len() >= MAX_KEYS {
+            return None;
+        }
+        let number = known.map_or(0, |(number, _)| *number).saturating_add(1);
+        self.forced.insert(key.to_owned(), (number, state));
+        self.topics.remove(key);
+        Some(Word::Forced { state, number })
+    }
+
+    /// The last forced state of a key, or its reset.
+    pub(super) fn forced(&self, key: &str) -> BreakerState {
+        let known = self.forced.get(key);
+        known.map_or(BreakerState::Closed, |(_, state)| *state)
+    }
+
+    /// Takes what a store tells: what is to be done, in this order, and whether it is another store than before.
+    pub(super) fn read(&mut self, news: News, now: Duration) -> (Vec<(String, Act)>, bool) {
+        let is_new = news.store != self.store;
+        if is_new {
+            // Its numbers have begun again.
+            self.topics.clear();
+            (self.store, self.seq) = (news.store, 0);
+        }
+        let peers: BTreeSet<_> = news.peers.into_iter().collect();
+        let all = peers != self.peers;
+        self.peers = peers;
+        if self.topics.len() >= MAX_KEYS {
+            self.forget(now);
+        }
+        let (mut acts, mut touched) = (Vec::new(), BTreeSet::new());
+        for record in news.records {
+            if record.seq <= self.seq {
+                continue;
+            }
+            let key = record
+                .key
+                .strip_prefix(FORCED_MARK)
+                .unwrap_or(&record.key)
+                .to_owned();
+            match self.hear(&key, record, now) {
+                Some(act) => acts.extend(act.map(|act| (key.clone(), act))),
+                None => self.dropped += 1,
+            }
+            touched.insert(key);
+        }
+        self.seq = self.seq.max(news.seq);
+        let keys: Vec<_> = match all {
+            true => self.topics.keys().cloned().collect(),
+            false => touched.into_iter().collect(),
+        };
+        for key in keys {
+            let act = self.votes(&key, now);
+            acts.extend(act.map(|act| (key, act)));
+        }
+        (acts, is_new)
+    }
+
+    /// Takes a word. `None`: it is none, or there is no place for its key.
+    fn hear(&mut self, key: &str, record: Record, now: Duration) -> Option<Option<Act>> {
+        let word = Word::decode(&record.value, record.left)?;
+        let is_forced = matches!(word, Word::Forced { .. });
+        let is_ours = record.peer == self.me;
+        let has_place = self.topics.len() < MAX_KEYS || self.topics.contains_key(key);
+        if !has_place || is_forced != record.key.starts_with(FORCED_MARK) {
+            return None;
+        }
+        let topic = self.topics.entry(key.to_owned()).or_default();
+        Some(match word {
+            Word::Open { remaining, agreed } => {
+                let until = now.saturating_add(remaining);
+                if topic.openings.len() >= MAX_VOTES && !topic.openings.contains_key(&record.peer) {
+                    return None;
+                }
+                topic.openings.insert(record.peer, (record.seq, until));
+                if agreed {
+                    topic.agreed_until = topic.agreed_until.max(until.saturating_add(LINGER));
+                }
+                None
+            }
+            Word::Probing { remaining } => {
+                topic.openings.remove(&record.peer);
+                let concerns_us = !is_ours && topic.agreed_until > now;
+                concerns_us.then_some(Act::Postpone(remaining))
+            }
+            Word::Closed { seen } => {
+                topic.closed = topic.closed.max(seen.min(record.seq));
+                topic.openings.remove(&record.peer);
+                let closed = topic.closed;
+                topic.openings.retain(|_, (seq, _)| *seq > closed);
+                topic.agreed_until = Duration::ZERO;
+                (!is_ours).then_some(Act::Release)
+            }
+            Word::Forced { state, number } => {
+                let rank = |state| FORCIBLE.iter().position(|known| *known == state);
+                let known = self.forced.get(key);
+                let is_older = |&(n, s): &(u64, BreakerState)| (n, rank(s)) < (number, rank(state));
+                if !known.is_none_or(is_older) {
+                    return Some(None);
+                }
+                if known.is_none() && self.forced.len() >= MAX_KEYS {
+                    return None;
+                }
+                self.forced.insert(key.to_owned(), (number, state));
+                // What was open before is of no account.
+                *topic = Topic {
+                    closed: record.seq,
+                    ..Topic::default()
+                };
+                Some(Act::Force(state, number))
+            }
+        })
+    }
+
+    /// Counts the openings of a key.
+    fn votes(&mut self, key: &str, now: Duration) -> Option<Act> {
+        let topic = self.topics.get_mut(key)?;
+        let living = || {
+            let openings = topic.openings.iter();
+            openings.filter(|(peer, (_, until))| *until > now && self.peers.contains(*peer))
+        };
+        let votes = living().count();
+        let latest = living().map(|(_, (_, until))| *until).max()?;
+        let needed = self.quorum.min(self.peers.len()).max(1);
+        if votes >= needed {
+            topic.agreed_until = topic.agreed_until.max(latest.saturating_add(LINGER));
+        }
+        if topic.agreed_until <= now {
+            return None;
+        }
+        // Who was open first goes on by its own clock, and so probes first.
+        let ours = living().find(|(peer, _)| **peer == self.me);
+        let ours = ours.map_or(u64::MAX, |(_, (seq, _))| *seq);
+        let others = living().filter(|(peer, (seq, _))| **peer != self.me && *seq < ours);
+        let newest = others.clone().map(|(_, (seq, _))| *seq).max()?;
+        let until = others.map(|(_, (_, until))| *until).max()?;
+        if newest <= topic.adopted {
+            return None;
+        }
+        topic.adopted = newest;
+        Some(Act::Open(until - now))
+    }
+
+    /// Forgets the keys of which nothing is known any more.
+    fn forget(&mut self, now: Duration) {
+        self.topics.retain(|_, topic| {
+            topic.openings.retain(|_, (_, until)| *until > now);
+            !topic.openings.is_empty() || topic.agreed_until > now
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Duration = Duration::from_secs(1_000);
+
+    fn secs(n: u64) -> Duration {
+        Duration::from_secs(n)
+    }
+
+    fn open(secs_left: u64) -> Word {
+        Word::Open {
+            remaining: secs(secs_left),
+            agreed: false,
+        }
+    }
+
+    fn force(state: BreakerState, number: u64) -> Word {
+        Word::Forced { state, number }
+    }
+
+    fn agreed(secs_left: u64) -> Word {
+        Word::Open {
+            remaining: secs(secs_left),
+            agreed: true,
+        }
+    }
+
+    fn news(peers: &[&str], words: &[(u64, &str, Word)]) -> News {
+        let record = |(seq, peer, word): &(u64, &str, Word)| Record {
+            seq: *seq,
+            peer: (*peer).to_owned(),
+            key: match word {
+                Word::Forced { .. } => forced("k"),
+                _ => "k".to_owned(),
+            },
+            value: word.encode(),
+            left: word.lasts(),
+        };
+        News {
+            store: "s".to_owned(),
+            seq: words.last().map_or(0, |word| word.0),
+            peers: peers.iter().map(|peer| (*peer).to_owned()).collect(),
+            records: words.iter().map(record).collect(),
+            ..News::default()
+        }
+    }
+
+    /// The acts of process "a" in a fleet of three.
+    fn acts(fleet: &mut Fleet, words: &[(u64, &str, Word)], now: Duration) -> Vec<Act> {
+        let (acts, _) = fleet.read(news(&["a", "b", "c"], words), now);
+        acts.into_iter().map(|(_, act)| act).collect()
+    }
+
+    fn fleet(quorum: usize) -> Fleet {
+        Fleet::new("a".to_owned(), quorum)
+    }
+
+    /// C8.
+    #[test]
+    fn a_word_is_read_as_it_was_written() {
+        for word in [
+            open(5),
+            agreed(5),
+            Word::Probing { remaining: secs(7) },
+            Word::Closed { seen: u64::MAX },
+            force(BreakerState::ForcedOpen, 1),
+            force(BreakerState::Closed, u64::MAX),
+        ] {
+            assert_eq!(Word::decode(&word.encode(), word.lasts()), Some(word));
+        }
+        for text in [
+            "",
+            "open",
+            "2 open",
+            "1 closed -1",
+            "1 forced open",
+            "1 open  agreed",
+        ] {
+            assert_eq!(Word::decode(text, secs(1)), None, "{text:?}");
+        }
+    }
+
+    /// C8: with a quorum of one, an opening stops all.
+    #[test]
+    fn one_vote_is_enough_for_a_quorum_of_one() {
+        let mut fleet = fleet(1);
+        assert_eq!(
+            acts(&mut fleet, &[(1, "b", open(30))], NOW),
+            [Act::Open(secs(30))]
+        );
+        // It is the same opening.
+        assert_eq!(acts(&mut fleet, &[(1, "b", open(30))], NOW), []);
+        assert_eq!(acts(&mut fleet, &[], NOW), []);
+    }
+
+    /// C8: one sick process stops nobody.
+    #[test]
+    fn two_votes_are_needed_for_a_quorum_of_two() {
+        let mut fleet = fleet(2);
+        assert_eq!(acts(&mut fleet, &[(1, "b", open(30))], NOW), []);
+        // The same process again is no other vote.
+        assert_eq!(acts(&mut fleet, &[(2, "b", open(30))], NOW), []);
+        assert_eq!(
+            acts(&mut fleet, &[(3, "c", open(20))], NOW),
+            [Act::Open(secs(30))]
+        );
+    }
+
+    /// C8.
+    #[test]
+    fn a_vote_ends_with_its_opening_and_with_its_process() {
+        let mut fleet = fleet(2);
+        assert_eq!(acts(&mut fleet, &[(1, "b", open(30))], NOW), []);
+        assert_eq!(acts(&mut fleet, &[(2, "c", open(30))], NOW + secs(30)), []);
+        let (acts, _) = fleet.read(news(&["a", "c"], &[(3, "b", open(30))]), NOW + secs(31));
+        assert_eq!(acts, []);
+    }
+
+    /// C8.
+    #[test]
+    fn a_quorum_is_no_larger_than_the_fleet() {
+        let mut fleet = fleet(3);
+        let words = [(1, "b", open(30)), (2, "a", open(30))];
+        assert_eq!(acts(&mut fleet, &words, NOW), []);
+        // One of three has gone.
+        let (acts, _) = fleet.read(news(&["a", "b"], &[]), NOW + secs(1));
+        assert_eq!(acts, [("k".to_owned(), Act::Open(secs(29)))]);
+    }
+
+    /// C8: one probe for the fleet.
+    #[test]
+    fn who_was_open_first_is_not_held_back_by_those_that_followed() {
+        let mut fleet = fleet(2);
+        assert_eq!(
+            acts(&mut fleet, &[(1, "a", open(30)), (2, "b", open(31))], NOW),
+            []
+        );
+        assert!(fleet.has_agreed("k", NOW));
+    }
+
+    /// C8.
+    #[test]
+    fn a_failed_probe_speaks_for_a_fleet_that_had_agreed() {
+        let mut fleet = fleet(2);
+        acts(&mut fleet, &[(1, "b", open(30)), (2, "c", open(30))], NOW);
+        let later = NOW + secs(40);
+        assert_eq!(
+            acts(
+                &mut fleet,
+                &[(3, "b", Word::Probing { remaining: secs(9) })],
+                later
+            ),
+            [Act::Postpone(secs(9))]
+        );
+        assert_eq!(
+            acts(&mut fleet, &[(4, "b", agreed(30))], later),
+            [Act::Open(secs(30))]
+        );
+    }
+
+    /// C8: a probe of a process that is open alone concerns nobody.
+    #[test]
+    fn a_probe_for_nobody_postpones_nothing() {
+        let mut fleet = fleet(2);
+        let words = [
+            (1, "b", open(30)),
+            (2, "b", Word::Probing { remaining: secs(9) }),
+        ];
+        assert_eq!(acts(&mut fleet, &words, NOW), []);
+    }
+
+    /// C8: two closings, and one that did not know of a later opening.
+    #[test]
+    fn a_closing_ends_the_openings_that_it_knew() {
+        let mut fleet = fleet(1);
+        acts(&mut fleet, &[(1, "b", open(30))], NOW);
+        let closing = Word::Closed { seen: 1 };
+        assert_eq!(acts(&mut fleet, &[(2, "c", closing)], NOW), [Act::Release]);
+        assert_eq!(acts(&mut fleet, &[(3, "b", closing)], NOW), [Act::Release]);
+        let words = [(4, "b", open(30)), (5, "c", Word::Closed { seen: 3 })];
+        assert_eq!(
+            acts(&mut fleet, &words, NOW),
+            [Act::Release, Act::Open(secs(30))]
+        );
+    }
+
+    /// C8.
+    #[test]
+    fn a_forced_state_is_taken_over_and_ends_what_was_before() {
+        let mut fleet = fleet(1);
+        let disabled = force(BreakerState::Disabled, 1);
+        let words = [(1, "b", open(30)), (2, "c", disabled)];
+        let act = Act::Force(BreakerState::Disabled, 1);
+        assert_eq!(acts(&mut fleet, &words, NOW), [act]);
+    }
+
+    /// C8: it does not matter who tells it, and when.
+    #[test]
+    fn the_last_of_forced_states_holds_in_whatever_order_they_are_told() {
+        let words = [
+            force(BreakerState::ForcedOpen, 1),
+            force(BreakerState::Disabled, 2),
+            force(BreakerState::Closed, 3),
+            force(BreakerState::ForcedClosed, 3),
+        ];
+        for order in [[0, 1, 2, 3], [3, 2, 1, 0], [2, 0, 3, 1], [1, 3, 0, 2]] {
+            let mut fleet = fleet(1);
+            for (n, word) in order.into_iter().enumerate() {
+                acts(&mut fleet, &[(n as u64 + 1, "b", words[word])], NOW);
+            }
+            assert_eq!(fleet.forced("k"), BreakerState::ForcedClosed);
+            let next = fleet.force("k", BreakerState::Closed);
+            assert_eq!(next, Some(force(BreakerState::Closed, 4)));
+        }
+    }
+
+    /// C8: what comes in is bounded, and dropped where it is no word.
+    #[test]
+    fn what_a_hostile_process_writes_is_dropped_and_counted() {
+        let mut fleet = fleet(1);
+        let mut hostile = news(&["a", "b"], &[(1, "b", open(30))]);
+        hostile.records[0].value = "1 open ".repeat(100);
+        assert_eq!(fleet.read(hostile, NOW).0, []);
+        assert_eq!(fleet.dropped(), 1);
+        for n in 0..2 * MAX_KEYS as u64 {
+            let mut many = news(&["a", "b"], &[(n + 2, "b", open(30))]);
+            many.records[0].key = n.to_string();
+            fleet.read(many, NOW);
+        }
+        assert_eq!(fleet.topics.len(), MAX_KEYS);
+        assert_eq!(fleet.dropped(), 1 + MAX_KEYS as u64);
+        fleet.forget(NOW + secs(1_000));
+        assert_eq!(fleet.topics.len(), 0);
+    }
+
+    /// C8: a store that has lost everything.
+    #[test]
+    fn a_new_store_is_read_from_its_beginning() {
+        let mut fleet = fleet(1);
+        acts(&mut fleet, &[(9, "b", open(30))], NOW);
+        let mut fresh = news(&["a", "b"], &[(1, "b", open(30))]);
+        fresh.store = "another".to_owned();
+        let (acts, is_new) = fleet.read(fresh, NOW);
+        assert!(is_new);
+        assert_eq!(acts, [("k".to_owned(), Act::Open(secs(30)))]);
+        assert_eq!(fleet.cursor(), ("another", 1));
+    }
+}

@@ -1,0 +1,94 @@
+//! A way to a store that can be cut, or slow, or lose every hint.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::time::sleep;
+use tower_toolcall::{
+    BoxError,
+    shared::{Exchange, MemoryStore, News, Store},
+};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    Good,
+    /// No exchange reaches the store.
+    Cut,
+    /// Exchanges reach the store, and answers do not come back.
+    Deaf,
+    /// The answer takes so long.
+    Slow(Duration),
+    /// No hints.
+    Mute,
+}
+
+/// The way of one process.
+#[derive(Clone)]
+pub(crate) struct Link {
+    /// Of all processes of the fleet; the number tells which one it is.
+    store: Arc<Mutex<(u64, MemoryStore)>>,
+    own: (u64, MemoryStore),
+    way: Arc<Mutex<Way>>,
+}
+
+impl Link {
+    pub(crate) fn new() -> Self {
+        let own = (0, MemoryStore::new());
+        Self {
+            store: Arc::new(Mutex::new(own.clone())),
+            own,
+            way: Arc::new(Mutex::new(Way::Good)),
+        }
+    }
+
+    /// Another process' way to the same store.
+    pub(crate) fn another(&self) -> Self {
+        Self {
+            way: Arc::new(Mutex::new(Way::Good)),
+            ..self.clone()
+        }
+    }
+
+    pub(crate) fn is(&self, way: Way) {
+        *self.way.lock().unwrap() = way;
+    }
+
+    /// The store begins again, with nothing in it.
+    pub(crate) fn loses_everything(&self) {
+        let mut store = self.store.lock().unwrap();
+        *store = (store.0 + 1, MemoryStore::new());
+    }
+
+    fn way(&self) -> Way {
+        *self.way.lock().unwrap()
+    }
+}
+
+impl Store for Link {
+    async fn exchange(&mut self, exchange: Exchange<'_>) -> Result<News, BoxError> {
+        if self.way() == Way::Cut {
+            return Err(super::refused().into());
+        }
+        // Of the store that is there now: the hints of another one come no more.
+        let now = self.store.lock().unwrap().clone();
+        if now.0 != self.own.0 {
+            self.own = now;
+        }
+        let news = self.own.1.exchange(exchange).await?;
+        match self.way() {
+            Way::Deaf => Err(super::refused().into()),
+            Way::Slow(time) => {
+                sleep(time).await;
+                Ok(news)
+            }
+            _ => Ok(news),
+        }
+    }
+
+    async fn changed(&mut self) {
+        match self.way() {
+            Way::Mute => std::future::pending().await,
+            _ => self.own.1.changed().await,
+        }
+    }
+}
