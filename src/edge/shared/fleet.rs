@@ -39,6 +39,8 @@ pub(super) enum Word {
         remaining: Duration,
         /// Whether the fleet had agreed before, and a probe of this process has failed: that needs no other vote.
         agreed: bool,
+        /// The number of the last [forced state](Self::Forced) that it knew: a later one ends the opening.
+        after: u64,
     },
     /// It sends a probe for the fleet.
     Probing { remaining: Duration },
@@ -63,8 +65,10 @@ impl Word {
 
     pub(super) fn encode(self) -> String {
         match self {
-            Self::Open { agreed: false, .. } => "1 open".to_owned(),
-            Self::Open { agreed: true, .. } => "1 open agreed".to_owned(),
+            Self::Open { agreed, after, .. } => match agreed {
+                true => format!("1 open {after} agreed"),
+                false => format!("1 open {after}"),
+            },
             Self::Probing { .. } => "1 probing".to_owned(),
             Self::Closed { seen } => format!("1 closed {seen}"),
             Self::Forced { state, number } => format!("1 forced {} {number}", state.name()),
@@ -77,14 +81,13 @@ impl Word {
         let words = value.len() <= MAX_VALUE_BYTES;
         let words: Vec<_> = words.then(|| value.split(' ').collect())?;
         match words[..] {
-            ["1", "open"] => Some(Self::Open {
-                remaining,
-                agreed: false,
-            }),
-            ["1", "open", "agreed"] => Some(Self::Open {
-                remaining,
-                agreed: true,
-            }),
+            ["1", "open", after, ref agreed @ ..] if matches!(agreed, [] | ["agreed"]) => {
+                Some(Self::Open {
+                    remaining,
+                    agreed: !agreed.is_empty(),
+                    after: after.parse().ok()?,
+                })
+            }
             ["1", "probing"] => Some(Self::Probing { remaining }),
             ["1", "closed", seen] => seen.parse().ok().map(|seen| Self::Closed { seen }),
             ["1", "forced", state, number] => {
@@ -115,11 +118,18 @@ pub(super) enum Act {
     Force(BreakerState, u64),
 }
 
+#[derive(Clone, Copy, Debug)]
+struct Opening {
+    seq: u64,
+    until: Duration,
+    after: u64,
+}
+
 /// What is known of one key.
 #[derive(Debug, Default)]
 struct Topic {
-    /// The openings of each process: their number, and until when.
-    openings: BTreeMap<String, (u64, Duration)>,
+    /// The opening of each process.
+    openings: BTreeMap<String, Opening>,
     /// Until when it is known that a quorum had it open.
     agreed_until: Duration,
     /// Openings up to this number are over.
@@ -187,10 +197,17 @@ impl Fleet {
         if known.is_none() && self.forced.len() >= MAX_KEYS {
             return None;
         }
-        let number = known.map_or(0, |(number, _)| *number).saturating_add(1);
+        let number = self.number(key).saturating_add(1);
         self.forced.insert(key.to_owned(), (number, state));
-        self.topics.remove(key);
+        if let Some(topic) = self.topics.get_mut(key) {
+            topic.agreed_until = Duration::ZERO;
+        }
         Some(Word::Forced { state, number })
+    }
+
+    /// The number of the last forced state of a key; 0 if there was none.
+    pub(super) fn number(&self, key: &str) -> u64 {
+        self.forced.get(key).map_or(0, |(number, _)| *number)
     }
 
     /// The last forced state of a key, or its reset.
@@ -252,12 +269,17 @@ impl Fleet {
         }
         let topic = self.topics.entry(key.to_owned()).or_default();
         Some(match word {
-            Word::Open { remaining, agreed } => {
-                let until = now.saturating_add(remaining);
+            Word::Open {
+                remaining,
+                agreed,
+                after,
+            } => {
+                let (seq, until) = (record.seq, now.saturating_add(remaining));
                 if topic.openings.len() >= MAX_VOTES && !topic.openings.contains_key(&record.peer) {
                     return None;
                 }
-                topic.openings.insert(record.peer, (record.seq, until));
+                let opening = Opening { seq, until, after };
+                topic.openings.insert(record.peer, opening);
                 if agreed {
                     topic.agreed_until = topic.agreed_until.max(until.saturating_add(LINGER));
                 }
@@ -272,7 +294,7 @@ impl Fleet {
                 topic.closed = topic.closed.max(seen.min(record.seq));
                 topic.openings.remove(&record.peer);
                 let closed = topic.closed;
-                topic.openings.retain(|_, (seq, _)| *seq > closed);
+                topic.openings.retain(|_, opening| opening.seq > closed);
                 topic.agreed_until = Duration::ZERO;
                 (!is_ours).then_some(Act::Release)
             }
@@ -287,11 +309,7 @@ impl Fleet {
                     return None;
                 }
                 self.forced.insert(key.to_owned(), (number, state));
-                // What was open before is of no account.
-                *topic = Topic {
-                    closed: record.seq,
-                    ..Topic::default()
-                };
+                topic.agreed_until = Duration::ZERO;
                 Some(Act::Force(state, number))
             }
         })
@@ -299,13 +317,16 @@ impl Fleet {
 
     /// Counts the openings of a key.
     fn votes(&mut self, key: &str, now: Duration) -> Option<Act> {
+        let forced = self.number(key);
         let topic = self.topics.get_mut(key)?;
         let living = || {
             let openings = topic.openings.iter();
-            openings.filter(|(peer, (_, until))| *until > now && self.peers.contains(*peer))
+            openings.filter(|(peer, opening)| {
+                opening.until > now && opening.after >= forced && self.peers.contains(*peer)
+            })
         };
         let votes = living().count();
-        let latest = living().map(|(_, (_, until))| *until).max()?;
+        let latest = living().map(|(_, opening)| opening.until).max()?;
         let needed = self.quorum.min(self.peers.len()).max(1);
         if votes >= needed {
             topic.agreed_until = topic.agreed_until.max(latest.saturating_add(LINGER));
@@ -315,10 +336,10 @@ impl Fleet {
         }
         // Who was open first goes on by its own clock, and so probes first.
         let ours = living().find(|(peer, _)| **peer == self.me);
-        let ours = ours.map_or(u64::MAX, |(_, (seq, _))| *seq);
-        let others = living().filter(|(peer, (seq, _))| **peer != self.me && *seq < ours);
-        let newest = others.clone().map(|(_, (seq, _))| *seq).max()?;
-        let until = others.map(|(_, (_, until))| *until).max()?;
+        let ours = ours.map_or(u64::MAX, |(_, opening)| opening.seq);
+        let others = living().filter(|(peer, opening)| **peer != self.me && opening.seq < ours);
+        let newest = others.clone().map(|(_, opening)| opening.seq).max()?;
+        let until = others.map(|(_, opening)| opening.until).max()?;
         if newest <= topic.adopted {
             return None;
         }
@@ -329,7 +350,7 @@ impl Fleet {
     /// Forgets the keys of which nothing is known any more.
     fn forget(&mut self, now: Duration) {
         self.topics.retain(|_, topic| {
-            topic.openings.retain(|_, (_, until)| *until > now);
+            topic.openings.retain(|_, opening| opening.until > now);
             !topic.openings.is_empty() || topic.agreed_until > now
         });
     }
@@ -349,6 +370,7 @@ mod tests {
         Word::Open {
             remaining: secs(secs_left),
             agreed: false,
+            after: 0,
         }
     }
 
@@ -360,6 +382,7 @@ mod tests {
         Word::Open {
             remaining: secs(secs_left),
             agreed: true,
+            after: 0,
         }
     }
 
@@ -409,10 +432,11 @@ mod tests {
         for text in [
             "",
             "open",
-            "2 open",
+            "2 open 0",
             "1 closed -1",
             "1 forced open",
-            "1 open  agreed",
+            "1 open 0 agreed ",
+            "1 open agreed",
         ] {
             assert_eq!(Word::decode(text, secs(1)), None, "{text:?}");
         }
@@ -557,7 +581,7 @@ mod tests {
     fn what_a_hostile_process_writes_is_dropped_and_counted() {
         let mut fleet = fleet(1);
         let mut hostile = news(&["a", "b"], &[(1, "b", open(30))]);
-        hostile.records[0].value = "1 open ".repeat(100);
+        hostile.records[0].value = "1 open 0 ".repeat(100);
         assert_eq!(fleet.read(hostile, NOW).0, []);
         assert_eq!(fleet.dropped(), 1);
         for n in 0..2 * MAX_KEYS as u64 {

@@ -182,11 +182,16 @@ impl<S: Store> Mirror<S> {
                     let (grace, again) = (self.grace, self.random_grace());
                     self.with_breaker(&key, |b| b.postpone_with_grace(remaining, grace + again));
                 }
-                Word::Open { remaining, agreed }
+                Word::Open {
+                    remaining,
+                    agreed,
+                    after: self.fleet.number(&key),
+                }
             }
             (_, BreakerState::Open) => Word::Open {
                 remaining,
                 agreed: false,
+                after: self.fleet.number(&key),
             },
             (_, BreakerState::HalfOpen) if agreed => Word::Probing {
                 remaining: self.layers[layer].handle.probe_time(),
@@ -220,6 +225,7 @@ impl<S: Store> Mirror<S> {
                 (BreakerState::Open, _) if !seen.adopted => Word::Open {
                     remaining: seen.retry_after.unwrap_or_default(),
                     agreed: false,
+                    after: self.fleet.number(&key),
                 },
                 (BreakerState::Closed, Some(Word::Open { .. } | Word::Probing { .. })) => {
                     Word::Closed {
