@@ -276,13 +276,13 @@ impl<S, J> Poller<S, J> {
         self.with_job(error)
     }
 
-    /// The error of a poll that ends the call. One that could not be sent tells that none ever can be: the job is cancelled.
+    /// The error of a poll that ends the call. One that could not be sent tells that none ever can be: the job is cancelled, as far
+    /// as that can be sent, so the error names it all the same.
     fn given_up(&mut self, error: ToolError) -> ToolError {
-        let was_no_poll = error.kind() == ErrorKind::Internal && error.is_own_refusal();
-        match was_no_poll && self.abandoned.act() {
-            true => error.into_inferred().with_attempts(0),
-            false => self.of_job(error),
+        if error.kind() == ErrorKind::Internal && error.is_own_refusal() {
+            self.abandoned.act();
         }
+        self.of_job(error)
     }
 
     fn with_job(&self, error: ToolError) -> ToolError {

@@ -65,6 +65,8 @@ impl fmt::Display for Path<'_> {
             let dot = if n == 0 { "" } else { "." };
             match step {
                 Step::Name(name) if is_plain(name) => write!(f, "{dot}{}", Short::name(name))?,
+                // It would end its own quotation.
+                Step::Name(name) if name.contains('"') => write!(f, "{dot}*")?,
                 Step::Name(name) => write!(f, "{dot}\"{}\"", Short::name(name))?,
                 Step::Item(index) => write!(f, "{dot}{index}")?,
                 Step::Key => write!(f, "{dot}*")?,

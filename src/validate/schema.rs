@@ -324,9 +324,10 @@ impl Compiled {
             Search::One | Search::Nothing => return None,
         };
         let (repaired, paths) = repair::repair(value, errors, |name| self.knows(name))?;
-        // Another part may ask for less.
-        let is_same = std::ptr::eq(part, self.part_for(&repaired)?);
-        (is_same && part.validator.is_valid(&repaired)).then_some((repaired, paths))
+        // Another part may ask for less; the whole does not.
+        let judge = self.part_for(&repaired)?;
+        let is_no_less = std::ptr::eq(judge, part) || std::ptr::eq(judge, &self.whole);
+        (is_no_less && judge.validator.is_valid(&repaired)).then_some((repaired, paths))
     }
 }
 

@@ -317,10 +317,9 @@ async fn a_job_that_cannot_be_asked_for_is_cancelled() {
             "{error}"
         );
         sleep(Duration::from_secs(1)).await;
-        assert_eq!(
-            (cancelled.load(SeqCst), error.job().is_none()),
-            (1, has_cancel)
-        );
+        assert_eq!(cancelled.load(SeqCst), 1);
+        // Cancelled or not: nobody knows whether that has come through.
+        assert!(error.job().is_some());
     }
 }
 

@@ -233,6 +233,18 @@ fn a_file_that_cannot_work_names_the_part() {
         "status_url_template",
         "`job.id` is within a value",
     );
+    // Nor does a path to the whole, or to the part, help while the URL has the dot.
+    for path in ["$.job", "$.job.id"] {
+        let url = poll(
+            "status_url_template",
+            json!("http://api.example.com/{{ job.id }}"),
+        );
+        let file = |json: &mut Value| {
+            url(json);
+            json["execution_profile"]["poll_config"]["job_values"] = json!({ "job": path });
+        };
+        refused(&file, "status_url_template", "use a name without a dot");
+    }
     refused(
         &poll("status_field_path", json!("$.")),
         "status_field_path",
@@ -397,7 +409,7 @@ fn states_may_be_numbers() {
 async fn a_header_with_the_idempotency_key_is_not_sent_with_polls() {
     let mut json = deliver("http://api.example.com");
     json["execution_profile"]["headers_template"] =
-        json!({ "X-Key": "{{ idempotency_key }}", "X-Shop": "{{ shop }}" });
+        json!({ "X-Key": "{{ idempotency_key }}", "X-Shop": "no idempotency_key: {{ shop }}" });
     let manifest = manifest(json);
     let leaf = answered_by(manifest.tool().unwrap(), |got: &Got| {
         let is_poll = got.method() == Method::GET;
@@ -411,6 +423,19 @@ async fn a_header_with_the_idempotency_key_is_not_sent_with_polls() {
         .option_layer(manifest.poll_layer().unwrap())
         .service(leaf);
     stack.oneshot(call(json!({ "shop": "a" }))).await.unwrap();
+}
+
+#[test]
+fn a_value_of_a_job_that_comes_twice_is_refused() {
+    let json = deliver("http://api.example.com").to_string();
+    let once = "\"poll_config\":{";
+    assert!(json.contains(once));
+    let twice = json.replace(
+        once,
+        r#""poll_config":{"job_values":{"id":"$.a","id":"$.b"},"#,
+    );
+    let error = serde_json::from_str::<ToolManifest>(&twice).unwrap_err();
+    assert!(error.to_string().contains("`id` comes twice"), "{error}");
 }
 
 /// A header is written by callers, too: its variables would let them name another's job.

@@ -234,6 +234,7 @@ fn a_name_that_could_be_read_as_something_else_is_quoted() {
         ("0", r#""0""#),
         ("", r#""""#),
         ("a b", r#""a b""#),
+        (r#"a"."b"#, "*"),
         ("$id-a_b/c", "$id-a_b/c"),
     ] {
         let schema =

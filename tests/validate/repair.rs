@@ -262,6 +262,19 @@ fn what_would_be_looked_at_by_less_of_the_schema_is_not_repaired() {
     assert!(schema.repaired(&list(900)).is_none());
 }
 
+/// The text is too long for the pattern; the array that it becomes has none.
+#[test]
+fn what_the_whole_schema_looks_at_once_it_is_repaired_is_repaired() {
+    let schema = compile(json!({ "properties": {
+        "ids": { "type": "array" },
+        "name": { "pattern": "^(?!x)" },
+    } }));
+    let ids = vec![7; 2_000];
+    let text = json!({ "ids": serde_json::to_string(&ids).unwrap() });
+    let (repaired, _) = schema.repaired(&text).unwrap();
+    assert_eq!(repaired, json!({ "ids": ids }));
+}
+
 #[tokio::test]
 async fn what_strict_refuses_is_not_told_as_repaired() {
     let (trace, _guard) = Trace::begin();

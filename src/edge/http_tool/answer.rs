@@ -96,11 +96,13 @@ impl HttpAnswer {
         to_json(&self.headers)
     }
 
-    /// Leaves the kept headers on the call's record, for an edge that sees the body alone.
+    /// Leaves the kept headers on the call's record, for an edge that sees the body alone, in place of those of an answer before.
     pub(super) fn tell(&self, call: &CallInfo) {
-        if !self.headers.is_empty() {
-            call.record(|r| r.insert_extension(KeptHeaders(self.headers.clone())));
-        }
+        call.record(|r| {
+            if !self.headers.is_empty() || r.extension::<KeptHeaders>().is_some() {
+                r.insert_extension(KeptHeaders(self.headers.clone()));
+            }
+        });
     }
 
     /// How long it took, from the sent request to the end of the body.
@@ -166,7 +168,14 @@ pub(super) fn to_json(headers: &HeaderMap) -> Map<String, Value> {
 
 /// The source of an error that an answer means.
 #[derive(Debug)]
-pub(super) struct Refused(pub(super) HttpAnswer);
+pub(super) struct Refused(HttpAnswer);
+
+impl Refused {
+    pub(super) fn new(mut answer: HttpAnswer) -> Self {
+        answer.is_failure = true;
+        Self(answer)
+    }
+}
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -217,5 +226,41 @@ impl crate::edge::router::IntoAnswer<rmcp::model::CallToolResponse> for HttpAnsw
             Body::Json(json) => json.into_answer(),
             Body::Text(text) => text.into_answer(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ToolCall;
+
+    /// A job's last answer has no header that only the one before had.
+    #[test]
+    fn kept_headers_are_those_of_the_last_answer() {
+        let mut call = ToolCall::new("order");
+        let _observation = call.observe();
+        let call = call.info();
+        let mut headers = HeaderMap::new();
+        let answer = |headers: &HeaderMap| HttpAnswer {
+            status: StatusCode::OK,
+            body: Body::Json(Value::Null),
+            headers: headers.clone(),
+            elapsed: Duration::ZERO,
+            cooldown: None,
+            retry_after: None,
+            is_failure: false,
+        };
+        let kept = || {
+            let mut kept = None;
+            call.record(|r| kept = r.extension::<KeptHeaders>());
+            kept.map(|kept| kept.0.len())
+        };
+        answer(&headers).tell(&call);
+        assert_eq!(kept(), None);
+        headers.insert("etag", http::HeaderValue::from_static("v7"));
+        answer(&headers).tell(&call);
+        assert_eq!(kept(), Some(1));
+        answer(&HeaderMap::new()).tell(&call);
+        assert_eq!(kept(), Some(0));
     }
 }

@@ -203,7 +203,7 @@ impl Job<HttpAnswer> for HttpJob {
             End::None(answer, _) => match kind.values(&answer) {
                 Ok(values) => {
                     let job = JobRef::new(call, values);
-                    let job = job.map_err(|e| e.with_source(Refused(answer.clone())))?;
+                    let job = job.map_err(|e| e.with_source(Refused::new(answer.clone())))?;
                     Ok(Started::Running(job, answer.retry_after))
                 }
                 Err(text) => Err(reported(text, answer)),
@@ -303,9 +303,8 @@ pub(super) fn word(value: &Value) -> Option<String> {
     }
 }
 
-fn reported(text: String, mut answer: HttpAnswer) -> ToolError {
-    answer.is_failure = true;
-    ToolError::new(ErrorKind::Reported, text).with_source(Refused(answer))
+fn reported(text: String, answer: HttpAnswer) -> ToolError {
+    ToolError::new(ErrorKind::Reported, text).with_source(Refused::new(answer))
 }
 
 /// What a call asks for, instead of the tool of its leaf.

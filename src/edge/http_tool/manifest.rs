@@ -11,7 +11,7 @@ use std::{
 use http::{Method, header::CONTENT_TYPE};
 use serde::{
     Deserialize, Deserializer,
-    de::{IgnoredAny, MapAccess, Visitor},
+    de::{Error as _, IgnoredAny, MapAccess, Visitor},
 };
 use serde_json::Value;
 
@@ -78,7 +78,7 @@ const MAX_FILES: usize = 1000;
 /// | `.url_template`, `.body_template` | templates of an [`HttpTool`]; the body is JSON |
 /// | `.headers_template` | a JSON object of names and templates, or the text of one: it is parsed first, so that no value adds a header |
 /// | `.required_audience`, `.required_scopes` | for whom the tool's token has to be, and with which scopes. A header that names `upstream_token` needs an audience |
-/// | `.poll_config.status_url_template` | the URL that is asked, by GET with the same headers. A variable that is no property of the schema (without a schema: not in the URL above) is the field of that name in the answer that has started the job; there has to be one |
+/// | `.poll_config.status_url_template` | the URL that is asked, by GET with the same headers, but for those of the body and of the idempotency key. A variable that is no property of the schema (without a schema: not in the URL above) is the field of that name in the answer that has started the job; there has to be one |
 /// | `.poll_config.job_values` | names and JSONPaths of such values, where they are other fields; they go before arguments |
 /// | `.poll_config.status_field_path`, `result_field_path`, `error_field_path` | JSONPaths, with or without `$`; of the state (`$.status`), the result and the reason |
 /// | `.poll_config.completed_values`, `failed_values` | states that end a job; `["completed"]` and `["failed"]` by default |
@@ -165,6 +165,25 @@ impl<'de> Deserialize<'de> for Fields {
     }
 }
 
+/// An object of texts, in which no name comes twice.
+fn each_once<'de, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<BTreeMap<String, String>>, D::Error> {
+    let Some(Fields(fields)) = Option::deserialize(from)? else {
+        return Ok(None);
+    };
+    let mut all = BTreeMap::new();
+    for (name, value) in fields {
+        let Value::String(text) = value else {
+            return Err(D::Error::custom(format!("`{name}` is no text")));
+        };
+        if all.insert(name.clone(), text).is_some() {
+            return Err(D::Error::custom(format!("`{name}` comes twice")));
+        }
+    }
+    Ok(Some(all))
+}
+
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PollConfig {
@@ -172,6 +191,7 @@ struct PollConfig {
     status_field_path: Option<String>,
     result_field_path: Option<String>,
     error_field_path: Option<String>,
+    #[serde(default, deserialize_with = "each_once")]
     job_values: Option<BTreeMap<String, String>>,
     completed_values: Option<Vec<Value>>,
     failed_values: Option<Vec<Value>>,
@@ -354,13 +374,14 @@ impl ToolManifest {
 
     /// A request with the manifest's headers. That of a job has no body, and no idempotency key: it is the key of the request that starts the job.
     fn request(&self, method: Method, url: &str, has_body: bool) -> Result<HttpTool, ConfigError> {
-        let mut tool = HttpTool::new(method, url)?;
+        let mut tool = HttpTool::new(method.clone(), url)?;
         for (name, template) in self.headers()? {
             let is_type = name.eq_ignore_ascii_case(CONTENT_TYPE.as_str());
             if is_type && !template.contains("json") {
                 return Err(ConfigError::new("headers_template", "the body is JSON"));
             }
-            let is_of_body = is_type || template.contains(IDEMPOTENCY_KEY);
+            let alone = HttpTool::new(method.clone(), url)?.with_header(&name, &template)?;
+            let is_of_body = is_type || alone.names_in_headers(IDEMPOTENCY_KEY);
             if has_body || !is_of_body {
                 tool = tool.with_header(&name, &template)?;
             }
@@ -437,17 +458,19 @@ impl ToolManifest {
                 names.retain(|name| !arguments.contains(name));
             }
         }
-        names.retain(|name| !named.contains_key(name));
         // A value that names a job is a text, a number or a boolean.
         let variables = status.variables_of_url();
         let is_part = |name: &&String| {
             let path = name.split_once('.');
-            path.is_some_and(|(top, _)| names.contains(top))
+            path.is_some_and(|(top, _)| names.contains(top) || named.contains_key(top))
         };
         if let Some(part) = variables.iter().find(is_part) {
-            let reason = format!("`{part}` is within a value of the job: name it in `job_values`");
+            let reason = format!(
+                "`{part}` is within a value of the job: use a name without a dot, and give its path in `job_values`"
+            );
             return Err(ConfigError::new("status_url_template", reason));
         }
+        names.retain(|name| !named.contains_key(name));
         let is_same_for_all = names.is_empty() && named.is_empty();
         refuse_if(
             is_same_for_all,

@@ -202,7 +202,7 @@ where
         elapsed,
         cooldown: hint::exhausted(&head.headers, now).filter(|_| is_success),
         retry_after: asked_delay(&head.headers, now),
-        is_failure: !is_success,
+        is_failure: false,
     };
     if !is_success {
         return Err(refused(answer, &head.headers, info.rules(), now));
@@ -233,9 +233,8 @@ fn picked(tool: &HttpTool, mut answer: HttpAnswer) -> Result<HttpAnswer, ToolErr
         Body::Text(_) => None,
     };
     let Some(found) = found else {
-        answer.is_failure = true;
         let text = format!("the answer has nothing at `{path}`");
-        return Err(ToolError::new(ErrorKind::Reported, text).with_source(Refused(answer)));
+        return Err(ToolError::new(ErrorKind::Reported, text).with_source(Refused::new(answer)));
     };
     answer.body = Body::Json(found);
     Ok(answer)
@@ -277,7 +276,7 @@ fn refused(answer: HttpAnswer, headers: &HeaderMap, rules: &Rules, now: SystemTi
     if !body.is_empty() {
         error = error.with_body(&body);
     }
-    let error = hinted(error.with_source(Refused(answer)), delay);
+    let error = hinted(error.with_source(Refused::new(answer)), delay);
     match status {
         // The words of a body, or a quota that comes back, do not say that the request was turned away.
         StatusCode::SERVICE_UNAVAILABLE if !is_asked => error.with_execution(Execution::Unknown),

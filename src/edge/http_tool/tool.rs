@@ -342,6 +342,12 @@ impl HttpTool {
             .any(|(_, part)| self.templates.has_token(part))
     }
 
+    /// Whether a header names this variable.
+    pub(super) fn names_in_headers(&self, variable: &str) -> bool {
+        let mut parts = self.headers.iter().map(|(_, part)| part);
+        parts.any(|part| self.templates.variables(part).contains(variable))
+    }
+
     /// The arguments that its URL names, as far as they are found.
     pub(super) fn names_of_url(&self) -> BTreeSet<String> {
         self.templates.names("url")

@@ -173,6 +173,11 @@ impl<S: Store> Mirror<S> {
             (TransitionReason::Shared, _) => {
                 // What this process said before is no longer so.
                 self.take_back(&key);
+                // A person was faster than what was taken over, and is heard of only now.
+                let forced = self.fleet.forced(&key);
+                if forced_part(t.to) != forced {
+                    self.with_breaker(&key, |breaker| breaker.adopt_forced(forced));
+                }
                 return;
             }
             (TransitionReason::Forced, state) => return self.force(key, state, now),
@@ -213,10 +218,7 @@ impl<S: Store> Mirror<S> {
             let Some(key) = self.key(layer, breaker.hash(), parts) else {
                 continue;
             };
-            let forced = match seen.state.is_forced() {
-                true => seen.state,
-                false => BreakerState::Closed,
-            };
+            let forced = forced_part(seen.state);
             if self.fleet.forced(&key) != forced {
                 self.force(key.clone(), forced, now);
             }
@@ -303,8 +305,8 @@ impl<S: Store> Mirror<S> {
                 event!(INFO STORE, TO = "up");
             }
             let told = keys.len();
-            for key in keys {
-                if let Some(own) = self.words.get_mut(&key) {
+            for key in &keys {
+                if let Some(own) = self.words.get_mut(key) {
                     own.told_at = Some(now);
                 }
             }
@@ -313,13 +315,10 @@ impl<S: Store> Mirror<S> {
             let more = news.more;
             let (acts, is_new) = self.fleet.read(news, self.now());
             if is_new {
-                // Also at the first time: then all of them were told just now, or are due.
-                let untold = |own: &&mut Own| own.told_at.is_some_and(|at| at < now);
-                for own in self.words.values_mut().filter(untold) {
-                    own.told_at = None;
-                }
-                let again = self.words.iter().filter(|(_, own)| own.told_at.is_none());
-                self.due.extend(again.map(|(key, _)| key.clone()));
+                // All but what was told just now.
+                let told: BTreeSet<_> = keys.iter().collect();
+                let again = self.words.keys().filter(|key| !told.contains(key));
+                self.due.extend(again.cloned());
             }
             for (key, act) in acts {
                 self.act(&key, act);
@@ -410,5 +409,13 @@ impl<S: Store> Mirror<S> {
     fn random_grace(&self) -> Duration {
         self.grace
             .saturating_add(part(self.grace, self.random.next()))
+    }
+}
+
+/// What a person has made of a breaker in this state: closed, if it works by itself.
+fn forced_part(state: BreakerState) -> BreakerState {
+    match state.is_forced() {
+        true => state,
+        false => BreakerState::Closed,
     }
 }
