@@ -64,31 +64,6 @@ impl CircuitBreakerHandle {
         self.circuits.peek(&call.info()).map(Breaker)
     }
 
-    /// The breaker of a key by its hash and its texts, made if there is none yet.
-    #[cfg(feature = "shared")]
-    pub(crate) fn of_parts(
-        &self,
-        hash: u64,
-        parts: (Option<&str>, Option<&str>),
-    ) -> Option<Breaker> {
-        let make = || Circuit::new(&self.shared);
-        let breaker = Breaker(self.circuits.of_parts(hash, parts, make));
-        (!breaker.circuit().is_overflow).then_some(breaker)
-    }
-
-    /// What its breakers are kept by.
-    #[cfg(feature = "shared")]
-    pub(crate) fn key(&self) -> &crate::key::Key {
-        self.circuits.key()
-    }
-
-    /// How long a probe is waited for at most.
-    #[cfg(feature = "shared")]
-    pub(crate) fn probe_time(&self) -> Duration {
-        let rules = &self.shared.rules;
-        rules.lease.min(rules.open_for)
-    }
-
     /// Every breaker, in the order of server and tool.
     pub fn breakers(&self) -> Vec<Breaker> {
         let mut entries = self.circuits.entries();
@@ -171,12 +146,6 @@ impl Breaker {
     #[inline]
     pub(super) fn circuit(&self) -> &Circuit {
         self.0.value()
-    }
-
-    /// What tells its key from others, in this process.
-    #[cfg(feature = "shared")]
-    pub(crate) fn hash(&self) -> u64 {
-        self.0.hash()
     }
 
     /// The server part of its key, the first 256 bytes.
@@ -275,15 +244,7 @@ impl Breaker {
         self.take_over(|Circuit { cell, shared, .. }| cell.release(shared.now(), &shared.rules));
     }
 
-    /// Forces a state that another process tells of.
-    #[cfg(feature = "shared")]
-    pub(crate) fn adopt_forced(&self, state: BreakerState) {
-        self.take_over(|Circuit { cell, shared, .. }| {
-            cell.force(state, TransitionReason::Shared, shared.now(), &shared.rules)
-        });
-    }
-
-    fn take_over(&self, work: impl FnOnce(&Circuit) -> Option<Transition>) {
+    pub(super) fn take_over(&self, work: impl FnOnce(&Circuit) -> Option<Transition>) {
         // It belongs to many keys, and only one of them is meant.
         if self.circuit().is_overflow {
             return;

@@ -171,6 +171,8 @@ mod loom;
 mod model;
 mod rules;
 mod service;
+#[cfg(feature = "shared")]
+mod shared;
 mod state;
 mod sync;
 mod window;

@@ -26,12 +26,6 @@ pub enum BreakerState {
 }
 
 impl BreakerState {
-    /// Whether a person has forced it, so that results do not change it.
-    #[cfg(feature = "shared")]
-    pub(crate) const fn is_forced(self) -> bool {
-        matches!(self, Self::ForcedOpen | Self::ForcedClosed | Self::Disabled)
-    }
-
     /// The state as a number, for metrics: 0 if calls pass, 1 if a few do, 2 if they are refused.
     pub const fn level(self) -> u8 {
         match self {

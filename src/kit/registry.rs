@@ -615,24 +615,6 @@ impl<V: Evict> Registry<V> {
         self.insert_as(known, hash, self.0.key.parts(call), make)
     }
 
-    /// The entry of a key by its hash and its texts, as another process tells of it. That it was asked for does not prove it.
-    #[cfg(feature = "shared")]
-    pub(crate) fn of_parts(
-        &self,
-        hash: u64,
-        parts: (Option<&str>, Option<&str>),
-        make: impl FnOnce() -> V,
-    ) -> Arc<Entry<V>> {
-        let entry = self.find(hash);
-        entry.unwrap_or_else(|| self.insert_as(V::IS_KNOWN, hash, parts, make))
-    }
-
-    /// What its keys are of.
-    #[cfg(feature = "shared")]
-    pub(crate) fn key(&self) -> &Key {
-        &self.0.key
-    }
-
     /// Makes a key known before its first call. It is never forgotten.
     pub(crate) fn declare(&self, call: &CallInfo, make: impl FnOnce() -> V) {
         let entry = self.get_known(call, make);
@@ -773,6 +755,25 @@ impl<V: Evict> Registry<V> {
             // No value is dropped here: all entries are in the table before, which the caller keeps.
             *lane.write() = Local::new(&writer.table);
         }
+    }
+}
+
+#[cfg(feature = "shared")]
+impl<V: Evict> Registry<V> {
+    /// The entry of a key by its hash and its texts, as another process tells of it. That it was asked for does not prove it.
+    pub(crate) fn of_parts(
+        &self,
+        hash: u64,
+        parts: (Option<&str>, Option<&str>),
+        make: impl FnOnce() -> V,
+    ) -> Arc<Entry<V>> {
+        let entry = self.find(hash);
+        entry.unwrap_or_else(|| self.insert_as(V::IS_KNOWN, hash, parts, make))
+    }
+
+    /// What its keys are of.
+    pub(crate) fn key(&self) -> &Key {
+        &self.0.key
     }
 }
 

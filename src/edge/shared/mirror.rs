@@ -414,8 +414,8 @@ impl<S: Store> Mirror<S> {
 
 /// What a person has made of a breaker in this state: closed, if it works by itself.
 fn forced_part(state: BreakerState) -> BreakerState {
-    match state.is_forced() {
-        true => state,
-        false => BreakerState::Closed,
+    match state {
+        BreakerState::ForcedOpen | BreakerState::ForcedClosed | BreakerState::Disabled => state,
+        _ => BreakerState::Closed,
     }
 }
