@@ -88,6 +88,8 @@ impl Store for Link {
     async fn changed(&mut self) {
         match self.way() {
             Way::Mute => std::future::pending().await,
+            // As a connection that is refused at once.
+            Way::Cut => {}
             _ => self.own.1.changed().await,
         }
     }

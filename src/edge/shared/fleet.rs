@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use super::store::{MAX_VALUE_BYTES, News, Record};
+use super::store::{MAX_ENTRIES, MAX_KEY_BYTES, MAX_PEERS, MAX_VALUE_BYTES, News, Record};
 use crate::event::transition::BreakerState;
 
 /// The most keys of which words are known here.
@@ -224,14 +224,14 @@ impl Fleet {
             self.topics.clear();
             (self.store, self.seq) = (news.store, 0);
         }
-        let peers: BTreeSet<_> = news.peers.into_iter().collect();
+        let peers: BTreeSet<_> = news.peers.into_iter().take(MAX_PEERS).collect();
         let all = peers != self.peers;
         self.peers = peers;
         if self.topics.len() >= MAX_KEYS {
             self.forget(now);
         }
         let (mut acts, mut touched) = (Vec::new(), BTreeSet::new());
-        for record in news.records {
+        for record in news.records.into_iter().take(MAX_ENTRIES) {
             if record.seq <= self.seq {
                 continue;
             }
@@ -264,7 +264,8 @@ impl Fleet {
         let is_forced = matches!(word, Word::Forced { .. });
         let is_ours = record.peer == self.me;
         let has_place = self.topics.len() < MAX_KEYS || self.topics.contains_key(key);
-        if !has_place || is_forced != record.key.starts_with(FORCED_MARK) {
+        let is_long = record.key.len().max(record.peer.len()) > MAX_KEY_BYTES;
+        if is_long || !has_place || is_forced != record.key.starts_with(FORCED_MARK) {
             return None;
         }
         let topic = self.topics.entry(key.to_owned()).or_default();
@@ -584,13 +585,21 @@ mod tests {
         hostile.records[0].value = "1 open 0 ".repeat(100);
         assert_eq!(fleet.read(hostile, NOW).0, []);
         assert_eq!(fleet.dropped(), 1);
-        for n in 0..2 * MAX_KEYS as u64 {
-            let mut many = news(&["a", "b"], &[(n + 2, "b", open(30))]);
-            many.records[0].key = n.to_string();
+        let mut long = news(&["a", "b"], &[(1, "b", open(30))]);
+        (long.seq, long.records[0].seq) = (2, 2);
+        long.records[0].key = "k".repeat(MAX_KEY_BYTES + 1);
+        assert_eq!(fleet.read(long, NOW).0, []);
+        assert_eq!(fleet.dropped(), 2);
+        for n in (0..2 * MAX_KEYS as u64).step_by(250) {
+            let words: Vec<_> = (3..253).map(|seq| (n + seq, "b", open(30))).collect();
+            let mut many = news(&["a", "b"], &words);
+            for record in &mut many.records {
+                record.key = record.seq.to_string();
+            }
             fleet.read(many, NOW);
         }
         assert_eq!(fleet.topics.len(), MAX_KEYS);
-        assert_eq!(fleet.dropped(), 1 + MAX_KEYS as u64);
+        assert_eq!(fleet.dropped(), 2 + MAX_KEYS as u64);
         fleet.forget(NOW + secs(1_000));
         assert_eq!(fleet.topics.len(), 0);
     }

@@ -9,7 +9,7 @@ use std::{
 
 use futures_util::{
     FutureExt as _, StreamExt as _,
-    future::{Either, select},
+    future::{Either, pending, select},
     stream::{self, BoxStream, SelectAll},
 };
 use tokio::time::{Instant, sleep_until, timeout};
@@ -32,6 +32,9 @@ use crate::{
 
 /// How long an exchange may take.
 const EXCHANGE: Duration = Duration::from_secs(1);
+
+/// How many follow each other at once; the rest waits for the next time.
+const MAX_EXCHANGES: usize = 2 * MAX_KEYS / MAX_ENTRIES;
 
 /// How long after an exchange the next one may begin, however often a store calls.
 const GAP: Duration = Duration::from_millis(5);
@@ -100,8 +103,12 @@ impl<S: Store> Mirror<S> {
         let mut last_sync = None::<Instant>;
         loop {
             let woken = {
-                let Self { store, .. } = &mut self;
+                let Self { store, status, .. } = &mut self;
                 let changed = async {
+                    // Whatever a store that is down calls, it is asked in its time.
+                    if !status.is_up_or_unknown() {
+                        return pending().await;
+                    }
                     if let Some(last) = last_sync {
                         sleep_until(last + GAP).await;
                     }
@@ -279,7 +286,7 @@ impl<S: Store> Mirror<S> {
 
     /// Tells what is to be told, and takes over what is new.
     async fn sync(&mut self) {
-        loop {
+        for _ in 0..MAX_EXCHANGES {
             let now = self.now();
             self.say_again(now);
             let (keys, entries) = self.batch(now);
