@@ -269,6 +269,49 @@ async fn an_upstream_that_hangs_is_an_upstream_timeout() {
         (got.status.as_u16(), &got.body["error_code"]),
         (504, &json!("upstream_timeout"))
     );
+    assert_eq!(got.body["is_retryable"], true);
+}
+
+/// H6: what is wrong on this side, and a tool that panics.
+#[tokio::test(start_paused = true)]
+async fn a_panic_is_an_internal_error() {
+    let panics = Client::new(tower::service_fn(
+        |_: Request<Bytes>| -> std::future::Ready<Result<Response<Full<Bytes>>, std::io::Error>> {
+            panic!("the password is hunter2")
+        },
+    ));
+    let stack = ServiceBuilder::new()
+        .layer(tower_toolcall::catch_panic::CatchPanicLayer::new())
+        .map_response(HttpAnswer::into_json)
+        .service(
+            HttpTool::new(Method::POST, "https://api.pizzeria.com/orders")
+                .unwrap()
+                .client::<_, Bytes>(panics),
+        );
+    let app = Routes::new(stack).with_execute().plain();
+    let got = post(&app, None, &json!({ "arguments": {} })).await;
+    assert_eq!(
+        (got.status.as_u16(), &got.body["error_code"]),
+        (500, &json!("internal_error"))
+    );
+    assert_eq!(got.body["is_retryable"], false);
+    assert!(!got.body.to_string().contains("hunter2"), "{}", got.body);
+}
+
+/// C5, H4: redirects and refusals are the caller's, and say nothing of the upstream.
+#[tokio::test(start_paused = true)]
+async fn statuses_that_are_the_callers_open_no_breaker() {
+    for status in [302, 404, 409, 422] {
+        let app = app(order(upstream(status, json!({}))), provider());
+        for _ in 0..10 {
+            let got = post(&app, Some("alice"), &margherita()).await;
+            assert_eq!(
+                (got.status.as_u16(), &got.body["status"]),
+                (200, &json!("failed")),
+                "{status}"
+            );
+        }
+    }
 }
 
 /// A job that never ends, with this layer above its requests.
