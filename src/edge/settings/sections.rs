@@ -171,7 +171,8 @@ settings! {
         cancel: bool = true, "TOOL_POLL_CANCEL", "whether a job is cancelled for which nobody waits any more";
     }
 
-    /// What holds for all HTTP tools: `[http]`. For `Settings::http_tool` (feature `http-tool`).
+    /// What holds for all HTTP tools: `[http]`. For `Settings::http_tool` (feature `http-tool`). How long a call may take is `[timeout]`'s; connecting and
+    /// redirects are the client's, which should follow none.
     http: HttpSettings, HttpPart {
         /// How many bytes an answer may have. Default 1 MiB.
         max_bytes: usize = 1 << 20, "TOOL_HTTP_MAX_BYTES", "how many bytes the answer of an HTTP tool may have";
