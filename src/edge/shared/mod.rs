@@ -21,6 +21,8 @@
 //! # Ok(()) }
 //! ```
 //!
+//! Over a Redis or Valkey server it is the same with a `RedisStore` (feature `redis`); any other store is a [`Store`] of your own.
+//!
 //! # What is shared
 //!
 //! | here | for the others |
@@ -57,12 +59,17 @@ mod handle;
 mod key;
 mod memory;
 mod mirror;
+#[cfg(feature = "redis")]
+mod redis;
 mod store;
 
 use std::{
     collections::hash_map::RandomState, fmt, hash::BuildHasher as _, sync::Arc, time::Duration,
 };
 
+#[cfg(feature = "redis")]
+#[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
+pub use self::redis::RedisStore;
 use self::{
     fleet::{Fleet, MAX_VOTES},
     handle::Status,
