@@ -259,6 +259,12 @@ impl Cell {
         }
     }
 
+    /// What is left of an open period by its own results.
+    #[cfg(feature = "shared")]
+    pub(super) fn own_remaining(&self, now: Duration) -> Option<Duration> {
+        self.lock().as_ref()?.own_remaining(now)
+    }
+
     /// When a probe may begin; `None` if calls are not refused, or without end.
     pub(crate) fn probe_at(&self) -> Option<Duration> {
         self.lock().as_ref()?.probe_at()

@@ -355,6 +355,9 @@ pub struct BreakerSnapshot {
     pub tool: Option<String>,
     /// Its state. An open breaker stays open until a call comes after its period.
     pub state: BreakerState,
+    /// Why it is in that state; `None` if it has never been in another.
+    #[serde(default)]
+    pub reason: Option<TransitionReason>,
     /// Changes with the state, and when a closed breaker is reset: results that were admitted before do not count.
     pub generation: u32,
     /// Results in the window, now or when the breaker opened. With consecutive failures, the number of
@@ -391,6 +394,7 @@ impl fmt::Debug for BreakerSnapshot {
             .field("server", &self.server.as_deref().map(Short::name))
             .field("tool", &self.tool.as_deref().map(Short::name))
             .field("state", &self.state)
+            .field("reason", &self.reason)
             .field("generation", &self.generation)
             .field("calls", &self.calls)
             .field("failures", &self.failures)

@@ -12,6 +12,11 @@ use crate::{
 };
 
 impl CircuitBreakerHandle {
+    /// The breaker of a key by its hash, if there is one.
+    pub(crate) fn find_hash(&self, hash: u64) -> Option<Breaker> {
+        self.circuits.find(hash).map(Breaker)
+    }
+
     /// The breaker of a key by its hash and its texts, made if there is none yet.
     pub(crate) fn of_parts(
         &self,
@@ -39,6 +44,12 @@ impl Breaker {
     /// What tells its key from others, in this process.
     pub(crate) fn hash(&self) -> u64 {
         self.0.hash()
+    }
+
+    /// What is left of its open period, without what other processes have added. `None`: it is not open by its own results.
+    pub(crate) fn own_remaining(&self) -> Option<Duration> {
+        let Circuit { cell, shared, .. } = self.circuit();
+        cell.own_remaining(shared.now())
     }
 
     /// Forces a state that another process tells of.

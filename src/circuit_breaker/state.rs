@@ -19,6 +19,8 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Machine {
     state: BreakerState,
+    /// Why it is in that state; `None`: it has never been in another.
+    reason: Option<TransitionReason>,
     generation: u32,
     window: Window,
     /// The window as it was when the breaker opened.
@@ -35,6 +37,8 @@ pub(super) struct Machine {
     undecided: u32,
     /// Whether the opening was another process', and none of this one's results led to it.
     adopted: bool,
+    /// The end of the last period that results of this process led to.
+    own_until: Duration,
     /// The latest moment seen. A thread that comes with an earlier one does not turn it back.
     now: Duration,
     tickets: u32,
@@ -82,6 +86,8 @@ impl Machine {
     pub(super) fn new(state: BreakerState, rules: &Rules) -> Self {
         Self {
             state,
+            // A layer whose breakers are all disabled makes further ones so.
+            reason: (state != BreakerState::Closed).then_some(TransitionReason::Forced),
             generation: 0,
             window: Window::new(&rules.trip),
             tripped: Tally::default(),
@@ -91,6 +97,7 @@ impl Machine {
             successes: 0,
             undecided: 0,
             adopted: false,
+            own_until: Duration::ZERO,
             now: Duration::ZERO,
             tickets: 0,
             failures: 0,
@@ -118,6 +125,7 @@ impl Machine {
             server: None,
             tool: None,
             state: self.state,
+            reason: self.reason,
             generation: self.generation,
             calls: tally.calls,
             failures: tally.failures,
@@ -392,6 +400,15 @@ impl Machine {
         Some(self.turn(BreakerState::Closed, reason, self.tripped))
     }
 
+    /// What is left of an open period without what other processes have added to it; `None` if it is not open by its own
+    /// results.
+    #[cfg(feature = "shared")]
+    pub(super) fn own_remaining(&self, now: Duration) -> Option<Duration> {
+        let is_own = self.state == BreakerState::Open && !self.adopted;
+        let remaining = self.own_until.saturating_sub(self.now.max(now));
+        (is_own && !remaining.is_zero()).then_some(remaining)
+    }
+
     fn is_adopted(&self) -> bool {
         self.adopted && matches!(self.state, BreakerState::Open | BreakerState::HalfOpen)
     }
@@ -401,6 +418,7 @@ impl Machine {
         self.adopted = false;
         let period = rules.open_for(self.failed_probes);
         self.probe_from = self.now.saturating_add(period);
+        self.own_until = self.probe_from;
         Transition {
             open_for: Some(period),
             ..self.turn(BreakerState::Open, reason, tally)
@@ -416,6 +434,7 @@ impl Machine {
 
     fn turn(&mut self, state: BreakerState, reason: TransitionReason, tally: Tally) -> Transition {
         let from = std::mem::replace(&mut self.state, state);
+        self.reason = Some(reason);
         self.generation = self.generation.wrapping_add(1);
         self.probes = Vec::new();
         (self.successes, self.undecided) = (0, 0);

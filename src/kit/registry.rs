@@ -556,11 +556,20 @@ impl<V: Evict> Registry<V> {
         &self,
         call: &CallInfo,
         make: impl Fn() -> V,
-        look: impl FnOnce(&Entry<V>) -> T,
+        look: impl FnOnce(&Arc<Entry<V>>) -> T,
     ) -> T {
         let hash = self.0.key.hash(call);
+        self.look_at(hash, || self.get_known(call, &make), look)
+    }
+
+    fn look_at<T>(
+        &self,
+        hash: u64,
+        get: impl Fn() -> Arc<Entry<V>>,
+        look: impl FnOnce(&Arc<Entry<V>>) -> T,
+    ) -> T {
         loop {
-            let entry = self.get_known(call, &make);
+            let entry = get();
             let writer = self.lock();
             // A sweep that was under way may have dropped it.
             if let Some(entry) = writer.find(hash) {
@@ -769,6 +778,17 @@ impl<V: Evict> Registry<V> {
     ) -> Arc<Entry<V>> {
         let entry = self.find(hash);
         entry.unwrap_or_else(|| self.insert_as(V::IS_KNOWN, hash, parts, make))
+    }
+
+    /// The same while no key is forgotten, for a look that makes the value one to keep.
+    pub(crate) fn with_parts<T>(
+        &self,
+        hash: u64,
+        parts: (Option<&str>, Option<&str>),
+        make: impl Fn() -> V,
+        look: impl FnOnce(&Arc<Entry<V>>) -> T,
+    ) -> T {
+        self.look_at(hash, || self.of_parts(hash, parts, &make), look)
     }
 
     /// What its keys are of.

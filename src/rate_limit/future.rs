@@ -97,8 +97,16 @@ impl<C> Gated<C> {
     fn used_up<S>(&self, cooldown: Duration, request: &Request<S, RateLimitHandle>) {
         let settings = &*self.gate().settings;
         let cooldown = settings.cooldown(Some(cooldown)).min(settings.max_cooldown);
-        self.gate().cool(settings.now(), cooldown);
+        let now = settings.now();
+        self.gate().cool(now, cooldown);
+        self.tell(now, cooldown);
         self.emit(request, cooldown, true);
+    }
+
+    /// The leaf itself has said so.
+    fn tell(&self, now: Duration, cooldown: Duration) {
+        self.gate().own(now, cooldown);
+        self.gate().settings.tell(&self.entry);
     }
 
     /// A result that is a rate limit: when the call is sent again.
@@ -112,15 +120,21 @@ impl<C> Gated<C> {
         let (gate, hint) = (self.entry.value(), outcome.retry_after());
         let settings = &*gate.settings;
         let (now, cooldown) = (settings.now(), settings.cooldown(hint));
+        let by_text = error
+            .as_ref()
+            .is_some_and(|error| error.evidence() == Evidence::Inferred);
         let shared = match &error {
             // A gate below has refused it: the server has not been asked.
             Some(error) if error.is_own_refusal() => return None,
             // A tool may have met it in the middle of its work, or repeat a text of others: it does not concern other calls.
-            Some(error) if error.evidence() == Evidence::Inferred => settings.of_text(cooldown),
+            _ if by_text => settings.of_text(cooldown),
             _ => Some(cooldown.min(settings.max_cooldown)),
         };
         if let (Some(round), Some(shared)) = (self.admitted.take(), shared) {
             gate.limit(now, round, shared);
+            if !by_text {
+                self.tell(now, shared);
+            }
         }
         self.emit(request, cooldown, hint.is_some());
         if let Some(error) = &mut error

@@ -4,7 +4,7 @@
 //! that they do not meet the limit together again: from one call per second on, at twice the rate each second. If a
 //! return has met the limit before, the next one begins at half the rate that was too much, grows to that rate
 //! within ten seconds, and only then doubles, every five. So every return ends within a minute and a half, whatever
-//! the demand.
+//! the demand. Processes that share the limit share the turns.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -24,6 +24,37 @@ pub(super) struct Gate {
     round: u32,
     /// The latest moment seen.
     now: Duration,
+    /// The share of the next return.
+    pub(super) share: Share,
+    pub(super) own: Own,
+}
+
+/// Which of a return's turns are this process's, if several share the limit: each has one of so many, in turn.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Share {
+    pub(super) processes: u32,
+    /// How many turns of others come before its first.
+    pub(super) first: u32,
+}
+
+impl Default for Share {
+    fn default() -> Self {
+        Self {
+            processes: 1,
+            first: 0,
+        }
+    }
+}
+
+/// What this process knows of the key by itself: not by texts, and not from other processes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Own {
+    #[default]
+    Nothing,
+    /// The cooldown lasts until then at least.
+    Until(Duration),
+    /// A person has ended it.
+    Cleared,
 }
 
 #[derive(Debug)]
@@ -38,6 +69,8 @@ struct Return {
     given: u32,
     /// The rate at which a return before has met the limit.
     ceiling: Option<f64>,
+    /// Of how many processes each has one turn of so many.
+    processes: u32,
 }
 
 /// The answer to a call.
@@ -52,14 +85,17 @@ pub(super) enum Admission {
 }
 
 impl Return {
-    fn new(since: Duration, ceiling: Option<f64>) -> Self {
-        Self {
+    fn new(since: Duration, ceiling: Option<f64>, share: Share) -> Self {
+        let mut new = Self {
             since,
             next: since,
             free: BTreeSet::new(),
             given: 0,
             ceiling,
-        }
+            processes: share.processes,
+        };
+        new.next = new.later(since, share.first);
+        new
     }
 
     /// Calls per second at a moment.
@@ -73,9 +109,16 @@ impl Return {
         rate.clamp(0.5, FREE)
     }
 
-    /// The moment after a turn.
+    /// The turn after one of this process.
     fn after(&self, turn: Duration) -> Duration {
-        turn.saturating_add(Duration::from_secs_f64(1.0 / self.rate(turn)))
+        self.later(turn, self.processes)
+    }
+
+    /// So many turns of any process later.
+    fn later(&self, turn: Duration, turns: u32) -> Duration {
+        let next =
+            |turn: Duration, _| turn.saturating_add(Duration::from_secs_f64(1.0 / self.rate(turn)));
+        (0..turns).fold(turn, next)
     }
 }
 
@@ -199,7 +242,7 @@ impl Gate {
     fn close(&mut self, delay: Duration, ceiling: Option<f64>) {
         let until = self.now.saturating_add(delay.min(MAX_COOLDOWN));
         self.round = self.round.wrapping_add(1);
-        self.returning = Some(Return::new(until, ceiling));
+        self.returning = Some(Return::new(until, ceiling, self.share));
     }
 }
 
@@ -241,6 +284,25 @@ mod tests {
                 panic!("{turn:?}");
             };
             assert!(turn.abs_diff(expected) < ms(1), "{turn:?} {expected:?}");
+        }
+    }
+
+    /// L3, C8: together they return as one process would.
+    #[test]
+    fn processes_that_share_a_limit_have_one_turn_of_so_many_each() {
+        let turns = |processes, first| {
+            let mut gate = Gate {
+                share: Share { processes, first },
+                ..Gate::default()
+            };
+            gate.limit(secs(0), 0, secs(30));
+            let turns = (0..30 / processes).map(|_| gate.admit(secs(1), Duration::MAX));
+            turns.collect::<Vec<_>>()
+        };
+        let alone = turns(1, 0);
+        for first in 0..3 {
+            let own: Vec<_> = alone.iter().skip(first).step_by(3).copied().collect();
+            assert_eq!(turns(3, first as u32), own);
         }
     }
 

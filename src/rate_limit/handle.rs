@@ -2,7 +2,10 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use serde::{Serialize, Serializer};
 
-use super::keyed::{KeyGate, Settings};
+use super::{
+    gate::{MAX_COOLDOWN, Own},
+    keyed::{KeyGate, Settings},
+};
 use crate::{
     call::ToolCall,
     event::transition::millis,
@@ -63,15 +66,21 @@ impl RateLimitHandle {
     /// that waits already is sent when its own wait ends.
     pub fn clear(&self, call: &ToolCall) {
         if let Some(entry) = self.registry.peek(&call.info()) {
-            entry.value().clear();
+            self.clear_entry(&entry);
         }
     }
 
     /// Ends the cooldowns of all keys.
     pub fn clear_all(&self) {
-        for entry in self.registry.entries() {
-            entry.value().clear();
-        }
+        self.registry
+            .entries()
+            .iter()
+            .for_each(|e| self.clear_entry(e));
+    }
+
+    fn clear_entry(&self, entry: &Arc<Entry<KeyGate>>) {
+        entry.value().clear(Own::Cleared);
+        self.settings.tell(entry);
     }
 
     /// Begins a cooldown for this call's key, as if a server had asked for it: for at most one day. A longer cooldown that is
@@ -81,7 +90,12 @@ impl RateLimitHandle {
             return;
         }
         let make = || KeyGate::new(&self.settings);
-        let cool = |entry: &Entry<KeyGate>| entry.value().cool(self.settings.now(), cooldown);
+        let cool = |entry: &Arc<Entry<KeyGate>>| {
+            let (gate, now) = (entry.value(), self.settings.now());
+            gate.cool(now, cooldown);
+            gate.own(now, cooldown.min(MAX_COOLDOWN));
+            self.settings.tell(entry);
+        };
         self.registry.with_kept(&call.info(), make, cool);
     }
 }

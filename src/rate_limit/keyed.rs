@@ -3,24 +3,24 @@
 use std::{
     fmt,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{
-            AtomicU64,
-            Ordering::{Acquire, Release},
+            AtomicU32, AtomicU64,
+            Ordering::{Acquire, Relaxed, Release},
         },
     },
     time::Duration,
 };
 
-use tokio::time::Instant;
+use tokio::{sync::broadcast, time::Instant};
 
-use super::gate::{Admission, Gate};
+use super::gate::{Admission, Gate, Own, Share};
 use crate::{
     call::ToolCall,
     event::Listener,
     kit::{
         backoff::{Random, after_hint},
-        registry::{Evict, Keep},
+        registry::{Entry, Evict, Keep},
     },
 };
 
@@ -34,11 +34,32 @@ pub(super) struct Settings {
     pub(super) listener: Listener,
     pub(super) random: Random,
     pub(super) origin: Instant,
+    /// How many processes share the limits.
+    pub(super) processes: AtomicU32,
+    /// Those who hear which keys this process knows something new of, by itself.
+    pub(super) subscribers: OnceLock<broadcast::Sender<Arc<Entry<KeyGate>>>>,
 }
 
 impl Settings {
     pub(super) fn now(&self) -> Duration {
         self.origin.elapsed()
+    }
+
+    fn share(&self) -> Share {
+        let processes = self.processes.load(Relaxed).max(1);
+        let first = self.random.next() % u64::from(processes);
+        Share {
+            processes,
+            first: first as u32,
+        }
+    }
+
+    /// What is known by this process itself, not by texts, is for other processes too.
+    pub(super) fn tell(&self, entry: &Arc<Entry<KeyGate>>) {
+        if let Some(subscribers) = self.subscribers.get() {
+            // Who has no subscriber has nobody to tell.
+            let _ = subscribers.send(Arc::clone(entry));
+        }
     }
 
     /// The cooldown for a hint, or for none: never shorter than the hint, and randomly a little longer, so that several
@@ -135,15 +156,32 @@ impl KeyGate {
     /// A call of `round` has met the limit.
     pub(super) fn limit(&self, now: Duration, round: u32, cooldown: Duration) {
         if !self.is_overflow {
-            self.with(|gate| gate.limit(now, round, cooldown));
+            self.with(|gate| {
+                gate.share = self.settings.share();
+                gate.limit(now, round, cooldown);
+            });
         }
     }
 
     /// A success has used up what the server grants.
     pub(super) fn cool(&self, now: Duration, cooldown: Duration) {
         if !self.is_overflow {
-            self.with(|gate| gate.cool(now, cooldown));
+            self.with(|gate| {
+                gate.share = self.settings.share();
+                gate.cool(now, cooldown);
+            });
         }
+    }
+
+    /// This process knows the cooldown by itself.
+    pub(super) fn own(&self, now: Duration, cooldown: Duration) {
+        let until = now.saturating_add(cooldown);
+        self.with(|gate| {
+            gate.own = match gate.own {
+                Own::Until(before) => Own::Until(before.max(until)),
+                _ => Own::Until(until),
+            }
+        });
     }
 
     /// How long the cooldown still lasts, if one is under way.
@@ -152,11 +190,14 @@ impl KeyGate {
     }
 
     /// Ends the cooldown, and the return after it.
-    pub(super) fn clear(&self) {
-        self.with(Gate::clear);
+    pub(super) fn clear(&self, own: Own) {
+        self.with(|gate| {
+            gate.clear();
+            gate.own = own;
+        });
     }
 
-    fn with<T>(&self, work: impl FnOnce(&mut Gate) -> T) -> T {
+    pub(super) fn with<T>(&self, work: impl FnOnce(&mut Gate) -> T) -> T {
         let mut gate = self.lock();
         let result = work(&mut gate);
         let word = u64::from(gate.round()) << 1 | u64::from(gate.is_open());

@@ -1,4 +1,8 @@
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, OnceLock, atomic::AtomicU32},
+    time::Duration,
+};
 
 use tokio::time::Instant;
 use tower_layer::Layer;
@@ -275,6 +279,8 @@ impl<C> RateLimitBackoffBuilder<C> {
             listener: self.listener.clone(),
             random: Random::default(),
             origin: Instant::now(),
+            processes: AtomicU32::new(1),
+            subscribers: OnceLock::new(),
         });
         let (overflow, make) = (KeyGate::overflow(&settings), || KeyGate::new(&settings));
         let registry = self.keys.registry(self.listener, overflow, make);

@@ -100,7 +100,11 @@ mod handle;
 mod keyed;
 mod layer;
 mod service;
+#[cfg(feature = "shared")]
+mod shared;
 
+#[cfg(feature = "shared")]
+pub(crate) use self::shared::OwnCooldown;
 pub use self::{
     future::ResponseFuture,
     handle::{Cooldown, RateLimitHandle},

@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
 mod fleet;
+mod limits;
+mod operators;
 mod schedules;
 mod store;
 
@@ -11,6 +13,7 @@ use tokio::task::JoinHandle;
 use tower_toolcall::{
     ErrorKind, ToolCall, ToolError,
     circuit_breaker::{Breaker, BreakerState, CircuitBreakerHandle, CircuitBreakerLayer},
+    rate_limit::{RateLimitBackoffLayer, RateLimitHandle},
     shared::{SharedHandle, SharedState},
 };
 
@@ -32,6 +35,8 @@ async fn settle() {
 /// A process of a fleet.
 struct Process {
     breakers: CircuitBreakerHandle,
+    limits: RateLimitHandle,
+    layer: RateLimitBackoffLayer,
     shared: SharedHandle,
     link: Link,
     mirror: JoinHandle<()>,
@@ -40,16 +45,23 @@ struct Process {
 impl Process {
     /// Its breakers open for 60 s after five failures.
     fn start(link: Link, quorum: usize) -> Self {
-        let layer = CircuitBreakerLayer::new();
-        let breakers = layer.handle();
+        Self::with(link, quorum, &CircuitBreakerLayer::new())
+    }
+
+    fn with(link: Link, quorum: usize, breakers: &CircuitBreakerLayer) -> Self {
+        let breakers = breakers.handle();
+        let layer = RateLimitBackoffLayer::new();
+        let limits = layer.handle();
         let shared = SharedState::new(link.clone())
             .with_quorum(quorum)
-            .unwrap()
-            .breakers("tools", &breakers)
+            .and_then(|shared| shared.breakers("tools", &breakers))
+            .and_then(|shared| shared.rate_limits("limits", &limits))
             .unwrap();
         let handle = shared.handle();
         Self {
             breakers,
+            limits,
+            layer,
             shared: handle,
             link,
             mirror: tokio::spawn(shared.run()),

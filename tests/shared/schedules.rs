@@ -3,7 +3,10 @@
 use std::env;
 
 use tokio::time::sleep;
-use tower_toolcall::circuit_breaker::{BreakerSnapshot, BreakerState};
+use tower_toolcall::{
+    ToolCall,
+    circuit_breaker::{BreakerSnapshot, BreakerState},
+};
 
 use BreakerState::{Closed, Disabled, ForcedClosed, ForcedOpen, HalfOpen, Open};
 
@@ -25,10 +28,14 @@ impl Random {
     }
 }
 
+fn limited() -> ToolCall {
+    ToolCall::new("search").with_server("s")
+}
+
 /// One of them does something, or time passes.
 async fn step(random: &mut Random, fleet: &[Process; 3]) {
     let process = &fleet[random.below(3) as usize];
-    match random.below(16) {
+    match random.below(18) {
         0..=2 => process.fails("search"),
         3 | 4 => _ = process.calls("search", true),
         5 | 6 => _ = process.calls("search", false),
@@ -46,6 +53,11 @@ async fn step(random: &mut Random, fleet: &[Process; 3]) {
             _ => Way::Good,
         }),
         10 => process.link.loses_everything(),
+        16 => {
+            let cooldown = secs(1 + random.below(200));
+            process.limits.cool(&limited(), cooldown);
+        }
+        17 => process.limits.clear(&limited()),
         11 | 12 => sleep(millis(random.below(20))).await,
         13 | 14 => sleep(secs(random.below(5))).await,
         _ => sleep(secs(random.below(90))).await,
@@ -76,13 +88,24 @@ async fn schedule(seed: u64) {
     } else {
         // Of two votes one may end while the other is on its way, so that not all have counted both.
         let is_vote = |seen: &BreakerSnapshot| {
-            seen.state == Open && !seen.adopted && seen.retry_after.is_some()
+            // Without a grace, which the end of another's period may have added.
+            let left = seen.retry_after.unwrap_or_default();
+            seen.state == Open && !seen.adopted && left > secs(10)
         };
         if quorum == 1 && seen.iter().any(is_vote) {
             let refuses = |seen: &BreakerSnapshot| matches!(seen.state, Open | HalfOpen);
             assert!(seen.iter().all(refuses), "{seed}: {seen:?}");
         }
     }
+    // What ends in these moments may have ended for some.
+    let cools = fleet
+        .each_ref()
+        .map(|process| process.limits.remaining(&limited()).unwrap_or_default());
+    let (most, least) = (cools.iter().max().unwrap(), cools.iter().min().unwrap());
+    assert!(
+        least.is_zero() == most.is_zero() || *most < secs(4),
+        "{seed}: {cools:?}"
+    );
     // Nor is any of them stuck: once calls succeed, all close.
     if is_forced(seen[0].state) {
         fleet[0].breaker("search").reset();

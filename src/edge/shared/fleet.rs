@@ -20,7 +20,10 @@ pub(super) const MAX_VOTES: usize = 64;
 /// For how long a word is kept beyond the moment that it speaks of, and that the fleet had agreed is known.
 pub(super) const LINGER: Duration = Duration::from_secs(60);
 
-/// For how long a forced state is kept in the store. It is told again in half of that time by who has forced it.
+/// How much higher than what is known the number of a forced state may be: nobody forces so often.
+const MAX_STEP: u64 = 1 << 20;
+
+/// For how long the word of a person is kept in the store. A forced state is told again in half of that time by who has forced it.
 pub(super) const FORCED: Duration = Duration::from_secs(24 * 3600);
 
 /// What a person can make of a breaker. Of two states with one number the later in this list holds.
@@ -49,6 +52,12 @@ pub(super) enum Word {
     /// A person has forced the state, or reset it. Of two the one with the higher number holds: whoever forces a state
     /// takes one more than all that it knows of, so that it does not matter when, how often and by whom a word is told.
     Forced { state: BreakerState, number: u64 },
+    /// A server has asked it to wait. A person who ends the wait forces the key to be closed.
+    Cooling {
+        remaining: Duration,
+        /// The number of the last such end that it knew.
+        after: u64,
+    },
 }
 
 impl Word {
@@ -58,6 +67,7 @@ impl Word {
             Self::Open { remaining, .. } | Self::Probing { remaining } => {
                 remaining.saturating_add(LINGER)
             }
+            Self::Cooling { remaining, .. } => remaining,
             Self::Closed { .. } => LINGER,
             Self::Forced { .. } => FORCED,
         }
@@ -72,6 +82,7 @@ impl Word {
             Self::Probing { .. } => "1 probing".to_owned(),
             Self::Closed { seen } => format!("1 closed {seen}"),
             Self::Forced { state, number } => format!("1 forced {} {number}", state.name()),
+            Self::Cooling { after, .. } => format!("1 cooling {after}"),
         }
     }
 
@@ -89,6 +100,10 @@ impl Word {
                 })
             }
             ["1", "probing"] => Some(Self::Probing { remaining }),
+            ["1", "cooling", after] => after.parse().ok().map(|after| Self::Cooling {
+                remaining: left,
+                after,
+            }),
             ["1", "closed", seen] => seen.parse().ok().map(|seen| Self::Closed { seen }),
             ["1", "forced", state, number] => {
                 let state = FORCIBLE.into_iter().find(|known| known.name() == state)?;
@@ -108,7 +123,7 @@ pub(super) fn forced(key: &str) -> String {
 
 const FORCED_MARK: char = '\u{1f}';
 
-/// What a breaker of this process is to do.
+/// What a breaker or a gate of this process is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
     Open(Duration),
@@ -116,6 +131,7 @@ pub(super) enum Act {
     Release,
     /// With the number of the word that says so.
     Force(BreakerState, u64),
+    Cool(Duration),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -136,6 +152,26 @@ struct Topic {
     closed: u64,
     /// The last opening that was taken over.
     adopted: u64,
+    /// The openings are cooldowns. Of those one is enough: the server itself has said so.
+    is_limit: bool,
+}
+
+impl Topic {
+    /// `None`: there is no place for another process.
+    fn open(
+        &mut self,
+        peer: String,
+        opening: Opening,
+        peers: &BTreeSet<String>,
+        now: Duration,
+    ) -> Option<()> {
+        if self.openings.len() >= MAX_VOTES {
+            let is_alive = |peer: &String, o: &Opening| o.until > now && peers.contains(peer);
+            self.openings.retain(|peer, o| is_alive(peer, o));
+        }
+        let has_place = self.openings.len() < MAX_VOTES || self.openings.contains_key(&peer);
+        has_place.then(|| _ = self.openings.insert(peer, opening))
+    }
 }
 
 /// What this process knows of all others.
@@ -210,6 +246,11 @@ impl Fleet {
         self.forced.get(key).map_or(0, |(number, _)| *number)
     }
 
+    /// How many keys were forced ever.
+    pub(super) fn forced_keys(&self) -> usize {
+        self.forced.len()
+    }
+
     /// The last forced state of a key, or its reset.
     pub(super) fn forced(&self, key: &str) -> BreakerState {
         let known = self.forced.get(key);
@@ -269,21 +310,24 @@ impl Fleet {
             return None;
         }
         let topic = self.topics.entry(key.to_owned()).or_default();
+        let seq = record.seq;
         Some(match word {
             Word::Open {
                 remaining,
                 agreed,
                 after,
             } => {
-                let (seq, until) = (record.seq, now.saturating_add(remaining));
-                if topic.openings.len() >= MAX_VOTES && !topic.openings.contains_key(&record.peer) {
-                    return None;
-                }
-                let opening = Opening { seq, until, after };
-                topic.openings.insert(record.peer, opening);
+                let until = now.saturating_add(remaining);
+                topic.open(record.peer, Opening { seq, until, after }, &self.peers, now)?;
                 if agreed {
                     topic.agreed_until = topic.agreed_until.max(until.saturating_add(LINGER));
                 }
+                None
+            }
+            Word::Cooling { remaining, after } => {
+                let until = now.saturating_add(remaining);
+                topic.is_limit = true;
+                topic.open(record.peer, Opening { seq, until, after }, &self.peers, now)?;
                 None
             }
             Word::Probing { remaining } => {
@@ -292,7 +336,7 @@ impl Fleet {
                 concerns_us.then_some(Act::Postpone(remaining))
             }
             Word::Closed { seen } => {
-                topic.closed = topic.closed.max(seen.min(record.seq));
+                topic.closed = topic.closed.max(seen.min(seq));
                 topic.openings.remove(&record.peer);
                 let closed = topic.closed;
                 topic.openings.retain(|_, opening| opening.seq > closed);
@@ -302,6 +346,9 @@ impl Fleet {
             Word::Forced { state, number } => {
                 let rank = |state| FORCIBLE.iter().position(|known| *known == state);
                 let known = self.forced.get(key);
+                if number > known.map_or(0, |(n, _)| *n).saturating_add(MAX_STEP) {
+                    return None;
+                }
                 let is_older = |&(n, s): &(u64, BreakerState)| (n, rank(s)) < (number, rank(state));
                 if !known.is_none_or(is_older) {
                     return Some(None);
@@ -311,6 +358,8 @@ impl Fleet {
                 }
                 self.forced.insert(key.to_owned(), (number, state));
                 topic.agreed_until = Duration::ZERO;
+                // Those that came after it hold, also where they were taken over before.
+                topic.adopted = 0;
                 Some(Act::Force(state, number))
             }
         })
@@ -320,24 +369,29 @@ impl Fleet {
     fn votes(&mut self, key: &str, now: Duration) -> Option<Act> {
         let forced = self.number(key);
         let topic = self.topics.get_mut(key)?;
+        let is_limit = topic.is_limit;
         let living = || {
             let openings = topic.openings.iter();
+            // What a server has said holds although its listener has ended.
             openings.filter(|(peer, opening)| {
-                opening.until > now && opening.after >= forced && self.peers.contains(*peer)
+                let is_alive = is_limit || self.peers.contains(*peer);
+                opening.until > now && opening.after >= forced && is_alive
             })
         };
         let votes = living().count();
         let latest = living().map(|(_, opening)| opening.until).max()?;
-        let needed = self.quorum.min(self.peers.len()).max(1);
-        if votes >= needed {
+        // One alone has nobody to agree with: it does not speak for those who come later.
+        let needed = self.quorum.min(self.peers.len().max(2));
+        if votes >= needed && !is_limit {
             topic.agreed_until = topic.agreed_until.max(latest.saturating_add(LINGER));
         }
-        if topic.agreed_until <= now {
+        if topic.agreed_until <= now && !is_limit {
             return None;
         }
         // Who was open first goes on by its own clock, and so probes first.
         let ours = living().find(|(peer, _)| **peer == self.me);
         let ours = ours.map_or(u64::MAX, |(_, opening)| opening.seq);
+        let ours = if is_limit { u64::MAX } else { ours };
         let others = living().filter(|(peer, opening)| **peer != self.me && opening.seq < ours);
         let newest = others.clone().map(|(_, opening)| opening.seq).max()?;
         let until = others.map(|(_, opening)| opening.until).max()?;
@@ -345,7 +399,10 @@ impl Fleet {
             return None;
         }
         topic.adopted = newest;
-        Some(Act::Open(until - now))
+        Some(match is_limit {
+            true => Act::Cool(until - now),
+            false => Act::Open(until - now),
+        })
     }
 
     /// Forgets the keys of which nothing is known any more.

@@ -6,7 +6,7 @@ use crate::call::hash_of;
 /// Between the parts of a key. A name that has it is not shared.
 const SEPARATOR: char = '\u{1f}';
 
-type Parts<'a> = (Option<&'a str>, Option<&'a str>);
+pub(super) type Parts<'a> = (Option<&'a str>, Option<&'a str>);
 
 /// A key of a layer as text: the layer's name, then both parts, or the user's own hash. `None`: it is too long, or was cut, so that two
 /// keys might be taken for one.

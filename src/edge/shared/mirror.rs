@@ -1,7 +1,7 @@
 //! The future that tells a store what happens here, and takes over what happens elsewhere.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     pin::pin,
     sync::Arc,
     time::Duration,
@@ -17,17 +17,19 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::{
     fleet::{Act, FORCED, Fleet, MAX_KEYS, Word, forced},
     handle::Status,
-    key::{decode, encode},
+    key::{Parts, decode, encode},
     store::{Entry, Exchange, MAX_ENTRIES, Store},
 };
 use crate::{
-    circuit_breaker::{Breaker, CircuitBreakerHandle, Lagged},
+    circuit_breaker::{Breaker, CircuitBreakerHandle},
     error::{ErrorKind, ToolError},
     event::{
         event,
         transition::{BreakerState, Transition, TransitionReason},
     },
+    key::Key,
     kit::backoff::{Random, part},
+    rate_limit::{OwnCooldown, RateLimitHandle},
 };
 
 /// How long an exchange may take.
@@ -39,15 +41,36 @@ const MAX_EXCHANGES: usize = 2 * MAX_KEYS / MAX_ENTRIES;
 /// How long after an exchange the next one may begin, however often a store calls.
 const GAP: Duration = Duration::from_millis(5);
 
-/// The breakers of a layer, under the name that they have in all processes.
+/// The state of a layer, under the name that it has in all processes.
 pub(super) struct Layer {
     pub(super) name: String,
-    pub(super) handle: CircuitBreakerHandle,
-    /// Whether its keys are hashes of the user's.
-    pub(super) is_hashed: bool,
+    pub(super) state: State,
 }
 
-type Heard = (usize, Result<(u64, Transition), Lagged>);
+pub(super) enum State {
+    Breakers(CircuitBreakerHandle),
+    Gates(RateLimitHandle),
+}
+
+impl State {
+    pub(super) fn key(&self) -> &Key {
+        match self {
+            Self::Breakers(handle) => handle.key(),
+            Self::Gates(handle) => handle.key(),
+        }
+    }
+}
+
+/// What a layer of this process tells.
+enum Heard {
+    Turned(u64, Transition),
+    Cooled(OwnCooldown),
+    /// There was more than could be kept.
+    Missed,
+}
+
+/// What all layers tell, with their numbers.
+type All = SelectAll<BoxStream<'static, (usize, Heard)>>;
 
 /// A word of this process that holds.
 struct Own {
@@ -69,6 +92,12 @@ pub(super) struct Mirror<S> {
     words: HashMap<String, Own>,
     /// The keys whose words are to be told.
     due: BTreeSet<String>,
+    /// Whether all was read of the store, and it is still there.
+    is_read: bool,
+    /// What was forced here while it was not. It comes after whatever the store knows.
+    forced: BTreeMap<String, BreakerState>,
+    /// Keys that were forced elsewhere, and had no place here.
+    unplaced: BTreeSet<String>,
 }
 
 impl<S: Store> Mirror<S> {
@@ -91,11 +120,14 @@ impl<S: Store> Mirror<S> {
             origin: Instant::now(),
             words: HashMap::new(),
             due: BTreeSet::new(),
+            is_read: false,
+            forced: BTreeMap::new(),
+            unplaced: BTreeSet::new(),
         }
     }
 
     pub(super) async fn run(mut self) {
-        let mut heard = self.transitions();
+        let mut heard = self.news();
         for layer in 0..self.layers.len() {
             self.look_at_all(layer);
         }
@@ -124,9 +156,7 @@ impl<S: Store> Mirror<S> {
                 Some(None) => return,
                 Some(Some(first)) => {
                     self.heard(first);
-                    while let Some(Some(next)) = heard.next().now_or_never() {
-                        self.heard(next);
-                    }
+                    self.hear_all(&mut heard);
                     // A store that is down is asked again in its time; what is to be told waits.
                     if self.due.is_empty() || !self.status.is_up_or_unknown() {
                         continue;
@@ -134,7 +164,7 @@ impl<S: Store> Mirror<S> {
                 }
                 None => {}
             }
-            self.sync().await;
+            self.sync(&mut heard).await;
             let now = Instant::now();
             (last_sync, next_sync) = (Some(now), now + self.resync);
         }
@@ -144,28 +174,55 @@ impl<S: Store> Mirror<S> {
         self.origin.elapsed()
     }
 
-    fn transitions(&self) -> SelectAll<BoxStream<'static, Heard>> {
-        let of_layer = |(n, layer): (usize, &Layer)| {
-            let transitions = layer.handle.subscribe();
-            stream::unfold(transitions, move |mut transitions| async move {
-                let next = transitions.next_of_key().await?;
-                Some(((n, next), transitions))
+    fn news(&self) -> All {
+        let of_layer = |(n, layer): (usize, &Layer)| match &layer.state {
+            State::Breakers(handle) => {
+                stream::unfold(handle.subscribe(), move |mut all| async move {
+                    let next = all.next_of_key().await?;
+                    let heard = next.map_or(Heard::Missed, |(hash, t)| Heard::Turned(hash, t));
+                    Some(((n, heard), all))
+                })
+                .boxed()
+            }
+            State::Gates(handle) => stream::unfold(handle.subscribe(), move |mut all| async move {
+                let next = all.next().await?;
+                Some(((n, next.map_or(Heard::Missed, Heard::Cooled)), all))
             })
-            .boxed()
+            .boxed(),
         };
         stream::select_all(self.layers.iter().enumerate().map(of_layer))
     }
 
-    fn heard(&mut self, (layer, heard): Heard) {
+    /// What was told until now.
+    fn hear_all(&mut self, heard: &mut All) {
+        while let Some(Some(next)) = heard.next().now_or_never() {
+            self.heard(next);
+        }
+    }
+
+    fn heard(&mut self, (layer, heard): (usize, Heard)) {
         match heard {
-            Ok((hash, transition)) => self.turned(layer, hash, &transition),
-            Err(_) => self.look_at_all(layer),
+            Heard::Turned(hash, transition) => self.turned(layer, hash, &transition),
+            Heard::Cooled(own) => self.cooled(layer, &own),
+            Heard::Missed => self.look_at_all(layer),
         }
     }
 
     fn key(&self, layer: usize, hash: u64, parts: (Option<&str>, Option<&str>)) -> Option<String> {
-        let layer = &self.layers[layer];
-        encode(&layer.name, hash, parts, layer.is_hashed)
+        let Layer { name, state } = &self.layers[layer];
+        encode(name, hash, parts, matches!(state.key(), Key::Hashed(_)))
+    }
+
+    /// This process has met a limit, or a person has ended a cooldown.
+    fn cooled(&mut self, layer: usize, own: &OwnCooldown) {
+        let Some(key) = self.key(layer, own.hash(), own.parts()) else {
+            return;
+        };
+        let (after, now) = (self.fleet.number(&key), self.now());
+        match own.remaining {
+            Some(remaining) => self.say(key, Word::Cooling { remaining, after }, now),
+            None => self.force(key, BreakerState::Closed, now),
+        }
     }
 
     /// A breaker of this process has changed its state.
@@ -181,9 +238,9 @@ impl<S: Store> Mirror<S> {
                 // What this process said before is no longer so.
                 self.take_back(&key);
                 // A person was faster than what was taken over, and is heard of only now.
-                let forced = self.fleet.forced(&key);
+                let forced = self.forced_state(&key);
                 if forced_part(t.to) != forced {
-                    self.with_breaker(&key, |breaker| breaker.adopt_forced(forced));
+                    self.with_breaker(&key, false, |b| b.adopt_forced(forced));
                 }
                 return;
             }
@@ -192,7 +249,8 @@ impl<S: Store> Mirror<S> {
                 // Whoever spoke for the fleet probes last the next time: it may be the only one that is sick.
                 if agreed && self.fleet.size() > 1 {
                     let (grace, again) = (self.grace, self.random_grace());
-                    self.with_breaker(&key, |b| b.postpone_with_grace(remaining, grace + again));
+                    let more = grace + again;
+                    self.with_breaker(&key, false, |b| b.postpone_with_grace(remaining, more));
                 }
                 Word::Open {
                     remaining,
@@ -206,7 +264,10 @@ impl<S: Store> Mirror<S> {
                 after: self.fleet.number(&key),
             },
             (_, BreakerState::HalfOpen) if agreed => Word::Probing {
-                remaining: self.layers[layer].handle.probe_time(),
+                remaining: match &self.layers[layer].state {
+                    State::Breakers(handle) => handle.probe_time(),
+                    State::Gates(_) => return,
+                },
             },
             (_, BreakerState::Closed) => Word::Closed {
                 seen: self.fleet.cursor().1,
@@ -216,31 +277,56 @@ impl<S: Store> Mirror<S> {
         self.say(key, word, now);
     }
 
-    /// Looks at all breakers of a layer: some transitions were missed, or nobody has listened yet.
+    /// Looks at all keys of a layer: some news was missed, or nobody has listened yet.
     fn look_at_all(&mut self, layer: usize) {
+        match &self.layers[layer].state {
+            State::Breakers(handle) => self.look_at_breakers(layer, handle.breakers()),
+            State::Gates(handle) => {
+                let all = handle.own_cooldowns();
+                all.iter().for_each(|own| self.cooled(layer, own));
+            }
+        }
+    }
+
+    fn look_at_breakers(&mut self, layer: usize, breakers: Vec<Breaker>) {
         let now = self.now();
-        for breaker in self.layers[layer].handle.breakers() {
+        for breaker in breakers {
             let seen = breaker.snapshot();
             let parts = (breaker.server(), breaker.tool());
             let Some(key) = self.key(layer, breaker.hash(), parts) else {
                 continue;
             };
-            let forced = forced_part(seen.state);
-            if self.fleet.forced(&key) != forced {
-                self.force(key.clone(), forced, now);
+            let is_by_hand = seen.reason == Some(TransitionReason::Forced);
+            let (forced, known) = (forced_part(seen.state), self.forced_state(&key));
+            if forced != known {
+                match is_by_hand {
+                    true => self.force(key.clone(), forced, now),
+                    // It is a new one, or had no place when it was told.
+                    false => breaker.adopt_forced(known),
+                }
             }
             let before = self.words.get(&key).map(|own| own.word);
-            let word = match (seen.state, before) {
-                (BreakerState::Open, _) if !seen.adopted => Word::Open {
-                    remaining: seen.retry_after.unwrap_or_default(),
-                    agreed: false,
-                    after: self.fleet.number(&key),
+            let was_open = matches!(before, Some(Word::Open { .. } | Word::Probing { .. }));
+            let word = match seen.state {
+                // Not what other processes have added to it.
+                BreakerState::Open => match breaker.own_remaining() {
+                    Some(remaining) => Word::Open {
+                        remaining,
+                        agreed: false,
+                        after: self.fleet.number(&key),
+                    },
+                    None => continue,
                 },
-                (BreakerState::Closed, Some(Word::Open { .. } | Word::Probing { .. })) => {
-                    Word::Closed {
-                        seen: self.fleet.cursor().1,
+                BreakerState::Closed if is_by_hand => {
+                    // A reset, unless it was told already.
+                    if was_open || self.fleet.has_agreed(&key, now) {
+                        self.force(key, BreakerState::Closed, now);
                     }
+                    continue;
                 }
+                BreakerState::Closed if was_open => Word::Closed {
+                    seen: self.fleet.cursor().1,
+                },
                 _ => continue,
             };
             self.say(key, word, now);
@@ -250,17 +336,46 @@ impl<S: Store> Mirror<S> {
     /// A person has forced a state here, or reset it: that ends what was before.
     fn force(&mut self, key: String, state: BreakerState, now: Duration) {
         self.take_back(&key);
+        self.unplaced.remove(&key);
+        if !self.is_read {
+            match self.forced.len() < MAX_KEYS || self.forced.contains_key(&key) {
+                true => _ = self.forced.insert(key, state),
+                false => self.status.drop_some(1),
+            }
+            return;
+        }
         match self.fleet.force(&key, state) {
             Some(word) => self.say(forced(&key), word, now),
             None => self.status.drop_some(1),
         }
     }
 
+    /// A person had forced a state while the store was away, and what this process has said since comes after it.
+    fn force_at_last(&mut self, key: String, state: BreakerState, now: Duration) {
+        let since = self.words.remove(&key);
+        self.force(key.clone(), state, now);
+        if let Some(mut own) = since {
+            if let Word::Open { after, .. } | Word::Cooling { after, .. } = &mut own.word {
+                *after = self.fleet.number(&key);
+            }
+            own.told_at = None;
+            self.due.insert(key.clone());
+            self.words.insert(key, own);
+        }
+    }
+
+    /// What a person has made of a key, here or elsewhere.
+    fn forced_state(&self, key: &str) -> BreakerState {
+        let here = self.forced.get(key);
+        here.copied().unwrap_or_else(|| self.fleet.forced(key))
+    }
+
     /// Keeps a word, to be told with the next exchange.
     fn say(&mut self, key: String, word: Word, now: Duration) {
-        if self.words.len() >= MAX_KEYS && !self.words.contains_key(&key) {
+        let most = MAX_KEYS + self.fleet.forced_keys();
+        if self.words.len() >= most && !self.words.contains_key(&key) {
             self.words.retain(|_, own| own.until > now);
-            if self.words.len() >= MAX_KEYS {
+            if self.words.len() >= most {
                 self.status.drop_some(1);
                 return;
             }
@@ -285,8 +400,13 @@ impl<S: Store> Mirror<S> {
     }
 
     /// Tells what is to be told, and takes over what is new.
-    async fn sync(&mut self) {
+    async fn sync(&mut self, heard: &mut All) {
+        let begun = Instant::now();
+        for key in std::mem::take(&mut self.unplaced) {
+            self.place(&key, self.fleet.forced(&key));
+        }
         for _ in 0..MAX_EXCHANGES {
+            self.hear_all(heard);
             let now = self.now();
             self.say_again(now);
             let (keys, entries) = self.batch(now);
@@ -328,10 +448,21 @@ impl<S: Store> Mirror<S> {
                 self.due.extend(again.cloned());
             }
             for (key, act) in acts {
-                self.act(&key, act);
+                // What was forced here is told below, and ends all this.
+                if !self.forced.contains_key(&key) {
+                    self.act(&key, act);
+                }
+            }
+            if !more {
+                self.is_read = true;
+                for (key, state) in std::mem::take(&mut self.forced) {
+                    self.force_at_last(key, state, now);
+                }
             }
             self.status.see(&self.fleet);
-            if !more && self.due.is_empty() {
+            share_limits(&self.layers, self.fleet.size());
+            // The rest has time until the next exchange.
+            if !more && self.due.is_empty() || begun.elapsed() > 2 * EXCHANGE {
                 return;
             }
         }
@@ -372,6 +503,7 @@ impl<S: Store> Mirror<S> {
 
     fn failed(&mut self, keys: Vec<String>, error: &ToolError) {
         self.due.extend(keys);
+        self.is_read = false;
         if self.status.set_up(false) {
             event!(WARN STORE, TO = "down", ERROR = error.message());
         }
@@ -379,6 +511,7 @@ impl<S: Store> Mirror<S> {
 
     fn act(&mut self, key: &str, act: Act) {
         if let Act::Force(state, number) = act {
+            self.forced.remove(key);
             // Known to all, as far as this process can see; told again if it turns out that it is not.
             let own = Own {
                 word: Word::Forced { state, number },
@@ -389,33 +522,98 @@ impl<S: Store> Mirror<S> {
             self.words.insert(forced(key), own);
         }
         let grace = self.random_grace();
-        let done = self.with_breaker(key, |breaker| match act {
-            Act::Open(remaining) => breaker.adopt_with_grace(remaining, grace),
-            Act::Postpone(remaining) => breaker.postpone_with_grace(remaining, grace),
-            Act::Release => breaker.release(),
-            Act::Force(state, _) => breaker.adopt_forced(state),
-        });
+        let done = match act {
+            Act::Open(left) => self.with_breaker(key, true, |b| b.adopt_with_grace(left, grace)),
+            Act::Postpone(left) => {
+                self.with_breaker(key, false, |b| b.postpone_with_grace(left, grace))
+            }
+            Act::Release => self.with_breaker(key, false, Breaker::release),
+            Act::Force(state, _) => self.place(key, state),
+            Act::Cool(left) => self.with_gate(key, Some(left)),
+        };
         match done {
             true => self.status.adopt(),
             false => self.status.drop_some(1),
         }
     }
 
-    /// False: no layer has this name, or the key has no place.
-    fn with_breaker(&self, key: &str, work: impl FnOnce(&Breaker)) -> bool {
-        let Some((name, hash, parts)) = decode(key) else {
+    /// Forces a state as another process has; again later, if there is no place for it now.
+    fn place(&mut self, key: &str, state: BreakerState) -> bool {
+        let is_new = state != BreakerState::Closed;
+        let is_placed = match self.find(key) {
+            None => return false,
+            Some((State::Gates(_), ..)) if is_new => return false,
+            Some((State::Gates(_), ..)) => {
+                // What this process said before is over, too.
+                self.take_back(key);
+                self.with_gate(key, None)
+            }
+            Some((State::Breakers(_), ..)) => {
+                self.with_breaker(key, is_new, |b| b.adopt_forced(state))
+            }
+        };
+        match is_placed {
+            true => _ = self.unplaced.remove(key),
+            false => _ = self.unplaced.insert(key.to_owned()),
+        }
+        is_placed
+    }
+
+    /// `makes`: also if there is no breaker of this key yet. False: no layer with breakers has this name, or the key has no place.
+    fn with_breaker(&self, key: &str, makes: bool, work: impl Fn(&Breaker)) -> bool {
+        let Some((State::Breakers(handle), hash, parts)) = self.find(key) else {
             return false;
         };
-        let mut layers = self.layers.iter();
-        let layer = layers.find(|layer| layer.name == name);
-        let breaker = layer.and_then(|layer| layer.handle.of_parts(hash, parts));
-        breaker.map(|breaker| work(&breaker)).is_some()
+        loop {
+            let breaker = match makes {
+                true => handle.of_parts(hash, parts),
+                false => handle.find_hash(hash),
+            };
+            match &breaker {
+                Some(breaker) => work(breaker),
+                None => return !makes,
+            }
+            // A sweep may have dropped it meanwhile. It drops none that is open or forced.
+            if !makes || handle.find_hash(hash).is_some() {
+                return true;
+            }
+        }
+    }
+
+    /// The same for gates. `None`: a person has ended the cooldown.
+    fn with_gate(&self, key: &str, remaining: Option<Duration>) -> bool {
+        match self.find(key) {
+            Some((State::Gates(handle), hash, parts)) => handle.adopt(hash, parts, remaining),
+            _ => false,
+        }
+    }
+
+    fn find<'k>(&self, key: &'k str) -> Option<(&State, u64, Parts<'k>)> {
+        let (name, hash, parts) = decode(key)?;
+        let layer = self.layers.iter().find(|layer| layer.name == name)?;
+        Some((&layer.state, hash, parts))
     }
 
     /// Beyond an opening of another process, so that this one probes first; at random, so that the others do not probe together.
     fn random_grace(&self) -> Duration {
         self.grace
             .saturating_add(part(self.grace, self.random.next()))
+    }
+}
+
+/// The process goes on alone.
+impl<S> Drop for Mirror<S> {
+    fn drop(&mut self) {
+        share_limits(&self.layers, 1);
+    }
+}
+
+/// The rate limits are those of so many processes.
+fn share_limits(layers: &[Layer], processes: usize) {
+    for layer in layers {
+        if let State::Gates(handle) = &layer.state {
+            handle.share_with(processes);
+        }
     }
 }
 

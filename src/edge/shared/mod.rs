@@ -1,19 +1,23 @@
-//! What a circuit breaker has learnt, shared between processes.
+//! What circuit breakers and rate limits have learnt, shared between processes.
 //!
 //! Ten processes that call a dead tool learn so one by one, each with five failures of its own, and then each sends its own
-//! probes. With [`SharedState`] they tell each other, over a [`Store`], and send one. Calls never wait for it: each process decides on its
-//! own breakers, as without it, and the future of [`SharedState::run`] mirrors their states in the background. If that future, the
+//! probes; ten that share a rate limit meet it ten times, and come back together. With [`SharedState`] they tell each other, over a
+//! [`Store`], and act as one. Calls never wait for it: each process decides on its
+//! own breakers and gates, as without it, and the future of [`SharedState::run`] mirrors their states in the background. If that future, the
 //! store, or the way to it is gone, processes go on alone with what they know.
 //!
 //! ```
 //! use tower_toolcall::{
 //!     circuit_breaker::CircuitBreakerLayer,
+//!     rate_limit::RateLimitBackoffLayer,
 //!     shared::{MemoryStore, SharedState},
 //! };
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_toolcall::BoxError> {
-//! let breaker = CircuitBreakerLayer::new();
-//! let shared = SharedState::new(MemoryStore::new()).breakers("tools", &breaker.handle())?;
+//! let (breaker, rate_limit) = (CircuitBreakerLayer::new(), RateLimitBackoffLayer::new());
+//! let shared = SharedState::new(MemoryStore::new())
+//!     .breakers("breakers", &breaker.handle())?
+//!     .rate_limits("limits", &rate_limit.handle())?;
 //! let handle = shared.handle();
 //! let mirror = tokio::spawn(shared.run()); // nothing is spawned by this crate
 //! # mirror.abort();
@@ -31,7 +35,11 @@
 //! | its period is over, and it sends a probe | those that are open wait for that probe |
 //! | the probe fails | they stay open for the new period; no other vote is needed, as the fleet had agreed |
 //! | its probes succeed | what they took over ends; one that had failures of its own may probe at once |
-//! | a handle [forces](crate::circuit_breaker::Breaker::force_open) or resets it | theirs are forced or reset |
+//! | a handle [forces](crate::circuit_breaker::Breaker::force_open) or resets it, and that changes its state | theirs are forced or reset |
+//! | a rate limit is met, by a status or a leaf's own word, or [begun](crate::rate_limit::RateLimitHandle::cool) by hand | their calls of that key wait as long; no vote is needed, as the server itself has said so |
+//! | a rate limit is known by text alone | nothing |
+//! | a cooldown is [ended](crate::rate_limit::RateLimitHandle::clear) by hand | theirs end |
+//! | a cooldown is over | all return together as slowly as one would: each has one turn of so many |
 //! | anything else: results, windows, refusals | nothing |
 //!
 //! What was taken over is never told again, so it goes on no longer than whoever has seen it with its own eyes says so. An opening never makes that
@@ -49,6 +57,8 @@
 //!   would do so for all; so the default is 2. A single process is its own quorum.
 //! - All processes of a fleet have to read and write the same store. Who can write to it can close and open all breakers: what
 //!   is read is bounded and checked, but not signed.
+//! - Between two persons who force a key at the same time, in processes that do not know of each other yet, the stricter state wins; what was forced while
+//!   the store was away counts from the moment at which it is back.
 //! - A store that loses its content costs nothing that is known here: each process tells again what it has seen itself. A state that was
 //!   forced by a process that has ended since, and that the store has lost, is not known to processes that start later.
 //! - Keys go to the store as text: names of servers and tools, cut ones and those of more than [`MAX_KEY_BYTES`] excepted, which are not shared. Keys that
@@ -73,7 +83,7 @@ pub use self::redis::RedisStore;
 use self::{
     fleet::{Fleet, MAX_VOTES},
     handle::Status,
-    mirror::{Layer, Mirror},
+    mirror::{Layer, Mirror, State},
 };
 pub use self::{
     handle::{SharedHandle, SharedSnapshot},
@@ -87,6 +97,7 @@ use crate::{
     circuit_breaker::CircuitBreakerHandle,
     config::{ConfigError, refuse_if},
     key::Key,
+    rate_limit::RateLimitHandle,
 };
 
 /// The longest name of a layer, in bytes.
@@ -95,7 +106,7 @@ const MAX_LAYER_BYTES: usize = 64;
 /// The longest grace, and the longest time between two exchanges.
 const MAX_PAUSE: Duration = Duration::from_secs(3600);
 
-/// Shares the states of circuit breakers with other processes. See the [module](self).
+/// Shares the states of circuit breakers and rate limits with other processes. See the [module](self).
 #[must_use = "it does nothing until its future is polled"]
 pub struct SharedState<S> {
     store: S,
@@ -130,11 +141,10 @@ impl<S: Store> SharedState<S> {
         name: impl Into<String>,
         handle: &CircuitBreakerHandle,
     ) -> Result<Self, ConfigError> {
-        let is_made = matches!(handle.key(), Key::By(_) | Key::Hashed(_));
         let reason =
             "its keys are made by a function: `public_breakers` says that they may be told";
-        refuse_if(is_made, "layer", reason)?;
-        self.add(name.into(), handle)
+        refuse_if(is_made(handle.key()), "layer", reason)?;
+        self.public_breakers(name, handle)
     }
 
     /// The same for a layer whose keys are made by a function: they hold no secret, as the store has them as they are; and hashes are the
@@ -148,10 +158,39 @@ impl<S: Store> SharedState<S> {
         name: impl Into<String>,
         handle: &CircuitBreakerHandle,
     ) -> Result<Self, ConfigError> {
-        self.add(name.into(), handle)
+        self.add(name.into(), State::Breakers(handle.clone()))
     }
 
-    fn add(mut self, name: String, handle: &CircuitBreakerHandle) -> Result<Self, ConfigError> {
+    /// Adds the cooldowns of a rate-limit layer, under a name that they have in all processes.
+    ///
+    /// # Errors
+    ///
+    /// As [`breakers`](Self::breakers).
+    pub fn rate_limits(
+        self,
+        name: impl Into<String>,
+        handle: &RateLimitHandle,
+    ) -> Result<Self, ConfigError> {
+        let reason =
+            "its keys are made by a function: `public_rate_limits` says that they may be told";
+        refuse_if(is_made(handle.key()), "layer", reason)?;
+        self.public_rate_limits(name, handle)
+    }
+
+    /// The same for a layer whose keys are made by a function, as [`public_breakers`](Self::public_breakers) has it.
+    ///
+    /// # Errors
+    ///
+    /// `layer`: the name, as above.
+    pub fn public_rate_limits(
+        self,
+        name: impl Into<String>,
+        handle: &RateLimitHandle,
+    ) -> Result<Self, ConfigError> {
+        self.add(name.into(), State::Gates(handle.clone()))
+    }
+
+    fn add(mut self, name: String, state: State) -> Result<Self, ConfigError> {
         let is_bad = name.is_empty()
             || name.len() > MAX_LAYER_BYTES
             || name.chars().any(char::is_control)
@@ -159,11 +198,7 @@ impl<S: Store> SharedState<S> {
         let reason =
             "the name is empty, longer than 64 bytes, has a control character, or is used already";
         refuse_if(is_bad, "layer", reason)?;
-        self.layers.push(Layer {
-            name,
-            is_hashed: matches!(handle.key(), Key::Hashed(_)),
-            handle: handle.clone(),
-        });
+        self.layers.push(Layer { name, state });
         Ok(self)
     }
 
@@ -228,6 +263,11 @@ impl<S: Store> SharedState<S> {
         );
         mirror.run().await;
     }
+}
+
+/// Whether keys may have what is not for a store.
+fn is_made(key: &Key) -> bool {
+    matches!(key, Key::By(_) | Key::Hashed(_))
 }
 
 impl<S> fmt::Debug for SharedState<S> {

@@ -37,6 +37,10 @@ pub trait Store: Send {
 
     /// Completes when others may have written something: a hint, which may come too often, or never. It must wait for
     /// something, or it keeps its process busy.
+    ///
+    /// # Cancel safety
+    ///
+    /// The future is dropped whenever anything else happens, also in the middle of a message. A hint may be lost by that, and nothing else.
     fn changed(&mut self) -> impl Future<Output = ()> + Send;
 }
 

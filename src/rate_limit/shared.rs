@@ -1,0 +1,124 @@
+//! What a mirror between processes asks of rate limits, beyond what everybody may.
+
+use std::{
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
+
+use tokio::sync::broadcast;
+
+use super::{gate::Own, handle::RateLimitHandle, keyed::KeyGate};
+use crate::{key::Key, kit::registry::Entry};
+
+/// How many keys a subscriber may fall behind.
+const BACKLOG: usize = 256;
+
+/// Of which keys a process knows something new, by itself.
+pub(crate) struct Subscription(broadcast::Receiver<Arc<Entry<KeyGate>>>);
+
+/// What a process knows of a key by itself.
+pub(crate) struct OwnCooldown {
+    entry: Arc<Entry<KeyGate>>,
+    /// How much is left of it. `None`: a person has ended it.
+    pub(crate) remaining: Option<Duration>,
+}
+
+impl KeyGate {
+    /// A clearing is told once.
+    fn take_own(&self) -> Own {
+        self.with(|gate| match gate.own {
+            Own::Cleared => std::mem::take(&mut gate.own),
+            own => own,
+        })
+    }
+}
+
+impl OwnCooldown {
+    fn of(entry: Arc<Entry<KeyGate>>) -> Option<Self> {
+        let gate = entry.value();
+        let remaining = match gate.take_own() {
+            Own::Nothing => return None,
+            Own::Until(until) => Some(until.checked_sub(gate.settings.now())?),
+            Own::Cleared => None,
+        };
+        Some(Self { entry, remaining })
+    }
+
+    /// What tells its key from others, in this process.
+    pub(crate) fn hash(&self) -> u64 {
+        self.entry.hash()
+    }
+
+    pub(crate) fn parts(&self) -> (Option<&str>, Option<&str>) {
+        (self.entry.server(), self.entry.name())
+    }
+}
+
+impl Subscription {
+    /// The next key of which something is known. `Err`: some were missed. `None`: there will be no more.
+    pub(crate) async fn next(&mut self) -> Option<Result<OwnCooldown, ()>> {
+        loop {
+            match self.0.recv().await {
+                Ok(entry) => {
+                    if let Some(own) = OwnCooldown::of(entry) {
+                        return Some(Ok(own));
+                    }
+                }
+                Err(broadcast::error::RecvError::Lagged(_)) => return Some(Err(())),
+                Err(broadcast::error::RecvError::Closed) => return None,
+            }
+        }
+    }
+}
+
+impl RateLimitHandle {
+    pub(crate) fn subscribe(&self) -> Subscription {
+        let make = || broadcast::Sender::new(BACKLOG);
+        Subscription(self.settings.subscribers.get_or_init(make).subscribe())
+    }
+
+    /// What is known of all keys.
+    pub(crate) fn own_cooldowns(&self) -> Vec<OwnCooldown> {
+        let entries = self.registry.entries().into_iter();
+        entries.filter_map(OwnCooldown::of).collect()
+    }
+
+    /// What its gates are kept by.
+    pub(crate) fn key(&self) -> &Key {
+        self.registry.key()
+    }
+
+    /// How many processes share the limits: their returns are made together.
+    pub(crate) fn share_with(&self, processes: usize) {
+        let processes = u32::try_from(processes).unwrap_or(u32::MAX);
+        self.settings.processes.store(processes, Relaxed);
+    }
+
+    /// Another process has met a limit, which holds for what remains, or a person has ended the cooldown there. False: there is no place
+    /// for the key.
+    pub(crate) fn adopt(
+        &self,
+        hash: u64,
+        parts: (Option<&str>, Option<&str>),
+        remaining: Option<Duration>,
+    ) -> bool {
+        let remaining = remaining.map(|time| time.min(self.settings.max_cooldown));
+        match remaining {
+            Some(Duration::ZERO) => true,
+            Some(remaining) => {
+                let make = || KeyGate::new(&self.settings);
+                self.registry.with_parts(hash, parts, make, |entry| {
+                    entry.value().cool(self.settings.now(), remaining);
+                    !entry.value().is_overflow
+                })
+            }
+            None => {
+                let entry = self.registry.find(hash);
+                entry.is_none_or(|entry| {
+                    entry.value().clear(Own::Nothing);
+                    true
+                })
+            }
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Rate limits that one process has met, for all.
+
+use tokio::time::{Instant, sleep};
+use tower::{Layer, ServiceExt, service_fn};
+use tower_toolcall::{
+    ErrorKind, Key, ToolCall, ToolError,
+    rate_limit::RateLimitBackoffLayer,
+    shared::{MemoryStore, SharedState},
+};
+
+use super::{Process, fleet, secs, settle, store::Way};
+
+fn call() -> ToolCall {
+    ToolCall::new("search").with_server("s")
+}
+
+impl Process {
+    /// A call that meets a limit of 60 s, as this error says.
+    async fn meets(&self, error: ToolError) {
+        let tool = service_fn(move |_: ToolCall| {
+            let error = error.clone();
+            async move { Err::<(), _>(error) }
+        });
+        let layer = RateLimitBackoffLayer::clone(&self.layer);
+        let refused = layer
+            .layer(tool)
+            .oneshot(call().with_deadline(Instant::now() + secs(1)));
+        refused.await.unwrap_err();
+    }
+
+    fn cools(&self) -> Option<std::time::Duration> {
+        self.limits.remaining(&call())
+    }
+}
+
+fn by_status() -> ToolError {
+    ToolError::from_status(http::StatusCode::TOO_MANY_REQUESTS, "busy").with_retry_after(secs(60))
+}
+
+/// L3, C8: whoever meets it, all wait; no vote is needed, as the server itself has said so.
+#[tokio::test(start_paused = true)]
+async fn a_limit_that_one_process_meets_holds_all_back() {
+    let [a, b, c] = fleet(2).await;
+    a.meets(by_status()).await;
+    settle().await;
+    for process in [&b, &c] {
+        let left = process.cools().unwrap();
+        assert!(left > secs(59) && left <= secs(61), "{left:?}");
+    }
+    assert_eq!(b.limits.cooldowns().len(), 1);
+    // What was taken over is not told again.
+    sleep(secs(3)).await;
+    assert_eq!(b.shared.snapshot().told_total, 0);
+    assert_eq!(a.shared.snapshot().told_total, 1);
+}
+
+/// L3, C8: a text proves nothing to others.
+#[tokio::test(start_paused = true)]
+async fn a_limit_that_is_known_by_text_is_not_shared() {
+    let [a, b] = fleet(1).await;
+    let text = tower_toolcall::BoxError::from("429 Too Many Requests: try again in 60 seconds");
+    a.meets(ToolError::from_box(text)).await;
+    settle().await;
+    assert_eq!([a.cools(), b.cools()], [None, None]);
+    // Nor where it holds back others of this process.
+    let layer = RateLimitBackoffLayer::builder()
+        .with_text_limits()
+        .build()
+        .unwrap();
+    let limits = layer.handle();
+    let shared = SharedState::new(a.link.another()).rate_limits("limits", &limits);
+    let handle = shared.as_ref().unwrap().handle();
+    tokio::spawn(shared.unwrap().run());
+    let c = Process {
+        limits,
+        layer,
+        shared: handle,
+        ..a
+    };
+    let text = tower_toolcall::BoxError::from("429 Too Many Requests: try again in 60 seconds");
+    c.meets(ToolError::from_box(text)).await;
+    settle().await;
+    assert!(c.cools().is_some());
+    assert_eq!(b.cools(), None);
+}
+
+/// L3, C8: a person who ends a cooldown ends it for all; the next limit is one again.
+#[tokio::test(start_paused = true)]
+async fn a_cooldown_that_a_person_ends_or_begins_does_so_everywhere() {
+    let [a, b] = fleet(2).await;
+    a.meets(by_status()).await;
+    settle().await;
+    b.limits.clear(&call());
+    settle().await;
+    assert_eq!([a.cools(), b.cools()], [None, None]);
+    // Also if the store begins again: it is not told any more.
+    a.link.loses_everything();
+    sleep(secs(3)).await;
+    assert_eq!([a.cools(), b.cools()], [None, None]);
+    b.limits.cool(&call(), secs(30));
+    settle().await;
+    assert!(a.cools().is_some());
+}
+
+/// C8: more than a subscriber is given to keep.
+#[tokio::test(start_paused = true)]
+async fn a_thousand_cooldowns_that_end_at_once_end_everywhere() {
+    let [a, b] = fleet(1).await;
+    let tool = |n: usize| ToolCall::new(format!("tool{n}")).with_server("s");
+    (0..1_000).for_each(|n| a.limits.cool(&tool(n), secs(60)));
+    sleep(secs(2)).await;
+    assert_eq!(b.limits.cooldowns().len(), 1_000);
+    b.limits.clear_all();
+    sleep(secs(2)).await;
+    assert!(a.limits.cooldowns().is_empty());
+}
+
+/// C8.
+#[tokio::test(start_paused = true)]
+async fn while_the_store_is_away_limits_are_each_processes_own() {
+    let [a, b] = fleet(1).await;
+    b.link.is(Way::Cut);
+    a.meets(by_status()).await;
+    sleep(secs(20)).await;
+    assert_eq!(b.cools(), None);
+    b.link.is(Way::Good);
+    sleep(secs(2)).await;
+    // What is left of it.
+    let left = b.cools().unwrap();
+    assert!(left > secs(36) && left <= secs(41), "{left:?}");
+}
+
+/// L3, C8: processes come back one by one, as the calls of one do.
+#[tokio::test(start_paused = true)]
+async fn a_fleet_returns_as_slowly_as_one_process() {
+    let processes: [Process; 8] = fleet(1).await;
+    processes[0].meets(by_status()).await;
+    settle().await;
+    sleep(secs(61)).await;
+    let begun = Instant::now();
+    let sent = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let mut calls = tokio::task::JoinSet::new();
+    for process in &processes {
+        for _ in 0..20 {
+            let sent = std::sync::Arc::clone(&sent);
+            let tool = service_fn(move |_: ToolCall| {
+                sent.lock().unwrap().push(begun.elapsed());
+                async { Ok::<_, ToolError>(()) }
+            });
+            calls.spawn(process.layer.layer(tool).oneshot(call()));
+        }
+    }
+    while let Some(done) = calls.join_next().await {
+        done.unwrap().unwrap();
+    }
+    let sent = sent.lock().unwrap();
+    assert_eq!(sent.len(), 160);
+    // One process alone would send 1 in the first second, 2 in the next, then 4. Places are drawn, so some are taken twice.
+    let until = |n| sent.iter().filter(|at| **at < secs(n)).count();
+    assert!(until(1) <= 8, "{}", until(1));
+    assert!(until(3) <= 24, "{}", until(3));
+    assert!(until(9) == 160, "{}", until(9));
+}
+
+/// C8: without its mirror a process returns alone.
+#[tokio::test(start_paused = true)]
+async fn who_goes_on_alone_has_all_turns() {
+    let [a, b] = fleet(1).await;
+    for process in [a, b] {
+        let (layer, limits) = (process.layer.clone(), process.limits.clone());
+        process.killed();
+        settle().await;
+        limits.cool(&call(), secs(10));
+        sleep(secs(10)).await;
+        let begun = Instant::now();
+        let tool = service_fn(|_: ToolCall| async { Ok::<_, ToolError>(()) });
+        layer.layer(tool).oneshot(call()).await.unwrap();
+        assert!(begun.elapsed() < secs(1));
+    }
+}
+
+/// C8.
+#[tokio::test]
+async fn keys_of_a_function_are_shared_by_an_explicit_word_only() {
+    let layer = RateLimitBackoffLayer::builder()
+        .with_key(Key::by(|call| call.tool()))
+        .build()
+        .unwrap();
+    let new = || SharedState::new(MemoryStore::new());
+    let error = new().rate_limits("limits", &layer.handle()).unwrap_err();
+    assert_eq!(error.field(), "layer");
+    let shared = new().public_rate_limits("limits", &layer.handle()).unwrap();
+    let twice = shared.public_rate_limits("limits", &layer.handle());
+    assert_eq!(twice.unwrap_err().field(), "layer");
+}
+
+/// C8: an error is no limit because another process says so.
+#[tokio::test(start_paused = true)]
+async fn other_errors_hold_nobody_back() {
+    let [a, b] = fleet(1).await;
+    a.meets(ToolError::new(ErrorKind::Upstream, "down")).await;
+    settle().await;
+    assert_eq!([a.cools(), b.cools()], [None, None]);
+}

@@ -1,0 +1,177 @@
+//! What persons force and reset, and what becomes of it when much happens at once, or the store is away.
+
+use tokio::time::sleep;
+use tower_toolcall::circuit_breaker::{BreakerState, CircuitBreakerLayer};
+
+use BreakerState::{Closed, Disabled, ForcedOpen, Open};
+
+use super::{Process, fleet, secs, settle, store::Way};
+
+/// C8: more resets at once than a subscriber is given to keep.
+#[tokio::test(start_paused = true)]
+async fn a_thousand_openings_that_are_reset_at_once_end_everywhere() {
+    let [a, b, c] = fleet(1).await;
+    let tools: Vec<_> = (0..1_000).map(|n| format!("tool{n}")).collect();
+    tools.iter().for_each(|tool| a.fails(tool));
+    settle().await;
+    assert!(tools.iter().all(|tool| c.state(tool) == Open));
+    // B has only taken them over.
+    b.breakers.reset_all();
+    sleep(secs(2)).await;
+    for process in [&a, &b, &c] {
+        let open = tools.iter().filter(|tool| process.state(tool) != Closed);
+        assert_eq!(open.count(), 0);
+    }
+}
+
+/// C8: by the process that has opened them.
+#[tokio::test(start_paused = true)]
+async fn a_thousand_own_openings_that_are_reset_at_once_end_everywhere() {
+    let [a, b] = fleet(1).await;
+    let tools: Vec<_> = (0..1_000).map(|n| format!("tool{n}")).collect();
+    for tool in &tools {
+        a.fails(tool);
+        b.fails(tool);
+    }
+    settle().await;
+    a.breakers.reset_all();
+    sleep(secs(2)).await;
+    assert!(tools.iter().all(|tool| b.state(tool) == Closed));
+}
+
+/// C8: what a person says after the fleet's last word holds, although nothing of that word was known yet.
+#[tokio::test(start_paused = true)]
+async fn what_is_forced_before_the_store_was_read_holds() {
+    let [a] = fleet(2).await;
+    a.breaker("search").force_open();
+    settle().await;
+    a.breaker("search").reset();
+    settle().await;
+    // Disabled before its mirror runs, by its configuration.
+    let layer = CircuitBreakerLayer::new();
+    let call = tower_toolcall::ToolCall::new("search").with_server("s");
+    layer.handle().breaker(&call).disable();
+    let b = Process::with(a.link.another(), 2, &layer);
+    settle().await;
+    assert_eq!([a.state("search"), b.state("search")], [Disabled, Disabled]);
+}
+
+/// C8.
+#[tokio::test(start_paused = true)]
+async fn what_is_forced_while_the_store_is_away_holds_when_it_is_back() {
+    let [a, b] = fleet(2).await;
+    a.breaker("search").force_open();
+    settle().await;
+    a.breaker("search").reset();
+    settle().await;
+    b.link.is(Way::Cut);
+    sleep(secs(5)).await;
+    b.breaker("search").force_open();
+    // Meanwhile another person, who knows nothing of that.
+    a.breaker("search").disable();
+    sleep(secs(600)).await;
+    b.link.is(Way::Good);
+    sleep(secs(3)).await;
+    assert_eq!(
+        [a.state("search"), b.state("search")],
+        [ForcedOpen, ForcedOpen]
+    );
+}
+
+/// C8: a state that found no place is no reset, and gets its place as soon as there is one.
+#[tokio::test(start_paused = true)]
+async fn a_forced_state_that_finds_no_place_is_not_taken_for_a_reset() {
+    let [a] = fleet(1).await;
+    let layer = CircuitBreakerLayer::builder().with_max_keys(2).build();
+    let b = Process::with(a.link.another(), 1, &layer.unwrap());
+    settle().await;
+    b.breaker("first").force_closed();
+    b.breaker("second").force_closed();
+    settle().await;
+    a.breaker("search").force_open();
+    sleep(secs(2)).await;
+    b.breaker("first").reset();
+    // More than a subscriber keeps.
+    for _ in 0..200 {
+        b.breaker("second").force_open();
+        b.breaker("second").force_closed();
+    }
+    sleep(secs(5)).await;
+    assert_eq!(a.state("search"), ForcedOpen);
+    assert_eq!(b.state("search"), ForcedOpen);
+}
+
+/// C8: of a fleet of one nobody else has seen the failures.
+#[tokio::test(start_paused = true)]
+async fn who_was_open_alone_does_not_speak_for_those_who_come_later() {
+    let [a] = fleet(2).await;
+    a.fails("search");
+    settle().await;
+    let (b, c) = (
+        Process::start(a.link.another(), 2),
+        Process::start(a.link.another(), 2),
+    );
+    sleep(secs(61)).await;
+    assert!(a.calls("search", false));
+    settle().await;
+    assert_eq!([b.state("search"), c.state("search")], [Closed, Closed]);
+}
+
+/// C8: votes of processes that have ended take no place for ever.
+#[tokio::test(start_paused = true)]
+async fn processes_that_come_and_go_are_heard_however_many_there_were() {
+    let [a] = fleet(1).await;
+    for n in 0..70 {
+        let guest = Process::start(a.link.another(), 1);
+        sleep(secs(2)).await;
+        guest.fails("search");
+        settle().await;
+        assert_eq!(a.state("search"), Open, "{n}");
+        guest.killed();
+        sleep(secs(300)).await;
+        a.calls("other", true);
+    }
+    assert_eq!(a.shared.snapshot().dropped_total, 0);
+}
+
+/// C8: what others have added to an own period is not told as ours.
+#[tokio::test(start_paused = true)]
+async fn openings_do_not_prolong_each_other() {
+    let [a, b] = fleet(1).await;
+    a.fails("search");
+    b.fails("search");
+    settle().await;
+    let longest = a.left("search").max(b.left("search"));
+    for _ in 0..4 {
+        for process in [&a, &b] {
+            for _ in 0..200 {
+                process.breaker("other").force_open();
+                process.breaker("other").reset();
+            }
+            sleep(secs(2)).await;
+        }
+        sleep(secs(9)).await;
+    }
+    let left = a.left("search").max(b.left("search"));
+    assert!(
+        left + secs(52) <= longest + secs(10),
+        "{left:?} of {longest:?}"
+    );
+}
+
+/// C8.
+#[tokio::test(start_paused = true)]
+async fn words_that_change_nothing_make_no_breakers() {
+    let [a, b] = fleet(1).await;
+    a.fails("search");
+    settle().await;
+    sleep(secs(70)).await;
+    let late = Process::start(b.link.another(), 1);
+    settle().await;
+    assert!(a.calls("search", true));
+    a.breaker("other").force_open();
+    a.breaker("other").reset();
+    settle().await;
+    assert!(late.breakers.is_empty());
+    assert_eq!(late.shared.snapshot().dropped_total, 0);
+}
