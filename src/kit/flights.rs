@@ -1,8 +1,8 @@
 //! Values by key, each made by one caller at a time and kept while it is fresh.
 //!
 //! There is no task: a key has one permit, and whoever has it makes the value. If he is dropped, the next one takes over; if the making
-//! fails, those who waited meanwhile share the failure, and whoever comes later tries again. Each wait is the waiter's own to
-//! end.
+//! fails, those who waited meanwhile share the failure, and whoever comes later tries again; the key of what failed goes with the last of them. Each
+//! wait is the waiter's own to end.
 
 use std::{
     collections::HashMap,
@@ -114,6 +114,10 @@ impl<V: Clone> Slot<V> {
         self.lock().value.as_ref().map(|(_, until)| *until)
     }
 
+    fn is_fresh(&self, now: Instant) -> bool {
+        self.until().is_some_and(|until| until > now)
+    }
+
     fn put(&self, made: &Made<V>) {
         let mut state = self.lock();
         state.round += 1;
@@ -128,6 +132,35 @@ impl<V: Clone> Slot<V> {
         let mut state = self.lock();
         state.round += 1;
         state.failed = Some((state.round, error));
+    }
+}
+
+/// The slot of a key while a caller uses it. The last one takes away the key of what could not be made.
+struct InUse<'f, K, V>
+where
+    K: Clone + Eq + Hash,
+    V: Clone,
+{
+    flights: &'f Flights<K, V>,
+    key: &'f K,
+    /// `None` once it was given back, which is done under the lock of its shard, as references are made there.
+    slot: Option<Arc<Slot<V>>>,
+}
+
+impl<K, V> Drop for InUse<'_, K, V>
+where
+    K: Clone + Eq + Hash,
+    V: Clone,
+{
+    fn drop(&mut self) {
+        let mut shard = self.flights.shard(self.key);
+        let Some(slot) = self.slot.take() else { return };
+        // The table's and this one.
+        let is_last = Arc::strong_count(&slot) == 2;
+        let is_single = slot.lock().is_single;
+        if is_last && !is_single && !slot.is_fresh(Instant::now()) {
+            shard.slots.remove(self.key);
+        }
     }
 }
 
@@ -173,7 +206,12 @@ where
     where
         F: Future<Output = Result<Made<V>, Failed>>,
     {
-        let slot = self.slot(key);
+        let in_use = InUse {
+            flights: self,
+            key,
+            slot: Some(self.slot(key)),
+        };
+        let slot = in_use.slot.as_ref().expect("there until it is dropped");
         let (round, is_single) = match slot.see(u64::MAX) {
             Seen::Fresh(value) => return (Ok(value), Source::Kept),
             Seen::Failed(error) => return (Err(error), Source::Shared),
@@ -260,11 +298,10 @@ impl<K: Clone + Eq + Hash, V: Clone> Shard<K, V> {
     /// Forgets what is neither fresh nor in use; and, if that leaves no room, the eighth that will be stale first.
     fn sweep(&mut self, now: Instant, most: usize) {
         self.swept = Some(now);
-        // All references are made under the lock of this shard.
+        // All references are made, and given back, under the lock of this shard.
         let is_in_use = |slot: &Arc<Slot<V>>| Arc::strong_count(slot) > 1;
-        let is_fresh = |slot: &Arc<Slot<V>>| slot.until().is_some_and(|until| until > now);
         self.slots
-            .retain(|_, slot| is_in_use(slot) || is_fresh(slot));
+            .retain(|_, slot| is_in_use(slot) || slot.is_fresh(now));
         if self.slots.len() < most {
             return;
         }

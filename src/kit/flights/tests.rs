@@ -231,3 +231,38 @@ async fn a_panic_while_making_leaves_the_key_to_the_next() {
     assert!(panics.await.is_err());
     assert!(keys.get("a", FRESH).await.0.is_ok());
 }
+
+/// Keys of strangers, for which nothing can be made.
+#[tokio::test(start_paused = true)]
+async fn a_failure_leaves_no_key_behind() {
+    let keys = Keys::new(10_000);
+    for n in 0..100 {
+        let end = [End::Fails, End::FailsAlone][n % 2];
+        assert!(keys.get(&format!("k{n}"), end).await.0.is_err());
+        let dropped = timeout(SECOND / 2, keys.get("dropped", FRESH)).await;
+        assert!(dropped.is_err() && keys.flights.len() == 0);
+    }
+    // The last of those who share one takes the key away.
+    let many: Vec<_> = (0..100).map(|_| keys.spawn(End::Fails)).collect();
+    for one in many {
+        assert!(one.await.unwrap().0.is_err());
+    }
+    assert_eq!((keys.flights.len(), keys.made()), (0, 201));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_takes_away_what_is_stale_and_nothing_that_is_used() {
+    let keys = Keys::new(10_000);
+    keys.get("a", End::Fresh(SECOND)).await.0.unwrap();
+    sleep(SECOND).await;
+    let (failed, waits) = (keys.spawn(End::FailsAlone), keys.spawn(FRESH));
+    assert!(failed.await.unwrap().0.is_err());
+    assert_eq!(
+        (waits.await.unwrap().0.unwrap(), keys.made()),
+        ("a3".into(), 3)
+    );
+    assert_eq!(keys.known("a").as_deref(), Some("a3"));
+    sleep(60 * SECOND).await;
+    assert!(keys.get("a", End::Fails).await.0.is_err());
+    assert_eq!(keys.flights.len(), 0);
+}
