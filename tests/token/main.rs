@@ -11,3 +11,4 @@ mod mistakes;
 mod providers;
 mod refused;
 mod routes;
+mod strangers;

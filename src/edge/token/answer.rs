@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{Secret, Target, jwt::Claims};
 
 /// Longer ones could not be in a header.
-const MAX_TOKEN: usize = 16 << 10;
+pub(super) const MAX_TOKEN: usize = 16 << 10;
 
 /// The longest code of an error that is taken over.
 const MAX_CODE: usize = 64;

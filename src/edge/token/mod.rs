@@ -46,7 +46,8 @@
 //! # Whose token it is
 //!
 //! A token is kept by the whole of what it was asked for: the subject's token itself, audience, resources and scopes, each compared in full. No session, agent
-//! or user id has a part in it. A call without a subject's token is refused; an empty one is none.
+//! or user id has a part in it. A call without a subject's token is refused; an empty one is none, and so is one of more than 16 KiB. Nothing is kept of one that
+//! its provider refuses.
 //!
 //! It is used until 30 s before its end ([`with_leeway`](TokenLayer::with_leeway); half of its lifetime at most), which is what its provider says, 300 s if it does not,
 //! 24 h at most; never after the `exp` of a JWT, its own or the subject's. One that is valid for no time is for one call. 10,000 are kept
@@ -70,7 +71,7 @@
 //!
 //! | what happens | kind | retryable |
 //! |---|---|---|
-//! | the call has no subject's token | `Denied`, a refusal | no |
+//! | the call has no subject's token, or a longer one than 16 KiB | `Denied`, a refusal | no |
 //! | the provider refuses, or issues what was not asked for | `TokenExchange` | no |
 //! | it is down, slow or busy, or its breaker is open | `TokenExchange`, with that error as its source and its delay | as its source |
 //! | the call's time is over, or its caller cancels, before there is a token | `DeadlineExceeded`, `Cancelled` | no |

@@ -108,7 +108,8 @@ where
             return self.send(call, None);
         }
         let Some(subject) = call.subject_token().cloned() else {
-            let text = "the call has no token of the one for whom it is made";
+            let text =
+                "the call has no token of the one for whom it is made, or a longer one than 16 KiB";
             let error = ToolError::refusal(ErrorKind::Denied, text);
             return self.refuse(&call, error);
         };

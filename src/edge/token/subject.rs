@@ -1,4 +1,4 @@
-use super::{Secret, Target};
+use super::{Secret, Target, answer::MAX_TOKEN};
 use crate::call::ToolCall;
 
 /// The caller's own token: an extension that no other crate can read but by [`ToolCall::subject_token`].
@@ -16,10 +16,13 @@ impl ToolCall {
         self
     }
 
-    /// The token of the one for whom the call is made. An empty one is none: it would be everybody's.
+    /// The token of the one for whom the call is made. An empty one is none: it would be everybody's. So is one of more than
+    /// 16 KiB, which could be in no header.
     pub fn subject_token(&self) -> Option<&Secret> {
         let subject = self.extensions().get::<Subject>()?;
-        (!subject.0.expose().is_empty()).then_some(&subject.0)
+        (1..=MAX_TOKEN)
+            .contains(&subject.0.expose().len())
+            .then_some(&subject.0)
     }
 }
 
