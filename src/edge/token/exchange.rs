@@ -223,9 +223,14 @@ impl Settings {
     ) -> Option<Instant> {
         let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
         let left = |claims: &Claims| claims.expires().map(|end| time(end - now.as_secs_f64()));
-        // A token of its own may be valid for a shorter time than its provider says.
-        let own = Claims::of(token.secret().expose());
-        let own = own.and_then(|claims| claims.lifetime().map(time).or_else(|| left(&claims)));
+        // It may be valid for a shorter time than its provider says, by its own word: this machine's clock is asked where one of them says nothing.
+        let own = Claims::of(token.secret().expose()).and_then(|claims| {
+            let (issued_for, left) = (claims.lifetime().map(time), left(&claims));
+            match token.lifetime() {
+                Some(_) => issued_for.or(left),
+                None => issued_for.into_iter().chain(left).min(),
+            }
+        });
         let stated = token.lifetime().unwrap_or(self.default_lifetime);
         let lifetime = stated
             .min(own.unwrap_or(Duration::MAX))

@@ -50,7 +50,8 @@
 //! its provider refuses.
 //!
 //! It is used until 30 s before its end ([`with_leeway`](TokenLayer::with_leeway); half of its lifetime at most), which is what its provider says, 300 s if it does not,
-//! 24 h at most; never after the `exp` of a JWT, its own or the subject's. One that is valid for no time is for one call. 10,000 are kept
+//! 24 h at most. A JWT is used no longer than the time from its `iat` to its `exp`; if it has no `iat`, or its provider does not say how long it is valid, until
+//! its `exp` by the clock of this machine. No token is used after the `exp` of its subject's. One that is valid for no time is for one call. 10,000 are kept
 //! at most ([`with_max_keys`](TokenLayer::with_max_keys)); those that have ended are wiped when others come, a sixteenth of all at a time.
 //!
 //! Of many calls that need the same token, one asks. If that call is dropped, or its time is over, the next one asks; if the exchange fails, all that

@@ -79,3 +79,23 @@ async fn no_token_outlives_its_jwt_or_that_of_its_subject() {
     assert_eq!(used(&of(300), &jwt(at(0)), 0, same), None);
     assert_eq!(used(&of(300), &jwt(f64::MAX), 0, same), Some(270));
 }
+
+/// Where its provider says nothing, the clock of this machine is all there is.
+#[tokio::test(start_paused = true)]
+async fn a_token_without_a_stated_lifetime_ends_with_its_jwt() {
+    let same = |layer| layer;
+    let at = |seconds: i64| (NOW as i64 + seconds) as f64;
+    for (issued, expires, seconds) in [
+        (-100, 100, Some(70)),
+        (-600, -300, None),
+        (-10, 40, Some(20)),
+        // A clock that is ahead of this one.
+        (500, 700, Some(170)),
+        (0, 3_600, Some(270)),
+    ] {
+        let claims = format!(r#"{{"iat":{},"exp":{}}}"#, at(issued), at(expires));
+        let token = format!("e30.{}.c2ln", URL_SAFE_NO_PAD.encode(claims));
+        let used = used(&Token::new(token), &subject(), 0, same);
+        assert_eq!(used, seconds, "{issued} {expires}");
+    }
+}
