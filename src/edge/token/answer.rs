@@ -73,7 +73,7 @@ struct Issued {
 pub(super) enum Gap {
     /// `issued_token_type`: it is an access token.
     Type,
-    /// The `aud` of a JWT: it is for whom it was asked for.
+    /// The `aud` of a JWT, or it cannot be read: it is for whom it was asked for.
     Audience,
 }
 
@@ -123,6 +123,7 @@ pub(super) fn issued(
         (None, _) if says_jwt || needs_audience && looks_so => {
             return Err("the token is no JWT that can be read");
         }
+        (None, Some(_)) if looks_so => gaps.push(Gap::Audience),
         (None, _) => {}
     }
     let mut token = Token::new(issued.access_token);

@@ -65,7 +65,7 @@ const REFUSAL_TIME: Duration = Duration::from_secs(2);
 /// | 3xx | `TokenExchange`: a redirect is not followed, so that no secret goes elsewhere. The client must not follow it either |
 /// | more than 64 KiB | `TokenExchange` |
 ///
-/// `issued_token_type` may be missing, as an access token, and so may the `aud` of a JWT: a warning tells of either once. Signatures are checked by
+/// `issued_token_type` may be missing, as an access token, and so may the `aud` of a JWT, whose claims may be unreadable: a warning tells of either once. Signatures are checked by
 /// the service that takes the token.
 ///
 /// # Readiness, cancel safety
@@ -115,7 +115,7 @@ impl<C, B> TokenEndpoint<C, B> {
         })
     }
 
-    /// Refuses JWTs that name no audience. Default: they are taken, and a warning tells of it once.
+    /// Refuses JWTs that name no audience, or cannot be read. Default: they are taken, and a warning tells of it once.
     #[must_use]
     pub fn require_audience(mut self) -> Self {
         Arc::make_mut(&mut self.settings).needs_audience = true;
@@ -304,7 +304,7 @@ impl Settings {
         }
         let text = match gap {
             Gap::Type => "the answer has no `issued_token_type`",
-            Gap::Audience => "the token is a JWT without an audience",
+            Gap::Audience => "the token looks like a JWT and has no audience that can be read",
         };
         event!(WARN TOKEN, SERVER = Some(&*self.host), ERROR = text);
     }

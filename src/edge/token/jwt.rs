@@ -1,8 +1,18 @@
 //! The claims of a JSON Web Token (RFC 7519), as far as they say for whom it is and how long. Signatures are the services' to check.
 
-use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use base64::{
+    Engine as _,
+    alphabet::URL_SAFE,
+    engine::{DecodePaddingMode::Indifferent, GeneralPurpose, GeneralPurposeConfig},
+};
 use serde::Deserialize;
 use serde_json::Value;
+
+/// JWTs have no padding; a service may read one that has.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &URL_SAFE,
+    GeneralPurposeConfig::new().with_decode_padding_mode(Indifferent),
+);
 
 #[derive(Deserialize)]
 pub(super) struct Claims {
@@ -12,7 +22,7 @@ pub(super) struct Claims {
 }
 
 impl Claims {
-    /// `None`: it is no JWT.
+    /// `None`: it is no JWT, or cannot be read.
     pub(super) fn of(token: &str) -> Option<Self> {
         let mut parts = token.split('.');
         let (Some(_), Some(claims), Some(_), None) =
@@ -20,7 +30,7 @@ impl Claims {
         else {
             return None;
         };
-        let claims = URL_SAFE_NO_PAD.decode(claims).ok()?;
+        let claims = BASE64.decode(claims).ok()?;
         serde_json::from_slice(&claims).ok()
     }
 

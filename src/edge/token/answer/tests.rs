@@ -21,8 +21,12 @@ fn answer(changes: Value) -> Result<(Token, Vec<Gap>), &'static str> {
 }
 
 fn jwt(claims: &Value) -> String {
+    jwt_of(&claims.to_string())
+}
+
+fn jwt_of(claims: &str) -> String {
     use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-    format!("e30.{}.c2ln", URL_SAFE_NO_PAD.encode(claims.to_string()))
+    format!("e30.{}.c2ln", URL_SAFE_NO_PAD.encode(claims))
 }
 
 fn seconds(expires_in: Value) -> Option<Duration> {
@@ -125,6 +129,35 @@ fn a_jwt_without_an_audience_is_refused_if_one_is_required() {
     let odd = json!({ "access_token": "e30.e30=.c2ln", "token_type": "Bearer" }).to_string();
     assert!(issued(odd.as_bytes(), &url, true).is_err());
     assert!(issued(odd.as_bytes(), &url, false).is_ok());
+}
+
+/// It may be for another audience: somebody has to know.
+#[test]
+fn claims_that_cannot_be_read_are_told_of() {
+    let of = |token: &str| answer(json!({ "access_token": token }));
+    for unreadable in ["e30.!.c2ln", "e30.e30.c2ln", "v4.local.payload"] {
+        let gaps = of(unreadable).unwrap().1;
+        assert_eq!(gaps, [Gap::Audience], "{unreadable}");
+    }
+    let twice = jwt_of(r#"{"aud":"payments","aud":"orders"}"#);
+    assert_eq!(of(&twice).unwrap().1, [Gap::Audience]);
+    for opaque in ["t0k3n", "a.b", "a.b.c.d"] {
+        assert_eq!(of(opaque).unwrap().1, []);
+    }
+}
+
+/// With what Base64 has at its end, and without.
+#[test]
+fn padding_hides_no_claims() {
+    use base64::{Engine as _, engine::general_purpose::URL_SAFE};
+    for (aud, is_ours) in [("orders", true), ("payment", false), ("payments1", false)] {
+        let claims = json!({ "aud": aud }).to_string();
+        let padded = format!("e30.{}.c2ln", URL_SAFE.encode(&claims));
+        for token in [padded, jwt_of(&claims)] {
+            let got = answer(json!({ "access_token": token }));
+            assert_eq!(got.is_ok(), is_ours, "{token}");
+        }
+    }
 }
 
 #[test]
