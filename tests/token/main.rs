@@ -4,6 +4,7 @@
 mod canary;
 mod chaos;
 mod endpoint;
+mod jobs;
 mod kit;
 mod layer;
 mod metrics;

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use tower::ServiceExt as _;
 
 use super::{
+    jobs::Jobs,
     request::{self, Rejection},
     response::{of_json, shown, to_json},
     routes::Routes,
@@ -57,25 +58,29 @@ pub(super) async fn job(
     Path((tool, id)): Path<(String, String)>,
     headers: HeaderMap,
 ) -> Response {
+    let id = u128::from_str_radix(&id, 16).ok();
     let for_caller = routes.for_caller(&headers);
     let for_caller = |call: ToolCall| for_caller(call.with_request_headers(&headers));
-    let jobs = routes.jobs.as_ref();
-    let Some(call) = jobs.and_then(|jobs| jobs.ask(&tool, &id, for_caller)) else {
+    let ask = |jobs: &Jobs| jobs.ask(&tool, id?, for_caller);
+    let Some(call) = routes.jobs.as_ref().and_then(ask) else {
         let error = ToolError::refusal(ErrorKind::NotFound, "there is no such job of yours");
         return refused(&error, StatusCode::NOT_FOUND);
     };
-    answer(routes, call, Some(id)).await
+    answer(routes, call, id).await
 }
 
 /// Runs a call; that of a job has its id.
-async fn answer(routes: Routes, mut call: ToolCall, id: Option<String>) -> Response {
-    let asked = routes.jobs.as_ref().map(|_| call.clone());
+async fn answer(routes: Routes, mut call: ToolCall, id: Option<u128>) -> Response {
+    let jobs = routes.jobs.clone().map(|jobs| (jobs, call.clone()));
     let seen = call.observe();
     let info = call.info();
-    let lacks_subject = routes.lacks_subject(&call);
+    let (has_subjects, lacks_subject) = (routes.has_subjects(), routes.lacks_subject(&call));
     let begun = Instant::now();
     let answer = routes.stack.oneshot(call).await;
     let took = begun.elapsed();
+    if let (Some((jobs, _)), Some(id), true) = (&jobs, id, is_end_of_job(&answer)) {
+        jobs.end(id);
+    }
     let result = match answer {
         Ok(json) => {
             let json: Value = serde_json::from_slice(&json).unwrap_or_default();
@@ -87,11 +92,10 @@ async fn answer(routes: Routes, mut call: ToolCall, id: Option<String>) -> Respo
                 return refused(&error, super::response::status(&error, lacks_subject));
             };
             let is_pending = result.status == ExecutionStatus::Pending;
-            if let (true, Some(jobs), Some(asked)) = (is_pending, &routes.jobs, asked) {
-                let id = id.or_else(|| jobs.keep(&asked, error.job()?.clone()));
-                result
-                    .metadata
-                    .extend(id.map(|id| ("job".to_owned(), id.into())));
+            if let (true, Some((jobs, asked)), Some(job)) = (is_pending, jobs, error.job()) {
+                let id = jobs.keep(&asked, job.clone(), id, has_subjects);
+                let id = id.map(|id| ("job".to_owned(), format!("{id:032x}").into()));
+                result.metadata.extend(id);
             }
             result
         }
@@ -99,6 +103,14 @@ async fn answer(routes: Routes, mut call: ToolCall, id: Option<String>) -> Respo
     match to_json(&result) {
         Ok(json) => of_json(StatusCode::OK, json),
         Err(error) => refused(&error.for_call(&info), StatusCode::BAD_GATEWAY),
+    }
+}
+
+/// Whether a job is over: not if it could not be asked for.
+fn is_end_of_job<T>(answer: &Result<T, ToolError>) -> bool {
+    match answer {
+        Ok(_) => true,
+        Err(error) => error.kind() == ErrorKind::Reported && error.job().is_none(),
     }
 }
 

@@ -1,12 +1,17 @@
 //! Jobs that outlive their calls, for the subjects that have started them.
 
 use std::{
-    collections::{HashMap, VecDeque, hash_map::RandomState},
+    collections::{HashMap, hash_map::RandomState},
     hash::BuildHasher as _,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
 };
 
 use serde_json::{Map, Value};
+use tokio::time::Instant;
 
 #[cfg(feature = "token")]
 use crate::edge::token::Secret;
@@ -15,15 +20,20 @@ use crate::{
     call::{JobRef, ToolCall},
 };
 
-/// How many jobs are kept; the oldest makes room.
+/// How many jobs are kept.
 const MAX_JOBS: usize = 1_000;
 
-/// How many of one subject, so that nobody pushes out the jobs of all others.
-#[cfg(feature = "token")]
+/// How many of one subject. Those of callers without a token are one subject's.
 const MAX_OF_SUBJECT: usize = 100;
 
 /// The arguments of a job that is kept, in bytes of JSON.
 const MAX_ARGUMENTS: u64 = 64 << 10;
+
+/// For how long a job is kept at most.
+const MAX_AGE: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// For how long one that is over: its answer may have been lost on the way.
+const AFTER_END: Duration = Duration::from_secs(60);
 
 /// Jobs by ids that nobody can guess. Clones share them.
 #[derive(Clone, Default)]
@@ -31,38 +41,23 @@ pub(super) struct Jobs(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
-    ids: RandomState,
-    kept: Mutex<Kept>,
+    /// The oldest first.
+    kept: Mutex<Vec<Entry>>,
+    /// What ids are made of, with how many there were.
+    hasher: RandomState,
+    count: AtomicU64,
 }
 
-#[derive(Default)]
-struct Kept {
-    jobs: HashMap<String, Arc<Entry>>,
-    /// The ids, the oldest first.
-    order: VecDeque<String>,
-    /// How many there were.
-    count: u64,
-}
-
-impl Kept {
-    /// The place of the job that makes room for this one, if one has to.
-    fn oldest_beside(&self, new: &Entry) -> Option<usize> {
-        #[cfg(feature = "token")]
-        if new.subject.is_some() {
-            let is_own = |id: &String| self.jobs[id].subject == new.subject;
-            let mut own = self.order.iter().enumerate().filter(|(_, id)| is_own(id));
-            let oldest = own.next();
-            if own.count() + 1 >= MAX_OF_SUBJECT {
-                return oldest.map(|(place, _)| place);
-            }
-        }
-        let _ = new;
-        (self.order.len() >= MAX_JOBS).then_some(0)
-    }
+struct Entry {
+    id: u128,
+    /// Hash of its subject: tokens are long, and are not compared under the lock.
+    subject: u64,
+    until: Instant,
+    job: Arc<Job>,
 }
 
 /// A job, and what is asked for it: the call that has started it, without what its request had beside the body.
-struct Entry {
+struct Job {
     tool: Box<str>,
     arguments: Map<String, Value>,
     job: JobRef,
@@ -71,27 +66,52 @@ struct Entry {
 }
 
 impl Jobs {
-    /// Keeps a job of a call: its id. `None`: the arguments are too long.
-    pub(super) fn keep(&self, call: &ToolCall, job: JobRef) -> Option<String> {
+    /// Keeps the job of a call, if it is not kept under this id: its id. `None`: the arguments are too long.
+    ///
+    /// `has_subjects`: callers have tokens, or could have.
+    pub(super) fn keep(
+        &self,
+        call: &ToolCall,
+        job: JobRef,
+        id: Option<u128>,
+        has_subjects: bool,
+    ) -> Option<u128> {
         json_bytes(call.arguments(), MAX_ARGUMENTS).ok()?;
-        let entry = Entry {
-            tool: call.tool().into(),
-            arguments: call.arguments().clone(),
-            job,
-            #[cfg(feature = "token")]
-            subject: call.subject_token().cloned(),
-        };
-        let mut kept = self.0.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.count += 1;
-        let half = |n: u8| self.0.ids.hash_one((kept.count, n));
-        let id = format!("{:016x}{:016x}", half(0), half(1));
-        if let Some(oldest) = kept.oldest_beside(&entry) {
-            let oldest = kept.order.remove(oldest);
-            oldest.and_then(|id| kept.jobs.remove(&id));
+        let id = id.unwrap_or_else(|| self.new_id());
+        let subject = self.subject_of(call);
+        let mut kept = self.lock();
+        if kept.iter().any(|entry| entry.id == id) {
+            return Some(id);
         }
-        kept.order.push_back(id.clone());
-        kept.jobs.insert(id.clone(), Arc::new(entry));
+        let most = if has_subjects {
+            MAX_OF_SUBJECT
+        } else {
+            MAX_JOBS
+        };
+        if let Some(place) = place_to_clear(&kept, subject, most) {
+            kept.remove(place);
+        }
+        kept.push(Entry {
+            id,
+            subject,
+            until: Instant::now() + MAX_AGE,
+            job: Arc::new(Job {
+                tool: call.tool().into(),
+                arguments: call.arguments().clone(),
+                job,
+                #[cfg(feature = "token")]
+                subject: call.subject_token().cloned(),
+            }),
+        });
         Some(id)
+    }
+
+    /// The job is over, and soon forgotten.
+    pub(super) fn end(&self, id: u128) {
+        let until = Instant::now() + AFTER_END;
+        if let Some(entry) = self.lock().iter_mut().find(|entry| entry.id == id) {
+            entry.until = entry.until.min(until);
+        }
     }
 
     /// The call that asks for a job of this tool. `caller` gives it what its own request has: `None`, if that is another subject's, or there is no
@@ -99,18 +119,60 @@ impl Jobs {
     pub(super) fn ask(
         &self,
         tool: &str,
-        id: &str,
+        id: u128,
         caller: impl FnOnce(ToolCall) -> ToolCall,
     ) -> Option<ToolCall> {
-        let kept = self.0.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let entry = Arc::clone(kept.jobs.get(id)?);
+        let kept = self.lock();
+        let job = Arc::clone(&kept.iter().find(|entry| entry.id == id)?.job);
         drop(kept);
-        let call = ToolCall::new(tool).with_arguments(entry.arguments.clone());
-        let call = caller(call.with_job(entry.job.clone()));
+        let call = ToolCall::new(tool).with_arguments(job.arguments.clone());
+        let call = caller(call.with_job(job.job.clone()));
         #[cfg(feature = "token")]
-        if call.subject_token() != entry.subject.as_ref() {
+        if call.subject_token() != job.subject.as_ref() {
             return None;
         }
-        (*entry.tool == *tool).then_some(call)
+        (*job.tool == *tool).then_some(call)
     }
+
+    /// What is kept, without what has had its time.
+    fn lock(&self) -> MutexGuard<'_, Vec<Entry>> {
+        let kept = self.0.kept.lock();
+        let mut kept = kept.unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        kept.retain(|entry| entry.until > now);
+        kept
+    }
+
+    fn new_id(&self) -> u128 {
+        let count = self.0.count.fetch_add(1, Relaxed);
+        let half = |n: u8| u128::from(self.0.hasher.hash_one((count, n)));
+        half(0) << 64 | half(1)
+    }
+
+    fn subject_of(&self, call: &ToolCall) -> u64 {
+        #[cfg(feature = "token")]
+        let subject = call.subject_token().map(Secret::expose);
+        #[cfg(not(feature = "token"))]
+        let (subject, _) = (None::<&str>, call);
+        self.0.hasher.hash_one(subject)
+    }
+}
+
+/// The place of the job that makes room for one of this subject, if one has to: its own oldest, if it has as many as one may have; else that of the one
+/// with the most.
+fn place_to_clear(jobs: &[Entry], subject: u64, most: usize) -> Option<usize> {
+    let is_own = |entry: &Entry| entry.subject == subject;
+    if jobs.iter().filter(|entry| is_own(entry)).count() >= most {
+        return jobs.iter().position(is_own);
+    }
+    if jobs.len() < MAX_JOBS {
+        return None;
+    }
+    let mut counts = HashMap::<u64, usize>::new();
+    for entry in jobs {
+        *counts.entry(entry.subject).or_default() += 1;
+    }
+    let most = counts.values().max()?;
+    jobs.iter()
+        .position(|entry| counts[&entry.subject] == *most)
 }

@@ -186,7 +186,8 @@
 //! time is over (`pending`). All else is an [`ExecutionError`](crate::http_tool::ExecutionError), with the status that
 //! [`to_http`](crate::ToolError::to_http) has for it.
 //!
-//! With [`Routes::with_jobs`] a job that still runs has an id, by which the same subject goes on waiting for it; nothing is started:
+//! With [`Routes::with_jobs`], which says how many and how long, a job that still runs has an id, by which the same subject goes on waiting for it; nothing is
+//! started:
 //!
 //! ```text
 //! <- 200  {"tool_id":"deliver","status":"pending",..,"metadata":{"job":"6d1c..3f"}}

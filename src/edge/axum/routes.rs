@@ -110,7 +110,8 @@ impl Routes {
 
     /// Takes the bearer token of a request, `Authorization: Bearer ..` (RFC 6750, section 2.1), as the
     /// [subject's](ToolCall::with_subject_token), for a [`TokenLayer`](crate::token::TokenLayer) in the stack. Whether it is genuine is for the
-    /// identity provider to say. A call that needs a token and has none, or one of more than 16 KiB, is a 401. Default: the header is not looked at.
+    /// identity provider to say, which is not asked for a tool [without a target](crate::token::TokenLayer::with_tool): nobody has checked the token of such a
+    /// call. A call that needs a token and has none, or one of more than 16 KiB, is a 401. Default: the header is not looked at.
     #[cfg(feature = "token")]
     #[cfg_attr(docsrs, doc(cfg(feature = "token")))]
     pub fn with_bearer_subject(mut self) -> Self {
@@ -130,7 +131,13 @@ impl Routes {
     /// in its `metadata`, as `job`. A GET goes on waiting, and starts nothing. It is answered for the same subject only, if requests have
     /// [bearer tokens](Self::with_bearer_subject): that very token. Without these, whoever knows the id is answered; nobody can guess it.
     ///
-    /// 1,000 jobs are kept, in this process, 100 of one subject, with arguments of 64 KiB at most; the oldest makes room. Default: it is not there.
+    /// 1,000 jobs are kept, in this process, with arguments of 64 KiB at most; if requests have bearer tokens, 100 of one subject, and 100 of all callers without
+    /// a token. A subject's oldest job makes room for its next, and, when all places are taken, the oldest of the subject with the most makes room. A job is kept for a day at
+    /// most, and for a minute from the first answer that it is completed or has failed, as that may be lost on the way; an error that only means that it could not
+    /// be asked for does not count. What has had its time goes when the next job is kept or asked for.
+    ///
+    /// Who invents a bearer token for each call, of a tool that [needs none](Self::with_bearer_subject), is many subjects, and can push out the jobs of others: check
+    /// the callers in a layer of the router. Default: it is not there.
     #[cfg(feature = "http-tool")]
     #[cfg_attr(docsrs, doc(cfg(feature = "http-tool")))]
     pub fn with_jobs(mut self) -> Self {
@@ -156,6 +163,15 @@ impl Routes {
             }
             call
         }
+    }
+
+    /// Whether callers' tokens are taken.
+    #[cfg(feature = "http-tool")]
+    pub(super) fn has_subjects(&self) -> bool {
+        #[cfg(feature = "token")]
+        return self.bearer;
+        #[cfg(not(feature = "token"))]
+        false
     }
 
     /// Whether the caller could have sent a token, and has not.

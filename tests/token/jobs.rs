@@ -1,0 +1,196 @@
+//! The jobs that an executor keeps for those who have started them: for how long, and who pushes out whose.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use ::axum::body::Body;
+use futures_util::future::join_all;
+use http::Request;
+use http_body_util::BodyExt;
+use serde_json::{Map, Value, json};
+use tokio::time::sleep;
+use tower::ServiceExt;
+use tower_toolcall::{ErrorKind, ToolCall, ToolError, axum::Routes, call::JobRef};
+
+use crate::kit::SECOND;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// What asking for a job comes to, after a second.
+#[derive(Clone, Copy)]
+enum State {
+    Runs,
+    Done,
+    Failed,
+    Gone,
+    Down,
+}
+
+#[derive(Clone)]
+struct Executor {
+    app: axum::Router,
+    state: Arc<Mutex<State>>,
+}
+
+impl Executor {
+    fn new() -> Self {
+        Self::with(Routes::with_bearer_subject)
+    }
+
+    fn with(change: impl FnOnce(Routes) -> Routes) -> Self {
+        let state = Arc::new(Mutex::new(State::Runs));
+        let of_tool = Arc::clone(&state);
+        let tool = tower::service_fn(move |call: ToolCall| {
+            let state = Arc::clone(&of_tool);
+            async move {
+                let pending = |job| {
+                    let error = ToolError::new(ErrorKind::PollTimeout, "it runs");
+                    error.with_detail("limit", "time").with_job(job)
+                };
+                let Some(job) = call.job() else {
+                    return Err(pending(JobRef::new(&call, Map::new())?));
+                };
+                sleep(SECOND).await;
+                let state = *state.lock().unwrap();
+                match state {
+                    State::Runs => Err(pending(job)),
+                    State::Done => Ok(json!("done")),
+                    State::Failed => Err(ToolError::new(ErrorKind::Reported, "lost")),
+                    State::Gone => Err(ToolError::new(ErrorKind::Reported, "odd").with_job(job)),
+                    State::Down => Err(ToolError::refusal(ErrorKind::CircuitOpen, "open")),
+                }
+            }
+        });
+        let app = change(Routes::new(tool)).with_jobs().into_router();
+        Self { app, state }
+    }
+
+    fn set(&self, state: State) {
+        *self.state.lock().unwrap() = state;
+    }
+
+    async fn send(&self, request: http::request::Builder, token: &str) -> (u16, Value) {
+        let request = request.header("content-type", "application/json");
+        let request = match token {
+            "" => request,
+            _ => request.header("authorization", format!("Bearer {token}")),
+        };
+        let request = request.body(Body::from("{}")).unwrap();
+        let answer = self.app.clone().oneshot(request).await.unwrap();
+        let status = answer.status().as_u16();
+        let body = answer.into_body().collect().await.unwrap().to_bytes();
+        (status, serde_json::from_slice(&body).unwrap())
+    }
+
+    /// Starts a job: its id.
+    async fn start(&self, token: &str) -> String {
+        let (_, body) = self
+            .send(Request::post("/api/tools/order/execute"), token)
+            .await;
+        assert_eq!(body["status"], "pending");
+        body["metadata"]["job"].as_str().unwrap().to_owned()
+    }
+
+    async fn ask(&self, id: &str, token: &str) -> (u16, Value) {
+        let path = format!("/api/tools/order/jobs/{id}");
+        self.send(Request::get(path), token).await
+    }
+
+    async fn has(&self, id: &str, token: &str) -> bool {
+        self.ask(id, token).await.0 != 404
+    }
+}
+
+/// H5: nobody can keep others from their jobs by sending no token.
+#[tokio::test(start_paused = true)]
+async fn callers_without_a_token_push_out_their_own_jobs_alone() {
+    let executor = Executor::new();
+    let alices = executor.start("alice").await;
+    let first = executor.start("").await;
+    join_all((0..1_000).map(|_| executor.start(""))).await;
+    assert!(executor.has(&alices, "alice").await);
+    assert!(!executor.has(&first, "").await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_tokens_are_not_taken_all_callers_share_a_thousand_jobs() {
+    let executor = Executor::with(|routes| routes);
+    let first = executor.start("").await;
+    join_all((0..999).map(|_| executor.start("mallory"))).await;
+    assert!(executor.has(&first, "").await);
+    executor.start("").await;
+    assert!(!executor.has(&first, "").await);
+}
+
+/// H5: the one with the most makes room, however many callers there are.
+#[tokio::test(start_paused = true)]
+async fn the_caller_with_the_most_jobs_makes_room_for_others() {
+    let executor = Executor::new();
+    let alices = executor.start("alice").await;
+    let mallorys = join_all((0..100).map(|_| executor.start("mallory"))).await;
+    let others: Vec<String> = (0..949).map(|n| format!("garbage{n}")).collect();
+    join_all(others.iter().map(|token| executor.start(token))).await;
+    assert!(executor.has(&alices, "alice").await);
+    for (n, id) in mallorys.iter().enumerate() {
+        assert_eq!(executor.has(id, "mallory").await, n >= 50, "{n}");
+    }
+}
+
+/// H5: an answer may be lost, and is there for a minute; then the job, its arguments and its token are not kept any more.
+#[tokio::test(start_paused = true)]
+async fn a_job_that_is_over_is_kept_for_a_minute() {
+    for (end, status) in [(State::Done, 200), (State::Failed, 502)] {
+        let executor = Executor::new();
+        let id = executor.start("alice").await;
+        executor.set(end);
+        assert_eq!(executor.ask(&id, "alice").await.0, status);
+        sleep(58 * SECOND).await;
+        assert_eq!(executor.ask(&id, "alice").await.0, status);
+        sleep(SECOND).await;
+        assert_eq!(executor.ask(&id, "alice").await.0, 404);
+    }
+}
+
+/// H5: what is no answer of the job ends nothing.
+#[tokio::test(start_paused = true)]
+async fn a_job_that_could_not_be_asked_for_is_kept() {
+    for (trouble, status) in [(State::Down, 503), (State::Gone, 502)] {
+        let executor = Executor::new();
+        let id = executor.start("alice").await;
+        executor.set(trouble);
+        assert_eq!(executor.ask(&id, "alice").await.0, status);
+        sleep(HOUR).await;
+        executor.set(State::Done);
+        assert_eq!(executor.ask(&id, "alice").await.0, 200);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_job_is_kept_for_more_than_a_day() {
+    let executor = Executor::new();
+    let id = executor.start("alice").await;
+    sleep(24 * HOUR - 2 * SECOND).await;
+    assert_eq!(executor.ask(&id, "alice").await.1["status"], "pending");
+    sleep(2 * SECOND).await;
+    assert_eq!(executor.ask(&id, "alice").await.0, 404);
+}
+
+/// H5: the id that an answer names is one that can be asked for.
+#[tokio::test(start_paused = true)]
+async fn a_job_that_is_pushed_out_while_it_is_waited_for_is_kept_again() {
+    let executor = Executor::new();
+    let id = executor.start("alice").await;
+    let others = async {
+        sleep(SECOND / 2).await;
+        join_all((0..100).map(|_| executor.start("alice"))).await;
+        assert!(!executor.has(&id, "alice").await);
+    };
+    let ((status, pending), ()) = tokio::join!(executor.ask(&id, "alice"), others);
+    assert_eq!((status, &pending["status"]), (200, &json!("pending")));
+    let named = pending["metadata"]["job"].as_str().unwrap();
+    executor.set(State::Done);
+    assert_eq!(executor.ask(named, "alice").await.0, 200);
+    assert_eq!(executor.ask(named, "bob").await.0, 404);
+}
