@@ -194,3 +194,19 @@ async fn a_job_that_is_pushed_out_while_it_is_waited_for_is_kept_again() {
     assert_eq!(executor.ask(named, "alice").await.0, 200);
     assert_eq!(executor.ask(named, "bob").await.0, 404);
 }
+
+/// H4: an error as all others are.
+#[tokio::test(start_paused = true)]
+async fn a_path_that_is_no_text_is_a_validation_error() {
+    let executor = Executor::new();
+    for path in ["/api/tools/%ff/jobs/x", "/api/tools/order/jobs/%ff"] {
+        let (status, body) = executor.send(Request::get(path), "alice").await;
+        assert_eq!(
+            (status, &body["error_code"]),
+            (400, &json!("validation_error"))
+        );
+    }
+    for id in ["0", "+", "x", &"0".repeat(40)] {
+        assert_eq!(executor.ask(id, "alice").await.0, 404);
+    }
+}

@@ -2,7 +2,7 @@
 
 use ::axum::{
     body::Body,
-    extract::{Path, Request, State},
+    extract::{RawPathParams, Request, State, rejection::RawPathParamsRejection},
     response::{IntoResponse as _, Response},
 };
 use http::{HeaderMap, StatusCode};
@@ -55,13 +55,18 @@ pub(super) async fn execute(State(routes): State<Routes>, request: Request) -> R
 /// Goes on waiting for a job.
 pub(super) async fn job(
     State(routes): State<Routes>,
-    Path((tool, id)): Path<(String, String)>,
+    params: Result<RawPathParams, RawPathParamsRejection>,
     headers: HeaderMap,
 ) -> Response {
-    let id = u128::from_str_radix(&id, 16).ok();
+    let params = match request::params(params) {
+        Ok(params) => params,
+        Err(rejection) => return refused(rejection.error(), rejection.status()),
+    };
+    let param = |name| request::param(&params, name).unwrap_or_default();
+    let id = u128::from_str_radix(param("id"), 16).ok();
     let for_caller = routes.for_caller(&headers);
     let for_caller = |call: ToolCall| for_caller(call.with_request_headers(&headers));
-    let ask = |jobs: &Jobs| jobs.ask(&tool, id?, for_caller);
+    let ask = |jobs: &Jobs| jobs.ask(param("tool"), id?, for_caller);
     let Some(call) = routes.jobs.as_ref().and_then(ask) else {
         let error = ToolError::refusal(ErrorKind::NotFound, "there is no such job of yours");
         return refused(&error, StatusCode::NOT_FOUND);

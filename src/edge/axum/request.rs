@@ -148,29 +148,34 @@ async fn addressed(
     request: &mut Request,
     on_server: impl FnOnce(ToolCall, &str) -> Result<ToolCall, ToolError>,
 ) -> Result<ToolCall, Rejection> {
-    let params = match request.extract_parts::<RawPathParams>().await {
-        Err(RawPathParamsRejection::InvalidUtf8InPathParam(_)) => {
-            return Err(Rejection::new(
-                StatusCode::BAD_REQUEST,
-                "the path is no UTF-8",
-            ));
-        }
-        // A fallback has no parameters at all.
-        params => params.ok(),
-    };
-    let param = |name| {
-        let mut params = params.iter().flatten();
-        params.find(|(key, _)| *key == name).map(|(_, value)| value)
-    };
-    let Some(tool) = param("tool") else {
+    let params = params(request.extract_parts().await)?;
+    let Some(tool) = param(&params, "tool") else {
         let error = ToolError::new(ErrorKind::Internal, "the route has no parameter `tool`");
         return Err(Rejection::of(error));
     };
     let call = ToolCall::new(tool);
-    match param("server") {
+    match param(&params, "server") {
         Some(server) => on_server(call, server).map_err(Rejection::of),
         None => Ok(call),
     }
+}
+
+/// The parameters of a path. A fallback has none at all.
+pub(super) fn params(
+    params: Result<RawPathParams, RawPathParamsRejection>,
+) -> Result<Option<RawPathParams>, Rejection> {
+    match params {
+        Err(RawPathParamsRejection::InvalidUtf8InPathParam(_)) => {
+            let reason = "the path is no UTF-8";
+            Err(Rejection::new(StatusCode::BAD_REQUEST, reason))
+        }
+        params => Ok(params.ok()),
+    }
+}
+
+pub(super) fn param<'p>(params: &'p Option<RawPathParams>, name: &str) -> Option<&'p str> {
+    let mut params = params.iter().flatten();
+    params.find(|(key, _)| *key == name).map(|(_, value)| value)
 }
 
 /// Whether the server that a request names is taken.
