@@ -58,6 +58,9 @@ impl<X> TokenLayer<X> {
 
     /// Sets for whom the tokens of a tool have to be: of a call with a server by its flat name (`pay__charge`), of one without by its own (`charge`). A
     /// server that calls a tool of its own `charge` gets nobody else's token by that.
+    ///
+    /// A flat name is one tool's if no server has the separator in its name; a `Router` takes no such server. Else `a__b__c` is `b__c` of `a` as well as `c` of `a__b`, and both
+    /// get the token: use [`with_server`](Self::with_server) or [`targets`](Self::targets) instead.
     pub fn with_tool(self, name: impl Into<Box<str>>, target: Target) -> Self {
         self.edit(|s| s.tools.set(name.into(), Some(target)))
     }
