@@ -2,11 +2,11 @@
 
 use ::axum::body::Body;
 use http::Request;
-use tokio::time::timeout;
-use tower::{Layer as _, ServiceExt as _};
-use tower_toolcall::{ErrorKind, ToolError, axum::Routes};
+use tokio::time::{Instant, sleep, timeout};
+use tower::{Layer as _, ServiceBuilder, ServiceExt as _};
+use tower_toolcall::{ErrorKind, ToolError, axum::Routes, token::TokenLayer};
 
-use crate::kit::{Provider, SECOND, Stack, Upstream, call};
+use crate::kit::{Provider, SECOND, Stack, Upstream, call, orders};
 
 fn refused() -> ToolError {
     ToolError::new(ErrorKind::TokenExchange, "refused")
@@ -42,6 +42,35 @@ async fn a_token_that_is_too_long_is_none() {
         assert!(call(&format!("{longest}x")).subject_token().is_none());
     }
     assert_eq!(provider.asked(), 1);
+}
+
+/// As the docs have it: what strangers ask for at once is bounded, and who has a token needs no place.
+#[tokio::test(start_paused = true)]
+async fn a_limit_around_the_exchange_holds_strangers_back() {
+    let provider = Provider::default();
+    let exchange = ServiceBuilder::new()
+        .concurrency_limit(2)
+        .service(provider.service());
+    let layer = TokenLayer::new(exchange).with_tool("order", orders());
+    let stack = Stack::new(&layer, &Upstream::default());
+    stack.send(call("alice")).await.unwrap();
+    let since = Instant::now();
+    let strangers: Vec<_> = (0..10)
+        .map(|n| stack.spawn(call(&format!("{n}"))))
+        .collect();
+    sleep(SECOND / 2).await;
+    assert_eq!(provider.asked(), 3);
+    stack.send(call("alice")).await.unwrap();
+    let bobs = call("bob").with_deadline(since + SECOND);
+    let error = stack.send(bobs).await.unwrap_err();
+    assert_eq!(
+        (error.kind(), since.elapsed()),
+        (ErrorKind::DeadlineExceeded, SECOND)
+    );
+    for stranger in strangers {
+        stranger.await.unwrap().unwrap();
+    }
+    assert_eq!((provider.asked(), since.elapsed()), (11, 5 * SECOND));
 }
 
 /// Over HTTP as a call without a token.

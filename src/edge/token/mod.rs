@@ -23,6 +23,7 @@
 //! let auth = ClientAuth::basic("gateway", Secret::from("s3cr3t")); // out of a file, or the environment
 //! let endpoint = TokenEndpoint::<_, Bytes>::new("https://id.example.com/token", auth, client)?;
 //! let exchange = ServiceBuilder::new()
+//!     .concurrency_limit(32) // see "Strangers"
 //!     .tool_circuit_breaker() // of the provider: it is no tool's
 //!     .tool_timeout(Duration::from_secs(5))
 //!     .service(endpoint);
@@ -67,6 +68,15 @@
 //! Below the deadline, retry and whatever changes the names of calls, above the tool's own breaker and timeout: a provider that is down opens no tool's breaker and uses up no tool's time.
 //! The exchange has layers of its own; a retry there would multiply with the one above. Its calls are those of the tool `token_exchange`,
 //! with the ids, the rules, the deadline and the cancellation of the call for which they are made, and without its arguments.
+//!
+//! # Strangers
+//!
+//! Whether a token is genuine the provider says: each one that somebody invents is a request to it, signed in as this program. With too many of them the provider answers all callers
+//! with a 429 or a 5xx, and a 5xx opens the circuit breaker for all. No refusal is remembered: an invented token hardly comes twice, and would have to be kept. So, where strangers can call:
+//!
+//! - Check callers first, in a layer of the router: the signature and the `exp` of their JWTs, or how many requests an address may send.
+//! - Set a limit around the exchange, as the example does. It bounds how many requests the provider has at once. The others wait, each until its own deadline; a call whose
+//!   token is kept needs no place. Where requests have to be bounded by the second, a rate limit stands at the same place.
 //!
 //! # Errors
 //!
