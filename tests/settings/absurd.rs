@@ -27,7 +27,13 @@ fn is_free(name: &str) -> bool {
         "TOOL_TOKEN_CLIENT_ID",
         "TOOL_TOKEN_CLIENT_SECRET_FILE",
     ];
-    let unread = !cfg!(feature = "token") && name == "TOOL_TOKEN_ENDPOINT";
+    let unread = match name {
+        "TOOL_TOKEN_ENDPOINT" => !cfg!(feature = "token"),
+        // A word.
+        "TOOL_SHARED_NAMESPACE" => true,
+        "TOOL_SHARED_URL" => !cfg!(feature = "redis"),
+        _ => false,
+    };
     name.ends_with("E_KEYS") || name.ends_with("S_KEYS") || words.contains(&name) || unread
 }
 

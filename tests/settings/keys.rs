@@ -29,11 +29,12 @@ macro_rules! keys {
 }
 
 /// Those that are an argument of a constructor or of another method, and words of a list.
-const ARGUMENTS: [(&str, &str); 19] = [
+const ARGUMENTS: [(&str, &str); 20] = [
     ("timeout.default", "TimeoutLayer::new"),
     ("deadline.budget", "DeadlineLayer::new"),
     ("poll.factor", "Backoff::exponential"),
     ("poll.cap", "Backoff::with_cap"),
+    ("shared.url", "RedisStore::new"),
     ("token.endpoint", "TokenEndpoint::new"),
     ("token.client_id", "ClientAuth::basic"),
     ("token.client_secret_file", "ClientAuth::basic"),
@@ -100,7 +101,18 @@ fn a_key_has_the_name_of_its_method() {
             with_leeway, with_default_lifetime, with_max_lifetime, with_max_keys
         };
     });
-    let is_built = |key: &str| cfg!(feature = "token") || !key.starts_with("token.");
+    #[cfg(feature = "redis")]
+    keys.extend(keys! {
+        "shared":
+            <tower_toolcall::shared::SharedState<tower_toolcall::shared::MemoryStore>>::{
+                with_quorum, with_grace, with_resync
+            }
+            <tower_toolcall::shared::RedisStore>::{with_namespace};
+    });
+    let is_built = |key: &str| {
+        (cfg!(feature = "token") || !key.starts_with("token."))
+            && (cfg!(feature = "redis") || !key.starts_with("shared."))
+    };
     keys.extend(
         ARGUMENTS
             .map(|(key, _)| key.to_owned())

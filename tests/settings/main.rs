@@ -13,6 +13,8 @@ mod layers;
 mod own;
 mod presets;
 mod results;
+#[cfg(feature = "redis")]
+mod shared;
 mod stack;
 mod switches;
 mod texts;

@@ -83,6 +83,15 @@ fn values() -> Vec<(&'static str, &'static str, Value)> {
             "https://id.example.com/token",
             json!("https://id.example.com/token"),
         ),
+        (
+            "TOOL_SHARED_URL",
+            "redis://localhost",
+            json!("redis://localhost"),
+        ),
+        ("TOOL_SHARED_NAMESPACE", "prod", json!("prod")),
+        ("TOOL_SHARED_QUORUM", "3", json!(3)),
+        ("TOOL_SHARED_GRACE", "1s", json!("1s")),
+        ("TOOL_SHARED_RESYNC", "2s", json!("2s")),
         ("TOOL_TOKEN_CLIENT_ID", "gateway", json!("gateway")),
         (
             "TOOL_TOKEN_CLIENT_SECRET_FILE",

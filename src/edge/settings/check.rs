@@ -109,6 +109,7 @@ fn layers(s: &Settings) -> Checked {
     s.retry_policy().map(drop)?;
     s.poll_layer(()).map(drop)?;
     s.check_token()?;
+    s.check_shared()?;
     refuse_if(s.http.max_bytes == 0, "http.max_bytes", "is not above 0")?;
     let limit = s.rate_limit_builder().build();
     limit.map(drop).map_err(in_section("rate_limit"))?;

@@ -129,7 +129,7 @@
 //! timeout may also be `timeout_ms`, in milliseconds.
 //!
 //! A variable that is not in it is an error if its name begins with `TOOL_CIRCUIT_BREAKER_`, `TOOL_DEADLINE_`,
-//! `TOOL_HEALTH_`, `TOOL_HTTP_`, `TOOL_PARALLEL_`, `TOOL_POLL_`, `TOOL_RATE_LIMIT_`, `TOOL_RETRY_`, `TOOL_SANITIZE_`, `TOOL_SEQUENCE_`, `TOOL_TIMEOUT_`,
+//! `TOOL_HEALTH_`, `TOOL_HTTP_`, `TOOL_PARALLEL_`, `TOOL_POLL_`, `TOOL_RATE_LIMIT_`, `TOOL_RETRY_`, `TOOL_SANITIZE_`, `TOOL_SEQUENCE_`, `TOOL_SHARED_`, `TOOL_TIMEOUT_`,
 //! `TOOL_TOKEN_`, `TOOL_TRACE_` or `TOOL_VALIDATE_`. No other is looked at.
 //!
 //! `TOOL_TOKEN_CLIENT_SECRET` is no setting, and no key of a file: it has the secret with which [`token`](TokenSettings) signs in, and goes before `token.client_secret_file`.
@@ -192,6 +192,7 @@ mod names;
 mod preset;
 mod retry;
 mod sections;
+mod shared;
 mod stack;
 mod text;
 mod token;
@@ -208,8 +209,9 @@ pub use self::{
     sections::{
         CircuitBreakerSettings, DeadlineSettings, HealthSettings, HttpSettings, ParallelSettings,
         PollSettings, RateLimitSettings, RetrySettings, SanitizeSettings, SequenceSettings,
-        TimeoutSettings, TokenSettings, TraceSettings, VARIABLES, ValidateSettings,
+        SharedSettings, TimeoutSettings, TokenSettings, TraceSettings, VARIABLES, ValidateSettings,
     },
+    shared::ServerUrl,
     stack::{Below, Own, Place, ResponseFuture, Stack, StackBuilder, StackLayer},
     token::TokenAuth,
     tools::ToolSettings,

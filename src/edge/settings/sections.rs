@@ -5,7 +5,8 @@ use std::{collections::BTreeMap, num::NonZeroUsize, path::PathBuf, time::Duratio
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{
-    KeyBy, Preset, Settings, TokenAuth, ToolSettings, Variable, duration, token::ClientSecret,
+    KeyBy, Preset, ServerUrl, Settings, TokenAuth, ToolSettings, Variable, duration,
+    token::ClientSecret,
 };
 use crate::{
     kit::{backoff::Jitter, registry::DEFAULT_MAX_KEYS},
@@ -180,6 +181,21 @@ settings! {
         empty_undefined: bool = false, "TOOL_HTTP_EMPTY_UNDEFINED", "whether undefined variables of a template print nothing";
         /// Whether idempotency keys are sent without quotes. Default: no.
         bare_idempotency_key: bool = false, "TOOL_HTTP_BARE_IDEMPOTENCY_KEY", "whether idempotency keys are sent without quotes";
+    }
+
+    /// What processes tell each other of breakers and rate limits: `[shared]`. For `Settings::shared` (feature `redis`); without a URL nothing is shared.
+    shared: SharedSettings, SharedPart {
+        /// The URL of the Redis or Valkey server: `redis://user:password@host:6379`, `rediss://..`, `unix:///path`. A password is never shown or written.
+        /// Default: none.
+        url: Option<ServerUrl> = None, "TOOL_SHARED_URL", "the URL of the Redis server over which processes share breakers and rate limits";
+        /// Processes with another namespace know nothing of each other. Default: `default`.
+        namespace: String = "default".to_owned(), "TOOL_SHARED_NAMESPACE", "the namespace on that server";
+        /// How many living processes have to have a breaker open before it opens for all, 1 to 64. Default 2.
+        quorum: usize = 2, "TOOL_SHARED_QUORUM", "how many processes have to have a breaker open before it opens for all";
+        /// The time for which the process that was open first may probe alone, at most an hour. Default 5 s.
+        grace: Duration = secs(5), as "duration", "TOOL_SHARED_GRACE", "how long the process that was open first may probe alone";
+        /// The longest time between two exchanges with the server, 10 ms to an hour. Default 1 s.
+        resync: Duration = secs(1), as "duration", "TOOL_SHARED_RESYNC", "the longest time between two exchanges with the server";
     }
 
     /// Where tokens for tools come from: `[token]`. For `Settings::token_layer` (feature `token`), which is in no stack by itself. The client's secret is not

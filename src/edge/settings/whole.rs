@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize, Serializer};
 use super::{
     CircuitBreakerSettings, DeadlineSettings, HealthSettings, HttpSettings, ParallelSettings,
     PollSettings, Preset, RateLimitSettings, RetrySettings, SanitizeSettings, SequenceSettings,
-    StackBuilder, TimeoutSettings, TokenSettings, ToolSettings, TraceSettings, ValidateSettings,
-    base::Explicit, check, sections::File,
+    SharedSettings, StackBuilder, TimeoutSettings, TokenSettings, ToolSettings, TraceSettings,
+    ValidateSettings, base::Explicit, check, sections::File,
 };
 use crate::config::ConfigError;
 
@@ -27,6 +27,8 @@ pub struct Settings {
     pub poll: PollSettings,
     /// HTTP tools: likewise, see `http_tool` (feature `http-tool`).
     pub http: HttpSettings,
+    /// What processes share: likewise, see `shared` (feature `redis`).
+    pub shared: SharedSettings,
     /// Tokens for tools: likewise, see `token_layer` (feature `token`).
     pub token: TokenSettings,
     /// One attempt's time.

@@ -239,9 +239,11 @@ impl<S: Store> Mirror<S> {
                 self.take_back(&key);
                 // A person was faster than what was taken over, and is heard of only now.
                 let forced = self.forced_state(&key);
-                if forced_part(t.to) != forced {
-                    self.with_breaker(&key, false, |b| b.adopt_forced(forced));
-                }
+                self.with_breaker(&key, false, |breaker| {
+                    if forced_part(breaker.state()) != forced {
+                        breaker.adopt_forced(forced);
+                    }
+                });
                 return;
             }
             (TransitionReason::Forced, state) => return self.force(key, state, now),

@@ -73,12 +73,12 @@ struct Keys {
 }
 
 impl Keys {
-    fn new(namespace: String) -> Self {
+    fn new(namespace: &str) -> Self {
         let key = |name| format!("{{tt:{namespace}}}:{name}");
         Self {
             data: ["meta", "log", "text", "over", "peers"].map(key),
             channel: key("changed"),
-            namespace,
+            namespace: namespace.to_owned(),
         }
     }
 }
@@ -120,7 +120,7 @@ impl RedisStore {
             client: client.map_err(|_| ConfigError::new("url", reason))?,
             config,
             script: Script::new(include_str!("exchange.lua")),
-            keys: Keys::new("default".to_owned()),
+            keys: Keys::new("default"),
             changed,
             random: Random::default(),
             connection: None,
@@ -132,8 +132,7 @@ impl RedisStore {
     /// # Errors
     ///
     /// `namespace`: empty, longer than 64 bytes, or with other characters than ASCII letters, digits, `-`, `_`, `.` and `:`.
-    pub fn with_namespace(mut self, namespace: impl Into<String>) -> Result<Self, ConfigError> {
-        let namespace = namespace.into();
+    pub fn with_namespace(mut self, namespace: &str) -> Result<Self, ConfigError> {
         let is_good = |b: u8| b.is_ascii_alphanumeric() || b"-_.:".contains(&b);
         let is_bad = !(1..=MAX_NAMESPACE_BYTES).contains(&namespace.len())
             || !namespace.bytes().all(is_good);

@@ -21,7 +21,7 @@ use crate::{
     identity::{IdentityLayer, IdentityService},
     normalize::{Normalize, NormalizeLayer},
     outcome::ByError,
-    rate_limit::{RateLimitBackoff, RateLimitBackoffLayer},
+    rate_limit::{RateLimitBackoff, RateLimitBackoffLayer, RateLimitHandle},
     retry::{Retry, RetryLayer},
     sanitize::SanitizeLayer,
     timeout::{Timeout, TimeoutLayer},
@@ -106,6 +106,14 @@ impl<C, O> StackLayer<C, O> {
     /// call.
     pub fn circuit_breaker(&self) -> CircuitBreakerHandle {
         self.breakers.clone()
+    }
+
+    /// Reads the cooldowns of rate limits, ends them and begins others. `None` where the layer is switched off.
+    pub fn rate_limit(&self) -> Option<RateLimitHandle> {
+        self.rate_limit
+            .0
+            .as_ref()
+            .map(RateLimitBackoffLayer::handle)
     }
 
     /// The registry of servers. Where its layer is switched off no call of this stack feeds it; a router below may
