@@ -24,7 +24,7 @@ pub enum Key {
     Tool,
     /// The tool's name alone, where names are unique over all servers.
     ToolName,
-    /// The server alone. Calls without a server share one key.
+    /// The server; of a call without one, its tool.
     Server,
     /// A part of the call that a function picks out; see [`Key::by`].
     By(KeyFn),
@@ -89,6 +89,7 @@ impl Key {
     fn other_hash(&self, call: &CallInfo) -> u64 {
         match self {
             Self::Tool => call.tool_hash(),
+            Self::Server if call.server().is_none() => call.tool_hash(),
             Self::Server => call.server_hash(),
             Self::ToolName if call.listed_tool().is_none() => call.tool_hash(),
             Self::ToolName => hash_of(None, Some(call.tool())),
@@ -101,6 +102,7 @@ impl Key {
     pub(crate) fn parts<'a>(&self, call: &'a CallInfo) -> (Option<&'a str>, Option<&'a str>) {
         match self {
             Self::Tool => (call.server(), call.listed_tool()),
+            Self::Server if call.server().is_none() => (None, call.listed_tool()),
             Self::Server => (call.server(), None),
             Self::ToolName if call.listed_tool().is_none() => (call.server(), None),
             Self::ToolName => (None, Some(call.tool())),
@@ -170,6 +172,16 @@ mod tests {
         let before = Key::Server.hash(&call.info());
         let call = call.with_server("t");
         assert_ne!(Key::Server.hash(&call.info()), before);
+    }
+
+    /// E.1.4.
+    #[test]
+    fn a_call_without_a_server_has_the_key_of_its_tool() {
+        let (a, b) = (ToolCall::new("a").info(), ToolCall::new("b").info());
+        assert_eq!(Key::Server.hash(&a), Key::Tool.hash(&a));
+        assert_ne!(Key::Server.hash(&a), Key::Server.hash(&b));
+        assert_eq!(Key::Server.parts(&a), (None, Some("a")));
+        assert_eq!(Key::Server.parts(&info("s", "a")), (Some("s"), None));
     }
 
     /// L3.

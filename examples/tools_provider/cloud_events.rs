@@ -18,8 +18,10 @@ pub(crate) fn print(mut transitions: Transitions) {
     });
 }
 
-fn cloud_event(transition: &Transition) -> Value {
-    let key = transition.server.as_deref().unwrap_or("default");
+/// Of a breaker that is no server's and no tool's, the subject is `default`.
+pub(crate) fn cloud_event(transition: &Transition) -> Value {
+    let key = transition.server.as_deref().or(transition.tool.as_deref());
+    let key = key.unwrap_or("default");
     json!({
         "specversion": "1.0",
         "type": format!("dev.tools.circuit_breaker.{}", transition.to),

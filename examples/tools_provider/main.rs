@@ -27,7 +27,7 @@ use tower::{ServiceBuilder, ServiceExt};
 use tower_toolcall::{
     BoxError, ServiceBuilderExt,
     axum::Routes,
-    circuit_breaker::CircuitBreakerLayer,
+    circuit_breaker::CircuitBreakerBuilder,
     http_tool::{HttpAnswer, ReqwestClient, ToolManifest},
     key::Key,
     mcp::Catalog,
@@ -133,12 +133,7 @@ impl Provider {
         let exchange = ServiceBuilder::new()
             .tool_trace()
             .tool_metrics(&metrics)
-            .layer(
-                CircuitBreakerLayer::builder()
-                    .with_open_for(secs(30))
-                    .with_probes(3)
-                    .build()?,
-            )
+            .layer(CircuitBreakerBuilder::http_proxy().build()?)
             .tool_timeout(secs(5))
             .service(endpoint);
         let mut tokens = TokenLayer::new(exchange);
@@ -152,10 +147,8 @@ impl Provider {
         }
 
         // One breaker for the source of all tools, and a token for each request.
-        let breaker = CircuitBreakerLayer::builder()
-            .with_key(Key::Server)
-            .with_open_for(secs(30))
-            .with_probes(3)
+        let breaker = CircuitBreakerBuilder::http_proxy()
+            .with_key(Key::by(|_| "pizzeria"))
             .build()?;
         cloud_events::print(breaker.handle().subscribe());
         let schemas = Schemas::new();

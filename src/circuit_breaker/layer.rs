@@ -121,7 +121,7 @@ impl CircuitBreakerBuilder {
             .with_reported_failures(true)
     }
 
-    /// The preset of an HTTP tool proxy: a breaker per server opens after 5 failures in a
+    /// The preset of an HTTP tool proxy: a breaker per server (per tool, where there is none) opens after 5 failures in a
     /// row, stays open for 30 s, and closes after 3 successful probes.
     pub fn http_proxy() -> Self {
         Self::new()

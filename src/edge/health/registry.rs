@@ -32,6 +32,8 @@ struct Servers {
     servers: Registry<Server>,
     shared: Shared,
     listener: Listener,
+    /// Under its key, all calls that name no server share one state.
+    nameless: CallInfo,
     /// Made by the first call of `subscribe_all`.
     all: OnceLock<watch::Sender<Vec<ServerHealth>>>,
 }
@@ -58,6 +60,7 @@ impl Health {
             servers: Registry::new(Key::Server, max_servers, overflow, listener.clone()),
             shared,
             listener,
+            nameless: ToolCall::new("").info(),
             all: OnceLock::new(),
         }))
     }
@@ -117,7 +120,8 @@ impl Health {
             return Arc::clone(self.0.servers.overflow());
         }
         let make = || Server::new(info.server(), self.shared());
-        self.0.servers.keep(info, make)
+        let key = info.server().map_or(&self.0.nameless, |_| info);
+        self.0.servers.keep(key, make)
     }
 
     /// Admits a call, or returns the refusal.

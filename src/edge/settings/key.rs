@@ -12,7 +12,7 @@ pub enum KeyBy {
     Tool,
     /// Calls of one tool name, whatever the server.
     ToolName,
-    /// Calls of one server.
+    /// Calls of one server; without a server, those of one tool.
     Server,
 }
 

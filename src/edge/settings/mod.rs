@@ -102,7 +102,7 @@
 //! | [`agent_library`](Settings::agent_library) | 5 s | 3 | waits, 10 s | off | sequence 30 s, batch 60 s, reserve 500 ms, slow from 80 % on |
 //! | [`agent_loop`](Settings::agent_loop) | 30 s | 3 | waits, 30 s | off | tools may run twice; limits known by text alone hold others back |
 //! | [`gateway`](Settings::gateway) | 60 s | 1 | refuses at once | 5 in a row within 300 s, open for 60 s | `isError` counts for the breaker |
-//! | [`http_proxy`](Settings::http_proxy) | 30 s | 1 | refuses at once | 5 in a row, open for 30 s, 3 probes, per server | calls without a server share one breaker; wrong arguments are `Argument validation failed: ..` |
+//! | [`http_proxy`](Settings::http_proxy) | 30 s | 1 | refuses at once | 5 in a row, open for 30 s, 3 probes, per server | a tool without a server has its own breaker; wrong arguments are `Argument validation failed: ..` |
 //!
 //! All else is as by default, and each part is a setting: `circuit_breaker.enabled = true` gives an agent loop a breaker. A
 //! preset is what settings begin with. It is named by the program

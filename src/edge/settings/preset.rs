@@ -126,7 +126,7 @@ impl Settings {
     }
 
     /// An HTTP tool proxy: a call is made once, and answered within 30 s; a breaker per server opens after 5 failures in a
-    /// row, for 30 s, and closes after 3 successful probes. Calls without a server share one breaker. Rate limits as in
+    /// row, for 30 s, and closes after 3 successful probes; a tool without a server has a breaker of its own. Rate limits as in
     /// [`gateway`](Self::gateway). Wrong arguments are `Argument validation failed: a: ..; b: ..`, where they are checked.
     pub fn http_proxy() -> Self {
         let mut settings = Self::begun(Preset::HttpProxy);

@@ -70,6 +70,18 @@ async fn a_server_key_stops_every_tool_of_the_server() {
     rig.send(ToolCall::new("bad")).await.unwrap();
 }
 
+/// C1, E.1.4: calls without a server.
+#[tokio::test(start_paused = true)]
+async fn a_server_key_stops_one_tool_where_there_is_no_server() {
+    let rig = Rig::new(CircuitBreakerLayer::builder().with_key(Key::Server));
+    opens(&rig, ToolCall::new("bad")).await;
+    let refused = rig.send(ToolCall::new("bad")).await;
+    assert_eq!(kind(refused), ErrorKind::CircuitOpen);
+    rig.send(ToolCall::new("good")).await.unwrap();
+    let breaker = rig.handle.breaker(&ToolCall::new("bad"));
+    assert_eq!((breaker.server(), breaker.tool()), (None, Some("bad")));
+}
+
 /// C1: a breaker per tool name, where that is unique (system D).
 #[tokio::test(start_paused = true)]
 async fn a_tool_name_key_does_not_look_at_the_server() {
