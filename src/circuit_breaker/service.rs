@@ -42,6 +42,13 @@ impl<S, C> CircuitBreaker<S, C> {
 
 crate::kit::inner::accessors!(@kept {S, C} CircuitBreaker<S, C>, inner.svc);
 
+impl<S, C> CircuitBreaker<S, C> {
+    /// A handle on its breakers, which are its layer's.
+    pub fn handle(&self) -> CircuitBreakerHandle {
+        self.breakers.clone()
+    }
+}
+
 impl<S, C> Service<ToolCall> for CircuitBreaker<S, C>
 where
     S: Service<ToolCall> + Clone,

@@ -2,18 +2,25 @@
 
 use std::{
     fs,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
+    },
 };
 
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
-use tokio::time::sleep;
-use tower::{Layer, Service, ServiceExt, service_fn, util::option_layer};
+use tokio::time::{advance, sleep};
+use tower::{
+    Layer, Service, ServiceExt, service_fn,
+    util::{BoxCloneSyncService, option_layer},
+};
 use tower_toolcall::{
-    BoxError, ErrorKind, ToolCall,
-    settings::{Place, Settings, TokenAuth},
-    token::{ClientAuth, Target, TokenEndpoint, TokenLayer, UpstreamToken},
+    BoxError, ErrorKind, ToolCall, ToolError,
+    event::BreakerState,
+    settings::{Place, Settings, TokenAuth, TokenExchange},
+    token::{ClientAuth, Target, Token, TokenEndpoint, TokenLayer, UpstreamToken},
 };
 
 use crate::kit::{changed, secs};
@@ -49,6 +56,59 @@ fn provider(
         let token = r#"{"access_token": "t0k3n", "token_type": "Bearer", "issued_token_type": "urn:ietf:params:oauth:token-type:access_token"}"#;
         std::future::ready(Ok(Response::new(Full::from(token))))
     })
+}
+
+type Client = BoxCloneSyncService<Request<Bytes>, Response<Full<Bytes>>, BoxError>;
+type Tools = BoxCloneSyncService<ToolCall, (), ToolError>;
+
+/// The layer of `FILE` over a provider that may be gone, around a tool.
+struct Rig<T> {
+    asked: Arc<AtomicUsize>,
+    is_gone: Arc<AtomicBool>,
+    tools: Tools,
+    of_layer: T,
+}
+
+impl<T> Rig<T> {
+    fn new<X>(
+        change: impl FnOnce(TokenLayer<TokenExchange<Client, Bytes>>) -> (TokenLayer<X>, T),
+    ) -> Self
+    where
+        X: Service<ToolCall, Response = Token, Error = ToolError, Future: Send>
+            + Clone
+            + Send
+            + 'static,
+    {
+        let (asked, is_gone) = (Arc::<AtomicUsize>::default(), Arc::<AtomicBool>::default());
+        let (count, gone) = (Arc::clone(&asked), Arc::clone(&is_gone));
+        let answering = provider(&Got::default());
+        let client = Client::new(service_fn(move |request| {
+            count.fetch_add(1, SeqCst);
+            let (is_gone, answering) = (gone.load(SeqCst), answering.clone());
+            async move {
+                match is_gone {
+                    true => Err(std::io::Error::from(std::io::ErrorKind::ConnectionRefused).into()),
+                    false => answering.oneshot(request).await,
+                }
+            }
+        }));
+        let layer = with_secret(file(FILE)).token_layer::<_, Bytes>(client);
+        let (layer, of_layer) = change(layer.unwrap().unwrap());
+        let tool = service_fn(|_: ToolCall| async { Ok::<_, ToolError>(()) });
+        Self {
+            asked,
+            is_gone,
+            tools: Tools::new(layer.layer(tool)),
+            of_layer,
+        }
+    }
+
+    /// A call for somebody else each time, so that none has a token yet.
+    async fn ask(&self) -> Result<(), ToolError> {
+        let subject = format!("agent-{}", self.asked.load(SeqCst));
+        let call = ToolCall::new("order").with_subject_token(subject);
+        self.tools.clone().oneshot(call).await
+    }
 }
 
 fn file(text: &str) -> Settings {
@@ -158,6 +218,55 @@ async fn a_provider_that_is_slow_is_not_waited_for() {
         assert_eq!(error.kind(), ErrorKind::TokenExchange);
     }
     assert_eq!(since.elapsed(), secs(10));
+}
+
+/// E.3.5: 5 failures in a row, 30 s, 3 successes.
+#[tokio::test(start_paused = true)]
+async fn the_providers_breaker_has_the_numbers_of_the_http_proxy() {
+    let rig = Rig::new(|layer| {
+        let mut breakers = None;
+        let layer = layer.map_exchange(|exchange| {
+            breakers = Some(exchange.handle());
+            exchange
+        });
+        (layer, breakers.unwrap())
+    });
+    let state = || rig.of_layer.snapshot()[0].state;
+    rig.is_gone.store(true, SeqCst);
+    for _ in 0..5 {
+        assert!(rig.ask().await.is_err());
+    }
+    assert_eq!(state(), BreakerState::Open);
+    let error = rig.ask().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TokenExchange);
+    assert_eq!(error.retry_after_seconds(), Some(30));
+    assert_eq!(rig.asked.load(SeqCst), 5);
+    rig.is_gone.store(false, SeqCst);
+    advance(secs(30)).await;
+    for _ in 0..3 {
+        assert_ne!(state(), BreakerState::Closed);
+        rig.ask().await.unwrap();
+    }
+    assert_eq!(state(), BreakerState::Closed);
+}
+
+/// E.9.2.
+#[cfg(feature = "metrics")]
+#[tokio::test(start_paused = true)]
+async fn the_state_of_the_providers_breaker_is_in_metrics_around_the_exchange() {
+    let metrics = tower_toolcall::metrics::Metrics::new();
+    let rig = Rig::new(|layer| {
+        let layer = layer.map_exchange(|exchange| metrics.layer().layer(exchange));
+        (layer, ())
+    });
+    let state = |n| format!("circuit_breaker_state{{server=\"\",tool=\"token_exchange\"}} {n}\n");
+    rig.ask().await.unwrap();
+    assert!(metrics.prometheus().contains(&state(0)));
+    rig.is_gone.store(true, SeqCst);
+    for _ in 0..5 {
+        assert!(rig.ask().await.is_err());
+    }
+    assert!(metrics.prometheus().contains(&state(2)));
 }
 
 #[tokio::test]

@@ -1,5 +1,10 @@
 //! What the layer does for a call.
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering::SeqCst},
+};
+
 use tokio::time::{Instant, sleep, timeout};
 use tower::{Layer, ServiceBuilder, ServiceExt};
 use tower_toolcall::{
@@ -309,6 +314,56 @@ async fn tokens_can_be_forgotten() {
 }
 
 /// Clones of a layer share its tokens.
+/// The tokens are the layer's, whoever is asked for the next one.
+#[tokio::test(start_paused = true)]
+async fn another_exchange_leaves_the_tokens() {
+    let (before, after, upstream) = (
+        Provider::default(),
+        Provider::default(),
+        Upstream::default(),
+    );
+    let layer = before.layer();
+    let send = call("alice");
+    Stack::new(&layer, &upstream).send(send).await.unwrap();
+    let layer = layer.map_exchange(|_| after.service());
+    let stack = Stack::new(&layer, &upstream);
+    for (subject, asked) in [("alice", 0), ("bob", 1)] {
+        stack.send(call(subject)).await.unwrap();
+        assert_eq!((before.asked(), after.asked()), (1, asked));
+    }
+    assert_eq!(layer.handle().counts().exchanged, 2);
+}
+
+/// E.3.8: the provider's time is the call's, and no attempt's at the tool; a retry finds the token.
+#[tokio::test(start_paused = true)]
+async fn the_tools_timeout_begins_when_the_token_is_there() {
+    let (provider, since) = (Provider::default(), Instant::now());
+    let attempts = Arc::new(AtomicUsize::new(0));
+    let tries = Arc::clone(&attempts);
+    let tool = tower::service_fn(move |_: ToolCall| {
+        let n = tries.fetch_add(1, SeqCst);
+        async move {
+            sleep(SECOND * 3 / 4).await;
+            let busy = || ToolError::from_status(http::StatusCode::SERVICE_UNAVAILABLE, "busy");
+            match n {
+                0 | 1 => Err(busy().with_retry_after(SECOND)),
+                _ => Ok(()),
+            }
+        }
+    });
+    let stack = ServiceBuilder::new()
+        .layer(DeadlineLayer::new(10 * SECOND))
+        .layer(RetryLayer::default())
+        .layer(provider.layer())
+        .layer(TimeoutLayer::new(SECOND))
+        .service(tool);
+    stack.oneshot(call("alice")).await.unwrap();
+    assert_eq!((provider.asked(), attempts.load(SeqCst)), (1, 3));
+    // An exchange, three attempts, two waits of 1 s or a little more.
+    let took = since.elapsed().as_secs_f32();
+    assert!((5.25..7.5).contains(&took), "{took}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn services_of_one_layer_share_tokens() {
     let (provider, upstream) = (Provider::default(), Upstream::default());

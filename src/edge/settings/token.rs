@@ -8,8 +8,9 @@ use crate::config::{ConfigError, refuse_if};
 use {
     super::names::in_section,
     crate::{
-        circuit_breaker::{CircuitBreaker, CircuitBreakerLayer},
+        circuit_breaker::{CircuitBreaker, CircuitBreakerBuilder},
         edge::token::{ClientAuth, Secret, Target, TokenEndpoint, TokenLayer, parsed_endpoint},
+        key::Key,
         timeout::{Timeout, TimeoutLayer},
     },
     std::{fs, path::Path},
@@ -109,8 +110,9 @@ pub type TokenExchange<C, B> = CircuitBreaker<Timeout<TokenEndpoint<C, B>>>;
 #[cfg(feature = "token")]
 impl Settings {
     /// The layer that gives calls the tokens of their tools, over this HTTP client, which must not follow redirects: for each
-    /// `[tools.x]` with an `audience`. `None` where `token.endpoint` is not set. The provider has the time that `token.timeout` says, and a circuit breaker with the
-    /// defaults of [`CircuitBreakerLayer`].
+    /// `[tools.x]` with an `audience`. `None` where `token.endpoint` is not set. The provider has the time that `token.timeout` says, and a circuit breaker of its own with the
+    /// numbers of [`http_proxy`](CircuitBreakerBuilder::http_proxy): opened by 5 failures in a row for 30 s, closed by 3 successes. To read
+    /// that, or to have it in metrics: [`TokenLayer::map_exchange`].
     ///
     /// It stands at [`Place::Attempt`](super::Place::Attempt): below retries, which repeat an exchange that failed, and above the tool's own
     /// breaker and timeout, which know nothing of it:
@@ -174,7 +176,8 @@ impl Settings {
         };
         let endpoint = TokenEndpoint::new(url, auth, client).map_err(in_section("token"))?;
         let timeout = TimeoutLayer::new(token.timeout).layer(endpoint);
-        let mut layer = TokenLayer::new(CircuitBreakerLayer::new().layer(timeout))
+        let breaker = CircuitBreakerBuilder::http_proxy().with_key(Key::Tool);
+        let mut layer = TokenLayer::new(breaker.build()?.layer(timeout))
             .with_leeway(token.leeway)
             .with_default_lifetime(token.default_lifetime)
             .with_max_lifetime(token.max_lifetime)

@@ -81,6 +81,18 @@ impl<X> Exchange<X> {
         Self { flights, ..self }
     }
 
+    pub(super) fn map<Y>(self, map: impl FnOnce(X) -> Y) -> Exchange<Y>
+    where
+        X: Clone,
+    {
+        let svc = self.svc.lock().unwrap_or_else(PoisonError::into_inner);
+        Exchange {
+            svc: Arc::new(Mutex::new(map(svc.clone()))),
+            flights: Arc::clone(&self.flights),
+            counts: Arc::clone(&self.counts),
+        }
+    }
+
     pub(super) fn handle(&self) -> TokenHandle {
         TokenHandle::new(Arc::clone(&self.flights), Arc::clone(&self.counts))
     }

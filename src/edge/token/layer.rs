@@ -120,6 +120,32 @@ impl<X> TokenLayer<X> {
         Ok(self)
     }
 
+    /// Changes the service that is asked for tokens: for layers of your own around one that was made elsewhere, or to read it. The tokens stay.
+    ///
+    /// ```
+    /// # use bytes::Bytes;
+    /// # use tower_layer::Layer;
+    /// # use tower_toolcall::{ConfigError, metrics::Metrics, settings::Settings};
+    /// # fn of(settings: &Settings, metrics: &Metrics, client: ()) -> Result<(), ConfigError> {
+    /// if let Some(tokens) = settings.token_layer::<_, Bytes>(client)? {
+    ///     let mut breaker = None;
+    ///     let tokens = tokens.map_exchange(|exchange| {
+    ///         breaker = Some(exchange.handle()); // reads the provider's breaker, and subscribes to it
+    ///         metrics.layer().layer(exchange) // has its state, as that of the tool `token_exchange`
+    ///     });
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn map_exchange<Y>(self, map: impl FnOnce(X) -> Y) -> TokenLayer<Y>
+    where
+        X: Clone,
+    {
+        TokenLayer {
+            exchange: self.exchange.map(map),
+            settings: self.settings,
+        }
+    }
+
     /// A handle that counts what became of the calls, and forgets tokens.
     pub fn handle(&self) -> TokenHandle {
         self.exchange.handle()

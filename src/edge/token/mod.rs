@@ -93,7 +93,8 @@
 //!
 //! A `metrics::MetricsLayer` above the layer counts what becomes of tokens, and times the exchanges (`token_exchange_total`, `token_exchange_failures_total`,
 //! `token_exchange_duration_ms`), with nothing to wire; [`TokenHandle::counts`] has the same of this layer alone. No label has a token, a
-//! subject or a name.
+//! subject or a name. The state of the provider's breaker (`circuit_breaker_state`, of the tool `token_exchange`) is there if a `MetricsLayer` stands
+//! around the exchange; with one that `Settings` made, by [`TokenLayer::map_exchange`].
 //!
 //! # Secrets
 //!
