@@ -87,7 +87,8 @@ use crate::{
     error::{ErrorKind, ToolError},
 };
 
-/// The target of every span and event of this crate.
+/// The target of every event and span of this crate, except the span of an HTTP request: that is `tower_toolcall::http`, which a filter for
+/// this target includes.
 pub const TARGET: &str = "tower_toolcall";
 
 /// Something that happened to a call below its observers.

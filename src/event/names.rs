@@ -158,10 +158,12 @@ pub mod span {
     pub const ATTEMPT: &str = "tool_attempt";
     /// The name of the span in which a connection to a server is made. It is no call's, and lasts as long as the connection.
     pub const CONNECTION: &str = "tool_connection";
+    /// The name of the span that a request of an HTTP tool has. DEBUG.
+    pub const HTTP: &str = "http_request";
 
     /// The span's name for exporters: `execute_tool {name}`.
     pub const OTEL_NAME: &str = "otel.name";
-    /// `internal`.
+    /// `internal`; of an HTTP request `client`.
     pub const OTEL_KIND: &str = "otel.kind";
     /// `ERROR`, or not there: after a success, and where the caller has cancelled.
     pub const OTEL_STATUS_CODE: &str = "otel.status_code";
@@ -223,4 +225,14 @@ pub mod span {
     pub const SUCCESS: &str = "tool.success";
     /// The answer's size as JSON, in bytes.
     pub const OUTPUT_BYTES: &str = "tool.output_bytes";
+    /// The method of an HTTP request.
+    pub const METHOD: &str = "http.request.method";
+    /// The template of its path, as the operator wrote it: no value of a call.
+    pub const URL_TEMPLATE: &str = "url.template";
+    /// The host to which it is sent.
+    pub const SERVER_ADDRESS: &str = "server.address";
+    /// The port there.
+    pub const SERVER_PORT: &str = "server.port";
+    /// The status of the answer.
+    pub const STATUS_CODE: &str = "http.response.status_code";
 }

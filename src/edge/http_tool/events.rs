@@ -1,4 +1,4 @@
-//! Requests and answers as DEBUG events. Nothing is written unless somebody listens.
+//! Requests and answers as DEBUG events, and the span of a request. Nothing is written unless somebody listens.
 
 use std::{
     fmt::{self, Write as _},
@@ -6,18 +6,54 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderMap, Request, StatusCode, Uri};
+use http::{HeaderMap, Request, StatusCode, Uri, uri::Scheme};
+use tracing::{Span, field::Empty};
 
-use super::HttpTool;
+use super::{HttpAnswer, HttpTool};
 use crate::{
     call::CallInfo,
-    event::{emit, ms},
+    error::ToolError,
+    event::{emit, ms, names::span as names},
     redact::Rules,
     text::plain,
 };
 
 /// The longest text, in characters.
 const MAX: usize = 500;
+
+/// The span of a request, by OpenTelemetry's conventions for HTTP clients.
+pub(super) fn span(call: &CallInfo, tool: &HttpTool, request: &Request<Bytes>) -> Span {
+    let (method, uri) = (request.method().as_str(), request.uri());
+    let template = || Template(call.rules(), tool.url_template());
+    tracing::debug_span!(
+        target: "tower_toolcall::http",
+        names::HTTP,
+        { names::OTEL_NAME } = %format_args!("{method} {}", template()),
+        { names::OTEL_KIND } = "client",
+        { names::OTEL_STATUS_CODE } = Empty,
+        { names::METHOD } = method,
+        { names::URL_TEMPLATE } = %template(),
+        { names::SERVER_ADDRESS } = uri.host(),
+        { names::SERVER_PORT } = port(uri),
+        { names::STATUS_CODE } = Empty,
+        { names::ERROR_TYPE } = Empty,
+    )
+}
+
+fn port(uri: &Uri) -> u16 {
+    let is_http = uri.scheme() == Some(&Scheme::HTTP);
+    uri.port_u16().unwrap_or(if is_http { 80 } else { 443 })
+}
+
+/// Records the end of a request in its span.
+pub(super) fn ended(span: &Span, result: &Result<HttpAnswer, ToolError>) {
+    let Err(error) = result else { return };
+    span.record(names::OTEL_STATUS_CODE, "ERROR");
+    match error.status() {
+        Some(status) => span.record(names::ERROR_TYPE, status.as_str()),
+        None => span.record(names::ERROR_TYPE, error.kind().error_type()),
+    };
+}
 
 pub(super) fn request(call: &CallInfo, tool: &HttpTool, request: &Request<Bytes>) {
     emit!(DEBUG HTTP_REQUEST, call, METHOD = request.method().as_str(),
@@ -45,6 +81,18 @@ impl fmt::Display for Text<'_> {
         let text = String::from_utf8_lossy(self.1);
         let shown = self.0.text(&text, MAX).to_string();
         shown.chars().try_for_each(|c| f.write_char(plain(c)))
+    }
+}
+
+/// The path of a URL's template.
+struct Template<'a>(&'a Rules, String);
+
+impl fmt::Display for Template<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (_, url) = self.1.split_once("://").unwrap_or_default();
+        let (url, _) = url.split_once('?').unwrap_or((url, ""));
+        let path = url.find('/').map_or("/", |at| &url[at..]);
+        Text(self.0, path.as_bytes()).fmt(f)
     }
 }
 

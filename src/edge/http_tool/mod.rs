@@ -128,7 +128,8 @@
 //!
 //! That a connection was not made is known by the type of the client's error: of hyper-util's with the feature `hyper`, of
 //! reqwest's with `http-client`; of others as [`transport`](crate::transport) has it. A client that decompresses by itself (and takes
-//! the header off) is bounded too: the limit is behind it. Answers to HEAD, and those with 204 or 304, have no body, whatever their
+//! the header off) is bounded too: the limit is behind it. When a timeout layer ends a request, it is not
+//! known how far that had come: the tool may have run. A connect timeout of the client's own is a connection that was not made. Answers to HEAD, and those with 204 or 304, have no body, whatever their
 //! headers say.
 //!
 //! # Long jobs
@@ -185,6 +186,11 @@
 //! `tool.http_request` and `tool.http_response`, DEBUG: method, URL without values in the query, names of headers,
 //! status, and the first 500 characters of the body, redacted by the call's rules. Nothing is built unless somebody listens. The path is
 //! shown: an API that has its key there should be sent to by a client that puts it in.
+//!
+//! The span `http_request`, DEBUG, is that of a request, each attempt and each poll, by OpenTelemetry's conventions for HTTP clients: kind `client`,
+//! `http.request.method`, `url.template` (the path of the template, without a value), `server.address`, `server.port`,
+//! `http.response.status_code`, `error.type`. Its target is `tower_toolcall::http`, so that a filter can have it without the events. With the
+//! feature `otel` the endpoint's part of the trace is below it.
 //!
 //! # Panics
 //!

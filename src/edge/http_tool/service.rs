@@ -12,6 +12,7 @@ use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body::Body as HttpBody;
 use tokio::time::{Instant, timeout};
 use tower_service::Service;
+use tracing::{Instrument, Span};
 
 use super::{
     HttpTool, MAX_ANSWER,
@@ -28,6 +29,7 @@ use crate::{
         hinted,
     },
     error::{AnyError, ErrorKind, Execution, ToolError},
+    event::names::span as names,
     hint::{self, HintSource},
     redact::Rules,
 };
@@ -140,7 +142,7 @@ where
 async fn run<C, B, R>(
     tool: &HttpTool,
     max_bytes: usize,
-    mut client: C,
+    client: C,
     call: ToolCall,
     info: &CallInfo,
 ) -> Result<HttpAnswer, ToolError>
@@ -152,7 +154,8 @@ where
     R::Error: Into<AnyError>,
 {
     call.check()?;
-    let request = match Asked::of(&call) {
+    #[cfg_attr(not(feature = "otel"), expect(unused_mut))]
+    let mut request = match Asked::of(&call) {
         // What started the job was made of the same arguments: what is missing now is no reason to begin again.
         Some(_) => tool.request(&call).map_err(|error| match error.kind() {
             ErrorKind::InvalidInput => {
@@ -169,8 +172,31 @@ where
     // Nothing below needs the call, and the answer may be long in coming.
     drop(call);
     info.record(|r| r.set_server(Arc::clone(tool.shared_host())));
-    events::request(info, tool, &request);
+    let span = events::span(info, tool, &request);
+    #[cfg(feature = "otel")]
+    span.in_scope(|| super::tool::propagate(request.headers_mut()));
+    let sent = send(tool, max_bytes, client, request, info, &span);
+    let result = sent.instrument(span.clone()).await;
+    events::ended(&span, &result);
+    result
+}
 
+async fn send<C, B, R>(
+    tool: &HttpTool,
+    max_bytes: usize,
+    mut client: C,
+    request: Request<Bytes>,
+    info: &CallInfo,
+    span: &Span,
+) -> Result<HttpAnswer, ToolError>
+where
+    C: Service<Request<B>, Response = Response<R>>,
+    C::Error: Into<AnyError>,
+    B: From<Bytes>,
+    R: HttpBody,
+    R::Error: Into<AnyError>,
+{
+    events::request(info, tool, &request);
     let ready = poll_fn(|cx| client.poll_ready(cx)).await;
     // Whatever it is, nothing was sent.
     ready.map_err(|error| from_wire(error).with_execution(Execution::NotStarted))?;
@@ -179,6 +205,7 @@ where
     let response = sent.await.map_err(from_wire)?;
 
     let (head, body) = response.into_parts();
+    span.record(names::STATUS_CODE, head.status.as_u16());
     let is_success = head.status.is_success();
     let (mut bytes, mut whole) = (Vec::new(), Ok(()));
     if !has_body(tool.method(), head.status) {

@@ -405,8 +405,6 @@ impl HttpTool {
         {
             headers.insert(IDEMPOTENCY_KEY, key);
         }
-        #[cfg(feature = "otel")]
-        propagate(headers);
         Ok(request)
     }
 
@@ -461,7 +459,7 @@ crate::text::debug_fields! {
 
 /// Adds the trace context. Not the baggage: it is meant for services of the same owner.
 #[cfg(feature = "otel")]
-fn propagate(headers: &mut HeaderMap) {
+pub(super) fn propagate(headers: &mut HeaderMap) {
     const CONTEXT: [&str; 2] = ["traceparent", "tracestate"];
     if CONTEXT.iter().any(|name| headers.contains_key(*name)) {
         return;

@@ -8,6 +8,7 @@ use crate::{
     call::{CallInfo, ToolCall},
     edge::http_tool::{ExecutionStatus, ToolManifest, UpstreamStatus},
     error::ToolError,
+    event::names::span as names,
     outcome::Outcome,
     text::Short,
     trace::{DefaultHooks, End, TraceHooks},
@@ -118,7 +119,7 @@ impl<Res, H: TraceHooks<Res>> TraceHooks<Res> for ExecutionHooks<H> {
         span.set_attribute("tool.execution_time_ms", ms);
         call.record(|r| {
             if let Some(UpstreamStatus(status)) = r.extension() {
-                span.set_attribute("http.response.status_code", i64::from(status.as_u16()));
+                span.set_attribute(names::STATUS_CODE, i64::from(status.as_u16()));
             }
         });
         self.inner.on_end(call, end, span);

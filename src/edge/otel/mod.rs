@@ -11,6 +11,9 @@
 //! - what [Langfuse](#langfuse) reads beyond the conventions ([`LangfuseHooks`]);
 //! - with the feature `http-tool`, the attributes of an executor of HTTP tools (`ExecutionHooks`).
 //!
+//! Each request of an HTTP tool has a span of a client (`http_request`, DEBUG), which the filter below leaves out unless it is asked
+//! for: `.with_target("tower_toolcall::http", LevelFilter::DEBUG)`.
+//!
 //! It depends on OpenTelemetry's API; SDK and exporter are the program's.
 //!
 //! # The pipeline
