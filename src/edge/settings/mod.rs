@@ -168,6 +168,19 @@
 //! The longest attempt is the longest timeout of any tool, or `deadline.budget` if that is shorter. Of a random wait the
 //! shortest is taken. A layer that is off contradicts no other.
 //!
+//! # What is no key
+//!
+//! | looked for | where it is |
+//! |---|---|
+//! | `http.timeout` | `timeout.default`, `tools.x.timeout`: an HTTP tool is a tool |
+//! | `http.connect_timeout`, `http.follow_redirects` | the HTTP client's: it comes from the program (`ReqwestClient::new` makes one without a connect timeout that follows no redirect) |
+//! | `http.max_response` | `http.max_bytes` |
+//! | `validate.max_errors` | nowhere: an error has the first five misfits, of which a model reads three. That is enough for its next try, and bounds the work for hostile arguments |
+//! | `token.client_secret` | the file `token.client_secret_file`, or the variable `TOOL_TOKEN_CLIENT_SECRET` |
+//! | `token.max_ttl`, `token.max_tokens` | `token.max_lifetime`, `token.max_keys` |
+//! | `poll.attempts`, `poll.deadline` | `poll.polls`, `poll.budget` |
+//! | `method`, `url`, `headers`, `body`, `mode` and `poll` of `tools.x` | a file of the tool's own: `http_tool::ToolManifest`. Settings say what an operator decides about a tool, not what it sends |
+//!
 //! # Defaults give way
 //!
 //! Only settings that were set contradict each other: by a file, by a variable, or in code to another value than the
