@@ -117,7 +117,7 @@
 //! |---|---|---|
 //! | an argument is missing, or cannot stand at its place | `InvalidInput`; names it, never its value | no |
 //! | a header needs `upstream_token` and the call has none, or one that cannot be in a header | `TokenExchange` | no |
-//! | the template gives no JSON, or no URL; reqwest cannot make the request, or has no TLS | `Internal`, as a [refusal](crate::ToolError::is_own_refusal) | no |
+//! | the template gives no JSON, or no URL, or cannot be rendered with any arguments; reqwest cannot make the request, or has no TLS | `Internal`, as a [refusal](crate::ToolError::is_own_refusal) | no |
 //! | no connection, or a client that is not ready | `ConnectionFailed`, or what its error is | no |
 //! | the connection is lost, before or within the answer | `ConnectionFailed` | unknown |
 //! | 3xx: a redirect is not followed, so that no token goes elsewhere | `Failed` | unknown |

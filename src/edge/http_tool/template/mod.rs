@@ -291,6 +291,13 @@ impl Templates {
         let mut names = self.variables(part);
         names.remove(TOKEN);
         let invalid = |text: String| ToolError::new(ErrorKind::InvalidInput, text);
+        let has_values = names.iter().any(|name| name != "uuid" && scope.has(name));
+        let fault = match fault {
+            Fault::Value(..) | Fault::TooMuch if !has_values => {
+                Fault::Template("cannot be rendered, whatever the arguments are")
+            }
+            fault => fault,
+        };
         match fault {
             Fault::Undefined if self.lacks_only_token(part, scope) => no_token(),
             Fault::Undefined => {

@@ -280,6 +280,48 @@ fn an_argument_may_have_the_name_of_a_function() {
     assert_eq!(body("{{ range(2) }}", json!({})).unwrap(), "[0,1]");
 }
 
+/// E.4.2: outside of a loop it is the argument, inside the loop's own.
+#[test]
+fn an_argument_may_be_called_loop() {
+    let arguments = json!({ "loop": "evil", "a": [7, 8] });
+    assert_eq!(
+        body("[{{ loop }}]", arguments.clone()).unwrap(),
+        r#"["evil"]"#
+    );
+    let each = "[{% for x in a %}{{ loop.index }}{% if not loop.last %},{% endif %}{% endfor %}]";
+    assert_eq!(body(each, arguments).unwrap(), "[1,2]");
+}
+
+/// E.4.2: all parts of a request have the same one, and each request its own.
+#[test]
+fn a_call_without_an_id_gets_a_request_id() {
+    let url = "https://h/{{ request_id }}";
+    let tool = HttpTool::new(Method::POST, url)
+        .and_then(|tool| tool.with_header("X-Request-ID", "{{ request_id }}"))
+        .and_then(|tool| tool.with_body("[{{ request_id }}]"))
+        .unwrap();
+    let ids = [(); 2].map(|()| {
+        let request = tool.request(&ToolCall::new("order")).unwrap();
+        let id = request.headers()["x-request-id"].to_str().unwrap();
+        assert_eq!(request.uri().path(), format!("/{id}"));
+        assert_eq!(*request.body(), format!("[\"{id}\"]"));
+        assert_eq!(id.len(), 36);
+        id.to_owned()
+    });
+    assert_ne!(ids[0], ids[1]);
+}
+
+/// E.4.5: who is to see a token, the template says.
+#[test]
+fn no_authorization_is_sent_without_a_template() {
+    let mut call = call(json!({ "upstream_token": "evil" })).with_subject_token("alice");
+    call.extensions_mut().insert(UpstreamToken::new("t0k3n"));
+    let tool = post().with_body("{}").unwrap();
+    let request = tool.request(&call).unwrap();
+    let names: Vec<_> = request.headers().keys().map(|name| name.as_str()).collect();
+    assert_eq!(names, ["content-type"]);
+}
+
 #[test]
 fn uuids_are_of_version_4_and_differ() {
     let one = super::scope::uuid();
@@ -310,6 +352,25 @@ fn steps_and_sizes_are_bounded() {
     // A file in an argument is not.
     let text = body("[\"{{ a }}\"]", json!({ "a": "x".repeat(4 << 20) }));
     assert_eq!(text.unwrap().len(), (4 << 20) + 4);
+}
+
+/// E.4.1, E.4.8: a template that is costly by itself. No argument is to blame.
+#[test]
+fn a_loop_of_a_billion_ends_at_once() {
+    let since = tokio::time::Instant::now();
+    for template in [
+        "{{ range(10 ** 9) }}",
+        "[{% for i in range(10 ** 9) %}{% endfor %}]",
+        "[{% for i in range(300) %}{% for j in range(300) %}{% endfor %}{% endfor %}]",
+        "[\"{{ 'x' * 10 ** 9 }}\"]",
+    ] {
+        let error = body(template, json!({})).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Internal, "{template}");
+        assert!(error.is_own_refusal());
+        let text = "the template of the body cannot be rendered, whatever the arguments are";
+        assert_eq!(error.message(), text);
+    }
+    assert!(since.elapsed().as_secs() < 5);
 }
 
 /// Rule 9.
@@ -389,7 +450,7 @@ fn a_template_that_can_be_no_part_of_a_request_is_refused_when_it_is_built() {
     }
 }
 
-/// "Everything is checked when the tool is built": what is refused, and what its error names.
+/// "Everything is checked when the tool is built": what is refused, and what its error names. Nothing is loaded (E.4.1).
 #[test]
 fn mistakes_are_found_when_the_tool_is_built() {
     let long = "x".repeat(70_000);
@@ -402,6 +463,9 @@ fn mistakes_are_found_when_the_tool_is_built() {
         "{% if x is defined %}{{ a|upper|nofilter }}{% endif %}",
         "{% filter nofilter %}{% endfilter %}",
         "{% include 'x' %}",
+        "{% import 'x' as x %}",
+        "{% from 'x' import y %}",
+        "{% extends 'x' %}",
         "{% macro m() %}{% endmacro %}",
         "{{ debug() }}",
         "{{ a | pprint }}",
@@ -424,6 +488,10 @@ fn mistakes_are_found_when_the_tool_is_built() {
         "https://h?q={{ a }}",
         "https://h/#a",
         "https://h/{{ upstream_token }}",
+        // A name is written as it is asked for (`xn--..`), so that none is another one to look at.
+        "https://bücher.example/",
+        "https://аpi.pizzeria.com/",
+        "https://h\u{3002}example/",
         "https://h\\x/",
         "https://h/{{ a",
     ] {

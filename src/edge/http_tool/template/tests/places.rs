@@ -136,7 +136,21 @@ fn requests_that_are_no_calls_are_refused_when_the_tool_is_built() {
         let tool = HttpTool::new(method, "https://h/").unwrap();
         assert_eq!(tool.with_body("{}").unwrap_err().field(), "body");
     }
-    for name in ["Accept-Encoding", "Proxy-Connection"] {
+    // Hop by hop (RFC 9110, section 7.6.1), or written by the client (E.4.5).
+    for name in [
+        "Connection",
+        "Keep-Alive",
+        "Proxy-Connection",
+        "Proxy-Authorization",
+        "TE",
+        "Trailer",
+        "Transfer-Encoding",
+        "Upgrade",
+        "Host",
+        "Content-Length",
+        "Expect",
+        "Accept-Encoding",
+    ] {
         let error = post().with_header(name, "x").unwrap_err();
         assert_eq!(error.reason(), "is the client's own");
     }
@@ -150,6 +164,7 @@ fn requests_that_are_no_calls_are_refused_when_the_tool_is_built() {
         assert_eq!(error.field(), "url", "{url}");
     }
     assert!(HttpTool::new(Method::GET, "https://[::1]:8443/").is_ok());
+    assert!(HttpTool::new(Method::GET, "https://xn--bcher-kva.example/").is_ok());
 }
 
 #[test]
