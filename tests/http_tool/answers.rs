@@ -39,6 +39,42 @@ async fn a_body_is_json_or_text() {
     }
 }
 
+/// E.5.2: bodies that are bytes of UTF-8 are read; of others the bytes that are none are marked, whatever the charset is called.
+#[tokio::test]
+async fn a_charset_other_than_utf_8_is_not_decoded() {
+    for (charset, body, expected) in [
+        ("iso-8859-1", &b"caf\xe9"[..], "caf\u{fffd}"),
+        ("iso-8859-1", "caf\u{e9}".as_bytes(), "caf\u{e9}"),
+        ("utf-16le", b"{\0}\0", "{\0}\0"),
+        ("utf-16", b"\xff\xfe{\0}\0", "\u{fffd}\u{fffd}{\0}\0"),
+    ] {
+        let tool = HttpTool::new(Method::GET, "http://api.example.com/").unwrap();
+        let leaf = answered_by(tool, move |_| {
+            let kind = format!("application/json; charset={charset}");
+            let answer = Response::builder().header("content-type", kind);
+            answer.body(full(body)).unwrap()
+        });
+        let answer = leaf.send(no_arguments()).await.unwrap();
+        assert_eq!(answer.into_json(), json!(expected), "{charset}");
+    }
+}
+
+/// E.5.2: what JSON allows and a number cannot be is a text, with all its digits.
+#[tokio::test]
+async fn a_number_beyond_all_bounds_is_a_text() {
+    let body = r#"{"total": 1e999}"#;
+    for (status, is_ok) in [(200, true), (409, false)] {
+        let tool = HttpTool::new(Method::GET, "http://api.example.com/").unwrap();
+        let leaf = answered_by(tool, move |_| answer(status, body));
+        let result = leaf.send(no_arguments()).await;
+        assert_eq!(result.is_ok(), is_ok);
+        let kept = result
+            .as_ref()
+            .or_else(|error| HttpAnswer::of_error(error).ok_or(()));
+        assert!(matches!(kept.unwrap().body(), Answer::Text(text) if text == body));
+    }
+}
+
 /// H4: the result of an execution.
 #[tokio::test]
 async fn an_answer_is_written_with_its_status_and_time() {

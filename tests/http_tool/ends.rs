@@ -1,6 +1,7 @@
 //! How requests and jobs end that do not end well.
 
 use std::{
+    net::TcpStream,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::SeqCst},
@@ -8,20 +9,28 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use http::{Method, Response};
+use hyper_util::{
+    client::legacy::{Client, connect::HttpConnector},
+    rt::TokioExecutor,
+};
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
+use tokio::{
+    net::{TcpListener, TcpSocket},
+    time::{Instant, sleep},
+};
 use tokio_util::sync::CancellationToken;
 use tower::{Layer, ServiceBuilder, ServiceExt};
 use tower_toolcall::{
     ErrorKind, Execution, ServiceBuilderExt,
     circuit_breaker::{CircuitBreakerLayer, Trip},
-    http_tool::{HttpJob, HttpTool},
+    http_tool::{HttpJob, HttpTool, ReqwestClient},
     poll::PollLayer,
     retry::RetryPolicy,
 };
 
-use crate::kit::{Body, Got, Server, answered_by, call, full, leaves, no_arguments};
+use crate::kit::{Body, Got, Leaf, Server, answered_by, call, full, leaves, no_arguments};
 
 fn start() -> HttpTool {
     HttpTool::new(Method::POST, "http://api.example.com/jobs").unwrap()
@@ -74,6 +83,60 @@ async fn what_fails_before_the_request_is_sent_has_not_started() {
     let error = hyper.send(no_arguments()).await.unwrap_err();
     assert_eq!(error.execution(), Execution::NotStarted);
     assert_eq!(server.count(), 0);
+}
+
+/// A queue of connections that is full, and of which nobody takes one: who connects waits for ever.
+struct Full {
+    url: String,
+    _queue: (TcpListener, Vec<TcpStream>),
+}
+
+impl Full {
+    fn new() -> Self {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(([127, 0, 0, 1], 0).into()).unwrap();
+        let listener = socket.listen(1).unwrap();
+        let at = listener.local_addr().unwrap();
+        let connect = || TcpStream::connect_timeout(&at, Duration::from_millis(100));
+        let taken: Vec<_> = std::iter::from_fn(|| connect().ok()).take(64).collect();
+        assert!(taken.len() < 64, "the queue has no end");
+        Self {
+            url: format!("http://{at}/"),
+            _queue: (listener, taken),
+        }
+    }
+}
+
+/// E.5.3: a client that gives up while it connects has sent nothing. Of a timeout of ours nobody knows.
+#[tokio::test(start_paused = true)]
+async fn a_timeout_while_connecting_has_not_started_if_it_is_the_clients() {
+    let full = Full::new();
+    let tool = HttpTool::new(Method::POST, &*full.url).unwrap();
+    let mut connector = HttpConnector::new();
+    connector.set_connect_timeout(Some(Duration::from_secs(1)));
+    let hyper =
+        Client::builder(TokioExecutor::new()).build::<_, http_body_util::Full<Bytes>>(connector);
+    let reqwest = reqwest::Client::builder().no_proxy();
+    let reqwest = reqwest.connect_timeout(Duration::from_secs(1)).build();
+    let reqwest = ReqwestClient::from_client(reqwest.unwrap());
+    for leaf in [
+        Leaf::new(tool.clone().client::<_, http_body_util::Full<Bytes>>(hyper)),
+        Leaf::new(tool.clone().client::<_, Bytes>(reqwest)),
+    ] {
+        let begun = Instant::now();
+        let error = leaf.send(no_arguments()).await.unwrap_err();
+        assert_eq!(begun.elapsed().as_secs(), 1);
+        assert_eq!(error.kind(), ErrorKind::ConnectionFailed, "{error:?}");
+        assert_eq!(error.execution(), Execution::NotStarted);
+    }
+    for leaf in leaves(&tool) {
+        let timed = ServiceBuilder::new()
+            .tool_timeout(Duration::from_secs(5))
+            .service(leaf);
+        let error = timed.oneshot(call(no_arguments())).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Timeout);
+        assert_eq!(error.execution(), Execution::Unknown);
+    }
 }
 
 /// One has the status of a gateway that gave up; the other is our own clock's.

@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering::SeqCst},
     },
     time::Duration,
@@ -10,7 +10,7 @@ use std::{
 
 use http::{Method, Response, StatusCode};
 use serde_json::{Value, json};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tower::{Layer, ServiceBuilder, ServiceExt};
 use tower_toolcall::{
     ErrorKind, ServiceBuilderExt, ToolCall, ToolError,
@@ -85,6 +85,29 @@ async fn the_result_stands_at_its_path_or_is_the_whole_body() {
     assert_eq!(picked.unwrap().into_json(), json!(3));
     let missing = api().run(job().with_result("$.nothing").unwrap()).await;
     assert_eq!(missing.unwrap().into_json(), done);
+}
+
+/// E.6.6: a server that says when to come back is asked then, and at the usual interval again after that.
+#[tokio::test(start_paused = true)]
+async fn the_retry_after_of_a_status_beats_the_interval() {
+    let (since, requests) = (Instant::now(), Arc::new(AtomicUsize::new(0)));
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let times = Arc::clone(&asked);
+    let leaf = answered_by(start(), move |_| {
+        times.lock().unwrap().push(since.elapsed().as_secs_f32());
+        let (body, delay) = match requests.fetch_add(1, SeqCst) {
+            0 => (started(), "2"),
+            1 => (json!({ "state": "working" }), "7"),
+            2 => (json!({ "state": "working" }), "0"),
+            _ => (json!({ "state": "done" }), "9"),
+        };
+        let answer = Response::builder().header("retry-after", delay);
+        answer.body(full(body.to_string())).unwrap()
+    });
+    let stack = PollLayer::new(job()).layer(leaf);
+    stack.oneshot(call(json!({ "shop": 3 }))).await.unwrap();
+    // 2 of the start, 7, and the third interval: 0 is no reason to hurry.
+    assert_eq!(*asked.lock().unwrap(), [0.0, 2.0, 9.0, 11.25]);
 }
 
 /// The job's own words for numbers and booleans are their JSON; an unknown state, none and no JSON mean that it goes on.
