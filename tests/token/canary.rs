@@ -32,7 +32,13 @@ fn canary(kind: &str, n: usize) -> String {
 }
 
 #[derive(Clone, Default)]
-struct Buffer(Arc<Mutex<Vec<u8>>>);
+pub(crate) struct Buffer(Arc<Mutex<Vec<u8>>>);
+
+impl Buffer {
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0.lock().unwrap()).into_owned()
+    }
+}
 
 impl Write for Buffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -45,8 +51,9 @@ impl Write for Buffer {
     }
 }
 
-/// All threads, all targets.
-fn listen() -> Buffer {
+/// All threads, all targets. tracing caches for each call site whether anybody listens, so that a test with a subscriber of its own calls
+/// this first: another thread may come by without one.
+pub(crate) fn listen() -> Buffer {
     static ONCE: Once = Once::new();
     let buffer = Buffer::default();
     let writer = buffer.clone();
@@ -196,7 +203,7 @@ async fn no_token_and_no_password_is_shown() {
         }
     }
     said += &format!("{:?} {}", metrics.snapshot(), metrics.snapshot());
-    said += &String::from_utf8_lossy(&buffer.0.lock().unwrap());
+    said += &buffer.text();
     assert!(said.len() > 100_000 && said.contains("invalid_grant"));
     assert!(said.contains("[REDACTED]"));
     let shown = said.find("marmalade");

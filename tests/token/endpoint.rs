@@ -10,10 +10,14 @@ use serde_json::json;
 use tower::ServiceExt;
 use tower_toolcall::{
     BoxError, ErrorKind, Execution, ToolCall, ToolError,
-    token::{ClientAuth, Secret, Target, Token, TokenEndpoint, TokenRequest},
+    token::{ClientAuth, Secret, Target, Token, TokenEndpoint, TokenLayer, TokenRequest},
 };
+use tracing::instrument::WithSubscriber;
 
-use crate::kit::Http;
+use crate::{
+    canary::{self, Buffer},
+    kit::Http,
+};
 
 const URL: &str = "https://id.example.com/token";
 
@@ -277,4 +281,70 @@ async fn a_call_that_asks_for_no_token_is_refused() {
     let endpoint = TokenEndpoint::<_, Bytes>::new(URL, gateway(), good()).unwrap();
     let error = endpoint.oneshot(ToolCall::new("x")).await.unwrap_err();
     assert!(error.is_own_refusal());
+}
+
+/// The lines with `tool.token` that this work writes.
+async fn warned(work: impl Future<Output = ()>) -> Vec<String> {
+    canary::listen();
+    let log = Buffer::default();
+    let listens = tracing_subscriber::fmt()
+        .with_ansi(false)
+        .with_writer(std::sync::Mutex::new(log.clone()))
+        .finish();
+    work.with_subscriber(listens).await;
+    let text = log.text();
+    let lines = text.lines().filter(|line| line.contains("tool.token"));
+    lines.map(str::to_owned).collect()
+}
+
+/// H2: an answer that leaves something out is taken; a warning tells of it once for the endpoint.
+#[tokio::test]
+async fn what_an_answer_leaves_out_is_one_warning() {
+    let no_audience = "e30.e30.c2ln";
+    for (answer, says) in [
+        (
+            json!({ "access_token": "t0k3n", "token_type": "Bearer" }),
+            "the answer has no `issued_token_type`",
+        ),
+        (
+            json!({
+                "access_token": no_audience, "token_type": "Bearer",
+                "issued_token_type": "urn:ietf:params:oauth:token-type:access_token",
+            }),
+            "the token is a JWT without an audience",
+        ),
+    ] {
+        let http = Http::new(200, answer.to_string());
+        let endpoint = TokenEndpoint::<_, Bytes>::new(URL, gateway(), http).unwrap();
+        let lines = warned(async {
+            for _ in 0..3 {
+                let mut call = ToolCall::new("token_exchange");
+                let request = TokenRequest::new("alice", Target::audience("orders"));
+                call.extensions_mut().insert(request);
+                drop(endpoint.clone().oneshot(call).await.unwrap());
+            }
+        });
+        let lines = lines.await;
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert!(lines[0].contains("WARN") && lines[0].contains(says));
+        assert!(lines[0].contains("id.example.com"));
+        assert!(!lines[0].contains("t0k3n") && !lines[0].contains(no_audience));
+    }
+    let lines = warned(async {
+        let target = Target::audience("orders");
+        drop(ask(&good(), gateway(), target).await.unwrap());
+    });
+    assert!(lines.await.is_empty());
+}
+
+/// H2: a caller's own token that goes to a tool is told of when the layer is made.
+#[tokio::test]
+async fn a_token_that_is_passed_on_is_a_warning() {
+    let lines = warned(async {
+        let endpoint = TokenEndpoint::<_, Bytes>::new(URL, gateway(), good()).unwrap();
+        drop(TokenLayer::new(endpoint).pass_subject("order"));
+    });
+    let lines = lines.await;
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(lines[0].contains("WARN") && lines[0].contains("tool=order"));
 }

@@ -7,6 +7,7 @@ mod endpoint;
 mod jobs;
 mod kit;
 mod layer;
+mod lifetimes;
 mod metrics;
 mod mistakes;
 mod providers;

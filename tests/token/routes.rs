@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering::SeqCst},
     },
     time::Duration,
@@ -15,7 +15,7 @@ use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
 use tower::{ServiceBuilder, ServiceExt, util::BoxCloneSyncService};
 use tower_toolcall::{
-    ToolCall, ToolError,
+    ErrorKind, ToolCall, ToolError,
     axum::Routes,
     http_tool::{HttpAnswer, HttpJob, HttpTool},
     poll::PollLayer,
@@ -23,6 +23,8 @@ use tower_toolcall::{
     token::{ClientAuth, Target, TokenEndpoint, TokenLayer},
     validate::{Schema, Schemas},
 };
+
+use tracing::instrument::WithSubscriber;
 
 use crate::kit::Http;
 
@@ -312,6 +314,168 @@ async fn statuses_that_are_the_callers_open_no_breaker() {
             );
         }
     }
+}
+
+/// E.5.7: from the call to its answer: the exchange, both attempts and the wait between them.
+#[tokio::test(start_paused = true)]
+async fn the_execution_time_is_that_of_the_whole_call() {
+    let slow = |client: Client, secs| {
+        Client::new(tower::service_fn(move |request| {
+            let client = client.clone();
+            async move {
+                tokio::time::sleep(Duration::from_secs(secs)).await;
+                client.oneshot(request).await
+            }
+        }))
+    };
+    let requests = AtomicUsize::new(0);
+    let http = Http::by(move || {
+        let status = [503, 200][requests.fetch_add(1, SeqCst)];
+        let mut answer = answer(status, &json!({}));
+        answer.headers_mut().insert("retry-after", 4.into());
+        answer
+    });
+    let upstream = Client::new(http.map_err(|never| match never {}));
+    let auth = ClientAuth::basic("gateway", "s3cr3t");
+    let url = "https://id.example.com/token";
+    let endpoint = TokenEndpoint::<_, Bytes>::new(url, auth, slow(provider(), 3));
+    let stack = ServiceBuilder::new()
+        .layer(tower_toolcall::retry::RetryLayer::default())
+        .map_response(HttpAnswer::into_json)
+        .layer(TokenLayer::new(endpoint.unwrap()).with_tool("order", Target::audience("orders")))
+        .service(order(slow(upstream, 2)));
+    let app = Routes::new(stack).with_bearer_subject().with_execute();
+    let got = post(&app.plain(), Some("alice"), &margherita()).await;
+    assert_eq!(got.body["status"], "completed");
+    // 3, 2, a delay of 4 or a little more, 2.
+    let took = got.body["execution_time_ms"].as_u64().unwrap();
+    assert!((11_000..11_500).contains(&took), "{took}");
+}
+
+/// What an agent reads of an error, and what an operator counts.
+async fn refused(error: ToolError) -> (Got, String) {
+    let metrics = tower_toolcall::metrics::Metrics::new();
+    let tool = tower::service_fn(move |_: ToolCall| {
+        let error = error.clone();
+        async move { Err::<Value, _>(error) }
+    });
+    let app = Routes::new(ServiceBuilder::new().layer(metrics.layer()).service(tool));
+    let app = app.with_execute().plain();
+    let got = post(&app, None, &json!({ "arguments": {} })).await;
+    let codes = metrics.snapshot().total.codes;
+    (got, codes.into_keys().next().unwrap())
+}
+
+/// E.7.1 to E.7.8, H6: code, advice and status of each kind; metrics count by ours.
+#[tokio::test(start_paused = true)]
+async fn every_kind_of_error_has_a_code_of_the_executor() {
+    use ErrorKind as Kind;
+    for (kind, code, is_retryable, status) in [
+        (Kind::InvalidInput, "validation_error", false, 400),
+        (Kind::TokenExchange, "token_exchange_failed", false, 502),
+        (Kind::Timeout, "upstream_timeout", true, 504),
+        (Kind::DeadlineExceeded, "upstream_timeout", false, 504),
+        (
+            Kind::ConnectionFailed,
+            "upstream_connection_error",
+            true,
+            502,
+        ),
+        (Kind::Upstream, "upstream_connection_error", true, 502),
+        (Kind::CircuitOpen, "circuit_open", true, 503),
+        (Kind::PollTimeout, "poll_timeout", true, 504),
+        (Kind::Internal, "internal_error", false, 500),
+        (Kind::Panicked, "internal_error", false, 500),
+        (Kind::Failed, "internal_error", false, 502),
+    ] {
+        let (got, counted) = refused(ToolError::new(kind, "no")).await;
+        assert_eq!(got.body["error_code"], code, "{kind:?}");
+        assert_eq!(got.body["is_retryable"], is_retryable, "{kind:?}");
+        assert_eq!(got.status, status, "{kind:?}");
+        assert_eq!(counted, kind.code());
+    }
+    // Those that have more to say.
+    let own = ToolError::refusal(Kind::NotFound, "no such tool");
+    assert_eq!(refused(own).await.0.body["error_code"], "validation_error");
+    let code = ToolError::new(Kind::Failed, "no").with_code("SOLD_OUT");
+    assert_eq!(refused(code).await.0.body["error_code"], "SOLD_OUT");
+}
+
+/// E.1.7: what a tool that is no HTTP tool kept of its upstream's answer, redacted and cut.
+#[tokio::test(start_paused = true)]
+async fn an_error_has_the_beginning_of_the_upstreams_body() {
+    let long = format!(
+        r#"{{"password": "c4n4ry", "why": "{}"}}"#,
+        "x".repeat(2_000)
+    );
+    let error = ToolError::from_status(StatusCode::BAD_GATEWAY, "no").with_body(&long);
+    let (got, _) = refused(error).await;
+    assert_eq!(got.body["upstream_status"], 502);
+    let body = got.body["upstream_body"].as_str().unwrap();
+    assert!(
+        body.contains("[REDACTED]") && !body.contains("c4n4ry"),
+        "{body}"
+    );
+    assert_eq!(body.chars().count(), 500 + "...[truncated]".len());
+    let (got, _) = refused(ToolError::new(ErrorKind::Failed, "no")).await;
+    assert_eq!(got.body["upstream_body"], Value::Null);
+}
+
+/// E.8: the agent's token: served, refused, too early, in words of the provider, beside a panic; at TRACE of all targets.
+#[tokio::test(start_paused = true)]
+async fn a_bearer_token_of_a_request_is_shown_nowhere() {
+    const CANARY: &str = "marmalade-of-the-agent";
+    let quotes = Client::new(tower::service_fn(|request: Request<Bytes>| async move {
+        let form = String::from_utf8(request.into_body().into()).unwrap();
+        assert!(form.contains(CANARY));
+        Ok(answer(
+            400,
+            &json!({ "error": "invalid_grant", "error_description": form }),
+        ))
+    }));
+    let panics = Client::new(tower::service_fn(
+        |_: Request<Bytes>| -> std::future::Ready<Result<Response<Full<Bytes>>, std::io::Error>> {
+            panic!("on purpose")
+        },
+    ));
+    crate::canary::listen();
+    let (log, mut said) = (crate::canary::Buffer::default(), String::new());
+    let writer = Mutex::new(log.clone());
+    let listens = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::TRACE)
+        .with_span_events(tracing_subscriber::fmt::format::FmtSpan::FULL)
+        .with_writer(writer)
+        .finish();
+    let work = async {
+        for (upstream, provider) in [
+            (upstream(200, json!({})), provider()),
+            (upstream(409, json!({ "why": "closed" })), provider()),
+            (gone(), provider()),
+            (upstream(200, json!({})), quotes),
+            (upstream(200, json!({})), gone()),
+            (panics, provider()),
+        ] {
+            let app = app(order(upstream), provider);
+            for body in [margherita(), json!({ "arguments": { "pizza": 7 } })] {
+                let got = post(&app, Some(CANARY), &body).await;
+                said += &format!("{} {:?} {}", got.status, got.headers, got.body);
+            }
+            let call = ToolCall::new("order").with_subject_token(CANARY);
+            said += &format!("{app:?} {call:?} {:?}", call.extensions());
+        }
+    };
+    work.with_subscriber(listens).await;
+    said += &log.text();
+    for part in [
+        "tool.http_request",
+        "tool.failure",
+        "tool.rejected",
+        "internal_error",
+    ] {
+        assert!(said.contains(part), "{part}");
+    }
+    let shown = said.find("marmalade");
+    assert_eq!(shown.map(|at| &said[at.saturating_sub(300)..at + 40]), None);
 }
 
 /// A job that never ends, with this layer above its requests.
