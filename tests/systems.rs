@@ -506,6 +506,46 @@ async fn e_stops_a_source_and_takes_it_back_after_three_probes() {
     assert_eq!(requests.load(SeqCst), 8);
 }
 
+#[path = "../examples/tools_provider/cloud_events.rs"]
+#[expect(dead_code, reason = "the example prints them")]
+mod cloud_events;
+
+/// E.9.4: each change of a breaker as a CloudEvent, by the example's few lines.
+#[tokio::test(start_paused = true)]
+async fn e_tells_of_its_breakers_in_cloud_events() {
+    let stack = Settings::http_proxy().stack().build().unwrap();
+    let mut transitions = stack.circuit_breaker().subscribe();
+    let (_, tool) = failing(5, "502 Bad Gateway");
+    let tools = ServiceBuilder::new().layer(stack).service(tool);
+    let call = || {
+        tools
+            .clone()
+            .oneshot(ToolCall::new("get").with_server("crm"))
+    };
+    for _ in 0..5 {
+        call().await.unwrap_err();
+    }
+    advance(secs(30)).await;
+    call().await.unwrap();
+    let mut ids = std::collections::HashSet::new();
+    for state in ["open", "half_open"] {
+        let transition = transitions.next().await.unwrap().unwrap();
+        let event = cloud_events::cloud_event(&transition);
+        assert_eq!(event["specversion"], "1.0");
+        assert_eq!(event["type"], format!("dev.tools.circuit_breaker.{state}"));
+        assert_eq!(event["subject"], "crm");
+        assert!(
+            event["source"]
+                .as_str()
+                .is_some_and(|source| source.starts_with('/'))
+        );
+        let time = event["time"].as_str().unwrap();
+        assert!(humantime::parse_rfc3339(time).is_ok(), "{time}");
+        assert_eq!(event["data"]["to"], state);
+        assert!(ids.insert(event["id"].to_string()), "{event}");
+    }
+}
+
 /// System E's servers, as clients that answer by themselves: an identity provider, and an API of orders and deliveries. Each counts its requests,
 /// and can be taken away.
 #[derive(Clone, Default)]
