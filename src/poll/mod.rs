@@ -27,7 +27,8 @@
 //! call.
 //!
 //! **Progress.** While a call waits for its job, it [reports](crate::Progress::report) to an idle timeout above in time: a wait is none
-//! of the tool's silence. A poll that hangs is.
+//! of the tool's silence. A poll that hangs is. Observers find the [job](crate::Observation::job) on the call's record meanwhile. An MCP client hears nothing
+//! of it before the answer: a job says that it runs, not how far it is.
 //!
 //! # Order
 //!

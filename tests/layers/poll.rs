@@ -634,7 +634,7 @@ async fn a_cancelled_call_ends_at_once_and_cancels_its_job() {
     assert!(last.cancellation().is_none());
 }
 
-/// What is observed above is the job's last answer, not the answer that has started it.
+/// E.6.12. What is observed above is the job's last answer, not the answer that has started it.
 #[tokio::test(start_paused = true)]
 async fn the_record_has_the_job_while_it_runs() {
     let tool = Script::new([started(), running(), done()]);

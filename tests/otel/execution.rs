@@ -80,7 +80,7 @@ async fn attributes(mode: &str, status: u16, body: &'static str) -> Vec<(String,
         .collect()
 }
 
-/// E.9: its attributes, whatever the end.
+/// E.9.1, E.6.12: its attributes, whatever the end.
 #[tokio::test(start_paused = true)]
 async fn a_span_has_the_attributes_of_an_execution() {
     let running = r#"{"id": 7, "status": "running"}"#;
