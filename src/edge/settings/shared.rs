@@ -61,7 +61,7 @@ impl Settings {
     /// Whether `[shared]` can work. Nothing is connected.
     pub(super) fn check_shared(&self) -> Result<(), ConfigError> {
         #[cfg(feature = "redis")]
-        self.mirror()?;
+        self.mirror().map(drop)?;
         Ok(())
     }
 }

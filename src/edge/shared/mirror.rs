@@ -221,7 +221,11 @@ impl<S: Store> Mirror<S> {
         let (after, now) = (self.fleet.number(&key), self.now());
         match own.remaining {
             Some(remaining) => self.say(key, Word::Cooling { remaining, after }, now),
-            None => self.force(key, BreakerState::Closed, now),
+            None => {
+                // What was taken over in that moment is over, too.
+                self.with_gate(&key, None);
+                self.force(key, BreakerState::Closed, now);
+            }
         }
     }
 
@@ -442,6 +446,8 @@ impl<S: Store> Mirror<S> {
             self.status.tell(told - news.refused.min(told));
             self.status.drop_some(news.refused as u64);
             let more = news.more;
+            // What a person did meanwhile comes after what the store tells.
+            self.hear_all(heard);
             let (acts, is_new) = self.fleet.read(news, self.now());
             if is_new {
                 // All but what was told just now.
