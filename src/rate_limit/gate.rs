@@ -47,14 +47,12 @@ impl Default for Share {
 }
 
 /// What this process knows of the key by itself: not by texts, and not from other processes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Own {
-    #[default]
-    Nothing,
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Own {
     /// The cooldown lasts until then at least.
-    Until(Duration),
-    /// A person has ended it.
-    Cleared,
+    pub(super) until: Option<Duration>,
+    /// A person has ended one before, and nobody was told yet.
+    pub(super) is_cleared: bool,
 }
 
 #[derive(Debug)]

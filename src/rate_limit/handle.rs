@@ -3,7 +3,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use serde::{Serialize, Serializer};
 
 use super::{
-    gate::{MAX_COOLDOWN, Own},
+    gate::MAX_COOLDOWN,
     keyed::{KeyGate, Settings},
 };
 use crate::{
@@ -79,7 +79,7 @@ impl RateLimitHandle {
     }
 
     fn clear_entry(&self, entry: &Arc<Entry<KeyGate>>) {
-        entry.value().clear(Own::Cleared);
+        entry.value().clear(true);
         self.settings.tell(entry);
     }
 

@@ -176,12 +176,7 @@ impl KeyGate {
     /// This process knows the cooldown by itself.
     pub(super) fn own(&self, now: Duration, cooldown: Duration) {
         let until = now.saturating_add(cooldown);
-        self.with(|gate| {
-            gate.own = match gate.own {
-                Own::Until(before) => Own::Until(before.max(until)),
-                _ => Own::Until(until),
-            }
-        });
+        self.with(|gate| gate.own.until = gate.own.until.max(Some(until)));
     }
 
     /// How long the cooldown still lasts, if one is under way.
@@ -189,11 +184,14 @@ impl KeyGate {
         self.lock().remaining(now)
     }
 
-    /// Ends the cooldown, and the return after it.
-    pub(super) fn clear(&self, own: Own) {
+    /// Ends the cooldown, and the return after it: a person of this process, or of another one.
+    pub(super) fn clear(&self, is_own: bool) {
         self.with(|gate| {
             gate.clear();
-            gate.own = own;
+            gate.own = Own {
+                until: None,
+                is_cleared: is_own,
+            };
         });
     }
 

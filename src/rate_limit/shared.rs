@@ -19,16 +19,19 @@ pub(crate) struct Subscription(broadcast::Receiver<Arc<Entry<KeyGate>>>);
 /// What a process knows of a key by itself.
 pub(crate) struct OwnCooldown {
     entry: Arc<Entry<KeyGate>>,
-    /// How much is left of it. `None`: a person has ended it.
+    /// Whether a person has ended the cooldown before.
+    pub(crate) is_cleared: bool,
+    /// How much is left of the present one.
     pub(crate) remaining: Option<Duration>,
 }
 
 impl KeyGate {
     /// A clearing is told once.
     fn take_own(&self) -> Own {
-        self.with(|gate| match gate.own {
-            Own::Cleared => std::mem::take(&mut gate.own),
-            own => own,
+        self.with(|gate| {
+            let own = gate.own;
+            gate.own.is_cleared = false;
+            own
         })
     }
 }
@@ -36,12 +39,13 @@ impl KeyGate {
 impl OwnCooldown {
     fn of(entry: Arc<Entry<KeyGate>>) -> Option<Self> {
         let gate = entry.value();
-        let remaining = match gate.take_own() {
-            Own::Nothing => return None,
-            Own::Until(until) => Some(until.checked_sub(gate.settings.now())?),
-            Own::Cleared => None,
-        };
-        Some(Self { entry, remaining })
+        let Own { until, is_cleared } = gate.take_own();
+        let remaining = until.and_then(|until| until.checked_sub(gate.settings.now()));
+        (is_cleared || remaining.is_some()).then_some(Self {
+            entry,
+            is_cleared,
+            remaining,
+        })
     }
 
     /// What tells its key from others, in this process.
@@ -115,7 +119,7 @@ impl RateLimitHandle {
             None => {
                 let entry = self.registry.find(hash);
                 entry.is_none_or(|entry| {
-                    entry.value().clear(Own::Nothing);
+                    entry.value().clear(false);
                     true
                 })
             }

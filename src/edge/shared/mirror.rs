@@ -218,14 +218,17 @@ impl<S: Store> Mirror<S> {
         let Some(key) = self.key(layer, own.hash(), own.parts()) else {
             return;
         };
-        let (after, now) = (self.fleet.number(&key), self.now());
-        match own.remaining {
-            Some(remaining) => self.say(key, Word::Cooling { remaining, after }, now),
-            None => {
+        let now = self.now();
+        if own.is_cleared {
+            if own.remaining.is_none() {
                 // What was taken over in that moment is over, too.
                 self.with_gate(&key, None);
-                self.force(key, BreakerState::Closed, now);
             }
+            self.force(key.clone(), BreakerState::Closed, now);
+        }
+        if let Some(remaining) = own.remaining {
+            let after = self.fleet.number(&key);
+            self.say(key, Word::Cooling { remaining, after }, now);
         }
     }
 
