@@ -15,10 +15,11 @@ use hyper::body::{Bytes, Frame};
 use metrics_exporter_prometheus::PrometheusBuilder;
 use opentelemetry::metrics::MeterProvider as _;
 use opentelemetry_sdk::metrics::{InMemoryMetricExporter, SdkMeterProvider};
+use tokio::{runtime, task};
 use tower::{Service, ServiceBuilder, layer::util::Identity, service_fn};
 use tower_layer::Layer as _;
 use tower_toolcall::{
-    ToolCall,
+    ConfigError, ToolCall,
     catch_panic::CatchPanicLayer,
     check::CheckLayer,
     circuit_breaker::{CircuitBreakerBuilder, CircuitBreakerLayer, Rates},
@@ -33,6 +34,7 @@ use tower_toolcall::{
     result::{ToolResult, ToolResultLayer},
     retry::RetryLayer,
     sanitize::SanitizeLayer,
+    shared::{MemoryStore, SharedState},
     timeout::TimeoutLayer,
     trace::TraceLayer,
     transport::TransportLayer,
@@ -180,6 +182,11 @@ fn circuit_breaker() -> Vec<Candidate> {
         ours("circuit_breaker", |tool| {
             layered(CircuitBreakerLayer::new(), tool)
         }),
+        ours("circuit_breaker, shared between processes", |tool| {
+            let layer = CircuitBreakerLayer::new();
+            mirror(new_mirror().breakers("breakers", &layer.handle()));
+            layered(layer, tool)
+        }),
         ours("circuit_breaker, failures in a window", |tool| {
             layered(
                 CircuitBreakerBuilder::gateway().build().expect("valid"),
@@ -206,6 +213,24 @@ fn circuit_breaker() -> Vec<Candidate> {
     ]
 }
 
+fn new_mirror() -> SharedState<MemoryStore> {
+    SharedState::new(MemoryStore::new())
+}
+
+/// A mirror that listens, and has met its store.
+fn mirror(shared: Result<SharedState<MemoryStore>, ConfigError>) {
+    let shared = shared.expect("valid");
+    let handle = shared.handle();
+    let runtime = runtime::Builder::new_current_thread().enable_time().build();
+    let runtime = Box::leak(Box::new(runtime.expect("a runtime")));
+    runtime.spawn(shared.run());
+    runtime.block_on(async {
+        while handle.snapshot().processes == 0 {
+            task::yield_now().await;
+        }
+    });
+}
+
 /// A breaker whose window is full and not clean.
 fn rate(rates: Rates) -> CircuitBreakerLayer {
     let layer = CircuitBreakerLayer::builder().with_trip(rates.with_failure_rate(0.5));
@@ -229,6 +254,14 @@ fn rate_limit() -> Vec<Candidate> {
         ours("rate_limit, nothing cools", |tool| {
             layered(RateLimitBackoffLayer::new(), tool)
         }),
+        ours(
+            "rate_limit, nothing cools, shared between processes",
+            |tool| {
+                let layer = RateLimitBackoffLayer::new();
+                mirror(new_mirror().rate_limits("limits", &layer.handle()));
+                layered(layer, tool)
+            },
+        ),
         peer("tower rate limit, one key, not shared", |tool| {
             let layer = tower::limit::RateLimitLayer::new(u64::MAX, LONG);
             unshared(ServiceBuilder::new().layer(layer).service(tool))

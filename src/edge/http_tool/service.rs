@@ -1,7 +1,7 @@
 use std::{
     future::{Future, poll_fn},
     marker::PhantomData,
-    pin::Pin,
+    pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll},
     time::{Duration, SystemTime},
@@ -12,7 +12,7 @@ use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body::Body as HttpBody;
 use tokio::time::{Instant, timeout};
 use tower_service::Service;
-use tracing::{Instrument, Span};
+use tracing::Span;
 
 use super::{
     HttpTool, MAX_ANSWER,
@@ -175,8 +175,9 @@ where
     let span = events::span(info, tool, &request);
     #[cfg(feature = "otel")]
     span.in_scope(|| super::tool::propagate(request.headers_mut()));
-    let sent = send(tool, max_bytes, client, request, info, &span);
-    let result = sent.instrument(span.clone()).await;
+    // In its place: `Instrument` would move it.
+    let mut sent = pin!(send(tool, max_bytes, client, request, info, &span));
+    let result = poll_fn(|cx| span.in_scope(|| sent.as_mut().poll(cx))).await;
     events::ended(&span, &result);
     result
 }
