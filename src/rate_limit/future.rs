@@ -99,14 +99,8 @@ impl<C> Gated<C> {
         let cooldown = settings.cooldown(Some(cooldown)).min(settings.max_cooldown);
         let now = settings.now();
         self.gate().cool(now, cooldown);
-        self.tell(now, cooldown);
+        settings.know(&self.entry, now, cooldown, false);
         self.emit(request, cooldown, true);
-    }
-
-    /// The leaf itself has said so.
-    fn tell(&self, now: Duration, cooldown: Duration) {
-        self.gate().own(now, cooldown);
-        self.gate().settings.tell(&self.entry);
     }
 
     /// A result that is a rate limit: when the call is sent again.
@@ -133,7 +127,7 @@ impl<C> Gated<C> {
         if let (Some(round), Some(shared)) = (self.admitted.take(), shared) {
             gate.limit(now, round, shared);
             if !by_text {
-                self.tell(now, shared);
+                settings.know(&self.entry, now, shared, true);
             }
         }
         self.emit(request, cooldown, hint.is_some());

@@ -51,6 +51,8 @@ impl Default for Share {
 pub(super) struct Own {
     /// The cooldown lasts until then at least.
     pub(super) until: Option<Duration>,
+    /// Whether a limit was met; else a success has used up what the server grants.
+    pub(super) is_met: bool,
     /// A person has ended one before, and nobody was told yet.
     pub(super) is_cleared: bool,
 }
@@ -143,11 +145,11 @@ impl Gate {
         (since > now).then(|| since - now)
     }
 
-    /// Opens it, whatever was before.
-    pub(super) fn clear(&mut self) {
-        if self.returning.take().is_some() {
-            self.round = self.round.wrapping_add(1);
-        }
+    /// Opens it, whatever was before. Whether it was closed.
+    pub(super) fn clear(&mut self) -> bool {
+        let was_closed = self.returning.take().is_some();
+        self.round = self.round.wrapping_add(u32::from(was_closed));
+        was_closed
     }
 
     /// Gives a call its turn, unless that would come after `latest`.
@@ -213,12 +215,17 @@ impl Gate {
             Some(returning) if round != self.round || self.now < returning.since => {
                 return self.cool(now, delay);
             }
-            // Nor does the first one of a return, even with a queue behind it.
+            // Nor does the first one of a return, even with a queue behind it: of several processes it was another's.
             Some(returning)
-                if returning.given > 1 && self.now >= returning.after(returning.since) =>
+                if (returning.given > 1 || returning.processes > 1)
+                    && self.now >= returning.later(returning.since, 1) =>
             {
-                // What was sent was sent at that rate at most, whenever the answer comes.
-                Some(returning.rate(returning.next.min(self.now)))
+                // What was sent was sent at that rate at most, whenever the answer comes. Others' turns go on.
+                let sent = match returning.processes {
+                    1 => returning.next.min(self.now),
+                    _ => self.now,
+                };
+                Some(returning.rate(sent))
             }
             Some(returning) => returning.ceiling,
             None => None,
@@ -327,6 +334,22 @@ mod tests {
         let round = gate.round();
         gate.limit(secs(1), 0, secs(60));
         assert_ne!(gate.round(), round);
+    }
+
+    /// L3, C8: of a hundred processes each has sent one call at most when the limit is met.
+    #[test]
+    fn a_fleet_learns_the_rate_that_was_too_much() {
+        let mut gate = Gate {
+            share: Share {
+                processes: 100,
+                first: 7,
+            },
+            ..Gate::default()
+        };
+        gate.limit(secs(0), 0, secs(1));
+        // Met by another process, four seconds into the return: 16 calls per second.
+        gate.limit(secs(5), gate.round(), secs(1));
+        assert_eq!(gate.returning.as_ref().unwrap().ceiling, Some(16.0));
     }
 
     /// L3: a return that meets the limit again is followed by a slower one.

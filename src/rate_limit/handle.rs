@@ -66,21 +66,14 @@ impl RateLimitHandle {
     /// that waits already is sent when its own wait ends.
     pub fn clear(&self, call: &ToolCall) {
         if let Some(entry) = self.registry.peek(&call.info()) {
-            self.clear_entry(&entry);
+            self.settings.clear(&entry);
         }
     }
 
     /// Ends the cooldowns of all keys.
     pub fn clear_all(&self) {
-        self.registry
-            .entries()
-            .iter()
-            .for_each(|e| self.clear_entry(e));
-    }
-
-    fn clear_entry(&self, entry: &Arc<Entry<KeyGate>>) {
-        entry.value().clear(true);
-        self.settings.tell(entry);
+        let entries = self.registry.entries();
+        entries.iter().for_each(|entry| self.settings.clear(entry));
     }
 
     /// Begins a cooldown for this call's key, as if a server had asked for it: for at most one day. A longer cooldown that is
@@ -91,10 +84,10 @@ impl RateLimitHandle {
         }
         let make = || KeyGate::new(&self.settings);
         let cool = |entry: &Arc<Entry<KeyGate>>| {
-            let (gate, now) = (entry.value(), self.settings.now());
-            gate.cool(now, cooldown);
-            gate.own(now, cooldown.min(MAX_COOLDOWN));
-            self.settings.tell(entry);
+            let now = self.settings.now();
+            entry.value().cool(now, cooldown);
+            let cooldown = cooldown.min(MAX_COOLDOWN);
+            self.settings.know(entry, now, cooldown, false);
         };
         self.registry.with_kept(&call.info(), make, cool);
     }

@@ -55,10 +55,40 @@ impl Settings {
     }
 
     /// What is known by this process itself, not by texts, is for other processes too.
-    pub(super) fn tell(&self, entry: &Arc<Entry<KeyGate>>) {
+    fn tell(&self, entry: &Arc<Entry<KeyGate>>) {
         if let Some(subscribers) = self.subscribers.get() {
             // Who has no subscriber has nobody to tell.
             let _ = subscribers.send(Arc::clone(entry));
+        }
+    }
+
+    /// This process knows by itself that the key cools down. `is_met`: a limit was met; else a success has used up what the
+    /// server grants.
+    pub(super) fn know(
+        &self,
+        entry: &Arc<Entry<KeyGate>>,
+        now: Duration,
+        cooldown: Duration,
+        is_met: bool,
+    ) {
+        let gate = entry.value();
+        // Of the keys beyond the bound nothing is known.
+        if gate.is_overflow {
+            return;
+        }
+        let until = now.saturating_add(cooldown);
+        gate.with(|gate| {
+            gate.own.until = gate.own.until.max(Some(until));
+            gate.own.is_met |= is_met;
+        });
+        self.tell(entry);
+    }
+
+    /// A person of this process ends the cooldown.
+    pub(super) fn clear(&self, entry: &Arc<Entry<KeyGate>>) {
+        let is_cleared = self.subscribers.get().is_some();
+        if entry.value().clear(is_cleared) {
+            self.tell(entry);
         }
     }
 
@@ -173,26 +203,21 @@ impl KeyGate {
         }
     }
 
-    /// This process knows the cooldown by itself.
-    pub(super) fn own(&self, now: Duration, cooldown: Duration) {
-        let until = now.saturating_add(cooldown);
-        self.with(|gate| gate.own.until = gate.own.until.max(Some(until)));
-    }
-
     /// How long the cooldown still lasts, if one is under way.
     pub(super) fn remaining(&self, now: Duration) -> Option<Duration> {
         self.lock().remaining(now)
     }
 
-    /// Ends the cooldown, and the return after it: a person of this process, or of another one.
-    pub(super) fn clear(&self, is_own: bool) {
+    /// Ends the cooldown, and the return after it; whether there was one. `is_news`: it is to be told.
+    pub(super) fn clear(&self, is_news: bool) -> bool {
         self.with(|gate| {
-            gate.clear();
+            let was_closed = gate.clear();
             gate.own = Own {
-                until: None,
-                is_cleared: is_own,
+                is_cleared: is_news && was_closed || gate.own.is_cleared,
+                ..Own::default()
             };
-        });
+            was_closed
+        })
     }
 
     pub(super) fn with<T>(&self, work: impl FnOnce(&mut Gate) -> T) -> T {

@@ -23,9 +23,17 @@ pub(crate) struct OwnCooldown {
     pub(crate) is_cleared: bool,
     /// How much is left of the present one.
     pub(crate) remaining: Option<Duration>,
+    /// Whether a limit was met; else a success has used up what the server grants.
+    pub(crate) is_met: bool,
 }
 
 impl KeyGate {
+    /// Another process has met the limit: its calls are of the same return.
+    fn limit_elsewhere(&self, now: Duration, cooldown: Duration) {
+        let round = self.with(|gate| gate.round());
+        self.limit(now, round, cooldown);
+    }
+
     /// A clearing is told once.
     fn take_own(&self) -> Own {
         self.with(|gate| {
@@ -39,12 +47,17 @@ impl KeyGate {
 impl OwnCooldown {
     fn of(entry: Arc<Entry<KeyGate>>) -> Option<Self> {
         let gate = entry.value();
-        let Own { until, is_cleared } = gate.take_own();
+        let Own {
+            until,
+            is_met,
+            is_cleared,
+        } = gate.take_own();
         let remaining = until.and_then(|until| until.checked_sub(gate.settings.now()));
         (is_cleared || remaining.is_some()).then_some(Self {
             entry,
             is_cleared,
             remaining,
+            is_met,
         })
     }
 
@@ -98,31 +111,30 @@ impl RateLimitHandle {
         self.settings.processes.store(processes, Relaxed);
     }
 
-    /// Another process has met a limit, which holds for what remains, or a person has ended the cooldown there. False: there is no place
-    /// for the key.
+    /// Another process has met a limit, or used up what the server grants, which holds for what remains; or a person has ended the cooldown
+    /// there. False: there is no place for the key.
     pub(crate) fn adopt(
         &self,
         hash: u64,
         parts: (Option<&str>, Option<&str>),
-        remaining: Option<Duration>,
+        cooldown: Option<(Duration, bool)>,
     ) -> bool {
-        let remaining = remaining.map(|time| time.min(self.settings.max_cooldown));
-        match remaining {
-            Some(Duration::ZERO) => true,
-            Some(remaining) => {
-                let make = || KeyGate::new(&self.settings);
-                self.registry.with_parts(hash, parts, make, |entry| {
-                    entry.value().cool(self.settings.now(), remaining);
-                    !entry.value().is_overflow
-                })
+        let Some((remaining, is_met)) = cooldown else {
+            if let Some(entry) = self.registry.find(hash) {
+                entry.value().clear(false);
             }
-            None => {
-                let entry = self.registry.find(hash);
-                entry.is_none_or(|entry| {
-                    entry.value().clear(false);
-                    true
-                })
-            }
-        }
+            return true;
+        };
+        let remaining = remaining.min(self.settings.max_cooldown);
+        let make = || KeyGate::new(&self.settings);
+        remaining.is_zero()
+            || self.registry.with_parts(hash, parts, make, |entry| {
+                let (gate, now) = (entry.value(), self.settings.now());
+                match is_met {
+                    true => gate.limit_elsewhere(now, remaining),
+                    false => gate.cool(now, remaining),
+                }
+                !gate.is_overflow
+            })
     }
 }

@@ -56,15 +56,39 @@ async fn what_others_write_is_left_out() {
 
 /// C8.
 #[tokio::test]
-async fn keys_of_another_type_are_a_store_that_is_down() {
+async fn a_key_of_another_type_is_a_store_that_is_down() {
     let server = Server::redis().await;
-    let _: () = server.run(&[b"SET", META, b"text"]).await;
+    let peers = b"{tt:default}:peers";
+    let _: () = server.run(&[b"SET", peers, b"text"]).await;
     let a = Process::start(&server.url(), 1);
     until("the error", || a.is_up() == Some(false)).await;
     a.fails("search");
     assert_eq!(a.state("search"), Open);
-    let _: usize = server.run(&[b"DEL", META]).await;
+    let _: usize = server.run(&[b"DEL", peers]).await;
     until("the return", || a.is_up() == Some(true)).await;
+}
+
+/// C8: what is no log of this script's begins again, and is told all that holds.
+#[tokio::test]
+async fn a_log_that_others_have_written_begins_again() {
+    let server = Server::redis().await;
+    let [a, b] = fleet(&server.url(), 1).await;
+    let long = "x".repeat(1 << 20);
+    let writes: [&[&[u8]]; 5] = [
+        &[b"HSET", META, b"seq", b"1e300"],
+        &[b"HSET", META, b"seq", b"-1"],
+        &[b"HSET", META, b"id", long.as_bytes()],
+        &[b"SET", META, b"text"],
+        &[b"SET", LOG, b"text"],
+    ];
+    for (n, write) in writes.into_iter().enumerate() {
+        let tool = format!("tool{n}");
+        let _: redis::Value = server.run(write).await;
+        a.fails(&tool);
+        until("an opening", || b.state(&tool) == Open).await;
+    }
+    let failed = [&a, &b].map(|process| process.shared.snapshot().failed_total);
+    assert_eq!(failed, [0, 0]);
 }
 
 /// C8: messages are hints. However many come, and whatever they say, they open nothing, and exchanges are spaced.

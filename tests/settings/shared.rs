@@ -46,6 +46,19 @@ fn the_password_of_the_server_is_never_shown_or_written() {
         assert!(!shown.contains("hunter2"), "{shown}");
     }
     assert!(settings.shared.url.unwrap().expose().contains("hunter2"));
+    for url in [
+        "redis://:hunter2#hunter2@cache:6379",
+        "rediss://app:hun?ter2hunter2@cache",
+        "redis://app:hun/hunter2@cache",
+        "redis://:hunter2",
+        "hunter2",
+    ] {
+        let shown = tower_toolcall::settings::ServerUrl::from(url).to_string();
+        assert!(
+            !shown.contains("hunter2") && !shown.contains("app"),
+            "{shown}"
+        );
+    }
     let bad = "redis://gateway:hunter2@127.0.0.1:port";
     let error = Settings::default().with_env_from([("TOOL_SHARED_URL", bad)]);
     assert!(!error.unwrap_err().to_string().contains("hunter2"));

@@ -115,6 +115,64 @@ async fn a_thousand_cooldowns_that_end_at_once_end_everywhere() {
     assert!(a.limits.cooldowns().is_empty());
 }
 
+/// C8: what ends nothing is told to nobody, and what is told is told again by one of the fleet.
+#[tokio::test(start_paused = true)]
+async fn a_clearing_is_told_once_and_only_if_it_has_ended_something() {
+    let fleet: [Process; 4] = fleet(1).await;
+    let told = || -> u64 {
+        let told = fleet.iter().map(|p| p.shared.snapshot().told_total);
+        told.sum()
+    };
+    fleet[0].limits.cool(&call(), secs(10));
+    sleep(secs(60)).await;
+    fleet[0].calls("other", true);
+    let before = told();
+    fleet[0].limits.clear(&ToolCall::new("unknown"));
+    fleet[0].limits.clear_all();
+    sleep(secs(2)).await;
+    // The gate is in its return still.
+    assert_eq!(told(), before + 1);
+    fleet[0].limits.clear_all();
+    sleep(secs(2)).await;
+    assert_eq!(told(), before + 1);
+    for day in 1..=5 {
+        sleep(secs(24 * 3600)).await;
+        let most = before + 1 + 3 * day;
+        assert!(told() <= most, "{} after {day} days", told() - before);
+    }
+}
+
+/// C8: a limit that is met in the moment after a person's clearing.
+#[tokio::test(start_paused = true)]
+async fn a_clearing_is_known_although_a_cooldown_follows_it_at_once() {
+    let [a, b] = fleet(1).await;
+    a.limits.cool(&call(), secs(250));
+    settle().await;
+    b.limits.clear(&call());
+    b.limits.cool(&call(), secs(5));
+    settle().await;
+    for process in [&a, &b] {
+        let left = process.cools().unwrap();
+        assert!(left <= secs(5), "{left:?}");
+    }
+}
+
+/// C8: however many have met it, the longest holds.
+#[tokio::test(start_paused = true)]
+async fn a_longer_limit_is_taken_over_however_many_have_told_one() {
+    let fleet: [Process; 80] = fleet(1).await;
+    for process in &fleet[..79] {
+        process.limits.cool(&call(), secs(30));
+    }
+    settle().await;
+    fleet[79].limits.cool(&call(), secs(200));
+    settle().await;
+    for process in &fleet {
+        assert!(process.cools().unwrap() > secs(190));
+        assert_eq!(process.shared.snapshot().dropped_total, 0);
+    }
+}
+
 /// C8.
 #[tokio::test(start_paused = true)]
 async fn while_the_store_is_away_limits_are_each_processes_own() {

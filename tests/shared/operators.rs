@@ -101,6 +101,37 @@ async fn a_forced_state_that_finds_no_place_is_not_taken_for_a_reset() {
     assert_eq!(b.state("search"), ForcedOpen);
 }
 
+/// C8: what strangers make servers say leaves room for what a person says.
+#[tokio::test(start_paused = true)]
+async fn a_person_is_heard_although_ten_thousand_keys_are_known() {
+    let [a, b] = fleet(1).await;
+    for n in 0..10_000 {
+        let call = tower_toolcall::ToolCall::new(format!("tool{n}"));
+        a.limits.cool(&call, secs(200));
+    }
+    sleep(secs(5)).await;
+    a.breaker("search").force_open();
+    sleep(secs(2)).await;
+    assert_eq!(b.state("search"), ForcedOpen);
+    // Nor do limits take the places of openings.
+    a.fails("fetch");
+    sleep(secs(2)).await;
+    assert_eq!(b.state("fetch"), Open);
+}
+
+/// C8: a store that had no room.
+#[tokio::test(start_paused = true)]
+async fn what_was_refused_is_told_when_there_is_room() {
+    let [a, b] = fleet(1).await;
+    a.link.is(Way::Full);
+    a.breaker("search").force_open();
+    sleep(secs(20)).await;
+    assert_eq!(b.state("search"), Closed);
+    a.link.is(Way::Good);
+    sleep(secs(2)).await;
+    assert_eq!(b.state("search"), ForcedOpen);
+}
+
 /// C8: of a fleet of one nobody else has seen the failures.
 #[tokio::test(start_paused = true)]
 async fn who_was_open_alone_does_not_speak_for_those_who_come_later() {

@@ -45,7 +45,8 @@ async fn step(random: &mut Random, fleet: &[Process; 3]) {
             2 => process.breaker("search").disable(),
             _ => process.breaker("search").reset(),
         },
-        8 | 9 => process.link.is(match random.below(5) {
+        8 | 9 => process.link.is(match random.below(6) {
+            5 => Way::Full,
             0 => Way::Cut,
             1 => Way::Deaf,
             2 => Way::Slow(millis(random.below(2_000))),

@@ -20,6 +20,8 @@ pub(crate) enum Way {
     Slow(Duration),
     /// No hints.
     Mute,
+    /// The store has no room for what is written.
+    Full,
 }
 
 /// The way of one process.
@@ -65,7 +67,7 @@ impl Link {
 }
 
 impl Store for Link {
-    async fn exchange(&mut self, exchange: Exchange<'_>) -> Result<News, BoxError> {
+    async fn exchange(&mut self, mut exchange: Exchange<'_>) -> Result<News, BoxError> {
         if self.way() == Way::Cut {
             return Err(super::refused().into());
         }
@@ -74,7 +76,13 @@ impl Store for Link {
         if now.0 != self.own.0 {
             self.own = now;
         }
-        let news = self.own.1.exchange(exchange).await?;
+        let mut refused = 0;
+        if self.way() == Way::Full {
+            refused = exchange.entries.len();
+            exchange.entries = &[];
+        }
+        let mut news = self.own.1.exchange(exchange).await?;
+        news.refused += refused;
         match self.way() {
             Way::Deaf => Err(super::refused().into()),
             Way::Slow(time) => {

@@ -33,14 +33,13 @@ impl From<&str> for ServerUrl {
 
 impl fmt::Display for ServerUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let url = self.0.split(['?', '#']).next().unwrap_or_default();
-        match url.split_once("://") {
-            Some((scheme, rest)) => {
-                let host = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
-                write!(f, "{scheme}://{host}")
-            }
-            // Whatever it is, it is no URL.
-            None => f.write_str("..."),
+        let (scheme, rest) = self.0.split_once("://").unwrap_or(("", ""));
+        // A password may have any of these characters, unescaped by mistake.
+        let host = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
+        let host = host.split(['?', '#']).next().unwrap_or_default();
+        match host.starts_with(|c: char| c.is_alphanumeric() || "/[".contains(c)) {
+            true => write!(f, "{scheme}://{host}"),
+            false => f.write_str("..."),
         }
     }
 }

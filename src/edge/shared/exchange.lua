@@ -8,19 +8,20 @@
 local meta, log, text, over, peers = unpack(KEYS)
 local peer, present, store, since, fresh_id, max_entries, max_records, max_peers, channel = unpack(ARGV)
 local FIRST = 10 -- of the entries: key, value, microseconds
-local MAX_FIELD, MAX_TEXT, DAY = 1024, 160, 24 * 3600 * 1000
+local MAX_ID, MAX_FIELD, MAX_TEXT, DAY = 64, 1024, 160, 24 * 3600 * 1000
 
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local function whole(n) return string.format('%.0f', n) end
 
 -- What was evicted, or written by others, has left the parts with different numbers of entries: then it begins again.
-local known = redis.call('HMGET', meta, 'id', 'seq', 'entries')
-local id, seq, entries = known[1], tonumber(known[2] or '0'), tonumber(known[3] or '')
-local is_whole = id and seq and entries == redis.call('ZCARD', log)
-    and entries == redis.call('HLEN', text) and entries == redis.call('ZCARD', over)
+local known = redis.pcall('HMGET', meta, 'id', 'seq', 'entries')
+local id, seq, entries = known[1], tonumber(known[2] or ''), tonumber(known[3] or '')
+local is_whole = id and #id <= MAX_ID and seq and seq >= 0 and seq < 2 ^ 53
+    and entries == redis.pcall('ZCARD', log)
+    and entries == redis.pcall('HLEN', text) and entries == redis.pcall('ZCARD', over)
 if not is_whole then
-    redis.call('DEL', meta, log, text, over)
+    redis.call('UNLINK', meta, log, text, over)
     id, seq, entries = fresh_id, 0, 0
 elseif store == id and tonumber(since) > seq then
     -- An older copy: what it lacks is told again.

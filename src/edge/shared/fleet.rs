@@ -55,6 +55,8 @@ pub(super) enum Word {
     /// A server has asked it to wait. A person who ends the wait forces the key to be closed.
     Cooling {
         remaining: Duration,
+        /// Whether a limit was met; else a success has used up what the server grants.
+        is_met: bool,
         /// The number of the last such end that it knew.
         after: u64,
     },
@@ -82,7 +84,10 @@ impl Word {
             Self::Probing { .. } => "1 probing".to_owned(),
             Self::Closed { seen } => format!("1 closed {seen}"),
             Self::Forced { state, number } => format!("1 forced {} {number}", state.name()),
-            Self::Cooling { after, .. } => format!("1 cooling {after}"),
+            Self::Cooling { after, is_met, .. } => match is_met {
+                true => format!("1 cooling {after} met"),
+                false => format!("1 cooling {after}"),
+            },
         }
     }
 
@@ -100,10 +105,13 @@ impl Word {
                 })
             }
             ["1", "probing"] => Some(Self::Probing { remaining }),
-            ["1", "cooling", after] => after.parse().ok().map(|after| Self::Cooling {
-                remaining: left,
-                after,
-            }),
+            ["1", "cooling", after, ref met @ ..] if matches!(met, [] | ["met"]) => {
+                Some(Self::Cooling {
+                    remaining: left,
+                    is_met: !met.is_empty(),
+                    after: after.parse().ok()?,
+                })
+            }
             ["1", "closed", seen] => seen.parse().ok().map(|seen| Self::Closed { seen }),
             ["1", "forced", state, number] => {
                 let state = FORCIBLE.into_iter().find(|known| known.name() == state)?;
@@ -123,6 +131,11 @@ pub(super) fn forced(key: &str) -> String {
 
 const FORCED_MARK: char = '\u{1f}';
 
+/// The key of a breaker or a gate that a store's key is about.
+pub(super) fn unmarked(key: &str) -> &str {
+    key.strip_prefix(FORCED_MARK).unwrap_or(key)
+}
+
 /// What a breaker or a gate of this process is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
@@ -131,7 +144,10 @@ pub(super) enum Act {
     Release,
     /// With the number of the word that says so.
     Force(BreakerState, u64),
-    Cool(Duration),
+    /// Whether a limit was met.
+    Cool(Duration, bool),
+    /// The forced state is what is known already: the store has it.
+    Known,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -152,8 +168,22 @@ struct Topic {
     closed: u64,
     /// The last opening that was taken over.
     adopted: u64,
-    /// The openings are cooldowns. Of those one is enough: the server itself has said so.
-    is_limit: bool,
+}
+
+/// The cooldown of a key. One word of one process is enough, as the server itself has said so.
+#[derive(Clone, Copy, Debug)]
+struct Limit {
+    until: Duration,
+    after: u64,
+    is_met: bool,
+}
+
+/// What a person has made of a key.
+#[derive(Clone, Copy, Debug)]
+struct Forced {
+    number: u64,
+    state: BreakerState,
+    heard_at: Duration,
 }
 
 impl Topic {
@@ -183,8 +213,11 @@ pub(super) struct Fleet {
     seq: u64,
     peers: BTreeSet<String>,
     topics: HashMap<String, Topic>,
-    /// The last forced state of each key, and its number; a reset too.
-    forced: HashMap<String, (u64, BreakerState)>,
+    limits: HashMap<String, Limit>,
+    /// The last forced state of each key; a reset too.
+    forced: HashMap<String, Forced>,
+    /// Keys whose resets had to be forgotten.
+    forgotten: Vec<String>,
     /// Records that were no words, or too many.
     dropped: u64,
 }
@@ -198,7 +231,9 @@ impl Fleet {
             seq: 0,
             peers: BTreeSet::new(),
             topics: HashMap::new(),
+            limits: HashMap::new(),
             forced: HashMap::new(),
+            forgotten: Vec::new(),
             dropped: 0,
         }
     }
@@ -228,33 +263,56 @@ impl Fleet {
     }
 
     /// The word of a person who has forced a state here. `None`: there is no place for another key.
-    pub(super) fn force(&mut self, key: &str, state: BreakerState) -> Option<Word> {
-        let known = self.forced.get(key);
-        if known.is_none() && self.forced.len() >= MAX_KEYS {
-            return None;
-        }
+    pub(super) fn force(&mut self, key: &str, state: BreakerState, now: Duration) -> Option<Word> {
         let number = self.number(key).saturating_add(1);
-        self.forced.insert(key.to_owned(), (number, state));
+        self.keep_forced(key, state, number, now)?;
+        Some(Word::Forced { state, number })
+    }
+
+    /// `None`: there is no place for another key.
+    fn keep_forced(
+        &mut self,
+        key: &str,
+        state: BreakerState,
+        number: u64,
+        now: Duration,
+    ) -> Option<()> {
+        if !self.forced.contains_key(key) && self.forced.len() >= MAX_KEYS {
+            // The oldest reset: it is the least that can be forgotten.
+            let resets = self.forced.iter();
+            let resets = resets.filter(|(_, forced)| forced.state == BreakerState::Closed);
+            let oldest = resets.min_by_key(|(_, forced)| forced.heard_at)?.0.clone();
+            self.forced.remove(&oldest);
+            self.forgotten.push(oldest);
+        }
+        let forced = Forced {
+            number,
+            state,
+            heard_at: now,
+        };
+        self.forced.insert(key.to_owned(), forced);
         if let Some(topic) = self.topics.get_mut(key) {
             topic.agreed_until = Duration::ZERO;
+            // Openings that came after it hold, also where they were taken over before.
+            topic.adopted = 0;
         }
-        Some(Word::Forced { state, number })
+        Some(())
+    }
+
+    /// The keys of which nothing forced is known any more.
+    pub(super) fn take_forgotten(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.forgotten)
     }
 
     /// The number of the last forced state of a key; 0 if there was none.
     pub(super) fn number(&self, key: &str) -> u64 {
-        self.forced.get(key).map_or(0, |(number, _)| *number)
-    }
-
-    /// How many keys were forced ever.
-    pub(super) fn forced_keys(&self) -> usize {
-        self.forced.len()
+        self.forced.get(key).map_or(0, |forced| forced.number)
     }
 
     /// The last forced state of a key, or its reset.
     pub(super) fn forced(&self, key: &str) -> BreakerState {
         let known = self.forced.get(key);
-        known.map_or(BreakerState::Closed, |(_, state)| *state)
+        known.map_or(BreakerState::Closed, |forced| forced.state)
     }
 
     /// Takes what a store tells: what is to be done, in this order, and whether it is another store than before.
@@ -263,12 +321,13 @@ impl Fleet {
         if is_new {
             // Its numbers have begun again.
             self.topics.clear();
+            self.limits.clear();
             (self.store, self.seq) = (news.store, 0);
         }
         let peers: BTreeSet<_> = news.peers.into_iter().take(MAX_PEERS).collect();
         let all = peers != self.peers;
         self.peers = peers;
-        if self.topics.len() >= MAX_KEYS {
+        if self.topics.len().max(self.limits.len()) >= MAX_KEYS {
             self.forget(now);
         }
         let (mut acts, mut touched) = (Vec::new(), BTreeSet::new());
@@ -276,13 +335,9 @@ impl Fleet {
             if record.seq <= self.seq {
                 continue;
             }
-            let key = record
-                .key
-                .strip_prefix(FORCED_MARK)
-                .unwrap_or(&record.key)
-                .to_owned();
+            let key = unmarked(&record.key).to_owned();
             match self.hear(&key, record, now) {
-                Some(act) => acts.extend(act.map(|act| (key.clone(), act))),
+                Some(all) => acts.extend(all.into_iter().flatten().map(|act| (key.clone(), act))),
                 None => self.dropped += 1,
             }
             touched.insert(key);
@@ -299,14 +354,89 @@ impl Fleet {
         (acts, is_new)
     }
 
-    /// Takes a word. `None`: it is none, or there is no place for its key.
-    fn hear(&mut self, key: &str, record: Record, now: Duration) -> Option<Option<Act>> {
+    /// Takes a word; what follows from it. `None`: it is none, or there is no place for its key.
+    fn hear(&mut self, key: &str, record: Record, now: Duration) -> Option<[Option<Act>; 2]> {
         let word = Word::decode(&record.value, record.left)?;
         let is_forced = matches!(word, Word::Forced { .. });
-        let is_ours = record.peer == self.me;
-        let has_place = self.topics.len() < MAX_KEYS || self.topics.contains_key(key);
         let is_long = record.key.len().max(record.peer.len()) > MAX_KEY_BYTES;
-        if is_long || !has_place || is_forced != record.key.starts_with(FORCED_MARK) {
+        if is_long || is_forced != record.key.starts_with(FORCED_MARK) {
+            return None;
+        }
+        match word {
+            Word::Forced { state, number } => self.hear_forced(key, state, number, now),
+            Word::Cooling {
+                remaining,
+                is_met,
+                after,
+            } => {
+                let is_ours = record.peer == self.me;
+                let until = now.saturating_add(remaining);
+                let limit = Limit {
+                    until,
+                    after,
+                    is_met,
+                };
+                let holds = self.hear_limit(key, limit)? && !is_ours;
+                Some([holds.then_some(Act::Cool(remaining, is_met)), None])
+            }
+            word => Some([self.hear_breaker(key, word, record, now)?, None]),
+        }
+    }
+
+    fn hear_forced(
+        &mut self,
+        key: &str,
+        state: BreakerState,
+        number: u64,
+        now: Duration,
+    ) -> Option<[Option<Act>; 2]> {
+        let rank = |state| FORCIBLE.iter().position(|known| *known == state);
+        let known = self.forced.get(key);
+        let known = known.map_or((0, None), |forced| (forced.number, rank(forced.state)));
+        if number > known.0.saturating_add(MAX_STEP) {
+            return None;
+        }
+        match (number, rank(state)) {
+            told if told == known => return Some([Some(Act::Known), None]),
+            told if told < known => return Some([None, None]),
+            _ => self.keep_forced(key, state, number, now)?,
+        }
+        // A limit that was met after it holds.
+        let limit = self.limits.get(key);
+        let limit = limit.filter(|limit| limit.after >= number && limit.until > now);
+        let cool = limit.map(|limit| Act::Cool(limit.until - now, limit.is_met));
+        Some([Some(Act::Force(state, number)), cool])
+    }
+
+    /// Whether it holds.
+    fn hear_limit(&mut self, key: &str, limit: Limit) -> Option<bool> {
+        if limit.after < self.number(key) {
+            return Some(false);
+        }
+        let is_full = self.limits.len() >= MAX_KEYS;
+        match self.limits.get_mut(key) {
+            // Of one time between two persons' clearings the longest.
+            Some(known) if known.after == limit.after => {
+                known.is_met |= limit.is_met;
+                known.until = known.until.max(limit.until);
+            }
+            Some(known) if known.after < limit.after => *known = limit,
+            Some(_) => return Some(false),
+            None if is_full => return None,
+            None => _ = self.limits.insert(key.to_owned(), limit),
+        }
+        Some(true)
+    }
+
+    fn hear_breaker(
+        &mut self,
+        key: &str,
+        word: Word,
+        record: Record,
+        now: Duration,
+    ) -> Option<Option<Act>> {
+        let is_ours = record.peer == self.me;
+        if self.topics.len() >= MAX_KEYS && !self.topics.contains_key(key) {
             return None;
         }
         let topic = self.topics.entry(key.to_owned()).or_default();
@@ -324,12 +454,6 @@ impl Fleet {
                 }
                 None
             }
-            Word::Cooling { remaining, after } => {
-                let until = now.saturating_add(remaining);
-                topic.is_limit = true;
-                topic.open(record.peer, Opening { seq, until, after }, &self.peers, now)?;
-                None
-            }
             Word::Probing { remaining } => {
                 topic.openings.remove(&record.peer);
                 let concerns_us = !is_ours && topic.agreed_until > now;
@@ -341,27 +465,11 @@ impl Fleet {
                 let closed = topic.closed;
                 topic.openings.retain(|_, opening| opening.seq > closed);
                 topic.agreed_until = Duration::ZERO;
+                // Openings that came after it hold, also where they were taken over before.
+                topic.adopted = 0;
                 (!is_ours).then_some(Act::Release)
             }
-            Word::Forced { state, number } => {
-                let rank = |state| FORCIBLE.iter().position(|known| *known == state);
-                let known = self.forced.get(key);
-                if number > known.map_or(0, |(n, _)| *n).saturating_add(MAX_STEP) {
-                    return None;
-                }
-                let is_older = |&(n, s): &(u64, BreakerState)| (n, rank(s)) < (number, rank(state));
-                if !known.is_none_or(is_older) {
-                    return Some(None);
-                }
-                if known.is_none() && self.forced.len() >= MAX_KEYS {
-                    return None;
-                }
-                self.forced.insert(key.to_owned(), (number, state));
-                topic.agreed_until = Duration::ZERO;
-                // Those that came after it hold, also where they were taken over before.
-                topic.adopted = 0;
-                Some(Act::Force(state, number))
-            }
+            Word::Forced { .. } | Word::Cooling { .. } => return None,
         })
     }
 
@@ -369,29 +477,25 @@ impl Fleet {
     fn votes(&mut self, key: &str, now: Duration) -> Option<Act> {
         let forced = self.number(key);
         let topic = self.topics.get_mut(key)?;
-        let is_limit = topic.is_limit;
         let living = || {
             let openings = topic.openings.iter();
-            // What a server has said holds although its listener has ended.
             openings.filter(|(peer, opening)| {
-                let is_alive = is_limit || self.peers.contains(*peer);
-                opening.until > now && opening.after >= forced && is_alive
+                opening.until > now && opening.after >= forced && self.peers.contains(*peer)
             })
         };
         let votes = living().count();
         let latest = living().map(|(_, opening)| opening.until).max()?;
         // One alone has nobody to agree with: it does not speak for those who come later.
         let needed = self.quorum.min(self.peers.len().max(2));
-        if votes >= needed && !is_limit {
+        if votes >= needed {
             topic.agreed_until = topic.agreed_until.max(latest.saturating_add(LINGER));
         }
-        if topic.agreed_until <= now && !is_limit {
+        if topic.agreed_until <= now {
             return None;
         }
         // Who was open first goes on by its own clock, and so probes first.
         let ours = living().find(|(peer, _)| **peer == self.me);
         let ours = ours.map_or(u64::MAX, |(_, opening)| opening.seq);
-        let ours = if is_limit { u64::MAX } else { ours };
         let others = living().filter(|(peer, opening)| **peer != self.me && opening.seq < ours);
         let newest = others.clone().map(|(_, opening)| opening.seq).max()?;
         let until = others.map(|(_, opening)| opening.until).max()?;
@@ -399,10 +503,7 @@ impl Fleet {
             return None;
         }
         topic.adopted = newest;
-        Some(match is_limit {
-            true => Act::Cool(until - now),
-            false => Act::Open(until - now),
-        })
+        Some(Act::Open(until - now))
     }
 
     /// Forgets the keys of which nothing is known any more.
@@ -411,6 +512,7 @@ impl Fleet {
             topic.openings.retain(|_, opening| opening.until > now);
             !topic.openings.is_empty() || topic.agreed_until > now
         });
+        self.limits.retain(|_, limit| limit.until > now);
     }
 }
 
@@ -604,6 +706,25 @@ mod tests {
         );
     }
 
+    /// C8: also if the opening was taken over before.
+    #[test]
+    fn a_closing_leaves_a_later_opening_whatever_is_read_first() {
+        let mut fleet = fleet(1);
+        let opening = Act::Open(secs(30));
+        assert_eq!(acts(&mut fleet, &[(4, "b", open(30))], NOW), [opening]);
+        let closing = [(5, "c", Word::Closed { seen: 3 })];
+        assert_eq!(acts(&mut fleet, &closing, NOW), [Act::Release, opening]);
+    }
+
+    /// C8.
+    #[test]
+    fn a_number_that_nobody_can_have_reached_is_no_word() {
+        let mut fleet = fleet(1);
+        let far = force(BreakerState::ForcedOpen, u64::MAX);
+        assert_eq!(acts(&mut fleet, &[(1, "b", far)], NOW), []);
+        assert_eq!((fleet.dropped(), fleet.number("k")), (1, 0));
+    }
+
     /// C8.
     #[test]
     fn a_forced_state_is_taken_over_and_ends_what_was_before() {
@@ -629,7 +750,7 @@ mod tests {
                 acts(&mut fleet, &[(n as u64 + 1, "b", words[word])], NOW);
             }
             assert_eq!(fleet.forced("k"), BreakerState::ForcedClosed);
-            let next = fleet.force("k", BreakerState::Closed);
+            let next = fleet.force("k", BreakerState::Closed, NOW);
             assert_eq!(next, Some(force(BreakerState::Closed, 4)));
         }
     }

@@ -95,7 +95,7 @@ pub struct SharedSnapshot {
     pub is_up: Option<bool>,
     /// How many processes there are, this one too, as of the last exchange; 0 before the first one.
     pub processes: usize,
-    /// What was told of breakers of this process.
+    /// What was told of breakers and rate limits of this process.
     pub told_total: u64,
     /// What was taken over from others, also where a breaker was in that state already.
     pub adopted_total: u64,

@@ -59,6 +59,10 @@
 //!   is read is bounded and checked, but not signed.
 //! - Between two persons who force a key at the same time, in processes that do not know of each other yet, the stricter state wins; what was forced while
 //!   the store was away counts from the moment at which it is back.
+//! - A store that goes on with an older copy of its content, as after a failover, is told what it lacks if the next process that asks has seen more. If it
+//!   has not, what was lost is known with the next opening, or within a day.
+//! - Breakers that a program makes disabled, as after [`disable_all`](crate::circuit_breaker::CircuitBreakerHandle::disable_all), are told if they were there
+//!   already.
 //! - A store that loses its content costs nothing that is known here: each process tells again what it has seen itself. A state that was
 //!   forced by a process that has ended since, and that the store has lost, is not known to processes that start later.
 //! - Keys go to the store as text: names of servers and tools, cut ones and those of more than [`MAX_KEY_BYTES`] excepted, which are not shared. Keys that
@@ -67,11 +71,13 @@
 mod fleet;
 mod handle;
 mod key;
+mod layers;
 mod memory;
 mod mirror;
 #[cfg(feature = "redis")]
 mod redis;
 mod store;
+mod words;
 
 use std::{
     collections::hash_map::RandomState, fmt, hash::BuildHasher as _, sync::Arc, time::Duration,
@@ -83,7 +89,8 @@ pub use self::redis::RedisStore;
 use self::{
     fleet::{Fleet, MAX_VOTES},
     handle::Status,
-    mirror::{Layer, Mirror, State},
+    layers::{Layer, State},
+    mirror::Mirror,
 };
 pub use self::{
     handle::{SharedHandle, SharedSnapshot},

@@ -52,9 +52,11 @@ const MAX_LASTS: Duration = Duration::from_secs(366 * 24 * 3600);
 ///
 /// ```text
 /// ACL SETUSER toolcall on >PASSWORD resetkeys ~{tt:prod}:* resetchannels &{tt:prod}:*
-///     -@all +evalsha +script|load +hello +subscribe +publish +time +del +pexpire
+///     -@all +evalsha +script|load +hello +subscribe +publish +time +unlink +pexpire
 ///     +hmget +hset +hlen +hdel +zadd +zrem +zcard +zscore +zrange +zrangebyscore +zremrangebyscore
 /// ```
+///
+/// A URL with the number of a database needs `+select` as well.
 #[must_use]
 pub struct RedisStore {
     client: Client,
@@ -151,11 +153,12 @@ impl RedisStore {
         Ok(connection)
     }
 
-    /// One exchange, on the connection that there is, or on a new one. A connection on which something failed is not used again.
+    /// One exchange, on the connection that there is, or on a new one. One on which something failed is not used again.
     async fn run(&mut self, exchange: &Exchange<'_>) -> Result<Answer, RedisError> {
-        let mut connection = match self.connection.take() {
-            Some(connection) => connection,
-            None => self.connect().await?,
+        let mut connection = match &self.connection {
+            Some(connection) => connection.clone(),
+            // Kept if the exchange is given up: what it has asked for is answered, and nobody looks.
+            None => self.connection.insert(self.connect().await?).clone(),
         };
         let fresh_id = format!("{:016x}", self.random.next());
         let mut script = self.script.prepare_invoke();
@@ -174,9 +177,8 @@ impl RedisStore {
             let lasts = micros(entry.lasts);
             script.arg(&entry.key).arg(&entry.value).arg(lasts);
         }
-        let answer = script.invoke_async(&mut connection).await?;
-        self.connection = Some(connection);
-        Ok(answer)
+        let answer = script.invoke_async(&mut connection).await;
+        answer.inspect_err(|_| self.connection = None)
     }
 }
 

@@ -1,0 +1,133 @@
+//! The layers whose states are shared.
+
+use std::time::Duration;
+
+use futures_util::{
+    StreamExt as _,
+    stream::{self, BoxStream, SelectAll},
+};
+
+use super::key::{Parts, decode, encode};
+use crate::{
+    circuit_breaker::{Breaker, CircuitBreakerHandle},
+    event::transition::Transition,
+    key::Key,
+    rate_limit::{OwnCooldown, RateLimitHandle},
+};
+
+/// The state of a layer, under the name that it has in all processes.
+pub(super) struct Layer {
+    pub(super) name: String,
+    pub(super) state: State,
+}
+
+pub(super) enum State {
+    Breakers(CircuitBreakerHandle),
+    Gates(RateLimitHandle),
+}
+
+impl State {
+    fn key(&self) -> &Key {
+        match self {
+            Self::Breakers(handle) => handle.key(),
+            Self::Gates(handle) => handle.key(),
+        }
+    }
+}
+
+/// What a layer of this process tells.
+pub(super) enum Heard {
+    Turned(u64, Transition),
+    Cooled(OwnCooldown),
+    /// There was more than could be kept.
+    Missed,
+}
+
+/// What all layers tell, with their numbers.
+pub(super) type All = SelectAll<BoxStream<'static, (usize, Heard)>>;
+
+/// All of them.
+pub(super) struct Layers(pub(super) Vec<Layer>);
+
+impl Layers {
+    pub(super) fn subscribe(&self) -> All {
+        let of_layer = |(n, layer): (usize, &Layer)| match &layer.state {
+            State::Breakers(handle) => {
+                stream::unfold(handle.subscribe(), move |mut all| async move {
+                    let next = all.next_of_key().await?;
+                    let heard = next.map_or(Heard::Missed, |(hash, t)| Heard::Turned(hash, t));
+                    Some(((n, heard), all))
+                })
+                .boxed()
+            }
+            State::Gates(handle) => stream::unfold(handle.subscribe(), move |mut all| async move {
+                let next = all.next().await?;
+                Some(((n, next.map_or(Heard::Missed, Heard::Cooled)), all))
+            })
+            .boxed(),
+        };
+        stream::select_all(self.0.iter().enumerate().map(of_layer))
+    }
+
+    /// A layer's key, as all processes read it.
+    pub(super) fn key(
+        &self,
+        layer: usize,
+        hash: u64,
+        parts: (Option<&str>, Option<&str>),
+    ) -> Option<String> {
+        let Layer { name, state } = &self.0[layer];
+        encode(name, hash, parts, matches!(state.key(), Key::Hashed(_)))
+    }
+
+    /// `makes`: also if there is no breaker of this key yet. False: no layer with breakers has this name, or the key has no place.
+    pub(super) fn with_breaker(&self, key: &str, makes: bool, work: impl Fn(&Breaker)) -> bool {
+        let Some((State::Breakers(handle), hash, parts)) = self.find(key) else {
+            return false;
+        };
+        loop {
+            let breaker = match makes {
+                true => handle.of_parts(hash, parts),
+                false => handle.find_hash(hash),
+            };
+            match &breaker {
+                Some(breaker) => work(breaker),
+                None => return !makes,
+            }
+            // A sweep may have dropped it meanwhile. It drops none that is open or forced.
+            if !makes || handle.find_hash(hash).is_some() {
+                return true;
+            }
+        }
+    }
+
+    /// The same for gates: what remains of a cooldown, and whether a limit was met. `None`: a person has ended it.
+    pub(super) fn with_gate(&self, key: &str, cooldown: Option<(Duration, bool)>) -> bool {
+        match self.find(key) {
+            Some((State::Gates(handle), hash, parts)) => handle.adopt(hash, parts, cooldown),
+            _ => false,
+        }
+    }
+
+    pub(super) fn find<'k>(&self, key: &'k str) -> Option<(&State, u64, Parts<'k>)> {
+        let (name, hash, parts) = decode(key)?;
+        let layer = self.0.iter().find(|layer| layer.name == name)?;
+        Some((&layer.state, hash, parts))
+    }
+
+    /// The rate limits are those of so many processes.
+    pub(super) fn share_limits(&self, processes: usize) {
+        for layer in &self.0 {
+            if let State::Gates(handle) = &layer.state {
+                handle.share_with(processes);
+            }
+        }
+    }
+}
+
+/// The process goes on alone.
+impl Drop for Layers {
+    fn drop(&mut self) {
+        self.share_limits(1);
+    }
+}
