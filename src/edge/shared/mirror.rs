@@ -304,11 +304,9 @@ impl<S: Store> Mirror<S> {
     fn force_at_last(&mut self, key: String, state: BreakerState, now: Duration) {
         let since = self.words.take_back(&key);
         self.force(key.clone(), state, now);
-        if let Some(mut word) = since {
-            if let Word::Open { after, .. } | Word::Cooling { after, .. } = &mut word {
-                *after = self.fleet.number(&key);
-            }
-            self.say(key, word, now);
+        if let Some(own) = since {
+            let number = self.fleet.number(&key);
+            self.words.say_after(key, own, number);
         }
     }
 

@@ -1,6 +1,6 @@
 //! What circuit breakers and rate limits have learnt, shared between processes.
 //!
-//! Ten processes that call a dead tool learn so one by one, each with five failures of its own, and then each sends its own
+//! Each of ten processes that call a dead tool finds that out by itself, with five failures, and then each sends its own
 //! probes; ten that share a rate limit meet it ten times, and come back together. With [`SharedState`] they tell each other, over a
 //! [`Store`], and act as one. Calls never wait for it: each process decides on its
 //! own breakers and gates, as without it, and the future of [`SharedState::run`] mirrors their states in the background. If that future, the
@@ -14,7 +14,8 @@
 //! };
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_toolcall::BoxError> {
-//! let (breaker, rate_limit) = (CircuitBreakerLayer::new(), RateLimitBackoffLayer::new());
+//! let breaker = CircuitBreakerLayer::new();
+//! let rate_limit = RateLimitBackoffLayer::new();
 //! let shared = SharedState::new(MemoryStore::new())
 //!     .breakers("breakers", &breaker.handle())?
 //!     .rate_limits("limits", &rate_limit.handle())?;

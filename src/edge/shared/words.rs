@@ -16,7 +16,7 @@ const COPIES: Duration = Duration::from_secs(10);
 
 /// A word that holds.
 #[derive(Debug)]
-struct Own {
+pub(super) struct Own {
     word: Word,
     /// Until when it is of use to anybody.
     until: Duration,
@@ -90,9 +90,19 @@ impl Words {
         self.words.insert(key, own);
     }
 
-    pub(super) fn take_back(&mut self, key: &str) -> Option<Word> {
+    pub(super) fn take_back(&mut self, key: &str) -> Option<Own> {
         self.due.remove(key);
-        self.words.remove(key).map(|own| own.word)
+        self.words.remove(key)
+    }
+
+    /// Tells a word that was taken back, as one that comes after the forced state of this number.
+    pub(super) fn say_after(&mut self, key: String, mut own: Own, number: u64) {
+        if let Word::Open { after, .. } | Word::Cooling { after, .. } = &mut own.word {
+            *after = number;
+        }
+        own.told_at = None;
+        self.due.insert(key.clone());
+        self.words.insert(key, own);
     }
 
     /// The store has this word, whoever has told it.
