@@ -4,6 +4,7 @@ use tokio::time::{Instant, sleep};
 use tower::{Layer, ServiceExt, service_fn};
 use tower_toolcall::{
     ErrorKind, Key, ToolCall, ToolError,
+    circuit_breaker::CircuitBreakerLayer,
     rate_limit::RateLimitBackoffLayer,
     shared::{MemoryStore, SharedState},
 };
@@ -118,7 +119,12 @@ async fn a_thousand_cooldowns_that_end_at_once_end_everywhere() {
 /// C8: what ends nothing is told to nobody, and what is told is told again by one of the fleet.
 #[tokio::test(start_paused = true)]
 async fn a_clearing_is_told_once_and_only_if_it_has_ended_something() {
-    let fleet: [Process; 4] = fleet(1).await;
+    let store = super::Link::new();
+    let process = |_| {
+        let breakers = CircuitBreakerLayer::new();
+        Process::with_resync(store.another(), 1, &breakers, secs(60))
+    };
+    let fleet: [Process; 4] = std::array::from_fn(process);
     let told = || -> u64 {
         let told = fleet.iter().map(|p| p.shared.snapshot().told_total);
         told.sum()

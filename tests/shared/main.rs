@@ -49,11 +49,21 @@ impl Process {
     }
 
     fn with(link: Link, quorum: usize, breakers: &CircuitBreakerLayer) -> Self {
+        Self::with_resync(link, quorum, breakers, secs(1))
+    }
+
+    fn with_resync(
+        link: Link,
+        quorum: usize,
+        breakers: &CircuitBreakerLayer,
+        resync: Duration,
+    ) -> Self {
         let breakers = breakers.handle();
         let layer = RateLimitBackoffLayer::new();
         let limits = layer.handle();
         let shared = SharedState::new(link.clone())
             .with_quorum(quorum)
+            .and_then(|shared| shared.with_resync(resync))
             .and_then(|shared| shared.breakers("tools", &breakers))
             .and_then(|shared| shared.rate_limits("limits", &limits))
             .unwrap();
