@@ -8,6 +8,7 @@ pub mod cancel;
 pub mod catch_panic;
 pub mod check;
 pub mod circuit_breaker;
+pub mod concurrency_limit;
 mod config;
 pub mod deadline;
 mod edge;

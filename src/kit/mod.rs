@@ -5,6 +5,7 @@ pub mod backoff;
 pub(crate) mod caller;
 #[cfg(feature = "token")]
 pub(crate) mod flights;
+pub(crate) mod hold;
 pub(crate) mod in_flight;
 pub(crate) mod inner;
 pub(crate) mod keys;

@@ -6,6 +6,7 @@ mod bounds;
 mod catch_panic;
 mod check;
 mod circuit_breaker;
+mod concurrency_limit;
 mod contract;
 mod deadline;
 mod health;

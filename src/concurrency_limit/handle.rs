@@ -1,0 +1,95 @@
+use std::{fmt, sync::Arc};
+
+use serde::Serialize;
+
+use super::limit::{KeyLimit, Settings};
+use crate::{
+    call::ToolCall,
+    kit::registry::{Entry, Registry},
+    text::Short,
+};
+
+/// Reads how many calls run and wait.
+///
+/// Cheap to clone. Keeps working when the layer and its services are gone.
+///
+/// ```
+/// use tower_toolcall::{ToolCall, concurrency_limit::ConcurrencyLimitLayer};
+///
+/// let layer = ConcurrencyLimitLayer::new(8);
+/// let handle = layer.handle();
+///
+/// assert_eq!(handle.running(&ToolCall::new("search")), 0);
+/// assert!(handle.loads().is_empty());
+/// ```
+#[derive(Clone)]
+pub struct ConcurrencyLimitHandle {
+    pub(super) registry: Registry<KeyLimit>,
+    pub(super) settings: Arc<Settings>,
+}
+
+impl ConcurrencyLimitHandle {
+    /// How many calls with this call's key run. Of the call only what the key is made of matters.
+    pub fn running(&self, call: &ToolCall) -> usize {
+        let entry = self.registry.peek(&call.info());
+        entry.map_or(0, |entry| entry.value().running())
+    }
+
+    /// How many calls with this call's key wait for their turn.
+    pub fn waiting(&self, call: &ToolCall) -> usize {
+        let entry = self.registry.peek(&call.info());
+        entry.map_or(0, |entry| entry.value().waiting())
+    }
+
+    /// Every key of which calls run or wait, in the order of server and tool.
+    pub fn loads(&self) -> Vec<Load> {
+        let entries = self.registry.entries();
+        let load = |entry: &Arc<Entry<KeyLimit>>| {
+            let limit = entry.value();
+            let (running, waiting) = (limit.running(), limit.waiting());
+            (running + waiting > 0).then(|| Load {
+                server: entry.server().map(str::to_owned),
+                tool: entry.name().map(str::to_owned),
+                running,
+                waiting,
+            })
+        };
+        let mut loads: Vec<_> = entries.iter().filter_map(load).collect();
+        loads.sort_by(|a, b| (&a.server, &a.tool).cmp(&(&b.server, &b.tool)));
+        loads
+    }
+}
+
+impl fmt::Debug for ConcurrencyLimitHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConcurrencyLimitHandle")
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A key of which calls run or wait.
+#[derive(Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Load {
+    /// The server part of the key, the first 256 bytes.
+    pub server: Option<String>,
+    /// The tool part of the key, or the result of a key function, the first 256 bytes.
+    pub tool: Option<String>,
+    /// How many calls run.
+    pub running: usize,
+    /// How many calls wait for their turn.
+    pub waiting: usize,
+}
+
+/// Shows the key short and redacted, as events do.
+impl fmt::Debug for Load {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Load")
+            .field("server", &self.server.as_deref().map(Short::name))
+            .field("tool", &self.tool.as_deref().map(Short::name))
+            .field("running", &self.running)
+            .field("waiting", &self.waiting)
+            .finish()
+    }
+}

@@ -1,0 +1,173 @@
+//! The limit of one key, and the place that a call takes in it.
+
+use std::{
+    future::Future,
+    mem,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    task::{Context, Poll, ready},
+};
+
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use crate::{
+    call::{CallInfo, ToolCall},
+    error::{ErrorKind, ToolError},
+    kit::{
+        hold::Hold,
+        registry::{Entry, Evict, Keep},
+    },
+};
+
+/// Shared by all limits of one layer value.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Settings {
+    pub(super) max: usize,
+    pub(super) max_queue: usize,
+}
+
+/// The value of a key in the registry.
+#[derive(Debug)]
+pub(super) struct KeyLimit {
+    /// Gives permits in the order in which they were asked for.
+    permits: Semaphore,
+    waiting: AtomicUsize,
+    settings: Arc<Settings>,
+}
+
+impl KeyLimit {
+    pub(super) fn new(settings: &Arc<Settings>) -> Self {
+        // More calls than that fit into no memory.
+        Self::of(settings.max.min(Semaphore::MAX_PERMITS), settings)
+    }
+
+    /// The limit of the keys beyond the bound: it lets calls pass, so that those of one key there do not hold back all others.
+    pub(super) fn overflow(settings: &Arc<Settings>) -> Self {
+        Self::of(Semaphore::MAX_PERMITS, settings)
+    }
+
+    fn of(permits: usize, settings: &Arc<Settings>) -> Self {
+        Self {
+            permits: Semaphore::new(permits),
+            waiting: AtomicUsize::new(0),
+            settings: Arc::clone(settings),
+        }
+    }
+
+    pub(super) fn running(&self) -> usize {
+        let max = self.settings.max.min(Semaphore::MAX_PERMITS);
+        max.saturating_sub(self.permits.available_permits())
+    }
+
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.load(Relaxed)
+    }
+}
+
+impl Evict for KeyLimit {
+    const IS_KNOWN: bool = false;
+
+    fn keep(&self) -> Keep {
+        match self.running() + self.waiting() {
+            0 => Keep::IfUsed,
+            _ => Keep::Always,
+        }
+    }
+}
+
+/// The place of a call: outside, in the queue, or among those that run.
+pub(super) struct Place {
+    entry: Arc<Entry<KeyLimit>>,
+    stage: Stage,
+}
+
+enum Stage {
+    Outside,
+    Queued(Pin<Box<dyn Future<Output = ()> + Send + Sync>>),
+    Running,
+}
+
+impl Place {
+    #[inline]
+    pub(super) fn new(entry: Arc<Entry<KeyLimit>>) -> Self {
+        let stage = Stage::Outside;
+        Self { entry, stage }
+    }
+
+    fn limit(&self) -> &KeyLimit {
+        self.entry.value()
+    }
+}
+
+impl Hold for Place {
+    #[inline]
+    fn admit(&mut self) -> bool {
+        let permit = self.limit().permits.try_acquire();
+        let admitted = permit.map(SemaphorePermit::forget).is_ok();
+        if admitted {
+            self.stage = Stage::Running;
+        }
+        admitted
+    }
+
+    fn refusal(&self, _: &ToolCall) -> Option<ToolError> {
+        let limit = self.limit();
+        let is_full = limit.permits.available_permits() == 0
+            && (limit.settings.max == 0 || limit.waiting() >= limit.settings.max_queue);
+        is_full.then(overloaded)
+    }
+
+    fn enter(&mut self, _: &ToolCall) -> Result<(), ToolError> {
+        let limit = self.limit();
+        let Settings { max, max_queue } = *limit.settings;
+        // Without a permit that could come back nobody waits.
+        let most = if max == 0 { 0 } else { max_queue };
+        let one_more = |waiting| (waiting < most).then_some(waiting + 1);
+        let entered = limit.waiting.fetch_update(Relaxed, Relaxed, one_more);
+        entered.map_err(|_| overloaded())?;
+        let entry = Arc::clone(&self.entry);
+        self.stage = Stage::Queued(Box::pin(async move {
+            let permit = entry.value().permits.acquire().await;
+            permit.expect("never closed").forget();
+        }));
+        Ok(())
+    }
+
+    fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if let Stage::Queued(turn) = &mut self.stage {
+            ready!(turn.as_mut().poll(cx));
+            self.stage = Stage::Running;
+            self.limit().waiting.fetch_sub(1, Relaxed);
+        }
+        Poll::Ready(())
+    }
+
+    #[inline]
+    fn succeeded(&self, info: &CallInfo) {
+        self.entry.prove(info);
+    }
+}
+
+impl Drop for Place {
+    #[inline]
+    fn drop(&mut self) {
+        match mem::replace(&mut self.stage, Stage::Outside) {
+            Stage::Outside => {}
+            Stage::Running => self.limit().permits.add_permits(1),
+            Stage::Queued(turn) => {
+                // A permit that was on its way goes to the next.
+                drop(turn);
+                self.limit().waiting.fetch_sub(1, Relaxed);
+            }
+        }
+    }
+}
+
+#[cold]
+fn overloaded() -> ToolError {
+    let text = "as many calls as may run and wait at a time do so";
+    ToolError::refusal(ErrorKind::Overloaded, text)
+}

@@ -1,0 +1,110 @@
+//! A layer that bounds how many calls of a key run at a time.
+//!
+//! Each tool of each server has a limit of its own ([`Key`](crate::Key)), so that one slow tool does not take the connections,
+//! threads or memory of the others. While as many calls run as may, further ones wait in a queue, first come, first served. The queue of a key
+//! has 64 places ([`with_max_queue`](ConcurrencyLimitBuilder::with_max_queue)); a call that finds it full is refused immediately.
+//!
+//! What happens to a call:
+//!
+//! - **It is sent**: it holds a permit from the moment in which it is sent until its answer is there. Whether that is a success does not matter.
+//! - **It waits**: until its turn, until its deadline, or until its caller cancels. It holds no reservation of the service below.
+//! - **Its future is dropped**, or it panics: the permit, or the place in the queue, is free at once, and the next call is woken.
+//!
+//! # Order
+//!
+//! Below retry and rate-limit layers, so that no delay holds a permit; above the breaker, so that a call that had to wait is admitted by
+//! the breaker when it is about to run, and above the timeout, so that an attempt's time does not run while it waits. Below a
+//! [`DeadlineLayer`](crate::deadline::DeadlineLayer), which bounds the wait.
+//!
+//! It is always ready: back-pressure ends here, and the queue takes its place. A call for which the service below is not ready waits for it first, without
+//! a permit and without a place in the queue. If it is not ready when a call from the queue has its turn, the call keeps its permit and waits for it.
+//!
+//! # Example
+//!
+//! ```
+//! use std::time::Duration;
+//! use tokio::time::{Instant, sleep};
+//! use tower::{ServiceBuilder, ServiceExt, service_fn};
+//! use tower_toolcall::{AnyError, ToolCall, concurrency_limit::ConcurrencyLimitLayer};
+//!
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() {
+//! let tool = service_fn(|_call: ToolCall| async {
+//!     sleep(Duration::from_secs(1)).await;
+//!     Ok::<_, AnyError>("done")
+//! });
+//! let stack = ServiceBuilder::new().layer(ConcurrencyLimitLayer::new(2)).service(tool);
+//!
+//! // Four calls of a second each, two at a time.
+//! let start = Instant::now();
+//! let call = || stack.clone().oneshot(ToolCall::new("search"));
+//! let (a, b, c, d) = tokio::join!(call(), call(), call(), call());
+//! assert!([a, b, c, d].iter().all(Result::is_ok));
+//! assert_eq!(start.elapsed().as_secs(), 2);
+//! # }
+//! ```
+//!
+//! One limit for each agent, and no queue; what runs is seen through the handle:
+//!
+//! ```
+//! use tower_toolcall::{Key, concurrency_limit::ConcurrencyLimitLayer};
+//!
+//! # fn main() -> Result<(), tower_toolcall::ConfigError> {
+//! let layer = ConcurrencyLimitLayer::builder(4)
+//!     .with_key(Key::by(|call| call.agent_id().unwrap_or("")))
+//!     .with_max_queue(0)
+//!     .build()?;
+//! for load in layer.handle().loads() {
+//!     println!("{:?}: {} run, {} wait", load.tool, load.running, load.waiting);
+//! }
+//! # Ok(()) }
+//! ```
+//!
+//! # Errors
+//!
+//! [`Overloaded`](crate::ErrorKind::Overloaded), not started, for a call that finds the queue full. It is a
+//! [refusal](crate::ToolError::is_own_refusal): no retry layer repeats it and no breaker counts it.
+//! [`DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded) or [`Cancelled`](crate::ErrorKind::Cancelled), not started, for one whose wait was
+//! ended by its deadline or by its caller's token. Errors of the inner service pass, stamped with the call's names; an inner readiness error
+//! is the result of the call that meets it.
+//!
+//! # Bounds
+//!
+//! At most 10,000 keys are kept ([`with_max_keys`](ConcurrencyLimitBuilder::with_max_keys)); one of which calls run or wait is not
+//! forgotten. Keys with which no call ever succeeded have at most half of the places, and are forgotten first. If there is no place, calls
+//! with new keys pass without a limit: one shared by all of them would let a caller who invents names hold back others. A call that comes in the very moment in which
+//! its unused key is forgotten may run beside those of the key's next limit, once; [known](ConcurrencyLimitBuilder::with_known_keys) keys are never
+//! forgotten.
+//!
+//! A limit for each key is none for all keys together: for that, put a second layer with one key for all calls outside, `Key::by(|_| "")`.
+//!
+//! # Cancel safety
+//!
+//! Dropping the future at any point gives its permit, or its place in the queue, back. A call that waits has to be polled: one that is not polled when its
+//! turn has come keeps the permit that was meant for it.
+//!
+//! # Panics
+//!
+//! A call with a deadline that has to wait panics outside a tokio runtime, or in one without the time driver.
+//!
+//! # Clone
+//!
+//! All services made from one layer value, or from its clones, share the limits. Readiness is not shared.
+//!
+//! # Differences from `tower::limit::ConcurrencyLimit`
+//!
+//! That has one limit for all calls, takes a permit in `poll_ready`, and so holds it while a call is prepared or never made; a caller waits there without a
+//! bound, a deadline or a way to be refused. Here a limit belongs to a key and is taken when the call is sent. A call that succeeds without waiting allocates
+//! nothing in both.
+
+mod future;
+mod handle;
+mod layer;
+mod limit;
+mod service;
+
+pub use self::{
+    future::ResponseFuture,
+    handle::{ConcurrencyLimitHandle, Load},
+    layer::{ConcurrencyLimitBuilder, ConcurrencyLimitLayer},
+    service::ConcurrencyLimit,
+};
