@@ -25,6 +25,7 @@ pub mod middleware;
 pub mod normalize;
 pub mod outcome;
 pub mod poll;
+pub mod quota;
 pub mod rate_limit;
 pub mod redact;
 pub mod result;

@@ -15,6 +15,7 @@ mod kit;
 mod metrics;
 mod middleware;
 mod poll;
+mod quota;
 mod rate_limit;
 mod result;
 mod retry;

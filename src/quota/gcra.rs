@@ -1,0 +1,112 @@
+//! The generic cell rate algorithm (GCRA). Pure: time is an argument, in nanoseconds since any fixed moment.
+//!
+//! A bucket of tokens is one number: the moment in which it is full again, if no more of them are taken. A call that takes tokens moves this moment
+//! on by the time in which they come back. It may be sent as soon as that moment is no further away than the time in which a whole bucket comes back,
+//! for then the tokens that it takes are there. A call that waits takes its tokens at once, so that its turn is known and comes in any case.
+
+use std::collections::BTreeMap;
+
+/// How many given back turns are kept for others at most; more are lost.
+const MOST_FREE: usize = 1024;
+
+/// How fast tokens come back, and how many there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Rate {
+    /// The time between two tokens.
+    pub(super) interval: u64,
+    /// The most tokens at once.
+    pub(super) burst: u32,
+}
+
+/// The tokens of one call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Turn {
+    /// From when on the call may be sent.
+    pub(super) at: u64,
+    /// When the bucket is full again after it.
+    pub(super) full_at: u64,
+    /// The time in which its tokens come back.
+    pub(super) time: u64,
+}
+
+impl Rate {
+    /// The time in which so many tokens come back. `None`: there are never so many.
+    #[inline]
+    pub(super) fn time(&self, tokens: u32) -> Option<u64> {
+        (tokens <= self.burst).then(|| self.interval.saturating_mul(tokens.into()))
+    }
+
+    fn capacity(&self) -> u64 {
+        self.interval.saturating_mul(self.burst.into())
+    }
+
+    /// The turn of a call that comes `now`, after all turns before: they leave a bucket that is full at `full_at`.
+    #[inline]
+    pub(super) fn turn(&self, full_at: u64, now: u64, time: u64) -> Turn {
+        let full_at = full_at.max(now).saturating_add(time);
+        let at = full_at.saturating_sub(self.capacity());
+        Turn { at, full_at, time }
+    }
+
+    /// The whole tokens in such a bucket.
+    pub(super) fn remaining(&self, full_at: u64, now: u64) -> u32 {
+        let missing = full_at.saturating_sub(now).div_ceil(self.interval);
+        self.burst - missing.min(self.burst.into()) as u32
+    }
+}
+
+/// Turns that were given back and come before others that were not: by when the bucket is full after them, the time of their tokens.
+#[derive(Debug, Default)]
+pub(super) struct Free(BTreeMap<u64, u64>);
+
+impl Free {
+    /// A call that takes the place of one of these, not earlier than `now` and not later than `latest`, and what is left of the place.
+    pub(super) fn find(&self, rate: &Rate, now: u64, latest: u64, time: u64) -> Option<Turn> {
+        let from = now.saturating_add(rate.capacity());
+        let mut free = self.0.range(from..);
+        let (&full_at, &found) = free.find(|(_, found)| **found >= time)?;
+        // As if its call had been two, of which this is the first.
+        let full_at = full_at - (found - time);
+        let at = full_at.saturating_sub(rate.capacity());
+        (at <= latest).then_some(Turn { at, full_at, time })
+    }
+
+    /// Takes what [`find`](Self::find) has found.
+    pub(super) fn take(&mut self, rate: &Rate, now: u64, latest: u64, time: u64) -> Option<Turn> {
+        let turn = self.find(rate, now, latest, time)?;
+        let (&full_at, found) = self.0.range_mut(turn.full_at..).next()?;
+        *found -= time;
+        if *found == 0 {
+            self.0.remove(&full_at);
+        }
+        Some(turn)
+    }
+
+    pub(super) fn put(&mut self, turn: Turn) {
+        self.0.insert(turn.full_at, turn.time);
+    }
+
+    /// The last of them.
+    pub(super) fn last(&self) -> Option<(u64, u64)> {
+        self.0
+            .last_key_value()
+            .map(|(full_at, time)| (*full_at, *time))
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn pop_last(&mut self) {
+        self.0.pop_last();
+    }
+
+    /// Forgets those whose moment has passed.
+    pub(super) fn forget_past(&mut self, rate: &Rate, now: u64) {
+        self.0 = self.0.split_off(&now.saturating_add(rate.capacity()));
+        while self.0.len() > MOST_FREE {
+            self.0.pop_first();
+        }
+    }
+}

@@ -1,0 +1,40 @@
+use std::{fmt, sync::Arc};
+
+use super::limit::{KeyQuota, Settings};
+use crate::{call::ToolCall, kit::registry::Registry};
+
+/// Reads what is left of the quotas of a layer.
+///
+/// Cheap to clone. Keeps working when the layer and its services are gone.
+///
+/// ```
+/// use tower_toolcall::{ToolCall, quota::{Quota, QuotaLayer}};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_toolcall::ConfigError> {
+/// let layer = QuotaLayer::new(Quota::per_minute(60)?);
+/// assert_eq!(layer.handle().remaining(&ToolCall::new("search")), 60);
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct QuotaHandle {
+    pub(super) registry: Registry<KeyQuota>,
+    pub(super) settings: Arc<Settings>,
+}
+
+impl QuotaHandle {
+    /// How many tokens the calls with this call's key could use now: none while calls wait for theirs. Of the call only what the key is made of
+    /// matters.
+    pub fn remaining(&self, call: &ToolCall) -> u32 {
+        let entry = self.registry.peek(&call.info());
+        let full_at = entry.map_or(0, |entry| entry.value().bucket.full_at());
+        self.settings.rate.remaining(full_at, self.settings.now())
+    }
+}
+
+impl fmt::Debug for QuotaHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QuotaHandle")
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,173 @@
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::Instant;
+use tower_layer::Layer;
+
+use super::{
+    gcra::Rate,
+    handle::QuotaHandle,
+    limit::{CostFn, KeyQuota, Settings},
+    rate::Quota,
+    service::QuotaService,
+};
+use crate::{
+    call::{CallInfo, ToolCall},
+    config::ConfigError,
+    event::{Listen, Listener},
+    key::Key,
+    kit::keys::KeySettings,
+};
+
+/// Layer that gives the calls of a key so many tokens per period. See the [module docs](super) for an example.
+///
+/// The buckets live in the layer value: services made from it, or from its clones, share them.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct QuotaLayer {
+    quotas: QuotaHandle,
+}
+
+impl QuotaLayer {
+    /// A layer that gives each tool this quota, with the default settings for the rest.
+    pub fn new(quota: Quota) -> Self {
+        QuotaBuilder::new(quota).build_checked()
+    }
+
+    /// A builder with the default settings.
+    pub fn builder(quota: Quota) -> QuotaBuilder {
+        QuotaBuilder::new(quota)
+    }
+
+    /// A handle that reads what is left.
+    pub fn handle(&self) -> QuotaHandle {
+        self.quotas.clone()
+    }
+}
+
+impl<S> Layer<S> for QuotaLayer {
+    type Service = QuotaService<S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        QuotaService::new(inner, self.quotas.clone())
+    }
+}
+
+/// The settings of a [`QuotaLayer`].
+#[derive(Clone)]
+#[must_use]
+pub struct QuotaBuilder {
+    quota: Quota,
+    cost: Option<Arc<CostFn>>,
+    waits: bool,
+    max_wait: Duration,
+    keys: KeySettings,
+    listener: Listener,
+}
+
+impl QuotaBuilder {
+    /// The default settings, with this quota.
+    pub fn new(quota: Quota) -> Self {
+        Self {
+            quota,
+            cost: None,
+            waits: true,
+            max_wait: Duration::from_secs(30),
+            keys: KeySettings::default(),
+            listener: Listener::default(),
+        }
+    }
+
+    /// Sets what calls share a bucket of tokens. Default: those of one tool of one server.
+    pub fn with_key(mut self, key: Key) -> Self {
+        self.keys.key = key;
+        self
+    }
+
+    /// Sets how many tokens a call costs. Default: one. A call that costs none always passes; one that costs more than the quota's
+    /// [burst](Quota::burst) never does, and is refused as [`Denied`](crate::ErrorKind::Denied).
+    pub fn with_cost(mut self, cost: impl Fn(&CallInfo) -> u32 + Send + Sync + 'static) -> Self {
+        self.cost = Some(Arc::new(cost));
+        self
+    }
+
+    /// Refuses a call immediately for which there are no tokens now, instead of letting it wait.
+    pub fn with_fail_fast(mut self) -> Self {
+        self.waits = false;
+        self
+    }
+
+    /// Sets the longest time that a call waits for its tokens. One that would have to wait longer, or beyond its deadline, is refused
+    /// immediately, with the full time. Default 30 s.
+    pub fn with_max_wait(mut self, max: Duration) -> Self {
+        self.max_wait = max;
+        self
+    }
+
+    /// Sets how many keys are kept. Default 10,000; at most 16,777,216. Those whose tokens are all there are forgotten before others; if
+    /// there is no place, calls of unknown keys pass.
+    pub fn with_max_keys(mut self, max: usize) -> Self {
+        self.keys.max = max;
+        self
+    }
+
+    /// Makes the keys of these calls at once, and never forgets them. Of each call only what the key is made of matters.
+    /// Default: none.
+    ///
+    /// A key is *known* if it is one of these, or once a call with it has succeeded. Keys that are not known have at
+    /// most half of the places and are forgotten first, so that names invented by untrusted callers take no place from real
+    /// ones.
+    pub fn with_known_keys(mut self, calls: impl IntoIterator<Item = ToolCall>) -> Self {
+        self.keys.know(calls);
+        self
+    }
+
+    /// Sets the listener for evictions. Default: none. The events are emitted through `tracing` in any case.
+    pub fn with_listener(mut self, listen: impl Listen + 'static) -> Self {
+        self.listener = Listener::new(listen);
+        self
+    }
+
+    /// Builds the layer.
+    ///
+    /// # Errors
+    ///
+    /// `max_keys`: if it is zero, beyond its bound, or less than the keys that are known.
+    pub fn build(self) -> Result<QuotaLayer, ConfigError> {
+        self.keys.check()?;
+        Ok(self.build_checked())
+    }
+
+    fn build_checked(self) -> QuotaLayer {
+        let quota = self.quota;
+        let settings = Arc::new(Settings {
+            quota,
+            rate: Rate {
+                interval: quota.interval(),
+                burst: quota.burst(),
+            },
+            cost: self.cost,
+            max_wait: if self.waits {
+                self.max_wait
+            } else {
+                Duration::ZERO
+            },
+            origin: Instant::now(),
+        });
+        let (overflow, make) = (KeyQuota::overflow(&settings), || KeyQuota::new(&settings));
+        let registry = self.keys.registry(self.listener, overflow, make);
+        QuotaLayer {
+            quotas: QuotaHandle { registry, settings },
+        }
+    }
+}
+
+crate::text::debug_fields! {
+    {} |this| QuotaBuilder {
+        quota: this.quota,
+        waits: this.waits,
+        max_wait: this.max_wait,
+        key: this.keys.key,
+        max_keys: this.keys.max,
+        ..
+    }
+}

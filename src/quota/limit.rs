@@ -1,0 +1,228 @@
+//! The quota of one key, and the tokens of a call.
+
+use std::{
+    fmt,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+use super::{
+    bucket::Bucket,
+    gcra::{Rate, Turn},
+    rate::Quota,
+};
+use crate::{
+    call::{CallInfo, ToolCall},
+    error::{ErrorKind, ToolError},
+    kit::{
+        hold::Hold,
+        registry::{Entry, Evict, Keep},
+        timer::Timer,
+    },
+};
+
+/// How many tokens a call costs.
+pub(super) type CostFn = dyn Fn(&CallInfo) -> u32 + Send + Sync;
+
+/// Shared by all quotas of one layer value.
+pub(super) struct Settings {
+    pub(super) quota: Quota,
+    pub(super) rate: Rate,
+    /// `None`: each call costs one token.
+    pub(super) cost: Option<Arc<CostFn>>,
+    pub(super) max_wait: Duration,
+    pub(super) origin: Instant,
+}
+
+impl Settings {
+    pub(super) fn now(&self) -> u64 {
+        nanos(self.origin.elapsed())
+    }
+
+    #[inline]
+    pub(super) fn cost(&self, call: &CallInfo) -> u32 {
+        self.cost.as_ref().map_or(1, |cost| cost(call))
+    }
+
+    /// The latest turn for a call that comes now, which is never too late for one now; nothing is sent at the deadline itself.
+    fn latest(&self, now: u64, call: &ToolCall) -> u64 {
+        let latest = now.saturating_add(nanos(self.max_wait));
+        let deadline = call.deadline().map(|at| {
+            let at = at.saturating_duration_since(self.origin);
+            nanos(at).saturating_sub(1)
+        });
+        latest.min(deadline.unwrap_or(u64::MAX)).max(now)
+    }
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings")
+            .field("quota", &self.quota)
+            .field("max_wait", &self.max_wait)
+            .finish_non_exhaustive()
+    }
+}
+
+/// As far as they can be counted: for 584 years.
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The value of a key in the registry.
+#[derive(Debug)]
+pub(super) struct KeyQuota {
+    pub(super) bucket: Bucket,
+    settings: Arc<Settings>,
+    /// Shared by all keys beyond the bound: never empty.
+    is_overflow: bool,
+}
+
+impl KeyQuota {
+    pub(super) fn new(settings: &Arc<Settings>) -> Self {
+        Self {
+            bucket: Bucket::default(),
+            settings: Arc::clone(settings),
+            is_overflow: false,
+        }
+    }
+
+    /// The quota of the keys beyond the bound: one of them must not use up that of all others there.
+    pub(super) fn overflow(settings: &Arc<Settings>) -> Self {
+        Self {
+            is_overflow: true,
+            ..Self::new(settings)
+        }
+    }
+}
+
+impl Evict for KeyQuota {
+    const IS_KNOWN: bool = false;
+
+    fn keep(&self) -> Keep {
+        // A full bucket is as good as a new one.
+        match self.bucket.full_at() > self.settings.now() {
+            true => Keep::IfPossible,
+            false => Keep::IfUsed,
+        }
+    }
+}
+
+/// The tokens that a call costs, and has taken.
+pub(super) struct Tokens {
+    entry: Arc<Entry<KeyQuota>>,
+    cost: u32,
+    /// Those of a call that has waited, until it is sent.
+    turn: Option<Turn>,
+    timer: Timer,
+}
+
+impl Tokens {
+    #[inline]
+    pub(super) fn new(entry: Arc<Entry<KeyQuota>>, cost: u32) -> Self {
+        Self {
+            entry,
+            cost,
+            turn: None,
+            timer: Timer::default(),
+        }
+    }
+
+    /// The time in which the tokens come back, or the error of a call that costs more than there ever are.
+    fn time(&self) -> Result<u64, ToolError> {
+        let Rate { burst, .. } = self.entry.value().settings.rate;
+        let time = self.entry.value().settings.rate.time(self.cost);
+        time.ok_or_else(|| {
+            let text = format!(
+                "it costs {} tokens, and the quota has {burst} at most",
+                self.cost
+            );
+            ToolError::refusal(ErrorKind::Denied, text)
+        })
+    }
+}
+
+impl Hold for Tokens {
+    #[inline]
+    fn admit(&mut self) -> bool {
+        let KeyQuota {
+            bucket,
+            settings,
+            is_overflow,
+        } = self.entry.value();
+        match settings.rate.time(self.cost) {
+            Some(0) => true,
+            Some(time) => *is_overflow || bucket.take(&settings.rate, settings.now(), time),
+            None => false,
+        }
+    }
+
+    fn refusal(&self, call: &ToolCall) -> Option<ToolError> {
+        let time = match self.time() {
+            Ok(time) => time,
+            Err(error) => return Some(error),
+        };
+        let KeyQuota {
+            bucket,
+            settings,
+            is_overflow,
+        } = self.entry.value();
+        if *is_overflow || time == 0 {
+            return None;
+        }
+        let now = settings.now();
+        let late = bucket.too_late(&settings.rate, now, settings.latest(now, call), time);
+        late.map(|at| used_up(at - now))
+    }
+
+    fn enter(&mut self, call: &ToolCall) -> Result<(), ToolError> {
+        let time = self.time()?;
+        let KeyQuota {
+            bucket, settings, ..
+        } = self.entry.value();
+        let now = settings.now();
+        let turn = bucket.reserve(&settings.rate, now, settings.latest(now, call), time);
+        self.turn = Some(turn.map_err(|at| used_up(at - now))?);
+        Ok(())
+    }
+
+    fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let origin = self.entry.value().settings.origin;
+        let Some(turn) = self.turn else {
+            return Poll::Ready(());
+        };
+        let at = || origin.checked_add(Duration::from_nanos(turn.at));
+        self.timer.poll(cx, at)
+    }
+
+    #[inline]
+    fn sent(&mut self) {
+        self.turn = None;
+    }
+
+    #[inline]
+    fn succeeded(&self, info: &CallInfo) {
+        self.entry.prove(info);
+    }
+}
+
+impl Drop for Tokens {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(turn) = self.turn.take() {
+            let KeyQuota {
+                bucket, settings, ..
+            } = self.entry.value();
+            bucket.give_back(&settings.rate, settings.now(), turn);
+        }
+    }
+}
+
+#[cold]
+fn used_up(wait: u64) -> ToolError {
+    let (kind, wait) = (ErrorKind::RateLimited, Duration::from_nanos(wait));
+    ToolError::not_admitted(None, kind, "the quota is used up", wait)
+}

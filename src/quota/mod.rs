@@ -1,0 +1,129 @@
+//! A layer that gives the calls of a key so many tokens per period.
+//!
+//! A [`Quota`] is a bucket of tokens. Each call takes one ([or more](QuotaBuilder::with_cost)), and they come back one by one at an even rate: 60 per minute are one
+//! per second. As many as fit into the bucket can be used at once, after a time without calls; by default as many as come back in a period. So in any span of time
+//! `t` calls are admitted for no more than `burst + tokens * t / period` tokens, and no call is held back whose tokens are there. Each
+//! tool of each server has a bucket of its own ([`Key`](crate::Key)).
+//!
+//! What happens to a call:
+//!
+//! - **Its tokens are there**: it takes them and is sent. They are used up, however it ends.
+//! - **They will be there in time**: it takes them in advance and waits for its turn, for 30 s at most ([`with_max_wait`](QuotaBuilder::with_max_wait)), not beyond its
+//!   deadline, and not after its caller has cancelled. Turns come in the order in which calls came. A waiting call holds no reservation of the service below.
+//! - **They will not be there in time**, or the layer [fails fast](QuotaBuilder::with_fail_fast): it is refused immediately, with the time after which they are.
+//! - **Its future is dropped before it was sent**: its tokens are given back. If calls wait behind it, these keep their turns, and the next call that comes gets
+//!   the one that is free.
+//!
+//! This is a limit of your own, known before the server has said a word. What to do after a server's 429 is the business of
+//! [`rate_limit`](crate::rate_limit).
+//!
+//! # Order
+//!
+//! Outside of deadline and retry, if a quota is what a caller is granted: a call then costs its tokens once, however often it is sent, and its wait
+//! does not use up the time of the tool. Directly above the rate-limit layer, if it is what a server grants: then each attempt costs. It is always ready: back-pressure
+//! ends here. A call for which the service below is not ready waits for it first, and takes its tokens when it is about to be sent.
+//!
+//! # Example
+//!
+//! ```
+//! use std::time::Duration;
+//! use tokio::time::Instant;
+//! use tower::{ServiceBuilder, ServiceExt, service_fn};
+//! use tower_toolcall::{AnyError, ToolCall, quota::{Quota, QuotaLayer}};
+//!
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), AnyError> {
+//! let tool = service_fn(|_call: ToolCall| async { Ok::<_, AnyError>("done") });
+//! let quota = Quota::per_minute(60)?.with_burst(2)?;
+//! let stack = ServiceBuilder::new().layer(QuotaLayer::new(quota)).service(tool);
+//!
+//! // Two at once, then one per second.
+//! let start = Instant::now();
+//! for seconds in [0, 0, 1, 2] {
+//!     stack.clone().oneshot(ToolCall::new("search")).await?;
+//!     assert_eq!(start.elapsed().as_secs(), seconds);
+//! }
+//! # Ok(()) }
+//! ```
+//!
+//! What each agent may use in an hour, dear tools at their price, and no waiting:
+//!
+//! ```
+//! use tower::{ServiceBuilder, ServiceExt, service_fn};
+//! use tower_toolcall::{
+//!     AnyError, ErrorKind, Key, ToolCall,
+//!     quota::{Quota, QuotaLayer},
+//! };
+//!
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), AnyError> {
+//! let layer = QuotaLayer::builder(Quota::per_hour(100)?)
+//!     .with_key(Key::by(|call| call.agent_id().unwrap_or("")))
+//!     .with_cost(|call| match call.tool() {
+//!         "deep_research" => 60,
+//!         _ => 1,
+//!     })
+//!     .with_fail_fast()
+//!     .build()?;
+//! let quotas = layer.handle();
+//! let tool = service_fn(|_call: ToolCall| async { Ok::<_, AnyError>("done") });
+//! let stack = ServiceBuilder::new().layer(layer).service(tool);
+//!
+//! let call = ToolCall::new("deep_research").with_agent_id("planner");
+//! stack.clone().oneshot(call.clone()).await?;
+//! assert_eq!(quotas.remaining(&call), 40);
+//! let error = stack.oneshot(call).await.unwrap_err();
+//! assert_eq!(error.kind(), ErrorKind::RateLimited);
+//! assert_eq!(error.retry_after_seconds(), Some(20 * 36)); // until there are 60 again
+//! # Ok(()) }
+//! ```
+//!
+//! # Errors
+//!
+//! [`RateLimited`](crate::ErrorKind::RateLimited), not started, with `retry_after`: the time until the call's tokens are there, if no other call takes them. It is a
+//! [refusal](crate::ToolError::is_own_refusal): no retry layer repeats it, no breaker counts it and no gate closes. [`Denied`](crate::ErrorKind::Denied), not
+//! started, for a call that costs more than the burst: no wait would help it. [`Cancelled`](crate::ErrorKind::Cancelled) or
+//! [`DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded), not started, for one whose caller cancelled while it waited, or for which the service below became ready too late.
+//! Errors of the inner service pass, stamped with the call's names; an inner readiness error is the result of the call that meets it.
+//!
+//! # Bounds
+//!
+//! At most 10,000 keys are kept ([`with_max_keys`](QuotaBuilder::with_max_keys)). Those with which no call ever succeeded have at most half of the places. Those whose tokens
+//! are all there, and those with which no call ever succeeded, are forgotten before others; a key that is forgotten too early begins with a full bucket when it comes
+//! back. If there is no place, calls with new keys pass without a quota: one shared by all of them would let a caller who invents names use up that of others. So a key
+//! should be something that callers cannot invent, such as an agent that was authenticated, or a tool below an [`IdentityLayer`](crate::identity).
+//!
+//! No more calls of a key wait than have their turn within the longest wait. The time between two tokens is a whole number of nanoseconds, rounded up.
+//!
+//! # Cancel safety
+//!
+//! Nothing is lost when the future is dropped before the call is sent, except a turn that has come already while calls wait behind it: that is lost.
+//!
+//! # Panics
+//!
+//! A call that has to wait panics outside a tokio runtime, or in one without the time driver. A function for the cost must not panic: it would pass to the
+//! caller of the service.
+//!
+//! # Clone
+//!
+//! All services made from one layer value, or from its clones, share the buckets. Readiness is not shared.
+//!
+//! # Differences from `tower::limit::RateLimit`
+//!
+//! That has one limit for all calls, counts them in windows of fixed length (so that twice as many as granted pass around the end of a window), cannot be cloned, and lets callers wait in
+//! `poll_ready` without a bound. Here each key has a bucket, services are cloned, and a call that cannot have its turn in time is refused. A call that does not wait allocates nothing in both.
+
+mod bucket;
+mod future;
+mod gcra;
+mod handle;
+mod layer;
+mod limit;
+mod rate;
+mod service;
+
+pub use self::{
+    future::ResponseFuture,
+    handle::QuotaHandle,
+    layer::{QuotaBuilder, QuotaLayer},
+    rate::Quota,
+    service::QuotaService,
+};

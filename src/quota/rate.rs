@@ -1,0 +1,168 @@
+use std::time::Duration;
+
+use crate::config::{ConfigError, refuse_if};
+
+/// The longest period: one year.
+const MAX_PERIOD: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// The longest time in which all tokens come back: a hundred years.
+const MAX_REFILL: u64 = 100 * MAX_PERIOD.as_nanos() as u64;
+
+/// The shortest time between two tokens. It is a whole number of nanoseconds, which is then at most a thousandth longer than asked for.
+const MIN_INTERVAL: Duration = Duration::from_micros(1);
+
+/// How many tokens there are, and how fast they come back: so many per period, and so many at once.
+///
+/// In any span of time `t` calls are admitted for no more than `burst + tokens * t / period` tokens.
+///
+/// ```
+/// use tower_toolcall::quota::Quota;
+///
+/// # fn main() -> Result<(), tower_toolcall::ConfigError> {
+/// let bursty = Quota::per_minute(60)?; // 60 at once, then one per second
+/// let smooth = Quota::per_minute(60)?.with_burst(1)?; // one per second
+/// assert_eq!((bursty.burst(), smooth.burst()), (60, 1));
+/// assert!(Quota::per_minute(0).is_err());
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quota {
+    tokens: u32,
+    period: Duration,
+    burst: u32,
+}
+
+impl Quota {
+    /// So many tokens per period; as many can be used at once.
+    ///
+    /// # Errors
+    ///
+    /// `tokens`: if they are zero, or more than one per microsecond. `period`: if it is zero, or longer than a year.
+    pub fn new(tokens: u32, period: Duration) -> Result<Self, ConfigError> {
+        refuse_if(
+            tokens == 0,
+            "tokens",
+            "it is zero: no call would be admitted",
+        )?;
+        refuse_if(
+            period.is_zero(),
+            "period",
+            "it is zero: nothing would be limited",
+        )?;
+        let reason = format!("{period:?} is longer than a year");
+        refuse_if(period > MAX_PERIOD, "period", reason)?;
+        let reason = format!("{tokens} per {period:?} are more than one per microsecond");
+        refuse_if(period / tokens < MIN_INTERVAL, "tokens", reason)?;
+        Ok(Self {
+            tokens,
+            period,
+            burst: tokens,
+        })
+    }
+
+    /// So many tokens per second.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub fn per_second(tokens: u32) -> Result<Self, ConfigError> {
+        Self::new(tokens, Duration::from_secs(1))
+    }
+
+    /// So many tokens per minute.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub fn per_minute(tokens: u32) -> Result<Self, ConfigError> {
+        Self::new(tokens, Duration::from_secs(60))
+    }
+
+    /// So many tokens per hour.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub fn per_hour(tokens: u32) -> Result<Self, ConfigError> {
+        Self::new(tokens, Duration::from_secs(3600))
+    }
+
+    /// So many tokens per day.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub fn per_day(tokens: u32) -> Result<Self, ConfigError> {
+        Self::new(tokens, Duration::from_secs(24 * 3600))
+    }
+
+    /// Sets how many tokens can be used at once, after a time without calls. Default: those of a period.
+    ///
+    /// # Errors
+    ///
+    /// `burst`: if it is zero, or so many that they take more than a hundred years to come back.
+    pub fn with_burst(self, burst: u32) -> Result<Self, ConfigError> {
+        refuse_if(burst == 0, "burst", "it is zero: no call would be admitted")?;
+        let refill = self.interval().checked_mul(burst.into());
+        let reason = format!("{burst} would take more than a hundred years to come back");
+        refuse_if(refill.is_none_or(|t| t > MAX_REFILL), "burst", reason)?;
+        Ok(Self { burst, ..self })
+    }
+
+    /// How many tokens come back in a [period](Self::period).
+    pub fn tokens(&self) -> u32 {
+        self.tokens
+    }
+
+    /// The time in which they come back.
+    pub fn period(&self) -> Duration {
+        self.period
+    }
+
+    /// How many tokens can be used at once.
+    pub fn burst(&self) -> u32 {
+        self.burst
+    }
+
+    /// The time between two tokens, in nanoseconds: rounded up, so that no more come back than were asked for.
+    pub(super) fn interval(&self) -> u64 {
+        // A year is far from the bound.
+        let period = self.period.as_nanos() as u64;
+        period.div_ceil(self.tokens.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn field(quota: Result<Quota, ConfigError>) -> String {
+        quota.unwrap_err().field().to_owned()
+    }
+
+    #[test]
+    fn what_cannot_work_is_refused() {
+        assert_eq!(field(Quota::per_second(0)), "tokens");
+        assert_eq!(field(Quota::per_second(1_000_001)), "tokens");
+        assert_eq!(field(Quota::new(1, Duration::ZERO)), "period");
+        assert_eq!(field(Quota::new(1, Duration::MAX)), "period");
+        let daily = Quota::per_day(1).unwrap();
+        assert_eq!(field(daily.with_burst(0)), "burst");
+        assert_eq!(field(daily.with_burst(100 * 365 + 1)), "burst");
+        assert_eq!(daily.with_burst(100 * 365).unwrap().burst(), 36_500);
+        assert!(Quota::per_second(1_000_000).is_ok());
+    }
+
+    /// The largest default burst is within the bound of a set one.
+    #[test]
+    fn a_default_burst_can_be_set() {
+        for (tokens, period) in [
+            (u32::MAX, MAX_PERIOD),
+            (1, MAX_PERIOD),
+            (7, Duration::from_micros(7)),
+        ] {
+            let quota = Quota::new(tokens, period).unwrap();
+            assert_eq!(quota.with_burst(tokens), Ok(quota));
+        }
+    }
+}

@@ -1,0 +1,645 @@
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    time::Duration,
+};
+
+use tokio::time::{Instant, advance};
+use tokio_test::{assert_pending, assert_ready, assert_ready_err, assert_ready_ok, task};
+use tower::{Layer, Service, ServiceBuilder, ServiceExt};
+use tower_test::mock;
+use tower_toolcall::{
+    ErrorKind, Execution, Key, ToolCall, ToolError,
+    circuit_breaker::{BreakerState, CircuitBreakerLayer},
+    deadline::DeadlineLayer,
+    quota::{Quota, QuotaBuilder, QuotaLayer, QuotaService},
+    rate_limit::RateLimitBackoffLayer,
+    result::ToolResultLayer,
+    retry::{RetryLayer, RetryPolicy},
+    testing::{Events, Script, Step},
+};
+
+use crate::kit::{self, MockTool, Probe};
+
+const fn secs(s: u64) -> Duration {
+    Duration::from_secs(s)
+}
+
+fn call() -> ToolCall {
+    kit::call()
+}
+
+fn named(name: impl AsRef<str>) -> ToolCall {
+    ToolCall::new(name.as_ref())
+}
+
+/// One token per second, and so many at once.
+fn quota(burst: u32) -> Quota {
+    Quota::per_minute(60).unwrap().with_burst(burst).unwrap()
+}
+
+fn builder(burst: u32) -> QuotaBuilder {
+    QuotaLayer::builder(quota(burst))
+}
+
+fn answers() -> Probe {
+    Script::always(kit::answers())
+}
+
+/// A call that was polled once, and waits.
+fn begin<S>(
+    svc: &QuotaService<S>,
+    call: ToolCall,
+) -> task::Spawn<<QuotaService<S> as Service<ToolCall>>::Future>
+where
+    S: Service<ToolCall, Error: Into<ToolError>> + Clone,
+{
+    let mut svc = svc.clone();
+    assert!(task::spawn(svc.ready()).poll().is_ready());
+    let mut response = task::spawn(svc.call(call));
+    assert!(response.poll().is_pending());
+    response
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_burst_passes_and_the_others_come_at_the_rate() {
+    let tool = answers();
+    let svc = QuotaLayer::new(quota(3)).layer(tool.clone());
+    let start = Instant::now();
+    let calls: Vec<_> = (0..6)
+        .map(|_| tokio::spawn(svc.clone().oneshot(call())))
+        .collect();
+    for call in calls {
+        call.await.unwrap().unwrap();
+    }
+    let at: Vec<_> = tool
+        .times()
+        .iter()
+        .map(|at| (*at - start).as_secs())
+        .collect();
+    assert_eq!(at, [0, 0, 0, 1, 2, 3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn by_default_a_whole_period_passes_at_once() {
+    let layer = QuotaLayer::new(Quota::per_hour(100).unwrap());
+    let svc = layer.layer(answers());
+    for left in (0..100).rev() {
+        svc.clone().oneshot(call()).await.unwrap();
+        assert_eq!(layer.handle().remaining(&call()), left);
+    }
+    assert!(svc.oneshot(call()).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_has_a_bucket_of_its_own() {
+    let layer = builder(1).with_fail_fast().build().unwrap();
+    let svc = layer.layer(answers());
+    for call in [call(), named("weather"), call().with_server("other")] {
+        svc.clone().oneshot(call.clone()).await.unwrap();
+        assert_eq!(layer.handle().remaining(&call), 0);
+        assert!(svc.clone().oneshot(call).await.is_err());
+    }
+    assert_eq!(layer.handle().remaining(&named("unused")), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_tells_the_exact_time() {
+    let svc = builder(1)
+        .with_fail_fast()
+        .build()
+        .unwrap()
+        .layer(answers());
+    svc.clone().oneshot(call()).await.unwrap();
+    advance(Duration::from_millis(250)).await;
+    let error = svc.clone().oneshot(call()).await.unwrap_err();
+    assert_eq!(
+        (error.kind(), error.execution()),
+        (ErrorKind::RateLimited, Execution::NotStarted)
+    );
+    assert!(error.is_own_refusal() && error.is_retryable());
+    assert_eq!(
+        (error.tool(), error.server(), error.call_id()),
+        (Some("search"), Some("docs"), Some("c1"))
+    );
+    assert_eq!(error.retry_after(), Some(Duration::from_millis(750)));
+    // Who comes back then passes, and not a millisecond earlier.
+    advance(Duration::from_millis(749)).await;
+    svc.clone().oneshot(call()).await.unwrap_err();
+    advance(Duration::from_millis(1)).await;
+    svc.oneshot(call()).await.unwrap();
+}
+
+/// A refused call has taken nothing: the next one is not later for it.
+#[tokio::test(start_paused = true)]
+async fn refusals_cost_nothing() {
+    let svc = builder(1)
+        .with_fail_fast()
+        .build()
+        .unwrap()
+        .layer(answers());
+    svc.clone().oneshot(call()).await.unwrap();
+    for _ in 0..1000 {
+        let error = svc.clone().oneshot(call()).await.unwrap_err();
+        assert_eq!(error.retry_after(), Some(secs(1)));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_would_be_too_long_is_not_begun() {
+    let svc = builder(1)
+        .with_max_wait(secs(2))
+        .build()
+        .unwrap()
+        .layer(answers());
+    svc.clone().oneshot(call()).await.unwrap();
+    let _waiting = [begin(&svc, call()), begin(&svc, call())];
+    let start = Instant::now();
+    let error = svc.oneshot(call()).await.unwrap_err();
+    assert_eq!(
+        (error.kind(), error.retry_after()),
+        (ErrorKind::RateLimited, Some(secs(3)))
+    );
+    assert_eq!(start.elapsed(), secs(0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn by_default_a_call_waits_for_thirty_seconds() {
+    let svc = QuotaLayer::new(quota(1)).layer(answers());
+    svc.clone().oneshot(call()).await.unwrap();
+    let _waiting: Vec<_> = (0..30).map(|_| begin(&svc, call())).collect();
+    assert_eq!(
+        svc.oneshot(call()).await.unwrap_err().retry_after(),
+        Some(secs(31))
+    );
+}
+
+/// Nothing is sent at the deadline itself.
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_does_not_end_before_the_deadline_is_not_begun() {
+    let tool = answers();
+    let svc = QuotaLayer::new(quota(1)).layer(tool.clone());
+    svc.clone().oneshot(call()).await.unwrap();
+    let start = Instant::now();
+    let error = svc
+        .clone()
+        .oneshot(call().with_deadline(start + secs(1)))
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (error.kind(), error.retry_after()),
+        (ErrorKind::RateLimited, Some(secs(1)))
+    );
+    assert_eq!(start.elapsed(), secs(0));
+    let late = svc
+        .clone()
+        .oneshot(call().with_deadline(start))
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (late.kind(), late.execution()),
+        (ErrorKind::DeadlineExceeded, Execution::NotStarted)
+    );
+    svc.oneshot(call().with_deadline(start + secs(2)))
+        .await
+        .unwrap();
+    assert_eq!((start.elapsed().as_secs(), tool.count()), (1, 2));
+}
+
+#[cfg(feature = "cancel")]
+#[tokio::test(start_paused = true)]
+async fn a_wait_ends_when_the_caller_cancels() {
+    let layer = QuotaLayer::new(quota(1));
+    let svc = layer.layer(answers());
+    svc.clone().oneshot(call()).await.unwrap();
+    let token = tokio_util::sync::CancellationToken::new();
+    let mut waits = begin(&svc, call().with_cancellation(token.clone()));
+    token.cancel();
+    assert!(waits.is_woken());
+    let error = assert_ready_err!(waits.poll());
+    assert_eq!(
+        (error.kind(), error.execution()),
+        (ErrorKind::Cancelled, Execution::NotStarted)
+    );
+    // Its token is there for another, although its future still is.
+    advance(secs(1)).await;
+    assert_eq!(layer.handle().remaining(&call()), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_give_up_cost_those_who_come_later_nothing() {
+    let layer = QuotaLayer::new(quota(1));
+    let svc = layer.layer(answers());
+    svc.clone().oneshot(call()).await.unwrap();
+    let waiting: Vec<_> = (0..10).map(|_| begin(&svc, call())).collect();
+    drop(waiting);
+    let start = Instant::now();
+    svc.oneshot(call()).await.unwrap();
+    assert_eq!(start.elapsed().as_secs(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_is_given_back_is_the_next_callers() {
+    let svc = QuotaLayer::new(quota(1)).layer(answers());
+    svc.clone().oneshot(call()).await.unwrap();
+    let start = Instant::now();
+    let gives_up = begin(&svc, call());
+    let mut waits = begin(&svc, call());
+    drop(gives_up);
+    svc.oneshot(call()).await.unwrap();
+    assert_eq!(start.elapsed().as_secs(), 1);
+    assert_pending!(waits.poll());
+    waits.await.unwrap();
+    assert_eq!(start.elapsed().as_secs(), 2);
+}
+
+/// No call is ever in the place of another: however many give up, no more pass than are granted.
+#[tokio::test(start_paused = true)]
+async fn callers_who_give_up_get_no_more_than_is_granted() {
+    let tool = answers();
+    let svc = QuotaLayer::new(quota(2)).layer(tool.clone());
+    let start = Instant::now();
+    for round in 0..50 {
+        let calls: Vec<_> = (0..5)
+            .map(|n| {
+                let patience = Duration::from_millis(300 * (n + round % 7));
+                tokio::spawn(tokio::time::timeout(patience, svc.clone().oneshot(call())))
+            })
+            .collect();
+        for call in calls {
+            let _ = call.await.unwrap();
+        }
+    }
+    let times = tool.times();
+    for (i, from) in times.iter().enumerate() {
+        for (n, to) in times[i..].iter().enumerate() {
+            // The timer has whole milliseconds.
+            let span = (*to - *from).as_secs_f64() + 0.001;
+            assert!(
+                (n + 1) as f64 <= 2.0 + span,
+                "{:?}..{:?}",
+                *from - start,
+                *to - start
+            );
+        }
+    }
+    // And, as callers always come, not much less.
+    assert!(
+        2 * times.len() as u64 >= start.elapsed().as_secs(),
+        "{} in {:?}",
+        times.len(),
+        start.elapsed()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_costs_what_its_function_says() {
+    let layer = builder(10)
+        .with_cost(|call| match call.tool() {
+            "dear" => 4,
+            "free" => 0,
+            "never" => 11,
+            _ => 1,
+        })
+        .with_key(Key::by(|_| ""))
+        .with_fail_fast()
+        .build()
+        .unwrap();
+    let (handle, svc) = (layer.handle(), layer.layer(answers()));
+    for (tool, left) in [("dear", 6), ("cheap", 5), ("free", 5), ("dear", 1)] {
+        svc.clone().oneshot(named(tool)).await.unwrap();
+        assert_eq!(handle.remaining(&call()), left, "{tool}");
+    }
+    let error = svc.clone().oneshot(named("dear")).await.unwrap_err();
+    assert_eq!(error.retry_after(), Some(secs(3)));
+    svc.clone().oneshot(named("cheap")).await.unwrap();
+    // No token is left, and it needs none.
+    svc.clone().oneshot(named("free")).await.unwrap();
+    // No wait would help this one.
+    let error = svc.oneshot(named("never")).await.unwrap_err();
+    assert_eq!(
+        (error.kind(), error.execution()),
+        (ErrorKind::Denied, Execution::NotStarted)
+    );
+    assert!(error.is_own_refusal() && !error.is_retryable() && error.retry_after().is_none());
+    assert_eq!(
+        error.message(),
+        "it costs 11 tokens, and the quota has 10 at most"
+    );
+}
+
+/// It waits for no turn, so it is told at once, whatever else is ready.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_costs_too_much_does_not_wait() {
+    let layer = builder(1).with_cost(|_| 2).build().unwrap();
+    assert_eq!(
+        layer
+            .layer(answers())
+            .oneshot(call())
+            .await
+            .unwrap_err()
+            .kind(),
+        ErrorKind::Denied
+    );
+    let (mut svc, mut below) = mock::spawn_layer::<ToolCall, &str, _>(layer);
+    below.allow(0);
+    assert_ready_ok!(svc.poll_ready());
+    let error = assert_ready_err!(task::spawn(svc.call(call())).poll());
+    assert_eq!(error.kind(), ErrorKind::Denied);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_gives_the_reservation_below_back() {
+    let layer = builder(1).with_fail_fast().build().unwrap();
+    layer.layer(answers()).oneshot(call()).await.unwrap();
+    kit::a_refusal_gives_the_reservation_back(layer, call()).await;
+}
+
+/// Rule 3d.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_waits_holds_no_reservation_below() {
+    let layer = QuotaLayer::new(quota(1));
+    layer.layer(answers()).oneshot(call()).await.unwrap();
+    let (limited, _, below) = kit::limited(kit::answers());
+    let mut svc = layer.layer(limited);
+    svc.ready().await.unwrap();
+    assert_eq!(below.available_permits(), 0);
+    let mut waits = task::spawn(svc.call(call()));
+    assert_eq!(below.available_permits(), 1);
+    assert_pending!(waits.poll());
+    assert_eq!(below.available_permits(), 1);
+    assert_eq!(waits.await.unwrap(), "answer");
+}
+
+/// Rule 3c.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_waits_for_the_service_below_takes_its_tokens_when_it_is_sent() {
+    let layer = QuotaLayer::new(quota(1));
+    let (mut svc, mut below) = mock::spawn_layer::<ToolCall, &str, _>(layer.clone());
+    below.allow(0);
+    assert_ready_ok!(svc.poll_ready());
+    let mut waits = task::spawn(svc.call(call()));
+    assert_pending!(waits.poll());
+    assert_eq!(layer.handle().remaining(&call()), 1);
+    // Another call has been faster.
+    layer.layer(answers()).oneshot(call()).await.unwrap();
+    below.allow(1);
+    assert_pending!(waits.poll());
+    advance(secs(1)).await;
+    // It keeps its turn while a fresh instance becomes ready.
+    below.allow(0);
+    assert_pending!(waits.poll());
+    below.allow(1);
+    assert_pending!(waits.poll());
+    let (_, respond) = below.next_request().await.unwrap();
+    respond.send_response("answer");
+    assert_eq!(assert_ready_ok!(waits.poll()), "answer");
+    assert_eq!(layer.handle().remaining(&call()), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_gives_up_before_the_service_below_is_ready_gives_its_turn_back() {
+    let layer = QuotaLayer::new(quota(1));
+    layer.layer(answers()).oneshot(call()).await.unwrap();
+    let (mut svc, mut below) = mock::spawn_layer::<ToolCall, &str, _>(layer.clone());
+    below.allow(1);
+    assert_ready_ok!(svc.poll_ready());
+    let mut waits = task::spawn(svc.call(call()));
+    assert_pending!(waits.poll());
+    below.allow(0);
+    advance(secs(1)).await;
+    assert_pending!(waits.poll());
+    assert_eq!(layer.handle().remaining(&call()), 0);
+    drop(waits);
+    assert_eq!(layer.handle().remaining(&call()), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_for_which_nothing_is_ready_is_refused_at_once() {
+    let layer = builder(1).with_fail_fast().build().unwrap();
+    layer.layer(answers()).oneshot(call()).await.unwrap();
+    let (mut svc, mut below) = mock::spawn_layer::<ToolCall, &str, _>(layer);
+    below.allow(0);
+    assert_ready_ok!(svc.poll_ready());
+    let error = assert_ready_err!(task::spawn(svc.call(call())).poll());
+    assert_eq!(
+        (error.kind(), error.retry_after()),
+        (ErrorKind::RateLimited, Some(secs(1)))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_readiness_error_costs_nothing() {
+    let layer = QuotaLayer::new(quota(1));
+    let (mut svc, mut below): (mock::Spawn<QuotaService<MockTool>>, _) =
+        mock::spawn_layer(layer.clone());
+    below.send_error("connection refused");
+    assert_ready_ok!(svc.poll_ready());
+    assert_ready_err!(task::spawn(svc.call(call())).poll());
+    assert_eq!(layer.handle().remaining(&call()), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_was_sent_has_cost_its_tokens_however_it_ends() {
+    let layer = builder(4).with_fail_fast().build().unwrap();
+    for (step, left) in [
+        (Step::fail(ErrorKind::Failed), 3),
+        (Step::<()>::hang(), 2),
+        (Step::panic("boom"), 1),
+        (Step::panic_in_call("boom"), 0),
+    ] {
+        let mut svc = layer.layer(Script::always(step));
+        svc.ready().await.unwrap();
+        let _ = catch_unwind(AssertUnwindSafe(|| {
+            let _ = task::spawn(svc.call(call())).poll();
+        }));
+        assert_eq!(layer.handle().remaining(&call()), left);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_of_a_wait_is_seen_above() {
+    let stack = ServiceBuilder::new()
+        .layer(ToolResultLayer::new())
+        .layer(QuotaLayer::new(quota(1)))
+        .service(answers());
+    assert_eq!(
+        stack
+            .clone()
+            .oneshot(call())
+            .await
+            .unwrap()
+            .metadata()
+            .waited(),
+        secs(0)
+    );
+    assert_eq!(
+        stack
+            .oneshot(call())
+            .await
+            .unwrap()
+            .metadata()
+            .waited()
+            .as_secs(),
+        1
+    );
+}
+
+/// Trap 13: our own refusals are nobody's failure.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_is_repeated_by_none_and_counted_against_nobody() {
+    let (breaker, gate) = (CircuitBreakerLayer::new(), RateLimitBackoffLayer::new());
+    let stack = ServiceBuilder::new()
+        .layer(RetryLayer::new(RetryPolicy::new().assume_replay_safe()))
+        .layer(gate.clone())
+        .layer(breaker.clone())
+        .layer(builder(1).with_fail_fast().build().unwrap())
+        .service(answers());
+    stack.clone().oneshot(call()).await.unwrap();
+    let start = Instant::now();
+    for _ in 0..20 {
+        let error = stack.clone().oneshot(call()).await.unwrap_err();
+        assert_eq!(
+            (error.kind(), error.attempts()),
+            (ErrorKind::RateLimited, None)
+        );
+    }
+    assert_eq!(start.elapsed(), secs(0));
+    assert_eq!(
+        breaker.handle().breaker(&call()).state(),
+        BreakerState::Closed
+    );
+    assert!(gate.handle().cooldowns().is_empty());
+}
+
+/// Outside of a deadline a wait does not use up the tool's time, and a call costs once, however often it is sent.
+#[tokio::test(start_paused = true)]
+async fn outside_of_deadline_and_retry_a_call_costs_once() {
+    let tool = Script::new([
+        Step::fail(ErrorKind::Upstream),
+        Step::fail(ErrorKind::Upstream),
+    ])
+    .then(Step::ok(()).after(secs(1)));
+    let layer = builder(1).build().unwrap();
+    let stack = ServiceBuilder::new()
+        .layer(layer.clone())
+        .layer(DeadlineLayer::new(secs(10)))
+        .layer(RetryLayer::new(RetryPolicy::new().assume_replay_safe()))
+        .service(tool.clone());
+    let calls = [stack.clone().oneshot(call()), stack.clone().oneshot(call())];
+    for call in calls.map(tokio::spawn) {
+        call.await.unwrap().unwrap();
+    }
+    assert_eq!(tool.count(), 4);
+}
+
+#[cfg(feature = "metrics")]
+#[tokio::test(start_paused = true)]
+async fn a_refusal_is_counted_as_rejected() {
+    let metrics = tower_toolcall::metrics::Metrics::new();
+    let stack = ServiceBuilder::new()
+        .layer(metrics.layer())
+        .layer(builder(1).with_fail_fast().build().unwrap())
+        .service(answers());
+    stack.clone().oneshot(call()).await.unwrap();
+    stack.oneshot(call()).await.unwrap_err();
+    let total = metrics.snapshot().total;
+    assert_eq!((total.calls, total.successes, total.rejected), (2, 1, 1));
+}
+
+/// What a caller invents uses up no other's tokens.
+#[tokio::test(start_paused = true)]
+async fn invented_names_take_no_tokens_from_others() {
+    let events = Events::new();
+    let layer = builder(1)
+        .with_max_keys(8)
+        .with_fail_fast()
+        .with_known_keys([named("known")])
+        .with_listener(events.clone())
+        .build()
+        .unwrap();
+    let tool = Script::always(Step::<()>::fail(ErrorKind::NotFound));
+    let svc = layer.layer(tool.clone());
+    svc.clone().oneshot(named("known")).await.unwrap_err();
+    for n in 0..1000 {
+        let error = svc
+            .clone()
+            .oneshot(named(format!("invented{n}")))
+            .await
+            .unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+    }
+    // What is known is not forgotten for them.
+    let error = svc.clone().oneshot(named("known")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::RateLimited);
+    // And what is new finds its own tokens.
+    assert_eq!(
+        svc.oneshot(named("new")).await.unwrap_err().kind(),
+        ErrorKind::NotFound
+    );
+    assert!(events.names().contains(&"tool.evicted"));
+}
+
+/// One that has answered once has a place, whatever is invented afterwards; so nobody gets fresh tokens by inventing names.
+#[tokio::test(start_paused = true)]
+async fn a_key_in_use_is_not_forgotten_for_invented_ones() {
+    let layer = builder(2)
+        .with_max_keys(8)
+        .with_fail_fast()
+        .build()
+        .unwrap();
+    let tool = Script::new([kit::answers(), kit::answers()]).then(Step::fail(ErrorKind::NotFound));
+    let svc = layer.layer(tool);
+    for _ in 0..2 {
+        svc.clone().oneshot(call()).await.unwrap();
+    }
+    for n in 0..1000 {
+        let _ = svc.clone().oneshot(named(format!("invented{n}"))).await;
+    }
+    assert_eq!(layer.handle().remaining(&call()), 0);
+    assert_eq!(
+        svc.oneshot(call()).await.unwrap_err().kind(),
+        ErrorKind::RateLimited
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn services_of_one_layer_share_the_tokens() {
+    let layer = builder(1).with_fail_fast().build().unwrap();
+    layer.layer(answers()).oneshot(call()).await.unwrap();
+    assert!(
+        layer
+            .clone()
+            .layer(answers())
+            .oneshot(call())
+            .await
+            .is_err()
+    );
+}
+
+/// A turn that has come while its future was not polled is its caller's still.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_polled_late_is_sent_then() {
+    let svc = QuotaLayer::new(quota(1)).layer(answers());
+    svc.clone().oneshot(call()).await.unwrap();
+    let mut waits = begin(&svc, call());
+    advance(secs(100)).await;
+    assert_eq!(assert_ready!(waits.poll()).unwrap(), "answer");
+}
+
+#[test]
+fn what_cannot_work_is_refused() {
+    let built = builder(1).with_max_keys(0).build();
+    assert_eq!(built.unwrap_err().field(), "max_keys");
+}
+
+#[tokio::test]
+async fn a_wait_without_end_does_not_overflow() {
+    let svc = builder(1)
+        .with_max_wait(Duration::MAX)
+        .build()
+        .unwrap()
+        .layer(answers());
+    svc.clone().oneshot(call()).await.unwrap();
+    let far = Instant::now() + secs(30 * 365 * 24 * 3600);
+    let _waits = begin(&svc, call().with_deadline(far));
+}
