@@ -14,15 +14,17 @@ use tower_layer::Layer;
 #[cfg(feature = "settings")]
 use tower_toolcall::settings;
 use tower_toolcall::{
-    BoxError, ErrorKind, ToolCall, ToolError,
+    BoxError, ErrorKind, Key, ToolCall, ToolError,
     backoff::Backoff,
     catch_panic::CatchPanicLayer,
     check::CheckLayer,
     circuit_breaker::{CircuitBreakerBuilder, CircuitBreakerLayer, Rates, Trip},
+    concurrency_limit::ConcurrencyLimitLayer,
     deadline::DeadlineLayer,
     health::Health,
     normalize::NormalizeLayer,
     poll::PollLayer,
+    quota::{Quota, QuotaLayer},
     rate_limit::RateLimitBackoffLayer,
     redact::Rules,
     result::ToolResultLayer,
@@ -134,6 +136,13 @@ allocates_nothing! {
     circuit_breaker_with_failures_in_a_window: CircuitBreakerBuilder::gateway().build().unwrap();
     circuit_breaker_with_rates_over_calls: rates(Rates::over_calls(100));
     circuit_breaker_with_rates_over_time: rates(Rates::over_time(Duration::from_secs(60)));
+    concurrency_limit: ConcurrencyLimitLayer::new(1);
+    quota: QuotaLayer::new(Quota::per_second(1_000).unwrap());
+    quota_with_a_key_and_a_cost: QuotaLayer::builder(Quota::per_second(10_000).unwrap())
+        .with_key(Key::by(|call| call.agent_id().unwrap_or("")))
+        .with_cost(|_| 3)
+        .build()
+        .unwrap();
     rate_limit: RateLimitBackoffLayer::new();
     health: Health::new().layer();
     health_that_refuses: Health::builder().with_refusal(true).build().unwrap().layer();

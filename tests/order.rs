@@ -24,10 +24,12 @@ use tower_toolcall::{
     catch_panic::CatchPanicLayer,
     check::CheckLayer,
     circuit_breaker::CircuitBreakerLayer,
+    concurrency_limit::ConcurrencyLimitLayer,
     deadline::DeadlineLayer,
     health::Health,
     identity::{IdentityLayer, Resolve},
     normalize::NormalizeLayer,
+    quota::{Quota, QuotaLayer},
     rate_limit::RateLimitBackoffLayer,
     redact::Rules,
     result::Status,
@@ -52,6 +54,10 @@ fn refusing() -> Health {
     Health::builder().with_refusal(true).build().unwrap()
 }
 
+fn quota() -> Quota {
+    Quota::per_second(3).unwrap()
+}
+
 type Boxed = BoxCloneSyncService<ToolCall, u8, ToolError>;
 
 type Wrap = fn(Boxed) -> Boxed;
@@ -65,11 +71,13 @@ const LAYERS: &[(&str, Wrap)] = &[
     ("check", |s| boxed(CheckLayer::max_bytes(100), s)),
     #[cfg(feature = "validate")]
     ("validate", |s| boxed(checked(), s)),
+    ("quota", |s| boxed(QuotaLayer::new(quota()), s)),
     ("deadline", |s| boxed(DeadlineLayer::new(secs(100)), s)),
     ("retry", |s| boxed(RetryLayer::new(policy()), s)),
     ("attempts", |s| boxed(TraceLayer::attempts(), s)),
     ("rate_limit", |s| boxed(RateLimitBackoffLayer::new(), s)),
     ("health", |s| boxed(refusing().layer(), s)),
+    ("limit", |s| boxed(ConcurrencyLimitLayer::new(1), s)),
     ("breaker", |s| boxed(CircuitBreakerLayer::new(), s)),
     ("timeout", |s| boxed(TimeoutLayer::new(secs(10)), s)),
     ("catch_panic", |s| boxed(CatchPanicLayer::new(), s)),
@@ -216,7 +224,7 @@ async fn works(layers: &[usize]) {
     }
 }
 
-/// N2: each of the 8,192 subsets.
+/// N2: each of the 65,536 subsets.
 #[tokio::test(start_paused = true)]
 async fn any_subset_of_the_documented_stack_works() {
     silence_panics();
@@ -280,11 +288,13 @@ async fn the_documented_stack_does_what_its_layers_say() {
             _ => Err(BoxError::from("not a seven")),
         }))
         .tool_max_bytes(100)
+        .tool_quota(quota())
         .tool_deadline(secs(100))
         .tool_retry(policy())
         .tool_trace_attempts()
         .tool_rate_limit()
         .tool_health(&health)
+        .tool_concurrency_limit(1)
         .tool_circuit_breaker()
         .tool_timeout(secs(10))
         .tool_catch_panic()
@@ -557,5 +567,47 @@ async fn catch_panic_outermost_leaves_the_layers_below_without_an_error() {
             .unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Panicked);
         assert_eq!(seen.load(SeqCst), errors_seen);
+    }
+}
+
+/// Wrong: the time in the queue counts as the tool's.
+#[tokio::test(start_paused = true)]
+async fn a_concurrency_limit_below_the_timeout_lets_calls_time_out_that_were_never_sent() {
+    for (inside, fails) in [(false, 0), (true, 2)] {
+        let tool = Tool::new();
+        let stack = match inside {
+            false => {
+                let builder = ServiceBuilder::new().tool_concurrency_limit(1);
+                BoxCloneSyncService::new(builder.tool_timeout(secs(2)).service(tool.service()))
+            }
+            true => {
+                let builder = ServiceBuilder::new().tool_timeout(secs(2));
+                BoxCloneSyncService::new(builder.tool_concurrency_limit(1).service(tool.service()))
+            }
+        };
+        // A second each, one after the other.
+        let calls = (0..4).map(|_| tokio::spawn(stack.clone().oneshot(ToolCall::new("waits"))));
+        let mut failed = 0;
+        for call in calls.collect::<Vec<_>>() {
+            failed += usize::from(call.await.unwrap().is_err());
+        }
+        assert_eq!((failed, tool.begun()), (fails, 4 - fails));
+    }
+}
+
+/// Wrong: each attempt costs, and waits for its turn.
+#[tokio::test(start_paused = true)]
+async fn a_quota_below_retry_takes_tokens_for_each_attempt() {
+    for (below, left) in [(false, 9), (true, 7)] {
+        let (_, tool) = fails(2, "503 Service Unavailable", secs(0));
+        // None comes back meanwhile.
+        let layer = QuotaLayer::new(Quota::per_day(10).unwrap());
+        let retry = RetryLayer::new(policy());
+        let stack = match below {
+            false => BoxCloneSyncService::new(layer.layer(retry.layer(tool))),
+            true => BoxCloneSyncService::new(retry.layer(layer.layer(tool))),
+        };
+        stack.oneshot(ToolCall::new("t")).await.unwrap();
+        assert_eq!(layer.handle().remaining(&ToolCall::new("t")), left);
     }
 }

@@ -63,12 +63,14 @@
 //! | `tool_metrics` | counts calls, not attempts; the layers below report the rest, with nothing to wire |
 //! | `tool_check`, `tool_max_bytes` | observers see what the caller sees; and an answer that is refused is not asked for again |
 //! | `tool_validate` | what does not fit is not sent, and costs no attempt, no place at a gate and no verdict of a breaker; once for each call |
+//! | `tool_quota` | a call costs once, however often it is sent; and its wait does not use up the time for the tool |
 //! | `tool_deadline` | bounds all that waits and repeats below |
 //! | `tool_poll` | waits for jobs; all below it acts on single requests |
 //! | `tool_retry` | repeats what is below |
 //! | `tool_trace_attempts` | a span for each attempt |
 //! | `tool_rate_limit` | a call that waits for its turn holds no place of the breaker's |
 //! | `tool_health` | an attempt tells of its server; and a call to one that is not there asks no breaker |
+//! | `tool_concurrency_limit` | no delay above holds a place; and a call from the queue asks the breaker when its turn has come |
 //! | `tool_circuit_breaker` | counts attempts, so it opens as soon as it can; and each attempt asks it |
 //! | `tool_timeout` | bounds one attempt, and its expiry is a failure for the breaker |
 //! | `tool_catch_panic` | a panic is an error for all of them |
@@ -82,6 +84,9 @@
 //! | timeout above retry | it bounds all attempts together, delays included: a tool that needs a retry times out in the middle of a delay, and one that hangs is never repeated |
 //! | breaker above retry | it counts calls instead of attempts: a dead tool gets three times as many requests before it opens, and retries go on while others find it dead |
 //! | rate limit below breaker | the probe of a half-open breaker waits for a cooldown in its place: all other calls are refused for as long |
+//! | quota below retry | each attempt costs, and waits for its turn within the deadline |
+//! | concurrency limit above retry or rate limit | calls hold their places while they wait for a delay or a cooldown, and others wait for them |
+//! | concurrency limit below timeout | the time in the queue counts as the tool's: calls time out that were never sent, and the breaker opens for it |
 //! | validate below retry, rate limit or breaker | arguments are checked again for each attempt, and a call that cannot be sent waits for its turn first |
 //! | poll below retry, breaker or timeout | they act on the whole job: the timeout ends it, and the breaker's probe takes as long as it. A retry goes on waiting for the same job |
 //! | identity below a layer with keys | that layer keeps its state under callers' spellings: a tool has several breakers, and invented names have theirs |
@@ -100,11 +105,13 @@ use crate::{
     catch_panic::CatchPanicLayer,
     check::{CheckLayer, MaxBytes},
     circuit_breaker::CircuitBreakerLayer,
+    concurrency_limit::ConcurrencyLimitLayer,
     deadline::DeadlineLayer,
     edge::health::{Health, HealthLayer},
     identity::{IdentityLayer, Resolve},
     normalize::NormalizeLayer,
     poll::PollLayer,
+    quota::{Quota, QuotaLayer},
     rate_limit::RateLimitBackoffLayer,
     redact::Rules,
     result::ToolResultLayer,
@@ -158,6 +165,11 @@ pub trait ServiceBuilderExt<L>: sealed::Sealed + Into<ServiceBuilder<L>> {
         self.into().layer(ValidateLayer::new(schemas))
     }
 
+    /// Gives the calls of each tool so many tokens per period: a [`QuotaLayer`].
+    fn tool_quota(self, quota: Quota) -> ServiceBuilder<Stack<QuotaLayer, L>> {
+        self.into().layer(QuotaLayer::new(quota))
+    }
+
     /// Ends each call after `budget`, whatever it does below; and by its own deadline and its caller's token: a
     /// [`DeadlineLayer`].
     fn tool_deadline(self, budget: Duration) -> ServiceBuilder<Stack<DeadlineLayer, L>> {
@@ -187,6 +199,11 @@ pub trait ServiceBuilderExt<L>: sealed::Sealed + Into<ServiceBuilder<L>> {
     /// Tells `health` which servers are there: a [`HealthLayer`] of it.
     fn tool_health(self, health: &Health) -> ServiceBuilder<Stack<HealthLayer, L>> {
         self.into().layer(health.layer())
+    }
+
+    /// Lets `max` calls of each tool run at a time: a [`ConcurrencyLimitLayer`].
+    fn tool_concurrency_limit(self, max: usize) -> ServiceBuilder<Stack<ConcurrencyLimitLayer, L>> {
+        self.into().layer(ConcurrencyLimitLayer::new(max))
     }
 
     /// Stops calling a tool that is broken: a [`CircuitBreakerLayer`].

@@ -28,7 +28,7 @@
 //! | `tool.breaker` | WARN | circuit_breaker | `from`, `to`, `reason`, `generation`, `calls`, `failures`, `slow_calls`, `open_ms` |
 //! | `tool.health` | WARN | health | `from`, `to`, `reason`, `failures`, `generation` |
 //! | `tool.sequence` | INFO | batch | `calls`, `succeeded`, `failed`, `timed_out`, `skipped`, `cancelled`, `slow_calls`, `duration_ms`, `budget_ms`; of the names only `trace_id` |
-//! | `tool.evicted` | DEBUG | circuit_breaker, rate_limit, metrics, health | `keys`, `kept` |
+//! | `tool.evicted` | DEBUG | circuit_breaker, rate_limit, quota, concurrency_limit, metrics, health | `keys`, `kept` |
 //! | `tool.schema` | WARN | `validate::Schemas` | `server`, `tools`, `unchecked`; `tool` and `error` are those of the first of these, and no others |
 //! | `tool.repaired` | DEBUG | validate | `paths` |
 //! | `tool.misfit` | WARN | check, with `mcp::McpOutput` | `error` |
@@ -42,7 +42,7 @@
 //! | `tool.connect_failed` | WARN | `mcp::McpReconnect` | `server`, `attempts`, `delay_ms`, `code`, `error`, and no others |
 //!
 //! `tool.rejected` is a call that a layer of ours refused ([`ToolError::is_own_refusal`](crate::ToolError::is_own_refusal)):
-//! an open breaker, a cooling gate, a server that is unavailable, a name that a router does not know. What closed the gate is
+//! an open breaker, a cooling gate, a quota or a queue without a place, a server that is unavailable, a name that a router does not know. What closed the gate is
 //! an event of its own (`tool.breaker`, `tool.rate_limited`, `tool.health`). `attempts` counts those that were sent: 0 if the
 //! call was only refused. That of an identity layer, which has no attempts, has neither these nor `retry_after_ms`; put the
 //! layer outside of trace, or the refusal is reported twice.

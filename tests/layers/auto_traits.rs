@@ -3,9 +3,9 @@
 use static_assertions::{assert_impl_all, assert_not_impl_any};
 use tower_toolcall::{
     AnyError, CallInfo, ConfigError, ErrorKind, Identity, Key, Observation, Outcome, Progress,
-    ToolCall, ToolError, catch_panic, check, circuit_breaker, deadline, health, identity,
-    normalize, outcome::ByError, poll, rate_limit, redact, result, retry, sanitize, testing,
-    timeout, trace, transport,
+    ToolCall, ToolError, catch_panic, check, circuit_breaker, concurrency_limit, deadline, health,
+    identity, normalize, outcome::ByError, poll, quota, rate_limit, redact, result, retry,
+    sanitize, testing, timeout, trace, transport,
 };
 
 type Tool = std::future::Ready<Result<(), ToolError>>;
@@ -43,6 +43,12 @@ assert_impl_all!(circuit_breaker::Permit: Send, Sync, Unpin);
 assert_impl_all!(circuit_breaker::BreakerSnapshot: Send, Sync, Unpin, Clone);
 assert_impl_all!(circuit_breaker::Transition: Send, Sync, Unpin, Clone);
 assert_impl_all!(circuit_breaker::Transitions: Send, Sync, Unpin);
+assert_impl_all!(concurrency_limit::ConcurrencyLimitLayer: Send, Sync, Unpin, Clone);
+assert_impl_all!(concurrency_limit::ConcurrencyLimitBuilder: Send, Sync, Unpin, Clone);
+assert_impl_all!(concurrency_limit::ConcurrencyLimit<Svc>: Send, Sync, Unpin, Clone);
+assert_impl_all!(concurrency_limit::ConcurrencyLimitHandle: Send, Sync, Unpin, Clone);
+assert_impl_all!(concurrency_limit::Load: Send, Sync, Unpin, Clone, serde::Serialize);
+assert_impl_all!(concurrency_limit::ResponseFuture<Svc, Tool>: Send, Sync);
 assert_impl_all!(health::Health: Send, Sync, Unpin, Clone);
 assert_impl_all!(health::HealthBuilder: Send, Sync, Unpin, Clone);
 assert_impl_all!(health::HealthLayer: Send, Sync, Unpin, Clone);
@@ -76,6 +82,12 @@ assert_impl_all!(testing::RecordSnapshot: Send, Sync, Unpin, Clone);
 assert_impl_all!(transport::TransportLayer: Send, Sync, Unpin, Copy);
 assert_impl_all!(transport::Transport<Svc>: Send, Sync, Unpin, Clone);
 assert_impl_all!(transport::ResponseFuture<Tool>: Send, Sync);
+assert_impl_all!(quota::Quota: Send, Sync, Unpin, Copy);
+assert_impl_all!(quota::QuotaLayer: Send, Sync, Unpin, Clone);
+assert_impl_all!(quota::QuotaBuilder: Send, Sync, Unpin, Clone);
+assert_impl_all!(quota::QuotaService<Svc>: Send, Sync, Unpin, Clone);
+assert_impl_all!(quota::QuotaHandle: Send, Sync, Unpin, Clone);
+assert_impl_all!(quota::ResponseFuture<Svc, Tool>: Send, Sync);
 assert_impl_all!(rate_limit::RateLimitBackoffLayer: Send, Sync, Unpin, Clone);
 assert_impl_all!(rate_limit::RateLimitBackoffBuilder: Send, Sync, Unpin, Clone);
 assert_impl_all!(rate_limit::RateLimitBackoff<Svc, ByError>: Send, Sync, Unpin, Clone);
@@ -88,6 +100,8 @@ assert_impl_all!(retry::ResponseFuture<Svc, Tool, ByError>: Send, Sync);
 // What they are pinned for may change, with features too.
 assert_not_impl_any!(timeout::ResponseFuture<Tool>: Unpin);
 assert_not_impl_any!(deadline::ResponseFuture<Svc, Tool>: Unpin);
+assert_not_impl_any!(concurrency_limit::ResponseFuture<Svc, Tool>: Unpin);
+assert_not_impl_any!(quota::ResponseFuture<Svc, Tool>: Unpin);
 assert_not_impl_any!(rate_limit::ResponseFuture<Svc, Tool, ByError>: Unpin);
 assert_not_impl_any!(retry::ResponseFuture<Svc, Tool, ByError>: Unpin);
 assert_impl_all!(trace::TraceLayer: Send, Sync, Unpin, Clone);

@@ -11,12 +11,14 @@ use tower_toolcall::{
     catch_panic::CatchPanicLayer,
     check::{CheckLayer, check_fn},
     circuit_breaker::{CircuitBreakerLayer, Rates},
+    concurrency_limit::ConcurrencyLimitLayer,
     deadline::DeadlineLayer,
     health::Health,
     identity::{IdentityLayer, Resolve},
     middleware,
     normalize::NormalizeLayer,
     poll::PollLayer,
+    quota::{Quota, QuotaLayer},
     rate_limit::RateLimitBackoffLayer,
     redact::Rules,
     retry::RetryLayer,
@@ -109,6 +111,32 @@ contract!(
 contract!(
     rate_limit,
     RateLimitBackoffLayer::new(),
+    Readiness::Eager,
+    Panics::Pass
+);
+contract!(
+    concurrency_limit,
+    ConcurrencyLimitLayer::new(2),
+    Readiness::Eager,
+    Panics::Pass
+);
+// One call at a time: each has the permit of the one before it.
+contract!(
+    concurrency_limit_of_one,
+    ConcurrencyLimitLayer::new(1),
+    Readiness::Eager,
+    Panics::Pass
+);
+contract!(
+    quota,
+    QuotaLayer::new(Quota::per_second(10).unwrap()),
+    Readiness::Eager,
+    Panics::Pass
+);
+// Each call after the first waits for its turn.
+contract!(
+    quota_of_one,
+    QuotaLayer::new(Quota::per_second(1).unwrap()),
     Readiness::Eager,
     Panics::Pass
 );

@@ -12,9 +12,11 @@ use tower_toolcall::{
     catch_panic::CatchPanicLayer,
     check::CheckLayer,
     circuit_breaker::CircuitBreakerLayer,
+    concurrency_limit::ConcurrencyLimitLayer,
     deadline::DeadlineLayer,
     normalize::NormalizeLayer,
     outcome::{ByError, Classify, classify_fn},
+    quota::{Quota, QuotaLayer},
     rate_limit::RateLimitBackoffLayer,
     result::ToolResultLayer,
     retry::RetryLayer,
@@ -32,10 +34,12 @@ macro_rules! stack {
             .layer(SanitizeLayer::default())
             .layer(TraceLayer::new())
             .layer(CheckLayer::max_bytes(1000))
+            .layer(QuotaLayer::new(Quota::per_minute(60).unwrap()))
             .layer(DeadlineLayer::new(Duration::from_secs(10)))
             .layer(RetryLayer::default())
             .layer(TraceLayer::attempts())
             .layer(RateLimitBackoffLayer::new())
+            .layer(ConcurrencyLimitLayer::new(8))
             .layer(CircuitBreakerLayer::new())
             .layer(TimeoutLayer::new(Duration::from_secs(5)))
             .layer(CatchPanicLayer::new())

@@ -14,10 +14,12 @@ use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn, util::BoxClo
 use tower_toolcall::{
     BoxError, ErrorKind, Evidence, Outcome, ReplaySafety, ToolCall, ToolError, Trust,
     circuit_breaker::{BreakerState, CircuitBreakerLayer},
+    concurrency_limit::ConcurrencyLimitLayer,
     deadline::DeadlineLayer,
     error::TimeoutLimit,
     health::Health,
     outcome::classify_fn,
+    quota::{Quota, QuotaLayer},
     rate_limit::RateLimitBackoffLayer,
     retry::{RetryLayer, RetryPolicy},
     timeout::TimeoutLayer,
@@ -637,4 +639,34 @@ async fn a_tool_whose_answers_tell_of_a_limit_keeps_its_gate() {
     // The gate of those without a place is no gate.
     stack.oneshot(call()).await.unwrap();
     assert!(handle.remaining(&call()) >= Some(secs(1)));
+}
+
+/// What callers in a hurry take of a queue is there for others as soon as they are gone.
+#[tokio::test(start_paused = true)]
+async fn strangers_in_a_hurry_take_no_turn_from_others() {
+    let works = |_: ToolCall| async {
+        sleep(secs(1)).await;
+        Ok::<_, ToolError>("answer")
+    };
+    let (limit, quota) = (ConcurrencyLimitLayer::new(1), Quota::per_second(1).unwrap());
+    let limited = BoxCloneSyncService::new(limit.layer(service_fn(works)));
+    let rationed = BoxCloneSyncService::new(QuotaLayer::new(quota).layer(service_fn(works)));
+    for stack in [limited, rationed] {
+        let start = Instant::now();
+        let first = tokio::spawn(stack.clone().oneshot(call()));
+        sleep(ms(10)).await;
+        let mut strangers = Vec::new();
+        // More than there are places in the queue, and seconds to wait for.
+        for n in 0..200 {
+            let hurried = stack.clone().oneshot(hurried(ms(500 + n % 10 * 1000)));
+            strangers.push(tokio::spawn(timeout(ms(n % 7 * 50), hurried)));
+        }
+        sleep(ms(600)).await;
+        for stranger in strangers {
+            assert!(!matches!(stranger.await.unwrap(), Ok(Ok(_))));
+        }
+        stack.oneshot(call()).await.unwrap();
+        assert_eq!(start.elapsed().as_secs(), 2);
+        first.await.unwrap().unwrap();
+    }
 }

@@ -21,9 +21,11 @@ use tower_toolcall::{
     BoxError, ServiceBuilderExt as _, Trust,
     axum::Routes,
     circuit_breaker::{BreakerState, CircuitBreakerHandle, CircuitBreakerLayer},
+    concurrency_limit::{ConcurrencyLimitHandle, ConcurrencyLimitLayer},
     health::Health,
     mcp::{GatewayHandler, McpJson, McpService},
     metrics::{Metrics, OTHER},
+    quota::{Quota, QuotaLayer},
     rate_limit::{RateLimitBackoffLayer, RateLimitHandle},
     retry::RetryPolicy,
     router::{Router, tool_fn},
@@ -89,6 +91,7 @@ pub(crate) struct Gateway {
     pub(crate) address: SocketAddr,
     breakers: CircuitBreakerHandle,
     gates: RateLimitHandle,
+    limits: ConcurrencyLimitHandle,
     health: Health,
     metrics: Metrics,
     tasks: Vec<AbortHandle>,
@@ -124,12 +127,18 @@ impl Gateway {
             .unwrap();
         let (breaker, gate) = (CircuitBreakerLayer::new(), RateLimitBackoffLayer::new());
         let (breakers, gates, metrics) = (breaker.handle(), gate.handle(), Metrics::new());
+        // More than strangers can use of a tool that others use as well.
+        let quota = QuotaLayer::new(Quota::per_second(1_000_000).unwrap());
+        let limit = ConcurrencyLimitLayer::new(1000);
+        let limits = limit.handle();
         let stack = ServiceBuilder::new()
             .tool_identity(router.clone())
             .tool_metrics(&metrics)
+            .layer(quota)
             .tool_deadline(Duration::from_secs(5))
             .tool_retry(RetryPolicy::new())
             .layer(gate)
+            .layer(limit)
             .layer(breaker)
             .tool_timeout(Duration::from_secs(2))
             .tool_catch_panic()
@@ -154,6 +163,7 @@ impl Gateway {
             address,
             breakers,
             gates,
+            limits,
             health,
             metrics,
             tasks: vec![
@@ -166,6 +176,17 @@ impl Gateway {
 
     pub(crate) fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
+    }
+
+    /// Whatever has become of calls: no permit is out when none runs any more.
+    pub(crate) async fn is_idle(&self) {
+        for _ in 0..100 {
+            if self.limits.loads().is_empty() {
+                return;
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+        panic!("{:?}", self.limits.loads());
     }
 
     /// There is nothing but tools that exist, and only the one that fails is stopped.

@@ -42,5 +42,6 @@ async fn an_innocent_caller_is_served_as_if_alone() {
     assert!(attacked.median <= most, "{:?} > {most:?}", attacked.median);
     assert!(attacked.slowest < Duration::from_secs(2));
     assert!(attacked.calls > alone.calls);
+    gateway.is_idle().await;
     gateway.is_unmoved();
 }
