@@ -4,7 +4,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use super::{
-    optional::{Optional, Placed, Switched},
+    optional::{Around, Optional, Placed, Switched},
     own::{Hooks, Looks, Place, Surrounds},
     service::Stack,
 };
@@ -62,27 +62,51 @@ pub struct StackLayer<C = ByError, O = ()> {
 /// The tool's answer.
 type Res<S> = <S as Service<ToolCall>>::Response;
 
+/// The services of optional layers.
+macro_rules! around {
+    ($($(#[$cfg:meta])* {$($param:ident),*} $layer:ty => $service:ident<S $(, $arg:ident)?>;)*) => {$(
+        $(#[$cfg])*
+        impl<$($param),*> Around for $layer {
+            type Service<S> = $service<S $(, $arg)?>;
+        }
+    )*};
+}
+
+around! {
+    {} NormalizeLayer => Normalize<S>;
+    {} IdentityLayer => IdentityService<S>;
+    #[cfg(feature = "metrics")]
+    {C} MetricsLayer<C> => MetricsService<S, C>;
+    #[cfg(feature = "validate")]
+    {} ValidateLayer => Validate<S>;
+    {C} RetryLayer<C> => Retry<S, C>;
+    {H} TraceLayer<H> => Trace<S, H>;
+    {C} RateLimitBackoffLayer<C> => RateLimitBackoff<S, C>;
+    {} HealthLayer => HealthService<S>;
+    {C} CircuitBreakerLayer<C> => CircuitBreaker<S, C>;
+}
+
 pub(super) type Bounded<S> = Timeout<CatchPanic<S>>;
-type Guarded<S, C> = Switched<CircuitBreaker<Bounded<S>, C>, Bounded<S>>;
-pub(super) type Watched<S, C> = Switched<HealthService<Guarded<S, C>>, Guarded<S, C>>;
+type Guarded<S, C> = Switched<CircuitBreakerLayer<C>, Bounded<S>>;
+pub(super) type Watched<S, C> = Switched<HealthLayer, Guarded<S, C>>;
 type Attempt<S, C> = Placed<Res<S>, Watched<S, C>>;
-type Gated<S, C> = Switched<RateLimitBackoff<Attempt<S, C>, C>, Attempt<S, C>>;
-type Attempted<S, C> = Switched<Trace<Gated<S, C>, Hooks<Res<S>, C>>, Gated<S, C>>;
-type Repeated<S, C> = Switched<Retry<Attempted<S, C>, C>, Attempted<S, C>>;
+type Gated<S, C> = Switched<RateLimitBackoffLayer<C>, Attempt<S, C>>;
+type Attempted<S, C> = Switched<TraceLayer<Hooks<Res<S>, C>>, Gated<S, C>>;
+type Repeated<S, C> = Switched<RetryLayer<C>, Attempted<S, C>>;
 pub(super) type Timed<S, C> = Deadline<Repeated<S, C>>;
 type Call<S, C> = Placed<Res<S>, Timed<S, C>>;
 #[cfg(feature = "validate")]
-type Checked<S, C> = Switched<Validate<Call<S, C>>, Call<S, C>>;
+type Checked<S, C> = Switched<ValidateLayer, Call<S, C>>;
 #[cfg(not(feature = "validate"))]
 type Checked<S, C> = Call<S, C>;
 #[cfg(feature = "metrics")]
-type Counted<S, C> = Switched<MetricsService<Checked<S, C>, C>, Checked<S, C>>;
+type Counted<S, C> = Switched<MetricsLayer<C>, Checked<S, C>>;
 #[cfg(not(feature = "metrics"))]
 type Counted<S, C> = Checked<S, C>;
 type Traced<S, C> = Trace<Counted<S, C>, Hooks<Res<S>, C>>;
-pub(super) type Resolved<S, C> = Switched<IdentityService<Traced<S, C>>, Traced<S, C>>;
+pub(super) type Resolved<S, C> = Switched<IdentityLayer, Traced<S, C>>;
 type Outside<S, C> = Placed<Res<S>, Resolved<S, C>>;
-pub(super) type Coded<S, C> = Switched<Normalize<Outside<S, C>>, Outside<S, C>>;
+pub(super) type Coded<S, C> = Switched<NormalizeLayer, Outside<S, C>>;
 
 /// The bounds on the parameter for layers and hooks of the user's.
 pub trait Fits<S: Service<ToolCall>, C>:

@@ -18,8 +18,11 @@ use crate::{call::ToolCall, error::ToolError};
 #[derive(Clone, Debug)]
 pub(super) struct Optional<L>(pub(super) Option<L>);
 
-impl<S, L: Layer<S>> Layer<S> for Optional<L> {
-    type Service = Switched<L::Service, S>;
+impl<S, L> Layer<S> for Optional<L>
+where
+    L: Around + Layer<S, Service = <L as Around>::Service<S>>,
+{
+    type Service = Switched<L, S>;
 
     fn layer(&self, inner: S) -> Self::Service {
         match &self.0 {
@@ -29,23 +32,39 @@ impl<S, L: Layer<S>> Layer<S> for Optional<L> {
     }
 }
 
-/// A layer's service, or the one below it.
-#[derive(Clone, Debug)]
-pub enum Switched<A, B> {
-    On(A),
-    Off(B),
+/// A layer, by which its service is named.
+///
+/// With its service, which has the name of the service below in its own, that would stand twice in the name of a [`Switched`]: each optional
+/// layer of a stack would double the names of all types around it, and so the memory that compiling takes.
+pub trait Around {
+    type Service<S>;
 }
 
-impl<A, B> Service<ToolCall> for Switched<A, B>
-where
-    A: Service<ToolCall>,
-    B: Service<ToolCall, Response = A::Response, Error = A::Error>,
-{
-    type Response = A::Response;
-    type Error = A::Error;
-    type Future = SwitchedFuture<A::Future, B::Future>;
+/// A layer's service, or the one below it.
+pub enum Switched<L: Around, S> {
+    On(L::Service<S>),
+    Off(S),
+}
 
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), A::Error>> {
+impl<L: Around<Service<S>: Clone>, S: Clone> Clone for Switched<L, S> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::On(service) => Self::On(service.clone()),
+            Self::Off(service) => Self::Off(service.clone()),
+        }
+    }
+}
+
+impl<L, S> Service<ToolCall> for Switched<L, S>
+where
+    L: Around<Service<S>: Service<ToolCall, Response = S::Response, Error = S::Error>>,
+    S: Service<ToolCall>,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = SwitchedFuture<L, S>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         match self {
             Self::On(service) => service.poll_ready(cx),
             Self::Off(service) => service.poll_ready(cx),
@@ -67,20 +86,30 @@ where
     }
 }
 
+crate::text::opaque_debug!({L: Around, S} Switched<L, S>);
+
 pin_project! {
-    #[derive(Debug)]
     #[project = SwitchedProj]
-    pub enum SwitchedFuture<A, B> {
-        On { #[pin] fut: A },
-        Off { #[pin] fut: B },
+    pub enum SwitchedFuture<L, S>
+    where
+        L: Around,
+        L::Service<S>: Service<ToolCall>,
+        S: Service<ToolCall>,
+    {
+        On { #[pin] fut: <L::Service<S> as Service<ToolCall>>::Future },
+        Off { #[pin] fut: S::Future },
     }
 }
 
-impl<A: Future, B: Future<Output = A::Output>> Future for SwitchedFuture<A, B> {
-    type Output = A::Output;
+impl<L, S> Future for SwitchedFuture<L, S>
+where
+    L: Around<Service<S>: Service<ToolCall, Response = S::Response, Error = S::Error>>,
+    S: Service<ToolCall>,
+{
+    type Output = Result<S::Response, S::Error>;
 
     #[inline(always)]
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<A::Output> {
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match self.project() {
             SwitchedProj::On { fut } => fut.poll(cx),
             SwitchedProj::Off { fut } => fut.poll(cx),
