@@ -181,6 +181,16 @@ allocates_nothing! {
         .unwrap();
 }
 
+#[cfg(feature = "settings")]
+allocates_nothing! {
+    stack_of_settings_with_quota_and_concurrency_limit: {
+        let mut settings = settings::Settings::default();
+        settings.quota.tokens = Some(10_000);
+        settings.concurrency.max = Some(1);
+        settings.stack().build().unwrap()
+    };
+}
+
 #[cfg(all(feature = "metrics", feature = "settings"))]
 allocates_nothing! {
     stack_of_settings_with_metrics: settings::Settings::default()

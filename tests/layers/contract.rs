@@ -273,6 +273,19 @@ contract!(
 );
 #[cfg(feature = "settings")]
 contract!(
+    stack_of_settings_with_quota_and_concurrency_limit,
+    {
+        let mut settings = Settings::default();
+        settings.retry.attempts = 1;
+        settings.quota.tokens = Some(1);
+        settings.concurrency.max = Some(1);
+        settings.stack().build().unwrap()
+    },
+    Readiness::Eager,
+    Panics::BecomeErrors
+);
+#[cfg(feature = "settings")]
+contract!(
     stack_of_settings_with_own_layers,
     {
         let mut settings = Settings::default();

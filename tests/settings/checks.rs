@@ -394,6 +394,39 @@ fn what_the_registry_of_servers_cannot_work_with_is_named() {
     refused(servers, "health.max_servers", &["between 1 and"]);
 }
 
+#[test]
+fn what_quota_and_concurrency_limit_cannot_work_with_is_named() {
+    let tokens = |s: &mut Settings| s.quota.tokens = Some(0);
+    refused(tokens, "quota.tokens", &["zero"]);
+    let quota = |change: fn(&mut Settings)| {
+        move |s: &mut Settings| {
+            s.quota.tokens = Some(1);
+            change(s);
+        }
+    };
+    refused(
+        quota(|s| s.quota.period = secs(0)),
+        "quota.period",
+        &["zero"],
+    );
+    let year = 365 * 24 * 3600;
+    let period =
+        move |s: &mut Settings| (s.quota.tokens, s.quota.period) = (Some(1), secs(year + 1));
+    refused(period, "quota.period", &["year"]);
+    refused(quota(|s| s.quota.burst = Some(0)), "quota.burst", &["zero"]);
+    refused(quota(|s| s.quota.max_keys = 0), "quota.max_keys", &["zero"]);
+    let wait = move |s: &mut Settings| s.quota.max_wait = secs(year + 1);
+    refused(wait, "quota.max_wait", &["year"]);
+    let max = |s: &mut Settings| s.concurrency.max = Some(0);
+    refused(
+        max,
+        "concurrency.max",
+        &["zero: every call would be refused"],
+    );
+    let keys = |s: &mut Settings| (s.concurrency.max, s.concurrency.max_keys) = (Some(1), 0);
+    refused(keys, "concurrency.max_keys", &["zero"]);
+}
+
 /// G1: a tool's own settings are named with the tool.
 #[test]
 fn one_tools_settings_are_named() {

@@ -1,9 +1,17 @@
 //! The default settings are the layers' own (N4, G1).
 
 use tower_toolcall::{
-    circuit_breaker::CircuitBreakerLayer, deadline::DeadlineLayer, health::Health,
-    rate_limit::RateLimitBackoffLayer, redact::Rules, retry::RetryPolicy, settings::Settings,
-    timeout::TimeoutLayer, trace::TraceLayer,
+    circuit_breaker::CircuitBreakerLayer,
+    concurrency_limit::ConcurrencyLimitLayer,
+    deadline::DeadlineLayer,
+    health::Health,
+    quota::{Quota, QuotaLayer},
+    rate_limit::RateLimitBackoffLayer,
+    redact::Rules,
+    retry::RetryPolicy,
+    settings::Settings,
+    timeout::TimeoutLayer,
+    trace::TraceLayer,
 };
 
 /// All settings of both, as they print themselves.
@@ -25,6 +33,21 @@ same! {
     circuit_breaker: |s: &Settings| s.circuit_breaker_builder().unwrap(), CircuitBreakerLayer::builder();
     health: Settings::health_builder, Health::builder();
     trace: Settings::trace_layer, TraceLayer::new();
+}
+
+/// Off by default; switched on by one number.
+#[test]
+fn quota_and_concurrency_limit() {
+    let mut settings = Settings::default();
+    assert!(settings.quota_builder().unwrap().is_none());
+    assert!(settings.concurrency_limit_builder().is_none());
+    (settings.quota.tokens, settings.concurrency.max) = (Some(60), Some(8));
+    let quota = QuotaLayer::builder(Quota::per_minute(60).unwrap());
+    let limit = ConcurrencyLimitLayer::builder(8);
+    let ours = settings.quota_builder().unwrap().unwrap();
+    assert_eq!(format!("{ours:?}"), format!("{quota:?}"));
+    let ours = settings.concurrency_limit_builder().unwrap();
+    assert_eq!(format!("{ours:?}"), format!("{limit:?}"));
 }
 
 /// Nothing is allocated for a call by the built-in rules.

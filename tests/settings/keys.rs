@@ -5,9 +5,11 @@ use std::collections::BTreeSet;
 use tower_toolcall::{
     backoff::Backoff,
     circuit_breaker::{CircuitBreakerBuilder, Rates},
+    concurrency_limit::ConcurrencyLimitBuilder,
     deadline::DeadlineLayer,
     health::HealthBuilder,
     poll::PollLayer,
+    quota::{Quota, QuotaBuilder},
     rate_limit::RateLimitBackoffBuilder,
     redact::Rules,
     retry::RetryPolicy,
@@ -29,7 +31,7 @@ macro_rules! keys {
 }
 
 /// Those that are an argument of a constructor or of another method, and words of a list.
-const ARGUMENTS: [(&str, &str); 20] = [
+const ARGUMENTS: [(&str, &str); 23] = [
     ("timeout.default", "TimeoutLayer::new"),
     ("deadline.budget", "DeadlineLayer::new"),
     ("poll.factor", "Backoff::exponential"),
@@ -40,6 +42,9 @@ const ARGUMENTS: [(&str, &str); 20] = [
     ("token.client_secret_file", "ClientAuth::basic"),
     ("token.auth", "ClientAuth::basic, post, public"),
     ("token.timeout", "TimeoutLayer::new"),
+    ("quota.tokens", "Quota::new"),
+    ("quota.period", "Quota::new"),
+    ("concurrency.max", "ConcurrencyLimitLayer::new"),
     ("retry.base", "Backoff::exponential"),
     ("retry.factor", "Backoff::exponential"),
     ("retry.budget_ratio", "RetryBudget::new"),
@@ -66,6 +71,8 @@ fn a_key_has_the_name_of_its_method() {
         "timeout": <TimeoutLayer>::{with_idle_timeout, with_slow_fraction};
         "deadline": <DeadlineLayer>::{with_reserve};
         "retry": <RetryPolicy>::{with_attempts, assume_replay_safe} <Backoff>::{with_cap, with_jitter};
+        "quota": <Quota>::{with_burst} <QuotaBuilder>::{with_max_wait, with_fail_fast, with_key, with_max_keys};
+        "concurrency": <ConcurrencyLimitBuilder>::{with_max_queue, with_key, with_max_keys};
         "rate_limit": <RateLimitBackoffBuilder>::{
             with_default_cooldown, with_max_wait, with_max_cooldown, with_text_limits, with_attempts,
             with_fail_fast, with_key, with_max_keys

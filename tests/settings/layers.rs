@@ -8,9 +8,11 @@ use tower_toolcall::{
     ErrorKind, Key, ToolCall, ToolError,
     backoff::{Backoff, Jitter},
     circuit_breaker::{CircuitBreakerLayer, Rates, Trip},
+    concurrency_limit::ConcurrencyLimitLayer,
     deadline::DeadlineLayer,
     health::Health,
     poll::PollLayer,
+    quota::{Quota, QuotaLayer},
     rate_limit::RateLimitBackoffLayer,
     redact::Rules,
     retry::{RetryBudget, RetryPolicy},
@@ -57,6 +59,41 @@ fn health() {
         .with_probe_period(secs(5))
         .with_max_servers(7);
     same(&settings.health_builder(), &by_hand);
+}
+
+#[test]
+fn quota() {
+    let settings = changed(|s| {
+        s.quota.tokens = Some(100);
+        s.quota.period = secs(3600);
+        s.quota.burst = Some(7);
+        s.quota.max_wait = secs(9);
+        s.quota.fail_fast = true;
+        s.quota.key = KeyBy::Server;
+        s.quota.max_keys = 5;
+    });
+    let quota = Quota::per_hour(100).unwrap().with_burst(7).unwrap();
+    let by_hand = QuotaLayer::builder(quota)
+        .with_max_wait(secs(9))
+        .with_fail_fast()
+        .with_key(Key::Server)
+        .with_max_keys(5);
+    same(&settings.quota_builder().unwrap().unwrap(), &by_hand);
+}
+
+#[test]
+fn concurrency_limit() {
+    let settings = changed(|s| {
+        s.concurrency.max = Some(3);
+        s.concurrency.max_queue = 5;
+        s.concurrency.key = KeyBy::ToolName;
+        s.concurrency.max_keys = 7;
+    });
+    let by_hand = ConcurrencyLimitLayer::builder(3)
+        .with_max_queue(5)
+        .with_key(Key::ToolName)
+        .with_max_keys(7);
+    same(&settings.concurrency_limit_builder().unwrap(), &by_hand);
 }
 
 #[test]

@@ -5,8 +5,8 @@ use tower::{Layer, ServiceExt, service_fn};
 use tower_toolcall::{
     Claim, ErrorKind, ToolCall, ToolError,
     health::Availability,
-    settings::{Settings, StackLayer},
-    testing::Events,
+    settings::{KeyBy, Settings, StackLayer},
+    testing::{Events, Script, Step},
 };
 
 use crate::kit::{call, changed, flaky, run, safe, secs, stack};
@@ -110,4 +110,71 @@ async fn with_health_a_server_that_is_not_there_is_not_called() {
     assert_eq!(docs.state, Availability::Unavailable);
     tokio::time::advance(secs(30)).await;
     assert_eq!(run(&layer, &tool, call()).await, Ok("done"));
+}
+
+/// Off by default. Outside of deadline and retry: a call costs once, and its wait does not use up its budget.
+#[tokio::test(start_paused = true)]
+async fn with_tokens_there_is_a_quota_for_each_agent() {
+    assert!(stack(&Settings::default()).quota().is_none());
+    let layer = stack(&changed(|s| {
+        s.quota.tokens = Some(1);
+        s.quota.period = secs(20);
+        s.quota.key = KeyBy::Agent;
+        s.deadline.budget = Some(secs(10));
+    }));
+    let (handle, tool) = (layer.quota().unwrap(), flaky(ErrorKind::Upstream, 1));
+    let of = |agent: &'static str| safe().with_agent_id(agent);
+    let start = Instant::now();
+    assert_eq!(run(&layer, &tool, of("a")).await, Ok("done"));
+    assert_eq!(
+        (
+            tool.count(),
+            handle.remaining(&of("a")),
+            handle.remaining(&of("b"))
+        ),
+        (2, 0, 1)
+    );
+    assert_eq!(run(&layer, &tool, of("b")).await, Ok("done"));
+    assert!(start.elapsed() < secs(3));
+    assert_eq!(run(&layer, &tool, of("a")).await, Ok("done"));
+    assert_eq!(start.elapsed().as_secs(), 20);
+    // Two wait as long as they may, and a third does not.
+    let calls = [of("a"), of("a"), of("a")]
+        .map(|call| tokio::spawn(layer.layer(tool.clone()).oneshot(call)));
+    let mut refused = 0;
+    for call in calls {
+        refused += usize::from(
+            call.await
+                .unwrap()
+                .is_err_and(|e| e.kind() == ErrorKind::RateLimited),
+        );
+    }
+    assert_eq!(refused, 2);
+}
+
+/// Off by default. Below retry and rate limit: no delay takes a place.
+#[tokio::test(start_paused = true)]
+async fn with_a_maximum_so_many_calls_run_at_a_time() {
+    assert!(stack(&Settings::default()).concurrency_limit().is_none());
+    let layer = stack(&changed(|s| {
+        s.concurrency.max = Some(1);
+        s.concurrency.max_queue = 1;
+    }));
+    let handle = layer.concurrency_limit().unwrap();
+    let tool = Script::new([Step::fail(ErrorKind::Upstream)]).then(Step::ok("done").after(secs(5)));
+    let repeated = tokio::spawn(layer.layer(tool.clone()).oneshot(safe()));
+    tokio::time::sleep(secs(1) / 2).await;
+    assert_eq!((tool.count(), handle.running(&call())), (1, 0));
+    let [a, b] = [call(), call()].map(|call| tokio::spawn(layer.layer(tool.clone()).oneshot(call)));
+    tokio::time::sleep(secs(1) / 10).await;
+    assert_eq!((handle.running(&call()), handle.waiting(&call())), (1, 1));
+    assert_eq!(run(&layer, &tool, call()).await, Err(ErrorKind::Overloaded));
+    assert_eq!(a.await.unwrap().unwrap(), "done");
+    assert_eq!(b.await.unwrap().unwrap(), "done");
+    // Its second attempt found the queue full: what the tool said before stands.
+    assert_eq!(
+        repeated.await.unwrap().unwrap_err().kind(),
+        ErrorKind::Upstream
+    );
+    assert_eq!(tool.most_in_flight(), 1);
 }

@@ -75,6 +75,8 @@ fn spans(s: &Settings) -> Checked {
             YEAR,
         ),
         ("token.max_lifetime", Some(s.token.max_lifetime), YEAR),
+        ("quota.period", Some(s.quota.period), YEAR),
+        ("quota.max_wait", Some(s.quota.max_wait), YEAR),
         ("rate_limit.max_wait", Some(limit.max_wait), YEAR),
         ("rate_limit.max_cooldown", Some(limit.max_cooldown), DAY),
         (COOLDOWN, Some(limit.default_cooldown), DAY),
@@ -111,6 +113,15 @@ fn layers(s: &Settings) -> Checked {
     s.check_token()?;
     s.check_shared()?;
     refuse_if(s.http.max_bytes == 0, "http.max_bytes", "is not above 0")?;
+    if let Some(quota) = s.quota_builder()? {
+        quota.build().map(drop).map_err(in_section("quota"))?;
+    }
+    let is_zero = s.concurrency.max == Some(0);
+    let reason = "it is zero: every call would be refused";
+    refuse_if(is_zero, "concurrency.max", reason)?;
+    if let Some(limit) = s.concurrency_limit_builder() {
+        limit.build().map(drop).map_err(in_section("concurrency"))?;
+    }
     let limit = s.rate_limit_builder().build();
     limit.map(drop).map_err(in_section("rate_limit"))?;
     let registry = s.health_builder().build();

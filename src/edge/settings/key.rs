@@ -14,6 +14,8 @@ pub enum KeyBy {
     ToolName,
     /// Calls of one server; without a server, those of one tool.
     Server,
+    /// Calls of one agent. Those without one share a key.
+    Agent,
 }
 
 impl From<KeyBy> for Key {
@@ -22,6 +24,7 @@ impl From<KeyBy> for Key {
             KeyBy::Tool => Self::Tool,
             KeyBy::ToolName => Self::ToolName,
             KeyBy::Server => Self::Server,
+            KeyBy::Agent => Self::by(|call| call.agent_id().unwrap_or_default()),
         }
     }
 }

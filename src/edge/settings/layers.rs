@@ -11,11 +11,13 @@ use crate::edge::http_tool::{HttpJob, HttpTool, ToolManifest, manifest::Schedule
 #[cfg(feature = "validate")]
 use crate::validate::{Schemas, ValidateLayer, Validation};
 use crate::{
+    concurrency_limit::{ConcurrencyLimitBuilder, ConcurrencyLimitLayer},
     config::{ConfigError, refuse_if},
     deadline::DeadlineLayer,
     edge::health::{Health, HealthBuilder},
     kit::backoff::Jitter,
     poll::PollLayer,
+    quota::{Quota, QuotaBuilder, QuotaLayer},
     rate_limit::{RateLimitBackoffBuilder, RateLimitBackoffLayer},
     redact::Rules,
     timeout::TimeoutLayer,
@@ -196,6 +198,42 @@ impl Settings {
         layer.with_reserve(reserve)
     }
 
+    /// The quota alone, to be completed and built. `None` without `quota.tokens`.
+    ///
+    /// # Errors
+    ///
+    /// If its numbers cannot work.
+    pub fn quota_builder(&self) -> Result<Option<QuotaBuilder>, ConfigError> {
+        let settings = &self.quota;
+        let Some(tokens) = settings.tokens else {
+            return Ok(None);
+        };
+        let quota = Quota::new(tokens, settings.period).and_then(|quota| match settings.burst {
+            Some(burst) => quota.with_burst(burst),
+            None => Ok(quota),
+        });
+        let builder = QuotaLayer::builder(quota.map_err(in_section("quota"))?)
+            .with_max_wait(settings.max_wait)
+            .with_key(settings.key.into())
+            .with_known_keys(self.known_keys(settings.key, settings.max_keys))
+            .with_max_keys(settings.max_keys);
+        Ok(Some(match settings.fail_fast {
+            true => builder.with_fail_fast(),
+            false => builder,
+        }))
+    }
+
+    /// The concurrency limit alone, to be completed and built. `None` without `concurrency.max`.
+    pub fn concurrency_limit_builder(&self) -> Option<ConcurrencyLimitBuilder> {
+        let settings = &self.concurrency;
+        let builder = ConcurrencyLimitLayer::builder(settings.max?)
+            .with_max_queue(settings.max_queue)
+            .with_key(settings.key.into())
+            .with_known_keys(self.known_keys(settings.key, settings.max_keys))
+            .with_max_keys(settings.max_keys);
+        Some(builder)
+    }
+
     /// The rate-limit layer alone, to be completed and built, whether it is enabled or not.
     pub fn rate_limit_builder(&self) -> RateLimitBackoffBuilder {
         let limit = &self.in_force().rate_limit;
@@ -205,7 +243,7 @@ impl Settings {
             .with_max_cooldown(limit.max_cooldown)
             .with_attempts(limit.attempts)
             .with_key(limit.key.into())
-            .with_known_keys(self.known_calls(limit.max_keys))
+            .with_known_keys(self.known_keys(limit.key, limit.max_keys))
             .with_max_keys(limit.max_keys);
         if limit.text_limits {
             builder = builder.with_text_limits();

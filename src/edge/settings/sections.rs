@@ -248,6 +248,24 @@ settings! {
             "what is kept back from a deadline that a call brings along";
     }
 
+    /// What callers may use: `[quota]`. See [`QuotaLayer`](crate::quota::QuotaLayer).
+    quota: QuotaSettings, QuotaPart {
+        /// How many tokens there are per `period`; a call costs one. Default: none, and no layer.
+        tokens: Option<u32> = None, "TOOL_QUOTA_TOKENS", "how many calls there may be per period; none: any number";
+        /// The time in which as many come back. Default 60 s.
+        period: Duration = secs(60), as "duration", "TOOL_QUOTA_PERIOD", "the time in which as many calls are granted again";
+        /// How many can be used at once, after a time without calls. Default: those of a period.
+        burst: Option<u32> = None, "TOOL_QUOTA_BURST", "how many calls there may be at once; none: those of a period";
+        /// The longest time that a call waits for its turn. Default 30 s.
+        max_wait: Duration = secs(30), as "duration", "TOOL_QUOTA_MAX_WAIT", "the longest time that a call waits for its turn";
+        /// Whether calls are refused at once and do not wait. Default: no.
+        fail_fast: bool = false, "TOOL_QUOTA_FAIL_FAST", "whether calls beyond it are refused at once";
+        /// Which calls share a quota: `tool`, `tool_name`, `server` or `agent`. Default: `tool`.
+        key: KeyBy = KeyBy::Tool, "TOOL_QUOTA_KEY", "which calls share a quota: tool, tool_name, server or agent";
+        /// How many keys are kept. Default 10,000.
+        max_keys: usize = DEFAULT_MAX_KEYS, "TOOL_QUOTA_MAX_KEYS", "how many keys are kept";
+    }
+
     /// Which calls are sent again: `[retry]`. See [`RetryPolicy`](crate::retry::RetryPolicy).
     retry: RetrySettings, RetryPart {
         /// Whether the layer is there, if it has anything to do. Default: yes. Without it the rate-limit layer still sends a
@@ -302,8 +320,8 @@ settings! {
         /// Whether calls of a cooling key are refused at once and do not wait. Then no layer repeats a call that met the limit,
         /// the retry layer included. Default: no.
         fail_fast: bool = false, "TOOL_RATE_LIMIT_FAIL_FAST", "whether calls of a cooling key are refused at once";
-        /// Which calls share a limit: `tool`, `tool_name` or `server`. Default: `tool`.
-        key: KeyBy = KeyBy::Tool, "TOOL_RATE_LIMIT_KEY", "which calls share a limit: tool, tool_name or server";
+        /// Which calls share a limit: `tool`, `tool_name`, `server` or `agent`. Default: `tool`.
+        key: KeyBy = KeyBy::Tool, "TOOL_RATE_LIMIT_KEY", "which calls share a limit: tool, tool_name, server or agent";
         /// How many keys are kept. Default 10,000.
         max_keys: usize = DEFAULT_MAX_KEYS, "TOOL_RATE_LIMIT_MAX_KEYS", "how many keys are kept";
     }
@@ -324,6 +342,18 @@ settings! {
             "how long it is unavailable before a call is let through as a probe";
         /// How many servers are kept. Default 1,000.
         max_servers: usize = 1000, "TOOL_HEALTH_MAX_SERVERS", "how many servers are kept";
+    }
+
+    /// How many calls run at a time: `[concurrency]`. See [`ConcurrencyLimitLayer`](crate::concurrency_limit::ConcurrencyLimitLayer).
+    concurrency: ConcurrencySettings, ConcurrencyPart {
+        /// How many calls of a key run at a time. Default: none, and no layer.
+        max: Option<usize> = None, "TOOL_CONCURRENCY_MAX", "how many calls of a key run at a time; none: any number";
+        /// How many more wait for their turn. Default 64.
+        max_queue: usize = 64, "TOOL_CONCURRENCY_MAX_QUEUE", "how many more wait for their turn";
+        /// Which calls share a limit: `tool`, `tool_name`, `server` or `agent`. Default: `tool`.
+        key: KeyBy = KeyBy::Tool, "TOOL_CONCURRENCY_KEY", "which calls share a limit: tool, tool_name, server or agent";
+        /// How many keys are kept. Default 10,000.
+        max_keys: usize = DEFAULT_MAX_KEYS, "TOOL_CONCURRENCY_MAX_KEYS", "how many keys are kept";
     }
 
     /// When a broken tool is no longer called: `[circuit_breaker]`. See [`CircuitBreakerLayer`](crate::circuit_breaker::CircuitBreakerLayer).
@@ -367,8 +397,8 @@ settings! {
         /// How many calls the shares are of, instead of `window`. Default: none.
         window_calls: Option<u32> = None, "TOOL_CIRCUIT_BREAKER_WINDOW_CALLS",
             "how many calls the rates are of, instead of the window";
-        /// Which calls share a breaker: `tool`, `tool_name` or `server`. Default: `tool`.
-        key: KeyBy = KeyBy::Tool, "TOOL_CIRCUIT_BREAKER_KEY", "which calls share a breaker: tool, tool_name or server";
+        /// Which calls share a breaker: `tool`, `tool_name`, `server` or `agent`. Default: `tool`.
+        key: KeyBy = KeyBy::Tool, "TOOL_CIRCUIT_BREAKER_KEY", "which calls share a breaker: tool, tool_name, server or agent";
         /// How many breakers are kept. Default 10,000.
         max_keys: usize = DEFAULT_MAX_KEYS, "TOOL_CIRCUIT_BREAKER_MAX_KEYS", "how many breakers are kept";
         /// Whether an answer that is an error in the tool's own words (MCP's `isError`) counts as a failure, for a

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Settings, duration};
+use super::{KeyBy, Settings, duration};
 use crate::{
     call::{ReplaySafety, ToolCall},
     kit::per_tool::PerTool,
@@ -80,9 +80,10 @@ impl TryFrom<Section> for ToolSettings {
 }
 
 impl Settings {
-    /// Calls of the tools that have settings, as far as there is room for their keys: by name, and by server and name
-    /// where the name is that of a server's tool.
-    pub(super) fn known_calls(&self, room: usize) -> impl Iterator<Item = ToolCall> {
+    /// Calls of the tools that have settings, as far as their keys are of tools and there is room for them: by name, and by server
+    /// and name where the name is that of a server's tool.
+    pub(super) fn known_keys(&self, key: KeyBy, room: usize) -> impl Iterator<Item = ToolCall> {
+        let room = if key == KeyBy::Agent { 0 } else { room };
         let calls = self.tools.keys().flat_map(|name| {
             let of_server = name.split_once("__");
             let of_server = of_server.map(|(server, tool)| ToolCall::new(tool).with_server(server));

@@ -3,10 +3,11 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::{
-    CircuitBreakerSettings, DeadlineSettings, HealthSettings, HttpSettings, ParallelSettings,
-    PollSettings, Preset, RateLimitSettings, RetrySettings, SanitizeSettings, SequenceSettings,
-    SharedSettings, StackBuilder, TimeoutSettings, TokenSettings, ToolSettings, TraceSettings,
-    ValidateSettings, base::Explicit, check, sections::File,
+    CircuitBreakerSettings, ConcurrencySettings, DeadlineSettings, HealthSettings, HttpSettings,
+    ParallelSettings, PollSettings, Preset, QuotaSettings, RateLimitSettings, RetrySettings,
+    SanitizeSettings, SequenceSettings, SharedSettings, StackBuilder, TimeoutSettings,
+    TokenSettings, ToolSettings, TraceSettings, ValidateSettings, base::Explicit, check,
+    sections::File,
 };
 use crate::config::ConfigError;
 
@@ -35,12 +36,16 @@ pub struct Settings {
     pub timeout: TimeoutSettings,
     /// A whole call's time.
     pub deadline: DeadlineSettings,
+    /// What callers may use.
+    pub quota: QuotaSettings,
     /// Calls that are sent again.
     pub retry: RetrySettings,
     /// Rate limits.
     pub rate_limit: RateLimitSettings,
     /// Servers that are there or not.
     pub health: HealthSettings,
+    /// Calls at a time.
+    pub concurrency: ConcurrencySettings,
     /// Tools that are no longer called.
     pub circuit_breaker: CircuitBreakerSettings,
     /// Calls one after the other: not in the [stack](Self::stack), but around it (feature `batch`).

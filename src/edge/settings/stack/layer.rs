@@ -16,11 +16,13 @@ use crate::{
     call::ToolCall,
     catch_panic::{CatchPanic, CatchPanicLayer},
     circuit_breaker::{CircuitBreaker, CircuitBreakerHandle, CircuitBreakerLayer},
+    concurrency_limit::{ConcurrencyLimit, ConcurrencyLimitHandle, ConcurrencyLimitLayer},
     deadline::{Deadline, DeadlineLayer},
     edge::health::{Health, HealthLayer, HealthService},
     identity::{IdentityLayer, IdentityService},
     normalize::{Normalize, NormalizeLayer},
     outcome::ByError,
+    quota::{QuotaHandle, QuotaLayer, QuotaService},
     rate_limit::{RateLimitBackoff, RateLimitBackoffLayer, RateLimitHandle},
     retry::{Retry, RetryLayer},
     sanitize::SanitizeLayer,
@@ -30,7 +32,7 @@ use crate::{
 
 /// The documented stack as one layer, made by [`StackBuilder::build`](super::StackBuilder::build).
 ///
-/// The breakers, the gates of rate limits, the registry of servers and the budget of retries live in this value: services made from it, or
+/// The breakers, the gates of rate limits, quotas and concurrency limits, the registry of servers and the budget of retries live in this value: services made from it, or
 /// from its clones, share them.
 ///
 /// `O` is `()`, or [`Own`](super::Own) where the builder was given hooks, checks or layers.
@@ -47,11 +49,13 @@ pub struct StackLayer<C = ByError, O = ()> {
     pub(super) metrics: Optional<MetricsLayer<C>>,
     #[cfg(feature = "validate")]
     pub(super) validate: Optional<ValidateLayer>,
+    pub(super) quota: Optional<QuotaLayer>,
     pub(super) deadline: DeadlineLayer,
     pub(super) retry: Optional<RetryLayer<C>>,
     pub(super) attempts: Option<TraceLayer>,
     pub(super) rate_limit: Optional<RateLimitBackoffLayer<C>>,
     pub(super) health: Optional<HealthLayer>,
+    pub(super) concurrency: Optional<ConcurrencyLimitLayer>,
     pub(super) circuit_breaker: Optional<CircuitBreakerLayer<C>>,
     pub(super) timeout: TimeoutLayer,
     pub(super) catch_panic: CatchPanicLayer,
@@ -79,22 +83,26 @@ around! {
     {C} MetricsLayer<C> => MetricsService<S, C>;
     #[cfg(feature = "validate")]
     {} ValidateLayer => Validate<S>;
+    {} QuotaLayer => QuotaService<S>;
     {C} RetryLayer<C> => Retry<S, C>;
     {H} TraceLayer<H> => Trace<S, H>;
     {C} RateLimitBackoffLayer<C> => RateLimitBackoff<S, C>;
     {} HealthLayer => HealthService<S>;
+    {} ConcurrencyLimitLayer => ConcurrencyLimit<S>;
     {C} CircuitBreakerLayer<C> => CircuitBreaker<S, C>;
 }
 
 pub(super) type Bounded<S> = Timeout<CatchPanic<S>>;
 type Guarded<S, C> = Switched<CircuitBreakerLayer<C>, Bounded<S>>;
-pub(super) type Watched<S, C> = Switched<HealthLayer, Guarded<S, C>>;
+type Limited<S, C> = Switched<ConcurrencyLimitLayer, Guarded<S, C>>;
+pub(super) type Watched<S, C> = Switched<HealthLayer, Limited<S, C>>;
 type Attempt<S, C> = Placed<Res<S>, Watched<S, C>>;
 type Gated<S, C> = Switched<RateLimitBackoffLayer<C>, Attempt<S, C>>;
 type Attempted<S, C> = Switched<TraceLayer<Hooks<Res<S>, C>>, Gated<S, C>>;
 type Repeated<S, C> = Switched<RetryLayer<C>, Attempted<S, C>>;
-pub(super) type Timed<S, C> = Deadline<Repeated<S, C>>;
-type Call<S, C> = Placed<Res<S>, Timed<S, C>>;
+type Timed<S, C> = Deadline<Repeated<S, C>>;
+pub(super) type Rationed<S, C> = Switched<QuotaLayer, Timed<S, C>>;
+type Call<S, C> = Placed<Res<S>, Rationed<S, C>>;
 #[cfg(feature = "validate")]
 type Checked<S, C> = Switched<ValidateLayer, Call<S, C>>;
 #[cfg(not(feature = "validate"))]
@@ -112,7 +120,7 @@ pub(super) type Coded<S, C> = Switched<NormalizeLayer, Outside<S, C>>;
 pub trait Fits<S: Service<ToolCall>, C>:
     Looks<Res<S>>
     + Surrounds<Watched<S, C>, Res<S>>
-    + Surrounds<Timed<S, C>, Res<S>>
+    + Surrounds<Rationed<S, C>, Res<S>>
     + Surrounds<Resolved<S, C>, Res<S>>
 {
 }
@@ -120,7 +128,7 @@ pub trait Fits<S: Service<ToolCall>, C>:
 impl<S: Service<ToolCall>, C, O> Fits<S, C> for O where
     O: Looks<Res<S>>
         + Surrounds<Watched<S, C>, Res<S>>
-        + Surrounds<Timed<S, C>, Res<S>>
+        + Surrounds<Rationed<S, C>, Res<S>>
         + Surrounds<Resolved<S, C>, Res<S>>
 {
 }
@@ -145,6 +153,19 @@ impl<C, O> StackLayer<C, O> {
     pub fn health(&self) -> Health {
         self.servers.clone()
     }
+
+    /// Reads what is left of quotas. `None` without `quota.tokens`.
+    pub fn quota(&self) -> Option<QuotaHandle> {
+        self.quota.0.as_ref().map(QuotaLayer::handle)
+    }
+
+    /// Reads how many calls run and wait. `None` without `concurrency.max`.
+    pub fn concurrency_limit(&self) -> Option<ConcurrencyLimitHandle> {
+        self.concurrency
+            .0
+            .as_ref()
+            .map(ConcurrencyLimitLayer::handle)
+    }
 }
 
 impl<S, C, O> Layer<S> for StackLayer<C, O>
@@ -161,11 +182,12 @@ where
         let attempts = Optional(attempts.map(|layer| layer.with_hooks(hooks.clone())));
 
         let stack = self.timeout.layer(self.catch_panic.layer(tool));
-        let stack = self.health.layer(self.circuit_breaker.layer(stack));
+        let stack = self.concurrency.layer(self.circuit_breaker.layer(stack));
+        let stack = self.health.layer(stack);
         let stack = self.own.put(Place::Attempt, stack);
         let stack = attempts.layer(self.rate_limit.layer(stack));
         let stack = self.deadline.layer(self.retry.layer(stack));
-        let stack = self.own.put(Place::Call, stack);
+        let stack = self.own.put(Place::Call, self.quota.layer(stack));
         #[cfg(feature = "validate")]
         let stack = self.validate.layer(stack);
         #[cfg(feature = "metrics")]
@@ -180,9 +202,11 @@ where
 crate::text::debug_fields! {
     {C, O} |this| StackLayer<C, O> {
         sanitize: this.sanitize,
+        quota: this.quota,
         deadline: this.deadline,
         rate_limit: this.rate_limit,
         health: this.health,
+        concurrency: this.concurrency,
         circuit_breaker: this.circuit_breaker,
         timeout: this.timeout,
         classifier: format_args!("{}", type_name::<C>()),

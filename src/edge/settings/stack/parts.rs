@@ -9,6 +9,7 @@ use crate::{
     call::{ReplaySafety, ToolCall},
     catch_panic::CatchPanicLayer,
     circuit_breaker::CircuitBreakerLayer,
+    concurrency_limit::ConcurrencyLimitLayer,
     config::ConfigError,
     edge::{
         health::Health,
@@ -16,6 +17,7 @@ use crate::{
     },
     identity::IdentityLayer,
     normalize::NormalizeLayer,
+    quota::QuotaLayer,
     rate_limit::RateLimitBackoffLayer,
     retry::RetryLayer,
     sanitize::SanitizeLayer,
@@ -81,12 +83,14 @@ impl Parts {
             metrics: Optional(metrics.map(|layer| layer.with_classifier(classifier.clone()))),
             #[cfg(feature = "validate")]
             validate: Optional(self.validate()),
+            quota: Optional(self.quota()?),
             deadline: settings.deadline_layer(),
             retry: Optional(self.retry(classifier.clone())?),
             // The spans of attempts have no listener.
             attempts: settings.trace.attempts.then(TraceLayer::attempts),
             rate_limit: Optional(self.rate_limit(classifier.clone())?),
             health: Optional(settings.health.enabled.then(|| health.layer())),
+            concurrency: Optional(self.concurrency()?),
             circuit_breaker: Optional(settings.circuit_breaker.enabled.then_some(breaker)),
             timeout: self.timeout()?,
             catch_panic: CatchPanicLayer::new(),
@@ -110,6 +114,20 @@ impl Parts {
     fn validate(&self) -> Option<ValidateLayer> {
         let schemas = self.schemas.as_ref()?;
         Some(self.settings.validate_layer(schemas))
+    }
+
+    fn quota(&self) -> Result<Option<QuotaLayer>, ConfigError> {
+        let listeners = Arc::clone(&self.listeners);
+        let builder = self.settings.quota_builder()?;
+        let layer = builder.map(|builder| builder.with_listener(listeners).build());
+        layer.transpose().map_err(in_section("quota"))
+    }
+
+    fn concurrency(&self) -> Result<Option<ConcurrencyLimitLayer>, ConfigError> {
+        let listeners = Arc::clone(&self.listeners);
+        let builder = self.settings.concurrency_limit_builder();
+        let layer = builder.map(|builder| builder.with_listener(listeners).build());
+        layer.transpose().map_err(in_section("concurrency"))
     }
 
     fn retry<C>(&self, classifier: C) -> Result<Option<RetryLayer<C>>, ConfigError> {
