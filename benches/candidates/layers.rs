@@ -23,6 +23,7 @@ use tower_toolcall::{
     catch_panic::CatchPanicLayer,
     check::CheckLayer,
     circuit_breaker::{CircuitBreakerBuilder, CircuitBreakerLayer, Rates},
+    concurrency_limit::ConcurrencyLimitLayer,
     deadline::DeadlineLayer,
     health::Health,
     metrics::{Metrics, MetricsBuilder, MetricsLayer},
@@ -30,6 +31,7 @@ use tower_toolcall::{
     normalize::NormalizeLayer,
     otel::metrics::OtelMetrics,
     poll::PollLayer,
+    quota::{Quota, QuotaBuilder, QuotaLayer},
     rate_limit::RateLimitBackoffLayer,
     result::{ToolResult, ToolResultLayer},
     retry::RetryLayer,
@@ -64,6 +66,7 @@ pub fn groups() -> Vec<Group> {
         group("retry", sizes, retry()),
         group("circuit breaker", usual(), circuit_breaker()),
         group("rate limit, nothing cools", usual(), rate_limit()),
+        group("concurrency limit", usual(), concurrency_limit()),
         group("trace, nobody listens", usual(), trace()),
         group("metrics", usual(), metrics()),
         group("catch_panic", usual(), catch_panic()),
@@ -262,6 +265,9 @@ fn rate_limit() -> Vec<Candidate> {
                 layered(layer, tool)
             },
         ),
+        ours("quota", |tool| {
+            layered(quota().build().expect("valid"), tool)
+        }),
         peer("tower rate limit, one key, not shared", |tool| {
             let layer = tower::limit::RateLimitLayer::new(u64::MAX, LONG);
             unshared(ServiceBuilder::new().layer(layer).service(tool))
@@ -271,6 +277,32 @@ fn rate_limit() -> Vec<Candidate> {
         }),
         peer("governor, one key", peers::governor),
     ]
+}
+
+/// More tokens than are used here.
+pub fn quota() -> QuotaBuilder {
+    let quota = Quota::per_second(1_000_000).and_then(|quota| quota.with_burst(u32::MAX));
+    QuotaLayer::builder(quota.expect("valid"))
+}
+
+fn concurrency_limit() -> Vec<Candidate> {
+    vec![
+        bare(),
+        ours("concurrency_limit", |tool| {
+            layered(ConcurrencyLimitLayer::new(1 << 20), tool)
+        }),
+        peer("tower concurrency limit, one key", tower_limit::<0>),
+        peer("tower-resilience bulkhead, one key", |tool| {
+            layered(peers::resilience_bulkhead(), tool)
+        }),
+    ]
+}
+
+pub fn tower_limit<const N: usize>(tool: Tool<N>) -> Box<dyn Subject> {
+    layered(
+        tower::limit::GlobalConcurrencyLimitLayer::new(1 << 20),
+        tool,
+    )
 }
 
 fn trace() -> Vec<Candidate> {

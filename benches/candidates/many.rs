@@ -6,7 +6,7 @@ use tower_toolcall::{
 };
 
 use super::{
-    AT_ONCE, Candidate, Group, Setting, WAITS, bare, layered, ours, peer,
+    AT_ONCE, Candidate, Group, Setting, WAITS, bare, layered, layers, ours, peer,
     peers::{self, TIMEOUT},
     stacks,
 };
@@ -129,6 +129,10 @@ fn limits() -> Vec<Candidate> {
         bare(),
         ours("rate_limit, keyed", |tool| {
             let builder = RateLimitBackoffLayer::builder().with_max_keys(MAX_KEYS);
+            layered(builder.build().expect("valid"), tool)
+        }),
+        ours("quota, keyed", |tool| {
+            let builder = layers::quota().with_max_keys(MAX_KEYS);
             layered(builder.build().expect("valid"), tool)
         }),
         peer("governor, keyed", peers::governors),

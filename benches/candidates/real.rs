@@ -7,6 +7,7 @@ use tower_layer::Layer as _;
 use tower_toolcall::{
     catch_panic::CatchPanicLayer,
     circuit_breaker::CircuitBreakerLayer,
+    concurrency_limit::ConcurrencyLimitLayer,
     deadline::DeadlineLayer,
     health::Health,
     metrics::Metrics,
@@ -20,7 +21,7 @@ use tower_toolcall::{
 
 use super::{
     By, Candidate, Group, NEW, NEW_AT_ONCE, candidate, layered,
-    layers::{bare_http_of, http_timeout, http_trace},
+    layers::{bare_http_of, http_timeout, http_trace, quota, tower_limit},
     peers::{self, TIMEOUT},
     stacked, stacks,
 };
@@ -64,6 +65,7 @@ fn of_size<const N: usize>() -> Vec<Group> {
         group("real futures: retry", retries::<N>()),
         group("real futures: circuit breaker", breakers::<N>()),
         group("real futures: rate limit", limits::<N>()),
+        group("real futures: concurrency limit", concurrency_limits::<N>()),
         group("real futures: trace and metrics", observers::<N>()),
         group("real futures: others", others::<N>()),
         group("real futures: stack of three", threes::<N>()),
@@ -131,9 +133,24 @@ fn limits<const N: usize>() -> Vec<Candidate> {
         ours::<N>("rate_limit, nothing cools", |tool| {
             layered(RateLimitBackoffLayer::new(), tool)
         }),
+        ours::<N>("quota", |tool| {
+            layered(quota().build().expect("valid"), tool)
+        }),
         peer::<N>("governor, keyed", peers::governors),
         peer::<N>("tower-resilience rate limit, one key", |tool| {
             layered(peers::resilience_limit(usize::MAX), tool)
+        }),
+    ]
+}
+
+fn concurrency_limits<const N: usize>() -> Vec<Candidate> {
+    vec![
+        ours::<N>("concurrency_limit", |tool| {
+            layered(ConcurrencyLimitLayer::new(1 << 20), tool)
+        }),
+        peer::<N>("tower concurrency limit, one key", tower_limit::<N>),
+        peer::<N>("tower-resilience bulkhead, one key", |tool| {
+            layered(peers::resilience_bulkhead(), tool)
         }),
     ]
 }

@@ -10,10 +10,12 @@ use tower_toolcall::{
     catch_panic::CatchPanicLayer,
     check::{CheckLayer, check_fn},
     circuit_breaker::{CircuitBreakerLayer, Trip},
+    concurrency_limit::ConcurrencyLimitLayer,
     deadline::DeadlineLayer,
     health::Health,
     metrics::Metrics,
     normalize::NormalizeLayer,
+    quota::{Quota, QuotaLayer},
     rate_limit::RateLimitBackoffLayer,
     result::{ToolResult, ToolResultLayer},
     retry::{RetryBudget, RetryLayer, RetryPolicy},
@@ -96,6 +98,12 @@ fn limited() -> Vec<Candidate> {
             layered(builder.build().expect("valid"), tool)
         })
         .refuses(Does::Limit),
+        ours("quota, used up", |tool| {
+            let quota = Quota::new(1, LONG).expect("valid");
+            let builder = QuotaLayer::builder(quota).with_fail_fast();
+            layered(builder.build().expect("valid"), tool)
+        })
+        .refuses(Does::Limit),
         peer("governor, used up", peers::governor_of_one).refuses(Does::Limit),
         peer("tower-resilience rate limit, used up", |tool| {
             layered(peers::resilience_limit(1), tool)
@@ -109,6 +117,10 @@ fn refusals() -> Vec<Candidate> {
         bare(),
         ours("deadline, nothing is left", |tool| {
             layered(DeadlineLayer::new(Duration::ZERO), tool)
+        })
+        .refuses(Does::Fail),
+        ours("concurrency_limit, full", |tool| {
+            layered(ConcurrencyLimitLayer::new(0), tool)
         })
         .refuses(Does::Fail),
         ours("health, unavailable", |tool| {

@@ -22,7 +22,6 @@ pin_project! {
 }
 
 impl<S, F> ResponseFuture<S, F> {
-    #[inline]
     pub(super) fn new(held: Held<S, F, Place>) -> Self {
         Self { held }
     }
@@ -35,7 +34,6 @@ where
 {
     type Output = Result<S::Response, ToolError>;
 
-    #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         self.project().held.poll(cx)
     }

@@ -91,7 +91,6 @@ enum Stage {
 }
 
 impl Place {
-    #[inline]
     pub(super) fn new(entry: Arc<Entry<KeyLimit>>) -> Self {
         let stage = Stage::Outside;
         Self { entry, stage }
@@ -103,7 +102,6 @@ impl Place {
 }
 
 impl Hold for Place {
-    #[inline]
     fn admit(&mut self) -> bool {
         let permit = self.limit().permits.try_acquire();
         let admitted = permit.map(SemaphorePermit::forget).is_ok();
@@ -145,14 +143,12 @@ impl Hold for Place {
         Poll::Ready(())
     }
 
-    #[inline]
     fn succeeded(&self, info: &CallInfo) {
         self.entry.prove(info);
     }
 }
 
 impl Drop for Place {
-    #[inline]
     fn drop(&mut self) {
         match mem::replace(&mut self.stage, Stage::Outside) {
             Stage::Outside => {}

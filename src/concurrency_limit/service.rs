@@ -41,7 +41,6 @@ where
     type Future = ResponseFuture<S, S::Future>;
 
     /// Always ready.
-    #[inline]
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
         self.inner.poll(cx);
         Poll::Ready(Ok(()))

@@ -147,7 +147,6 @@ where
 {
     type Output = Result<S::Response, ToolError>;
 
-    #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         loop {

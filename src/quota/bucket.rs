@@ -21,7 +21,6 @@ impl Bucket {
     }
 
     /// Takes tokens for a call that is sent now, if there are enough.
-    #[inline]
     pub(super) fn take(&self, rate: &Rate, now: u64, time: u64) -> bool {
         self.append(rate, now, now, time).is_ok()
     }
@@ -49,7 +48,6 @@ impl Bucket {
     }
 
     /// A turn after all others.
-    #[inline]
     fn append(&self, rate: &Rate, now: u64, latest: u64, time: u64) -> Result<Turn, u64> {
         let mut known = self.full_at();
         loop {

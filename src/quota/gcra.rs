@@ -31,7 +31,6 @@ pub(super) struct Turn {
 
 impl Rate {
     /// The time in which so many tokens come back. `None`: there are never so many.
-    #[inline]
     pub(super) fn time(&self, tokens: u32) -> Option<u64> {
         (tokens <= self.burst).then(|| self.interval.saturating_mul(tokens.into()))
     }
@@ -41,7 +40,6 @@ impl Rate {
     }
 
     /// The turn of a call that comes `now`, after all turns before: they leave a bucket that is full at `full_at`.
-    #[inline]
     pub(super) fn turn(&self, full_at: u64, now: u64, time: u64) -> Turn {
         let full_at = full_at.max(now).saturating_add(time);
         let at = full_at.saturating_sub(self.capacity());

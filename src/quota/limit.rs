@@ -42,7 +42,6 @@ impl Settings {
         nanos(self.origin.elapsed())
     }
 
-    #[inline]
     pub(super) fn cost(&self, call: &CallInfo) -> u32 {
         self.cost.as_ref().map_or(1, |cost| cost(call))
     }
@@ -121,7 +120,6 @@ pub(super) struct Tokens {
 }
 
 impl Tokens {
-    #[inline]
     pub(super) fn new(entry: Arc<Entry<KeyQuota>>, cost: u32) -> Self {
         Self {
             entry,
@@ -146,7 +144,6 @@ impl Tokens {
 }
 
 impl Hold for Tokens {
-    #[inline]
     fn admit(&mut self) -> bool {
         let KeyQuota {
             bucket,
@@ -198,19 +195,16 @@ impl Hold for Tokens {
         self.timer.poll(cx, at)
     }
 
-    #[inline]
     fn sent(&mut self) {
         self.turn = None;
     }
 
-    #[inline]
     fn succeeded(&self, info: &CallInfo) {
         self.entry.prove(info);
     }
 }
 
 impl Drop for Tokens {
-    #[inline]
     fn drop(&mut self) {
         if let Some(turn) = self.turn.take() {
             let KeyQuota {
