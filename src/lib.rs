@@ -28,6 +28,7 @@ pub mod poll;
 pub mod quota;
 pub mod rate_limit;
 pub mod redact;
+pub mod repeat_guard;
 pub mod result;
 pub mod retry;
 pub mod sanitize;

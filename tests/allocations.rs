@@ -27,6 +27,7 @@ use tower_toolcall::{
     quota::{Quota, QuotaLayer},
     rate_limit::RateLimitBackoffLayer,
     redact::Rules,
+    repeat_guard::RepeatGuardLayer,
     result::ToolResultLayer,
     retry::{RetryBudget, RetryLayer, RetryPolicy},
     sanitize::SanitizeLayer,
@@ -146,6 +147,8 @@ allocates_nothing! {
     rate_limit: RateLimitBackoffLayer::new();
     health: Health::new().layer();
     health_that_refuses: Health::builder().with_refusal(true).build().unwrap().layer();
+    repeat_guard: RepeatGuardLayer::builder().with_principal(|call| Some(call.tool())).build().unwrap();
+    repeat_guard_of_calls_without_a_principal: RepeatGuardLayer::new();
     retry: RetryLayer::default();
     catch_panic: CatchPanicLayer::new();
     poll_without_a_job: PollLayer::new(());

@@ -373,7 +373,6 @@ impl ToolCall {
     }
 
     /// Whether the arguments are nested deeper than [`MAX_DEPTH`] levels.
-    #[cfg(feature = "validate")]
     #[inline]
     pub(crate) fn is_too_deep(&self) -> bool {
         self.data.arguments.is_too_deep()

@@ -62,6 +62,7 @@
 //! | `tool_trace` | its span holds all attempts and waits, and their events |
 //! | `tool_metrics` | counts calls, not attempts; the layers below report the rest, with nothing to wire |
 //! | `tool_check`, `tool_max_bytes` | observers see what the caller sees; and an answer that is refused is not asked for again |
+//! | `tool_repeat_guard` | arguments are compared as the model wrote them; and wrong ones that it sends again and again are refused here |
 //! | `tool_validate` | what does not fit is not sent, and costs no attempt, no place at a gate and no verdict of a breaker; once for each call |
 //! | `tool_quota` | a call costs once, however often it is sent; and its wait does not use up the time for the tool |
 //! | `tool_deadline` | bounds all that waits and repeats below |
@@ -88,6 +89,7 @@
 //! | concurrency limit above retry or rate limit | calls hold their places while they wait for a delay or a cooldown, and others wait for them |
 //! | concurrency limit below timeout | the time in the queue counts as the tool's: calls time out that were never sent, and the breaker opens for it |
 //! | validate below retry, rate limit or breaker | arguments are checked again for each attempt, and a call that cannot be sent waits for its turn first |
+//! | repeat guard below retry | attempts are not the model's, and are not counted; of each call the first alone is |
 //! | poll below retry, breaker or timeout | they act on the whole job: the timeout ends it, and the breaker's probe takes as long as it. A retry goes on waiting for the same job |
 //! | identity below a layer with keys | that layer keeps its state under callers' spellings: a tool has several breakers, and invented names have theirs |
 //! | catch_panic above the breaker | a panic passes the layers below as a panic: the breaker counts it, but no layer has an error to name the call in, or to classify |
@@ -114,6 +116,7 @@ use crate::{
     quota::{Quota, QuotaLayer},
     rate_limit::RateLimitBackoffLayer,
     redact::Rules,
+    repeat_guard::RepeatGuardLayer,
     result::ToolResultLayer,
     retry::{RetryLayer, RetryPolicy},
     sanitize::SanitizeLayer,
@@ -157,6 +160,11 @@ pub trait ServiceBuilderExt<L>: sealed::Sealed + Into<ServiceBuilder<L>> {
     /// Refuses answers of more than `max` bytes, as JSON: [`CheckLayer::max_bytes`].
     fn tool_max_bytes(self, max: u64) -> ServiceBuilder<Stack<CheckLayer<MaxBytes>, L>> {
         self.into().layer(CheckLayer::max_bytes(max))
+    }
+
+    /// Refuses a call that has failed again and again: a [`RepeatGuardLayer`].
+    fn tool_repeat_guard(self) -> ServiceBuilder<Stack<RepeatGuardLayer, L>> {
+        self.into().layer(RepeatGuardLayer::new())
     }
 
     /// Checks the arguments of calls against these schemas: a [`ValidateLayer`].

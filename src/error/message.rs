@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{ErrorKind, Execution, ToolError};
+use super::{ErrorKind, Execution, ToolError, inner::ForModel};
 use crate::text::{Short, prefix};
 
 /// The longest message, in characters.
@@ -14,6 +14,9 @@ const MAX_NAME: usize = 64;
 
 /// The same where others are named too: the rest belongs to those that exist.
 const MAX_ASKED: usize = 40;
+
+/// The longest reason that another text quotes.
+const MAX_REASON: usize = 100;
 
 /// For developers.
 pub(super) const NO_SUCH_TOOL: &str = "there is no tool of this name";
@@ -32,9 +35,14 @@ pub(super) fn seconds(d: Duration) -> u64 {
     d.as_secs().saturating_add(up).max(1)
 }
 
-/// The tool's name, redacted by the error's own rules too.
+/// The tool's name.
 fn name_of(e: &ToolError, max: usize) -> String {
-    let (head, cut) = e.0.rules.head(e.tool().unwrap_or("tool"), max);
+    shown(e, e.tool().unwrap_or("tool"), max)
+}
+
+/// The beginning of a text, redacted by the error's own rules too.
+fn shown(e: &ToolError, text: &str, max: usize) -> String {
+    let (head, cut) = e.0.rules.head(text, max);
     let dots = if cut { "..." } else { "" };
     format!("{}{dots}", Short::new(&head, max))
 }
@@ -140,14 +148,29 @@ pub(super) fn near(e: &ToolError, names: &[String]) -> String {
 }
 
 pub(super) fn for_model(e: &ToolError) -> String {
-    let why = match e.kind() {
-        ErrorKind::InvalidInput => {
-            let why = e.message();
-            why.strip_prefix("invalid arguments: ").unwrap_or(why)
-        }
-        _ => e.message(),
+    because_of(e, why(e))
+}
+
+fn why(e: &ToolError) -> &str {
+    let why = e.message();
+    match e.kind() {
+        ErrorKind::InvalidInput => why.strip_prefix("invalid arguments: ").unwrap_or(why),
+        _ => why,
+    }
+}
+
+/// The reason in the text for models, to be quoted in another one; `None` if it names none.
+pub(super) fn reason(e: &ToolError) -> Option<Box<str>> {
+    let names_it = || templates(e)[1].contains("{why}");
+    let why = match e.more().and_then(|m| m.for_model.as_ref()) {
+        Some(ForModel::Text(text)) => text,
+        #[cfg(feature = "validate")]
+        Some(ForModel::Why(why)) => why,
+        None if names_it() => why(e),
+        _ => return None,
     };
-    because_of(e, why)
+    let why = why.trim_end_matches(['.', ' ']);
+    (!why.is_empty()).then(|| shown(e, why, MAX_REASON).into())
 }
 
 /// The sentence for the model, with this reason.

@@ -389,6 +389,11 @@ impl ToolError {
         }
     }
 
+    /// The reason in the text for models, if it names one: redacted, at most 100 characters, without a full stop.
+    pub(crate) fn reason(&self) -> Option<Box<str>> {
+        message::reason(self)
+    }
+
     /// Whether the same call may succeed later. Advice to the caller, not what a retry layer does.
     pub fn is_retryable(&self) -> bool {
         self.0.retryable

@@ -94,6 +94,7 @@ impl Event<'_> {
             Event::Health { change, call } => emit!(WARN HEALTH, call, FROM = change.from.name(),
                 TO = change.to.name(), REASON = change.reason.map(Reason::name),
                 FAILURES = change.failures, GENERATION = change.generation),
+            Event::Repeated { call, times } => emit!(WARN REPEATED, call, CALLS = times),
             Event::Evicted { keys, kept } => event!(DEBUG EVICTED, KEYS = keys, KEPT = kept),
         }
     }

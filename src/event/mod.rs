@@ -28,7 +28,8 @@
 //! | `tool.breaker` | WARN | circuit_breaker | `from`, `to`, `reason`, `generation`, `calls`, `failures`, `slow_calls`, `open_ms` |
 //! | `tool.health` | WARN | health | `from`, `to`, `reason`, `failures`, `generation` |
 //! | `tool.sequence` | INFO | batch | `calls`, `succeeded`, `failed`, `timed_out`, `skipped`, `cancelled`, `slow_calls`, `duration_ms`, `budget_ms`; of the names only `trace_id` |
-//! | `tool.evicted` | DEBUG | circuit_breaker, rate_limit, quota, concurrency_limit, metrics, health | `keys`, `kept` |
+//! | `tool.repeated` | WARN | repeat_guard | `calls` |
+//! | `tool.evicted` | DEBUG | circuit_breaker, rate_limit, quota, concurrency_limit, repeat_guard, metrics, health | `keys`, `kept` |
 //! | `tool.schema` | WARN | `validate::Schemas` | `server`, `tools`, `unchecked`; `tool` and `error` are those of the first of these, and no others |
 //! | `tool.repaired` | DEBUG | validate | `paths` |
 //! | `tool.misfit` | WARN | check, with `mcp::McpOutput` | `error` |
@@ -212,6 +213,15 @@ pub enum Event<'a> {
         /// The call that showed it.
         call: &'a CallInfo,
     },
+    /// A caller has made the same call again and again, each time with success and with nothing new in between: a loop, perhaps.
+    /// `tool.repeated`, WARN.
+    #[non_exhaustive]
+    Repeated {
+        /// The call.
+        call: &'a CallInfo,
+        /// How often it has succeeded in a row.
+        times: u32,
+    },
     /// A keyed layer has forgotten keys that were not in use, to make room for others.
     /// `tool.evicted`, DEBUG.
     #[non_exhaustive]
@@ -279,6 +289,11 @@ impl<'a> Event<'a> {
         }
     }
 
+    /// [`Event::Repeated`]
+    pub const fn repeated(call: &'a CallInfo, times: u32) -> Self {
+        Self::Repeated { call, times }
+    }
+
     /// Adds what the attempt failed with. Only of retries, done or refused.
     #[must_use]
     pub const fn with_error(mut self, failed: &'a ToolError) -> Self {
@@ -320,6 +335,7 @@ impl<'a> Event<'a> {
             Self::RateLimited { .. } => event::RATE_LIMITED,
             Self::Transition { .. } => event::BREAKER,
             Self::Health { .. } => event::HEALTH,
+            Self::Repeated { .. } => event::REPEATED,
             Self::Evicted { .. } => event::EVICTED,
             Self::Breaker { .. } | Self::Token { .. } => return None,
         })
@@ -336,7 +352,8 @@ impl<'a> Event<'a> {
             | Self::RateLimited { call, .. }
             | Self::Breaker { call, .. }
             | Self::Token { call, .. }
-            | Self::Health { call, .. } => Some(call),
+            | Self::Health { call, .. }
+            | Self::Repeated { call, .. } => Some(call),
             Self::Transition { call, .. } => call,
             Self::Evicted { .. } => None,
         }

@@ -45,6 +45,8 @@ pub mod event {
     pub const MISFIT: &str = "tool.misfit";
     /// The arguments of a call did not fit its tool's schema, and were changed so that they do. DEBUG.
     pub const REPAIRED: &str = "tool.repaired";
+    /// The same call has succeeded again and again, with nothing new in between. WARN.
+    pub const REPEATED: &str = "tool.repeated";
     /// A request of an HTTP tool is about to be sent. DEBUG.
     pub const HTTP_REQUEST: &str = "tool.http_request";
     /// An HTTP tool has its answer, of whatever status. DEBUG.
@@ -109,7 +111,7 @@ pub mod field {
     pub const REASON: &str = "reason";
     /// How often it has changed.
     pub const GENERATION: &str = "generation";
-    /// How many calls a breaker had counted, or a sequence has.
+    /// How many calls a breaker had counted, or a sequence has; how often a call was repeated, the first time included.
     pub const CALLS: &str = "calls";
     /// How many of a sequence's calls succeeded.
     pub const SUCCEEDED: &str = "succeeded";

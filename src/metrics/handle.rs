@@ -219,7 +219,7 @@ impl Listen for Inner {
             Event::NotStarted { call, kind } => self.not_started(call, kind),
             // The layer sees them at the end of the call, and counts them there.
             Event::Slow { .. } | Event::Cancelled { .. } => {}
-            Event::Health { .. } | Event::Evicted { .. } => {}
+            Event::Health { .. } | Event::Repeated { .. } | Event::Evicted { .. } => {}
         }
     }
 }

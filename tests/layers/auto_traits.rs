@@ -4,8 +4,8 @@ use static_assertions::{assert_impl_all, assert_not_impl_any};
 use tower_toolcall::{
     AnyError, CallInfo, ConfigError, ErrorKind, Identity, Key, Observation, Outcome, Progress,
     ToolCall, ToolError, catch_panic, check, circuit_breaker, concurrency_limit, deadline, health,
-    identity, normalize, outcome::ByError, poll, quota, rate_limit, redact, result, retry,
-    sanitize, testing, timeout, trace, transport,
+    identity, normalize, outcome::ByError, poll, quota, rate_limit, redact, repeat_guard, result,
+    retry, sanitize, testing, timeout, trace, transport,
 };
 
 type Tool = std::future::Ready<Result<(), ToolError>>;
@@ -92,6 +92,10 @@ assert_impl_all!(rate_limit::RateLimitBackoffLayer: Send, Sync, Unpin, Clone);
 assert_impl_all!(rate_limit::RateLimitBackoffBuilder: Send, Sync, Unpin, Clone);
 assert_impl_all!(rate_limit::RateLimitBackoff<Svc, ByError>: Send, Sync, Unpin, Clone);
 assert_impl_all!(rate_limit::ResponseFuture<Svc, Tool, ByError>: Send, Sync);
+assert_impl_all!(repeat_guard::RepeatGuardLayer: Send, Sync, Unpin, Clone);
+assert_impl_all!(repeat_guard::RepeatGuardBuilder: Send, Sync, Unpin, Clone);
+assert_impl_all!(repeat_guard::RepeatGuard<Svc, ByError>: Send, Sync, Unpin, Clone);
+assert_impl_all!(repeat_guard::ResponseFuture<Svc, Tool, ByError>: Send, Sync);
 assert_impl_all!(retry::RetryPolicy: Send, Sync, Unpin, Clone);
 assert_impl_all!(retry::RetryBudget: Send, Sync, Unpin, Clone);
 assert_impl_all!(retry::RetryLayer: Send, Sync, Unpin, Clone);

@@ -21,6 +21,7 @@ use tower_toolcall::{
     quota::{Quota, QuotaLayer},
     rate_limit::RateLimitBackoffLayer,
     redact::Rules,
+    repeat_guard::RepeatGuardLayer,
     retry::RetryLayer,
     sanitize::SanitizeLayer,
     testing::{Capture, FaultLayer, Faults},
@@ -177,6 +178,21 @@ contract!(
         .build()
         .unwrap()
         .layer(),
+    Readiness::Eager,
+    Panics::Pass
+);
+contract!(
+    repeat_guard,
+    RepeatGuardLayer::builder()
+        .with_principal(|call| call.server())
+        .build()
+        .unwrap(),
+    Readiness::Eager,
+    Panics::Pass
+);
+contract!(
+    repeat_guard_of_calls_without_a_principal,
+    RepeatGuardLayer::new(),
     Readiness::Eager,
     Panics::Pass
 );

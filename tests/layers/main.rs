@@ -17,6 +17,7 @@ mod middleware;
 mod poll;
 mod quota;
 mod rate_limit;
+mod repeat_guard;
 mod result;
 mod retry;
 mod sanitize;

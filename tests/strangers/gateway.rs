@@ -27,6 +27,7 @@ use tower_toolcall::{
     metrics::{Metrics, OTHER},
     quota::{Quota, QuotaLayer},
     rate_limit::{RateLimitBackoffLayer, RateLimitHandle},
+    repeat_guard::RepeatGuardLayer,
     retry::RetryPolicy,
     router::{Router, tool_fn},
 };
@@ -131,9 +132,12 @@ impl Gateway {
         let quota = QuotaLayer::new(Quota::per_second(1_000_000).unwrap());
         let limit = ConcurrencyLimitLayer::new(1000);
         let limits = limit.handle();
+        // The worst case: strangers can make calls as anybody.
+        let guard = RepeatGuardLayer::builder().with_principal(|_| Some("everybody"));
         let stack = ServiceBuilder::new()
             .tool_identity(router.clone())
             .tool_metrics(&metrics)
+            .layer(guard.build().unwrap())
             .layer(quota)
             .tool_deadline(Duration::from_secs(5))
             .tool_retry(RetryPolicy::new())

@@ -1,0 +1,298 @@
+//! Which calls are watched, by what they are known again, and what is made of their ends.
+
+use std::{
+    fmt,
+    hash::{BuildHasher, Hash, Hasher, RandomState},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use serde_json::{Map, Value};
+use tokio::time::Instant;
+
+use super::history::{History, Limits, Repeated};
+use crate::{
+    call::{CallInfo, ToolCall, hash_of},
+    error::{ErrorKind, ToolError},
+    event::{Event, Listener},
+    kit::registry::{Entry, Evict, Keep, Registry},
+    outcome::Outcome,
+};
+
+/// The code of a refusal.
+pub const TOOL_REPEATED: &str = "TOOL_REPEATED";
+
+type PrincipalFn = dyn Fn(&CallInfo) -> Option<&str> + Send + Sync;
+
+/// Whose calls are compared with each other.
+#[derive(Clone, Default)]
+pub(super) enum Principal {
+    /// The session, else the agent.
+    #[default]
+    Ids,
+    By(Arc<PrincipalFn>),
+}
+
+impl Principal {
+    /// The session, and the agent or what the function says: one of both.
+    fn parts<'a>(&self, call: &'a CallInfo) -> Option<(Option<&'a str>, Option<&'a str>)> {
+        let given = |id: &&str| !id.is_empty();
+        match self {
+            Self::Ids => match call.session_id().filter(given) {
+                Some(session) => Some((Some(session), None)),
+                None => Some((None, Some(call.agent_id().filter(given)?))),
+            },
+            Self::By(principal) => Some((None, Some(principal(call).filter(given)?))),
+        }
+    }
+
+    /// The hash that stands for it as a key.
+    pub(super) fn hash(&self, call: &CallInfo) -> u64 {
+        let parts = self.parts(call).unwrap_or_default();
+        hash_of(parts.0, parts.1)
+    }
+}
+
+/// Shared by all of a layer value.
+pub(super) struct Rules {
+    pub(super) limits: Limits,
+    pub(super) principal: Principal,
+    /// Arguments that are not compared.
+    pub(super) ignored: Vec<Box<str>>,
+    pub(super) listener: Listener,
+    pub(super) seed: RandomState,
+    pub(super) origin: Instant,
+}
+
+impl Rules {
+    fn now(&self) -> Duration {
+        self.origin.elapsed()
+    }
+
+    /// By what a call is known again. Nobody can choose arguments for their hashes.
+    fn fingerprint(&self, call: &ToolCall) -> u64 {
+        let mut hasher = self.seed.build_hasher();
+        (call.server(), call.tool()).hash(&mut hasher);
+        let compared = call.arguments().iter();
+        let compared = compared.filter(|(key, _)| !self.ignored.iter().any(|name| **name == **key));
+        hasher.write_u64(self.members(compared));
+        hasher.finish()
+    }
+
+    /// The same in any order.
+    fn members<'a>(&self, members: impl Iterator<Item = (&'a String, &'a Value)>) -> u64 {
+        let member = |(key, value): (&String, &Value)| {
+            let mut hasher = self.seed.build_hasher();
+            key.hash(&mut hasher);
+            self.feed(value, &mut hasher);
+            hasher.finish()
+        };
+        members.map(member).fold(0, u64::wrapping_add)
+    }
+
+    /// As deep as arguments may be that are sent.
+    fn feed(&self, value: &Value, hasher: &mut impl Hasher) {
+        match value {
+            Value::Null => hasher.write_u8(0),
+            Value::Bool(truth) => hasher.write_u8(1 + u8::from(*truth)),
+            Value::Number(number) => {
+                hasher.write_u8(3);
+                number.hash(hasher);
+            }
+            Value::String(text) => {
+                hasher.write_u8(4);
+                text.hash(hasher);
+            }
+            Value::Array(items) => {
+                hasher.write_u8(5);
+                hasher.write_usize(items.len());
+                items.iter().for_each(|item| self.feed(item, hasher));
+            }
+            Value::Object(map) => {
+                hasher.write_u8(6);
+                hasher.write_u64(self.members(Map::iter(map)));
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Rules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.limits.fmt(f)
+    }
+}
+
+/// The value of a principal in the registry.
+#[derive(Debug)]
+pub(super) struct Memory {
+    rules: Arc<Rules>,
+    /// `None` for all principals beyond the bound.
+    history: Option<Mutex<History>>,
+}
+
+impl Memory {
+    pub(super) fn new(rules: &Arc<Rules>) -> Self {
+        Self {
+            rules: Arc::clone(rules),
+            history: Some(Mutex::default()),
+        }
+    }
+
+    pub(super) fn overflow(rules: &Arc<Rules>) -> Self {
+        Self {
+            rules: Arc::clone(rules),
+            history: None,
+        }
+    }
+
+    fn lock(&self) -> Option<MutexGuard<'_, History>> {
+        let history = self.history.as_ref()?.lock();
+        Some(history.unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Evict for Memory {
+    fn keep(&self) -> Keep {
+        let now = self.rules.now();
+        let matters = |history: MutexGuard<'_, History>| history.matters(now, self.rules.limits);
+        match self.lock().is_some_and(matters) {
+            true => Keep::IfPossible,
+            false => Keep::IfUsed,
+        }
+    }
+}
+
+/// The histories of a layer, and its rules.
+#[derive(Clone, Debug)]
+pub(super) struct Guard {
+    pub(super) rules: Arc<Rules>,
+    pub(super) histories: Registry<Memory>,
+}
+
+/// A call that is watched.
+#[derive(Debug)]
+pub(super) struct Watched {
+    memory: Arc<Entry<Memory>>,
+    call: u64,
+    /// Whether the caller has made it, and not a layer above that sends it again.
+    is_first: bool,
+}
+
+/// A call that may be watched: one without a principal is not.
+pub(super) type MaybeWatched = Option<Watched>;
+
+impl Guard {
+    pub(super) fn watch(&self, call: &ToolCall, info: &CallInfo) -> MaybeWatched {
+        // Arguments that are too deep are never sent, and are not looked at.
+        if self.rules.principal.parts(info).is_none() || call.is_too_deep() {
+            return None;
+        }
+        let memory = self.histories.keep(info, || Memory::new(&self.rules));
+        memory.value().history.is_some().then(|| Watched {
+            memory,
+            call: self.rules.fingerprint(call),
+            is_first: call.attempt() == 1,
+        })
+    }
+}
+
+impl Watched {
+    /// The refusal of a call that is to wait first. Changes nothing.
+    pub(super) fn refusal(&self, info: &CallInfo) -> Option<ToolError> {
+        let repeated = self.ask(|history, now, limits| history.refusal(self.call, now, limits));
+        Some(refused(info, repeated.flatten()?))
+    }
+
+    /// Lets the call through, which is about to be sent.
+    pub(super) fn admit(&self, info: &CallInfo) -> Result<(), ToolError> {
+        let admitted = self.ask(|history, now, limits| history.admit(self.call, now, limits));
+        let admitted = admitted.unwrap_or(Ok(()));
+        admitted.map_err(|repeated| refused(info, repeated))
+    }
+
+    /// Asks the history of a call that is not sent again by a layer.
+    fn ask<T>(
+        &self,
+        ask: impl FnOnce(&mut History, &dyn Fn() -> Duration, Limits) -> T,
+    ) -> Option<T> {
+        let memory = self.memory.value();
+        let mut history = self.is_first.then(|| memory.lock())??;
+        Some(ask(
+            &mut history,
+            &|| memory.rules.now(),
+            memory.rules.limits,
+        ))
+    }
+
+    /// The call has its answer: what the classifier says of that.
+    pub(super) fn answered(&self, info: &CallInfo, outcome: &Outcome) {
+        match outcome.failure_of_answer() {
+            None => self.succeeded(info),
+            // What it says is not known here: all answers that are errors are the same.
+            Some((kind, _)) if counts(kind) => self.failed(&kind, || None),
+            Some(_) => {}
+        }
+    }
+
+    fn succeeded(&self, info: &CallInfo) {
+        let memory = self.memory.value();
+        let Some(mut history) = memory.lock() else {
+            return;
+        };
+        let times = history.succeeded(self.call, memory.rules.now(), memory.rules.limits);
+        drop(history);
+        let listener = &memory.rules.listener;
+        if let Some(times) = times {
+            listener.tell(&Event::Repeated { call: info, times });
+        }
+    }
+
+    /// The call has failed.
+    #[cold]
+    pub(super) fn erred(&self, error: &ToolError) {
+        if self.is_first && counts(error.kind()) && !is_passing(error) {
+            self.failed(&(error.kind(), error.message()), || error.reason());
+        }
+    }
+
+    fn failed(&self, error: &impl Hash, why: impl FnOnce() -> Option<Box<str>>) {
+        let error = self.memory.value().rules.seed.hash_one(error);
+        self.ask(|history, now, limits| history.failed(self.call, error, now(), limits, why));
+    }
+}
+
+/// Whether a failure of this kind is due to what was called: sent again, it would fail again.
+fn counts(kind: ErrorKind) -> bool {
+    use ErrorKind::{Denied, Failed, InvalidInput, NotFound, Reported};
+    matches!(kind, InvalidInput | NotFound | Denied | Failed | Reported)
+}
+
+/// Whether the same call may get another answer from who refused it: a layer that is full or has closed, unlike one that has
+/// judged the call itself. What a guard below refuses has been counted.
+fn is_passing(error: &ToolError) -> bool {
+    use ErrorKind::{Denied, InvalidInput, NotFound};
+    let judged = matches!(error.kind(), InvalidInput | NotFound | Denied);
+    error.is_own_refusal() && !judged || error.code() == TOOL_REPEATED
+}
+
+fn refused(call: &CallInfo, why: Repeated) -> ToolError {
+    let Repeated { times, wait, why } = why;
+    let times_in_a_row = match times {
+        1 => "once".to_owned(),
+        times => format!("{times} times in a row"),
+    };
+    let why = why.map_or_else(String::new, |why| format!(": {why}"));
+    let stop = if why.ends_with("...") { "" } else { "." };
+    let text = format!(
+        "This exact call has failed {times_in_a_row}{why}{stop} Change its arguments or do something else."
+    );
+    ToolError::not_admitted(
+        Some(call),
+        ErrorKind::InvalidInput,
+        "the same call has failed again and again",
+        wait,
+    )
+    .with_code(TOOL_REPEATED)
+    .with_detail("failures", times)
+    .with_model_message(text)
+}

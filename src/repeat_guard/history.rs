@@ -1,0 +1,181 @@
+//! The last calls of one principal, and how they ended. Pure: hashes and the time are arguments.
+
+use std::time::Duration;
+
+/// How many different calls are remembered.
+pub(super) const MEMORY: usize = 8;
+
+/// From when on a call that fails is refused, and for how long.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// How often in a row.
+    pub(super) failures: u32,
+    pub(super) window: Duration,
+}
+
+/// How a call ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    Success,
+    /// With this hash of the error.
+    Failure(u64),
+}
+
+/// One call, as often as it was made.
+#[derive(Debug)]
+struct Past {
+    call: u64,
+    ending: Ending,
+    /// How often it ended so in a row; 0 once something else has succeeded since.
+    times: u32,
+    /// When it last ended, or was let through although it had failed too often.
+    at: Duration,
+    /// Why it failed, for the model: of a call that is refused now.
+    why: Option<Box<str>>,
+}
+
+/// Why a call is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Repeated {
+    /// How often it has failed.
+    pub(super) times: u32,
+    /// The time after which it is let through again.
+    pub(super) wait: Duration,
+    pub(super) why: Option<Box<str>>,
+}
+
+/// The last different calls, the latest first.
+#[derive(Debug, Default)]
+pub(super) struct History([Option<Past>; MEMORY]);
+
+impl Past {
+    fn fails_too_often(&self, limits: Limits) -> bool {
+        self.times >= limits.failures && self.ending != Ending::Success
+    }
+
+    /// What is left of its window.
+    fn left(&self, now: Duration, limits: Limits) -> Option<Duration> {
+        let left = (self.at + limits.window).saturating_sub(now);
+        (!left.is_zero()).then_some(left)
+    }
+}
+
+impl History {
+    fn position(&self, call: u64) -> Option<usize> {
+        let is_it = |past: &Option<Past>| past.as_ref().is_some_and(|past| past.call == call);
+        self.0.iter().position(is_it)
+    }
+
+    /// Whether the call would be refused now. Changes nothing.
+    pub(super) fn refusal(
+        &self,
+        call: u64,
+        now: impl FnOnce() -> Duration,
+        limits: Limits,
+    ) -> Option<Repeated> {
+        let past = self.0[self.position(call)?].as_ref()?;
+        if !past.fails_too_often(limits) {
+            return None;
+        }
+        Some(Repeated {
+            times: past.times,
+            wait: past.left(now(), limits)?,
+            why: past.why.clone(),
+        })
+    }
+
+    /// Lets the call through, or refuses it. The clock is read only if the call is known.
+    ///
+    /// Of a call that has failed too often one is let through in each window, however many are asked for.
+    pub(super) fn admit(
+        &mut self,
+        call: u64,
+        now: impl FnOnce() -> Duration,
+        limits: Limits,
+    ) -> Result<(), Repeated> {
+        let Some(at) = self.position(call) else {
+            return Ok(());
+        };
+        let now = now();
+        if let Some(refusal) = self.refusal(call, || now, limits) {
+            return Err(refusal);
+        }
+        match &mut self.0[at] {
+            Some(past) if past.left(now, limits).is_some() => {}
+            Some(past) if past.fails_too_often(limits) => past.at = now,
+            // Too long ago to be repeated.
+            past => {
+                *past = None;
+                self.0[at..].rotate_left(1);
+            }
+        }
+        Ok(())
+    }
+
+    /// Records the end of a call. Returns how often it ended so in a row, and whether that is another end than the last
+    /// known one.
+    fn record(&mut self, call: u64, ending: Ending, now: Duration) -> (&mut Past, bool) {
+        let (found, is_new) = match self.position(call) {
+            Some(at) => (at, false),
+            None => (MEMORY - 1, true),
+        };
+        self.0[..=found].rotate_right(1);
+        let fresh = Past {
+            call,
+            ending,
+            times: 0,
+            at: now,
+            why: None,
+        };
+        let first = &mut self.0[0];
+        let differs = is_new || first.as_ref().is_none_or(|past| past.ending != ending);
+        if differs {
+            *first = Some(fresh);
+        }
+        let past = first.as_mut().expect("put there, or found");
+        past.at = now;
+        past.times = past.times.saturating_add(1);
+        (past, differs)
+    }
+
+    /// The call has failed. `why` is asked for once it is refused.
+    pub(super) fn failed(
+        &mut self,
+        call: u64,
+        error: u64,
+        now: Duration,
+        limits: Limits,
+        why: impl FnOnce() -> Option<Box<str>>,
+    ) {
+        let (past, _) = self.record(call, Ending::Failure(error), now);
+        if past.fails_too_often(limits) {
+            past.why = why();
+        }
+    }
+
+    /// The call has succeeded. Returns how often in a row, whenever that is another multiple of the limit.
+    ///
+    /// A success that is news, of a call that is not known or did not succeed the last time, may have changed what all others
+    /// depend on: they are counted anew.
+    pub(super) fn succeeded(&mut self, call: u64, now: Duration, limits: Limits) -> Option<u32> {
+        let (past, is_news) = self.record(call, Ending::Success, now);
+        let times = past.times;
+        if is_news {
+            for other in self.0[1..].iter_mut().flatten() {
+                (other.times, other.why) = (0, None);
+            }
+        }
+        (limits.failures > 1 && times.is_multiple_of(limits.failures)).then_some(times)
+    }
+
+    /// Whether it would be a loss to forget it: a call has failed of late.
+    pub(super) fn matters(&self, now: Duration, limits: Limits) -> bool {
+        let matters = |past: &Past| {
+            past.ending != Ending::Success && past.times > 0 && past.left(now, limits).is_some()
+        };
+        self.0.iter().flatten().any(matters)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,221 @@
+use std::{fmt, hash::RandomState, sync::Arc, time::Duration};
+
+use tokio::time::Instant;
+use tower_layer::Layer;
+
+use super::{
+    guard::{Guard, Memory, Principal, Rules},
+    history::Limits,
+    service::RepeatGuard,
+};
+use crate::{
+    call::CallInfo,
+    config::{ConfigError, refuse_if},
+    error::ToolError,
+    event::{Listen, Listener},
+    key::Key,
+    kit::keys::KeySettings,
+    outcome::{ByError, Classify, Outcome},
+};
+
+/// The longest window: a call that would succeed is not refused for longer.
+const MAX_WINDOW: Duration = Duration::from_secs(24 * 3600);
+
+/// Layer that stops a caller that makes the same failing call again and again. See the [module docs](super) for an example.
+///
+/// The histories live in the layer value: services made from it, or from its clones, share them.
+#[derive(Clone)]
+#[must_use]
+pub struct RepeatGuardLayer<C = ByError> {
+    guard: Guard,
+    classifier: C,
+}
+
+impl RepeatGuardLayer {
+    /// A layer with the default settings: a call that has failed 3 times in a row is refused for 60 s.
+    pub fn new() -> Self {
+        RepeatGuardBuilder::new().build_checked()
+    }
+
+    /// A builder with the default settings.
+    pub fn builder() -> RepeatGuardBuilder {
+        RepeatGuardBuilder::new()
+    }
+}
+
+impl Default for RepeatGuardLayer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<S, C: Clone> Layer<S> for RepeatGuardLayer<C> {
+    type Service = RepeatGuard<S, C>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        RepeatGuard::new(inner, self.guard.clone(), self.classifier.clone())
+    }
+}
+
+impl<C> fmt::Debug for RepeatGuardLayer<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RepeatGuardLayer")
+            .field("limits", &self.guard.rules.limits)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The settings of a [`RepeatGuardLayer`].
+#[derive(Clone)]
+#[must_use]
+pub struct RepeatGuardBuilder<C = ByError> {
+    limits: Limits,
+    keys: KeySettings,
+    principal: Principal,
+    ignored: Vec<Box<str>>,
+    listener: Listener,
+    classifier: C,
+}
+
+impl Default for RepeatGuardBuilder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl RepeatGuardBuilder {
+    /// The default settings; see [`RepeatGuardLayer::new`].
+    pub fn new() -> Self {
+        Self {
+            limits: Limits {
+                failures: 3,
+                window: Duration::from_secs(60),
+            },
+            keys: KeySettings::default(),
+            principal: Principal::default(),
+            ignored: Vec::new(),
+            listener: Listener::default(),
+            classifier: ByError,
+        }
+    }
+}
+
+impl<C> RepeatGuardBuilder<C> {
+    /// Sets how often in a row the same call has to fail before it is refused. Default 3.
+    pub fn with_failures(mut self, failures: u32) -> Self {
+        self.limits.failures = failures;
+        self
+    }
+
+    /// Sets how long a call is refused, and how close together its failures are: a call that is made so long after its last
+    /// end is counted anew. Default 60 s; at most a day.
+    ///
+    /// After this time a call that was refused is let through once. If it fails again, it is refused for as long again.
+    pub fn with_window(mut self, window: Duration) -> Self {
+        self.limits.window = window;
+        self
+    }
+
+    /// Sets how many principals are kept at most. Default 10,000; at most 16,777,216.
+    ///
+    /// Beyond that those are forgotten that have no call in flight, first those without a failure of late. If no place is left,
+    /// calls of new principals are not watched.
+    pub fn with_max_keys(mut self, max: usize) -> Self {
+        self.keys.max = max;
+        self
+    }
+
+    /// Sets whose calls are compared with each other: those for which the function picks out the same text. With `None`, or an
+    /// empty text, a call is not watched. Default: the [session id](CallInfo::session_id), else the
+    /// [agent id](CallInfo::agent_id).
+    ///
+    /// It has to be something that callers cannot choose, or choose for themselves only.
+    pub fn with_principal(
+        mut self,
+        principal: impl Fn(&CallInfo) -> Option<&str> + Send + Sync + 'static,
+    ) -> Self {
+        self.principal = Principal::By(Arc::new(principal));
+        self
+    }
+
+    /// Leaves an argument out of the comparison, of all tools: a time or an id, for example, that is another one in each call.
+    /// Default: all are compared.
+    pub fn with_ignored_argument(mut self, name: impl Into<Box<str>>) -> Self {
+        self.ignored.push(name.into());
+        self
+    }
+
+    /// Sets the listener for calls that succeed again and again, and for evictions. Default: none. The events are emitted
+    /// through `tracing` in any case.
+    pub fn with_listener(mut self, listen: impl Listen + 'static) -> Self {
+        self.listener = Listener::new(listen);
+        self
+    }
+
+    /// Sets the classifier of answers: it tells those that are errors in the tool's own words (MCP's `isError`) from successes. Errors
+    /// are judged by their kind. Default: [`ByError`]. It is cloned for each call: put large parts in an [`Arc`].
+    pub fn with_classifier<D>(self, classifier: D) -> RepeatGuardBuilder<D> {
+        RepeatGuardBuilder {
+            limits: self.limits,
+            keys: self.keys,
+            principal: self.principal,
+            ignored: self.ignored,
+            listener: self.listener,
+            classifier,
+        }
+    }
+
+    /// Sets a closure as the classifier; its argument types are inferred.
+    pub fn classify_fn<Res, F>(self, classify: F) -> RepeatGuardBuilder<F>
+    where
+        F: Fn(Result<&Res, &ToolError>) -> Outcome,
+        F: Classify<Res>,
+    {
+        self.with_classifier(classify)
+    }
+
+    /// Builds the layer.
+    ///
+    /// # Errors
+    ///
+    /// If a setting is zero, or beyond its bound. The error names it.
+    pub fn build(self) -> Result<RepeatGuardLayer<C>, ConfigError> {
+        let Limits { failures, window } = self.limits;
+        let reason = "it is zero: no call would be let through";
+        refuse_if(failures == 0, "failures", reason)?;
+        let reason = "it is zero: no call would be refused";
+        refuse_if(window.is_zero(), "window", reason)?;
+        let reason = format!("{window:?} is longer than a day");
+        refuse_if(window > MAX_WINDOW, "window", reason)?;
+        self.keys.check()?;
+        Ok(self.build_checked())
+    }
+
+    fn build_checked(mut self) -> RepeatGuardLayer<C> {
+        let principal = self.principal.clone();
+        self.keys.key = Key::hashed(move |call| principal.hash(call));
+        let rules = Arc::new(Rules {
+            limits: self.limits,
+            principal: self.principal,
+            ignored: self.ignored,
+            listener: self.listener.clone(),
+            seed: RandomState::new(),
+            origin: Instant::now(),
+        });
+        let (overflow, make) = (Memory::overflow(&rules), || Memory::new(&rules));
+        let histories = self.keys.registry(self.listener, overflow, make);
+        RepeatGuardLayer {
+            guard: Guard { rules, histories },
+            classifier: self.classifier,
+        }
+    }
+}
+
+impl<C> fmt::Debug for RepeatGuardBuilder<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RepeatGuardBuilder")
+            .field("limits", &self.limits)
+            .field("max_keys", &self.keys.max)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,137 @@
+//! A layer that stops a caller, a model as a rule, that makes the same failing call again and again.
+//!
+//! A call that has failed three times in a row with the same error is not sent again for a minute: the model reads
+//! *This exact call has failed 3 times in a row: no such city: Osloo. Change its arguments or do something else.*
+//!
+//! What happens to a call:
+//!
+//! - **It fails**: its tool and arguments are remembered for its caller, as a hash, with a hash of the error. Only failures that are due to what was
+//!   called count: those of the kinds `InvalidInput`, `NotFound`, `Denied`, `Failed` and `Reported`, and answers that the
+//!   [classifier](RepeatGuardBuilder::with_classifier) takes for one of these. Timeouts, rate limits, lost connections, 5xx and
+//!   refusals of a layer that is full or has closed (a breaker, a limit, a deadline) count neither way: the same call may
+//!   well succeed later. What a layer below refuses because of the call itself, such as
+//!   `validate` wrong arguments, a router an unknown name or a policy a tool, does count.
+//! - **It succeeds**: its failures are forgotten. If that is news, because its last end was another one or is not remembered, all other calls
+//!   of the caller are counted anew: an edit between two runs of the same tests may have changed what the tests say. A success that is no news
+//!   changes nothing for others, so a loop of several calls (read, edit, read, edit) is found as well. A call that succeeds as often in a
+//!   row, with nothing new in between, is the event `tool.repeated` and passes.
+//! - **It fails with another error, or with other arguments**: this is counted by itself.
+//! - **Its future is dropped, or panics**: this counts neither way.
+//!
+//! A call is let through again after the window ([`with_window`](RepeatGuardBuilder::with_window)): once, and if it fails again it is refused
+//! for as long again. So one that would succeed by now is never refused for longer than that, whatever is sent meanwhile: a refusal
+//! does not extend it.
+//!
+//! # Whose calls
+//!
+//! Calls are compared with those of the same principal: the call's session id, else its agent id, else nobody's: a call without
+//! both is not watched. Both are set by code ([`ToolCall::with_session_id`](crate::ToolCall::with_session_id)). Where callers choose
+//! them, let them be theirs alone, or use [`with_principal`](RepeatGuardBuilder::with_principal): who makes another's calls can have these
+//! refused. Conversations that share an agent id are taken for one.
+//!
+//! # Order
+//!
+//! Below trace and metrics, which see the refusal; outside of `validate`, so that arguments are compared as the model wrote them, and
+//! wrong ones that it sends again are refused here. Above all that repeats calls: what a layer above sends again
+//! ([`attempt`](crate::ToolCall::attempt) above 1) is neither refused nor counted as the caller's, unless it succeeds. Below an
+//! [identity layer](crate::identity), so that a tool has one name.
+//!
+//! It is always ready: a refusal comes at once, also while the service below is not ready, and gives back what was reserved
+//! there. A call that had to wait for readiness is judged again when it is about to run.
+//!
+//! # Example
+//!
+//! ```
+//! use serde_json::json;
+//! use tower::{ServiceBuilder, ServiceExt, service_fn};
+//! use tower_toolcall::{AnyError, ErrorKind, ToolCall, repeat_guard::{RepeatGuardLayer, TOOL_REPEATED}};
+//!
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), AnyError> {
+//! let tool = service_fn(|call: ToolCall| async move {
+//!     match call.arguments()["city"].as_str() {
+//!         Some("Oslo") => Ok("12 degrees"),
+//!         _ => Err(AnyError::from("no such city")),
+//!     }
+//! });
+//! let stack = ServiceBuilder::new().layer(RepeatGuardLayer::new()).service(tool);
+//! let weather = |city| ToolCall::new("weather").with_session_id("s1").with_json(json!({ "city": city }));
+//!
+//! for _ in 0..3 {
+//!     let error = stack.clone().oneshot(weather("Osloo")?).await.unwrap_err();
+//!     assert_eq!(error.kind(), ErrorKind::Failed);
+//! }
+//! let error = stack.clone().oneshot(weather("Osloo")?).await.unwrap_err();
+//! assert_eq!((error.kind(), error.code()), (ErrorKind::InvalidInput, TOOL_REPEATED));
+//! assert_eq!(
+//!     error.model_message(),
+//!     "This exact call has failed 3 times in a row: no such city. Change its arguments or do something else."
+//! );
+//! // Other arguments, and other sessions, are not affected.
+//! assert_eq!(stack.oneshot(weather("Oslo")?).await?, "12 degrees");
+//! # Ok(()) }
+//! ```
+//!
+//! Other settings:
+//!
+//! ```
+//! use std::time::Duration;
+//! use tower_toolcall::repeat_guard::RepeatGuardLayer;
+//!
+//! # fn main() -> Result<(), tower_toolcall::ConfigError> {
+//! let layer = RepeatGuardLayer::builder()
+//!     .with_failures(5)
+//!     .with_window(Duration::from_secs(600))
+//!     .with_ignored_argument("request_id") // another one in each call
+//!     .with_principal(|call| call.agent_id()) // whatever the session
+//!     .build()?;
+//! # let _ = layer; Ok(()) }
+//! ```
+//!
+//! `cargo run --example repeat_guard` shows a model that loops, with the layer and without.
+//!
+//! # Errors
+//!
+//! [`InvalidInput`](crate::ErrorKind::InvalidInput) with the code [`TOOL_REPEATED`], not started, a refusal of this side: no layer repeats it
+//! or counts it against the tool. `retry_after` is the time after which the call is let through, the detail `failures` how often it has failed. The
+//! text for the model quotes up to 100 characters of the last error's, redacted. Errors of the inner service pass,
+//! stamped with the call's names.
+//!
+//! # Bounds
+//!
+//! Of each principal the last 8 different calls are remembered, in about 700 bytes and up to 100 characters of the last error for each that
+//! is refused; so cycles of up to 8 calls are found. Arguments are not kept: the hash stands for them, made with a random seed of the layer, so
+//! that nobody can choose arguments for it. A call is taken for one of these 8 by chance once in 10¹⁸ times.
+//!
+//! At most 10,000 principals are kept ([`with_max_keys`](RepeatGuardBuilder::with_max_keys)). If there is no place for another one, those are
+//! forgotten that have no call in flight, first those without a failure of late; whoever is forgotten is counted anew. If all places are taken, calls of
+//! new principals are not watched. Calls whose arguments are nested too deeply to be sent ([`MAX_DEPTH`](crate::MAX_DEPTH)) are not
+//! watched either.
+//!
+//! # Cancel safety
+//!
+//! Nothing is lost or leaked when the future is dropped. If it is the call that was let through after its window, the next one is let
+//! through after another.
+//!
+//! # Clone
+//!
+//! All services made from one layer value, or from its clones, share the histories. Readiness is not shared: a clone starts
+//! unpolled.
+//!
+//! # Cost
+//!
+//! A call without a principal costs next to nothing. Else its arguments are hashed, and the principal's mutex is taken twice for a moment; the
+//! clock is read once, and once more for a call that is remembered. A success allocates nothing, unless its principal is new. An error's text
+//! is printed, to be compared.
+
+mod future;
+mod guard;
+mod history;
+mod layer;
+mod service;
+
+pub use self::{
+    future::ResponseFuture,
+    guard::TOOL_REPEATED,
+    layer::{RepeatGuardBuilder, RepeatGuardLayer},
+    service::RepeatGuard,
+};

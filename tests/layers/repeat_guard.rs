@@ -1,0 +1,601 @@
+//! A model that makes the same failing call again and again is stopped; nobody else is.
+
+use std::{future::pending, task::Poll, time::Duration};
+
+use serde_json::{Value, json};
+use tokio::time::{Instant, advance, timeout};
+use tokio_test::{assert_pending, assert_ready_err, task};
+use tower::{
+    Layer, Service, ServiceBuilder, ServiceExt, limit::ConcurrencyLimit, service_fn,
+    util::BoxCloneSyncService,
+};
+use tower_toolcall::{
+    ErrorKind, Evidence, Execution, ReplaySafety, ToolCall, ToolError,
+    backoff::Backoff,
+    circuit_breaker::CircuitBreakerLayer,
+    event::Event,
+    outcome::{Outcome, classify_fn},
+    repeat_guard::{RepeatGuardLayer, TOOL_REPEATED},
+    retry::{RetryLayer, RetryPolicy},
+    testing::{Events, Script, Step},
+};
+
+use crate::kit;
+
+fn call(arguments: Value) -> ToolCall {
+    let call = ToolCall::new("search").with_session_id("s1");
+    call.with_json(arguments).unwrap()
+}
+
+fn query(text: &str) -> ToolCall {
+    call(json!({ "query": text }))
+}
+
+fn fails(kind: ErrorKind) -> Script<&'static str> {
+    Script::always(Step::fail(kind))
+}
+
+/// How many of ten calls reach the tool.
+async fn sent(layer: &RepeatGuardLayer, tool: Script<&'static str>, call: &ToolCall) -> u64 {
+    for _ in 0..10 {
+        let _ = layer.layer(tool.clone()).oneshot(call.clone()).await;
+    }
+    tool.count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_failures_that_are_due_to_the_call_count() {
+    use ErrorKind::{Denied, Failed, InvalidInput, NotFound, Reported};
+
+    for kind in ErrorKind::ALL {
+        let counts = [InvalidInput, NotFound, Denied, Failed, Reported].contains(kind);
+        let sent = sent(&RepeatGuardLayer::new(), fails(*kind), &query("a")).await;
+        assert_eq!(sent, if counts { 3 } else { 10 }, "{kind}");
+    }
+}
+
+/// What has judged the call would do so again; what is full or has closed would not.
+#[tokio::test(start_paused = true)]
+async fn of_refusals_those_count_that_are_due_to_the_call() {
+    for kind in ErrorKind::ALL {
+        let counts = matches!(
+            kind,
+            ErrorKind::InvalidInput | ErrorKind::NotFound | ErrorKind::Denied
+        );
+        let refuses = Script::always(Step::error(ToolError::refusal(*kind, "no")));
+        let sent = sent(&RepeatGuardLayer::new(), refuses, &query("a")).await;
+        assert_eq!(sent, if counts { 3 } else { 10 }, "{kind}");
+    }
+}
+
+/// E8, E7.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_says_what_to_do_and_proves_that_nothing_was_sent() {
+    let layer = RepeatGuardLayer::new();
+    let fails = || {
+        let error = ToolError::new(
+            ErrorKind::Failed,
+            "no such city: Osloo, token=s3cr3t-canary.",
+        );
+        Script::always(Step::error(error))
+    };
+    sent(&layer, fails(), &query("a")).await;
+    let call = query("a").with_server("docs").with_id("c1");
+    // The server is a part of the call.
+    assert!(layer.layer(fails()).oneshot(call).await.unwrap_err().code() != TOOL_REPEATED);
+    advance(Duration::from_secs(20)).await;
+    let call = query("a").with_id("c1");
+    let error = layer.layer(fails()).oneshot(call).await.unwrap_err();
+    assert_eq!(
+        (error.kind(), error.code()),
+        (ErrorKind::InvalidInput, TOOL_REPEATED)
+    );
+    assert_eq!(
+        (error.evidence(), error.execution()),
+        (Evidence::Refusal, Execution::NotStarted)
+    );
+    assert_eq!(
+        (error.tool(), error.call_id()),
+        (Some("search"), Some("c1"))
+    );
+    assert_eq!(error.retry_after_seconds(), Some(40));
+    assert!(!error.is_retryable() && error.is_recoverable());
+    assert_eq!(error.details().unwrap().to_string(), r#"{"failures":3}"#);
+    assert_eq!(
+        error.model_message(),
+        "This exact call has failed 3 times in a row: no such city: Osloo, token=[REDACTED]. \
+         Change its arguments or do something else."
+    );
+}
+
+/// What the tool says is quoted as the model has read it, and bounded.
+#[tokio::test(start_paused = true)]
+async fn the_reason_is_the_one_that_the_model_was_told() {
+    let long = "x".repeat(10_000);
+    for (error, quoted) in [
+        (ToolError::new(ErrorKind::Failed, "why"), ": why."),
+        (
+            ToolError::new(ErrorKind::Failed, "SQL").with_model_message("It is down."),
+            ": It is down.",
+        ),
+        // The message is for developers.
+        (ToolError::new(ErrorKind::Denied, "internal"), "."),
+        (ToolError::new(ErrorKind::NotFound, "internal"), "."),
+        (
+            ToolError::new(ErrorKind::Failed, "a\u{1b}[31m\u{202e}b"),
+            ": a [31m b.",
+        ),
+        (
+            ToolError::new(ErrorKind::Failed, long.clone()),
+            &format!(": {}...", &long[..100]),
+        ),
+        (
+            ToolError::new(ErrorKind::Failed, "").with_model_message(&long),
+            &format!(": {}...", &long[..100]),
+        ),
+    ] {
+        let layer = RepeatGuardLayer::new();
+        let tool = Script::always(Step::error(error));
+        sent(&layer, tool.clone(), &query("a")).await;
+        let told = layer
+            .layer(tool)
+            .oneshot(query("a"))
+            .await
+            .unwrap_err()
+            .model_message();
+        let expected = format!(
+            "This exact call has failed 3 times in a row{quoted} Change its arguments or do something else."
+        );
+        assert_eq!(told, expected);
+        assert!(told.chars().count() <= 200);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_are_the_same_if_tool_and_arguments_are() {
+    let same = [
+        json!({ "a": 1, "b": { "c": [1, "2"], "d": null } }),
+        json!({ "b": { "d": null, "c": [1, "2"] }, "a": 1 }),
+    ];
+    let others = [
+        json!({ "a": 1, "b": { "c": ["2", 1], "d": null } }),
+        json!({ "a": 1, "b": { "c": [1, 2], "d": null } }),
+        json!({ "a": 1, "b": { "c": [1, "2"], "d": false } }),
+        json!({ "a": 1, "b": { "c": [[1], "2"], "d": null } }),
+        json!({ "a": 1, "b": { "c": [1, "2"] }, "d": null }),
+        json!({ "b": 1, "a": { "c": [1, "2"], "d": null } }),
+        json!({ "a": 1 }),
+        json!({}),
+    ];
+    for other in others {
+        let layer = RepeatGuardLayer::new();
+        let tool = fails(ErrorKind::Failed);
+        for n in 0..3 {
+            sent_once(&layer, &tool, call(same[n % 2].clone()))
+                .await
+                .unwrap();
+        }
+        assert!(
+            sent_once(&layer, &tool, call(same[1].clone()))
+                .await
+                .is_err()
+        );
+        assert!(
+            sent_once(&layer, &tool, call(other.clone())).await.is_ok(),
+            "{other}"
+        );
+        let renamed = ToolCall::new("search2")
+            .with_session_id("s1")
+            .with_json(same[0].clone());
+        assert!(sent_once(&layer, &tool, renamed.unwrap()).await.is_ok());
+    }
+}
+
+/// Whether the call reached the tool.
+async fn sent_once(
+    layer: &RepeatGuardLayer,
+    tool: &Script<&'static str>,
+    call: ToolCall,
+) -> Result<(), ToolError> {
+    let before = tool.count();
+    let error = layer.layer(tool.clone()).oneshot(call).await.err();
+    match tool.count() - before {
+        0 => Err(error.unwrap()),
+        _ => Ok(()),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_argument_that_is_another_one_in_each_call_can_be_left_out() {
+    let layer = RepeatGuardLayer::builder()
+        .with_ignored_argument("at")
+        .build()
+        .unwrap();
+    let tool = fails(ErrorKind::Failed);
+    for at in 0..10 {
+        let call = call(json!({ "query": "a", "at": at }));
+        assert_eq!(sent_once(&layer, &tool, call).await.is_ok(), at < 3);
+    }
+    // Only at the top.
+    let inside = |at| call(json!({ "query": { "at": at } }));
+    for at in 0..10 {
+        sent_once(&layer, &tool, inside(at)).await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn sessions_and_agents_are_told_apart_and_calls_of_nobody_pass() {
+    let layer = RepeatGuardLayer::new();
+    let bare = || ToolCall::new("search");
+    for (of, sent_of_ten) in [
+        (bare().with_session_id("a"), 3),
+        (bare().with_session_id("b").with_agent_id("a"), 3),
+        (bare().with_session_id("b").with_agent_id("c"), 0),
+        (bare().with_agent_id("a"), 3),
+        (bare().with_agent_id("c"), 3),
+        (bare(), 10),
+        (bare().with_session_id("").with_agent_id(""), 10),
+    ] {
+        let sent = sent(&layer, fails(ErrorKind::Failed), &of).await;
+        assert_eq!(
+            sent,
+            sent_of_ten,
+            "{:?} {:?}",
+            of.session_id(),
+            of.agent_id()
+        );
+    }
+    let by_trace = RepeatGuardLayer::builder().with_principal(|call| call.trace_id());
+    let layer = by_trace.build().unwrap();
+    for (of, sent_of_ten) in [
+        (bare().with_trace_id("t").with_session_id("a"), 3),
+        (bare().with_trace_id("t").with_session_id("b"), 0),
+        (bare().with_session_id("a"), 10),
+    ] {
+        assert_eq!(
+            sent(&layer, fails(ErrorKind::Failed), &of).await,
+            sent_of_ten
+        );
+    }
+}
+
+/// What would succeed by now is refused for a window at most, however often it is asked for meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_would_succeed_by_now_is_not_refused_for_good() {
+    let layer = RepeatGuardLayer::new();
+    let tool = Script::new(vec![Step::fail(ErrorKind::NotFound); 3]).then(Step::ok("found"));
+    let start = Instant::now();
+    let found = loop {
+        match layer.layer(tool.clone()).oneshot(query("a")).await {
+            Ok(found) => break found,
+            Err(_) => advance(Duration::from_millis(700)).await,
+        }
+    };
+    assert_eq!(found, "found");
+    assert!(
+        start.elapsed() <= Duration::from_secs(63),
+        "{:?}",
+        start.elapsed()
+    );
+    // And from then on.
+    assert_eq!(sent(&layer, tool.clone(), &query("a")).await, 14);
+}
+
+/// The one that is let through may run for long, or be dropped.
+#[tokio::test(start_paused = true)]
+async fn after_the_window_one_call_is_let_through_and_not_all() {
+    let layer = RepeatGuardLayer::new();
+    let hangs = Script::new(vec![Step::fail(ErrorKind::Failed); 3]).then(Step::hang());
+    sent(&layer, hangs.clone(), &query("a")).await;
+    for round in 1..4 {
+        advance(Duration::from_secs(60)).await;
+        let call = || layer.layer(hangs.clone()).oneshot(query("a"));
+        let mut calls: Vec<_> = (0..20).map(|_| task::spawn(call())).collect();
+        let refused = calls.iter_mut().filter_map(|call| match call.poll() {
+            Poll::Ready(result) => Some(result.unwrap_err()),
+            Poll::Pending => None,
+        });
+        assert_eq!(
+            refused
+                .filter(|error| error.code() == TOOL_REPEATED)
+                .count(),
+            19
+        );
+        assert_eq!(hangs.count(), 3 + round);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_dropped_or_panics_counts_neither_way() {
+    let layer = RepeatGuardLayer::new();
+    let fails = fails(ErrorKind::Failed);
+    for _ in 0..2 {
+        sent_once(&layer, &fails, query("a")).await.unwrap();
+        let hangs = layer.layer(service_fn(|_| pending::<Result<(), ToolError>>()));
+        timeout(Duration::from_secs(1), hangs.oneshot(query("a")))
+            .await
+            .unwrap_err();
+        let panics = layer.layer(Script::<()>::always(Step::panic("boom")));
+        tokio::spawn(panics.oneshot(query("a"))).await.unwrap_err();
+    }
+    sent_once(&layer, &fails, query("a")).await.unwrap();
+    assert!(sent_once(&layer, &fails, query("a")).await.is_err());
+}
+
+/// The attempts of a retry layer are not the model's, wherever the guard stands.
+#[tokio::test(start_paused = true)]
+async fn attempts_of_a_retry_layer_above_are_no_repeats() {
+    let retries = || {
+        let policy = RetryPolicy::new()
+            .with_attempts(10)
+            .unwrap()
+            .assume_replay_safe()
+            .with_backoff(Backoff::fixed(Duration::ZERO).unwrap());
+        RetryLayer::new(policy.without_budget().classify_fn(
+            |result: Result<&&'static str, &ToolError>| match result {
+                Ok(_) => Outcome::success(),
+                Err(error) => Outcome::failure().with_retryable(!error.is_own_refusal()),
+            },
+        ))
+    };
+    // Each call succeeds in the end: no failure of the model's is left.
+    let layer = RepeatGuardLayer::new();
+    for round in 1..10 {
+        let tool = Script::new(vec![Step::fail(ErrorKind::Failed); 8]).then(Step::ok("done"));
+        let stack = ServiceBuilder::new()
+            .layer(retries())
+            .layer(layer.clone())
+            .service(tool.clone());
+        assert_eq!(stack.oneshot(query("a")).await.unwrap(), "done", "{round}");
+        assert_eq!(tool.count(), 9);
+    }
+    // Each fails in the end: three calls of ten attempts.
+    let tool = fails(ErrorKind::Failed);
+    for n in 0..5 {
+        let stack = ServiceBuilder::new()
+            .layer(retries())
+            .layer(layer.clone())
+            .service(tool.clone());
+        let error = stack.oneshot(query("b")).await.unwrap_err();
+        assert_eq!(error.code() == TOOL_REPEATED, n >= 3);
+    }
+    assert_eq!(tool.count(), 30);
+    // Above it, as documented, the guard sees calls.
+    let tool = fails(ErrorKind::Failed);
+    for n in 0..5 {
+        let stack = ServiceBuilder::new()
+            .layer(layer.clone())
+            .layer(retries())
+            .service(tool.clone());
+        let error = stack.oneshot(query("c")).await.unwrap_err();
+        assert_eq!(error.code() == TOOL_REPEATED, n >= 3);
+    }
+    assert_eq!(tool.count(), 30);
+}
+
+/// Nor does anybody repeat a refusal, or count it.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_is_not_repeated_and_opens_no_breaker() {
+    let (guard, breaker) = (RepeatGuardLayer::new(), CircuitBreakerLayer::new());
+    let tool = fails(ErrorKind::InvalidInput);
+    let stack = ServiceBuilder::new()
+        .layer(RetryLayer::new(RetryPolicy::new().assume_replay_safe()))
+        .layer(breaker.clone())
+        .layer(guard)
+        .service(tool.clone());
+    for _ in 0..50 {
+        let safe = query("a").with_replay_safety(ReplaySafety::Safe);
+        stack.clone().oneshot(safe).await.unwrap_err();
+    }
+    assert_eq!(tool.count(), 3);
+    assert_eq!(
+        breaker
+            .handle()
+            .breaker(&query("a"))
+            .snapshot()
+            .failed_total,
+        0
+    );
+}
+
+/// A guard at the agent and one at the gateway: the refusal of the one is not counted by the other.
+#[tokio::test(start_paused = true)]
+async fn the_refusal_of_a_guard_below_does_not_count() {
+    let outer = RepeatGuardLayer::builder()
+        .with_failures(5)
+        .build()
+        .unwrap();
+    let inner = RepeatGuardLayer::new();
+    let tool = fails(ErrorKind::Failed);
+    let stack = ServiceBuilder::new()
+        .layer(outer)
+        .layer(inner)
+        .service(tool);
+    for _ in 0..20 {
+        let told = stack
+            .clone()
+            .oneshot(query("a"))
+            .await
+            .unwrap_err()
+            .model_message();
+        assert!(!told.contains("5 times"), "{told}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_that_are_errors_count_as_the_classifier_says() {
+    let says = |result: Result<&&'static str, &ToolError>| match result {
+        Ok(&"isError") => Outcome::reported(),
+        Ok(&"busy") => Outcome::rate_limited(None),
+        Ok(&"failed") => Outcome::failure(),
+        _ => Outcome::success(),
+    };
+    for (answer, sent) in [("isError", 3), ("failed", 3), ("busy", 10), ("done", 10)] {
+        let layer = RepeatGuardLayer::builder().with_classifier(classify_fn(says));
+        let layer = layer.build().unwrap();
+        let tool = Script::always(Step::ok(answer));
+        for _ in 0..10 {
+            let _ = layer.layer(tool.clone()).oneshot(query("a")).await;
+        }
+        assert_eq!(tool.count(), sent, "{answer}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_success_again_and_again_passes_and_is_an_event() {
+    let events = Events::new();
+    let layer = RepeatGuardLayer::builder()
+        .with_listener(events.clone())
+        .build()
+        .unwrap();
+    let tool = Script::always(Step::ok("done"));
+    assert_eq!(sent(&layer, tool, &query("a")).await, 10);
+    events.assert(["tool.repeated"; 3]);
+    // An event of another author's layer has the same name.
+    let info = query("a").info();
+    assert_eq!(Event::repeated(&info, 3).name(), Some("tool.repeated"));
+}
+
+/// Calls that are queued when the third one fails are judged when it is their turn.
+#[tokio::test(start_paused = true)]
+async fn of_a_hundred_calls_that_wait_for_their_turn_three_are_sent() {
+    let tool = fails(ErrorKind::Failed);
+    let limited = ConcurrencyLimit::new(tool.clone(), 1);
+    let svc = RepeatGuardLayer::new().layer(limited);
+    let calls: Vec<_> = (0..100)
+        .map(|_| tokio::spawn(svc.clone().oneshot(query("a"))))
+        .collect();
+    for call in calls {
+        call.await.unwrap().unwrap_err();
+    }
+    assert_eq!(tool.count(), 3);
+}
+
+/// Trap 23.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_gives_the_reservation_back_and_does_not_wait() {
+    let refusing = || async {
+        let layer = RepeatGuardLayer::new();
+        sent(&layer, fails(ErrorKind::Failed), &query("a")).await;
+        layer
+    };
+    kit::a_refusal_gives_the_reservation_back(refusing().await, query("a")).await;
+    let (limited, _, semaphore) = kit::limited(kit::answers());
+    let _held = semaphore.acquire_owned().await.unwrap();
+    let mut svc = refusing().await.layer(limited);
+    svc.ready().await.unwrap();
+    let mut refused = task::spawn(svc.call(query("a")));
+    assert_eq!(assert_ready_err!(refused.poll()).code(), TOOL_REPEATED);
+    svc.ready().await.unwrap();
+    let mut other = task::spawn(svc.call(query("b")));
+    assert_pending!(other.poll());
+}
+
+/// Bounded: those beyond are not watched, and who has failed of late stays.
+#[tokio::test(start_paused = true)]
+async fn a_flood_of_sessions_does_not_forget_the_one_that_loops() {
+    let layer = RepeatGuardLayer::builder()
+        .with_max_keys(100)
+        .build()
+        .unwrap();
+    sent(&layer, fails(ErrorKind::Failed), &query("a")).await;
+    let answers = Script::always(Step::ok("done"));
+    for n in 0..10_000 {
+        let call = ToolCall::new("search").with_session_id(format!("invented{n}"));
+        sent_once(&layer, &answers, call).await.unwrap();
+    }
+    assert!(sent_once(&layer, &answers, query("a")).await.is_err());
+    // If all have calls in flight, there is no place for another.
+    let hangs = Script::always(Step::<&'static str>::hang());
+    let full = RepeatGuardLayer::builder()
+        .with_max_keys(2)
+        .build()
+        .unwrap();
+    let mut held: Vec<_> = (0..2)
+        .map(|n| {
+            let call = ToolCall::new("search").with_session_id(format!("held{n}"));
+            task::spawn(full.layer(hangs.clone()).oneshot(call))
+        })
+        .collect();
+    held.iter_mut()
+        .for_each(|call| assert_pending!(call.poll()));
+    assert_eq!(sent(&full, fails(ErrorKind::Failed), &query("a")).await, 10);
+    drop(held);
+    assert_eq!(sent(&full, fails(ErrorKind::Failed), &query("a")).await, 3);
+}
+
+/// They are refused by whoever sends them.
+#[tokio::test(start_paused = true)]
+async fn arguments_that_are_too_deep_are_not_looked_at() {
+    let mut deep = json!(1);
+    for _ in 0..100_000 {
+        deep = Value::Array(vec![deep]);
+    }
+    let deep = ToolCall::new("search")
+        .with_session_id("s1")
+        .with_arguments([("a".to_owned(), deep)].into_iter().collect());
+    assert_eq!(
+        sent(&RepeatGuardLayer::new(), fails(ErrorKind::Failed), &deep).await,
+        10
+    );
+}
+
+/// Rule 9.
+#[tokio::test(start_paused = true)]
+async fn neither_arguments_nor_sessions_are_shown() {
+    let layer = RepeatGuardLayer::new();
+    let call = call(json!({ "password": "s3cr3t-canary" })).with_session_id("s3cr3t-canary");
+    sent(&layer, fails(ErrorKind::Failed), &call).await;
+    let svc = layer.layer(fails(ErrorKind::Failed));
+    let future = svc.clone().oneshot(call.clone());
+    let shown = format!(
+        "{layer:?} {svc:?} {future:?} {:?}",
+        RepeatGuardLayer::builder()
+    );
+    assert!(!shown.contains("s3cr3t"), "{shown}");
+    let error = future.await.unwrap_err();
+    let shown = format!(
+        "{error} {error:?} {} {}",
+        error.model_message(),
+        error.user_message()
+    );
+    assert!(!shown.contains("s3cr3t"), "{shown}");
+}
+
+#[test]
+fn settings_that_cannot_work_are_named() {
+    let builder = RepeatGuardLayer::builder;
+    let secs = Duration::from_secs;
+    for (builder, field) in [
+        (builder().with_failures(0), "failures"),
+        (builder().with_window(secs(0)), "window"),
+        (builder().with_window(secs(86_401)), "window"),
+        (builder().with_max_keys(0), "max_keys"),
+        (builder().with_max_keys(usize::MAX), "max_keys"),
+    ] {
+        assert_eq!(builder.build().unwrap_err().field(), field);
+    }
+    let least = builder().with_failures(1).with_window(secs(86_400));
+    assert!(least.build().is_ok());
+}
+
+/// State lives in the layer value; a boxed service can be sent anywhere.
+#[tokio::test(start_paused = true)]
+async fn services_of_one_layer_share_the_histories() {
+    let layer = RepeatGuardLayer::new();
+    let boxed =
+        |layer: &RepeatGuardLayer| BoxCloneSyncService::new(layer.layer(fails(ErrorKind::Failed)));
+    for n in 0..6 {
+        let error = boxed(&layer.clone()).oneshot(query("a")).await.unwrap_err();
+        assert_eq!(error.code() == TOOL_REPEATED, n >= 3);
+    }
+    let another = RepeatGuardLayer::default();
+    assert_ne!(
+        boxed(&another)
+            .oneshot(query("a"))
+            .await
+            .unwrap_err()
+            .code(),
+        TOOL_REPEATED
+    );
+}
