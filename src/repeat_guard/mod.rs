@@ -14,7 +14,7 @@
 //! - **It succeeds**: its failures are forgotten. If that is news, because its last end was another one or is not remembered, all other calls
 //!   of the caller are counted anew: an edit between two runs of the same tests may have changed what the tests say. A success that is no news
 //!   changes nothing for others, so a loop of several calls (read, edit, read, edit) is found as well. A call that succeeds as often in a
-//!   row, with nothing new in between, is the event `tool.repeated` and passes.
+//!   row, with nothing new in between, is the event `tool.repeated` and passes; answers are not compared.
 //! - **It fails with another error, or with other arguments**: this is counted by itself.
 //! - **Its future is dropped, or panics**: this counts neither way.
 //!
@@ -33,8 +33,8 @@
 //!
 //! Below trace and metrics, which see the refusal; outside of `validate`, so that arguments are compared as the model wrote them, and
 //! wrong ones that it sends again are refused here. Above all that repeats calls: what a layer above sends again
-//! ([`attempt`](crate::ToolCall::attempt) above 1) is neither refused nor counted as the caller's, unless it succeeds. Below an
-//! [identity layer](crate::identity), so that a tool has one name.
+//! ([`attempt`](crate::ToolCall::attempt) above 1) is neither refused nor counted as the caller's, unless it succeeds; what a retrier sends
+//! again that does not count attempts is taken for the caller's. Below an [identity layer](crate::identity), so that a tool has one name.
 //!
 //! It is always ready: a refusal comes at once, also while the service below is not ready, and gives back what was reserved
 //! there. A call that had to wait for readiness is judged again when it is about to run.

@@ -319,6 +319,18 @@ contract!(
 );
 #[cfg(feature = "settings")]
 contract!(
+    stack_of_settings_with_a_repeat_guard,
+    {
+        let mut settings = Settings::default();
+        settings.retry.attempts = 1;
+        settings.repeat_guard.enabled = true;
+        settings.stack().build().unwrap()
+    },
+    Readiness::Eager,
+    Panics::BecomeErrors
+);
+#[cfg(feature = "settings")]
+contract!(
     stack_of_settings_with_layers_switched_off,
     {
         let mut settings = Settings::default();

@@ -185,6 +185,27 @@ fn a_cooldown_beyond_the_longest_wait() {
 }
 
 #[test]
+fn a_guard_that_refuses_all_or_nothing() {
+    refused(
+        |s| s.repeat_guard.failures = 0,
+        "repeat_guard.failures",
+        &["zero"],
+    );
+    refused(
+        |s| s.repeat_guard.window = secs(0),
+        "repeat_guard.window",
+        &["zero"],
+    );
+    refused(
+        |s| s.repeat_guard.max_keys = 0,
+        "repeat_guard.max_keys",
+        &["zero"],
+    );
+    let long = |s: &mut Settings| s.repeat_guard.window = secs(86_401);
+    refused(long, "repeat_guard.window", &["a day"]);
+}
+
+#[test]
 fn jobs_that_are_never_asked_for() {
     let cap = |s: &mut Settings| {
         s.poll.interval = secs(40);

@@ -8,6 +8,7 @@ use tower_toolcall::{
     quota::{Quota, QuotaLayer},
     rate_limit::RateLimitBackoffLayer,
     redact::Rules,
+    repeat_guard::RepeatGuardLayer,
     retry::RetryPolicy,
     settings::Settings,
     timeout::TimeoutLayer,
@@ -31,6 +32,7 @@ same! {
     retry: |s: &Settings| s.retry_policy().unwrap(), RetryPolicy::new();
     rate_limit: Settings::rate_limit_builder, RateLimitBackoffLayer::builder();
     circuit_breaker: |s: &Settings| s.circuit_breaker_builder().unwrap(), CircuitBreakerLayer::builder();
+    repeat_guard: Settings::repeat_guard_builder, RepeatGuardLayer::builder();
     health: Settings::health_builder, Health::builder();
     trace: Settings::trace_layer, TraceLayer::new();
 }

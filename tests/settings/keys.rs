@@ -12,6 +12,7 @@ use tower_toolcall::{
     quota::{Quota, QuotaBuilder},
     rate_limit::RateLimitBackoffBuilder,
     redact::Rules,
+    repeat_guard::RepeatGuardBuilder,
     retry::RetryPolicy,
     settings::VARIABLES,
     timeout::TimeoutLayer,
@@ -77,6 +78,7 @@ fn a_key_has_the_name_of_its_method() {
             with_default_cooldown, with_max_wait, with_max_cooldown, with_text_limits, with_attempts,
             with_fail_fast, with_key, with_max_keys
         };
+        "repeat_guard": <RepeatGuardBuilder>::{with_failures, with_window, with_max_keys};
         "health": <HealthBuilder>::{with_threshold, with_refusal, with_probe_period, with_max_servers};
         "circuit_breaker":
             <CircuitBreakerBuilder>::{

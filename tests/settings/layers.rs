@@ -15,6 +15,7 @@ use tower_toolcall::{
     quota::{Quota, QuotaLayer},
     rate_limit::RateLimitBackoffLayer,
     redact::Rules,
+    repeat_guard::RepeatGuardLayer,
     retry::{RetryBudget, RetryPolicy},
     settings::{KeyBy, Settings},
     testing::Events,
@@ -94,6 +95,20 @@ fn concurrency_limit() {
         .with_key(Key::ToolName)
         .with_max_keys(7);
     same(&settings.concurrency_limit_builder().unwrap(), &by_hand);
+}
+
+#[test]
+fn repeat_guard() {
+    let settings = changed(|s| {
+        s.repeat_guard.failures = 5;
+        s.repeat_guard.window = secs(600);
+        s.repeat_guard.max_keys = 7;
+    });
+    let by_hand = RepeatGuardLayer::builder()
+        .with_failures(5)
+        .with_window(secs(600))
+        .with_max_keys(7);
+    same(&settings.repeat_guard_builder(), &by_hand);
 }
 
 #[test]

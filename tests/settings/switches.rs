@@ -84,6 +84,28 @@ async fn what_is_off_claims_nothing() {
     assert!(claims(Settings::default()).await.unwrap()[0]);
 }
 
+/// Off by default; by settings a call that fails again and again is refused, with schemas and without.
+#[tokio::test(start_paused = true)]
+async fn with_a_repeat_guard_a_model_that_loops_is_stopped() {
+    for (enabled, sent) in [(false, 10), (true, 3)] {
+        let (layer, events) = heard(&changed(|s| {
+            off(s);
+            s.repeat_guard.enabled = enabled;
+        }));
+        let tool = flaky(ErrorKind::Failed, 10);
+        for n in 0..10 {
+            let kind = if n < sent {
+                ErrorKind::Failed
+            } else {
+                ErrorKind::InvalidInput
+            };
+            let call = call().with_session_id("s1");
+            assert_eq!(run(&layer, &tool, call).await, Err(kind));
+        }
+        assert_eq!((tool.count(), events.names().len()), (sent, 0));
+    }
+}
+
 /// X6: off by default; by settings the stack refuses, and the registry can be looked at.
 #[tokio::test(start_paused = true)]
 async fn with_health_a_server_that_is_not_there_is_not_called() {

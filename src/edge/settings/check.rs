@@ -80,6 +80,7 @@ fn spans(s: &Settings) -> Checked {
         ("rate_limit.max_wait", Some(limit.max_wait), YEAR),
         ("rate_limit.max_cooldown", Some(limit.max_cooldown), DAY),
         (COOLDOWN, Some(limit.default_cooldown), DAY),
+        ("repeat_guard.window", Some(s.repeat_guard.window), DAY),
         ("health.probe_period", Some(s.health.probe_period), YEAR),
         ("circuit_breaker.window", breaker.window, YEAR),
         ("circuit_breaker.open_for", Some(breaker.open_for), YEAR),
@@ -124,6 +125,8 @@ fn layers(s: &Settings) -> Checked {
     }
     let limit = s.rate_limit_builder().build();
     limit.map(drop).map_err(in_section("rate_limit"))?;
+    let guard = s.repeat_guard_builder().build();
+    guard.map(drop).map_err(in_section("repeat_guard"))?;
     let registry = s.health_builder().build();
     registry.map(drop).map_err(in_section("health"))?;
     let breaker = s.circuit_breaker_builder()?.build();

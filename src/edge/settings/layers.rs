@@ -20,6 +20,7 @@ use crate::{
     quota::{Quota, QuotaBuilder, QuotaLayer},
     rate_limit::{RateLimitBackoffBuilder, RateLimitBackoffLayer},
     redact::Rules,
+    repeat_guard::{RepeatGuardBuilder, RepeatGuardLayer},
     timeout::TimeoutLayer,
     trace::TraceLayer,
 };
@@ -189,6 +190,15 @@ impl Settings {
             }
         }
         layer
+    }
+
+    /// The repeat guard alone, to be completed and built, whether it is enabled or not.
+    pub fn repeat_guard_builder(&self) -> RepeatGuardBuilder {
+        let guard = &self.repeat_guard;
+        RepeatGuardLayer::builder()
+            .with_failures(guard.failures)
+            .with_window(guard.window)
+            .with_max_keys(guard.max_keys)
     }
 
     /// The deadline layer alone.

@@ -6,7 +6,7 @@
 //! # Order
 //!
 //! What a call itself says beats what is set for its tool, which beats what is set for all. A variable beats a file, a
-//! file beats the [preset](#presets). [`StackLayer`] is, from the outside in: sanitize, [identity](StackBuilder::with_identity), trace, metrics, validate (with schemas), quota (with `quota.tokens`), deadline, retry, the spans
+//! file beats the [preset](#presets). [`StackLayer`] is, from the outside in: sanitize, [identity](StackBuilder::with_identity), trace, metrics, repeat guard, validate (with schemas), quota (with `quota.tokens`), deadline, retry, the spans
 //! of attempts (`trace.attempts`), rate limit, health, concurrency limit (with `concurrency.max`), circuit breaker, timeout, catch panic. A
 //! [`ToolResultLayer`](crate::result::ToolResultLayer) goes around it. A layer that is switched off is not there. Layers of
 //! your own stand at a [`Place`].
@@ -129,7 +129,7 @@
 //! timeout may also be `timeout_ms`, in milliseconds.
 //!
 //! A variable that is not in it is an error if its name begins with `TOOL_CIRCUIT_BREAKER_`, `TOOL_CONCURRENCY_`, `TOOL_DEADLINE_`,
-//! `TOOL_HEALTH_`, `TOOL_HTTP_`, `TOOL_PARALLEL_`, `TOOL_POLL_`, `TOOL_QUOTA_`, `TOOL_RATE_LIMIT_`, `TOOL_RETRY_`, `TOOL_SANITIZE_`, `TOOL_SEQUENCE_`, `TOOL_SHARED_`, `TOOL_TIMEOUT_`,
+//! `TOOL_HEALTH_`, `TOOL_HTTP_`, `TOOL_PARALLEL_`, `TOOL_POLL_`, `TOOL_QUOTA_`, `TOOL_RATE_LIMIT_`, `TOOL_REPEAT_GUARD_`, `TOOL_RETRY_`, `TOOL_SANITIZE_`, `TOOL_SEQUENCE_`, `TOOL_SHARED_`, `TOOL_TIMEOUT_`,
 //! `TOOL_TOKEN_`, `TOOL_TRACE_` or `TOOL_VALIDATE_`. No other is looked at.
 //!
 //! `TOOL_TOKEN_CLIENT_SECRET` is no setting, and no key of a file: it has the secret with which [`token`](TokenSettings) signs in, and goes before `token.client_secret_file`.
@@ -163,7 +163,7 @@
 //! | `tools.*.scopes` | there, and the tool has no `audience` | |
 //! | `tools.*.attempts` | there, and `retry.enabled` is false | |
 //! | a tool's name | empty | |
-//! | any duration | longer than a year, a cooldown than a day, or zero where nothing would work | |
+//! | any duration | longer than a year, a cooldown and `repeat_guard.window` than a day, or zero where nothing would work | |
 //!
 //! The longest attempt is the longest timeout of any tool, or `deadline.budget` if that is shorter. Of a random wait the
 //! shortest is taken. A layer that is off contradicts no other.
@@ -222,8 +222,8 @@ pub use self::{
     sections::{
         CircuitBreakerSettings, ConcurrencySettings, DeadlineSettings, HealthSettings,
         HttpSettings, ParallelSettings, PollSettings, QuotaSettings, RateLimitSettings,
-        RetrySettings, SanitizeSettings, SequenceSettings, SharedSettings, TimeoutSettings,
-        TokenSettings, TraceSettings, VARIABLES, ValidateSettings,
+        RepeatGuardSettings, RetrySettings, SanitizeSettings, SequenceSettings, SharedSettings,
+        TimeoutSettings, TokenSettings, TraceSettings, VARIABLES, ValidateSettings,
     },
     shared::ServerUrl,
     stack::{Below, Own, Place, ResponseFuture, Stack, StackBuilder, StackLayer},

@@ -156,6 +156,19 @@ settings! {
         heading: Option<String> = None, "TOOL_VALIDATE_HEADING", "how the message about wrong arguments begins";
     }
 
+    /// Whether a caller is stopped that makes the same failing call again and again: `[repeat_guard]`. See
+    /// [`RepeatGuardLayer`](crate::repeat_guard::RepeatGuardLayer). Calls need a session id or an agent id.
+    repeat_guard: RepeatGuardSettings, RepeatGuardPart {
+        /// Whether the layer is there. Default: no.
+        enabled: bool = false, "TOOL_REPEAT_GUARD_ENABLED", "whether a call that fails again and again is refused";
+        /// How often in a row the same call has to fail. Default 3.
+        failures: u32 = 3, "TOOL_REPEAT_GUARD_FAILURES", "how often in a row it has to fail";
+        /// How long it is refused, at most a day. Default 60 s.
+        window: Duration = secs(60), as "duration", "TOOL_REPEAT_GUARD_WINDOW", "how long it is refused before it is let through once";
+        /// How many sessions and agents are kept. Default 10,000.
+        max_keys: usize = DEFAULT_MAX_KEYS, "TOOL_REPEAT_GUARD_MAX_KEYS", "how many sessions and agents are kept";
+    }
+
     /// How jobs are waited for: `[poll]`. For [`Settings::poll_layer`], which is in no stack by itself.
     poll: PollSettings, PollPart {
         /// The time before the first poll. Default 1 s.

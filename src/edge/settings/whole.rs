@@ -4,10 +4,10 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use super::{
     CircuitBreakerSettings, ConcurrencySettings, DeadlineSettings, HealthSettings, HttpSettings,
-    ParallelSettings, PollSettings, Preset, QuotaSettings, RateLimitSettings, RetrySettings,
-    SanitizeSettings, SequenceSettings, SharedSettings, StackBuilder, TimeoutSettings,
-    TokenSettings, ToolSettings, TraceSettings, ValidateSettings, base::Explicit, check,
-    sections::File,
+    ParallelSettings, PollSettings, Preset, QuotaSettings, RateLimitSettings, RepeatGuardSettings,
+    RetrySettings, SanitizeSettings, SequenceSettings, SharedSettings, StackBuilder,
+    TimeoutSettings, TokenSettings, ToolSettings, TraceSettings, ValidateSettings, base::Explicit,
+    check, sections::File,
 };
 use crate::config::ConfigError;
 
@@ -24,6 +24,8 @@ pub struct Settings {
     pub(super) explicit: Explicit,
     /// Arguments.
     pub validate: ValidateSettings,
+    /// Calls that fail again and again.
+    pub repeat_guard: RepeatGuardSettings,
     /// Jobs: not in the [stack](Self::stack) by themselves, see [`poll_layer`](Self::poll_layer).
     pub poll: PollSettings,
     /// HTTP tools: likewise, see `http_tool` (feature `http-tool`).

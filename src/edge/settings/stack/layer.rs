@@ -24,6 +24,7 @@ use crate::{
     outcome::ByError,
     quota::{QuotaHandle, QuotaLayer, QuotaService},
     rate_limit::{RateLimitBackoff, RateLimitBackoffLayer, RateLimitHandle},
+    repeat_guard::{RepeatGuard, RepeatGuardLayer},
     retry::{Retry, RetryLayer},
     sanitize::SanitizeLayer,
     timeout::{Timeout, TimeoutLayer},
@@ -32,7 +33,7 @@ use crate::{
 
 /// The documented stack as one layer, made by [`StackBuilder::build`](super::StackBuilder::build).
 ///
-/// The breakers, the gates of rate limits, quotas and concurrency limits, the registry of servers and the budget of retries live in this value: services made from it, or
+/// The breakers, the gates of rate limits, quotas and concurrency limits, the registry of servers, the calls that are compared and the budget of retries live in this value: services made from it, or
 /// from its clones, share them.
 ///
 /// `O` is `()`, or [`Own`](super::Own) where the builder was given hooks, checks or layers.
@@ -47,6 +48,7 @@ pub struct StackLayer<C = ByError, O = ()> {
     pub(super) trace: TraceLayer,
     #[cfg(feature = "metrics")]
     pub(super) metrics: Optional<MetricsLayer<C>>,
+    pub(super) repeat_guard: Optional<RepeatGuardLayer<C>>,
     #[cfg(feature = "validate")]
     pub(super) validate: Optional<ValidateLayer>,
     pub(super) quota: Optional<QuotaLayer>,
@@ -90,6 +92,7 @@ around! {
     {} HealthLayer => HealthService<S>;
     {} ConcurrencyLimitLayer => ConcurrencyLimit<S>;
     {C} CircuitBreakerLayer<C> => CircuitBreaker<S, C>;
+    {C} RepeatGuardLayer<C> => RepeatGuard<S, C>;
 }
 
 pub(super) type Bounded<S> = Timeout<CatchPanic<S>>;
@@ -107,10 +110,11 @@ type Call<S, C> = Placed<Res<S>, Rationed<S, C>>;
 type Checked<S, C> = Switched<ValidateLayer, Call<S, C>>;
 #[cfg(not(feature = "validate"))]
 type Checked<S, C> = Call<S, C>;
+type Compared<S, C> = Switched<RepeatGuardLayer<C>, Checked<S, C>>;
 #[cfg(feature = "metrics")]
-type Counted<S, C> = Switched<MetricsLayer<C>, Checked<S, C>>;
+type Counted<S, C> = Switched<MetricsLayer<C>, Compared<S, C>>;
 #[cfg(not(feature = "metrics"))]
-type Counted<S, C> = Checked<S, C>;
+type Counted<S, C> = Compared<S, C>;
 type Traced<S, C> = Trace<Counted<S, C>, Hooks<Res<S>, C>>;
 pub(super) type Resolved<S, C> = Switched<IdentityLayer, Traced<S, C>>;
 type Outside<S, C> = Placed<Res<S>, Resolved<S, C>>;
@@ -190,6 +194,7 @@ where
         let stack = self.own.put(Place::Call, self.quota.layer(stack));
         #[cfg(feature = "validate")]
         let stack = self.validate.layer(stack);
+        let stack = self.repeat_guard.layer(stack);
         #[cfg(feature = "metrics")]
         let stack = self.metrics.layer(stack);
         let stack = self.trace.clone().with_hooks(hooks).layer(stack);

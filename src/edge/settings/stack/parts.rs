@@ -19,6 +19,7 @@ use crate::{
     normalize::NormalizeLayer,
     quota::QuotaLayer,
     rate_limit::RateLimitBackoffLayer,
+    repeat_guard::RepeatGuardLayer,
     retry::RetryLayer,
     sanitize::SanitizeLayer,
     timeout::TimeoutLayer,
@@ -81,6 +82,7 @@ impl Parts {
                 .of(settings.trace_layer(), TraceLayer::with_listener),
             #[cfg(feature = "metrics")]
             metrics: Optional(metrics.map(|layer| layer.with_classifier(classifier.clone()))),
+            repeat_guard: Optional(self.repeat_guard(classifier.clone())?),
             #[cfg(feature = "validate")]
             validate: Optional(self.validate()),
             quota: Optional(self.quota()?),
@@ -108,6 +110,19 @@ impl Parts {
             return Some(layer.with_listener(heard));
         }
         Some(layer.with_listener(Arc::clone(&self.listeners)))
+    }
+
+    fn repeat_guard<C>(&self, classifier: C) -> Result<Option<RepeatGuardLayer<C>>, ConfigError> {
+        if !self.settings.repeat_guard.enabled {
+            return Ok(None);
+        }
+        let layer = self
+            .settings
+            .repeat_guard_builder()
+            .with_classifier(classifier)
+            .with_listener(Arc::clone(&self.listeners))
+            .build();
+        layer.map(Some).map_err(in_section("repeat_guard"))
     }
 
     #[cfg(feature = "validate")]
