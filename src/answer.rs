@@ -144,10 +144,25 @@ pub(crate) enum NoSize {
 
 /// How many bytes `value` has as compact JSON, if not more than `max`. Stops there, so the work is bounded.
 pub(crate) fn json_bytes<T: Serialize + ?Sized>(value: &T, max: u64) -> Result<u64, NoSize> {
-    struct Room(u64);
-    impl io::Write for Room {
+    json_size(value, max, <[u8]>::len)
+}
+
+/// The same in characters.
+pub(crate) fn json_chars<T: Serialize + ?Sized>(value: &T, max: u64) -> Result<u64, NoSize> {
+    // All bytes of UTF-8 but those that continue a character.
+    let begins = |byte: &&u8| **byte & 0xC0 != 0x80;
+    json_size(value, max, |bytes| bytes.iter().filter(begins).count())
+}
+
+fn json_size<T: Serialize + ?Sized>(
+    value: &T,
+    max: u64,
+    size: impl Fn(&[u8]) -> usize,
+) -> Result<u64, NoSize> {
+    struct Room<F>(u64, F);
+    impl<F: Fn(&[u8]) -> usize> io::Write for Room<F> {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            let left = self.0.checked_sub(bytes.len() as u64);
+            let left = self.0.checked_sub((self.1)(bytes) as u64);
             self.0 = left.ok_or(io::ErrorKind::FileTooLarge)?;
             Ok(bytes.len())
         }
@@ -155,7 +170,7 @@ pub(crate) fn json_bytes<T: Serialize + ?Sized>(value: &T, max: u64) -> Result<u
             Ok(())
         }
     }
-    let mut room = Room(max);
+    let mut room = Room(max, size);
     match limited::write(&mut room, value, LEVELS) {
         Ok(()) => Ok(max - room.0),
         Err(error) if error.is_io() => Err(NoSize::TooLarge),
@@ -207,6 +222,8 @@ mod tests {
             let expected = value.to_string().len() as u64;
             assert_eq!(Answer::Json(Cow::Borrowed(&value)).bytes(), expected);
             assert_eq!(json_bytes(&value, 1000).unwrap(), expected);
+            let chars = value.to_string().chars().count() as u64;
+            assert_eq!(json_chars(&value, 1000).unwrap(), chars);
         }
         assert_eq!(Answer::Text("a\n").bytes(), 5);
     }

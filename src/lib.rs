@@ -14,6 +14,7 @@ pub mod deadline;
 mod edge;
 pub mod error;
 pub mod event;
+pub mod fit;
 mod foreign;
 pub mod hint;
 pub mod identity;

@@ -21,6 +21,7 @@ use tower_toolcall::{
     circuit_breaker::{CircuitBreakerBuilder, CircuitBreakerLayer, Rates, Trip},
     concurrency_limit::ConcurrencyLimitLayer,
     deadline::DeadlineLayer,
+    fit::FitLayer,
     health::Health,
     normalize::NormalizeLayer,
     poll::PollLayer,
@@ -157,6 +158,8 @@ allocates_nothing! {
     trace_without_a_subscriber: TraceLayer::new();
     trace_of_attempts_without_a_subscriber: TraceLayer::attempts();
     check: CheckLayer::max_bytes(100);
+    fit: FitLayer::new(100);
+    fit_with_words_of_its_own: FitLayer::new(100).with_advice("ask for fewer rows").with_keep(|_, _| None);
     sanitize_by_the_built_in_rules: SanitizeLayer::default();
     stack: ServiceBuilder::new()
         .layer(TraceLayer::new())

@@ -296,6 +296,7 @@ async fn the_documented_stack_does_what_its_layers_say() {
         .tool_result()
         .tool_identity(OfDocs)
         .tool_trace()
+        .tool_fit(100)
         .tool_check(tower_toolcall::check::check_fn(|_, n: &u8| match n {
             7 => Ok(()),
             _ => Err(BoxError::from("not a seven")),
@@ -358,6 +359,9 @@ async fn each_method_hands_its_argument_on() {
         let limited = ServiceBuilder::new().tool_max_bytes(max).service(tool());
         assert_eq!(limited.oneshot(call()).await.is_ok(), passes, "{max}");
     }
+    let short = ServiceBuilder::new().tool_fit(10).service(tool());
+    assert_eq!(short.oneshot(call()).await.unwrap(), "[... 15 of");
+
     let towers = ServiceBuilder::new()
         .tool_normalize()
         .load_shed()

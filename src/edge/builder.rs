@@ -61,6 +61,7 @@
 //! | `tool_identity` | below it a tool has one name, however callers spell it: what shows or keeps names is inside. A name that does not exist goes no further |
 //! | `tool_trace` | its span holds all attempts and waits, and their events |
 //! | `tool_metrics` | counts calls, not attempts; the layers below report the rest, with nothing to wire |
+//! | `tool_fit` | above the check, which judges the whole answer; below observers, which see what the caller sees |
 //! | `tool_check`, `tool_max_bytes` | observers see what the caller sees; and an answer that is refused is not asked for again |
 //! | `tool_repeat_guard` | arguments are compared as the model wrote them; and wrong ones that it sends again and again are refused here |
 //! | `tool_validate` | what does not fit is not sent, and costs no attempt, no place at a gate and no verdict of a breaker; once for each call |
@@ -84,6 +85,7 @@
 //! |---|---|
 //! | timeout above retry | it bounds all attempts together, delays included: a tool that needs a retry times out in the middle of a delay, and one that hangs is never repeated |
 //! | breaker above retry | it counts calls instead of attempts: a dead tool gets three times as many requests before it opens, and retries go on while others find it dead |
+//! | fit below check | the check sees what is left of an answer: its size says nothing, and JSON that became text fits no schema |
 //! | rate limit below breaker | the probe of a half-open breaker waits for a cooldown in its place: all other calls are refused for as long |
 //! | quota below retry | each attempt costs, and waits for its turn within the deadline |
 //! | concurrency limit above retry or rate limit | calls hold their places while they wait for a delay or a cooldown, and others wait for them |
@@ -110,6 +112,7 @@ use crate::{
     concurrency_limit::ConcurrencyLimitLayer,
     deadline::DeadlineLayer,
     edge::health::{Health, HealthLayer},
+    fit::FitLayer,
     identity::{IdentityLayer, Resolve},
     normalize::NormalizeLayer,
     poll::PollLayer,
@@ -150,6 +153,11 @@ pub trait ServiceBuilderExt<L>: sealed::Sealed + Into<ServiceBuilder<L>> {
     #[cfg(feature = "metrics")]
     fn tool_metrics(self, metrics: &Metrics) -> ServiceBuilder<Stack<MetricsLayer, L>> {
         self.into().layer(metrics.layer())
+    }
+
+    /// Shortens answers to `max_chars` characters, for a model: a [`FitLayer`].
+    fn tool_fit(self, max_chars: usize) -> ServiceBuilder<Stack<FitLayer, L>> {
+        self.into().layer(FitLayer::new(max_chars))
     }
 
     /// Looks at answers before they are handed on: a [`CheckLayer`].

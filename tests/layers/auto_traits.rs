@@ -3,9 +3,9 @@
 use static_assertions::{assert_impl_all, assert_not_impl_any};
 use tower_toolcall::{
     AnyError, CallInfo, ConfigError, ErrorKind, Identity, Key, Observation, Outcome, Progress,
-    ToolCall, ToolError, catch_panic, check, circuit_breaker, concurrency_limit, deadline, health,
-    identity, normalize, outcome::ByError, poll, quota, rate_limit, redact, repeat_guard, result,
-    retry, sanitize, testing, timeout, trace, transport,
+    ToolCall, ToolError, catch_panic, check, circuit_breaker, concurrency_limit, deadline, fit,
+    health, identity, normalize, outcome::ByError, poll, quota, rate_limit, redact, repeat_guard,
+    result, retry, sanitize, testing, timeout, trace, transport,
 };
 
 type Tool = std::future::Ready<Result<(), ToolError>>;
@@ -122,6 +122,9 @@ assert_impl_all!(sanitize::Sanitize<Svc>: Send, Sync, Unpin, Clone);
 assert_impl_all!(check::CheckLayer<check::MaxBytes>: Send, Sync, Unpin, Copy);
 assert_impl_all!(check::CheckService<Svc, check::MaxBytes>: Send, Sync, Unpin, Clone);
 assert_impl_all!(check::ResponseFuture<Tool, check::MaxBytes>: Send, Sync);
+assert_impl_all!(fit::FitLayer: Send, Sync, Unpin, Clone);
+assert_impl_all!(fit::Fit<Svc>: Send, Sync, Unpin, Clone);
+assert_impl_all!(fit::ResponseFuture<Tool>: Send, Sync);
 
 #[cfg(feature = "metrics")]
 mod metrics {

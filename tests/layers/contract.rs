@@ -13,6 +13,7 @@ use tower_toolcall::{
     circuit_breaker::{CircuitBreakerLayer, Rates},
     concurrency_limit::ConcurrencyLimitLayer,
     deadline::DeadlineLayer,
+    fit::FitLayer,
     health::Health,
     identity::{IdentityLayer, Resolve},
     middleware,
@@ -218,6 +219,20 @@ contract!(
 contract!(
     check,
     CheckLayer::new(check_fn(|_, _: &&'static str| Ok(()))),
+    Readiness::Passes,
+    Panics::Pass
+);
+// It is not for text that cannot be changed.
+contract!(
+    fit,
+    tower::ServiceBuilder::new()
+        .map_response(
+            (|answer| if answer == "answer" { "answer" } else { "cut" })
+                as fn(String) -> &'static str
+        )
+        .layer(FitLayer::new(6))
+        .map_response(str::to_owned as fn(&str) -> String)
+        .into_inner(),
     Readiness::Passes,
     Panics::Pass
 );

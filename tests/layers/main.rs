@@ -9,6 +9,7 @@ mod circuit_breaker;
 mod concurrency_limit;
 mod contract;
 mod deadline;
+mod fit;
 mod health;
 mod kit;
 #[cfg(feature = "metrics")]

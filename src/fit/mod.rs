@@ -1,0 +1,86 @@
+//! A layer that shortens answers that are too long for a model.
+//!
+//! An answer that [fits](Shorten::fits) passes as it is; measuring it allocates nothing. A longer one keeps its beginning, three quarters of the
+//! room, and its end. Between them stands a mark that says how much is missing and what to do. The cut is at a line break if one is
+//! near, and never inside a character. With the mark, the answer has at most as many characters as the limit says.
+//!
+//! Answers that are errors in the tool's own words (MCP's `isError`) are shortened as well. Errors of the call pass; their
+//! texts have limits of their own.
+//!
+//! | answer | what is cut |
+//! |---|---|
+//! | `String`, `Cow<str>` | the text |
+//! | a JSON string | its text |
+//! | other JSON | its long strings, all to one length, if it fits then; else the whole becomes a text, which is cut |
+//! | `CallToolResult`, `CallToolResponse` (feature `mcp`) | its text blocks, as one text. Other blocks pass, and do not count. Structured content that is too long is dropped if a text block carries the same |
+//! | `HttpAnswer` (feature `http-tool`) | its body |
+//! | numbers, `()` | nothing |
+//!
+//! [`Shorten`] is for answers of your own type.
+//!
+//! # Order
+//!
+//! Above a [`CheckLayer`](crate::check::CheckLayer), which judges an answer as the tool gave it, by its bytes too; below those who look on (trace, metrics,
+//! result), so that they see what the caller sees. The size that a check has measured stays that of the whole answer.
+//! What is behind a mark may begin with a secret whose name was cut off, which redaction then does not know, as it does not know a part
+//! of a secret: where answers are shown to others than the model, let tools leave secrets out of them.
+//!
+//! # Example
+//!
+//! ```
+//! use tower::{ServiceBuilder, ServiceExt, service_fn};
+//! use tower_toolcall::{AnyError, ToolCall, fit::FitLayer};
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! let log = service_fn(|_call: ToolCall| async { Ok::<_, AnyError>("a line\n".repeat(1_000)) });
+//! let tools = ServiceBuilder::new().layer(FitLayer::new(100)).service(log);
+//!
+//! let answer = tools.oneshot(ToolCall::new("log")).await.unwrap();
+//! assert_eq!(
+//!     answer,
+//!     "a line\na line\na line\na line\n\
+//!      \n[... 6,965 of 7,000 characters left out; ask for less]\n\
+//!      a line\n"
+//! );
+//! # }
+//! ```
+//!
+//! The whole answer is kept, and the model learns how to read it and how to ask for less:
+//!
+//! ```
+//! use tower_toolcall::fit::FitLayer;
+//!
+//! let layer = FitLayer::new(40_000)
+//!     .with_advice("ask for less by `offset` and `limit`")
+//!     .with_keep(|call, whole| {
+//!         let name = format!("{}-{}.txt", call.tool(), call.id()?);
+//!         // Into a store of your own: a file, an object store, a map that the tool `read` looks at.
+//!         # let _ = whole;
+//!         Some(name)
+//!     });
+//! // [... 4,960,123 of 5,000,000 characters left out; ask for less by `offset` and `limit`, or read the whole as log-7.txt]
+//! # let _ = layer;
+//! ```
+//!
+//! # Errors
+//!
+//! [`Reported`](crate::ErrorKind::Reported) for an answer that is too long and [cannot be shortened](Shorten::shorten): the tool ran, so
+//! that is never retried and says nothing to a breaker. Those of the inner service, stamped with the call's names.
+//!
+//! # Cancel safety
+//!
+//! Dropping the response future drops the inner one. An answer is measured and shortened in one poll.
+//!
+//! # Clone
+//!
+//! Clones share the hook.
+
+mod cut;
+mod layer;
+mod shorten;
+
+pub use self::{
+    cut::Cut,
+    layer::{Fit, FitLayer, ResponseFuture},
+    shorten::Shorten,
+};
