@@ -7,7 +7,8 @@ use serde_json::{Map, Value};
 use crate::{
     answer::{Answer, ModelText},
     call::CallInfo,
-    error::ToolError,
+    error::{BoxError, ToolError},
+    fit::{Cut, Shorten},
     outcome::{ByError, Classify, Outcome},
 };
 
@@ -125,6 +126,29 @@ impl ModelText for HttpAnswer {
     }
 }
 
+impl Shorten for HttpAnswer {
+    fn fits(&self, max_chars: usize) -> bool {
+        match &self.body {
+            Body::Json(json) => json.fits(max_chars),
+            Body::Text(text) => text.fits(max_chars),
+        }
+    }
+
+    fn whole(&self) -> Cow<'_, str> {
+        match &self.body {
+            Body::Json(json) => json.whole(),
+            Body::Text(text) => text.whole(),
+        }
+    }
+
+    fn shorten(&mut self, cut: &Cut) -> Result<(), BoxError> {
+        match &mut self.body {
+            Body::Json(json) => json.shorten(cut),
+            Body::Text(text) => text.shorten(cut),
+        }
+    }
+}
+
 impl Serialize for HttpAnswer {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let ms = u64::try_from(self.elapsed.as_millis()).unwrap_or(u64::MAX);
@@ -233,6 +257,31 @@ impl crate::edge::router::IntoAnswer<rmcp::model::CallToolResponse> for HttpAnsw
 mod tests {
     use super::*;
     use crate::ToolCall;
+
+    /// Of the body, status and headers stay.
+    #[test]
+    fn the_body_is_shortened() {
+        let answer = |body| HttpAnswer {
+            status: StatusCode::OK,
+            body,
+            headers: HeaderMap::new(),
+            elapsed: Duration::ZERO,
+            cooldown: None,
+            retry_after: None,
+            is_failure: false,
+        };
+        let long = "x".repeat(1_000);
+        for body in [
+            Body::Text(long.clone()),
+            Body::Json(serde_json::json!({ "a": long })),
+        ] {
+            let mut answer = answer(body);
+            assert!(answer.fits(2_000) && !answer.fits(500));
+            answer.shorten(&Cut::of(500)).unwrap();
+            assert!(answer.fits(500) && !answer.fits(400));
+            assert!(answer.model_text().contains(" of 1,000 characters"));
+        }
+    }
 
     /// A job's last answer has no header that only the one before had.
     #[test]

@@ -116,7 +116,7 @@ impl ModelText for CallToolResponse {
     }
 }
 
-fn json<T: Serialize + ?Sized>(value: &T) -> Cow<'static, str> {
+pub(super) fn json<T: Serialize + ?Sized>(value: &T) -> Cow<'static, str> {
     // It came out of JSON, so it goes back into it.
     serde_json::to_string(value).unwrap_or_default().into()
 }

@@ -49,6 +49,7 @@ mod catalog;
 mod classify;
 mod errors;
 mod extras;
+mod fit;
 #[cfg(feature = "mcp-server")]
 mod gateway;
 mod hooks;

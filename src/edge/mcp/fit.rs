@@ -1,0 +1,253 @@
+//! MCP's results, shortened for a model.
+
+use std::borrow::Cow;
+
+use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock, ResourceContents};
+use serde_json::Value;
+
+use super::answer::json;
+use crate::{
+    answer::ModelText,
+    error::BoxError,
+    fit::{Cut, Shorten},
+};
+
+/// Text blocks, and the texts of embedded resources, are cut as one text; other blocks pass, and do not count. Structured content has the same
+/// limit: if it is too long it is dropped where the text carries the same, and else the result cannot be shortened. The mark says that it was dropped; a text
+/// that is not cut has none, as it lacks nothing.
+///
+/// Clients that hold servers to the output schema of a tool may refuse a result without structured content.
+impl Shorten for CallToolResult {
+    fn fits(&self, max_chars: usize) -> bool {
+        let mut left = Some(max_chars);
+        for (i, text) in self.content.iter().filter_map(text).enumerate() {
+            left = left
+                .and_then(|left| left.checked_sub(usize::from(i > 0)))
+                .and_then(|left| left.checked_sub(text.chars().count()));
+            if left.is_none() {
+                return false;
+            }
+        }
+        let structured = self.structured_content.as_ref();
+        structured.is_none_or(|json| json.fits(max_chars))
+    }
+
+    /// What the model would have read; the result as JSON if that lacks the structured content.
+    fn whole(&self) -> Cow<'_, str> {
+        let texts: Vec<_> = self.content.iter().filter_map(text).collect();
+        match &self.structured_content {
+            Some(structured) if !self.content.is_empty() && !carry(&texts, structured) => {
+                json(self)
+            }
+            _ => self.model_text(),
+        }
+    }
+
+    fn shorten(&mut self, cut: &Cut) -> Result<(), BoxError> {
+        let structured = self.structured_content.as_ref();
+        let mut cut = cut.clone();
+        if let Some(json) = structured.filter(|json| !json.fits(cut.max_chars())) {
+            let texts: Vec<_> = self.content.iter().filter_map(text).collect();
+            if !carry(&texts, json) {
+                return Err("its structured content is in no text block".into());
+            }
+            self.structured_content = None;
+            cut = cut.with_missing("the structured content");
+        }
+        let texts = self.content.iter_mut().filter_map(text_mut);
+        cut.texts(&mut texts.collect::<Vec<_>>());
+        self.content
+            .retain(|block| text(block).is_none_or(|text| !text.is_empty()));
+        Ok(())
+    }
+}
+
+/// A complete result is shortened. One that asks for input or names a task always fits.
+impl Shorten for CallToolResponse {
+    fn fits(&self, max_chars: usize) -> bool {
+        match self {
+            Self::Complete(result) => result.fits(max_chars),
+            _ => true,
+        }
+    }
+
+    fn whole(&self) -> Cow<'_, str> {
+        match self {
+            Self::Complete(result) => result.whole(),
+            other => other.model_text(),
+        }
+    }
+
+    fn shorten(&mut self, cut: &Cut) -> Result<(), BoxError> {
+        match self {
+            Self::Complete(result) => result.shorten(cut),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn text(block: &ContentBlock) -> Option<&String> {
+    match block {
+        ContentBlock::Text(block) => Some(&block.text),
+        ContentBlock::Resource(block) => match &block.resource {
+            ResourceContents::TextResourceContents { text, .. } => Some(text),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn text_mut(block: &mut ContentBlock) -> Option<&mut String> {
+    match block {
+        ContentBlock::Text(block) => Some(&mut block.text),
+        ContentBlock::Resource(block) => match &mut block.resource {
+            ResourceContents::TextResourceContents { text, .. } => Some(text),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Whether the texts say what the structured content says: one of them as JSON; or FastMCP's `{"result": ..}`, which wraps what is no object, as a
+/// text, or as a list with a text for each item.
+fn carry(texts: &[&String], structured: &Value) -> bool {
+    let any = |json| texts.iter().any(|text| is(text, json));
+    let wrapped = structured.as_object().filter(|object| object.len() == 1);
+    let wrapped = wrapped.and_then(|object| object.get("result"));
+    any(structured)
+        || wrapped.is_some_and(|result| {
+            let each = |items: &Vec<Value>| {
+                items.len() == texts.len() && texts.iter().zip(items).all(|(t, item)| is(t, item))
+            };
+            any(result) || result.as_array().is_some_and(each)
+        })
+}
+
+fn is(text: &str, json: &Value) -> bool {
+    match json.as_str() {
+        Some(string) if string == text => true,
+        _ => serde_json::from_str::<Value>(text).is_ok_and(|parsed| parsed == *json),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use tower::{ServiceBuilder, ServiceExt as _, service_fn};
+
+    use super::*;
+    use crate::{BoxError, ErrorKind, ToolCall, ToolError, fit::FitLayer};
+
+    async fn fit(result: CallToolResult, max: usize) -> Result<CallToolResult, ToolError> {
+        let tool = service_fn(move |_: ToolCall| {
+            let response = CallToolResponse::Complete(result.clone());
+            async { Ok::<_, BoxError>(response) }
+        });
+        let tools = ServiceBuilder::new()
+            .layer(FitLayer::new(max))
+            .service(tool);
+        let CallToolResponse::Complete(result) = tools.oneshot(ToolCall::new("t")).await? else {
+            panic!("another answer")
+        };
+        Ok(result)
+    }
+
+    fn blocks(texts: &[&str]) -> Vec<ContentBlock> {
+        texts.iter().map(|text| ContentBlock::text(*text)).collect()
+    }
+
+    fn texts(result: &CallToolResult) -> Vec<&str> {
+        let texts = result.content.iter().filter_map(text);
+        texts.map(String::as_str).collect()
+    }
+
+    #[tokio::test]
+    async fn text_blocks_are_cut_as_one_text() {
+        let long = "x".repeat(200);
+        let result = CallToolResult::error(blocks(&["first", &long, &long, &long, "last"]));
+        let short = fit(result.clone(), 300).await.unwrap();
+        let [first, second, last @ ..] = &*texts(&short) else {
+            panic!("{short:?}")
+        };
+        assert_eq!(*first, "first");
+        assert!(second.contains("x\n[... 3"), "{second}");
+        assert_eq!(last.last(), Some(&"last"));
+        assert!(short.model_text().chars().count() <= 300);
+        assert_eq!(short.is_error, Some(true));
+        // Five blocks are joined by four line feeds.
+        let whole = 5 + 600 + 4 + 4;
+        assert_eq!(fit(result.clone(), whole).await.unwrap(), result);
+        assert_ne!(fit(result.clone(), whole - 1).await.unwrap(), result);
+    }
+
+    #[tokio::test]
+    async fn other_blocks_pass_and_embedded_text_is_cut() {
+        let image = ContentBlock::image("aGk=".repeat(1_000), "image/png");
+        let file = ResourceContents::text("x".repeat(1_000), "file:///log");
+        let content = vec![image.clone(), ContentBlock::resource(file)];
+        let short = fit(CallToolResult::success(content), 200).await.unwrap();
+        assert_eq!(short.content[0], image);
+        assert!(texts(&short)[0].contains(" of 1,000 characters left out"));
+        assert!(texts(&short)[0].len() <= 200);
+    }
+
+    /// As Python servers write it, and those that are built with our router.
+    #[tokio::test]
+    async fn structured_content_is_dropped_if_a_text_carries_the_same() {
+        let long = "x".repeat(1_000);
+        for (structured, content) in [
+            (
+                json!({ "a": [long] }),
+                vec![serde_json::to_string_pretty(&json!({ "a": [long] })).unwrap()],
+            ),
+            (json!({ "result": long }), vec![long.clone()]),
+            (
+                json!({ "result": [long, 1] }),
+                vec![long.clone(), "1".to_owned()],
+            ),
+            (json!({ "result": [long] }), vec![json!([long]).to_string()]),
+        ] {
+            let content = content.iter().map(|text| ContentBlock::text(text));
+            let mut result = CallToolResult::success(content.collect());
+            result.structured_content = Some(structured);
+            let short = fit(result, 300).await.unwrap();
+            assert_eq!(short.structured_content, None);
+            let mark = "characters left out, and the structured content; ask for less]";
+            assert!(short.model_text().contains(mark), "{short:?}");
+            assert!(short.model_text().len() <= 300);
+        }
+    }
+
+    #[tokio::test]
+    async fn structured_content_that_is_in_no_text_cannot_be_shortened() {
+        for content in [vec![], blocks(&["see the structured content"])] {
+            let mut result = CallToolResult::success(content);
+            result.structured_content = Some(json!({ "result": "x".repeat(1_000) }));
+            let error = fit(result, 300).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Reported);
+            assert!(error.message().contains("in no text block"), "{error}");
+        }
+    }
+
+    /// It is in what is kept, too.
+    #[test]
+    fn the_whole_of_a_result_lacks_nothing() {
+        let mut result = CallToolResult::success(blocks(&["see the graph"]));
+        assert_eq!(result.whole(), "see the graph");
+        result.structured_content = Some(json!({ "result": "see the graph" }));
+        assert_eq!(result.whole(), "see the graph");
+        result.structured_content = Some(json!({ "nodes": [1] }));
+        assert!(result.whole().contains(r#"{"nodes":[1]}"#));
+        assert!(result.whole().contains("see the graph"));
+    }
+
+    /// A client reads one or the other.
+    #[tokio::test]
+    async fn short_structured_content_stays_beside_a_text_that_is_cut() {
+        let mut result = CallToolResult::success(blocks(&[&"x".repeat(1_000)]));
+        result.structured_content = Some(json!({ "rows": 1_000 }));
+        let short = fit(result.clone(), 300).await.unwrap();
+        assert_eq!(short.structured_content, result.structured_content);
+        assert!(texts(&short)[0].contains("characters left out; ask"));
+    }
+}
