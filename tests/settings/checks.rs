@@ -213,6 +213,7 @@ fn jobs_that_are_never_asked_for() {
     };
     refused(cap, "poll.cap", &["35s", "`poll.interval` (40s)"]);
     assert_eq!(changed(|s| s.poll.interval = secs(40)).check(), Ok(()));
+    refused(|s| s.fit.max_chars = 999, "fit.max_chars", &["1000"]);
     refused(|s| s.poll.interval = secs(0), "poll.interval", &["zero"]);
     refused(|s| s.poll.factor = 0.5, "poll.factor", &["0.5"]);
     refused(|s| s.poll.polls = 0, "poll.polls", &[]);

@@ -32,7 +32,8 @@ macro_rules! keys {
 }
 
 /// Those that are an argument of a constructor or of another method, and words of a list.
-const ARGUMENTS: [(&str, &str); 23] = [
+const ARGUMENTS: [(&str, &str); 24] = [
+    ("fit.max_chars", "FitLayer::new"),
     ("timeout.default", "TimeoutLayer::new"),
     ("deadline.budget", "DeadlineLayer::new"),
     ("poll.factor", "Backoff::exponential"),

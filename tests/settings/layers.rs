@@ -10,6 +10,7 @@ use tower_toolcall::{
     circuit_breaker::{CircuitBreakerLayer, Rates, Trip},
     concurrency_limit::ConcurrencyLimitLayer,
     deadline::DeadlineLayer,
+    fit::FitLayer,
     health::Health,
     poll::PollLayer,
     quota::{Quota, QuotaLayer},
@@ -119,6 +120,16 @@ fn deadline() {
     });
     let by_hand = DeadlineLayer::new(secs(90)).with_reserve(secs(2));
     same(&settings.deadline_layer(), &by_hand);
+}
+
+#[test]
+fn fit() {
+    assert!(changed(|_| ()).fit_layer().is_none());
+    let settings = changed(|s| {
+        s.fit.enabled = true;
+        s.fit.max_chars = 5_000;
+    });
+    same(&settings.fit_layer().unwrap(), &FitLayer::new(5_000));
 }
 
 #[test]

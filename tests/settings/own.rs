@@ -117,6 +117,35 @@ async fn each_place_is_where_its_name_says() {
     assert_eq!(taken(&heard), ["outside unknown 1"]);
 }
 
+/// A check sees the whole answer, whichever of both was added first; a switched-off layer is none.
+#[tokio::test(start_paused = true)]
+async fn answers_are_shortened_above_the_check() {
+    let seen = Arc::new(AtomicUsize::new(0));
+    let (first, second) = (seen.clone(), seen.clone());
+    let see = |seen: &AtomicUsize, answer: &String| {
+        seen.fetch_add(answer.len(), SeqCst);
+        Ok(())
+    };
+    for (enabled, expected) in [(true, 1_000), (false, 5_000)] {
+        let settings = changed(|s| {
+            s.fit.enabled = enabled;
+            s.fit.max_chars = 1_000;
+        });
+        let (first, second) = (first.clone(), second.clone());
+        let layer = settings
+            .stack()
+            .with_check(check_fn(move |_, answer: &String| see(&first, answer)))
+            .with_fit(settings.fit_layer())
+            .with_check(check_fn(move |_, answer: &String| see(&second, answer)))
+            .build()
+            .unwrap();
+        let tool = service_fn(|_: ToolCall| async { Ok::<_, BoxError>("x".repeat(5_000)) });
+        let answer = layer.layer(tool).oneshot(call()).await.unwrap();
+        assert!(answer.len().abs_diff(expected) < 10, "{}", answer.len());
+        assert_eq!(seen.swap(0, SeqCst), 10_000);
+    }
+}
+
 /// L3: an attempt that the gate holds back, and one that retries never make, does not pass.
 #[tokio::test(start_paused = true)]
 async fn an_attempt_that_is_not_sent_is_not_seen() {

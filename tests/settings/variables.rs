@@ -84,6 +84,8 @@ fn values() -> Vec<(&'static str, &'static str, Value)> {
         ("TOOL_REPEAT_GUARD_FAILURES", "5", json!(5)),
         ("TOOL_REPEAT_GUARD_WINDOW", "10m", json!("10m")),
         ("TOOL_REPEAT_GUARD_MAX_KEYS", "7", json!(7)),
+        ("TOOL_FIT_ENABLED", "yes", json!(true)),
+        ("TOOL_FIT_MAX_CHARS", "5000", json!(5000)),
         ("TOOL_POLL_INTERVAL", "2s", json!("2s")),
         ("TOOL_POLL_FACTOR", "2", json!(2.0)),
         ("TOOL_POLL_CAP", "1m", json!("1m")),

@@ -113,6 +113,11 @@ fn layers(s: &Settings) -> Checked {
     s.poll_layer(()).map(drop)?;
     s.check_token()?;
     s.check_shared()?;
+    refuse_if(
+        s.fit.max_chars < 1_000,
+        "fit.max_chars",
+        "is less than 1000: there would be little room beside the mark",
+    )?;
     refuse_if(s.http.max_bytes == 0, "http.max_bytes", "is not above 0")?;
     if let Some(quota) = s.quota_builder()? {
         quota.build().map(drop).map_err(in_section("quota"))?;

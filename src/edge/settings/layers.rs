@@ -15,6 +15,7 @@ use crate::{
     config::{ConfigError, refuse_if},
     deadline::DeadlineLayer,
     edge::health::{Health, HealthBuilder},
+    fit::FitLayer,
     kit::backoff::Jitter,
     poll::PollLayer,
     quota::{Quota, QuotaBuilder, QuotaLayer},
@@ -199,6 +200,13 @@ impl Settings {
             .with_failures(guard.failures)
             .with_window(guard.window)
             .with_max_keys(guard.max_keys)
+    }
+
+    /// The layer that shortens answers, to be completed with a hook that keeps the whole: for
+    /// [`StackBuilder::with_fit`](super::StackBuilder::with_fit). `None` unless it is enabled.
+    pub fn fit_layer(&self) -> Option<FitLayer> {
+        let fit = &self.fit;
+        fit.enabled.then(|| FitLayer::new(fit.max_chars))
     }
 
     /// The deadline layer alone.

@@ -6,7 +6,7 @@
 //! # Order
 //!
 //! What a call itself says beats what is set for its tool, which beats what is set for all. A variable beats a file, a
-//! file beats the [preset](#presets). [`StackLayer`] is, from the outside in: sanitize, [identity](StackBuilder::with_identity), trace, metrics, repeat guard, validate (with schemas), quota (with `quota.tokens`), deadline, retry, the spans
+//! file beats the [preset](#presets). [`StackLayer`] is, from the outside in: sanitize, [identity](StackBuilder::with_identity), trace, metrics, repeat guard, validate (with schemas), [fit](StackBuilder::with_fit), quota (with `quota.tokens`), deadline, retry, the spans
 //! of attempts (`trace.attempts`), rate limit, health, concurrency limit (with `concurrency.max`), circuit breaker, timeout, catch panic. A
 //! [`ToolResultLayer`](crate::result::ToolResultLayer) goes around it. A layer that is switched off is not there. Layers of
 //! your own stand at a [`Place`].
@@ -128,7 +128,7 @@
 //! are the names of the layers' methods, where there is one for the setting alone: `with_open_for` of the circuit breaker is `circuit_breaker.open_for`. A tool's
 //! timeout may also be `timeout_ms`, in milliseconds.
 //!
-//! A variable that is not in it is an error if its name begins with `TOOL_CIRCUIT_BREAKER_`, `TOOL_CONCURRENCY_`, `TOOL_DEADLINE_`,
+//! A variable that is not in it is an error if its name begins with `TOOL_CIRCUIT_BREAKER_`, `TOOL_CONCURRENCY_`, `TOOL_DEADLINE_`, `TOOL_FIT_`,
 //! `TOOL_HEALTH_`, `TOOL_HTTP_`, `TOOL_PARALLEL_`, `TOOL_POLL_`, `TOOL_QUOTA_`, `TOOL_RATE_LIMIT_`, `TOOL_REPEAT_GUARD_`, `TOOL_RETRY_`, `TOOL_SANITIZE_`, `TOOL_SEQUENCE_`, `TOOL_SHARED_`, `TOOL_TIMEOUT_`,
 //! `TOOL_TOKEN_`, `TOOL_TRACE_` or `TOOL_VALIDATE_`. No other is looked at.
 //!
@@ -220,7 +220,7 @@ pub use self::{
     key::KeyBy,
     preset::Preset,
     sections::{
-        CircuitBreakerSettings, ConcurrencySettings, DeadlineSettings, HealthSettings,
+        CircuitBreakerSettings, ConcurrencySettings, DeadlineSettings, FitSettings, HealthSettings,
         HttpSettings, ParallelSettings, PollSettings, QuotaSettings, RateLimitSettings,
         RepeatGuardSettings, RetrySettings, SanitizeSettings, SequenceSettings, SharedSettings,
         TimeoutSettings, TokenSettings, TraceSettings, VARIABLES, ValidateSettings,

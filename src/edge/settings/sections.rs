@@ -169,6 +169,14 @@ settings! {
         max_keys: usize = DEFAULT_MAX_KEYS, "TOOL_REPEAT_GUARD_MAX_KEYS", "how many sessions and agents are kept";
     }
 
+    /// Whether answers are shortened for a model: `[fit]`. For [`Settings::fit_layer`]: it is in a stack by `StackBuilder::with_fit`.
+    fit: FitSettings, FitPart {
+        /// Whether answers are shortened. Default: no.
+        enabled: bool = false, "TOOL_FIT_ENABLED", "whether answers that are too long for a model are shortened";
+        /// How many characters an answer may have, at least 1,000. Default 40,000.
+        max_chars: usize = 40_000, "TOOL_FIT_MAX_CHARS", "how many characters an answer may have";
+    }
+
     /// How jobs are waited for: `[poll]`. For [`Settings::poll_layer`], which is in no stack by itself.
     poll: PollSettings, PollPart {
         /// The time before the first poll. Default 1 s.

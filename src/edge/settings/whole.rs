@@ -3,11 +3,11 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::{
-    CircuitBreakerSettings, ConcurrencySettings, DeadlineSettings, HealthSettings, HttpSettings,
-    ParallelSettings, PollSettings, Preset, QuotaSettings, RateLimitSettings, RepeatGuardSettings,
-    RetrySettings, SanitizeSettings, SequenceSettings, SharedSettings, StackBuilder,
-    TimeoutSettings, TokenSettings, ToolSettings, TraceSettings, ValidateSettings, base::Explicit,
-    check, sections::File,
+    CircuitBreakerSettings, ConcurrencySettings, DeadlineSettings, FitSettings, HealthSettings,
+    HttpSettings, ParallelSettings, PollSettings, Preset, QuotaSettings, RateLimitSettings,
+    RepeatGuardSettings, RetrySettings, SanitizeSettings, SequenceSettings, SharedSettings,
+    StackBuilder, TimeoutSettings, TokenSettings, ToolSettings, TraceSettings, ValidateSettings,
+    base::Explicit, check, sections::File,
 };
 use crate::config::ConfigError;
 
@@ -26,6 +26,8 @@ pub struct Settings {
     pub validate: ValidateSettings,
     /// Calls that fail again and again.
     pub repeat_guard: RepeatGuardSettings,
+    /// Answers that are too long: in the stack by `with_fit`, see [`fit_layer`](Self::fit_layer).
+    pub fit: FitSettings,
     /// Jobs: not in the [stack](Self::stack) by themselves, see [`poll_layer`](Self::poll_layer).
     pub poll: PollSettings,
     /// HTTP tools: likewise, see `http_tool` (feature `http-tool`).

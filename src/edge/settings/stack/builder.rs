@@ -19,6 +19,7 @@ use crate::{
     edge::settings::Settings,
     error::ToolError,
     event::Listen,
+    fit::{FitLayer, Shorten},
     identity::{IdentityLayer, Resolve},
     normalize::NormalizeLayer,
     outcome::ByError,
@@ -82,6 +83,30 @@ impl<C, O> StackBuilder<C, O> {
         Res: 'static,
     {
         self.edit(|own| own.add_layer(Place::Call, CheckLayer::new(check), false))
+    }
+
+    /// Shortens answers that are too long for a model, above the [checks](Self::with_check) and below spans and metrics. Default: answers
+    /// pass as they are.
+    ///
+    /// ```
+    /// use tower_toolcall::settings::Settings;
+    ///
+    /// # fn main() -> Result<(), tower_toolcall::ConfigError> {
+    /// let settings = Settings::default().with_env_from([("TOOL_FIT_ENABLED", "yes")])?;
+    /// let fit = settings.fit_layer().map(|fit| fit.with_advice("ask for fewer rows"));
+    /// let stack = settings.stack().with_fit::<String>(fit).build()?;
+    /// # let _ = stack; Ok(()) }
+    /// ```
+    pub fn with_fit<Res>(self, fit: impl Into<Option<FitLayer>>) -> StackBuilder<C, Own<Res>>
+    where
+        O: Into<Own<Res>>,
+        Res: Shorten + 'static,
+    {
+        self.edit(|own| {
+            if let Some(fit) = fit.into() {
+                own.add_fit(fit);
+            }
+        })
     }
 
     /// Puts a layer of your own at a place in the stack, below those that are there already. Default: none.

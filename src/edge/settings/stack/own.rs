@@ -16,6 +16,7 @@ use crate::{
     answer::Answer,
     call::{CallInfo, ToolCall},
     error::ToolError,
+    fit::{FitLayer, Shorten},
     normalize::NormalizeLayer,
     outcome::{Classify, Outcome},
     trace::{End, TraceHooks},
@@ -72,6 +73,8 @@ pub struct Own<Res> {
     hooks: Option<Arc<OwnHooks<Res>>>,
     /// From the outside in.
     layers: Vec<(Place, Arc<OwnLayer<Res>>)>,
+    /// How many of these are there to shorten answers, and stay outermost.
+    fits: usize,
 }
 
 impl<Res> Own<Res> {
@@ -94,8 +97,17 @@ impl<Res> Own<Res> {
             let service = NormalizeLayer::new().layer(layer.layer(below));
             Below(BoxCloneSyncService::new(service))
         };
-        let at = if inside { self.layers.len() } else { 0 };
+        let at = if inside { self.layers.len() } else { self.fits };
         self.layers.insert(at, (place, Arc::new(layer)));
+    }
+
+    /// Outside of all that are no such layers, those that are yet to come included.
+    pub(super) fn add_fit(&mut self, fit: FitLayer)
+    where
+        Res: Shorten + 'static,
+    {
+        self.add_layer(Place::Call, fit, false);
+        self.fits += 1;
     }
 }
 
@@ -104,6 +116,7 @@ impl<Res> Clone for Own<Res> {
         Self {
             hooks: self.hooks.clone(),
             layers: self.layers.clone(),
+            fits: self.fits,
         }
     }
 }
@@ -114,6 +127,7 @@ impl<Res> From<()> for Own<Res> {
         Self {
             hooks: None,
             layers: Vec::new(),
+            fits: 0,
         }
     }
 }
