@@ -25,6 +25,7 @@ use tower_toolcall::{
     circuit_breaker::{CircuitBreakerBuilder, CircuitBreakerLayer, Rates},
     concurrency_limit::ConcurrencyLimitLayer,
     deadline::DeadlineLayer,
+    fit::FitLayer,
     health::Health,
     metrics::{Metrics, MetricsBuilder, MetricsLayer},
     metrics_facade::Facade,
@@ -385,6 +386,9 @@ fn others() -> Vec<Candidate> {
         }),
         ours("check, an answer of one byte", |tool| {
             layered(CheckLayer::max_bytes(100), tool)
+        }),
+        ours("fit, an answer of a number", |tool| {
+            layered(FitLayer::new(40_000), tool)
         }),
         ours("health", |tool| layered(Health::new().layer(), tool)),
         ours("poll, an answer without a job", |tool| {
