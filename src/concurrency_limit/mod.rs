@@ -1,14 +1,14 @@
 //! A layer that bounds how many calls of a key run at a time.
 //!
 //! Each tool of each server has a limit of its own ([`Key`](crate::Key)), so that one slow tool does not take the connections,
-//! threads or memory of the others. While as many calls run as may, further ones wait in a queue, first come, first served. The queue of a key
+//! threads or memory of the others. While as many calls run as may, further ones wait in a queue, in the order in which they were first polled. The queue of a key
 //! has 64 places ([`with_max_queue`](ConcurrencyLimitBuilder::with_max_queue)); a call that finds it full is refused immediately.
 //!
 //! What happens to a call:
 //!
 //! - **It is sent**: it holds a permit from the moment in which it is sent until its answer is there. Whether that is a success does not matter.
 //! - **It waits**: until its turn, until its deadline, or until its caller cancels. It holds no reservation of the service below.
-//! - **Its future is dropped**, or it panics: the permit, or the place in the queue, is free at once, and the next call is woken.
+//! - **Its future is dropped**, after a panic as well: the permit, or the place in the queue, is free at once, and the next call is woken.
 //!
 //! # Order
 //!
@@ -70,7 +70,7 @@
 //! # Bounds
 //!
 //! At most 10,000 keys are kept ([`with_max_keys`](ConcurrencyLimitBuilder::with_max_keys)); one of which calls run or wait is not
-//! forgotten. Keys with which no call ever succeeded have at most half of the places, and are forgotten first. If there is no place, calls
+//! forgotten. Keys with which no call was ever answered have at most half of the places, and are forgotten first. If there is no place, calls
 //! with new keys pass without a limit: one shared by all of them would let a caller who invents names hold back others. A call that comes in the very moment in which
 //! its unused key is forgotten may run beside those of the key's next limit, once; [known](ConcurrencyLimitBuilder::with_known_keys) keys are never
 //! forgotten.

@@ -113,9 +113,9 @@ impl QuotaBuilder {
     /// Makes the keys of these calls at once, and never forgets them. Of each call only what the key is made of matters.
     /// Default: none.
     ///
-    /// A key is *known* if it is one of these, or once a call with it has succeeded. Keys that are not known have at
-    /// most half of the places and are forgotten first, so that names invented by untrusted callers take no place from real
-    /// ones.
+    /// A key is *known* if it is one of these, or once the service below has answered a call with it, with whatever `Ok`. Keys that are not
+    /// known have at most half of the places and are forgotten first, so that names invented by untrusted callers take no
+    /// place from real ones.
     pub fn with_known_keys(mut self, calls: impl IntoIterator<Item = ToolCall>) -> Self {
         self.keys.know(calls);
         self

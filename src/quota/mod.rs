@@ -86,8 +86,8 @@
 //!
 //! # Bounds
 //!
-//! At most 10,000 keys are kept ([`with_max_keys`](QuotaBuilder::with_max_keys)). Those with which no call ever succeeded have at most half of the places. Those whose tokens
-//! are all there, and those with which no call ever succeeded, are forgotten before others; a key that is forgotten too early begins with a full bucket when it comes
+//! At most 10,000 keys are kept ([`with_max_keys`](QuotaBuilder::with_max_keys)). Those with which no call was ever answered have at most half of the places. Those whose tokens
+//! are all there, and those with which no call was ever answered, are forgotten before others; a key that is forgotten too early begins with a full bucket when it comes
 //! back. If there is no place, calls with new keys pass without a quota: one shared by all of them would let a caller who invents names use up that of others. So a key
 //! should be something that callers cannot invent, such as an agent that was authenticated, or a tool below an [`IdentityLayer`](crate::identity).
 //!

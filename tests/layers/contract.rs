@@ -308,7 +308,7 @@ contract!(
     {
         let mut settings = Settings::default();
         settings.retry.attempts = 1;
-        settings.quota.tokens = Some(1);
+        settings.quota.tokens = Some(60);
         settings.concurrency.max = Some(1);
         settings.stack().build().unwrap()
     },

@@ -244,6 +244,7 @@ proptest! {
             if bucket.take(&rate, now, time) {
                 sent.push((now, time));
             } else if let Ok(turn) = bucket.reserve(&rate, now, now.saturating_add(step.patience), time) {
+                prop_assert!(turn.at.saturating_sub(now) <= step.patience);
                 match turn.at <= now {
                     true => sent.push((now, time)),
                     false => waiting.push((turn, step.is_stuck)),
