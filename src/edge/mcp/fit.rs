@@ -207,7 +207,7 @@ mod tests {
             ),
             (json!({ "result": [long] }), vec![json!([long]).to_string()]),
         ] {
-            let content = content.iter().map(|text| ContentBlock::text(text));
+            let content = content.iter().map(ContentBlock::text);
             let mut result = CallToolResult::success(content.collect());
             result.structured_content = Some(structured);
             let short = fit(result, 300).await.unwrap();
