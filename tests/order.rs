@@ -26,6 +26,7 @@ use tower_toolcall::{
     circuit_breaker::CircuitBreakerLayer,
     concurrency_limit::ConcurrencyLimitLayer,
     deadline::DeadlineLayer,
+    fit::FitLayer,
     health::Health,
     identity::{IdentityLayer, Resolve},
     normalize::NormalizeLayer,
@@ -69,6 +70,7 @@ const LAYERS: &[(&str, Wrap)] = &[
     ("sanitize", |s| boxed(SanitizeLayer::new(Rules::new()), s)),
     ("identity", |s| boxed(IdentityLayer::new(OfDocs), s)),
     ("trace", |s| boxed(TraceLayer::new(), s)),
+    ("fit", |s| boxed(FitLayer::new(100), s)),
     ("check", |s| boxed(CheckLayer::max_bytes(100), s)),
     ("repeat_guard", |s| boxed(watched(), s)),
     #[cfg(feature = "validate")]

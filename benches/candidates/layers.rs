@@ -34,6 +34,7 @@ use tower_toolcall::{
     poll::PollLayer,
     quota::{Quota, QuotaBuilder, QuotaLayer},
     rate_limit::RateLimitBackoffLayer,
+    repeat_guard::RepeatGuardLayer,
     result::{ToolResult, ToolResultLayer},
     retry::RetryLayer,
     sanitize::SanitizeLayer,
@@ -60,14 +61,15 @@ pub fn groups() -> Vec<Group> {
         candidates,
     };
     let usual = || vec![AT_ONCE, WAITS, NEW];
-    let sizes = vec![AT_ONCE, FIVE, LARGE, WAITS, NEW];
+    let sizes = || vec![AT_ONCE, FIVE, LARGE, WAITS, NEW];
     vec![
         group("timeout", usual(), timeout()),
         group("deadline", usual(), deadline()),
-        group("retry", sizes, retry()),
+        group("retry", sizes(), retry()),
         group("circuit breaker", usual(), circuit_breaker()),
         group("rate limit, nothing cools", usual(), rate_limit()),
         group("concurrency limit", usual(), concurrency_limit()),
+        group("repeat guard", sizes(), repeat_guard()),
         group("trace, nobody listens", usual(), trace()),
         group("metrics", usual(), metrics()),
         group("catch_panic", usual(), catch_panic()),
@@ -295,6 +297,21 @@ fn concurrency_limit() -> Vec<Candidate> {
         peer("tower concurrency limit, one key", tower_limit::<0>),
         peer("tower-resilience bulkhead, one key", |tool| {
             layered(peers::resilience_bulkhead(), tool)
+        }),
+    ]
+}
+
+fn repeat_guard() -> Vec<Candidate> {
+    vec![
+        bare(),
+        ours("repeat_guard", |tool| {
+            // Calls that are not all the same: no event.
+            let builder = RepeatGuardLayer::builder().with_failures(u32::MAX);
+            let builder = builder.with_principal(|call| call.server());
+            layered(builder.build().expect("valid"), tool)
+        }),
+        ours("repeat_guard, a call of nobody", |tool| {
+            layered(RepeatGuardLayer::new(), tool)
         }),
     ]
 }

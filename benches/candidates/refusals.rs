@@ -17,6 +17,7 @@ use tower_toolcall::{
     normalize::NormalizeLayer,
     quota::{Quota, QuotaLayer},
     rate_limit::RateLimitBackoffLayer,
+    repeat_guard::RepeatGuardLayer,
     result::{ToolResult, ToolResultLayer},
     retry::{RetryBudget, RetryLayer, RetryPolicy},
     sanitize::SanitizeLayer,
@@ -121,6 +122,12 @@ fn refusals() -> Vec<Candidate> {
         .refuses(Does::Fail),
         ours("concurrency_limit, full", |tool| {
             layered(ConcurrencyLimitLayer::new(0), tool)
+        })
+        .refuses(Does::Fail),
+        ours("repeat_guard, refused", |tool| {
+            let builder = RepeatGuardLayer::builder().with_window(LONG);
+            let builder = builder.with_principal(|call| call.server());
+            layered(builder.build().expect("valid"), tool)
         })
         .refuses(Does::Fail),
         ours("health, unavailable", |tool| {
