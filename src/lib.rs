@@ -25,6 +25,7 @@ pub mod metrics;
 pub mod middleware;
 pub mod normalize;
 pub mod outcome;
+pub mod policy;
 pub mod poll;
 pub mod quota;
 pub mod rate_limit;

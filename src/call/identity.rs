@@ -139,13 +139,17 @@ impl Ident {
         name == &*self.name || self.cmp_flat(name).is_eq()
     }
 
+    /// What stands between server and tool in the flat name.
+    fn separator(&self) -> &str {
+        self.separator.as_deref().unwrap_or(SEPARATOR)
+    }
+
     /// How `name` compares with the flat name of the tool.
     fn cmp_flat(&self, name: &str) -> Ordering {
         let Some(server) = &self.server else {
             return name.cmp(&self.name);
         };
-        let separator = self.separator.as_deref().unwrap_or(SEPARATOR);
-        let flat = [server, separator, &self.name];
+        let flat = [server, self.separator(), &self.name];
         name.bytes().cmp(flat.into_iter().flat_map(str::bytes))
     }
 }
@@ -230,6 +234,11 @@ impl ToolCall {
     /// ```
     pub fn is_named(&self, name: &str) -> bool {
         self.data.ident.is_named(name)
+    }
+
+    /// What stands between server and tool in the flat name.
+    pub(crate) fn separator(&self) -> &str {
+        self.data.ident.separator()
     }
 
     /// How `name` compares with the flat name of the tool.

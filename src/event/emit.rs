@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tracing::field::{DisplayValue, display};
 
-use super::{Event, RetryRefusal};
+use super::{Event, PolicyOutcome, RetryRefusal};
 use crate::{
     call::CallInfo,
     error::{ErrorKind, ToolError},
@@ -95,6 +95,12 @@ impl Event<'_> {
                 TO = change.to.name(), REASON = change.reason.map(Reason::name),
                 FAILURES = change.failures, GENERATION = change.generation),
             Event::Repeated { call, times } => emit!(WARN REPEATED, call, CALLS = times),
+            Event::Policy {
+                call,
+                outcome,
+                rule,
+                error,
+            } => policy(call, outcome, rule, error),
             Event::Evicted { keys, kept } => event!(DEBUG EVICTED, KEYS = keys, KEPT = kept),
         }
     }
@@ -124,6 +130,16 @@ fn retry_refused(call: &CallInfo, attempt: u32, reason: RetryRefusal, error: Opt
             CODE = error.map(ToolError::code), ERROR = error.map(ToolError::message)),
         _ => emit!(WARN RETRY, call, ATTEMPT = attempt, REFUSED = reason.name(),
             CODE = error.map(ToolError::code), ERROR = error.map(ToolError::message)),
+    }
+}
+
+fn policy(call: &CallInfo, outcome: PolicyOutcome, rule: Option<&str>, error: Option<&ToolError>) {
+    let decision = outcome.name();
+    match outcome {
+        PolicyOutcome::Allowed => emit!(DEBUG POLICY, call, DECISION = decision, RULE = rule,
+            AGENT_ID = call.agent_id().map(short)),
+        _ => emit!(INFO POLICY, call, DECISION = decision, RULE = rule,
+            AGENT_ID = call.agent_id().map(short), ERROR = error.map(ToolError::message)),
     }
 }
 

@@ -20,6 +20,7 @@
 //! | `tool.rejected` | INFO | trace, identity | `code`, `error`, `duration_ms`, `attempts`, `max_attempts`, `retry_after_ms` |
 //! | `tool.timeout` | WARN | trace | `code`, `error`, `duration_ms`, `attempts`, `max_attempts`, `timeout_ms`, `configured_timeout_ms` |
 //! | `tool.skipped` | WARN | trace, batch | `code`, `error`, `duration_ms` |
+//! | `tool.policy` | INFO; DEBUG if allowed | policy | `decision`, `rule`, `agent_id`, `error`. WARN when a rule is set that is never asked: `error`, and no others |
 //! | `tool.cancelled` | INFO | trace, batch | `duration_ms`, `attempts`, `max_attempts` |
 //! | `tool.slow` | WARN | timeout | `duration_ms`, `timeout_ms` |
 //! | `tool.retry` | WARN | retry | `attempt`, `delay_ms`, `hinted`, `code`, `error`; `refused` instead of the delay where there is none |
@@ -78,7 +79,7 @@ pub(crate) use self::{
 };
 pub use self::{
     listen::{Listen, Listener, Listening},
-    outcome::{CallOutcome, TokenOutcome},
+    outcome::{CallOutcome, PolicyOutcome, TokenOutcome},
 };
 pub use crate::call::{ListenerId, Signal, Signals};
 pub use crate::event::availability::{Availability, AvailabilityChange};
@@ -222,6 +223,19 @@ pub enum Event<'a> {
         /// How often it has succeeded in a row.
         times: u32,
     },
+    /// A policy has decided about a call. `tool.policy`, INFO; DEBUG if it is allowed without being asked for, and then only if the layer's
+    /// listener or a subscriber wants it.
+    #[non_exhaustive]
+    Policy {
+        /// The call.
+        call: &'a CallInfo,
+        /// What it has decided.
+        outcome: PolicyOutcome,
+        /// The pattern of the rule; `None` if no rule is for the call.
+        rule: Option<&'a str>,
+        /// The error with which the call ends, if it is not sent.
+        error: Option<&'a ToolError>,
+    },
     /// A keyed layer has forgotten keys that were not in use, to make room for others.
     /// `tool.evicted`, DEBUG.
     #[non_exhaustive]
@@ -294,10 +308,23 @@ impl<'a> Event<'a> {
         Self::Repeated { call, times }
     }
 
-    /// Adds what the attempt failed with. Only of retries, done or refused.
+    /// [`Event::Policy`], without an error. See [`with_error`](Self::with_error).
+    pub const fn policy(call: &'a CallInfo, outcome: PolicyOutcome, rule: Option<&'a str>) -> Self {
+        Self::Policy {
+            call,
+            outcome,
+            rule,
+            error: None,
+        }
+    }
+
+    /// Adds what the attempt failed with, or the refusal. Only of retries, done or refused, and policies.
     #[must_use]
     pub const fn with_error(mut self, failed: &'a ToolError) -> Self {
-        if let Self::Retry { error, .. } | Self::RetryRefused { error, .. } = &mut self {
+        if let Self::Retry { error, .. }
+        | Self::RetryRefused { error, .. }
+        | Self::Policy { error, .. } = &mut self
+        {
             *error = Some(failed);
         }
         self
@@ -336,6 +363,7 @@ impl<'a> Event<'a> {
             Self::Transition { .. } => event::BREAKER,
             Self::Health { .. } => event::HEALTH,
             Self::Repeated { .. } => event::REPEATED,
+            Self::Policy { .. } => event::POLICY,
             Self::Evicted { .. } => event::EVICTED,
             Self::Breaker { .. } | Self::Token { .. } => return None,
         })
@@ -353,6 +381,7 @@ impl<'a> Event<'a> {
             | Self::Breaker { call, .. }
             | Self::Token { call, .. }
             | Self::Health { call, .. }
+            | Self::Policy { call, .. }
             | Self::Repeated { call, .. } => Some(call),
             Self::Transition { call, .. } => call,
             Self::Evicted { .. } => None,

@@ -13,6 +13,8 @@ pub mod event {
     pub const FAILURE: &str = "tool.failure";
     /// A call was refused by a layer of ours. INFO.
     pub const REJECTED: &str = "tool.rejected";
+    /// A policy has decided about a call, INFO; has allowed it, DEBUG; or has a rule that is never asked, WARN.
+    pub const POLICY: &str = "tool.policy";
     /// A call's attempts are used up. ERROR.
     pub const EXHAUSTED: &str = "tool.exhausted";
     /// A call, or what was left of its time, ran out of time. WARN.
@@ -149,6 +151,10 @@ pub mod field {
     pub const UNCHECKED: &str = "unchecked";
     /// Where arguments were changed.
     pub const PATHS: &str = "paths";
+    /// What a policy has decided: the name of a [`PolicyOutcome`](crate::event::PolicyOutcome).
+    pub const DECISION: &str = "decision";
+    /// The pattern of the rule that has decided; none if no rule is for the call.
+    pub const RULE: &str = "rule";
 }
 
 /// Fields of spans: OpenTelemetry's (semantic conventions for generative AI, in development), and

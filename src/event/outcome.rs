@@ -74,6 +74,42 @@ crate::text::names! {
     }
 }
 
+/// What a [policy](crate::policy) has decided about a call: the field `decision` of the event `tool.policy`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum PolicyOutcome {
+    /// It may be sent.
+    Allowed,
+    /// A rule denies it, or no rule allows it.
+    Denied,
+    /// It needs an approval, and no approver is set.
+    NoApprover,
+    /// The approver is asked. One of those below follows, unless the call is given up before.
+    Asked,
+    /// The approver has approved it.
+    Approved,
+    /// The approver has denied it.
+    Refused,
+    /// It was not approved in time.
+    Unanswered,
+    /// The approver failed, or has answered something else.
+    Failed,
+}
+
+crate::text::names! {
+    /// Its name in events, and in the detail `policy` of an error.
+    PolicyOutcome {
+        Allowed = "allowed",
+        Denied = "denied",
+        NoApprover = "no_approver",
+        Asked = "asked",
+        Approved = "approved",
+        Refused = "refused",
+        Unanswered = "unanswered",
+        Failed = "failed",
+    }
+}
+
 /// What became of a call's need of a token: the label `outcome` of `token_exchange_total`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]

@@ -218,7 +218,7 @@ impl Listen for Inner {
             } => self.token(outcome, exchange, error.map(ToolError::kind)),
             Event::NotStarted { call, kind } => self.not_started(call, kind),
             // The layer sees them at the end of the call, and counts them there.
-            Event::Slow { .. } | Event::Cancelled { .. } => {}
+            Event::Slow { .. } | Event::Cancelled { .. } | Event::Policy { .. } => {}
             Event::Health { .. } | Event::Repeated { .. } | Event::Evicted { .. } => {}
         }
     }

@@ -1,0 +1,65 @@
+use std::sync::Arc;
+
+use crate::call::ToolCall;
+
+/// What is known of a tool by its definition; MCP's hints. What is not known is `None`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Annotations {
+    /// Whether it changes nothing.
+    pub read_only: Option<bool>,
+    /// Whether what it changes may be lost.
+    pub destructive: Option<bool>,
+}
+
+impl Annotations {
+    /// Sets whether the tool changes nothing. Default: not known.
+    #[must_use]
+    pub fn with_read_only(mut self, read_only: bool) -> Self {
+        self.read_only = Some(read_only);
+        self
+    }
+
+    /// Sets whether what it changes may be lost. Default: not known.
+    #[must_use]
+    pub fn with_destructive(mut self, destructive: bool) -> Self {
+        self.destructive = Some(destructive);
+        self
+    }
+}
+
+/// Who knows the annotations of tools: an MCP server's `Catalog` whose annotations are trusted, or a function of your own.
+///
+/// It is asked with the names on the call, which are believed as far as whoever resolved them is. It is quick, and must not block.
+///
+/// ```
+/// use tower_toolcall::{ToolCall, policy::{Annotations, PolicyLayer, Rule}};
+///
+/// let layer = PolicyLayer::new()
+///     .with_annotations(|call: &ToolCall| match (call.server(), call.tool()) {
+///         (None, "search") => Some(Annotations::default().with_read_only(true)),
+///         _ => None,
+///     })
+///     .rule(Rule::allow("*").read_only())
+///     .deny_by_default();
+/// # let _ = layer;
+/// ```
+pub trait Annotate: Send + Sync + 'static {
+    /// The annotations of the call's tool; `None` if it is of no tool that is known here, or of a server that is not trusted.
+    fn annotations(&self, call: &ToolCall) -> Option<Annotations>;
+}
+
+impl<F> Annotate for F
+where
+    F: Fn(&ToolCall) -> Option<Annotations> + Send + Sync + 'static,
+{
+    fn annotations(&self, call: &ToolCall) -> Option<Annotations> {
+        self(call)
+    }
+}
+
+impl<T: Annotate + ?Sized> Annotate for Arc<T> {
+    fn annotations(&self, call: &ToolCall) -> Option<Annotations> {
+        (**self).annotations(call)
+    }
+}

@@ -1,0 +1,287 @@
+use std::{
+    fmt::{self, Write as _},
+    future::{Future, poll_fn},
+    pin::Pin,
+    sync::Arc,
+};
+
+use serde_json::{Map, Value};
+use tokio::time::Instant;
+use tower_service::Service;
+
+use crate::{
+    call::ToolCall,
+    error::ToolError,
+    redact::Redacted,
+    text::{Short, is_hidden},
+};
+
+/// A call that waits for an approval: the request of an approver, any `Service<Approval, Response = Verdict>`.
+///
+/// It is answered once, by [`approve`](Self::approve) or [`deny`](Self::deny), and the answer holds for this call alone, with these arguments:
+/// the layer sends what was shown here. An approval that is dropped approves nothing.
+///
+/// # Display
+///
+/// One line for a person: who wants to call what, the redacted arguments, and the rule's reason. Hidden characters are written as escapes
+/// (`\u{202e}`), so that no argument and no name can rearrange what the person reads. What is long or secret is not shown:
+/// [`is_shown_in_full`](Self::is_shown_in_full) tells.
+pub struct Approval {
+    call: ToolCall,
+    reason: Option<Arc<str>>,
+    until: Option<Instant>,
+    question: Question,
+}
+
+/// One question. Its clones are that question, and no other is.
+#[derive(Clone, Default)]
+pub(super) struct Question(Arc<()>);
+
+/// An approver's answer: made of an [`Approval`], and of nothing else.
+#[must_use = "a verdict that is not returned approves nothing"]
+pub struct Verdict {
+    question: Question,
+    call: ToolCall,
+    denied: Option<Option<String>>,
+}
+
+/// What a verdict is for the call that waits.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Judged {
+    Approved,
+    /// With what the model reads.
+    Refused(Option<String>),
+    /// It is the answer to another question.
+    Stray,
+}
+
+impl Question {
+    /// Puts it, about a call, to an approver.
+    pub(super) fn about(
+        &self,
+        call: &ToolCall,
+        reason: Option<Arc<str>>,
+        until: Option<Instant>,
+    ) -> Approval {
+        Approval {
+            call: call.clone(),
+            reason,
+            until,
+            question: self.clone(),
+        }
+    }
+
+    pub(super) fn judge(&self, verdict: Verdict, call: &ToolCall) -> Judged {
+        let is_this = Arc::ptr_eq(&self.0, &verdict.question.0)
+            && verdict.call.server() == call.server()
+            && verdict.call.tool() == call.tool()
+            && verdict.call.arguments() == call.arguments();
+        match verdict.denied {
+            Some(reason) => Judged::Refused(reason),
+            None if is_this => Judged::Approved,
+            None => Judged::Stray,
+        }
+    }
+}
+
+impl Approval {
+    /// Approves this call.
+    pub fn approve(self) -> Verdict {
+        self.answer(None)
+    }
+
+    /// Denies it. The reason is for the model, redacted and cut at 100 characters; empty, none.
+    pub fn deny(self, reason: impl Into<String>) -> Verdict {
+        let reason = Some(reason.into()).filter(|reason| !reason.trim().is_empty());
+        self.answer(Some(reason))
+    }
+
+    fn answer(self, denied: Option<Option<String>>) -> Verdict {
+        Verdict {
+            question: self.question,
+            call: self.call,
+            denied,
+        }
+    }
+
+    /// The tool's name.
+    pub fn tool(&self) -> &str {
+        self.call.tool()
+    }
+
+    /// The server that has the tool.
+    pub fn server(&self) -> Option<&str> {
+        self.call.server()
+    }
+
+    /// The id of the agent that makes the call.
+    pub fn agent_id(&self) -> Option<&str> {
+        self.call.agent_id()
+    }
+
+    /// The caller's session id.
+    pub fn session_id(&self) -> Option<&str> {
+        self.call.session_id()
+    }
+
+    /// Why the [rule](super::Rule::because) asks.
+    pub fn reason(&self) -> Option<&str> {
+        self.reason.as_deref()
+    }
+
+    /// When the answer comes too late: at the end of the layer's time limit, or at the call's deadline.
+    pub fn until(&self) -> Option<Instant> {
+        self.until
+    }
+
+    /// The arguments without secrets and bounded, by the [rules](ToolCall::with_rules) of the call: to be shown.
+    pub fn arguments(&self) -> Redacted<'_> {
+        self.call.sanitized()
+    }
+
+    /// The arguments as they are sent. There may be secrets in them.
+    pub fn arguments_in_full(&self) -> &Map<String, Value> {
+        self.call.arguments()
+    }
+
+    /// Whether the redacted [arguments](Self::arguments) are those that are sent: nothing is secret, and nothing is too long to be shown. If not, a person
+    /// who sees only these approves what he cannot see.
+    pub fn is_shown_in_full(&self) -> bool {
+        let shown = serde_json::to_value(self.arguments());
+        shown.is_ok_and(|shown| shown.as_object() == Some(self.arguments_in_full()))
+    }
+
+    /// The call, to be looked at.
+    pub fn call(&self) -> &ToolCall {
+        &self.call
+    }
+}
+
+impl fmt::Display for Approval {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut out = Visible(f);
+        if let Some(agent) = self.agent_id() {
+            write!(out, "agent '{}' wants to call ", Short::name(agent))?;
+        }
+        write!(out, "'{}'", Short::name(self.tool()))?;
+        if let Some(server) = self.server() {
+            write!(out, " of server '{}'", Short::name(server))?;
+        }
+        write!(out, " with {}", self.arguments())?;
+        match self.reason() {
+            Some(reason) => write!(out, " ({reason})"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Writes hidden characters as escapes.
+struct Visible<'a, 'f>(&'a mut fmt::Formatter<'f>);
+
+impl fmt::Write for Visible<'_, '_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for piece in text.split_inclusive(is_hidden) {
+            match piece.char_indices().next_back() {
+                Some((at, c)) if is_hidden(c) => {
+                    write!(self.0, "{}{}", &piece[..at], c.escape_unicode())?;
+                }
+                _ => self.0.write_str(piece)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+crate::text::debug_fields! {
+    /// Shows names and sizes, never a value.
+    {} |this| Approval { call: this.call, until: this.until, .. }
+}
+
+crate::text::debug_fields! {
+    /// Shows names and sizes, never a value.
+    {} |this| Verdict { approved: this.denied.is_none(), call: this.call, .. }
+}
+
+pub(super) type Answer = Pin<Box<dyn Future<Output = Result<Verdict, ToolError>> + Send>>;
+
+/// An approver of any type.
+pub(super) trait Approve: Send + Sync {
+    fn ask(&self, approval: Approval) -> Answer;
+}
+
+/// A service that approves.
+pub(super) struct Approver<A>(pub(super) A);
+
+impl<A> Approve for Approver<A>
+where
+    A: Service<Approval, Response = Verdict> + Clone + Send + Sync + 'static,
+    A::Error: Into<ToolError>,
+    A::Future: Send,
+{
+    fn ask(&self, approval: Approval) -> Answer {
+        let mut approver = self.0.clone();
+        Box::pin(async move {
+            let ready = poll_fn(|cx| approver.poll_ready(cx)).await;
+            ready.map_err(Into::into)?;
+            approver.call(approval).await.map_err(Into::into)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn call(arguments: Value) -> ToolCall {
+        ToolCall::new("delete").with_json(arguments).unwrap()
+    }
+
+    fn approval(call: &ToolCall) -> Approval {
+        Question::default().about(call, None, None)
+    }
+
+    #[test]
+    fn an_approval_is_for_its_question_its_tool_and_its_arguments() {
+        let question = Question::default();
+        let asked = call(json!({ "path": "/tmp/a" }));
+        let judge = |call: &ToolCall| {
+            let verdict = question.about(&asked, None, None).approve();
+            question.judge(verdict, call)
+        };
+        assert_eq!(judge(&asked), Judged::Approved);
+        assert_eq!(judge(&call(json!({ "path": "/" }))), Judged::Stray);
+        assert_eq!(judge(&asked.clone().with_server("b")), Judged::Stray);
+        let same = Question::default().about(&asked, None, None).approve();
+        assert_eq!(question.judge(same, &asked), Judged::Stray);
+    }
+
+    #[test]
+    fn a_stray_denial_denies() {
+        let asked = call(json!({}));
+        let verdict = approval(&asked).deny(" ");
+        let judged = Question::default().judge(verdict, &asked);
+        assert_eq!(judged, Judged::Refused(None));
+    }
+
+    /// A terminal obeys escape sequences, and shows text in the direction that it asks for.
+    #[test]
+    fn hidden_characters_are_seen() {
+        let call = call(json!({ "path": "/tmp/\u{202e}\u{1b}[2K" })).with_agent_id("a\nb");
+        let line = approval(&call).to_string();
+        assert!(line.contains(r"\u{202e}"), "{line}");
+        assert!(!line.contains(is_hidden), "{line}");
+        assert!(line.starts_with("agent 'a b' wants to call 'delete' with "));
+    }
+
+    #[test]
+    fn what_is_not_shown_is_told() {
+        assert!(approval(&call(json!({ "path": "/tmp", "n": 1.5 }))).is_shown_in_full());
+        let secret = approval(&call(json!({ "password": "rm -rf /" })));
+        assert!(!secret.is_shown_in_full());
+        assert_eq!(secret.arguments_in_full()["password"], "rm -rf /");
+        let long = "a".repeat(10_000) + "; rm -rf /";
+        assert!(!approval(&call(json!({ "command": long }))).is_shown_in_full());
+    }
+}

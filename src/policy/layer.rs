@@ -1,0 +1,288 @@
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::Instant;
+use tower_layer::Layer;
+use tower_service::Service;
+use tracing::Level;
+
+use super::{
+    annotations::{Annotate, Annotations},
+    approval::{Approval, Approve, Approver, Verdict},
+    rules::{Decision, Rule, first_for},
+    service::PolicyService,
+};
+use crate::{
+    call::{CallInfo, ToolCall},
+    config::{ConfigError, refuse_if},
+    error::{ErrorKind, ToolError},
+    event::{Event, Listen, Listener, PolicyOutcome, event},
+};
+
+/// Layer that allows calls, denies them, or asks for approval. See the [module docs](super) for an example.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct PolicyLayer {
+    policy: Arc<Policy>,
+}
+
+/// Shared by all services of one layer value.
+#[derive(Clone)]
+pub(super) struct Policy {
+    rules: Vec<Rule>,
+    default: Decision,
+    annotations: Vec<Arc<dyn Annotate>>,
+    pub(super) approver: Option<Arc<dyn Approve>>,
+    pub(super) limit: Duration,
+    listener: Listener,
+}
+
+/// What the policy says of a call.
+pub(super) enum Ruled<'p> {
+    Allowed,
+    Refused(ToolError),
+    /// It has to be approved, by this rule.
+    Ask(&'p Arc<dyn Approve>, &'p Rule),
+}
+
+impl PolicyLayer {
+    /// A layer without rules, which allows all calls.
+    pub fn new() -> Self {
+        Self {
+            policy: Arc::new(Policy {
+                rules: Vec::new(),
+                default: Decision::Allow,
+                annotations: Vec::new(),
+                approver: None,
+                limit: Duration::from_secs(300),
+                listener: Listener::default(),
+            }),
+        }
+    }
+
+    /// Allows calls of the tools whose name fits the [pattern](Rule): `rule(Rule::allow(tool))`.
+    pub fn allow(self, tool: &str) -> Self {
+        self.rule(Rule::allow(tool))
+    }
+
+    /// Denies them.
+    pub fn deny(self, tool: &str) -> Self {
+        self.rule(Rule::deny(tool))
+    }
+
+    /// Asks the [approver](Self::with_approver) for each of them.
+    pub fn ask(self, tool: &str) -> Self {
+        self.rule(Rule::ask(tool))
+    }
+
+    /// Adds a rule, behind those that are there: the first one that is for a call decides.
+    ///
+    /// A rule that an earlier one with another decision covers is never asked; the event `tool.policy` tells of it, and
+    /// [`check`](Self::check) refuses it.
+    pub fn rule(self, rule: Rule) -> Self {
+        let layer = self.edit(|p| p.rules.push(rule));
+        if let Err(error) = layer.policy.check_last(layer.policy.rules.len()) {
+            event!(WARN POLICY, ERROR = error.to_string());
+        }
+        layer
+    }
+
+    /// Denies calls that no rule is for. Default: they are allowed.
+    pub fn deny_by_default(self) -> Self {
+        self.edit(|p| p.default = Decision::Deny)
+    }
+
+    /// Adds one who knows the [annotations](Annotate) of tools, for rules that ask for them. The first one that knows a tool is believed, so
+    /// add only those that you trust. Default: nothing is known of any tool.
+    pub fn with_annotations(self, known: impl Annotate) -> Self {
+        self.edit(|p| p.annotations.push(Arc::new(known)))
+    }
+
+    /// Sets the service that is [asked](Approval) for approvals: a person at a terminal, a chat, a ticket. Default: none, and calls that need an approval
+    /// are denied.
+    ///
+    /// It is dropped with its call, and where the call's deadline, its token or the [time limit](Self::with_approval_timeout) ends the
+    /// wait: then it should take its question back. Its error denies the call, as does an answer that comes too late. The clones of the service are
+    /// asked concurrently.
+    pub fn with_approver<A>(self, approver: A) -> Self
+    where
+        A: Service<Approval, Response = Verdict> + Clone + Send + Sync + 'static,
+        A::Error: Into<ToolError>,
+        A::Future: Send,
+    {
+        self.edit(|p| p.approver = Some(Arc::new(Approver(approver))))
+    }
+
+    /// Sets how long a call waits for its approval at most. Default: 5 minutes. [`Duration::MAX`]: as long as the call's own deadline
+    /// allows.
+    ///
+    /// # Errors
+    ///
+    /// `approval_timeout`: it is zero.
+    pub fn with_approval_timeout(self, limit: Duration) -> Result<Self, ConfigError> {
+        refuse_if(limit.is_zero(), "approval_timeout", "is zero")?;
+        Ok(self.edit(|p| p.limit = limit))
+    }
+
+    /// Sets the listener for [decisions](Event::Policy). Default: none.
+    pub fn with_listener(self, listen: impl Listen + 'static) -> Self {
+        self.edit(|p| p.listener = Listener::new(listen))
+    }
+
+    /// Checks the policy as a whole.
+    ///
+    /// # Errors
+    ///
+    /// `rules`: a rule is never asked, because an earlier one with another decision covers it. `approver`: a rule asks for approvals, and
+    /// nobody is there to give them.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let asks = |rule: &Rule| rule.decision() == Decision::Ask;
+        let in_vain = self.policy.approver.is_none() && self.policy.rules.iter().any(asks);
+        refuse_if(in_vain, "approver", "is not set, and a rule asks for it")?;
+        (1..=self.policy.rules.len()).try_for_each(|n| self.policy.check_last(n))
+    }
+
+    fn edit(mut self, change: impl FnOnce(&mut Policy)) -> Self {
+        change(Arc::make_mut(&mut self.policy));
+        self
+    }
+}
+
+impl Default for PolicyLayer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<S> Layer<S> for PolicyLayer {
+    type Service = PolicyService<S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        PolicyService::new(inner, Arc::clone(&self.policy))
+    }
+}
+
+impl Policy {
+    pub(super) fn rule_on(&self, call: &ToolCall, info: &CallInfo) -> Ruled<'_> {
+        let known = || self.annotations(call);
+        let rule = first_for(&self.rules, call, known);
+        match (
+            rule.map_or(self.default, Rule::decision),
+            rule,
+            &self.approver,
+        ) {
+            (Decision::Allow, ..) => {
+                if self.listener.hears(Level::DEBUG) {
+                    self.tell(info, PolicyOutcome::Allowed, rule);
+                }
+                Ruled::Allowed
+            }
+            (Decision::Ask, Some(rule), Some(approver)) => Ruled::Ask(approver, rule),
+            (Decision::Ask, ..) => Ruled::Refused(self.refusal(
+                info,
+                PolicyOutcome::NoApprover,
+                rule,
+                "the call needs an approval, and no approver is set",
+            )),
+            (Decision::Deny, Some(_), _) => Ruled::Refused(self.refusal(
+                info,
+                PolicyOutcome::Denied,
+                rule,
+                "the policy denies the call",
+            )),
+            (Decision::Deny, None, _) => Ruled::Refused(self.refusal(
+                info,
+                PolicyOutcome::Denied,
+                rule,
+                "no rule of the policy allows the call",
+            )),
+        }
+    }
+
+    fn annotations(&self, call: &ToolCall) -> Annotations {
+        let known = self.annotations.iter().find_map(|a| a.annotations(call));
+        known.unwrap_or_default()
+    }
+
+    /// When an approval that is asked for now comes too late.
+    pub(super) fn until(&self, now: Instant) -> Option<Instant> {
+        now.checked_add(self.limit)
+    }
+
+    /// A refusal by a rule, with its reason.
+    #[cold]
+    fn refusal(
+        &self,
+        call: &CallInfo,
+        outcome: PolicyOutcome,
+        rule: Option<&Rule>,
+        why: &'static str,
+    ) -> ToolError {
+        let error = match rule.and_then(Rule::reason) {
+            Some(reason) => denied(format!("{why}: {reason}"), outcome),
+            None => denied(why, outcome),
+        };
+        self.refuse(call, outcome, rule, error)
+    }
+
+    /// Tells of a refusal.
+    #[cold]
+    pub(super) fn refuse(
+        &self,
+        call: &CallInfo,
+        outcome: PolicyOutcome,
+        rule: Option<&Rule>,
+        error: ToolError,
+    ) -> ToolError {
+        let error = error.for_call(call);
+        let event = Event::policy(call, outcome, rule.map(Rule::tool));
+        self.listener.tell(&event.with_error(&error));
+        error
+    }
+
+    pub(super) fn tell(&self, call: &CallInfo, outcome: PolicyOutcome, rule: Option<&Rule>) {
+        let event = Event::policy(call, outcome, rule.map(Rule::tool));
+        self.listener.tell(&event);
+    }
+
+    /// Whether the `n`th rule, from 1, can be asked.
+    fn check_last(&self, n: usize) -> Result<(), ConfigError> {
+        let Some((last, earlier)) = self.rules.get(..n).and_then(<[Rule]>::split_last) else {
+            return Ok(());
+        };
+        let covers = |rule: &&Rule| rule.covers(last) && rule.decision() != last.decision();
+        // One that agrees with it may come first.
+        let agrees = |rule: &Rule| rule.covers(last) && rule.decision() == last.decision();
+        match earlier.iter().find(covers) {
+            Some(first) if !earlier.iter().any(agrees) => Err(ConfigError::new(
+                "rules",
+                format!(
+                    "`{} {}` is never asked: `{} {}` comes first and covers it",
+                    last.decision(),
+                    last.tool(),
+                    first.decision(),
+                    first.tool()
+                ),
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A refusal, with the outcome as the detail `policy`.
+pub(super) fn denied(
+    why: impl Into<std::borrow::Cow<'static, str>>,
+    outcome: PolicyOutcome,
+) -> ToolError {
+    ToolError::refusal(ErrorKind::Denied, why).with_detail("policy", outcome.name())
+}
+
+crate::text::debug_fields! {
+    {} |this| Policy {
+        rules: this.rules,
+        default: this.default,
+        approver: this.approver.is_some(),
+        approval_timeout: this.limit,
+        listener: this.listener,
+        ..
+    }
+}

@@ -1,0 +1,139 @@
+//! A layer that allows calls, denies them, or asks somebody before they are sent.
+//!
+//! Rules are asked in the order in which they were set, and the first one that is for a call decides. A call that no rule is for is
+//! allowed, or denied with [`PolicyLayer::deny_by_default`]. A rule is for tools by their names, their server and their annotations, for
+//! agents, and for whatever a function says of a call: see [`Rule`].
+//!
+//! A call that needs an approval waits for it: the approver is a service of yours that is given an [`Approval`] and answers it. Only its yes, in
+//! time, sends the call. Its no, its error, silence, and the lack of an approver deny it. An approval is for one call, its tool and its
+//! arguments, and is used once: the same call again is asked for again.
+//!
+//! A call that is denied is not sent, and nothing counts it against its tool. Dropping the response future drops the inner one, or the
+//! approver's.
+//!
+//! # Order
+//!
+//! Below an [identity layer](crate::identity), so that rules know tools by their real names; below trace and metrics, which see the
+//! refusal; below [validation](crate::validate): what is approved is what is sent, already repaired. Nothing below may change arguments.
+//!
+//! Outside of [`DeadlineLayer`](crate::deadline::DeadlineLayer): the time in which a person thinks is not the tool's. It has a limit of
+//! its own, and the deadline that the call brings along. Outside of all that repeats calls (retry, rate limit, poll): one approval is for all
+//! attempts at one call. Below retry each attempt would be asked for.
+//!
+//! # Example
+//!
+//! ```
+//! use serde_json::json;
+//! use tower::{ServiceBuilder, ServiceExt, service_fn};
+//! use tower_toolcall::{
+//!     AnyError, BoxError, ErrorKind, ToolCall, ToolError,
+//!     policy::{Approval, PolicyLayer, Rule},
+//! };
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), BoxError> {
+//! // A person, a chat, a ticket; here a function.
+//! let approver = service_fn(|approval: Approval| async move {
+//!     Ok::<_, ToolError>(match approval.arguments_in_full()["path"].as_str() {
+//!         Some(path) if path.starts_with("/tmp/") => approval.approve(),
+//!         _ => approval.deny("delete only below /tmp"),
+//!     })
+//! });
+//! let policy = PolicyLayer::new()
+//!     .allow("read_*")
+//!     .rule(Rule::ask("delete_*").because("what is deleted is gone"))
+//!     .deny_by_default()
+//!     .with_approver(approver);
+//! policy.check()?;
+//!
+//! let tool = service_fn(|_: ToolCall| async { Ok::<_, AnyError>("done") });
+//! let tools = ServiceBuilder::new().layer(policy).service(tool);
+//!
+//! assert_eq!(tools.clone().oneshot(ToolCall::new("read_file")).await?, "done");
+//! let delete = |path| ToolCall::new("delete_file").with_json(json!({ "path": path }));
+//! assert_eq!(tools.clone().oneshot(delete("/tmp/a")?).await?, "done");
+//!
+//! let error = tools.clone().oneshot(delete("/etc")?).await.unwrap_err();
+//! assert_eq!(error.kind(), ErrorKind::Denied);
+//! assert_eq!(
+//!     error.model_message(),
+//!     "The call of tool 'delete_file' was not approved: delete only below /tmp. Do not repeat it as it is."
+//! );
+//! let error = tools.oneshot(ToolCall::new("pay")).await.unwrap_err();
+//! assert_eq!(error.message(), "no rule of the policy allows the call");
+//! # Ok(()) }
+//! ```
+//!
+//! By what is known of tools, and by agent:
+//!
+//! ```
+//! use tower_toolcall::{ToolCall, policy::{Annotations, PolicyLayer, Rule}};
+//!
+//! let layer = PolicyLayer::new()
+//!     .rule(Rule::deny("*").for_agent("intern-*").may_write())
+//!     .rule(Rule::deny("*").of_server("billing").when(|call| call.arguments().contains_key("iban")))
+//!     .rule(Rule::allow("*").read_only())
+//!     .deny_by_default()
+//!     // Of MCP servers: a `Catalog`, or `McpTools`, whose annotations are trusted.
+//!     .with_annotations(|call: &ToolCall| match call.tool() {
+//!         "search" => Some(Annotations::default().with_read_only(true)),
+//!         _ => None,
+//!     });
+//! # let _ = layer;
+//! ```
+//!
+//! `cargo run --example approval` asks a person at a terminal.
+//!
+//! # Errors
+//!
+//! [`Denied`](crate::ErrorKind::Denied), a [refusal](crate::ToolError::refusal): the tool has not started. What was decided is the detail
+//! `policy`, one of the names of [`PolicyOutcome`]: `denied`, `no_approver`, `refused`, `unanswered`, `failed`. The rule's reason is in the message for
+//! developers; the model reads that access was denied, and a person's reason.
+//!
+//! [`Cancelled`](crate::ErrorKind::Cancelled) and [`DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded), not started, if the caller's token or the
+//! call's deadline ends the wait. Errors of the inner service pass, stamped with the call's names.
+//!
+//! # Events
+//!
+//! Each decision is an [`Event::Policy`](crate::Event::Policy), `tool.policy`: a call that waits has one when the approver is asked, and
+//! another one with its answer, unless it was given up before. Calls that are allowed without being asked for are reported to who
+//! listens at DEBUG. A trace above reports a refusal as `tool.rejected` too.
+//!
+//! # Readiness
+//!
+//! Always ready. A call that is denied, or waits for an approval, gives back what the inner service has reserved for it; once it is
+//! approved it waits for the inner service like any other, until its deadline.
+//!
+//! # Panics
+//!
+//! A panic of the approver, or of a function of a rule, is one of the call: it is not sent.
+//!
+//! # Cancel safety
+//!
+//! The approver's future is dropped with the response future, and nothing is sent. It is dropped before an approved call is sent.
+//!
+//! # Clone
+//!
+//! Clones share the policy. The approver is cloned for each question.
+//!
+//! # Cost
+//!
+//! A call that is allowed allocates nothing. It costs a look at the rules before the one that decides, each in a time that grows with the lengths of
+//! pattern and name. A call that waits allocates.
+
+mod annotations;
+mod approval;
+mod future;
+mod glob;
+mod layer;
+mod rules;
+mod service;
+
+pub use self::{
+    annotations::{Annotate, Annotations},
+    approval::{Approval, Verdict},
+    future::ResponseFuture,
+    layer::PolicyLayer,
+    rules::{Decision, Rule},
+    service::PolicyService,
+};
+pub use crate::event::PolicyOutcome;

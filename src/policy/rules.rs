@@ -1,0 +1,436 @@
+use std::sync::Arc;
+
+use super::{annotations::Annotations, glob::Glob};
+use crate::{
+    call::{MAX_NAME_BYTES, ToolCall},
+    text::with_buffer,
+};
+
+/// What becomes of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Decision {
+    /// It is sent.
+    Allow,
+    /// It is refused.
+    Deny,
+    /// It is sent once an approver has approved it.
+    Ask,
+}
+
+crate::text::names! {
+    /// Its name in messages.
+    Decision { Allow = "allow", Deny = "deny", Ask = "ask" }
+}
+
+/// A rule of a policy: for which calls it is, and what becomes of them. See the [module docs](super) for an example.
+///
+/// It is for a call if all that it says fits. Patterns have one special character: `*`, any text, also none. Upper case is not
+/// lower case.
+///
+/// # Names
+///
+/// A tool of a server has two names: its own one (`charge`) and the flat one (`pay__charge`). A rule that denies or asks is for a tool
+/// if its pattern fits either, so `delete_*` is for the tools of all servers. A rule that allows is narrower: the own name counts only if
+/// the separator is not in it. Otherwise a server `evil` with a tool of its own `pay__charge` would be allowed what `pay` is.
+///
+/// Names that were not [resolved](crate::identity) are a caller's words, and a router below may still take `pay__charge` apart. A rule
+/// that denies or asks is then for what may come of it: for `charge`, and for the server `pay`. The separator is known only
+/// of resolved calls; for others it is `__`.
+#[derive(Clone)]
+#[must_use]
+pub struct Rule {
+    decision: Decision,
+    tool: Glob,
+    server: Option<Glob>,
+    agent: Option<Glob>,
+    effect: Option<Effect>,
+    when: Option<Arc<When>>,
+    reason: Option<Arc<str>>,
+}
+
+type When = dyn Fn(&ToolCall) -> bool + Send + Sync;
+
+/// What a tool does, as far as its annotations say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Effect {
+    ReadOnly,
+    MayWrite,
+    MayDestroy,
+}
+
+impl Rule {
+    /// Allows calls of the tools whose name fits the pattern.
+    pub fn allow(tool: &str) -> Self {
+        Self::new(Decision::Allow, tool)
+    }
+
+    /// Denies them.
+    pub fn deny(tool: &str) -> Self {
+        Self::new(Decision::Deny, tool)
+    }
+
+    /// Asks the approver.
+    pub fn ask(tool: &str) -> Self {
+        Self::new(Decision::Ask, tool)
+    }
+
+    fn new(decision: Decision, tool: &str) -> Self {
+        Self {
+            decision,
+            tool: Glob::new(tool),
+            server: None,
+            agent: None,
+            effect: None,
+            when: None,
+            reason: None,
+        }
+    }
+
+    /// Only for tools of servers whose name fits this pattern. Default: tools of all servers, and those of none.
+    pub fn of_server(mut self, server: &str) -> Self {
+        self.server = Some(Glob::new(server));
+        self
+    }
+
+    /// Only for calls of agents whose [id](ToolCall::agent_id) fits this pattern; a call without an id is none. Default: all calls.
+    ///
+    /// An id is as good as whoever wrote it on the call. Nothing in this crate takes one from a request: if you do, let
+    /// no caller choose it who is not known.
+    pub fn for_agent(mut self, agent: &str) -> Self {
+        self.agent = Some(Glob::new(agent));
+        self
+    }
+
+    /// Only for tools that are known to change nothing, by [annotations](super::PolicyLayer::with_annotations) that are believed.
+    /// Of this, [`may_write`](Self::may_write) and [`may_destroy`](Self::may_destroy) the last one counts.
+    pub fn read_only(mut self) -> Self {
+        self.effect = Some(Effect::ReadOnly);
+        self
+    }
+
+    /// Only for tools that are not known to change nothing: those of which nothing is known, too.
+    pub fn may_write(mut self) -> Self {
+        self.effect = Some(Effect::MayWrite);
+        self
+    }
+
+    /// Only for tools that are neither known to change nothing nor known to destroy nothing: those of which nothing is known, too.
+    pub fn may_destroy(mut self) -> Self {
+        self.effect = Some(Effect::MayDestroy);
+        self
+    }
+
+    /// Only for calls that the function says yes to; it sees what is sent. It must be quick, and must not block. Several have to say yes
+    /// all. Default: all calls.
+    pub fn when(mut self, is_it: impl Fn(&ToolCall) -> bool + Send + Sync + 'static) -> Self {
+        self.when = Some(match self.when.take() {
+            Some(before) => Arc::new(move |call| before(call) && is_it(call)),
+            None => Arc::new(is_it),
+        });
+        self
+    }
+
+    /// Sets why the rule is there: for the approver, and for developers in the message of a refusal. A model does not see it. Default: none.
+    pub fn because(mut self, reason: impl Into<Arc<str>>) -> Self {
+        self.reason = Some(reason.into());
+        self
+    }
+
+    /// What becomes of the calls that it is for.
+    pub fn decision(&self) -> Decision {
+        self.decision
+    }
+
+    /// Why it is there.
+    pub fn reason(&self) -> Option<&str> {
+        self.reason.as_deref()
+    }
+
+    /// The pattern for the tool's name.
+    pub fn tool(&self) -> &str {
+        self.tool.as_str()
+    }
+
+    pub(super) fn shared_reason(&self) -> Option<Arc<str>> {
+        self.reason.clone()
+    }
+
+    /// Whether all calls that the other one is for are for this one.
+    pub(super) fn covers(&self, other: &Self) -> bool {
+        let covers = |own: &Option<Glob>, other: &Option<Glob>| match (own, other) {
+            (None, _) => true,
+            (Some(own), Some(other)) => own.covers(other),
+            (Some(_), None) => false,
+        };
+        self.when.is_none()
+            && (self.effect.is_none() || self.effect == other.effect)
+            && self.tool.covers(&other.tool)
+            && covers(&self.server, &other.server)
+            && covers(&self.agent, &other.agent)
+    }
+
+    /// `known` is asked at most once, and only if the names fit.
+    fn is_for(&self, names: &Names<'_>, known: &mut impl FnMut() -> Annotations) -> bool {
+        let of_agent = |agent: &Glob| names.call.agent_id().is_some_and(|id| agent.matches(id));
+        self.agent.as_ref().is_none_or(of_agent)
+            && match self.decision {
+                Decision::Allow => names.are_narrowly(&self.tool, self.server.as_ref()),
+                Decision::Deny | Decision::Ask => {
+                    names.are_widely(&self.tool, self.server.as_ref())
+                }
+            }
+            && self.effect.is_none_or(|effect| effect.is_of(known()))
+            && self.when.as_ref().is_none_or(|is_it| is_it(names.call))
+    }
+}
+
+impl Effect {
+    fn is_of(self, known: Annotations) -> bool {
+        let reads = known.read_only == Some(true);
+        match self {
+            Self::ReadOnly => reads,
+            Self::MayWrite => !reads,
+            Self::MayDestroy => !reads && known.destructive != Some(false),
+        }
+    }
+}
+
+crate::text::debug_fields! {
+    {} |this| Rule {
+        decision: this.decision,
+        tool: this.tool,
+        server: this.server,
+        agent: this.agent,
+        effect: this.effect,
+        reason: this.reason,
+        ..
+    }
+}
+
+/// The first rule that is for the call.
+pub(super) fn first_for<'r>(
+    rules: &'r [Rule],
+    call: &ToolCall,
+    known: impl Fn() -> Annotations,
+) -> Option<&'r Rule> {
+    // Asked once, and only if a rule needs them.
+    let mut found = None;
+    let mut known = || *found.get_or_insert_with(&known);
+    let mut first = |flat: &str| {
+        let names = Names { call, flat };
+        rules.iter().find(|rule| rule.is_for(&names, &mut known))
+    };
+    match call.server() {
+        None => first(call.tool()),
+        Some(server) => with_buffer(|flat| {
+            flat.push_str(server);
+            flat.push_str(call.separator());
+            flat.push_str(call.tool());
+            first(flat)
+        }),
+    }
+}
+
+/// The names of a call, of which the flat one is that of the tool if it has no server.
+struct Names<'a> {
+    call: &'a ToolCall,
+    flat: &'a str,
+}
+
+impl<'a> Names<'a> {
+    /// Whether a rule that allows is for them.
+    fn are_narrowly(&self, tool: &Glob, server: Option<&Glob>) -> bool {
+        let own = self.call.tool();
+        let is_of_server = match (server, self.call.server()) {
+            (None, _) => true,
+            (Some(glob), Some(server)) => glob.matches(server),
+            (Some(_), None) => false,
+        };
+        is_of_server
+            && (tool.matches(self.flat)
+                || !own.contains(self.call.separator()) && tool.matches(own))
+    }
+
+    /// Whether a rule that holds calls back is for them.
+    fn are_widely(&self, tool: &Glob, server: Option<&Glob>) -> bool {
+        let is_of_server = |name: Option<&str>| match server {
+            None => true,
+            Some(glob) => name.is_some_and(|name| glob.matches(name)),
+        };
+        let is_it = tool.matches(self.flat) || tool.matches(self.call.tool());
+        if is_it && is_of_server(self.call.server()) {
+            return true;
+        }
+        self.readings().any(|(before, own)| {
+            (tool.matches(self.flat) || tool.matches(own))
+                && (is_of_server(Some(before)) || is_of_server(self.call.server()))
+        })
+    }
+
+    /// What a router may make of a name that was not resolved: servers, and tools of theirs.
+    fn readings(&self) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
+        let name = self.call.tool();
+        // One that is longer is sent by no leaf.
+        let is_open = !self.call.is_resolved() && name.len() <= MAX_NAME_BYTES;
+        let separator = self.call.separator();
+        let places = name.char_indices().filter(move |_| is_open);
+        places.filter_map(move |(at, _)| {
+            let own = name[at..].strip_prefix(separator)?;
+            Some((&name[..at], own))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::call::Identity;
+
+    fn resolved(server: &str, tool: &str) -> ToolCall {
+        ToolCall::new("any").resolved(&Identity::new(tool).with_server(server))
+    }
+
+    fn is_for(rule: &Rule, call: &ToolCall) -> bool {
+        is_for_known(rule, call, Annotations::default())
+    }
+
+    fn is_for_known(rule: &Rule, call: &ToolCall, known: Annotations) -> bool {
+        first_for(std::slice::from_ref(rule), call, || known).is_some()
+    }
+
+    #[test]
+    fn the_first_rule_that_fits_decides() {
+        let rules = [
+            Rule::allow("read_public"),
+            Rule::deny("read_*"),
+            Rule::ask("*"),
+        ];
+        let decided = |name: &str| {
+            let call = ToolCall::new(name);
+            first_for(&rules, &call, Annotations::default).map(Rule::decision)
+        };
+        assert_eq!(decided("read_public"), Some(Decision::Allow));
+        assert_eq!(decided("read_secret"), Some(Decision::Deny));
+        assert_eq!(decided("write"), Some(Decision::Ask));
+        let call = ToolCall::new("write");
+        assert!(first_for(&rules[..2], &call, Annotations::default).is_none());
+    }
+
+    #[test]
+    fn a_rule_is_for_both_names_of_a_tool() {
+        for make in [Rule::allow, Rule::deny, Rule::ask] {
+            let call = resolved("pay", "charge");
+            assert!(is_for(&make("charge"), &call));
+            assert!(is_for(&make("pay__*"), &call));
+            assert!(!is_for(&make("shop__*"), &call));
+            assert!(is_for(&make("*").of_server("pay"), &call));
+            assert!(!is_for(&make("*").of_server("p"), &call));
+            assert!(!is_for(&make("*").of_server("*"), &ToolCall::new("charge")));
+        }
+    }
+
+    /// A server chooses the names of its tools, and must not come by another server's rights.
+    #[test]
+    fn a_tool_that_is_named_like_another_servers_is_not_allowed_by_its_rule() {
+        let call = resolved("evil", "pay__charge");
+        assert!(!is_for(&Rule::allow("pay__*"), &call));
+        assert!(!is_for(&Rule::allow("*").of_server("pay"), &call));
+        assert!(is_for(&Rule::deny("pay__*"), &call));
+        assert!(is_for(&Rule::allow("evil__*"), &call));
+        let dots = Identity::new("pay.charge").with_server("evil");
+        let call = ToolCall::new("any").resolved(&dots.with_separator("."));
+        assert!(!is_for(&Rule::allow("pay.*"), &call));
+        assert!(is_for(&Rule::allow("evil.pay.*"), &call));
+    }
+
+    /// Without an identity layer, a router below takes the name apart after the policy.
+    #[test]
+    fn a_name_that_was_not_resolved_does_not_get_around_a_rule() {
+        let spelled = [
+            ToolCall::new("pay__charge"),
+            ToolCall::new("pay__charge").with_server("pay"),
+            ToolCall::new("charge").with_server("pay"),
+        ];
+        for call in &spelled {
+            for rule in [
+                Rule::deny("charge"),
+                Rule::ask("pay__charge"),
+                Rule::deny("*").of_server("pay"),
+                Rule::deny("ch*").of_server("pay"),
+            ] {
+                assert!(is_for(&rule, call), "{rule:?} {call:?}");
+            }
+        }
+        assert!(!is_for(
+            &Rule::deny("charge"),
+            &resolved("pay", "x__charge")
+        ));
+        assert!(!is_for(&Rule::allow("charge"), &spelled[0]));
+        assert!(is_for(&Rule::allow("pay__charge"), &spelled[0]));
+        let long = ToolCall::new("_".repeat(1 << 20));
+        assert!(!is_for(&Rule::deny("x"), &long));
+    }
+
+    #[test]
+    fn a_rule_for_agents_is_for_calls_with_such_an_id() {
+        let rule = Rule::deny("*").for_agent("intern-*");
+        assert!(is_for(&rule, &ToolCall::new("a").with_agent_id("intern-1")));
+        assert!(!is_for(&rule, &ToolCall::new("a").with_agent_id("boss")));
+        assert!(!is_for(&rule, &ToolCall::new("a")));
+    }
+
+    /// What is not known is taken for the worse.
+    #[test]
+    fn annotations_are_believed_where_they_are_known() {
+        let call = ToolCall::new("a");
+        let known = Annotations::default();
+        for (known, effects) in [
+            (known, [false, true, true]),
+            (known.with_read_only(true), [true, false, false]),
+            (
+                known.with_read_only(true).with_destructive(true),
+                [true, false, false],
+            ),
+            (known.with_read_only(false), [false, true, true]),
+            (known.with_destructive(false), [false, true, false]),
+            (known.with_destructive(true), [false, true, true]),
+        ] {
+            let rule = || Rule::deny("*");
+            let rules = [rule().read_only(), rule().may_write(), rule().may_destroy()];
+            let found = rules.map(|rule| is_for_known(&rule, &call, known));
+            assert_eq!(found, effects, "{known:?}");
+        }
+    }
+
+    #[test]
+    fn several_functions_have_to_say_yes_all() {
+        let rule = Rule::deny("*")
+            .when(|call| call.arguments().is_empty())
+            .when(|call| call.id().is_some());
+        assert!(!is_for(&rule, &ToolCall::new("a")));
+        assert!(is_for(&rule, &ToolCall::new("a").with_id("1")));
+    }
+
+    #[test]
+    fn a_rule_covers_what_is_narrower_in_all_it_says() {
+        let deny = || Rule::deny("fs_*");
+        for (rule, is_covered) in [
+            (Rule::allow("fs_read"), true),
+            (Rule::allow("*"), false),
+            (Rule::allow("fs_*").of_server("a"), true),
+            (Rule::allow("fs_*").may_write(), true),
+            (Rule::allow("fs_*").for_agent("a").when(|_| true), true),
+        ] {
+            assert_eq!(deny().covers(&rule), is_covered, "{rule:?}");
+        }
+        for narrow in [
+            deny().of_server("a"),
+            deny().for_agent("a"),
+            deny().read_only(),
+            deny().when(|_| true),
+        ] {
+            assert!(!narrow.covers(&Rule::allow("fs_read")), "{narrow:?}");
+        }
+    }
+}

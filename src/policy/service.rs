@@ -1,0 +1,89 @@
+use std::{
+    fmt,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use tower_service::Service;
+
+use super::{
+    future::{Asking, ResponseFuture, State},
+    layer::{Policy, Ruled},
+};
+use crate::{
+    call::ToolCall,
+    error::ToolError,
+    kit::{
+        preparing::GivenUp,
+        ready::{Prepared, Taken},
+    },
+};
+
+/// Allows calls, denies them, or asks for approval. See the [module docs](super) for an example.
+#[derive(Clone)]
+pub struct PolicyService<S> {
+    inner: Prepared<S>,
+    policy: Arc<Policy>,
+}
+
+impl<S> PolicyService<S> {
+    pub(super) fn new(inner: S, policy: Arc<Policy>) -> Self {
+        let inner = Prepared::new(inner);
+        Self { inner, policy }
+    }
+}
+
+crate::kit::inner::accessors!(@kept {S} PolicyService<S>, inner.svc);
+
+impl<S> Service<ToolCall> for PolicyService<S>
+where
+    S: Service<ToolCall> + Clone,
+    S::Error: Into<ToolError>,
+{
+    type Response = S::Response;
+    type Error = ToolError;
+    type Future = ResponseFuture<S, S::Future>;
+
+    /// Always ready.
+    #[inline]
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
+        self.inner.poll(cx);
+        Poll::Ready(Ok(()))
+    }
+
+    #[inline(never)]
+    fn call(&mut self, call: ToolCall) -> Self::Future {
+        let info = call.info();
+        match self.policy.rule_on(&call, &info) {
+            Ruled::Allowed => {}
+            Ruled::Refused(error) => {
+                self.inner.renew();
+                return State::refused(error).into();
+            }
+            Ruled::Ask(approver, rule) => {
+                // Nothing is reserved while somebody thinks.
+                self.inner.renew();
+                if let Some(why) = GivenUp::by(&call) {
+                    return State::refused(why.error().for_call(&info)).into();
+                }
+                let svc = self.inner.svc.clone();
+                let asking = Asking::new(call, svc, approver, rule, Arc::clone(&self.policy));
+                return State::asking(asking).into();
+            }
+        }
+        match self.inner.take() {
+            Taken::Ready => ResponseFuture::call(self.inner.get(), call, info),
+            Taken::Wait(svc) => State::preparing(svc, call).into(),
+            Taken::Failed(error) => State::refused(error.for_call(&info)).into(),
+        }
+    }
+}
+
+impl<S: fmt::Debug> fmt::Debug for PolicyService<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PolicyService")
+            .field("inner", &self.inner)
+            .field("policy", &self.policy)
+            .finish()
+    }
+}
