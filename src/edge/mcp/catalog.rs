@@ -15,6 +15,7 @@ use crate::{
     call::{Identity, ReplaySafety, ToolCall},
     error::{ErrorKind, ToolError},
     identity::Resolve,
+    policy::{Annotate, Annotations},
 };
 
 /// More tools than that are refused: a server that invents pages must not fill the memory.
@@ -199,6 +200,20 @@ impl Resolve for Catalog {
     }
 }
 
+/// Of a server whose annotations are [trusted](Catalog::trust_annotations), and of no other one: the call has the server that the
+/// catalog [names](Catalog::with_server), or neither has one.
+impl Annotate for Catalog {
+    fn annotations(&self, call: &ToolCall) -> Option<Annotations> {
+        let is_ours = self.trusted && self.server() == call.server();
+        let hints = self.get(call.tool()).filter(|_| is_ours)?;
+        let hints = hints.annotations.as_ref()?;
+        let mut known = Annotations::default();
+        known.read_only = hints.read_only_hint;
+        known.destructive = hints.destructive_hint;
+        Some(known)
+    }
+}
+
 crate::text::debug_fields! { {} |this| Catalog { tools: this.len(), trusted: this.trusted, .. } }
 
 impl McpService {
@@ -321,5 +336,24 @@ mod tests {
         let prepared = |server| catalog.prepare(ToolCall::new("read").with_server(server));
         assert_eq!(prepared("a").replay_safety(), ReplaySafety::Safe);
         assert_eq!(prepared("b").replay_safety(), ReplaySafety::Unknown);
+    }
+
+    /// What one server says is no evidence about a tool of the same name that another one has.
+    #[test]
+    fn a_policy_learns_annotations_of_trusted_servers_about_their_own_tools() {
+        let known = |catalog: &Catalog, call: ToolCall| catalog.annotations(&call);
+        let reads = Some(Annotations::default().with_read_only(true));
+        let read = || ToolCall::new("read");
+        assert_eq!(known(&catalog(), read()), None);
+
+        let trusted = catalog().trust_annotations(true);
+        assert_eq!(known(&trusted, read()), reads);
+        assert_eq!(known(&trusted, read().with_server("b")), None);
+
+        let named = trusted.with_server("a");
+        assert_eq!(known(&named, read().with_server("a")), reads);
+        assert_eq!(known(&named, read().with_server("b")), None);
+        assert_eq!(known(&named, read()), None);
+        assert_eq!(known(&named, ToolCall::new("x").with_server("a")), None);
     }
 }

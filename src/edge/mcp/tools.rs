@@ -20,6 +20,7 @@ use crate::{
     error::ToolError,
     event::{event, short},
     identity::Resolve,
+    policy::{Annotate, Annotations},
 };
 
 /// The shortest time between two asks: a server that reports a change whenever it is asked is not asked without a pause.
@@ -229,6 +230,12 @@ impl Default for McpTools {
 impl Resolve for McpTools {
     fn resolve(&self, call: &ToolCall) -> Result<Option<Identity>, ToolError> {
         self.0.catalog.load().resolve(call)
+    }
+}
+
+impl Annotate for McpTools {
+    fn annotations(&self, call: &ToolCall) -> Option<Annotations> {
+        self.0.catalog.load().annotations(call)
     }
 }
 
