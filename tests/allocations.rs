@@ -24,6 +24,7 @@ use tower_toolcall::{
     fit::FitLayer,
     health::Health,
     normalize::NormalizeLayer,
+    policy::{Annotations, PolicyLayer, Rule},
     poll::PollLayer,
     quota::{Quota, QuotaLayer},
     rate_limit::RateLimitBackoffLayer,
@@ -152,6 +153,13 @@ allocates_nothing! {
     repeat_guard_of_calls_without_a_principal: RepeatGuardLayer::new();
     retry: RetryLayer::default();
     catch_panic: CatchPanicLayer::new();
+    policy: PolicyLayer::new()
+        .deny("delete_*")
+        .rule(Rule::deny("*").for_agent("intern-*"))
+        .rule(Rule::deny("*").may_destroy())
+        .rule(Rule::allow("s*ch").when(|call| call.id().is_none()))
+        .deny_by_default()
+        .with_annotations(|_: &ToolCall| Some(Annotations::default().with_read_only(true)));
     poll_without_a_job: PollLayer::new(());
     normalize: NormalizeLayer::new();
     transport: TransportLayer::new();
@@ -167,6 +175,14 @@ allocates_nothing! {
         .layer(TimeoutLayer::default())
         .layer(CatchPanicLayer::new())
         .into_inner();
+}
+
+/// Its two names are looked at.
+#[tokio::test]
+async fn policy_for_a_tool_of_a_server() {
+    let layer = PolicyLayer::new().deny("docs__delete").allow("docs__s*");
+    let call = ToolCall::new("search").with_server("docs");
+    assert_eq!(allocations(&layer.deny_by_default(), true, &call), 0);
 }
 
 #[cfg(feature = "settings")]

@@ -30,6 +30,7 @@ use tower_toolcall::{
     health::Health,
     identity::{IdentityLayer, Resolve},
     normalize::NormalizeLayer,
+    policy::PolicyLayer,
     quota::{Quota, QuotaLayer},
     rate_limit::RateLimitBackoffLayer,
     redact::Rules,
@@ -75,6 +76,9 @@ const LAYERS: &[(&str, Wrap)] = &[
     ("repeat_guard", |s| boxed(watched(), s)),
     #[cfg(feature = "validate")]
     ("validate", |s| boxed(checked(), s)),
+    ("policy", |s| {
+        boxed(PolicyLayer::new().allow("*").deny_by_default(), s)
+    }),
     ("quota", |s| boxed(QuotaLayer::new(quota()), s)),
     ("deadline", |s| boxed(DeadlineLayer::new(secs(100)), s)),
     ("retry", |s| boxed(RetryLayer::new(policy()), s)),

@@ -65,6 +65,7 @@
 //! | `tool_check`, `tool_max_bytes` | observers see what the caller sees; and an answer that is refused is not asked for again |
 //! | `tool_repeat_guard` | arguments are compared as the model wrote them; and wrong ones that it sends again and again are refused here |
 //! | `tool_validate` | what does not fit is not sent, and costs no attempt, no place at a gate and no verdict of a breaker; once for each call |
+//! | `tool_policy` | what is allowed, or approved by a person, is what is sent; the time for that is not the tools', and one approval is for all attempts |
 //! | `tool_quota` | a call costs once, however often it is sent; and its wait does not use up the time for the tool |
 //! | `tool_deadline` | bounds all that waits and repeats below |
 //! | `tool_poll` | waits for jobs; all below it acts on single requests |
@@ -92,6 +93,9 @@
 //! | concurrency limit below timeout | the time in the queue counts as the tool's: calls time out that were never sent, and the breaker opens for it |
 //! | validate below retry, rate limit or breaker | arguments are checked again for each attempt, and a call that cannot be sent waits for its turn first |
 //! | repeat guard below retry | attempts are not the model's, and are not counted; of each call the first alone is |
+//! | policy below deadline or retry | a person thinks on the tools' time, and is asked again for each attempt |
+//! | policy above identity | rules know tools by callers' spellings |
+//! | policy above validate | a person approves arguments that are repaired afterwards |
 //! | poll below retry, breaker or timeout | they act on the whole job: the timeout ends it, and the breaker's probe takes as long as it. A retry goes on waiting for the same job |
 //! | identity below a layer with keys | that layer keeps its state under callers' spellings: a tool has several breakers, and invented names have theirs |
 //! | catch_panic above the breaker | a panic passes the layers below as a panic: the breaker counts it, but no layer has an error to name the call in, or to classify |
@@ -115,6 +119,7 @@ use crate::{
     fit::FitLayer,
     identity::{IdentityLayer, Resolve},
     normalize::NormalizeLayer,
+    policy::PolicyLayer,
     poll::PollLayer,
     quota::{Quota, QuotaLayer},
     rate_limit::RateLimitBackoffLayer,
@@ -179,6 +184,11 @@ pub trait ServiceBuilderExt<L>: sealed::Sealed + Into<ServiceBuilder<L>> {
     #[cfg(feature = "validate")]
     fn tool_validate(self, schemas: &Schemas) -> ServiceBuilder<Stack<ValidateLayer, L>> {
         self.into().layer(ValidateLayer::new(schemas))
+    }
+
+    /// Allows calls, denies them, or asks for approval: this [`PolicyLayer`].
+    fn tool_policy(self, policy: PolicyLayer) -> ServiceBuilder<Stack<PolicyLayer, L>> {
+        self.into().layer(policy)
     }
 
     /// Gives the calls of each tool so many tokens per period: a [`QuotaLayer`].

@@ -61,6 +61,10 @@ where
                 return State::refused(error).into();
             }
             Ruled::Ask(approver, rule) => {
+                // Nobody is asked for a call that cannot be sent.
+                if let Taken::Failed(error) = self.inner.take() {
+                    return State::refused(error.for_call(&info)).into();
+                }
                 // Nothing is reserved while somebody thinks.
                 self.inner.renew();
                 if let Some(why) = GivenUp::by(&call) {

@@ -4,8 +4,8 @@ use static_assertions::{assert_impl_all, assert_not_impl_any};
 use tower_toolcall::{
     AnyError, CallInfo, ConfigError, ErrorKind, Identity, Key, Observation, Outcome, Progress,
     ToolCall, ToolError, catch_panic, check, circuit_breaker, concurrency_limit, deadline, fit,
-    health, identity, normalize, outcome::ByError, poll, quota, rate_limit, redact, repeat_guard,
-    result, retry, sanitize, testing, timeout, trace, transport,
+    health, identity, normalize, outcome::ByError, policy, poll, quota, rate_limit, redact,
+    repeat_guard, result, retry, sanitize, testing, timeout, trace, transport,
 };
 
 type Tool = std::future::Ready<Result<(), ToolError>>;
@@ -29,6 +29,15 @@ assert_impl_all!(timeout::ResponseFuture<Tool>: Send, Sync);
 assert_impl_all!(deadline::DeadlineLayer: Send, Sync, Unpin, Clone);
 assert_impl_all!(deadline::Deadline<Svc>: Send, Sync, Unpin, Clone);
 assert_impl_all!(deadline::ResponseFuture<Svc, Tool>: Send, Sync);
+assert_impl_all!(policy::PolicyLayer: Send, Sync, Unpin, Clone);
+assert_impl_all!(policy::PolicyService<Svc>: Send, Sync, Unpin, Clone);
+assert_impl_all!(policy::ResponseFuture<Svc, Tool>: Send, Sync);
+assert_impl_all!(policy::Rule: Send, Sync, Unpin, Clone);
+assert_impl_all!(policy::Annotations: Send, Sync, Unpin, Copy);
+assert_impl_all!(policy::Approval: Send, Sync, Unpin);
+assert_impl_all!(policy::Verdict: Send, Sync, Unpin);
+assert_not_impl_any!(policy::Approval: Clone);
+assert_not_impl_any!(policy::Verdict: Clone);
 assert_impl_all!(poll::PollLayer<()>: Send, Sync, Unpin, Clone);
 assert_impl_all!(poll::Polling<Svc, ()>: Send, Sync, Unpin, Clone);
 assert_impl_all!(poll::ResponseFuture<Svc, Tool, ()>: Send, Sync);

@@ -18,6 +18,7 @@ use tower_toolcall::{
     identity::{IdentityLayer, Resolve},
     middleware,
     normalize::NormalizeLayer,
+    policy::{Approval, PolicyLayer, Rule},
     poll::PollLayer,
     quota::{Quota, QuotaLayer},
     rate_limit::RateLimitBackoffLayer,
@@ -62,6 +63,22 @@ contract!(
         .with_idle_timeout(Duration::from_secs(1))
         .unwrap(),
     Readiness::Passes,
+    Panics::Pass
+);
+contract!(
+    policy,
+    PolicyLayer::new().allow("search").deny_by_default(),
+    Readiness::Eager,
+    Panics::Pass
+);
+contract!(
+    policy_that_approves,
+    PolicyLayer::new()
+        .rule(Rule::ask("*").of_server("docs"))
+        .with_approver(tower::service_fn(|approval: Approval| async move {
+            Ok::<_, ToolError>(approval.approve())
+        })),
+    Readiness::Eager,
     Panics::Pass
 );
 contract!(poll, PollLayer::new(()), Readiness::Passes, Panics::Pass);

@@ -15,6 +15,7 @@ mod kit;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod middleware;
+mod policy;
 mod poll;
 mod quota;
 mod rate_limit;
