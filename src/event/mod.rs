@@ -20,7 +20,7 @@
 //! | `tool.rejected` | INFO | trace, identity | `code`, `error`, `duration_ms`, `attempts`, `max_attempts`, `retry_after_ms` |
 //! | `tool.timeout` | WARN | trace | `code`, `error`, `duration_ms`, `attempts`, `max_attempts`, `timeout_ms`, `configured_timeout_ms` |
 //! | `tool.skipped` | WARN | trace, batch | `code`, `error`, `duration_ms` |
-//! | `tool.policy` | INFO; DEBUG if allowed | policy | `decision`, `rule`, `agent_id`, `error`. WARN when a rule is set that is never asked: `error`, and no others |
+//! | `tool.policy` | INFO; DEBUG if allowed | policy | `decision`, `rule`, `agent_id`, `error`. WARN when a rule is set that can never decide: `error`, and no others |
 //! | `tool.cancelled` | INFO | trace, batch | `duration_ms`, `attempts`, `max_attempts` |
 //! | `tool.slow` | WARN | timeout | `duration_ms`, `timeout_ms` |
 //! | `tool.retry` | WARN | retry | `attempt`, `delay_ms`, `hinted`, `code`, `error`; `refused` instead of the delay where there is none |

@@ -13,7 +13,7 @@ pub mod event {
     pub const FAILURE: &str = "tool.failure";
     /// A call was refused by a layer of ours. INFO.
     pub const REJECTED: &str = "tool.rejected";
-    /// A policy has decided about a call, INFO; has allowed it, DEBUG; or has a rule that is never asked, WARN.
+    /// A policy has decided about a call, INFO; has allowed it, DEBUG; or has a rule that can never decide, WARN.
     pub const POLICY: &str = "tool.policy";
     /// A call's attempts are used up. ERROR.
     pub const EXHAUSTED: &str = "tool.exhausted";

@@ -90,7 +90,7 @@ impl Approval {
         self.answer(None)
     }
 
-    /// Denies it. The reason is for the model, redacted and cut at 100 characters; empty, none.
+    /// Denies it. The reason is for the model, redacted and cut at 80 characters; empty, none.
     pub fn deny(self, reason: impl Into<String>) -> Verdict {
         let reason = Some(reason.into()).filter(|reason| !reason.trim().is_empty());
         self.answer(Some(reason))

@@ -27,6 +27,10 @@ use crate::{
     text::Short,
 };
 
+/// How much of a person's reason the model reads, and of the tool's name beside it, in characters: 200 in all.
+const MAX_REASON: usize = 80;
+const MAX_NAME: usize = 40;
+
 pin_project! {
     /// Response future for [`PolicyService`](super::PolicyService).
     #[must_use = "futures do nothing unless polled"]
@@ -176,10 +180,10 @@ fn refused(call: &ToolCall, reason: Option<&str>) -> Refusal {
         return (outcome, denied("the approver has denied the call", outcome));
     };
     let shown = call.rules().redact_text(reason);
-    let why = Short::new(&shown, 100).to_string();
+    let why = Short::new(&shown, MAX_REASON).to_string();
     let why = why.trim().trim_end_matches('.');
     let tool = call.rules().redact_text(call.tool());
-    let tool = Short::new(&tool, 40);
+    let tool = Short::new(&tool, MAX_NAME);
     let text =
         format!("The call of tool '{tool}' was not approved: {why}. Do not repeat it as it is.");
     let error = denied(format!("the approver has denied the call: {why}"), outcome);

@@ -1,4 +1,4 @@
-use std::{sync::Arc, time::Duration};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 use tower_layer::Layer;
@@ -76,7 +76,7 @@ impl PolicyLayer {
 
     /// Adds a rule, behind those that are there: the first one that is for a call decides.
     ///
-    /// A rule that an earlier one with another decision covers is never asked; the event `tool.policy` tells of it, and
+    /// A rule that an earlier one with another decision covers can never decide; the event `tool.policy` tells of it, and
     /// [`check`](Self::check) refuses it.
     pub fn rule(self, rule: Rule) -> Self {
         let layer = self.edit(|p| p.rules.push(rule));
@@ -84,6 +84,14 @@ impl PolicyLayer {
             event!(WARN POLICY, ERROR = error.to_string());
         }
         layer
+    }
+
+    /// The same, if the rule can decide.
+    #[cfg(feature = "settings")]
+    pub(crate) fn try_rule(self, rule: Rule) -> Result<Self, ConfigError> {
+        let layer = self.edit(|p| p.rules.push(rule));
+        layer.policy.check_last(layer.policy.rules.len())?;
+        Ok(layer)
     }
 
     /// Denies calls that no rule is for. Default: they are allowed.
@@ -132,7 +140,7 @@ impl PolicyLayer {
     ///
     /// # Errors
     ///
-    /// `rules`: a rule is never asked, because an earlier one with another decision covers it. `approver`: a rule asks for approvals, and
+    /// `rules`: a rule can never decide, because an earlier one with another decision covers it. `approver`: a rule asks for approvals, and
     /// nobody is there to give them.
     pub fn check(&self) -> Result<(), ConfigError> {
         let asks = |rule: &Rule| rule.decision() == Decision::Ask;
@@ -244,35 +252,31 @@ impl Policy {
         self.listener.tell(&event);
     }
 
-    /// Whether the `n`th rule, from 1, can be asked.
+    /// Whether the `n`th rule, from 1, can decide.
     fn check_last(&self, n: usize) -> Result<(), ConfigError> {
         let Some((last, earlier)) = self.rules.get(..n).and_then(<[Rule]>::split_last) else {
             return Ok(());
         };
-        let covers = |rule: &&Rule| rule.covers(last) && rule.decision() != last.decision();
-        // One that agrees with it may come first.
-        let agrees = |rule: &Rule| rule.covers(last) && rule.decision() == last.decision();
-        match earlier.iter().find(covers) {
-            Some(first) if !earlier.iter().any(agrees) => Err(ConfigError::new(
+        let first = earlier.iter().find(|rule| rule.covers(last));
+        // What is said twice does no harm.
+        match first.filter(|first| first.decision() != last.decision()) {
+            Some(first) => Err(ConfigError::new(
                 "rules",
                 format!(
-                    "`{} {}` is never asked: `{} {}` comes first and covers it",
+                    "`{} {}` can never decide: `{} {}` comes first and covers it",
                     last.decision(),
                     last.tool(),
                     first.decision(),
                     first.tool()
                 ),
             )),
-            _ => Ok(()),
+            None => Ok(()),
         }
     }
 }
 
 /// A refusal, with the outcome as the detail `policy`.
-pub(super) fn denied(
-    why: impl Into<std::borrow::Cow<'static, str>>,
-    outcome: PolicyOutcome,
-) -> ToolError {
+pub(super) fn denied(why: impl Into<Cow<'static, str>>, outcome: PolicyOutcome) -> ToolError {
     ToolError::refusal(ErrorKind::Denied, why).with_detail("policy", outcome.name())
 }
 

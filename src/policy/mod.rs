@@ -1,6 +1,6 @@
 //! A layer that allows calls, denies them, or asks somebody before they are sent.
 //!
-//! Rules are asked in the order in which they were set, and the first one that is for a call decides. A call that no rule is for is
+//! Rules are looked at in the order in which they were set, and the first one that is for a call decides. A call that no rule is for is
 //! allowed, or denied with [`PolicyLayer::deny_by_default`]. A rule is for tools by their names, their server and their annotations, for
 //! agents, and for whatever a function says of a call: see [`Rule`].
 //!
@@ -90,7 +90,8 @@
 //! developers; the model reads that access was denied, and a person's reason.
 //!
 //! [`Cancelled`](crate::ErrorKind::Cancelled) and [`DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded), not started, if the caller's token or the
-//! call's deadline ends the wait. Errors of the inner service pass, stamped with the call's names.
+//! call's deadline ends the wait. [`InvalidInput`](crate::ErrorKind::InvalidInput), not started, for a call that has to be approved and that no
+//! leaf would send ([`ToolCall::check`](crate::ToolCall::check)). Errors of the inner service pass, stamped with the call's names.
 //!
 //! # Events
 //!

@@ -61,14 +61,13 @@ where
                 return State::refused(error).into();
             }
             Ruled::Ask(approver, rule) => {
-                // Nobody is asked for a call that cannot be sent.
                 if let Taken::Failed(error) = self.inner.take() {
                     return State::refused(error.for_call(&info)).into();
                 }
                 // Nothing is reserved while somebody thinks.
                 self.inner.renew();
-                if let Some(why) = GivenUp::by(&call) {
-                    return State::refused(why.error().for_call(&info)).into();
+                if let Err(error) = may_ask(&call) {
+                    return State::refused(error.for_call(&info)).into();
                 }
                 let svc = self.inner.svc.clone();
                 let asking = Asking::new(call, svc, approver, rule, Arc::clone(&self.policy));
@@ -81,6 +80,14 @@ where
             Taken::Failed(error) => State::refused(error.for_call(&info)).into(),
         }
     }
+}
+
+/// Nobody is asked for a call that cannot be sent. Of arguments that are nested too deeply an approver might not even be able to
+/// print, or compare, a copy.
+#[cold]
+fn may_ask(call: &ToolCall) -> Result<(), ToolError> {
+    call.check().map_err(ToolError::into_own_refusal)?;
+    GivenUp::by(call).map_or(Ok(()), |why| Err(why.error()))
 }
 
 impl<S: fmt::Debug> fmt::Debug for PolicyService<S> {

@@ -9,7 +9,7 @@ use std::{
 };
 
 use futures_util::FutureExt;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use tokio::{
     sync::{oneshot, watch},
     time::{Instant, advance, sleep},
@@ -192,6 +192,15 @@ async fn a_persons_reason_is_for_the_model_without_secrets_and_bounded() {
     .await;
     assert!(!error.model_message().contains(secret) && !error.message().contains(secret));
     assert!(error.model_message().chars().count() <= 200);
+    let long = ToolCall::new("y".repeat(200)).with_id("c1");
+    let layer = PolicyLayer::new()
+        .ask("*")
+        .with_approver(service_fn(|a: Approval| async move {
+            Ok::<_, ToolError>(a.deny("z".repeat(200)))
+        }));
+    let stack = layer.layer(Probe::always(answers()));
+    let text = stack.oneshot(long).await.unwrap_err().model_message();
+    assert!(text.chars().count() <= 200, "{text}");
     assert!(!error.model_message().contains('\u{202e}'));
 }
 
@@ -298,6 +307,24 @@ async fn the_calls_deadline_ends_the_wait() {
         (error.kind(), silent.asked()),
         (ErrorKind::DeadlineExceeded, 1)
     );
+}
+
+/// Arguments so deep that to compare them would overflow the stack, and a name that no leaf sends.
+#[tokio::test]
+async fn nobody_is_asked_for_a_call_that_cannot_be_sent() {
+    let deep = (0..100_000).fold(Value::Null, |value, _| Value::Array(vec![value]));
+    let deep = Map::from_iter([("a".to_owned(), deep)]);
+    let silent = Silent::default();
+    let stack = silent.layer().ask("*").layer(Probe::always(answers()));
+    for call in [
+        ToolCall::new("delete").with_arguments(deep),
+        ToolCall::new("x".repeat(1000)),
+    ] {
+        let error = stack.clone().oneshot(call).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        assert!(error.is_own_refusal());
+    }
+    assert_eq!(silent.asked(), 0);
 }
 
 #[cfg(feature = "cancel")]
@@ -510,7 +537,7 @@ fn a_policy_that_cannot_work_is_found() {
     let covered = PolicyLayer::new().allow("fs_*").deny("fs_delete");
     assert_eq!(
         covered.check().unwrap_err().to_string(),
-        "invalid `rules`: `deny fs_delete` is never asked: `allow fs_*` comes first and covers it"
+        "invalid `rules`: `deny fs_delete` can never decide: `allow fs_*` comes first and covers it"
     );
     // What is said twice does no harm.
     assert_eq!(

@@ -207,10 +207,10 @@ impl Annotate for Catalog {
         let is_ours = self.trusted && self.server() == call.server();
         let hints = self.get(call.tool()).filter(|_| is_ours)?;
         let hints = hints.annotations.as_ref()?;
-        let mut known = Annotations::default();
-        known.read_only = hints.read_only_hint;
-        known.destructive = hints.destructive_hint;
-        Some(known)
+        Some(Annotations {
+            read_only: hints.read_only_hint,
+            destructive: hints.destructive_hint,
+        })
     }
 }
 
