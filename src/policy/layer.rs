@@ -16,6 +16,7 @@ use crate::{
     config::{ConfigError, refuse_if},
     error::{ErrorKind, ToolError},
     event::{Event, Listen, Listener, PolicyOutcome, event},
+    text::Short,
 };
 
 /// Layer that allows calls, denies them, or asks for approval. See the [module docs](super) for an example.
@@ -86,9 +87,12 @@ impl PolicyLayer {
         layer
     }
 
-    /// The same, if the rule can decide.
-    #[cfg(feature = "settings")]
-    pub(crate) fn try_rule(self, rule: Rule) -> Result<Self, ConfigError> {
+    /// The same, if the rule can decide: for rules out of a file.
+    ///
+    /// # Errors
+    ///
+    /// `rules`: an earlier one with another decision covers it.
+    pub fn try_rule(self, rule: Rule) -> Result<Self, ConfigError> {
         let layer = self.edit(|p| p.rules.push(rule));
         layer.policy.check_last(layer.policy.rules.len())?;
         Ok(layer)
@@ -265,9 +269,9 @@ impl Policy {
                 format!(
                     "`{} {}` can never decide: `{} {}` comes first and covers it",
                     last.decision(),
-                    last.tool(),
+                    Short::name(last.tool()),
                     first.decision(),
-                    first.tool()
+                    Short::name(first.tool())
                 ),
             )),
             None => Ok(()),

@@ -43,10 +43,14 @@ fn answering(answer: fn(Approval) -> Result<Verdict, ToolError>) -> PolicyLayer 
     asks().with_approver(service_fn(move |approval| async move { answer(approval) }))
 }
 
+/// Cloned for each question that is open.
+#[derive(Default)]
+struct Alive(Arc<()>);
+
 /// Counts what exists of it, and what was asked.
 #[derive(Clone, Default)]
 struct Silent {
-    alive: Arc<Arc<()>>,
+    alive: Arc<Alive>,
     asked: Arc<AtomicU32>,
 }
 
@@ -56,7 +60,7 @@ impl Silent {
         let this = self.clone();
         asks().with_approver(service_fn(move |approval: Approval| {
             this.asked.fetch_add(1, SeqCst);
-            let alive = Arc::clone(&*this.alive);
+            let alive = Arc::clone(&this.alive.0);
             async move {
                 let _held = (alive, approval);
                 pending::<Result<Verdict, ToolError>>().await
@@ -70,7 +74,7 @@ impl Silent {
 
     /// How many questions are open.
     fn open(&self) -> usize {
-        Arc::strong_count(&*self.alive) - 1
+        Arc::strong_count(&self.alive.0) - 1
     }
 }
 

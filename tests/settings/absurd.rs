@@ -1,7 +1,14 @@
 //! Bad values are errors that name their variable or key (G1, rules 7 and 8).
 
+use std::future::ready;
+
 use proptest::prelude::*;
-use tower_toolcall::settings::{Preset, Settings, VARIABLES};
+use tower::service_fn;
+use tower_toolcall::{
+    ToolError,
+    policy::Approval,
+    settings::{Preset, Settings, VARIABLES},
+};
 
 use crate::kit::env;
 
@@ -23,6 +30,9 @@ const ABSURD: [&str; 12] = [
 /// Words, and any text: no value is absurd there.
 fn is_free(name: &str) -> bool {
     let words = [
+        "TOOL_POLICY_DENY",
+        "TOOL_POLICY_ASK",
+        "TOOL_POLICY_ALLOW",
         "TOOL_VALIDATE_HEADING",
         "TOOL_TOKEN_CLIENT_ID",
         "TOOL_TOKEN_CLIENT_SECRET_FILE",
@@ -161,7 +171,13 @@ proptest! {
     ) {
         let vars: Vec<_> = vars.iter().map(|(variable, text)| (variable.name(), text)).collect();
         match Settings::preset(preset).with_env_from(vars.clone()) {
-            Ok(settings) => prop_assert!(settings.stack().build().is_ok()),
+            Ok(settings) => {
+                // What `policy.ask` needs is no setting.
+                let approver = service_fn(|approval: Approval| {
+                    ready(Ok::<_, ToolError>(approval.approve()))
+                });
+                prop_assert!(settings.stack().with_approver(approver).build().is_ok());
+            }
             Err(error) => {
                 prop_assert!(error.to_string().len() < 400, "{error}");
                 prop_assert!(vars.iter().any(|(name, _)| *name == error.field()), "{error}");

@@ -86,6 +86,9 @@ fn a_key_has_the_name_of_its_method() {
                 with_open_for, with_probes, with_successes, with_key, with_max_keys, with_reported_failures
             }
             <Rates>::{with_failure_rate, with_slow_call_rate, with_minimum_calls};
+        "policy": <tower_toolcall::policy::PolicyLayer>::{
+            deny, ask, allow, deny_by_default, with_approval_timeout
+        };
         "poll": <PollLayer<()>>::{with_interval, with_polls, with_budget};
         "sanitize": <Rules>::{with_max_string, with_max_depth, with_max_nodes};
         "trace": <TraceLayer>::{with_arguments, with_output, attempts};

@@ -9,6 +9,7 @@ use tower::{Layer, ServiceBuilder, ServiceExt, service_fn, util::BoxCloneSyncSer
 use tower_toolcall::{
     BoxError, ErrorKind, Event, ToolCall, ToolError,
     outcome::ByError,
+    policy::Approval,
     settings::{KeyBy, Preset, ResponseFuture, Settings, Stack, StackBuilder, StackLayer},
     testing::{Events, Script, Step},
 };
@@ -209,6 +210,49 @@ async fn the_rules_are_on_the_call() {
     let call = call().with_json(json!({ "iban": "DE02" })).unwrap();
     let shown = layer.layer(tool).oneshot(call).await.unwrap();
     assert_eq!(shown, r#"{"iban":"[REDACTED]"}"#);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_of_a_file_stands_between_validation_and_deadline() {
+    let settings = changed(|s| {
+        s.policy.deny = vec!["rm".into()];
+        s.policy.ask = vec!["pay".into()];
+        s.policy.allow = vec!["read_*".into()];
+        s.policy.deny_by_default = true;
+        s.deadline.budget = Some(secs(10));
+        s.timeout.default = secs(5);
+    });
+    let error = settings.stack().build().unwrap_err();
+    assert_eq!(error.field(), "policy.ask");
+
+    let approver = service_fn(|approval: Approval| async move {
+        tokio::time::sleep(secs(60)).await;
+        Ok::<_, Infallible>(approval.approve())
+    });
+    let layer = settings.stack().with_approver(approver).build().unwrap();
+    let tools = layer.layer(service_fn(|_: ToolCall| async { Ok::<_, Infallible>(1) }));
+    for (tool, expected) in [
+        ("rm", Err(ErrorKind::Denied)),
+        ("pay", Ok(1)),
+        ("read_file", Ok(1)),
+        ("else", Err(ErrorKind::Denied)),
+    ] {
+        let result = tools.clone().oneshot(ToolCall::new(tool)).await;
+        assert_eq!(result.map_err(|e| e.kind()), expected, "{tool}");
+    }
+}
+
+#[test]
+fn a_pattern_of_a_file_that_can_never_decide_is_refused() {
+    let settings = changed(|s| {
+        s.policy.deny = vec!["fs_*".into()];
+        s.policy.allow = vec!["fs_read".into()];
+    });
+    let error = settings.check().unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "invalid `policy.allow`: `allow fs_read` can never decide: `deny fs_*` comes first and covers it"
+    );
 }
 
 /// T6, R4, C6: everybody who listens hears of each layer.

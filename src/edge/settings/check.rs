@@ -68,6 +68,11 @@ fn spans(s: &Settings) -> Checked {
         ("retry.base", Some(s.retry.base), YEAR),
         ("retry.cap", Some(s.retry.cap), YEAR),
         ("poll.cap", Some(s.poll.cap), YEAR),
+        (
+            "policy.approval_timeout",
+            Some(s.policy.approval_timeout),
+            YEAR,
+        ),
         ("token.leeway", Some(s.token.leeway), YEAR),
         (
             "token.default_lifetime",
@@ -111,6 +116,7 @@ fn layers(s: &Settings) -> Checked {
     s.timeout_layer().map(drop)?;
     s.retry_policy().map(drop)?;
     s.poll_layer(()).map(drop)?;
+    s.policy_layer().map(drop)?;
     s.check_token()?;
     s.check_shared()?;
     refuse_if(

@@ -17,6 +17,7 @@ use crate::{
     edge::health::{Health, HealthBuilder},
     fit::FitLayer,
     kit::backoff::Jitter,
+    policy::{PolicyLayer, Rule},
     poll::PollLayer,
     quota::{Quota, QuotaBuilder, QuotaLayer},
     rate_limit::{RateLimitBackoffBuilder, RateLimitBackoffLayer},
@@ -207,6 +208,33 @@ impl Settings {
     pub fn fit_layer(&self) -> Option<FitLayer> {
         let fit = &self.fit;
         fit.enabled.then(|| FitLayer::new(fit.max_chars))
+    }
+
+    /// The policy alone, without an approver: what is asked for is denied. `None` if `[policy]` says nothing.
+    ///
+    /// # Errors
+    ///
+    /// If a pattern can never decide, or `policy.approval_timeout` is zero.
+    pub fn policy_layer(&self) -> Result<Option<PolicyLayer>, ConfigError> {
+        let policy = &self.policy;
+        let layer = PolicyLayer::new()
+            .with_approval_timeout(policy.approval_timeout)
+            .map_err(in_section("policy"))?;
+        let mut layer = match policy.deny_by_default {
+            true => layer.deny_by_default(),
+            false => layer,
+        };
+        let denied = policy.deny.iter().map(|t| ("policy.deny", Rule::deny(t)));
+        let asked = policy.ask.iter().map(|t| ("policy.ask", Rule::ask(t)));
+        let allowed = policy.allow.iter();
+        let allowed = allowed.map(|t| ("policy.allow", Rule::allow(t)));
+        let mut says = policy.deny_by_default;
+        for (key, rule) in denied.chain(asked).chain(allowed) {
+            says = true;
+            let added = layer.try_rule(rule);
+            layer = added.map_err(|error| error.with_field(key))?;
+        }
+        Ok(says.then_some(layer))
     }
 
     /// The deadline layer alone.

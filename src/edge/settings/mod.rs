@@ -6,7 +6,7 @@
 //! # Order
 //!
 //! What a call itself says beats what is set for its tool, which beats what is set for all. A variable beats a file, a
-//! file beats the [preset](#presets). [`StackLayer`] is, from the outside in: sanitize, [identity](StackBuilder::with_identity), trace, metrics, repeat guard, validate (with schemas), [fit](StackBuilder::with_fit), quota (with `quota.tokens`), deadline, retry, the spans
+//! file beats the [preset](#presets). [`StackLayer`] is, from the outside in: sanitize, [identity](StackBuilder::with_identity), trace, metrics, repeat guard, validate (with schemas), policy (where `[policy]` says something), [fit](StackBuilder::with_fit), quota (with `quota.tokens`), deadline, retry, the spans
 //! of attempts (`trace.attempts`), rate limit, health, concurrency limit (with `concurrency.max`), circuit breaker, timeout, catch panic. A
 //! [`ToolResultLayer`](crate::result::ToolResultLayer) goes around it. A layer that is switched off is not there. Layers of
 //! your own stand at a [`Place`].
@@ -129,7 +129,7 @@
 //! timeout may also be `timeout_ms`, in milliseconds.
 //!
 //! A variable that is not in it is an error if its name begins with `TOOL_CIRCUIT_BREAKER_`, `TOOL_CONCURRENCY_`, `TOOL_DEADLINE_`, `TOOL_FIT_`,
-//! `TOOL_HEALTH_`, `TOOL_HTTP_`, `TOOL_PARALLEL_`, `TOOL_POLL_`, `TOOL_QUOTA_`, `TOOL_RATE_LIMIT_`, `TOOL_REPEAT_GUARD_`, `TOOL_RETRY_`, `TOOL_SANITIZE_`, `TOOL_SEQUENCE_`, `TOOL_SHARED_`, `TOOL_TIMEOUT_`,
+//! `TOOL_HEALTH_`, `TOOL_HTTP_`, `TOOL_PARALLEL_`, `TOOL_POLICY_`, `TOOL_POLL_`, `TOOL_QUOTA_`, `TOOL_RATE_LIMIT_`, `TOOL_REPEAT_GUARD_`, `TOOL_RETRY_`, `TOOL_SANITIZE_`, `TOOL_SEQUENCE_`, `TOOL_SHARED_`, `TOOL_TIMEOUT_`,
 //! `TOOL_TOKEN_`, `TOOL_TRACE_` or `TOOL_VALIDATE_`. No other is looked at.
 //!
 //! `TOOL_TOKEN_CLIENT_SECRET` is no setting, and no key of a file: it has the secret with which [`token`](TokenSettings) signs in, and goes before `token.client_secret_file`.
@@ -161,6 +161,8 @@
 //! | `token.client_id`, `token.client_secret_file` | missing where there is a `token.endpoint` (the second one unless `TOOL_TOKEN_CLIENT_SECRET` is set, or `token.auth` is `public`, where it is refused) | |
 //! | `tools.*.audience` | there, and `token.endpoint` is not | |
 //! | `tools.*.scopes` | there, and the tool has no `audience` | |
+//! | `policy.ask` | there, and the stack has no `with_approver` | |
+//! | a pattern of `policy.ask`, `policy.allow` | covered by one that comes before and says something else: `deny`, `ask`, `allow` is their order | |
 //! | `tools.*.attempts` | there, and `retry.enabled` is false | |
 //! | a tool's name | empty | |
 //! | any duration | longer than a year, a cooldown and `repeat_guard.window` than a day, or zero where nothing would work | |
@@ -221,9 +223,9 @@ pub use self::{
     preset::Preset,
     sections::{
         CircuitBreakerSettings, ConcurrencySettings, DeadlineSettings, FitSettings, HealthSettings,
-        HttpSettings, ParallelSettings, PollSettings, QuotaSettings, RateLimitSettings,
-        RepeatGuardSettings, RetrySettings, SanitizeSettings, SequenceSettings, SharedSettings,
-        TimeoutSettings, TokenSettings, TraceSettings, VARIABLES, ValidateSettings,
+        HttpSettings, ParallelSettings, PolicySettings, PollSettings, QuotaSettings,
+        RateLimitSettings, RepeatGuardSettings, RetrySettings, SanitizeSettings, SequenceSettings,
+        SharedSettings, TimeoutSettings, TokenSettings, TraceSettings, VARIABLES, ValidateSettings,
     },
     shared::ServerUrl,
     stack::{Below, Own, Place, ResponseFuture, Stack, StackBuilder, StackLayer},

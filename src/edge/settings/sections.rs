@@ -177,6 +177,21 @@ settings! {
         max_chars: usize = 40_000, "TOOL_FIT_MAX_CHARS", "how many characters an answer may have";
     }
 
+    /// Which calls are allowed, denied, or asked for: `[policy]`. See [`policy`](crate::policy) for the patterns. What is denied beats what is asked for, and
+    /// that what is allowed. Without one of them no policy is in the stack.
+    policy: PolicySettings, PolicyPart {
+        /// Calls of these tools are denied. Default: none.
+        deny: Vec<String> = Vec::new(), "TOOL_POLICY_DENY", "patterns of tools whose calls are denied, separated by commas";
+        /// Calls of these tools need an approval, by `StackBuilder::with_approver`. Default: none.
+        ask: Vec<String> = Vec::new(), "TOOL_POLICY_ASK", "patterns of tools whose calls need an approval";
+        /// Calls of these tools are allowed. Default: none.
+        allow: Vec<String> = Vec::new(), "TOOL_POLICY_ALLOW", "patterns of tools whose calls are allowed";
+        /// Whether calls of all other tools are denied. Default: no.
+        deny_by_default: bool = false, "TOOL_POLICY_DENY_BY_DEFAULT", "whether calls of all other tools are denied";
+        /// How long a call waits for its approval. Default 5 min.
+        approval_timeout: Duration = secs(300), as "duration", "TOOL_POLICY_APPROVAL_TIMEOUT", "how long a call waits for its approval";
+    }
+
     /// How jobs are waited for: `[poll]`. For [`Settings::poll_layer`], which is in no stack by itself.
     poll: PollSettings, PollPart {
         /// The time before the first poll. Default 1 s.

@@ -4,10 +4,10 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use super::{
     CircuitBreakerSettings, ConcurrencySettings, DeadlineSettings, FitSettings, HealthSettings,
-    HttpSettings, ParallelSettings, PollSettings, Preset, QuotaSettings, RateLimitSettings,
-    RepeatGuardSettings, RetrySettings, SanitizeSettings, SequenceSettings, SharedSettings,
-    StackBuilder, TimeoutSettings, TokenSettings, ToolSettings, TraceSettings, ValidateSettings,
-    base::Explicit, check, sections::File,
+    HttpSettings, ParallelSettings, PolicySettings, PollSettings, Preset, QuotaSettings,
+    RateLimitSettings, RepeatGuardSettings, RetrySettings, SanitizeSettings, SequenceSettings,
+    SharedSettings, StackBuilder, TimeoutSettings, TokenSettings, ToolSettings, TraceSettings,
+    ValidateSettings, base::Explicit, check, sections::File,
 };
 use crate::config::ConfigError;
 
@@ -28,6 +28,8 @@ pub struct Settings {
     pub repeat_guard: RepeatGuardSettings,
     /// Answers that are too long: in the stack by `with_fit`, see [`fit_layer`](Self::fit_layer).
     pub fit: FitSettings,
+    /// Calls that are allowed, denied, or asked for.
+    pub policy: PolicySettings,
     /// Jobs: not in the [stack](Self::stack) by themselves, see [`poll_layer`](Self::poll_layer).
     pub poll: PollSettings,
     /// HTTP tools: likewise, see `http_tool` (feature `http-tool`).

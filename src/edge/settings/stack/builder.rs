@@ -23,6 +23,7 @@ use crate::{
     identity::{IdentityLayer, Resolve},
     normalize::NormalizeLayer,
     outcome::ByError,
+    policy::{Approval, PolicyLayer, Verdict},
     trace::TraceHooks,
 };
 
@@ -177,6 +178,19 @@ impl<C, O> StackBuilder<C, O> {
     #[cfg(feature = "validate")]
     pub fn with_schemas(mut self, schemas: &Schemas) -> Self {
         self.parts.schemas = Some(schemas.clone());
+        self
+    }
+
+    /// Sets the service that is asked for the approvals that `[policy]` wants: see [`PolicyLayer::with_approver`]. Default: none, and `policy.ask` is
+    /// refused. A policy that no file can say stands at [`Place::Call`]: `with_layer(Place::Call, policy)`.
+    pub fn with_approver<A>(mut self, approver: A) -> Self
+    where
+        A: Service<Approval, Response = Verdict> + Clone + Send + Sync + 'static,
+        A::Error: Into<ToolError>,
+        A::Future: Send,
+    {
+        let gives = move |policy: PolicyLayer| policy.with_approver(approver.clone());
+        self.parts.approver = Some(Arc::new(gives));
         self
     }
 

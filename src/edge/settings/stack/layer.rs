@@ -22,6 +22,7 @@ use crate::{
     identity::{IdentityLayer, IdentityService},
     normalize::{Normalize, NormalizeLayer},
     outcome::ByError,
+    policy::{PolicyLayer, PolicyService},
     quota::{QuotaHandle, QuotaLayer, QuotaService},
     rate_limit::{RateLimitBackoff, RateLimitBackoffLayer, RateLimitHandle},
     repeat_guard::{RepeatGuard, RepeatGuardLayer},
@@ -51,6 +52,7 @@ pub struct StackLayer<C = ByError, O = ()> {
     pub(super) repeat_guard: Optional<RepeatGuardLayer<C>>,
     #[cfg(feature = "validate")]
     pub(super) validate: Optional<ValidateLayer>,
+    pub(super) policy: Optional<PolicyLayer>,
     pub(super) quota: Optional<QuotaLayer>,
     pub(super) deadline: DeadlineLayer,
     pub(super) retry: Optional<RetryLayer<C>>,
@@ -85,6 +87,7 @@ around! {
     {C} MetricsLayer<C> => MetricsService<S, C>;
     #[cfg(feature = "validate")]
     {} ValidateLayer => Validate<S>;
+    {} PolicyLayer => PolicyService<S>;
     {} QuotaLayer => QuotaService<S>;
     {C} RetryLayer<C> => Retry<S, C>;
     {H} TraceLayer<H> => Trace<S, H>;
@@ -106,10 +109,11 @@ type Repeated<S, C> = Switched<RetryLayer<C>, Attempted<S, C>>;
 type Timed<S, C> = Deadline<Repeated<S, C>>;
 pub(super) type Rationed<S, C> = Switched<QuotaLayer, Timed<S, C>>;
 type Call<S, C> = Placed<Res<S>, Rationed<S, C>>;
+type Allowed<S, C> = Switched<PolicyLayer, Call<S, C>>;
 #[cfg(feature = "validate")]
-type Checked<S, C> = Switched<ValidateLayer, Call<S, C>>;
+type Checked<S, C> = Switched<ValidateLayer, Allowed<S, C>>;
 #[cfg(not(feature = "validate"))]
-type Checked<S, C> = Call<S, C>;
+type Checked<S, C> = Allowed<S, C>;
 type Compared<S, C> = Switched<RepeatGuardLayer<C>, Checked<S, C>>;
 #[cfg(feature = "metrics")]
 type Counted<S, C> = Switched<MetricsLayer<C>, Compared<S, C>>;
@@ -192,6 +196,7 @@ where
         let stack = attempts.layer(self.rate_limit.layer(stack));
         let stack = self.deadline.layer(self.retry.layer(stack));
         let stack = self.own.put(Place::Call, self.quota.layer(stack));
+        let stack = self.policy.layer(stack);
         #[cfg(feature = "validate")]
         let stack = self.validate.layer(stack);
         let stack = self.repeat_guard.layer(stack);

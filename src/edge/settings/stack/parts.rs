@@ -10,13 +10,14 @@ use crate::{
     catch_panic::CatchPanicLayer,
     circuit_breaker::CircuitBreakerLayer,
     concurrency_limit::ConcurrencyLimitLayer,
-    config::ConfigError,
+    config::{ConfigError, refuse_if},
     edge::{
         health::Health,
         settings::{Settings, names::in_section},
     },
     identity::IdentityLayer,
     normalize::NormalizeLayer,
+    policy::PolicyLayer,
     quota::QuotaLayer,
     rate_limit::RateLimitBackoffLayer,
     repeat_guard::RepeatGuardLayer,
@@ -29,6 +30,9 @@ use crate::{
 /// A function of the user's that decides about a call.
 type Rule<T> = Arc<dyn Fn(&ToolCall) -> T + Send + Sync>;
 
+/// Gives a policy its approver.
+type Approves = Arc<dyn Fn(PolicyLayer) -> PolicyLayer + Send + Sync>;
+
 /// The parts of a stack's layers, except those with a type of the user's.
 #[derive(Clone)]
 pub(super) struct Parts {
@@ -37,6 +41,7 @@ pub(super) struct Parts {
     pub(super) timeout: Option<Rule<Option<Duration>>>,
     pub(super) identity: Option<IdentityLayer>,
     pub(super) codes: Option<NormalizeLayer>,
+    pub(super) approver: Option<Approves>,
     pub(super) listeners: Arc<Listeners>,
     #[cfg(feature = "metrics")]
     pub(super) metrics: Option<Metrics>,
@@ -52,6 +57,7 @@ impl Parts {
             timeout: None,
             identity: None,
             codes: None,
+            approver: None,
             listeners: Arc::default(),
             #[cfg(feature = "metrics")]
             metrics: None,
@@ -85,6 +91,7 @@ impl Parts {
             repeat_guard: Optional(self.repeat_guard(classifier.clone())?),
             #[cfg(feature = "validate")]
             validate: Optional(self.validate()),
+            policy: Optional(self.policy()?),
             quota: Optional(self.quota()?),
             deadline: settings.deadline_layer(),
             retry: Optional(self.retry(classifier.clone())?),
@@ -129,6 +136,20 @@ impl Parts {
     fn validate(&self) -> Option<ValidateLayer> {
         let schemas = self.schemas.as_ref()?;
         Some(self.settings.validate_layer(schemas))
+    }
+
+    fn policy(&self) -> Result<Option<PolicyLayer>, ConfigError> {
+        let asks = !self.settings.policy.ask.is_empty();
+        let in_vain = asks && self.approver.is_none();
+        refuse_if(in_vain, "policy.ask", "the stack has no approver")?;
+        let Some(layer) = self.settings.policy_layer()? else {
+            return Ok(None);
+        };
+        let layer = self.listeners.of(layer, PolicyLayer::with_listener);
+        Ok(Some(match &self.approver {
+            Some(approves) => approves(layer),
+            None => layer,
+        }))
     }
 
     fn quota(&self) -> Result<Option<QuotaLayer>, ConfigError> {
