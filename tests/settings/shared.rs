@@ -27,6 +27,9 @@ async fn a_url_gives_a_mirror_of_what_is_switched_on() {
     let shown = made(&file(FILE)).unwrap();
     let layers = r#"layers: ["breakers", "limits"], quorum: 3, grace: 2s, resync: 500ms"#;
     assert!(shown.contains(layers), "{shown}");
+    let settings = file(&format!("{FILE}[circuit_breaker]\nkey = \"agent\""));
+    let error = settings.shared(&settings.stack().build().unwrap());
+    assert_eq!(error.unwrap_err().field(), "circuit_breaker.key");
     let off = "[circuit_breaker]\nenabled = false\n[rate_limit]\nenabled = false";
     let shown = made(&file(&format!("{FILE}{off}"))).unwrap();
     assert!(shown.contains("layers: []"), "{shown}");

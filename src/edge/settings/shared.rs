@@ -85,7 +85,7 @@ impl Settings {
     /// # Errors
     ///
     /// `shared.url`, `shared.namespace`, `shared.quorum`, `shared.grace` or `shared.resync`: it cannot work, as
-    /// [`RedisStore`] and [`SharedState`] have it.
+    /// [`RedisStore`] and [`SharedState`] have it. `circuit_breaker.key`, `rate_limit.key`: it is `agent`, and ids of agents may be not for the store.
     pub fn shared<C, O>(
         &self,
         stack: &StackLayer<C, O>,
@@ -95,10 +95,14 @@ impl Settings {
             return Ok(None);
         }
         if self.circuit_breaker.enabled {
-            shared = shared.breakers("breakers", &stack.circuit_breaker())?;
+            shared = shared
+                .breakers("breakers", &stack.circuit_breaker())
+                .map_err(|error| error.with_field("circuit_breaker.key"))?;
         }
         if let Some(limits) = stack.rate_limit() {
-            shared = shared.rate_limits("limits", &limits)?;
+            shared = shared
+                .rate_limits("limits", &limits)
+                .map_err(|error| error.with_field("rate_limit.key"))?;
         }
         Ok(Some(shared))
     }

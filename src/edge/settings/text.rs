@@ -163,8 +163,11 @@ mod tests {
     fn a_name_is_one_of_those_that_stand_in_files() {
         assert_eq!(parse("full"), Ok(Jitter::Full));
         assert_eq!(parse("gateway"), Ok(Preset::Gateway));
-        let reason = parse::<KeyBy>("agent").unwrap_err();
-        assert_eq!(reason, "`agent` is none of tool, tool_name, server");
+        let reason = parse::<KeyBy>("session").unwrap_err();
+        assert_eq!(
+            reason,
+            "`session` is none of tool, tool_name, server, agent"
+        );
     }
 
     #[test]
