@@ -311,7 +311,7 @@ async fn what_an_answer_leaves_out_is_one_warning() {
                 "access_token": no_audience, "token_type": "Bearer",
                 "issued_token_type": "urn:ietf:params:oauth:token-type:access_token",
             }),
-            "the token is a JWT without an audience",
+            "the token looks like a JWT and has no audience that can be read",
         ),
     ] {
         let http = Http::new(200, answer.to_string());
