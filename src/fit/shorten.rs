@@ -135,7 +135,7 @@ fn longest_string(value: &mut Value, chars: usize, cut: &Cut) -> Option<usize> {
     None
 }
 
-/// How many characters stand for one in a string of JSON.
+/// How many characters one character takes in a JSON string.
 fn in_json(c: char) -> usize {
     match c {
         '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,

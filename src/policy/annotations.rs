@@ -30,7 +30,7 @@ impl Annotations {
 
 /// Who knows the annotations of tools: an MCP server's `Catalog` whose annotations are trusted, or a function of your own.
 ///
-/// It is asked with the names on the call, which are believed as far as whoever resolved them is. It is quick, and must not block.
+/// It is asked with the names on the call, which are as reliable as the component that resolved them. It is quick, and must not block.
 ///
 /// ```
 /// use tower_toolcall::{ToolCall, policy::{Annotations, PolicyLayer, Rule}};

@@ -5,7 +5,7 @@
 //! agents, and for whatever a function says of a call: see [`Rule`].
 //!
 //! A call that needs an approval waits for it: the approver is a service of yours that is given an [`Approval`] and answers it. Only its yes, in
-//! time, sends the call. Its no, its error, silence, and the lack of an approver deny it. An approval is for one call, its tool and its
+//! time, sends the call. A refusal, an error, no answer in time, and no approver at all deny it. An approval is for one call, its tool and its
 //! arguments, and is used once: the same call again is asked for again.
 //!
 //! A call that is denied is not sent, and nothing counts it against its tool. Dropping the response future drops the inner one, or the

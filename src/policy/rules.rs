@@ -95,7 +95,7 @@ impl Rule {
 
     /// Only for calls of agents whose [id](ToolCall::agent_id) fits this pattern; a call without an id is none. Default: all calls.
     ///
-    /// An id is as good as whoever wrote it on the call. Nothing in this crate takes one from a request: if you do, let
+    /// An id is as reliable as the code that wrote it on the call. Nothing in this crate takes one from a request: if you do, let
     /// no caller choose it who is not known.
     pub fn for_agent(mut self, agent: &str) -> Self {
         self.agent = Some(Glob::new(agent));

@@ -105,7 +105,7 @@ impl Words {
         self.words.insert(key, own);
     }
 
-    /// The store has this word, whoever has told it.
+    /// The store has this word, from this process or another one.
     pub(super) fn is_told(&mut self, key: &str, now: Duration) {
         if let Some(own) = self.words.get_mut(key) {
             own.told_at = Some(now);
