@@ -50,8 +50,10 @@ impl Server {
         Some(server)
     }
 
+    /// A Redis server; a Valkey server if `STORE` says so.
     pub(crate) async fn redis() -> Self {
-        Self::start("redis").await.unwrap()
+        let kind = env::var("STORE").unwrap_or_else(|_| "redis".to_owned());
+        Self::start(&kind).await.unwrap()
     }
 
     /// Starts it with nothing in it.

@@ -42,10 +42,12 @@ async fn server() -> (Server, u16) {
     let port = TcpListener::bind("localhost:0").unwrap();
     let port = port.local_addr().unwrap().port();
 
-    let installed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/redis/redis-server");
+    let kind = env::var("STORE").unwrap_or_else(|_| "redis".to_owned());
+    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target");
+    let installed = target.join(format!("{kind}/{kind}-server"));
     let program = match installed.exists() {
         true => installed,
-        false => PathBuf::from("redis-server"),
+        false => PathBuf::from(format!("{kind}-server")),
     };
     let mut command = Command::new(program);
     command.args(["--port", "0", "--save", "", "--tls-auth-clients", "no"]);
