@@ -238,14 +238,17 @@ async fn works(layers: &[usize]) {
     }
 }
 
-/// N2: each subset of few layers, and of nearly all; of the many others every eighth.
+/// N2: each subset of few layers, and of nearly all; of the many others ten thousand, evenly.
 #[tokio::test(start_paused = true)]
 async fn any_subset_of_the_documented_stack_works() {
     silence_panics();
-    let few = 4;
-    for subset in 0..1_u32 << LAYERS.len() {
+    let few = 3;
+    let subsets = 1_u32 << LAYERS.len();
+    // Odd: each layer is in half of these subsets.
+    let step = (subsets / 10_000) | 1;
+    for subset in 0..subsets {
         let count = subset.count_ones() as usize;
-        if subset % 8 != 0 && (few + 1..LAYERS.len() - few).contains(&count) {
+        if subset % step != 0 && (few + 1..LAYERS.len() - few).contains(&count) {
             continue;
         }
         let layers: Vec<_> = (0..LAYERS.len()).filter(|i| subset >> i & 1 == 1).collect();

@@ -23,7 +23,7 @@ use crate::{
 };
 
 const CALLERS: u64 = 50;
-const LOAD: Duration = Duration::from_secs(30);
+const LOAD: Duration = Duration::from_secs(22);
 /// What a call may take, retries and waits included.
 const BUDGET: Duration = Duration::from_secs(3);
 /// What may come on top of it: the machine is small, and loaded.
