@@ -273,8 +273,13 @@ impl ToolCall {
     #[cfg(feature = "cancel")]
     #[must_use]
     pub fn with_cancellation(mut self, token: CancellationToken) -> Self {
-        self.data_mut().cancellation = Some(token);
+        self.set_cancellation(token);
         self
+    }
+
+    #[cfg(feature = "cancel")]
+    pub(crate) fn set_cancellation(&mut self, token: CancellationToken) {
+        self.data_mut().cancellation = Some(token);
     }
 
     /// The arguments; empty if there are none.

@@ -14,6 +14,7 @@ use crate::{
     error::{ErrorKind, TimeoutLimit, ToolError},
     kit::{
         caller::Caller,
+        drain::Drain,
         inner,
         preparing::{GivenUp, Preparing, Unprepared},
         timer::Timer,
@@ -31,6 +32,7 @@ pin_project! {
         timer: Timer,
         #[pin]
         caller: Caller,
+        drain: Drain,
         limit: Limit,
         // There from the beginning: an `Option` for `kit::inner::call_in_place`.
         info: Option<CallInfo>,
@@ -79,12 +81,14 @@ impl<S, F> ResponseFuture<S, F> {
         state: State<S, F>,
         limit: Limit,
         caller: Caller,
+        drain: Drain,
         info: Option<CallInfo>,
     ) -> Self {
         Self {
             state,
             timer: Timer::default(),
             caller,
+            drain,
             limit,
             info,
         }
@@ -117,14 +121,25 @@ where
                 StateProj::Called { fut } => {
                     // The response first: a tie is a success.
                     if let Poll::Ready(result) = inner::poll(fut, cx) {
-                        return Poll::Ready(result.map_err(|e| e.into().for_call(info)));
+                        let result = result.map_err(|e| e.into().for_call(info));
+                        match this.drain.late(result.as_ref().err()) {
+                            Some(late) => break late,
+                            None => return Poll::Ready(result),
+                        }
                     }
-                    if this.caller.poll_cancelled(cx).is_ready() {
+                    if this.drain.has_begun() {
+                        break ready!(this.drain.poll(this.timer, cx));
+                    }
+                    let error = if this.caller.as_mut().poll_cancelled(cx).is_ready() {
                         let text = "cancelled by the caller";
-                        break ToolError::new(ErrorKind::Cancelled, text);
+                        ToolError::new(ErrorKind::Cancelled, text)
+                    } else {
+                        ready!(this.timer.poll(cx, || this.limit.at));
+                        this.limit.expired(info)
+                    };
+                    if let Err(error) = this.drain.begin(error, this.timer) {
+                        break error;
                     }
-                    ready!(this.timer.poll(cx, || this.limit.at));
-                    break this.limit.expired(info);
                 }
                 StateProj::Refused { error } => {
                     break error.take().expect("polled after completion");

@@ -5,6 +5,8 @@ use tower_layer::Layer;
 
 use super::service::Deadline;
 use crate::call::ToolCall;
+#[cfg(feature = "cancel")]
+use crate::config::ConfigError;
 
 /// Layer that ends calls at their deadline. See the [module docs](super) for an example.
 #[derive(Clone, Debug)]
@@ -17,6 +19,7 @@ pub struct DeadlineLayer {
 pub(super) struct Settings {
     pub(super) budget: Option<Duration>,
     reserve: Duration,
+    pub(super) drain: Option<Duration>,
 }
 
 impl Settings {
@@ -66,6 +69,7 @@ impl DeadlineLayer {
             settings: Settings {
                 budget,
                 reserve: Duration::from_millis(500),
+                drain: None,
             },
         }
     }
@@ -77,6 +81,19 @@ impl DeadlineLayer {
     pub fn with_reserve(mut self, reserve: Duration) -> Self {
         self.settings.reserve = reserve;
         self
+    }
+
+    /// When the call has to end, tells the tool to stop and waits at most this long for it, instead of dropping its future at
+    /// once. Default: no wait. Each call then allocates, for a token of its own. See the [module
+    /// docs](super#a-tool-that-is-told-to-stop).
+    ///
+    /// # Errors
+    ///
+    /// If it is zero or longer than an hour.
+    #[cfg(feature = "cancel")]
+    pub fn with_drain(mut self, time: Duration) -> Result<Self, ConfigError> {
+        self.settings.drain = Some(crate::kit::drain::check(time)?);
+        Ok(self)
     }
 }
 

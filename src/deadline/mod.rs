@@ -45,6 +45,20 @@
 //! let tool = DeadlineLayer::inherited(); // no budget of its own: enforces what is set outside
 //! ```
 //!
+//! # A tool that is told to stop
+//!
+//! With `with_drain` (feature `cancel`) the inner future is not dropped at the deadline, or when the caller cancels:
+//! the call's token (`ToolCall::cancellation`) fires, as the tool and what it has spawned see, and the layer waits for the
+//! future to end, at most as long as that says. Permits and probes of layers below are held until then, as the tool may
+//! still be at work. Then the future is dropped. The call ends with the same error in any case, later by the wait at most,
+//! so it may pass its deadline by that much. If the tool ends with a success meanwhile, or with an error that
+//! it has [completed](crate::Execution::Completed), the answer is gone, but the error says that the tool
+//! has run and is not retryable: nobody repeats its work.
+//!
+//! The token is a child of the caller's, so that it fires with that as well. Deadline layers below that have no such wait end the call when
+//! it fires. A leaf that watches no token, such as that of an MCP server, which is told by the drop alone, is only waited for.
+//! Dropping the response future drops the inner one at once.
+//!
 //! # Errors
 //!
 //! [`DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded) for a call that was not started,

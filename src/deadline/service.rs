@@ -15,6 +15,7 @@ use crate::{
     error::ToolError,
     kit::{
         caller::Caller,
+        drain::Drain,
         inner::call_in_place,
         preparing::{GivenUp, Preparing},
         ready::{Prepared, Taken},
@@ -78,6 +79,7 @@ where
         };
         let mut info = Some(call.info());
         let mut caller = Caller::of(&call);
+        let mut drain = Drain::of(&mut call, self.settings.drain);
         let state = if Caller::has_cancelled(&call) || at.is_some_and(|at| at <= now) {
             State::Refused {
                 error: Some(self.refuse(&call)),
@@ -87,7 +89,7 @@ where
                 Taken::Ready => {
                     return call_in_place(self.inner.get(), call, |fut| {
                         let state = State::Called { fut: Some(fut) };
-                        ResponseFuture::new(state, limit, caller.take(), info.take())
+                        ResponseFuture::new(state, limit, caller.take(), drain.take(), info.take())
                     });
                 }
                 Taken::Wait(svc) => State::Preparing {
@@ -97,6 +99,6 @@ where
                 Taken::Failed(error) => State::Refused { error: Some(error) },
             }
         };
-        ResponseFuture::new(state, limit, caller, info)
+        ResponseFuture::new(state, limit, caller, drain, info)
     }
 }

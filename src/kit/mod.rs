@@ -3,6 +3,7 @@
 pub(crate) mod attempts;
 pub mod backoff;
 pub(crate) mod caller;
+pub(crate) mod drain;
 #[cfg(feature = "token")]
 pub(crate) mod flights;
 pub(crate) mod hold;

@@ -13,7 +13,7 @@ use crate::{
     call::{CallInfo, Progress},
     error::{ErrorKind, TimeoutLimit, ToolError},
     event::{Event, Listener},
-    kit::{inner, timer::Timer},
+    kit::{drain::Drain, inner, timer::Timer},
 };
 
 pin_project! {
@@ -41,6 +41,7 @@ pub(super) struct Watch {
     pub(super) slow_fraction: f64,
     /// Only in idle mode.
     pub(super) idle: Option<Progress>,
+    pub(super) drain: Drain,
     pub(super) listener: Listener,
 }
 
@@ -66,8 +67,10 @@ where
         // The response first: a tie is a success.
         if let Poll::Ready(result) = inner::poll(this.fut.as_mut(), cx) {
             let result = result.map_err(|e| e.into().for_call(watch.info()));
-            watch.ended(result.as_ref().err());
-            return Poll::Ready(result);
+            return Poll::Ready(match watch.ended(result.as_ref().err()) {
+                None => result,
+                Some(late) => Err(late),
+            });
         }
         let error = ready!(watch.wait(this.timer, cx));
         // The work is cancelled now, not when the finished future is dropped (T4).
@@ -84,6 +87,9 @@ impl Watch {
     /// Ready with the error once the call has to end. Outlined, so that a call that does not wait does not pay for it.
     #[inline(never)]
     fn wait(&mut self, timer: &mut Timer, cx: &mut Context<'_>) -> Poll<ToolError> {
+        if self.drain.has_begun() {
+            return self.drain.poll(timer, cx);
+        }
         let since = match self.since {
             Some(since) => {
                 ready!(timer.poll(cx, || self.limit(since)));
@@ -117,11 +123,15 @@ impl Watch {
 
     /// The time is over, unless progress has moved its end. Only this looks at the progress, so a report of it wakes no task.
     #[cold]
-    fn end(&self, since: Instant, timer: &mut Timer, cx: &mut Context<'_>) -> Poll<ToolError> {
+    fn end(&mut self, since: Instant, timer: &mut Timer, cx: &mut Context<'_>) -> Poll<ToolError> {
         loop {
             let at = self.limit(since);
             if at.is_some_and(|at| at <= Instant::now()) {
-                return Poll::Ready(self.error(since, at));
+                let error = self.error(since, at);
+                return match self.drain.begin(error, timer) {
+                    Ok(()) => self.drain.poll(timer, cx),
+                    Err(error) => Poll::Ready(error),
+                };
             }
             timer.reset();
             ready!(timer.poll(cx, || at));
@@ -157,16 +167,20 @@ impl Watch {
         ToolError::timed_out(self.info(), time, self.limits.timeout, limit)
     }
 
-    /// The call has a result.
+    /// The call has a result. Returns the error of one that came after the tool was told to stop.
     #[inline]
-    fn ended(&self, error: Option<&ToolError>) {
-        let Some(since) = self.since else { return };
+    fn ended(&mut self, error: Option<&ToolError>) -> Option<ToolError> {
+        let since = self.since?;
+        if let Some(late) = self.drain.late(error) {
+            return Some(late);
+        }
         // The clock is not read if no listener, subscriber or observation takes the event.
         let mut heard = self.listener.hears(Level::WARN);
         self.info().record(|r| heard |= r.is_observed());
         if heard {
             self.tell_if_slow(since, error);
         }
+        None
     }
 
     /// A timeout from below is not reported as a slow call as well.

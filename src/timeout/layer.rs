@@ -25,6 +25,7 @@ pub(super) struct Settings {
     rule: Option<Rule>,
     pub(super) slow_fraction: f64,
     pub(super) idle: Option<Duration>,
+    pub(super) drain: Option<Duration>,
     pub(super) listener: Listener,
 }
 
@@ -76,6 +77,7 @@ impl TimeoutLayer {
                 rule: None,
                 slow_fraction: 0.8,
                 idle: None,
+                drain: None,
                 listener: Listener::default(),
             }),
         }
@@ -150,6 +152,19 @@ impl TimeoutLayer {
         let reason = "it is zero";
         refuse_if(idle.is_zero(), "idle_timeout", reason)?;
         Ok(self.edit(|s| s.idle = Some(idle)))
+    }
+
+    /// When the time is up, tells the tool to stop and waits at most this long for it, instead of dropping its future at
+    /// once. Default: no wait. Each call then allocates, for a token of its own. See the [module
+    /// docs](super#a-tool-that-is-told-to-stop).
+    ///
+    /// # Errors
+    ///
+    /// If it is zero or longer than an hour.
+    #[cfg(feature = "cancel")]
+    pub fn with_drain(self, time: Duration) -> Result<Self, ConfigError> {
+        let time = crate::kit::drain::check(time)?;
+        Ok(self.edit(|s| s.drain = Some(time)))
     }
 
     /// Sets the listener for slow calls. Default: none. The `tool.slow` event is emitted through `tracing` in any case.

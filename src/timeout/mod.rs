@@ -50,6 +50,20 @@
 //! # Ok::<_, tower_toolcall::ConfigError>(())
 //! ```
 //!
+//! # A tool that is told to stop
+//!
+//! With `with_drain` (feature `cancel`) the inner future is not dropped when the time is up:
+//! the call's token (`ToolCall::cancellation`) fires, as the tool and what it has spawned see, and the layer waits for the
+//! future to end, at most as long as that says. Permits and probes of layers below are held until then, as the tool may
+//! still be at work. Then the future is dropped. The call ends with the same error in any case, later by the wait at most,
+//! so it may pass its deadline by that much. If the tool ends with a success meanwhile, or with an error that
+//! it has [completed](crate::Execution::Completed), the answer is gone, but the error says that the tool
+//! has run and is not retryable: nobody repeats its work.
+//!
+//! The token is a child of the caller's, so that it fires with that as well. Deadline layers below that have no such wait end the call when
+//! it fires. A leaf that watches no token, such as that of an MCP server, which is told by the drop alone, is only waited for.
+//! Dropping the response future drops the inner one at once.
+//!
 //! # Errors
 //!
 //! `Timeout`, with the time in force and, beside it, the configured one if a deadline shortened it,

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     call::{Signal, ToolCall},
     error::ToolError,
-    kit::{inner::call_in_place, timer::Timer},
+    kit::{drain::Drain, inner::call_in_place, timer::Timer},
 };
 
 /// Bounds each call's time. See the [module docs](super) for an example.
@@ -53,6 +53,7 @@ where
             r.announce(Signal::SlowCalls);
         });
         let mut idle = settings.idle.map(|idle| call.ask_for_progress(idle));
+        let mut drain = Drain::of(&mut call, settings.drain);
         let limits = Limits {
             timeout,
             deadline: call.deadline(),
@@ -68,6 +69,7 @@ where
                 since: None,
                 slow_fraction: settings.slow_fraction,
                 idle: idle.take(),
+                drain: drain.take(),
                 listener: settings.listener.clone(),
             },
         })

@@ -9,6 +9,7 @@ mod circuit_breaker;
 mod concurrency_limit;
 mod contract;
 mod deadline;
+mod drain;
 mod fit;
 mod health;
 mod kit;

@@ -1,0 +1,168 @@
+//! The wait of a layer for a call that it has told to stop. Does nothing without the feature `cancel`.
+
+use std::{
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use super::timer::Timer;
+use crate::{call::ToolCall, error::ToolError};
+
+/// Tells a call to stop, and waits for it. Most layers do not: then it is one word.
+#[derive(Debug, Default)]
+pub(crate) struct Drain {
+    #[cfg(feature = "cancel")]
+    set: Option<Box<Set>>,
+}
+
+#[cfg(feature = "cancel")]
+#[derive(Debug)]
+struct Set {
+    time: Duration,
+    /// Tells the tool.
+    token: tokio_util::sync::CancellationToken,
+    begun: Option<Begun>,
+}
+
+#[cfg(feature = "cancel")]
+#[derive(Debug)]
+struct Begun {
+    /// That of the call.
+    error: ToolError,
+    until: Option<tokio::time::Instant>,
+}
+
+#[cfg(feature = "cancel")]
+impl Drain {
+    /// Puts a token of its own on the call, a child of the caller's. Nothing without a time.
+    #[inline]
+    pub(crate) fn of(call: &mut ToolCall, time: Option<Duration>) -> Self {
+        Self {
+            set: time.map(|time| Set::on(call, time)),
+        }
+    }
+
+    /// It, taken out before it began.
+    #[inline]
+    pub(crate) fn take(&mut self) -> Self {
+        Self {
+            set: self.set.take(),
+        }
+    }
+
+    /// The call has to end with this error, which comes back if nothing is waited for. Else the tool is told to stop, and
+    /// [`poll`](Self::poll) waits.
+    #[cold]
+    pub(crate) fn begin(&mut self, error: ToolError, timer: &mut Timer) -> Result<(), ToolError> {
+        let Some(set) = &mut self.set else {
+            return Err(error);
+        };
+        timer.reset();
+        let until = tokio::time::Instant::now().checked_add(set.time);
+        set.begun = Some(Begun { error, until });
+        set.token.cancel();
+        Ok(())
+    }
+
+    /// Whether the tool was told to stop.
+    #[inline]
+    pub(crate) fn has_begun(&self) -> bool {
+        self.set.as_ref().is_some_and(|set| set.begun.is_some())
+    }
+
+    /// Ready with the error once the wait is over; never before it has begun.
+    #[cold]
+    pub(crate) fn poll(&mut self, timer: &mut Timer, cx: &mut Context<'_>) -> Poll<ToolError> {
+        let Some(set) = &mut self.set else {
+            return Poll::Pending;
+        };
+        let Some(begun) = &set.begun else {
+            return Poll::Pending;
+        };
+        std::task::ready!(timer.poll(cx, || begun.until));
+        let begun = set.begun.take();
+        Poll::Ready(begun.expect("looked at above").error)
+    }
+
+    /// The error of a call that has ended with this error, or a success, after it was told to stop. A tool that has done its work
+    /// must not do it again: the caller, who no longer waits for the answer, reads that it has.
+    #[inline]
+    pub(crate) fn late(&mut self, error: Option<&ToolError>) -> Option<ToolError> {
+        self.set.as_mut()?.late(error)
+    }
+}
+
+#[cfg(feature = "cancel")]
+impl Set {
+    #[cold]
+    fn on(call: &mut ToolCall, time: Duration) -> Box<Self> {
+        let callers = call.cancellation();
+        let token = callers.map_or_else(Default::default, |callers| callers.child_token());
+        call.set_cancellation(token.clone());
+        Box::new(Self {
+            time,
+            token,
+            begun: None,
+        })
+    }
+
+    #[cold]
+    fn late(&mut self, error: Option<&ToolError>) -> Option<ToolError> {
+        use crate::error::Execution::Completed;
+
+        let late = self.begun.take()?.error;
+        let has_run = error.is_none_or(|error| error.execution() == Completed);
+        Some(match has_run {
+            true => late.with_execution(Completed).with_retryable(false),
+            false => late,
+        })
+    }
+}
+
+/// Refuses a wait that is none, or that has no end.
+#[cfg(feature = "cancel")]
+pub(crate) fn check(time: Duration) -> Result<Duration, crate::ConfigError> {
+    use crate::config::refuse_if;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+    refuse_if(time.is_zero(), "drain", "it is zero: nothing is waited for")?;
+    refuse_if(
+        time > HOUR,
+        "drain",
+        format!("{time:?} is longer than an hour"),
+    )?;
+    Ok(time)
+}
+
+#[cfg(not(feature = "cancel"))]
+impl Drain {
+    #[inline]
+    pub(crate) fn of(_: &mut ToolCall, _: Option<Duration>) -> Self {
+        Self {}
+    }
+
+    #[inline]
+    pub(crate) fn take(&mut self) -> Self {
+        Self {}
+    }
+
+    #[inline]
+    pub(crate) fn begin(&mut self, error: ToolError, _: &mut Timer) -> Result<(), ToolError> {
+        Err(error)
+    }
+
+    #[inline]
+    pub(crate) fn has_begun(&self) -> bool {
+        false
+    }
+
+    #[inline]
+    pub(crate) fn poll(&mut self, _: &mut Timer, _: &mut Context<'_>) -> Poll<ToolError> {
+        Poll::Pending
+    }
+
+    #[inline]
+    pub(crate) fn late(&mut self, _: Option<&ToolError>) -> Option<ToolError> {
+        None
+    }
+}
