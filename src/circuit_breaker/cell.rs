@@ -13,12 +13,12 @@ use std::time::Duration;
 use super::{
     handle::BreakerSnapshot,
     rules::Rules,
-    state::{Machine, Pass, Recorded},
+    state::{Machine, Opened, Pass, Recorded},
     sync::{AcqRel, Acquire, AtomicU64, Mutex, MutexGuard, Relaxed, Release, lock},
     window::{Verdict, nanos},
 };
 use crate::{
-    event::transition::{BreakerState, Transition, TransitionReason},
+    event::transition::{BreakerState, OpenCause, Transition, TransitionReason},
     kit::registry::Keep,
 };
 
@@ -52,6 +52,8 @@ pub(crate) struct Cell {
     open_until: AtomicU64,
     /// When the current bucket of a window of time ends, in nanoseconds.
     bucket_end: AtomicU64,
+    /// Why it has opened last, as [`OpenCause::to_bits`] has it; 0 if it never has.
+    cause: AtomicU64,
     rejected: AtomicU64,
     stale: AtomicU64,
     /// Made when it first has something to remember: most tools never fail, and a name should not cost much. Without one
@@ -66,6 +68,7 @@ impl Cell {
             run: AtomicU64::new(0),
             open_until: AtomicU64::new(0),
             bucket_end: AtomicU64::new(0),
+            cause: AtomicU64::new(0),
             rejected: AtomicU64::new(0),
             stale: AtomicU64::new(0),
             machine: Mutex::new(None),
@@ -259,6 +262,16 @@ impl Cell {
         }
     }
 
+    /// The last opening; `None` if there was none.
+    pub(super) fn last_opening(&self) -> Option<Opened> {
+        self.lock().as_ref()?.last_opening()
+    }
+
+    /// Why it has opened last. One load: of the opening that a refusal has seen, or of one since.
+    pub(super) fn cause(&self) -> Option<OpenCause> {
+        OpenCause::from_bits(self.cause.load(Acquire))
+    }
+
     /// What is left of an open period by its own results.
     #[cfg(feature = "shared")]
     pub(super) fn own_remaining(&self, now: Duration) -> Option<Duration> {
@@ -315,6 +328,10 @@ impl Cell {
         }
         if let (OPEN, Some(until)) = (entry, machine.probe_at()) {
             self.open_until.store(nanos(until), Release);
+        }
+        // As `open_until`: known before the word says that calls are refused.
+        if let (0 | OPEN, Some(opened)) = (entry, machine.last_opening()) {
+            self.cause.store(opened.cause.to_bits(), Release);
         }
         let generation = u64::from(machine.generation());
         self.word.store(generation << 32 | quiet | entry, Release);

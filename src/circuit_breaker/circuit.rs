@@ -4,7 +4,7 @@ use std::{
     fmt,
     sync::{
         Arc, Mutex, OnceLock,
-        atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -14,16 +14,17 @@ use tokio::{sync::broadcast, time::Instant};
 use super::{
     cell::Cell,
     handle::{Breaker, Permit},
+    probe::Ping,
     rules::Rules,
     state::{Pass, Recorded},
     window::Verdict,
 };
 use crate::{
-    call::{CallInfo, Signal, ToolCall},
-    error::{ErrorKind, ToolError},
+    call::{CallInfo, ReplaySafety, Signal, ToolCall},
+    error::ToolError,
     event::{
         Audience, Event, Listener,
-        transition::{BreakerState, Transition},
+        transition::{BreakerState, OpenCause, Opening, Transition},
     },
     kit::{
         in_flight::{Abandoned, Report},
@@ -41,6 +42,8 @@ pub(super) type AbandonedFn = dyn Fn(&Abandoned) -> Count + Send + Sync;
 /// Shared by all breakers of one layer value.
 pub(super) struct Shared {
     pub(super) rules: Rules,
+    /// Sent in place of a probe.
+    pub(super) ping: Option<Ping>,
     /// Whether [`Count::ToolFailure`] is a failure.
     pub(super) counts_tools: bool,
     pub(super) counts_reported: bool,
@@ -109,6 +112,8 @@ pub(super) struct Circuit {
     pub(super) is_overflow: bool,
     /// The shortest timeout on the way of the last call that was judged and had one, in milliseconds; 0 if none was.
     limit_ms: AtomicU32,
+    /// `generation << 32 | milliseconds + 1`: how long the call took whose result has opened it last.
+    latency: AtomicU64,
     /// The listeners of calls that have met this breaker.
     audience: Audience,
 }
@@ -124,6 +129,7 @@ impl Circuit {
             shared: Arc::clone(shared),
             is_overflow: false,
             limit_ms: AtomicU32::new(0),
+            latency: AtomicU64::new(0),
             audience: Audience::default(),
         }
     }
@@ -191,7 +197,11 @@ impl Breaker {
             ..
         } = self.circuit();
         let limit_ms = limit_ms.load(Relaxed);
-        let may_probe = || call.is_none_or(|call| call.may_probe(limit_ms));
+        let is_fit = |call: &ToolCall| {
+            let is_safe = !shared.rules.safe_probes || call.replay_safety() == ReplaySafety::Safe;
+            is_safe && call.may_probe(limit_ms)
+        };
+        let may_probe = || call.is_none_or(is_fit);
         let (admission, transition) = cell.admit(|| shared.now(), may_probe, &shared.rules);
         if let Some(transition) = transition {
             // A listener that panics must not cost a probe's place.
@@ -211,7 +221,7 @@ impl Breaker {
         let Circuit { cell, shared, .. } = self.circuit();
         let retry_after = cell.refuses(|| shared.now(), &shared.rules)?;
         self.introduce(call);
-        Some(refusal(Some(call), retry_after))
+        Some(refusal(Some(call), retry_after, cell.cause()))
     }
 
     /// The error of a call whose inner service failed to become ready. It counts as a result, if the call is admitted.
@@ -230,27 +240,70 @@ impl Breaker {
                 admitted.ended(outcome.count(), outcome.is_reported(), None);
                 error
             }
-            Err(retry_after) => refusal(Some(&info), retry_after),
+            Err(retry_after) => self.refused(Some(&info), retry_after),
         }
     }
 
-    /// Takes the end of an admitted call; true if it has just opened the breaker.
+    /// The error of a call that was not admitted.
+    #[cold]
+    pub(super) fn refused(&self, call: Option<&CallInfo>, retry_after: Duration) -> ToolError {
+        refusal(call, retry_after, self.circuit().cell.cause())
+    }
+
+    /// Takes the end of an admitted call; true if it has just opened the breaker. Only then `latency` is asked for how long
+    /// the call took, if that is known.
     #[inline]
     pub(super) fn end(
         &self,
         pass: Pass,
         verdict: Option<Verdict>,
+        latency: impl FnOnce() -> Option<Duration>,
         call: Option<&CallInfo>,
     ) -> bool {
         let Circuit { cell, shared, .. } = self.circuit();
         match cell.record(pass, verdict, || shared.now(), &shared.rules) {
             Recorded::Counted(Some(transition)) => {
                 let opens = transition.to == BreakerState::Open;
+                if let (true, Some(latency)) = (opens, latency()) {
+                    self.note_latency(transition.generation, latency);
+                }
                 self.emit(transition, call);
                 opens
             }
             Recorded::Counted(None) | Recorded::Stale => false,
         }
+    }
+
+    #[cold]
+    fn note_latency(&self, generation: u32, latency: Duration) {
+        let ms = u32::try_from(latency.as_millis()).unwrap_or(u32::MAX);
+        let word = u64::from(generation) << 32 | u64::from(ms.saturating_add(1));
+        self.circuit().latency.store(word, Relaxed);
+    }
+
+    /// The last time that it opened; `None` if it never has.
+    ///
+    /// It stays when the breaker closes or is reset, until it opens again.
+    pub fn last_opening(&self) -> Option<Opening> {
+        let Circuit {
+            cell,
+            shared,
+            latency,
+            ..
+        } = self.circuit();
+        let opened = cell.last_opening()?;
+        let latency = latency.load(Relaxed);
+        // A result that opens the breaker tells this a moment later.
+        let is_its_own = (latency >> 32) as u32 == opened.generation;
+        let ms = (latency as u32).checked_sub(1).filter(|_| is_its_own);
+        Some(Opening {
+            reason: opened.cause.reason,
+            at: shared.origin + opened.at,
+            calls: opened.cause.calls,
+            failures: opened.cause.failures,
+            slow_calls: opened.slow_calls,
+            latency: ms.map(|ms| Duration::from_millis(ms.into())),
+        })
     }
 
     /// Emits a transition of this breaker, which does not name it yet.
@@ -278,12 +331,11 @@ impl Breaker {
 
 /// A refusal.
 #[cold]
-pub(super) fn refusal(call: Option<&CallInfo>, retry_after: Duration) -> ToolError {
-    let text = "Circuit breaker open";
+fn refusal(call: Option<&CallInfo>, retry_after: Duration, cause: Option<OpenCause>) -> ToolError {
     if let Some(call) = call {
         call.record(|record| record.announce(Signal::Breakers));
     }
-    ToolError::not_admitted(call, ErrorKind::CircuitOpen, text, retry_after)
+    ToolError::circuit_open(call, retry_after, cause)
 }
 
 /// An admitted call, until its end is known.
@@ -339,7 +391,9 @@ impl Admitted {
             .circuit()
             .shared
             .verdict(count, reported, elapsed);
-        self.breaker.end(self.pass, verdict, Some(&self.info));
+        let latency = || since.map(|since| since.elapsed());
+        self.breaker
+            .end(self.pass, verdict, latency, Some(&self.info));
     }
 }
 
@@ -351,11 +405,11 @@ impl Report for Admitted {
         let mut permit = Permit::new(&self.breaker, Some(self.pass));
         let count = shared.abandoned(&how, &self.info);
         let verdict = shared.verdict(count, false, || how.pending);
-        permit.end(verdict, Some(&self.info));
+        permit.end(verdict, Some(how.pending), Some(&self.info));
     }
 
     fn panicked(self) {
         self.breaker
-            .end(self.pass, Some(Verdict::FAILURE), Some(&self.info));
+            .end(self.pass, Some(Verdict::FAILURE), || None, Some(&self.info));
     }
 }

@@ -9,11 +9,12 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 
 use super::{
-    circuit::{Admitted, refusal},
-    handle::Breaker,
+    circuit::Admitted,
+    handle::{Breaker, Permit},
+    probe::Pinging,
 };
 use crate::{
-    call::ToolCall,
+    call::{CallInfo, ToolCall},
     error::ToolError,
     kit::{
         in_flight::{Beginning, InFlight},
@@ -38,6 +39,8 @@ pin_project! {
     pub(super) enum State<S, F> {
         // The inner service was not ready: waiting for it, without a permit.
         Preparing { #[pin] preparing: Preparing<S>, call: Option<ToolCall>, breaker: Breaker },
+        // The call would be a probe: waiting for the ping that is sent in its place. A cold state may box.
+        Pinging { pinging: Pin<Box<Pinging<S>>>, breaker: Breaker },
         // Waiting for the response.
         Called { #[pin] fut: Option<F>, flight: InFlight<Admitted> },
         // Refused, or the inner service failed to become ready; `None` once the error was returned.
@@ -46,6 +49,27 @@ pin_project! {
 }
 
 impl<S, F> State<S, F> {
+    /// The call waits for the ping of its breaker; `svc` is not polled meanwhile.
+    #[cold]
+    pub(super) fn pinging(breaker: Breaker, permit: Permit, svc: S, call: ToolCall) -> Self {
+        let ping = breaker.ping_for(true).expect("the admission needs one");
+        let pinging = Pinging::new(ping, permit, svc, call);
+        Self::Pinging { pinging, breaker }
+    }
+
+    /// The call waits until its service is ready, unless it would be refused now. Takes no permit: a permit is taken when the call is
+    /// about to run.
+    pub(super) fn preparing(breaker: Breaker, svc: S, call: ToolCall, info: &CallInfo) -> Self {
+        match breaker.refusal(info) {
+            Some(refusal) => Self::refused(refusal),
+            None => Self::Preparing {
+                preparing: Preparing::new(svc, &call),
+                call: Some(call),
+                breaker,
+            },
+        }
+    }
+
     pub(super) fn refused(error: ToolError) -> Self {
         Self::Refused { error: Some(error) }
     }
@@ -53,7 +77,7 @@ impl<S, F> State<S, F> {
 
 impl<S, C> Future for ResponseFuture<S, S::Future, C>
 where
-    S: Service<ToolCall>,
+    S: Service<ToolCall> + Clone,
     S::Error: Into<ToolError>,
     C: Classify<S::Response>,
 {
@@ -83,10 +107,10 @@ where
 
 impl<S> State<S, S::Future>
 where
-    S: Service<ToolCall>,
+    S: Service<ToolCall> + Clone,
     S::Error: Into<ToolError>,
 {
-    /// Ready once the call is made. Outlined, so that a call that is made immediately does not pay for it.
+    /// Ready once the call is in its next state. Outlined, so that a call that is made immediately does not pay for it.
     #[inline(never)]
     fn poll_called(
         mut self: Pin<&mut Self>,
@@ -109,6 +133,11 @@ where
                     Ok(svc) => {
                         call.share_limit();
                         match breaker.admit_call(Some(&call)) {
+                            Ok(pass) if breaker.ping_for(pass.is_probe()).is_some() => {
+                                let permit = Permit::new(breaker, Some(pass));
+                                // A clone: nothing stays reserved while the ping is under way.
+                                Ok(Self::pinging(breaker.clone(), permit, svc.clone(), call))
+                            }
                             Ok(pass) => {
                                 let admitted = Admitted::new(breaker.clone(), info, pass);
                                 let mut beginning =
@@ -117,7 +146,7 @@ where
                                 let flight = beginning.begun();
                                 Ok(Self::Called { fut, flight })
                             }
-                            Err(retry_after) => Err(refusal(Some(&info), retry_after)),
+                            Err(retry_after) => Err(breaker.refused(Some(&info), retry_after)),
                         }
                     }
                     Err(Unprepared::GivenUp(why)) => Err(why.error().for_call(&info)),
@@ -126,12 +155,16 @@ where
                     }
                 }
             }
+            StateProj::Pinging { pinging, breaker } => match ready!(pinging.as_mut().poll(cx)) {
+                Ok((svc, call)) => Ok(Self::preparing(breaker.clone(), svc, call, pinging.info())),
+                Err(why) => Err(why.error().for_call(pinging.info())),
+            },
             StateProj::Refused { error } => Err(error.take().expect("polled after completion")),
         };
         // Drops the service that was waited for, with its reservation for a refused call.
         Poll::Ready(match started {
-            Ok(called) => {
-                self.set(called);
+            Ok(next) => {
+                self.set(next);
                 Ok(())
             }
             Err(error) => {
@@ -149,6 +182,7 @@ impl<S, F, C> fmt::Debug for ResponseFuture<S, F, C> {
                 "state",
                 &match &self.state {
                     State::Preparing { .. } => "Preparing",
+                    State::Pinging { .. } => "Pinging",
                     State::Called { .. } => "Called",
                     State::Refused { .. } => "Refused",
                 },

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::broadcast::{self, error::RecvError};
 
 use super::{
-    circuit::{BACKLOG, Circuit, Shared, refusal},
+    circuit::{BACKLOG, Circuit, Shared},
     state::Pass,
     window::Verdict,
 };
@@ -62,6 +62,28 @@ impl CircuitBreakerHandle {
     /// The breaker of a call's key, if there is one.
     pub fn find(&self, call: &ToolCall) -> Option<Breaker> {
         self.circuits.peek(&call.info()).map(Breaker)
+    }
+
+    /// Whether the breaker of a call's key is open, and its period is not over, or forced open: every call is refused. For lists
+    /// of tools that leave such a tool out.
+    ///
+    /// Asking makes no breaker, takes no probe's place and counts no refusal.
+    ///
+    /// ```
+    /// use tower_toolcall::{ToolCall, circuit_breaker::CircuitBreakerLayer};
+    ///
+    /// let handle = CircuitBreakerLayer::new().handle();
+    /// let search = ToolCall::new("search").with_server("docs");
+    /// assert!(!handle.is_refusing(&search) && handle.is_empty());
+    /// handle.breaker(&search).force_open();
+    /// assert!(handle.is_refusing(&search));
+    /// ```
+    pub fn is_refusing(&self, call: &ToolCall) -> bool {
+        let seen = self.find(call).map(|breaker| breaker.look());
+        seen.is_some_and(|seen| {
+            // In an open breaker whose period is over a probe may run.
+            seen.state.is_open() && seen.retry_after.is_some()
+        })
     }
 
     /// Every breaker, in the order of server and tool.
@@ -264,7 +286,7 @@ impl Breaker {
         match self.admit_call(None) {
             Ok(pass) => Ok(Permit::new(self, Some(pass))),
             Err(retry_after) => {
-                let mut error = refusal(None, retry_after);
+                let mut error = self.refused(None, retry_after);
                 if let Some(tool) = self.tool() {
                     error = error.with_tool(tool);
                 }
@@ -293,7 +315,7 @@ impl Breaker {
         if let Some(transition) = transition {
             self.emit(transition, None);
         }
-        self.end(pass, Some(verdict), None)
+        self.end(pass, Some(verdict), || None, None)
     }
 }
 
@@ -323,23 +345,28 @@ impl Permit {
 
     /// The call succeeded.
     pub fn success(mut self) {
-        self.end(Some(Verdict::SUCCESS), None);
+        self.end(Some(Verdict::SUCCESS), None, None);
     }
 
     /// The call failed. Returns whether that has just opened the breaker.
     pub fn failure(mut self) -> bool {
-        self.end(Some(Verdict::FAILURE), None)
+        self.end(Some(Verdict::FAILURE), None, None)
     }
 
-    pub(super) fn end(&mut self, verdict: Option<Verdict>, call: Option<&CallInfo>) -> bool {
+    pub(super) fn end(
+        &mut self,
+        verdict: Option<Verdict>,
+        latency: Option<Duration>,
+        call: Option<&CallInfo>,
+    ) -> bool {
         let pass = self.pass.take();
-        pass.is_some_and(|pass| self.breaker.end(pass, verdict, call))
+        pass.is_some_and(|pass| self.breaker.end(pass, verdict, || latency, call))
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.end(None, None);
+        self.end(None, None, None);
     }
 }
 

@@ -10,6 +10,7 @@ use tower_layer::Layer;
 use super::{
     circuit::{AbandonedFn, Circuit, Shared},
     handle::CircuitBreakerHandle,
+    probe::{Kind, Probe},
     rules::{Rules, Trip, period},
     service::CircuitBreaker,
 };
@@ -80,6 +81,7 @@ impl<C> fmt::Debug for CircuitBreakerLayer<C> {
 #[must_use]
 pub struct CircuitBreakerBuilder<C = ByError> {
     rules: Rules,
+    probe: Probe,
     keys: KeySettings,
     counts_tools: Option<bool>,
     counts_reported: bool,
@@ -100,6 +102,7 @@ impl CircuitBreakerBuilder {
     pub fn new() -> Self {
         Self {
             rules: Rules::default(),
+            probe: Probe::default(),
             keys: KeySettings::default(),
             counts_tools: None,
             counts_reported: false,
@@ -162,6 +165,14 @@ impl<C> CircuitBreakerBuilder<C> {
     /// Sets how many successful probes close the breaker, if not as many as may run at a time.
     pub fn with_successes(mut self, successes: u32) -> Self {
         self.rules.successes = Some(successes);
+        self
+    }
+
+    /// Sets what shows a half-open breaker whether the tool works again: any call, only calls that may run twice, or a ping.
+    /// Default: [any call](Probe::any_call). Admissions [by hand](super::Breaker::admit) are not asked.
+    pub fn with_probe(mut self, probe: Probe) -> Self {
+        self.rules.safe_probes = matches!(probe.0, Kind::SafeCalls);
+        self.probe = probe;
         self
     }
 
@@ -250,6 +261,7 @@ impl<C> CircuitBreakerBuilder<C> {
     pub fn with_classifier<D>(self, classifier: D) -> CircuitBreakerBuilder<D> {
         CircuitBreakerBuilder {
             rules: self.rules,
+            probe: self.probe,
             keys: self.keys,
             counts_tools: self.counts_tools,
             counts_reported: self.counts_reported,
@@ -277,6 +289,13 @@ impl<C> CircuitBreakerBuilder<C> {
     /// beyond its bound. The error names the setting.
     pub fn build(self) -> Result<CircuitBreakerLayer<C>, ConfigError> {
         self.rules.check()?;
+        if let Kind::Ping(ping) = &self.probe.0 {
+            let reason = "the limit of the ping is zero: none could succeed";
+            refuse_if(ping.limit.is_zero(), "probe", reason)?;
+            let reason =
+                "the limit of the ping is longer than `probe_lease`: another would start meanwhile";
+            refuse_if(ping.limit > self.rules.lease, "probe", reason)?;
+        }
         self.keys.check()?;
         let reason = "they tell of a tool, and `tool_failures` do not count for this key";
         refuse_if(
@@ -297,6 +316,10 @@ impl<C> CircuitBreakerBuilder<C> {
         let shared = Arc::new(Shared {
             counts_tools: self.counts_tools(),
             rules: self.rules,
+            ping: match self.probe.0 {
+                Kind::Ping(ping) => Some(ping),
+                Kind::AnyCall | Kind::SafeCalls => None,
+            },
             counts_reported: self.counts_reported,
             abandoned_after: self.abandoned_after,
             abandoned_policy: self.abandoned_policy,

@@ -85,6 +85,12 @@
 //! # Ok(()) }
 //! ```
 //!
+//! # What is a probe
+//!
+//! By default the next call of any kind. A call that must not run twice is a bad one: if the tool is still broken halfway, its caller
+//! does not know what has happened. [`with_probe`](CircuitBreakerBuilder::with_probe) takes [safe calls](Probe::safe_calls)
+//! alone, or sends a [ping](Probe::ping) of yours in place of a call.
+//!
 //! # A server's breaker and a tool's
 //!
 //! An outcome has a scope. A lost connection concerns the whole server; an error of an unknown kind
@@ -115,7 +121,8 @@
 //! What one process has learnt can be shared with others: `shared::SharedState` (feature `shared`), or [`Breaker::adopt`] by hand.
 //!
 //! [`CircuitBreakerLayer::handle`] lists every breaker with its counters, forces, resets and disables
-//! them, uses one by hand, and subscribes to their transitions. Each transition is also a `tool.breaker` event at
+//! them, uses one by hand, and subscribes to their transitions; [`is_refusing`](CircuitBreakerHandle::is_refusing) is for lists of tools
+//! that leave out those that are open, and [`last_opening`](Breaker::last_opening) tells why a breaker has opened. Each transition is also a `tool.breaker` event at
 //! WARN, and reaches the layer's [`Listen`](crate::Listen)er.
 //!
 //! # Bounds
@@ -132,7 +139,8 @@
 //!
 //! [`CircuitOpen`](crate::ErrorKind::CircuitOpen), not started, always with a `retry_after`: the rest of the
 //! open period; the whole period while the breaker is forced open; 1 s (or the period, if that is shorter)
-//! while probes run, because their end is unknown. Errors of the inner service pass, stamped with the call's names. An inner
+//! while probes run, because their end is unknown. Its [details](crate::ToolError::details) say what has opened the breaker
+//! last (`opened_by`: a [`TransitionReason`]'s name), with the `failures` and `calls` that led to it. Errors of the inner service pass, stamped with the call's names. An inner
 //! readiness error is the result of the call that meets it, and counts.
 //!
 //! A listener or a policy for dropped calls must not panic.
@@ -143,7 +151,8 @@
 //! loses its place after its lease ([`with_probe_lease`](CircuitBreakerBuilder::with_probe_lease)). After five consecutive
 //! probes without a verdict, for example dropped ones, a half-open breaker admits every call until one succeeds or fails: a
 //! failure opens it again. So a breaker is never stuck, whatever its callers do. A call is no probe if an untrusted caller
-//! leaves it less time than the tool may take, unless no other call came for another open period.
+//! leaves it less time than the tool may take, or if it is not [safe](Probe::safe_calls) and should be, unless no other call came for
+//! another open period; with safe calls that holds for the calls after five probes without a verdict as well.
 //!
 //! # Cost
 //!
@@ -169,6 +178,7 @@ mod layer;
 mod loom;
 #[cfg(all(test, not(toolcall_loom)))]
 mod model;
+mod probe;
 mod rules;
 mod service;
 #[cfg(feature = "shared")]
@@ -187,10 +197,11 @@ pub use self::{
     future::ResponseFuture,
     handle::{Breaker, BreakerSnapshot, CircuitBreakerHandle, Lagged, Permit, Transitions},
     layer::{CircuitBreakerBuilder, CircuitBreakerLayer},
+    probe::Probe,
     rules::{MAX_PERIOD, MAX_PROBES, MAX_WINDOW_CALLS, Rates, Trip},
     service::CircuitBreaker,
 };
 pub use crate::{
-    event::transition::{BreakerState, Transition, TransitionReason},
+    event::transition::{BreakerState, Opening, Transition, TransitionReason},
     kit::in_flight::Abandoned,
 };

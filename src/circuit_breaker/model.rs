@@ -90,17 +90,27 @@ fn rules() -> impl Strategy<Value = Rules> {
         // Buckets of whole milliseconds.
         (1u64..20).prop_flat_map(move |w| rates(Rates::over_time(millis(w * BUCKETS as u64)))),
     ];
-    (trip, 1u64..200, 0u8..3, 1u32..4, 0u32..4, 1u64..300).prop_map(
-        |(trip, open, growth, probes, successes, lease)| Rules {
-            trip: trip.0,
-            open_for: millis(open),
-            growth: 1.0 + f64::from(growth) / 2.0,
-            max_open_for: millis(2 * open),
-            probes,
-            successes: (successes > 0).then_some(successes),
-            lease: millis(lease),
-        },
+    (
+        trip,
+        1u64..200,
+        0u8..3,
+        1u32..4,
+        0u32..4,
+        1u64..300,
+        any::<bool>(),
     )
+        .prop_map(
+            |(trip, open, growth, probes, successes, lease, safe_probes)| Rules {
+                trip: trip.0,
+                open_for: millis(open),
+                growth: 1.0 + f64::from(growth) / 2.0,
+                max_open_for: millis(2 * open),
+                probes,
+                successes: (successes > 0).then_some(successes),
+                lease: millis(lease),
+                safe_probes,
+            },
+        )
 }
 
 fn millis(ms: u64) -> Duration {
@@ -186,7 +196,7 @@ impl Naive {
     fn admits(&mut self, call: usize, may_probe: bool, now: Duration, rules: &Rules) -> bool {
         let half_open_from = match self.state {
             State::Open => Some(self.until),
-            State::HalfOpen if !self.open_to_all() => Some(self.since),
+            State::HalfOpen if rules.safe_probes || !self.open_to_all() => Some(self.since),
             _ => None,
         };
         if let Some(from) = half_open_from
@@ -438,7 +448,7 @@ fn run(rules: &Rules, steps: Vec<Step>, watched: bool) -> Result<(), TestCaseErr
     Ok(())
 }
 
-/// Whatever happened, and whichever calls hang: once calls succeed, the breaker closes.
+/// Whatever happened, and whichever calls hang: once calls succeed, the breaker closes, also if none of them should probe.
 fn recovers(rules: &Rules, steps: Vec<Step>) -> Result<(), TestCaseError> {
     let cell = Cell::new(State::Closed, rules);
     let mut now = Duration::ZERO;
@@ -468,9 +478,9 @@ fn recovers(rules: &Rules, steps: Vec<Step>) -> Result<(), TestCaseError> {
         }
     }
     // It may open once more, by the failures that are in its window still.
-    for _ in 0..2 * (rules.successes() + 12) {
+    for _ in 0..3 * (rules.successes() + 12) {
         now += rules.max_open_for + rules.lease;
-        if let Ok(pass) = cell.admit(|| now, || true, rules).0 {
+        if let Ok(pass) = cell.admit(|| now, || !rules.safe_probes, rules).0 {
             cell.record(pass, Some(Verdict::SUCCESS), || now, rules);
         }
     }

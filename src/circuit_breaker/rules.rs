@@ -255,6 +255,9 @@ pub(crate) struct Rules {
     /// Defaults to the number of probes.
     pub(super) successes: Option<u32>,
     pub(super) lease: Duration,
+    /// Whether the place of a probe is kept for calls that may be one also after many without a verdict: there are calls that
+    /// must not be.
+    pub(super) safe_probes: bool,
 }
 
 impl Default for Rules {
@@ -267,6 +270,7 @@ impl Default for Rules {
             probes: 1,
             successes: None,
             lease: Duration::from_secs(120),
+            safe_probes: false,
         }
     }
 }

@@ -6,9 +6,9 @@ use std::{
 use tower_service::Service;
 
 use super::{
-    circuit::{Admitted, refusal},
+    circuit::Admitted,
     future::{ResponseFuture, State},
-    handle::CircuitBreakerHandle,
+    handle::{CircuitBreakerHandle, Permit},
 };
 use crate::{
     call::ToolCall,
@@ -16,7 +16,6 @@ use crate::{
     kit::{
         in_flight::Beginning,
         inner::call_in_place,
-        preparing::Preparing,
         ready::{Prepared, Taken},
     },
     outcome::{ByError, Classify},
@@ -74,6 +73,11 @@ where
         let classifier = &self.classifier;
         let state = match self.inner.take() {
             Taken::Ready => match breaker.admit_call(Some(&call)) {
+                Ok(pass) if breaker.ping_for(pass.is_probe()).is_some() => {
+                    let permit = Permit::new(&breaker, Some(pass));
+                    self.inner.renew();
+                    State::pinging(breaker, permit, self.inner.svc.clone(), call)
+                }
                 Ok(pass) => {
                     let admitted = Admitted::new(breaker, info, pass);
                     let mut beginning = Beginning::new(admitted, call.trusted_deadline());
@@ -87,18 +91,10 @@ where
                 }
                 Err(retry_after) => {
                     self.inner.renew();
-                    State::refused(refusal(Some(&info), retry_after))
+                    State::refused(breaker.refused(Some(&info), retry_after))
                 }
             },
-            // Takes no permit: a permit is taken when the call is about to run.
-            Taken::Wait(svc) => match breaker.refusal(&info) {
-                Some(refusal) => State::refused(refusal),
-                None => State::Preparing {
-                    preparing: Preparing::new(svc, &call),
-                    call: Some(call),
-                    breaker,
-                },
-            },
+            Taken::Wait(svc) => State::preparing(breaker, svc, call, &info),
             Taken::Failed(error) => {
                 State::refused(breaker.not_ready(&call, error.for_call(&info), classifier))
             }

@@ -12,7 +12,7 @@ use super::{
     window::{Tally, Verdict, Window},
 };
 use crate::{
-    event::transition::{BreakerState, Transition, TransitionReason},
+    event::transition::{BreakerState, OpenCause, Transition, TransitionReason},
     kit::registry::Keep,
 };
 
@@ -44,8 +44,19 @@ pub(super) struct Machine {
     tickets: u32,
     failures: u64,
     opened: u64,
+    last_opening: Option<Opened>,
     /// How many successes may be counted outside, to be [added](Self::add_successes) later.
     pub(super) room: u32,
+}
+
+/// The last opening.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Opened {
+    pub(super) cause: OpenCause,
+    pub(super) slow_calls: u32,
+    pub(super) at: Duration,
+    /// That of the state in which it was open.
+    pub(super) generation: u32,
 }
 
 /// An admission: what its result has to come with.
@@ -102,6 +113,7 @@ impl Machine {
             tickets: 0,
             failures: 0,
             opened: 0,
+            last_opening: None,
             room: 0,
         }
     }
@@ -112,6 +124,11 @@ impl Machine {
 
     pub(super) fn generation(&self) -> u32 {
         self.generation
+    }
+
+    /// The last opening, by whatever means; `None` if there was none.
+    pub(super) fn last_opening(&self) -> Option<Opened> {
+        self.last_opening
     }
 
     /// State and counters, without the key and what is counted outside.
@@ -174,7 +191,7 @@ impl Machine {
         let now = self.now.max(now);
         let is_kept = match self.state {
             BreakerState::Open => true,
-            BreakerState::HalfOpen => !self.admits_all(),
+            BreakerState::HalfOpen => rules.safe_probes || !self.admits_all(),
             _ => false,
         };
         is_kept && now >= self.probe_from && now < self.probe_from.saturating_add(rules.open_for)
@@ -436,6 +453,18 @@ impl Machine {
         let from = std::mem::replace(&mut self.state, state);
         self.reason = Some(reason);
         self.generation = self.generation.wrapping_add(1);
+        if state.is_open() {
+            self.last_opening = Some(Opened {
+                cause: OpenCause {
+                    reason,
+                    failures: tally.failures,
+                    calls: tally.calls,
+                },
+                slow_calls: tally.slow,
+                at: self.now,
+                generation: self.generation,
+            });
+        }
         self.probes = Vec::new();
         (self.successes, self.undecided) = (0, 0);
         Transition {

@@ -1,6 +1,9 @@
 //! Which call an error is about, and the redaction rules of that call.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{
+    borrow::Cow,
+    sync::{Arc, OnceLock},
+};
 
 use super::{Evidence, Execution, Message, ToolError, inner::ForModel, safe};
 use crate::{call::CallInfo, redact::Rules};
@@ -87,6 +90,7 @@ impl ToolError {
                     *text = again(text).into();
                 }
             }
+            e.all_details = OnceLock::new();
             if let Some(more) = &mut e.more {
                 more.body = more.body.as_deref().map(again);
                 match &mut more.for_model {

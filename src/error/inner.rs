@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use super::{BoxError, ErrorKind, Evidence, Execution, TimeoutLimit};
 use crate::{
     call::{CallInfo, JobRef},
+    event::transition::OpenCause,
     redact::Rules,
 };
 
@@ -37,7 +38,12 @@ pub(super) struct Inner {
     pub(super) source: Source,
     /// The rules by which its texts were redacted.
     pub(super) rules: Rules,
+    /// Why the circuit breaker has opened that refused the call. A detail that is made when it is read, as a breaker may
+    /// refuse many calls.
+    pub(super) cause: Option<OpenCause>,
     pub(super) more: Option<Box<More>>,
+    /// The details with the cause among them, once they were read.
+    pub(super) all_details: OnceLock<Box<Map<String, Value>>>,
 }
 
 /// For developers.
@@ -73,6 +79,7 @@ impl Inner {
             },
             rules: shared.rules.clone(),
             more: shared.more.clone(),
+            all_details: OnceLock::new(),
             ..**shared
         }
     }
@@ -83,6 +90,20 @@ impl Inner {
             Source::Own(error) => Some(&**error),
             Source::Of(owner) => owner.source(),
         }
+    }
+
+    /// The details, not redacted.
+    pub(super) fn details(&self) -> Option<&Map<String, Value>> {
+        let own = self.more.as_ref().map(|more| &more.details);
+        let Some(cause) = self.cause else { return own };
+        Some(self.all_details.get_or_init(|| {
+            let mut all = Map::new();
+            all.insert("opened_by".to_owned(), cause.reason.name().into());
+            all.insert("failures".to_owned(), cause.failures.into());
+            all.insert("calls".to_owned(), cause.calls.into());
+            all.extend(own.cloned().unwrap_or_default());
+            Box::new(all)
+        }))
     }
 
     /// Fills in the tool, the server and the call id where they are missing.

@@ -75,7 +75,12 @@ mod wire;
 mod with;
 
 use std::{
-    borrow::Cow, convert::Infallible, error::Error as StdError, fmt, io, sync::Arc, time::Duration,
+    borrow::Cow,
+    convert::Infallible,
+    error::Error as StdError,
+    fmt, io,
+    sync::{Arc, OnceLock},
+    time::Duration,
 };
 
 use http::StatusCode;
@@ -90,6 +95,7 @@ pub use self::{
 use crate::text::{TRUNCATED, prefix};
 use crate::{
     call::{CallInfo, JobRef, ReplaySafety},
+    event::transition::OpenCause,
     redact::{Redacted, Rules},
     text::{Short, is_hidden, plain},
 };
@@ -163,7 +169,9 @@ impl ToolError {
             timeout: None,
             source: Source::None,
             rules: Rules::default(),
+            cause: None,
             more: None,
+            all_details: OnceLock::new(),
         };
         fill(&mut inner);
         Self(Arc::new(inner))
@@ -272,9 +280,32 @@ impl ToolError {
         message: &'static str,
         retry_after: Duration,
     ) -> Self {
+        Self::not_admitted_with(call, kind, message, |e| e.retry_after = Some(retry_after))
+    }
+
+    /// The refusal of a circuit breaker. Why it has opened is among the details.
+    pub(crate) fn circuit_open(
+        call: Option<&CallInfo>,
+        retry_after: Duration,
+        cause: Option<OpenCause>,
+    ) -> Self {
+        let kind = ErrorKind::CircuitOpen;
+        Self::not_admitted_with(call, kind, "Circuit breaker open", |e| {
+            e.retry_after = Some(retry_after);
+            e.cause = cause;
+        })
+    }
+
+    #[inline]
+    fn not_admitted_with(
+        call: Option<&CallInfo>,
+        kind: ErrorKind,
+        message: &'static str,
+        fill: impl FnOnce(&mut Inner),
+    ) -> Self {
         let error = Self::made(kind, message.into(), |e| {
             e.refuse();
-            e.retry_after = Some(retry_after);
+            fill(e);
             if let Some(call) = call {
                 e.stamp(call);
             }
@@ -483,7 +514,7 @@ impl ToolError {
 
     /// The details, redacted.
     pub fn details(&self) -> Option<Redacted<'_>> {
-        let details = &self.more()?.details;
+        let details = self.0.details()?;
         (!details.is_empty()).then(|| self.0.rules.object(details))
     }
 
@@ -516,7 +547,10 @@ impl ToolError {
     }
 
     fn edit_more(self, change: impl FnOnce(&mut More)) -> Self {
-        self.edit(|e| change(e.more.get_or_insert_default()))
+        self.edit(|e| {
+            e.all_details = OnceLock::new();
+            change(e.more.get_or_insert_default());
+        })
     }
 }
 

@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 
 use crate::text::Short;
 
@@ -26,6 +27,11 @@ pub enum BreakerState {
 }
 
 impl BreakerState {
+    /// Whether every call is refused.
+    pub(crate) const fn is_open(self) -> bool {
+        matches!(self, Self::Open | Self::ForcedOpen)
+    }
+
     /// The state as a number, for metrics: 0 if calls pass, 1 if a few do, 2 if they are refused.
     pub const fn level(self) -> u8 {
         match self {
@@ -88,6 +94,51 @@ crate::text::names! {
     }
 }
 
+/// Why a circuit breaker has opened, as far as the errors of the calls that it refuses tell it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OpenCause {
+    pub(crate) reason: TransitionReason,
+    pub(crate) failures: u32,
+    pub(crate) calls: u32,
+}
+
+impl OpenCause {
+    const REASONS: [TransitionReason; 9] = [
+        TransitionReason::ConsecutiveFailures,
+        TransitionReason::FailuresInWindow,
+        TransitionReason::FailureRate,
+        TransitionReason::SlowCallRate,
+        TransitionReason::PeriodElapsed,
+        TransitionReason::ProbesSucceeded,
+        TransitionReason::ProbeFailed,
+        TransitionReason::Forced,
+        TransitionReason::Shared,
+    ];
+    /// The bits of each count.
+    const COUNT: u32 = 28;
+    const MOST: u32 = (1 << Self::COUNT) - 1;
+
+    /// In one word, which is not 0, so that a refusal reads it with one load. Counts above 2^28 are cut.
+    pub(crate) fn to_bits(self) -> u64 {
+        let is_it = |reason: &TransitionReason| *reason == self.reason;
+        let reason = Self::REASONS.iter().position(is_it).map_or(0, |n| n + 1);
+        let count = |n: u32| u64::from(n.min(Self::MOST));
+        (reason as u64) << (2 * Self::COUNT)
+            | count(self.failures) << Self::COUNT
+            | count(self.calls)
+    }
+
+    /// `None` of 0.
+    pub(crate) fn from_bits(bits: u64) -> Option<Self> {
+        let reason = (bits >> (2 * Self::COUNT)) as usize;
+        Some(Self {
+            reason: *Self::REASONS.get(reason.checked_sub(1)?)?,
+            failures: (bits >> Self::COUNT) as u32 & Self::MOST,
+            calls: bits as u32 & Self::MOST,
+        })
+    }
+}
+
 /// A circuit breaker's change of state.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -133,6 +184,25 @@ crate::text::debug_fields! {
     }
 }
 
+/// The last time that a circuit breaker opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Opening {
+    /// The rule that opened it; or that a probe failed, that a handle forced it open, or that another process had opened it.
+    pub reason: TransitionReason,
+    /// When.
+    pub at: Instant,
+    /// How many results led to it, as in [`Transition::calls`].
+    pub calls: u32,
+    /// Failures among them.
+    pub failures: u32,
+    /// Slow calls among them.
+    pub slow_calls: u32,
+    /// How long the call took whose end opened it, in whole milliseconds, cut after 49 days; from its first wait. `None` if that
+    /// is not known: it did not wait, it panicked, or no call's end opened the breaker.
+    pub latency: Option<Duration>,
+}
+
 /// Durations as whole milliseconds, rounded up.
 pub(crate) mod millis {
     use std::time::Duration;
@@ -150,5 +220,43 @@ pub(crate) mod millis {
         d: D,
     ) -> Result<Option<Duration>, D::Error> {
         Ok(Option::<u64>::deserialize(d)?.map(Duration::from_millis))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_comes_back_from_its_word() {
+        for reason in OpenCause::REASONS {
+            for (failures, calls) in [
+                (0, 0),
+                (5, 5),
+                (7, 1000),
+                (OpenCause::MOST, OpenCause::MOST),
+            ] {
+                let cause = OpenCause {
+                    reason,
+                    failures,
+                    calls,
+                };
+                assert_ne!(cause.to_bits(), 0);
+                assert_eq!(OpenCause::from_bits(cause.to_bits()), Some(cause));
+            }
+            let huge = OpenCause {
+                reason,
+                failures: u32::MAX,
+                calls: u32::MAX,
+            };
+            let cut = OpenCause {
+                reason,
+                failures: OpenCause::MOST,
+                calls: OpenCause::MOST,
+            };
+            assert_eq!(OpenCause::from_bits(huge.to_bits()), Some(cut));
+        }
+        assert_eq!(OpenCause::from_bits(0), None);
+        assert_eq!(OpenCause::from_bits(u64::MAX), None);
     }
 }

@@ -10,7 +10,7 @@ use tower_toolcall::{
     Identity, ToolCall, ToolError,
     catch_panic::CatchPanicLayer,
     check::{CheckLayer, check_fn},
-    circuit_breaker::{CircuitBreakerLayer, Rates},
+    circuit_breaker::{CircuitBreakerLayer, Probe, Rates},
     concurrency_limit::ConcurrencyLimitLayer,
     deadline::DeadlineLayer,
     fit::FitLayer,
@@ -66,6 +66,14 @@ contract!(
     Panics::Pass
 );
 contract!(
+    timeout_with_drain,
+    TimeoutLayer::default()
+        .with_drain(Duration::from_secs(1))
+        .unwrap(),
+    Readiness::Passes,
+    Panics::Pass
+);
+contract!(
     policy,
     PolicyLayer::new().allow("search").deny_by_default(),
     Readiness::Eager,
@@ -91,6 +99,25 @@ contract!(
 contract!(
     deadline_inherited,
     DeadlineLayer::inherited(),
+    Readiness::Eager,
+    Panics::Pass
+);
+contract!(
+    deadline_with_drain,
+    DeadlineLayer::new(Duration::from_secs(60))
+        .with_drain(Duration::from_secs(1))
+        .unwrap(),
+    Readiness::Eager,
+    Panics::Pass
+);
+contract!(
+    circuit_breaker_with_ping,
+    CircuitBreakerLayer::builder()
+        .with_probe(Probe::ping(Duration::from_secs(1), |_| async {
+            Ok::<_, ToolError>(())
+        }))
+        .build()
+        .unwrap(),
     Readiness::Eager,
     Panics::Pass
 );

@@ -7,7 +7,7 @@ use tower::{Layer, ServiceExt, service_fn};
 use tower_toolcall::{
     ErrorKind, Key, ToolCall, ToolError,
     backoff::{Backoff, Jitter},
-    circuit_breaker::{CircuitBreakerLayer, Rates, Trip},
+    circuit_breaker::{CircuitBreakerLayer, Probe, Rates, Trip},
     concurrency_limit::ConcurrencyLimitLayer,
     deadline::DeadlineLayer,
     fit::FitLayer,
@@ -18,7 +18,7 @@ use tower_toolcall::{
     redact::Rules,
     repeat_guard::RepeatGuardLayer,
     retry::{RetryBudget, RetryPolicy},
-    settings::{KeyBy, Settings},
+    settings::{KeyBy, ProbeBy, Settings},
     testing::Events,
     timeout::TimeoutLayer,
     trace::TraceLayer,
@@ -223,6 +223,7 @@ fn circuit_breaker() {
         s.circuit_breaker.window = Some(secs(45));
         s.circuit_breaker.open_for = secs(10);
         s.circuit_breaker.probes = 2;
+        s.circuit_breaker.probe = ProbeBy::SafeCalls;
         s.circuit_breaker.successes = Some(4);
         s.circuit_breaker.key = KeyBy::ToolName;
         s.circuit_breaker.max_keys = 12;
@@ -231,6 +232,7 @@ fn circuit_breaker() {
         .with_trip(Trip::consecutive_failures_within(3, secs(45)))
         .with_open_for(secs(10))
         .with_probes(2)
+        .with_probe(Probe::safe_calls())
         .with_successes(4)
         .with_key(Key::ToolName)
         .with_max_keys(12);

@@ -48,6 +48,11 @@ fn values() -> Vec<(&'static str, &'static str, Value)> {
         ("TOOL_CIRCUIT_BREAKER_SUCCESS_RESETS", "no", json!(false)),
         ("TOOL_CIRCUIT_BREAKER_RESET", "0.5", json!("500ms")),
         ("TOOL_CIRCUIT_BREAKER_PROBES", "2", json!(2)),
+        (
+            "TOOL_CIRCUIT_BREAKER_PROBE",
+            "safe_calls",
+            json!("safe_calls"),
+        ),
         ("TOOL_CIRCUIT_BREAKER_SUCCESSES", "4", json!(4)),
         ("TOOL_CIRCUIT_BREAKER_FAILURE_RATE", "0.7", json!(0.7)),
         ("TOOL_CIRCUIT_BREAKER_SLOW_CALL_RATE", "0.9", json!(0.9)),

@@ -112,6 +112,7 @@ impl Settings {
             .with_trip(breaker.trip()?)
             .with_open_for(breaker.open_for)
             .with_probes(breaker.probes)
+            .with_probe(breaker.probe.into())
             .with_probe_lease(longest.saturating_mul(2).clamp(MIN_LEASE, MAX_PERIOD))
             .with_key(breaker.key.into())
             .with_known_keys(self.known_keys(breaker.key, breaker.max_keys))

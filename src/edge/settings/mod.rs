@@ -219,7 +219,7 @@ mod whole;
 #[cfg_attr(docsrs, doc(cfg(feature = "token")))]
 pub use self::token::TokenExchange;
 pub use self::{
-    key::KeyBy,
+    key::{KeyBy, ProbeBy},
     preset::Preset,
     sections::{
         CircuitBreakerSettings, ConcurrencySettings, DeadlineSettings, FitSettings, HealthSettings,

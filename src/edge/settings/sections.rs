@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, num::NonZeroUsize, path::PathBuf, time::Duratio
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{
-    KeyBy, Preset, ServerUrl, Settings, TokenAuth, ToolSettings, Variable, duration,
+    KeyBy, Preset, ProbeBy, ServerUrl, Settings, TokenAuth, ToolSettings, Variable, duration,
     token::ClientSecret,
 };
 use crate::{
@@ -415,6 +415,9 @@ settings! {
             "how long a breaker stays open; a plain number is seconds";
         /// How many probes may run at a time. Default 1.
         probes: u32 = 1, "TOOL_CIRCUIT_BREAKER_PROBES", "how many probes may run at a time";
+        /// What is a probe: `any_call`, or with `safe_calls` only a call that may run twice; a ping is set in code. Default: `any_call`.
+        probe: ProbeBy = ProbeBy::AnyCall, "TOOL_CIRCUIT_BREAKER_PROBE",
+            "what is a probe: any_call or safe_calls";
         /// How many successful probes close the breaker. Default: as many as may run at a time.
         successes: Option<u32> = None, "TOOL_CIRCUIT_BREAKER_SUCCESSES",
             "how many successful probes close it; none: as many as may run";

@@ -442,3 +442,93 @@ async fn to_look_changes_nothing() {
     assert_eq!(breaker.snapshot(), before);
     assert_eq!(before.state, Open);
 }
+
+/// C4, C7: why it has opened last, for operators and on the errors of the calls that it refuses.
+#[tokio::test(start_paused = true)]
+async fn the_cause_of_the_last_opening_is_known() {
+    let rig = default_rig();
+    assert_eq!(rig.breaker().last_opening(), None);
+    rig.fails(4).await;
+    assert_eq!(rig.breaker().last_opening(), None);
+    advance(secs(7)).await;
+    let slow = fails().after(secs(3));
+    let start = tokio::time::Instant::now();
+    rig.ask(slow).await.unwrap_err();
+
+    let opening = rig.breaker().last_opening().unwrap();
+    assert_eq!(
+        (opening.reason, opening.at),
+        (ConsecutiveFailures, start + secs(3))
+    );
+    assert_eq!(
+        (opening.failures, opening.calls, opening.slow_calls),
+        (5, 5, 0)
+    );
+    assert_eq!(opening.latency, Some(secs(3)));
+    let details =
+        |error: tower_toolcall::ToolError| serde_json::to_value(error.details().unwrap()).unwrap();
+    let error = rig.ask(ok()).await.unwrap_err();
+    let expected =
+        serde_json::json!({ "opened_by": "consecutive_failures", "failures": 5, "calls": 5 });
+    assert_eq!(details(error.clone()), expected);
+    // Others' details are added to them.
+    let mut more = expected;
+    more["shard"] = 3.into();
+    assert_eq!(details(error.with_detail("shard", 3)), more);
+    assert_eq!(details(rig.breaker().admit().unwrap_err())["failures"], 5);
+
+    // The next one replaces it, and it stays when the breaker closes.
+    advance(secs(60)).await;
+    rig.fails(1).await;
+    let error = rig.ask(ok()).await.unwrap_err();
+    assert_eq!(details(error)["opened_by"], "probe_failed");
+    let opening = rig.breaker().last_opening().unwrap();
+    assert_eq!(
+        (opening.reason, opening.calls, opening.latency),
+        (ProbeFailed, 1, None)
+    );
+    advance(secs(60)).await;
+    rig.ask(ok()).await.unwrap();
+    rig.breaker().reset();
+    assert_eq!(rig.breaker().last_opening(), Some(opening));
+}
+
+/// C7, C8: what did not open by its own results has a cause too.
+#[tokio::test(start_paused = true)]
+async fn a_forced_and_an_adopted_opening_have_their_cause() {
+    let rig = default_rig();
+    rig.fails(2).await;
+    rig.breaker().force_open();
+    let opening = rig.breaker().last_opening().unwrap();
+    assert_eq!((opening.reason, opening.failures), (Forced, 2));
+    let error = rig.ask(ok()).await.unwrap_err();
+    let details = serde_json::to_value(error.details().unwrap()).unwrap();
+    assert_eq!(details["opened_by"], "forced");
+    rig.breaker().reset();
+    rig.breaker().adopt(secs(5));
+    let opening = rig.breaker().last_opening().unwrap();
+    assert_eq!(opening.reason, TransitionReason::Shared);
+    assert_eq!((opening.failures, opening.latency), (0, None));
+}
+
+/// X6: a list may ask which tools are refused, and changes nothing by that.
+#[tokio::test(start_paused = true)]
+async fn asking_whether_calls_are_refused_changes_nothing() {
+    let rig = default_rig();
+    assert!(!rig.handle.is_refusing(&call()));
+    assert!(rig.handle.is_empty());
+    rig.fails(5).await;
+    let before = rig.breaker().snapshot();
+    assert!(rig.handle.is_refusing(&call()));
+    assert_eq!(rig.breaker().snapshot(), before);
+    advance(secs(60)).await;
+    assert!(!rig.handle.is_refusing(&call()), "a probe may run");
+    assert_eq!(rig.breaker().state(), Open);
+    // While a probe runs others are refused, but the tool is on trial.
+    let _probe = rig.hangs();
+    assert!(rig.breaker().is_open());
+    assert!(!rig.handle.is_refusing(&call()));
+    rig.breaker().force_open();
+    assert!(rig.handle.is_refusing(&call()));
+    assert_eq!(rig.handle.len(), 1);
+}

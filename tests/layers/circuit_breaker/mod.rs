@@ -4,6 +4,7 @@
 mod adopted;
 mod configuration;
 mod handle;
+mod probes;
 mod published_behaviours;
 mod requirements;
 mod stack;
