@@ -138,7 +138,7 @@ impl Cell {
     }
 
     /// How long the breaker is still open, if that is known without the mutex.
-    fn open_for(&self, now: Duration) -> Option<Duration> {
+    pub(super) fn open_for(&self, now: Duration) -> Option<Duration> {
         let word = self.word.load(Acquire);
         // Of this open period, or of one that has begun since: either is an answer.
         let until = self.open_until.load(Acquire);

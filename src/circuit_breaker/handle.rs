@@ -86,6 +86,15 @@ impl CircuitBreakerHandle {
         })
     }
 
+    /// How long it is until the next open period ends, of whichever breaker.
+    #[cfg(feature = "mcp-server")]
+    pub(crate) fn next_period_end(&self) -> Option<Duration> {
+        let now = self.shared.now();
+        let entries = self.circuits.entries();
+        let ends = entries.iter().filter_map(|e| e.value().cell.open_for(now));
+        ends.min()
+    }
+
     /// Every breaker, in the order of server and tool.
     pub fn breakers(&self) -> Vec<Breaker> {
         let mut entries = self.circuits.entries();

@@ -2,12 +2,15 @@
 
 use std::{sync::Arc, time::Duration};
 
-use rmcp::model::{CallToolResponse, Implementation, SubscriptionFilter, Tool};
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, Implementation, SubscriptionFilter, Tool,
+};
 use serde_json::json;
 use tokio::time::timeout;
-use tower::{ServiceExt as _, service_fn};
+use tower::{ServiceBuilder, ServiceExt as _, service_fn};
 use tower_toolcall::{
     BoxError, ErrorKind, ToolCall, ToolError,
+    circuit_breaker::CircuitBreakerLayer,
     health::Health,
     mcp::{Catalog, GatewayHandler, ListTools},
     router::Router,
@@ -224,4 +227,41 @@ async fn clients_that_listen_are_told_and_the_stream_ends_with_the_gateway() {
         timeout(Duration::from_secs(20), ends).await.unwrap();
         assert!(stream.end().is_some(), "{way:?}");
     }
+}
+
+/// C7, X6: a tool whose breaker is open is in no list, whatever the list is of, and clients hear of it.
+#[tokio::test(start_paused = true)]
+async fn a_tool_whose_breaker_is_open_is_withheld_and_told_of() {
+    let search = Tool::new("search", "finds things", Arc::default());
+    let dead = service_fn(|_: ToolCall| async {
+        Err::<CallToolResponse, _>(ToolError::new(ErrorKind::Upstream, "it is dead"))
+    });
+    let breaker = CircuitBreakerLayer::builder()
+        .with_open_for(Duration::from_secs(60))
+        .build()
+        .unwrap();
+    let breakers = breaker.handle();
+    let router = Router::mcp()
+        .server("docs", dead, Catalog::new([search]))
+        .build()
+        .unwrap();
+    let view = router.clone().withhold(&breakers);
+    let stack = ServiceBuilder::new().layer(breaker).service(router.clone());
+    let handler = GatewayHandler::new(stack, router).withhold(&breakers);
+    let follower = tokio::spawn(handler.follow_breakers(&breakers));
+    let mut client = connect(Way::Stream, handler).await;
+    assert_eq!(names(&client).await, ["docs__search"]);
+    assert!(breakers.is_empty());
+    for _ in 0..5 {
+        let params = CallToolRequestParams::new("docs__search");
+        client.client.peer().call_tool(params).await.unwrap();
+    }
+    assert_eq!(client.heard.changes.recv().await, Some(()));
+    assert_eq!(names(&client).await, [""; 0]);
+    assert!(view.list().is_empty() && view.find("docs__search").is_none());
+    // With time alone.
+    assert_eq!(client.heard.changes.recv().await, Some(()));
+    assert_eq!(names(&client).await, ["docs__search"]);
+    assert!(view.find("docs__search").is_some());
+    follower.abort();
 }

@@ -17,3 +17,4 @@ mod stack;
 mod typed;
 mod unknown;
 mod values;
+mod withheld;

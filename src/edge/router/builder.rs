@@ -177,7 +177,10 @@ impl<Res: 'static> RouterBuilder<Res> {
             table.set_timeout(&name, timeout)?;
         }
         let table = Arc::new(table);
-        Ok(Router { table })
+        Ok(Router {
+            table,
+            breakers: None,
+        })
     }
 }
 

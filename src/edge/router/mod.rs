@@ -46,6 +46,8 @@
 //! [`subscribe_all`](crate::health::Health::subscribe_all) for changes, and for each
 //! [`probe_at`](crate::health::ServerHealth::probe_at), as `GatewayHandler::follow_health` does.
 //!
+//! A tool whose circuit breaker is open is left out too, if the list is that of [`withhold`](Router::withhold).
+//!
 //! # Order
 //!
 //! Innermost. Layers for all tools go around the router, below its [identity layer](Router::identity); layers for one tool, or one

@@ -19,6 +19,7 @@ use super::{
 };
 use crate::{
     call::{Identity, ReplaySafety, ToolCall},
+    circuit_breaker::CircuitBreakerHandle,
     error::ToolError,
     identity::{IdentityLayer, Resolve},
 };
@@ -26,6 +27,8 @@ use crate::{
 /// Brings each call to the tool of its name. See the [module docs](super) for an example.
 pub struct Router<Res = Value> {
     pub(super) table: Arc<Table<Res>>,
+    /// The breakers that are asked for the lists. Most routers have none, and are cloned for each call.
+    pub(super) breakers: Option<Arc<Vec<CircuitBreakerHandle>>>,
 }
 
 impl Router {
@@ -59,14 +62,63 @@ impl<Res> Router<Res> {
         self.table.replay_safety(call)
     }
 
+    /// The same router, whose lists ([`names`](Self::names), `mcp_tools`, `definition`) leave out the tools whose breaker is
+    /// [open](CircuitBreakerHandle::is_refusing), so that no model spends a turn on a call that is refused. Once the open period
+    /// is over they are back: a tool that is in no list would never be called, and its breaker never close. Calls pass as
+    /// before, and the breaker goes on refusing them. May be called for several layers: those of tools, those of servers.
+    ///
+    /// The breakers are asked by the names that calls have below the [identity layer](Self::identity); by those of a
+    /// [key function](crate::Key::by) of other parts of a call nothing is found. Asking makes no breaker and takes no probe's place.
+    ///
+    /// This is a view, made when the breakers are there: routers that were cloned before have their lists as they are. With
+    /// time alone a list changes too: `GatewayHandler::follow_breakers` tells clients of it.
+    ///
+    /// ```
+    /// use tower::{ServiceBuilder, service_fn};
+    /// use tower_toolcall::{AnyError, ToolCall, circuit_breaker::CircuitBreakerLayer, router::Router};
+    ///
+    /// # fn main() -> Result<(), tower_toolcall::ConfigError> {
+    /// let docs = service_fn(|_: ToolCall| async { Ok::<_, AnyError>("found") });
+    /// let router = Router::builder().server("docs", docs, ["fetch", "search"]).build()?;
+    /// let breaker = CircuitBreakerLayer::new();
+    /// let list = router.clone().withhold(&breaker.handle());
+    /// let stack = ServiceBuilder::new().layer(router.identity()).layer(&breaker).service(router);
+    ///
+    /// breaker.handle().breaker(&ToolCall::new("search").with_server("docs")).force_open();
+    /// assert_eq!(list.names(), ["docs__fetch"]);
+    /// # let _ = stack; Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn withhold(mut self, breakers: &CircuitBreakerHandle) -> Self {
+        let all = self.breakers.get_or_insert_default();
+        Arc::make_mut(all).push(breakers.clone());
+        self
+    }
+
+    /// Whether a tool is left out of the lists.
+    fn is_withheld(&self, server: Option<&str>, tool: &str) -> bool {
+        let Some(breakers) = &self.breakers else {
+            return false;
+        };
+        let call = ToolCall::new(tool);
+        let call = match server {
+            Some(server) => call.with_server(server),
+            None => call,
+        };
+        breakers.iter().any(|breakers| breakers.is_refusing(&call))
+    }
+
     /// The names of all tools as a caller gives them, sorted, except those of servers to which calls are
-    /// [refused](RouterBuilder::with_health) now. What a server lists under a name that no call can have, as
+    /// [refused](RouterBuilder::with_health) now, and those that are [withheld](Self::withhold). What a server lists under a name that no call can have, as
     /// [`ToolCall::check`] tells of the flat one, is not there.
     pub fn names(&self) -> Vec<String> {
         let local = self.table.local.keys();
+        let local = local.filter(|name| !self.is_withheld(None, name));
         let mut names: Vec<_> = local.map(|name| name.to_string()).collect();
-        let _ = self.table.try_each_remote(|flat, _| {
-            names.push(flat);
+        let _ = self.table.try_each_remote(|flat, server, tool| {
+            if !self.is_withheld(Some(server), tool) {
+                names.push(flat);
+            }
             ControlFlow::Continue(())
         });
         names.sort_unstable();
@@ -75,16 +127,21 @@ impl<Res> Router<Res> {
 
     /// The definitions of all tools that have one, under the names by which a caller gives them, sorted: those of MCP servers,
     /// except those to which calls are [refused](RouterBuilder::with_health) now, and of
-    /// [local](RouterBuilder::mcp_tool) tools that were added with theirs.
+    /// [local](RouterBuilder::mcp_tool) tools that were added with theirs; without those that are [withheld](Self::withhold).
     #[cfg(feature = "mcp")]
     pub fn mcp_tools(&self) -> Vec<Tool> {
-        let mut definitions: Vec<_> = self.table.definitions.tools().cloned().collect();
+        let local = self.table.definitions.tools();
+        let local = local.filter(|tool| !self.is_withheld(None, &tool.name));
+        let mut definitions: Vec<_> = local.cloned().collect();
         for server in self.table.servers.values() {
             let Some(catalog) = server.present().and_then(|tools| tools.catalog()) else {
                 continue;
             };
-            let callable = |tool: &&Tool| server.is_callable(&tool.name);
-            definitions.extend(catalog.tools().filter(callable).cloned().map(|mut tool| {
+            let shown = |tool: &&Tool| {
+                let name = &*tool.name;
+                server.is_callable(name) && !self.is_withheld(Some(server.name()), name)
+            };
+            definitions.extend(catalog.tools().filter(shown).cloned().map(|mut tool| {
                 tool.name = server.flat(&tool.name).into();
                 tool
             }));
@@ -96,7 +153,10 @@ impl<Res> Router<Res> {
     /// The one of these whose name is this, found without a walk.
     #[cfg(feature = "mcp")]
     pub fn definition(&self, name: &str) -> Option<Tool> {
-        self.table.definition(name)
+        let call = self.breakers.as_ref().map(|_| ToolCall::new(name));
+        let identity = call.and_then(|call| self.table.resolve(&call));
+        let is_withheld = identity.is_some_and(|i| self.is_withheld(i.server(), i.tool()));
+        self.table.definition(name).filter(|_| !is_withheld)
     }
 }
 
@@ -157,6 +217,7 @@ impl<Res> Clone for Router<Res> {
     fn clone(&self) -> Self {
         Self {
             table: Arc::clone(&self.table),
+            breakers: self.breakers.clone(),
         }
     }
 }

@@ -80,6 +80,11 @@ impl<Res> Server<Res> {
         (!self.is_away()).then_some(&*self.tools)
     }
 
+    #[cfg(feature = "mcp")]
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
     pub(super) fn identity(&self, tool: Arc<str>) -> Identity {
         let identity = Identity::new(tool).with_server(Arc::clone(&self.name));
         identity.with_separator(Arc::clone(&self.separator))
@@ -196,17 +201,17 @@ impl<Res> Table<Res> {
         Some(definition)
     }
 
-    /// Calls `f` with the flat and the own name of each server's tool that can be called, until it breaks.
+    /// Calls `f` with the flat name, the server and the own name of each server's tool that can be called, until it breaks.
     pub(super) fn try_each_remote(
         &self,
-        mut f: impl FnMut(String, &str) -> ControlFlow<()>,
+        mut f: impl FnMut(String, &str, &str) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         self.servers.values().try_for_each(|server| {
             let Some(tools) = server.present() else {
                 return ControlFlow::Continue(());
             };
             tools.try_each(&mut |tool| match server.is_callable(tool) {
-                true => f(server.flat(tool), tool),
+                true => f(server.flat(tool), &server.name, tool),
                 false => ControlFlow::Continue(()),
             })
         })
@@ -224,7 +229,7 @@ impl<Res> Table<Res> {
                 _ => nearest.skip()?,
             }
         }
-        self.try_each_remote(|flat, bare| nearest.offer(&flat, bare))
+        self.try_each_remote(|flat, _, bare| nearest.offer(&flat, bare))
     }
 
     /// Whether a call of this name alone finds a tool, at a server that is there.

@@ -1,7 +1,7 @@
 use std::{num::NonZeroUsize, sync::Arc};
 
 use rmcp::model::{CallToolResponse, Implementation, ServerCapabilities, ServerConfig};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 use tower::{ServiceExt as _, service_fn, util::BoxCloneSyncService};
 use tower_layer::Layer as _;
 use tower_service::Service;
@@ -10,6 +10,7 @@ use super::{ListTools, changes::Changes, drain::Drain, list::Listed, session::Se
 use crate::{
     call::{ToolCall, Trust},
     catch_panic::CatchPanicLayer,
+    circuit_breaker::CircuitBreakerHandle,
     config::ConfigError,
     edge::{health::Health, mcp::McpTools},
     error::ToolError,
@@ -159,6 +160,7 @@ pub(super) struct Settings {
     pub(super) page: NonZeroUsize,
     pub(super) takes_idempotency_keys: bool,
     pub(super) deadlines: Option<Trust>,
+    pub(super) withheld: Vec<CircuitBreakerHandle>,
 }
 
 impl GatewayHandler {
@@ -189,6 +191,7 @@ impl GatewayHandler {
                 page: PAGE,
                 takes_idempotency_keys: false,
                 deadlines: None,
+                withheld: Vec::new(),
             }),
             changes: Changes::default(),
             drain: Drain::default(),
@@ -272,6 +275,39 @@ impl GatewayHandler {
                     return;
                 }
                 changes.tell();
+            }
+        }
+    }
+
+    /// Leaves the tools whose breaker is [open](CircuitBreakerHandle::is_refusing) out of `tools/list`, until their open period is
+    /// over. Their calls are refused by the breaker as before. For lists of any kind, by the names that
+    /// [the list](ListTools::resolve) gives them; a router can do so
+    /// [itself](crate::router::Router::withhold). May be called for several layers. Default: none is left out.
+    pub fn withhold(self, breakers: &CircuitBreakerHandle) -> Self {
+        self.set(|s| s.withheld.push(breakers.clone()))
+    }
+
+    /// Calls [`tools_changed`](Self::tools_changed) whenever a breaker opens or no longer refuses all calls, as lists that
+    /// [withhold](Self::withhold) such tools change then. Run it beside the gateway; it does not end by itself. Dropped, it tells
+    /// no more.
+    pub fn follow_breakers(
+        &self,
+        breakers: &CircuitBreakerHandle,
+    ) -> impl Future<Output = ()> + Send + use<> {
+        let (changes, breakers) = (self.changes.clone(), breakers.clone());
+        let mut transitions = breakers.subscribe();
+        async move {
+            loop {
+                let transition = match breakers.next_period_end() {
+                    Some(rest) => timeout(rest, transitions.next()).await.ok(),
+                    None => Some(transitions.next().await),
+                };
+                match transition {
+                    Some(None) => return,
+                    Some(Some(Ok(turn))) if !turn.from.is_open() && !turn.to.is_open() => {}
+                    // A period is over, or some transitions were missed.
+                    None | Some(Some(_)) => changes.tell(),
+                }
             }
         }
     }

@@ -14,7 +14,6 @@ use rmcp::{
 use tower::ServiceExt as _;
 
 use super::{answer, first::first, handler::GatewayHandler, pages, request};
-#[cfg(feature = "cancel")]
 use crate::call::ToolCall;
 
 impl ServerHandler for GatewayHandler {
@@ -100,8 +99,27 @@ impl ServerHandler for GatewayHandler {
 impl GatewayHandler {
     /// The tools as they are now. In rmcp a panic would leave the request without an answer.
     fn list(&self) -> Result<Vec<Tool>, ErrorData> {
-        let list = catch_unwind(AssertUnwindSafe(|| self.tools.list()));
+        let list = catch_unwind(AssertUnwindSafe(|| {
+            let mut tools = self.tools.list();
+            if !self.settings.withheld.is_empty() {
+                tools.retain(|tool| !self.is_withheld(&tool.name));
+            }
+            tools
+        }));
         list.map_err(|_| ErrorData::internal_error("the list of tools cannot be had", None))
+    }
+}
+
+impl GatewayHandler {
+    /// Whether a tool is left out of the list, as its breaker is open.
+    fn is_withheld(&self, name: &str) -> bool {
+        let call = ToolCall::new(name);
+        let call = match self.tools.resolve(&call) {
+            Ok(Some(identity)) => call.renamed(&identity),
+            _ => call,
+        };
+        let mut breakers = self.settings.withheld.iter();
+        breakers.any(|breakers| breakers.is_refusing(&call))
     }
 }
 
