@@ -24,8 +24,8 @@ use crate::{
 /// # Display
 ///
 /// One line for a person: who wants to call what, the redacted arguments, and the rule's reason. Hidden characters are written as escapes
-/// (`\u{202e}`), so that no argument and no name can rearrange what the person reads. What is long or secret is not shown:
-/// [`is_shown_in_full`](Self::is_shown_in_full) tells.
+/// (`\u{202e}`), or as a space in names, and a quote in a name is written as `\'`, so that no argument and no name can rearrange what the person reads. What is
+/// long or secret is not shown: [`is_shown_in_full`](Self::is_shown_in_full) says so.
 pub struct Approval {
     call: ToolCall,
     reason: Option<Arc<str>>,
@@ -144,11 +144,15 @@ impl Approval {
         self.call.arguments()
     }
 
-    /// Whether the redacted [arguments](Self::arguments) are those that are sent: nothing is secret, and nothing is too long to be shown. If not, a person
-    /// who sees only these approves what he cannot see.
+    /// Whether the line that is displayed leaves nothing out of what is sent: no name and no [argument](Self::arguments) is secret, too long, or has
+    /// hidden characters in a name. If not, a person who reads only the line approves what it does not show.
     pub fn is_shown_in_full(&self) -> bool {
+        let mut names = [Some(self.tool()), self.server(), self.agent_id()]
+            .into_iter()
+            .flatten();
         let shown = serde_json::to_value(self.arguments());
-        shown.is_ok_and(|shown| shown.as_object() == Some(self.arguments_in_full()))
+        names.all(|name| Short::name(name).to_string() == name)
+            && shown.is_ok_and(|shown| shown.as_object() == Some(self.arguments_in_full()))
     }
 
     /// The call, to be looked at.
@@ -160,12 +164,14 @@ impl Approval {
 impl fmt::Display for Approval {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut out = Visible(f);
+        // A name cannot end its quotes.
+        let quoted = |name| Short::name(name).to_string().replace('\'', r"\'");
         if let Some(agent) = self.agent_id() {
-            write!(out, "agent '{}' wants to call ", Short::name(agent))?;
+            write!(out, "agent '{}' wants to call ", quoted(agent))?;
         }
-        write!(out, "'{}'", Short::name(self.tool()))?;
+        write!(out, "'{}'", quoted(self.tool()))?;
         if let Some(server) = self.server() {
-            write!(out, " of server '{}'", Short::name(server))?;
+            write!(out, " of server '{}'", quoted(server))?;
         }
         write!(out, " with {}", self.arguments())?;
         match self.reason() {
@@ -283,5 +289,24 @@ mod tests {
         assert_eq!(secret.arguments_in_full()["password"], "rm -rf /");
         let long = "a".repeat(10_000) + "; rm -rf /";
         assert!(!approval(&call(json!({ "command": long }))).is_shown_in_full());
+        // Two tools may differ behind the part of their names that is shown, or in what cannot be seen.
+        for name in ["read_".repeat(13) + "delete", "read\u{200b}".to_owned()] {
+            assert!(
+                !approval(&ToolCall::new(&*name)).is_shown_in_full(),
+                "{name}"
+            );
+            let of_server = call(json!({})).with_server(&*name);
+            assert!(!approval(&of_server).is_shown_in_full(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_name_cannot_pass_for_the_rest_of_the_line() {
+        let call = ToolCall::new("read' of server 'docs' with {} ('").with_server("evil");
+        let line = approval(&call).to_string();
+        assert!(
+            line.starts_with(r"'read\' of server \'docs\' with {} (\'' of server 'evil'"),
+            "{line}"
+        );
     }
 }

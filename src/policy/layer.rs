@@ -77,8 +77,8 @@ impl PolicyLayer {
 
     /// Adds a rule, behind those that are there: the first one that is for a call decides.
     ///
-    /// A rule that an earlier one with another decision covers can never decide; the event `tool.policy` tells of it, and
-    /// [`check`](Self::check) refuses it.
+    /// A rule can never decide if an earlier one with another decision covers it, or if its pattern is empty: the event `tool.policy`
+    /// warns of it, and [`check`](Self::check) refuses it.
     pub fn rule(self, rule: Rule) -> Self {
         let layer = self.edit(|p| p.rules.push(rule));
         if let Err(error) = layer.policy.check_last(layer.policy.rules.len()) {
@@ -91,7 +91,7 @@ impl PolicyLayer {
     ///
     /// # Errors
     ///
-    /// `rules`: an earlier one with another decision covers it.
+    /// `rules`: an earlier one with another decision covers it, or its pattern is empty.
     pub fn try_rule(self, rule: Rule) -> Result<Self, ConfigError> {
         let layer = self.edit(|p| p.rules.push(rule));
         layer.policy.check_last(layer.policy.rules.len())?;
@@ -144,8 +144,8 @@ impl PolicyLayer {
     ///
     /// # Errors
     ///
-    /// `rules`: a rule can never decide, because an earlier one with another decision covers it. `approver`: a rule asks for approvals, and
-    /// nobody is there to give them.
+    /// `rules`: a rule can never decide, because an earlier one with another decision covers it or its pattern is empty. `approver`: a rule
+    /// asks for approvals, and nobody is there to give them.
     pub fn check(&self) -> Result<(), ConfigError> {
         let asks = |rule: &Rule| rule.decision() == Decision::Ask;
         let in_vain = self.policy.approver.is_none() && self.policy.rules.iter().any(asks);
@@ -261,6 +261,11 @@ impl Policy {
         let Some((last, earlier)) = self.rules.get(..n).and_then(<[Rule]>::split_last) else {
             return Ok(());
         };
+        refuse_if(
+            last.tool().is_empty(),
+            "rules",
+            "a pattern is empty: no tool has such a name",
+        )?;
         let first = earlier.iter().find(|rule| rule.covers(last));
         // What is said twice does no harm.
         match first.filter(|first| first.decision() != last.decision()) {

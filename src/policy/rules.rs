@@ -164,7 +164,9 @@ impl Rule {
             (Some(_), None) => false,
         };
         self.when.is_none()
-            && (self.effect.is_none() || self.effect == other.effect)
+            && self
+                .effect
+                .is_none_or(|own| other.effect.is_some_and(|other| own.covers(other)))
             && self.tool.covers(&other.tool)
             && covers(&self.server, &other.server)
             && covers(&self.agent, &other.agent)
@@ -186,6 +188,11 @@ impl Rule {
 }
 
 impl Effect {
+    /// A tool that may destroy may write.
+    fn covers(self, other: Self) -> bool {
+        self == other || (self, other) == (Self::MayWrite, Self::MayDestroy)
+    }
+
     fn is_of(self, known: Annotations) -> bool {
         let reads = known.read_only == Some(true);
         match self {
@@ -424,6 +431,10 @@ mod tests {
         ] {
             assert_eq!(deny().covers(&rule), is_covered, "{rule:?}");
         }
+        let writes = || Rule::deny("*").may_write();
+        assert!(writes().covers(&Rule::allow("*").may_destroy()));
+        assert!(!Rule::deny("*").may_destroy().covers(&writes()));
+        assert!(!writes().covers(&Rule::allow("*").read_only()));
         for narrow in [
             deny().of_server("a"),
             deny().for_agent("a"),

@@ -548,6 +548,9 @@ fn a_policy_that_cannot_work_is_found() {
         field(PolicyLayer::new().deny("fs_*").deny("fs_delete")),
         Ok(())
     );
+    // No tool has an empty name: the rule would deny nothing.
+    assert_eq!(field(PolicyLayer::new().deny("")), Err("rules".into()));
+    assert!(PolicyLayer::new().try_rule(Rule::deny("")).is_err());
     let error = PolicyLayer::new().with_approval_timeout(Duration::ZERO);
     assert_eq!(error.unwrap_err().field(), "approval_timeout");
 }
