@@ -33,6 +33,7 @@
 //! | `tool.evicted` | DEBUG | circuit_breaker, rate_limit, quota, concurrency_limit, repeat_guard, metrics, health | `keys`, `kept` |
 //! | `tool.schema` | WARN | `validate::Schemas` | `server`, `tools`, `unchecked`; `tool` and `error` are those of the first of these, and no others |
 //! | `tool.repaired` | DEBUG | validate | `paths` |
+//! | `tool.shortened` | INFO | fit | `max_chars` |
 //! | `tool.misfit` | WARN | check, with `mcp::McpOutput` | `error` |
 //! | `tool.http_request` | DEBUG | `http_tool` | `method`, `url`, `headers`, `body` |
 //! | `tool.http_response` | DEBUG | `http_tool` | `status`, `duration_ms`, `headers`, `body` |

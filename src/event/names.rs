@@ -47,6 +47,8 @@ pub mod event {
     pub const MISFIT: &str = "tool.misfit";
     /// The arguments of a call did not fit its tool's schema, and were changed so that they do. DEBUG.
     pub const REPAIRED: &str = "tool.repaired";
+    /// An answer was too long for the model, and was shortened. INFO.
+    pub const SHORTENED: &str = "tool.shortened";
     /// The same call has succeeded again and again, with nothing new in between. WARN.
     pub const REPEATED: &str = "tool.repeated";
     /// A request of an HTTP tool is about to be sent. DEBUG.
@@ -93,6 +95,8 @@ pub mod field {
     pub const CONFIGURED_TIMEOUT_MS: &str = "configured_timeout_ms";
     /// The answer's size as JSON, in bytes.
     pub const OUTPUT_BYTES: &str = "output_bytes";
+    /// How many characters an answer may have.
+    pub const MAX_CHARS: &str = "max_chars";
     /// The time until the call's deadline, in milliseconds.
     pub const DEADLINE_MS: &str = "deadline_ms";
     /// The id of the agent that makes the call.

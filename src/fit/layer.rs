@@ -14,6 +14,7 @@ use super::{Cut, Shorten};
 use crate::{
     call::{CallInfo, ToolCall},
     error::{ErrorKind, ToolError},
+    event::emit,
     kit::inner::{self, call_in_place},
     text::Bounded,
 };
@@ -68,10 +69,11 @@ impl FitLayer {
         let keep = self.keep.as_ref();
         let reference = keep.and_then(|keep| keep(call, &answer.whole()));
         let cut = Cut::new(self.max_chars, self.advice.as_deref(), reference);
+        let (max, advice) = (self.max_chars, cut.advice());
         let Err(why) = answer.shorten(&cut) else {
+            emit!(INFO SHORTENED, call, MAX_CHARS = max);
             return Ok(answer);
         };
-        let (max, advice) = (self.max_chars, cut.advice());
         let reason = format_args!(
             "the answer has more than {max} characters; {advice}. It cannot be shortened: {why}"
         );

@@ -2,7 +2,7 @@
 //!
 //! An answer that [fits](Shorten::fits) passes as it is; measuring it allocates nothing. A longer one keeps its beginning, three quarters of the
 //! room, and its end. Between them stands a mark that says how much is missing and what to do. The cut is at a line break if one is
-//! near, and never inside a character. With the mark, the answer has at most as many characters as the limit says.
+//! near, and never inside a Unicode scalar value, which is what *character* means here: a combined emoji may be cut. With the mark, the answer has at most as many characters as the limit says.
 //!
 //! Answers that are errors in the tool's own words (MCP's `isError`) are shortened as well. Errors of the call pass; their
 //! texts have limits of their own.
@@ -66,6 +66,14 @@
 //!
 //! [`Reported`](crate::ErrorKind::Reported) for an answer that is too long and [cannot be shortened](Shorten::shorten): the tool ran, so
 //! that is never retried and says nothing to a breaker. Those of the inner service, stamped with the call's names.
+//!
+//! # Events
+//!
+//! An answer that was shortened is the event `tool.shortened`, INFO, through `tracing`: see [`event`](crate::event).
+//!
+//! # Panics
+//!
+//! A panic of the hook is one of the call, although its tool has answered; a [`CatchPanicLayer`](crate::catch_panic) below does not catch it.
 //!
 //! # Cancel safety
 //!

@@ -24,6 +24,7 @@ use tower_toolcall::{
     catch_panic::CatchPanicLayer,
     circuit_breaker::CircuitBreakerLayer,
     deadline::DeadlineLayer,
+    fit::FitLayer,
     health::Health,
     outcome::{ByError, classify_fn},
     rate_limit::RateLimitBackoffLayer,
@@ -1126,4 +1127,22 @@ async fn the_size_is_that_of_the_answer_that_the_caller_gets() {
         .unwrap();
     let seen = record.0.lock().unwrap().clone();
     assert_eq!(seen.spans[0].2["tool.output_bytes"], "4");
+}
+
+#[tokio::test]
+async fn an_answer_that_was_shortened_is_an_event_and_one_that_passes_is_none() {
+    let (record, _guard) = record();
+    for chars in [100, 101] {
+        ServiceBuilder::new()
+            .layer(FitLayer::new(100))
+            .service(service_fn(move |_: ToolCall| async move {
+                Ok::<_, BoxError>("x".repeat(chars))
+            }))
+            .oneshot(call())
+            .await
+            .unwrap();
+    }
+    let seen = record.0.lock().unwrap().clone();
+    assert_eq!(seen.names(), [(tracing::Level::INFO, "tool.shortened")]);
+    assert_eq!(seen.events[0].2["max_chars"], "100");
 }
