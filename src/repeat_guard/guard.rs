@@ -15,7 +15,10 @@ use crate::{
     call::{CallInfo, ToolCall, hash_of},
     error::{ErrorKind, ToolError},
     event::{Event, Listener},
-    kit::registry::{Entry, Evict, Keep, Registry},
+    kit::{
+        per_tool::PerTool,
+        registry::{Entry, Evict, Keep, Registry},
+    },
     outcome::Outcome,
 };
 
@@ -59,6 +62,8 @@ pub(super) struct Rules {
     pub(super) principal: Principal,
     /// Arguments that are not compared.
     pub(super) ignored: Vec<Box<str>>,
+    /// Whether calls of a tool are watched; those of others are.
+    pub(super) tools: PerTool<bool>,
     pub(super) listener: Listener,
     pub(super) seed: RandomState,
     pub(super) origin: Instant,
@@ -183,8 +188,12 @@ pub(super) type MaybeWatched = Option<Watched>;
 
 impl Guard {
     pub(super) fn watch(&self, call: &ToolCall, info: &CallInfo) -> MaybeWatched {
+        let Rules {
+            principal, tools, ..
+        } = &*self.rules;
+        let is_exempt = !tools.is_empty() && tools.get(call) == Some(&false);
         // Arguments that are too deep are never sent, and are not looked at.
-        if self.rules.principal.parts(info).is_none() || call.is_too_deep() {
+        if principal.parts(info).is_none() || is_exempt || call.is_too_deep() {
             return None;
         }
         let memory = self.histories.keep(info, || Memory::new(&self.rules));

@@ -14,7 +14,7 @@ use crate::{
     error::ToolError,
     event::{Listen, Listener},
     key::Key,
-    kit::keys::KeySettings,
+    kit::{keys::KeySettings, per_tool::PerTool},
     outcome::{ByError, Classify, Outcome},
 };
 
@@ -73,6 +73,7 @@ pub struct RepeatGuardBuilder<C = ByError> {
     keys: KeySettings,
     principal: Principal,
     ignored: Vec<Box<str>>,
+    tools: PerTool<bool>,
     listener: Listener,
     classifier: C,
 }
@@ -94,6 +95,7 @@ impl RepeatGuardBuilder {
             keys: KeySettings::default(),
             principal: Principal::default(),
             ignored: Vec::new(),
+            tools: PerTool::default(),
             listener: Listener::default(),
             classifier: ByError,
         }
@@ -145,6 +147,16 @@ impl<C> RepeatGuardBuilder<C> {
         self
     }
 
+    /// Sets whether calls of one tool are watched. Default: those of all tools. For tools that are asked until they say yes, for example: calls that are not
+    /// watched are never refused, and how they end counts for nothing.
+    ///
+    /// Both names of a [resolved](crate::identity) call are known: its flat name (`pay__charge`), which goes first, and the tool's own
+    /// (`charge`), which holds for the tools of this name of all servers.
+    pub fn with_tool(mut self, name: impl Into<Box<str>>, is_watched: bool) -> Self {
+        self.tools.set(name.into(), is_watched);
+        self
+    }
+
     /// Sets the listener for calls that succeed again and again, and for evictions. Default: none. The events are emitted
     /// through `tracing` in any case.
     pub fn with_listener(mut self, listen: impl Listen + 'static) -> Self {
@@ -160,6 +172,7 @@ impl<C> RepeatGuardBuilder<C> {
             keys: self.keys,
             principal: self.principal,
             ignored: self.ignored,
+            tools: self.tools,
             listener: self.listener,
             classifier,
         }
@@ -198,6 +211,7 @@ impl<C> RepeatGuardBuilder<C> {
             limits: self.limits,
             principal: self.principal,
             ignored: self.ignored,
+            tools: self.tools,
             listener: self.listener.clone(),
             seed: RandomState::new(),
             origin: Instant::now(),
@@ -215,6 +229,7 @@ impl<C> fmt::Debug for RepeatGuardBuilder<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RepeatGuardBuilder")
             .field("limits", &self.limits)
+            .field("tools", &self.tools)
             .field("max_keys", &self.keys.max)
             .finish_non_exhaustive()
     }

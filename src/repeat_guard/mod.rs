@@ -82,6 +82,7 @@
 //!     .with_failures(5)
 //!     .with_window(Duration::from_secs(600))
 //!     .with_ignored_argument("request_id") // another one in each call
+//!     .with_tool("job_status", false) // asked again and again until it is done
 //!     .with_principal(|call| call.agent_id()) // whatever the session
 //!     .build()?;
 //! # let _ = layer; Ok(()) }

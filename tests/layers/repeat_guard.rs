@@ -223,6 +223,25 @@ async fn an_argument_that_is_another_one_in_each_call_can_be_left_out() {
     }
 }
 
+/// A tool that is asked until it says yes.
+#[tokio::test(start_paused = true)]
+async fn calls_of_an_exempt_tool_are_not_watched() {
+    let layer = RepeatGuardLayer::builder()
+        .with_tool("search", false)
+        .with_tool("docs__search", true)
+        .build()
+        .unwrap();
+    let search = || call(json!({}));
+    assert_eq!(sent(&layer, fails(ErrorKind::Failed), &search()).await, 10);
+    let of = |server: &str| search().with_server(server);
+    let sent_to = |call: ToolCall| {
+        let layer = layer.clone();
+        async move { sent(&layer, fails(ErrorKind::Failed), &call).await }
+    };
+    assert_eq!(sent_to(of("web")).await, 10);
+    assert_eq!(sent_to(of("docs")).await, 3);
+}
+
 #[tokio::test(start_paused = true)]
 async fn sessions_and_agents_are_told_apart_and_calls_of_nobody_pass() {
     let layer = RepeatGuardLayer::new();

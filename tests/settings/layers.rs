@@ -104,11 +104,14 @@ fn repeat_guard() {
         s.repeat_guard.failures = 5;
         s.repeat_guard.window = secs(600);
         s.repeat_guard.max_keys = 7;
+        let status = s.tools.entry("status".to_owned()).or_default();
+        status.repeat_guard = Some(false);
     });
     let by_hand = RepeatGuardLayer::builder()
         .with_failures(5)
         .with_window(secs(600))
-        .with_max_keys(7);
+        .with_max_keys(7)
+        .with_tool("status", false);
     same(&settings.repeat_guard_builder(), &by_hand);
 }
 

@@ -164,3 +164,28 @@ async fn a_function_says_the_timeouts_of_tools() {
         assert_eq!(error.timeout(), Some(secs(time)));
     }
 }
+
+/// A tool that is asked until it says yes.
+#[tokio::test(start_paused = true)]
+async fn a_tool_is_exempt_from_the_repeat_guard() {
+    let mut settings: Settings = toml::from_str("[tools.status]\nrepeat_guard = false").unwrap();
+    settings.repeat_guard.enabled = true;
+    let layer = stack(&settings);
+    for (name, sent) in [("status", 9), ("search", 3)] {
+        let tool = flaky(ErrorKind::NotFound, 9);
+        for _ in 0..9 {
+            let call = ToolCall::new(name).with_session_id("s");
+            run(&layer, &tool, call).await.unwrap_err();
+        }
+        assert_eq!(tool.count(), sent, "{name}");
+    }
+}
+
+#[test]
+fn a_tool_cannot_be_guarded_where_no_tool_is() {
+    let settings: Settings = toml::from_str("[tools.status]\nrepeat_guard = true").unwrap();
+    assert_eq!(
+        settings.check().unwrap_err().field(),
+        "tools.status.repeat_guard"
+    );
+}

@@ -4,7 +4,7 @@
 
 use std::{borrow::Cow, time::Duration};
 
-use super::{Settings, base::Explicit, duration::show, names::in_section, tools};
+use super::{Settings, ToolSettings, base::Explicit, duration::show, names::in_section, tools};
 use crate::{
     circuit_breaker::MAX_PERIOD,
     config::{ConfigError, refuse_if},
@@ -154,6 +154,7 @@ impl Whole<'_> {
     fn check(&self) -> Checked {
         self.attempts()?;
         self.repairs()?;
+        self.guards()?;
         self.reserves()?;
         self.idle()?;
         self.breaker()?;
@@ -187,6 +188,22 @@ impl Whole<'_> {
             return Err(ConfigError::new(tools::key(name, "repair"), reason));
         }
         Ok(())
+    }
+
+    fn guards(&self) -> Checked {
+        let Settings {
+            tools,
+            repeat_guard,
+            ..
+        } = self.settings;
+        let is_on = |tool: &ToolSettings| tool.repeat_guard == Some(true);
+        match tools.iter().find(|(_, tool)| is_on(tool)) {
+            Some((name, _)) if !repeat_guard.enabled => Err(ConfigError::new(
+                tools::key(name, "repeat_guard"),
+                "`repeat_guard.enabled` is false, so it means nothing",
+            )),
+            _ => Ok(()),
+        }
     }
 
     fn reserves(&self) -> Checked {

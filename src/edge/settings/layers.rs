@@ -197,10 +197,15 @@ impl Settings {
     /// The repeat guard alone, to be completed and built, whether it is enabled or not.
     pub fn repeat_guard_builder(&self) -> RepeatGuardBuilder {
         let guard = &self.repeat_guard;
-        RepeatGuardLayer::builder()
+        let builder = RepeatGuardLayer::builder()
             .with_failures(guard.failures)
             .with_window(guard.window)
-            .with_max_keys(guard.max_keys)
+            .with_max_keys(guard.max_keys);
+        let tools = self.tools.iter();
+        let said = tools.filter_map(|(name, tool)| Some((name.as_str(), tool.repeat_guard?)));
+        said.fold(builder, |builder, (name, is_watched)| {
+            builder.with_tool(name, is_watched)
+        })
     }
 
     /// The layer that shortens answers, to be completed with a hook that keeps the whole: for

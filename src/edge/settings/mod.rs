@@ -164,6 +164,7 @@
 //! | `policy.ask` | there, and the stack has no `with_approver` | |
 //! | a pattern of `policy.ask`, `policy.allow` | covered by one that comes before and says something else: `deny`, `ask`, `allow` is their order | |
 //! | `tools.*.attempts` | there, and `retry.enabled` is false | |
+//! | `tools.*.repeat_guard` | true, and `repeat_guard.enabled` is false | |
 //! | a tool's name | empty | |
 //! | any duration | longer than a year, a cooldown and `repeat_guard.window` than a day, or zero where nothing would work | |
 //!

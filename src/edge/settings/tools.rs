@@ -35,6 +35,10 @@ pub struct ToolSettings {
     /// Whether its arguments are changed if they only have the wrong type. `true` is an error where they are not checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repair: Option<bool>,
+    /// Whether a caller is stopped that repeats a failing call of this tool. Default: as `repeat_guard.enabled` says, and `true` is an error where that
+    /// is false.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repeat_guard: Option<bool>,
     /// For whom its tokens have to be: the name that the identity provider knows its service by. An error without `token.endpoint`. Of a call with a server
     /// only the flat name counts (`[tools.pay__charge]`): no other server gets the token by a tool of the same name.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -55,6 +59,7 @@ struct Section {
     replay_safe: Option<bool>,
     validate: Option<bool>,
     repair: Option<bool>,
+    repeat_guard: Option<bool>,
     audience: Option<String>,
     scopes: Vec<String>,
 }
@@ -73,6 +78,7 @@ impl TryFrom<Section> for ToolSettings {
             replay_safe: section.replay_safe,
             validate: section.validate,
             repair: section.repair,
+            repeat_guard: section.repeat_guard,
             audience: section.audience,
             scopes: section.scopes,
         })
