@@ -81,7 +81,8 @@
 //! # let _ = layer;
 //! ```
 //!
-//! `cargo run --example approval` asks a person at a terminal.
+//! `cargo run --example approval` asks a person at a terminal. `mcp::McpElicitation` (feature `mcp-server`) is an approver that asks the user of the MCP
+//! client that makes the call: `cargo run --features full --example elicitation`.
 //!
 //! # Errors
 //!

@@ -5,6 +5,7 @@
 mod answers;
 mod calls;
 mod cancel;
+mod elicitation;
 mod identity;
 mod kit;
 mod lists;

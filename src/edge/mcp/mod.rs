@@ -72,7 +72,7 @@ pub(crate) use self::errors::on_wire;
 #[cfg(feature = "mcp-server-http")]
 pub use self::gateway::McpSessions;
 #[cfg(feature = "mcp-server")]
-pub use self::gateway::{ERROR_META, GatewayHandler, ListTools};
+pub use self::gateway::{ERROR_META, GatewayHandler, ListTools, McpElicitation};
 #[cfg(feature = "mcp-http")]
 pub(crate) use self::http::without_address;
 #[cfg(feature = "validate")]

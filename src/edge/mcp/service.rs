@@ -7,10 +7,10 @@ use std::{
 
 use rmcp::{
     model::{
-        CallToolRequest, CallToolRequestParams, CallToolResponse, CancelledNotificationParam,
-        ClientRequest, RequestId, RequestMetaObject, ServerResult,
+        CallToolRequest, CallToolRequestParams, CallToolResponse, CancelledNotification,
+        CancelledNotificationParam, ClientRequest, RequestId, RequestMetaObject, ServerResult,
     },
-    service::{Peer, PeerRequestOptions, RoleClient, ServiceError},
+    service::{Peer, PeerRequestOptions, RequestHandle, RoleClient, ServiceError, ServiceRole},
 };
 use serde_json::{Map, Value};
 use tower_service::Service;
@@ -119,10 +119,7 @@ impl McpService {
         // What could not be sent has not run.
         let handle =
             sent.map_err(|e| errors::from_service(e).with_execution(Execution::NotStarted))?;
-        let mut pending = Pending {
-            peer: &self.peer,
-            id: Some(handle.id.clone()),
-        };
+        let pending = Pending::of(&handle);
         #[cfg(feature = "otel")]
         info.record(|r| r.insert_extension(self.sent(&handle.id)));
         let _reports = reports
@@ -130,7 +127,7 @@ impl McpService {
             .map(|(report_to, all)| all.route(handle.progress_token.clone(), report_to));
 
         let answer = handle.await_response().await;
-        pending.id = None;
+        pending.answered();
         let response = match (asks, answer.map_err(errors::from_service)?) {
             (Some(asks), result) => asks.answer(result)?,
             (_, ServerResult::CallToolResult(result)) => CallToolResponse::Complete(result),
@@ -214,14 +211,27 @@ impl Future for ResponseFuture {
     }
 }
 
-/// A request whose answer has not come. Dropped in this state, it tells the server that no
+/// A request whose answer has not come. Dropped in this state, it tells the peer that no
 /// caller waits any more, and rmcp that it may forget the request.
-struct Pending<'a> {
-    peer: &'a Peer<RoleClient>,
+pub(super) struct Pending<R: ServiceRole> {
+    peer: Peer<R>,
     id: Option<RequestId>,
 }
 
-impl Drop for Pending<'_> {
+impl<R: ServiceRole> Pending<R> {
+    pub(super) fn of(request: &RequestHandle<R>) -> Self {
+        Self {
+            peer: request.peer.clone(),
+            id: Some(request.id.clone()),
+        }
+    }
+
+    pub(super) fn answered(mut self) {
+        self.id = None;
+    }
+}
+
+impl<R: ServiceRole> Drop for Pending<R> {
     fn drop(&mut self) {
         let Some(id) = self.id.take() else { return };
         let params = CancelledNotificationParam::new(
@@ -230,7 +240,8 @@ impl Drop for Pending<'_> {
         );
         let peer = self.peer.clone();
         let mut notify = Box::pin(tokio::task::coop::unconstrained(async move {
-            peer.notify_cancelled(params).await
+            let cancelled = CancelledNotification::new(params);
+            peer.send_notification(cancelled.into()).await
         }));
         // The first poll puts the notification into rmcp's queue, before anything that is sent later.
         // Unconstrained, because the task that drops us may have used up its budget.

@@ -3,6 +3,7 @@
 mod answer;
 mod changes;
 mod drain;
+mod elicit;
 mod first;
 mod handler;
 mod list;
@@ -16,4 +17,6 @@ mod sessions;
 
 #[cfg(feature = "mcp-server-http")]
 pub use self::sessions::McpSessions;
-pub use self::{answer::ERROR_META, handler::GatewayHandler, list::ListTools};
+pub use self::{
+    answer::ERROR_META, elicit::McpElicitation, handler::GatewayHandler, list::ListTools,
+};

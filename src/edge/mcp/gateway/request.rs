@@ -5,7 +5,7 @@ use rmcp::{
     service::{RequestContext, RoleServer},
 };
 
-use super::{handler::Settings, relay::Relayed, session::Session};
+use super::{elicit, handler::Settings, relay::Relayed, session::Session};
 use crate::{
     call::ToolCall,
     edge::{
@@ -34,6 +34,7 @@ pub(super) fn call(
     if let Some(parent) = crate::otel::parent_from_meta(&cx.meta) {
         call = call.with_remote_parent(parent);
     }
+    elicit::note_client(&mut call, cx);
     let key = settings.takes_idempotency_keys.then(|| key(cx)).flatten();
     let extras = McpExtras::received(params.input_responses, params.request_state, key);
     if let Some(extras) = extras {

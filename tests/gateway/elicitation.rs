@@ -1,0 +1,157 @@
+//! A client's user is asked before a call is sent.
+
+use std::{
+    future::pending,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use rmcp::{
+    ClientHandler, RoleClient, ServiceExt as _,
+    model::{
+        CallToolResponse, CallToolResult, ClientCapabilities, ClientConfig, ContentBlock,
+        ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationCapability, ErrorData,
+        FormElicitationCapability, UrlElicitationCapability,
+    },
+    service::{RequestContext, RunningService},
+};
+use serde_json::json;
+use tokio::time::timeout;
+use tower::{ServiceBuilder, service_fn};
+use tower_toolcall::{
+    BoxError, ServiceBuilderExt as _, ToolCall,
+    mcp::{GatewayHandler, McpElicitation},
+    policy::PolicyLayer,
+};
+
+use crate::kit::{WAYS, connect, request, stream};
+
+/// A client whose user answers so; `None`: not at all.
+#[derive(Clone)]
+struct User {
+    offers: Option<ElicitationCapability>,
+    says: Option<ElicitationAction>,
+    asked: Arc<Mutex<Vec<String>>>,
+    given_up: Arc<tokio::sync::Notify>,
+}
+
+impl User {
+    fn new(says: impl Into<Option<ElicitationAction>>) -> Self {
+        Self {
+            offers: Some(ElicitationCapability::default()),
+            says: says.into(),
+            asked: Arc::default(),
+            given_up: Arc::default(),
+        }
+    }
+
+    fn asked(&self) -> Vec<String> {
+        self.asked.lock().unwrap().clone()
+    }
+}
+
+impl ClientHandler for User {
+    fn get_info(&self) -> ClientConfig {
+        let mut can = ClientCapabilities::default();
+        can.elicitation = self.offers.clone();
+        let mut info = ClientConfig::default();
+        info.capabilities = can;
+        info
+    }
+
+    async fn create_elicitation(
+        &self,
+        params: ElicitRequestParams,
+        cx: RequestContext<RoleClient>,
+    ) -> Result<ElicitResult, ErrorData> {
+        let ElicitRequestParams::FormElicitationParams { message, .. } = params else {
+            panic!("no form")
+        };
+        self.asked.lock().unwrap().push(message);
+        match &self.says {
+            Some(action) => Ok(ElicitResult::new(action.clone())),
+            None => {
+                cx.ct.cancelled().await;
+                self.given_up.notify_one();
+                pending().await
+            }
+        }
+    }
+}
+
+/// A gateway that asks before `pay`.
+fn gateway(limit: Duration) -> GatewayHandler {
+    let policy = PolicyLayer::new()
+        .ask("pay")
+        .with_approver(McpElicitation)
+        .with_approval_timeout(limit)
+        .unwrap();
+    let tool = service_fn(|call: ToolCall| async move {
+        let text = ContentBlock::text(format!("{} is done", call.tool()));
+        Ok::<_, BoxError>(CallToolResponse::from(CallToolResult::success(vec![text])))
+    });
+    let stack = ServiceBuilder::new().tool_policy(policy).service(tool);
+    GatewayHandler::new(stack, Vec::new)
+}
+
+async fn client(user: &User, limit: Duration) -> RunningService<RoleClient, User> {
+    let client = user.clone().serve(stream(gateway(limit))).await;
+    client.unwrap()
+}
+
+async fn call(user: &User, tool: &'static str) -> String {
+    let client = client(user, Duration::from_secs(60)).await;
+    let answer = request(client.peer().clone(), tool, json!({ "amount": 5 })).await;
+    let Ok(CallToolResponse::Complete(result)) = answer else {
+        panic!("{answer:?}")
+    };
+    result.content[0].as_text().unwrap().text.clone()
+}
+
+#[tokio::test]
+async fn the_user_of_the_client_is_asked() {
+    let user = User::new(ElicitationAction::Accept);
+    assert_eq!(call(&user, "read").await, "read is done");
+    assert_eq!(user.asked(), [""; 0]);
+    assert_eq!(call(&user, "pay").await, "pay is done");
+    assert_eq!(
+        user.asked(),
+        [r#"Allow this call? 'pay' with {"amount":5}."#]
+    );
+    for no in [ElicitationAction::Decline, ElicitationAction::Cancel] {
+        let user = User::new(no);
+        assert_ne!(call(&user, "pay").await, "pay is done");
+        assert_eq!(user.asked().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_cannot_ask_is_denied() {
+    let url = ElicitationCapability::default().with_url(UrlElicitationCapability::default());
+    let form = url.clone().with_form(FormElicitationCapability::default());
+    for (offers, asks) in [(None, false), (Some(url), false), (Some(form), true)] {
+        let mut user = User::new(ElicitationAction::Accept);
+        user.offers = offers;
+        let text = call(&user, "pay").await;
+        assert_eq!(user.asked().len(), usize::from(asks));
+        assert_eq!(text == "pay is done", asks);
+        assert_eq!(text.contains("cannot ask a person"), !asks, "{text}");
+    }
+    for way in WAYS {
+        let client = connect(way, gateway(Duration::from_secs(60))).await;
+        let body = client.body("pay", json!({})).await;
+        assert_eq!(body["isError"], true, "{way:?}");
+    }
+}
+
+/// The client may take its dialogue away.
+#[tokio::test(start_paused = true)]
+async fn a_question_that_nobody_answers_is_taken_back() {
+    let user = User::new(None);
+    let client = client(&user, Duration::from_secs(5)).await;
+    let answer = request(client.peer().clone(), "pay", json!({})).await;
+    assert!(matches!(answer, Ok(CallToolResponse::Complete(r)) if r.is_error == Some(true)));
+    timeout(Duration::from_secs(9), user.given_up.notified())
+        .await
+        .unwrap();
+}
