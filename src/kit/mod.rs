@@ -11,6 +11,7 @@ pub(crate) mod in_flight;
 pub(crate) mod inner;
 pub(crate) mod keys;
 pub(crate) mod lane;
+pub(crate) mod passing;
 pub(crate) mod per_tool;
 pub(crate) mod preparing;
 pub(crate) mod ready;

@@ -19,11 +19,7 @@ use crate::{
     call::{CallInfo, ToolCall},
     error::ToolError,
     event::PolicyOutcome,
-    kit::{
-        inner::{self, call_in_place},
-        preparing::{Preparing, WaitLimit},
-        timer::Timer,
-    },
+    kit::{passing::Passing, preparing::WaitLimit, timer::Timer},
     text::Short,
 };
 
@@ -42,15 +38,11 @@ pin_project! {
 
 pin_project! {
     #[project = StateProj]
-    pub(super) enum State<S, F> {
+    enum State<S, F> {
         // Waiting for an approval.
         Asking { asking: Pin<Box<Asking<S>>> },
-        // The call may be sent, and the inner service was not ready: waiting for it.
-        Preparing { #[pin] preparing: Preparing<S>, call: Option<ToolCall> },
-        // Waiting for the response.
-        Called { #[pin] fut: Option<F>, info: Option<CallInfo> },
-        // Denied, or the inner service failed to become ready.
-        Refused { error: Option<ToolError> },
+        // On its way to the inner service, or refused.
+        Passing { #[pin] passing: Passing<S, F> },
     }
 }
 
@@ -190,43 +182,19 @@ fn refused(call: &ToolCall, reason: Option<&str>) -> Refusal {
     (outcome, error.with_model_message(text))
 }
 
-impl<S, F> State<S, F> {
-    pub(super) fn refused(error: ToolError) -> Self {
-        Self::Refused { error: Some(error) }
-    }
-
+impl<S, F> ResponseFuture<S, F> {
     pub(super) fn asking(asking: Asking<S>) -> Self {
         let asking = Box::pin(asking);
-        Self::Asking { asking }
-    }
-
-    pub(super) fn preparing(svc: S, call: ToolCall) -> Self {
-        Self::Preparing {
-            preparing: Preparing::new(svc, &call),
-            call: Some(call),
-        }
-    }
-}
-
-impl<S, F> From<State<S, F>> for ResponseFuture<S, F> {
-    fn from(state: State<S, F>) -> Self {
+        let state = State::Asking { asking };
         Self { state }
     }
 }
 
-impl<S, F> ResponseFuture<S, F> {
+impl<S, F> From<Passing<S, F>> for ResponseFuture<S, F> {
     #[inline]
-    pub(super) fn call(svc: &mut S, call: ToolCall, info: CallInfo) -> Self
-    where
-        S: Service<ToolCall, Future = F>,
-    {
-        let mut info = Some(info);
-        call_in_place(svc, call, |fut| Self {
-            state: State::Called {
-                fut: Some(fut),
-                info: info.take(),
-            },
-        })
+    fn from(passing: Passing<S, F>) -> Self {
+        let state = State::Passing { passing };
+        Self { state }
     }
 }
 
@@ -241,45 +209,26 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         loop {
-            let next = match this.state.as_mut().project() {
-                StateProj::Called { fut, info } => {
-                    let result = ready!(inner::poll(fut, cx));
-                    let info = info.as_ref().expect("there from the beginning");
-                    return Poll::Ready(result.map_err(|e| e.into().for_call(info)));
-                }
+            let passing = match this.state.as_mut().project() {
+                StateProj::Passing { passing } => return passing.poll(cx),
                 StateProj::Asking { asking } => match ready!(asking.as_mut().poll(cx)) {
-                    Ok((svc, call)) => State::preparing(svc, call),
-                    Err(error) => State::refused(error),
+                    Ok((svc, call)) => Passing::wait(svc, call),
+                    Err(error) => Passing::refused(error),
                 },
-                StateProj::Preparing { preparing, call } => {
-                    let ready = ready!(preparing.poll(cx));
-                    let call = call.take().expect("called once");
-                    let info = call.info();
-                    match ready {
-                        Ok(svc) => Self::call(svc, call, info).state,
-                        Err(why) => State::refused(why.into_error().for_call(&info)),
-                    }
-                }
-                StateProj::Refused { error } => {
-                    return Poll::Ready(Err(error.take().expect("polled after completion")));
-                }
             };
-            // Drops what was waited for.
-            this.state.set(next);
+            this.state.set(State::Passing { passing });
         }
     }
 }
 
 impl<S, F> fmt::Debug for ResponseFuture<S, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = match &self.state {
-            State::Asking { .. } => "Asking",
-            State::Preparing { .. } => "Preparing",
-            State::Called { .. } => "Called",
-            State::Refused { .. } => "Refused",
+        let state: &dyn fmt::Debug = match &self.state {
+            State::Asking { .. } => &format_args!("Asking"),
+            State::Passing { passing } => passing,
         };
         f.debug_struct("ResponseFuture")
-            .field("state", &state)
+            .field("state", state)
             .finish_non_exhaustive()
     }
 }

@@ -7,13 +7,14 @@ use std::{
 use tower_service::Service;
 
 use super::{
-    future::{Asking, ResponseFuture, State},
+    future::{Asking, ResponseFuture},
     layer::{Policy, Ruled},
 };
 use crate::{
     call::ToolCall,
     error::ToolError,
     kit::{
+        passing::Passing,
         preparing::GivenUp,
         ready::{Prepared, Taken},
     },
@@ -58,27 +59,23 @@ where
             Ruled::Allowed => {}
             Ruled::Refused(error) => {
                 self.inner.renew();
-                return State::refused(error).into();
+                return Passing::refused(error).into();
             }
             Ruled::Ask(approver, rule) => {
                 if let Taken::Failed(error) = self.inner.take() {
-                    return State::refused(error.for_call(&info)).into();
+                    return Passing::refused(error.for_call(&info)).into();
                 }
                 // Nothing is reserved while somebody thinks.
                 self.inner.renew();
                 if let Err(error) = may_ask(&call) {
-                    return State::refused(error.for_call(&info)).into();
+                    return Passing::refused(error.for_call(&info)).into();
                 }
                 let svc = self.inner.svc.clone();
                 let asking = Asking::new(call, svc, approver, rule, Arc::clone(&self.policy));
-                return State::asking(asking).into();
+                return ResponseFuture::asking(asking);
             }
         }
-        match self.inner.take() {
-            Taken::Ready => ResponseFuture::call(self.inner.get(), call, info),
-            Taken::Wait(svc) => State::preparing(svc, call).into(),
-            Taken::Failed(error) => State::refused(error.for_call(&info)).into(),
-        }
+        Passing::send(&mut self.inner, call, info, ResponseFuture::from)
     }
 }
 

@@ -6,17 +6,11 @@ use std::{
 
 use tower_service::Service;
 
-use super::{
-    future::{ResponseFuture, State},
-    layer::Settings,
-};
+use super::{future::ResponseFuture, layer::Settings};
 use crate::{
     call::ToolCall,
     error::ToolError,
-    kit::{
-        preparing::Preparing,
-        ready::{Prepared, Taken},
-    },
+    kit::{passing::Passing, ready::Prepared},
 };
 
 /// Checks the arguments of calls. See the [module docs](super) for an example.
@@ -58,16 +52,12 @@ where
         let info = call.info();
         if let Err(refusal) = self.settings.admit(&mut call, &info) {
             self.inner.renew();
-            return State::refused(refusal).into();
+            let state = Passing::refused(refusal);
+            return ResponseFuture { state };
         }
-        match self.inner.take() {
-            Taken::Ready => ResponseFuture::call(self.inner.get(), call, info),
-            Taken::Wait(svc) => ResponseFuture::from(State::Preparing {
-                preparing: Preparing::new(svc, &call),
-                call: Some(call),
-            }),
-            Taken::Failed(error) => State::refused(error.for_call(&info)).into(),
-        }
+        Passing::send(&mut self.inner, call, info, |state| ResponseFuture {
+            state,
+        })
     }
 }
 
