@@ -20,10 +20,10 @@
 //!
 //! # Order
 //!
-//! Above a [`CheckLayer`](crate::check::CheckLayer), which judges an answer as the tool gave it, by its bytes too; below those who look on (trace, metrics,
+//! Above a [`CheckLayer`](crate::check::CheckLayer), which judges an answer as the tool gave it, by its bytes too; below the observers (trace, metrics,
 //! result), so that they see what the caller sees. The size that a check has measured stays that of the whole answer.
-//! What is behind a mark may begin with a secret whose name was cut off, which redaction then does not know, as it does not know a part
-//! of a secret: where answers are shown to others than the model, let tools leave secrets out of them.
+//! The text behind a mark may begin in the middle of a secret, or without the name by which redaction knows it; redaction then leaves it as it is.
+//! Where answers are shown to others than the model, let tools leave secrets out of them.
 //!
 //! # Example
 //!

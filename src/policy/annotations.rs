@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use crate::call::ToolCall;
 
-/// What is known of a tool by its definition; MCP's hints. What is not known is `None`.
+/// What the definition of a tool says about its effects, as MCP's hints do. `None`: it says nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Annotations {
@@ -28,7 +28,7 @@ impl Annotations {
     }
 }
 
-/// Who knows the annotations of tools: an MCP server's `Catalog` whose annotations are trusted, or a function of your own.
+/// A source of the annotations of tools: an MCP server's `Catalog` whose annotations are trusted, or a function of your own.
 ///
 /// It is asked with the names on the call, which are as reliable as the component that resolved them. It is quick, and must not block.
 ///

@@ -103,7 +103,7 @@ impl PolicyLayer {
         self.edit(|p| p.default = Decision::Deny)
     }
 
-    /// Adds one who knows the [annotations](Annotate) of tools, for rules that ask for them. The first one that knows a tool is believed, so
+    /// Adds a source of the [annotations](Annotate) of tools, for rules with conditions on them. The first source that knows a tool is believed, so
     /// add only those that you trust. Default: nothing is known of any tool.
     pub fn with_annotations(self, known: impl Annotate) -> Self {
         self.edit(|p| p.annotations.push(Arc::new(known)))

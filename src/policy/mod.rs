@@ -1,11 +1,11 @@
 //! A layer that allows calls, denies them, or asks somebody before they are sent.
 //!
 //! Rules are looked at in the order in which they were set, and the first one that is for a call decides. A call that no rule is for is
-//! allowed, or denied with [`PolicyLayer::deny_by_default`]. A rule is for tools by their names, their server and their annotations, for
-//! agents, and for whatever a function says of a call: see [`Rule`].
+//! allowed, or denied with [`PolicyLayer::deny_by_default`]. A [`Rule`] has a pattern for the tool's name, and may have conditions: the tool's server and
+//! annotations, the agent, a function of the call.
 //!
-//! A call that needs an approval waits for it: the approver is a service of yours that is given an [`Approval`] and answers it. Only its yes, in
-//! time, sends the call. A refusal, an error, no answer in time, and no approver at all deny it. An approval is for one call, its tool and its
+//! A call that needs an approval waits for it: the approver is a service of yours that is given an [`Approval`] and answers it. The call is sent only
+//! if it is approved in time. A refusal, an error, no answer in time, and no approver at all deny it. An approval is for one call, its tool and its
 //! arguments, and is used once: the same call again is asked for again.
 //!
 //! A call that is denied is not sent, and nothing counts it against its tool. Dropping the response future drops the inner one, or the
@@ -97,8 +97,8 @@
 //! # Events
 //!
 //! Each decision is an [`Event::Policy`](crate::Event::Policy), `tool.policy`: a call that waits has one when the approver is asked, and
-//! another one with its answer, unless it was given up before. Calls that are allowed without being asked for are reported to who
-//! listens at DEBUG. A trace above reports a refusal as `tool.rejected` too.
+//! another one with its answer, unless it was given up before. A call that is allowed without an approval is
+//! an event at DEBUG, and none if neither the listener nor a subscriber takes DEBUG. A trace above reports a refusal as `tool.rejected` too.
 //!
 //! # Readiness
 //!

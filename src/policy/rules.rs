@@ -23,9 +23,9 @@ crate::text::names! {
     Decision { Allow = "allow", Deny = "deny", Ask = "ask" }
 }
 
-/// A rule of a policy: for which calls it is, and what becomes of them. See the [module docs](super) for an example.
+/// A rule of a policy: which calls it applies to, and what it decides about them. See the [module docs](super) for an example.
 ///
-/// It is for a call if all that it says fits. Patterns have one special character: `*`, any text, also none. Upper case is not
+/// It is for a call if all of its conditions hold. Patterns have one special character: `*`, any text, also none. Upper case is not
 /// lower case.
 ///
 /// # Names
@@ -121,8 +121,8 @@ impl Rule {
         self
     }
 
-    /// Only for calls that the function says yes to; it sees what is sent. It must be quick, and must not block. Several have to say yes
-    /// all. Default: all calls.
+    /// Only for calls for which the function returns true. It sees the call as it will be sent; it must be quick, and must not block. If it is set several
+    /// times, all functions must return true. Default: all calls.
     pub fn when(mut self, is_it: impl Fn(&ToolCall) -> bool + Send + Sync + 'static) -> Self {
         self.when = Some(match self.when.take() {
             Some(before) => Arc::new(move |call| before(call) && is_it(call)),
@@ -137,12 +137,12 @@ impl Rule {
         self
     }
 
-    /// What becomes of the calls that it is for.
+    /// What it decides about the calls that it is for.
     pub fn decision(&self) -> Decision {
         self.decision
     }
 
-    /// Why it is there.
+    /// The reason that [`because`](Self::because) has set.
     pub fn reason(&self) -> Option<&str> {
         self.reason.as_deref()
     }

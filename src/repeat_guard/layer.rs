@@ -120,7 +120,7 @@ impl<C> RepeatGuardBuilder<C> {
 
     /// Sets how many principals are kept at most. Default 10,000; at most 16,777,216.
     ///
-    /// Beyond that those are forgotten that have no call in flight, first those without a failure of late. If no place is left,
+    /// Beyond that, principals without a call in flight are forgotten, first those without a recent failure. If no place is left,
     /// calls of new principals are not watched.
     pub fn with_max_keys(mut self, max: usize) -> Self {
         self.keys.max = max;

@@ -9,13 +9,15 @@
 //!   called count: those of the kinds `InvalidInput`, `NotFound`, `Denied`, `Failed` and `Reported`, and answers that the
 //!   [classifier](RepeatGuardBuilder::with_classifier) takes for one of these. Timeouts, rate limits, lost connections, 5xx and
 //!   refusals of a layer that is full or has closed (a breaker, a limit, a deadline) count neither way: the same call may
-//!   well succeed later. What a layer below refuses because of the call itself, such as
-//!   `validate` wrong arguments, a router an unknown name or a policy a tool, does count.
+//!   well succeed later. A refusal because of the call itself does count: wrong
+//!   arguments (`validate`), an unknown name (a router), a tool that is denied (`policy`).
 //! - **It succeeds**: its failures are forgotten. If that is news, because its last end was another one or is not remembered, all other calls
 //!   of the caller are counted anew: an edit between two runs of the same tests may have changed what the tests say. A success that is no news
 //!   changes nothing for others, so a loop of several calls (read, edit, read, edit) is found as well. A call that succeeds as often in a
 //!   row, with nothing new in between, is the event `tool.repeated` and passes; answers are not compared.
-//! - **It fails with another error, or with other arguments**: this is counted by itself.
+//! - **It fails with another error, or with other arguments**: this is counted by itself. Errors are compared by kind and message; answers that the
+//!   classifier takes for errors by kind alone, as their text is not known here. Exempt tools whose such answers make progress
+//!   ([`with_tool`](RepeatGuardBuilder::with_tool)).
 //! - **Its future is dropped, or panics**: this counts neither way.
 //!
 //! A call is let through again after the window ([`with_window`](RepeatGuardBuilder::with_window)): once, and if it fails again it is refused
@@ -24,10 +26,10 @@
 //!
 //! # Whose calls
 //!
-//! Calls are compared with those of the same principal: the call's session id, else its agent id, else nobody's: a call without
+//! Calls are compared with those of the same principal: the call's session id, else its agent id. A call without
 //! both is not watched. Both are set by code ([`ToolCall::with_session_id`](crate::ToolCall::with_session_id)). Where callers choose
-//! them, let them be theirs alone, or use [`with_principal`](RepeatGuardBuilder::with_principal): who makes another's calls can have these
-//! refused. Conversations that share an agent id are taken for one.
+//! them, let them be theirs alone, or use [`with_principal`](RepeatGuardBuilder::with_principal): a caller that can use another's id can have
+//! that one's calls refused. Conversations that share an agent id are taken for one.
 //!
 //! # Order
 //!

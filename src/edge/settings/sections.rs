@@ -177,8 +177,8 @@ settings! {
         max_chars: usize = 40_000, "TOOL_FIT_MAX_CHARS", "how many characters an answer may have";
     }
 
-    /// Which calls are allowed, denied, or asked for: `[policy]`. See [`policy`](crate::policy) for the patterns. What is denied beats what is asked for, and
-    /// that what is allowed. Without one of them no policy is in the stack.
+    /// Which calls are allowed, denied, or asked for: `[policy]`. See [`policy`](crate::policy) for the patterns. `deny` beats `ask`, and `ask` beats
+    /// `allow`. Where nothing is set, no policy is in the stack.
     policy: PolicySettings, PolicyPart {
         /// Calls of these tools are denied. Default: none.
         deny: Vec<String> = Vec::new(), "TOOL_POLICY_DENY", "patterns of tools whose calls are denied, separated by commas";
