@@ -46,7 +46,11 @@ impl KeyLimit {
 
     /// The limit of the keys beyond the bound: it lets calls pass, so that those of one key there do not hold back all others.
     pub(super) fn overflow(settings: &Arc<Settings>) -> Self {
-        Self::of(Semaphore::MAX_PERMITS, settings)
+        let permits = match settings.max {
+            0 => 0,
+            _ => Semaphore::MAX_PERMITS,
+        };
+        Self::of(permits, settings)
     }
 
     fn of(permits: usize, settings: &Arc<Settings>) -> Self {
@@ -164,6 +168,6 @@ impl Drop for Place {
 
 #[cold]
 fn overloaded() -> ToolError {
-    let text = "as many calls as may run and wait at a time do so";
+    let text = "the concurrency limit is reached, and no more calls may wait";
     ToolError::refusal(ErrorKind::Overloaded, text)
 }

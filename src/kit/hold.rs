@@ -99,10 +99,13 @@ where
             inner.renew();
             State::waiting(inner.svc.clone(), call, &mut hold).unwrap_or_else(State::refused)
         }
-        Taken::Wait(svc) => match hold.refusal(&call) {
-            Some(error) => State::refused(error),
-            None => State::preparing(svc, call, false),
-        },
+        Taken::Wait(svc) => {
+            let over = GivenUp::by(&call).map(GivenUp::error);
+            match over.or_else(|| hold.refusal(&call)) {
+                Some(error) => State::refused(error),
+                None => State::preparing(svc, call, false),
+            }
+        }
         Taken::Failed(error) => State::refused(error),
     };
     wrap(Held {

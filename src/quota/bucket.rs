@@ -33,18 +33,24 @@ impl Bucket {
         latest: u64,
         time: u64,
     ) -> Result<Turn, u64> {
-        let free = self.lock().take(rate, now, latest, time);
-        match free {
-            Some(turn) => Ok(turn),
-            None => self.append(rate, now, latest, time),
+        let mut free = self.lock();
+        match free.find(rate, now, time) {
+            Some(turn) if turn.at <= latest => {
+                free.take(turn);
+                Ok(turn)
+            }
+            found => {
+                let turn = self.append(rate, now, latest, time);
+                turn.map_err(|at| found.map_or(at, |turn| turn.at))
+            }
         }
     }
 
     /// When the tokens would be there, if that is after `latest`. Takes none.
     pub(super) fn too_late(&self, rate: &Rate, now: u64, latest: u64, time: u64) -> Option<u64> {
-        let at = rate.turn(self.full_at(), now, time).at;
-        let is_late = at > latest && self.lock().find(rate, now, latest, time).is_none();
-        is_late.then_some(at)
+        let found = self.lock().find(rate, now, time);
+        let turn = found.unwrap_or_else(|| rate.turn(self.full_at(), now, time));
+        (turn.at > latest).then_some(turn.at)
     }
 
     /// A turn after all others.

@@ -58,26 +58,25 @@ impl Rate {
 pub(super) struct Free(BTreeMap<u64, u64>);
 
 impl Free {
-    /// A call that takes the place of one of these, not earlier than `now` and not later than `latest`, and what is left of the place.
-    pub(super) fn find(&self, rate: &Rate, now: u64, latest: u64, time: u64) -> Option<Turn> {
+    /// The first turn that a call can have in the place of one of these, not earlier than `now`.
+    pub(super) fn find(&self, rate: &Rate, now: u64, time: u64) -> Option<Turn> {
         let from = now.saturating_add(rate.capacity());
         let mut free = self.0.range(from..);
         let (&full_at, &found) = free.find(|(_, found)| **found >= time)?;
         // As if its call had been two, of which this is the first.
         let full_at = full_at - (found - time);
         let at = full_at.saturating_sub(rate.capacity());
-        (at <= latest).then_some(Turn { at, full_at, time })
+        Some(Turn { at, full_at, time })
     }
 
-    /// Takes what [`find`](Self::find) has found.
-    pub(super) fn take(&mut self, rate: &Rate, now: u64, latest: u64, time: u64) -> Option<Turn> {
-        let turn = self.find(rate, now, latest, time)?;
-        let (&full_at, found) = self.0.range_mut(turn.full_at..).next()?;
-        *found -= time;
-        if *found == 0 {
-            self.0.remove(&full_at);
+    /// Takes what [`find`](Self::find) has found. The rest of the place stays.
+    pub(super) fn take(&mut self, turn: Turn) {
+        if let Some((&full_at, found)) = self.0.range_mut(turn.full_at..).next() {
+            *found -= turn.time;
+            if *found == 0 {
+                self.0.remove(&full_at);
+            }
         }
-        Some(turn)
     }
 
     pub(super) fn put(&mut self, turn: Turn) {

@@ -170,6 +170,20 @@ async fn a_limit_of_zero_refuses_every_call() {
     kit::a_refusal_gives_the_reservation_back(ConcurrencyLimitLayer::new(0), call()).await;
 }
 
+/// Those for whose keys there is no place too.
+#[tokio::test(start_paused = true)]
+async fn a_limit_of_zero_has_no_way_around() {
+    let layer = ConcurrencyLimitLayer::builder(0)
+        .with_max_keys(1)
+        .with_known_keys([named("known")])
+        .build()
+        .unwrap();
+    let tool = Script::always(Step::ok(()));
+    let error = layer.layer(tool.clone()).oneshot(call()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Overloaded);
+    assert_eq!(tool.count(), 0);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_limit_beyond_all_memory_is_one() {
     let svc = ConcurrencyLimitLayer::new(usize::MAX).layer(Script::always(Step::ok(())));

@@ -427,6 +427,21 @@ async fn a_call_for_which_nothing_is_ready_is_refused_at_once() {
     );
 }
 
+/// A call that is over by itself is not told to come back, whatever is ready.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_too_late_is_no_matter_of_the_quota() {
+    let layer = builder(1).with_fail_fast().build().unwrap();
+    layer.layer(answers()).oneshot(call()).await.unwrap();
+    let late = call().with_deadline(Instant::now());
+    let error = layer.layer(answers()).oneshot(late.clone()).await;
+    assert_eq!(error.unwrap_err().kind(), ErrorKind::DeadlineExceeded);
+    let (mut svc, mut below) = mock::spawn_layer::<ToolCall, &str, _>(layer);
+    below.allow(0);
+    assert_ready_ok!(svc.poll_ready());
+    let error = assert_ready_err!(task::spawn(svc.call(late)).poll());
+    assert_eq!(error.kind(), ErrorKind::DeadlineExceeded);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_readiness_error_costs_nothing() {
     let layer = QuotaLayer::new(quota(1));

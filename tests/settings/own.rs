@@ -14,10 +14,13 @@ use tower::{
 };
 use tower_toolcall::{
     BoxError, CallInfo, ErrorKind, Event, Identity, Outcome, ToolCall, ToolError,
+    call::JobRef,
     check::{CheckLayer, check_fn},
     identity::Resolve,
     outcome::ByError,
+    poll::{Job, Polled, Started},
     settings::{Own, Place, Settings, StackBuilder, StackLayer},
+    testing::{Script, Step},
     trace::{End, TraceHooks},
 };
 use tracing_subscriber::fmt::format::FmtSpan;
@@ -144,6 +147,54 @@ async fn answers_are_shortened_above_the_check() {
         assert!(answer.len().abs_diff(expected) < 10, "{}", answer.len());
         assert_eq!(seen.swap(0, SeqCst), 10_000);
     }
+}
+
+/// The answers of a tool with jobs, as a model reads them.
+#[derive(Clone)]
+struct Jobs;
+
+impl Job<&'static str> for Jobs {
+    fn ask(&self, call: &ToolCall, _: &JobRef) -> ToolCall {
+        call.follow_up()
+    }
+
+    fn started(
+        &self,
+        call: &ToolCall,
+        answer: &'static str,
+    ) -> Result<Started<&'static str>, ToolError> {
+        match answer {
+            "started" => Ok(Started::Running(JobRef::new(call, Default::default())?, None)),
+            _ => Ok(Started::Done(answer)),
+        }
+    }
+
+    fn read(&self, _: &ToolCall, answer: &'static str) -> Result<Polled<&'static str>, ToolError> {
+        Ok(match answer {
+            "running" => Polled::Running {
+                after: None,
+                note: None,
+            },
+            _ => Polled::Done(answer),
+        })
+    }
+}
+
+/// A call costs once, however often its job is asked for.
+#[tokio::test(start_paused = true)]
+async fn polls_use_up_no_quota() {
+    let settings = changed(|s| {
+        s.quota.tokens = Some(2);
+        s.quota.period = secs(3600);
+    });
+    let jobs = settings.poll_layer(Jobs).unwrap();
+    let layer = settings.stack().with_layer(Place::Call, jobs).build();
+    let layer = layer.unwrap();
+    let steps = ["started", "running", "running", "running"].map(Step::ok);
+    let tool = Script::new(steps).then(Step::ok("done"));
+    assert_eq!(run(&layer, &tool, call()).await, Ok("done"));
+    assert_eq!(tool.count(), 5);
+    assert_eq!(layer.quota().unwrap().remaining(&call()), 1);
 }
 
 /// L3: an attempt that the gate holds back, and one that retries never make, does not pass.

@@ -100,6 +100,23 @@ fn a_turn_before_others_is_the_next_callers() {
     assert_eq!(at, [SECOND, 2 * SECOND, 3 * SECOND, 5 * SECOND]);
 }
 
+/// Whose tokens are there sooner than after all others is told so.
+#[test]
+fn a_refusal_tells_of_a_turn_before_others() {
+    let (bucket, rate) = (Bucket::default(), rate(SECOND, 1));
+    taken(&bucket, &rate, 0, 1);
+    let turns: Vec<_> = (0..3)
+        .map(|_| bucket.reserve(&rate, 0, u64::MAX, SECOND).unwrap())
+        .collect();
+    bucket.give_back(&rate, 0, turns[1]);
+    let too_late = bucket.too_late(&rate, 0, SECOND, SECOND);
+    assert_eq!(too_late, Some(2 * SECOND));
+    assert_eq!(
+        bucket.reserve(&rate, 0, SECOND, SECOND),
+        Err(2 * SECOND)
+    );
+}
+
 #[test]
 fn a_turn_that_has_come_is_lost_if_calls_wait_behind_it() {
     let (bucket, rate) = (Bucket::default(), rate(SECOND, 1));

@@ -182,7 +182,8 @@ impl<C, O> StackBuilder<C, O> {
     }
 
     /// Sets the service that is asked for the approvals that `[policy]` wants: see [`PolicyLayer::with_approver`]. Default: none, and `policy.ask` is
-    /// refused. A policy that no file can say stands at [`Place::Call`]: `with_layer(Place::Call, policy)`.
+    /// refused. A policy that no file can say stands at [`Place::Call`]: `with_layer(Place::Call, policy)`. A
+    /// call that it denies has cost its tokens by then.
     pub fn with_approver<A>(mut self, approver: A) -> Self
     where
         A: Service<Approval, Response = Verdict> + Clone + Send + Sync + 'static,

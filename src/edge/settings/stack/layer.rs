@@ -106,10 +106,10 @@ type Attempt<S, C> = Placed<Res<S>, Watched<S, C>>;
 type Gated<S, C> = Switched<RateLimitBackoffLayer<C>, Attempt<S, C>>;
 type Attempted<S, C> = Switched<TraceLayer<Hooks<Res<S>, C>>, Gated<S, C>>;
 type Repeated<S, C> = Switched<RetryLayer<C>, Attempted<S, C>>;
-type Timed<S, C> = Deadline<Repeated<S, C>>;
-pub(super) type Rationed<S, C> = Switched<QuotaLayer, Timed<S, C>>;
-type Call<S, C> = Placed<Res<S>, Rationed<S, C>>;
-type Allowed<S, C> = Switched<PolicyLayer, Call<S, C>>;
+pub(super) type Timed<S, C> = Deadline<Repeated<S, C>>;
+type Call<S, C> = Placed<Res<S>, Timed<S, C>>;
+type Rationed<S, C> = Switched<QuotaLayer, Call<S, C>>;
+type Allowed<S, C> = Switched<PolicyLayer, Rationed<S, C>>;
 #[cfg(feature = "validate")]
 type Checked<S, C> = Switched<ValidateLayer, Allowed<S, C>>;
 #[cfg(not(feature = "validate"))]
@@ -128,7 +128,7 @@ pub(super) type Coded<S, C> = Switched<NormalizeLayer, Outside<S, C>>;
 pub trait Fits<S: Service<ToolCall>, C>:
     Looks<Res<S>>
     + Surrounds<Watched<S, C>, Res<S>>
-    + Surrounds<Rationed<S, C>, Res<S>>
+    + Surrounds<Timed<S, C>, Res<S>>
     + Surrounds<Resolved<S, C>, Res<S>>
 {
 }
@@ -136,7 +136,7 @@ pub trait Fits<S: Service<ToolCall>, C>:
 impl<S: Service<ToolCall>, C, O> Fits<S, C> for O where
     O: Looks<Res<S>>
         + Surrounds<Watched<S, C>, Res<S>>
-        + Surrounds<Rationed<S, C>, Res<S>>
+        + Surrounds<Timed<S, C>, Res<S>>
         + Surrounds<Resolved<S, C>, Res<S>>
 {
 }
@@ -195,7 +195,7 @@ where
         let stack = self.own.put(Place::Attempt, stack);
         let stack = attempts.layer(self.rate_limit.layer(stack));
         let stack = self.deadline.layer(self.retry.layer(stack));
-        let stack = self.own.put(Place::Call, self.quota.layer(stack));
+        let stack = self.quota.layer(self.own.put(Place::Call, stack));
         let stack = self.policy.layer(stack);
         #[cfg(feature = "validate")]
         let stack = self.validate.layer(stack);

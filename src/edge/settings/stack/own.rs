@@ -31,8 +31,8 @@ pub enum Place {
     /// Outside of all layers but those for redaction rules, results and codes: calls have the names that their callers
     /// wrote, and nothing is observed yet.
     Outside,
-    /// Below spans, metrics and the check, above quota, deadline and retries: once for each call. For policies and caches,
-    /// for example.
+    /// Below spans, metrics, policy and quota, above deadline and retries: once for each call that the quota lets pass. For a cache, a
+    /// [check](crate::check) of answers or a [`PollLayer`](crate::poll::PollLayer), for example.
     Call,
     /// Below retries and the rate limit, above health, the concurrency limit and the circuit breaker: once for each attempt that the rate
     /// limit lets pass, one that the breaker then refuses included. For tokens, for example.
