@@ -253,3 +253,41 @@ impl<S, F, H> fmt::Debug for Held<S, F, H> {
         })
     }
 }
+
+/// The future of a layer that holds calls back.
+macro_rules! response_future {
+    ($(#[$doc:meta])* $hold:ty) => {
+        pin_project_lite::pin_project! {
+            $(#[$doc])*
+            #[project(!Unpin)]
+            #[derive(Debug)]
+            #[must_use = "futures do nothing unless polled"]
+            pub struct ResponseFuture<S, F> {
+                #[pin]
+                held: $crate::kit::hold::Held<S, F, $hold>,
+            }
+        }
+
+        impl<S, F> ResponseFuture<S, F> {
+            pub(super) fn new(held: $crate::kit::hold::Held<S, F, $hold>) -> Self {
+                Self { held }
+            }
+        }
+
+        impl<S> std::future::Future for ResponseFuture<S, S::Future>
+        where
+            S: tower_service::Service<$crate::call::ToolCall> + Clone,
+            S::Error: Into<$crate::error::ToolError>,
+        {
+            type Output = Result<S::Response, $crate::error::ToolError>;
+
+            fn poll(
+                self: std::pin::Pin<&mut Self>,
+                cx: &mut std::task::Context<'_>,
+            ) -> std::task::Poll<Self::Output> {
+                self.project().held.poll(cx)
+            }
+        }
+    };
+}
+pub(crate) use response_future;
