@@ -329,7 +329,7 @@ impl<C> CircuitBreakerBuilder<C> {
             subscribers: OnceLock::new(),
             origin: Instant::now(),
         });
-        let (overflow, make) = (Circuit::overflow(&shared), || Circuit::new(&shared));
+        let (overflow, make) = (Circuit::overflow(&shared), |_: &_| Circuit::new(&shared));
         let circuits = self.keys.registry(self.listener, overflow, make);
         CircuitBreakerLayer {
             breakers: CircuitBreakerHandle { circuits, shared },

@@ -12,7 +12,7 @@ use crate::{
     config::ConfigError,
     event::{Listen, Listener},
     key::Key,
-    kit::keys::KeySettings,
+    kit::{keys::KeySettings, per_tool::PerTool},
 };
 
 /// Layer that bounds how many calls of a key run at a time. See the [module docs](super) for an example.
@@ -63,7 +63,11 @@ impl ConcurrencyLimitBuilder {
     /// The default settings, with this limit. With 0 every call is refused.
     pub fn new(max: usize) -> Self {
         Self {
-            settings: Settings { max, max_queue: 64 },
+            settings: Settings {
+                max,
+                tools: PerTool::default(),
+                max_queue: 64,
+            },
             keys: KeySettings::default(),
             listener: Listener::default(),
         }
@@ -72,6 +76,16 @@ impl ConcurrencyLimitBuilder {
     /// Sets what calls share a limit. Default: those of one tool of one server.
     pub fn with_key(mut self, key: Key) -> Self {
         self.keys.key = key;
+        self
+    }
+
+    /// Lets `max` calls of this tool run at a time. With 0 every call of it is refused. Default: the limit of all tools. Needs [`Key::Tool`],
+    /// the default: with other keys tools share a limit.
+    ///
+    /// Both names of a [resolved](crate::identity) call are known: its flat name (`pay__charge`), which goes first, and the tool's own
+    /// (`charge`), which holds for the tools of this name of all servers.
+    pub fn with_tool(mut self, name: impl Into<Box<str>>, max: usize) -> Self {
+        self.settings.tools.set(name.into(), max);
         self
     }
 
@@ -109,15 +123,19 @@ impl ConcurrencyLimitBuilder {
     ///
     /// # Errors
     ///
-    /// `max_keys`: if it is zero, beyond its bound, or less than the keys that are known.
+    /// `max_keys`: if it is zero, beyond its bound, or less than the keys that are known. `key`: if it is not [`Key::Tool`], and a
+    /// tool has a limit of its own.
     pub fn build(self) -> Result<ConcurrencyLimitLayer, ConfigError> {
         self.keys.check()?;
+        self.keys.check_tools(&self.settings.tools)?;
         Ok(self.build_checked())
     }
 
     fn build_checked(self) -> ConcurrencyLimitLayer {
         let settings = Arc::new(self.settings);
-        let (overflow, make) = (KeyLimit::overflow(&settings), || KeyLimit::new(&settings));
+        let (overflow, make) = (KeyLimit::overflow(&settings), |call: &_| {
+            KeyLimit::new(&settings, call)
+        });
         let registry = self.keys.registry(self.listener, overflow, make);
         ConcurrencyLimitLayer {
             limits: ConcurrencyLimitHandle { registry, settings },

@@ -18,14 +18,17 @@ use crate::{
     error::{ErrorKind, ToolError},
     kit::{
         hold::Hold,
+        per_tool::PerTool,
         registry::{Entry, Evict, Keep},
     },
 };
 
 /// Shared by all limits of one layer value.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Settings {
     pub(super) max: usize,
+    /// Those of tools that have their own.
+    pub(super) tools: PerTool<usize>,
     pub(super) max_queue: usize,
 }
 
@@ -35,39 +38,50 @@ pub(super) struct KeyLimit {
     /// Gives permits in the order in which they were asked for.
     permits: Semaphore,
     waiting: AtomicUsize,
+    max: usize,
     settings: Arc<Settings>,
 }
 
 impl KeyLimit {
-    pub(super) fn new(settings: &Arc<Settings>) -> Self {
-        // More calls than that fit into no memory.
-        Self::of(settings.max.min(Semaphore::MAX_PERMITS), settings)
+    pub(super) fn new(settings: &Arc<Settings>, call: &ToolCall) -> Self {
+        let max = settings.tools.get_of_key(call);
+        Self::of(*max.unwrap_or(&settings.max), settings)
     }
 
     /// The limit of the keys beyond the bound: it lets calls pass, so that those of one key there do not hold back all others.
     pub(super) fn overflow(settings: &Arc<Settings>) -> Self {
-        let permits = match settings.max {
+        let max = match settings.max {
             0 => 0,
-            _ => Semaphore::MAX_PERMITS,
+            _ => usize::MAX,
         };
-        Self::of(permits, settings)
+        Self::of(max, settings)
     }
 
-    fn of(permits: usize, settings: &Arc<Settings>) -> Self {
+    fn of(max: usize, settings: &Arc<Settings>) -> Self {
+        // More calls than that fit into no memory.
+        let max = max.min(Semaphore::MAX_PERMITS);
         Self {
-            permits: Semaphore::new(permits),
+            permits: Semaphore::new(max),
             waiting: AtomicUsize::new(0),
+            max,
             settings: Arc::clone(settings),
         }
     }
 
     pub(super) fn running(&self) -> usize {
-        let max = self.settings.max.min(Semaphore::MAX_PERMITS);
-        max.saturating_sub(self.permits.available_permits())
+        self.max.saturating_sub(self.permits.available_permits())
     }
 
     pub(super) fn waiting(&self) -> usize {
         self.waiting.load(Relaxed)
+    }
+
+    /// How many calls may wait. Without a permit that could come back none does.
+    fn max_queue(&self) -> usize {
+        match self.max {
+            0 => 0,
+            _ => self.settings.max_queue,
+        }
     }
 }
 
@@ -117,16 +131,14 @@ impl Hold for Place {
 
     fn refusal(&self, _: &ToolCall) -> Option<ToolError> {
         let limit = self.limit();
-        let is_full = limit.permits.available_permits() == 0
-            && (limit.settings.max == 0 || limit.waiting() >= limit.settings.max_queue);
+        let is_full =
+            limit.permits.available_permits() == 0 && limit.waiting() >= limit.max_queue();
         is_full.then(overloaded)
     }
 
     fn enter(&mut self, _: &ToolCall) -> Result<(), ToolError> {
         let limit = self.limit();
-        let Settings { max, max_queue } = *limit.settings;
-        // Without a permit that could come back nobody waits.
-        let most = if max == 0 { 0 } else { max_queue };
+        let most = limit.max_queue();
         let one_more = |waiting| (waiting < most).then_some(waiting + 1);
         let entered = limit.waiting.fetch_update(Relaxed, Relaxed, one_more);
         entered.map_err(|_| overloaded())?;

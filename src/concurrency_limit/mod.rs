@@ -1,14 +1,14 @@
 //! A layer that bounds how many calls of a key run at a time.
 //!
 //! Each tool of each server has a limit of its own ([`Key`](crate::Key)), so that one slow tool does not take the connections,
-//! threads or memory of the others. While as many calls run as may, further ones wait in a queue, in the order in which they were first polled. The queue of a key
-//! has 64 places ([`with_max_queue`](ConcurrencyLimitBuilder::with_max_queue)); a call that finds it full is refused immediately.
+//! threads or memory of the others. Calls above the limit wait in a queue, in the order in which they were first polled. The queue of a key has 64 places
+//! ([`with_max_queue`](ConcurrencyLimitBuilder::with_max_queue)); a call that finds it full is refused immediately.
 //!
 //! What happens to a call:
 //!
-//! - **It is sent**: it holds a permit from the moment in which it is sent until its answer is there. Whether that is a success does not matter.
+//! - **It is sent**: it holds a permit from then on until its answer is there, a success or an error.
 //! - **It waits**: until its turn, until its deadline, or until its caller cancels. It holds no reservation of the service below.
-//! - **Its future is dropped**, after a panic as well: the permit, or the place in the queue, is free at once, and the next call is woken.
+//! - **Its future is dropped**, also after a panic: its permit, or its place in the queue, is free at once, and the next call is woken.
 //!
 //! # Order
 //!
@@ -43,7 +43,7 @@
 //! # }
 //! ```
 //!
-//! One limit for each agent, and no queue; what runs is seen through the handle:
+//! One limit for each agent, and no queue; the handle shows what runs:
 //!
 //! ```
 //! use tower_toolcall::{Key, concurrency_limit::ConcurrencyLimitLayer};
@@ -71,9 +71,12 @@
 //!
 //! At most 10,000 keys are kept ([`with_max_keys`](ConcurrencyLimitBuilder::with_max_keys)); one of which calls run or wait is not
 //! forgotten. Keys with which no call was ever answered have at most half of the places, and are forgotten first. If there is no place, calls
-//! with new keys pass without a limit: one shared by all of them would let a caller who invents names hold back others. A call that comes in the very moment in which
-//! its unused key is forgotten may run beside those of the key's next limit, once; [known](ConcurrencyLimitBuilder::with_known_keys) keys are never
+//! with new keys pass without a limit: one shared by all of them would let a caller who invents names hold back others. A call that comes in the moment in which
+//! its unused key is forgotten does not count for the calls after it; [known](ConcurrencyLimitBuilder::with_known_keys) keys are never
 //! forgotten.
+//!
+//! A wait is not bounded in time by the layer itself: give calls a deadline. A tool that calls other tools through the same stack keeps its permit meanwhile: if
+//! the inner calls have the key of the outer one, by agent for example, they can wait for each other until their deadlines.
 //!
 //! A limit for each key is none for all keys together: for that, put a second layer with one key for all calls outside, `Key::by(|_| "")`.
 //!
@@ -93,7 +96,7 @@
 //! # Differences from `tower::limit::ConcurrencyLimit`
 //!
 //! That has one limit for all calls, takes a permit in `poll_ready`, and so holds it while a call is prepared or never made; a caller waits there without a
-//! bound, a deadline or a way to be refused. Here a limit belongs to a key and is taken when the call is sent. A call that succeeds without waiting allocates
+//! bound or a deadline, and is never refused. Here a limit belongs to a key and is taken when the call is sent. A call that succeeds without waiting allocates
 //! nothing in both.
 
 mod future;

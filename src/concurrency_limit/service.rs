@@ -49,7 +49,7 @@ where
     #[inline(never)]
     fn call(&mut self, call: ToolCall) -> Self::Future {
         let ConcurrencyLimitHandle { registry, settings } = &self.limits;
-        let entry = registry.keep(&call.info(), || KeyLimit::new(settings));
+        let entry = registry.keep(&call.info(), || KeyLimit::new(settings, &call));
         let place = Place::new(entry);
         hold::call(&mut self.inner, call, place, ResponseFuture::new)
     }

@@ -31,6 +31,12 @@ impl<T> PerTool<T> {
         found.map(|(_, value)| value)
     }
 
+    /// The value of the one tool that [`Key::Tool`](crate::Key::Tool) stands for. Those of a server whose list was not read share a key.
+    pub(crate) fn get_of_key(&self, call: &ToolCall) -> Option<&T> {
+        call.info().listed_tool()?;
+        self.get(call)
+    }
+
     /// The value by the flat name, which is of one server's tool; else that by the tool's own name.
     #[inline(never)]
     pub(crate) fn get(&self, call: &ToolCall) -> Option<&T> {

@@ -6,6 +6,8 @@
 
 use std::collections::BTreeMap;
 
+use super::rate::Quota;
+
 /// How many given back turns are kept for others at most; more are lost.
 const MOST_FREE: usize = 1024;
 
@@ -30,6 +32,13 @@ pub(super) struct Turn {
 }
 
 impl Rate {
+    pub(super) fn of(quota: &Quota) -> Self {
+        Self {
+            interval: quota.interval(),
+            burst: quota.burst(),
+        }
+    }
+
     /// The time in which so many tokens come back. `None`: there are never so many.
     pub(super) fn time(&self, tokens: u32) -> Option<u64> {
         (tokens <= self.burst).then(|| self.interval.saturating_mul(tokens.into()))

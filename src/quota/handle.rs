@@ -25,9 +25,13 @@ impl QuotaHandle {
     /// How many tokens the calls with this call's key could use now: none while calls wait for theirs. Of the call only what the key is made of
     /// matters.
     pub fn remaining(&self, call: &ToolCall) -> u32 {
-        let entry = self.registry.peek(&call.info());
-        let full_at = entry.map_or(0, |entry| entry.value().bucket.full_at());
-        self.settings.rate.remaining(full_at, self.settings.now())
+        match self.registry.peek(&call.info()) {
+            Some(entry) => {
+                let KeyQuota { bucket, rate, .. } = entry.value();
+                rate.remaining(bucket.full_at(), self.settings.now())
+            }
+            None => self.settings.rate(call).burst,
+        }
     }
 }
 

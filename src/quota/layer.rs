@@ -4,7 +4,6 @@ use tokio::time::Instant;
 use tower_layer::Layer;
 
 use super::{
-    gcra::Rate,
     handle::QuotaHandle,
     limit::{CostFn, KeyQuota, Settings},
     rate::Quota,
@@ -15,7 +14,7 @@ use crate::{
     config::ConfigError,
     event::{Listen, Listener},
     key::Key,
-    kit::keys::KeySettings,
+    kit::{keys::KeySettings, per_tool::PerTool},
 };
 
 /// Layer that gives the calls of a key so many tokens per period. See the [module docs](super) for an example.
@@ -57,6 +56,8 @@ impl<S> Layer<S> for QuotaLayer {
 #[must_use]
 pub struct QuotaBuilder {
     quota: Quota,
+    tools: PerTool<Quota>,
+    costs: PerTool<u32>,
     cost: Option<Arc<CostFn>>,
     waits: bool,
     max_wait: Duration,
@@ -69,6 +70,8 @@ impl QuotaBuilder {
     pub fn new(quota: Quota) -> Self {
         Self {
             quota,
+            tools: PerTool::default(),
+            costs: PerTool::default(),
             cost: None,
             waits: true,
             max_wait: Duration::from_secs(30),
@@ -80,6 +83,23 @@ impl QuotaBuilder {
     /// Sets what calls share a bucket of tokens. Default: those of one tool of one server.
     pub fn with_key(mut self, key: Key) -> Self {
         self.keys.key = key;
+        self
+    }
+
+    /// Gives this tool a quota of its own. Default: that of all tools. Needs [`Key::Tool`], the default: with other keys tools share their
+    /// tokens, and can only have [costs](Self::with_tool_cost) of their own.
+    ///
+    /// Both names of a [resolved](crate::identity) call are known: its flat name (`pay__charge`), which goes first, and the tool's own
+    /// (`charge`), which holds for the tools of this name of all servers.
+    pub fn with_tool(mut self, name: impl Into<Box<str>>, quota: Quota) -> Self {
+        self.tools.set(name.into(), quota);
+        self
+    }
+
+    /// Sets how many tokens a call of this tool costs, by both its names as in [`with_tool`](Self::with_tool). Default: what the function
+    /// of [`with_cost`](Self::with_cost) says.
+    pub fn with_tool_cost(mut self, name: impl Into<Box<str>>, cost: u32) -> Self {
+        self.costs.set(name.into(), cost);
         self
     }
 
@@ -131,20 +151,19 @@ impl QuotaBuilder {
     ///
     /// # Errors
     ///
-    /// `max_keys`: if it is zero, beyond its bound, or less than the keys that are known.
+    /// `max_keys`: if it is zero, beyond its bound, or less than the keys that are known. `key`: if it is not [`Key::Tool`], and a
+    /// tool has a quota of its own.
     pub fn build(self) -> Result<QuotaLayer, ConfigError> {
         self.keys.check()?;
+        self.keys.check_tools(&self.tools)?;
         Ok(self.build_checked())
     }
 
     fn build_checked(self) -> QuotaLayer {
-        let quota = self.quota;
         let settings = Arc::new(Settings {
-            quota,
-            rate: Rate {
-                interval: quota.interval(),
-                burst: quota.burst(),
-            },
+            quota: self.quota,
+            tools: self.tools,
+            costs: self.costs,
             cost: self.cost,
             max_wait: if self.waits {
                 self.max_wait
@@ -153,7 +172,9 @@ impl QuotaBuilder {
             },
             origin: Instant::now(),
         });
-        let (overflow, make) = (KeyQuota::overflow(&settings), || KeyQuota::new(&settings));
+        let (overflow, make) = (KeyQuota::overflow(&settings), |call: &_| {
+            KeyQuota::new(&settings, call)
+        });
         let registry = self.keys.registry(self.listener, overflow, make);
         QuotaLayer {
             quotas: QuotaHandle { registry, settings },

@@ -19,6 +19,7 @@ use crate::{
     error::{ErrorKind, ToolError},
     kit::{
         hold::Hold,
+        per_tool::PerTool,
         registry::{Entry, Evict, Keep},
         timer::Timer,
     },
@@ -30,8 +31,10 @@ pub(super) type CostFn = dyn Fn(&CallInfo) -> u32 + Send + Sync;
 /// Shared by all quotas of one layer value.
 pub(super) struct Settings {
     pub(super) quota: Quota,
-    pub(super) rate: Rate,
-    /// `None`: each call costs one token.
+    /// Those of tools that have their own.
+    pub(super) tools: PerTool<Quota>,
+    pub(super) costs: PerTool<u32>,
+    /// `None`: each call of another tool costs one token.
     pub(super) cost: Option<Arc<CostFn>>,
     pub(super) max_wait: Duration,
     pub(super) origin: Instant,
@@ -42,8 +45,22 @@ impl Settings {
         nanos(self.origin.elapsed())
     }
 
-    pub(super) fn cost(&self, call: &CallInfo) -> u32 {
-        self.cost.as_ref().map_or(1, |cost| cost(call))
+    /// How many tokens the key of this call has, and how fast they come back.
+    pub(super) fn rate(&self, call: &ToolCall) -> Rate {
+        let own = self.tools.get_of_key(call);
+        Rate::of(own.unwrap_or(&self.quota))
+    }
+
+    pub(super) fn cost(&self, call: &ToolCall) -> u32 {
+        let own = match self.costs.is_empty() {
+            true => None,
+            false => self.costs.get(call),
+        };
+        match (own, &self.cost) {
+            (Some(own), _) => *own,
+            (None, Some(cost)) => cost(&call.info()),
+            (None, None) => 1,
+        }
     }
 
     /// The latest turn for a call that comes now, which is never too late for one now; nothing is sent at the deadline itself.
@@ -75,15 +92,21 @@ fn nanos(time: Duration) -> u64 {
 #[derive(Debug)]
 pub(super) struct KeyQuota {
     pub(super) bucket: Bucket,
+    pub(super) rate: Rate,
     settings: Arc<Settings>,
     /// Shared by all keys beyond the bound: never empty.
     is_overflow: bool,
 }
 
 impl KeyQuota {
-    pub(super) fn new(settings: &Arc<Settings>) -> Self {
+    pub(super) fn new(settings: &Arc<Settings>, call: &ToolCall) -> Self {
+        Self::of(settings.rate(call), settings)
+    }
+
+    fn of(rate: Rate, settings: &Arc<Settings>) -> Self {
         Self {
             bucket: Bucket::default(),
+            rate,
             settings: Arc::clone(settings),
             is_overflow: false,
         }
@@ -93,7 +116,7 @@ impl KeyQuota {
     pub(super) fn overflow(settings: &Arc<Settings>) -> Self {
         Self {
             is_overflow: true,
-            ..Self::new(settings)
+            ..Self::of(Rate::of(&settings.quota), settings)
         }
     }
 }
@@ -131,9 +154,9 @@ impl Tokens {
 
     /// The time in which the tokens come back, or the error of a call that costs more than there ever are.
     fn time(&self) -> Result<u64, ToolError> {
-        let Rate { burst, .. } = self.entry.value().settings.rate;
-        let time = self.entry.value().settings.rate.time(self.cost);
-        time.ok_or_else(|| {
+        let rate = self.entry.value().rate;
+        rate.time(self.cost).ok_or_else(|| {
+            let Rate { burst, .. } = rate;
             let text = format!(
                 "it costs {} tokens, and the quota has {burst} at most",
                 self.cost
@@ -147,12 +170,13 @@ impl Hold for Tokens {
     fn admit(&mut self) -> bool {
         let KeyQuota {
             bucket,
+            rate,
             settings,
             is_overflow,
         } = self.entry.value();
-        match settings.rate.time(self.cost) {
+        match rate.time(self.cost) {
             Some(0) => true,
-            Some(time) => *is_overflow || bucket.take(&settings.rate, settings.now(), time),
+            Some(time) => *is_overflow || bucket.take(rate, settings.now(), time),
             None => false,
         }
     }
@@ -164,6 +188,7 @@ impl Hold for Tokens {
         };
         let KeyQuota {
             bucket,
+            rate,
             settings,
             is_overflow,
         } = self.entry.value();
@@ -171,17 +196,20 @@ impl Hold for Tokens {
             return None;
         }
         let now = settings.now();
-        let late = bucket.too_late(&settings.rate, now, settings.latest(now, call), time);
+        let late = bucket.too_late(rate, now, settings.latest(now, call), time);
         late.map(|at| used_up(at - now))
     }
 
     fn enter(&mut self, call: &ToolCall) -> Result<(), ToolError> {
         let time = self.time()?;
         let KeyQuota {
-            bucket, settings, ..
+            bucket,
+            rate,
+            settings,
+            ..
         } = self.entry.value();
         let now = settings.now();
-        let turn = bucket.reserve(&settings.rate, now, settings.latest(now, call), time);
+        let turn = bucket.reserve(rate, now, settings.latest(now, call), time);
         self.turn = Some(turn.map_err(|at| used_up(at - now))?);
         Ok(())
     }
@@ -208,9 +236,12 @@ impl Drop for Tokens {
     fn drop(&mut self) {
         if let Some(turn) = self.turn.take() {
             let KeyQuota {
-                bucket, settings, ..
+                bucket,
+                rate,
+                settings,
+                ..
             } = self.entry.value();
-            bucket.give_back(&settings.rate, settings.now(), turn);
+            bucket.give_back(rate, settings.now(), turn);
         }
     }
 }

@@ -1,27 +1,28 @@
 //! A layer that gives the calls of a key so many tokens per period.
 //!
-//! A [`Quota`] is a bucket of tokens. Each call takes one ([or more](QuotaBuilder::with_cost)), and they come back one by one at an even rate: 60 per minute are one
-//! per second. As many as fit into the bucket can be used at once, after a time without calls; by default as many as come back in a period. So in any span of time
-//! `t` calls are admitted for no more than `burst + tokens * t / period` tokens, and no call is held back whose tokens are there. Each
-//! tool of each server has a bucket of its own ([`Key`](crate::Key)).
+//! A [`Quota`] is a bucket of tokens. A call takes one token ([or more](QuotaBuilder::with_cost)); tokens come back one by one at an even rate: 60 per
+//! minute are one per second. The bucket's size is the burst: how many tokens can be used at once after a time without calls; by default as many as come back in a
+//! period. So in any span of time `t` calls are admitted for no more than `burst + tokens * t / period` tokens, and a call whose tokens are there is admitted at
+//! once. Each tool of each server has a bucket of its own ([`Key`](crate::Key)).
 //!
 //! What happens to a call:
 //!
 //! - **Its tokens are there**: it takes them and is sent. They are used up, however it ends.
-//! - **They will be there in time**: it takes them in advance and waits for its turn, for 30 s at most ([`with_max_wait`](QuotaBuilder::with_max_wait)), not beyond its
+//! - **They will be there in time**: it takes them in advance and waits for its turn: for 30 s at most ([`with_max_wait`](QuotaBuilder::with_max_wait)), not beyond its
 //!   deadline, and not after its caller has cancelled. Turns come in the order in which calls came. A waiting call holds no reservation of the service below.
-//! - **They will not be there in time**, or the layer [fails fast](QuotaBuilder::with_fail_fast): it is refused immediately, with the time after which they are.
-//! - **Its future is dropped before it was sent**: its tokens are given back. If calls wait behind it, these keep their turns, and the next call that comes gets
-//!   the one that is free.
+//! - **They will not be there in time**, or the layer [fails fast](QuotaBuilder::with_fail_fast): it is refused immediately, with the time until they are.
+//! - **Its future is dropped before it was sent**: it gives its tokens back. Calls that wait behind it keep their turns; the next call that comes gets the free one.
 //!
-//! This is a limit of your own, known before the server has said a word. What to do after a server's 429 is the business of
+//! The numbers are your own, and hold before a server has said anything. What to do after a server's 429 is the business of
 //! [`rate_limit`](crate::rate_limit).
 //!
 //! # Order
 //!
-//! Outside of deadline and retry, if a quota is what a caller is granted: a call then costs its tokens once, however often it is sent, and its wait
-//! does not use up the time of the tool. Directly above the rate-limit layer, if it is what a server grants: then each attempt costs. It is always ready: back-pressure
-//! ends here. A call for which the service below is not ready waits for it first, and takes its tokens when it is about to be sent.
+//! If the quota is what a caller may use: outside of deadline, poll and retry. A call then costs its tokens once, however often it is sent or its job is asked
+//! for, and its wait does not use up the time of the tool. If it is what a server grants: directly above the rate-limit layer, so that each attempt costs.
+//!
+//! The layer is always ready: back-pressure ends here. If the service below is not ready for a call, the call waits for that first, and takes its tokens when it
+//! is about to be sent.
 //!
 //! # Example
 //!
@@ -45,7 +46,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! What each agent may use in an hour, dear tools at their price, and no waiting:
+//! A quota for each agent, with an expensive tool, and without waiting:
 //!
 //! ```
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
@@ -57,10 +58,7 @@
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), AnyError> {
 //! let layer = QuotaLayer::builder(Quota::per_hour(100)?)
 //!     .with_key(Key::by(|call| call.agent_id().unwrap_or("")))
-//!     .with_cost(|call| match call.tool() {
-//!         "deep_research" => 60,
-//!         _ => 1,
-//!     })
+//!     .with_tool_cost("deep_research", 60)
 //!     .with_fail_fast()
 //!     .build()?;
 //! let quotas = layer.handle();
@@ -91,16 +89,20 @@
 //! back. If there is no place, calls with new keys pass without a quota: one shared by all of them would let a caller who invents names use up that of others. So a key
 //! should be something that callers cannot invent, such as an agent that was authenticated, or a tool below an [`IdentityLayer`](crate::identity).
 //!
-//! No more calls of a key wait than have their turn within the longest wait. The time between two tokens is a whole number of nanoseconds, rounded up.
+//! The calls of a key that wait are bounded by the longest wait: no more wait than have their turn within it. The time between two tokens is a whole number of
+//! nanoseconds, rounded up.
+//!
+//! A call whose turn has come is sent as soon as its future is polled and the service below is ready. If that is late for several calls, they are sent
+//! together, although their turns came one after the other.
 //!
 //! # Cancel safety
 //!
-//! Nothing is lost when the future is dropped before the call is sent, except a turn that has come already while calls wait behind it: that is lost.
+//! A future that is dropped before its call was sent gives the tokens back. They are lost only if the call's turn has come by then, and others wait behind it.
 //!
 //! # Panics
 //!
-//! A call that has to wait panics outside a tokio runtime, or in one without the time driver. A function for the cost must not panic: it would pass to the
-//! caller of the service.
+//! A call that has to wait panics outside a tokio runtime, or in one without the time driver. A panic of a function for the key or the
+//! cost passes to the caller of the service; nothing was taken by then.
 //!
 //! # Clone
 //!
@@ -108,7 +110,7 @@
 //!
 //! # Differences from `tower::limit::RateLimit`
 //!
-//! That has one limit for all calls, counts them in windows of fixed length (so that twice as many as granted pass around the end of a window), cannot be cloned, and lets callers wait in
+//! That has one limit for all calls, counts them in windows of fixed length (so that twice as many as granted can pass around the end of a window), cannot be cloned, and lets callers wait in
 //! `poll_ready` without a bound. Here each key has a bucket, services are cloned, and a call that cannot have its turn in time is refused. A call that does not wait allocates nothing in both.
 
 mod bucket;

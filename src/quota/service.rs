@@ -49,9 +49,8 @@ where
     #[inline(never)]
     fn call(&mut self, call: ToolCall) -> Self::Future {
         let QuotaHandle { registry, settings } = &self.quotas;
-        let info = call.info();
-        let entry = registry.keep(&info, || KeyQuota::new(settings));
-        let tokens = Tokens::new(entry, settings.cost(&info));
+        let entry = registry.keep(&call.info(), || KeyQuota::new(settings, &call));
+        let tokens = Tokens::new(entry, settings.cost(&call));
         hold::call(&mut self.inner, call, tokens, ResponseFuture::new)
     }
 }

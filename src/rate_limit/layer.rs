@@ -282,7 +282,9 @@ impl<C> RateLimitBackoffBuilder<C> {
             processes: AtomicU32::new(1),
             subscribers: OnceLock::new(),
         });
-        let (overflow, make) = (KeyGate::overflow(&settings), || KeyGate::new(&settings));
+        let (overflow, make) = (KeyGate::overflow(&settings), |_: &_| {
+            KeyGate::new(&settings)
+        });
         let registry = self.keys.registry(self.listener, overflow, make);
         RateLimitBackoffLayer {
             gates: RateLimitHandle { registry, settings },

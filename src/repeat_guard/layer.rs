@@ -216,7 +216,7 @@ impl<C> RepeatGuardBuilder<C> {
             seed: RandomState::new(),
             origin: Instant::now(),
         });
-        let (overflow, make) = (Memory::overflow(&rules), || Memory::new(&rules));
+        let (overflow, make) = (Memory::overflow(&rules), |_: &_| Memory::new(&rules));
         let histories = self.keys.registry(self.listener, overflow, make);
         RepeatGuardLayer {
             guard: Guard { rules, histories },

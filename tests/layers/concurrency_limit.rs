@@ -597,6 +597,34 @@ fn what_cannot_work_is_refused() {
     assert_eq!(builder.build().unwrap_err().field(), "max_keys");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_tool_has_a_limit_of_its_own() {
+    let layer = ConcurrencyLimitLayer::builder(2)
+        .with_tool("import", 1)
+        .with_tool("docs__search", 3)
+        .with_tool("off", 0)
+        .with_max_queue(0)
+        .with_known_keys([named("import")])
+        .build()
+        .unwrap();
+    let svc = layer.layer(Script::always(Step::<()>::hang()));
+    let tools = [call(), named("search"), named("import"), named("off")];
+    for (call, max) in tools.into_iter().zip([3, 2, 1, 0]) {
+        let _running: Vec<_> = (0..max).map(|_| begin(&svc, call.clone())).collect();
+        assert_eq!(layer.handle().running(&call), max);
+        let error = svc.clone().oneshot(call).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Overloaded);
+    }
+}
+
+/// The first call of a key would decide for the tools of all others.
+#[test]
+fn tools_that_share_a_limit_have_none_of_their_own() {
+    let builder = ConcurrencyLimitLayer::builder(2).with_tool("import", 1);
+    let built = builder.with_key(Key::Server).build();
+    assert_eq!(built.unwrap_err().field(), "key");
+}
+
 /// Services made from one layer value share its limits, as axum makes one per route.
 #[tokio::test(start_paused = true)]
 async fn services_of_one_layer_share_the_limit() {

@@ -327,6 +327,35 @@ async fn a_call_costs_what_its_function_says() {
     );
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_tool_has_a_quota_and_a_cost_of_its_own() {
+    let layer = builder(5)
+        .with_tool("import", quota(2))
+        .with_tool_cost("docs__search", 2)
+        .with_cost(|_| 1)
+        .with_fail_fast()
+        .build()
+        .unwrap();
+    let (handle, svc) = (layer.handle(), layer.layer(answers()));
+    for (call, left) in [(call(), 3), (named("search"), 4), (named("import"), 1)] {
+        svc.clone().oneshot(call.clone()).await.unwrap();
+        assert_eq!(handle.remaining(&call), left);
+    }
+    // A key without a call yet has what its tool has.
+    assert_eq!(handle.remaining(&named("import").with_server("s3")), 2);
+    let shared = builder(5)
+        .with_tool("import", quota(2))
+        .with_key(Key::by(|_| ""));
+    assert_eq!(shared.build().unwrap_err().field(), "key");
+    assert!(
+        builder(5)
+            .with_tool_cost("import", 2)
+            .with_key(Key::Server)
+            .build()
+            .is_ok()
+    );
+}
+
 /// It waits for no turn, so it is told at once, whatever else is ready.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_costs_too_much_does_not_wait() {

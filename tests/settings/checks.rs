@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tower_toolcall::{
     backoff::Jitter,
-    settings::{KeyBy, Preset, Settings},
+    settings::{KeyBy, Preset, Settings, ToolSettings},
 };
 
 use crate::kit::{changed, secs};
@@ -445,6 +445,27 @@ fn what_quota_and_concurrency_limit_cannot_work_with_is_named() {
         "concurrency.max",
         &["zero: every call would be refused"],
     );
+    let own = |change: fn(&mut ToolSettings)| {
+        move |s: &mut Settings| {
+            s.quota.tokens = Some(5);
+            s.quota.key = KeyBy::Agent;
+            s.concurrency.key = KeyBy::Server;
+            change(s.tools.entry("import".into()).or_default());
+        }
+    };
+    let agent = own(|tool| tool.quota_tokens = Some(1));
+    refused(agent, "tools.import.quota_tokens", &["`quota.key`"]);
+    let server = own(|tool| tool.concurrency = Some(1));
+    refused(server, "tools.import.concurrency", &["`concurrency.key`"]);
+    let zero = own(|tool| tool.concurrency = Some(0));
+    refused(zero, "tools.import.concurrency", &["zero"]);
+    let dear = own(|tool| tool.quota_cost = Some(6));
+    refused(dear, "tools.import.quota_cost", &["6", "5 tokens"]);
+    let cost = |s: &mut Settings| {
+        let tool = s.tools.entry("import".into()).or_default();
+        tool.quota_cost = Some(1);
+    };
+    refused(cost, "tools.import.quota_cost", &["`quota.tokens`"]);
     let keys = |s: &mut Settings| (s.concurrency.max, s.concurrency.max_keys) = (Some(1), 0);
     refused(keys, "concurrency.max_keys", &["zero"]);
 }

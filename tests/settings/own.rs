@@ -164,7 +164,10 @@ impl Job<&'static str> for Jobs {
         answer: &'static str,
     ) -> Result<Started<&'static str>, ToolError> {
         match answer {
-            "started" => Ok(Started::Running(JobRef::new(call, Default::default())?, None)),
+            "started" => Ok(Started::Running(
+                JobRef::new(call, Default::default())?,
+                None,
+            )),
             _ => Ok(Started::Done(answer)),
         }
     }

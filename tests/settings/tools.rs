@@ -6,6 +6,7 @@ use tower_toolcall::{
     BoxError, ErrorKind, ReplaySafety, ToolCall,
     result::ToolResultLayer,
     settings::{Settings, StackLayer},
+    testing::{Script, Step},
 };
 
 use crate::kit::{flaky, run, safe, secs, stack};
@@ -40,6 +41,47 @@ async fn a_tool_has_its_own_timeout() {
     assert_eq!(hangs(&layer, ToolCall::new("search")).await, secs(30));
     let own = ToolCall::new("import").with_timeout(secs(2));
     assert_eq!(hangs(&layer, own).await, secs(2));
+}
+
+/// A tool's own limit holds where there is none for the others too.
+#[tokio::test(start_paused = true)]
+async fn a_tool_has_its_own_concurrency_limit() {
+    let file = "[concurrency]\nmax_queue = 0\n[tools.import]\nconcurrency = 1\n";
+    let settings: Settings = toml::from_str(file).unwrap();
+    let layer = stack(&settings);
+    let tool = Script::always(Step::<()>::hang());
+    let begin = |name: &'static str| {
+        let call = ToolCall::new(name);
+        tokio::spawn(layer.layer(tool.clone()).oneshot(call))
+    };
+    let _running = ["import", "search", "search", "search"].map(begin);
+    tokio::task::yield_now().await;
+    let error = begin("import").await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Overloaded);
+    assert_eq!(tool.in_flight(), 4);
+}
+
+/// With a key that tools share, each has its price.
+#[tokio::test(start_paused = true)]
+async fn a_tool_has_its_own_quota_and_cost() {
+    let file = r#"
+        [quota]
+        tokens = 10
+        fail_fast = true
+
+        [tools.import]
+        quota_tokens = 6
+        quota_cost = 3
+    "#;
+    let settings: Settings = toml::from_str(file).unwrap();
+    let layer = stack(&settings);
+    let tool = flaky(ErrorKind::Upstream, 0);
+    for (name, passes) in [("import", 2), ("search", 10)] {
+        for n in 0..=passes {
+            let result = run(&layer, &tool, ToolCall::new(name)).await;
+            assert_eq!(result.is_ok(), n < passes, "{name} {n}");
+        }
+    }
 }
 
 /// R1.

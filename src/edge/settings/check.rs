@@ -4,7 +4,9 @@
 
 use std::{borrow::Cow, time::Duration};
 
-use super::{Settings, ToolSettings, base::Explicit, duration::show, names::in_section, tools};
+use super::{
+    KeyBy, Settings, ToolSettings, base::Explicit, duration::show, names::in_section, tools,
+};
 use crate::{
     circuit_breaker::MAX_PERIOD,
     config::{ConfigError, refuse_if},
@@ -125,12 +127,10 @@ fn layers(s: &Settings) -> Checked {
         "is less than 1000: there would be little room beside the mark",
     )?;
     refuse_if(s.http.max_bytes == 0, "http.max_bytes", "is not above 0")?;
+    tool_limits(s)?;
     if let Some(quota) = s.quota_builder()? {
         quota.build().map(drop).map_err(in_section("quota"))?;
     }
-    let is_zero = s.concurrency.max == Some(0);
-    let reason = "it is zero: every call would be refused";
-    refuse_if(is_zero, "concurrency.max", reason)?;
     if let Some(limit) = s.concurrency_limit_builder() {
         limit.build().map(drop).map_err(in_section("concurrency"))?;
     }
@@ -142,6 +142,39 @@ fn layers(s: &Settings) -> Checked {
     registry.map(drop).map_err(in_section("health"))?;
     let breaker = s.circuit_breaker_builder()?.build();
     breaker.map(drop).map_err(in_section("circuit_breaker"))
+}
+
+/// How many calls of a key run, and what tools have of their own.
+fn tool_limits(s: &Settings) -> Checked {
+    let zero = "it is zero: every call would be refused";
+    refuse_if(s.concurrency.max == Some(0), "concurrency.max", zero)?;
+    let (shares_limit, shares_quota) =
+        (s.concurrency.key != KeyBy::Tool, s.quota.key != KeyBy::Tool);
+    let has_quota = s.quota.tokens.is_some();
+    for (name, tool) in &s.tools {
+        let check = |field, own: bool, is_bad: bool, reason: &str| match own && is_bad {
+            true => Err(ConfigError::new(tools::key(name, field), reason.to_owned())),
+            false => Ok(()),
+        };
+        let own = tool.concurrency.is_some();
+        check("concurrency", own, tool.concurrency == Some(0), zero)?;
+        let shared = "`concurrency.key` is not `tool`: tools share their limit";
+        check("concurrency", own, shares_limit, shared)?;
+
+        let nothing = "without `quota.tokens` it means nothing";
+        let own = tool.quota_tokens.is_some();
+        check("quota_tokens", own, !has_quota, nothing)?;
+        let shared = "`quota.key` is not `tool`: tools share their tokens";
+        check("quota_tokens", own, shares_quota, shared)?;
+
+        let own = tool.quota_cost.is_some();
+        check("quota_cost", own, !has_quota, nothing)?;
+        let burst = tool.quota_tokens.or(s.quota.burst).or(s.quota.tokens);
+        let (cost, burst) = (tool.quota_cost.unwrap_or(1), burst.unwrap_or_default());
+        let dear = format!("{cost} is more than the {burst} tokens that there are at once");
+        check("quota_cost", own, cost > burst, &dear)?;
+    }
+    Ok(())
 }
 
 /// The contradictions between settings that were set. A layer that is off contradicts nothing.

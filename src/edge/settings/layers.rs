@@ -263,26 +263,39 @@ impl Settings {
             Some(burst) => quota.with_burst(burst),
             None => Ok(quota),
         });
-        let builder = QuotaLayer::builder(quota.map_err(in_section("quota"))?)
+        let mut builder = QuotaLayer::builder(quota.map_err(in_section("quota"))?)
             .with_max_wait(settings.max_wait)
             .with_key(settings.key.into())
             .with_known_keys(self.known_keys(settings.key, settings.max_keys))
             .with_max_keys(settings.max_keys);
+        for (name, tool) in &self.tools {
+            if let Some(tokens) = tool.quota_tokens {
+                let key = tools::key(name, "quota_tokens");
+                let quota = Quota::new(tokens, settings.period).map_err(|e| e.with_field(key))?;
+                builder = builder.with_tool(name.as_str(), quota);
+            }
+            if let Some(cost) = tool.quota_cost {
+                builder = builder.with_tool_cost(name.as_str(), cost);
+            }
+        }
         Ok(Some(match settings.fail_fast {
             true => builder.with_fail_fast(),
             false => builder,
         }))
     }
 
-    /// The concurrency limit alone, to be completed and built. `None` without `concurrency.max`.
+    /// The concurrency limit alone, to be completed and built. `None` without `concurrency.max` and a tool with a limit of its own.
     pub fn concurrency_limit_builder(&self) -> Option<ConcurrencyLimitBuilder> {
         let settings = &self.concurrency;
-        let builder = ConcurrencyLimitLayer::builder(settings.max?)
+        let own = self.tools.iter();
+        let own = own.filter_map(|(name, tool)| Some((name.as_str(), tool.concurrency?)));
+        let any = own.clone().next().map(|_| usize::MAX);
+        let builder = ConcurrencyLimitLayer::builder(settings.max.or(any)?)
             .with_max_queue(settings.max_queue)
             .with_key(settings.key.into())
             .with_known_keys(self.known_keys(settings.key, settings.max_keys))
             .with_max_keys(settings.max_keys);
-        Some(builder)
+        Some(own.fold(builder, |builder, (name, max)| builder.with_tool(name, max)))
     }
 
     /// The rate-limit layer alone, to be completed and built, whether it is enabled or not.

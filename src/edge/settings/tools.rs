@@ -29,6 +29,16 @@ pub struct ToolSettings {
     /// [`with_replay_safety`](super::StackBuilder::with_replay_safety), not before the call's own word.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replay_safe: Option<bool>,
+    /// How many calls of it run at a time, instead of `concurrency.max`, or where that is not set. An error where `concurrency.key` is not `tool`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub concurrency: Option<usize>,
+    /// How many tokens it has per `quota.period`, and at once, instead of `quota.tokens` and `quota.burst`. An error without `quota.tokens`, and where
+    /// `quota.key` is not `tool`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quota_tokens: Option<u32>,
+    /// How many tokens a call of it costs. Default: 1. An error without `quota.tokens`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quota_cost: Option<u32>,
     /// Whether its arguments are checked. Default: `validate.enabled`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub validate: Option<bool>,
@@ -57,6 +67,9 @@ struct Section {
     timeout_ms: Option<u64>,
     attempts: Option<u32>,
     replay_safe: Option<bool>,
+    concurrency: Option<usize>,
+    quota_tokens: Option<u32>,
+    quota_cost: Option<u32>,
     validate: Option<bool>,
     repair: Option<bool>,
     repeat_guard: Option<bool>,
@@ -76,6 +89,9 @@ impl TryFrom<Section> for ToolSettings {
             timeout,
             attempts: section.attempts,
             replay_safe: section.replay_safe,
+            concurrency: section.concurrency,
+            quota_tokens: section.quota_tokens,
+            quota_cost: section.quota_cost,
             validate: section.validate,
             repair: section.repair,
             repeat_guard: section.repeat_guard,

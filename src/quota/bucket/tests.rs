@@ -100,7 +100,7 @@ fn a_turn_before_others_is_the_next_callers() {
     assert_eq!(at, [SECOND, 2 * SECOND, 3 * SECOND, 5 * SECOND]);
 }
 
-/// Whose tokens are there sooner than after all others is told so.
+/// The time to come back is that of the first turn that is free, not of one after all others.
 #[test]
 fn a_refusal_tells_of_a_turn_before_others() {
     let (bucket, rate) = (Bucket::default(), rate(SECOND, 1));
@@ -111,10 +111,7 @@ fn a_refusal_tells_of_a_turn_before_others() {
     bucket.give_back(&rate, 0, turns[1]);
     let too_late = bucket.too_late(&rate, 0, SECOND, SECOND);
     assert_eq!(too_late, Some(2 * SECOND));
-    assert_eq!(
-        bucket.reserve(&rate, 0, SECOND, SECOND),
-        Err(2 * SECOND)
-    );
+    assert_eq!(bucket.reserve(&rate, 0, SECOND, SECOND), Err(2 * SECOND));
 }
 
 #[test]
@@ -164,13 +161,18 @@ fn threads_share_the_tokens() {
     assert_eq!(taken, 10_000);
 }
 
-/// What one does: so long after the last; so many tokens; how long it would wait; who of those who wait gives up, and who is never sent.
+/// A call, and what happens before it.
 #[derive(Clone, Debug)]
 struct Step {
+    /// The time since the call before.
     after: u64,
+    /// How many tokens the call costs.
     cost: u32,
+    /// How long it would wait at most.
     patience: u64,
+    /// Which of the calls that wait gives up before this one comes.
     gives_up: Option<prop::sample::Index>,
+    /// Whether this one is not sent when its turn comes: it goes on waiting until it gives up.
     is_stuck: bool,
 }
 
@@ -229,8 +231,8 @@ proptest! {
         }
     }
 
-    /// Whoever gives up, and when: in no span of time calls are sent for more than a bucket and what comes back meanwhile. And
-    /// no free turn is the last one.
+    /// Calls that give up, at any time: in no span of time more tokens are used than a bucket holds and come back meanwhile. And a turn
+    /// that was given back is free only while there are turns after it.
     #[test]
     fn no_more_is_sent_than_is_granted(
         steps in steps(true),
