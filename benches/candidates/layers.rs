@@ -31,6 +31,7 @@ use tower_toolcall::{
     metrics_facade::Facade,
     normalize::NormalizeLayer,
     otel::metrics::OtelMetrics,
+    policy::{PolicyLayer, Rule},
     poll::PollLayer,
     quota::{Quota, QuotaBuilder, QuotaLayer},
     rate_limit::RateLimitBackoffLayer,
@@ -403,6 +404,16 @@ fn others() -> Vec<Candidate> {
         }),
         ours("check, an answer of one byte", |tool| {
             layered(CheckLayer::max_bytes(100), tool)
+        }),
+        ours("policy, the fourth of five rules allows", |tool| {
+            let policy = PolicyLayer::new()
+                .deny("delete_*")
+                .ask("pay_*")
+                .rule(Rule::deny("*").of_server("billing"))
+                .allow("sea*")
+                .allow("*")
+                .deny_by_default();
+            layered(policy, tool)
         }),
         ours("fit, an answer of a number", |tool| {
             layered(FitLayer::new(40_000), tool)
