@@ -81,4 +81,6 @@ pub use edge::testing;
 pub use edge::token;
 #[cfg(feature = "tonic")]
 pub use edge::tonic;
+#[cfg(feature = "turn")]
+pub use edge::turn;
 pub use kit::backoff;

@@ -41,6 +41,8 @@ pub mod token;
 pub mod tonic;
 #[cfg(feature = "tower")]
 pub(crate) mod tower;
+#[cfg(feature = "turn")]
+pub mod turn;
 
 /// The error with the delay that a peer asks for, if it does.
 #[cfg(any(

@@ -1,0 +1,347 @@
+//! Where each format has its calls, and what it makes of a result.
+
+use serde_json::{Map, Value, json};
+
+use super::error::TurnError;
+use crate::text::limited::LEVELS;
+
+/// A provider's form of messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Format {
+    /// OpenAI's chat completions, and the many servers that speak them.
+    OpenAiChat,
+    /// OpenAI's responses.
+    OpenAiResponses,
+    /// Anthropic's messages.
+    Anthropic,
+    /// Gemini's `generateContent`.
+    Gemini,
+    /// Amazon Bedrock's `Converse`.
+    Bedrock,
+}
+
+/// The fields of a call.
+pub(super) struct Fields {
+    /// The id, if it is a string that is not blank.
+    pub(super) id: Option<String>,
+    pub(super) name: String,
+    pub(super) arguments: Value,
+}
+
+impl Format {
+    /// What the model said, to go back before the results, and whether it was cut off.
+    pub(super) fn said(self, value: &Value) -> Result<(Vec<Value>, bool), TurnError> {
+        check_depth(value)?;
+        let (said, reason) = match self {
+            Self::OpenAiChat => match value.get("choices") {
+                Some(choices) => {
+                    let choice = &choices[0];
+                    (one(&choice["message"])?, &choice["finish_reason"])
+                }
+                None => (one(value)?, &Value::Null),
+            },
+            Self::OpenAiResponses => {
+                let output = value.get("output").unwrap_or(value);
+                let items = output.as_array().ok_or(TurnError::NotATurn)?;
+                (items.clone(), &value["status"])
+            }
+            Self::Anthropic => (of_content(&value["content"])?, &value["stop_reason"]),
+            Self::Gemini => match value.get("candidates") {
+                // A blocked candidate has no content.
+                Some(candidates) => {
+                    let candidate = &candidates[0];
+                    let content = one(&candidate["content"]).unwrap_or_default();
+                    (content, &candidate["finishReason"])
+                }
+                None if value.get("promptFeedback").is_some() => (Vec::new(), &Value::Null),
+                None if value["parts"].is_array() => (one(value)?, &Value::Null),
+                None => return Err(TurnError::NotATurn),
+            },
+            Self::Bedrock => {
+                let message = value
+                    .get("output")
+                    .map_or(value, |output| &output["message"]);
+                (of_content(&message["content"])?, &value["stopReason"])
+            }
+        };
+        Ok((said, reason.as_str().is_some_and(is_cut)))
+    }
+
+    /// Puts right what the provider writes but does not take back.
+    pub(super) fn tidy(self, said: &mut Vec<Value>) {
+        let role = match self {
+            Self::OpenAiResponses => return said.retain(Value::is_object),
+            Self::Gemini => "model",
+            _ => "assistant",
+        };
+        for message in said.iter_mut().filter_map(Value::as_object_mut) {
+            if !message.get("role").is_some_and(Value::is_string) {
+                message.insert("role".into(), role.into());
+            }
+            if self == Self::OpenAiChat {
+                let calls = message.get_mut("tool_calls").and_then(Value::as_array_mut);
+                let is_empty = calls.is_none_or(|calls| {
+                    calls.retain(Value::is_object);
+                    calls.is_empty()
+                });
+                if is_empty {
+                    message.remove("tool_calls");
+                }
+            }
+        }
+        if self != Self::OpenAiChat {
+            let is_empty = match self.entries(said) {
+                Some(entries) => {
+                    entries.retain(|entry| !is_blank_text(entry));
+                    entries.is_empty()
+                }
+                None => !said
+                    .first()
+                    .is_some_and(|message| has_text(&message["content"])),
+            };
+            if is_empty {
+                said.clear();
+            }
+        }
+    }
+
+    /// The list that has the calls, among other things.
+    pub(super) fn entries(self, said: &mut Vec<Value>) -> Option<&mut Vec<Value>> {
+        let key = match self {
+            Self::OpenAiResponses => return Some(said),
+            Self::OpenAiChat => "tool_calls",
+            Self::Anthropic | Self::Bedrock => "content",
+            Self::Gemini => "parts",
+        };
+        said.first_mut()?.get_mut(key)?.as_array_mut()
+    }
+
+    /// The call in an entry of that list, if it is one that a result answers.
+    pub(super) fn call(self, entry: &mut Value) -> Option<&mut Map<String, Value>> {
+        let map = entry.as_object_mut()?;
+        let is = |name| map.get("type").and_then(Value::as_str) == Some(name);
+        match self {
+            Self::OpenAiChat => Some(map),
+            Self::OpenAiResponses => is("function_call").then_some(map),
+            Self::Anthropic => is("tool_use").then_some(map),
+            Self::Gemini => map.get_mut("functionCall")?.as_object_mut(),
+            Self::Bedrock => {
+                let call = map.get_mut("toolUse")?.as_object_mut()?;
+                let at_server = call.get("type").and_then(Value::as_str) == Some("server_tool_use");
+                (!at_server).then_some(call)
+            }
+        }
+    }
+
+    /// What a call says.
+    pub(super) fn fields(self, call: &Map<String, Value>) -> Fields {
+        let function = match self {
+            Self::OpenAiChat => call.get("function").and_then(Value::as_object),
+            _ => Some(call),
+        };
+        let get = |key: &str| function.and_then(|f| f.get(key)).unwrap_or(&Value::Null);
+        let id = call.get(self.id_key()).and_then(Value::as_str);
+        Fields {
+            id: id.filter(|id| !id.trim().is_empty()).map(str::to_owned),
+            name: get("name").as_str().unwrap_or_default().to_owned(),
+            arguments: get(self.arguments_key()).clone(),
+        }
+    }
+
+    pub(super) fn set_id(self, call: &mut Map<String, Value>, id: Option<&str>) {
+        match id {
+            Some(id) => drop(call.insert(self.id_key().into(), id.into())),
+            None => drop(call.remove(self.id_key())),
+        }
+    }
+
+    /// Writes arguments in the type that the format has for them: `parsed`, or none where nothing could be parsed.
+    pub(super) fn set_arguments(
+        self,
+        call: &mut Map<String, Value>,
+        given: &Value,
+        parsed: Option<&Map<String, Value>>,
+    ) {
+        let object = || Value::Object(parsed.cloned().unwrap_or_default());
+        let wanted = match self {
+            Self::OpenAiChat | Self::OpenAiResponses if given.is_string() => return,
+            Self::OpenAiChat | Self::OpenAiResponses => object().to_string().into(),
+            // Gemini leaves them out where there are none.
+            Self::Gemini if given.is_null() => return,
+            _ if given.is_object() => return,
+            _ => object(),
+        };
+        if let Some(body) = self.body(call) {
+            body.insert(self.arguments_key().into(), wanted);
+        }
+    }
+
+    pub(super) fn set_name(self, call: &mut Map<String, Value>, name: &str) {
+        if let Some(body) = self.body(call) {
+            body.insert("name".into(), name.into());
+        }
+    }
+
+    /// Where a call has its name and its arguments; made if it is not there.
+    fn body(self, call: &mut Map<String, Value>) -> Option<&mut Map<String, Value>> {
+        match self {
+            // A call of another type, with text for arguments.
+            Self::OpenAiChat if call.contains_key("custom") => None,
+            Self::OpenAiChat => {
+                let function = call.entry("function").or_insert(Value::Null);
+                if !function.is_object() {
+                    *function = json!({});
+                }
+                function.as_object_mut()
+            }
+            _ => Some(call),
+        }
+    }
+
+    /// The results as the provider takes them: messages, or the items of a request.
+    pub(super) fn wrap(self, results: Vec<Value>) -> Vec<Value> {
+        if results.is_empty() {
+            return results;
+        }
+        match self {
+            Self::OpenAiChat | Self::OpenAiResponses => results,
+            Self::Anthropic | Self::Bedrock => vec![json!({ "role": "user", "content": results })],
+            Self::Gemini => vec![json!({ "role": "user", "parts": results })],
+        }
+    }
+
+    /// One result.
+    pub(super) fn result(
+        self,
+        id: Option<&str>,
+        name: &str,
+        content: Value,
+        failed: bool,
+    ) -> Value {
+        match self {
+            Self::OpenAiChat => json!({ "role": "tool", "tool_call_id": id, "content": content }),
+            Self::OpenAiResponses => {
+                json!({ "type": "function_call_output", "call_id": id, "output": content })
+            }
+            Self::Anthropic => {
+                let mut result =
+                    json!({ "type": "tool_result", "tool_use_id": id, "content": content });
+                if failed {
+                    result["is_error"] = true.into();
+                }
+                result
+            }
+            Self::Gemini => {
+                let key = if failed { "error" } else { "output" };
+                let mut response = json!({ "name": name, "response": { key: content } });
+                if let Some(id) = id {
+                    response["id"] = id.into();
+                }
+                json!({ "functionResponse": response })
+            }
+            Self::Bedrock => {
+                let content = match content {
+                    Value::Array(blocks) => Value::Array(blocks),
+                    // Converse refuses a blank text.
+                    Value::String(text) if text.trim().is_empty() => {
+                        json!([{ "text": "(no output)" }])
+                    }
+                    Value::String(text) => json!([{ "text": text }]),
+                    object @ Value::Object(_) => json!([{ "json": object }]),
+                    other => json!([{ "text": other.to_string() }]),
+                };
+                let status = if failed { "error" } else { "success" };
+                json!({ "toolResult": { "toolUseId": id, "content": content, "status": status } })
+            }
+        }
+    }
+
+    /// Whether a result cannot be matched without an id.
+    pub(super) fn needs_id(self) -> bool {
+        self != Self::Gemini
+    }
+
+    fn id_key(self) -> &'static str {
+        match self {
+            Self::OpenAiResponses => "call_id",
+            Self::Bedrock => "toolUseId",
+            _ => "id",
+        }
+    }
+
+    fn arguments_key(self) -> &'static str {
+        match self {
+            Self::OpenAiChat | Self::OpenAiResponses => "arguments",
+            Self::Gemini => "args",
+            Self::Anthropic | Self::Bedrock => "input",
+        }
+    }
+}
+
+/// Whether a turn that ended for this reason may lack its end.
+pub(super) fn is_cut(reason: &str) -> bool {
+    [
+        "length",
+        "max_tokens",
+        "MAX_TOKENS",
+        "incomplete",
+        "model_context_window_exceeded",
+        "failed",
+        "cancelled",
+    ]
+    .contains(&reason)
+}
+
+/// That the value is not nested deeper than `serde_json` parses, found without recursion.
+pub(super) fn check_depth(value: &Value) -> Result<(), TurnError> {
+    let mut left = vec![(value, 1)];
+    while let Some((value, level)) = left.pop() {
+        let nested = |v: &&Value| v.is_array() || v.is_object();
+        match value {
+            _ if level > LEVELS => return Err(TurnError::TooDeep),
+            Value::Array(items) => left.extend(items.iter().filter(nested).map(|v| (v, level + 1))),
+            Value::Object(map) => left.extend(map.values().filter(nested).map(|v| (v, level + 1))),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn one(message: &Value) -> Result<Vec<Value>, TurnError> {
+    let known = ["role", "content", "tool_calls", "parts"];
+    match message {
+        Value::Object(map) if known.iter().any(|key| map.contains_key(*key)) => {
+            Ok(vec![message.clone()])
+        }
+        _ => Err(TurnError::NotATurn),
+    }
+}
+
+/// A message of nothing but role and content: the other fields of a response are not taken back.
+fn of_content(content: &Value) -> Result<Vec<Value>, TurnError> {
+    match content {
+        Value::Array(_) | Value::String(_) => {
+            Ok(vec![json!({ "role": "assistant", "content": content })])
+        }
+        _ => Err(TurnError::NotATurn),
+    }
+}
+
+fn has_text(content: &Value) -> bool {
+    content.as_str().is_some_and(|text| !text.trim().is_empty())
+}
+
+/// A block that has nothing but a blank text: providers write such blocks and answer 400 when they come back.
+fn is_blank_text(block: &Value) -> bool {
+    let Some(map) = block.as_object() else {
+        return true;
+    };
+    let only = map
+        .keys()
+        .all(|key| key == "text" || key == "type" || key == "citations");
+    only && map
+        .get("text")
+        .and_then(Value::as_str)
+        .is_some_and(|t| t.trim().is_empty())
+}

@@ -1,0 +1,103 @@
+//! A model's turn: its tool calls as [`ToolCall`](crate::ToolCall)s, and their results as the provider's next message.
+//!
+//! A [`Turn`] is read from the JSON of a response, whichever client fetched it, or put together from a stream by an
+//! [`Assembler`]. Its answer has **exactly one result for each call**, in the model's order, whatever failed, was refused, was cancelled
+//! or had arguments that are no JSON: else the provider answers 400, and so it does to each later request of the conversation.
+//!
+//! # Example
+//!
+//! A whole loop; `ask` sends the conversation to the provider:
+//!
+//! ```
+//! use serde_json::{Value, json};
+//! use tower::service_fn;
+//! use tower_toolcall::{AnyError, BoxError, ToolCall, batch::Parallel, turn::{Format, Turn}};
+//!
+//! # async fn ask(messages: &[Value]) -> Result<Value, BoxError> {
+//! #     if messages.len() > 1 { return Ok(json!({ "content": [{ "type": "text", "text": "12 degrees." }] })) }
+//! #     Ok(json!({ "stop_reason": "tool_use", "content": [
+//! #         { "type": "thinking", "thinking": "..", "signature": "c2ln" },
+//! #         { "type": "tool_use", "id": "toolu_1", "name": "weather", "input": { "city": "Oslo" } },
+//! #         { "type": "tool_use", "id": "toolu_2", "name": "weather", "input": { "city": "Narnia" } },
+//! #     ] }))
+//! # }
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), BoxError> {
+//! let tools = Parallel::new(service_fn(|call: ToolCall| async move {
+//!     match call.arguments()["city"].as_str() {
+//!         Some("Oslo") => Ok("12 degrees"),
+//!         _ => Err(AnyError::from("no such city")),
+//!     }
+//! }));
+//!
+//! let mut messages = vec![json!({ "role": "user", "content": "How warm is it in Oslo and in Narnia?" })];
+//! loop {
+//!     let turn = Turn::read(Format::Anthropic, &ask(&messages).await?)?;
+//!     let done = turn.is_empty();
+//!     messages.extend(turn.run(&tools).await.into_messages());
+//!     if done { break }
+//! }
+//!
+//! let results = &messages[2]["content"];
+//! assert_eq!(results[0], json!({ "type": "tool_result", "tool_use_id": "toolu_1", "content": "12 degrees" }));
+//! assert_eq!(results[1]["is_error"], true);
+//! # Ok(()) }
+//! ```
+//!
+//! Without the feature `batch`, or to do something between: run [`Turn::calls`] in any way, and give the
+//! [`ToolResult`](crate::ToolResult)s to [`Turn::answer`] in any order.
+//!
+//! # Formats
+//!
+//! | | calls | results | a failure is marked by | goes back unchanged |
+//! |---|---|---|---|---|
+//! | [`OpenAiChat`](Format::OpenAiChat) ([guide](https://platform.openai.com/docs/guides/function-calling?api-mode=chat)) | `tool_calls` of the message | a message of the role `tool` each | its text | the message, fields of other servers included |
+//! | [`OpenAiResponses`](Format::OpenAiResponses) ([guide](https://platform.openai.com/docs/guides/function-calling)) | items `function_call` | an item `function_call_output` each, by `call_id` | its text | all items: reasoning too |
+//! | [`Anthropic`](Format::Anthropic) ([guide](https://docs.claude.com/en/docs/agents-and-tools/tool-use/implement-tool-use)) | blocks `tool_use` | one `user` message of `tool_result`s | `is_error` | thinking and its signature |
+//! | [`Gemini`](Format::Gemini) ([signatures](https://ai.google.dev/gemini-api/docs/thought-signatures)) | parts `functionCall` | one `user` content of `functionResponse`s | `error` in place of `output` | each `thoughtSignature`, in its part |
+//! | [`Bedrock`](Format::Bedrock) ([reference](https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ToolResultBlock.html)) | blocks `toolUse` | one `user` message of `toolResult`s | `status` | `reasoningContent` |
+//!
+//! Calls of tools that run at the provider (`server_tool_use`, for example) are no calls here: they go back with the rest.
+//!
+//! # What is changed in what the model said
+//!
+//! Only what the provider would not take back:
+//!
+//! - A missing, blank or repeated id: the call has a new one, in what the model said and in its result. In Gemini, where calls without an
+//!   id are matched by their order, a missing id stays missing, and a blank one is taken out. Any other id goes back as it came.
+//! - Arguments of another type than the format's: Anthropic, Gemini and Bedrock take an object only, OpenAI text only. Where there is no
+//!   object in them, `{}` stands for them. Text that is no JSON goes back to OpenAI as it came.
+//! - A missing or blank name becomes `unknown`.
+//! - Blank text blocks, an empty list of `tool_calls`, and the fields of a response beside its role and content.
+//!
+//! # Calls that cannot run
+//!
+//! A call whose arguments are no JSON object, or that has no name, is answered with
+//! [`InvalidInput`](crate::ErrorKind::InvalidInput) and does not run: [`Turn::invalid`]. Blank arguments are none. A response that ended
+//! at its limit of length, or a stream that broke off, may have lost arguments: then its last call does not run without any.
+//!
+//! # Bounds
+//!
+//! [`MAX_CALLS`] in a turn, [`MAX_BYTES`] of a stream, 128 levels. More is a [`TurnError`].
+mod assembler;
+mod error;
+mod format;
+mod names;
+mod read;
+mod reply;
+#[cfg(test)]
+mod tests;
+
+pub use self::{
+    assembler::Assembler,
+    error::TurnError,
+    format::Format,
+    names::{MAX_TOOL_NAME, Names},
+    read::Turn,
+    reply::Reply,
+};
+
+/// The most calls of a turn.
+pub const MAX_CALLS: usize = 256;
+
+/// The most that an [`Assembler`] takes, in bytes of JSON: 16 MiB of texts, blocks and fragments.
+pub const MAX_BYTES: u64 = 16 << 20;

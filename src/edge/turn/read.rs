@@ -1,0 +1,309 @@
+use std::{
+    collections::{HashMap, HashSet, hash_map::Entry},
+    fmt,
+    hash::{BuildHasher, RandomState},
+};
+
+use serde_json::{Map, Value};
+
+use super::{MAX_CALLS, error::TurnError, format::Format, names::Names, reply::Reply};
+use crate::{
+    answer::ModelText,
+    call::ToolCall,
+    error::{ErrorKind, ToolError},
+    result::ToolResult,
+};
+
+/// What a model sent in one response: its calls, and what has to go back with their results.
+///
+/// See the [module docs](super) for an example.
+#[derive(Clone)]
+#[must_use]
+pub struct Turn {
+    format: Format,
+    said: Vec<Value>,
+    slots: Vec<Slot>,
+}
+
+/// A call of the turn.
+#[derive(Clone)]
+struct Slot {
+    /// As the provider knows it.
+    id: Option<String>,
+    name: String,
+    call: ToolCall,
+    /// Why it cannot run.
+    error: Option<ToolError>,
+}
+
+impl Turn {
+    /// Reads a whole response, or the message in it. A turn without calls is one too: the model has ended.
+    ///
+    /// # Errors
+    ///
+    /// If it is no response of this format, has more than [`MAX_CALLS`] calls, or is too deep to be read. Bad arguments are no error:
+    /// see [`invalid`](Self::invalid).
+    pub fn read(format: Format, response: &Value) -> Result<Self, TurnError> {
+        let (said, cut) = format.said(response)?;
+        Self::of(format, said, cut)
+    }
+
+    /// Puts names of tools for those that the model knows. Names that are not in the map stay.
+    pub fn with_names(mut self, names: &Names) -> Self {
+        for slot in &mut self.slots {
+            let tool = names.to_tool(&slot.name);
+            if tool != slot.call.tool() {
+                let arguments = slot.call.arguments().clone();
+                let id = slot.call.id().unwrap_or_default();
+                slot.call = ToolCall::new(tool).with_id(id).with_arguments(arguments);
+            }
+        }
+        self
+    }
+
+    pub(super) fn of(format: Format, mut said: Vec<Value>, cut: bool) -> Result<Self, TurnError> {
+        format.tidy(&mut said);
+        let mut calls: Vec<&mut Map<String, Value>> = match format.entries(&mut said) {
+            Some(entries) => entries.iter_mut().filter_map(|e| format.call(e)).collect(),
+            None => Vec::new(),
+        };
+        if calls.len() > MAX_CALLS {
+            return Err(TurnError::TooManyCalls);
+        }
+        let fields: Vec<_> = calls.iter().map(|call| format.fields(call)).collect();
+        let mut ids = Ids::new(fields.iter().filter_map(|f| f.id.as_deref()));
+        let last = calls.len().saturating_sub(1);
+        let mut slots = Vec::with_capacity(calls.len());
+        for (n, (call, mut fields)) in calls.iter_mut().zip(fields).enumerate() {
+            let (own, id) = match ids.take(fields.id.clone()) {
+                Some(given) => (given.clone(), Some(given)),
+                None => {
+                    let made = ids.made();
+                    let replaces = format.needs_id() || fields.id.is_some();
+                    (made.clone(), replaces.then_some(made))
+                }
+            };
+            if id.is_none() || id != fields.id {
+                format.set_id(call, id.as_deref());
+            }
+            let problem = if fields.name.trim().is_empty() {
+                fields.name = "unknown".to_owned();
+                format.set_name(call, &fields.name);
+                Some("the call names no tool")
+            } else if cut && n == last && is_blank(&fields.arguments) {
+                Some("the response ended within this call")
+            } else {
+                None
+            };
+            let bare = ToolCall::new(fields.name.as_str()).with_id(own);
+            let made = made(bare.clone(), &fields.arguments, problem);
+            let arguments = made.as_ref().ok().map(ToolCall::arguments);
+            format.set_arguments(call, &fields.arguments, arguments);
+            let (call, error) = match made {
+                Ok(call) => (call, None),
+                Err(error) => (bare, Some(error)),
+            };
+            slots.push(Slot {
+                id,
+                name: fields.name,
+                call,
+                error,
+            });
+        }
+        Ok(Self {
+            format,
+            said,
+            slots,
+        })
+    }
+
+    /// The calls that can run, in the model's order, each with an id that no other call of the turn has.
+    pub fn calls(&self) -> impl Iterator<Item = ToolCall> {
+        let runs = |slot: &&Slot| slot.error.is_none();
+        self.slots.iter().filter(runs).map(|slot| slot.call.clone())
+    }
+
+    /// Why the other calls cannot run: their arguments are no JSON object, they have no name, or the response ended within them.
+    /// [`answer`](Self::answer) tells the model. Each error names its tool and the id of its call.
+    pub fn invalid(&self) -> impl Iterator<Item = &ToolError> {
+        self.slots.iter().filter_map(|slot| slot.error.as_ref())
+    }
+
+    /// How many calls the model made, those that cannot run included.
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Whether the model called no tool.
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// The format in which the turn came, and in which it is answered.
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// The answer to the model: for each call exactly one result, in the model's order, in whichever order they are given.
+    ///
+    /// Each is the [text for the model](ToolResult::model_text), marked as an error unless the call was a success, where the format
+    /// has a mark. A call without a result is answered as cancelled. A second result of a call and one of an unknown call are
+    /// [refused](Reply::refused).
+    pub fn answer<T: ModelText>(self, results: impl IntoIterator<Item = ToolResult<T>>) -> Reply {
+        self.answer_with(results, |_| None)
+    }
+
+    /// The same, with the content of an answer in the provider's own form where `content` makes one: a list of blocks with an image,
+    /// for example (`content` of Anthropic and Bedrock, `output` of OpenAI's responses), or an object for Gemini and Bedrock. What it
+    /// makes is sent unchecked.
+    pub fn answer_with<T: ModelText>(
+        self,
+        results: impl IntoIterator<Item = ToolResult<T>>,
+        mut content: impl FnMut(&T) -> Option<Value>,
+    ) -> Reply {
+        let format = self.format;
+        let runs = self.slots.iter().enumerate();
+        let runs = runs.filter(|(_, slot)| slot.error.is_none());
+        let mut open: HashMap<&str, usize> = runs
+            .filter_map(|(n, slot)| Some((slot.call.id()?, n)))
+            .collect();
+        let mut answers: Vec<Option<Value>> = vec![None; self.slots.len()];
+        let mut refused = Vec::new();
+        for result in results {
+            let Some(n) = result.call_id().and_then(|id| open.remove(id)) else {
+                refused.push(result.call_id().map(str::to_owned));
+                continue;
+            };
+            let own = result.data().and_then(&mut content);
+            let said = own.unwrap_or_else(|| result.model_text().into_owned().into());
+            let slot = &self.slots[n];
+            answers[n] = Some(slot.result(format, said, !result.is_success()));
+        }
+        let answered = self.slots.iter().zip(answers);
+        let results =
+            answered.map(|(slot, answer)| answer.unwrap_or_else(|| slot.unanswered(format)));
+        let results = format.wrap(results.collect());
+        Reply {
+            results,
+            said: self.said,
+            refused,
+        }
+    }
+
+    /// Runs the calls side by side and answers.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future cancels the calls, and the turn is lost. To answer with what there is, run a clone's
+    /// [calls](Self::calls) and [cancel](crate::batch::Running::cancel) that.
+    #[cfg(feature = "batch")]
+    pub async fn run<S, C>(self, parallel: &crate::batch::Parallel<S, C>) -> Reply
+    where
+        S: tower_service::Service<ToolCall, Response: ModelText, Error: Into<ToolError>> + Clone,
+        C: crate::outcome::Classify<S::Response> + Clone,
+    {
+        let results = parallel.run(self.calls()).await;
+        self.answer(results)
+    }
+}
+
+impl Slot {
+    fn result(&self, format: Format, content: Value, failed: bool) -> Value {
+        format.result(self.id.as_deref(), &self.name, content, failed)
+    }
+
+    /// The result of a call that has none.
+    fn unanswered(&self, format: Format) -> Value {
+        let cancelled = || {
+            ToolError::new(ErrorKind::Cancelled, "the call has no result")
+                .for_call(&self.call.info())
+        };
+        let error = self.error.clone().unwrap_or_else(cancelled);
+        self.result(format, error.model_message().into(), true)
+    }
+}
+
+/// Shows names and sizes, never arguments.
+impl fmt::Debug for Turn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let calls: Vec<_> = self.slots.iter().map(|slot| &slot.call).collect();
+        f.debug_struct("Turn")
+            .field("format", &self.format)
+            .field("said", &self.said.len())
+            .field("calls", &calls)
+            .finish()
+    }
+}
+
+/// The call with its arguments, unless there is a problem with it already.
+fn made(
+    bare: ToolCall,
+    arguments: &Value,
+    problem: Option<&'static str>,
+) -> Result<ToolCall, ToolError> {
+    if let Some(problem) = problem {
+        return Err(ToolError::new(ErrorKind::InvalidInput, problem).for_call(&bare.info()));
+    }
+    match arguments {
+        Value::String(text) => bare.with_json_str(text),
+        other => bare.with_json(other.clone()),
+    }
+}
+
+fn is_blank(arguments: &Value) -> bool {
+    match arguments {
+        Value::Null => true,
+        Value::String(text) => text.trim().is_empty(),
+        Value::Object(map) => map.is_empty(),
+        _ => false,
+    }
+}
+
+/// The ids of a turn.
+struct Ids {
+    given: HashMap<String, bool>,
+    made: HashSet<String>,
+    random: RandomState,
+    count: u64,
+}
+
+impl Ids {
+    fn new<'a>(given: impl Iterator<Item = &'a str>) -> Self {
+        Self {
+            given: given.map(|id| (id.to_owned(), false)).collect(),
+            made: HashSet::new(),
+            random: RandomState::new(),
+            count: 0,
+        }
+    }
+
+    /// The id itself where it is its first use.
+    fn take(&mut self, id: Option<String>) -> Option<String> {
+        match self.given.entry(id?) {
+            Entry::Occupied(mut used) if !*used.get() => {
+                used.insert(true);
+                Some(used.key().clone())
+            }
+            _ => None,
+        }
+    }
+
+    /// A new one, which every provider takes: nine letters and digits, as Mistral asks.
+    fn made(&mut self) -> String {
+        const DIGITS: &[u8] = b"0123456789abcdefghijklmnopqrstuvwxyz";
+        loop {
+            self.count += 1;
+            let mut left = self.random.hash_one(self.count);
+            let id: String = (0..9)
+                .map(|_| {
+                    let digit = char::from(DIGITS[(left % 36) as usize]);
+                    left /= 36;
+                    digit
+                })
+                .collect();
+            if !self.given.contains_key(&id) && self.made.insert(id.clone()) {
+                return id;
+            }
+        }
+    }
+}

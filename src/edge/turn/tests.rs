@@ -1,0 +1,417 @@
+//! Rules of single formats; what holds for all of them is in `tests/turn`.
+
+use serde_json::{Value, json};
+
+use super::{Assembler, Format, MAX_CALLS, MAX_TOOL_NAME, Names, Turn, TurnError};
+use crate::{error::ErrorKind, result::ToolResult};
+
+/// No result at all.
+fn unanswered(turn: Turn) -> Vec<Value> {
+    let results = Vec::<ToolResult<String>>::new();
+    turn.answer(results).into_messages().collect()
+}
+
+fn assembled(format: Format, chunks: impl IntoIterator<Item = Value>) -> Turn {
+    let mut assembler = Assembler::new(format);
+    for chunk in chunks {
+        assembler.push(&chunk).unwrap();
+    }
+    assembler.finish().unwrap()
+}
+
+fn arguments(turn: &Turn) -> Vec<String> {
+    let text = |call: crate::ToolCall| serde_json::to_string(call.arguments()).unwrap();
+    turn.calls().map(text).collect()
+}
+
+fn chat_calls(calls: impl IntoIterator<Item = Value>) -> Vec<Value> {
+    let chunk = |call| json!({ "choices": [{ "delta": { "tool_calls": [call] } }] });
+    let end = json!({ "choices": [{ "delta": {}, "finish_reason": "tool_calls" }] });
+    calls.into_iter().map(chunk).chain([end]).collect()
+}
+
+#[test]
+fn what_the_model_said_goes_back_unchanged() {
+    let message = json!({ "role": "assistant", "content": null, "reasoning_content": "..", "tool_calls": [
+        { "id": "a", "type": "function", "function": { "name": "f", "arguments": "{\"a\": 1" }, "extra_content": { "google": "c2ln" } },
+    ] });
+    let response = json!({ "choices": [{ "message": message }] });
+    let turn = Turn::read(Format::OpenAiChat, &response).unwrap();
+    assert_eq!(
+        turn.invalid().next().unwrap().kind(),
+        ErrorKind::InvalidInput
+    );
+    assert_eq!(unanswered(turn)[0], message);
+
+    let output = json!([
+        { "type": "reasoning", "id": "rs_1", "encrypted_content": "x", "summary": [] },
+        { "type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "f", "arguments": "{}" },
+    ]);
+    let turn = Turn::read(
+        Format::OpenAiResponses,
+        &json!({ "output": output, "status": "completed" }),
+    )
+    .unwrap();
+    let messages = unanswered(turn);
+    assert_eq!(json!(messages[..2]), output);
+    assert_eq!(messages[2]["call_id"], "call_1");
+
+    let content = json!([
+        { "type": "thinking", "thinking": "..", "signature": "c2ln" },
+        { "type": "tool_use", "id": "toolu_1", "name": "f", "input": { "a": 1 } },
+    ]);
+    let turn = Turn::read(
+        Format::Anthropic,
+        &json!({ "id": "msg_1", "content": content }),
+    )
+    .unwrap();
+    assert_eq!(
+        unanswered(turn)[0],
+        json!({ "role": "assistant", "content": content })
+    );
+
+    let parts = json!({ "role": "model", "parts": [
+        { "functionCall": { "name": "f" }, "thoughtSignature": "c2ln" },
+        { "functionCall": { "name": "f", "args": { "a": 1 } } },
+    ] });
+    let turn = Turn::read(
+        Format::Gemini,
+        &json!({ "candidates": [{ "content": parts }] }),
+    )
+    .unwrap();
+    let messages = unanswered(turn);
+    assert_eq!(messages[0], parts);
+    assert_eq!(messages[1]["parts"][0]["functionResponse"].get("id"), None);
+
+    let message = json!({ "role": "assistant", "content": [
+        { "reasoningContent": { "reasoningText": { "text": "..", "signature": "c2ln" } } },
+        { "toolUse": { "toolUseId": "t_1", "name": "f", "input": {} } },
+    ] });
+    let turn = Turn::read(
+        Format::Bedrock,
+        &json!({ "output": { "message": message } }),
+    )
+    .unwrap();
+    let messages = unanswered(turn);
+    assert_eq!(messages[0], message);
+    assert_eq!(messages[1]["content"][0]["toolResult"]["status"], "error");
+}
+
+#[test]
+fn what_a_provider_would_not_take_back_is_put_right() {
+    let turn = Turn::read(
+        Format::Anthropic,
+        &json!({ "content": [
+        { "type": "text", "text": " " },
+        { "type": "tool_use", "id": "same", "name": "f", "input": "{\"a\":1}" },
+        { "type": "tool_use", "id": "same", "name": "f", "input": "{\"a\"" },
+        { "type": "tool_use", "id": 7, "name": "", "input": [1] },
+        { "type": "server_tool_use", "id": "srv", "name": "web_search", "input": {} },
+    ] }),
+    )
+    .unwrap();
+    assert_eq!((turn.len(), turn.calls().count()), (3, 1));
+    let messages = unanswered(turn);
+    let said = messages[0]["content"].as_array().unwrap();
+    let inputs: Vec<_> = said.iter().map(|block| &block["input"]).collect();
+    assert_eq!(
+        inputs,
+        [&json!({ "a": 1 }), &json!({}), &json!({}), &json!({})]
+    );
+    for n in 0..3 {
+        assert_eq!(said[n]["id"], messages[1]["content"][n]["tool_use_id"]);
+    }
+    assert_eq!(said[0]["id"], "same");
+    assert_ne!(said[1]["id"], "same");
+    assert!(said[2]["id"].is_string());
+
+    let message = json!({ "message": { "content": "hello", "tool_calls": [] } });
+    let turn = Turn::read(Format::OpenAiChat, &json!({ "choices": [message] })).unwrap();
+    assert_eq!(
+        unanswered(turn),
+        [json!({ "role": "assistant", "content": "hello" })]
+    );
+}
+
+#[test]
+fn a_cut_turn_does_not_run_its_last_call_without_arguments() {
+    let calls = json!([
+        { "type": "tool_use", "id": "a", "name": "list", "input": {} },
+        { "type": "tool_use", "id": "b", "name": "delete_all", "input": {} },
+    ]);
+    let whole = json!({ "content": calls, "stop_reason": "tool_use" });
+    assert_eq!(
+        Turn::read(Format::Anthropic, &whole)
+            .unwrap()
+            .calls()
+            .count(),
+        2
+    );
+    let cut = json!({ "content": calls, "stop_reason": "max_tokens" });
+    let turn = Turn::read(Format::Anthropic, &cut).unwrap();
+    assert_eq!(turn.calls().count(), 1);
+    assert_eq!(turn.invalid().next().unwrap().call_id(), Some("b"));
+}
+
+#[test]
+fn a_stream_that_breaks_off_does_not_run_its_last_call_without_arguments() {
+    let call =
+        json!({ "index": 0, "id": "a", "function": { "name": "delete_all", "arguments": "" } });
+    let mut chunks = chat_calls([call]);
+    assert_eq!(
+        assembled(Format::OpenAiChat, chunks.clone())
+            .calls()
+            .count(),
+        1
+    );
+    chunks.pop();
+    assert_eq!(assembled(Format::OpenAiChat, chunks).calls().count(), 0);
+}
+
+#[test]
+fn chat_calls_of_one_index_are_told_apart_by_their_ids() {
+    let chunks = chat_calls([
+        json!({ "index": 0, "id": "a", "function": { "name": "f", "arguments": "{\"n\"" } }),
+        json!({ "index": 0, "id": "b", "function": { "name": "f", "arguments": "{\"n\":2" } }),
+        json!({ "index": 0, "id": "a", "function": { "arguments": ":1}" } }),
+        json!({ "index": 0, "id": "", "function": { "name": null, "arguments": "}" } }),
+    ]);
+    let turn = assembled(Format::OpenAiChat, chunks);
+    assert_eq!(arguments(&turn), [r#"{"n":1}"#, r#"{"n":2}"#]);
+}
+
+#[test]
+fn chat_fragments_without_index_and_id_belong_to_the_last_call() {
+    let chunks = chat_calls([
+        json!({ "id": "a", "function": { "name": "f", "arguments": "{}" } }),
+        json!({ "id": "b", "function": { "name": "f" } }),
+        json!({ "function": { "arguments": "{\"n\":2}" } }),
+    ]);
+    assert_eq!(
+        arguments(&assembled(Format::OpenAiChat, chunks)),
+        ["{}", r#"{"n":2}"#]
+    );
+}
+
+#[test]
+fn whole_chat_calls_without_index_and_id_are_several() {
+    let whole = |n: u8| json!({ "function": { "name": "f", "arguments": { "n": n } } });
+    let turn = assembled(Format::OpenAiChat, chat_calls([whole(1), whole(2)]));
+    assert_eq!(arguments(&turn), [r#"{"n":1}"#, r#"{"n":2}"#]);
+}
+
+#[test]
+fn blocks_of_one_index_are_several() {
+    let start = |id: &str| json!({ "type": "content_block_start", "index": 0, "content_block": { "type": "tool_use", "id": id, "name": "f", "input": {} } });
+    let delta = |text: &str| json!({ "type": "content_block_delta", "index": 0, "delta": { "type": "input_json_delta", "partial_json": text } });
+    let chunks = [
+        start("a"),
+        delta("{\"n\":1}"),
+        start("b"),
+        delta("{\"n\":"),
+        delta("2}"),
+        json!({ "type": "message_stop" }),
+    ];
+    assert_eq!(
+        arguments(&assembled(Format::Anthropic, chunks)),
+        [r#"{"n":1}"#, r#"{"n":2}"#]
+    );
+}
+
+#[test]
+fn a_delta_with_a_wrong_index_goes_to_a_block_that_can_have_it() {
+    let start = |index: u8, block: Value| json!({ "type": "content_block_start", "index": index, "content_block": block });
+    let delta = |index: u8, delta: Value| json!({ "type": "content_block_delta", "index": index, "delta": delta });
+    let turn = assembled(
+        Format::Anthropic,
+        [
+            start(
+                0,
+                json!({ "type": "thinking", "thinking": "", "signature": "" }),
+            ),
+            start(1, json!({ "type": "text", "text": "" })),
+            start(
+                2,
+                json!({ "type": "tool_use", "id": "a", "name": "f", "input": {} }),
+            ),
+            delta(2, json!({ "type": "thinking_delta", "thinking": "so" })),
+            delta(9, json!({ "type": "text_delta", "text": "hello" })),
+            delta(
+                0,
+                json!({ "type": "input_json_delta", "partial_json": "{\"n\":1}" }),
+            ),
+            delta(0, json!({ "type": "signature_delta", "signature": "c2ln" })),
+            json!({ "type": "message_delta", "delta": { "stop_reason": "tool_use" } }),
+        ],
+    );
+    let content = json!([
+        { "type": "thinking", "thinking": "so", "signature": "c2ln" },
+        { "type": "text", "text": "hello" },
+        { "type": "tool_use", "id": "a", "name": "f", "input": { "n": 1 } },
+    ]);
+    assert_eq!(unanswered(turn)[0]["content"], content);
+}
+
+#[test]
+fn reasoning_of_a_bedrock_stream_is_put_together() {
+    let delta = |index: u8, delta: Value| json!({ "contentBlockDelta": { "contentBlockIndex": index, "delta": delta } });
+    let turn = assembled(
+        Format::Bedrock,
+        [
+            delta(0, json!({ "reasoningContent": { "text": "a" } })),
+            delta(0, json!({ "reasoningContent": { "text": "b" } })),
+            delta(0, json!({ "reasoningContent": { "signature": "c2ln" } })),
+            json!({ "contentBlockStart": { "contentBlockIndex": 1, "start": { "toolUse": { "toolUseId": "t", "name": "f" } } } }),
+            delta(1, json!({ "toolUse": { "input": "{\"n\":" } })),
+            delta(1, json!({ "toolUse": { "input": "1}" } })),
+            json!({ "messageStop": { "stopReason": "tool_use" } }),
+        ],
+    );
+    let said = &unanswered(turn)[0]["content"];
+    assert_eq!(
+        said[0],
+        json!({ "reasoningContent": { "reasoningText": { "text": "ab", "signature": "c2ln" } } })
+    );
+    assert_eq!(said[1]["toolUse"]["input"], json!({ "n": 1 }));
+}
+
+#[test]
+fn parts_with_signatures_stay_apart_in_a_gemini_stream() {
+    let chunk = |part: Value| json!({ "candidates": [{ "content": { "parts": [part] } }] });
+    let turn = assembled(
+        Format::Gemini,
+        [
+            chunk(json!({ "text": "a" })),
+            chunk(json!({ "text": "b" })),
+            chunk(json!({ "functionCall": { "name": "f" } })),
+            chunk(json!({ "text": "", "thoughtSignature": "c2ln" })),
+            json!({ "candidates": [{ "finishReason": "STOP" }] }),
+        ],
+    );
+    assert_eq!(turn.calls().count(), 1);
+    let said = unanswered(turn).remove(0);
+    let parts = json!([{ "text": "ab" }, { "functionCall": { "name": "f" } }, { "text": "", "thoughtSignature": "c2ln" }]);
+    assert_eq!(said["parts"], parts);
+}
+
+#[test]
+fn the_last_word_of_a_responses_stream_counts() {
+    let item = |arguments: &str| json!({ "type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "f", "arguments": arguments });
+    let event = |kind: &str, more: Value| {
+        let mut event = json!({ "type": format!("response.{kind}"), "output_index": 0 });
+        event
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        event
+    };
+    let added = event("output_item.added", json!({ "item": item("") }));
+    let delta = event(
+        "function_call_arguments.delta",
+        json!({ "item_id": "fc_1", "delta": "{\"n\":1}" }),
+    );
+    let done = event("output_item.done", json!({ "item": item("{\"n\":2}") }));
+    let completed = event(
+        "completed",
+        json!({ "response": { "output": [item("{\"n\":3}")] } }),
+    );
+    let chunks = [added, delta, done, completed];
+    for (n, expected) in [(2, r#"{"n":1}"#), (3, r#"{"n":2}"#), (4, r#"{"n":3}"#)] {
+        let turn = assembled(Format::OpenAiResponses, chunks[..n].to_vec());
+        assert_eq!(arguments(&turn), [expected]);
+        assert_eq!(turn.calls().next().unwrap().id(), Some("call_1"));
+    }
+}
+
+#[test]
+fn a_turn_and_a_stream_are_bounded() {
+    let calls = vec![json!({ "type": "function_call" }); MAX_CALLS + 1];
+    let turn = Turn::read(Format::OpenAiResponses, &json!(calls));
+    assert_eq!(turn.unwrap_err(), TurnError::TooManyCalls);
+
+    let mut assembler = Assembler::new(Format::Gemini);
+    let chunk =
+        json!({ "candidates": [{ "content": { "parts": [{ "text": "x".repeat(1 << 20) }] } }] });
+    let error = (0..17).find_map(|_| assembler.push(&chunk).err());
+    assert_eq!(error, Some(TurnError::TooLarge));
+
+    let mut deep = json!(1);
+    for _ in 0..100_000 {
+        deep = Value::Array(vec![deep]);
+    }
+    assert_eq!(
+        Turn::read(Format::OpenAiChat, &deep).unwrap_err(),
+        TurnError::TooDeep
+    );
+    assert_eq!(
+        Assembler::new(Format::OpenAiChat).push(&deep),
+        Err(TurnError::TooDeep)
+    );
+    crate::call::dismantle(deep);
+}
+
+#[test]
+fn names_fit_and_come_back() {
+    let long = "x".repeat(300);
+    let tools = [
+        "docs/search",
+        "docs.search",
+        "docs_search",
+        "7zip",
+        "-",
+        "",
+        "näme",
+        &long,
+    ];
+    let names = Names::new(tools);
+    let mut seen = std::collections::HashSet::new();
+    for tool in tools {
+        let name = names.to_model(tool).into_owned();
+        assert!(!name.is_empty() && name.len() <= MAX_TOOL_NAME, "{name}");
+        assert!(
+            name.bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
+        );
+        assert!(!name.starts_with(|c: char| c.is_ascii_digit() || c == '-'));
+        assert_eq!(names.to_tool(&name), tool);
+        assert!(seen.insert(name));
+    }
+    assert_eq!(names.to_model("docs_search"), "docs_search");
+}
+
+#[test]
+fn a_name_that_is_taken_is_not_made_again() {
+    let taken = Names::new(["a/b"]).to_model("a/b").into_owned();
+    let names = Names::new(["a/b", taken.as_str()]);
+    assert_ne!(names.to_model("a/b"), taken);
+    assert_eq!(names.to_tool(&names.to_model("a/b")), "a/b");
+    assert_eq!(names.to_tool(&taken), taken);
+}
+
+#[test]
+fn calls_have_the_names_of_tools_and_results_those_of_the_model() {
+    let names = Names::new(["docs/search"]);
+    let name = names.to_model("docs/search");
+    let part = json!({ "functionCall": { "name": name, "args": { "a": 1 } } });
+    let turn = Turn::read(Format::Gemini, &json!({ "parts": [part] }))
+        .unwrap()
+        .with_names(&names);
+    let call = turn.calls().next().unwrap();
+    assert_eq!(
+        (call.tool(), &call.arguments()["a"]),
+        ("docs/search", &json!(1))
+    );
+    let messages = unanswered(turn);
+    assert_eq!(messages[1]["parts"][0]["functionResponse"]["name"], *name);
+}
+
+#[test]
+fn debug_shows_nothing_that_was_said() {
+    let response = json!({ "content": [{ "type": "tool_use", "id": "a", "name": "f", "input": { "key": "s3cr3t" } }] });
+    let turn = Turn::read(Format::Anthropic, &response).unwrap();
+    let shown = format!(
+        "{turn:?} {:?}",
+        turn.clone().answer(Vec::<ToolResult<String>>::new())
+    );
+    assert!(!shown.contains("s3cr3t"), "{shown}");
+}

@@ -1,0 +1,7 @@
+//! Turns of all formats: what the providers ask of results holds always.
+
+mod kit;
+mod recorded;
+mod rules;
+mod soak;
+mod streams;
