@@ -5,7 +5,10 @@ use std::error::Error as StdError;
 
 use tracing::Span;
 
-use crate::error::{BoxError, ToolError};
+use crate::{
+    call::ToolCall,
+    error::{BoxError, ToolError},
+};
 
 /// Recognises an error as a leaf that is a transport met it on its own wire; `None` if no edge knows its type.
 pub(crate) fn cause(error: &(dyn StdError + 'static)) -> Option<ToolError> {
@@ -64,4 +67,13 @@ pub(crate) fn is_sampled_out(span: &Span) -> bool {
         crate::edge::otel::is_sampled_out,
     ];
     KNOWN.iter().any(|known| known(span))
+}
+
+/// The token of the one for whom a call is made.
+pub(crate) fn subject(call: &ToolCall) -> Option<&str> {
+    const KNOWN: &[fn(&ToolCall) -> Option<&str>] = &[
+        #[cfg(any(feature = "http-tool", feature = "token"))]
+        |call| call.subject_token().map(crate::edge::token::Secret::expose),
+    ];
+    KNOWN.iter().find_map(|known| known(call))
 }

@@ -24,6 +24,7 @@ mod kit;
 pub mod metrics;
 pub mod middleware;
 pub mod normalize;
+pub mod once;
 pub mod outcome;
 pub mod policy;
 pub mod poll;

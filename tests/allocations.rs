@@ -24,6 +24,7 @@ use tower_toolcall::{
     fit::FitLayer,
     health::Health,
     normalize::NormalizeLayer,
+    once::OnceLayer,
     policy::{Annotations, PolicyLayer, Rule},
     poll::PollLayer,
     quota::{Quota, QuotaLayer},
@@ -151,6 +152,7 @@ allocates_nothing! {
     health_that_refuses: Health::builder().with_refusal(true).build().unwrap().layer();
     repeat_guard: RepeatGuardLayer::builder().with_principal(|call| Some(call.tool())).build().unwrap();
     repeat_guard_of_calls_without_a_principal: RepeatGuardLayer::new();
+    once_of_calls_without_a_key: OnceLayer::new();
     retry: RetryLayer::default();
     catch_panic: CatchPanicLayer::new();
     policy: PolicyLayer::new()

@@ -136,9 +136,10 @@ impl Observation {
     }
 
     /// How many attempts were sent, once the call has ended with `error` or with an answer: those that passed this observer,
-    /// without one that a layer below [refused](ToolError::is_own_refusal). 0 for a call that was only refused.
+    /// without one that a layer below [refused](ToolError::is_own_refusal) or answered with what [another call](Self::is_reused) has got. 0 for a
+    /// call that was only refused, or only answered so.
     pub fn sent(&self, error: Option<&ToolError>) -> u32 {
-        let begun = self.attempts();
+        let begun = self.attempts() - u32::from(self.is_reused());
         let sent = match error {
             Some(error) => self.sent_before(error, begun),
             None => begun,
@@ -152,7 +153,7 @@ impl Observation {
         let is_ours = error.tool().is_none_or(|tool| tool == self.call().tool());
         match error.attempts().filter(|_| is_ours) {
             Some(said) => said,
-            None if error.is_own_refusal() => begun - 1,
+            None if error.is_own_refusal() => begun.saturating_sub(1),
             None => begun,
         }
     }
@@ -161,6 +162,12 @@ impl Observation {
     #[inline]
     pub fn is_reported(&self) -> bool {
         self.record().reported.load(Relaxed)
+    }
+
+    /// Whether the call has the answer, or the error, that [another call](Record::set_reused) has got.
+    #[inline]
+    pub fn is_reused(&self) -> bool {
+        self.record().reused.load(Relaxed)
     }
 
     /// The server that the leaf of the last attempt has [named](Record::set_server).

@@ -41,6 +41,8 @@ pub struct Record {
     observed: AtomicBool,
     /// Whether the answer is an error in the tool's own words.
     pub(super) reported: AtomicBool,
+    /// Whether the answer is one that another call has got.
+    pub(super) reused: AtomicBool,
     /// [`Signals`]: what the layers below the innermost listener can tell.
     signals: AtomicU8,
     pub(super) listeners: ListenerIds<MAX_LISTENERS>,
@@ -267,6 +269,12 @@ impl Record {
         self.reported.store(reported, Relaxed);
     }
 
+    /// Notes that this attempt is not sent, as it has the answer, or the error, that another call has got. For layers that keep
+    /// answers. Observers do not count it as [sent](super::Observation::sent).
+    pub fn set_reused(&self) {
+        self.reused.store(true, Relaxed);
+    }
+
     /// Announces that the layer which writes this reports such events: an observer above may take their absence for zero.
     #[inline]
     pub fn announce(&self, signal: Signal) {
@@ -327,6 +335,7 @@ impl Record {
         self.configured.forget();
         self.output_bytes.forget();
         self.reported.store(false, Relaxed);
+        self.reused.store(false, Relaxed);
     }
 
     /// Leaves a value about this attempt for observers above that know its type, such as [`TraceHooks`](crate::trace::TraceHooks)

@@ -55,7 +55,6 @@ impl ToolError {
     }
 
     /// The error of a call that was made for others, for each of these: what it says holds for them as it is.
-    #[cfg(feature = "token")]
     pub(crate) fn unnamed(self) -> Self {
         self.edit(|e| {
             (e.tool, e.server, e.call_id) = (None, None, None);

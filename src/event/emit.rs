@@ -95,6 +95,7 @@ impl Event<'_> {
                 TO = change.to.name(), REASON = change.reason.map(Reason::name),
                 FAILURES = change.failures, GENERATION = change.generation),
             Event::Repeated { call, times } => emit!(WARN REPEATED, call, CALLS = times),
+            Event::Reused { call, layer } => emit!(DEBUG REUSED, call, LAYER = layer),
             Event::Policy {
                 call,
                 outcome,

@@ -30,6 +30,7 @@
 //! | `tool.health` | WARN | health | `from`, `to`, `reason`, `failures`, `generation` |
 //! | `tool.sequence` | INFO | batch | `calls`, `succeeded`, `failed`, `timed_out`, `skipped`, `cancelled`, `slow_calls`, `duration_ms`, `budget_ms`; of the names only `trace_id` |
 //! | `tool.repeated` | WARN | repeat_guard | `calls` |
+//! | `tool.reused` | DEBUG | once, cache | `layer` |
 //! | `tool.evicted` | DEBUG | circuit_breaker, rate_limit, quota, concurrency_limit, repeat_guard, metrics, health | `keys`, `kept` |
 //! | `tool.schema` | WARN | `validate::Schemas` | `server`, `tools`, `unchecked`; `tool` and `error` are those of the first of these, and no others |
 //! | `tool.repaired` | DEBUG | validate | `paths` |
@@ -224,6 +225,14 @@ pub enum Event<'a> {
         /// How often it has succeeded in a row.
         times: u32,
     },
+    /// A call has the answer, or the error, that an earlier call has got, and was not sent. `tool.reused`, DEBUG.
+    #[non_exhaustive]
+    Reused {
+        /// The call.
+        call: &'a CallInfo,
+        /// Which layer had it: `once`, `cache`, or one of another author.
+        layer: &'a str,
+    },
     /// A policy has decided about a call. `tool.policy`, INFO; DEBUG if it is allowed without being asked for, and then only if the layer's
     /// listener or a subscriber wants it.
     #[non_exhaustive]
@@ -309,6 +318,11 @@ impl<'a> Event<'a> {
         Self::Repeated { call, times }
     }
 
+    /// [`Event::Reused`]
+    pub const fn reused(call: &'a CallInfo, layer: &'a str) -> Self {
+        Self::Reused { call, layer }
+    }
+
     /// [`Event::Policy`], without an error. See [`with_error`](Self::with_error).
     pub const fn policy(call: &'a CallInfo, outcome: PolicyOutcome, rule: Option<&'a str>) -> Self {
         Self::Policy {
@@ -364,6 +378,7 @@ impl<'a> Event<'a> {
             Self::Transition { .. } => event::BREAKER,
             Self::Health { .. } => event::HEALTH,
             Self::Repeated { .. } => event::REPEATED,
+            Self::Reused { .. } => event::REUSED,
             Self::Policy { .. } => event::POLICY,
             Self::Evicted { .. } => event::EVICTED,
             Self::Breaker { .. } | Self::Token { .. } => return None,
@@ -383,7 +398,8 @@ impl<'a> Event<'a> {
             | Self::Token { call, .. }
             | Self::Health { call, .. }
             | Self::Policy { call, .. }
-            | Self::Repeated { call, .. } => Some(call),
+            | Self::Repeated { call, .. }
+            | Self::Reused { call, .. } => Some(call),
             Self::Transition { call, .. } => call,
             Self::Evicted { .. } => None,
         }

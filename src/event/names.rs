@@ -51,6 +51,8 @@ pub mod event {
     pub const SHORTENED: &str = "tool.shortened";
     /// The same call has succeeded again and again, with nothing new in between. WARN.
     pub const REPEATED: &str = "tool.repeated";
+    /// A call has the answer that an earlier call has got, and was not sent. DEBUG.
+    pub const REUSED: &str = "tool.reused";
     /// A request of an HTTP tool is about to be sent. DEBUG.
     pub const HTTP_REQUEST: &str = "tool.http_request";
     /// An HTTP tool has its answer, of whatever status. DEBUG.
@@ -155,6 +157,8 @@ pub mod field {
     pub const UNCHECKED: &str = "unchecked";
     /// Where arguments were changed.
     pub const PATHS: &str = "paths";
+    /// Which layer had the answer of an earlier call: `once` or `cache`.
+    pub const LAYER: &str = "layer";
     /// What a policy has decided: the name of a [`PolicyOutcome`](crate::event::PolicyOutcome).
     pub const DECISION: &str = "decision";
     /// The pattern of the rule that has decided; none if no rule is for the call.

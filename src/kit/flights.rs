@@ -1,20 +1,25 @@
 //! Values by key, each made by one caller at a time and kept while it is fresh.
 //!
-//! There is no task: a key has one permit, and whoever has it makes the value. If he is dropped, the next one takes over; if the making
-//! fails, those who waited meanwhile share the failure, and later callers try again; the key of what failed goes with the last of them. Each
-//! wait is the waiter's own to end.
+//! There is no task: a key has one permit, and whoever has it makes the value. If he is dropped, the next one takes over, unless he has
+//! something to [leave behind](Flight::leave_behind); if the making fails, those who waited meanwhile share the failure, and later callers try
+//! again; the key of what failed goes with the last of them. Each wait is the waiter's own to end.
 
 use std::{
     collections::HashMap,
     future::Future,
     hash::{BuildHasher as _, Hash, RandomState},
+    pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
-use tokio::{sync::Semaphore, time::Instant};
+use tokio::{
+    sync::{AcquireError, OwnedSemaphorePermit, Semaphore},
+    time::Instant,
+};
 
-use crate::error::ToolError;
+use crate::error::{ErrorKind, TimeoutLimit, ToolError};
 
 /// Callers of different keys rarely meet at one lock.
 const SHARDS: usize = 16;
@@ -22,21 +27,62 @@ const SHARDS: usize = 16;
 /// Values that are stale are looked for so often, if keys are added.
 const SWEEP: Duration = Duration::from_secs(60);
 
+/// A store without room looks for stale values no more often than this.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// What a value is kept under.
+pub(crate) trait FlightKey: Clone + Eq + Hash {
+    /// Whose it is, where each owner has a share of the keys.
+    fn owner(&self) -> Option<&Arc<str>> {
+        None
+    }
+
+    /// An equal owner, which other keys have too.
+    fn share_owner(&mut self, _: Arc<str>) {}
+
+    /// Whether two that are equal are for the same value.
+    fn is_same(&self, _: &Self) -> bool {
+        true
+    }
+}
+
 /// The values. At most so many keys as [`new`](Self::new) says.
 pub(crate) struct Flights<K, V> {
     shards: Box<[Mutex<Shard<K, V>>]>,
     hasher: RandomState,
-    /// The keys of a shard.
+    limits: Limits,
+}
+
+/// How many keys a shard has.
+#[derive(Clone, Copy)]
+struct Limits {
     most: usize,
+    /// Those of one owner.
+    share: usize,
+    /// Whether room is made by forgetting what is fresh.
+    evicts: bool,
 }
 
 struct Shard<K, V> {
     slots: HashMap<K, Arc<Slot<V>>>,
+    /// The number of keys of each owner.
+    owned: HashMap<Arc<str>, usize>,
     swept: Option<Instant>,
 }
 
+/// Why a key has no place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoPlace {
+    /// Nothing is stale, and nothing may be forgotten.
+    Full,
+    /// The share of the owner is used up.
+    Share,
+    /// The key is in use for another value.
+    Other,
+}
+
 struct Slot<V> {
-    turn: Semaphore,
+    turn: Arc<Semaphore>,
     state: Mutex<State<V>>,
 }
 
@@ -51,6 +97,7 @@ struct State<V> {
 }
 
 /// What was made of a key.
+#[cfg(any(feature = "token", test))]
 pub(crate) struct Made<V> {
     pub(crate) value: V,
     /// How long it is fresh; `None`: it is for the one who made it.
@@ -83,7 +130,7 @@ enum Seen<V> {
 impl<V: Clone> Slot<V> {
     fn new() -> Arc<Self> {
         Arc::new(Self {
-            turn: Semaphore::new(1),
+            turn: Arc::new(Semaphore::new(1)),
             state: Mutex::new(State {
                 value: None,
                 round: 0,
@@ -118,13 +165,14 @@ impl<V: Clone> Slot<V> {
         self.until().is_some_and(|until| until > now)
     }
 
-    fn put(&self, made: &Made<V>) {
+    /// Without a time it is for the one who has made it.
+    fn put(&self, kept: Option<(V, Instant)>) {
         let mut state = self.lock();
         state.round += 1;
         state.failed = None;
-        state.is_single = made.until.is_none();
-        if let Some(until) = made.until {
-            state.value = Some((made.value.clone(), until));
+        state.is_single = kept.is_none();
+        if kept.is_some() {
+            state.value = kept;
         }
     }
 
@@ -135,60 +183,174 @@ impl<V: Clone> Slot<V> {
     }
 }
 
-/// The slot of a key while a caller uses it. The last one takes away the key of what could not be made.
-struct InUse<'f, K, V>
-where
-    K: Clone + Eq + Hash,
-    V: Clone,
-{
-    flights: &'f Flights<K, V>,
-    key: &'f K,
-    /// `None` once it was given back, which is done under the lock of its shard, as references are made there.
-    slot: Option<Arc<Slot<V>>>,
+/// What becomes of a caller's turn.
+pub(crate) enum Turn<V> {
+    /// It is not needed: there is a value, or a failure.
+    Landed(Result<V, ToolError>, Source),
+    /// The value is this caller's to make.
+    Mine,
 }
 
-impl<K, V> Drop for InUse<'_, K, V>
-where
-    K: Clone + Eq + Hash,
-    V: Clone,
-{
-    fn drop(&mut self) {
-        let mut shard = self.flights.shard(self.key);
-        let Some(slot) = self.slot.take() else { return };
-        // The table's and this one.
-        let is_last = Arc::strong_count(&slot) == 2;
-        let is_single = slot.lock().is_single;
-        if is_last && !is_single && !slot.is_fresh(Instant::now()) {
-            shard.slots.remove(self.key);
+type Acquire = dyn Future<Output = Result<OwnedSemaphorePermit, AcquireError>> + Send + Sync;
+
+/// A key while a caller uses it. The last one takes away the key of what could not be made.
+pub(crate) struct Flight<K: FlightKey, V: Clone> {
+    flights: Arc<Flights<K, V>>,
+    key: K,
+    /// `None` once it was given back, which is done under the lock of its shard, as references are made there.
+    slot: Option<Arc<Slot<V>>>,
+    /// The round in which the caller has come.
+    since: Option<u64>,
+    wait: Option<Pin<Box<Acquire>>>,
+    turn: Option<OwnedSemaphorePermit>,
+    left_behind: Option<(V, Duration)>,
+}
+
+impl<K: FlightKey, V: Clone> Flight<K, V> {
+    fn slot(&self) -> &Arc<Slot<V>> {
+        self.slot.as_ref().expect("there until it is dropped")
+    }
+
+    /// Whether the value is this caller's to make, now. If not, [`poll_turn`](Self::poll_turn) has, or waits for, what is.
+    pub(crate) fn try_turn(&mut self) -> bool {
+        let slot = self.slot();
+        let Seen::Nothing { round, is_single } = slot.see(u64::MAX) else {
+            return false;
+        };
+        let turn = Arc::clone(&slot.turn).try_acquire_owned().ok();
+        let is_mine = turn.is_some() && matches!(slot.see(round), Seen::Nothing { .. });
+        self.since = Some(round);
+        self.turn = turn.filter(|_| is_mine && !is_single);
+        is_mine || is_single
+    }
+
+    /// Waits for the value of another caller, or for the turn to make one.
+    pub(crate) fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<Turn<V>> {
+        let slot = Arc::clone(&self.slot().turn);
+        let since = match self.since {
+            Some(round) => round,
+            None => match self.slot().see(u64::MAX) {
+                Seen::Fresh(value) => return Poll::Ready(Turn::Landed(Ok(value), Source::Kept)),
+                Seen::Failed(error) => {
+                    return Poll::Ready(Turn::Landed(Err(error), Source::Shared));
+                }
+                Seen::Nothing { round, is_single } => {
+                    self.since = Some(round);
+                    if is_single {
+                        return Poll::Ready(Turn::Mine);
+                    }
+                    round
+                }
+            },
+        };
+        let wait = self
+            .wait
+            .get_or_insert_with(|| Box::pin(slot.acquire_owned()));
+        let turn = ready!(wait.as_mut().poll(cx)).ok();
+        self.wait = None;
+        Poll::Ready(match self.slot().see(since) {
+            Seen::Fresh(value) => Turn::Landed(Ok(value), Source::Shared),
+            Seen::Failed(error) => Turn::Landed(Err(error), Source::Shared),
+            Seen::Nothing { is_single, .. } => {
+                self.turn = turn.filter(|_| !is_single);
+                Turn::Mine
+            }
+        })
+    }
+
+    /// From now on this is kept for so long if the caller is dropped, or panics, before the value is made.
+    pub(crate) fn leave_behind(&mut self, value: V, time: Duration) {
+        self.left_behind = Some((value, time));
+    }
+
+    /// Ends the turn of the one who was to make the value: it is kept, or is his alone, or could not be made.
+    pub(crate) fn end(&mut self, made: Result<Option<(V, Instant)>, Failed>) {
+        self.left_behind = None;
+        match made {
+            Ok(kept) => self.slot().put(kept),
+            Err(failed) if failed.is_shared => self.slot().fail(failed.error),
+            Err(_) => {}
         }
     }
 }
 
-impl<K, V> Flights<K, V>
-where
-    K: Clone + Eq + Hash,
-    V: Clone,
-{
-    /// For at most `most` keys, and at least one.
+impl<K: FlightKey, V: Clone> Drop for Flight<K, V> {
+    fn drop(&mut self) {
+        if let Some((value, time)) = self.left_behind.take() {
+            self.slot().put(Some((value, Instant::now() + time)));
+        }
+        // The next one has its turn, if there is one.
+        (self.wait, self.turn) = (None, None);
+        let mut shard = self.flights.shard(&self.key);
+        let Some(slot) = self.slot.take() else { return };
+        // The table's and this one.
+        let is_last = Arc::strong_count(&slot) == 2 && shard.has(&self.key, &slot);
+        let is_single = slot.lock().is_single;
+        if is_last && !is_single && !slot.is_fresh(Instant::now()) {
+            shard.remove(&self.key);
+        }
+    }
+}
+
+impl<K: FlightKey, V: Clone> Flights<K, V> {
+    /// For at most `most` keys, and at least one. Beyond these what is fresh is forgotten.
+    #[cfg(any(feature = "token", test))]
     pub(crate) fn new(most: usize) -> Self {
         let shards = match most {
             0..1024 => 1,
             _ => SHARDS,
         };
+        let most = (most / shards).max(1);
+        let limits = Limits {
+            most,
+            share: most,
+            evicts: true,
+        };
+        Self::sharded(shards, limits)
+    }
+
+    /// The same for at most `share` keys of one owner.
+    pub(crate) fn shared_out(most: usize, share: usize, evicts: bool) -> Self {
+        // Shares are counted in one place.
+        let limits = Limits {
+            most,
+            share,
+            evicts,
+        };
+        Self::sharded(1, limits)
+    }
+
+    fn sharded(shards: usize, limits: Limits) -> Self {
         let shard = |_| {
             Mutex::new(Shard {
                 slots: HashMap::new(),
+                owned: HashMap::new(),
                 swept: None,
             })
         };
         Self {
             shards: (0..shards).map(shard).collect(),
             hasher: RandomState::new(),
-            most: (most / shards).max(1),
+            limits,
         }
     }
 
+    /// Begins to use a key.
+    pub(crate) fn enter(self: &Arc<Self>, key: K) -> Result<Flight<K, V>, NoPlace> {
+        let slot = self.slot(&key)?;
+        Ok(Flight {
+            flights: Arc::clone(self),
+            key,
+            slot: Some(slot),
+            since: None,
+            wait: None,
+            turn: None,
+            left_behind: None,
+        })
+    }
+
     /// The value, if there is a fresh one.
+    #[cfg(any(feature = "token", test))]
     pub(crate) fn get(&self, key: &K) -> Option<V> {
         match self.shard(key).slots.get(key)?.see(u64::MAX) {
             Seen::Fresh(value) => Some(value),
@@ -198,50 +360,38 @@ where
 
     /// The value, or what `make` makes, if no other caller does so meanwhile. Dropped while it makes one, it leaves that to the
     /// next who waits.
+    #[cfg(any(feature = "token", test))]
     pub(crate) async fn get_or_make<F>(
-        &self,
+        self: &Arc<Self>,
         key: &K,
         make: impl FnOnce() -> F,
     ) -> (Result<V, ToolError>, Source)
     where
         F: Future<Output = Result<Made<V>, Failed>>,
     {
-        let in_use = InUse {
-            flights: self,
-            key,
-            slot: Some(self.slot(key)),
+        let Ok(mut flight) = self.enter(key.clone()) else {
+            unreachable!("what is fresh makes room")
         };
-        let slot = in_use.slot.as_ref().expect("there until it is dropped");
-        let (round, is_single) = match slot.see(u64::MAX) {
-            Seen::Fresh(value) => return (Ok(value), Source::Kept),
-            Seen::Failed(error) => return (Err(error), Source::Shared),
-            Seen::Nothing { round, is_single } => (round, is_single),
-        };
-        let turn = match is_single {
-            true => None,
-            false => slot.turn.acquire().await.ok(),
-        };
-        let _turn = match slot.see(round) {
-            Seen::Fresh(value) => return (Ok(value), Source::Shared),
-            Seen::Failed(error) => return (Err(error), Source::Shared),
-            Seen::Nothing { is_single, .. } => turn.filter(|_| !is_single),
-        };
+        let turn = std::future::poll_fn(|cx| flight.poll_turn(cx)).await;
+        if let Turn::Landed(result, source) = turn {
+            return (result, source);
+        }
         let result = match make().await {
-            Ok(made) => {
-                slot.put(&made);
-                Ok(made.value)
+            Ok(Made { value, until }) => {
+                flight.end(Ok(until.map(|until| (value.clone(), until))));
+                Ok(value)
             }
             Err(failed) => {
-                if failed.is_shared {
-                    slot.fail(failed.error.clone());
-                }
-                Err(failed.error)
+                let error = failed.error.clone();
+                flight.end(Err(failed));
+                Err(error)
             }
         };
         (result, Source::Made)
     }
 
     /// Forgets a value, unless there is another one by now than that which `is` knows.
+    #[cfg(any(feature = "token", test))]
     pub(crate) fn forget(&self, key: &K, is: impl FnOnce(&V) -> bool) {
         if let Some(slot) = self.shard(key).slots.get(key) {
             slot.lock().value.take_if(|(value, _)| is(value));
@@ -249,6 +399,7 @@ where
     }
 
     /// Forgets all values.
+    #[cfg(any(feature = "token", test))]
     pub(crate) fn clear(&self) {
         for shard in &self.shards {
             let mut shard = lock(shard);
@@ -256,7 +407,7 @@ where
                 .slots
                 .values()
                 .for_each(|slot| slot.lock().value = None);
-            shard.slots.retain(|_, slot| Arc::strong_count(slot) > 1);
+            shard.retain(|_, slot| Arc::strong_count(slot) > 1);
         }
     }
 
@@ -271,22 +422,26 @@ where
         lock(&self.shards[hash % self.shards.len()])
     }
 
-    /// The slot of a key. If all that are kept are in use, it is one for this caller alone.
-    fn slot(&self, key: &K) -> Arc<Slot<V>> {
+    /// The slot of a key. If there is no room, although what is fresh may be forgotten, it is one for this caller alone.
+    fn slot(&self, key: &K) -> Result<Arc<Slot<V>>, NoPlace> {
         let mut shard = self.shard(key);
-        if let Some(slot) = shard.slots.get(key) {
-            return Arc::clone(slot);
+        if let Some((known, slot)) = shard.slots.get_key_value(key) {
+            let is_free = Arc::strong_count(slot) == 1 && !slot.is_fresh(Instant::now());
+            if known.is_same(key) {
+                return Ok(Arc::clone(slot));
+            } else if !is_free {
+                return Err(NoPlace::Other);
+            }
+            shard.remove(key);
         }
-        let now = Instant::now();
-        let is_due = shard.swept.is_none_or(|at| now - at >= SWEEP);
-        if is_due || shard.slots.len() >= self.most {
-            shard.sweep(now, self.most);
-        }
+        let place = shard.make_room(key, self.limits, Instant::now());
         let slot = Slot::new();
-        if shard.slots.len() < self.most {
-            shard.slots.insert(key.clone(), Arc::clone(&slot));
+        match place {
+            Ok(()) => shard.insert(key, Arc::clone(&slot)),
+            Err(_) if self.limits.evicts => {}
+            Err(why) => return Err(why),
         }
-        slot
+        Ok(slot)
     }
 }
 
@@ -294,28 +449,109 @@ fn lock<T>(shard: &Mutex<T>) -> MutexGuard<'_, T> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<K: Clone + Eq + Hash, V: Clone> Shard<K, V> {
-    /// Forgets what is neither fresh nor in use; and, if that leaves no room, the eighth that will be stale first.
-    fn sweep(&mut self, now: Instant, most: usize) {
-        self.swept = Some(now);
-        // All references are made, and given back, under the lock of this shard.
-        let is_in_use = |slot: &Arc<Slot<V>>| Arc::strong_count(slot) > 1;
-        self.slots
-            .retain(|_, slot| is_in_use(slot) || slot.is_fresh(now));
-        if self.slots.len() < most {
-            return;
+/// All references are made, and given back, under the lock of the shard.
+fn is_in_use<V>(slot: &Arc<Slot<V>>) -> bool {
+    Arc::strong_count(slot) > 1
+}
+
+impl<K: FlightKey, V: Clone> Shard<K, V> {
+    fn has(&self, key: &K, slot: &Arc<Slot<V>>) -> bool {
+        let kept = self.slots.get(key);
+        kept.is_some_and(|kept| Arc::ptr_eq(kept, slot))
+    }
+
+    fn insert(&mut self, key: &K, slot: Arc<Slot<V>>) {
+        let mut key = key.clone();
+        if let Some(owner) = key.owner().cloned() {
+            let known = self.owned.get_key_value(&owner);
+            let owner = known.map_or(owner, |(known, _)| Arc::clone(known));
+            key.share_owner(Arc::clone(&owner));
+            *self.owned.entry(owner).or_insert(0) += 1;
         }
-        let idle = self.slots.values().filter(|slot| !is_in_use(slot));
-        let mut ends: Vec<Instant> = idle.filter_map(|slot| slot.until()).collect();
-        ends.sort_unstable();
-        let Some(&last) = ends.get((most / 8).min(ends.len().saturating_sub(1))) else {
-            return;
+        self.slots.insert(key, slot);
+    }
+
+    fn remove(&mut self, key: &K) {
+        if self.slots.remove(key).is_some() {
+            disown(&mut self.owned, key);
+        }
+    }
+
+    fn retain(&mut self, keep: impl Fn(&K, &Arc<Slot<V>>) -> bool) {
+        let owned = &mut self.owned;
+        self.slots.retain(|key, slot| {
+            let is_kept = keep(key, slot);
+            if !is_kept {
+                disown(owned, key);
+            }
+            is_kept
+        });
+    }
+
+    /// Why there is no room for another key.
+    fn no_room(&self, key: &K, limits: Limits) -> Option<NoPlace> {
+        let owned = key.owner().and_then(|owner| self.owned.get(owner));
+        if owned.is_some_and(|keys| *keys >= limits.share) {
+            return Some(NoPlace::Share);
+        }
+        (self.slots.len() >= limits.most).then_some(NoPlace::Full)
+    }
+
+    /// Forgets what is neither fresh nor in use; and, if that leaves no room and it may be, the eighth that will be stale first: of all, or of the
+    /// owner who has no room.
+    fn make_room(&mut self, key: &K, limits: Limits, now: Instant) -> Result<(), NoPlace> {
+        let is_due = |time| self.swept.is_none_or(|at| now - at >= time);
+        let no_room = self.no_room(key, limits);
+        if is_due(SWEEP) || no_room.is_some() && (limits.evicts || is_due(LOOK_AGAIN)) {
+            self.swept = Some(now);
+            self.retain(|_, slot| is_in_use(slot) || slot.is_fresh(now));
+        }
+        let Some(why) = self.no_room(key, limits) else {
+            return Ok(());
         };
-        self.slots
-            .retain(|_, slot| is_in_use(slot) || slot.until().is_none_or(|until| until > last));
+        if !limits.evicts {
+            return Err(why);
+        }
+        let is_one = |other: &K| why == NoPlace::Full || other.owner() == key.owner();
+        let idle = self.slots.iter();
+        let idle = idle.filter(|(other, slot)| is_one(other) && !is_in_use(slot));
+        let mut ends: Vec<Instant> = idle.filter_map(|(_, slot)| slot.until()).collect();
+        ends.sort_unstable();
+        let eighth = match why {
+            NoPlace::Share => limits.share / 8,
+            _ => limits.most / 8,
+        };
+        if let Some(&last) = ends.get(eighth.min(ends.len().saturating_sub(1))) {
+            let goes = |slot: &Slot<V>| slot.until().is_some_and(|until| until <= last);
+            self.retain(|other, slot| !is_one(other) || is_in_use(slot) || !goes(slot));
+        }
+        self.no_room(key, limits).map_or(Ok(()), Err)
     }
 }
 
+/// A key of this owner is gone.
+fn disown<K: FlightKey>(owned: &mut HashMap<Arc<str>, usize>, key: &K) {
+    let Some(owner) = key.owner() else { return };
+    if let Some(keys) = owned.get_mut(owner) {
+        *keys -= 1;
+        if *keys == 0 {
+            owned.remove(owner);
+        }
+    }
+}
+
+/// Whether the call's own time or caller has ended it: that says nothing to others.
+pub(crate) fn is_for_one(error: &ToolError) -> bool {
+    let deadline = [TimeoutLimit::Deadline, TimeoutLimit::Caller];
+    match error.kind() {
+        ErrorKind::Cancelled | ErrorKind::DeadlineExceeded => true,
+        _ => error
+            .timeout_limit()
+            .is_some_and(|limit| deadline.contains(&limit)),
+    }
+}
+
+crate::text::opaque_debug!({K: FlightKey, V: Clone} Flight<K, V>);
 crate::text::opaque_debug!({K, V} Flights<K, V>);
 
 #[cfg(test)]

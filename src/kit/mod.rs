@@ -4,7 +4,7 @@ pub(crate) mod attempts;
 pub mod backoff;
 pub(crate) mod caller;
 pub(crate) mod drain;
-#[cfg(feature = "token")]
+pub(crate) mod fingerprint;
 pub(crate) mod flights;
 pub(crate) mod hold;
 pub(crate) mod in_flight;
@@ -14,6 +14,8 @@ pub(crate) mod lane;
 pub(crate) mod passing;
 pub(crate) mod per_tool;
 pub(crate) mod preparing;
+pub(crate) mod principal;
 pub(crate) mod ready;
 pub(crate) mod registry;
+pub(crate) mod reuse;
 pub(crate) mod timer;

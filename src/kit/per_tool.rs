@@ -21,7 +21,6 @@ impl<T> PerTool<T> {
     }
 
     /// The value by the flat name, if the call has a server, else by the tool's own: no server's tool has the value of another one by its name.
-    #[cfg(feature = "token")]
     pub(crate) fn get_of_server(&self, call: &ToolCall) -> Option<&T> {
         let is_it = |name: &str| match call.server() {
             Some(_) => call.cmp_flat(name).is_eq(),

@@ -55,7 +55,7 @@ use table::{FIRST_TABLE, Kept, Table, Unforgotten};
 pub(crate) const DEFAULT_MAX_KEYS: usize = 10_000;
 
 /// The largest bound.
-const MOST_KEYS: usize = 1 << 24;
+pub(crate) const MOST_KEYS: usize = 1 << 24;
 
 /// Checks the bound that somebody has set, and whether the keys of the known calls fit.
 pub(crate) fn check_max_keys(max: usize, key: &Key, known: &[CallInfo]) -> Result<(), ConfigError> {

@@ -219,7 +219,10 @@ impl Listen for Inner {
             Event::NotStarted { call, kind } => self.not_started(call, kind),
             // The layer sees them at the end of the call, and counts them there.
             Event::Slow { .. } | Event::Cancelled { .. } | Event::Policy { .. } => {}
-            Event::Health { .. } | Event::Repeated { .. } | Event::Evicted { .. } => {}
+            Event::Health { .. }
+            | Event::Repeated { .. }
+            | Event::Reused { .. }
+            | Event::Evicted { .. } => {}
         }
     }
 }

@@ -7,7 +7,6 @@ use std::{
     time::Duration,
 };
 
-use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use super::history::{History, Limits, Repeated};
@@ -16,6 +15,7 @@ use crate::{
     error::{ErrorKind, ToolError},
     event::{Event, Listener},
     kit::{
+        fingerprint,
         per_tool::PerTool,
         registry::{Entry, Evict, Keep, Registry},
     },
@@ -80,44 +80,8 @@ impl Rules {
         (call.server(), call.tool()).hash(&mut hasher);
         let compared = call.arguments().iter();
         let compared = compared.filter(|(key, _)| !self.ignored.iter().any(|name| **name == **key));
-        hasher.write_u64(self.members(compared));
+        hasher.write_u64(fingerprint::members(&self.seed, compared));
         hasher.finish()
-    }
-
-    /// The same in any order.
-    fn members<'a>(&self, members: impl Iterator<Item = (&'a String, &'a Value)>) -> u64 {
-        let member = |(key, value): (&String, &Value)| {
-            let mut hasher = self.seed.build_hasher();
-            key.hash(&mut hasher);
-            self.feed(value, &mut hasher);
-            hasher.finish()
-        };
-        members.map(member).fold(0, u64::wrapping_add)
-    }
-
-    /// As deep as arguments may be that are sent.
-    fn feed(&self, value: &Value, hasher: &mut impl Hasher) {
-        match value {
-            Value::Null => hasher.write_u8(0),
-            Value::Bool(truth) => hasher.write_u8(1 + u8::from(*truth)),
-            Value::Number(number) => {
-                hasher.write_u8(3);
-                number.hash(hasher);
-            }
-            Value::String(text) => {
-                hasher.write_u8(4);
-                text.hash(hasher);
-            }
-            Value::Array(items) => {
-                hasher.write_u8(5);
-                hasher.write_usize(items.len());
-                items.iter().for_each(|item| self.feed(item, hasher));
-            }
-            Value::Object(map) => {
-                hasher.write_u8(6);
-                hasher.write_u64(self.members(Map::iter(map)));
-            }
-        }
     }
 }
 

@@ -4,7 +4,7 @@ use static_assertions::{assert_impl_all, assert_not_impl_any};
 use tower_toolcall::{
     AnyError, CallInfo, ConfigError, ErrorKind, Identity, Key, Observation, Outcome, Progress,
     ToolCall, ToolError, catch_panic, check, circuit_breaker, concurrency_limit, deadline, fit,
-    health, identity, normalize, outcome::ByError, policy, poll, quota, rate_limit, redact,
+    health, identity, normalize, once, outcome::ByError, policy, poll, quota, rate_limit, redact,
     repeat_guard, result, retry, sanitize, testing, timeout, trace, transport,
 };
 
@@ -101,6 +101,10 @@ assert_impl_all!(rate_limit::RateLimitBackoffLayer: Send, Sync, Unpin, Clone);
 assert_impl_all!(rate_limit::RateLimitBackoffBuilder: Send, Sync, Unpin, Clone);
 assert_impl_all!(rate_limit::RateLimitBackoff<Svc, ByError>: Send, Sync, Unpin, Clone);
 assert_impl_all!(rate_limit::ResponseFuture<Svc, Tool, ByError>: Send, Sync);
+assert_impl_all!(once::OnceLayer: Send, Sync, Unpin, Clone);
+assert_impl_all!(once::OnceBuilder: Send, Sync, Unpin, Clone);
+assert_impl_all!(once::Once<Svc>: Send, Sync, Unpin, Clone);
+assert_impl_all!(once::ResponseFuture<Svc, Tool>: Send, Sync);
 assert_impl_all!(repeat_guard::RepeatGuardLayer: Send, Sync, Unpin, Clone);
 assert_impl_all!(repeat_guard::RepeatGuardBuilder: Send, Sync, Unpin, Clone);
 assert_impl_all!(repeat_guard::RepeatGuard<Svc, ByError>: Send, Sync, Unpin, Clone);

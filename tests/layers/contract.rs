@@ -18,6 +18,7 @@ use tower_toolcall::{
     identity::{IdentityLayer, Resolve},
     middleware,
     normalize::NormalizeLayer,
+    once::OnceLayer,
     policy::{Approval, PolicyLayer, Rule},
     poll::PollLayer,
     quota::{Quota, QuotaLayer},
@@ -238,6 +239,32 @@ contract!(
 contract!(
     repeat_guard_of_calls_without_a_principal,
     RepeatGuardLayer::new(),
+    Readiness::Eager,
+    Panics::Pass
+);
+// Each call has a principal of its own.
+contract!(
+    once,
+    {
+        use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+        static CALLS: AtomicU32 = AtomicU32::new(0);
+        tower::ServiceBuilder::new()
+            .map_request(
+                (|call: ToolCall| {
+                    let n = CALLS.fetch_add(1, Relaxed);
+                    call.with_agent_id(n.to_string()).with_once_key("k")
+                }) as fn(ToolCall) -> ToolCall,
+            )
+            .layer(OnceLayer::new())
+            .into_inner()
+    },
+    Readiness::Eager,
+    Panics::Pass
+);
+contract!(
+    once_of_calls_without_a_key,
+    OnceLayer::new(),
     Readiness::Eager,
     Panics::Pass
 );

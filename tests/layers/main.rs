@@ -16,6 +16,7 @@ mod kit;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod middleware;
+mod once;
 mod policy;
 mod poll;
 mod quota;

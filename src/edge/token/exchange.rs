@@ -21,10 +21,10 @@ use super::{
 use crate::{
     call::{CallInfo, ToolCall},
     edge::body::wall_clock,
-    error::{ErrorKind, TimeoutLimit, ToolError},
+    error::{ErrorKind, ToolError},
     event::{Event, Listener, TokenOutcome},
     kit::{
-        flights::{Failed, Flights, Made, Source},
+        flights::{Failed, Flights, Made, Source, is_for_one},
         preparing::GivenUp,
     },
 };
@@ -195,17 +195,6 @@ fn tell(
         exchange,
         error,
     });
-}
-
-/// Whether the call's own time or caller ended the exchange: it says nothing of the provider.
-fn is_for_one(error: &ToolError) -> bool {
-    let deadline = [TimeoutLimit::Deadline, TimeoutLimit::Caller];
-    match error.kind() {
-        ErrorKind::Cancelled | ErrorKind::DeadlineExceeded => true,
-        _ => error
-            .timeout_limit()
-            .is_some_and(|limit| deadline.contains(&limit)),
-    }
 }
 
 /// The error of a call whose token could not be had. It was not sent.

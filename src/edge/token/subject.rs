@@ -1,5 +1,5 @@
 use super::{Secret, Target, answer::MAX_TOKEN};
-use crate::call::ToolCall;
+use crate::{call::ToolCall, kit::flights::FlightKey};
 
 /// The caller's own token: an extension that no other crate can read but by [`ToolCall::subject_token`].
 #[derive(Clone)]
@@ -32,6 +32,8 @@ pub struct TokenRequest {
     subject: Secret,
     target: Target,
 }
+
+impl FlightKey for TokenRequest {}
 
 impl TokenRequest {
     /// A token for this target, in exchange for the subject's.

@@ -5,6 +5,8 @@ use tokio::time::{sleep, timeout};
 use super::*;
 use crate::error::ErrorKind;
 
+impl FlightKey for String {}
+
 const SECOND: Duration = Duration::from_secs(1);
 
 #[derive(Clone)]

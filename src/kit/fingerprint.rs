@@ -1,0 +1,89 @@
+//! By what arguments are known again, without keeping them.
+
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+
+use serde_json::{Map, Value};
+
+/// A hash of 128 bits with a random seed: nobody can choose arguments for it, and two are taken for the same by chance once in 10³⁸ times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Fingerprint(u64, u64);
+
+/// The seed of fingerprints.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Seed(RandomState, RandomState);
+
+impl Seed {
+    pub(crate) fn fingerprint(&self, arguments: &Map<String, Value>) -> Fingerprint {
+        Fingerprint(
+            members(&self.0, arguments.iter()),
+            members(&self.1, arguments.iter()),
+        )
+    }
+}
+
+/// The hash of an object's members, the same in any order. They must not be nested more deeply than arguments may be that are sent.
+pub(crate) fn members<'a>(
+    seed: &RandomState,
+    members: impl Iterator<Item = (&'a String, &'a Value)>,
+) -> u64 {
+    let member = |(key, value): (&String, &Value)| {
+        let mut hasher = seed.build_hasher();
+        key.hash(&mut hasher);
+        feed(seed, value, &mut hasher);
+        hasher.finish()
+    };
+    members.map(member).fold(0, u64::wrapping_add)
+}
+
+fn feed(seed: &RandomState, value: &Value, hasher: &mut impl Hasher) {
+    match value {
+        Value::Null => hasher.write_u8(0),
+        Value::Bool(truth) => hasher.write_u8(1 + u8::from(*truth)),
+        Value::Number(number) => {
+            hasher.write_u8(3);
+            number.hash(hasher);
+        }
+        Value::String(text) => {
+            hasher.write_u8(4);
+            text.hash(hasher);
+        }
+        Value::Array(items) => {
+            hasher.write_u8(5);
+            hasher.write_usize(items.len());
+            items.iter().for_each(|item| feed(seed, item, hasher));
+        }
+        Value::Object(map) => {
+            hasher.write_u8(6);
+            hasher.write_u64(members(seed, map.iter()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn print(seed: &Seed, value: Value) -> Fingerprint {
+        seed.fingerprint(value.as_object().unwrap())
+    }
+
+    #[test]
+    fn the_order_of_members_does_not_matter_and_all_else_does() {
+        let seed = Seed::default();
+        let first = print(&seed, json!({ "a": 1, "b": [{ "c": null, "d": "x" }] }));
+        let same = print(&seed, json!({ "b": [{ "d": "x", "c": null }], "a": 1 }));
+        assert_eq!(first, same);
+        for other in [
+            json!({ "a": 1 }),
+            json!({ "a": "1", "b": [{ "c": null, "d": "x" }] }),
+            json!({ "a": 1.0, "b": [{ "c": null, "d": "x" }] }),
+            json!({ "a": 1, "b": [{ "c": null }, { "d": "x" }] }),
+            json!({ "a": 1, "b": [{ "c": "x", "d": null }] }),
+            json!({ "a": 1, "b": [[{ "c": null, "d": "x" }]] }),
+        ] {
+            assert_ne!(print(&seed, other.clone()), first, "{other}");
+        }
+    }
+}

@@ -1,0 +1,200 @@
+use std::{fmt, sync::Arc, time::Duration};
+
+use tower_layer::Layer;
+
+use super::{
+    key::Key,
+    service::{Kept, Once},
+};
+use crate::{
+    call::ToolCall,
+    config::{ConfigError, refuse_if},
+    kit::{
+        fingerprint::Seed,
+        flights::Flights,
+        principal::Principal,
+        registry::{DEFAULT_MAX_KEYS, MOST_KEYS},
+        reuse::{MAX_TTL, Size, share},
+    },
+};
+
+/// Layer under which a call that is made again does not run again. See the [module docs](super) for an example.
+///
+/// The keys live in the layer value: services made from it, or from its clones, share them.
+#[derive(Clone)]
+#[must_use]
+pub struct OnceLayer {
+    pub(super) rules: Arc<Rules>,
+}
+
+/// Shared by all of a layer value.
+pub(super) struct Rules {
+    pub(super) flights: Arc<Flights<Key, Kept>>,
+    pub(super) principal: Principal,
+    pub(super) seed: Seed,
+    pub(super) ttl: Duration,
+    pub(super) size: Size,
+}
+
+impl OnceLayer {
+    /// A layer with the default settings: 10,000 keys, each kept for 24 hours.
+    pub fn new() -> Self {
+        OnceBuilder::new().build_checked()
+    }
+
+    /// A builder with the default settings.
+    pub fn builder() -> OnceBuilder {
+        OnceBuilder::new()
+    }
+
+    /// The number of keys, those of running calls included, and those that have ended, until others come.
+    pub fn len(&self) -> usize {
+        self.rules.flights.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Default for OnceLayer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<S> Layer<S> for OnceLayer {
+    type Service = Once<S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        Once::new(inner, Arc::clone(&self.rules))
+    }
+}
+
+impl fmt::Debug for OnceLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OnceLayer")
+            .field("ttl", &self.rules.ttl)
+            .field("len", &self.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The settings of a [`OnceLayer`].
+#[derive(Clone)]
+#[must_use]
+pub struct OnceBuilder {
+    principal: Principal,
+    ttl: Duration,
+    max_keys: usize,
+    size: Size,
+}
+
+impl Default for OnceBuilder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl OnceBuilder {
+    /// The default settings; see [`OnceLayer::new`].
+    pub fn new() -> Self {
+        Self {
+            principal: Principal::Ids { narrow: false },
+            ttl: Duration::from_secs(24 * 3600),
+            max_keys: DEFAULT_MAX_KEYS,
+            size: Size::default(),
+        }
+    }
+
+    /// Sets how long an answer is kept after its call has ended. Default 24 hours; at most 365 days.
+    pub fn with_ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = ttl;
+        self
+    }
+
+    /// Sets how many keys are kept at most, and a principal has an eighth of that. Default 10,000; at most 16,777,216.
+    ///
+    /// Beyond that calls with new keys are refused: nothing is forgotten before its time.
+    pub fn with_max_keys(mut self, max: usize) -> Self {
+        self.max_keys = max;
+        self
+    }
+
+    /// Sets how many bytes an answer that is kept may have. Default 65,536. Of a larger one it is kept that the call has run.
+    pub fn with_max_answer(mut self, bytes: u64) -> Self {
+        self.size.max = bytes;
+        self
+    }
+
+    /// Sets how many bytes an answer of this type has. Default: its size as JSON, if it is of one of the
+    /// [usual types](crate::Answer::of_usual), else it is not known.
+    pub fn with_size<Res: 'static>(
+        mut self,
+        size: impl Fn(&Res) -> u64 + Send + Sync + 'static,
+    ) -> Self {
+        self.size.measure(size);
+        self
+    }
+
+    /// Sets whose keys a call's key is compared with: of those for which the function picks out the same text. With `None`, or an
+    /// empty text, the call passes. Default: the subject, else the [agent id](ToolCall::agent_id), else the [session id](ToolCall::session_id).
+    ///
+    /// It has to be something that callers cannot choose, or choose for themselves only: who makes another's calls gets his answers.
+    pub fn with_principal(
+        mut self,
+        principal: impl Fn(&ToolCall) -> Option<&str> + Send + Sync + 'static,
+    ) -> Self {
+        self.principal = Principal::By(Arc::new(principal));
+        self
+    }
+
+    /// Takes all calls for those of one principal, which has the whole store: for a process that serves a single one.
+    pub fn shared(mut self) -> Self {
+        self.principal = Principal::Shared;
+        self
+    }
+
+    /// Builds the layer.
+    ///
+    /// # Errors
+    ///
+    /// If a setting is zero, or beyond its bound. The error names it.
+    pub fn build(self) -> Result<OnceLayer, ConfigError> {
+        let reason = "it is zero: every call would run again";
+        refuse_if(self.ttl.is_zero(), "ttl", reason)?;
+        let reason = format!("{:?} is longer than a year", self.ttl);
+        refuse_if(self.ttl > MAX_TTL, "ttl", reason)?;
+        let reason = format!("is not in 1 to {MOST_KEYS}");
+        refuse_if(
+            !(1..=MOST_KEYS).contains(&self.max_keys),
+            "max_keys",
+            reason,
+        )?;
+        Ok(self.build_checked())
+    }
+
+    fn build_checked(self) -> OnceLayer {
+        let share = share(self.max_keys, &self.principal);
+        OnceLayer {
+            rules: Arc::new(Rules {
+                flights: Arc::new(Flights::shared_out(self.max_keys, share, false)),
+                principal: self.principal,
+                seed: Seed::default(),
+                ttl: self.ttl,
+                size: self.size,
+            }),
+        }
+    }
+}
+
+crate::text::debug_fields! {
+    {} |this| OnceBuilder {
+        ttl: this.ttl,
+        max_keys: this.max_keys,
+        max_answer: this.size.max,
+        principal: this.principal,
+        ..
+    }
+}

@@ -1,0 +1,128 @@
+//! A layer under which a call that is made again does not run again: no second payment, no second mail.
+//!
+//! An agent whose call has timed out asks again, and cannot know whether the first one has run. Below this layer it gets the first one's answer.
+//!
+//! What happens to a call, by the end of the first one with its key:
+//!
+//! | the first one | the next one with the same key |
+//! |---|---|
+//! | still runs | waits for it, within its own deadline and its caller's token, and gets its answer |
+//! | has an answer, a success or an error in the tool's own words (MCP's `isError`) | gets the same answer |
+//! | has failed definitely: with an error of the tool's own ([`Execution::Completed`](crate::Execution::Completed), or of the kinds `Failed`, `Reported`, `InvalidInput`, `NotFound`, `Denied`) | gets the same error |
+//! | has surely not started: a refusal of this side, or a leaf's word | runs |
+//! | may have run: it timed out, was dropped while it ran, panicked, lost its connection, or got a 5xx | is refused with the code [`TOOL_OUTCOME_UNKNOWN`]. It runs if its tool is [safe](crate::ReplaySafety::Safe) to run twice |
+//! | is of another tool, or has other arguments | is refused: `InvalidInput` with the code [`TOOL_KEY_REUSED`] |
+//!
+//! These are the rules of Stripe's API (v1) and of the IETF's draft for HTTP (*The Idempotency-Key HTTP Header Field*,
+//! `draft-ietf-httpapi-idempotency-key-header`): the answer of the first request is repeated, errors included, and a key that comes with
+//! another request is an error. Two differ: Stripe repeats a 5xx, which does not tell an agent whether anything has happened; and the draft answers a
+//! request whose first one still runs with 409, while here it waits.
+//!
+//! # Keys
+//!
+//! The key of a call is its caller's ([`ToolCall::with_once_key`](crate::ToolCall::with_once_key)), else its session id and its call id together. A call
+//! without the first and without one of the latter passes as if the layer were not there; so does one that
+//! [goes on waiting for a job](crate::ToolCall::with_job), which starts nothing, and one whose arguments are nested too deeply to be sent.
+//!
+//! Keys are those of a principal: the subject (the token of
+//! `ToolCall::with_subject_token`, feature `token`), else the agent id, else the session id. What another principal does under the same key is
+//! not looked at, and nobody gets another one's answer. A call without a principal passes as well, unless the layer says
+//! [`shared`](OnceBuilder::shared). A subject's token that was renewed is another subject: where tokens change between two askings, name
+//! the principal by [`with_principal`](OnceBuilder::with_principal).
+//!
+//! Principals, keys and tools are compared in full, arguments by a keyed hash of 128 bits that is the same whatever the order of their
+//! members; a caller who could make two arguments of one hash would deceive himself alone.
+//!
+//! # How long
+//!
+//! An answer is kept for 24 hours ([`with_ttl`](OnceBuilder::with_ttl)), from its end on, and nothing is forgotten before. **It is kept in memory
+//! only**: a restart forgets all keys, those of running calls included, and another process knows none of them. What must not happen twice across restarts needs a
+//! tool that knows keys itself: see [`ToolCall::idempotency_key`](crate::ToolCall::idempotency_key).
+//!
+//! # Order
+//!
+//! Above all that repeats or holds back a call (quota, deadline, poll, retry, rate limit): its attempts are one run. Below `validate`, so that
+//! arguments are compared as they are sent; below policy, so that a call that is not allowed gets no answer; below trace and metrics, which see that
+//! nothing was [sent](crate::Observation::is_reused). What a layer above sends again is the same call: it gets the same answer, or runs if it has
+//! not started.
+//!
+//! It is always ready: a call that has its answer needs nothing of the service below, and one that waits holds nothing there.
+//!
+//! # Example
+//!
+//! ```
+//! use std::sync::{Arc, atomic::{AtomicU32, Ordering::Relaxed}};
+//! use serde_json::json;
+//! use tower::{ServiceBuilder, ServiceExt, service_fn};
+//! use tower_toolcall::{ErrorKind, ToolCall, ToolError, once::{OnceLayer, TOOL_KEY_REUSED}};
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), ToolError> {
+//! let charged = Arc::new(AtomicU32::new(0));
+//! let count = charged.clone();
+//! let pay = service_fn(move |_: ToolCall| {
+//!     let receipt = count.fetch_add(1, Relaxed) + 1;
+//!     async move { Ok::<_, ToolError>(receipt) }
+//! });
+//! let stack = ServiceBuilder::new().layer(OnceLayer::new()).service(pay);
+//! let call = |euros| ToolCall::new("pay")
+//!     .with_agent_id("a1")
+//!     .with_once_key("order 17")
+//!     .with_json(json!({ "euros": euros }));
+//!
+//! assert_eq!(stack.clone().oneshot(call(20)?).await?, 1);
+//! assert_eq!(stack.clone().oneshot(call(20)?).await?, 1);
+//! let error = stack.oneshot(call(30)?).await.unwrap_err();
+//! assert_eq!((error.kind(), error.code()), (ErrorKind::InvalidInput, TOOL_KEY_REUSED));
+//! assert_eq!(charged.load(Relaxed), 1);
+//! # Ok(()) }
+//! ```
+//!
+//! `cargo run --example once` shows an agent that pays twice without the layer.
+//!
+//! # Errors
+//!
+//! All of these are refusals of this side: no layer repeats them or counts them against the tool.
+//!
+//! | when | kind, code | [execution](crate::ToolError::execution) |
+//! |---|---|---|
+//! | the key is in use for another tool or other arguments | `InvalidInput`, [`TOOL_KEY_REUSED`] | not started |
+//! | the first call may have run | `Failed`, [`TOOL_OUTCOME_UNKNOWN`]; the detail `first` is the first one's code, and its [job](crate::ToolError::job), if it has one, is this one's | unknown |
+//! | the first call has run, and its answer was too large to be kept | `Failed`, [`TOOL_ALREADY_DONE`] | completed |
+//! | there is no place for another key | `Overloaded` | not started |
+//! | a key of more than 1 KiB, a principal of more than 20 KiB | `InvalidInput` | not started |
+//! | the deadline or the token ended the wait for the first one | `DeadlineExceeded`, `Cancelled` | unknown |
+//!
+//! Errors of the inner service pass, stamped with the call's names; an error that is given again is stamped with those of the call that
+//! gets it. The first one's end is an event for each call that gets it: `tool.reused`.
+//!
+//! # Bounds
+//!
+//! At most 10,000 keys ([`with_max_keys`](OnceBuilder::with_max_keys)), those of running calls included, and of one principal at most an eighth
+//! of that, so that nobody can use up the store for all others. Beyond that calls with new keys are refused, until keys are free: within a second of that.
+//!
+//! Answers of more than 64 KiB as JSON ([`with_max_answer`](OnceBuilder::with_max_answer)) are not kept: that the call has run is. The size is known of the
+//! [usual types](crate::Answer::of_usual), of others by [`with_size`](OnceBuilder::with_size); an answer of unknown size is kept.
+//!
+//! # Cancel safety
+//!
+//! A call that is dropped while it waits has done nothing. One that is dropped before it was sent leaves its turn to the next; one that is dropped, or
+//! panics, after that may have run.
+//!
+//! # Clone
+//!
+//! All services made from one layer value, or from its clones, share the keys, also those with answers of different types. Readiness is not
+//! shared: a clone starts unpolled.
+//!
+//! # Cost
+//!
+//! A call without a key or a principal allocates nothing. Else its arguments are hashed twice, its key is put together, and one mutex is taken for
+//! a moment at its beginning and its end; its answer is cloned. One that waits for another allocates its place in the queue.
+
+mod key;
+mod layer;
+mod service;
+
+pub use self::{
+    layer::{OnceBuilder, OnceLayer},
+    service::{Once, ResponseFuture, TOOL_ALREADY_DONE, TOOL_KEY_REUSED, TOOL_OUTCOME_UNKNOWN},
+};

@@ -1,0 +1,271 @@
+use std::{
+    any::TypeId,
+    fmt,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use tokio::time::Instant;
+use tower_service::Service;
+
+use super::{
+    key::{self, Key, Request},
+    layer::Rules,
+};
+use crate::{
+    call::{CallInfo, ReplaySafety, ToolCall},
+    error::{ErrorKind, Execution, ToolError},
+    kit::{
+        flights::{Failed, Flight, NoPlace, Source},
+        ready::Prepared,
+        reuse::{self, AnyAnswer, Reuse},
+    },
+};
+
+/// The code of a refusal: the key is in use for another tool or other arguments.
+pub const TOOL_KEY_REUSED: &str = "TOOL_KEY_REUSED";
+
+/// The code of a refusal: the first call with this key may have run.
+pub const TOOL_OUTCOME_UNKNOWN: &str = "TOOL_OUTCOME_UNKNOWN";
+
+/// The code of a refusal: the first call with this key has run, and its answer was too large to be kept.
+pub const TOOL_ALREADY_DONE: &str = "TOOL_ALREADY_DONE";
+
+/// The longest key, and the longest principal, in bytes: a subject's token has up to 16 KiB.
+const MAX_ID: usize = 1024 + 64;
+const MAX_PRINCIPAL: usize = 20 * 1024;
+
+/// Lets no call run again that is made again. See the [module docs](super) for an example.
+#[derive(Clone)]
+pub struct Once<S> {
+    inner: Prepared<S>,
+    rules: Arc<Rules>,
+}
+
+impl<S> Once<S> {
+    pub(super) fn new(inner: S, rules: Arc<Rules>) -> Self {
+        let inner = Prepared::new(inner);
+        Self { inner, rules }
+    }
+}
+
+crate::kit::inner::accessors!(@kept {S} Once<S>, inner.svc);
+
+impl<S> Service<ToolCall> for Once<S>
+where
+    S: Service<ToolCall> + Clone,
+    S::Response: Clone + Send + Sync + 'static,
+    S::Error: Into<ToolError>,
+{
+    type Response = S::Response;
+    type Error = ToolError;
+    type Future = ResponseFuture<S, S::Future>;
+
+    /// Always ready.
+    #[inline]
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
+        self.inner.poll(cx);
+        Poll::Ready(Ok(()))
+    }
+
+    #[inline(never)]
+    fn call(&mut self, call: ToolCall) -> Self::Future {
+        let entered = enter(&self.rules, &call, TypeId::of::<S::Response>());
+        reuse::call(&mut self.inner, call, entered, |fut| ResponseFuture { fut })
+    }
+}
+
+reuse::response_future! {
+    /// Response future for [`Once`].
+    {} InOnce where S::Response: Clone + Send + Sync + 'static
+}
+
+/// What is kept of a call that was sent.
+#[derive(Clone)]
+pub(super) enum Kept {
+    Answer(AnyAnswer),
+    /// It has an answer that is too large.
+    TooLarge,
+    Failed(ToolError),
+    /// It may have run, and ended with this error; or was dropped, or panicked.
+    Unknown(Option<ToolError>),
+}
+
+/// A call with a key.
+pub(super) struct InOnce {
+    flight: Flight<Key, Kept>,
+    rules: Arc<Rules>,
+    replay: ReplaySafety,
+}
+
+/// The call at its key; `None` if it has none.
+fn enter(rules: &Arc<Rules>, call: &ToolCall, answer: TypeId) -> Result<Option<InOnce>, ToolError> {
+    // Arguments that are too deep are never sent, and are not looked at; and who waits for a job starts nothing.
+    let Some(id) = key::id(call).filter(|_| !call.is_too_deep() && call.job().is_none()) else {
+        return Ok(None);
+    };
+    let Some(owner) = rules.principal.of(call) else {
+        return Ok(None);
+    };
+    let info = call.info();
+    if id.len() > MAX_ID || owner.len() > MAX_PRINCIPAL {
+        let text = "the key, or the principal, of the call is too long";
+        return Err(ToolError::refusal(ErrorKind::InvalidInput, text).for_call(&info));
+    }
+    let request = Request {
+        server: info.shared_server().cloned(),
+        tool: Arc::clone(info.shared_tool()),
+        arguments: rules.seed.fingerprint(call.arguments()),
+        answer,
+    };
+    let key = Key { owner, id, request };
+    match rules.flights.enter(key) {
+        Ok(flight) => Ok(Some(InOnce {
+            flight,
+            rules: Arc::clone(rules),
+            replay: call.replay_safety(),
+        })),
+        Err(why) => Err(no_place(why).for_call(&info)),
+    }
+}
+
+impl<Res: Clone + Send + Sync + 'static> Reuse<Res> for InOnce {
+    type Key = Key;
+    type Value = Kept;
+
+    fn flight(&mut self) -> &mut Flight<Key, Kept> {
+        &mut self.flight
+    }
+
+    fn give(
+        &self,
+        end: Result<Kept, ToolError>,
+        _: Source,
+        info: &CallInfo,
+    ) -> Result<Res, ToolError> {
+        let refusal = match end {
+            Ok(Kept::Answer(answer)) => {
+                reuse::tell(info, "once");
+                let answer = answer.downcast_ref::<Res>();
+                return Ok(answer.expect("the type is part of the request").clone());
+            }
+            Ok(Kept::Failed(error)) | Err(error) => {
+                reuse::tell(info, "once");
+                return Err(error.for_call(info));
+            }
+            Ok(Kept::TooLarge) => already_done(),
+            Ok(Kept::Unknown(first)) => unknown(first.as_ref()),
+        };
+        Err(refusal.for_call(info))
+    }
+
+    fn begin(&mut self) {
+        if self.replay != ReplaySafety::Safe {
+            let ttl = self.rules.ttl;
+            self.flight.leave_behind(Kept::Unknown(None), ttl);
+        }
+    }
+
+    fn end(&mut self, _: &CallInfo, result: &Result<Res, ToolError>) {
+        let kept = match result {
+            Ok(answer) => match self.rules.size.keep(answer) {
+                Some(answer) => Kept::Answer(answer),
+                None => Kept::TooLarge,
+            },
+            Err(error) if is_definite(error) => Kept::Failed(error.clone().unnamed()),
+            Err(error) if self.may_run_again(error) => {
+                let (error, is_shared) = (error.clone(), false);
+                return self.flight.end(Err(Failed { error, is_shared }));
+            }
+            Err(error) => Kept::Unknown(Some(error.clone())),
+        };
+        let until = Instant::now() + self.rules.ttl;
+        self.flight.end(Ok(Some((kept, until))));
+    }
+
+    fn waited(&self, error: ToolError) -> ToolError {
+        let text = "ended while it waited for the call that has its key, and may run";
+        ToolError::refusal(error.kind(), text).with_execution(Execution::Unknown)
+    }
+}
+
+impl InOnce {
+    /// Whether the tool surely did not run, or may run twice.
+    fn may_run_again(&self, error: &ToolError) -> bool {
+        let is_unsent = error.is_surely_not_started(self.replay) && !error.is_after_ambiguous();
+        is_unsent || self.replay == ReplaySafety::Safe
+    }
+}
+
+/// Whether the tool has ended with this error, and would have the same to say again: what is merely recognised by its text included.
+fn is_definite(error: &ToolError) -> bool {
+    use ErrorKind::{Denied, Failed, InvalidInput, NotFound, Reported};
+    let is_tools = matches!(
+        error.kind(),
+        Failed | Reported | InvalidInput | NotFound | Denied
+    );
+    match error.execution() {
+        Execution::NotStarted => false,
+        Execution::Completed => true,
+        Execution::Unknown => is_tools,
+    }
+}
+
+#[cold]
+fn no_place(why: NoPlace) -> ToolError {
+    match why {
+        NoPlace::Other => {
+            let text =
+                "the key of this call is that of another one, with another tool or other arguments";
+            ToolError::refusal(ErrorKind::InvalidInput, text)
+                .with_code(TOOL_KEY_REUSED)
+                .with_model_message(
+                    "This call has the key of another one with other arguments, and was not made. Give it a key of its own.",
+                )
+        }
+        NoPlace::Full => ToolError::refusal(
+            ErrorKind::Overloaded,
+            "there is no place for another key: none is forgotten before its time",
+        ),
+        NoPlace::Share => ToolError::refusal(
+            ErrorKind::Overloaded,
+            "there is no place for another key of this principal: none is forgotten before its time",
+        ),
+    }
+}
+
+#[cold]
+fn already_done() -> ToolError {
+    let text = "the call was made before, and its answer was too large to be kept";
+    ToolError::refusal(ErrorKind::Failed, text)
+        .with_execution(Execution::Completed)
+        .with_code(TOOL_ALREADY_DONE)
+        .with_model_message(
+            "This very call was made before and has run; its answer was not kept. Do not repeat it.",
+        )
+}
+
+#[cold]
+fn unknown(first: Option<&ToolError>) -> ToolError {
+    let text = "the call was made before, and may have run";
+    let refusal = ToolError::refusal(ErrorKind::Failed, text)
+        .with_execution(Execution::Unknown)
+        .with_code(TOOL_OUTCOME_UNKNOWN)
+        .with_detail("first", first.map_or("DROPPED", ToolError::code))
+        .with_model_message(
+            "This very call was made before, and it is not known whether it took effect. Do not repeat it: find out first.",
+        );
+    match first.and_then(ToolError::job) {
+        Some(job) => refusal.with_job(job.clone()),
+        None => refusal,
+    }
+}
+
+impl<S: fmt::Debug> fmt::Debug for Once<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Once")
+            .field("inner", &self.inner)
+            .field("ttl", &self.rules.ttl)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,564 @@
+//! A call that is made again does not run again; nobody gets another one's answer.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::{Instant, advance, sleep, timeout};
+use tokio_test::{assert_pending, assert_ready_err, assert_ready_ok, task};
+use tower::{Layer, Service, ServiceBuilder, ServiceExt, limit::ConcurrencyLimit};
+use tower_toolcall::{
+    ErrorKind, Evidence, Execution, ReplaySafety, ToolCall, ToolError,
+    catch_panic::CatchPanicLayer,
+    event::Event,
+    once::{OnceLayer, TOOL_ALREADY_DONE, TOOL_KEY_REUSED, TOOL_OUTCOME_UNKNOWN},
+    retry::{RetryLayer, RetryPolicy},
+    testing::{Events, Script, Step},
+    timeout::TimeoutLayer,
+};
+
+use crate::kit;
+
+const SECOND: Duration = Duration::from_secs(1);
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+type Tool = Script<&'static str>;
+
+fn call(arguments: Value) -> ToolCall {
+    ToolCall::new("pay")
+        .with_agent_id("a1")
+        .with_once_key("k1")
+        .with_json(arguments)
+        .unwrap()
+}
+
+fn pay() -> ToolCall {
+    call(json!({ "euros": 20 }))
+}
+
+async fn make(layer: &OnceLayer, tool: &Tool, call: ToolCall) -> Result<&'static str, ToolError> {
+    layer.layer(tool.clone()).oneshot(call).await
+}
+
+/// The code of the refusal.
+async fn refused(layer: &OnceLayer, tool: &Tool, call: ToolCall) -> String {
+    let error = make(layer, tool, call).await.unwrap_err();
+    assert_eq!(error.evidence(), Evidence::Refusal);
+    error.code().to_owned()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_call_gets_the_same_answer_for_a_day() {
+    let (layer, tool) = (
+        OnceLayer::new(),
+        Tool::new([Step::ok("r1"), Step::ok("r2")]),
+    );
+    for _ in 0..3 {
+        assert_eq!(make(&layer, &tool, pay()).await.unwrap(), "r1");
+    }
+    advance(DAY - SECOND).await;
+    assert_eq!(make(&layer, &tool, pay()).await.unwrap(), "r1");
+    advance(SECOND).await;
+    assert_eq!(make(&layer, &tool, pay()).await.unwrap(), "r2");
+    assert_eq!(tool.count(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_of_another_tool_or_other_arguments_is_refused() {
+    let (layer, tool) = (OnceLayer::new(), Tool::always(Step::ok("r")));
+    make(&layer, &tool, pay()).await.unwrap();
+    let others = [
+        call(json!({ "euros": 21 })),
+        pay().with_server("bank"),
+        ToolCall::new("refund")
+            .with_agent_id("a1")
+            .with_once_key("k1")
+            .with_json(json!({ "euros": 20 }))
+            .unwrap(),
+    ];
+    for other in others {
+        let error = make(&layer, &tool, other).await.unwrap_err();
+        assert_eq!(
+            (error.kind(), error.code(), error.execution()),
+            (
+                ErrorKind::InvalidInput,
+                TOOL_KEY_REUSED,
+                Execution::NotStarted
+            )
+        );
+    }
+    assert_eq!(tool.count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_order_of_arguments_is_no_difference() {
+    let (layer, tool) = (OnceLayer::new(), Tool::always(Step::ok("r")));
+    let call = |text: &str| pay().with_json_str(text).unwrap();
+    let first = call(r#"{"a":{"x":1,"y":[2]},"b":3}"#);
+    make(&layer, &tool, first).await.unwrap();
+    let second = call(r#"{"b":3,"a":{"y":[2],"x":1}}"#);
+    make(&layer, &tool, second).await.unwrap();
+    assert_eq!(tool.count(), 1);
+}
+
+/// Other arguments are refused while the first call runs as well.
+#[tokio::test(start_paused = true)]
+async fn a_thousand_callers_of_one_key_run_it_once() {
+    let layer = OnceLayer::new();
+    let tool = Tool::always(Step::ok("r").after(SECOND));
+    let since = Instant::now();
+    let all: Vec<_> = (0..1000)
+        .map(|_| tokio::spawn(layer.layer(tool.clone()).oneshot(pay())))
+        .collect();
+    sleep(SECOND / 2).await;
+    let other = call(json!({ "euros": 1 }));
+    assert_eq!(refused(&layer, &tool, other).await, TOOL_KEY_REUSED);
+    for one in all {
+        assert_eq!(one.await.unwrap().unwrap(), "r");
+    }
+    assert_eq!((tool.count(), since.elapsed()), (1, SECOND));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_definite_failure_is_the_answer_of_all() {
+    use ErrorKind::{Failed, Reported};
+    for kind in [Failed, Reported] {
+        let (layer, tool) = (OnceLayer::new(), Tool::always(Step::fail(kind)));
+        for id in ["c1", "c2"] {
+            let error = make(&layer, &tool, pay().with_id(id)).await.unwrap_err();
+            assert_eq!((error.kind(), error.call_id()), (kind, Some(id)));
+        }
+        assert_eq!(tool.count(), 1, "{kind}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_has_not_started_runs() {
+    let refusal = || Step::error(ToolError::refusal(ErrorKind::CircuitOpen, "open"));
+    let word = || Step::fail(ErrorKind::InvalidInput);
+    for not_started in [refusal, word] {
+        let tool = Tool::new([not_started(), Step::ok("r")]);
+        let layer = OnceLayer::new();
+        make(&layer, &tool, pay()).await.unwrap_err();
+        assert!(layer.is_empty());
+        assert_eq!(make(&layer, &tool, pay()).await.unwrap(), "r");
+    }
+}
+
+/// It is read from a foreign error: the tool may have met it after its work.
+#[tokio::test(start_paused = true)]
+async fn a_text_does_not_prove_that_nothing_has_started() {
+    let tool = Tool::always(Step::error(ToolError::from_box(
+        "connection refused".into(),
+    )));
+    let layer = OnceLayer::new();
+    make(&layer, &tool, pay()).await.unwrap_err();
+    assert_eq!(refused(&layer, &tool, pay()).await, TOOL_OUTCOME_UNKNOWN);
+    assert_eq!(tool.count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_may_have_run_is_not_repeated() {
+    use ErrorKind::{Cancelled, ConnectionFailed, Internal, Panicked, PollTimeout, Upstream};
+    for kind in [
+        ErrorKind::Timeout,
+        Upstream,
+        Cancelled,
+        PollTimeout,
+        Panicked,
+        Internal,
+        ConnectionFailed,
+    ] {
+        let failed = ToolError::new(kind, "lost").with_execution(Execution::Unknown);
+        let (layer, tool) = (OnceLayer::new(), Tool::always(Step::error(failed)));
+        assert_eq!(make(&layer, &tool, pay()).await.unwrap_err().kind(), kind);
+        let error = make(&layer, &tool, pay()).await.unwrap_err();
+        assert_eq!(
+            (error.kind(), error.code(), error.execution()),
+            (ErrorKind::Failed, TOOL_OUTCOME_UNKNOWN, Execution::Unknown)
+        );
+        assert!(error.is_own_refusal() && !error.is_retryable());
+        assert!(error.details().unwrap().to_string().contains(kind.code()));
+        assert!(error.model_message().contains("not known"));
+        assert_eq!(tool.count(), 1, "{kind}");
+    }
+}
+
+/// Until its time is over.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_was_dropped_while_it_ran_is_not_repeated() {
+    let (layer, tool) = (OnceLayer::new(), Tool::new([Step::hang(), Step::ok("r")]));
+    let call = || layer.layer(tool.clone()).oneshot(pay());
+    // Also of who waited for it.
+    let waits = async {
+        sleep(SECOND / 2).await;
+        call().await
+    };
+    let (first, waited) = tokio::join!(timeout(SECOND, call()), waits);
+    let error = waited.unwrap_err();
+    assert!(first.is_err());
+    assert_eq!(error.code(), TOOL_OUTCOME_UNKNOWN);
+    assert_eq!(refused(&layer, &tool, pay()).await, TOOL_OUTCOME_UNKNOWN);
+    advance(DAY).await;
+    assert_eq!(make(&layer, &tool, pay()).await.unwrap(), "r");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_panicked_is_not_repeated() {
+    for step in [Step::panic, Step::panic_in_call] {
+        let tool = Tool::always(step("boom"));
+        let once = OnceLayer::new();
+        let svc = ServiceBuilder::new()
+            .layer(CatchPanicLayer::new())
+            .layer(once.clone())
+            .service(tool.clone());
+        let error = svc.oneshot(pay()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Panicked);
+        assert_eq!(refused(&once, &tool, pay()).await, TOOL_OUTCOME_UNKNOWN);
+        assert_eq!(tool.count(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_safe_tool_may_run_again() {
+    let (layer, tool) = (
+        OnceLayer::new(),
+        Tool::new([Step::hang(), Step::status(502), Step::ok("r")]),
+    );
+    let safe = || pay().with_replay_safety(ReplaySafety::Safe);
+    timeout(SECOND, make(&layer, &tool, safe()))
+        .await
+        .unwrap_err();
+    make(&layer, &tool, safe()).await.unwrap_err();
+    assert_eq!(make(&layer, &tool, safe()).await.unwrap(), "r");
+    assert_eq!(make(&layer, &tool, safe()).await.unwrap(), "r");
+    assert_eq!(tool.count(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn principals_have_keys_of_their_own() {
+    let (layer, tool) = (OnceLayer::new(), Tool::always(Step::ok("r")));
+    let key = || ToolCall::new("pay").with_once_key("k1");
+    let principals = [
+        key().with_agent_id("x"),
+        key().with_agent_id("y"),
+        key().with_session_id("x"),
+    ];
+    for (n, call) in principals.into_iter().enumerate() {
+        for _ in 0..2 {
+            make(&layer, &tool, call.clone()).await.unwrap();
+        }
+        assert_eq!(tool.count(), n as u64 + 1);
+    }
+    // The agent's, whatever its session.
+    let resumed = key().with_agent_id("x").with_session_id("s2");
+    make(&layer, &tool, resumed).await.unwrap();
+    assert_eq!(tool.count(), 3);
+}
+
+#[cfg(feature = "token")]
+#[tokio::test(start_paused = true)]
+async fn subjects_of_one_agent_have_keys_of_their_own() {
+    let (layer, tool) = (OnceLayer::new(), Tool::always(Step::ok("r")));
+    for (subject, sent) in [("u1", 1), ("u2", 2), ("u1", 2)] {
+        make(&layer, &tool, pay().with_subject_token(subject))
+            .await
+            .unwrap();
+        assert_eq!(tool.count(), sent);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_principal_or_a_key_a_call_passes() {
+    let (layer, tool) = (OnceLayer::new(), Tool::always(Step::ok("r")));
+    let mut deep = json!(1);
+    for _ in 0..200 {
+        deep = json!([deep]);
+    }
+    let calls = [
+        ToolCall::new("pay").with_once_key("k1"),
+        ToolCall::new("pay").with_agent_id("a1"),
+        ToolCall::new("pay").with_agent_id("a1").with_id("c1"),
+        ToolCall::new("pay").with_session_id("s1"),
+        ToolCall::new("pay").with_agent_id("a1").with_once_key(""),
+        call(json!({ "deep": deep })),
+    ];
+    for (n, call) in calls.into_iter().enumerate() {
+        for again in 1..=2 {
+            make(&layer, &tool, call.clone()).await.unwrap();
+            assert_eq!(tool.count(), 2 * n as u64 + again);
+        }
+    }
+    assert!(layer.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_call_id_in_its_session_is_a_key() {
+    let (layer, tool) = (OnceLayer::new(), Tool::always(Step::ok("r")));
+    let call = |session, id| {
+        ToolCall::new("pay")
+            .with_session_id(session)
+            .with_id(id)
+            .with_agent_id("a1")
+    };
+    for (session, id, sent) in [
+        ("s", "1", 1),
+        ("s", "1", 1),
+        ("s", "2", 2),
+        ("t", "1", 3),
+        ("s:1", "", 4),
+        ("s:1", "", 5),
+    ] {
+        make(&layer, &tool, call(session, id)).await.unwrap();
+        assert_eq!(tool.count(), sent);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_are_one_if_the_layer_says_so_and_a_function_may_say_who() {
+    let tool = Tool::always(Step::ok("r"));
+    let shared = OnceLayer::builder().shared().build().unwrap();
+    for principal in ["a", "b"] {
+        let call = pay().with_agent_id(principal);
+        make(&shared, &tool, call).await.unwrap();
+    }
+    make(&shared, &tool, ToolCall::new("x").with_once_key("k2"))
+        .await
+        .unwrap();
+    assert_eq!(tool.count(), 2);
+    let by_trace = OnceLayer::builder().with_principal(|call| call.trace_id());
+    let by_trace = by_trace.build().unwrap();
+    for (trace, sent) in [("t1", 3), ("t1", 3), ("t2", 4), ("", 5), ("", 6)] {
+        make(&by_trace, &tool, pay().with_trace_id(trace))
+            .await
+            .unwrap();
+        assert_eq!(tool.count(), sent);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_has_its_own_deadline() {
+    let layer = OnceLayer::new();
+    let tool = Tool::always(Step::ok("r").after(10 * SECOND));
+    let first = tokio::spawn(layer.layer(tool.clone()).oneshot(pay()));
+    sleep(SECOND).await;
+    let since = Instant::now();
+    let hurried = pay().with_deadline(since + SECOND);
+    let error = make(&layer, &tool, hurried).await.unwrap_err();
+    // Another call may run, and so this does not say that nothing does.
+    assert_eq!(
+        (error.kind(), error.execution()),
+        (ErrorKind::DeadlineExceeded, Execution::Unknown)
+    );
+    assert_eq!(since.elapsed(), SECOND);
+    assert_eq!(first.await.unwrap().unwrap(), "r");
+}
+
+#[cfg(feature = "cancel")]
+#[tokio::test(start_paused = true)]
+async fn a_waiter_has_its_own_token() {
+    let layer = OnceLayer::new();
+    let tool = Tool::always(Step::ok("r").after(10 * SECOND));
+    let first = tokio::spawn(layer.layer(tool.clone()).oneshot(pay()));
+    sleep(SECOND).await;
+    let token = tokio_util::sync::CancellationToken::new();
+    let waits = pay().with_cancellation(token.clone());
+    let mut waits = task::spawn(layer.layer(tool.clone()).oneshot(waits));
+    assert_pending!(waits.poll());
+    token.cancel();
+    let error = assert_ready_err!(waits.poll());
+    assert_eq!(error.kind(), ErrorKind::Cancelled);
+    assert_eq!(first.await.unwrap().unwrap(), "r");
+}
+
+/// Whoever was to run it and was dropped before leaves it to the next.
+#[tokio::test(start_paused = true)]
+async fn one_that_is_dropped_before_it_is_sent_leaves_its_turn() {
+    let (limited, tool, semaphore) = kit::limited(kit::answers());
+    let permit = semaphore.clone().try_acquire_owned().unwrap();
+    let layer = OnceLayer::new();
+    let mut first = task::spawn(layer.layer(limited.clone()).oneshot(pay()));
+    let mut second = task::spawn(layer.layer(limited).oneshot(pay()));
+    assert_pending!(first.poll());
+    assert_pending!(second.poll());
+    drop(first);
+    assert!(second.is_woken());
+    assert_pending!(second.poll());
+    drop(permit);
+    assert_eq!(assert_ready_ok!(second.poll()), "answer");
+    drop(second);
+    assert_eq!((tool.count(), semaphore.available_permits()), (1, 1));
+}
+
+/// Also while the service below is not ready: the answer needs nothing of it.
+#[tokio::test(start_paused = true)]
+async fn one_that_has_its_answer_or_waits_holds_nothing_below() {
+    let (limited, tool, semaphore) = kit::limited(kit::answers());
+    let layer = OnceLayer::new();
+    let mut svc: tower_toolcall::once::Once<ConcurrencyLimit<_>> = layer.layer(limited);
+    svc.ready().await.unwrap().call(pay()).await.unwrap();
+    let permit = semaphore.clone().acquire_owned().await.unwrap();
+    let again = svc.ready().await.unwrap().call(pay());
+    assert_eq!(again.await.unwrap(), "answer");
+    drop(permit);
+    svc.ready().await.unwrap();
+    assert_eq!(semaphore.available_permits(), 0);
+    let again = svc.call(pay());
+    assert_eq!(semaphore.available_permits(), 1);
+    assert_eq!(again.await.unwrap(), "answer");
+    assert_eq!(tool.count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_store_refuses_and_forgets_nothing() {
+    let layer = OnceLayer::builder()
+        .with_max_keys(16)
+        .with_ttl(60 * SECOND)
+        .build()
+        .unwrap();
+    let tool = Tool::always(Step::ok("r"));
+    let key = |agent: usize, key: usize| {
+        let call = ToolCall::new("pay").with_agent_id(format!("a{agent}"));
+        call.with_once_key(format!("k{key}"))
+    };
+    // An eighth for each.
+    for agent in 0..8 {
+        for n in 0..2 {
+            make(&layer, &tool, key(agent, n)).await.unwrap();
+        }
+        assert_eq!(refused(&layer, &tool, key(agent, 2)).await, "OVERLOADED");
+    }
+    let error = make(&layer, &tool, key(9, 0)).await.unwrap_err();
+    assert_eq!(
+        (error.kind(), error.execution()),
+        (ErrorKind::Overloaded, Execution::NotStarted)
+    );
+    make(&layer, &tool, key(0, 0)).await.unwrap();
+    assert_eq!((tool.count(), layer.len()), (16, 16));
+    advance(61 * SECOND).await;
+    make(&layer, &tool, key(9, 0)).await.unwrap();
+    assert_eq!(layer.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stranger_uses_up_his_own_share() {
+    let layer = OnceLayer::builder().with_max_keys(80).build().unwrap();
+    let tool = Tool::always(Step::ok("r"));
+    for n in 0..1000 {
+        let call = ToolCall::new("pay").with_agent_id("stranger");
+        let _ = make(&layer, &tool, call.with_once_key(n.to_string())).await;
+    }
+    assert_eq!((layer.len(), tool.count()), (10, 10));
+    make(&layer, &tool, pay()).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn long_keys_and_principals_are_refused() {
+    let (layer, tool) = (OnceLayer::new(), Tool::always(Step::ok("r")));
+    for long in [
+        pay().with_once_key("k".repeat(2_000)),
+        pay().with_agent_id("a".repeat(30_000)),
+    ] {
+        let error = make(&layer, &tool, long).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    }
+    assert!(tool.count() == 0 && layer.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_large_answer_it_is_kept_that_the_call_has_run() {
+    let builder = OnceLayer::builder().with_max_answer(10);
+    let layer = builder.with_size(|text: &&str| text.len() as u64);
+    let layer = layer.build().unwrap();
+    let tool = Tool::always(Step::ok("more than ten bytes"));
+    make(&layer, &tool, pay()).await.unwrap();
+    let error = make(&layer, &tool, pay()).await.unwrap_err();
+    assert_eq!(
+        (error.code(), error.execution()),
+        (TOOL_ALREADY_DONE, Execution::Completed)
+    );
+    assert_eq!(tool.count(), 1);
+}
+
+/// A retry layer above sends the same call again: it runs if it has not started, and else it does not.
+#[tokio::test(start_paused = true)]
+async fn attempts_from_above_are_the_same_call() {
+    let overloaded = Step::status(503).with_retry_after(SECOND);
+    let tool = Tool::new([overloaded, Step::ok("r")]);
+    let once = OnceLayer::new();
+    let svc = ServiceBuilder::new()
+        .layer(RetryLayer::new(RetryPolicy::new().assume_replay_safe()))
+        .layer(once.clone())
+        .service(tool.clone());
+    assert_eq!(svc.clone().oneshot(pay()).await.unwrap(), "r");
+    assert_eq!(tool.count(), 2);
+    let hangs = Tool::always(Step::hang());
+    let svc = ServiceBuilder::new()
+        .layer(RetryLayer::new(RetryPolicy::new().assume_replay_safe()))
+        .layer(once)
+        .layer(TimeoutLayer::new(SECOND))
+        .service(hangs.clone());
+    svc.oneshot(pay().with_once_key("k2")).await.unwrap_err();
+    assert_eq!(hangs.count(), 1);
+}
+
+/// Attempts below are one run.
+#[tokio::test(start_paused = true)]
+async fn attempts_below_are_one_run() {
+    let tool = Tool::new([Step::status(502), Step::ok("r")]);
+    let svc = ServiceBuilder::new()
+        .layer(OnceLayer::new())
+        .layer(RetryLayer::new(RetryPolicy::new().assume_replay_safe()))
+        .service(tool.clone());
+    for _ in 0..2 {
+        assert_eq!(svc.clone().oneshot(pay()).await.unwrap(), "r");
+    }
+    assert_eq!(tool.count(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn observers_see_that_nothing_was_sent() {
+    let (layer, tool) = (OnceLayer::new(), Tool::always(Step::ok("r")));
+    for (sent, names) in [(1, vec![]), (0, vec!["tool.reused"])] {
+        let events = Events::new();
+        let mut call = pay();
+        let below = events.observe(&mut call);
+        make(&layer, &tool, call).await.unwrap();
+        assert_eq!((below.sent(None), below.is_reused()), (sent, sent == 0));
+        assert_eq!(events.names(), names);
+    }
+    let info = pay().info();
+    assert_eq!(Event::reused(&info, "once").name(), Some("tool.reused"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_layer_serves_answers_of_several_types() {
+    let layer = OnceLayer::new();
+    let text = Tool::always(Step::ok("r"));
+    let number = Script::<u8>::always(Step::ok(7));
+    make(&layer, &text, pay()).await.unwrap();
+    let other = layer.layer(number.clone()).oneshot(pay()).await;
+    assert_eq!(other.unwrap_err().code(), TOOL_KEY_REUSED);
+    let other = pay().with_once_key("k2");
+    assert_eq!(layer.layer(number).oneshot(other).await.unwrap(), 7);
+}
+
+#[test]
+fn settings_that_cannot_work_are_refused() {
+    let builder = OnceLayer::builder;
+    let field = |builder: tower_toolcall::once::OnceBuilder| {
+        builder.build().unwrap_err().field().to_owned()
+    };
+    assert_eq!(field(builder().with_ttl(Duration::ZERO)), "ttl");
+    assert_eq!(field(builder().with_ttl(400 * DAY)), "ttl");
+    assert_eq!(field(builder().with_max_keys(0)), "max_keys");
+    assert_eq!(field(builder().with_max_keys(usize::MAX)), "max_keys");
+}
+
+/// Neither the texts nor the principal, which may be a token, are shown.
+#[test]
+fn debug_shows_no_key() {
+    let layer = OnceLayer::new();
+    let svc = layer.layer(Tool::always(Step::ok("r")));
+    assert!(!format!("{layer:?} {:?}", OnceLayer::builder()).contains("k1"));
+    let _ = svc;
+}
