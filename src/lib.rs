@@ -2,6 +2,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod answer;
+pub mod cache;
 pub mod call;
 #[cfg(feature = "cancel")]
 pub mod cancel;

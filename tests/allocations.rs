@@ -16,6 +16,7 @@ use tower_toolcall::settings;
 use tower_toolcall::{
     BoxError, ErrorKind, Key, ToolCall, ToolError,
     backoff::Backoff,
+    cache::CacheLayer,
     catch_panic::CatchPanicLayer,
     check::CheckLayer,
     circuit_breaker::{CircuitBreakerBuilder, CircuitBreakerLayer, Rates, Trip},
@@ -153,6 +154,7 @@ allocates_nothing! {
     repeat_guard: RepeatGuardLayer::builder().with_principal(|call| Some(call.tool())).build().unwrap();
     repeat_guard_of_calls_without_a_principal: RepeatGuardLayer::new();
     once_of_calls_without_a_key: OnceLayer::new();
+    cache_of_other_tools: CacheLayer::new(Duration::from_secs(60), ["fetch"]).unwrap();
     retry: RetryLayer::default();
     catch_panic: CatchPanicLayer::new();
     policy: PolicyLayer::new()

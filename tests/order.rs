@@ -21,6 +21,7 @@ use tower::{
 use tower_toolcall::{
     BoxError, ErrorKind, Identity, ServiceBuilderExt, ToolCall, ToolError,
     backoff::{Backoff, Jitter},
+    cache::CacheLayer,
     catch_panic::CatchPanicLayer,
     check::CheckLayer,
     circuit_breaker::CircuitBreakerLayer,
@@ -30,6 +31,7 @@ use tower_toolcall::{
     health::Health,
     identity::{IdentityLayer, Resolve},
     normalize::NormalizeLayer,
+    once::OnceLayer,
     policy::PolicyLayer,
     quota::{Quota, QuotaLayer},
     rate_limit::RateLimitBackoffLayer,
@@ -79,6 +81,9 @@ const LAYERS: &[(&str, Wrap)] = &[
     ("policy", |s| {
         boxed(PolicyLayer::new().allow("*").deny_by_default(), s)
     }),
+    // Calls without a key, and of another tool: what the others do is looked at.
+    ("once", |s| boxed(OnceLayer::new(), s)),
+    ("cache", |s| boxed(cache(), s)),
     ("quota", |s| boxed(QuotaLayer::new(quota()), s)),
     ("deadline", |s| boxed(DeadlineLayer::new(secs(100)), s)),
     ("retry", |s| boxed(RetryLayer::new(policy()), s)),
@@ -90,6 +95,10 @@ const LAYERS: &[(&str, Wrap)] = &[
     ("timeout", |s| boxed(TimeoutLayer::new(secs(10)), s)),
     ("catch_panic", |s| boxed(CatchPanicLayer::new(), s)),
 ];
+
+fn cache() -> CacheLayer {
+    CacheLayer::new(secs(60), ["reads"]).unwrap()
+}
 
 /// All callers are one.
 fn watched() -> RepeatGuardLayer {
@@ -312,6 +321,8 @@ async fn the_documented_stack_does_what_its_layers_say() {
         }))
         .tool_max_bytes(100)
         .tool_repeat_guard()
+        .tool_once()
+        .tool_cache(cache())
         .tool_quota(quota())
         .tool_deadline(secs(100))
         .tool_retry(policy())

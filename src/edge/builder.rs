@@ -66,6 +66,8 @@
 //! | `tool_repeat_guard` | arguments are compared as the model wrote them; and wrong ones that it sends again and again are refused here |
 //! | `tool_validate` | what does not fit is not sent, and costs no attempt, no place at a gate and no verdict of a breaker; once for each call |
 //! | `tool_policy` | what is allowed, or approved by a person, is what is sent; the time for that is not the tools', and one approval is for all attempts |
+//! | `tool_once` | arguments are compared as they are sent, and what is not allowed gets no answer; all attempts are one run |
+//! | `tool_cache` | the same; and an answer that is kept needs no token, no time and no attempt |
 //! | `tool_quota` | a call costs once, however often it is sent; and its wait does not use up the time for the tool |
 //! | `tool_deadline` | bounds all that waits and repeats below |
 //! | `tool_poll` | waits for jobs; all below it acts on single requests |
@@ -96,6 +98,9 @@
 //! | policy below deadline or retry | a person thinks on the tools' time, and is asked again for each attempt |
 //! | policy above identity | rules know tools by callers' spellings |
 //! | policy above validate | a person approves arguments that are repaired afterwards |
+//! | once below retry | each attempt is a call with the same key: after one that may have run the next is refused, and the caller reads that instead of the first one's error |
+//! | once or cache above policy | a call that is not allowed any more gets the answer from when it was |
+//! | cache below retry, rate limit or breaker | a call whose answer is kept waits, or is refused, for a server that it does not need |
 //! | poll below retry, breaker or timeout | they act on the whole job: the timeout ends it, and the breaker's probe takes as long as it. A retry goes on waiting for the same job |
 //! | identity below a layer with keys | that layer keeps its state under callers' spellings: a tool has several breakers, and invented names have theirs |
 //! | catch_panic above the breaker | a panic passes the layers below as a panic: the breaker counts it, but no layer has an error to name the call in, or to classify |
@@ -110,6 +115,7 @@ use crate::metrics::{Metrics, MetricsLayer};
 #[cfg(feature = "validate")]
 use crate::validate::{Schemas, ValidateLayer};
 use crate::{
+    cache::CacheLayer,
     catch_panic::CatchPanicLayer,
     check::{CheckLayer, MaxBytes},
     circuit_breaker::CircuitBreakerLayer,
@@ -119,6 +125,7 @@ use crate::{
     fit::FitLayer,
     identity::{IdentityLayer, Resolve},
     normalize::NormalizeLayer,
+    once::OnceLayer,
     policy::PolicyLayer,
     poll::PollLayer,
     quota::{Quota, QuotaLayer},
@@ -189,6 +196,16 @@ pub trait ServiceBuilderExt<L>: sealed::Sealed + Into<ServiceBuilder<L>> {
     /// Allows calls, denies them, or asks for approval: this [`PolicyLayer`].
     fn tool_policy(self, policy: PolicyLayer) -> ServiceBuilder<Stack<PolicyLayer, L>> {
         self.into().layer(policy)
+    }
+
+    /// Runs no call again that is made again: a [`OnceLayer`].
+    fn tool_once(self) -> ServiceBuilder<Stack<OnceLayer, L>> {
+        self.into().layer(OnceLayer::new())
+    }
+
+    /// Answers calls of tools that only read with what they have got before: this [`CacheLayer`].
+    fn tool_cache<C>(self, cache: CacheLayer<C>) -> ServiceBuilder<Stack<CacheLayer<C>, L>> {
+        self.into().layer(cache)
     }
 
     /// Gives the calls of each tool so many tokens per period: a [`QuotaLayer`].

@@ -398,6 +398,13 @@ impl<K: FlightKey, V: Clone> Flights<K, V> {
         }
     }
 
+    /// Forgets these keys. A value that is being made for one of them is not kept.
+    pub(crate) fn forget_keys(&self, these: impl Fn(&K) -> bool) {
+        for shard in &self.shards {
+            lock(shard).retain(|key, _| !these(key));
+        }
+    }
+
     /// Forgets all values.
     #[cfg(any(feature = "token", test))]
     pub(crate) fn clear(&self) {

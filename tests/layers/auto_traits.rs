@@ -3,9 +3,9 @@
 use static_assertions::{assert_impl_all, assert_not_impl_any};
 use tower_toolcall::{
     AnyError, CallInfo, ConfigError, ErrorKind, Identity, Key, Observation, Outcome, Progress,
-    ToolCall, ToolError, catch_panic, check, circuit_breaker, concurrency_limit, deadline, fit,
-    health, identity, normalize, once, outcome::ByError, policy, poll, quota, rate_limit, redact,
-    repeat_guard, result, retry, sanitize, testing, timeout, trace, transport,
+    ToolCall, ToolError, cache, catch_panic, check, circuit_breaker, concurrency_limit, deadline,
+    fit, health, identity, normalize, once, outcome::ByError, policy, poll, quota, rate_limit,
+    redact, repeat_guard, result, retry, sanitize, testing, timeout, trace, transport,
 };
 
 type Tool = std::future::Ready<Result<(), ToolError>>;
@@ -101,6 +101,12 @@ assert_impl_all!(rate_limit::RateLimitBackoffLayer: Send, Sync, Unpin, Clone);
 assert_impl_all!(rate_limit::RateLimitBackoffBuilder: Send, Sync, Unpin, Clone);
 assert_impl_all!(rate_limit::RateLimitBackoff<Svc, ByError>: Send, Sync, Unpin, Clone);
 assert_impl_all!(rate_limit::ResponseFuture<Svc, Tool, ByError>: Send, Sync);
+assert_impl_all!(cache::CacheLayer: Send, Sync, Unpin, Clone);
+assert_impl_all!(cache::CacheBuilder: Send, Sync, Unpin, Clone);
+assert_impl_all!(cache::CacheHandle: Send, Sync, Unpin, Clone);
+assert_impl_all!(cache::CacheCounts: Send, Sync, Unpin, Copy);
+assert_impl_all!(cache::Cache<Svc, ByError>: Send, Sync, Unpin, Clone);
+assert_impl_all!(cache::ResponseFuture<Svc, Tool, ByError>: Send, Sync);
 assert_impl_all!(once::OnceLayer: Send, Sync, Unpin, Clone);
 assert_impl_all!(once::OnceBuilder: Send, Sync, Unpin, Clone);
 assert_impl_all!(once::Once<Svc>: Send, Sync, Unpin, Clone);

@@ -8,6 +8,7 @@ use tower_toolcall::metrics::Metrics;
 use tower_toolcall::settings::{Place, Settings};
 use tower_toolcall::{
     Identity, ToolCall, ToolError,
+    cache::CacheLayer,
     catch_panic::CatchPanicLayer,
     check::{CheckLayer, check_fn},
     circuit_breaker::{CircuitBreakerLayer, Probe, Rates},
@@ -265,6 +266,31 @@ contract!(
 contract!(
     once_of_calls_without_a_key,
     OnceLayer::new(),
+    Readiness::Eager,
+    Panics::Pass
+);
+contract!(
+    cache,
+    {
+        use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+        static CALLS: AtomicU32 = AtomicU32::new(0);
+        tower::ServiceBuilder::new()
+            .map_request(
+                (|call: ToolCall| {
+                    let n = CALLS.fetch_add(1, Relaxed);
+                    call.with_agent_id(n.to_string())
+                }) as fn(ToolCall) -> ToolCall,
+            )
+            .layer(CacheLayer::new(Duration::from_secs(60), ["docs__search"]).unwrap())
+            .into_inner()
+    },
+    Readiness::Eager,
+    Panics::Pass
+);
+contract!(
+    cache_of_other_tools,
+    CacheLayer::new(Duration::from_secs(60), ["fetch"]).unwrap(),
     Readiness::Eager,
     Panics::Pass
 );

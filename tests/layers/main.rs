@@ -3,6 +3,7 @@
 
 mod auto_traits;
 mod bounds;
+mod cache;
 mod catch_panic;
 mod check;
 mod circuit_breaker;

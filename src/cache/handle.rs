@@ -1,0 +1,71 @@
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+use super::service::Key;
+use crate::kit::{flights::Flights, reuse::AnyAnswer};
+
+/// What became of the calls of tools whose answers are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CacheCounts {
+    /// Calls that found an answer.
+    pub hits: u64,
+    /// Calls that waited for another one, and have its answer or its error.
+    pub shared: u64,
+    /// Calls that were sent.
+    pub misses: u64,
+}
+
+#[derive(Default)]
+pub(super) struct Counts {
+    pub(super) hits: AtomicU64,
+    pub(super) shared: AtomicU64,
+    pub(super) misses: AtomicU64,
+}
+
+/// A handle on the answers of a [`CacheLayer`](super::CacheLayer). Clones are the same.
+#[derive(Clone)]
+pub struct CacheHandle {
+    flights: Arc<Flights<Key, AnyAnswer>>,
+    counts: Arc<Counts>,
+}
+
+impl CacheHandle {
+    pub(super) fn new(flights: Arc<Flights<Key, AnyAnswer>>, counts: Arc<Counts>) -> Self {
+        Self { flights, counts }
+    }
+
+    /// What became of the calls so far.
+    pub fn counts(&self) -> CacheCounts {
+        CacheCounts {
+            hits: self.counts.hits.load(Relaxed),
+            shared: self.counts.shared.load(Relaxed),
+            misses: self.counts.misses.load(Relaxed),
+        }
+    }
+
+    /// How many answers are kept, with those that are being asked for, and those that are stale, until others come.
+    pub fn len(&self) -> usize {
+        self.flights.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Forgets all answers. Those that are being asked for are not kept: calls that come from now on do not get them.
+    pub fn clear(&self) {
+        self.flights.forget_keys(|_| true);
+    }
+
+    /// The same for one tool, by its flat name, if its calls have a server, else by its own: after a call that has changed what it reads, for
+    /// example.
+    pub fn forget(&self, tool: &str) {
+        self.flights.forget_keys(|key| key.is_of(tool));
+    }
+}
+
+crate::text::debug_fields! { {} |this| CacheHandle { counts: this.counts(), len: this.len(), .. } }

@@ -1,0 +1,101 @@
+//! A layer that answers calls of named tools with what the same call has got before.
+//!
+//! Agents ask for the same page, file or row again and again. This layer keeps the answers of tools that only read, for as long as it is told.
+//!
+//! What happens to a call of a tool that is named:
+//!
+//! - **There is an answer** to the same tool and arguments, for the same principal, that is not stale: the call gets it, and nothing is
+//!   sent.
+//! - **The same call runs**: this one waits for it, within its own deadline and its caller's token, and gets its answer, or its failure.
+//!   If that one is dropped, or ends by its own deadline, timeout or token, the next one is sent.
+//! - **Neither**: it is sent, and its answer is kept if it is a success.
+//!
+//! A failure is kept of no call; nor is an answer that the [classifier](CacheBuilder::with_classifier), or the leaf, takes for an error, or that is
+//! too large.
+//!
+//! # Which tools
+//!
+//! Those that are named, by the flat name (`docs__search`) if their calls have a server. To name a tool is the operator's word that it only reads and that
+//! an answer may be as old as its `ttl`, and no other word is asked for: of a tool that is not named nothing is kept, however safe it is said
+//! to be. A call that is said to be [unsafe](crate::ReplaySafety::Unsafe) is not looked at all the same, nor is one that
+//! [waits for a job](crate::ToolCall::with_job), or whose arguments are nested too deeply to be sent.
+//!
+//! `ttlMs` of MCP's SEP-2549 is about lists and resources, and is not read.
+//!
+//! # Whose answers
+//!
+//! Answers are those of a principal: the subject (the token of `ToolCall::with_subject_token`, feature `token`), else the agent id; and in
+//! either case of the session, if the call has one, since an agent may work for many people, and a session may have a state. Nobody gets another
+//! one's answer. Without any of the three nothing is kept, unless the layer says [`shared`](CacheBuilder::shared): for tools that say
+//! the same to everybody. Or a [function](CacheBuilder::with_principal) says whose a call is. What else a tool looks at, such as values in
+//! the call's extensions, has to be part of that.
+//!
+//! Principals and tools are compared in full, arguments by a keyed hash of 128 bits that is the same whatever the order of their members.
+//!
+//! # Order
+//!
+//! Below policy, so that an answer is given only to a call that is allowed; above all that waits, counts or repeats (quota, deadline, retry, breaker),
+//! of which an answer that is kept needs nothing. Below trace and metrics, which see that nothing was
+//! [sent](crate::Observation::is_reused). Beside [`once`](crate::once) either may be the outer one.
+//!
+//! It is always ready: a call that has its answer needs nothing of the service below, and one that waits holds nothing there.
+//!
+//! # Example
+//!
+//! ```
+//! use std::time::Duration;
+//! use serde_json::json;
+//! use tower::{ServiceBuilder, ServiceExt, service_fn};
+//! use tower_toolcall::{AnyError, ToolCall, cache::CacheLayer};
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), AnyError> {
+//! let tool = service_fn(|_: ToolCall| async { Ok::<_, AnyError>("12 degrees") });
+//! let cache = CacheLayer::new(Duration::from_secs(60), ["weather"])?;
+//! let handle = cache.handle();
+//! let stack = ServiceBuilder::new().layer(cache).service(tool);
+//!
+//! for _ in 0..3 {
+//!     let call = ToolCall::new("weather").with_session_id("s1").with_json(json!({ "city": "Oslo" }))?;
+//!     assert_eq!(stack.clone().oneshot(call).await?, "12 degrees");
+//! }
+//! assert_eq!((handle.counts().hits, handle.counts().misses), (2, 1));
+//! handle.forget("weather"); // it has changed
+//! assert!(handle.is_empty());
+//! # Ok(()) }
+//! ```
+//!
+//! # Errors
+//!
+//! None of its own. Errors of the inner service pass, stamped with the call's names; an error that is shared is stamped with those of the
+//! call that gets it. A call that waited for another one and whose deadline or token ended that has `DeadlineExceeded` or `Cancelled`, not started.
+//! Each call that has the answer or the error of another one is an event: `tool.reused`.
+//!
+//! # Bounds
+//!
+//! At most 1,000 answers ([`with_max_keys`](CacheBuilder::with_max_keys)), and of one principal at most an eighth of that, so that nobody can
+//! turn out the answers of all others. Beyond that the eighth that is stale first is forgotten, of all or of the principal. If all places are those
+//! of running calls, a call is sent and nothing is kept. Of answers above 64 KiB as JSON ([`with_max_answer`](CacheBuilder::with_max_answer))
+//! nothing is kept; an answer whose size is not known is.
+//!
+//! # Cancel safety
+//!
+//! Nothing is lost or leaked when the future is dropped: whoever waits for it is sent instead.
+//!
+//! # Clone
+//!
+//! All services made from one layer value, or from its clones, share the answers. Readiness is not shared: a clone starts unpolled.
+//!
+//! # Cost
+//!
+//! A call of a tool that is not named, or without a principal, allocates nothing. Else its arguments are hashed twice, its key is put together, and
+//! one mutex is taken for a moment at its beginning and its end; the answer is cloned.
+
+mod handle;
+mod layer;
+mod service;
+
+pub use self::{
+    handle::{CacheCounts, CacheHandle},
+    layer::{CacheBuilder, CacheLayer},
+    service::{Cache, ResponseFuture},
+};

@@ -1,0 +1,224 @@
+use std::{
+    any::TypeId,
+    fmt,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+use tower_service::Service;
+
+use super::layer::Rules;
+use crate::{
+    call::{CallInfo, ReplaySafety, ToolCall},
+    error::{ErrorKind, ToolError},
+    kit::{
+        fingerprint::Fingerprint,
+        flights::{Failed, Flight, FlightKey, Source, is_for_one},
+        ready::Prepared,
+        reuse::{self, AnyAnswer, Reuse},
+    },
+    outcome::{ByError, Classify},
+};
+
+/// The longest principal, in bytes: a subject's token has up to 16 KiB.
+const MAX_PRINCIPAL: usize = 20 * 1024;
+
+/// Answers calls with what the same call has got before. See the [module docs](super) for an example.
+#[derive(Clone)]
+pub struct Cache<S, C = ByError> {
+    inner: Prepared<S>,
+    rules: Arc<Rules>,
+    classifier: C,
+}
+
+impl<S, C> Cache<S, C> {
+    pub(super) fn new(inner: S, rules: Arc<Rules>, classifier: C) -> Self {
+        Self {
+            inner: Prepared::new(inner),
+            rules,
+            classifier,
+        }
+    }
+}
+
+crate::kit::inner::accessors!(@kept {S, C} Cache<S, C>, inner.svc);
+
+impl<S, C> Service<ToolCall> for Cache<S, C>
+where
+    S: Service<ToolCall> + Clone,
+    S::Response: Clone + Send + Sync + 'static,
+    S::Error: Into<ToolError>,
+    C: Classify<S::Response> + Clone,
+{
+    type Response = S::Response;
+    type Error = ToolError;
+    type Future = ResponseFuture<S, S::Future, C>;
+
+    /// Always ready.
+    #[inline]
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
+        self.inner.poll(cx);
+        Poll::Ready(Ok(()))
+    }
+
+    #[inline(never)]
+    fn call(&mut self, call: ToolCall) -> Self::Future {
+        let entered = self.enter(&call, TypeId::of::<S::Response>());
+        reuse::call(&mut self.inner, call, Ok(entered), |fut| ResponseFuture {
+            fut,
+        })
+    }
+}
+
+reuse::response_future! {
+    /// Response future for [`Cache`].
+    {C} InCache<C> where S::Response: Clone + Send + Sync + 'static, C: Classify<S::Response>
+}
+
+/// A call and whose it is.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(super) struct Key {
+    owner: Arc<str>,
+    /// As the layer names the tool.
+    name: Arc<str>,
+    server: Option<Arc<str>>,
+    tool: Arc<str>,
+    arguments: Fingerprint,
+    /// The type of the answer: services of several types may share a layer.
+    answer: TypeId,
+}
+
+impl Key {
+    pub(super) fn is_of(&self, name: &str) -> bool {
+        &*self.name == name
+    }
+}
+
+impl FlightKey for Key {
+    fn owner(&self) -> Option<&Arc<str>> {
+        Some(&self.owner)
+    }
+
+    fn share_owner(&mut self, owner: Arc<str>) {
+        self.owner = owner;
+    }
+}
+
+/// A call whose answer may be kept.
+pub(super) struct InCache<C> {
+    flight: Flight<Key, AnyAnswer>,
+    rules: Arc<Rules>,
+    classifier: C,
+    ttl: Duration,
+    deadline: Option<Instant>,
+    /// Whether the call has a timeout that others may not have.
+    has_timeout: bool,
+}
+
+impl<S, C: Clone> Cache<S, C> {
+    /// The call at its key, if its answer may be kept.
+    fn enter(&self, call: &ToolCall, answer: TypeId) -> Option<InCache<C>> {
+        let rules = &self.rules;
+        let tool = rules.tools.get_of_server(call)?;
+        // Arguments that are too deep are never sent, and are not looked at; and who waits for a job wants no other.
+        let is_read = call.replay_safety() != ReplaySafety::Unsafe;
+        if !is_read || call.is_too_deep() || call.job().is_some() {
+            return None;
+        }
+        let owner = rules.principal.of(call)?;
+        if owner.len() > MAX_PRINCIPAL {
+            return None;
+        }
+        let info = call.info();
+        let key = Key {
+            owner,
+            name: Arc::clone(&tool.name),
+            server: info.shared_server().cloned(),
+            tool: Arc::clone(info.shared_tool()),
+            arguments: rules.seed.fingerprint(call.arguments()),
+            answer,
+        };
+        // What is fresh makes room.
+        let flight = rules.flights.enter(key).ok()?;
+        Some(InCache {
+            flight,
+            rules: Arc::clone(rules),
+            classifier: self.classifier.clone(),
+            ttl: tool.ttl,
+            deadline: call.deadline(),
+            has_timeout: call.timeout().is_some(),
+        })
+    }
+}
+
+impl<Res, C> Reuse<Res> for InCache<C>
+where
+    Res: Clone + Send + Sync + 'static,
+    C: Classify<Res>,
+{
+    type Key = Key;
+    type Value = AnyAnswer;
+
+    fn flight(&mut self) -> &mut Flight<Key, AnyAnswer> {
+        &mut self.flight
+    }
+
+    fn give(
+        &self,
+        end: Result<AnyAnswer, ToolError>,
+        source: Source,
+        info: &CallInfo,
+    ) -> Result<Res, ToolError> {
+        let counts = &self.rules.counts;
+        match source {
+            Source::Kept => counts.hits.fetch_add(1, Relaxed),
+            _ => counts.shared.fetch_add(1, Relaxed),
+        };
+        reuse::tell(info, "cache");
+        let answer = end.map_err(|error| error.for_call(info))?;
+        let answer = answer.downcast_ref::<Res>();
+        Ok(answer.expect("the type is part of the key").clone())
+    }
+
+    fn begin(&mut self) {
+        self.rules.counts.misses.fetch_add(1, Relaxed);
+    }
+
+    fn end(&mut self, info: &CallInfo, result: &Result<Res, ToolError>) {
+        let made = match result {
+            Ok(answer) => {
+                let is_success = self.classifier.classify(Ok(answer)).is_success();
+                let mut is_reported = false;
+                info.record(|record| is_reported = record.is_reported());
+                let is_kept = is_success && !is_reported;
+                let kept = is_kept.then(|| self.rules.size.keep(answer)).flatten();
+                // What is not kept is this call's alone: the others are sent, and do not wait for each other.
+                Ok(kept.map(|answer| (answer, Instant::now() + self.ttl)))
+            }
+            Err(error) => Err(Failed {
+                is_shared: !self.is_own(error),
+                error: error.clone().unnamed(),
+            }),
+        };
+        self.flight.end(made);
+    }
+}
+
+impl<C> InCache<C> {
+    /// Whether the call has failed by what it has brought along, which says nothing to others.
+    fn is_own(&self, error: &ToolError) -> bool {
+        is_for_one(error)
+            || self.has_timeout && error.kind() == ErrorKind::Timeout
+            || self.deadline.is_some_and(|at| at <= Instant::now())
+    }
+}
+
+impl<S: fmt::Debug, C> fmt::Debug for Cache<S, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cache")
+            .field("inner", &self.inner)
+            .finish_non_exhaustive()
+    }
+}
