@@ -40,7 +40,7 @@ fn is_free(name: &str) -> bool {
     let unread = match name {
         "TOOL_TOKEN_ENDPOINT" => !cfg!(feature = "token"),
         // A word.
-        "TOOL_SHARED_NAMESPACE" => true,
+        "TOOL_SHARED_NAMESPACE" | "TOOL_CACHE_TOOLS" => true,
         "TOOL_SHARED_URL" => !cfg!(feature = "redis"),
         _ => false,
     };

@@ -185,6 +185,21 @@ fn a_cooldown_beyond_the_longest_wait() {
 }
 
 #[test]
+fn answers_that_are_kept_for_no_time() {
+    refused(|s| s.once.ttl = secs(0), "once.ttl", &["zero"]);
+    refused(|s| s.once.max_keys = 0, "once.max_keys", &["1 to"]);
+    let tools = |ttl| {
+        move |s: &mut Settings| {
+            s.cache.tools = vec!["search".into()];
+            s.cache.ttl = ttl;
+        }
+    };
+    refused(tools(None), "cache.ttl", &["missing"]);
+    refused(tools(Some(secs(0))), "cache.ttl", &["zero"]);
+    assert_eq!(changed(tools(Some(secs(60)))).check(), Ok(()));
+}
+
+#[test]
 fn a_guard_that_refuses_all_or_nothing() {
     refused(
         |s| s.repeat_guard.failures = 0,

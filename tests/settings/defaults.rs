@@ -33,6 +33,7 @@ same! {
     rate_limit: Settings::rate_limit_builder, RateLimitBackoffLayer::builder();
     circuit_breaker: |s: &Settings| s.circuit_breaker_builder().unwrap(), CircuitBreakerLayer::builder();
     repeat_guard: Settings::repeat_guard_builder, RepeatGuardLayer::builder();
+    once: Settings::once_builder, tower_toolcall::once::OnceLayer::builder();
     health: Settings::health_builder, Health::builder();
     trace: Settings::trace_layer, TraceLayer::new();
 }

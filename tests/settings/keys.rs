@@ -32,8 +32,10 @@ macro_rules! keys {
 }
 
 /// Those that are an argument of a constructor or of another method, and words of a list.
-const ARGUMENTS: [(&str, &str); 24] = [
+const ARGUMENTS: [(&str, &str); 26] = [
     ("fit.max_chars", "FitLayer::new"),
+    ("cache.tools", "CacheLayer::builder"),
+    ("cache.ttl", "CacheLayer::builder"),
     ("timeout.default", "TimeoutLayer::new"),
     ("deadline.budget", "DeadlineLayer::new"),
     ("poll.factor", "Backoff::exponential"),
@@ -80,6 +82,8 @@ fn a_key_has_the_name_of_its_method() {
             with_fail_fast, with_key, with_max_keys
         };
         "repeat_guard": <RepeatGuardBuilder>::{with_failures, with_window, with_max_keys};
+        "once": <tower_toolcall::once::OnceBuilder>::{with_ttl, with_max_keys, with_max_answer};
+        "cache": <tower_toolcall::cache::CacheBuilder>::{with_max_keys, with_max_answer};
         "health": <HealthBuilder>::{with_threshold, with_refusal, with_probe_period, with_max_servers};
         "circuit_breaker":
             <CircuitBreakerBuilder>::{

@@ -126,6 +126,31 @@ fn deadline() {
 }
 
 #[test]
+fn once_and_cache() {
+    use tower_toolcall::{cache::CacheLayer, once::OnceLayer};
+
+    let settings = changed(|_| ());
+    assert!(settings.once_layer().unwrap().is_none());
+    assert!(settings.cache_layer().unwrap().is_none());
+    let settings = changed(|s| {
+        s.once.ttl = secs(60);
+        (s.once.max_keys, s.once.max_answer) = (7, 8);
+        s.cache.tools = vec!["search".into()];
+        s.cache.ttl = Some(secs(60));
+        (s.cache.max_keys, s.cache.max_answer) = (7, 8);
+    });
+    let by_hand = OnceLayer::builder()
+        .with_ttl(secs(60))
+        .with_max_keys(7)
+        .with_max_answer(8);
+    same(&settings.once_builder(), &by_hand);
+    let by_hand = CacheLayer::builder(secs(60), ["search"])
+        .with_max_keys(7)
+        .with_max_answer(8);
+    same(&settings.cache_builder().unwrap().unwrap(), &by_hand);
+}
+
+#[test]
 fn fit() {
     assert!(changed(|_| ()).fit_layer().is_none());
     let settings = changed(|s| {

@@ -96,6 +96,14 @@ fn values() -> Vec<(&'static str, &'static str, Value)> {
         ("TOOL_POLICY_ALLOW", "read_*", json!(["read_*"])),
         ("TOOL_POLICY_DENY_BY_DEFAULT", "yes", json!(true)),
         ("TOOL_POLICY_APPROVAL_TIMEOUT", "1m", json!("1m")),
+        ("TOOL_ONCE_ENABLED", "yes", json!(true)),
+        ("TOOL_ONCE_TTL", "1h", json!("1h")),
+        ("TOOL_ONCE_MAX_KEYS", "7", json!(7)),
+        ("TOOL_ONCE_MAX_ANSWER", "1000", json!(1000)),
+        ("TOOL_CACHE_TOOLS", "a, b", json!(["a", "b"])),
+        ("TOOL_CACHE_TTL", "5m", json!("5m")),
+        ("TOOL_CACHE_MAX_KEYS", "7", json!(7)),
+        ("TOOL_CACHE_MAX_ANSWER", "1000", json!(1000)),
         ("TOOL_POLL_INTERVAL", "2s", json!("2s")),
         ("TOOL_POLL_FACTOR", "2", json!(2.0)),
         ("TOOL_POLL_CAP", "1m", json!("1m")),
@@ -183,6 +191,8 @@ fn each_variable_sets_its_key_and_nothing_else() {
                 s.token.client_id = Some("gateway".into());
                 s.token.auth = TokenAuth::Public;
             })
+        } else if *name == "TOOL_CACHE_TOOLS" {
+            changed(|s| s.cache.ttl = Some(secs(60)))
         } else {
             Settings::default()
         };

@@ -75,6 +75,8 @@ fn spans(s: &Settings) -> Checked {
             Some(s.policy.approval_timeout),
             YEAR,
         ),
+        ("once.ttl", Some(s.once.ttl), YEAR),
+        ("cache.ttl", s.cache.ttl, YEAR),
         ("token.leeway", Some(s.token.leeway), YEAR),
         (
             "token.default_lifetime",
@@ -119,6 +121,8 @@ fn layers(s: &Settings) -> Checked {
     s.retry_policy().map(drop)?;
     s.poll_layer(()).map(drop)?;
     s.policy_layer().map(drop)?;
+    s.once_layer().map(drop)?;
+    s.cache_layer().map(drop)?;
     s.check_token()?;
     s.check_shared()?;
     refuse_if(

@@ -11,12 +11,14 @@ use crate::edge::http_tool::{HttpJob, HttpTool, ToolManifest, manifest::Schedule
 #[cfg(feature = "validate")]
 use crate::validate::{Schemas, ValidateLayer, Validation};
 use crate::{
+    cache::{CacheBuilder, CacheLayer},
     concurrency_limit::{ConcurrencyLimitBuilder, ConcurrencyLimitLayer},
     config::{ConfigError, refuse_if},
     deadline::DeadlineLayer,
     edge::health::{Health, HealthBuilder},
     fit::FitLayer,
     kit::backoff::Jitter,
+    once::{OnceBuilder, OnceLayer},
     policy::{PolicyLayer, Rule},
     poll::PollLayer,
     quota::{Quota, QuotaBuilder, QuotaLayer},
@@ -213,6 +215,57 @@ impl Settings {
     pub fn fit_layer(&self) -> Option<FitLayer> {
         let fit = &self.fit;
         fit.enabled.then(|| FitLayer::new(fit.max_chars))
+    }
+
+    /// The layer under which no call runs again that is made again: for
+    /// [`StackBuilder::with_once`](super::StackBuilder::with_once). `None` unless it is enabled.
+    ///
+    /// # Errors
+    ///
+    /// If one of its settings cannot work.
+    pub fn once_layer(&self) -> Result<Option<OnceLayer>, ConfigError> {
+        let layer = self.once_builder().build();
+        let layer = layer.map_err(in_section("once"))?;
+        Ok(self.once.enabled.then_some(layer))
+    }
+
+    /// The same to be completed and built, whether it is enabled or not.
+    pub fn once_builder(&self) -> OnceBuilder {
+        let once = &self.once;
+        OnceLayer::builder()
+            .with_ttl(once.ttl)
+            .with_max_keys(once.max_keys)
+            .with_max_answer(once.max_answer)
+    }
+
+    /// The layer that keeps answers, without a classifier: for [`StackBuilder::with_cache`](super::StackBuilder::with_cache). `None` if no tool is
+    /// named.
+    ///
+    /// # Errors
+    ///
+    /// If one of its settings cannot work, or `cache.ttl` is missing.
+    pub fn cache_layer(&self) -> Result<Option<CacheLayer>, ConfigError> {
+        let layer = self.cache_builder()?.map(CacheBuilder::build);
+        layer.transpose().map_err(in_section("cache"))
+    }
+
+    /// The same to be completed and built.
+    ///
+    /// # Errors
+    ///
+    /// If `cache.ttl` is missing.
+    pub fn cache_builder(&self) -> Result<Option<CacheBuilder>, ConfigError> {
+        let cache = &self.cache;
+        if cache.tools.is_empty() {
+            return Ok(None);
+        }
+        let missing = || ConfigError::new("cache.ttl", "is missing: `cache.tools` names tools");
+        let ttl = cache.ttl.ok_or_else(missing)?;
+        let names = cache.tools.iter().map(String::as_str);
+        let builder = CacheLayer::builder(ttl, names)
+            .with_max_keys(cache.max_keys)
+            .with_max_answer(cache.max_answer);
+        Ok(Some(builder))
     }
 
     /// The policy alone, without an approver: what is asked for is denied. `None` if `[policy]` says nothing.

@@ -6,7 +6,7 @@
 //! # Order
 //!
 //! What a call itself says beats what is set for its tool, which beats what is set for all. A variable beats a file, a
-//! file beats the [preset](#presets). [`StackLayer`] is, from the outside in: sanitize, [identity](StackBuilder::with_identity), trace, metrics, repeat guard, validate (with schemas), policy (where `[policy]` says something), quota (with `quota.tokens`), [fit](StackBuilder::with_fit), deadline, retry, the spans
+//! file beats the [preset](#presets). [`StackLayer`] is, from the outside in: sanitize, [identity](StackBuilder::with_identity), trace, metrics, repeat guard, validate (with schemas), policy (where `[policy]` says something), [fit](StackBuilder::with_fit), [once](StackBuilder::with_once) and [cache](StackBuilder::with_cache), quota (with `quota.tokens`), deadline, retry, the spans
 //! of attempts (`trace.attempts`), rate limit, health, concurrency limit (with `concurrency.max`), circuit breaker, timeout, catch panic. A
 //! [`ToolResultLayer`](crate::result::ToolResultLayer) goes around it. A layer that is switched off is not there. Layers of
 //! your own stand at a [`Place`].
@@ -128,8 +128,8 @@
 //! are the names of the layers' methods, where there is one for the setting alone: `with_open_for` of the circuit breaker is `circuit_breaker.open_for`. A tool's
 //! timeout may also be `timeout_ms`, in milliseconds.
 //!
-//! A variable that is not in it is an error if its name begins with `TOOL_CIRCUIT_BREAKER_`, `TOOL_CONCURRENCY_`, `TOOL_DEADLINE_`, `TOOL_FIT_`,
-//! `TOOL_HEALTH_`, `TOOL_HTTP_`, `TOOL_PARALLEL_`, `TOOL_POLICY_`, `TOOL_POLL_`, `TOOL_QUOTA_`, `TOOL_RATE_LIMIT_`, `TOOL_REPEAT_GUARD_`, `TOOL_RETRY_`, `TOOL_SANITIZE_`, `TOOL_SEQUENCE_`, `TOOL_SHARED_`, `TOOL_TIMEOUT_`,
+//! A variable that is not in it is an error if its name begins with `TOOL_CACHE_`, `TOOL_CIRCUIT_BREAKER_`, `TOOL_CONCURRENCY_`, `TOOL_DEADLINE_`, `TOOL_FIT_`,
+//! `TOOL_HEALTH_`, `TOOL_HTTP_`, `TOOL_ONCE_`, `TOOL_PARALLEL_`, `TOOL_POLICY_`, `TOOL_POLL_`, `TOOL_QUOTA_`, `TOOL_RATE_LIMIT_`, `TOOL_REPEAT_GUARD_`, `TOOL_RETRY_`, `TOOL_SANITIZE_`, `TOOL_SEQUENCE_`, `TOOL_SHARED_`, `TOOL_TIMEOUT_`,
 //! `TOOL_TOKEN_`, `TOOL_TRACE_` or `TOOL_VALIDATE_`. No other is looked at.
 //!
 //! `TOOL_TOKEN_CLIENT_SECRET` is no setting, and no key of a file: it has the secret with which [`token`](TokenSettings) signs in, and goes before `token.client_secret_file`.
@@ -163,6 +163,7 @@
 //! | `tools.*.scopes` | there, and the tool has no `audience` | |
 //! | `policy.ask` | there, and the stack has no `with_approver` | |
 //! | a pattern of `policy.ask`, `policy.allow` | covered by one that comes before and says something else: `deny`, `ask`, `allow` is their order | |
+//! | `cache.ttl` | missing where `cache.tools` names tools | |
 //! | `tools.*.attempts` | there, and `retry.enabled` is false | |
 //! | `tools.*.repeat_guard` | true, and `repeat_guard.enabled` is false | |
 //! | a tool's name | empty | |
@@ -223,10 +224,11 @@ pub use self::{
     key::{KeyBy, ProbeBy},
     preset::Preset,
     sections::{
-        CircuitBreakerSettings, ConcurrencySettings, DeadlineSettings, FitSettings, HealthSettings,
-        HttpSettings, ParallelSettings, PolicySettings, PollSettings, QuotaSettings,
-        RateLimitSettings, RepeatGuardSettings, RetrySettings, SanitizeSettings, SequenceSettings,
-        SharedSettings, TimeoutSettings, TokenSettings, TraceSettings, VARIABLES, ValidateSettings,
+        CacheSettings, CircuitBreakerSettings, ConcurrencySettings, DeadlineSettings, FitSettings,
+        HealthSettings, HttpSettings, OnceSettings, ParallelSettings, PolicySettings, PollSettings,
+        QuotaSettings, RateLimitSettings, RepeatGuardSettings, RetrySettings, SanitizeSettings,
+        SequenceSettings, SharedSettings, TimeoutSettings, TokenSettings, TraceSettings, VARIABLES,
+        ValidateSettings,
     },
     shared::ServerUrl,
     stack::{Below, Own, Place, ResponseFuture, Stack, StackBuilder, StackLayer},

@@ -192,6 +192,32 @@ settings! {
         approval_timeout: Duration = secs(300), as "duration", "TOOL_POLICY_APPROVAL_TIMEOUT", "how long a call waits for its approval";
     }
 
+    /// Whether a call that is made again runs again: `[once]`. For [`Settings::once_layer`]: it is in a stack by `StackBuilder::with_once`. Calls
+    /// need a key and a principal: see [`once`](crate::once).
+    once: OnceSettings, OncePart {
+        /// Whether the layer is there. Default: no.
+        enabled: bool = false, "TOOL_ONCE_ENABLED", "whether a call that is made again does not run again";
+        /// How long a key is kept. Default 24 h.
+        ttl: Duration = secs(24 * 3600), as "duration", "TOOL_ONCE_TTL", "how long the answer to a call is kept";
+        /// How many keys are kept, an eighth of them for each principal. Default 10,000.
+        max_keys: usize = DEFAULT_MAX_KEYS, "TOOL_ONCE_MAX_KEYS", "how many keys of calls are kept, an eighth of them for each principal";
+        /// How many bytes an answer that is kept may have. Default 65,536.
+        max_answer: u64 = 65_536, "TOOL_ONCE_MAX_ANSWER", "how many bytes an answer that is kept may have";
+    }
+
+    /// Of which tools answers are kept: `[cache]`. For [`Settings::cache_layer`]: it is in a stack by `StackBuilder::with_cache`. See
+    /// [`cache`](crate::cache). Without a tool there is none.
+    cache: CacheSettings, CachePart {
+        /// The tools, by their flat names; to name one is to say that it only reads. Default: none.
+        tools: Vec<String> = Vec::new(), "TOOL_CACHE_TOOLS", "tools that only read, and whose answers are kept, separated by commas";
+        /// How long an answer is kept. It has to be set where there are tools. Default: none.
+        ttl: Option<Duration> = None, as "duration", "TOOL_CACHE_TTL", "how long an answer is kept";
+        /// How many answers are kept, an eighth of them for each principal. Default 1,000.
+        max_keys: usize = 1_000, "TOOL_CACHE_MAX_KEYS", "how many answers are kept, an eighth of them for each principal";
+        /// How many bytes an answer that is kept may have. Default 65,536.
+        max_answer: u64 = 65_536, "TOOL_CACHE_MAX_ANSWER", "how many bytes an answer may have that is kept";
+    }
+
     /// How jobs are waited for: `[poll]`. For [`Settings::poll_layer`], which is in no stack by itself.
     poll: PollSettings, PollPart {
         /// The time before the first poll. Default 1 s.

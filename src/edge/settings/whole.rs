@@ -3,11 +3,11 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::{
-    CircuitBreakerSettings, ConcurrencySettings, DeadlineSettings, FitSettings, HealthSettings,
-    HttpSettings, ParallelSettings, PolicySettings, PollSettings, Preset, QuotaSettings,
-    RateLimitSettings, RepeatGuardSettings, RetrySettings, SanitizeSettings, SequenceSettings,
-    SharedSettings, StackBuilder, TimeoutSettings, TokenSettings, ToolSettings, TraceSettings,
-    ValidateSettings, base::Explicit, check, sections::File,
+    CacheSettings, CircuitBreakerSettings, ConcurrencySettings, DeadlineSettings, FitSettings,
+    HealthSettings, HttpSettings, OnceSettings, ParallelSettings, PolicySettings, PollSettings,
+    Preset, QuotaSettings, RateLimitSettings, RepeatGuardSettings, RetrySettings, SanitizeSettings,
+    SequenceSettings, SharedSettings, StackBuilder, TimeoutSettings, TokenSettings, ToolSettings,
+    TraceSettings, ValidateSettings, base::Explicit, check, sections::File,
 };
 use crate::config::ConfigError;
 
@@ -30,6 +30,10 @@ pub struct Settings {
     pub fit: FitSettings,
     /// Calls that are allowed, denied, or asked for.
     pub policy: PolicySettings,
+    /// Calls that are made again: in the stack by `with_once`, see [`once_layer`](Self::once_layer).
+    pub once: OnceSettings,
+    /// Answers that are kept: in the stack by `with_cache`, see [`cache_layer`](Self::cache_layer).
+    pub cache: CacheSettings,
     /// Jobs: not in the [stack](Self::stack) by themselves, see [`poll_layer`](Self::poll_layer).
     pub poll: PollSettings,
     /// HTTP tools: likewise, see `http_tool` (feature `http-tool`).

@@ -13,6 +13,7 @@ use crate::metrics::Metrics;
 #[cfg(feature = "validate")]
 use crate::validate::Schemas;
 use crate::{
+    cache::CacheLayer,
     call::{ReplaySafety, ToolCall},
     check::{Check, CheckLayer},
     config::ConfigError,
@@ -22,7 +23,8 @@ use crate::{
     fit::{FitLayer, Shorten},
     identity::{IdentityLayer, Resolve},
     normalize::NormalizeLayer,
-    outcome::ByError,
+    once::OnceLayer,
+    outcome::{ByError, Classify},
     policy::{Approval, PolicyLayer, Verdict},
     trace::TraceHooks,
 };
@@ -106,6 +108,47 @@ impl<C, O> StackBuilder<C, O> {
         self.edit(|own| {
             if let Some(fit) = fit.into() {
                 own.add_fit(fit);
+            }
+        })
+    }
+
+    /// Runs no call again that is made again, below policy and above quota and deadline: at [`Place::Allowed`], below the layers that are there already.
+    /// Default: all calls run.
+    ///
+    /// ```
+    /// use tower_toolcall::settings::Settings;
+    ///
+    /// # fn main() -> Result<(), tower_toolcall::ConfigError> {
+    /// let settings = Settings::default().with_env_from([("TOOL_ONCE_ENABLED", "yes")])?;
+    /// let stack = settings.stack().with_once::<String>(settings.once_layer()?).build()?;
+    /// # let _ = stack; Ok(()) }
+    /// ```
+    pub fn with_once<Res>(self, once: impl Into<Option<OnceLayer>>) -> StackBuilder<C, Own<Res>>
+    where
+        O: Into<Own<Res>>,
+        Res: Clone + Send + Sync + 'static,
+    {
+        self.edit(|own| {
+            if let Some(once) = once.into() {
+                own.add_layer(Place::Allowed, once, true);
+            }
+        })
+    }
+
+    /// Answers calls of the tools that are named with what they have got before, as [`with_once`](Self::with_once) stands. Give the layer the classifier of
+    /// the stack, if answers may be errors. Default: nothing is kept.
+    pub fn with_cache<Res, K>(
+        self,
+        cache: impl Into<Option<CacheLayer<K>>>,
+    ) -> StackBuilder<C, Own<Res>>
+    where
+        O: Into<Own<Res>>,
+        Res: Clone + Send + Sync + 'static,
+        K: Classify<Res> + Clone + Send + Sync + 'static,
+    {
+        self.edit(|own| {
+            if let Some(cache) = cache.into() {
+                own.add_layer(Place::Allowed, cache, true);
             }
         })
     }
