@@ -194,7 +194,7 @@ fn answers_that_are_kept_for_no_time() {
             s.cache.ttl = ttl;
         }
     };
-    refused(tools(None), "cache.ttl", &["missing"]);
+    refused(tools(None), "cache.tools", &["cache.ttl", "missing"]);
     refused(tools(Some(secs(0))), "cache.ttl", &["zero"]);
     assert_eq!(changed(tools(Some(secs(60)))).check(), Ok(()));
 }

@@ -259,7 +259,7 @@ impl Settings {
         if cache.tools.is_empty() {
             return Ok(None);
         }
-        let missing = || ConfigError::new("cache.ttl", "is missing: `cache.tools` names tools");
+        let missing = || ConfigError::new("cache.tools", "names tools, and `cache.ttl` is missing");
         let ttl = cache.ttl.ok_or_else(missing)?;
         let names = cache.tools.iter().map(String::as_str);
         let builder = CacheLayer::builder(ttl, names)

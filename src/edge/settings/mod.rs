@@ -6,7 +6,7 @@
 //! # Order
 //!
 //! What a call itself says beats what is set for its tool, which beats what is set for all. A variable beats a file, a
-//! file beats the [preset](#presets). [`StackLayer`] is, from the outside in: sanitize, [identity](StackBuilder::with_identity), trace, metrics, repeat guard, validate (with schemas), policy (where `[policy]` says something), [fit](StackBuilder::with_fit), [once](StackBuilder::with_once) and [cache](StackBuilder::with_cache), quota (with `quota.tokens`), deadline, retry, the spans
+//! file beats the [preset](#presets). [`StackLayer`] is, from the outside in: sanitize, [identity](StackBuilder::with_identity), trace, metrics, repeat guard, validate (with schemas), policy (where `[policy]` says something), quota (with `quota.tokens`), [fit](StackBuilder::with_fit), [once](StackBuilder::with_once) and [cache](StackBuilder::with_cache), deadline, retry, the spans
 //! of attempts (`trace.attempts`), rate limit, health, concurrency limit (with `concurrency.max`), circuit breaker, timeout, catch panic. A
 //! [`ToolResultLayer`](crate::result::ToolResultLayer) goes around it. A layer that is switched off is not there. Layers of
 //! your own stand at a [`Place`].
@@ -163,7 +163,7 @@
 //! | `tools.*.scopes` | there, and the tool has no `audience` | |
 //! | `policy.ask` | there, and the stack has no `with_approver` | |
 //! | a pattern of `policy.ask`, `policy.allow` | covered by one that comes before and says something else: `deny`, `ask`, `allow` is their order | |
-//! | `cache.ttl` | missing where `cache.tools` names tools | |
+//! | `cache.tools` | names tools, and `cache.ttl` is missing | |
 //! | `tools.*.attempts` | there, and `retry.enabled` is false | |
 //! | `tools.*.repeat_guard` | true, and `repeat_guard.enabled` is false | |
 //! | a tool's name | empty | |

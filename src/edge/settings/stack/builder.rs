@@ -112,7 +112,8 @@ impl<C, O> StackBuilder<C, O> {
         })
     }
 
-    /// Runs no call again that is made again, below policy and above quota and deadline: at [`Place::Allowed`], below the layers that are there already.
+    /// Runs no call again that is made again, below policy and quota and above the deadline: at [`Place::Call`], below the layers that are there
+    /// already. So a call that gets an answer from memory has cost its token, where there is a quota.
     /// Default: all calls run.
     ///
     /// ```
@@ -130,7 +131,7 @@ impl<C, O> StackBuilder<C, O> {
     {
         self.edit(|own| {
             if let Some(once) = once.into() {
-                own.add_layer(Place::Allowed, once, true);
+                own.add_layer(Place::Call, once, true);
             }
         })
     }
@@ -148,7 +149,7 @@ impl<C, O> StackBuilder<C, O> {
     {
         self.edit(|own| {
             if let Some(cache) = cache.into() {
-                own.add_layer(Place::Allowed, cache, true);
+                own.add_layer(Place::Call, cache, true);
             }
         })
     }

@@ -196,7 +196,7 @@ where
         let stack = attempts.layer(self.rate_limit.layer(stack));
         let stack = self.deadline.layer(self.retry.layer(stack));
         let stack = self.quota.layer(self.own.put(Place::Call, stack));
-        let stack = self.policy.layer(self.own.put(Place::Allowed, stack));
+        let stack = self.policy.layer(stack);
         #[cfg(feature = "validate")]
         let stack = self.validate.layer(stack);
         let stack = self.repeat_guard.layer(stack);

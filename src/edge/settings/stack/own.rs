@@ -31,11 +31,8 @@ pub enum Place {
     /// Outside of all layers but those for redaction rules, results and codes: calls have the names that their callers
     /// wrote, and nothing is observed yet.
     Outside,
-    /// Below spans, metrics and policy, above the quota: once for each call that the policy allows. For a policy of your own, or a
-    /// cache, whose hits take nothing from the quota.
-    Allowed,
-    /// Below the quota, above deadline and retries: once for each call that the quota lets pass. For a [check](crate::check) of answers
-    /// or a [`PollLayer`](crate::poll::PollLayer), for example.
+    /// Below spans, metrics, policy and quota, above deadline and retries: once for each call that the quota lets pass. For a
+    /// [check](crate::check) of answers or a [`PollLayer`](crate::poll::PollLayer), for example.
     Call,
     /// Below retries and the rate limit, above health, the concurrency limit and the circuit breaker: once for each attempt that the rate
     /// limit lets pass, one that the breaker then refuses included. For tokens, for example.
@@ -109,7 +106,7 @@ impl<Res> Own<Res> {
     where
         Res: Shorten + 'static,
     {
-        self.add_layer(Place::Allowed, fit, false);
+        self.add_layer(Place::Call, fit, false);
         self.fits += 1;
     }
 }
