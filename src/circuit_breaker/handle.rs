@@ -6,6 +6,8 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::broadcast::{self, error::RecvError};
+#[cfg(feature = "mcp-server")]
+use tokio::time::Instant;
 
 use super::{
     circuit::{BACKLOG, Circuit, Shared},
@@ -86,13 +88,15 @@ impl CircuitBreakerHandle {
         })
     }
 
-    /// How long it is until the next open period ends, of whichever breaker.
+    /// When the first open period ends after `since`, of whichever breaker: in the past, if no call has come yet.
     #[cfg(feature = "mcp-server")]
-    pub(crate) fn next_period_end(&self) -> Option<Duration> {
-        let now = self.shared.now();
+    pub(crate) fn next_period_end(&self, since: Instant) -> Option<Instant> {
+        let since = since.saturating_duration_since(self.shared.origin);
         let entries = self.circuits.entries();
-        let ends = entries.iter().filter_map(|e| e.value().cell.open_for(now));
-        ends.min()
+        let rests = entries
+            .iter()
+            .filter_map(|e| e.value().cell.open_for(since));
+        Some(self.shared.origin + since + rests.min()?)
     }
 
     /// Every breaker, in the order of server and tool.

@@ -6,7 +6,8 @@ use rmcp::model::{
     CallToolRequestParams, CallToolResponse, Implementation, SubscriptionFilter, Tool,
 };
 use serde_json::json;
-use tokio::time::timeout;
+use tokio::time::{advance, timeout};
+use tokio_test::{assert_pending, task};
 use tower::{ServiceBuilder, ServiceExt as _, service_fn};
 use tower_toolcall::{
     BoxError, ErrorKind, ToolCall, ToolError,
@@ -264,4 +265,36 @@ async fn a_tool_whose_breaker_is_open_is_withheld_and_told_of() {
     assert_eq!(names(&client).await, ["docs__search"]);
     assert!(view.find("docs__search").is_some());
     follower.abort();
+}
+
+/// X6: a period that ends in the same moment as another breaker's probe is not missed.
+#[tokio::test(start_paused = true)]
+async fn an_open_period_that_ends_beside_a_transition_is_told() {
+    let breakers = CircuitBreakerLayer::new().handle();
+    let open = |tool| {
+        let breaker = breakers.breaker(&ToolCall::new(tool));
+        for _ in 0..5 {
+            breaker.record_failure();
+        }
+        breaker
+    };
+    let tool = service_fn(|_: ToolCall| async {
+        Err::<CallToolResponse, _>(ToolError::new(ErrorKind::Upstream, "it is dead"))
+    });
+    let handler = GatewayHandler::new(tool, Vec::new).withhold(&breakers);
+    let mut follower = task::spawn(handler.follow_breakers(&breakers));
+    let mut client = connect(Way::Stream, handler).await;
+    let second = Duration::from_secs(1);
+    let probed = open("probed");
+    advance(60 * second).await;
+    let probe = probed.admit().unwrap();
+    open("other");
+    assert_pending!(follower.poll());
+    assert_eq!(client.heard.changes.recv().await, Some(()));
+    assert!(timeout(second, client.heard.changes.recv()).await.is_err());
+    advance(60 * second).await;
+    probe.success();
+    assert_pending!(follower.poll());
+    let told = timeout(second, client.heard.changes.recv()).await;
+    assert_eq!(told, Ok(Some(())));
 }

@@ -1,7 +1,7 @@
 use std::{num::NonZeroUsize, sync::Arc};
 
 use rmcp::model::{CallToolResponse, Implementation, ServerCapabilities, ServerConfig};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 use tower::{ServiceExt as _, service_fn, util::BoxCloneSyncService};
 use tower_layer::Layer as _;
 use tower_service::Service;
@@ -296,17 +296,22 @@ impl GatewayHandler {
     ) -> impl Future<Output = ()> + Send + use<> {
         let (changes, breakers) = (self.changes.clone(), breakers.clone());
         let mut transitions = breakers.subscribe();
+        let mut told = Instant::now();
         async move {
             loop {
-                let transition = match breakers.next_period_end() {
-                    Some(rest) => timeout(rest, transitions.next()).await.ok(),
+                // It may be over by now: of a period that ends while this is at something else, clients are told too.
+                let transition = match breakers.next_period_end(told) {
+                    Some(at) => timeout_at(at, transitions.next()).await.ok(),
                     None => Some(transitions.next().await),
                 };
                 match transition {
                     Some(None) => return,
                     Some(Some(Ok(turn))) if !turn.from.is_open() && !turn.to.is_open() => {}
                     // A period is over, or some transitions were missed.
-                    None | Some(Some(_)) => changes.tell(),
+                    None | Some(Some(_)) => {
+                        told = Instant::now();
+                        changes.tell();
+                    }
                 }
             }
         }
