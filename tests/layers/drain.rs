@@ -297,6 +297,28 @@ async fn what_has_run_is_not_repeated() {
     assert_eq!(error.attempts(), Some(1));
 }
 
+/// R6: nor by a layer below: what fails as it was told to stop is the last attempt.
+#[tokio::test(start_paused = true)]
+async fn what_was_told_to_stop_is_not_repeated() {
+    let retry = || RetryLayer::new(RetryPolicy::new().assume_replay_safe());
+    for of_deadline in [false, true] {
+        let tool = Tool::new(Duration::ZERO, Then::Fails(ErrorKind::Upstream));
+        let (error, took) = match of_deadline {
+            false => {
+                let layer = ServiceBuilder::new().layer(timeout()).layer(retry());
+                tool.under(layer.into_inner(), ToolCall::new("t")).await
+            }
+            true => {
+                let layer = ServiceBuilder::new().layer(deadline()).layer(retry());
+                tool.under(layer.into_inner(), ToolCall::new("t")).await
+            }
+        };
+        assert_eq!((error.kind(), took), (ErrorKind::Timeout, secs(10)));
+        // A second run would be told at once.
+        assert_eq!(tool.told.load(SeqCst), 10);
+    }
+}
+
 #[test]
 fn a_wait_is_something_and_has_an_end() {
     for time in [Duration::ZERO, secs(3601), Duration::MAX] {

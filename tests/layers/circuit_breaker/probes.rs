@@ -282,6 +282,28 @@ async fn a_call_that_pings_holds_no_place_of_the_service_below() {
     assert_eq!(tool.count(), 2);
 }
 
+/// C10: a ping that panics, when it is made or later, gives its place back and says nothing of the tool.
+#[tokio::test(start_paused = true)]
+async fn a_ping_that_panics_leaves_its_place() {
+    for at_once in [true, false] {
+        let ping = Probe::ping(secs(5), move |_| {
+            assert!(!at_once, "made");
+            async { panic!("run") as Result<(), ErrorKind> }
+        });
+        let rig = Rig::new(CircuitBreakerLayer::builder().with_probe(ping));
+        rig.half_opens().await;
+        for _ in 0..5 {
+            let call = tokio::spawn(rig.svc.clone().oneshot(call()));
+            assert!(call.await.unwrap_err().is_panic());
+            assert_eq!(rig.breaker().snapshot().probes, 0);
+            assert_eq!(rig.breaker().state(), BreakerState::HalfOpen);
+        }
+        rig.tool.set_then(ok());
+        rig.send(call()).await.unwrap();
+        assert_eq!(rig.breaker().state(), BreakerState::Closed);
+    }
+}
+
 /// A ping that is asked for and could never succeed, or be the only one.
 #[test]
 fn a_ping_needs_a_time_that_it_can_keep() {
