@@ -8,7 +8,8 @@ use tower_service::Service;
 use super::{
     circuit::Admitted,
     future::{ResponseFuture, State},
-    handle::{CircuitBreakerHandle, Permit},
+    handle::{Breaker, CircuitBreakerHandle, Permit},
+    state::Pass,
 };
 use crate::{
     call::ToolCall,
@@ -74,9 +75,7 @@ where
         let state = match self.inner.take() {
             Taken::Ready => match breaker.admit_call(Some(&call)) {
                 Ok(pass) if breaker.ping_for(pass.is_probe()).is_some() => {
-                    let permit = Permit::new(&breaker, Some(pass));
-                    self.inner.renew();
-                    State::pinging(breaker, permit, self.inner.svc.clone(), call)
+                    ping(&mut self.inner, breaker, pass, call)
                 }
                 Ok(pass) => {
                     let admitted = Admitted::new(breaker, info, pass);
@@ -104,6 +103,20 @@ where
             classifier: classifier.clone(),
         }
     }
+}
+
+/// The call waits for the ping that is sent in its place. Outlined, so that other calls do not pay for it.
+#[cold]
+#[inline(never)]
+fn ping<S: Clone, F>(
+    inner: &mut Prepared<S>,
+    breaker: Breaker,
+    pass: Pass,
+    call: ToolCall,
+) -> State<S, F> {
+    let permit = Permit::new(&breaker, Some(pass));
+    inner.renew();
+    State::pinging(breaker, permit, inner.svc.clone(), call)
 }
 
 impl<S: fmt::Debug, C> fmt::Debug for CircuitBreaker<S, C> {

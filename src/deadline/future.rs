@@ -122,10 +122,10 @@ where
                     // The response first: a tie is a success.
                     if let Poll::Ready(result) = inner::poll(fut, cx) {
                         let result = result.map_err(|e| e.into().for_call(info));
-                        match this.drain.late(result.as_ref().err()) {
-                            Some(late) => break late,
-                            None => return Poll::Ready(result),
-                        }
+                        return Poll::Ready(match this.drain.has_begun() {
+                            false => result,
+                            true => this.drain.settle(result).map_err(|e| e.for_call(info)),
+                        });
                     }
                     if this.drain.has_begun() {
                         break ready!(this.drain.poll(this.timer, cx));

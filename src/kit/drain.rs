@@ -84,11 +84,21 @@ impl Drain {
         Poll::Ready(begun.expect("looked at above").error)
     }
 
-    /// The error of a call that has ended with this error, or a success, after it was told to stop. A tool that has done its work
-    /// must not do it again: the caller, who no longer waits for the answer, reads that it has.
-    #[inline]
-    pub(crate) fn late(&mut self, error: Option<&ToolError>) -> Option<ToolError> {
-        self.set.as_mut()?.late(error)
+    /// The end of a call that has ended so after it was told to stop. A tool that has done its work must not do it again: the caller,
+    /// who no longer waits for the answer, reads that it has.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn settle<Res>(&mut self, result: Result<Res, ToolError>) -> Result<Res, ToolError> {
+        use crate::error::Execution::Completed;
+
+        let Some(begun) = self.set.as_mut().and_then(|set| set.begun.take()) else {
+            return result;
+        };
+        let has_run = result.map_or_else(|error| error.execution() == Completed, |_| true);
+        Err(match has_run {
+            true => begun.error.with_execution(Completed).with_retryable(false),
+            false => begun.error,
+        })
     }
 }
 
@@ -103,18 +113,6 @@ impl Set {
             time,
             token,
             begun: None,
-        })
-    }
-
-    #[cold]
-    fn late(&mut self, error: Option<&ToolError>) -> Option<ToolError> {
-        use crate::error::Execution::Completed;
-
-        let late = self.begun.take()?.error;
-        let has_run = error.is_none_or(|error| error.execution() == Completed);
-        Some(match has_run {
-            true => late.with_execution(Completed).with_retryable(false),
-            false => late,
         })
     }
 }
@@ -162,7 +160,7 @@ impl Drain {
     }
 
     #[inline]
-    pub(crate) fn late(&mut self, _: Option<&ToolError>) -> Option<ToolError> {
-        None
+    pub(crate) fn settle<Res>(&mut self, result: Result<Res, ToolError>) -> Result<Res, ToolError> {
+        result
     }
 }

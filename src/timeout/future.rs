@@ -67,10 +67,11 @@ where
         // The response first: a tie is a success.
         if let Poll::Ready(result) = inner::poll(this.fut.as_mut(), cx) {
             let result = result.map_err(|e| e.into().for_call(watch.info()));
-            return Poll::Ready(match watch.ended(result.as_ref().err()) {
-                None => result,
-                Some(late) => Err(late),
-            });
+            if watch.drain.has_begun() {
+                return Poll::Ready(watch.drain.settle(result));
+            }
+            watch.ended(result.as_ref().err());
+            return Poll::Ready(result);
         }
         let error = ready!(watch.wait(this.timer, cx));
         // The work is cancelled now, not when the finished future is dropped (T4).
@@ -167,20 +168,16 @@ impl Watch {
         ToolError::timed_out(self.info(), time, self.limits.timeout, limit)
     }
 
-    /// The call has a result. Returns the error of one that came after the tool was told to stop.
+    /// The call has a result.
     #[inline]
-    fn ended(&mut self, error: Option<&ToolError>) -> Option<ToolError> {
-        let since = self.since?;
-        if let Some(late) = self.drain.late(error) {
-            return Some(late);
-        }
+    fn ended(&self, error: Option<&ToolError>) {
+        let Some(since) = self.since else { return };
         // The clock is not read if no listener, subscriber or observation takes the event.
         let mut heard = self.listener.hears(Level::WARN);
         self.info().record(|r| heard |= r.is_observed());
         if heard {
             self.tell_if_slow(since, error);
         }
-        None
     }
 
     /// A timeout from below is not reported as a slow call as well.
