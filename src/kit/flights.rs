@@ -171,9 +171,9 @@ impl<V: Clone> Slot<V> {
         state.round += 1;
         state.failed = None;
         state.is_single = kept.is_none();
-        if kept.is_some() {
-            state.value = kept;
-        }
+        let stale = kept.and_then(|kept| state.value.replace(kept));
+        drop(state);
+        drop(stale);
     }
 
     fn fail(&self, error: ToolError) {
@@ -283,12 +283,19 @@ impl<K: FlightKey, V: Clone> Drop for Flight<K, V> {
         (self.wait, self.turn) = (None, None);
         let mut shard = self.flights.shard(&self.key);
         let Some(slot) = self.slot.take() else { return };
-        // The table's and this one.
-        let is_last = Arc::strong_count(&slot) == 2 && shard.has(&self.key, &slot);
-        let is_single = slot.lock().is_single;
-        if is_last && !is_single && !slot.is_fresh(Instant::now()) {
-            shard.remove(&self.key);
-        }
+        let gone = match shard.has(&self.key, &slot) {
+            false => Some(slot),
+            true => {
+                // The table's and this one.
+                let is_last = Arc::strong_count(&slot) == 2;
+                let is_single = slot.lock().is_single;
+                let goes = is_last && !is_single && !slot.is_fresh(Instant::now());
+                drop(slot);
+                goes.then(|| shard.remove(&self.key)).flatten()
+            }
+        };
+        drop(shard);
+        drop(gone);
     }
 }
 
@@ -401,7 +408,8 @@ impl<K: FlightKey, V: Clone> Flights<K, V> {
     /// Forgets these keys. A value that is being made for one of them is not kept.
     pub(crate) fn forget_keys(&self, these: impl Fn(&K) -> bool) {
         for shard in &self.shards {
-            lock(shard).retain(|key, _| !these(key));
+            let gone = lock(shard).retain(|key, _| !these(key));
+            drop(gone);
         }
     }
 
@@ -431,6 +439,8 @@ impl<K: FlightKey, V: Clone> Flights<K, V> {
 
     /// The slot of a key. If there is no room, although what is fresh may be forgotten, it is one for this caller alone.
     fn slot(&self, key: &K) -> Result<Arc<Slot<V>>, NoPlace> {
+        // Declared before the lock is taken, so dropped after it is given back.
+        let mut gone = Vec::new();
         let mut shard = self.shard(key);
         if let Some((known, slot)) = shard.slots.get_key_value(key) {
             let is_free = Arc::strong_count(slot) == 1 && !slot.is_fresh(Instant::now());
@@ -439,9 +449,9 @@ impl<K: FlightKey, V: Clone> Flights<K, V> {
             } else if !is_free {
                 return Err(NoPlace::Other);
             }
-            shard.remove(key);
+            gone.extend(shard.remove(key));
         }
-        let place = shard.make_room(key, self.limits, Instant::now());
+        let place = shard.make_room(key, self.limits, Instant::now(), &mut gone);
         let slot = Slot::new();
         match place {
             Ok(()) => shard.insert(key, Arc::clone(&slot)),
@@ -478,21 +488,24 @@ impl<K: FlightKey, V: Clone> Shard<K, V> {
         self.slots.insert(key, slot);
     }
 
-    fn remove(&mut self, key: &K) {
-        if self.slots.remove(key).is_some() {
-            disown(&mut self.owned, key);
-        }
+    fn remove(&mut self, key: &K) -> Option<Arc<Slot<V>>> {
+        let gone = self.slots.remove(key)?;
+        disown(&mut self.owned, key);
+        Some(gone)
     }
 
-    fn retain(&mut self, keep: impl Fn(&K, &Arc<Slot<V>>) -> bool) {
-        let owned = &mut self.owned;
+    /// What is not kept. It is to be dropped without the lock: it may be large, and have a drop of its own.
+    fn retain(&mut self, keep: impl Fn(&K, &Arc<Slot<V>>) -> bool) -> Vec<Arc<Slot<V>>> {
+        let (owned, mut gone) = (&mut self.owned, Vec::new());
         self.slots.retain(|key, slot| {
             let is_kept = keep(key, slot);
             if !is_kept {
                 disown(owned, key);
+                gone.push(Arc::clone(slot));
             }
             is_kept
         });
+        gone
     }
 
     /// Why there is no room for another key.
@@ -506,12 +519,18 @@ impl<K: FlightKey, V: Clone> Shard<K, V> {
 
     /// Forgets what is neither fresh nor in use; and, if that leaves no room and it may be, the eighth that will be stale first: of all, or of the
     /// owner who has no room.
-    fn make_room(&mut self, key: &K, limits: Limits, now: Instant) -> Result<(), NoPlace> {
+    fn make_room(
+        &mut self,
+        key: &K,
+        limits: Limits,
+        now: Instant,
+        gone: &mut Vec<Arc<Slot<V>>>,
+    ) -> Result<(), NoPlace> {
         let is_due = |time| self.swept.is_none_or(|at| now - at >= time);
         let no_room = self.no_room(key, limits);
         if is_due(SWEEP) || no_room.is_some() && (limits.evicts || is_due(LOOK_AGAIN)) {
             self.swept = Some(now);
-            self.retain(|_, slot| is_in_use(slot) || slot.is_fresh(now));
+            gone.extend(self.retain(|_, slot| is_in_use(slot) || slot.is_fresh(now)));
         }
         let Some(why) = self.no_room(key, limits) else {
             return Ok(());
@@ -530,7 +549,9 @@ impl<K: FlightKey, V: Clone> Shard<K, V> {
         };
         if let Some(&last) = ends.get(eighth.min(ends.len().saturating_sub(1))) {
             let goes = |slot: &Slot<V>| slot.until().is_some_and(|until| until <= last);
-            self.retain(|other, slot| !is_one(other) || is_in_use(slot) || !goes(slot));
+            gone.extend(
+                self.retain(|other, slot| !is_one(other) || is_in_use(slot) || !goes(slot)),
+            );
         }
         self.no_room(key, limits).map_or(Ok(()), Err)
     }

@@ -268,3 +268,41 @@ async fn a_failure_takes_away_what_is_stale_and_nothing_that_is_used() {
     assert!(keys.get("a", End::Fails).await.0.is_err());
     assert_eq!(keys.flights.len(), 0);
 }
+
+/// A value whose drop uses the store, as that of somebody's answer may.
+#[derive(Clone)]
+struct Looks(Arc<Flights<String, Looks>>);
+
+impl Drop for Looks {
+    fn drop(&mut self) {
+        assert!(self.0.shards.iter().all(|shard| shard.try_lock().is_ok()));
+    }
+}
+
+/// What is kept may be large, and has a drop of its own.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_dropped_under_a_lock() {
+    let flights = Arc::new(Flights::shared_out(2, 2, true));
+    let keep = |key: &str, time: Duration| {
+        let mut flight = flights.enter(key.to_owned()).unwrap();
+        assert!(flight.try_turn());
+        flight.end(Ok(Some((Looks(flights.clone()), Instant::now() + time))));
+        flight
+    };
+    // Turned out, alone and by a sweep.
+    for key in ["a", "b", "c"] {
+        keep(key, SECOND);
+    }
+    tokio::time::advance(2 * SECOND).await;
+    keep("d", SECOND);
+    // Made again.
+    tokio::time::advance(2 * SECOND).await;
+    keep("d", SECOND);
+    // Forgotten, also while it is in use; and stale as soon as it is made.
+    flights.forget_keys(|_| true);
+    let used = keep("e", SECOND);
+    flights.forget_keys(|_| true);
+    drop(used);
+    keep("f", Duration::ZERO);
+    assert_eq!(flights.len(), 0);
+}
