@@ -11,7 +11,7 @@ use tower_service::Service;
 
 use super::layer::Rules;
 use crate::{
-    call::{CallInfo, ReplaySafety, ToolCall},
+    call::{CallInfo, Observation, ReplaySafety, ToolCall},
     error::{ErrorKind, ToolError},
     kit::{
         fingerprint::Fingerprint,
@@ -64,8 +64,8 @@ where
     }
 
     #[inline(never)]
-    fn call(&mut self, call: ToolCall) -> Self::Future {
-        let entered = self.enter(&call, TypeId::of::<S::Response>());
+    fn call(&mut self, mut call: ToolCall) -> Self::Future {
+        let entered = self.enter(&mut call, TypeId::of::<S::Response>());
         reuse::call(&mut self.inner, call, Ok(entered), |fut| ResponseFuture {
             fut,
         })
@@ -111,6 +111,7 @@ pub(super) struct InCache<C> {
     flight: Flight<Key, AnyAnswer>,
     rules: Arc<Rules>,
     classifier: C,
+    below: Observation,
     ttl: Duration,
     deadline: Option<Instant>,
     /// Whether the call has a timeout that others may not have.
@@ -119,7 +120,7 @@ pub(super) struct InCache<C> {
 
 impl<S, C: Clone> Cache<S, C> {
     /// The call at its key, if its answer may be kept.
-    fn enter(&self, call: &ToolCall, answer: TypeId) -> Option<InCache<C>> {
+    fn enter(&self, call: &mut ToolCall, answer: TypeId) -> Option<InCache<C>> {
         let rules = &self.rules;
         let tool = rules.tools.get_of_server(call)?;
         // Arguments that are too deep are never sent, and are not looked at; and who waits for a job wants no other.
@@ -146,6 +147,7 @@ impl<S, C: Clone> Cache<S, C> {
             flight,
             rules: Arc::clone(rules),
             classifier: self.classifier.clone(),
+            below: call.observe(),
             ttl: tool.ttl,
             deadline: call.deadline(),
             has_timeout: call.timeout().is_some(),
@@ -186,13 +188,11 @@ where
         self.rules.counts.misses.fetch_add(1, Relaxed);
     }
 
-    fn end(&mut self, info: &CallInfo, result: &Result<Res, ToolError>) {
+    fn end(&mut self, result: &Result<Res, ToolError>) {
         let made = match result {
             Ok(answer) => {
                 let is_success = self.classifier.classify(Ok(answer)).is_success();
-                let mut is_reported = false;
-                info.record(|record| is_reported = record.is_reported());
-                let is_kept = is_success && !is_reported;
+                let is_kept = is_success && !self.below.is_reported();
                 let kept = is_kept.then(|| self.rules.size.keep(answer)).flatten();
                 // What is not kept is this call's alone: the others are sent, and do not wait for each other.
                 Ok(kept.map(|answer| (answer, Instant::now() + self.ttl)))

@@ -269,11 +269,6 @@ impl Record {
         self.reported.store(reported, Relaxed);
     }
 
-    /// Whether the leaf has said so.
-    pub(crate) fn is_reported(&self) -> bool {
-        self.reported.load(Relaxed)
-    }
-
     /// Notes that this attempt is not sent, as it has the answer, or the error, that another call has got. For layers that keep
     /// answers. Observers do not count it as [sent](super::Observation::sent).
     pub fn set_reused(&self) {

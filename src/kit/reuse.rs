@@ -44,7 +44,7 @@ pub(crate) trait Reuse<Res> {
     fn begin(&mut self);
 
     /// The call was sent and has ended.
-    fn end(&mut self, info: &CallInfo, result: &Result<Res, ToolError>);
+    fn end(&mut self, result: &Result<Res, ToolError>);
 
     /// The error of a call that waited for another one in vain.
     fn waited(&self, error: ToolError) -> ToolError {
@@ -167,7 +167,7 @@ where
                 StateProj::Called { fut } => {
                     let result = ready!(inner::poll(fut, cx)).map_err(|e| e.into().for_call(info));
                     if let Some(reuse) = reuse {
-                        reuse.end(info, &result);
+                        reuse.end(&result);
                     }
                     result
                 }

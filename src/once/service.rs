@@ -13,7 +13,7 @@ use super::{
     layer::Rules,
 };
 use crate::{
-    call::{CallInfo, ReplaySafety, ToolCall},
+    call::{CallInfo, Observation, ReplaySafety, ToolCall},
     error::{ErrorKind, Execution, ToolError},
     kit::{
         flights::{Failed, Flight, NoPlace, Source},
@@ -69,8 +69,8 @@ where
     }
 
     #[inline(never)]
-    fn call(&mut self, call: ToolCall) -> Self::Future {
-        let entered = enter(&self.rules, &call, TypeId::of::<S::Response>());
+    fn call(&mut self, mut call: ToolCall) -> Self::Future {
+        let entered = enter(&self.rules, &mut call, TypeId::of::<S::Response>());
         reuse::call(&mut self.inner, call, entered, |fut| ResponseFuture { fut })
     }
 }
@@ -83,7 +83,11 @@ reuse::response_future! {
 /// What is kept of a call that was sent.
 #[derive(Clone)]
 pub(super) enum Kept {
-    Answer(AnyAnswer),
+    Answer {
+        answer: AnyAnswer,
+        /// Whether the leaf has said that it is an error in the tool's own words.
+        is_reported: bool,
+    },
     /// It has an answer that is too large.
     TooLarge,
     Failed(ToolError),
@@ -96,10 +100,15 @@ pub(super) struct InOnce {
     flight: Flight<Key, Kept>,
     rules: Arc<Rules>,
     replay: ReplaySafety,
+    below: Observation,
 }
 
 /// The call at its key; `None` if it has none.
-fn enter(rules: &Arc<Rules>, call: &ToolCall, answer: TypeId) -> Result<Option<InOnce>, ToolError> {
+fn enter(
+    rules: &Arc<Rules>,
+    call: &mut ToolCall,
+    answer: TypeId,
+) -> Result<Option<InOnce>, ToolError> {
     // Arguments that are too deep are never sent, and are not looked at; and who waits for a job starts nothing.
     let Some(id) = key::id(call).filter(|_| !call.is_too_deep() && call.job().is_none()) else {
         return Ok(None);
@@ -124,6 +133,7 @@ fn enter(rules: &Arc<Rules>, call: &ToolCall, answer: TypeId) -> Result<Option<I
             flight,
             rules: Arc::clone(rules),
             replay: call.replay_safety(),
+            below: call.observe(),
         })),
         Err(why) => Err(no_place(why).for_call(&info)),
     }
@@ -144,7 +154,11 @@ impl<Res: Clone + Send + Sync + 'static> Reuse<Res> for InOnce {
         info: &CallInfo,
     ) -> Result<Res, ToolError> {
         let refusal = match end {
-            Ok(Kept::Answer(answer)) => {
+            Ok(Kept::Answer {
+                answer,
+                is_reported,
+            }) => {
+                info.record(|record| record.set_reported(is_reported));
                 reuse::tell(info, "once");
                 let answer = answer.downcast_ref::<Res>();
                 return Ok(answer.expect("the type is part of the request").clone());
@@ -166,10 +180,13 @@ impl<Res: Clone + Send + Sync + 'static> Reuse<Res> for InOnce {
         }
     }
 
-    fn end(&mut self, _: &CallInfo, result: &Result<Res, ToolError>) {
+    fn end(&mut self, result: &Result<Res, ToolError>) {
         let kept = match result {
             Ok(answer) => match self.rules.size.keep(answer) {
-                Some(answer) => Kept::Answer(answer),
+                Some(answer) => Kept::Answer {
+                    answer,
+                    is_reported: self.below.is_reported(),
+                },
                 None => Kept::TooLarge,
             },
             Err(error) if is_definite(error) => Kept::Failed(error.clone().unnamed()),

@@ -530,6 +530,28 @@ async fn observers_see_that_nothing_was_sent() {
     assert_eq!(Event::reused(&info, "once").name(), Some("tool.reused"));
 }
 
+/// An answer that is an error in the tool's own words is one each time it is given.
+#[tokio::test(start_paused = true)]
+async fn observers_see_each_time_that_the_leaf_reports_an_error() {
+    let tool = tower::service_fn(|call: ToolCall| async move {
+        sleep(SECOND).await;
+        call.record(|record| record.set_reported(true));
+        Ok::<_, ToolError>("isError")
+    });
+    let layer = OnceLayer::new();
+    // Nobody observes the first.
+    let first = tokio::spawn(layer.layer(tool).oneshot(pay()));
+    tokio::task::yield_now().await;
+    let ask = || async {
+        let (events, mut call) = (Events::new(), pay());
+        let below = events.observe(&mut call);
+        layer.layer(tool).oneshot(call).await.unwrap();
+        below.is_reported()
+    };
+    assert_eq!((ask().await, ask().await), (true, true));
+    first.await.unwrap().unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn one_layer_serves_answers_of_several_types() {
     let layer = OnceLayer::new();
