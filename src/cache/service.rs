@@ -19,7 +19,7 @@ use crate::{
         ready::Prepared,
         reuse::{self, AnyAnswer, Reuse},
     },
-    outcome::{ByError, Classify},
+    outcome::{ByError, Classify, Count},
 };
 
 /// The longest principal, in bytes: a subject's token has up to 16 KiB.
@@ -207,9 +207,11 @@ where
 }
 
 impl<C> InCache<C> {
-    /// Whether the call has failed by what it has brought along, which says nothing to others.
+    /// Whether the call has failed by what it has brought along, which says nothing to others. If these are not told apart, they may
+    /// have other tokens and quotas.
     fn is_own(&self, error: &ToolError) -> bool {
         is_for_one(error)
+            || self.rules.principal.is_of_many() && error.kind().count() == Count::Neutral
             || self.has_timeout && error.kind() == ErrorKind::Timeout
             || self.deadline.is_some_and(|at| at <= Instant::now())
     }

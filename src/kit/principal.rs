@@ -38,6 +38,11 @@ impl Principal {
         Some(format!("{kind}:{}:{id}:{session}", id.len()).into())
     }
 
+    /// Whether callers may be taken for one who have different tokens, or quotas.
+    pub(crate) fn is_of_many(&self) -> bool {
+        !matches!(self, Self::Ids { .. })
+    }
+
     pub(crate) fn is_shared(&self) -> bool {
         matches!(self, Self::Shared)
     }

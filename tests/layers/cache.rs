@@ -208,6 +208,24 @@ async fn a_failure_is_shared_unless_it_is_the_callers_own() {
     assert_eq!((first.is_err(), second.unwrap()), (true, "r"));
 }
 
+/// Who share answers by the operator's word may have other tokens and quotas.
+#[tokio::test(start_paused = true)]
+async fn a_strangers_refusal_is_not_that_of_others() {
+    for (kind, sent) in [
+        (ErrorKind::Denied, 2),
+        (ErrorKind::TokenExchange, 2),
+        (ErrorKind::RateLimited, 2),
+        (ErrorKind::Upstream, 1),
+    ] {
+        let tool = Tool::new([Step::fail(kind).after(SECOND), Step::ok("r")]);
+        let layer = builder().shared().build().unwrap();
+        let mine = query("a").with_session_id("s2");
+        let (strangers, _) =
+            tokio::join!(make(&layer, &tool, query("a")), make(&layer, &tool, mine));
+        assert_eq!((strangers.is_err(), tool.count()), (true, sent), "{kind:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_next_takes_over_from_one_who_is_dropped() {
     let (layer, tool) = (layer(), Tool::new([Step::hang(), Step::ok("r")]));
