@@ -7,8 +7,9 @@
 //! - **There is an answer** to the same tool and arguments, for the same principal, that is not stale: the call gets it, and nothing is
 //!   sent.
 //! - **The same call runs**: this one waits for it, within its own deadline and its caller's token, and gets its answer, or its failure.
-//!   If that one is dropped, or ends by its own deadline, timeout or token, the next one is sent. So it is where the operator has said who
-//!   shares answers, and the failure does not [count](crate::ErrorKind::count) against the tool: it may be about a caller's own rights, or quota.
+//!   If that one is dropped, or ends by its own deadline, timeout or token, the next one is sent. Where the
+//!   operator has said who shares answers, all who wait are then sent, at once; also after a failure that does not
+//!   [count](crate::ErrorKind::count) against the tool, as that may be about a caller's own rights, or quota.
 //! - **Neither**: it is sent, and its answer is kept if it is a success.
 //!
 //! A failure is kept of no call; nor is an answer that the [classifier](CacheBuilder::with_classifier), or the leaf, takes for an error, or that is

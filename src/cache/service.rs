@@ -142,7 +142,11 @@ impl<S, C: Clone> Cache<S, C> {
             answer,
         };
         // What is fresh makes room.
-        let flight = rules.flights.enter(key).ok()?;
+        let mut flight = rules.flights.enter(key).ok()?;
+        if rules.principal.is_of_many() {
+            // Nobody waits for a row of calls of somebody else that all end for themselves.
+            flight.leave_behind(None);
+        }
         Some(InCache {
             flight,
             rules: Arc::clone(rules),
@@ -197,8 +201,10 @@ where
                 // What is not kept is this call's alone: the others are sent, and do not wait for each other.
                 Ok(kept.map(|answer| (answer, Instant::now() + self.ttl)))
             }
+            // As if it was dropped.
+            Err(error) if self.is_own(error) => return,
             Err(error) => Err(Failed {
-                is_shared: !self.is_own(error),
+                is_shared: true,
                 error: error.clone().unnamed(),
             }),
         };

@@ -203,7 +203,7 @@ pub(crate) struct Flight<K: FlightKey, V: Clone> {
     since: Option<u64>,
     wait: Option<Pin<Box<Acquire>>>,
     turn: Option<OwnedSemaphorePermit>,
-    left_behind: Option<(V, Duration)>,
+    left_behind: Option<Option<(V, Duration)>>,
 }
 
 impl<K: FlightKey, V: Clone> Flight<K, V> {
@@ -258,9 +258,10 @@ impl<K: FlightKey, V: Clone> Flight<K, V> {
         })
     }
 
-    /// From now on this is kept for so long if the caller is dropped, or panics, before the value is made.
-    pub(crate) fn leave_behind(&mut self, value: V, time: Duration) {
-        self.left_behind = Some((value, time));
+    /// From now on this is kept for so long if the caller has the turn and is dropped, or panics, before he has ended it. With nothing, those
+    /// who wait do not wait for each other.
+    pub(crate) fn leave_behind(&mut self, kept: Option<(V, Duration)>) {
+        self.left_behind = Some(kept);
     }
 
     /// Ends the turn of the one who was to make the value: it is kept, or is his alone, or could not be made.
@@ -276,8 +277,9 @@ impl<K: FlightKey, V: Clone> Flight<K, V> {
 
 impl<K: FlightKey, V: Clone> Drop for Flight<K, V> {
     fn drop(&mut self) {
-        if let Some((value, time)) = self.left_behind.take() {
-            self.slot().put(Some((value, Instant::now() + time)));
+        if let Some(kept) = self.left_behind.take().filter(|_| self.turn.is_some()) {
+            let until = |(value, time)| (value, Instant::now() + time);
+            self.slot().put(kept.map(until));
         }
         // The next one has its turn, if there is one.
         (self.wait, self.turn) = (None, None);

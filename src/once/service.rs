@@ -176,7 +176,7 @@ impl<Res: Clone + Send + Sync + 'static> Reuse<Res> for InOnce {
     fn begin(&mut self) {
         if self.replay != ReplaySafety::Safe {
             let ttl = self.rules.ttl;
-            self.flight.leave_behind(Kept::Unknown(None), ttl);
+            self.flight.leave_behind(Some((Kept::Unknown(None), ttl)));
         }
     }
 

@@ -226,6 +226,28 @@ async fn a_strangers_refusal_is_not_that_of_others() {
     }
 }
 
+/// Nobody waits behind a stranger's row of calls, each of which ends by what the stranger has brought along.
+#[tokio::test(start_paused = true)]
+async fn a_strangers_row_of_calls_holds_up_nobody() {
+    let denied = || Step::fail(ErrorKind::Denied).after(SECOND);
+    for end in [denied, Step::hang] {
+        let layer = builder().shared().build().unwrap();
+        let strangers = Tool::always(end());
+        let row: Vec<_> = (1..=10)
+            .map(|n| {
+                let call = layer.layer(strangers.clone()).oneshot(query("a"));
+                tokio::spawn(timeout(n * SECOND, call))
+            })
+            .collect();
+        tokio::task::yield_now().await;
+        let since = Instant::now();
+        let mine = query("a").with_session_id("s2");
+        make(&layer, &counted(), mine).await.unwrap();
+        assert_eq!(since.elapsed(), SECOND);
+        row.iter().for_each(|call| call.abort());
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_next_takes_over_from_one_who_is_dropped() {
     let (layer, tool) = (layer(), Tool::new([Step::hang(), Step::ok("r")]));
