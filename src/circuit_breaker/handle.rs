@@ -5,9 +5,10 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use tokio::sync::broadcast::{self, error::RecvError};
-#[cfg(feature = "mcp-server")]
-use tokio::time::Instant;
+use tokio::{
+    sync::broadcast::{self, error::RecvError},
+    time::Instant,
+};
 
 use super::{
     circuit::{BACKLOG, Circuit, Shared},
@@ -88,9 +89,9 @@ impl CircuitBreakerHandle {
         })
     }
 
-    /// When the first open period ends after `since`, of whichever breaker: in the past, if no call has come yet.
-    #[cfg(feature = "mcp-server")]
-    pub(crate) fn next_period_end(&self, since: Instant) -> Option<Instant> {
+    /// When the first open period ends after `since`, of all breakers: tools may be called again then, which no transition tells until a call
+    /// comes. `None` if none is open. The moment may be past.
+    pub fn next_period_end(&self, since: Instant) -> Option<Instant> {
         let since = since.saturating_duration_since(self.shared.origin);
         let entries = self.circuits.entries();
         let rests = entries

@@ -53,7 +53,8 @@
 //! still be at work. Then the future is dropped. The call ends with the same error in any case, later by the wait at most,
 //! so it may pass its deadline by that much. If the tool ends with a success meanwhile, or with an error that
 //! it has [completed](crate::Execution::Completed), the answer is gone, but the error says that the tool
-//! has run and is not retryable: nobody repeats its work.
+//! has run and is not retryable: nobody repeats its work. Any answer counts as its end, also one that names a job that goes on: with such
+//! tools let a [`PollLayer`](crate::poll) wait below.
 //!
 //! The token is a child of the caller's, so that it fires with that as well. Deadline layers below that have no such wait end the call when
 //! it fires. A leaf that watches no token, such as that of an MCP server, which is told by the drop alone, is only waited for.

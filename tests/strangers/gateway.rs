@@ -1,6 +1,13 @@
 //! The gateway: local tools and an MCP server's behind the documented stack, open to everybody.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use axum::Router as App;
 use rmcp::{
@@ -18,13 +25,18 @@ use serde::Deserialize;
 use tokio::{net::TcpListener, task::AbortHandle, time::sleep};
 use tower::{ServiceBuilder, ServiceExt as _};
 use tower_toolcall::{
-    BoxError, ServiceBuilderExt as _, Trust,
+    BoxError, ServiceBuilderExt as _, ToolCall, Trust,
     axum::Routes,
+    cache::CacheLayer,
     circuit_breaker::{BreakerState, CircuitBreakerHandle, CircuitBreakerLayer},
     concurrency_limit::{ConcurrencyLimitHandle, ConcurrencyLimitLayer},
+    fit::FitLayer,
     health::Health,
     mcp::{GatewayHandler, McpJson, McpService},
     metrics::{Metrics, OTHER},
+    middleware::from_fn,
+    once::OnceLayer,
+    policy::PolicyLayer,
     quota::{Quota, QuotaLayer},
     rate_limit::{RateLimitBackoffLayer, RateLimitHandle},
     repeat_guard::RepeatGuardLayer,
@@ -104,6 +116,14 @@ impl Drop for Gateway {
     }
 }
 
+/// By what is asked for, as no call has a token here: strangers never ask for what the others do.
+fn whose(call: &ToolCall) -> Option<&str> {
+    match call.arguments().get("query")?.as_str()? {
+        "tower" => Some("innocent"),
+        _ => Some("stranger"),
+    }
+}
+
 impl Gateway {
     pub(crate) async fn start() -> Self {
         let (near, far) = tokio::io::duplex(1 << 16);
@@ -134,10 +154,31 @@ impl Gateway {
         let limits = limit.handle();
         // The worst case: strangers can make calls as anybody.
         let guard = RepeatGuardLayer::builder().with_principal(|_| Some("everybody"));
+        // Strangers have another principal than who is to be served, and use up its share of the keys.
+        let once = OnceLayer::builder()
+            .with_principal(whose)
+            .with_ttl(Duration::from_secs(1))
+            .with_max_keys(4_000);
+        let cache = CacheLayer::builder(Duration::from_millis(50), ["docs__echo"]);
+        let count = AtomicU64::new(0);
+        let keys = from_fn(move |call: ToolCall, mut next| {
+            let call = call.with_once_key(count.fetch_add(1, Relaxed).to_string());
+            async move { next.run(call).await }
+        });
         let stack = ServiceBuilder::new()
             .tool_identity(router.clone())
             .tool_metrics(&metrics)
             .layer(guard.build().unwrap())
+            .layer(
+                PolicyLayer::new()
+                    .deny("invented*")
+                    .allow("*")
+                    .deny_by_default(),
+            )
+            .layer(FitLayer::new(40_000))
+            .layer(keys)
+            .layer(once.build().unwrap())
+            .layer(cache.with_principal(whose).build().unwrap())
             .layer(quota)
             .tool_deadline(Duration::from_secs(5))
             .tool_retry(RetryPolicy::new())
