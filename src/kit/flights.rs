@@ -22,6 +22,7 @@ use tokio::{
 use crate::error::{ErrorKind, TimeoutLimit, ToolError};
 
 /// Callers of different keys rarely meet at one lock.
+#[cfg(any(feature = "token", test))]
 const SHARDS: usize = 16;
 
 /// Values that are stale are looked for so often, if keys are added.
@@ -117,6 +118,10 @@ pub(crate) enum Source {
     Kept,
     /// By another caller, who was waited for.
     Shared,
+    #[cfg_attr(
+        not(any(feature = "token", test)),
+        expect(dead_code, reason = "only the token cache is told")
+    )]
     Made,
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::{Instant, advance, sleep, timeout};
+#[allow(unused_imports)]
 use tokio_test::{assert_pending, assert_ready_err, assert_ready_ok, task};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, limit::ConcurrencyLimit};
 use tower_toolcall::{
