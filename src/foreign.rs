@@ -72,7 +72,7 @@ pub(crate) fn is_sampled_out(span: &Span) -> bool {
 /// The token of the one for whom a call is made.
 pub(crate) fn subject(call: &ToolCall) -> Option<&str> {
     const KNOWN: &[fn(&ToolCall) -> Option<&str>] = &[
-        #[cfg(any(feature = "http-tool", feature = "token"))]
+        #[cfg(feature = "token")]
         |call| call.subject_token().map(crate::edge::token::Secret::expose),
     ];
     KNOWN.iter().find_map(|known| known(call))

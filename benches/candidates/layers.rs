@@ -20,6 +20,7 @@ use tower::{Service, ServiceBuilder, layer::util::Identity, service_fn};
 use tower_layer::Layer as _;
 use tower_toolcall::{
     ConfigError, ToolCall,
+    cache::CacheLayer,
     catch_panic::CatchPanicLayer,
     check::CheckLayer,
     circuit_breaker::{CircuitBreakerBuilder, CircuitBreakerLayer, Rates},
@@ -30,6 +31,7 @@ use tower_toolcall::{
     metrics::{Metrics, MetricsBuilder, MetricsLayer},
     metrics_facade::Facade,
     normalize::NormalizeLayer,
+    once::{OnceBuilder, OnceLayer},
     otel::metrics::OtelMetrics,
     policy::{PolicyLayer, Rule},
     poll::PollLayer,
@@ -71,6 +73,8 @@ pub fn groups() -> Vec<Group> {
         group("rate limit, nothing cools", usual(), rate_limit()),
         group("concurrency limit", usual(), concurrency_limit()),
         group("repeat guard", sizes(), repeat_guard()),
+        group("once", sizes(), once()),
+        group("cache", sizes(), cache()),
         group("trace, nobody listens", usual(), trace()),
         group("metrics", usual(), metrics()),
         group("catch_panic", usual(), catch_panic()),
@@ -313,6 +317,55 @@ fn repeat_guard() -> Vec<Candidate> {
         }),
         ours("repeat_guard, a call of nobody", |tool| {
             layered(RepeatGuardLayer::new(), tool)
+        }),
+    ]
+}
+
+const BARE_KEYED: &str = "bare, with a key";
+
+/// Each call gets a key: that of its tool, so that no two lanes have the same.
+fn keyed(call: ToolCall) -> ToolCall {
+    let key = call.tool().to_owned();
+    call.with_once_key(key)
+}
+
+fn once_keyed(builder: OnceBuilder, tool: Tool) -> Box<dyn Subject> {
+    let layer = builder.shared().build().expect("valid");
+    stacked(ServiceBuilder::new().map_request(keyed).layer(layer), tool)
+}
+
+fn once() -> Vec<Candidate> {
+    vec![
+        bare(),
+        ours("once, a call without a key", |tool| {
+            layered(OnceLayer::new(), tool)
+        }),
+        candidate::<0>(BARE_KEYED, By::Bare, |tool| {
+            stacked(ServiceBuilder::new().map_request(keyed), tool)
+        }),
+        // What is kept is stale at once, and its key is free for the next.
+        ours("once, a new key", |tool| {
+            let builder = OnceLayer::builder().with_ttl(Duration::from_nanos(1));
+            once_keyed(builder, tool)
+        })
+        .above(BARE_KEYED),
+        ours("once, an answer that is kept", |tool| {
+            once_keyed(OnceLayer::builder(), tool)
+        })
+        .above(BARE_KEYED),
+    ]
+}
+
+fn cache() -> Vec<Candidate> {
+    vec![
+        bare(),
+        ours("cache, a hit", |tool| {
+            let builder = CacheLayer::builder(Duration::from_secs(60), ["docs__search"]);
+            layered(builder.shared().build().expect("valid"), tool)
+        }),
+        ours("cache, a tool that is not named", |tool| {
+            let layer = CacheLayer::new(Duration::from_secs(60), ["docs__fetch"]);
+            layered(layer.expect("valid"), tool)
         }),
     ]
 }

@@ -421,7 +421,7 @@ impl<K: FlightKey, V: Clone> Flights<K, V> {
     }
 
     /// Forgets all values.
-    #[cfg(any(feature = "token", test))]
+    #[cfg(feature = "token")]
     pub(crate) fn clear(&self) {
         for shard in &self.shards {
             let mut shard = lock(shard);

@@ -67,6 +67,7 @@ contract!(
     Readiness::Passes,
     Panics::Pass
 );
+#[cfg(feature = "cancel")]
 contract!(
     timeout_with_drain,
     TimeoutLayer::default()
@@ -104,6 +105,7 @@ contract!(
     Readiness::Eager,
     Panics::Pass
 );
+#[cfg(feature = "cancel")]
 contract!(
     deadline_with_drain,
     DeadlineLayer::new(Duration::from_secs(60))

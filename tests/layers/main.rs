@@ -10,6 +10,7 @@ mod circuit_breaker;
 mod concurrency_limit;
 mod contract;
 mod deadline;
+#[cfg(feature = "cancel")]
 mod drain;
 mod fit;
 mod health;

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::{Instant, advance, sleep, timeout};
-#[allow(unused_imports)]
-use tokio_test::{assert_pending, assert_ready_err, assert_ready_ok, task};
+use tokio_test::{assert_pending, assert_ready_ok, task};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, limit::ConcurrencyLimit};
 use tower_toolcall::{
     ErrorKind, Evidence, Execution, ReplaySafety, ToolCall, ToolError,
@@ -366,7 +365,7 @@ async fn a_waiter_has_its_own_token() {
     let mut waits = task::spawn(layer.layer(tool.clone()).oneshot(waits));
     assert_pending!(waits.poll());
     token.cancel();
-    let error = assert_ready_err!(waits.poll());
+    let error = tokio_test::assert_ready_err!(waits.poll());
     assert_eq!(error.kind(), ErrorKind::Cancelled);
     assert_eq!(first.await.unwrap().unwrap(), "r");
 }
