@@ -61,8 +61,8 @@ impl CacheHandle {
         self.flights.forget_keys(|_| true);
     }
 
-    /// The same for one tool, by its flat name, if its calls have a server, else by its own: after a call that has changed what it reads, for
-    /// example.
+    /// Forgets the answers of one tool, for example after a call that has changed what it reads. The name is the flat one (`docs__search`)
+    /// for calls that have a server, else the tool's own. A call that is under way is answered, and its answer is not kept.
     pub fn forget(&self, tool: &str) {
         self.flights.forget_keys(|key| key.is_of(tool));
     }

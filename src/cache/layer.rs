@@ -128,7 +128,7 @@ pub struct CacheBuilder<C = ByError> {
 }
 
 impl<C> CacheBuilder<C> {
-    /// Names another tool, or sets another time for one.
+    /// Adds a tool whose answers are kept, with a time of its own, or changes the time of one that was named.
     pub fn with_tool(mut self, name: impl Into<Box<str>>, ttl: Duration) -> Self {
         let name = name.into();
         let tool = Tool {

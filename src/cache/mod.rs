@@ -82,7 +82,7 @@
 //!
 //! # Cancel safety
 //!
-//! Nothing is lost or leaked when the future is dropped: whoever waits for it is sent instead.
+//! Nothing is lost or leaked when the future is dropped: the next call that waits for its answer is sent instead.
 //!
 //! # Clone
 //!

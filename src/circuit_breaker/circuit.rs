@@ -357,8 +357,9 @@ impl Admitted {
         }
     }
 
-    /// The call has a result.
-    #[inline]
+    /// The call has a result. Forced inline: a call of it takes 39 of the 333 instructions of a success.
+    #[expect(clippy::inline_always, reason = "measured")]
+    #[inline(always)]
     pub(super) fn ended(&self, count: Count, reported: bool, since: Option<Instant>) {
         let succeeded = count == Count::Success;
         if succeeded {

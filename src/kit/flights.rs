@@ -1,6 +1,6 @@
 //! Values by key, each made by one caller at a time and kept while it is fresh.
 //!
-//! There is no task: a key has one permit, and whoever has it makes the value. If he is dropped, the next one takes over, unless he has
+//! There is no task: a key has one permit, and its holder makes the value. If the holder is dropped, the next one takes over, unless it has
 //! something to [leave behind](Flight::leave_behind); if the making fails, those who waited meanwhile share the failure, and later callers try
 //! again; the key of what failed goes with the last of them. Each wait is the waiter's own to end.
 

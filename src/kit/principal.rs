@@ -38,7 +38,7 @@ impl Principal {
         Some(format!("{kind}:{}:{id}:{session}", id.len()).into())
     }
 
-    /// Whether callers may be taken for one who have different tokens, or quotas.
+    /// Whether one principal may stand for callers with different tokens or quotas.
     pub(crate) fn is_of_many(&self) -> bool {
         !matches!(self, Self::Ids { .. })
     }

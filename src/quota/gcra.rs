@@ -67,7 +67,7 @@ impl Rate {
 pub(super) struct Free(BTreeMap<u64, u64>);
 
 impl Free {
-    /// The first turn that a call can have in the place of one of these, not earlier than `now`.
+    /// The first of these turns that a call can take over: those that were given back, and have not passed.
     pub(super) fn find(&self, rate: &Rate, now: u64, time: u64) -> Option<Turn> {
         let from = now.saturating_add(rate.capacity());
         let mut free = self.0.range(from..);
