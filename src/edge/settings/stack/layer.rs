@@ -5,7 +5,7 @@ use tower_service::Service;
 
 use super::{
     optional::{Around, Optional, Placed, Switched},
-    own::{Hooks, Looks, Place, Surrounds},
+    own::{Hooks, Looks, Own, Place, Surrounds},
     service::Stack,
 };
 #[cfg(feature = "metrics")]
@@ -124,7 +124,8 @@ pub(super) type Resolved<S, C> = Switched<IdentityLayer, Traced<S, C>>;
 type Outside<S, C> = Placed<Res<S>, Resolved<S, C>>;
 pub(super) type Coded<S, C> = Switched<NormalizeLayer, Outside<S, C>>;
 
-/// The bounds on the parameter for layers and hooks of the user's.
+/// The bounds on the parameter for layers and hooks of the user's: `()` and [`Own`] are all there is. No blanket implementation: rustdoc
+/// would look for it in each type of the crate, which takes minutes.
 pub trait Fits<S: Service<ToolCall>, C>:
     Looks<Res<S>>
     + Surrounds<Watched<S, C>, Res<S>>
@@ -133,9 +134,10 @@ pub trait Fits<S: Service<ToolCall>, C>:
 {
 }
 
-impl<S: Service<ToolCall>, C, O> Fits<S, C> for O where
-    O: Looks<Res<S>>
-        + Surrounds<Watched<S, C>, Res<S>>
+impl<S: Service<ToolCall>, C> Fits<S, C> for () {}
+
+impl<S: Service<ToolCall>, C> Fits<S, C> for Own<Res<S>> where
+    Self: Surrounds<Watched<S, C>, Res<S>>
         + Surrounds<Timed<S, C>, Res<S>>
         + Surrounds<Resolved<S, C>, Res<S>>
 {
