@@ -98,6 +98,7 @@ async fn each_place_is_where_its_name_says() {
         .with_identity(Docs)
         .with_layer(Place::Attempt, notes("attempt"))
         .with_layer(Place::Call, notes("call"))
+        .with_layer(Place::Allowed, notes("allowed"))
         .with_layer(Place::Outside, notes("outside"))
         .with_layer(Place::Call, notes("below it"))
         .build()
@@ -107,6 +108,7 @@ async fn each_place_is_where_its_name_says() {
     assert_eq!(run(&layer, &tool, call()).await, Ok("done"));
     let expected = [
         "outside docs__search 1",
+        "allowed search 1",
         "call search 1",
         "below it search 1",
         "attempt search 1",
@@ -118,6 +120,26 @@ async fn each_place_is_where_its_name_says() {
     let unknown = run(&layer, &tool, ToolCall::new("unknown")).await;
     assert_eq!(unknown, Err(ErrorKind::NotFound));
     assert_eq!(taken(&heard), ["outside unknown 1"]);
+}
+
+/// An answer from memory is one that the policy allows, and no call for the quota.
+#[tokio::test(start_paused = true)]
+async fn a_kept_answer_costs_no_token_of_the_quota() {
+    let settings = changed(|s| {
+        s.once.enabled = true;
+        s.quota.tokens = Some(1);
+        s.quota.fail_fast = true;
+    });
+    let once = settings.once_layer().unwrap();
+    let layer = settings.stack().with_once(once).build().unwrap();
+    let tool = Script::new([Step::ok("done")]);
+    let call = |key| ToolCall::new("pay").with_agent_id("a1").with_once_key(key);
+    for _ in 0..3 {
+        assert_eq!(run(&layer, &tool, call("order 1")).await, Ok("done"));
+    }
+    assert_eq!(tool.count(), 1);
+    let other = run(&layer, &tool, call("order 2")).await;
+    assert_eq!(other, Err(ErrorKind::RateLimited));
 }
 
 /// A check sees the whole answer, whichever of both was added first; a switched-off layer is none.

@@ -6,7 +6,7 @@
 //! # Order
 //!
 //! What a call itself says beats what is set for its tool, which beats what is set for all. A variable beats a file, a
-//! file beats the [preset](#presets). [`StackLayer`] is, from the outside in: sanitize, [identity](StackBuilder::with_identity), trace, metrics, repeat guard, validate (with schemas), policy (where `[policy]` says something), quota (with `quota.tokens`), [fit](StackBuilder::with_fit), [once](StackBuilder::with_once) and [cache](StackBuilder::with_cache), deadline, retry, the spans
+//! file beats the [preset](#presets). [`StackLayer`] is, from the outside in: sanitize, [identity](StackBuilder::with_identity), trace, metrics, repeat guard, validate (with schemas), policy (where `[policy]` says something), [once](StackBuilder::with_once) and [cache](StackBuilder::with_cache), quota (with `quota.tokens`), [fit](StackBuilder::with_fit), deadline, retry, the spans
 //! of attempts (`trace.attempts`), rate limit, health, concurrency limit (with `concurrency.max`), circuit breaker, timeout, catch panic. A
 //! [`ToolResultLayer`](crate::result::ToolResultLayer) goes around it. A layer that is switched off is not there. Layers of
 //! your own stand at a [`Place`].

@@ -112,9 +112,8 @@ impl<C, O> StackBuilder<C, O> {
         })
     }
 
-    /// Runs no call again that is made again, below policy and quota and above the deadline: at [`Place::Call`], below the layers that are there
-    /// already. So a call that gets an answer from memory has cost its token, where there is a quota.
-    /// Default: all calls run.
+    /// Runs no call again that is made again: at [`Place::Allowed`], below the layers that are there already. A call that gets an answer from
+    /// memory costs no token of a quota. Default: all calls run.
     ///
     /// ```
     /// use tower_toolcall::settings::Settings;
@@ -131,7 +130,7 @@ impl<C, O> StackBuilder<C, O> {
     {
         self.edit(|own| {
             if let Some(once) = once.into() {
-                own.add_layer(Place::Call, once, true);
+                own.add_layer(Place::Allowed, once, true);
             }
         })
     }
@@ -149,7 +148,7 @@ impl<C, O> StackBuilder<C, O> {
     {
         self.edit(|own| {
             if let Some(cache) = cache.into() {
-                own.add_layer(Place::Call, cache, true);
+                own.add_layer(Place::Allowed, cache, true);
             }
         })
     }
@@ -226,8 +225,8 @@ impl<C, O> StackBuilder<C, O> {
     }
 
     /// Sets the service that is asked for the approvals that `[policy]` wants: see [`PolicyLayer::with_approver`]. Default: none, and `policy.ask` is
-    /// refused. A policy that no file can say stands at [`Place::Call`]: `with_layer(Place::Call, policy)`. A
-    /// call that it denies has cost its tokens by then.
+    /// refused. A policy that no file can say stands at [`Place::Allowed`]: `with_layer(Place::Allowed, policy)`, before
+    /// `with_once` and `with_cache`, so that a kept answer is for those who may have it.
     pub fn with_approver<A>(mut self, approver: A) -> Self
     where
         A: Service<Approval, Response = Verdict> + Clone + Send + Sync + 'static,

@@ -19,9 +19,10 @@ use crate::{
     concurrency_limit::{ConcurrencyLimit, ConcurrencyLimitHandle, ConcurrencyLimitLayer},
     deadline::{Deadline, DeadlineLayer},
     edge::health::{Health, HealthLayer, HealthService},
+    error::ToolError,
     identity::{IdentityLayer, IdentityService},
     normalize::{Normalize, NormalizeLayer},
-    outcome::ByError,
+    outcome::{ByError, Classify},
     policy::{PolicyLayer, PolicyService},
     quota::{QuotaHandle, QuotaLayer, QuotaService},
     rate_limit::{RateLimitBackoff, RateLimitBackoffLayer, RateLimitHandle},
@@ -108,8 +109,9 @@ type Attempted<S, C> = Switched<TraceLayer<Hooks<Res<S>, C>>, Gated<S, C>>;
 type Repeated<S, C> = Switched<RetryLayer<C>, Attempted<S, C>>;
 pub(super) type Timed<S, C> = Deadline<Repeated<S, C>>;
 type Call<S, C> = Placed<Res<S>, Timed<S, C>>;
-type Rationed<S, C> = Switched<QuotaLayer, Call<S, C>>;
-type Allowed<S, C> = Switched<PolicyLayer, Rationed<S, C>>;
+pub(super) type Rationed<S, C> = Switched<QuotaLayer, Call<S, C>>;
+type Kept<S, C> = Placed<Res<S>, Rationed<S, C>>;
+type Allowed<S, C> = Switched<PolicyLayer, Kept<S, C>>;
 #[cfg(feature = "validate")]
 type Checked<S, C> = Switched<ValidateLayer, Allowed<S, C>>;
 #[cfg(not(feature = "validate"))]
@@ -124,22 +126,30 @@ pub(super) type Resolved<S, C> = Switched<IdentityLayer, Traced<S, C>>;
 type Outside<S, C> = Placed<Res<S>, Resolved<S, C>>;
 pub(super) type Coded<S, C> = Switched<NormalizeLayer, Outside<S, C>>;
 
-/// The bounds on the parameter for layers and hooks of the user's: `()` and [`Own`] are all there is. No blanket implementation: rustdoc
-/// would look for it in each type of the crate, which takes minutes.
+/// The bounds on the parameter for layers and hooks of the user's: `()` and [`Own`] are all there is.
+///
+/// The impl for [`Own`] asks only for what is said of `S` and `C`: that the parts of the stack are then `Send` and all else is proved once,
+/// here. Where users' types would be asked for it, each use of the stack would take the compiler a minute. Nor is there a blanket
+/// implementation: rustdoc would look for it in each type of the crate.
 pub trait Fits<S: Service<ToolCall>, C>:
     Looks<Res<S>>
     + Surrounds<Watched<S, C>, Res<S>>
     + Surrounds<Timed<S, C>, Res<S>>
+    + Surrounds<Rationed<S, C>, Res<S>>
     + Surrounds<Resolved<S, C>, Res<S>>
 {
 }
 
 impl<S: Service<ToolCall>, C> Fits<S, C> for () {}
 
-impl<S: Service<ToolCall>, C> Fits<S, C> for Own<Res<S>> where
-    Self: Surrounds<Watched<S, C>, Res<S>>
-        + Surrounds<Timed<S, C>, Res<S>>
-        + Surrounds<Resolved<S, C>, Res<S>>
+impl<S, C> Fits<S, C> for Own<Res<S>>
+where
+    S: Service<ToolCall, Response: Send + 'static, Error: Into<ToolError>, Future: Send>
+        + Clone
+        + Send
+        + Sync
+        + 'static,
+    C: Classify<Res<S>> + Clone + Send + Sync + 'static,
 {
 }
 
@@ -198,7 +208,7 @@ where
         let stack = attempts.layer(self.rate_limit.layer(stack));
         let stack = self.deadline.layer(self.retry.layer(stack));
         let stack = self.quota.layer(self.own.put(Place::Call, stack));
-        let stack = self.policy.layer(stack);
+        let stack = self.policy.layer(self.own.put(Place::Allowed, stack));
         #[cfg(feature = "validate")]
         let stack = self.validate.layer(stack);
         let stack = self.repeat_guard.layer(stack);

@@ -31,6 +31,9 @@ pub enum Place {
     /// Outside of all layers but those for redaction rules, results and codes: calls have the names that their callers
     /// wrote, and nothing is observed yet.
     Outside,
+    /// Below spans, metrics and policy, above quota: once for each call that the policy allows, before it costs a token. For a
+    /// [`OnceLayer`](crate::once::OnceLayer) or a [`CacheLayer`](crate::cache::CacheLayer), for example.
+    Allowed,
     /// Below spans, metrics, policy and quota, above deadline and retries: once for each call that the quota lets pass. For a
     /// [check](crate::check) of answers or a [`PollLayer`](crate::poll::PollLayer), for example.
     Call,
