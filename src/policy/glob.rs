@@ -2,29 +2,40 @@ use std::fmt;
 
 /// A pattern for names: `*` is any text, also none; all else is itself, and upper case is not lower case.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) struct Glob(Box<str>);
+pub(super) struct Glob {
+    pattern: Box<str>,
+    /// Where the first and the last star are.
+    stars: Option<(usize, usize)>,
+}
 
 impl Glob {
     pub(super) fn new(pattern: &str) -> Self {
-        Self(pattern.into())
+        Self {
+            stars: pattern.find('*').zip(pattern.rfind('*')),
+            pattern: pattern.into(),
+        }
     }
 
     pub(super) fn as_str(&self) -> &str {
-        &self.0
+        &self.pattern
     }
 
     /// Whether the whole text fits, in a time that grows with the sum of both lengths.
     pub(super) fn matches(&self, text: &str) -> bool {
-        let Some((head, rest)) = self.0.split_once('*') else {
-            return *self.0 == *text;
+        let Some((first, last)) = self.stars else {
+            return *self.pattern == *text;
         };
-        let (middle, tail) = rest.rsplit_once('*').unwrap_or(("", rest));
+        let (head, tail) = (&self.pattern[..first], &self.pattern[last + 1..]);
         let text = text.strip_prefix(head).and_then(|t| t.strip_suffix(tail));
         let Some(mut text) = text else {
             return false;
         };
+        if first == last {
+            return true;
+        }
         // The first place of each part leaves the most room for the others.
-        middle.split('*').all(|part| match text.find(part) {
+        let mut parts = self.pattern[first + 1..last].split('*');
+        parts.all(|part| match text.find(part) {
             Some(at) => {
                 text = &text[at + part.len()..];
                 true
@@ -36,13 +47,13 @@ impl Glob {
     /// Whether all that fits the other pattern fits this one.
     pub(super) fn covers(&self, other: &Self) -> bool {
         // Only a star of this one has room for a star of the other.
-        self.matches(&other.0)
+        self.matches(&other.pattern)
     }
 }
 
 impl fmt::Debug for Glob {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.0, f)
+        fmt::Debug::fmt(&self.pattern, f)
     }
 }
 

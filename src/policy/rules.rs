@@ -225,7 +225,7 @@ pub(super) fn first_for<'r>(
     let mut found = None;
     let mut known = || *found.get_or_insert_with(&known);
     let mut first = |flat: &str| {
-        let names = Names { call, flat };
+        let names = Names::new(call, flat);
         rules.iter().find(|rule| rule.is_for(&names, &mut known))
     };
     match call.server() {
@@ -243,20 +243,28 @@ pub(super) fn first_for<'r>(
 struct Names<'a> {
     call: &'a ToolCall,
     flat: &'a str,
+    /// Whether the tool's own name could be taken apart.
+    has_separator: bool,
 }
 
 impl<'a> Names<'a> {
+    fn new(call: &'a ToolCall, flat: &'a str) -> Self {
+        Self {
+            call,
+            flat,
+            has_separator: call.tool().contains(call.separator()),
+        }
+    }
+
     /// Whether a rule that allows is for them.
     fn are_narrowly(&self, tool: &Glob, server: Option<&Glob>) -> bool {
-        let own = self.call.tool();
         let is_of_server = match (server, self.call.server()) {
             (None, _) => true,
             (Some(glob), Some(server)) => glob.matches(server),
             (Some(_), None) => false,
         };
         is_of_server
-            && (tool.matches(self.flat)
-                || !own.contains(self.call.separator()) && tool.matches(own))
+            && (tool.matches(self.flat) || !self.has_separator && tool.matches(self.call.tool()))
     }
 
     /// Whether a rule that holds calls back is for them.
@@ -278,10 +286,11 @@ impl<'a> Names<'a> {
     /// What a router may make of a name that was not resolved: servers, and tools of theirs.
     fn readings(&self) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
         let name = self.call.tool();
-        // One that is longer is sent by no leaf.
-        let is_open = !self.call.is_resolved() && name.len() <= MAX_NAME_BYTES;
         let separator = self.call.separator();
-        let places = name.char_indices().filter(move |_| is_open);
+        // One that is longer is sent by no leaf.
+        let is_open =
+            self.has_separator && !self.call.is_resolved() && name.len() <= MAX_NAME_BYTES;
+        let places = is_open.then(|| name.char_indices()).into_iter().flatten();
         places.filter_map(move |(at, _)| {
             let own = name[at..].strip_prefix(separator)?;
             Some((&name[..at], own))
