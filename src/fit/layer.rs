@@ -74,10 +74,13 @@ impl FitLayer {
             emit!(INFO SHORTENED, call, MAX_CHARS = max);
             return Ok(answer);
         };
-        let reason = format_args!(
-            "the answer has more than {max} characters; {advice}. It cannot be shortened: {why}"
+        let message = Bounded::print(
+            MAX_REASON,
+            &format_args!(
+                "the answer has more than {max} characters; {advice}. It cannot be shortened: {why}"
+            ),
         );
-        let error = ToolError::new(ErrorKind::Reported, Bounded::print(MAX_REASON, &reason));
+        let error = ToolError::new(ErrorKind::Reported, message);
         Err(error.with_source(why).for_call(call))
     }
 }
