@@ -1,0 +1,65 @@
+//! A stack behind axum, with its metrics: `cargo run --features axum --example axum_server`.
+
+use std::time::Duration;
+
+use axum::routing::get;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tower::{ServiceBuilder, service_fn};
+use tower_toolcall::{
+    AnyError, BoxError, ServiceBuilderExt, ToolCall, axum::Routes, metrics::Metrics,
+};
+
+async fn weather(call: ToolCall) -> Result<Value, AnyError> {
+    match call.arguments().get("city").and_then(Value::as_str) {
+        Some("Atlantis") => std::future::pending().await,
+        Some(city) => Ok(json!({ "city": city, "degrees": 12 })),
+        None => Err("400 Bad Request: no city".into()),
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), BoxError> {
+    let metrics = Metrics::new();
+    let stack = ServiceBuilder::new()
+        .tool_metrics(&metrics)
+        .tool_circuit_breaker()
+        .tool_timeout(Duration::from_millis(100))
+        .service(service_fn(weather));
+    let prometheus = move || async move { metrics.prometheus() };
+    let app = Routes::new(stack).into_router();
+    let app = app.route("/metrics", get(prometheus));
+
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let url = format!("http://{}", listener.local_addr()?);
+    tokio::spawn(async { axum::serve(listener, app).await });
+
+    let client = reqwest::Client::builder().no_proxy().build()?;
+    for city in ["Oslo", "Atlantis"] {
+        let body = json!({ "city": city }).to_string();
+        let request = client.post(format!("{url}/tools/weather/call")).body(body);
+        let response = request
+            .header("content-type", "application/json")
+            .send()
+            .await?;
+        println!(
+            "{city}: {}\n   {}",
+            response.status(),
+            response.text().await?
+        );
+    }
+    let text = client
+        .get(format!("{url}/metrics"))
+        .send()
+        .await?
+        .text()
+        .await?;
+    println!("\n/metrics, of which:");
+    for line in text
+        .lines()
+        .filter(|line| line.contains("weather") && line.contains("_total") && !line.ends_with(" 0"))
+    {
+        println!("   {line}");
+    }
+    Ok(())
+}

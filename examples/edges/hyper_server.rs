@@ -1,0 +1,77 @@
+//! A stack in a hyper service: `cargo run --features hyper --example hyper_server`.
+
+use std::{convert::Infallible, time::Duration};
+
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::{
+    Request, Response,
+    body::{Bytes, Incoming},
+    server::conn::http1,
+    service::service_fn,
+};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpListener;
+use tower::{Service, ServiceBuilder, ServiceExt};
+use tower_toolcall::{AnyError, BoxError, ErrorKind, ServiceBuilderExt, ToolCall, ToolError};
+
+async fn weather(call: ToolCall) -> Result<String, AnyError> {
+    match call.arguments().get("city").and_then(|city| city.as_str()) {
+        Some("Atlantis") => std::future::pending().await,
+        Some(city) => Ok(format!("{city}: 12 degrees")),
+        None => Err("400 Bad Request: no city".into()),
+    }
+}
+
+/// `POST /{tool}`, with the arguments as JSON. A client that hangs up drops the call.
+async fn handle<S>(stack: S, request: Request<Incoming>) -> Result<String, ToolError>
+where
+    S: Service<ToolCall, Response = String, Error = ToolError>,
+{
+    let (head, body) = request.into_parts();
+    let call = ToolCall::new(head.uri.path().trim_start_matches('/'));
+    let body = Limited::new(body, 1 << 20).collect().await;
+    let body = body.map_err(|e| ToolError::new(ErrorKind::InvalidInput, e.to_string()))?;
+    let call = call.with_json_str(&String::from_utf8_lossy(&body.to_bytes()))?;
+    stack.oneshot(call).await
+}
+
+#[tokio::main]
+async fn main() -> Result<(), BoxError> {
+    let stack = ServiceBuilder::new()
+        .tool_circuit_breaker()
+        .tool_timeout(Duration::from_millis(100))
+        .service(tower::service_fn(weather));
+
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let url = format!("http://{}/weather", listener.local_addr()?);
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let stack = stack.clone();
+            let service = service_fn(move |request| {
+                let stack = stack.clone();
+                async move {
+                    // Statuses, `Retry-After` and a JSON body: `ToolError::to_http`.
+                    let answer = handle(stack, request).await.map(Response::new);
+                    let answer = answer.unwrap_or_else(|error| error.to_http());
+                    Ok::<_, Infallible>(answer.map(Full::<Bytes>::from))
+                }
+            });
+            tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
+        }
+    });
+
+    let client = reqwest::Client::builder().no_proxy().build()?;
+    for body in [
+        r#"{"city": "Oslo"}"#,
+        r#"{"city": "Atlantis"}"#,
+        r#"{"city"#,
+    ] {
+        let response = client.post(&url).body(body).send().await?;
+        println!(
+            "{body}: {}\n   {}",
+            response.status(),
+            response.text().await?
+        );
+    }
+    Ok(())
+}

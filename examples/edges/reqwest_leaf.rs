@@ -1,0 +1,94 @@
+//! An HTTP API by reqwest as a tool, with an error type and a classifier of your own:
+//! `cargo run --features http-client,tower --example reqwest_leaf`.
+//!
+//! For endpoints that templates describe there is `http_tool::HttpTool`, which does this and more.
+
+use std::{error::Error, fmt, time::Duration};
+
+use axum::{Json, Router, extract::Path, http::StatusCode, routing::get};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tower::{ServiceBuilder, ServiceExt, service_fn};
+use tower_toolcall::{
+    BoxError, ReplaySafety, ServiceBuilderExt, ToolCall, ToolError,
+    circuit_breaker::CircuitBreakerLayer,
+    outcome::{ByError, Classify, Outcome, classify_fn},
+    retry::RetryPolicy,
+    transport::TransportLayer,
+};
+
+/// reqwest's error is found through `source`: its status, or that nothing was sent.
+#[derive(Debug)]
+struct ShopError(reqwest::Error);
+
+impl fmt::Display for ShopError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the shop has no answer")
+    }
+}
+
+impl Error for ShopError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&self.0)
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), BoxError> {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let url = format!("http://{}", listener.local_addr()?);
+    let shop = Router::new().route("/price/{item}", get(price));
+    let shop = tokio::spawn(async { axum::serve(listener, shop).await });
+
+    let client = reqwest::Client::builder().no_proxy().build()?;
+    let leaf = service_fn(move |call: ToolCall| {
+        let item = call
+            .arguments()
+            .get("item")
+            .and_then(Value::as_str)
+            .unwrap_or("");
+        let request = client.get(format!("{url}/price/{item}"));
+        async move {
+            let response = request.send().await.and_then(|r| r.error_for_status());
+            response.map_err(ShopError)?.text().await.map_err(ShopError)
+        }
+    });
+    // A 200 that says it cannot is a failure to the breaker.
+    let classify = classify_fn(|result: Result<&String, &ToolError>| match result {
+        Ok(text) if text.contains("\"error\"") => Outcome::failure(),
+        other => ByError.classify(other),
+    });
+    let breaker = CircuitBreakerLayer::builder()
+        .with_classifier(classify)
+        .build()?;
+    let stack = ServiceBuilder::new()
+        .tool_retry(RetryPolicy::new().with_replay_safety(|_: &ToolCall| ReplaySafety::Safe))
+        .layer(breaker)
+        .tool_timeout(Duration::from_secs(2))
+        .layer(TransportLayer::new())
+        .service(leaf);
+
+    for item in [
+        "milk", "none", "gold", "gold", "gold", "gold", "gold", "milk",
+    ] {
+        let call = ToolCall::new("price").with_json(json!({ "item": item }))?;
+        match stack.clone().oneshot(call).await {
+            Ok(answer) => println!("{item}: {answer}"),
+            Err(error) => println!(
+                "{item}: {}, attempts: {}",
+                error.code(),
+                error.attempts().unwrap_or(0)
+            ),
+        }
+    }
+    shop.abort();
+    Ok(())
+}
+
+async fn price(Path(item): Path<String>) -> Result<Json<Value>, StatusCode> {
+    match item.as_str() {
+        "milk" => Ok(Json(json!({ "euros": 2 }))),
+        "gold" => Ok(Json(json!({ "error": "the database is down" }))),
+        _ => Err(StatusCode::NOT_FOUND),
+    }
+}

@@ -1,0 +1,65 @@
+//! The tools of an MCP server that is a child process: `cargo run --features mcp --example stdio`.
+//!
+//! The server is this program once more, unless its command line is given: `-- npx -y @modelcontextprotocol/server-everything`.
+
+use std::{env, time::Duration};
+
+use rmcp::{
+    ServiceExt as _, handler::server::wrapper::Parameters, tool, tool_router,
+    transport::TokioChildProcess,
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+use tokio::process::Command;
+use tower::{ServiceBuilder, ServiceExt as _};
+use tower_toolcall::{AnyError, ModelText as _, ServiceBuilderExt, ToolCall, mcp::McpService};
+
+struct Server;
+
+#[derive(Deserialize, JsonSchema)]
+struct Said {
+    message: String,
+}
+
+#[tool_router(server_handler)]
+impl Server {
+    #[tool(description = "Says it again")]
+    async fn echo(&self, Parameters(said): Parameters<Said>) -> String {
+        format!("Echo: {}", said.message)
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), AnyError> {
+    let mut words: Vec<_> = env::args_os().skip(1).collect();
+    if words == ["serve"] {
+        Server
+            .serve((tokio::io::stdin(), tokio::io::stdout()))
+            .await?
+            .waiting()
+            .await?;
+        return Ok(());
+    }
+    if words.is_empty() {
+        words = vec![env::current_exe()?.into(), "serve".into()];
+    }
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]);
+
+    let client = ().serve(TokioChildProcess::new(command)?).await?;
+    let stack = ServiceBuilder::new()
+        .tool_circuit_breaker()
+        .tool_timeout(Duration::from_secs(10))
+        .service(McpService::new(client.peer().clone()).with_server("child"));
+
+    for tool in ["echo", "ecko"] {
+        let call = ToolCall::new(tool).with_json(json!({ "message": "hello" }))?;
+        match stack.clone().oneshot(call).await {
+            Ok(answer) => println!("{tool}: {}", answer.model_text()),
+            Err(error) => println!("{tool}: {}: {}", error.code(), error.model_message()),
+        }
+    }
+    client.cancel().await?;
+    Ok(())
+}
