@@ -181,8 +181,8 @@ impl ToolError {
         safe(&self.0.rules, &self.model_message())
     }
 
-    /// The whole body that callers outside may see.
-    pub(crate) fn public_body(&self) -> Map<String, Value> {
+    /// What callers outside may see, as in the body of [`to_http`](Self::to_http).
+    pub fn public_body(&self) -> Map<String, Value> {
         let mut body = self.public_facts("tool");
         body.insert("message".to_owned(), self.public_message().into());
         body.insert("retryable".to_owned(), self.is_retryable().into());
