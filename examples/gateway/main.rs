@@ -29,15 +29,19 @@
 //! | `GATEWAY_HOSTS` | | hosts, separated by commas, that requests may name in `Host` and `Origin`, beside `localhost`, `127.0.0.1` and `[::1]`; others are refused with 403 |
 //! | `GATEWAY_SESSIONS` | 1000 | how many sessions of MCP clients there are at most |
 //! | `GATEWAY_GRACE` | 10 | how many seconds calls have to end when it closes |
+//!
+//! `gateway wrap -- COMMAND` is another program: see [`wrap`].
 
+mod events;
 #[path = "gateway.rs"]
 mod gateway;
 mod hosts;
 mod options;
 mod pages;
 mod upstream;
+mod wrap;
 
-use std::{env, io};
+use std::{env, io, process::ExitCode};
 
 use anyhow::Context as _;
 use tokio::{
@@ -45,16 +49,26 @@ use tokio::{
     signal,
     sync::mpsc::{UnboundedReceiver, unbounded_channel},
 };
-use tower_toolcall::{event, settings::Settings};
-use tracing::{Level, Metadata};
-use tracing_subscriber::{filter::filter_fn, prelude::*};
+use tower_toolcall::settings::Settings;
 
 use self::{gateway::Gateway, options::Options};
 
+fn main() -> anyhow::Result<ExitCode> {
+    let mut arguments = env::args_os().skip(1);
+    match arguments.next() {
+        None => serve().map(|()| ExitCode::SUCCESS),
+        Some(word) if word == "wrap" => wrap::main(arguments),
+        Some(_) => {
+            eprintln!("usage: gateway, or gateway wrap: see `gateway wrap --help`");
+            Ok(ExitCode::from(2))
+        }
+    }
+}
+
 #[tokio::main]
-async fn main() -> anyhow::Result<()> {
+async fn serve() -> anyhow::Result<()> {
     let (settings, options) = (Settings::gateway().with_env()?, Options::from_env()?);
-    show_events();
+    events::show(io::stdout);
     let port = env::var("PORT").unwrap_or_else(|_| "8931".into());
     let address = format!("127.0.0.1:{port}");
     let listener = TcpListener::bind(&address).await.context(address)?;
@@ -99,16 +113,4 @@ fn signals() -> io::Result<UnboundedReceiver<()>> {
         }
     });
     Ok(signals)
-}
-
-/// Prints what the layers have to tell: calls, connections, breakers, servers that come and go.
-fn show_events() {
-    // Without the spans, in which the same is told once more.
-    let shown =
-        |m: &Metadata<'_>| m.is_event() && m.target() == event::TARGET && *m.level() <= Level::INFO;
-    let events = tracing_subscriber::fmt::layer()
-        .with_writer(io::stdout)
-        .with_target(false)
-        .with_filter(filter_fn(shown));
-    tracing_subscriber::registry().with(events).init();
 }

@@ -39,11 +39,16 @@ pub(crate) fn pages(
         };
         (status, Json(json!({ "status": word, "servers": servers })))
     };
+    Router::new()
+        .route("/health", get(health))
+        .merge(metrics_page(metrics))
+}
+
+/// `/metrics`.
+pub(crate) fn metrics_page(metrics: Metrics) -> Router {
     let metrics = move || async move {
         let kind = [(CONTENT_TYPE, "text/plain; version=0.0.4")];
         (kind, metrics.prometheus()).into_response()
     };
-    Router::new()
-        .route("/health", get(health))
-        .route("/metrics", get(metrics))
+    Router::new().route("/metrics", get(metrics))
 }

@@ -1,0 +1,83 @@
+//! What the layers have to tell, and what we have: calls, connections, breakers, servers that come and go.
+
+use std::fmt::{self, Debug};
+
+use tower_toolcall::event::{TARGET, names::span};
+use tracing::{
+    Level, Metadata,
+    field::{Field, Visit},
+};
+use tracing_subscriber::{
+    field::RecordFields,
+    filter::filter_fn,
+    fmt::{FormatFields, FormattedFields, MakeWriter, format::Writer},
+    prelude::*,
+};
+
+/// Prints them.
+pub(crate) fn show<W>(to: W)
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    // Without the spans, in which the same is told once more.
+    let events = tracing_subscriber::fmt::layer()
+        .with_writer(to)
+        .with_target(false)
+        .with_filter(filter_fn(|m| m.is_event() && is_shown(m)));
+    tracing_subscriber::registry().with(events).init();
+}
+
+/// The same with the redacted arguments of calls, which are in their spans.
+pub(crate) fn show_with_arguments<W>(to: W, colours: bool)
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    let events = tracing_subscriber::fmt::layer()
+        .fmt_fields(Terse)
+        .with_writer(to)
+        .with_ansi(colours)
+        .with_target(false)
+        .with_filter(filter_fn(is_shown));
+    tracing_subscriber::registry().with(events).init();
+}
+
+fn is_shown(m: &Metadata<'_>) -> bool {
+    let is_ours = m.target() == TARGET || m.target().starts_with(env!("CARGO_CRATE_NAME"));
+    is_ours && *m.level() <= Level::INFO
+}
+
+/// All of events, and of spans what is not in their events.
+struct Terse;
+
+impl<'w> FormatFields<'w> for Terse {
+    fn format_fields<R: RecordFields>(&self, to: Writer<'w>, fields: R) -> fmt::Result {
+        let mut terse = TerseFields(to, Ok(()));
+        fields.record(&mut terse);
+        terse.1
+    }
+
+    fn add_fields(
+        &self,
+        current: &'w mut FormattedFields<Self>,
+        fields: &tracing::span::Record<'_>,
+    ) -> fmt::Result {
+        self.format_fields(current.as_writer(), fields)
+    }
+}
+
+struct TerseFields<'w>(Writer<'w>, fmt::Result);
+
+impl Visit for TerseFields<'_> {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        let Self(to, result) = self;
+        let written = match field.name() {
+            "message" => write!(to, "{value:?}"),
+            span::ARGUMENTS => write!(to, "arguments={value:?}"),
+            span::RESULT => write!(to, " result={value:?}"),
+            // A name of OpenTelemetry's, or of a span's.
+            name if name.contains('.') => Ok(()),
+            name => write!(to, " {name}={value:?}"),
+        };
+        *result = result.and(written);
+    }
+}
