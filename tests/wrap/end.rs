@@ -1,0 +1,85 @@
+//! How it ends: no process is left.
+
+use std::{process::Command, time::Duration};
+
+use futures_util::future::join_all;
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+
+use crate::kit::{Client, LIMIT, is_alive, own, text, wrapped};
+
+fn signal(name: &str, pid: u32) {
+    let sent = Command::new("kill").args([name, &pid.to_string()]).status();
+    assert!(sent.unwrap().success());
+}
+
+async fn until_dead(pid: &str) {
+    let since = Instant::now();
+    while is_alive(pid) {
+        assert!(since.elapsed() < LIMIT, "{pid} is left over");
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn its_exit_code_is_the_servers() {
+    let mut client = Client::wrap(&[], &own(&[])).await;
+    client.close();
+    assert_eq!(client.ended().await.code(), Some(0));
+}
+
+/// Neither a closed stdin nor SIGTERM ends this one, which is behind a shell. Clients' SDKs wait 2 s, and 2 s more after SIGTERM.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deaf_server_is_killed_with_all_that_it_has_started() {
+    let server = own(&["--stays"]).join(" ");
+    let shell = ["sh".to_owned(), "-c".to_owned(), format!("{server}; true")];
+    let ends = [None, Some("-TERM"), Some("-INT"), Some("-HUP")].map(async |by| {
+        let mut client = Client::wrap(&[], &shell).await;
+        let pid = text(&client.call("pid", json!({})).await).to_owned();
+        assert_eq!(text(&client.call("deaf", json!({})).await), "deaf");
+        let since = Instant::now();
+        match by {
+            None => client.close(),
+            Some(name) => signal(name, client.child.id().unwrap()),
+        }
+        client.ended().await;
+        let took = since.elapsed();
+        assert!(took < Duration::from_millis(3900), "{by:?}: {took:?}");
+        until_dead(&pid).await;
+    });
+    join_all(ends).await;
+}
+
+/// What was asked before the client has closed its end is answered: `printf ... | gateway wrap -- ..` works as without.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_asked_before_the_end_is_answered() {
+    let mut client = Client::start(&wrapped(&[], &own(&[])).await);
+    let first = client.ask("initialize", json!({})).await;
+    let second = client.ask_tool("echo", json!({ "a": 1 })).await;
+    client.close();
+    client.answer_to(first).await;
+    assert!(client.answer_to(second).await.contains("content"));
+    assert_eq!(client.ended().await.code(), Some(0));
+}
+
+/// A client that was killed closes its ends; nobody tells anybody.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_is_gone_takes_the_server_along() {
+    let mut client = Client::wrap(&[], &own(&["--stays"])).await;
+    let pid = text(&client.call("pid", json!({})).await).to_owned();
+    client.ask_tool("hang", json!({})).await;
+    let mut program = client.leave();
+    until_dead(&pid).await;
+    let ended = tokio::time::timeout(LIMIT, program.wait()).await;
+    assert!(ended.is_ok());
+}
+
+/// Nobody can do anything about SIGKILL. The server finds its stdin closed, as it does without `wrap`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_outlives_a_killed_wrap_only_if_it_does_not_read() {
+    let mut client = Client::wrap(&[], &own(&[])).await;
+    let pid = text(&client.call("pid", json!({})).await).to_owned();
+    signal("-KILL", client.child.id().unwrap());
+    client.ended().await;
+    until_dead(&pid).await;
+}

@@ -1,0 +1,95 @@
+"""A server that does what its tools are named after, and repeats each message on stderr.
+
+    python3 tests/wrap/server.py [FILE]    # counts its processes in FILE: each has one more tool
+    python3 tests/wrap/server.py --stays   # when its stdin is closed
+"""
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+
+runs = 0
+if sys.argv[1:] and sys.argv[1] != "--stays":
+    with open(sys.argv[1], "a+") as file:
+        file.write(".")
+        file.flush()
+        runs = file.tell()
+tools = ["echo", "hang", "die", "garbage", "steps", "think", "stop", "deaf", "fail", "denied", "pid"]
+tools += [f"tool_{n}" for n in range(runs)]
+lock = threading.Lock()
+
+
+def send(**message):
+    with lock:
+        print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+
+
+def text(id, text, **more):
+    send(id=id, result={"content": [{"type": "text", "text": text}], **more})
+
+
+def steps(id, token):
+    for n in range(5):
+        time.sleep(0.5)
+        send(method="notifications/progress", params={"progressToken": token, "progress": n})
+    text(id, "done")
+
+
+def call(id, params):
+    name, arguments = params["name"], params.get("arguments", {})
+    match name:
+        case "echo":
+            text(id, json.dumps(arguments), _meta={"seen": params.get("_meta")})
+        case "pid":
+            text(id, str(os.getpid()))
+        case "hang":
+            pass
+        case "die":
+            os._exit(3)
+        case "garbage":
+            print("Listening; password=hunter2hunter2 ...", flush=True)
+            text(id, "after garbage")
+        case "steps":
+            threading.Thread(target=steps, args=(id, params["_meta"]["progressToken"])).start()
+        case "think":
+            asked.append(id)
+            send(id=1, method="elicitation/create", params={"message": "?"})
+        case "stop":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        case "deaf":
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            text(id, "deaf")
+        case "fail":
+            send(id=id, error={"code": -32603, "message": "out of order", "data": {"b": 1, "a": 2}})
+        case "denied":
+            text(id, "no", isError=True)
+        case _:
+            send(id=id, error={"code": -32602, "message": f"Unknown tool: {name}"})
+
+
+asked = []
+for line in sys.stdin:
+    print("got", line, end="", file=sys.stderr, flush=True)
+    message = json.loads(line)
+    id = message.get("id")
+    match message.get("method"):
+        case "initialize":
+            about = {"name": "own", "version": str(runs)}
+            send(id=id, result={"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": about})
+        case "tools/list":
+            send(id=id, result={"tools": [{"name": n, "inputSchema": {"type": "object"}} for n in tools]})
+        case "tools/call":
+            call(id, message["params"])
+        case "ping" | "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe":
+            send(id=id, result={})
+        case "resources/read":
+            pass
+        case None if id == 1 and asked:
+            text(asked.pop(), json.dumps(message["result"]))
+        case _ if id is not None:
+            send(id=id, error={"code": -32601, "message": "Method not found"})
+if "--stays" in sys.argv:
+    time.sleep(60)
