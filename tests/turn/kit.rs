@@ -46,6 +46,8 @@ pub(crate) fn written() -> impl Strategy<Value = Written> {
         4 => prop::sample::select(vec!["ok", "fail", "panic", "ok"]).prop_map(Value::from),
         1 => Just(json!("")),
         1 => Just(Value::Null),
+        1 => Just(json!("checkErrors\" />")),
+        1 => Just(json!("x".repeat(130))),
     ];
     let arguments = prop_oneof![
         3 => Just(json!({ "a": "ä\"\n", "b": [1, null] })),
@@ -222,8 +224,10 @@ pub(crate) fn stream(format: Format, calls: &[Written]) -> Vec<Value> {
     chunks
 }
 
-/// Fails unless the provider would take these messages: the ids of calls and of results are the same, in the same order.
+/// Fails unless the provider would take these messages: the ids of calls and of results are the same, in the same order,
+/// and no name has more than a request may have.
 pub(crate) fn check(format: Format, messages: &[Value], calls: usize) {
+    names_fit(messages);
     let (said, results) = halves(format, messages);
     assert_eq!((said.len(), results.len()), (calls, calls), "{messages:#?}");
     assert_eq!(said, results);
@@ -233,6 +237,21 @@ pub(crate) fn check(format: Format, messages: &[Value], calls: usize) {
     if format != Format::Gemini {
         assert_eq!(given, calls, "an id is missing");
         assert!(unique.iter().all(|id| !id.trim().is_empty()));
+    }
+}
+
+/// Whatever the format, a name stands under this key.
+fn names_fit<'a>(values: impl IntoIterator<Item = &'a Value>) {
+    for value in values {
+        if let Some(name) = value.get("name").and_then(Value::as_str) {
+            let is_allowed = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+            assert!(name.len() <= 64 && name.chars().all(is_allowed), "{name}");
+        }
+        match value {
+            Value::Array(items) => names_fit(items),
+            Value::Object(map) => names_fit(map.values()),
+            _ => {}
+        }
     }
 }
 

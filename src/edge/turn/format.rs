@@ -2,7 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
-use super::error::TurnError;
+use super::{
+    error::TurnError,
+    names::{MAX_TOOL_NAME, is_allowed},
+};
 use crate::text::limited::LEVELS;
 
 /// A provider's form of messages.
@@ -80,15 +83,15 @@ impl Format {
                 message.insert("role".into(), role.into());
             }
             if self == Self::OpenAiChat {
-                let calls = message.get_mut("tool_calls").and_then(Value::as_array_mut);
-                let is_empty = calls.is_none_or(|calls| {
-                    calls.retain(Value::is_object);
-                    calls.is_empty()
-                });
-                if is_empty {
-                    message.remove("tool_calls");
-                }
+                tidy_chat(message);
             }
+        }
+        if self == Self::OpenAiChat {
+            let is_said = |message: &Value| {
+                let map = message.as_object();
+                map.is_some_and(|map| map.contains_key("content") || has_more(map))
+            };
+            said.retain(is_said);
         }
         if self != Self::OpenAiChat {
             let is_empty = match self.entries(said) {
@@ -257,6 +260,16 @@ impl Format {
         }
     }
 
+    /// Whether the provider takes back a call of this name.
+    pub(super) fn takes_name(self, name: &str) -> bool {
+        let max = match self {
+            Self::Anthropic => 128,
+            _ => MAX_TOOL_NAME,
+        };
+        let is_taken = |c| is_allowed(c) || (self == Self::Gemini && (c == '.' || c == ':'));
+        name.len() <= max && name.chars().all(is_taken)
+    }
+
     /// Whether a result cannot be matched without an id.
     pub(super) fn needs_id(self) -> bool {
         self != Self::Gemini
@@ -325,6 +338,46 @@ fn of_content(content: &Value) -> Result<Vec<Value>, TurnError> {
             Ok(vec![json!({ "role": "assistant", "content": content })])
         }
         _ => Err(TurnError::NotATurn),
+    }
+}
+
+/// Servers refuse a null for what they have not got, but for the content beside calls; and a null content without them.
+fn tidy_chat(message: &mut Map<String, Value>) {
+    let calls = message.get_mut("tool_calls").and_then(Value::as_array_mut);
+    let is_empty = calls.is_none_or(|calls| {
+        calls.retain(Value::is_object);
+        calls.is_empty()
+    });
+    if is_empty {
+        message.remove("tool_calls");
+    }
+    message.retain(|key, value| key == "content" || !value.is_null());
+    if message.get("content").is_some_and(Value::is_null) && !has_more(message) {
+        message.remove("content");
+        // Reasoning without a word, for example.
+        if message
+            .iter()
+            .any(|(key, value)| key != "role" && !is_nothing(value))
+        {
+            message.insert("content".into(), "".into());
+        }
+    }
+}
+
+/// Whether a chat message has what stands for its content.
+fn has_more(message: &Map<String, Value>) -> bool {
+    ["tool_calls", "function_call", "audio"]
+        .iter()
+        .any(|key| message.contains_key(*key))
+}
+
+fn is_nothing(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(map) => map.is_empty(),
+        _ => false,
     }
 }
 

@@ -66,8 +66,10 @@
 //!   id are matched by their order, a missing id stays missing, and a blank one is taken out. Any other id goes back as it came.
 //! - Arguments of another type than the format's: Anthropic, Gemini and Bedrock take an object only, OpenAI text only. Where there is no
 //!   object in them, `{}` stands for them. Text that is no JSON goes back to OpenAI as it came.
-//! - A missing or blank name becomes `unknown`.
-//! - Blank text blocks, an empty list of `tool_calls`, and the fields of a response beside its role and content.
+//! - A missing or blank name becomes `unknown`. One with characters that no request may have (`checkErrors" />`), or too many, becomes one
+//!   that fits, as [`Names`] makes it; the call keeps what the model wrote.
+//! - Blank text blocks, an empty list of `tool_calls`, fields of a chat message that are null, a message that says nothing, and the fields
+//!   of a response beside its role and content.
 //!
 //! # Calls that cannot run
 //!

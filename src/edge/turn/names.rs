@@ -79,12 +79,12 @@ fn is_name(name: &str) -> bool {
         && name.chars().all(is_allowed)
 }
 
-fn is_allowed(c: char) -> bool {
+pub(super) fn is_allowed(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == '-'
 }
 
 /// A name that fits, made of any; `n` counts collisions.
-fn made(tool: &str, n: u32) -> String {
+pub(super) fn made(tool: &str, n: u32) -> String {
     let hash = hash(tool).wrapping_add(n);
     let first = tool
         .chars()

@@ -6,7 +6,13 @@ use std::{
 
 use serde_json::{Map, Value};
 
-use super::{MAX_CALLS, error::TurnError, format::Format, names::Names, reply::Reply};
+use super::{
+    MAX_CALLS,
+    error::TurnError,
+    format::Format,
+    names::{self, Names},
+    reply::Reply,
+};
 use crate::{
     answer::ModelText,
     call::ToolCall,
@@ -30,6 +36,7 @@ pub struct Turn {
 struct Slot {
     /// As the provider knows it.
     id: Option<String>,
+    /// The same.
     name: String,
     call: ToolCall,
     /// Why it cannot run.
@@ -52,7 +59,7 @@ impl Turn {
     pub fn with_names(mut self, names: &Names) -> Self {
         for slot in &mut self.slots {
             let tool = names.to_tool(&slot.name);
-            if tool != slot.call.tool() {
+            if tool != slot.name && tool != slot.call.tool() {
                 let arguments = slot.call.arguments().clone();
                 let id = slot.call.id().unwrap_or_default();
                 slot.call = ToolCall::new(tool).with_id(id).with_arguments(arguments);
@@ -96,6 +103,10 @@ impl Turn {
                 None
             };
             let bare = ToolCall::new(fields.name.as_str()).with_id(own);
+            if !format.takes_name(&fields.name) {
+                fields.name = names::made(&fields.name, 0);
+                format.set_name(call, &fields.name);
+            }
             let made = made(bare.clone(), &fields.arguments, problem);
             let arguments = made.as_ref().ok().map(ToolCall::arguments);
             format.set_arguments(call, &fields.arguments, arguments);

@@ -133,6 +133,61 @@ fn what_a_provider_would_not_take_back_is_put_right() {
     );
 }
 
+/// The model makes names up; a provider that checks them would refuse each later request.
+#[test]
+fn a_name_that_no_request_may_have_is_put_right_where_it_goes_back() {
+    let made_up = "checkErrors\" />";
+    let long = "x".repeat(200);
+    let chat = |name: &str| json!({ "tool_calls": [{ "id": "a", "function": { "name": name, "arguments": "{}" } }] });
+    let gemini = |name: &str| json!({ "parts": [{ "functionCall": { "name": name } }] });
+    for name in [made_up, long.as_str(), "docs.search"] {
+        let turn = Turn::read(Format::OpenAiChat, &chat(name)).unwrap();
+        assert_eq!(turn.calls().next().unwrap().tool(), name);
+        let said = &unanswered(turn)[0]["tool_calls"][0]["function"]["name"];
+        assert_eq!(*said, *Names::default().to_model(name));
+    }
+    // What Gemini takes stays. The result has the name that goes back.
+    let fitting = Names::default().to_model("a b").into_owned();
+    for (name, back) in [("docs.search", "docs.search"), ("a b", fitting.as_str())] {
+        let turn = Turn::read(Format::Gemini, &gemini(name)).unwrap();
+        let messages = unanswered(turn);
+        let said = &messages[0]["parts"][0]["functionCall"]["name"];
+        let result = &messages[1]["parts"][0]["functionResponse"]["name"];
+        assert_eq!((said, result), (&json!(back), &json!(back)));
+    }
+    // So does what the others take, although none of `Names` begins so.
+    let turn = Turn::read(Format::OpenAiChat, &chat("7zip")).unwrap();
+    assert_eq!(
+        unanswered(turn)[0]["tool_calls"][0]["function"]["name"],
+        "7zip"
+    );
+    // A tool that the model calls by its own name is found.
+    let turn = Turn::read(Format::OpenAiChat, &chat("docs/search")).unwrap();
+    let turn = turn.with_names(&Names::new(["docs/search"]));
+    assert_eq!(turn.calls().next().unwrap().tool(), "docs/search");
+    let turn = Turn::read(Format::OpenAiChat, &chat(made_up)).unwrap();
+    let turn = turn.with_names(&Names::new(["docs/search"]));
+    assert_eq!(turn.calls().next().unwrap().tool(), made_up);
+}
+
+#[test]
+fn a_chat_message_has_no_null_that_servers_refuse() {
+    let back = |message: Value| unanswered(Turn::read(Format::OpenAiChat, &message).unwrap());
+    let call =
+        json!({ "id": "a", "type": "function", "function": { "name": "f", "arguments": "{}" } });
+    let calls = json!({ "role": "assistant", "content": null, "tool_calls": [call], "function_call": null, "refusal": null });
+    let said = json!({ "role": "assistant", "content": null, "tool_calls": [call] });
+    assert_eq!(back(calls)[0], said);
+    // Without calls the content must be a text.
+    let thought = json!({ "role": "assistant", "content": null, "reasoning_content": ".." });
+    assert_eq!(
+        back(thought),
+        [json!({ "role": "assistant", "content": "", "reasoning_content": ".." })]
+    );
+    let nothing = json!({ "role": "assistant", "content": null, "refusal": null, "annotations": [], "tool_calls": null });
+    assert!(back(nothing).is_empty());
+}
+
 #[test]
 fn a_cut_turn_does_not_run_its_last_call_without_arguments() {
     let calls = json!([
