@@ -43,6 +43,8 @@
 //! # Ok(()) }
 //! ```
 //!
+//! The tools of the request are written by [`Format::tools`], from any list of names, descriptions and schemas: an MCP server's, for example.
+//!
 //! Without the feature `batch`, or to do something between: run [`Turn::calls`] in any way, and give the
 //! [`ToolResult`](crate::ToolResult)s to [`Turn::answer`] in any order.
 //!
@@ -88,6 +90,7 @@ mod read;
 mod reply;
 #[cfg(test)]
 mod tests;
+mod tools;
 
 pub use self::{
     assembler::Assembler,
@@ -96,6 +99,7 @@ pub use self::{
     names::{MAX_TOOL_NAME, Names},
     read::Turn,
     reply::Reply,
+    tools::ToolDefinition,
 };
 
 /// The most calls of a turn.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Assembler, Format, MAX_CALLS, MAX_TOOL_NAME, Names, Turn, TurnError};
+use super::{Assembler, Format, MAX_CALLS, MAX_TOOL_NAME, Names, ToolDefinition, Turn, TurnError};
 use crate::{error::ErrorKind, result::ToolResult};
 
 /// No result at all.
@@ -469,4 +469,59 @@ fn debug_shows_nothing_that_was_said() {
         turn.clone().answer(Vec::<ToolResult<String>>::new())
     );
     assert!(!shown.contains("s3cr3t"), "{shown}");
+}
+
+#[test]
+fn the_tools_of_a_request_are_in_its_format() {
+    let schema =
+        json!({ "type": "object", "properties": { "q": { "type": "string" } }, "required": ["q"] });
+    let none = json!({});
+    let [schema, none] = [&schema, &none].map(|schema| schema.as_object().unwrap());
+    let search = || ToolDefinition::new("docs/search", schema).with_description("Searches");
+    let tools = || {
+        let stop = ToolDefinition::new("stop", none).with_description(" ");
+        // An MCP server may list a name twice; providers refuse that.
+        [search(), stop, search()]
+    };
+    let names = Names::new(["docs/search", "stop"]);
+    let name = names.to_model("docs/search");
+    let empty = json!({ "type": "object", "properties": {} });
+    let of = |format: Format| format.tools(&names, tools());
+    assert_eq!(
+        of(Format::OpenAiChat),
+        json!([
+            { "type": "function", "function": { "name": name, "description": "Searches", "parameters": schema } },
+            { "type": "function", "function": { "name": "stop", "parameters": empty } },
+        ])
+    );
+    assert_eq!(
+        of(Format::OpenAiResponses),
+        json!([
+            { "type": "function", "name": name, "description": "Searches", "parameters": schema, "strict": false },
+            { "type": "function", "name": "stop", "parameters": empty, "strict": false },
+        ])
+    );
+    assert_eq!(
+        of(Format::Anthropic),
+        json!([
+            { "name": name, "description": "Searches", "input_schema": schema },
+            { "name": "stop", "input_schema": empty },
+        ])
+    );
+    assert_eq!(
+        of(Format::Gemini),
+        json!([{ "functionDeclarations": [
+            { "name": name, "description": "Searches", "parametersJsonSchema": schema },
+            { "name": "stop", "parametersJsonSchema": empty },
+        ] }])
+    );
+    assert_eq!(
+        of(Format::Bedrock),
+        json!({ "tools": [
+            { "toolSpec": { "name": name, "description": "Searches", "inputSchema": { "json": schema } } },
+            { "toolSpec": { "name": "stop", "inputSchema": { "json": empty } } },
+        ] })
+    );
+    let nothing: [ToolDefinition<'_>; 0] = [];
+    assert_eq!(Format::Gemini.tools(&names, nothing), json!([]));
 }
