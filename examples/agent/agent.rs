@@ -182,7 +182,7 @@ where
         // The provider has taken the results of all calls before.
         let answered = calls;
         let turn = Turn::read(format, &response)?.with_names(&names);
-        let is_last = turn.is_empty();
+        let is_last = turn.is_empty() && !turn.is_cut();
         calls += turn.len();
         println!();
         show.head(&match turn.len() {

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::{
     MAX_BYTES,
     error::TurnError,
-    format::{Format, check_depth, is_cut},
+    format::{CUSTOM_TOOL_CALL, Format, check_depth, is_cut},
     read::Turn,
 };
 use crate::answer::Answer;
@@ -116,7 +116,7 @@ impl Assembler {
                 let items = self
                     .blocks
                     .into_iter()
-                    .filter(|block| block.done || !cut || block.value["type"] == "function_call");
+                    .filter(|block| block.done || !cut || block.text_key().is_some());
                 items.map(Block::into_item).collect()
             }
             Format::Anthropic | Format::Bedrock => {
@@ -162,7 +162,10 @@ impl Assembler {
 
     /// A known id wins over an index, and a new id on a used index is a new call: some servers number all calls 0, some not at all.
     fn push_chat_call(&mut self, delta: &Map<String, Value>) -> Result<(), TurnError> {
-        let function = delta.get("function").unwrap_or(&Value::Null);
+        let (function, is_custom) = match delta.get("custom") {
+            Some(custom) => (custom, true),
+            None => (delta.get("function").unwrap_or(&Value::Null), false),
+        };
         let index = delta.get("index").and_then(Value::as_u64);
         let id = text(delta.get("id"));
         let name = text(function.get("name"));
@@ -188,7 +191,7 @@ impl Assembler {
             return Ok(());
         };
         for (key, value) in delta {
-            if !["index", "function"].contains(&key.as_str()) && !is_blank(value) {
+            if !["index", "function", "custom"].contains(&key.as_str()) && !is_blank(value) {
                 set(call, key, value);
             }
         }
@@ -196,7 +199,10 @@ impl Assembler {
             // Taken to its place at the end.
             set(call, "name", &name.into());
         }
-        match &function["arguments"] {
+        if is_custom {
+            set(call, "type", &"custom".into());
+        }
+        match &function[if is_custom { "input" } else { "arguments" }] {
             Value::String(fragment) => block.json.push_str(fragment),
             Value::Null => {}
             whole => block.json = whole.to_string(),
@@ -226,20 +232,24 @@ impl Assembler {
                 let block = &mut self.blocks[at];
                 block.value = item.clone();
                 block.done = done;
-                if text(item.get("arguments")).is_some() {
+                if block
+                    .text_key()
+                    .is_some_and(|key| text(item.get(key)).is_some())
+                {
                     block.json.clear();
                 }
             }
-            "response.function_call_arguments.delta" => {
+            "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta" => {
                 self.charge(&event["delta"])?;
                 let at = at.or(self.blocks.len().checked_sub(1));
                 if let (Some(at), Some(delta)) = (at, event["delta"].as_str()) {
                     self.blocks[at].json.push_str(delta);
                 }
             }
-            "response.function_call_arguments.done" => {
-                self.charge(&event["arguments"])?;
-                if let (Some(at), Some(all)) = (at, event["arguments"].as_str()) {
+            "response.function_call_arguments.done" | "response.custom_tool_call_input.done" => {
+                let all = event.get("arguments").unwrap_or(&event["input"]);
+                self.charge(all)?;
+                if let (Some(at), Some(all)) = (at, all.as_str()) {
                     self.blocks[at].json = all.to_owned();
                 }
             }
@@ -417,17 +427,30 @@ impl Block {
         let mut value = self.value;
         if let Some(call) = value.as_object_mut() {
             let name = call.remove("name").unwrap_or_default();
-            set(call, "type", &"function".into());
-            let function = json!({ "name": name, "arguments": self.json });
-            call.insert("function".into(), function);
+            let (of, body) = match call.get("type").is_some_and(|of| of == "custom") {
+                true => ("custom", json!({ "name": name, "input": self.json })),
+                false => ("function", json!({ "name": name, "arguments": self.json })),
+            };
+            set(call, "type", &of.into());
+            call.insert(of.into(), body);
         }
         value
     }
 
+    /// Where an item of OpenAI's responses has the text that comes in fragments, if it is a call.
+    fn text_key(&self) -> Option<&'static str> {
+        match self.value["type"].as_str()? {
+            "function_call" => Some("arguments"),
+            CUSTOM_TOOL_CALL => Some("input"),
+            _ => None,
+        }
+    }
+
     fn into_item(self) -> Value {
+        let key = self.text_key().filter(|_| !self.json.is_empty());
         let mut value = self.value;
-        if !self.json.is_empty() && value["type"] == "function_call" {
-            value["arguments"] = self.json.into();
+        if let Some(key) = key {
+            value[key] = self.json.into();
         }
         value
     }

@@ -30,7 +30,11 @@ pub(super) struct Fields {
     pub(super) id: Option<String>,
     pub(super) name: String,
     pub(super) arguments: Value,
+    pub(super) is_custom: bool,
 }
+
+/// The type of an item of OpenAI's responses: a call of a tool that takes a text.
+pub(super) const CUSTOM_TOOL_CALL: &str = "custom_tool_call";
 
 impl Format {
     /// What the model said, to go back before the results, and whether it was cut off.
@@ -126,7 +130,7 @@ impl Format {
         let is = |name| map.get("type").and_then(Value::as_str) == Some(name);
         match self {
             Self::OpenAiChat => Some(map),
-            Self::OpenAiResponses => is("function_call").then_some(map),
+            Self::OpenAiResponses => (is("function_call") || is(CUSTOM_TOOL_CALL)).then_some(map),
             Self::Anthropic => is("tool_use").then_some(map),
             Self::Gemini => map.get_mut("functionCall")?.as_object_mut(),
             Self::Bedrock => {
@@ -139,16 +143,30 @@ impl Format {
 
     /// What a call says.
     pub(super) fn fields(self, call: &Map<String, Value>) -> Fields {
-        let function = match self {
-            Self::OpenAiChat => call.get("function").and_then(Value::as_object),
+        let is_custom = self.is_custom(call);
+        let body = match self {
+            Self::OpenAiChat => call.get(chat_body(is_custom)).and_then(Value::as_object),
             _ => Some(call),
         };
-        let get = |key: &str| function.and_then(|f| f.get(key)).unwrap_or(&Value::Null);
+        let get = |key: &str| body.and_then(|b| b.get(key)).unwrap_or(&Value::Null);
         let id = call.get(self.id_key()).and_then(Value::as_str);
         Fields {
             id: id.filter(|id| !id.trim().is_empty()).map(str::to_owned),
             name: get("name").as_str().unwrap_or_default().to_owned(),
-            arguments: get(self.arguments_key()).clone(),
+            arguments: match is_custom {
+                true => json!({ "input": get("input") }),
+                false => get(self.arguments_key()).clone(),
+            },
+            is_custom,
+        }
+    }
+
+    /// Whether it is a call of one of OpenAI's custom tools, which take a text and no JSON.
+    fn is_custom(self, call: &Map<String, Value>) -> bool {
+        match self {
+            Self::OpenAiChat => call.contains_key("custom"),
+            Self::OpenAiResponses => call.get("type").is_some_and(|of| of == CUSTOM_TOOL_CALL),
+            _ => false,
         }
     }
 
@@ -166,6 +184,9 @@ impl Format {
         given: &Value,
         parsed: Option<&Map<String, Value>>,
     ) {
+        if self.is_custom(call) {
+            return;
+        }
         let object = || Value::Object(parsed.cloned().unwrap_or_default());
         let wanted = match self {
             Self::OpenAiChat | Self::OpenAiResponses if given.is_string() => return,
@@ -189,14 +210,13 @@ impl Format {
     /// Where a call has its name and its arguments; made if it is not there.
     fn body(self, call: &mut Map<String, Value>) -> Option<&mut Map<String, Value>> {
         match self {
-            // A call of another type, with text for arguments.
-            Self::OpenAiChat if call.contains_key("custom") => None,
             Self::OpenAiChat => {
-                let function = call.entry("function").or_insert(Value::Null);
-                if !function.is_object() {
-                    *function = json!({});
+                let key = chat_body(self.is_custom(call));
+                let body = call.entry(key).or_insert(Value::Null);
+                if !body.is_object() {
+                    *body = json!({});
                 }
-                function.as_object_mut()
+                body.as_object_mut()
             }
             _ => Some(call),
         }
@@ -219,13 +239,18 @@ impl Format {
         self,
         id: Option<&str>,
         name: &str,
+        is_custom: bool,
         content: Value,
         failed: bool,
     ) -> Value {
         match self {
             Self::OpenAiChat => json!({ "role": "tool", "tool_call_id": id, "content": content }),
             Self::OpenAiResponses => {
-                json!({ "type": "function_call_output", "call_id": id, "output": content })
+                let of = match is_custom {
+                    true => "custom_tool_call_output",
+                    false => "function_call_output",
+                };
+                json!({ "type": of, "call_id": id, "output": content })
             }
             Self::Anthropic => {
                 let mut result =
@@ -292,6 +317,11 @@ impl Format {
     }
 }
 
+/// Where a call of chat completions has its name and its arguments.
+fn chat_body(is_custom: bool) -> &'static str {
+    if is_custom { "custom" } else { "function" }
+}
+
 /// Whether a turn that ended for this reason may lack its end.
 pub(super) fn is_cut(reason: &str) -> bool {
     [
@@ -302,6 +332,9 @@ pub(super) fn is_cut(reason: &str) -> bool {
         "model_context_window_exceeded",
         "failed",
         "cancelled",
+        "pause_turn",
+        "MALFORMED_FUNCTION_CALL",
+        "malformed_tool_use",
     ]
     .contains(&reason)
 }

@@ -53,10 +53,12 @@
 //! | | calls | results | a failure is marked by | goes back unchanged |
 //! |---|---|---|---|---|
 //! | [`OpenAiChat`](Format::OpenAiChat) ([guide](https://platform.openai.com/docs/guides/function-calling?api-mode=chat)) | `tool_calls` of the message | a message of the role `tool` each | its text | the message, fields of other servers included |
-//! | [`OpenAiResponses`](Format::OpenAiResponses) ([guide](https://platform.openai.com/docs/guides/function-calling)) | items `function_call` | an item `function_call_output` each, by `call_id` | its text | all items: reasoning too |
+//! | [`OpenAiResponses`](Format::OpenAiResponses) ([guide](https://platform.openai.com/docs/guides/function-calling)) | items `function_call`, `custom_tool_call` | an item `function_call_output` or `custom_tool_call_output` each, by `call_id` | its text | all items: reasoning too |
 //! | [`Anthropic`](Format::Anthropic) ([guide](https://docs.claude.com/en/docs/agents-and-tools/tool-use/implement-tool-use)) | blocks `tool_use` | one `user` message of `tool_result`s | `is_error` | thinking and its signature |
 //! | [`Gemini`](Format::Gemini) ([signatures](https://ai.google.dev/gemini-api/docs/thought-signatures)) | parts `functionCall` | one `user` content of `functionResponse`s | `error` in place of `output` | each `thoughtSignature`, in its part |
 //! | [`Bedrock`](Format::Bedrock) ([reference](https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ToolResultBlock.html)) | blocks `toolUse` | one `user` message of `toolResult`s | `status` | `reasoningContent` |
+//!
+//! The text that OpenAI's custom tools take instead of JSON is the argument `input`.
 //!
 //! Calls of tools that run at the provider (`server_tool_use`, for example) are no calls here: they go back with the rest.
 //!

@@ -29,6 +29,7 @@ pub struct Turn {
     format: Format,
     said: Vec<Value>,
     slots: Vec<Slot>,
+    cut: bool,
 }
 
 /// A call of the turn.
@@ -38,6 +39,7 @@ struct Slot {
     id: Option<String>,
     /// The same.
     name: String,
+    is_custom: bool,
     call: ToolCall,
     /// Why it cannot run.
     error: Option<ToolError>,
@@ -97,7 +99,8 @@ impl Turn {
                 fields.name = "unknown".to_owned();
                 format.set_name(call, &fields.name);
                 Some("the call names no tool")
-            } else if cut && n == last && is_blank(&fields.arguments) {
+            } else if cut && n == last && (fields.is_custom || is_blank(&fields.arguments)) {
+                // A text has no end by which it is seen to be whole.
                 Some("the response ended within this call")
             } else {
                 None
@@ -117,6 +120,7 @@ impl Turn {
             slots.push(Slot {
                 id,
                 name: fields.name,
+                is_custom: fields.is_custom,
                 call,
                 error,
             });
@@ -125,6 +129,7 @@ impl Turn {
             format,
             said,
             slots,
+            cut,
         })
     }
 
@@ -148,6 +153,12 @@ impl Turn {
     /// Whether the model called no tool.
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
+    }
+
+    /// Whether the response may lack its end: it met its limit of length, has failed, was paused or malformed, or its stream broke off. A turn without
+    /// calls is then not the model's last word.
+    pub fn is_cut(&self) -> bool {
+        self.cut
     }
 
     /// The format in which the turn came, and in which it is answered.
@@ -220,7 +231,8 @@ impl Turn {
 
 impl Slot {
     fn result(&self, format: Format, content: Value, failed: bool) -> Value {
-        format.result(self.id.as_deref(), &self.name, content, failed)
+        let id = self.id.as_deref();
+        format.result(id, &self.name, self.is_custom, content, failed)
     }
 
     /// The result of a call that has none.

@@ -188,6 +188,58 @@ fn a_chat_message_has_no_null_that_servers_refuse() {
     assert!(back(nothing).is_empty());
 }
 
+/// A custom tool takes a text: the argument `input`. Without its own kind of result OpenAI answers 400 for ever.
+#[test]
+fn calls_of_custom_tools_run_and_have_their_own_kind_of_result() {
+    let item = json!({ "type": "custom_tool_call", "id": "ctc_1", "call_id": "call_1", "name": "run", "input": "print(1" });
+    let whole = Turn::read(Format::OpenAiResponses, &json!([item])).unwrap();
+    let event = |of: &str, more: Value| {
+        let mut event =
+            json!({ "type": format!("response.{of}"), "output_index": 0, "item_id": "ctc_1" });
+        event
+            .as_object_mut()
+            .unwrap()
+            .append(&mut more.as_object().unwrap().clone());
+        event
+    };
+    let mut begun = item.clone();
+    begun["input"] = "".into();
+    let streamed = assembled(
+        Format::OpenAiResponses,
+        [
+            event("output_item.added", json!({ "item": begun })),
+            event("custom_tool_call_input.delta", json!({ "delta": "print" })),
+            event("custom_tool_call_input.delta", json!({ "delta": "(1" })),
+            event("completed", json!({})),
+        ],
+    );
+    for turn in [whole, streamed] {
+        assert_eq!(arguments(&turn), [r#"{"input":"print(1"}"#]);
+        let messages = unanswered(turn);
+        assert_eq!(messages[0]["input"], "print(1");
+        assert_eq!(messages[1]["type"], "custom_tool_call_output");
+        assert_eq!(messages[1]["call_id"], "call_1");
+    }
+    let cut = json!({ "status": "incomplete", "output": [item] });
+    let turn = Turn::read(Format::OpenAiResponses, &cut).unwrap();
+    assert_eq!((turn.calls().count(), turn.invalid().count()), (0, 1));
+
+    let custom = json!({ "name": "run", "input": "print(1" });
+    let call = json!({ "id": "a", "type": "custom", "custom": custom });
+    let message = json!({ "role": "assistant", "content": null, "tool_calls": [call] });
+    let whole = Turn::read(Format::OpenAiChat, &message).unwrap();
+    let pieces = [
+        json!({ "index": 0, "id": "a", "type": "custom", "custom": { "name": "run", "input": "" } }),
+        json!({ "index": 0, "custom": { "input": "print(1" } }),
+    ];
+    for turn in [whole, assembled(Format::OpenAiChat, chat_calls(pieces))] {
+        assert_eq!(arguments(&turn), [r#"{"input":"print(1"}"#]);
+        let messages = unanswered(turn);
+        assert_eq!(messages[0]["tool_calls"][0], call);
+        assert_eq!(messages[1]["tool_call_id"], "a");
+    }
+}
+
 #[test]
 fn a_cut_turn_does_not_run_its_last_call_without_arguments() {
     let calls = json!([
@@ -206,6 +258,35 @@ fn a_cut_turn_does_not_run_its_last_call_without_arguments() {
     let turn = Turn::read(Format::Anthropic, &cut).unwrap();
     assert_eq!(turn.calls().count(), 1);
     assert_eq!(turn.invalid().next().unwrap().call_id(), Some("b"));
+}
+
+#[test]
+fn a_turn_without_calls_says_whether_it_is_the_last_word() {
+    let ended = |format, response: Value| Turn::read(format, &response).unwrap();
+    let text = json!([{ "type": "text", "text": "wait" }]);
+    for (reason, cut) in [
+        ("end_turn", false),
+        ("pause_turn", true),
+        ("max_tokens", true),
+    ] {
+        let response = json!({ "stop_reason": reason, "content": text });
+        assert_eq!(ended(Format::Anthropic, response).is_cut(), cut, "{reason}");
+    }
+    let malformed = json!({ "candidates": [{ "finishReason": "MALFORMED_FUNCTION_CALL" }] });
+    assert!(ended(Format::Gemini, malformed).is_cut());
+    assert!(
+        ended(
+            Format::OpenAiResponses,
+            json!({ "status": "failed", "output": [] })
+        )
+        .is_cut()
+    );
+    assert!(
+        Assembler::new(Format::OpenAiChat)
+            .finish()
+            .unwrap()
+            .is_cut()
+    );
 }
 
 #[test]
