@@ -1,4 +1,163 @@
-#![doc = include_str!("../README.md")]
+//! For tool calls what `tower-http` is for HTTP: timeouts, retries, rate limits, circuit breakers, policies, traces and more
+//! as separate [tower](https://docs.rs/tower) layers, around any `Service<ToolCall>`.
+//!
+//! A tool is a function; a stack is read from the outside in:
+//!
+//! ```
+//! use std::time::Duration;
+//! use serde_json::json;
+//! use tower::{ServiceBuilder, ServiceExt, service_fn};
+//! use tower_toolcall::{
+//!     AnyError, ServiceBuilderExt, ToolCall,
+//!     metrics::Metrics, retry::RetryPolicy,
+//! };
+//!
+//! #[tokio::main]
+//! async fn main() -> Result<(), AnyError> {
+//!     let tool = service_fn(|call: ToolCall| async move {
+//!         let city = call.arguments().get("city");
+//!         let city = city.and_then(|city| city.as_str());
+//!         let city = city.ok_or("no city")?;
+//!         Ok::<_, AnyError>(format!("{city}: 12 degrees"))
+//!     });
+//!
+//!     let metrics = Metrics::new();
+//!     let stack = ServiceBuilder::new()
+//!         .tool_trace()
+//!         .tool_metrics(&metrics)
+//!         .tool_deadline(Duration::from_secs(60))
+//!         .tool_retry(RetryPolicy::new())
+//!         .tool_rate_limit()
+//!         .tool_circuit_breaker()
+//!         .tool_timeout(Duration::from_secs(10))
+//!         .tool_catch_panic()
+//!         .service(tool);
+//!
+//!     let city = json!({ "city": "Oslo" });
+//!     let call = ToolCall::new("weather").with_json(city)?;
+//!     println!("{}", stack.oneshot(call).await?);
+//!     println!("{}", metrics.snapshot()); // a table
+//!     Ok(())
+//! }
+//! ```
+//!
+//! ```toml
+//! [dependencies]
+//! serde_json = "1"
+//! tokio = { version = "1", features = ["full"] }
+//! tower = { version = "0.5", features = ["util"] }
+//! tower-toolcall = "0.1"
+//! ```
+//!
+//! The same stack protects the tools of an MCP server (feature `mcp`), through any client of
+//! [rmcp](https://docs.rs/rmcp):
+//!
+//! ```no_run
+//! # #[cfg(feature = "mcp")] {
+//! use rmcp::{ServiceExt, transport::TokioChildProcess};
+//! use tower_toolcall::mcp::McpService;
+//!
+//! # async fn run(command: tokio::process::Command) -> Result<(), tower_toolcall::BoxError> {
+//! let server = TokioChildProcess::new(command)?;
+//! let client = ().serve(server).await?;
+//! let tool = McpService::new(client.peer().clone());
+//! # let _ = tool; Ok(()) }
+//! # }
+//! ```
+//!
+//! # Where to go on
+//!
+//! The [guide] builds the [stack from nothing][guide::start], and tells [which order][guide::order] its layers have,
+//! [what to do when it does not compile][guide::does_not_compile], and [how to test tools][guide::testing]. It says
+//! [what a stranger can do][guide::strangers], which [laws][guide::laws] the layers keep and by which test, what is
+//! [called what][guide::names] in other libraries, and [how it compares][guide::comparison]. There are [examples][guide::examples]
+//! that run.
+//!
+//! # Layers
+//!
+//! From the outside in, in the order of the [documented stack][builder#order]. Without a feature: by default.
+//!
+//! | layer | what it does |
+//! |---|---|
+//! | [`SanitizeLayer`](sanitize::SanitizeLayer) | puts your redaction rules on a call, beside the built-in ones |
+//! | [`ToolResultLayer`](result::ToolResultLayer) | never fails: a result with status, data or error, duration, attempts |
+//! | [`IdentityLayer`](identity::IdentityLayer) | resolves names by a table of tools; refuses those that do not exist |
+//! | [`TraceLayer`](trace::TraceLayer) | a span per call, or per attempt; an event for each way to end |
+//! | [`MetricsLayer`][metrics::MetricsLayer] | counts and times the calls of each tool, and the tokens they need |
+//! | [`FitLayer`](fit::FitLayer) | shortens an answer that is too long for a model, and says how much is missing |
+//! | [`CheckLayer`](check::CheckLayer) | an answer that is too large, or fails your check, is an error |
+//! | [`RepeatGuardLayer`](repeat_guard::RepeatGuardLayer) | refuses a call that a model makes again and again, and that fails alike each time |
+//! | [`ValidateLayer`][validate::ValidateLayer] | checks arguments against the tool's JSON Schema, and repairs types (feature `validate`) |
+//! | [`PolicyLayer`](policy::PolicyLayer) | allows calls, denies them, or asks a person first |
+//! | [`OnceLayer`](once::OnceLayer) | a call that is made again does not run again: it gets the first one's answer |
+//! | [`CacheLayer`](cache::CacheLayer) | keeps answers of tools that only read, for each principal apart |
+//! | [`QuotaLayer`](quota::QuotaLayer) | grants calls so many tokens per period, by tool, agent or any key |
+//! | [`DeadlineLayer`](deadline::DeadlineLayer) | a time budget for everything below; the caller's cancellation token |
+//! | [`PollLayer`](poll::PollLayer) | waits for the job that a call has started; never starts it twice |
+//! | [`RetryLayer`](retry::RetryLayer) | repeats what may run twice, within a budget and the deadline |
+//! | [`RateLimitBackoffLayer`](rate_limit::RateLimitBackoffLayer) | waits out a rate limit for all calls of a key together |
+//! | [`TokenLayer`][token::TokenLayer] | exchanges the caller's token for one of the tool's (feature `token`) |
+//! | [`HealthLayer`](health::HealthLayer) | learns which servers are there; by setting it refuses calls to the others |
+//! | [`ConcurrencyLimitLayer`](concurrency_limit::ConcurrencyLimitLayer) | bounds how many calls of a key run at a time; a bounded queue |
+//! | [`CircuitBreakerLayer`](circuit_breaker::CircuitBreakerLayer) | stops calling a tool that is broken, and tries it again later |
+//! | [`TimeoutLayer`](timeout::TimeoutLayer) | bounds one attempt: per call, per tool; idle timeouts with progress |
+//! | [`CatchPanicLayer`](catch_panic::CatchPanicLayer) | a panicking tool is an error |
+//! | [`TransportLayer`](transport::TransportLayer) | directly around a client: whether its request was sent is known by its errors' types |
+//! | [`NormalizeLayer`](normalize::NormalizeLayer) | above tower's own layers: their errors become ours |
+//! | [`middleware::from_fn`] | anywhere: a layer of your own from an async function |
+//!
+//! [`ServiceBuilderExt`] has a method for most of them. What they tell each other is public: [`ToolCall`] and its
+//! [`Record`], [`ToolError`], [`Classify`], [`Event`]. So a layer of your own is an equal of ours.
+//!
+//! # Tools, loops and servers
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`mcp`] | MCP servers as tools, also ones that die and come back; an MCP server whose tools run through a stack |
+//! | [`http_tool`] | HTTP endpoints as tools, by templates; files that describe tools |
+//! | [`router`] | many tools and servers behind one service; functions of typed arguments |
+//! | [`batch`] | many calls at once, or one after the other within a budget |
+//! | [`turn`] | a model's tool calls from the JSON of OpenAI, Anthropic, Gemini and Bedrock, and the results back |
+//! | [`axum`], [`tonic`] | a stack behind HTTP and JSON-RPC; errors as gRPC statuses. For others: [`ToolError::to_http`] |
+//! | [`settings`] | the whole stack from a file and the environment, with presets |
+//! | [`shared`] | breakers and rate limits that several processes share, over Redis for example |
+//! | [`otel`], [`metrics_facade`] | OpenTelemetry and Langfuse; figures through the `metrics` crate |
+//! | [`redact`] | how secrets are found in arguments, answers and errors |
+//! | [`testing`] | scripted tools, faults, capture and replay |
+//!
+//! # Features
+//!
+//! Each is off unless it says so; `full` is all of them. What an item needs is shown with it.
+//!
+//! | feature | brings |
+//! |---|---|
+//! | `tower` | on by default: [`ServiceBuilderExt`]; recognises tower's own errors |
+//! | `metrics` | on by default: [`metrics`] (`hdrhistogram`) |
+//! | `metrics-facade` | [`metrics_facade`] (`metrics`) |
+//! | `otel` | [`otel`]; with `metrics` its figures as OpenTelemetry metrics (`opentelemetry`, `tracing-opentelemetry`) |
+//! | `mcp` | [`mcp::McpService`] and what goes with it (`rmcp`, client side, no HTTP) |
+//! | `mcp-http` | reads status and `Retry-After` out of rmcp's streamable HTTP errors |
+//! | `mcp-server` | [`mcp::GatewayHandler`]: an MCP server whose tools run through a stack (`rmcp`, server side, no HTTP) |
+//! | `mcp-server-http` | [`mcp::McpSessions`]: rmcp's streamable HTTP server, with a bounded number of sessions |
+//! | `http-tool` | [`http_tool`], over any HTTP client (`minijinja`, `serde_json_path`) |
+//! | `http-client` | [`http_tool::ReqwestClient`]; TLS is a feature of reqwest's, in your own `Cargo.toml` |
+//! | `router` | [`router`] (`strsim`) |
+//! | `batch` | [`batch`] (`futures-util`) |
+//! | `turn` | [`turn`] |
+//! | `validate` | [`validate`], [`mcp::McpOutput`] (`jsonschema`, which fetches nothing) |
+//! | `token` | [`token`]: token exchange by RFC 8693 (`base64`, `zeroize`) |
+//! | `settings` | [`settings`] (`humantime`) |
+//! | `shared` | [`shared`] over a store of yours (`futures-util`) |
+//! | `redis` | [`shared::RedisStore`]: Redis or Valkey; TLS is a feature of the crate `redis` |
+//! | `axum` | [`axum`], without its server |
+//! | `tonic` | [`tonic`], without its server and client |
+//! | `hyper` | recognises errors of `hyper`, of `hyper-util`'s client and of HTTP/2 by their types |
+//! | `hints` | [`hint::from_headers`]: how long a server asks to wait |
+//! | `cancel` | cancellation tokens on calls, and [`cancel::cancellable`] for tools that spawn work (`tokio-util`) |
+//! | `anyhow` | tools that return `anyhow::Error` |
+//! | `testing` | [`testing`] (`strsim`) |
+// What is not compiled is not there to be linked to.
+#![cfg_attr(not(feature = "full"), doc = include_str!("guide/links.md"))]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod answer;
@@ -17,6 +176,9 @@ pub mod error;
 pub mod event;
 pub mod fit;
 mod foreign;
+#[cfg(all(any(doc, doctest), feature = "full"))]
+#[cfg_attr(docsrs, doc(auto_cfg = false))]
+pub mod guide;
 pub mod hint;
 pub mod identity;
 pub mod key;
@@ -43,6 +205,7 @@ pub mod transport;
 #[cfg(feature = "validate")]
 pub mod validate;
 
+#[doc(inline)]
 pub use self::{
     answer::{Answer, ModelText},
     call::{
@@ -86,3 +249,7 @@ pub use edge::tonic;
 #[cfg(feature = "turn")]
 pub use edge::turn;
 pub use kit::backoff;
+
+#[cfg(all(doctest, feature = "mcp"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

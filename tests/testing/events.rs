@@ -46,25 +46,6 @@ async fn all_layers_are_heard_without_wiring() {
     record.assert(|r| r.sent == 3 && r.is_slow && r.waited >= secs(6));
 }
 
-/// As the README has it.
-#[tokio::test(start_paused = true)]
-async fn the_example_of_the_readme_holds() {
-    let tool = Script::new([
-        Step::status(503),
-        Step::hang(),
-        Step::ok(json!("12 degrees")),
-    ]);
-    let stack = ServiceBuilder::new()
-        .tool_retry(RetryPolicy::new())
-        .tool_timeout(secs(10))
-        .service(tool.clone());
-    let events = Events::new();
-    let (result, record) = events.run(stack, safe()).await;
-    assert_eq!(result.unwrap(), "12 degrees");
-    events.assert(["tool.retry", "tool.retry"]);
-    assert_eq!((record.sent, tool.cancelled()), (3, 1));
-}
-
 /// The listener of a layer and that of the call are one.
 #[tokio::test(start_paused = true)]
 async fn what_comes_on_two_ways_is_kept_once() {

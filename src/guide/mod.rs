@@ -1,0 +1,48 @@
+//! Pages to read: how to build, order, test and judge a stack. There is nothing to call here.
+//!
+//! | page | answers |
+//! |---|---|
+//! | [`start`] | How do I build a stack, and what is each layer for? |
+//! | [`order`] | Which layer goes where? |
+//! | [`does_not_compile`] | What does the compiler mean? |
+//! | [`testing`] | How do I test my tools, and my stack? |
+//! | [`names`] | What is it called in tower, tower-http, FastMCP and resilience4j? |
+//! | [`examples`] | What can I run? |
+//! | [`strangers`] | What can somebody do who only sends calls? |
+//! | [`laws`] | What do all layers keep to, and which test shows it? |
+//! | [`reliability`] | How is it tested beyond that? |
+//! | [`cost`] | What does it cost? |
+//! | [`comparison`] | What do others do, and where does this crate not compete? |
+
+#[doc = include_str!("comparison.md")]
+pub mod comparison {}
+
+#[doc = include_str!("cost.md")]
+pub mod cost {}
+
+#[doc = include_str!("does_not_compile.md")]
+pub mod does_not_compile {}
+
+#[doc = include_str!("examples.md")]
+pub mod examples {}
+
+#[doc = include_str!("laws.md")]
+pub mod laws {}
+
+#[doc = include_str!("names.md")]
+pub mod names {}
+
+#[doc = include_str!("order.md")]
+pub mod order {}
+
+#[doc = include_str!("reliability.md")]
+pub mod reliability {}
+
+#[doc = include_str!("start.md")]
+pub mod start {}
+
+#[doc = include_str!("strangers.md")]
+pub mod strangers {}
+
+#[doc = include_str!("testing.md")]
+pub mod testing {}
