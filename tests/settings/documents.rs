@@ -109,18 +109,22 @@ fn the_docs_have_the_prefixes_of_our_variables() {
 }
 
 #[test]
-fn the_table_in_the_docs_is_the_table() {
-    let values = examples();
-    let code = |text: &str| match text {
-        "" => String::new(),
-        text => format!("`{text}`"),
-    };
-    let row = |(variable, (_, _, value)): (&Variable, &(_, _, &str))| {
+fn the_list_in_the_docs_has_each_variable() {
+    let entry = |(variable, (_, _, value)): (&Variable, &(_, _, &str))| {
         let (name, key, help) = (variable.name(), variable.key(), variable.help());
-        format!("| `{name}` | {} | {} | {help} |", code(key), code(value))
+        [
+            format!("<dt><code>{name}</code></dt>"),
+            format!(
+                "<dd>{}. <code>{key}</code>, default <code>{value}</code></dd>",
+                first_upper(help)
+            ),
+        ]
     };
-    let rows: Vec<_> = VARIABLES.iter().zip(&values).map(row).collect();
-    assert_eq!(DOCS.lines().skip(2).collect::<Vec<_>>(), rows);
+    let values = examples();
+    let entries = VARIABLES.iter().zip(&values).flat_map(entry);
+    let list = ["<dl>".to_owned()].into_iter().chain(entries);
+    let list: Vec<_> = list.chain(["</dl>".to_owned()]).collect();
+    assert_eq!(DOCS.lines().collect::<Vec<_>>(), list);
 }
 
 /// The words in backticks behind `expected`, by which an error says what there is.

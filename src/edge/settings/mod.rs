@@ -92,7 +92,9 @@
 //! # main().unwrap() }
 //! ```
 //!
-//! `examples/settings.toml` is a file with every key; `cargo run --features settings --example settings` reads it.
+//! [`examples/settings.toml`](https://docs.rs/crate/tower-toolcall/latest/source/examples/settings.toml) is a file with every key,
+//! [`.env.example`](https://docs.rs/crate/tower-toolcall/latest/source/.env.example) an environment with every variable.
+//! `cargo run --features settings --example settings` reads both.
 //!
 //! # Presets
 //!
@@ -124,11 +126,11 @@
 //! # Variables
 //!
 //! Unset or blank: unchanged. Durations are numbers with a unit (`500ms`, `30s`, `1m30s`), in files as well; where it
-//! says so, a plain number is seconds. `none` takes a setting away, and empties a list. [`VARIABLES`] is this table. Keys
+//! says so, a plain number is seconds. `none` takes a setting away, and empties a list. [`VARIABLES`] is this list, with the key in a file and its default. Keys
 //! are the names of the layers' methods, where there is one for the setting alone: `with_open_for` of the circuit breaker is `circuit_breaker.open_for`. A tool's
 //! timeout may also be `timeout_ms`, in milliseconds.
 //!
-//! A variable that is not in it is an error if its name begins with `TOOL_CACHE_`, `TOOL_CIRCUIT_BREAKER_`, `TOOL_CONCURRENCY_`, `TOOL_DEADLINE_`, `TOOL_FIT_`,
+//! A variable that is not in the list is an error if its name begins with `TOOL_CACHE_`, `TOOL_CIRCUIT_BREAKER_`, `TOOL_CONCURRENCY_`, `TOOL_DEADLINE_`, `TOOL_FIT_`,
 //! `TOOL_HEALTH_`, `TOOL_HTTP_`, `TOOL_ONCE_`, `TOOL_PARALLEL_`, `TOOL_POLICY_`, `TOOL_POLL_`, `TOOL_QUOTA_`, `TOOL_RATE_LIMIT_`, `TOOL_REPEAT_GUARD_`, `TOOL_RETRY_`, `TOOL_SANITIZE_`, `TOOL_SEQUENCE_`, `TOOL_SHARED_`, `TOOL_TIMEOUT_`,
 //! `TOOL_TOKEN_`, `TOOL_TRACE_` or `TOOL_VALIDATE_`. No other is looked at.
 //!
